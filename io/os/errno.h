@@ -1,0 +1,36 @@
+// errno and absl::Status: one conversion, and the two macros by which a status travels upwards.
+
+#ifndef SPILLWAY_IO_OS_ERRNO_H_
+#define SPILLWAY_IO_OS_ERRNO_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace spillway::os {
+
+// "WHAT: text of the error (errno N)". ENOSPC, EDQUOT and EFBIG become kResourceExhausted, ENOENT kNotFound,
+// EINVAL kInvalidArgument, EPERM and EACCES kPermissionDenied, ENOSYS and EOPNOTSUPP kUnimplemented, EAGAIN and
+// EINTR kUnavailable, anything else kUnknown. `error` is a positive errno value.
+absl::Status StatusFromErrno(int error, const std::string& what);
+
+}  // namespace spillway::os
+
+#define SPILLWAY_RETURN_IF_ERROR(expression)                    \
+  do {                                                          \
+    if (absl::Status status_ = (expression); !status_.ok()) {   \
+      return status_;                                           \
+    }                                                           \
+  } while (false)
+
+#define SPILLWAY_CONCAT_INNER_(a, b) a##b
+#define SPILLWAY_CONCAT_(a, b) SPILLWAY_CONCAT_INNER_(a, b)
+#define SPILLWAY_ASSIGN_OR_RETURN(target, expression) \
+  SPILLWAY_ASSIGN_OR_RETURN_IMPL_(SPILLWAY_CONCAT_(status_or_, __LINE__), target, expression)
+#define SPILLWAY_ASSIGN_OR_RETURN_IMPL_(result, target, expression) \
+  auto result = (expression);                                       \
+  if (!result.ok()) return result.status();                         \
+  target = *std::move(result)
+
+#endif  // SPILLWAY_IO_OS_ERRNO_H_

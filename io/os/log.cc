@@ -1,0 +1,78 @@
+#include "io/os/log.h"
+
+#include <atomic>
+#include <unistd.h>
+
+#include "io/os/clock.h"
+#include "io/os/sync.h"
+
+namespace spillway::os {
+namespace {
+
+constexpr int kLinesPerSecond = 20;
+constexpr int64_t kSecond = 1'000'000'000;
+
+// Written by SetLogLevel, read by every Log: a level that changes late costs a line, nothing else.
+std::atomic<int> log_level{static_cast<int>(LogLevel::kWarn)};
+
+struct RateLimit {
+  Mutex mu{LockRank::kLog};
+  int64_t second ABSL_GUARDED_BY(mu) = 0;
+  int lines ABSL_GUARDED_BY(mu) = 0;
+  int left_out ABSL_GUARDED_BY(mu) = 0;
+};
+
+RateLimit& Limit() {
+  static RateLimit* const limit = new RateLimit;
+  return *limit;
+}
+
+const char* NameOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kError:
+      return "error";
+    case LogLevel::kWarn:
+      return "warning";
+    case LogLevel::kInfo:
+      return "info";
+    default:
+      return "debug";
+  }
+}
+
+void WriteLine(const std::string& line) {
+  const ssize_t ignored = write(2, line.data(), line.size());
+  (void)ignored;  // standard error may be closed; there is nowhere else to say so
+}
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { log_level.store(static_cast<int>(level)); }
+LogLevel GetLogLevel() { return static_cast<LogLevel>(log_level.load()); }
+
+void Log(LogLevel level, const std::string& text) {
+  if (static_cast<int>(level) > log_level.load()) return;
+  int left_out = 0;
+  if (level != LogLevel::kError) {
+    RateLimit& limit = Limit();
+    MutexLock lock(&limit.mu);
+    const int64_t second = Clock::System()->NowNanos() / kSecond;
+    if (second != limit.second) {
+      limit.second = second;
+      limit.lines = 0;
+    }
+    if (++limit.lines > kLinesPerSecond) {
+      ++limit.left_out;
+      return;
+    }
+    left_out = limit.left_out;
+    limit.left_out = 0;
+  }
+  std::string line = std::string("spillway: ") + NameOf(level) + " " + text;
+  if (left_out > 0) line += " (" + std::to_string(left_out) + " lines left out)";
+  WriteLine(line + "\n");
+}
+
+void Announce(const std::string& text) { WriteLine("spillway: " + text + "\n"); }
+
+}  // namespace spillway::os

@@ -1,0 +1,94 @@
+// Annotated mutex and condition variable over std::mutex, with a rank check in debug builds: a thread may only
+// take locks of increasing rank. Plain std::mutex cannot be analysed by clang, and TSan reports false races
+// through the distribution's uninstrumented absl::Mutex. Ranks are listed in docs/threading.md.
+
+#ifndef SPILLWAY_IO_OS_SYNC_H_
+#define SPILLWAY_IO_OS_SYNC_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+
+namespace spillway::os {
+
+// One value per lock class; a thread that holds rank r may only take a lock of rank > r.
+enum class LockRank : int {
+  kRuntime = 10,    // engine life cycle
+  kRegistry = 20,   // hooks: functions, modules, foreign allocations
+  kResidency = 30,  // block states, queue of claims, chunks
+  kStreams = 40,    // streams and their events
+  kTier = 50,       // host pool, slots of the disk tier
+  kSpillStore = 60,  // spill files and their slots
+  kEngine = 70,      // submission queues of an I/O engine
+  kRecorder = 80,    // trace ring and prediction
+  kLog = 90,
+};
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  explicit Mutex(LockRank rank) : rank_(rank) {}
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    CheckRankBeforeLock();
+    mutex_.lock();
+    NoteLocked();
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    NoteUnlocked();
+    mutex_.unlock();
+  }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    if (!mutex_.try_lock()) return false;
+    NoteLocked();
+    return true;
+  }
+  // Aborts in debug builds unless this thread holds the mutex.
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK();
+
+ private:
+  friend class CondVar;
+#ifdef NDEBUG
+  void CheckRankBeforeLock() const {}
+  void NoteLocked() const {}
+  void NoteUnlocked() const {}
+#else
+  void CheckRankBeforeLock() const;
+  void NoteLocked() const;
+  void NoteUnlocked() const;
+#endif
+
+  std::mutex mutex_;
+  const LockRank rank_;  // constant after construction
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->Lock(); }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+// Waits release the mutex and take it again before they return; spurious wake-ups happen, so wait in a loop.
+class CondVar {
+ public:
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // True when it was woken, false when `timeout` went by.
+  bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace spillway::os
+
+#endif  // SPILLWAY_IO_OS_SYNC_H_

@@ -27,11 +27,11 @@ SYMBOL = re.compile(r"^(?P<base>cu\w+?)(?:_v(?P<abi>\d+))?(?P<form>_ptsz|_ptds)?
 TYPEDEF = re.compile(r"\bPFN_(?P<base>cu\w+?)_v(?P<version>\d{4,})(?P<form>_ptsz|_ptds)?\b")
 
 HEAD = """// Every public function of the CUDA driver, union of the toolkits {toolkits}:
-// exported symbol, name for cuGetProcAddress, the CUDA version from which that name means this symbol (0: only by symbol), and whether it is
-// the entry that CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM asks for. Of several rows with one name and form, a
-// request for version V means the row with the greatest version <= V. Sorted by symbol.
-// Written by make_driver_functions.py; a test compares it with the installed headers. No include guard: included
-// with DRIVER_FUNCTION(symbol, name, version, form) defined by the reader.
+// exported symbol, its name for cuGetProcAddress, the CUDA version from which that name means this symbol (0: only
+// by symbol), and whether it is the entry that CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM asks for. Of several
+// rows with one name and form, a request for version V means the row with the greatest version <= V.
+// Sorted by symbol. Written by make_driver_functions.py; a test compares it with the installed headers. No include
+// guard: included with DRIVER_FUNCTION(symbol, name, version, form) defined by the reader.
 """
 
 

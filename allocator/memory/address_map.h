@@ -1,0 +1,68 @@
+// AddressMap: from a device address to the block that owns it, for all devices of the process, without a lock.
+// It owns the one reservation of address space (cuMemAddressReserve, nothing mapped) that all blocks lie in, cut
+// into one equal slice per device, and a table with one word per chunk of it. Placing blocks in a slice is
+// VaSpace's business; what a block's state is, BlockTable's.
+
+#ifndef SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
+#define SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/memory/block_id.h"
+
+namespace spillway::allocator {
+
+class AddressMap {
+ public:
+  // Reserves devices x bytes_per_device (both powers of two or rounded up to them) with chunks of `chunk_bytes`
+  // (a power of two, at least the device's granularity). Fails with the driver's error.
+  static absl::StatusOr<std::unique_ptr<AddressMap>> Reserve(const CudaDriver* driver, int devices,
+                                                             uint64_t bytes_per_device, uint64_t chunk_bytes);
+  ~AddressMap();  // leaves the reservation in place: tensors may outlive us, and process exit frees it
+
+  // Adds to `set` the block that holds `address`; an address in the unmapped chunk between two blocks counts for
+  // both neighbours, since it may be the end pointer of one. Any thread, no lock.
+  void Collect(uint64_t address, AccessSet* set) const {
+    const uint64_t offset = address - base_;
+    if (__builtin_expect(offset >= total_bytes_, 1)) return;
+    CollectInside(offset, set);
+  }
+  bool Contains(uint64_t address) const { return address - base_ < total_bytes_; }
+
+  // The block that holds `address`, or an invalid id for guard chunks, free space and foreign addresses.
+  BlockId Find(uint64_t address) const;
+
+  // Every block with a byte in [address, address + bytes): for copies, memsets and unmaps of a range.
+  void CollectRange(uint64_t address, uint64_t bytes, AccessSet* set) const;
+
+  // Called by the block table while it holds its device's lock, before a block is handed out and after it is gone.
+  void Assign(uint64_t address, uint64_t bytes, BlockId id);
+  void Clear(uint64_t address, uint64_t bytes);
+
+  uint64_t base() const { return base_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t chunk_bytes() const { return uint64_t{1} << chunk_shift_; }
+  uint64_t device_base(int device) const { return base_ + device * bytes_per_device_; }
+  uint64_t bytes_per_device() const { return bytes_per_device_; }
+
+ private:
+  AddressMap(uint64_t base, int devices, uint64_t bytes_per_device, int chunk_shift);
+  void CollectInside(uint64_t offset, AccessSet* set) const;
+
+  const uint64_t base_;
+  const uint64_t bytes_per_device_;
+  const uint64_t total_bytes_;
+  const int chunk_shift_;
+  const uint64_t chunks_;
+  // One word per chunk: BlockId::raw(), 0 = none. Release stores in Assign/Clear pair with the acquire loads of
+  // the look-ups: who sees an id sees the block that was filled in before.
+  std::atomic<uint32_t>* pages_;  // anonymous zero pages, touched only where blocks are
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_

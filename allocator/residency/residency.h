@@ -1,0 +1,116 @@
+// Residency: the door of the allocator room for one device. It decides which blocks hold GPU memory, and makes the
+// blocks of a launch resident before the launch. The application's side (hooks, PyTorch's allocator) talks to this
+// class only. Rules: docs/states.md and docs/threading.md.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/block_id.h"
+#include "allocator/residency/residency_options.h"
+#include "allocator/residency/residency_stats.h"
+
+namespace spillway::allocator {
+
+// Why a block may never leave the GPU again.
+enum class HoldReason : int {
+  kUnknownCall,   // named in a call that is not understood
+  kExport,        // IPC handle, shareable handle, dma-buf
+  kPeer,          // reachable from another device or process
+  kTexture,       // texture or surface object
+  kGraph,         // parameter of a graph node or of a captured launch
+  kPointerTable,  // its address was copied to the device inside a table
+  kModuleGlobal,  // its address was written into a module's global
+  kDenied,        // used by a kernel of the deny list
+  kCount,
+};
+const char* NameOf(HoldReason reason);
+
+// How a launch names its stream. Legacy and per-thread default streams are told apart by the entry point that was
+// called (cuLaunchKernel / cuLaunchKernel_ptsz) when the handle is null.
+struct StreamRef {
+  CUstream handle = nullptr;
+  bool per_thread_default = false;  // a null handle means the calling thread's stream
+};
+
+class Residency {
+ public:
+  // Starts the device's thread and copy streams. `context` is the device's primary context, retained by the caller.
+  // `host` and `disk` may be null: that tier is then absent. All pointers must outlive this object.
+  static absl::StatusOr<std::unique_ptr<Residency>> Create(const ResidencyOptions& options,
+                                                           const ResidencyParts& parts);
+  virtual ~Residency() = default;
+
+  // ---- Allocation. Any thread; may wait for the GPU, never for a disk while a lock is held.
+
+  // A block of at least `bytes`, owned by `stream` as in PyTorch: reusable by that stream as soon as it is freed.
+  // kResourceExhausted when it could not be held on GPU, host and disk together (design, Charging).
+  virtual absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) = 0;
+  // `address` as returned by Allocate; kInvalidArgument otherwise. Moves no bytes.
+  virtual absl::Status Free(CUdeviceptr address) = 0;
+  // PyTorch's recordStream: the block stays in use after Free until `stream` has done what is queued on it now.
+  virtual absl::Status RecordStream(CUdeviceptr address, CUstream stream) = 0;
+  // Gives the chunks of cached blocks and free chunks back to the driver.
+  virtual absl::Status EmptyCache() = 0;
+  // Start and size as asked for of the block that holds `address`; kNotFound when none does.
+  struct Range {
+    CUdeviceptr base = 0;
+    uint64_t bytes = 0;
+  };
+  virtual absl::StatusOr<Range> FindRange(CUdeviceptr address) const = 0;
+
+  // ---- Launches.
+
+  // Makes every block of `set` resident, calls `launch` (which must enqueue work on `stream` and nothing else that
+  // could block for long), and stamps the blocks as used by it. All blocks of the set must be of this device.
+  // Returns what `launch` returned, or CUDA_ERROR_OUT_OF_MEMORY without calling it when the set cannot be made to
+  // fit (the reason is in LastError()). A `launch` that returns out-of-memory is repeated once after chunks were
+  // given back to the driver. No lock and no allocation when everything is resident. `tag` names what is launched,
+  // equal for equal functions or kinds of copy, for prediction. Any thread.
+  virtual CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+                       absl::FunctionRef<CUresult()> launch) = 0;
+
+  // Makes the set resident and keeps it so for ever, counted by reason. kResourceExhausted when held bytes and the
+  // largest set would no longer fit the budget.
+  virtual absl::Status Hold(const AccessSet& set, HoldReason reason) = 0;
+
+  // ---- Streams, capture, foreign memory. Called from the hooks, before the real call unless said otherwise.
+
+  virtual void OnStreamDestroy(CUstream stream) = 0;
+  virtual void OnCaptureBegin(CUstream stream) = 0;
+  virtual void OnCaptureEnd(CUstream stream) = 0;
+  // Device bytes that the application (not we) allocated (positive) or freed (negative), after the real call.
+  virtual void OnForeignBytes(int64_t delta) = 0;
+  // A driver call of others ran out of memory: gives chunks back. True when it may be worth a repeat.
+  virtual bool ReleaseForOthers(uint64_t bytes_wanted) = 0;
+
+  // ---- Prediction (issued by the recorder's side; see policy/plan.h and plan_runner.h).
+
+  // Replaces the plan in force from the next period on; null drops it: least recently used from now on.
+  virtual void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) = 0;
+
+  // ---- Reports.
+
+  virtual ResidencyStats Stats() const = 0;
+  // Memory as the job should see it: total = budget, free = budget - live resident - others.
+  virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
+  // Why the last call of this thread was refused; empty when none was.
+  virtual std::string LastError() const = 0;
+
+  // Stops the thread within 2 s; from then on launches pass through and frees do nothing.
+  virtual void Shutdown() = 0;
+  // In a forked child: everything passes through, nothing is released.
+  virtual void AbandonAfterFork() = 0;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_H_

@@ -1,0 +1,46 @@
+// What a Residency is built from: plain values, read from the environment by integration/engine alone.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_OPTIONS_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_OPTIONS_H_
+
+#include <cstdint>
+
+#include "allocator/driver/cuda_driver.h"
+#include "policy/units.h"
+
+namespace spillway::io {
+class SpillStore;
+}
+namespace spillway::policy {
+struct MigrationPlan;
+}
+
+namespace spillway::allocator {
+
+class AddressMap;
+class HostPool;
+class LaunchObserver;
+
+struct ResidencyOptions {
+  int device = 0;              // ordinal
+  uint64_t budget_bytes = 0;   // SPILLWAY_GPU_MEMORY: our chunks and others' allocations
+  uint64_t others_share_bytes = 0;  // of the budget; 0 = 2 %, at least 16 MiB
+  bool evict = true;           // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
+  uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
+  uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
+  int events_every_launches = 16;   // under pressure the launching thread records an event each so many launches
+};
+
+struct ResidencyParts {
+  const CudaDriver* driver = nullptr;
+  CUcontext context = nullptr;
+  AddressMap* addresses = nullptr;
+  HostPool* host = nullptr;           // pinned memory shared by the process's devices: host tier and staging
+  io::SpillStore* disk = nullptr;     // null: no disk tier
+  uint64_t disk_bytes = 0;            // room that the disk tier may use, for charging
+  LaunchObserver* observer = nullptr;  // the recorder; null: none
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_OPTIONS_H_

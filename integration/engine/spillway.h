@@ -1,0 +1,68 @@
+/* The C ABI between the engine and what sits above it (PyTorch's allocator library, tests, other frameworks).
+ * The engine is opened RTLD_LOCAL, so it hands out this table instead of symbols. All calls may come from any
+ * thread; none throws; int results are CUresult values (0 success, 2 out of memory, 1 invalid value, 3 not
+ * initialised, after fork or shutdown), with words for a refusal in last_error(). */
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_
+#define SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPILLWAY_API_VERSION 1
+
+/* Bytes of one device. Snapshot. */
+typedef struct spillway_device_stats {
+  uint64_t budget_bytes;
+  uint64_t live_bytes;      /* blocks handed out, rounded to chunks */
+  uint64_t requested_bytes; /* the same as asked for */
+  uint64_t chunk_bytes;     /* physical device memory that Spillway holds: PyTorch's "reserved" for our blocks */
+  uint64_t peak_chunk_bytes;
+  uint64_t cached_bytes; /* of chunk_bytes: freed blocks kept for the next allocation */
+  uint64_t resident_bytes;
+  uint64_t host_tier_bytes;
+  uint64_t disk_tier_bytes;
+  uint64_t spilled_bytes;
+  uint64_t fetched_bytes;
+} spillway_device_stats;
+
+typedef struct spillway_api {
+  uint32_t version; /* SPILLWAY_API_VERSION */
+  uint32_t size;    /* sizeof(spillway_api) of the engine */
+  const char* version_text;
+
+  /* Blocks of fewer bytes are not ours: the framework's own allocator keeps them (1 MiB). */
+  uint64_t smallest_block_bytes;
+
+  /* A block of `bytes` on `device` for `stream` (a CUstream; null = legacy default stream). */
+  int (*allocate)(int device, size_t bytes, void* stream, void** pointer);
+  int (*free)(void* pointer);
+  int (*record_stream)(void* pointer, void* stream);
+  /* 1 when the address lies in Spillway's address space (evicted blocks included), else 0. */
+  int (*owns)(const void* pointer);
+  /* Start and size (as asked for) of the block that holds `pointer`. */
+  int (*find_range)(const void* pointer, void** base, size_t* bytes);
+  int (*empty_cache)(int device);
+  /* total = budget, free = budget - live resident - others. */
+  int (*memory_info)(int device, size_t* free_bytes, size_t* total_bytes);
+  int (*device_stats)(int device, spillway_device_stats* stats);
+  /* Upper limit as a fraction of the budget for live blocks (PyTorch's set_per_process_memory_fraction), 0..1. */
+  int (*set_fraction)(int device, double fraction);
+  /* Words for the last refusal on this thread; empty string when none. Valid until the thread's next call. */
+  const char* (*last_error)(void);
+} spillway_api;
+
+/* What the engine looks up in libspillway_torch_<major>_<minor>.so after opening it: swaps PyTorch's CUDA allocator.
+ * Returns 0 when installed, else a short text is written to `error`. Must run before CUDA's lazy initialisation. */
+typedef int (*spillway_torch_install_fn)(const spillway_api* api, char* error, size_t error_bytes);
+#define SPILLWAY_TORCH_INSTALL "spillway_torch_install"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_ */

@@ -1,0 +1,85 @@
+"""What happens at the start of every Python process whose allocator configuration names spillway.
+
+Called from spillway_start_up.pth before any other module is imported: loads libspillway.so into the global scope, so
+that PyTorch, when it comes, finds it as its CUDA driver library. The library itself does the rest. Whatever goes wrong
+here costs one line on standard error and never the process.
+"""
+
+import os
+import re
+import sys
+
+CONF_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+# Our names inside the configuration: the variables SPILLWAY_... in small letters, without the prefix.
+OUR_KEYS = (
+    "gpu_memory", "host_memory", "dirs", "disk_reserve", "write_budget", "policy", "checksum", "encrypt", "gds", "trust",
+    "on_full", "trace", "metrics", "log", "audit", "denylist", "cuda_driver", "io_model", "io_faults",
+)  # fmt: skip
+
+
+def split_conf(text):
+    """The entries of an allocator configuration; commas inside brackets do not separate."""
+    return re.findall(r"(?:\[[^\]]*\]?|[^,\[])+", text)
+
+
+def entry_key(entry):
+    return entry.split(":", 1)[0].strip()
+
+
+def names_our_backend(text):
+    return any(re.fullmatch(r"\s*backend\s*:\s*spillway\s*", entry) for entry in split_conf(text))
+
+
+def without_our_entries(text):
+    """What remains for PyTorch's own parser, which refuses backends and keys that it does not know."""
+    if not names_our_backend(text):
+        return text
+    return ",".join(e for e in split_conf(text) if entry_key(e) not in OUR_KEYS + ("backend",))
+
+
+def switched_off():
+    return os.environ.get("SPILLWAY", "").strip().lower() in ("off", "0")
+
+
+def already_loaded():
+    """True when LD_PRELOAD (or a parent's loader) has brought the library in; a second copy would hook itself."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        return any(line.rstrip().endswith("/libspillway.so") for line in maps)
+
+
+def remove_our_entries():
+    for name in CONF_VARIABLES:
+        rest = without_our_entries(os.environ.get(name, ""))
+        if rest:
+            os.environ[name] = rest
+        else:
+            os.environ.pop(name, None)
+
+
+def load():
+    if already_loaded():
+        return
+    import ctypes  # not at the top: only a process that uses Spillway pays for it
+
+    import spillway
+
+    path = spillway.library()
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
+    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+
+
+def run():
+    try:
+        if not any(names_our_backend(os.environ.get(name, "")) for name in CONF_VARIABLES):
+            return
+        if switched_off():
+            remove_our_entries()
+        else:
+            load()
+    except Exception as error:  # a start-up hook must not break Python, whatever it met
+        try:
+            sys.stderr.write(f"spillway: not loaded: {error}; PyTorch keeps its own allocator\n")
+            remove_our_entries()
+        except Exception:
+            return

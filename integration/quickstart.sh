@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The whole of Spillway in one command: installs what is missing, builds, and trains the example job four ways
+# (uncapped, and on 35 % of the memory that took: alone, with LD_PRELOAD, with the configuration variable).
+#   integration/quickstart.sh [--python PATH] [--budget PERCENT] [--host-memory SIZE] [--steps N] [--json FILE]
+#                             [--device auto|gpu|simcuda] [-- ARGUMENTS OF train_gpt.py]
+# Without a GPU it runs on a stand-in device in host memory. For Debian 12, as root or with sudo.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=integration/quickstart/prepare.sh
+. "$ROOT/integration/quickstart/prepare.sh"
+
+python_path=""
+arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --python) python_path=${2:?--python needs a path}; shift 2 ;;
+    --python=*) python_path=${1#*=}; shift ;;
+    --) arguments+=("$@"); break ;;
+    *) arguments+=("$1"); shift ;;
+  esac
+done
+case " ${arguments[*]:-} " in
+  *" -h "* | *" --help "*) exec python3 "$ROOT/integration/quickstart/quickstart.py" --help ;;
+esac
+
+install_packages
+make_venv "$python_path"
+build_into "$ROOT/build" -DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCH=OFF
+install_python_package
+exec "$PYTHON" "$ROOT/integration/quickstart/quickstart.py" "${arguments[@]}"

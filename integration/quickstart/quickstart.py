@@ -1,0 +1,138 @@
+"""Trains the example job four ways and shows them side by side. Started by integration/quickstart.sh after the build.
+
+The uncapped run measures how many bytes of device memory the job takes. The other three get --budget percent of them:
+PyTorch alone, which must run out of memory, and Spillway loaded in its two ways, which must give the same bits.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+import job
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+
+def parse_size(text, peak):
+    """Bytes of `20GiB`, `500MB` or `10%` (of the uncapped peak)."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(%|[KMG]?I?B|)\s*", text.upper())
+    if not match:
+        raise SystemExit(f"--host-memory {text}: expected a size such as 2GiB, 500MB or 10% (of the uncapped peak)")
+    number, unit = float(match.group(1)), match.group(2)
+    return int(peak * number / 100) if unit == "%" else int(number * UNITS[unit])
+
+
+def parse_arguments(argv=None):
+    parser = argparse.ArgumentParser(
+        prog="quickstart.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="--python PATH takes that Python's PyTorch instead of making build/venv. "
+        "What follows -- goes to train_gpt.py, for example: -- --width 768 --layers 8",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--budget", type=float, default=35, metavar="PERCENT", help="device memory of the capped runs, of the uncapped peak")
+    add("--host-memory", default="10%", metavar="SIZE", help="Spillway's pinned host memory: 2GiB, 500MB, or %% of the peak")
+    add("--steps", type=int, default=8)
+    add("--seed", type=int, default=1)
+    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add("--device", choices=["auto", "gpu", "simcuda"], default="auto", help="default: the GPU where there is one")
+    add("train", nargs="*", metavar="-- ARGUMENTS", help="more arguments of train_gpt.py")
+    args = parser.parse_args(argv)
+    if not 1 <= args.budget <= 100:
+        parser.error("--budget is a percentage from 1 to 100")
+    return args
+
+
+def cell(value, form="{}"):
+    return "-" if value is None else form.format(value)
+
+
+def mib(value):
+    return cell(None if value is None else value / job.MIB, "{:.0f}")
+
+
+def same(run, reference):
+    """Losses of all steps and the final state, bit for bit."""
+    if run["status"] != "ok" or reference["status"] != "ok" or run is reference:
+        return "-"
+    equal = all(run[key] == reference[key] for key in ("losses_sha256", "state_sha256"))
+    return "yes" if equal else "NO"
+
+
+def table(runs):
+    """The runs as lines of text; bytes in MiB."""
+    reference = runs[0]
+    rows = [["", "status", "first loss", "last loss", "equal", "peak", "budget", "spilled", "to host", "fetched",
+             "SSD written", "tokens/s", "ratio"]]  # fmt: skip
+    for run in runs:
+        ratio = None
+        if run["tokens_per_s"] and reference["tokens_per_s"]:
+            ratio = run["tokens_per_s"] / reference["tokens_per_s"]
+        rows.append([run["mode"], run["status"], cell(run["first_loss"], "{:.4f}"), cell(run["last_loss"], "{:.4f}"),
+                     same(run, reference), *(mib(run[k]) for k in ("peak_bytes", "budget_bytes", "spilled_bytes",
+                     "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes")), cell(run["tokens_per_s"], "{:.0f}"),
+                     cell(ratio, "{:.2f}")])  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths))).rstrip()
+            for row in rows]  # fmt: skip
+
+
+def problems(runs):
+    """What did not come out as it must; empty when all is well."""
+    found = []
+    for run in runs:
+        wanted = "out_of_memory" if run["mode"] == job.PLAIN else "ok"
+        if run["status"] != wanted:
+            found.append(f"{run['mode']}: {run['status']} instead of {wanted}")
+        if run["mode"] in job.SPILLWAY_MODES and run["status"] == "ok":
+            if same(run, runs[0]) != "yes":
+                found.append(f"{run['mode']}: losses or final state differ from the uncapped run")
+            if not run["spilled_bytes"]:
+                found.append(f"{run['mode']}: nothing was spilled")
+            if (run["peak_bytes"] or 0) > run["budget_bytes"]:
+                found.append(f"{run['mode']}: the peak is over the budget")
+    return found
+
+
+def run_all(args, machine):
+    train = ["--steps", str(args.steps), "--seed", str(args.seed), *args.train]
+    print("\n-- uncapped: how much device memory the job takes", flush=True)
+    uncapped = job.run_job(machine, job.UNCAPPED, train)
+    if uncapped.keys["status"] != "ok":
+        raise SystemExit(f"The uncapped run {uncapped.keys['status']}:\n{uncapped.log[-3000:]}")
+    peak = uncapped.keys["peak_bytes"]
+    if not peak:
+        raise SystemExit("The uncapped run reported no peak of device memory.")
+    budget = int(peak * args.budget / 100) // (2 * job.MIB) * (2 * job.MIB)
+    cap = job.Cap(budget, job.size_text(parse_size(args.host_memory, peak)))
+    total = ((uncapped.report or {}).get("memory") or {}).get("device_total_bytes")
+    runs = [uncapped.keys]
+    words = {job.PLAIN: "PyTorch alone", job.PRELOAD: "Spillway by LD_PRELOAD", job.CONF: "Spillway by the configuration"}
+    for mode in (job.PLAIN, job.PRELOAD, job.CONF):
+        print(f"\n-- {mode}: {words[mode]} on {budget / job.MIB:.0f} of {peak / job.MIB:.0f} MiB", flush=True)
+        run = job.run_job(machine, mode, train, cap, total)
+        if run.keys["status"] == "failed":
+            print(run.log[-3000:], file=sys.stderr)
+        runs.append(run.keys)
+    return runs
+
+
+def main():
+    args = parse_arguments()
+    device = args.device if args.device != "auto" else "gpu" if job.has_gpu() else "simcuda"
+    machine = job.Machine(device=device, work=job.ROOT / "build" / "quickstart")
+    print(f"\n== the example job, four ways, on {'the GPU' if device == 'gpu' else 'simcuda, a stand-in device'}")
+    runs = run_all(args, machine)
+    print("\nbytes in MiB; equal: losses of all steps and the final state, bit for bit\n")
+    print("\n".join(table(runs)))
+    if args.json:
+        args.json.write_text(json.dumps({"device": device, "runs": runs}, indent=2) + "\n", encoding="utf-8")
+    found = problems(runs)
+    for problem in found:
+        print(f"PROBLEM  {problem}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by integration/quickstart.sh and tests/run.sh: installs what is missing, makes build/venv, builds.
 # Needs: ROOT (the checkout). Sets: PYTHON (the Python with PyTorch).
 
@@ -52,8 +53,9 @@ build_into() {
   if command -v ccache >/dev/null; then
     set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi
-  cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@" >"$directory.configure.log" 2>&1 || {
-    cat "$directory.configure.log" >&2
+  mkdir -p "$directory"
+  cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@" >"$directory/configure.log" 2>&1 || {
+    cat "$directory/configure.log" >&2
     return 1
   }
   # --quiet keeps the output to what failed.

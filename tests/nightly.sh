@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
+# everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
+#   tests/nightly.sh [all|jobs|asan|tsan|clang|tidy]...
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=integration/quickstart/prepare.sh
+. "$ROOT/integration/quickstart/prepare.sh"
+
+export SPILLWAY_TEST_SEEDS=20
+export CTEST_OUTPUT_ON_FAILURE=1
+failed=""
+
+# A part that fails does not keep the others from running.
+part() {
+  say "$1"
+  "run_$1" || failed="$failed $1"
+}
+
+run_jobs() {
+  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON && install_python_package &&
+    ctest --test-dir "$ROOT/build" -j 2 --timeout 7200
+}
+
+# A build of its own for each sanitizer, without the parts that PyTorch's uninstrumented libraries load.
+run_asan() {
+  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+    ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "$ROOT/build/asan" -j 2 --timeout 7200 -L unit
+}
+
+run_tsan() {
+  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+    TSAN_OPTIONS=halt_on_error=1 ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L unit
+}
+
+run_clang() {
+  install_packages clang &&
+    build_into "$ROOT/build/clang" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
+}
+
+run_tidy() {
+  install_packages clang clang-tidy || return 1
+  local log=$ROOT/build/tidy.log
+  if ! run-clang-tidy -quiet -p "$ROOT/build" "^$ROOT/(allocator|io|policy|integration)/.*\.cc$" >"$log" 2>&1; then
+    grep -E "(warning|error):" "$log" | sort -u
+    return 1
+  fi
+}
+
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs asan tsan clang tidy)
+install_packages binutils git
+make_venv ""
+for name in "${parts[@]}"; do
+  part "$name"
+done
+[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }

@@ -1,0 +1,13 @@
+// Kernels that the driver handed out through cudaLibraryGetKernel: they may be launched like registered ones.
+// Owns the set of their handles.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_DRIVER_KERNELS_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_DRIVER_KERNELS_H_
+
+namespace simcuda {
+
+// Whether `kernel` came from cudaLibraryGetKernel. Any thread.
+bool IsDriverKernel(const void* kernel);
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_DRIVER_KERNELS_H_

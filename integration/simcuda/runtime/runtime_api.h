@@ -1,0 +1,41 @@
+// The public CUDA runtime API as this library exports it: NVIDIA's headers with default visibility, plus the
+// launch and registration entry points that nvcc's host code calls (declared by NVIDIA only for nvcc itself).
+// Owns no code. Every other file of this folder includes it instead of <cuda_runtime_api.h>.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_RUNTIME_API_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_RUNTIME_API_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda.h>
+
+#pragma GCC visibility push(default)
+#include <cuda_runtime_api.h>
+
+#include <cuda_profiler_api.h>
+
+extern "C" {
+void** __cudaRegisterFatBinary(void* fat_binary);
+void __cudaRegisterFatBinaryEnd(void** handle);
+void __cudaUnregisterFatBinary(void** handle);
+void __cudaRegisterFunction(void** handle, const char* host_function, char* device_function,
+                            const char* device_name, int thread_limit, uint3* tid, uint3* bid,
+                            dim3* block_dim, dim3* grid_dim, int* warp_size);
+void __cudaRegisterVar(void** handle, char* host_variable, char* device_address, const char* device_name,
+                       int external, size_t size, int constant, int global);
+void __cudaRegisterManagedVar(void** handle, void** host_variable, char* device_address,
+                              const char* device_name, int external, size_t size, int constant, int global);
+char __cudaInitModule(void** handle);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, CUstream_st* stream);
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes, void* stream);
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host_function);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
+                               cudaStream_t stream);
+}
+#pragma GCC visibility pop
+
+#if CUDART_VERSION < 13000
+#error "The stand-in runtime takes the place of libcudart.so.13 and needs the headers of CUDA 13."
+#endif
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_RUNTIME_API_H_

@@ -1,0 +1,54 @@
+/* The filter of the dlopen hook; the hook itself is the tail jump in trampolines.S.
+ * Closes the two gaps of the SONAME: a driver opened by path, or by the development name libcuda.so. And, since it
+ * sees PyTorch come, it takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them. */
+
+#include "integration/preload/shim.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+const char* DlopenName(const char* path);
+
+static const char kDriverName[] = "libcuda.so.1";
+
+void* DlopenTarget(void) {
+  static _Atomic(void*) target;
+  void* real = atomic_load(&target);
+  if (real) return real;
+  /* The next in line, which may be another interposer. Loaded late into the global scope we are the last: then the
+   * first in line is the real one. */
+  real = dlsym(RTLD_NEXT, "dlopen");
+  if (!real) real = dlsym(RTLD_DEFAULT, "dlopen");
+  atomic_store(&target, real);
+  return real;
+}
+
+/* PyTorch's libraries that bring libc10_cuda with them, whose static initialisers parse the variables: the one that
+ * `import torch` opens first, the extension module, and those that C++ programs open. */
+static int BringsTorch(const char* path, const char* base) {
+  static const char* const kLibraries[] = {"libtorch_global_deps.so", "libtorch_python.so", "libtorch.so",
+                                           "libtorch_cuda.so", "libc10_cuda.so"};
+  for (size_t i = 0; i < sizeof(kLibraries) / sizeof(kLibraries[0]); ++i) {
+    if (strcmp(base, kLibraries[i]) == 0) return 1;
+  }
+  return strncmp(base, "_C.", 3) == 0 && strstr(path, "/torch/_C.") != NULL;
+}
+
+const char* DlopenName(const char* path) {
+  if (!path) return path;
+  const char* slash = strrchr(path, '/');
+  const char* base = slash ? slash + 1 : path;
+  if (strncmp(base, "lib", 3) != 0 && strncmp(base, "_C.", 3) != 0) return path;
+  if (BringsTorch(path, base)) {
+    TakeConf();
+    return path;
+  }
+  int exact = strcmp(base, kDriverName) == 0;
+  if ((!exact && strcmp(base, "libcuda.so") != 0) || SwitchedOff()) return path;
+  if (!slash) return kDriverName;
+  if (access(path, F_OK) != 0) return path; /* let it fail, as the caller may expect */
+  RememberDriverHint(path);
+  return kDriverName;
+}

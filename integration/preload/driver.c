@@ -1,0 +1,146 @@
+/* Finds and opens the real driver, once per process, at the first call of a driver function.
+ * Owns the real driver's handle and the facts about it. Where to look is in driver_search.c. */
+
+#include "integration/preload/shim.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static atomic_int open_;                 /* 1 once the slots are filled; pairs with the load in DriverIsOpen */
+static _Atomic(char*) hint_;             /* a path by which somebody asked for the driver */
+static char* path_;                      /* of the real driver; written before open_ */
+static int already_loaded_;              /* written before open_ */
+static char directory_[4096];            /* of this library; written before open_ */
+static __thread int opening_;            /* this thread is in OpenDriver */
+
+/* What one thread found; only the first to finish is taken. */
+struct Found {
+  void* handle;
+  char* path;
+  int already_loaded;
+};
+static __thread struct Found found_;
+
+int DriverIsOpen(void) { return atomic_load(&open_); }
+const char* DriverPath(void) { return path_; }
+int DriverWasAlreadyLoaded(void) { return already_loaded_; }
+const char* ShimDirectory(void) { return directory_; }
+
+void* RealDlopen(const char* path, int mode) {
+  void* (*real)(const char*, int) = (void* (*)(const char*, int))DlopenTarget();
+  return real ? real(path, mode) : NULL;
+}
+
+void RememberDriverHint(const char* path) {
+  if (atomic_load(&hint_)) return;
+  char* copy = strdup(path);
+  char* expected = NULL;
+  if (copy && !atomic_compare_exchange_strong(&hint_, &expected, copy)) free(copy);
+}
+
+/* The file of this library. LD_PRELOAD may have named it relative to a directory that is no longer ours: then the
+ * kernel knows better than the loader. */
+static void FindOwnFile(char* path, size_t bytes) {
+  Dl_info info;
+  path[0] = '\0';
+  if (dladdr(SlotTrampoline(0), &info) && info.dli_fname) snprintf(path, bytes, "%s", info.dli_fname);
+  if (path[0] == '/') return;
+  FILE* maps = fopen("/proc/self/maps", "re");
+  if (!maps) return;
+  char line[4200];
+  uintptr_t here = (uintptr_t)SlotTrampoline(0);
+  while (fgets(line, sizeof(line), maps)) {
+    unsigned long first, end;
+    int name = 0;
+    if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &first, &end, &name) < 2 || name == 0) continue;
+    if (here < first || here >= end) continue;
+    line[strcspn(line, "\n")] = '\0';
+    snprintf(path, bytes, "%s", line + name);
+    break;
+  }
+  fclose(maps);
+}
+
+static int IsOwnFile(const char* path) {
+  char own[4096];
+  struct stat ours, theirs;
+  FindOwnFile(own, sizeof(own));
+  return stat(own, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+         ours.st_ino == theirs.st_ino;
+}
+
+static int TakeCandidate(const char* path) {
+  if (IsOwnFile(path)) return 0;
+  void* handle = RealDlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return 0;
+  if (!dlsym(handle, "cuInit") || dlsym(handle, "spillway_version")) { /* no driver, or another copy of the shim */
+    dlclose(handle);
+    return 0;
+  }
+  found_.handle = handle;
+  found_.path = strdup(path);
+  return 1;
+}
+
+static int IsDriverLoadedEarlier(struct dl_phdr_info* info, size_t size, void* path) {
+  (void)size;
+  const char* slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+  if (!slash || strncmp(slash + 1, "libcuda.so", strlen("libcuda.so")) != 0) return 0;
+  if (IsOwnFile(info->dlpi_name)) return 0;
+  snprintf(path, 4096, "%s", info->dlpi_name);
+  return 1;
+}
+
+static void FindDriver(void) {
+  char earlier[4096];
+  memset(&found_, 0, sizeof(found_));
+  if (dl_iterate_phdr(IsDriverLoadedEarlier, earlier) && TakeCandidate(earlier)) {
+    found_.already_loaded = 1;
+    return;
+  }
+  if (VisitDriverCandidates(atomic_load(&hint_), TakeCandidate)) return;
+  const char* named = Setting("cuda_driver");
+  if (named) Say(SettingSource("cuda_driver"), " names ", named, ", which is no CUDA driver that can be opened", NULL);
+}
+
+/* Under LockStart, by the first thread that has found out. */
+static void Publish(void* const* real) {
+  char own[sizeof(directory_)];
+  FindOwnFile(own, sizeof(own));
+  char* slash = strrchr(own, '/');
+  if (slash) *slash = '\0';
+  snprintf(directory_, sizeof(directory_), "%s", slash ? own : ".");
+  path_ = found_.path;
+  already_loaded_ = found_.already_loaded;
+  FillSlots(real, found_.handle != NULL);
+  RegisterForkHandlers();
+  atomic_store(&open_, 1);
+}
+
+int OpenDriver(void) {
+  if (DriverIsOpen()) return 1;
+  if (opening_) return 0; /* the driver's own constructors came back through us */
+  opening_ = 1;
+  TakeConf();
+  void** real = calloc((size_t)SlotCount(), sizeof(*real));
+  if (!real) abort();
+  /* Without LockStart: whoever calls us from a constructor holds the loader's lock, which dlopen and dlsym need. Two
+   * threads that get here together open the same file and find the same. */
+  FindDriver();
+  LookUpSlots(found_.handle, real);
+  LockStart();
+  int first = !DriverIsOpen();
+  if (first) Publish(real);
+  UnlockStart();
+  free(real);
+  opening_ = 0;
+  if (first && already_loaded_) {
+    Say(path_, " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
+  }
+  return 1;
+}

@@ -1,0 +1,115 @@
+/* The inside of the preload shim: what its files share. No dependency but libc; no C++; nothing runs before the
+ * first call of a driver function, or the first dlopen that the filter in dlopen_hook.c cares about.
+ * All names are hidden: the exported ones are in trampolines.S and version.c. */
+
+#ifndef SPILLWAY_INTEGRATION_PRELOAD_SHIM_H_
+#define SPILLWAY_INTEGRATION_PRELOAD_SHIM_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "integration/preload/shim_abi.h"
+
+/* The few CUresult values that the shim itself returns. */
+enum {
+  kCudaSuccess = 0,
+  kCudaInvalidValue = 1,
+  kCudaNotInitialized = 3,
+  kCudaNoDevice = 100,
+  kCudaNotFound = 500,
+  kCudaNotSupported = 801,
+};
+
+/* One driver symbol of driver_functions.def is one slot; slots are numbered as the table is sorted. */
+enum SlotUse { kUseNone = 0, kUseUsed, kUseHook, kUseMust };
+
+/* --- slots.c: the one table that every call goes through ----------------------------------------------------- */
+
+int SlotCount(void);
+/* The slot of that symbol, -1 where there is none. */
+int FindSlot(const char* symbol);
+const char* SlotSymbol(int slot);
+const char* SlotBase(int slot);
+int SlotVersion(int slot);
+int SlotIsPerThread(int slot);
+enum SlotUse SlotUseOf(int slot);
+/* The exported function of the slot: what others are given in place of the real one. */
+void* SlotTrampoline(int slot);
+/* The real function, NULL before FillSlots and where the driver lacks it. */
+void* SlotReal(int slot);
+/* The slot whose real function is at `address`; of several, the one that fits the asked name and form best. -1. */
+int FindSlotOfReal(const void* address, const char* base, int per_thread);
+/* 1 when a MUST row has that name for cuGetProcAddress. */
+int IsMustBase(const char* base);
+/* Looks every symbol up in the driver (NULL: no driver); `real` has SlotCount() places. Takes the loader's lock. */
+void LookUpSlots(void* driver, void** real);
+/* Points every slot at its real function, the shim's own three at their wrappers. Once, under LockStart. */
+void FillSlots(void* const* real, int has_driver);
+/* From now on the first call through a MUST slot without wrapper is reported. */
+void WatchUnwrappedSlots(void);
+/* See spillway_shim.install. */
+int InstallWrapper(const char* symbol, void* wrapper);
+/* Takes all wrappers of the engine away, for good (forked child, or an engine that did not open). */
+void RemoveWrappers(void);
+/* Called from trampolines.S by the first call through a slot: the function to jump to. Opens the driver. */
+void* ResolveSlot(void** target);
+
+/* --- driver.c: the real driver -------------------------------------------------------------------------------- */
+
+/* Opens the real driver if that has not been done. 1: calls can go on; 0: this thread is just opening it. */
+int OpenDriver(void);
+/* 1 once the slots are filled. */
+int DriverIsOpen(void);
+/* The path of the real driver, NULL when there is none. */
+const char* DriverPath(void);
+int DriverWasAlreadyLoaded(void);
+/* A path by which somebody asked for the driver: tried when the usual places have none. */
+void RememberDriverHint(const char* path);
+/* The directory of libspillway.so, without a slash at the end. */
+const char* ShimDirectory(void);
+/* glibc's dlopen (or that of the next library in line), not the hook; as an address, and called. */
+void* DlopenTarget(void);
+void* RealDlopen(const char* path, int mode);
+
+/* --- driver_search.c: where ld.so would look ------------------------------------------------------------------ */
+
+/* Calls `visit` for each existing file that could be the driver, in order, until it returns 1. Then 1, else 0. */
+int VisitDriverCandidates(const char* hint, int (*visit)(const char* path));
+
+/* --- routing.c: cuGetProcAddress ------------------------------------------------------------------------------- */
+
+int WrappedGetProcAddress(const char* name, void** pointer, int version, uint64_t flags);
+int WrappedGetProcAddressV2(const char* name, void** pointer, int version, uint64_t flags, void* status);
+void ReportUnwrapped(const char* name, int version);
+int FirstUnwrapped(char* name, size_t bytes);
+void SetUnwrappedCallback(void (*callback)(const char* name, int version));
+
+/* --- start.c: cuInit, the engine, fork ------------------------------------------------------------------------- */
+
+int WrappedInit(unsigned int flags);
+/* Serialises what happens once: filling the slots and opening the engine. Fork waits for it. Not recursive. The
+ * loader's lock may be held by the caller, so nothing under it waits for the loader but the engine's own opening. */
+void LockStart(void);
+void UnlockStart(void);
+/* Makes fork wait for LockStart and LockConf, and puts the real functions back in the child. Under LockStart, once. */
+void RegisterForkHandlers(void);
+
+/* --- conf.c: settings, and PyTorch's variables ----------------------------------------------------------------- */
+
+/* Takes our keys out of PyTorch's variables and remembers them. May be called again: the variables may have been set
+ * anew in the meantime. */
+void TakeConf(void);
+void LockConf(void);
+void UnlockConf(void);
+/* Fixes the SPILLWAY_ variables as they are now. Once, before the engine opens. */
+void TakeVariables(void);
+const char* Setting(const char* name);
+const char* SettingSource(const char* name);
+int SwitchedOff(void);
+
+/* --- say.c ------------------------------------------------------------------------------------------------------ */
+
+/* One line on standard error: "spillway: <parts>". The parts end with NULL. */
+void Say(const char* part, ...) __attribute__((sentinel));
+
+#endif /* SPILLWAY_INTEGRATION_PRELOAD_SHIM_H_ */

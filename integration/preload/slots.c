@@ -1,0 +1,237 @@
+/* The slot table: one row per driver symbol, what it is called, where the real one is, where calls go now.
+ * Owns the jump table of trampolines.S. Leaves finding the driver to driver.c and the choice of pointers to routing.c. */
+
+#include "integration/preload/shim.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Row {
+  const char* symbol;
+  const char* base;
+  int version;
+  int per_thread;
+};
+
+#define DEFAULT 0
+#define PER_THREAD 1
+static const struct Row kRows[] = {
+#define DRIVER_FUNCTION(symbol, name, version, form) {#symbol, #name, version, form},
+#include "allocator/driver/driver_functions.def"
+#undef DRIVER_FUNCTION
+};
+#undef DEFAULT
+#undef PER_THREAD
+
+enum { kSlots = sizeof(kRows) / sizeof(kRows[0]) };
+
+/* Each trampoline of trampolines.S takes that many bytes. */
+enum { kTrampolineBytes = 16 };
+
+/* Where calls go now: a lazy stub, the real function, or a wrapper. Read by the trampolines without any order; an
+ * aligned pointer is read whole, and whatever it points at was complete before the store. */
+extern _Atomic(void*) spillway_targets[kSlots];
+extern const char spillway_trampolines[];
+
+static void* lazy_[kSlots];              /* the stubs that the targets start with */
+static _Atomic(void*) real_[kSlots];     /* written once by FillSlots */
+static _Atomic(void*) wrapper_[kSlots];  /* of the engine */
+static unsigned char use_[kSlots];       /* enum SlotUse */
+static short by_address_[kSlots];        /* slots with a real function, sorted by its address */
+static int by_address_count_;
+static atomic_int watching_;       /* WatchUnwrappedSlots was called */
+static atomic_int wrappers_dead_;  /* RemoveWrappers was called */
+
+int SlotCount(void) { return kSlots; }
+const char* SlotSymbol(int slot) { return kRows[slot].symbol; }
+const char* SlotBase(int slot) { return kRows[slot].base; }
+int SlotVersion(int slot) { return kRows[slot].version; }
+int SlotIsPerThread(int slot) { return kRows[slot].per_thread; }
+enum SlotUse SlotUseOf(int slot) { return (enum SlotUse)use_[slot]; }
+void* SlotReal(int slot) { return atomic_load(&real_[slot]); }
+
+void* SlotTrampoline(int slot) { return (void*)(uintptr_t)(spillway_trampolines + slot * kTrampolineBytes); }
+
+static int CompareSymbol(const void* symbol, const void* row) {
+  return strcmp(symbol, ((const struct Row*)row)->symbol);
+}
+
+int FindSlot(const char* symbol) {
+  const struct Row* row = bsearch(symbol, kRows, kSlots, sizeof(kRows[0]), CompareSymbol);
+  return row ? (int)(row - kRows) : -1;
+}
+
+static void FillUses(void) {
+  static const struct {
+    const char* symbol;
+    enum SlotUse use;
+  } kUses[] = {
+#define USED kUseUsed
+#define HOOK kUseHook
+#define MUST kUseMust
+#define DRIVER_SYMBOL(symbol, use) {#symbol, use},
+#include "allocator/driver/driver_symbols.def"
+#undef DRIVER_SYMBOL
+#undef USED
+#undef HOOK
+#undef MUST
+  };
+  for (size_t i = 0; i < sizeof(kUses) / sizeof(kUses[0]); ++i) {
+    int slot = FindSlot(kUses[i].symbol);
+    if (slot >= 0) use_[slot] = (unsigned char)kUses[i].use;
+  }
+}
+
+static int CompareAddress(const void* a, const void* b) {
+  uintptr_t left = (uintptr_t)real_[*(const short*)a], right = (uintptr_t)real_[*(const short*)b];
+  return left < right ? -1 : left > right;
+}
+
+int FindSlotOfReal(const void* address, const char* base, int per_thread) {
+  int low = 0, high = by_address_count_;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if ((uintptr_t)real_[by_address_[middle]] < (uintptr_t)address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  int best = -1, best_score = -1;
+  for (; low < by_address_count_ && real_[by_address_[low]] == address; ++low) {
+    int slot = by_address_[low];
+    int score = 2 * (strcmp(kRows[slot].base, base) == 0) + (kRows[slot].per_thread == per_thread);
+    if (score > best_score) {
+      best = slot;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+int IsMustBase(const char* base) {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (use_[slot] == kUseMust && strcmp(kRows[slot].base, base) == 0) return 1;
+  }
+  return 0;
+}
+
+/* What stands in for functions that are not there. They take no notice of their arguments. */
+
+static int MissingFunction(void) { return kCudaNotSupported; }
+static int NoDriver(void) { return kCudaNoDevice; }
+static int CalledWhileOpening(void) { return kCudaNotInitialized; }
+
+static int NoDriverVersion(int* version) {
+  if (!version) return kCudaInvalidValue;
+  *version = 0;
+  return kCudaSuccess;
+}
+
+static int NoDriverErrorName(int error, const char** text) {
+  (void)error;
+  if (!text) return kCudaInvalidValue;
+  *text = "CUDA_ERROR_NO_DEVICE";
+  return kCudaSuccess;
+}
+
+static int NoDriverErrorString(int error, const char** text) {
+  (void)error;
+  if (!text) return kCudaInvalidValue;
+  *text = "no CUDA driver was found on this machine";
+  return kCudaSuccess;
+}
+
+static void* WithoutDriver(int slot) {
+  static const struct {
+    const char* symbol;
+    void* function;
+  } kStandIns[] = {
+      {"cuDriverGetVersion", (void*)NoDriverVersion},
+      {"cuGetErrorName", (void*)NoDriverErrorName},
+      {"cuGetErrorString", (void*)NoDriverErrorString},
+  };
+  for (size_t i = 0; i < sizeof(kStandIns) / sizeof(kStandIns[0]); ++i) {
+    if (strcmp(kRows[slot].symbol, kStandIns[i].symbol) == 0) return kStandIns[i].function;
+  }
+  return (void*)NoDriver;
+}
+
+/* The shim's own wrapper of the slot, NULL for all but three. */
+static void* OwnWrapper(int slot) {
+  const char* symbol = kRows[slot].symbol;
+  if (strcmp(symbol, "cuInit") == 0) return (void*)WrappedInit;
+  if (strcmp(symbol, "cuGetProcAddress") == 0) return (void*)WrappedGetProcAddress;
+  if (strcmp(symbol, "cuGetProcAddress_v2") == 0) return (void*)WrappedGetProcAddressV2;
+  return NULL;
+}
+
+/* Where calls of the slot go when the engine has no say. */
+static void* PlainTarget(int slot, int has_driver) {
+  void* real = atomic_load(&real_[slot]);
+  void* own = OwnWrapper(slot);
+  if (own && (real || !has_driver)) return own;
+  if (real) return real;
+  return has_driver ? (void*)MissingFunction : WithoutDriver(slot);
+}
+
+void LookUpSlots(void* driver, void** real) {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    real[slot] = driver ? dlsym(driver, kRows[slot].symbol) : NULL;
+    if (real[slot] == SlotTrampoline(slot)) real[slot] = NULL; /* the look-up came back to us */
+  }
+}
+
+void FillSlots(void* const* real, int has_driver) {
+  FillUses();
+  for (int slot = 0; slot < kSlots; ++slot) {
+    lazy_[slot] = atomic_load(&spillway_targets[slot]);
+    atomic_store(&real_[slot], real[slot]);
+    if (real[slot]) by_address_[by_address_count_++] = (short)slot;
+  }
+  qsort(by_address_, (size_t)by_address_count_, sizeof(by_address_[0]), CompareAddress);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    atomic_store(&spillway_targets[slot], PlainTarget(slot, has_driver));
+  }
+}
+
+void WatchUnwrappedSlots(void) {
+  atomic_store(&watching_, 1);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    void* real = SlotReal(slot);
+    if (use_[slot] != kUseMust || !real || atomic_load(&wrapper_[slot])) continue;
+    void* expected = real; /* an install from another thread wins */
+    atomic_compare_exchange_strong(&spillway_targets[slot], &expected, lazy_[slot]);
+  }
+}
+
+int InstallWrapper(const char* symbol, void* wrapper) {
+  int slot = FindSlot(symbol);
+  if (slot < 0 || !SlotReal(slot) || OwnWrapper(slot) || atomic_load(&wrappers_dead_)) return -1;
+  atomic_store(&wrapper_[slot], wrapper);
+  void* plain = use_[slot] == kUseMust && atomic_load(&watching_) ? lazy_[slot] : SlotReal(slot);
+  atomic_store(&spillway_targets[slot], wrapper ? wrapper : plain);
+  return 0;
+}
+
+void RemoveWrappers(void) {
+  atomic_store(&wrappers_dead_, 1);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    atomic_store(&wrapper_[slot], NULL);
+    if (SlotReal(slot)) atomic_store(&spillway_targets[slot], PlainTarget(slot, 1));
+  }
+}
+
+void* ResolveSlot(void** target) {
+  int slot = (int)((_Atomic(void*)*)target - spillway_targets);
+  if (!DriverIsOpen() && !OpenDriver()) return (void*)CalledWhileOpening;
+  void* now = atomic_load(&spillway_targets[slot]);
+  if (now != lazy_[slot]) return now;
+  /* A must-hook that is called with no wrapper in place. */
+  ReportUnwrapped(kRows[slot].symbol, 0);
+  void* expected = lazy_[slot];
+  atomic_compare_exchange_strong(&spillway_targets[slot], &expected, SlotReal(slot));
+  return atomic_load(&spillway_targets[slot]);
+}

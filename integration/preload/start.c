@@ -1,0 +1,146 @@
+/* cuInit: opens the engine after the first one of the process that succeeds. And fork: in a child the engine is dead
+ * and calls go to the real driver. Owns the lock under which both happen once. */
+
+#include "integration/preload/shim.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char kEngineName[] = "libspillway_engine.so";
+
+static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+static __thread int holds_;   /* this thread holds mutex_ */
+static __thread int inside_;  /* this thread is in cuInit below us: of the engine, or of the driver itself */
+
+enum EngineState { kEngineNotOpened = 0, kEngineOpen, kEngineRefused };
+static atomic_int engine_;                       /* enum EngineState; changes under mutex_ */
+static void (*engine_cu_init_)(void);            /* these two are written before engine_ */
+static void (*engine_fork_child_)(void);
+static struct spillway_shim shim_;               /* likewise */
+
+void LockStart(void) {
+  pthread_mutex_lock(&mutex_);
+  holds_ = 1;
+}
+
+void UnlockStart(void) {
+  holds_ = 0;
+  pthread_mutex_unlock(&mutex_);
+}
+
+/* The engine may fork while it opens (holds_): then its own child has the lock already. */
+static void BeforeFork(void) {
+  if (!holds_) pthread_mutex_lock(&mutex_);
+  LockConf();
+}
+
+static void AfterForkInParent(void) {
+  UnlockConf();
+  if (!holds_) pthread_mutex_unlock(&mutex_);
+}
+
+static void AfterForkInChild(void) {
+  AfterForkInParent();
+  if (atomic_load(&engine_) == kEngineNotOpened && !holds_) return; /* the child may start its own */
+  atomic_store(&engine_, kEngineRefused);
+  RemoveWrappers();
+  if (engine_fork_child_) engine_fork_child_();
+}
+
+void RegisterForkHandlers(void) { pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild); }
+
+static void* RealFunction(const char* symbol) {
+  int slot = FindSlot(symbol);
+  return slot >= 0 ? SlotReal(slot) : NULL;
+}
+
+static void FillShim(void) {
+  shim_.abi_version = SPILLWAY_SHIM_ABI_VERSION;
+  shim_.flags = DriverWasAlreadyLoaded() ? SPILLWAY_SHIM_DRIVER_ALREADY_LOADED : 0;
+  shim_.real = RealFunction;
+  shim_.install = InstallWrapper;
+  shim_.setting = Setting;
+  shim_.setting_source = SettingSource;
+  shim_.driver_path = DriverPath();
+  shim_.library_directory = ShimDirectory();
+  shim_.first_unwrapped = FirstUnwrapped;
+  shim_.set_unwrapped_callback = SetUnwrappedCallback;
+}
+
+/* The engine lies beside the shim; where the shim is a link, beside what it points to will do. */
+static void* OpenEngineFile(void) {
+  char path[PATH_MAX + 64], link[PATH_MAX + 64], target[PATH_MAX];
+  snprintf(path, sizeof(path), "%s/%s", ShimDirectory(), kEngineName);
+  snprintf(link, sizeof(link), "%s/libspillway.so", ShimDirectory());
+  if (access(path, R_OK) != 0 && realpath(link, target)) {
+    char* slash = strrchr(target, '/');
+    if (slash) snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - target), target, kEngineName);
+  }
+  void* engine = RealDlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!engine) {
+    const char* why = dlerror();
+    Say("cannot open the engine: ", why ? why : path, "; CUDA is used as without Spillway", NULL);
+  }
+  return engine;
+}
+
+/* Under LockStart. The new state. */
+static enum EngineState OpenEngine(void* engine) {
+  int (*open)(const struct spillway_shim*) = NULL;
+  if (engine) {
+    open = (int (*)(const struct spillway_shim*))dlsym(engine, "spillway_engine_open");
+    engine_cu_init_ = (void (*)(void))dlsym(engine, "spillway_engine_cu_init");
+    engine_fork_child_ = (void (*)(void))dlsym(engine, "spillway_engine_fork_child");
+    if (!open) Say(kEngineName, " lacks spillway_engine_open; CUDA is used as without Spillway", NULL);
+  }
+  if (!open) return kEngineRefused;
+  FillShim();
+  if (open(&shim_) != 0) {
+    Say("the engine did not start; CUDA is used as without Spillway", NULL);
+    engine_fork_child_ = NULL;
+    return kEngineRefused;
+  }
+  return kEngineOpen;
+}
+
+/* 1 when this call opened the engine, or found that there will be none. */
+static int StartEngine(void) {
+  if (atomic_load(&engine_) != kEngineNotOpened) return 0;
+  /* Before the lock: opening a file needs the loader's lock, which a thread that waits for ours may hold. */
+  TakeVariables();
+  int off = SwitchedOff();
+  void* engine = off ? NULL : OpenEngineFile();
+  LockStart();
+  int first = atomic_load(&engine_) == kEngineNotOpened;
+  if (first) {
+    enum EngineState state = off ? kEngineRefused : OpenEngine(engine);
+    if (state == kEngineOpen) {
+      WatchUnwrappedSlots();
+    } else {
+      RemoveWrappers();
+    }
+    atomic_store(&engine_, state);
+  }
+  UnlockStart();
+  return first;
+}
+
+int WrappedInit(unsigned int flags) {
+  int (*real)(unsigned int) = (int (*)(unsigned int))RealFunction("cuInit");
+  if (!real) return kCudaNoDevice;
+  if (inside_) return real(flags);
+  inside_ = 1;
+  if (atomic_load(&engine_) == kEngineNotOpened) TakeConf();
+  int result = real(flags);
+  if (result == kCudaSuccess && !StartEngine() && atomic_load(&engine_) == kEngineOpen && engine_cu_init_) {
+    engine_cu_init_();
+  }
+  inside_ = 0;
+  return result;
+}

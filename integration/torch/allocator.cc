@@ -1,0 +1,256 @@
+// The part of SpillwayAllocator that hands out and takes back blocks; reports and forwarding are in
+// allocator_reports.cc and allocator_forward.cc.
+
+#include "integration/torch/allocator.h"
+
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace spillway::integration {
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kOutOfMemory = 2;
+constexpr int kNotInitialised = 3;  // not started, after fork, or shut down
+constexpr size_t kExabyte = size_t{1} << 60;
+
+// True while work on `stream` is being captured into a graph. The legacy stream cannot be asked while another
+// stream of the process captures: that counts too, since memory for it could not be taken from a pool of ours.
+bool IsCapturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  if (error == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+  (void)cudaGetLastError();  // not the caller's error
+  return error == cudaErrorStreamCaptureImplicit;
+}
+
+}  // namespace
+
+SpillwayAllocator* SpillwayAllocator::instance_ = nullptr;
+
+SpillwayAllocator::SpillwayAllocator(const spillway_api* api, CUDAAllocator* native)
+    : api_(api), native_(native), native_deleter_(native->raw_deleter()) {
+  for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
+}
+
+SpillwayAllocator* SpillwayAllocator::Install(const spillway_api* api) {
+  CUDAAllocator* native = torch_cuda::allocator.load();
+  instance_ = new SpillwayAllocator(api, native);
+  pthread_atfork(nullptr, nullptr, &SpillwayAllocator::ForgetAfterFork);
+  torch_cuda::allocator.store(instance_);
+  // torch.accelerator and c10::GetAllocator look here; PyTorch's own entry has priority 0 or 1.
+  c10::SetAllocator(c10::DeviceType::CUDA, instance_, 255);
+  return instance_;
+}
+
+// CUDA does not work in a forked child; another thread may have held one of our locks. Frees become no-ops.
+void SpillwayAllocator::ForgetAfterFork() { instance_->forked_.store(true); }
+
+// ---- Handing out.
+
+c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kExabyte,
+                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  if (bytes < api_->smallest_block_bytes) {
+    c10::DataPtr small = Adopt(native_->allocate(bytes));
+    NoteNativeAllocation(bytes, small.device().index());
+    return small;
+  }
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
+  if (IsOurs(bytes, device, stream)) {
+    if (void* pointer = AllocateOurs(bytes, device, stream)) {
+      return {pointer, pointer, &SpillwayAllocator::Delete, c10::Device(c10::DeviceType::CUDA, device)};
+    }
+  }
+  c10::DataPtr large = Adopt(native_->allocate(bytes));
+  NoteNativeAllocation(bytes, device);
+  return large;
+}
+
+void* SpillwayAllocator::raw_alloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(device).stream());
+}
+
+void* SpillwayAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return nullptr;
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  if (IsOurs(bytes, device, stream)) {
+    if (void* pointer = AllocateOurs(bytes, device, stream)) return pointer;
+  }
+  void* pointer = native_->raw_alloc_with_stream(bytes, stream);
+  NoteNativeAllocation(bytes, device);
+  return pointer;
+}
+
+bool SpillwayAllocator::IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
+  if (bytes < api_->smallest_block_bytes || forked_.load(std::memory_order_relaxed)) return false;
+  return native_->isEnabled() && raw_deleter() == &SpillwayAllocator::Delete &&
+         !pools_.Claims(device, stream) && !IsCapturing(stream);
+}
+
+int SpillwayAllocator::AskEngine(size_t bytes, c10::DeviceIndex device, cudaStream_t stream, void** pointer) {
+  if (ExceedsFraction(bytes, device)) return kOutOfMemory;
+  return api_->allocate(device, bytes, stream, pointer);
+}
+
+bool SpillwayAllocator::ExceedsFraction(size_t bytes, c10::DeviceIndex device) {
+  const double fraction = getMemoryFraction(device);
+  if (fraction >= 1.0) return false;
+  const auto native = native_->getDeviceStats(device);
+  const size_t used =
+      static_cast<size_t>(native.reserved_bytes[0].current) + LedgerOf(device).allocated_bytes();
+  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(getMemoryInfo(device).second));
+  return used + DeviceLedger::CountedBytes(bytes) > allowed;
+}
+
+// Native's order: allocate; callbacks that free memory, again; release what is cached, again; out of memory.
+void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < kExabyte,
+                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  TraceLog::Context context = trace_.Gather(torch_cuda::RecordContext::STATE);
+  void* pointer = nullptr;
+  int result = AskEngine(bytes, device, stream, &pointer);
+  if (result == kOutOfMemory && RunFreeMemoryCallbacks()) result = AskEngine(bytes, device, stream, &pointer);
+  if (result == kOutOfMemory) {
+    native_->emptyCache({0, 0});
+    (void)api_->empty_cache(device);
+    LedgerOf(device).NoteRetry();
+    result = AskEngine(bytes, device, stream, &pointer);
+  }
+  if (result == kNotInitialised) return nullptr;
+  if (result == kOutOfMemory) Refuse(bytes, device, stream, std::move(context));
+  TORCH_CHECK(result == kSuccess, "Spillway could not allocate ", bytes, " bytes (CUresult ", result,
+              "): ", api_->last_error());
+  Enlist(pointer, bytes, device, stream, std::move(context));
+  return pointer;
+}
+
+void SpillwayAllocator::Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
+                               TraceLog::Context context) {
+  const size_t counted = DeviceLedger::CountedBytes(bytes);
+  const spillway_device_stats engine = EngineStats(device);
+  LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native_->getDeviceStats(device),
+                       engine.chunk_bytes, engine.peak_chunk_bytes);
+  if (trace_.active()) {
+    const auto address = reinterpret_cast<size_t>(pointer);
+    const std::string metadata = native_->getUserMetadata();
+    trace_.Record(TraceLog::Entry::SEGMENT_ALLOC, device, address, counted, stream, context, metadata);
+    trace_.Record(TraceLog::Entry::ALLOC, device, address, bytes, stream, std::move(context), metadata);
+  }
+  ReportToProfiler(pointer, static_cast<int64_t>(counted), device);
+  if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
+    (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+}
+
+void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
+                               TraceLog::Context context) {
+  Refusal refusal;
+  refusal.device = device;
+  refusal.requested = bytes;
+  const double fraction = getMemoryFraction(device);
+  const bool by_fraction = ExceedsFraction(bytes, device);
+  refusal.reason = by_fraction ? "PyTorch's memory fraction for this process is used up" : api_->last_error();
+  std::tie(refusal.free, refusal.total) = getMemoryInfo(device);
+  if (fraction < 1.0) refusal.allowed = static_cast<size_t>(fraction * static_cast<double>(refusal.total));
+  const auto stats = getDeviceStats(device);
+  refusal.allocated = static_cast<size_t>(stats.allocated_bytes[0].current);
+  refusal.reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
+  LedgerOf(device).NoteOutOfMemory();
+  if (trace_.active()) {
+    trace_.Record(TraceLog::Entry::OOM, device, refusal.free, bytes, stream, std::move(context),
+                  native_->getUserMetadata());
+  }
+  std::vector<torch_cuda::OutOfMemoryObserver> observers;
+  {
+    os::MutexLock lock(&mu_);
+    observers = observers_;
+  }
+  ThrowOutOfMemory(refusal, observers);
+}
+
+// ---- Taking back.
+
+void SpillwayAllocator::Delete(void* pointer) {
+  if (pointer != nullptr) instance_->Free(pointer);
+}
+
+void SpillwayAllocator::raw_delete(void* pointer) { Delete(pointer); }
+
+void SpillwayAllocator::Free(void* pointer) {
+  if (!Owns(pointer)) {
+    native_->raw_delete(pointer);
+    return;
+  }
+  if (forked_.load(std::memory_order_relaxed)) return;
+  const TraceLog::Context stack = trace_.Gather(torch_cuda::RecordContext::ALL);
+  const int devices = device_count_.load(std::memory_order_relaxed);
+  for (c10::DeviceIndex device = 0; device < devices; ++device) {
+    if (!LedgerOf(device).used()) continue;
+    std::optional<LedgerBlock> block = LedgerOf(device).Remove(pointer);
+    if (!block) continue;
+    if (trace_.active()) {
+      // A block that recordStream named is free a little later, when the engine sees that stream's work done; PyTorch
+      // learns of it here.
+      const auto address = reinterpret_cast<size_t>(pointer);
+      const TraceLog::Context& context = stack ? stack : block->context;
+      const std::string metadata = native_->getUserMetadata();
+      for (auto action : {TraceLog::Entry::FREE_REQUESTED, TraceLog::Entry::FREE_COMPLETED}) {
+        trace_.Record(action, device, address, block->requested, block->stream, context, metadata);
+      }
+      trace_.Record(TraceLog::Entry::SEGMENT_FREE, device, address, block->counted, block->stream, context,
+                    metadata);
+    }
+    ReportToProfiler(pointer, -static_cast<int64_t>(block->counted), device);
+    break;
+  }
+  if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
+    (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+  const int result = api_->free(pointer);
+  TORCH_CHECK(result == kSuccess || result == kNotInitialised, "invalid device pointer: ", pointer,
+              " (Spillway: ", api_->last_error(), ")");
+}
+
+// native's recordStream, and whoever compares deleters, must not meet two kinds.
+c10::DataPtr SpillwayAllocator::Adopt(c10::DataPtr pointer) const {
+  (void)pointer.compare_exchange_deleter(native_deleter_, &SpillwayAllocator::Delete);
+  return pointer;
+}
+
+c10::DeleterFnPtr SpillwayAllocator::raw_deleter() const {
+  const c10::DeleterFnPtr deleter = native_->raw_deleter();
+  return deleter == native_deleter_ ? &SpillwayAllocator::Delete : deleter;  // else: caching is switched off
+}
+
+void SpillwayAllocator::recordStream(const c10::DataPtr& pointer, c10::cuda::CUDAStream stream) {
+  if (pointer.get() == nullptr || pointer.get_deleter() != &SpillwayAllocator::Delete) return;
+  if (!Owns(pointer.get())) {
+    // Native takes the pointer only with its own deleter; the copy must not free it.
+    c10::DataPtr as_native(pointer.get(), pointer.get(), native_deleter_, pointer.device());
+    native_->recordStream(as_native, stream);
+    (void)as_native.release_context();
+    return;
+  }
+  const std::optional<LedgerBlock> block = LedgerOf(pointer.device().index()).Find(pointer.get());
+  if (block && block->stream == stream.stream()) return;  // the allocation's own stream needs no record
+  const int result = api_->record_stream(pointer.get(), stream.stream());
+  TORCH_CHECK(result == kSuccess || result == kNotInitialised, "Spillway could not record a stream: ",
+              api_->last_error());
+}
+
+}  // namespace spillway::integration

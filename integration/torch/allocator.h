@@ -1,0 +1,151 @@
+// SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every block
+// below 1 MiB, private pools, and whatever is allocated during a stream capture; larger blocks come from the engine
+// through the C ABI. All its pointers have one deleter, which tells the two kinds apart by address. It owns what
+// PyTorch wants to know about our blocks: ledgers, statistics, history. Any thread.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
+#define SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "integration/engine/spillway.h"
+#include "integration/torch/device_ledger.h"
+#include "integration/torch/out_of_memory.h"
+#include "integration/torch/pool_filters.h"
+#include "integration/torch/trace_log.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+namespace torch_cuda = c10::cuda::CUDACachingAllocator;
+
+class SpillwayAllocator final : public torch_cuda::CUDAAllocator {
+ public:
+  // The one object, made by Install and never destroyed: tensors die after static destructors.
+  static SpillwayAllocator* Install(const spillway_api* api);
+
+  // c10::Allocator
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* destination, const void* source, size_t count) const override;
+
+  // c10::DeviceAllocator
+  bool initialized() override;
+  void emptyCache(c10::MempoolId_t pool) override;
+  using CUDAAllocator::recordStream;
+  void recordStream(const c10::DataPtr& pointer, c10::cuda::CUDAStream stream) override;
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
+  void resetAccumulatedStats(c10::DeviceIndex device) override;
+  void resetPeakStats(c10::DeviceIndex device) override;
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override;
+
+  // CUDAAllocator: blocks
+  void* raw_alloc(size_t bytes) override;
+  void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
+  void raw_delete(void* pointer) override;
+  void init(int device_count) override;
+  double getMemoryFraction(c10::DeviceIndex device) override;
+  void setMemoryFraction(double fraction, c10::DeviceIndex device) override;
+  std::vector<torch_cuda::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex device) override;
+  void enable(bool value) override;
+  bool isEnabled() const override;
+  void cacheInfo(c10::DeviceIndex device, size_t* largest) override;
+  void* getBaseAllocation(void* pointer, size_t* bytes) override;
+  torch_cuda::SnapshotInfo snapshot(c10::MempoolId_t pool, bool include_traces) override;
+
+  // CUDAAllocator: private pools, all native's
+  void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                           std::function<bool(cudaStream_t)> filter) override;
+  void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  int getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  void createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                          std::shared_ptr<CUDAAllocator> allocator) override;
+  void setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) override;
+  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                const std::unordered_set<void*>& expected) override;
+  std::shared_ptr<torch_cuda::AllocatorState> getCheckpointState(c10::DeviceIndex device,
+                                                                 c10::MempoolId_t pool) override;
+  torch_cuda::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex device,
+                                                     std::shared_ptr<torch_cuda::AllocatorState> state) override;
+
+  // CUDAAllocator: other processes and devices
+  torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override;
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
+  void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) override;
+  cudaError_t memcpyAsync(void* destination, int destination_device, const void* source, int source_device,
+                          size_t count, cudaStream_t stream, bool p2p_enabled) override;
+
+  // CUDAAllocator: history
+  bool isHistoryEnabled() override;
+  void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
+                     torch_cuda::RecordContext when, bool clear,
+                     const std::vector<std::string>& skip_actions) override;
+  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override;
+  void pushCompileContext(std::string& text) override;
+  void popCompileContext() override;
+  void setUserMetadata(const std::string& metadata) override;
+  std::string getUserMetadata() override;
+  void attachOutOfMemoryObserver(torch_cuda::OutOfMemoryObserver observer) override;
+  void attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTracker tracker) override;
+
+  // What torch.cuda.get_allocator_backend() shows.
+  std::string name() override;
+
+ private:
+  SpillwayAllocator(const spillway_api* api, CUDAAllocator* native);
+
+  static void Delete(void* pointer);  // the one deleter
+  static void ForgetAfterFork();
+
+  bool Owns(const void* pointer) const { return api_->owns(pointer) != 0; }
+  // Whether a block of this size on this stream is to come from the engine.
+  bool IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
+  // Null when the engine is not to be used (forked child, exit): the caller then asks native.
+  void* AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
+  int AskEngine(size_t bytes, c10::DeviceIndex device, cudaStream_t stream, void** pointer);
+  bool ExceedsFraction(size_t bytes, c10::DeviceIndex device);
+  void Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
+              TraceLog::Context context);
+  [[noreturn]] void Refuse(size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
+                           TraceLog::Context context);
+  void Free(void* pointer);
+  c10::DataPtr Adopt(c10::DataPtr pointer) const;  // native's deleter becomes ours
+  void NoteNativeAllocation(size_t bytes, c10::DeviceIndex device);
+  void ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device);
+  DeviceLedger& LedgerOf(c10::DeviceIndex device) { return ledgers_[static_cast<size_t>(device)]; }
+  spillway_device_stats EngineStats(c10::DeviceIndex device) const;
+
+  static SpillwayAllocator* instance_;
+
+  // Constant after construction.
+  const spillway_api* const api_;
+  CUDAAllocator* const native_;
+  const c10::DeleterFnPtr native_deleter_;  // of native's cached blocks
+
+  // Internally synchronised.
+  std::atomic<bool> forked_{false};  // set in a child with one thread
+  std::atomic<int> device_count_{0};
+  std::array<DeviceLedger, C10_COMPILE_TIME_MAX_GPUS> ledgers_;
+  std::array<std::atomic<double>, C10_COMPILE_TIME_MAX_GPUS> fractions_;
+  PoolFilters pools_;
+  TraceLog trace_;
+
+  os::Mutex mu_{os::LockRank::kRegistry};
+  std::vector<torch_cuda::OutOfMemoryObserver> observers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_

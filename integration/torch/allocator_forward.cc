@@ -1,0 +1,137 @@
+// The part of SpillwayAllocator that is native's business, or that concerns both allocators alike.
+
+#include <c10/cuda/CUDAException.h>
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "integration/torch/allocator.h"
+
+namespace spillway::integration {
+
+void SpillwayAllocator::init(int device_count) {
+  native_->init(device_count);
+  device_count_.store(device_count);
+  // The key per_process_memory_fraction of PyTorch's variable applies to our blocks too.
+  for (c10::DeviceIndex device = 0; device < device_count; ++device) {
+    const double fraction = native_->getMemoryFraction(device);
+    if (fraction < 1.0) setMemoryFraction(fraction, device);
+  }
+}
+
+bool SpillwayAllocator::initialized() { return native_->initialized(); }
+
+void SpillwayAllocator::copy_data(void* destination, const void* source, size_t count) const {
+  native_->copy_data(destination, source, count);
+}
+
+void SpillwayAllocator::emptyCache(c10::MempoolId_t pool) {
+  native_->emptyCache(pool);
+  if (pool != c10::MempoolId_t{0, 0}) return;
+  for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
+    if (LedgerOf(device).used()) (void)api_->empty_cache(device);
+  }
+}
+
+double SpillwayAllocator::getMemoryFraction(c10::DeviceIndex device) {
+  return fractions_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+}
+
+void SpillwayAllocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
+  native_->setMemoryFraction(fraction, device);
+  fractions_[static_cast<size_t>(device)].store(fraction, std::memory_order_relaxed);
+  (void)api_->set_fraction(device, fraction);
+}
+
+std::vector<torch_cuda::StreamSegmentSize> SpillwayAllocator::getExpandableSegmentSizes(
+    c10::DeviceIndex device) {
+  return native_->getExpandableSegmentSizes(device);
+}
+
+void SpillwayAllocator::enable(bool value) { native_->enable(value); }
+
+bool SpillwayAllocator::isEnabled() const { return native_->isEnabled(); }
+
+// ---- Private pools.
+
+void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                            std::function<bool(cudaStream_t)> filter) {
+  native_->beginAllocateToPool(device, pool, filter);
+  pools_.Begin(device, pool, std::move(filter));
+}
+
+void SpillwayAllocator::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  pools_.End(device, pool);
+  native_->endAllocateToPool(device, pool);
+}
+
+void SpillwayAllocator::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  native_->releasePool(device, pool);
+}
+
+int SpillwayAllocator::getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  return native_->getPoolUseCount(device, pool);
+}
+
+void SpillwayAllocator::createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                           std::shared_ptr<CUDAAllocator> allocator) {
+  native_->createOrIncrefPool(device, pool, std::move(allocator));
+}
+
+void SpillwayAllocator::setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) {
+  native_->setUseOnOOM(device, pool, use_on_oom);
+}
+
+void SpillwayAllocator::setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  native_->setNoSplit(device, pool);
+}
+
+bool SpillwayAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                                 const std::unordered_set<void*>& expected) {
+  return native_->checkPoolLiveAllocations(device, pool, expected);
+}
+
+std::shared_ptr<torch_cuda::AllocatorState> SpillwayAllocator::getCheckpointState(c10::DeviceIndex device,
+                                                                                  c10::MempoolId_t pool) {
+  return native_->getCheckpointState(device, pool);
+}
+
+torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
+    c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) {
+  torch_cuda::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
+  for (c10::DataPtr& pointer : delta.dataptrs_allocd) pointer = Adopt(std::move(pointer));
+  NoteNativeAllocation(1, device);
+  return delta;
+}
+
+// ---- Other processes and devices.
+
+torch_cuda::ShareableHandle SpillwayAllocator::shareIpcHandle(void* pointer) {
+  TORCH_CHECK(!Owns(pointer),
+              "Spillway: a CUDA tensor of 1 MiB or more cannot be shared with another process by CUDA IPC while "
+              "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
+              "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
+  return native_->shareIpcHandle(pointer);
+}
+
+std::shared_ptr<void> SpillwayAllocator::getIpcDevPtr(std::string handle) {
+  return native_->getIpcDevPtr(std::move(handle));
+}
+
+void SpillwayAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) {
+  native_->enablePeerAccess(device, peer);
+}
+
+// Our blocks are mapped on their own device only, so that a copy between devices needs the peer form even with peer
+// access enabled.
+cudaError_t SpillwayAllocator::memcpyAsync(void* destination, int destination_device, const void* source,
+                                           int source_device, size_t count, cudaStream_t stream,
+                                           bool p2p_enabled) {
+  if (destination_device != source_device && (Owns(destination) || Owns(source))) {
+    return cudaMemcpyPeerAsync(destination, destination_device, source, source_device, count, stream);
+  }
+  return native_->memcpyAsync(destination, destination_device, source, source_device, count, stream,
+                              p2p_enabled);
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,110 @@
+#include "integration/torch/device_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway::integration {
+
+void DeviceLedger::Add(void* pointer, LedgerBlock block, const Stats& native, size_t reserved,
+                       size_t reserved_peak) {
+  used_.store(true, std::memory_order_relaxed);
+  os::MutexLock lock(&mu_);
+  allocated_ += block.counted;
+  reserved_ = reserved;
+  stats_.OnAllocate(block.requested, block.counted);
+  stats_.SetReserved(reserved, reserved_peak);
+  stats_.NotePeaks(native);
+  live_.insert_or_assign(pointer, std::move(block));
+}
+
+std::optional<LedgerBlock> DeviceLedger::Remove(void* pointer) {
+  os::MutexLock lock(&mu_);
+  auto found = live_.find(pointer);
+  if (found == live_.end()) return std::nullopt;
+  LedgerBlock block = std::move(found->second);
+  live_.erase(found);
+  allocated_ -= block.counted;
+  stats_.OnFree(block.requested, block.counted);
+  return block;
+}
+
+std::optional<LedgerBlock> DeviceLedger::Find(void* pointer) const {
+  os::MutexLock lock(&mu_);
+  auto found = live_.find(pointer);
+  if (found == live_.end()) return std::nullopt;
+  return found->second;
+}
+
+void DeviceLedger::NoteNative(const Stats& native) {
+  os::MutexLock lock(&mu_);
+  stats_.NotePeaks(native);
+}
+
+DeviceLedger::Stats DeviceLedger::Merge(Stats native, size_t reserved, size_t reserved_peak) {
+  os::MutexLock lock(&mu_);
+  reserved_ = reserved;
+  stats_.SetReserved(reserved, reserved_peak);
+  return stats_.Merge(std::move(native));
+}
+
+void DeviceLedger::ResetAccumulated() {
+  os::MutexLock lock(&mu_);
+  stats_.ResetAccumulated();
+}
+
+void DeviceLedger::ResetPeaks(const Stats& native) {
+  os::MutexLock lock(&mu_);
+  stats_.ResetPeaks(native);
+}
+
+void DeviceLedger::NoteRetry() {
+  os::MutexLock lock(&mu_);
+  stats_.OnRetry();
+}
+
+void DeviceLedger::NoteOutOfMemory() {
+  os::MutexLock lock(&mu_);
+  stats_.OnOutOfMemory();
+}
+
+size_t DeviceLedger::allocated_bytes() const {
+  os::MutexLock lock(&mu_);
+  return allocated_;
+}
+
+size_t DeviceLedger::reserved_bytes() const {
+  os::MutexLock lock(&mu_);
+  return reserved_;
+}
+
+void DeviceLedger::AppendSegments(c10::DeviceIndex device,
+                                  std::vector<c10::CachingDeviceAllocator::SegmentInfo>* segments) const {
+  const size_t first = segments->size();
+  {
+    os::MutexLock lock(&mu_);
+    for (const auto& [pointer, block] : live_) {
+      c10::CachingDeviceAllocator::SegmentInfo segment;
+      segment.device = device;
+      segment.address = reinterpret_cast<size_t>(pointer);
+      segment.total_size = block.counted;
+      segment.requested_size = block.requested;
+      segment.allocated_size = block.counted;
+      segment.active_size = block.counted;
+      segment.stream = block.stream;
+      segment.is_large = true;
+      segment.context_when_allocated = block.context;
+      c10::CachingDeviceAllocator::BlockInfo info;
+      info.size = block.counted;
+      info.requested_size = block.requested;
+      info.allocated = true;
+      info.active = true;
+      info.context_when_allocated = block.context;
+      segment.blocks.push_back(std::move(info));
+      segments->push_back(std::move(segment));
+    }
+  }
+  std::sort(segments->begin() + static_cast<std::ptrdiff_t>(first), segments->end(),
+            [](const auto& a, const auto& b) { return a.address < b.address; });
+}
+
+}  // namespace spillway::integration

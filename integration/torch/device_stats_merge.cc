@@ -1,0 +1,107 @@
+#include "integration/torch/device_stats_merge.h"
+
+#include <algorithm>
+
+namespace spillway::integration {
+namespace {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using Stats = DeviceStatsMerge::Stats;
+
+// All blocks of ours are large ones: they count in the aggregate and in the large pool.
+constexpr StatType kOurTypes[] = {StatType::AGGREGATE, StatType::LARGE_POOL};
+
+// The figures that blocks of ours contribute to.
+constexpr StatArray Stats::* kArrays[] = {
+    &Stats::allocation,   &Stats::segment,        &Stats::active,          &Stats::allocated_bytes,
+    &Stats::active_bytes, &Stats::reserved_bytes, &Stats::requested_bytes,
+};
+
+template <typename Function>
+void ForEachFigure(Function function) {
+  for (StatArray Stats::* array : kArrays) {
+    for (StatType type : kOurTypes) function(array, static_cast<size_t>(type));
+  }
+}
+
+void Increase(StatArray* array, size_t amount) {
+  for (StatType type : kOurTypes) (*array)[static_cast<size_t>(type)].increase(amount);
+}
+
+void Decrease(StatArray* array, size_t amount) {
+  for (StatType type : kOurTypes) (*array)[static_cast<size_t>(type)].decrease(amount);
+}
+
+}  // namespace
+
+void DeviceStatsMerge::OnAllocate(size_t requested, size_t counted) {
+  Increase(&own_.allocation, 1);
+  Increase(&own_.segment, 1);
+  Increase(&own_.active, 1);
+  Increase(&own_.allocated_bytes, counted);
+  Increase(&own_.active_bytes, counted);
+  Increase(&own_.requested_bytes, requested);
+}
+
+void DeviceStatsMerge::OnFree(size_t requested, size_t counted) {
+  Decrease(&own_.allocation, 1);
+  Decrease(&own_.segment, 1);
+  Decrease(&own_.active, 1);
+  Decrease(&own_.allocated_bytes, counted);
+  Decrease(&own_.active_bytes, counted);
+  Decrease(&own_.requested_bytes, requested);
+}
+
+void DeviceStatsMerge::SetReserved(size_t now, size_t peak_since_start) {
+  const auto before = static_cast<size_t>(own_.reserved_bytes[0].current);
+  if (now > before) Increase(&own_.reserved_bytes, now - before);
+  if (now < before) Decrease(&own_.reserved_bytes, before - now);
+  reserved_peak_ = std::max(reserved_peak_, peak_since_start);
+}
+
+void DeviceStatsMerge::NotePeaks(const Stats& native) {
+  ForEachFigure([&](StatArray Stats::* array, size_t type) {
+    Stat& peak = (peaks_.*array)[type];
+    peak.peak = std::max(peak.peak, (native.*array)[type].current + (own_.*array)[type].current);
+  });
+  // Chunks are taken by launches, between two calls of the allocator: a peak that grew since the last reset was
+  // reached in this interval, with about what native holds now.
+  if (reserved_peak_ > reserved_peak_floor_) {
+    for (StatType type : kOurTypes) {
+      Stat& peak = peaks_.reserved_bytes[static_cast<size_t>(type)];
+      const int64_t held = native.reserved_bytes[static_cast<size_t>(type)].current;
+      peak.peak = std::max(peak.peak, held + static_cast<int64_t>(reserved_peak_));
+    }
+  }
+}
+
+Stats DeviceStatsMerge::Merge(Stats native) {
+  NotePeaks(native);
+  ForEachFigure([&](StatArray Stats::* array, size_t type) {
+    Stat& stat = (native.*array)[type];
+    const Stat& own = (own_.*array)[type];
+    stat.current += own.current;
+    stat.allocated += own.allocated;
+    stat.freed += own.freed;
+    stat.peak = std::max((peaks_.*array)[type].peak, stat.peak);
+  });
+  native.num_alloc_retries += retries_;
+  native.num_ooms += ooms_;
+  return native;
+}
+
+void DeviceStatsMerge::ResetAccumulated() {
+  ForEachFigure([&](StatArray Stats::* array, size_t type) { (own_.*array)[type].reset_accumulated(); });
+  retries_ = 0;
+  ooms_ = 0;
+}
+
+void DeviceStatsMerge::ResetPeaks(const Stats& native) {
+  reserved_peak_floor_ = reserved_peak_;
+  ForEachFigure([&](StatArray Stats::* array, size_t type) { (peaks_.*array)[type].peak = 0; });
+  NotePeaks(native);
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,66 @@
+// The one exported function: checks that PyTorch's allocator may be swapped now, and swaps it.
+
+#include <c10/util/env.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "integration/engine/spillway.h"
+#include "integration/torch/allocator.h"
+
+namespace spillway::integration {
+namespace {
+
+// A variable of PyTorch that names a backend ("native") is compared with the allocator's name when PyTorch parses it
+// strictly, on its first need. Native's snapshot needs it and touches no device yet: with it the comparison is over
+// before the name changes. A wrong variable then fails as it would have later, with PyTorch's text.
+void ParsePyTorchVariables(torch_cuda::CUDAAllocator* native) {
+  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+    const auto value = c10::utils::get_env(name);
+    if (!value || value->find("backend") == std::string::npos) continue;
+    try {
+      (void)native->snapshot({0, 0}, false);
+    } catch (const std::exception&) {
+      // PyTorch parses again, and reports the error, at its first use.
+    }
+    return;
+  }
+}
+
+std::string WhyNot(const spillway_api* api, torch_cuda::CUDAAllocator* native) {
+  if (api == nullptr || api->version != SPILLWAY_API_VERSION || api->size < sizeof(spillway_api)) {
+    return "engine and PyTorch library are of different versions";
+  }
+  if (native == nullptr) return "PyTorch has no CUDA allocator yet";
+  if (native->name() == "spillway") return "already installed";
+  if (native->name() != "native") {
+    return "PyTorch uses its allocator '" + native->name() + "' (backend: in PYTORCH_CUDA_ALLOC_CONF)";
+  }
+  if (native->initialized()) return "CUDA is already initialised in PyTorch";
+  if (c10::utils::has_env("PYTORCH_NO_CUDA_MEMORY_CACHING")) {
+    return "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which asks for an allocator without a cache";
+  }
+  return "";
+}
+
+}  // namespace
+}  // namespace spillway::integration
+
+extern "C" __attribute__((visibility("default"))) int spillway_torch_install(const spillway_api* api, char* error,
+                                                                             size_t error_bytes) {
+  using namespace spillway::integration;  // NOLINT: one function outside the namespace
+  try {
+    auto* native = torch_cuda::allocator.load();
+    std::string reason = WhyNot(api, native);
+    if (reason.empty()) {
+      ParsePyTorchVariables(native);
+      SpillwayAllocator::Install(api);
+      return 0;
+    }
+    std::snprintf(error, error_bytes, "%s", reason.c_str());
+  } catch (const std::exception& failure) {
+    std::snprintf(error, error_bytes, "%s", failure.what());
+  }
+  return 1;
+}

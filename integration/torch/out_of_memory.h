@@ -1,0 +1,43 @@
+// How an allocation that cannot be had ends: PyTorch's own order of events (profiler, observers, OutOfMemoryError
+// with PyTorch's text), plus one line of ours.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_
+#define SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace spillway::integration {
+
+// What is known about a refused allocation, in bytes.
+struct Refusal {
+  c10::DeviceIndex device = 0;
+  size_t requested = 0;
+  size_t free = 0;       // of the device, as the job sees it
+  size_t total = 0;
+  size_t allowed = 0;    // set_per_process_memory_fraction; 0 = no limit
+  size_t allocated = 0;  // by PyTorch, native's and ours
+  size_t reserved = 0;   // physical
+  std::string reason;    // the engine's words
+};
+
+// Bytes that native would have asked the driver for: the figure that its text and its observers give.
+size_t NativeAllocationBytes(size_t requested);
+
+// PyTorch's text for `refusal`, with our line at its end.
+std::string OutOfMemoryText(const Refusal& refusal);
+
+// Runs PyTorch's callbacks that can free memory (CUDA IPC's limbo). True when one freed something.
+bool RunFreeMemoryCallbacks();
+
+// Tells the profiler and the observers, then throws c10::OutOfMemoryError. Holds no lock.
+[[noreturn]] void ThrowOutOfMemory(
+    const Refusal& refusal,
+    const std::vector<c10::cuda::CUDACachingAllocator::OutOfMemoryObserver>& observers);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_

@@ -1,0 +1,68 @@
+// PoolFilters: which allocations belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool). Between
+// beginAllocateToPool and endAllocateToPool native asks a filter about each allocation's stream; this is our copy of
+// those filters, so that such allocations go to native, which owns private pools.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
+#define SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+class PoolFilters {
+ public:
+  using Filter = std::function<bool(cudaStream_t)>;
+
+  void Begin(c10::DeviceIndex device, c10::MempoolId_t pool, Filter filter) {
+    os::MutexLock lock(&mu_);
+    filters_.push_back({device, pool, std::move(filter)});
+    open_.store(static_cast<int>(filters_.size()));
+  }
+
+  void End(c10::DeviceIndex device, c10::MempoolId_t pool) {
+    os::MutexLock lock(&mu_);
+    std::erase_if(filters_, [&](const Open& open) { return open.device == device && open.pool == pool; });
+    open_.store(static_cast<int>(filters_.size()));
+  }
+
+  // True when an allocation of the calling thread on this stream goes to a private pool. One load when none is open.
+  bool Claims(c10::DeviceIndex device, cudaStream_t stream) {
+    if (open_.load(std::memory_order_acquire) == 0) return false;
+    std::vector<Filter> filters;
+    {
+      // Filters are PyTorch's code (one asks the driver): called without the lock.
+      os::MutexLock lock(&mu_);
+      for (const Open& open : filters_) {
+        if (open.device == device) filters.push_back(open.filter);
+      }
+    }
+    for (const Filter& filter : filters) {
+      if (filter(stream)) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Open {
+    c10::DeviceIndex device;
+    c10::MempoolId_t pool;
+    Filter filter;
+  };
+
+  std::atomic<int> open_{0};  // filters_.size(), stored under mu_; pairs with the load in Claims
+  os::Mutex mu_{os::LockRank::kRegistry};
+  std::vector<Open> filters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_

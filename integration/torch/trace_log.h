@@ -1,0 +1,74 @@
+// TraceLog: PyTorch's memory history for the blocks of Spillway. Calls the attached trackers (NCCL registration,
+// profilers) for each event, and while history is on keeps the latest events of each device, to be merged with
+// native's in a snapshot. Which stack belongs to an event is decided here, by the level of recordHistory.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
+#define SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/ApproximateClock.h>
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+class TraceLog {
+ public:
+  using Entry = c10::CachingDeviceAllocator::TraceEntry;
+  using Tracker = c10::CachingDeviceAllocator::AllocatorTraceTracker;
+  using RecordContext = c10::CachingDeviceAllocator::RecordContext;
+  using Context = std::shared_ptr<c10::GatheredContext>;
+
+  // As CUDAAllocator::recordHistory. Any thread.
+  void Configure(bool enabled, c10::CachingDeviceAllocator::CreateContextFn recorder, size_t max_entries,
+                 RecordContext when, bool clear, const std::vector<std::string>& skip_actions);
+  void AddTracker(Tracker tracker);
+
+  // The stack of the caller when history keeps stacks at `level`, else null. Takes the GIL or worse: no lock held.
+  Context Gather(RecordContext level) const;
+
+  // Text that new events carry: the names of the compiled regions that this thread is in.
+  void PushCompileContext(const std::string& text);
+  void PopCompileContext();
+
+  // True when Record has anything to do; a cheap test for the fast path.
+  bool active() const { return active_.load(std::memory_order_relaxed); }
+
+  // One event of a device. `user_metadata` is PyTorch's current text. Trackers run inside, under our lock, as
+  // native calls them under its own; they must not allocate device memory.
+  void Record(Entry::Action action, c10::DeviceIndex device, size_t address, size_t bytes, void* stream,
+              Context context, const std::string& user_metadata);
+
+  // Adds our events of each device to `traces` (index: device), in order of time.
+  void MergeInto(std::vector<std::vector<Entry>>* traces);
+
+ private:
+  // Constant after construction: reads of the time-stamp counter become microseconds with it.
+  c10::ApproximateClockToUnixTimeConverter clock_;
+
+  std::atomic<bool> active_{false};  // written under mu_; a stale read loses or adds one event
+  std::atomic<RecordContext> level_{RecordContext::NEVER};
+  std::atomic<c10::CachingDeviceAllocator::CreateContextFn> recorder_{nullptr};
+
+  os::Mutex mu_{os::LockRank::kRegistry};
+  bool history_ ABSL_GUARDED_BY(mu_) = false;
+  size_t max_entries_ ABSL_GUARDED_BY(mu_) = 1;
+  std::unordered_set<int> skipped_ ABSL_GUARDED_BY(mu_);
+  std::vector<Tracker> trackers_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<int, std::deque<Entry>> events_ ABSL_GUARDED_BY(mu_);  // by device, oldest first
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_

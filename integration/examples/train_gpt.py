@@ -292,9 +292,11 @@ def memory_report(device):
     if device.type != "cuda":
         return None
     free, total = torch.cuda.mem_get_info(device)
+    stats = torch.cuda.memory_stats(device)
     return {
         "max_allocated_bytes": torch.cuda.max_memory_allocated(device),
         "max_reserved_bytes": torch.cuda.max_memory_reserved(device),
+        "max_allocated_large_bytes": stats.get("allocated_bytes.large_pool.peak"),
         "device_free_bytes": free,
         "device_total_bytes": total,
         "device_name": torch.cuda.get_device_name(device),

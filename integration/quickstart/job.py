@@ -115,9 +115,9 @@ def command(machine, mode, cap, train_arguments, report, script):
 
 def call(arguments, env, log_path, show, timeout):
     """Runs a command with its output in a log, its progress lines shown; returns the exit status."""
-    with open(log_path, "w", encoding="utf-8", errors="replace") as log:
-        child = subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                 errors="replace", start_new_session=True)  # fmt: skip
+    with open(log_path, "w", encoding="utf-8", errors="replace") as log, subprocess.Popen(
+        arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as child:
         timer = threading.Timer(timeout, child.kill)
         timer.start()
         for line in child.stdout:
@@ -170,7 +170,8 @@ def outcome(status, run):
 def peak_bytes(machine, mode, run):
     """Driver allocations without contexts: seen by the driver on simcuda, by the hooks or PyTorch on a GPU."""
     if machine.device == "simcuda":
-        return (run.stats or {}).get("peak_physical_bytes")
+        peaks = (run.stats or {}).get("peak_physical_bytes")
+        return max(peaks) if isinstance(peaks, list) else peaks
     if mode in SPILLWAY_MODES:
         return (run.metrics or {}).get("peak_bytes")
     return ((run.report or {}).get("memory") or {}).get("max_reserved_bytes")

@@ -1,0 +1,140 @@
+"""The quickstart's parts that need no device: sizes, environments and commands of the four ways, table, verdict."""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "integration" / "quickstart"))
+
+import job  # noqa: E402  (the path comes first)
+import quickstart  # noqa: E402
+
+CAP = job.Cap(gpu_bytes=400 * job.MIB, host_memory="120MiB")
+
+
+def machine(device="simcuda", **more):
+    return job.Machine(device=device, work=Path("/w"), build=Path("/b"), python="/p/python", **more)
+
+
+def finished(mode, **changes):
+    run = dict.fromkeys(job.KEYS)
+    run.update(mode=mode, status="ok", first_loss=5.0, last_loss=4.0, losses_sha256="a", state_sha256="b", steps=8, seed=1,
+               peak_bytes=300 * job.MIB, tokens_per_s=100.0)  # fmt: skip
+    if mode in job.SPILLWAY_MODES:
+        run.update(budget_bytes=400 * job.MIB, spilled_bytes=1, host_spilled_bytes=1, fetched_bytes=1, ssd_written_bytes=0)
+    return {**run, **changes}
+
+
+def four_runs(**changes_of_conf):
+    plain = finished(job.PLAIN, status="out_of_memory", last_loss=None)
+    return [finished(job.UNCAPPED), plain, finished(job.PRELOAD), finished(job.CONF, **changes_of_conf)]
+
+
+class SizeTest(unittest.TestCase):
+    def test_sizes_and_percentages(self):
+        self.assertEqual(quickstart.parse_size("10%", 1000), 100)
+        self.assertEqual(quickstart.parse_size("2GiB", 0), 2 << 30)
+        self.assertEqual(quickstart.parse_size("500MB", 0), 500_000_000)
+        with self.assertRaises(SystemExit):
+            quickstart.parse_size("much", 1000)
+
+
+class EnvironmentTest(unittest.TestCase):
+    def environment(self, device, mode, total=None, **caller):
+        with mock.patch.dict(os.environ, caller):
+            return job.environment(machine(device), mode, None if mode == job.UNCAPPED else CAP, Path("/w/m.json"), total)
+
+    def test_callers_own_choice_is_dropped(self):
+        env = self.environment("simcuda", job.UNCAPPED, LD_PRELOAD="/x.so", SPILLWAY_DIRS="/d", PYTORCH_ALLOC_CONF="backend:spillway",
+                               SIMCUDA_MODE="report", OMP_NUM_THREADS="7")  # fmt: skip
+        for name in ("LD_PRELOAD", "SPILLWAY_DIRS", "PYTORCH_ALLOC_CONF", "SIMCUDA_MODE"):
+            self.assertNotIn(name, env)
+        self.assertEqual(env["OMP_NUM_THREADS"], "1")
+
+    def test_preload_sets_variables_only(self):
+        env = self.environment("simcuda", job.PRELOAD)
+        self.assertEqual(env["LD_PRELOAD"], "/b/lib/libspillway.so")
+        self.assertEqual(env["SPILLWAY_HOST_MEMORY"], "120MiB")
+        self.assertNotIn("PYTORCH_CUDA_ALLOC_CONF", env)
+        self.assertNotIn("SPILLWAY_GPU_MEMORY", env)  # the stand-in device has that size itself
+        self.assertEqual(self.environment("gpu", job.PRELOAD)["SPILLWAY_GPU_MEMORY"], "400MiB")
+
+    def test_conf_sets_no_variable_of_ours(self):
+        env = self.environment("gpu", job.CONF)
+        self.assertFalse([name for name in env if name.startswith("SPILLWAY") or name == "LD_PRELOAD"])
+        self.assertEqual(env["PYTORCH_CUDA_ALLOC_CONF"],
+                         "backend:spillway,host_memory:120MiB,metrics:[/w/m.json],gpu_memory:400MiB")  # fmt: skip
+
+    def test_plain_on_a_gpu_uses_pytorchs_own_limit(self):
+        env = self.environment("gpu", job.PLAIN, total=1600 * job.MIB)
+        self.assertEqual(env["PYTORCH_CUDA_ALLOC_CONF"], "per_process_memory_fraction:0.250000")
+        self.assertNotIn("PYTORCH_CUDA_ALLOC_CONF", self.environment("simcuda", job.PLAIN))
+
+
+class CommandTest(unittest.TestCase):
+    def test_simcuda_has_the_size_of_the_cap(self):
+        command = job.command(machine(simcuda_options=("--mode", "report")), job.PLAIN, CAP, ["--steps", "2"], "/w/r", job.TRAIN)
+        self.assertEqual(command, ["/b/bin/simcuda-run", "--memory", "400MiB", "--mode", "report", "--", "/p/python",
+                                   str(job.TRAIN), "--steps", "2", "--json", "/w/r"])  # fmt: skip
+
+    def test_gpu_runs_the_script_itself(self):
+        self.assertEqual(job.command(machine("gpu"), job.CONF, CAP, [], "/w/r", job.TRAIN)[0], "/p/python")
+
+
+class RunTest(unittest.TestCase):
+    """A job that is no training: what happens to its output, status and files."""
+
+    def run_script(self, text, **more):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory())) if hasattr(self, "enterContext") else Path(tempfile.mkdtemp())
+        script = folder / "script.py"
+        script.write_text(text)
+        here = job.Machine(device="gpu", work=folder / "runs", python=sys.executable)
+        return job.run_job(here, job.UNCAPPED, [], script=script, show=lambda line: False, **more)
+
+    def test_finished(self):
+        report = {"arguments": {"steps": 3, "seed": 2}, "first_loss": 1.5, "losses_sha256": "x", "memory": {"max_reserved_bytes": 7}}
+        run = self.run_script(f"import sys; open(sys.argv[-1], 'w').write({json.dumps(report)!r})")
+        self.assertEqual(list(run.keys), list(job.KEYS))
+        self.assertEqual((run.keys["status"], run.keys["steps"], run.keys["seed"], run.keys["first_loss"], run.keys["peak_bytes"]),
+                         ("ok", 3, 2, 1.5, 7))  # fmt: skip
+
+    def test_out_of_memory_and_failure_differ(self):
+        self.assertEqual(self.run_script("raise type('OutOfMemoryError', (Exception,), {})('x')").keys["status"], "out_of_memory")
+        self.assertEqual(self.run_script("raise SystemExit(3)").keys["status"], "failed")
+        self.assertEqual(self.run_script("pass").keys["status"], "failed")  # ended well, but wrote no report
+
+    def test_a_hanging_job_is_ended(self):
+        run = self.run_script("import time; time.sleep(60)", timeout=1)
+        self.assertEqual(run.keys["status"], "failed")
+        self.assertLess(run.seconds, 30)
+
+
+class VerdictTest(unittest.TestCase):
+    def test_a_good_outcome_has_no_problems(self):
+        self.assertEqual(quickstart.problems(four_runs()), [])
+
+    def test_each_bad_outcome_is_one_problem(self):
+        for change in ({"status": "failed"}, {"losses_sha256": "other"}, {"state_sha256": "other"}, {"spilled_bytes": 0},
+                       {"peak_bytes": 401 * job.MIB}):  # fmt: skip
+            self.assertEqual(len(quickstart.problems(four_runs(**change))), 1, change)
+
+    def test_plain_must_run_out_of_memory(self):
+        runs = four_runs()
+        runs[1]["status"] = "ok"
+        self.assertEqual(len(quickstart.problems(runs)), 1)
+
+    def test_table_shows_every_run(self):
+        lines = quickstart.table(four_runs(state_sha256="other"))
+        self.assertEqual(len(lines), 5)
+        self.assertIn("out_of_memory", lines[2])
+        self.assertIn(" yes ", lines[3])
+        self.assertIn(" NO ", lines[4])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+"""The start-up hook: what it recognises, what it leaves for PyTorch, and that it never breaks Python."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "integration" / "python"
+sys.path.insert(0, str(PACKAGE))
+
+from spillway import start_up  # noqa: E402  (the path comes first)
+
+
+class ConfigurationTest(unittest.TestCase):
+    def test_names_our_backend(self):
+        for text in ("backend:spillway", "a:1,backend:spillway", " backend : spillway ,x:[1,2]", "x:[1,2],backend:spillway"):
+            self.assertTrue(start_up.names_our_backend(text), text)
+        for text in ("", "backend:native", "backend:spillways", "x:[backend:spillway]", "mybackend:spillway"):
+            self.assertFalse(start_up.names_our_backend(text), text)
+
+    def test_leaves_what_is_pytorchs(self):
+        text = "roundup_power2_divisions:[256:1,512:2,>:4],backend:spillway,dirs:[/a,/b;/c],host_memory:2GiB,max_split_size_mb:64"
+        self.assertEqual(start_up.without_our_entries(text), "roundup_power2_divisions:[256:1,512:2,>:4],max_split_size_mb:64")
+
+    def test_leaves_other_backends_alone(self):
+        self.assertEqual(start_up.without_our_entries("backend:cudaMallocAsync,log:1"), "backend:cudaMallocAsync,log:1")
+
+    def test_unfinished_bracket_is_not_an_error(self):
+        self.assertEqual(start_up.without_our_entries("backend:spillway,dirs:[/a,/b"), "")
+
+
+class InstalledHookTest(unittest.TestCase):
+    """Installs the package into an environment of its own, with libraries that only say that they were loaded."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        libraries = cls.folder / "libraries"
+        libraries.mkdir()
+        for name in ("libspillway.so", "libspillway_engine.so"):
+            code = f'#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ write(1, "{name} ", {len(name) + 1}); }}\n'
+            subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-w", "-Wl,-soname,libcuda.so.1", "-o", libraries / name],
+                           input=code, text=True, check=True)  # fmt: skip
+        subprocess.run([sys.executable, "-m", "venv", cls.folder / "venv"], check=True)
+        cls.python = cls.folder / "venv" / "bin" / "python"
+        environment = {**os.environ, "SPILLWAY_BUILD_LIB": str(libraries)}
+        subprocess.run([cls.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index", PACKAGE],
+                       check=True, env=environment)  # fmt: skip
+
+    def run_python(self, *arguments, **variables):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH", "LD_PRELOAD", "PYTHONPATH"))}
+        arguments = arguments or ("-c", "import sys; print(len([m for m in sys.modules if m.startswith(('spillway', 'ctypes'))]))")
+        return subprocess.run([self.python, *arguments], env={**clean, **variables}, capture_output=True, text=True, check=True)
+
+    def test_does_nothing_unless_named(self):
+        for value in ("", "backend:native", "expandable_segments:True"):
+            answer = self.run_python(PYTORCH_ALLOC_CONF=value)
+            self.assertEqual((answer.stdout, answer.stderr), ("0\n", ""))
+
+    def test_loads_the_library_for_either_variable(self):
+        for name in start_up.CONF_VARIABLES:
+            answer = self.run_python(**{name: "backend:spillway,host_memory:1GiB"})
+            self.assertTrue(answer.stdout.startswith("libspillway.so "), answer)
+            self.assertEqual(answer.stderr, "")
+
+    def test_symbols_are_global(self):
+        code = "import ctypes, os; ctypes.CDLL('libcuda.so.1'); print([l.split()[-1] for l in open('/proc/self/maps') if 'libcuda' in l])"
+        answer = self.run_python("-c", code, PYTORCH_ALLOC_CONF="backend:spillway")
+        self.assertEqual(answer.stdout, "libspillway.so []\n")  # found by SONAME, no other driver was opened
+
+    def test_preloaded_library_is_not_loaded_twice(self):
+        library = self.folder / "libraries" / "libspillway.so"
+        answer = self.run_python(PYTORCH_ALLOC_CONF="backend:spillway", LD_PRELOAD=str(library))
+        self.assertEqual(answer.stdout.count("libspillway.so"), 1)
+
+    def test_switched_off_leaves_a_configuration_that_pytorch_accepts(self):
+        code = "import os; os.system('echo $PYTORCH_ALLOC_CONF')"
+        answer = self.run_python("-c", code, PYTORCH_ALLOC_CONF="backend:spillway,log:info,max_split_size_mb:64", SPILLWAY="off")
+        self.assertEqual(answer.stdout, "max_split_size_mb:64\n")
+
+    def test_missing_library_is_one_line_and_python_goes_on(self):
+        answer = self.run_python(PYTORCH_ALLOC_CONF="backend:spillway", SPILLWAY_LIBRARY_DIR="/nowhere")
+        self.assertTrue(answer.stdout.strip().isdigit())
+        self.assertEqual(answer.stderr.count("\n"), 1)
+        self.assertIn("/nowhere/libspillway.so", answer.stderr)
+
+    def test_module_prints_version_and_library(self):
+        answer = self.run_python("-m", "spillway")
+        self.assertIn("spillway 0.1.0", answer.stdout)
+        path = self.run_python("-m", "spillway", "--library").stdout.strip()
+        self.assertTrue(Path(path).is_file())
+
+    def test_unnamed_hook_costs_microseconds(self):
+        line = (PACKAGE / "spillway_start_up.pth").read_text()
+        code = f"import timeit; c = compile({line!r}, 'x', 'exec'); print(min(timeit.repeat(lambda: exec(c), number=1000)) * 1000)"
+        microseconds = float(self.run_python("-c", code).stdout)
+        self.assertLess(microseconds, 100)
+
+
+class MissingBuildTest(unittest.TestCase):
+    def test_says_to_build_first(self):
+        environment = {**os.environ, "SPILLWAY_BUILD_LIB": "/nowhere"}
+        code = "import wheel_backend; wheel_backend.build_wheel('/tmp')"
+        answer = subprocess.run([sys.executable, "-B", "-c", code], cwd=PACKAGE, env=environment, capture_output=True, text=True)
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("Build first", answer.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

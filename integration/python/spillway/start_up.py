@@ -9,7 +9,10 @@ import os
 import re
 import sys
 
-CONF_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+PYTORCH_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+# Where the library keeps the whole text for child processes, once it has taken our entries out of PyTorch's variables.
+KEPT_VARIABLE = "SPILLWAY_ALLOC_CONF_ORIGINAL"
+CONF_VARIABLES = (*PYTORCH_VARIABLES, KEPT_VARIABLE)
 # Our names inside the configuration: the variables SPILLWAY_... in small letters, without the prefix.
 OUR_KEYS = (
     "gpu_memory", "host_memory", "dirs", "disk_reserve", "write_budget", "policy", "checksum", "encrypt", "gds", "trust",
@@ -48,7 +51,8 @@ def already_loaded():
 
 
 def remove_our_entries():
-    for name in CONF_VARIABLES:
+    os.environ.pop(KEPT_VARIABLE, None)
+    for name in PYTORCH_VARIABLES:
         rest = without_our_entries(os.environ.get(name, ""))
         if rest:
             os.environ[name] = rest

@@ -1,6 +1,7 @@
 """The start-up hook: what it recognises, what it leaves for PyTorch, and that it never breaks Python."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,10 @@ class ConfigurationTest(unittest.TestCase):
 
     def test_leaves_other_backends_alone(self):
         self.assertEqual(start_up.without_our_entries("backend:cudaMallocAsync,log:1"), "backend:cudaMallocAsync,log:1")
+
+    def test_keys_are_those_of_the_library(self):
+        table = (ROOT / "integration" / "preload" / "conf_keys.def").read_text()
+        self.assertEqual(list(start_up.OUR_KEYS), re.findall(r"^CONF_KEY\((\w+)\)", table, re.MULTILINE))
 
     def test_unfinished_bracket_is_not_an_error(self):
         self.assertEqual(start_up.without_our_entries("backend:spillway,dirs:[/a,/b"), "")
@@ -62,7 +67,7 @@ class InstalledHookTest(unittest.TestCase):
             answer = self.run_python(PYTORCH_ALLOC_CONF=value)
             self.assertEqual((answer.stdout, answer.stderr), ("0\n", ""))
 
-    def test_loads_the_library_for_either_variable(self):
+    def test_loads_the_library_for_each_variable(self):
         for name in start_up.CONF_VARIABLES:
             answer = self.run_python(**{name: "backend:spillway,host_memory:1GiB"})
             self.assertTrue(answer.stdout.startswith("libspillway.so "), answer)

@@ -15,7 +15,7 @@
 namespace spillway::io {
 
 // Offsets, lengths and addresses of direct transfers are multiples of this; no disk in use needs more.
-constexpr uint32_t kPageBytes = 4096;
+inline constexpr uint32_t kPageBytes = 4096;
 
 enum class IoOp : uint8_t { kRead, kWrite };
 
@@ -26,7 +26,7 @@ struct IoRequest {
   uint64_t offset = 0;  // bytes from the start of the file
   uint32_t length = 0;  // bytes
   void* buffer = nullptr;
-  uint64_t tag = 0;  // handed back with the result; any value but UINT64_MAX
+  uint64_t tag = 0;  // handed back with the result; any value below 2^63
 };
 
 // The end of one transfer: bytes moved (possibly fewer than asked, 0 at end of file), or a negative errno

@@ -23,7 +23,7 @@
 namespace spillway::io {
 
 // Size of a slot, and the most that one Write or Read moves.
-constexpr uint32_t kSlotBytes = 2u << 20;
+inline constexpr uint32_t kSlotBytes = 2u << 20;
 
 enum class ChecksumMode : uint8_t { kOn, kOff };
 enum class EngineKind : uint8_t { kAuto, kThreads, kUring };

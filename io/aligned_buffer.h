@@ -1,0 +1,37 @@
+// AlignedBuffer: anonymous, page-aligned memory for direct transfers, as the probes and benches need it.
+
+#ifndef SPILLWAY_IO_ALIGNED_BUFFER_H_
+#define SPILLWAY_IO_ALIGNED_BUFFER_H_
+
+#include <cstddef>
+#include <cstdlib>
+
+#include "io/engine.h"
+#include "io/os/check.h"
+
+namespace spillway::io {
+
+class AlignedBuffer {
+ public:
+  // `bytes` is rounded up to whole pages; the contents are undefined.
+  explicit AlignedBuffer(size_t bytes)
+      : size_((bytes + kPageBytes - 1) / kPageBytes * kPageBytes),
+        data_(static_cast<char*>(std::aligned_alloc(kPageBytes, size_))) {
+    SPILLWAY_CHECK(data_ != nullptr);
+  }
+  ~AlignedBuffer() { std::free(data_); }
+  AlignedBuffer(const AlignedBuffer&) = delete;
+  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
+
+  char* data() { return data_; }
+  const char* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  const size_t size_;
+  char* const data_;
+};
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_ALIGNED_BUFFER_H_

@@ -1,0 +1,18 @@
+// The AVX2 variant, in a file of its own that is compiled with -mavx2. It must include nothing whose inline functions
+// other files share: the linker could choose this file's copy, and a processor without AVX2 would stop on it.
+
+#include "io/checksum.h"
+
+#if defined(__x86_64__)
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace spillway::io {
+
+Checksum checksum_internal::ComputeAvx2(const void* data, size_t bytes, uint64_t seed) {
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(data, bytes, seed);
+  return Checksum{hash.low64, hash.high64};
+}
+
+}  // namespace spillway::io
+#endif

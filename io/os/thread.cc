@@ -1,0 +1,23 @@
+#include "io/os/thread.h"
+
+#include <pthread.h>
+#include <csignal>
+#include <utility>
+
+namespace spillway::os {
+
+std::thread StartThread(const std::string& name, std::function<void()> body) {
+  // A new thread inherits the mask: blocking here leaves no moment in which a handler could run on it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread([short_name = name.substr(0, 15), body = std::move(body)] {
+    pthread_setname_np(pthread_self(), short_name.c_str());
+    body();
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace spillway::os

@@ -1,0 +1,48 @@
+// Probe: what a directory can do, found out by doing it: a real aligned write, read and compare through the engine
+// that is to be used. Versions, settings and file system names do not tell.
+
+#ifndef SPILLWAY_IO_PROBE_H_
+#define SPILLWAY_IO_PROBE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "io/engine.h"
+#include "io/spill_file.h"
+#include "io/spill_store.h"
+
+namespace spillway::io {
+
+// Writes, reads back and compares 64 KiB at the start of file 0, which it overwrites. The engine must be idle.
+absl::Status ProbeEngine(IoEngine* engine);
+
+struct OpenedDirectory {
+  std::unique_ptr<SpillFile> file;   // empty
+  std::unique_ptr<IoEngine> engine;  // over file->fd()
+};
+
+// A spill file in `path` and the best engine that works there: io_uring, else threads, with O_DIRECT, else buffered
+// threads (one warning). With an EngineKind other than kAuto only that one, and its error.
+absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions& options);
+
+// For a human: what spilling to this directory would be like.
+struct DirectoryReport {
+  std::string file_system;            // "ext4"
+  bool direct_io = false;             // O_DIRECT transfers work
+  bool io_uring = false;              // io_uring transfers work there
+  std::string io_uring_error;         // why not
+  uint64_t free_bytes = 0;            // to this user, reserve not subtracted
+  uint64_t total_bytes = 0;           // of the file system
+  double write_bytes_per_second = 0;  // 2 MiB slots, a quick look: not a benchmark
+  double read_bytes_per_second = 0;
+};
+
+// Writes and reads up to `bytes` (0: 64 MiB) of an unlinked file there; nothing is left behind. Takes up to seconds.
+absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path, uint64_t bytes = 0);
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_PROBE_H_

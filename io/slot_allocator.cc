@@ -1,0 +1,52 @@
+#include "io/slot_allocator.h"
+
+#include "io/os/check.h"
+
+namespace spillway::io {
+
+void SlotAllocator::Grow(uint32_t count) {
+  const uint32_t first = size();
+  in_use_.resize(first + count, false);
+  std::vector<uint32_t> fresh;
+  fresh.reserve(fresh_.size() + count);
+  for (uint32_t i = 0; i < count; ++i) fresh.push_back(first + count - 1 - i);
+  // Older fresh slots lie lower in the file and go out before the new ones.
+  fresh.insert(fresh.end(), fresh_.begin(), fresh_.end());
+  fresh_ = std::move(fresh);
+}
+
+std::optional<uint32_t> SlotAllocator::Allocate() {
+  std::vector<uint32_t>& from = reused_.empty() ? fresh_ : reused_;
+  if (from.empty()) return std::nullopt;
+  const uint32_t index = from.back();
+  from.pop_back();
+  in_use_[index] = true;
+  return index;
+}
+
+void SlotAllocator::Free(uint32_t index) {
+  SPILLWAY_CHECK(InUse(index));
+  in_use_[index] = false;
+  reused_.push_back(index);
+}
+
+void SlotAllocator::Quarantine(uint32_t index) {
+  SPILLWAY_CHECK(InUse(index));
+  in_use_[index] = false;
+  ++quarantined_;
+}
+
+void SlotAllocator::CheckInvariants() const {
+  std::vector<bool> seen = in_use_;
+  uint32_t used = 0;
+  for (const bool b : in_use_) used += b ? 1 : 0;
+  for (const std::vector<uint32_t>* list : {&reused_, &fresh_}) {
+    for (const uint32_t index : *list) {
+      SPILLWAY_CHECK(index < seen.size() && !seen[index]);  // free once, and not in use
+      seen[index] = true;
+    }
+  }
+  SPILLWAY_CHECK(used + free_count() + quarantined_ == size());
+}
+
+}  // namespace spillway::io

@@ -1,0 +1,45 @@
+// SlotAllocator: which slots of one file are free. Pure: no locks, no files. The slot given back last goes out first,
+// so that writes stay on blocks that the file system has already allocated and written.
+
+#ifndef SPILLWAY_IO_SLOT_ALLOCATOR_H_
+#define SPILLWAY_IO_SLOT_ALLOCATOR_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace spillway::io {
+
+class SlotAllocator {
+ public:
+  // Adds slots [size(), size() + count) as free; of these the lowest goes out first.
+  void Grow(uint32_t count);
+
+  // A free slot, or nothing.
+  std::optional<uint32_t> Allocate();
+
+  // Gives a slot back. It must be in use (checked: a slot given back twice would hold two blocks).
+  void Free(uint32_t index);
+
+  // Takes a slot in use out of circulation for good.
+  void Quarantine(uint32_t index);
+
+  bool InUse(uint32_t index) const { return index < in_use_.size() && in_use_[index]; }
+  uint32_t size() const { return static_cast<uint32_t>(in_use_.size()); }
+  uint32_t free_count() const { return static_cast<uint32_t>(fresh_.size() + reused_.size()); }
+  uint32_t quarantined_count() const { return quarantined_; }
+  uint32_t in_use_count() const { return size() - free_count() - quarantined_; }
+
+  // Aborts when free, used and quarantined slots do not make up the file. Linear; for tests.
+  void CheckInvariants() const;
+
+ private:
+  std::vector<bool> in_use_;      // handed out and not given back; also false for quarantined slots
+  std::vector<uint32_t> reused_;  // given back; the last one goes out first
+  std::vector<uint32_t> fresh_;   // never used; used only when nothing was given back
+  uint32_t quarantined_ = 0;
+};
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_SLOT_ALLOCATOR_H_

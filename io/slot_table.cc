@@ -1,0 +1,74 @@
+#include "io/slot_table.h"
+
+#include "io/os/check.h"
+
+namespace spillway::io {
+
+SlotTable::Slot& SlotTable::InUse(uint32_t index) {
+  SPILLWAY_CHECK(slots_.InUse(index));
+  return table_[index];
+}
+
+void SlotTable::Grow(uint32_t count) {
+  slots_.Grow(count);
+  table_.resize(slots_.size());
+}
+
+std::optional<uint32_t> SlotTable::Allocate() {
+  const std::optional<uint32_t> index = slots_.Allocate();
+  if (index) {
+    Slot& slot = table_[*index];
+    slot.holds_data = false;
+    slot.touched = false;
+    ++awaiting_write_;
+  }
+  return index;
+}
+
+void SlotTable::Release(uint32_t index) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(!slot.writing && slot.reads == 0);
+  if (!slot.touched) --awaiting_write_;
+  slot.holds_data = false;
+  if (slot.suspect) {
+    slots_.Quarantine(index);
+  } else {
+    slots_.Free(index);
+  }
+}
+
+uint32_t SlotTable::BeginWrite(uint32_t index, uint32_t bytes) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(!slot.writing && slot.reads == 0);
+  if (!slot.touched) --awaiting_write_;
+  slot.touched = true;
+  slot.writing = true;
+  slot.holds_data = false;
+  slot.contents.bytes = bytes;
+  return ++slot.contents.generation;
+}
+
+void SlotTable::EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(slot.writing);
+  slot.writing = false;
+  slot.holds_data = outcome == WriteOutcome::kWritten;
+  slot.suspect = slot.suspect || outcome == WriteOutcome::kSlotSuspect;
+  slot.contents.checksum = checksum;
+}
+
+std::optional<SlotTable::Contents> SlotTable::BeginRead(uint32_t index) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(!slot.writing);
+  if (!slot.holds_data) return std::nullopt;
+  ++slot.reads;
+  return slot.contents;
+}
+
+void SlotTable::EndRead(uint32_t index) {
+  Slot& slot = InUse(index);
+  SPILLWAY_CHECK(slot.reads > 0);
+  --slot.reads;
+}
+
+}  // namespace spillway::io

@@ -1,0 +1,205 @@
+#include "io/spill_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "io/os/errno.h"
+
+namespace spillway::io {
+namespace {
+
+constexpr uint64_t kDefaultReserve = 10ull << 30;
+constexpr int kNameAttempts = 16;
+constexpr char kAccepted[] =
+    "; accepted is an existing directory on a local disk, writable for this user, and with the sticky bit if "
+    "it is "
+    "writable for everybody";
+
+absl::Status Refuse(absl::StatusCode code, const std::string& directory, const std::string& why) {
+  return absl::Status(code, "spill directory " + directory + ": " + why + kAccepted);
+}
+
+absl::Status CheckDirectory(int directory_fd, const std::string& directory, FileSystemCheck check) {
+  struct stat info;
+  if (fstat(directory_fd, &info) != 0) return os::StatusFromErrno(errno, "spill directory " + directory);
+  if ((info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0) {
+    return Refuse(absl::StatusCode::kPermissionDenied, directory,
+                  "everybody may write to it and it has no sticky bit");
+  }
+  if (faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+    const absl::Status status = os::StatusFromErrno(errno, "it is not writable");
+    return Refuse(status.code(), directory, std::string(status.message()));
+  }
+  if (check == FileSystemCheck::kNormal && IsUnsuitableFileSystem(directory_fd)) {
+    return Refuse(absl::StatusCode::kInvalidArgument, directory,
+                  "its file system is " + FileSystemName(directory_fd) + ", which is memory or remote");
+  }
+  return absl::OkStatus();
+}
+
+int OpenUnnamed(int directory_fd, int flags) {
+  return openat(directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL | flags, 0600);
+}
+
+// A random name that lives for the moment between two system calls.
+int OpenNamed(int directory_fd, int flags) {
+  std::random_device random;
+  for (int i = 0; i < kNameAttempts; ++i) {
+    char name[64];
+    std::snprintf(name, sizeof(name), ".spillway-%08x%08x", random(), random());
+    const int fd =
+        openat(directory_fd, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC | flags, 0600);
+    if (fd >= 0) {
+      unlinkat(directory_fd, name, 0);
+      return fd;
+    }
+    // Some file systems create the file before they refuse O_DIRECT.
+    if (errno == EINVAL) {
+      unlinkat(directory_fd, name, 0);
+      errno = EINVAL;
+    }
+    if (errno != EEXIST) return -1;
+  }
+  return -1;
+}
+
+int OpenWith(int directory_fd, int flags, FileNaming naming) {
+  if (naming == FileNaming::kUnnamedIfPossible) {
+    const int fd = OpenUnnamed(directory_fd, flags);
+    if (fd >= 0) return fd;
+  }
+  return OpenNamed(directory_fd, flags);
+}
+
+uint64_t FileSizeLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return limit.rlim_cur;
+}
+
+}  // namespace
+
+std::string FileSystemName(int fd) {
+  struct statfs info;
+  if (fstatfs(fd, &info) != 0) return "unknown";
+  struct Known {
+    uint64_t magic;
+    const char* name;
+  };
+  static constexpr Known kKnown[] = {
+      {EXT4_SUPER_MAGIC, "ext4"},   {XFS_SUPER_MAGIC, "xfs"},
+      {BTRFS_SUPER_MAGIC, "btrfs"}, {TMPFS_MAGIC, "tmpfs"},
+      {RAMFS_MAGIC, "ramfs"},       {NFS_SUPER_MAGIC, "nfs"},
+      {0x65735546, "fuse"},         {OVERLAYFS_SUPER_MAGIC, "overlay"},
+      {0x2fc12fc1, "zfs"},          {0x0bd00bd0, "lustre"},
+      {F2FS_SUPER_MAGIC, "f2fs"},
+  };
+  const auto magic = static_cast<uint64_t>(info.f_type) & 0xffffffffu;
+  for (const Known& known : kKnown) {
+    if (known.magic == magic) return known.name;
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(magic));
+  return text;
+}
+
+bool IsUnsuitableFileSystem(int fd) {
+  struct statfs info;
+  if (fstatfs(fd, &info) != 0) return false;
+  return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC || info.f_type == NFS_SUPER_MAGIC;
+}
+
+SpillFile::SpillFile(std::string directory, int fd, dev_t device, bool direct)
+    : directory_(std::move(directory)), device_(device), direct_(direct), fd_(fd) {}
+
+SpillFile::~SpillFile() { Close(); }
+
+absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& directory,
+                                                             FileSystemCheck check, DirectIo direct_io,
+                                                             FileNaming naming) {
+  const int directory_fd = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (directory_fd < 0) {
+    const absl::Status status = os::StatusFromErrno(errno, "it cannot be opened");
+    return Refuse(status.code(), directory, std::string(status.message()));
+  }
+  absl::Status checked = CheckDirectory(directory_fd, directory, check);
+  int fd = -1;
+  bool direct = direct_io == DirectIo::kIfPossible;
+  int error = 0;
+  if (checked.ok()) {
+    if (direct) fd = OpenWith(directory_fd, O_DIRECT, naming);
+    if (fd < 0) {
+      direct = false;
+      fd = OpenWith(directory_fd, 0, naming);
+    }
+    error = errno;
+  }
+  close(directory_fd);
+  SPILLWAY_RETURN_IF_ERROR(checked);
+  struct stat info;
+  if (fd < 0 || fstat(fd, &info) != 0) {
+    if (fd >= 0) close(fd);
+    const absl::Status status = os::StatusFromErrno(error, "no file can be made in it");
+    return Refuse(status.code(), directory, std::string(status.message()));
+  }
+  return std::unique_ptr<SpillFile>(new SpillFile(directory, fd, info.st_dev, direct));
+}
+
+absl::Status SpillFile::Grow(uint64_t bytes) {
+  int error = 0;
+  // Blocks now, not at the write: a full disk must show here, where nothing is under way.
+  if (fallocate(fd(), 0, static_cast<off_t>(size_), static_cast<off_t>(bytes - size_)) != 0) error = errno;
+  if (error == EOPNOTSUPP || error == ENOSYS) {
+    error = ftruncate(fd(), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  }
+  if (error != 0) {
+    // A failed fallocate may leave part of what was asked for.
+    const int ignored = ftruncate(fd(), static_cast<off_t>(size_));
+    (void)ignored;
+    return os::StatusFromErrno(error, "spill file in " + directory_ + ": cannot grow from " +
+                                          std::to_string(size_) + " to " + std::to_string(bytes) + " bytes");
+  }
+  size_ = bytes;
+  return absl::OkStatus();
+}
+
+absl::Status SpillFile::Truncate(uint64_t bytes) {
+  if (ftruncate(fd(), static_cast<off_t>(bytes)) != 0) {
+    return os::StatusFromErrno(errno, "spill file in " + directory_ + ": cannot cut it");
+  }
+  size_ = bytes;
+  return absl::OkStatus();
+}
+
+uint64_t SpillFile::FreeBeyondReserve(uint64_t reserve_bytes) const {
+  struct statvfs info;
+  if (fstatvfs(fd(), &info) != 0) return 0;
+  const uint64_t total = uint64_t{info.f_blocks} * info.f_frsize;
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
+  const uint64_t reserve = reserve_bytes != 0 ? reserve_bytes : std::max(total / 20, kDefaultReserve);
+  return free > reserve ? free - reserve : 0;
+}
+
+uint64_t SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const {
+  uint64_t most = std::min(FileSizeLimit(), uint64_t{INT64_MAX});
+  if (cap_bytes != 0) most = std::min(most, cap_bytes);
+  if (most <= size) return 0;
+  return std::min(most - size, FreeBeyondReserve(reserve_bytes));
+}
+
+void SpillFile::Close() {
+  const int fd = fd_.exchange(-1);
+  if (fd >= 0) close(fd);
+}
+
+}  // namespace spillway::io

@@ -1,0 +1,83 @@
+// SpillFile: one unlinked file in one directory. It has no name from birth, mode 0600, and is gone, space included,
+// when the process ends for whatever reason. It knows how to grow within cap, reserve and limits; not what is in it.
+
+#ifndef SPILLWAY_IO_SPILL_FILE_H_
+#define SPILLWAY_IO_SPILL_FILE_H_
+
+#include <sys/types.h>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace spillway::io {
+
+enum class FileSystemCheck : uint8_t {
+  kNormal,  // tmpfs, ramfs and NFS are refused
+  kAny,
+};
+
+enum class FileNaming : uint8_t {
+  kUnnamedIfPossible,  // O_TMPFILE, else as below
+  kNamedThenUnlinked,  // for file systems without O_TMPFILE, and its test
+};
+
+enum class DirectIo : uint8_t { kIfPossible, kNever };
+
+class SpillFile {
+ public:
+  // Checks that `directory` exists, is one, is writable, has the sticky bit if it is writable by all, and lies on a
+  // file system meant for this; then makes the file. Errors name the path and what is accepted.
+  static absl::StatusOr<std::unique_ptr<SpillFile>> Create(const std::string& directory,
+                                                           FileSystemCheck check, DirectIo direct_io,
+                                                           FileNaming naming);
+  ~SpillFile();
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
+
+  const std::string& directory() const { return directory_; }
+  dev_t device() const { return device_; }  // of the file system
+  int fd() const { return fd_.load(); }
+  bool direct() const {
+    return direct_;
+  }  // opened with O_DIRECT; a probe may still find that it does not work
+
+  // Makes the file `bytes` long with its blocks allocated. On failure (ResourceExhausted: disk, quota or file size
+  // limit) the file is as long as before. One caller at a time.
+  absl::Status Grow(uint64_t bytes);
+
+  // Cuts the file to `bytes`.
+  absl::Status Truncate(uint64_t bytes);
+
+  // By how many bytes the file may still grow: what `cap_bytes` (0: none), the reserve on the file system (0: the
+  // default, max(5 %, 10 GiB)) and RLIMIT_FSIZE allow. 0 when the file system does not answer. Any thread.
+  uint64_t RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const;
+
+  // What is free beyond the reserve, in bytes. Any thread.
+  uint64_t FreeBeyondReserve(uint64_t reserve_bytes) const;
+
+  // Closes the descriptor, which frees the space. Also in a forked child; takes no lock.
+  void Close();
+
+ private:
+  SpillFile(std::string directory, int fd, dev_t device, bool direct);
+
+  const std::string directory_;
+  const dev_t device_;
+  const bool direct_;
+  uint64_t size_ = 0;    // bytes; Grow and Truncate only
+  std::atomic<int> fd_;  // -1 once closed; Close exchanges it, the users of fd() load it
+};
+
+// Name of a file system, "ext4", or "0x..." when unknown, from statfs of an open descriptor.
+std::string FileSystemName(int fd);
+
+// True for tmpfs and ramfs (memory) and NFS (an unlinked file outlives its process there).
+bool IsUnsuitableFileSystem(int fd);
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_SPILL_FILE_H_

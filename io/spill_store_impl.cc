@@ -1,0 +1,315 @@
+// The way of a write and of a read through the store, its statistics, and its end.
+
+#include "io/spill_store_impl.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "io/checksum.h"
+#include "io/os/check.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+#include "io/os/thread.h"
+
+namespace spillway::io {
+namespace {
+
+constexpr auto kShutdownWait = std::chrono::milliseconds(1500);
+constexpr auto kCallbackWait = std::chrono::milliseconds(500);
+
+bool IsPageAligned(const void* data, uint32_t bytes) {
+  return reinterpret_cast<uintptr_t>(data) % kPageBytes == 0 && bytes % kPageBytes == 0;
+}
+
+WriteOutcome OutcomeOf(const absl::Status& status) {
+  if (status.ok()) return WriteOutcome::kWritten;
+  if (absl::IsCancelled(status) || absl::IsResourceExhausted(status)) return WriteOutcome::kFailed;
+  return WriteOutcome::kSlotSuspect;
+}
+
+}  // namespace
+
+// A write has two parts that run at the same time, the transfer and the checksum; the one that ends last finishes it.
+struct SpillStore::Impl::WriteState {
+  SlotId slot;
+  const void* data = nullptr;
+  uint32_t bytes = 0;
+  uint64_t seed = 0;
+  Done done;
+  Checksum checksum;          // by the checksum part, before it counts itself off
+  absl::Status status;        // by the transfer part, likewise
+  std::atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
+};
+
+struct SpillStore::Impl::ReadState {
+  SlotId slot;
+  char* data = nullptr;
+  uint32_t bytes = 0;
+  SlotTable::Contents expected;
+  Done done;
+  bool second_try = false;
+};
+
+SpillStore::Impl::Impl(SpillStoreOptions options)
+    : options_(std::move(options)), pool_(std::max(1, options_.checksum_threads)) {}
+
+absl::Status SpillStore::Impl::Open() {
+  for (size_t i = 0; i < options_.directories.size(); ++i) {
+    auto directory = std::make_unique<Directory>();
+    directory->settings = options_.directories[i];
+    OpenedDirectory opened;
+    SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(directory->settings.path, options_));
+    directory->file = std::move(opened.file);
+    if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
+    directory->queue = TransferQueue::Start(std::move(opened.engine),
+                                            TransferQueueOptions{.path = directory->settings.path,
+                                                                 .request_bytes = options_.request_bytes,
+                                                                 .request_timeout = options_.request_timeout,
+                                                                 .clock = options_.clock});
+    directories_.push_back(std::move(directory));
+  }
+  grower_ = os::StartThread("spill-grow", [this] { GrowLoop(); });
+  return absl::OkStatus();
+}
+
+SpillStore::Impl::Directory& SpillStore::Impl::DirectoryOf(SlotId slot) {
+  SPILLWAY_CHECK(slot.directory < directories_.size());
+  return *directories_[slot.directory];
+}
+
+std::string SpillStore::Impl::Place(SlotId slot, uint32_t bytes) const {
+  return "spill file in " + options_.directories[slot.directory].path + ": " + std::to_string(bytes) +
+         " bytes at offset " + std::to_string(uint64_t{slot.index} * kSlotBytes);
+}
+
+void SpillStore::Impl::PostDone(Done done, absl::Status status) {
+  pool_.Post([done = std::move(done), status = std::move(status)] { done(status); });
+}
+
+absl::Status SpillStore::Impl::PushTransfer(SlotId slot, IoOp op, TransferClass transfer_class,
+                                            uint32_t bytes, char* data, Done done) {
+  auto transfer = std::make_shared<Transfer>();
+  transfer->op = op;
+  transfer->transfer_class = transfer_class;
+  transfer->slot = slot.index;
+  transfer->offset = uint64_t{slot.index} * kSlotBytes;
+  transfer->bytes = bytes;
+  transfer->data = data;
+  transfer->done = std::move(done);
+  if (DirectoryOf(slot).queue->Push(std::move(transfer))) return absl::OkStatus();
+  return absl::CancelledError(Place(slot, bytes) + ": the spill store was shut down");
+}
+
+void SpillStore::Impl::Write(SlotId slot, const void* data, uint32_t bytes, Done done) {
+  SPILLWAY_CHECK(IsPageAligned(data, bytes) && bytes > 0 && bytes <= kSlotBytes);
+  auto state = std::make_shared<WriteState>();
+  state->slot = slot;
+  state->data = data;
+  state->bytes = bytes;
+  state->done = std::move(done);
+  {
+    os::MutexLock lock(&mu_);
+    const uint32_t generation = DirectoryOf(slot).table.BeginWrite(slot.index, bytes);
+    state->seed = ChecksumSeed(slot.directory, slot.index, generation);
+  }
+  const bool with_checksum = options_.checksum == ChecksumMode::kOn;
+  state->parts = with_checksum ? 2 : 1;
+  auto arrived = [this, state](absl::Status status) {
+    state->status = std::move(status);
+    if (--state->parts == 0) FinishWrite(state);
+  };
+  // The engine's interface has one buffer type for both directions; a write only reads it.
+  char* buffer = const_cast<char*>(static_cast<const char*>(data));
+  absl::Status pushed = PushTransfer(slot, IoOp::kWrite, TransferClass::kWrite, bytes, buffer, arrived);
+  if (!pushed.ok()) pool_.Post([arrived, pushed] { arrived(pushed); });
+  if (!with_checksum) return;
+  pool_.Post([this, state] {
+    state->checksum = ComputeChecksum(state->data, state->bytes, state->seed);
+    if (--state->parts == 0) FinishWrite(state);
+  });
+}
+
+void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
+  {
+    os::MutexLock lock(&mu_);
+    Directory& directory = DirectoryOf(state->slot);
+    directory.table.EndWrite(state->slot.index, OutcomeOf(state->status), state->checksum);
+    if (absl::IsResourceExhausted(state->status)) directory.disk_full = true;
+    NoteFailureLocked(&directory, state->status);
+  }
+  state->done(state->status);
+}
+
+// Says once why a directory is no longer used.
+void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status)) return;
+  const bool usable_before = !IsBad(*directory);
+  if (!absl::IsResourceExhausted(status)) ++directory->failures;
+  if (usable_before && IsBad(*directory)) {
+    os::Log(os::LogLevel::kWarn, "path=" + directory->settings.path + " gets no new spill slots after " +
+                                     std::to_string(directory->failures) +
+                                     " errors, the last: " + std::string(status.message()));
+  }
+}
+
+void SpillStore::Impl::Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done) {
+  SPILLWAY_CHECK(IsPageAligned(data, bytes) && bytes > 0 && bytes <= kSlotBytes);
+  std::optional<SlotTable::Contents> contents;
+  {
+    os::MutexLock lock(&mu_);
+    SlotTable& table = DirectoryOf(slot).table;
+    contents = table.BeginRead(slot.index);
+    if (contents && contents->bytes != bytes) table.EndRead(slot.index);
+  }
+  if (!contents || contents->bytes != bytes) {
+    const std::string held = contents ? std::to_string(contents->bytes) + " bytes" : "nothing";
+    PostDone(std::move(done), absl::FailedPreconditionError(Place(slot, bytes) + ": the slot holds " + held));
+    return;
+  }
+  auto state = std::make_shared<ReadState>();
+  state->slot = slot;
+  state->data = static_cast<char*>(data);
+  state->bytes = bytes;
+  state->expected = *contents;
+  state->done = std::move(done);
+  StartRead(state, priority == Priority::kDemand ? TransferClass::kDemandRead : TransferClass::kPrefetchRead);
+}
+
+void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, TransferClass transfer_class) {
+  absl::Status pushed =
+      PushTransfer(state->slot, IoOp::kRead, transfer_class, state->bytes, state->data,
+                   [this, state](const absl::Status& status) { ReadArrived(state, status); });
+  if (!pushed.ok()) pool_.Post([this, state, pushed] { FinishRead(state, pushed); });
+}
+
+void SpillStore::Impl::ReadArrived(const std::shared_ptr<ReadState>& state, const absl::Status& status) {
+  if (!status.ok() || options_.checksum == ChecksumMode::kOff) {
+    FinishRead(state, status);
+  } else {
+    pool_.PostFirst([this, state] { VerifyRead(state); });
+  }
+}
+
+void SpillStore::Impl::VerifyRead(const std::shared_ptr<ReadState>& state) {
+  const SlotId slot = state->slot;
+  const uint64_t seed = ChecksumSeed(slot.directory, slot.index, state->expected.generation);
+  if (ComputeChecksum(state->data, state->bytes, seed) == state->expected.checksum) {
+    FinishRead(state, absl::OkStatus());
+    return;
+  }
+  {
+    os::MutexLock lock(&mu_);
+    ++DirectoryOf(slot).mismatches;
+  }
+  if (state->second_try) {
+    FinishRead(state,
+               absl::DataLossError(Place(slot, state->bytes) +
+                                   ": the bytes read are not those written (checksum differs, twice)"));
+    return;
+  }
+  os::Log(os::LogLevel::kWarn, Place(slot, state->bytes) + ": checksum differs, reading once more");
+  state->second_try = true;
+  StartRead(state, TransferClass::kDemandRead);
+}
+
+void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl::Status status) {
+  {
+    os::MutexLock lock(&mu_);
+    Directory& directory = DirectoryOf(state->slot);
+    directory.table.EndRead(state->slot.index);
+    NoteFailureLocked(&directory, status);
+  }
+  state->done(std::move(status));
+}
+
+void SpillStore::Impl::Promote(SlotId slot) { DirectoryOf(slot).queue->Promote(slot.index); }
+
+SpillStoreStats SpillStore::Impl::stats() {
+  SpillStoreStats total;
+  os::MutexLock lock(&mu_);
+  for (const auto& directory : directories_) {
+    const TransferCounters& counters = directory->queue->counters();
+    const SlotAllocator& slots = directory->table.slots();
+    DirectoryStats one{.path = directory->settings.path,
+                       .engine = directory->queue->engine_name(),
+                       .direct = directory->file->direct(),
+                       .full = directory->disk_full || directory->cannot_grow,
+                       .bad = IsBad(*directory),
+                       .file_bytes = directory->file_bytes,
+                       .bytes_written = counters.bytes_written.load(),
+                       .bytes_read = counters.bytes_read.load(),
+                       .slots_in_use = slots.in_use_count(),
+                       .slots_quarantined = slots.quarantined_count(),
+                       .retries = counters.retries.load(),
+                       .errors = counters.errors.load(),
+                       .checksum_mismatches = directory->mismatches};
+    total.bytes_written += one.bytes_written;
+    total.bytes_read += one.bytes_read;
+    total.file_bytes += one.file_bytes;
+    total.slots_in_use += one.slots_in_use;
+    total.retries += one.retries;
+    total.errors += one.errors;
+    total.checksum_mismatches += one.checksum_mismatches;
+    total.directories.push_back(std::move(one));
+  }
+  return total;
+}
+
+void SpillStore::Impl::Shutdown() {
+  {
+    os::MutexLock lock(&mu_);
+    if (stopped_) return;
+    stopped_ = true;
+    grow_cv_.NotifyAll();
+    grown_cv_.NotifyAll();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kShutdownWait;
+  const auto left = [deadline] {
+    return std::max(deadline - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration::zero());
+  };
+  bool stuck = false;
+  for (const auto& directory : directories_) directory->queue->BeginStop(kShutdownWait);
+  for (const auto& directory : directories_) stuck = !directory->queue->FinishStop(left()) || stuck;
+  stuck = !EndGrower(left()) || stuck;
+  stuck = !pool_.WaitUntilIdle(kCallbackWait) || stuck;
+  for (const auto& directory : directories_) directory->file->Close();
+  os::MutexLock lock(&mu_);
+  stuck_ = stuck;
+}
+
+bool SpillStore::Impl::EndGrower(std::chrono::nanoseconds timeout) {
+  if (!grower_.joinable()) return true;  // Open failed before it was started
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  bool ended = false;
+  {
+    os::MutexLock lock(&mu_);
+    while (!grower_ended_ && std::chrono::steady_clock::now() < deadline) {
+      grown_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    }
+    ended = grower_ended_;
+  }
+  if (ended) {
+    grower_.join();
+  } else {
+    grower_.detach();
+  }
+  return ended;
+}
+
+bool SpillStore::Impl::MayBeFreed() {
+  {
+    os::MutexLock lock(&mu_);
+    if (stuck_) return false;
+  }
+  return pool_.WaitUntilIdle(kCallbackWait);  // refused calls after Shutdown still get their callbacks
+}
+
+void SpillStore::Impl::AbandonAfterFork() {
+  for (const auto& directory : directories_) {
+    directory->queue->AbandonAfterFork();
+    directory->file->Close();
+  }
+}
+
+}  // namespace spillway::io

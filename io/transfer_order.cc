@@ -1,0 +1,68 @@
+#include "io/transfer_order.h"
+
+#include <utility>
+
+namespace spillway::io {
+
+void TransferOrder::Push(std::shared_ptr<Transfer> transfer) {
+  waiting_[static_cast<size_t>(transfer->transfer_class)].push_back(std::move(transfer));
+}
+
+std::shared_ptr<Transfer> TransferOrder::Next() {
+  size_t chosen = kTransferClasses;
+  for (size_t i = 0; i < kTransferClasses; ++i) {
+    std::deque<std::shared_ptr<Transfer>>& queue = waiting_[i];
+    // Fully submitted or failed transfers leave here, where all waiting ones pass by.
+    while (!queue.empty() &&
+           (queue.front()->submitted >= queue.front()->bytes || !queue.front()->status.ok())) {
+      queue.pop_front();
+    }
+    if (queue.empty()) {
+      passed_over_[i] = 0;
+    } else if (chosen == kTransferClasses || passed_over_[i] >= kMostPassedOver) {
+      chosen = i;
+    }
+  }
+  if (chosen == kTransferClasses) return nullptr;
+  for (size_t i = 0; i < kTransferClasses; ++i) {
+    if (i == chosen) {
+      passed_over_[i] = 0;
+    } else if (!waiting_[i].empty()) {
+      ++passed_over_[i];
+    }
+  }
+  return waiting_[chosen].front();
+}
+
+void TransferOrder::Promote(uint32_t slot) {
+  std::deque<std::shared_ptr<Transfer>>& prefetch =
+      waiting_[static_cast<size_t>(TransferClass::kPrefetchRead)];
+  std::deque<std::shared_ptr<Transfer>> kept;
+  for (std::shared_ptr<Transfer>& transfer : prefetch) {
+    if (transfer->slot != slot) {
+      kept.push_back(std::move(transfer));
+      continue;
+    }
+    transfer->transfer_class = TransferClass::kDemandRead;
+    waiting_[static_cast<size_t>(TransferClass::kDemandRead)].push_back(std::move(transfer));
+  }
+  prefetch = std::move(kept);
+}
+
+std::deque<std::shared_ptr<Transfer>> TransferOrder::TakeAll() {
+  std::deque<std::shared_ptr<Transfer>> all;
+  for (std::deque<std::shared_ptr<Transfer>>& queue : waiting_) {
+    for (std::shared_ptr<Transfer>& transfer : queue) all.push_back(std::move(transfer));
+    queue.clear();
+  }
+  return all;
+}
+
+bool TransferOrder::empty() const {
+  for (const std::deque<std::shared_ptr<Transfer>>& queue : waiting_) {
+    if (!queue.empty()) return false;
+  }
+  return true;
+}
+
+}  // namespace spillway::io

@@ -1,0 +1,65 @@
+// Transfer: one Write or Read of the store on its way through a directory's queue. TransferOrder: which waiting
+// transfer gets the next request. Pure. Demand reads come first, then prefetch reads, then writes, but a class that
+// was passed over long enough gets a turn: writes make the room that reads need, so they must not starve.
+
+#ifndef SPILLWAY_IO_TRANSFER_ORDER_H_
+#define SPILLWAY_IO_TRANSFER_ORDER_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "io/engine.h"
+
+namespace spillway::io {
+
+enum class TransferClass : uint8_t { kDemandRead, kPrefetchRead, kWrite };
+inline constexpr size_t kTransferClasses = 3;
+
+struct Transfer {
+  // What the submitter sets.
+  IoOp op = IoOp::kRead;
+  TransferClass transfer_class = TransferClass::kDemandRead;
+  uint32_t slot = 0;    // index in the file, for Promote
+  uint64_t offset = 0;  // bytes, in the file
+  uint32_t bytes = 0;
+  char* data = nullptr;
+  std::function<void(absl::Status)> done;  // on the queue's thread; must not block
+
+  // The queue's own.
+  uint32_t submitted = 0;  // bytes cut into requests so far
+  uint32_t in_flight = 0;  // requests not ended
+  bool completed = false;  // `done` was called
+  absl::Status status;     // the first error
+};
+
+class TransferOrder {
+ public:
+  // A class with a waiting transfer is passed over at most this many times in a row.
+  static constexpr int kMostPassedOver = 16;
+
+  void Push(std::shared_ptr<Transfer> transfer);
+
+  // The transfer whose next request is to be submitted; null when none waits. It stays at the front of its class until
+  // all its bytes are cut into requests (the caller advances `submitted`) or it has failed.
+  std::shared_ptr<Transfer> Next();
+
+  // Moves waiting prefetch reads of `slot` behind the waiting demand reads.
+  void Promote(uint32_t slot);
+
+  // Takes everything out.
+  std::deque<std::shared_ptr<Transfer>> TakeAll();
+
+  bool empty() const;
+
+ private:
+  std::array<std::deque<std::shared_ptr<Transfer>>, kTransferClasses> waiting_;
+  std::array<int, kTransferClasses> passed_over_{};  // turns since the class last got one
+};
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_TRANSFER_ORDER_H_

@@ -1,0 +1,324 @@
+#include "io/transfer_queue.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "io/os/check.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+#include "io/os/thread.h"
+
+namespace spillway::io {
+namespace {
+
+constexpr int kPlaceBits = 16;
+constexpr int kMostInterruptions = 64;         // in a row with pauses: about a second
+constexpr int kMostFailures = 2;               // the first try and one more
+constexpr int64_t kRetryPauseNanos = 250'000;  // doubled with each interruption, up to 32 ms
+constexpr auto kIdleWait = std::chrono::seconds(3600);
+constexpr auto kStopSlack = std::chrono::milliseconds(200);
+constexpr uint64_t kSpeedWindowBytes = 64 << 20;
+
+// Nothing is wrong with the disk: the kernel was interrupted, or short of requests or memory.
+bool IsInterruption(int error) { return error == EINTR || error == EAGAIN || error == ENOMEM; }
+
+}  // namespace
+
+TransferQueue::TransferQueue(std::unique_ptr<IoEngine> engine, const TransferQueueOptions& options)
+    : options_(options), engine_(std::move(engine)), flights_(engine_->capacity()) {
+  SPILLWAY_CHECK(flights_.size() < (1u << kPlaceBits));
+}
+
+std::shared_ptr<TransferQueue> TransferQueue::Start(std::unique_ptr<IoEngine> engine,
+                                                    const TransferQueueOptions& options) {
+  std::shared_ptr<TransferQueue> queue(new TransferQueue(std::move(engine), options));
+  queue->thread_ = os::StartThread("spill-dir", [queue] { queue->Run(); });
+  return queue;
+}
+
+bool TransferQueue::Push(std::shared_ptr<Transfer> transfer) {
+  bool wake = false;
+  {
+    os::MutexLock lock(&mu_);
+    if (stopping_) return false;
+    queued_bytes_ += transfer->bytes;
+    order_.Push(std::move(transfer));
+    wake = std::exchange(polling_, false);
+  }
+  if (wake) engine_->Wake();
+  return true;
+}
+
+void TransferQueue::Promote(uint32_t slot) {
+  os::MutexLock lock(&mu_);
+  order_.Promote(slot);
+}
+
+void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
+  {
+    os::MutexLock lock(&mu_);
+    SPILLWAY_CHECK(!stopping_);
+    stopping_ = true;
+    stop_deadline_ = options_.clock->NowNanos() + timeout.count();
+  }
+  engine_->Wake();
+}
+
+bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout + 2 * kStopSlack;
+  bool ended = false;
+  {
+    os::MutexLock lock(&mu_);
+    while (!ended_ && std::chrono::steady_clock::now() < deadline) {
+      ended_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    }
+    ended = ended_;
+  }
+  if (ended) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+  return ended;
+}
+
+void TransferQueue::Run() {
+  std::array<IoResult, 64> results;
+  while (true) {
+    const int64_t now = options_.clock->NowNanos();
+    bool stopping = false;
+    bool stop_now = false;
+    FillFromRetries();
+    {
+      os::MutexLock lock(&mu_);
+      stopping = stopping_;
+      stop_now = stopping_ && (busy_places_ == 0 || now >= stop_deadline_);
+      if (!stopping) FillBatch();
+      polling_ = true;
+    }
+    if (stopping) CancelWaiting();
+    if (stop_now) break;
+    if (!batch_.empty()) engine_->Submit(batch_);
+    batch_.clear();
+    const size_t count = engine_->Poll(
+        results, stopping ? std::min<std::chrono::nanoseconds>(PollTimeout(), std::chrono::milliseconds(20))
+                          : PollTimeout());
+    for (size_t i = 0; i < count; ++i) Judge(results[i]);
+    GiveUpLateFlights(options_.clock->NowNanos());
+  }
+  EndAll();
+  os::MutexLock lock(&mu_);
+  ended_ = true;
+  ended_cv_.NotifyAll();
+}
+
+// Gives free places to waiting transfers.
+void TransferQueue::FillBatch() {
+  for (size_t place = 0; place < flights_.size() && busy_places_ < flights_.size(); ++place) {
+    if (flights_[place].transfer != nullptr || flights_[place].given_up) continue;
+    std::shared_ptr<Transfer> transfer = order_.Next();
+    if (transfer == nullptr) return;
+    StartFlight(place, std::move(transfer));
+  }
+}
+
+void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer) {
+  const int64_t now = options_.clock->NowNanos();
+  if (busy_places_ == 0) busy_since_ = now;
+  ++busy_places_;
+  Flight& flight = flights_[place];
+  flight = Flight{};
+  flight.start = transfer->submitted;
+  flight.length = std::min(options_.request_bytes, transfer->bytes - transfer->submitted);
+  flight.deadline = now + options_.request_timeout.count();
+  transfer->submitted += flight.length;
+  ++transfer->in_flight;
+  flight.transfer = std::move(transfer);
+  AddToBatch(&flight);
+}
+
+void TransferQueue::AddToBatch(Flight* flight) {
+  const auto place = static_cast<uint64_t>(flight - flights_.data());
+  flight->tag = (++next_sequence_ << kPlaceBits | place) & INT64_MAX;
+  const uint32_t from = flight->start + flight->moved;
+  batch_.push_back(IoRequest{.file = 0,
+                             .op = flight->transfer->op,
+                             .offset = flight->transfer->offset + from,
+                             .length = flight->length - flight->moved,
+                             .buffer = flight->transfer->data + from,
+                             .tag = flight->tag});
+}
+
+void TransferQueue::FillFromRetries() {
+  const int64_t now = options_.clock->NowNanos();
+  for (Flight& flight : flights_) {
+    if (!flight.waiting_to_retry || flight.retry_at > now) continue;
+    flight.waiting_to_retry = false;
+    AddToBatch(&flight);
+  }
+}
+
+std::chrono::nanoseconds TransferQueue::PollTimeout() const {
+  if (busy_places_ == 0) return kIdleWait;
+  const int64_t now = options_.clock->NowNanos();
+  int64_t soonest = now + std::chrono::nanoseconds(kIdleWait).count();
+  for (const Flight& flight : flights_) {
+    if (flight.transfer == nullptr) continue;
+    soonest = std::min(soonest, flight.waiting_to_retry ? flight.retry_at : flight.deadline);
+  }
+  return std::chrono::nanoseconds(std::max<int64_t>(soonest - now, 0));
+}
+
+// Compares one result with its request and decides what follows.
+void TransferQueue::Judge(const IoResult& result) {
+  const size_t place = result.tag & ((1u << kPlaceBits) - 1);
+  if (place >= flights_.size() || flights_[place].tag != result.tag) {
+    os::Log(os::LogLevel::kError, "engine=" + std::string(engine_->name()) + " path=" + options_.path +
+                                      " a result that belongs to no request was ignored");
+    return;
+  }
+  Flight& flight = flights_[place];
+  flight.tag = 0;  // a second result for this request is not one of ours
+  if (flight.given_up) {
+    flight.given_up = false;
+    --busy_places_;
+    return;
+  }
+  const uint32_t asked = flight.length - flight.moved;
+  if (result.result < 0) {
+    RetryOrFail(&flight, -result.result);
+  } else if (static_cast<uint32_t>(result.result) > asked) {
+    Fail(&flight, absl::InternalError(Describe(*flight.transfer) + ": the engine moved more than was asked"));
+  } else if (static_cast<uint32_t>(result.result) == asked) {
+    flight.moved = flight.length;
+    EndFlight(&flight);
+  } else {
+    // Direct I/O goes on at a page boundary, so part of a page is moved again. No progress at all counts as an error:
+    // the end of the file, or a disk that takes nothing.
+    const auto progress = static_cast<uint32_t>(result.result) / kPageBytes * kPageBytes;
+    if (progress == 0) {
+      RetryOrFail(&flight, EIO);
+    } else {
+      flight.moved += progress;
+      ++counters_.retries;
+      flight.waiting_to_retry = true;
+      flight.retry_at = 0;
+    }
+  }
+}
+
+void TransferQueue::RetryOrFail(Flight* flight, int error) {
+  if (!flight->transfer->status.ok()) {  // another request of the transfer failed: no more work on it
+    EndFlight(flight);
+    return;
+  }
+  int& tries = IsInterruption(error) ? flight->interrupted : flight->failed;
+  ++tries;
+  // A full disk does not empty itself while we try.
+  const bool hopeless = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  if (hopeless || tries >= (IsInterruption(error) ? kMostInterruptions : kMostFailures)) {
+    Fail(flight, os::StatusFromErrno(error, Describe(*flight->transfer)));
+    return;
+  }
+  ++counters_.retries;
+  flight->waiting_to_retry = true;
+  // The first interruption is retried at once; a device that keeps saying "again" gets growing pauses.
+  flight->retry_at = tries == 1 ? 0 : options_.clock->NowNanos() + (kRetryPauseNanos << std::min(tries, 7));
+}
+
+void TransferQueue::Fail(Flight* flight, const absl::Status& status) {
+  if (flight->transfer->status.ok()) flight->transfer->status = status;
+  EndFlight(flight);
+}
+
+// The request is over: frees its place, and completes its transfer with the last one.
+void TransferQueue::EndFlight(Flight* flight) {
+  const std::shared_ptr<Transfer> transfer = std::move(flight->transfer);
+  flight->transfer = nullptr;
+  if (!flight->given_up) --busy_places_;
+  busy_bytes_ += flight->moved;
+  MeasureSpeed(options_.clock->NowNanos());
+  --transfer->in_flight;
+  CompleteIfEnded(transfer);
+}
+
+void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
+  const bool all_cut = transfer->submitted >= transfer->bytes || !transfer->status.ok();
+  if (transfer->completed || transfer->in_flight > 0 || !all_cut) return;
+  transfer->completed = true;
+  queued_bytes_ -= transfer->bytes;
+  if (transfer->status.ok()) {
+    (transfer->op == IoOp::kWrite ? counters_.bytes_written : counters_.bytes_read) += transfer->bytes;
+  } else if (!absl::IsCancelled(transfer->status)) {
+    ++counters_.errors;
+  }
+  // Moved out: what `done` holds on to is not kept alive by a queue that still lists the transfer.
+  const std::function<void(absl::Status)> done = std::move(transfer->done);
+  transfer->done = nullptr;
+  done(transfer->status);
+}
+
+void TransferQueue::GiveUpLateFlights(int64_t now) {
+  bool all_stuck = !flights_.empty();
+  for (Flight& flight : flights_) {
+    if (flight.transfer != nullptr && !flight.waiting_to_retry && now >= flight.deadline) {
+      counters_.unresponsive = true;
+      flight.given_up = true;
+      Fail(&flight, absl::DeadlineExceededError(Describe(*flight.transfer) + ": never came back"));
+    }
+    all_stuck = all_stuck && flight.given_up;
+  }
+  // Without a free place nothing that waits would ever start.
+  if (all_stuck) CancelWaiting();
+}
+
+// Completes everything that waits and has nothing in flight; a partly submitted transfer ends with its last request.
+void TransferQueue::CancelWaiting() {
+  std::deque<std::shared_ptr<Transfer>> waiting;
+  {
+    os::MutexLock lock(&mu_);
+    waiting = order_.TakeAll();
+  }
+  for (const std::shared_ptr<Transfer>& transfer : waiting) {
+    if (transfer->completed || transfer->submitted >= transfer->bytes) continue;
+    if (transfer->status.ok()) transfer->status = absl::CancelledError(Describe(*transfer) + ": cancelled");
+    CompleteIfEnded(transfer);
+  }
+}
+
+void TransferQueue::EndAll() {
+  for (Flight& flight : flights_) {
+    if (flight.transfer == nullptr) continue;
+    if (flight.waiting_to_retry) {  // not in the kernel: nothing will touch its buffer
+      Fail(&flight, absl::CancelledError(Describe(*flight.transfer) + ": cancelled"));
+      continue;
+    }
+    flight.given_up = true;
+    Fail(&flight, absl::DeadlineExceededError(Describe(*flight.transfer) + ": never came back"));
+  }
+  if (!engine_->Stop(kStopSlack)) {
+    os::Log(os::LogLevel::kWarn, "path=" + options_.path + " the disk still had not answered at the end");
+  }
+}
+
+void TransferQueue::MeasureSpeed(int64_t now) {
+  if (busy_bytes_ >= kSpeedWindowBytes && now > busy_since_) {
+    const double speed = static_cast<double>(busy_bytes_) * 1e9 / static_cast<double>(now - busy_since_);
+    const double before = bytes_per_second_.load();
+    bytes_per_second_ = before == 0 ? speed : before + (speed - before) / 4;
+    busy_since_ = now;
+    busy_bytes_ = 0;
+  } else if (busy_places_ == 0) {
+    // Idle time is not slowness: what was measured so far goes on at the next transfer.
+    busy_bytes_ = 0;
+  }
+}
+
+std::string TransferQueue::Describe(const Transfer& transfer) const {
+  return "spill file in " + options_.path + ": " + (transfer.op == IoOp::kWrite ? "write" : "read") + " of " +
+         std::to_string(transfer.bytes) + " bytes at offset " + std::to_string(transfer.offset);
+}
+
+}  // namespace spillway::io

@@ -1,0 +1,130 @@
+// TransferQueue: the thread of one directory. It cuts transfers into requests, keeps a bounded number in flight on the
+// directory's engine, and judges every result: short ones are continued, interrupted ones submitted again, failed ones
+// tried once more, and one that never comes back is given up after a time. It owns the engine; checksums, slots and
+// files are the store's.
+
+#ifndef SPILLWAY_IO_TRANSFER_QUEUE_H_
+#define SPILLWAY_IO_TRANSFER_QUEUE_H_
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/engine.h"
+#include "io/os/clock.h"
+#include "io/os/sync.h"
+#include "io/transfer_order.h"
+
+namespace spillway::io {
+
+struct TransferQueueOptions {
+  std::string path;  // of the directory, for messages
+  uint32_t request_bytes = 512u << 10;
+  std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  const os::Clock* clock = os::Clock::System();
+};
+
+// Since the start; any thread may read while the queue's thread counts.
+struct TransferCounters {
+  std::atomic<uint64_t> bytes_written{0};
+  std::atomic<uint64_t> bytes_read{0};
+  std::atomic<uint64_t> retries{0};
+  std::atomic<uint64_t> errors{0};        // transfers that failed, cancelled ones not counted
+  std::atomic<bool> unresponsive{false};  // a request was given up
+};
+
+class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
+ public:
+  // Starts the thread.
+  static std::shared_ptr<TransferQueue> Start(std::unique_ptr<IoEngine> engine,
+                                              const TransferQueueOptions& options);
+
+  // Takes the transfer, whose `done` is then called exactly once on the queue's thread. False after BeginStop: the transfer
+  // is left alone. Any thread.
+  [[nodiscard]] bool Push(std::shared_ptr<Transfer> transfer);
+
+  void Promote(uint32_t slot);  // any thread
+
+  // The end, in two calls so that several queues end at the same time; each once. Waiting transfers get Cancelled;
+  // those under way are waited for until `timeout`, then get DeadlineExceeded. Any thread but the queue's.
+  void BeginStop(std::chrono::nanoseconds timeout);
+  // Joins the thread. False when that is stuck in the kernel after `timeout`: then the queue lives on by itself, and
+  // so must what its callbacks use.
+  bool FinishStop(std::chrono::nanoseconds timeout);
+
+  const TransferCounters& counters() const { return counters_; }
+  const char* engine_name() const { return engine_->name(); }
+  uint64_t queued_bytes() const { return queued_bytes_.load(); }  // pushed and not done
+  double bytes_per_second() const {
+    return bytes_per_second_.load();
+  }  // while busy, smoothed; 0: not known yet
+  void AbandonAfterFork() { engine_->AbandonAfterFork(); }
+
+ private:
+  struct Flight {                        // one request; its place in flights_ is the low part of the tag
+    std::shared_ptr<Transfer> transfer;  // null: the place is free
+    uint32_t start = 0;                  // bytes from the start of the transfer
+    uint32_t length = 0;                 // bytes
+    uint32_t moved = 0;                  // of length, so far
+    int interrupted = 0;                 // results EINTR and EAGAIN so far
+    int failed = 0;                      // other errors so far
+    bool given_up = false;  // its result did not come in time; the place stays taken until it does
+    bool waiting_to_retry = false;
+    int64_t retry_at = 0;  // clock, ns
+    int64_t deadline = 0;  // clock, ns
+    uint64_t tag = 0;
+  };
+
+  TransferQueue(std::unique_ptr<IoEngine> engine, const TransferQueueOptions& options);
+
+  void Run();
+  void FillBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FillFromRetries();
+  void StartFlight(size_t place, std::shared_ptr<Transfer> transfer);
+  void AddToBatch(Flight* flight);
+  std::chrono::nanoseconds PollTimeout() const;
+  void Judge(const IoResult& result);
+  void RetryOrFail(Flight* flight, int error);
+  void Fail(Flight* flight, const absl::Status& status);
+  void EndFlight(Flight* flight);
+  void CompleteIfEnded(const std::shared_ptr<Transfer>& transfer);
+  void GiveUpLateFlights(int64_t now);
+  void CancelWaiting();
+  void EndAll();
+  void MeasureSpeed(int64_t now);
+  std::string Describe(const Transfer& transfer) const;
+
+  const TransferQueueOptions options_;
+  const std::unique_ptr<IoEngine> engine_;  // Submit and Poll on the queue's thread only
+
+  // Internally synchronised.
+  TransferCounters counters_;
+  std::atomic<uint64_t> queued_bytes_{0};    // Push adds, CompleteIfEnded subtracts; read for striping only
+  std::atomic<double> bytes_per_second_{0};  // written by MeasureSpeed; read for striping only
+
+  // The queue's thread only.
+  std::vector<Flight> flights_;
+  std::vector<IoRequest> batch_;
+  size_t busy_places_ = 0;  // flights_ with a transfer or given up
+  uint64_t next_sequence_ =
+      0;  // high part of the tags: a result of an earlier use of a place is known as such
+  int64_t busy_since_ = 0;
+  uint64_t busy_bytes_ = 0;
+
+  os::Mutex mu_{os::LockRank::kEngine};
+  os::CondVar ended_cv_;
+  TransferOrder order_ ABSL_GUARDED_BY(mu_);
+  bool polling_ ABSL_GUARDED_BY(mu_) = false;  // the thread waits in the engine, or is about to
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t stop_deadline_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::thread thread_;  // started and joined by the owner
+};
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_TRANSFER_QUEUE_H_

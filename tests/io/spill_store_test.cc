@@ -1,0 +1,97 @@
+// SpillStore over real files: what goes in comes out, slots are reused, space is bounded, wrong use is refused.
+
+#include "io/spill_store.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cstring>
+#include <set>
+
+#include "io/aligned_buffer.h"
+#include "tests/io/store_helpers.h"
+
+namespace spillway::io {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SpillStoreTest : public ::testing::TestWithParam<EngineKind> {
+ protected:
+  SpillStoreOptions Options() {
+    SpillStoreOptions options = SmallOptions(directory_.path());
+    options.engine = GetParam();
+    return options;
+  }
+
+  TestDirectory directory_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, SpillStoreTest, ::testing::Values(EngineKind::kThreads, EngineKind::kUring),
+                         [](const auto& tested) {
+                           return tested.param == EngineKind::kThreads ? "Threads" : "Uring";
+                         });
+
+TEST_P(SpillStoreTest, BringsBackWhatWasWritten) {
+  std::unique_ptr<SpillStore> store = MakeStore(Options());
+  const std::vector<SlotId> slots = store->ReserveSlots(12).value();
+  AlignedBuffer data(12 * kSlotBytes);
+  for (size_t i = 0; i < slots.size(); ++i) FillPattern(data.data() + i * kSlotBytes, kSlotBytes, i + 1);
+  Waiter writes;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    store->Write(slots[i], data.data() + i * kSlotBytes, kSlotBytes, writes.Expect());
+  }
+  for (const absl::Status& status : writes.WaitAll()) EXPECT_TRUE(status.ok()) << status;
+  AlignedBuffer back(12 * kSlotBytes);
+  std::memset(back.data(), 0, back.size());
+  Waiter reads;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    store->Read(slots[i], back.data() + i * kSlotBytes, kSlotBytes,
+                i % 2 == 0 ? Priority::kDemand : Priority::kPrefetch, reads.Expect());
+  }
+  for (const absl::Status& status : reads.WaitAll()) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(std::memcmp(data.data(), back.data(), data.size()), 0);
+  const SpillStoreStats stats = store->stats();
+  EXPECT_EQ(stats.bytes_written, 12u * kSlotBytes);
+  EXPECT_EQ(stats.bytes_read, 12u * kSlotBytes);
+  EXPECT_EQ(stats.slots_in_use, 12u);
+  EXPECT_EQ(stats.errors, 0u);
+}
+
+TEST_P(SpillStoreTest, LeavesNoNameInTheDirectory) {
+  std::unique_ptr<SpillStore> store = MakeStore(Options());
+  ASSERT_TRUE(store->ReserveSlots(1).ok());
+  EXPECT_TRUE(directory_.Empty());
+}
+
+TEST_P(SpillStoreTest, WritesAndReadsPartsOfASlot) {
+  std::unique_ptr<SpillStore> store = MakeStore(Options());
+  const SlotId slot = store->ReserveSlots(1).value()[0];
+  AlignedBuffer data(kSlotBytes);
+  FillPattern(data.data(), kSlotBytes, 7);
+  for (const uint32_t bytes :
+       {kPageBytes, 3 * kPageBytes, 512u << 10, (512u << 10) + kPageBytes, kSlotBytes}) {
+    ASSERT_TRUE(WriteSync(store.get(), slot, data.data(), bytes).ok());
+    AlignedBuffer back(kSlotBytes);
+    ASSERT_TRUE(ReadSync(store.get(), slot, back.data(), bytes).ok());
+    EXPECT_EQ(std::memcmp(data.data(), back.data(), bytes), 0) << bytes;
+  }
+}
+
+TEST_P(SpillStoreTest, RefusesToReadWhatIsNotThere) {
+  std::unique_ptr<SpillStore> store = MakeStore(Options());
+  const SlotId slot = store->ReserveSlots(1).value()[0];
+  AlignedBuffer data(kSlotBytes);
+  FillPattern(data.data(), kSlotBytes, 7);
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), kPageBytes)));
+  ASSERT_TRUE(WriteSync(store.get(), slot, data.data(), 2 * kPageBytes).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), kPageBytes)));
+  store->ReleaseSlot(slot);
+  ASSERT_EQ(store->ReserveSlots(1).value()[0], slot);  // last in, first out
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), 2 * kPageBytes)));
+}
+
+}  // namespace
+}  // namespace spillway::io

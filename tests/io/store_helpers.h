@@ -1,0 +1,58 @@
+// What the tests of this room share: a directory of their own on a real disk, patterns, and waiting for callbacks.
+
+#ifndef SPILLWAY_TESTS_IO_STORE_HELPERS_H_
+#define SPILLWAY_TESTS_IO_STORE_HELPERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "io/os/sync.h"
+#include "io/spill_store.h"
+
+namespace spillway::io {
+
+// A fresh directory under the build's working directory (not /tmp, which may be memory), removed at the end.
+class TestDirectory {
+ public:
+  TestDirectory();
+  ~TestDirectory();
+  const std::string& path() const { return path_; }
+  bool Empty() const;
+
+ private:
+  std::string path_;
+};
+
+// Deterministic bytes that differ between seeds and positions.
+void FillPattern(char* data, size_t bytes, uint64_t seed);
+
+// Small steps, and a reserve that a nearly full build machine still has.
+SpillStoreOptions SmallOptions(const std::string& path);
+
+// Creates or fails the test.
+std::unique_ptr<SpillStore> MakeStore(SpillStoreOptions options);
+
+// Collects the statuses of a number of callbacks; each must come exactly once.
+class Waiter {
+ public:
+  SpillStore::Done Expect();
+  // In the order of Expect. Aborts after a minute: a callback that never comes is the bug that these tests look for.
+  std::vector<absl::Status> WaitAll();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_ = MakeState();
+  static std::shared_ptr<State> MakeState();
+};
+
+absl::Status WriteSync(SpillStore* store, SlotId slot, const void* data, uint32_t bytes);
+absl::Status ReadSync(SpillStore* store, SlotId slot, void* data, uint32_t bytes,
+                      Priority priority = Priority::kDemand);
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_TESTS_IO_STORE_HELPERS_H_

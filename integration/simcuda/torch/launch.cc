@@ -1,0 +1,136 @@
+// Entry points by cuGetProcAddress, registration by name and number of addresses, and the launch itself.
+#include "integration/simcuda/torch/launch.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <cudaTypedefs.h>
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstring>
+
+#include "integration/simcuda/driver/simcuda.h"
+
+namespace simcuda::ops {
+namespace {
+
+struct Driver {
+  PFN_cuLaunchKernel_v4000 launch_kernel = nullptr;
+  PFN_cuCtxGetCurrent_v4000 context_get_current = nullptr;
+  decltype(&simcuda_register_kernel) register_kernel = nullptr;
+  decltype(&simcuda_set_device_error) set_device_error = nullptr;
+};
+
+Driver& GetDriver() {
+  static Driver driver;
+  return driver;
+}
+
+// A library before the stand-in may carry its SONAME (a preload that hooks the driver), and may answer for every path,
+// so the stand-in's own names are looked up in the loaded objects themselves.
+void* FindInLoadedDriver(const char* name) {
+  link_map* map = nullptr;
+  if (dlinfo(dlopen(nullptr, RTLD_NOW), RTLD_DI_LINKMAP, &map) != 0) return nullptr;
+  for (; map != nullptr; map = map->l_next) {
+    if (std::strstr(map->l_name, "libcuda.so") == nullptr) continue;
+    if (void* address = dlsym(map, name)) return address;  // glibc: a link_map is a handle
+  }
+  return nullptr;
+}
+
+template <typename Pointer>
+bool FindEntry(PFN_cuGetProcAddress_v12000 resolve, const char* name, int version, Pointer* pointer) {
+  void* address = nullptr;
+  CUdriverProcAddressQueryResult why;
+  if (resolve(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, &why) != CUDA_SUCCESS) return false;
+  *pointer = reinterpret_cast<Pointer>(address);
+  return address != nullptr;
+}
+
+void RunQueuedWork(const simcuda_launch*, void** params) {
+  QueuedWork* work;
+  std::memcpy(&work, params[0], sizeof(work));
+  work->Run();
+}
+
+// Forms grow in classes, so that a list op of changing length does not register a function for every length.
+size_t SizeClass(size_t addresses) { return addresses <= 16 ? addresses : 16 + (addresses - 16 + 15) / 16; }
+size_t ClassCapacity(size_t size_class) { return size_class <= 16 ? size_class : 16 + (size_class - 16) * 16; }
+
+CUfunction Register(const std::string& name, size_t addresses) {
+  std::vector<simcuda_parameter> parameters;
+  for (size_t i = 0; i < addresses + 1; ++i) parameters.push_back({i * sizeof(uint64_t), sizeof(uint64_t)});
+  simcuda_kernel kernel{};
+  kernel.name = name.c_str();
+  kernel.run = &RunQueuedWork;
+  kernel.parameters = parameters.data();
+  kernel.parameter_count = parameters.size();
+  CUfunction function = nullptr;
+  const int result = GetDriver().register_kernel(&kernel, &function);
+  TORCH_CHECK(result == 0, "simcuda: the driver refused to register ", name, " with ", addresses, " addresses: error ",
+              result);
+  return function;
+}
+
+void CheckDriver(CUresult result, const char* function, uint32_t line) {
+  // The runtime's error numbers are the driver's.
+  c10::cuda::c10_cuda_check_implementation(static_cast<int32_t>(result), __FILE__, function, line, false);
+}
+
+}  // namespace
+
+CUfunction LaunchFunctions::Find(const std::string& name, size_t addresses, size_t* padded) {
+  const size_t size_class = SizeClass(addresses);
+  *padded = ClassCapacity(size_class);
+  std::lock_guard lock(mu_);
+  if (by_size_class_.size() <= size_class) by_size_class_.resize(size_class + 1, nullptr);
+  CUfunction& function = by_size_class_[size_class];
+  if (function == nullptr) function = Register(name, *padded);
+  return function;
+}
+
+bool OpenDriver(std::string* reason) {
+  Driver& driver = GetDriver();
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) {
+    *reason = dlerror();
+    return false;
+  }
+  auto resolve = reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
+  if (resolve == nullptr || !FindEntry(resolve, "cuLaunchKernel", 4000, &driver.launch_kernel) ||
+      !FindEntry(resolve, "cuCtxGetCurrent", 4000, &driver.context_get_current)) {
+    *reason = "libcuda.so.1 lacks cuGetProcAddress_v2, cuLaunchKernel or cuCtxGetCurrent";
+    return false;
+  }
+  driver.register_kernel =
+      reinterpret_cast<decltype(driver.register_kernel)>(FindInLoadedDriver("simcuda_register_kernel"));
+  driver.set_device_error =
+      reinterpret_cast<decltype(driver.set_device_error)>(FindInLoadedDriver("simcuda_set_device_error"));
+  if (driver.register_kernel == nullptr || driver.set_device_error == nullptr) {
+    *reason = "libcuda.so.1 is not the stand-in driver";
+    return false;
+  }
+  return true;
+}
+
+void Launch(const std::string& name, LaunchFunctions* functions, const std::vector<uint64_t>& addresses,
+            QueuedWork* work, c10::cuda::CUDAStream stream) {
+  const Driver& driver = GetDriver();
+  size_t padded = 0;
+  const CUfunction function = functions->Find(name, addresses.size(), &padded);
+  CUcontext context = nullptr;
+  if (driver.context_get_current(&context) == CUDA_SUCCESS && context == nullptr) {
+    C10_CUDA_CHECK(cudaSetDevice(stream.device_index()));  // a thread's first CUDA call may be this launch
+  }
+  c10::SmallVector<uint64_t, 24> values(padded + 1, 0);
+  values[0] = reinterpret_cast<uint64_t>(work);
+  std::copy(addresses.begin(), addresses.end(), values.begin() + 1);
+  c10::SmallVector<void*, 24> params;
+  for (uint64_t& value : values) params.push_back(&value);
+  const CUresult result =
+      driver.launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream.stream(), params.data(), nullptr);
+  CheckDriver(result, __func__, __LINE__);
+}
+
+void FailDevice(const std::string& text) { GetDriver().set_device_error(text.c_str()); }
+
+}  // namespace simcuda::ops

@@ -1,0 +1,51 @@
+// The way to the driver: registered functions, one cuLaunchKernel per operator, and how a running operator reports.
+// Owns the table of driver entry points (found as any application finds them, so that a preload sees the launches)
+// and the registration of host functions with the stand-in driver. Knows nothing of tensors.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_LAUNCH_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_LAUNCH_H_
+
+#include <c10/cuda/CUDAStream.h>
+#include <cuda.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace simcuda::ops {
+
+// Something that a stream can run. Run is called once, on the stream's thread, and must not throw or call CUDA.
+class QueuedWork {
+ public:
+  virtual ~QueuedWork() = default;
+  virtual void Run() = 0;
+};
+
+// The registered forms of one op: same name, one for each number of addresses. Any thread may call.
+class LaunchFunctions {
+ public:
+  // The function of `name` with room for at least `addresses` addresses; *padded is how many it declares.
+  CUfunction Find(const std::string& name, size_t addresses, size_t* padded);
+
+ private:
+  std::mutex mu_;
+  std::vector<CUfunction> by_size_class_;  // guarded by mu_
+};
+
+// Finds the driver's entry points and the stand-in's registration. False, with a reason, when this process does not
+// run on the stand-in driver. Call once before anything else here.
+bool OpenDriver(std::string* reason);
+
+// Enqueues `work` on `stream` as one launch of `name` with parameters {work, addresses...}. The stream's device must be
+// current. Throws (PyTorch's CUDA error) when the driver refuses; `work` then never runs. The caller keeps `work` alive
+// until it has run.
+void Launch(const std::string& name, LaunchFunctions* functions, const std::vector<uint64_t>& addresses,
+            QueuedWork* work, c10::cuda::CUDAStream stream);
+
+// Fails the device of the operator that runs on this thread; the text goes to standard error and the next
+// synchronisation throws.
+void FailDevice(const std::string& text);
+
+}  // namespace simcuda::ops
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_TORCH_LAUNCH_H_

@@ -1,0 +1,76 @@
+// Running an operator on a stream's thread.
+#include "integration/simcuda/torch/operator_call.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+
+namespace simcuda::ops {
+namespace {
+
+std::string Text(const std::exception& error) {
+  const auto* detailed = dynamic_cast<const c10::Error*>(&error);
+  return detailed != nullptr ? detailed->what_without_backtrace() : error.what();
+}
+
+}  // namespace
+
+void CallBody::Compute() {
+  // Each stream thread takes PyTorch's thread count (OMP_NUM_THREADS, torch.set_num_threads) once.
+  [[maybe_unused]] static thread_local const bool threads_set = (at::init_num_threads(), true);
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::AutoGradMode no_grad(false);
+  HostCall call{facts->handle, &stack, std::nullopt, facts->generator_argument};
+  if (seed) call.generator = at::detail::createCPUGenerator(*seed);
+  facts->host_form(call);
+}
+
+void WaitedCall::Run() {
+  try {
+    body.Compute();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void WaitedCall::RethrowError() const {
+  if (error_) std::rethrow_exception(error_);
+}
+
+void PromisedCall::Run() {
+  const std::unique_ptr<PromisedCall> self(this);
+  try {
+    ComputeAndDeliver();
+  } catch (const std::exception& error) {
+    FailDevice(body.facts->name + ": " + Text(error));
+  } catch (...) {
+    FailDevice(body.facts->name + ": unknown exception");
+  }
+}
+
+void PromisedCall::ComputeAndDeliver() {
+  PlacementScope scope(&blocks);
+  std::vector<c10::Storage> fresh;
+  struct Clear {  // placed results must be gone before the scope ends, also after an exception
+    c10::Stack& stack;
+    std::vector<c10::Storage>& fresh;
+    ~Clear() {
+      stack.clear();
+      fresh.clear();
+    }
+  } clear{body.stack, fresh};
+  body.Compute();
+  const Geometry found = DescribeReturns(body.stack, body.facts->returned_argument, body.argument_storages, &fresh);
+  const std::string difference = Difference(*promise, found);
+  TORCH_CHECK(difference.empty(), "the result is not what this signature gave before: ", difference);
+  for (size_t i = 0; i < fresh.size(); ++i) {
+    if (blocks[i].bytes != 0 && fresh[i].data() != blocks[i].address) {
+      std::memcpy(blocks[i].address, fresh[i].data(), blocks[i].bytes);
+    }
+  }
+}
+
+}  // namespace simcuda::ops

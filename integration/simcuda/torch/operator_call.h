@@ -1,0 +1,60 @@
+// One queued operator: everything the stream thread needs to run an op, and nothing that belongs to the caller. Holds
+// CPU aliases over raw addresses, plain values and the promised geometry; no CUDA storage, Python object or GIL.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_OPERATOR_CALL_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_OPERATOR_CALL_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "integration/simcuda/torch/launch.h"
+#include "integration/simcuda/torch/op_facts.h"
+#include "integration/simcuda/torch/placement.h"
+
+namespace simcuda::ops {
+
+// What both kinds of call run.
+struct CallBody {
+  const OpFacts* facts = nullptr;
+  c10::Stack stack;  // the arguments; afterwards the returns
+  std::vector<c10::Storage> argument_storages;
+  std::optional<uint64_t> seed;
+
+  // Computes on the current thread, with this thread's allocations of `blocks`' sizes placed there. Throws what the
+  // kernels throw.
+  void Compute();
+};
+
+// A call whose caller waits: results and errors stay in it. The caller owns it until the stream has run it.
+class WaitedCall final : public QueuedWork {
+ public:
+  CallBody body;
+
+  void Run() override;
+  void RethrowError() const;
+
+ private:
+  std::exception_ptr error_;
+};
+
+// A call that nobody waits for: its results go to `blocks` as `promise` says, its errors fail the device. Deletes itself
+// after it has run.
+class PromisedCall final : public QueuedWork {
+ public:
+  CallBody body;
+  std::shared_ptr<const Geometry> promise;
+  std::vector<ResultBlock> blocks;  // one per fresh storage of the promise
+
+  void Run() override;
+
+ private:
+  void ComputeAndDeliver();
+};
+
+}  // namespace simcuda::ops
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_TORCH_OPERATOR_CALL_H_

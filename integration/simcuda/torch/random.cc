@@ -1,0 +1,36 @@
+// Drawing the seed of one call from a CUDA generator.
+#include "integration/simcuda/torch/random.h"
+
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+
+#include <mutex>
+#include <optional>
+
+namespace simcuda::ops {
+namespace {
+
+// The offset of a CUDA generator advances in fours: one Philox call gives four numbers.
+constexpr uint64_t kOffsetStep = 4;
+
+uint64_t Mix(uint64_t word) {
+  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ull;
+  word = (word ^ (word >> 27)) * 0x94D049BB133111EBull;
+  return word ^ (word >> 31);
+}
+
+}  // namespace
+
+uint64_t DrawSeed(const c10::IValue& argument, c10::DeviceIndex device) {
+  std::optional<at::Generator> given;
+  if (argument.isGenerator()) given = argument.toGenerator();
+  auto* generator = at::get_generator_or_default<at::CUDAGeneratorImpl>(
+      given, at::cuda::detail::getDefaultCUDAGenerator(device));
+  at::PhiloxCudaState state;
+  {
+    std::lock_guard lock(generator->mutex_);
+    state = generator->philox_cuda_state(kOffsetStep);
+  }
+  return Mix(Mix(state.seed_.val + 0x9E3779B97F4A7C15ull) + state.offset_.val);
+}
+
+}  // namespace simcuda::ops

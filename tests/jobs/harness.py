@@ -1,0 +1,74 @@
+"""What the end-to-end tests share: the job runner of the quickstart, the model they train, and how they report."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "integration" / "quickstart"))
+
+import job  # noqa: E402  (the path comes first)
+
+PROBE = HERE / "step_probe.py"
+MIB = job.MIB
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this project
+
+# Small enough for a second a step, and almost all of it in blocks of 1 MiB and more.
+MODEL = ("--width", "512", "--layers", "3", "--heads", "8", "--sequence", "64", "--batch", "16")
+
+
+class Problems:
+    """Collects what is wrong; the test goes on, so that one run shows everything."""
+
+    def __init__(self):
+        self.found = []
+
+    def expect(self, good, words):
+        if not good:
+            self.found.append(words)
+            print(f"PROBLEM  {words}", flush=True)
+        return bool(good)
+
+    def exit(self):
+        print(f"{len(self.found)} problem(s)")
+        sys.exit(1 if self.found else 0)
+
+
+def arguments(description, *more):
+    """--build and --work of every driver, and others as (flag, options)."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--work", type=Path, help="logs and reports (default: BUILD/jobs)")
+    for flag, options in more:
+        parser.add_argument(flag, **options)
+    args = parser.parse_args()
+    args.build = args.build.resolve()
+    args.work = (args.work or args.build / "jobs").resolve()
+    return args
+
+
+def machine(args, name, *simcuda_options, **more):
+    return job.Machine(device="simcuda", work=args.work / name, build=args.build,
+                       simcuda_options=simcuda_options or ("--mode", "strict"), **more)  # fmt: skip
+
+
+def whole_chunks(size):
+    return (size + 2 * MIB - 1) // (2 * MIB) * (2 * MIB)
+
+
+def start(here, mode, cap, script, *script_arguments, **variables):
+    """Starts any script as run_job starts the training, with its output in one pipe."""
+    here.work.mkdir(parents=True, exist_ok=True)
+    env = job.environment(here, mode, cap, here.work / f"{mode}.metrics.json", None)
+    env["SIMCUDA_STATS"] = str(here.work / f"{mode}.simcuda.json")
+    command = job.command(here, mode, cap, script_arguments, here.work / f"{mode}.json", script)
+    return subprocess.Popen(command, env={**env, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, errors="replace")  # fmt: skip
+
+
+def free_bytes(folder):
+    stat = os.statvfs(folder)
+    return stat.f_bfree * stat.f_frsize

@@ -1,6 +1,8 @@
 // Error codes, names, texts and the last error of a thread: see errors.h.
 #include "integration/simcuda/runtime/errors.h"
 
+#include "integration/simcuda/runtime/not_supported.h"
+
 namespace simcuda {
 namespace {
 
@@ -65,6 +67,8 @@ cudaError_t Note(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
 }
+
+int NoteNotSupported() { return Note(cudaErrorNotSupported); }
 
 }  // namespace simcuda
 

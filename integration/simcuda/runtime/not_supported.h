@@ -1,0 +1,12 @@
+// The bridge between not_supported.cc, which must not see NVIDIA's prototypes, and errors.cc.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_NOT_SUPPORTED_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_NOT_SUPPORTED_H_
+
+namespace simcuda {
+
+// Notes cudaErrorNotSupported as this thread's last error and returns its number.
+int NoteNotSupported();
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_NOT_SUPPORTED_H_

@@ -1,0 +1,130 @@
+#include "integration/hooks/function_registry.h"
+
+#include <utility>
+
+#include "integration/hooks/hook_rows.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr size_t kFirstCapacity = 1024;
+// A driver that never says "past the end" must not hang the launch: 32,764 bytes of parameters are the most.
+constexpr size_t kMostParams = 32764;
+
+}  // namespace
+
+FunctionRegistry::FunctionRegistry(const FunctionQueries* queries) : queries_(queries) {
+  auto table = std::make_unique<Table>(kFirstCapacity);
+  table_.store(table.get(), std::memory_order_release);
+  os::MutexLock lock(&mu_);
+  tables_.push_back(std::move(table));
+}
+
+FunctionRegistry::~FunctionRegistry() = default;
+
+void FunctionRegistry::NoteKernel(void* handle) {
+  os::MutexLock lock(&mu_);
+  kernels_.insert(handle);
+}
+
+void FunctionRegistry::DropModule(void* module) {
+  os::MutexLock lock(&mu_);
+  Table* table = table_.load(std::memory_order_relaxed);
+  for (auto it = owners_.begin(); it != owners_.end();) {
+    const bool drop = module == nullptr || it->second == module || it->second == nullptr;
+    if (!drop) {
+      ++it;
+      continue;
+    }
+    size_t at = Hash(it->first) & table->mask;
+    while (table->slots[at].handle.load(std::memory_order_relaxed) != it->first) at = (at + 1) & table->mask;
+    table->slots[at].info.store(nullptr, std::memory_order_release);
+    it = owners_.erase(it);
+  }
+  if (module == nullptr) kernels_.clear();
+}
+
+const FunctionInfo* FunctionRegistry::Learn(void* handle) {
+  bool is_kernel;
+  {
+    os::MutexLock lock(&mu_);
+    is_kernel = kernels_.contains(handle);
+  }
+  // Asked without the lock: a lazy load inside the driver may take long.
+  FunctionInfo info = Ask(handle, is_kernel);
+  if (!info.understood) {
+    FunctionInfo other = Ask(handle, !is_kernel);
+    if (other.understood) {
+      info = std::move(other);
+      is_kernel = !is_kernel;
+    }
+  }
+  void* const owner = queries_->Owner(handle, is_kernel);
+  os::MutexLock lock(&mu_);
+  const FunctionInfo* const kept = InternLocked(std::move(info));
+  InsertLocked(handle, kept);
+  owners_[handle] = owner;
+  return kept;
+}
+
+FunctionInfo FunctionRegistry::Ask(void* handle, bool is_kernel) const {
+  FunctionInfo info;
+  info.tag = HashName("handle") ^ reinterpret_cast<uintptr_t>(handle);
+  if (queries_->Name(handle, is_kernel, &info.name)) info.tag = HashName(info.name);
+  for (size_t i = 0; i <= kMostParams; ++i) {
+    size_t bytes = 0;
+    switch (queries_->ParamSize(handle, is_kernel, i, &bytes)) {
+      case FunctionQueries::Answer::kOk: info.layout.Append(bytes); break;
+      case FunctionQueries::Answer::kPastEnd: info.understood = true; return info;
+      case FunctionQueries::Answer::kFailed: return info;
+    }
+  }
+  return info;
+}
+
+const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
+  const auto [first, last] = infos_.equal_range(info.tag);
+  for (auto it = first; it != last; ++it) {
+    const FunctionInfo& known = *it->second;
+    if (known.understood == info.understood && known.name == info.name && known.layout == info.layout)
+      return &known;
+  }
+  const uint64_t tag = info.tag;
+  return infos_.emplace(tag, std::make_unique<const FunctionInfo>(std::move(info)))->second.get();
+}
+
+void FunctionRegistry::InsertLocked(void* handle, const FunctionInfo* info) {
+  if (2 * (used_ + 1) > table_.load(std::memory_order_relaxed)->mask) GrowLocked();
+  Table* table = table_.load(std::memory_order_relaxed);
+  for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
+    Slot& slot = table->slots[at];
+    void* const key = slot.handle.load(std::memory_order_relaxed);
+    if (key != nullptr && key != handle) continue;
+    slot.info.store(info, std::memory_order_release);  // before the handle: who sees the handle sees the info
+    if (key == nullptr) {
+      slot.handle.store(handle, std::memory_order_release);
+      ++used_;
+    }
+    return;
+  }
+}
+
+void FunctionRegistry::GrowLocked() {
+  const Table* old = table_.load(std::memory_order_relaxed);
+  auto table = std::make_unique<Table>(2 * (old->mask + 1));
+  used_ = 0;
+  for (const Slot& slot : old->slots) {
+    void* const handle = slot.handle.load(std::memory_order_relaxed);
+    const FunctionInfo* const info = slot.info.load(std::memory_order_relaxed);
+    if (handle == nullptr || info == nullptr) continue;  // dropped ones are forgotten here
+    size_t at = Hash(handle) & table->mask;
+    while (table->slots[at].handle.load(std::memory_order_relaxed) != nullptr) at = (at + 1) & table->mask;
+    table->slots[at].info.store(info, std::memory_order_relaxed);
+    table->slots[at].handle.store(handle, std::memory_order_relaxed);
+    ++used_;
+  }
+  table_.store(table.get(), std::memory_order_release);
+  tables_.push_back(std::move(table));
+}
+
+}  // namespace spillway::integration

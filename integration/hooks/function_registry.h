@@ -1,0 +1,107 @@
+// FunctionRegistry: parameter layout and tag of each kernel handle, asked of the driver once and then read without a
+// lock. A handle may be a CUfunction or a CUkernel cast to one; hooks on cuLibraryGetKernel and its kin tell which.
+// Unloads drop what they end: a new module may get the old handle.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
+#define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "integration/hooks/kernel_params.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+struct FunctionInfo {
+  uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
+  bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
+  ParamLayout layout;
+  std::string name;  // empty when the driver gave none
+};
+
+// What the registry asks of the driver, so that tests need none.
+class FunctionQueries {
+ public:
+  enum class Answer { kOk, kPastEnd, kFailed };
+  virtual ~FunctionQueries() = default;
+  // Size in bytes of parameter `index`. kPastEnd ends the list; kFailed: no layout to be had from this call.
+  virtual Answer ParamSize(void* handle, bool is_kernel, size_t index, size_t* bytes) const = 0;
+  // False when the driver has no name for it.
+  virtual bool Name(void* handle, bool is_kernel, std::string* name) const = 0;
+  // CUmodule or CUlibrary that the handle dies with; null when not known.
+  virtual void* Owner(void* handle, bool is_kernel) const = 0;
+};
+
+class FunctionRegistry {
+ public:
+  explicit FunctionRegistry(const FunctionQueries* queries);
+  ~FunctionRegistry();
+  FunctionRegistry(const FunctionRegistry&) = delete;
+  FunctionRegistry& operator=(const FunctionRegistry&) = delete;
+
+  // The function's info; never null, valid as long as the registry. No lock and no allocation once it is known.
+  const FunctionInfo* Find(void* handle) {
+    const Table* table = table_.load(std::memory_order_acquire);  // pairs with the release in GrowLocked
+    for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
+      const void* key = table->slots[at].handle.load(std::memory_order_acquire);  // pairs with InsertLocked
+      if (key == handle) {
+        const FunctionInfo* info =
+            table->slots[at].info.load(std::memory_order_acquire);  // pairs with InsertLocked
+        if (info != nullptr) return info;
+        break;  // dropped by an unload
+      }
+      if (key == nullptr) break;
+    }
+    return Learn(handle);
+  }
+
+  // The driver handed this out as a CUkernel.
+  void NoteKernel(void* handle);
+  // A module (or, null, something whose functions are not known one by one) is about to be unloaded.
+  void DropModule(void* module);
+  void DropAll() { DropModule(nullptr); }
+
+ private:
+  struct Slot {
+    std::atomic<void*> handle{nullptr};
+    std::atomic<const FunctionInfo*> info{nullptr};  // null: dropped
+  };
+  struct Table {
+    explicit Table(size_t capacity) : mask(capacity - 1), slots(capacity) {}
+    const size_t mask;
+    std::vector<Slot> slots;
+  };
+
+  static size_t Hash(const void* handle) {
+    return static_cast<size_t>((reinterpret_cast<uintptr_t>(handle) >> 4) * 0x9e3779b97f4a7c15u >> 20);
+  }
+  const FunctionInfo* Learn(void* handle);
+  FunctionInfo Ask(void* handle, bool is_kernel) const;
+  const FunctionInfo* InternLocked(FunctionInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void InsertLocked(void* handle, const FunctionInfo* info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GrowLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const FunctionQueries* const queries_;
+  std::atomic<Table*> table_;
+
+  os::Mutex mu_{os::LockRank::kRegistry};
+  // Every table ever published: a reader may still walk an outgrown one. Together less than twice the newest.
+  std::vector<std::unique_ptr<Table>> tables_ ABSL_GUARDED_BY(mu_);
+  size_t used_ ABSL_GUARDED_BY(mu_) = 0;
+  std::unordered_map<void*, void*> owners_
+      ABSL_GUARDED_BY(mu_);  // handle -> module or library; null: not known
+  std::unordered_set<void*> kernels_ ABSL_GUARDED_BY(mu_);
+  // Infos live as long as the registry and equal ones are shared: loading the same module again adds nothing.
+  std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_

@@ -1,0 +1,72 @@
+// HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first device's
+// Residency exists; before that, wrappers pass calls through. HookState is what is kept from the first hooked call
+// on: real functions, foreign allocations, functions and captures. One per process: wrappers are plain C functions.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
+#define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/block_id.h"
+#include "allocator/residency/residency.h"
+#include "integration/hooks/foreign_ledger.h"
+#include "integration/hooks/function_registry.h"
+#include "integration/hooks/hook_rows.h"
+
+namespace spillway::integration {
+
+struct HookContext {
+  const allocator::AddressMap* addresses = nullptr;  // constant after publication
+
+  // One per device, null until the device has blocks. Set by AttachDevice (release), read by the wrappers (acquire).
+  std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices> residencies{};
+  // The device's primary context: what pointer queries answer. Written before the device's residency.
+  std::array<CUcontext, allocator::kMaxDevices> contexts{};
+
+  // Called at most once, on the thread of a call that cannot be understood: both tiers must stop evicting. `reason`
+  // is words for the user. May be null.
+  void (*switch_eviction_off)(const char* reason) = nullptr;
+
+  allocator::Residency* Of(int device) const {
+    return device >= 0 && device < allocator::kMaxDevices
+               ? residencies[device].load(std::memory_order_acquire)
+               : nullptr;
+  }
+};
+
+// Kept from the installation of the hooks on; never destroyed, since wrappers run until the process is gone.
+struct HookState {
+  explicit HookState(const FunctionQueries* queries) : functions(queries) {}
+
+  RealTable real;
+  FunctionRegistry functions;
+  ForeignLedger foreign;
+  std::atomic<int> captures{0};           // begun and not ended, process-wide; 0 spares the launches a query
+  std::atomic<bool> eviction_off{false};  // switch_eviction_off was called
+  std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper
+};
+
+// Null until InstallHooks.
+HookState* GetHookState();
+// For InstallHooks, and for tests, which put null back.
+void SetHookState(HookState* state);
+
+// The wrappers work from now on. `context` must outlive every hooked call: it is never deleted. Null: they pass
+// through again (shutdown has begun, or the process is a forked child).
+void PublishHookContext(HookContext* context);
+
+// The device takes part: its residency hears of foreign bytes, launches with its blocks go through it.
+void AttachDevice(HookContext* context, int device, allocator::Residency* residency, CUcontext primary);
+
+// The current context's device, or -1.
+int CurrentDevice(const HookState& state);
+
+// One call that cannot be understood was met: evictions stop for the process. Once; later calls do nothing.
+void SwitchEvictionOff(HookState* state, const char* reason);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_

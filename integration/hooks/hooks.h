@@ -1,0 +1,29 @@
+// The door of the hooks: puts a wrapper over each HOOK and MUST row of driver_symbols.def that needs one.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_HOOKS_H_
+#define SPILLWAY_INTEGRATION_HOOKS_HOOKS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "integration/hooks/hook_context.h"
+#include "integration/preload/shim_abi.h"
+
+namespace spillway::integration {
+
+struct HookReport {
+  int installed = 0;
+  std::vector<std::string>
+      missing;  // MUST rows that the driver has and that could not be wrapped: eviction off
+};
+
+// `real` gives a driver symbol's address or null, `install` is 0 when the wrapper is in place. Once per process,
+// before any other thread calls the driver through the shim. Wrappers pass through until PublishHookContext.
+HookReport InstallHooks(const std::function<void*(const char*)>& real,
+                        const std::function<int(const char*, void*)>& install);
+HookReport InstallHooks(const spillway_shim* shim);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_HOOKS_H_

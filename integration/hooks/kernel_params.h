@@ -1,0 +1,53 @@
+// The scan of a launch's parameter bytes for addresses of our blocks. Pure: bytes and a layout in, blocks out; needs
+// no driver. Which parameters a function has is FunctionRegistry's business, what is done with the set LaunchGate's.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
+#define SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/block_id.h"
+
+namespace spillway::integration {
+
+// The parameters of one function that can hold an address: those of 8 bytes and more, in order.
+class ParamLayout {
+ public:
+  // The next parameter, of `bytes` bytes; small ones take an index and nothing else.
+  void Append(size_t bytes);
+  uint32_t count() const { return count_; }
+
+  struct Entry {
+    uint32_t index;  // into kernelParams
+    uint32_t words;  // whole 8-byte words
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  friend bool operator==(const ParamLayout& a, const ParamLayout& b);
+
+ private:
+  uint32_t count_ = 0;
+  std::vector<Entry> entries_;
+};
+
+// `params[i]` points at the bytes of parameter i; they need no alignment. Looks at each whole 8-byte word of each
+// parameter, structs by value included: an interior pointer or one past the end counts. Any thread, no lock.
+void ScanKernelParams(const void* const* params, const ParamLayout& layout, const allocator::AddressMap& map,
+                      allocator::AccessSet* set);
+
+// The same over one run of bytes (the `extra` form of a launch, structs of other calls, the source of a small
+// copy): each 8-byte step from its start.
+void ScanBytes(const void* bytes, size_t size, const allocator::AddressMap& map, allocator::AccessSet* set);
+
+// The buffer of a launch's `extra` list, or null bytes when the list names none or is malformed.
+struct ExtraBuffer {
+  const void* bytes = nullptr;
+  size_t size = 0;
+};
+ExtraBuffer FindExtraBuffer(void* const* extra);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_

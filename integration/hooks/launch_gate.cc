@@ -1,0 +1,163 @@
+#include "integration/hooks/launch_gate.h"
+
+#include <memory>
+#include <string>
+
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::AccessSet;
+using allocator::BlockId;
+using allocator::HoldReason;
+using allocator::Residency;
+using allocator::StreamRef;
+
+// A table of pointers is small; large copies are data. What a kernel could not be given as a parameter struct.
+constexpr uint64_t kLargestPointerTable = 64 * 1024;
+// Asked back when the size of a failed call is not known (launches, module loads).
+constexpr uint64_t kUnknownWant = 0;
+
+// Scratch of one thread. `dead` outlives the scratch: hooks run in destructors of other thread-locals, too.
+struct Scratch {
+  ~Scratch();
+  Touch touch;
+};
+thread_local bool t_scratch_dead = false;
+thread_local bool t_inside = false;
+thread_local Scratch t_scratch;
+
+Scratch::~Scratch() { t_scratch_dead = true; }
+
+bool IsCapturing(const HookState& state, StreamRef stream) {
+  if (state.captures.load(std::memory_order_relaxed) == 0) return false;
+  const auto query = state.real.Get<Row::cuStreamIsCapturing>();
+  CUstream handle = stream.handle;
+  if (handle == nullptr && stream.per_thread_default) handle = CU_STREAM_PER_THREAD;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // A query that fails (legacy stream while another captures) will fail the launch as well.
+  return query != nullptr && query(handle, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+int DeviceOf(const AccessSet& set) { return set.begin()->device(); }
+
+bool OnOneDevice(const AccessSet& set) {
+  const int device = DeviceOf(set);
+  for (const BlockId id : set) {
+    if (id.device() != device) return false;
+  }
+  return true;
+}
+
+// Blocks of `set` on `device`, into `part`.
+void SelectDevice(const AccessSet& set, int device, AccessSet* part) {
+  part->Clear();
+  for (const BlockId id : set) {
+    if (id.device() == device) part->Add(id);
+  }
+}
+
+// The least device above `device` with a block in `set`, or -1.
+int NextDevice(const AccessSet& set, int device) {
+  int next = -1;
+  for (const BlockId id : set) {
+    if (id.device() > device && (next < 0 || id.device() < next)) next = id.device();
+  }
+  return next;
+}
+
+// Devices in ascending order, each inside the last: queues are taken in device order by everybody. Peer launches are
+// rare, so the parts are allocated.
+CUresult RunNested(Touch* touch, int after, StreamRef stream, RealCall real) {
+  const int device = NextDevice(touch->set(), after);
+  if (device < 0) return real();
+  Residency* const residency = touch->context()->Of(device);
+  if (residency == nullptr) return RunNested(touch, device, stream, real);
+  AccessSet part;
+  SelectDevice(touch->set(), device, &part);
+  return residency->RunPinned(part, stream, touch->tag,
+                              [&] { return RunNested(touch, device, stream, real); });
+}
+
+bool HoldAll(Touch* touch, const AccessSet& set, HoldReason reason) {
+  for (int device = NextDevice(set, -1); device >= 0; device = NextDevice(set, device)) {
+    Residency* const residency = touch->context()->Of(device);
+    if (residency == nullptr) continue;
+    SelectDevice(set, device, &touch->part());
+    const absl::Status held = residency->Hold(touch->part(), reason);
+    if (held.ok()) continue;
+    os::Log(os::LogLevel::kError, "cannot hold blocks on the GPU: " + std::string(held.message()));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
+  state_ = hook_state;
+  context_ = hook_context;
+  tag = 0;
+  may_block = false;
+  set_.Clear();
+  table_.Clear();
+}
+
+void Touch::PointerTable(const void* bytes, uint64_t size) {
+  if (bytes == nullptr || size > kLargestPointerTable) return;
+  ScanBytes(bytes, size, map(), &table_);
+}
+
+HookScope::HookScope() {
+  if (t_inside) return;
+  HookState* const state = GetHookState();
+  if (state == nullptr) return;
+  HookContext* const context = state->context.load(std::memory_order_acquire);
+  if (context == nullptr) return;
+  t_inside = true;
+  touch_ = t_scratch_dead ? new Touch : &t_scratch.touch;
+  touch_->Begin(state, context);
+}
+
+HookScope::~HookScope() {
+  if (touch_ == nullptr) return;
+  t_inside = false;
+  if (t_scratch_dead) delete touch_;
+}
+
+CUresult PassGate(Touch* touch, StreamRef stream, RealCall real) {
+  if (__builtin_expect(!touch->table().empty(), 0) &&
+      !HoldAll(touch, touch->table(), HoldReason::kPointerTable)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const AccessSet& set = touch->set();
+  if (set.empty()) return CallOthers(touch->state(), kUnknownWant, real);
+  if (__builtin_expect(IsCapturing(*touch->state(), stream), 0)) {
+    return PassHolding(touch, HoldReason::kGraph, real);
+  }
+  if (__builtin_expect(OnOneDevice(set), 1)) {
+    Residency* const residency = touch->context()->Of(DeviceOf(set));
+    if (residency == nullptr) return real();
+    return __builtin_expect(touch->may_block, 0) ? residency->RunPinned(set, stream, touch->tag, real)
+                                                 : residency->Run(set, stream, touch->tag, real);
+  }
+  return RunNested(touch, -1, stream, real);
+}
+
+CUresult PassHolding(Touch* touch, HoldReason reason, RealCall real) {
+  if (!touch->set().empty() && !HoldAll(touch, touch->set(), reason)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return CallOthers(touch->state(), kUnknownWant, real);
+}
+
+CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {
+  const CUresult result = real();
+  if (__builtin_expect(result != CUDA_ERROR_OUT_OF_MEMORY, 1) || state == nullptr) return result;
+  HookContext* const context = state->context.load(std::memory_order_acquire);
+  Residency* const residency = context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
+  if (residency == nullptr || !residency->ReleaseForOthers(bytes)) return result;
+  return real();
+}
+
+}  // namespace spillway::integration

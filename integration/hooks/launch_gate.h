@@ -1,0 +1,86 @@
+// LaunchGate: between a wrapper that has collected what a call touches and the real call. It asks the Residency of
+// each device concerned, holds what must stay, and repeats calls that ran out of memory. It decides nothing about
+// blocks itself.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
+#define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/block_id.h"
+#include "integration/hooks/hook_context.h"
+
+namespace spillway::integration {
+
+using RealCall = absl::FunctionRef<CUresult()>;
+
+// What one call touches, gathered by a collector. Lives in the thread's scratch: no allocation in the steady state.
+class Touch {
+ public:
+  void Begin(HookState* hook_state, HookContext* hook_context);
+  HookState* state() const { return state_; }
+  HookContext* context() const { return context_; }
+  const allocator::AddressMap& map() const { return *context_->addresses; }
+
+  // A device address, or a host one, which is never ours. One past the end of a block counts as the block.
+  void Address(uint64_t address) { context_->addresses->Collect(address, &set_); }
+  // A range that is read or written; nothing when it is empty.
+  void Range(uint64_t address, uint64_t bytes) {
+    if (bytes != 0 && context_->addresses->Contains(address))
+      context_->addresses->CollectRange(address, bytes, &set_);
+  }
+  // `rows` runs of `width` bytes, `pitch` apart.
+  void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
+    if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
+  }
+  // Host bytes that will be read by the device as data: addresses of ours in them may be followed by a kernel that
+  // names only the table. Their blocks are held before the call.
+  void PointerTable(const void* bytes, uint64_t size);
+  // Memory that others read the call's parameters from cannot be told: no eviction from now on.
+  void NotUnderstood(const char* reason) { SwitchEvictionOff(state_, reason); }
+
+  allocator::AccessSet& set() { return set_; }
+  allocator::AccessSet& table() { return table_; }
+  allocator::AccessSet& part() { return part_; }
+
+  uint64_t tag = 0;        // what is launched; the wrapper's own unless a collector knows better
+  bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory
+
+ private:
+  HookState* state_ = nullptr;
+  HookContext* context_ = nullptr;
+  allocator::AccessSet set_;
+  allocator::AccessSet table_;
+  allocator::AccessSet part_;  // of a set that lies on several devices
+};
+
+// One hooked call on this thread. Not entered: the call comes from inside another hooked call (ours or the
+// driver's), or before any block exists, and must pass through.
+class HookScope {
+ public:
+  HookScope();
+  ~HookScope();
+  HookScope(const HookScope&) = delete;
+  HookScope& operator=(const HookScope&) = delete;
+  // Null when not entered.
+  Touch* touch() const { return touch_; }
+
+ private:
+  Touch* touch_ = nullptr;
+};
+
+// The set is made resident, `real` called on `stream`, the use stamped. An empty set: `real` alone, repeated once
+// after chunks were given back when it ran out of memory. A captured launch holds its set instead.
+CUresult PassGate(Touch* touch, allocator::StreamRef stream, RealCall real);
+
+// Makes `touch`'s set resident for good, then `real`. CUDA_ERROR_OUT_OF_MEMORY when it could not be held.
+CUresult PassHolding(Touch* touch, allocator::HoldReason reason, RealCall real);
+
+// `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for, or 0.
+CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_

@@ -1,0 +1,109 @@
+// Families for things that end or begin: modules and kernels, streams, captures, contexts. They keep the registry of
+// functions true and tell every Residency before a stream is lost to it.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
+#define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
+
+#include "integration/hooks/hook_families.h"
+
+namespace spillway::integration {
+
+// Calls visit(residency) for each device that has one; nothing before the context is published.
+template <typename Visitor>
+void ForEachResidency(HookState* state, Visitor&& visit) {
+  HookContext* const context = state->context.load(std::memory_order_acquire);
+  if (context == nullptr) return;
+  for (int device = 0; device < allocator::kMaxDevices; ++device) {
+    allocator::Residency* const residency = context->Of(device);
+    if (residency != nullptr) visit(residency);
+  }
+}
+
+// Handles die with their module; those of a library or a context are not known one by one.
+struct ModuleEnd {
+  static CUresult Call(const RowInfo&, decltype(&::cuModuleUnload) real, CUmodule module) {
+    GetHookState()->functions.DropModule(module);
+    return real(module);
+  }
+};
+struct AllFunctionsEnd {
+  template <typename H>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H handle) {
+    GetHookState()->functions.DropAll();
+    return real(handle);
+  }
+};
+// cuDevicePrimaryCtxReset: what others had on the device is gone as well.
+struct DeviceReset {
+  static CUresult Call(const RowInfo&, decltype(&::cuDevicePrimaryCtxReset) real, CUdevice device) {
+    HookState* const state = GetHookState();
+    state->functions.DropAll();
+    const CUresult result = real(device);
+    if (result == CUDA_SUCCESS) state->foreign.ForgetDevice(device);
+    return result;
+  }
+};
+
+// Kernel handles, told apart from functions by where they come from.
+struct KernelFound {
+  static CUresult Call(const RowInfo&, decltype(&::cuLibraryGetKernel) real, CUkernel* kernel,
+                       CUlibrary library, const char* name) {
+    const CUresult result = CallOthers(GetHookState(), 0, [&] { return real(kernel, library, name); });
+    if (result == CUDA_SUCCESS && kernel != nullptr) GetHookState()->functions.NoteKernel(*kernel);
+    return result;
+  }
+  static CUresult Call(const RowInfo&, decltype(&::cuLibraryEnumerateKernels) real, CUkernel* kernels,
+                       unsigned int count, CUlibrary library) {
+    const CUresult result = CallOthers(GetHookState(), 0, [&] { return real(kernels, count, library); });
+    for (unsigned int i = 0; result == CUDA_SUCCESS && kernels != nullptr && i < count; ++i) {
+      if (kernels[i] != nullptr) GetHookState()->functions.NoteKernel(kernels[i]);
+    }
+    return result;
+  }
+};
+
+// Before a stream is gone, its last uses must be covered by an event.
+struct StreamEnd {
+  static CUresult Call(const RowInfo&, decltype(&::cuStreamDestroy) real, CUstream stream) {
+    ForEachResidency(GetHookState(),
+                     [&](allocator::Residency* residency) { residency->OnStreamDestroy(stream); });
+    return real(stream);
+  }
+};
+
+// Counted before the real call, so that no captured launch is taken for a real one; uncounted when it failed.
+struct CaptureBegin {
+  template <typename... Rest>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    state->captures.fetch_add(1);
+    ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureBegin(stream); });
+    const CUresult result = real(stream, rest...);
+    if (result != CUDA_SUCCESS) {
+      state->captures.fetch_sub(1);
+      ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
+    }
+    return result;
+  }
+};
+struct CaptureEnd {
+  template <typename... Rest>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = real(stream, rest...);
+    // An invalidated capture ends as well; only a stream that captured nothing leaves the count alone.
+    if (result == CUDA_ERROR_ILLEGAL_STATE || result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
+        result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || result == CUDA_ERROR_INVALID_VALUE) {
+      return result;
+    }
+    state->captures.fetch_sub(1);
+    ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
+    return result;
+  }
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_

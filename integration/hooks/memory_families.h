@@ -1,0 +1,186 @@
+// Families for memory of others and for questions about ours: allocations are counted, frees of our blocks are ours
+// to do, and queries answer for a block of ours whether it is resident or evicted.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
+#define SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
+
+#include <cstdint>
+
+#include "integration/hooks/hook_families.h"
+#include "integration/hooks/pointer_queries.h"
+
+namespace spillway::integration {
+
+// Is `address` inside our reservation, and do wrappers work at all? Null when not.
+HookContext* ContextOwning(uint64_t address);
+
+// (address*, bytes, ...): counted on success, repeated when the device is full.
+struct CountedAlloc {
+  template <typename P, typename N, typename... Rest>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N, Rest...), P* address, N bytes,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallOthers(state, bytes, [&] { return real(address, bytes, rest...); });
+    if (result == CUDA_SUCCESS && address != nullptr) {
+      state->foreign.OnAllocate(ForeignLedger::Kind::kAddress, *address, CurrentDevice(*state), bytes);
+    }
+    return result;
+  }
+};
+
+// (address*, pitch*, width, height, element).
+struct CountedPitchedAlloc {
+  template <typename P, typename N>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, N, N, unsigned int), P* address,
+                       N* pitch, N width, N height, unsigned int element) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallOthers(state, uint64_t{width} * height,
+                                       [&] { return real(address, pitch, width, height, element); });
+    if (result == CUDA_SUCCESS && address != nullptr && pitch != nullptr) {
+      state->foreign.OnAllocate(ForeignLedger::Kind::kAddress, *address, CurrentDevice(*state),
+                                uint64_t{*pitch} * height);
+    }
+    return result;
+  }
+};
+
+// Bytes of an array as its description gives them; the driver may round up.
+template <typename Descriptor>
+uint64_t BytesOfArray(const Descriptor& array) {
+  uint64_t texels = array.Width * (array.Height != 0 ? uint64_t{array.Height} : 1);
+  if constexpr (requires { array.Depth; }) texels *= array.Depth != 0 ? uint64_t{array.Depth} : 1;
+  return texels * array.NumChannels * BytesPerChannel(array.Format);
+}
+
+// (array*, description[, levels]): a pyramid of levels is counted as four thirds of its first.
+struct CountedArray {
+  template <typename H, typename Descriptor, typename... Levels>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const Descriptor*, Levels...), H* array,
+                       const Descriptor* descriptor, Levels... levels) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallOthers(state, 0, [&] { return real(array, descriptor, levels...); });
+    if (result != CUDA_SUCCESS || array == nullptr || descriptor == nullptr) return result;
+    const uint64_t bytes = BytesOfArray(*descriptor);
+    const bool pyramid = sizeof...(levels) != 0;
+    state->foreign.OnAllocate(pyramid ? ForeignLedger::Kind::kMipmappedArray : ForeignLedger::Kind::kArray,
+                              AddressOf(*array), CurrentDevice(*state), pyramid ? bytes + bytes / 3 : bytes);
+    return result;
+  }
+};
+
+template <ForeignLedger::Kind kKind>
+struct CountedArrayFree {
+  template <typename H>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H array) {
+    const CUresult result = real(array);
+    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnFree(kKind, AddressOf(array));
+    return result;
+  }
+};
+
+// cuMemFree and cuMemFreeAsync: a block of ours goes back to its Residency.
+struct CountedFree {
+  template <typename P, typename... Stream>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(P, Stream...), P address,
+                       Stream... stream) {
+    HookContext* const context = ContextOwning(address);
+    if (context != nullptr) return FreeOurs(context, address, StreamOf(stream...), sizeof...(stream) != 0);
+    // The entry goes first: another thread may be given the address as soon as the driver has it back.
+    ForeignLedger& foreign = GetHookState()->foreign;
+    foreign.OnFree(ForeignLedger::Kind::kAddress, address);
+    return real(address, stream...);
+  }
+};
+
+// The virtual memory calls on physical memory.
+struct CountedCreate {
+  static CUresult Call(const RowInfo&, decltype(&::cuMemCreate) real, CUmemGenericAllocationHandle* handle,
+                       size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallOthers(state, bytes, [&] { return real(handle, bytes, prop, flags); });
+    if (result == CUDA_SUCCESS && handle != nullptr && prop != nullptr &&
+        prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+      state->foreign.OnCreate(*handle, prop->location.id, bytes);
+    }
+    return result;
+  }
+};
+struct CountedRelease {
+  static CUresult Call(const RowInfo&, decltype(&::cuMemRelease) real, CUmemGenericAllocationHandle handle) {
+    const CUresult result = real(handle);
+    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnRelease(handle);
+    return result;
+  }
+};
+// Somebody else's mapping inside our reservation would break it: refused.
+struct CountedMap {
+  static CUresult Call(const RowInfo&, decltype(&::cuMemMap) real, CUdeviceptr address, size_t bytes,
+                       size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = real(address, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnMap(address, bytes, handle);
+    return result;
+  }
+};
+struct CountedUnmap {
+  static CUresult Call(const RowInfo&, decltype(&::cuMemUnmap) real, CUdeviceptr address, size_t bytes) {
+    if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = real(address, bytes);
+    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnUnmap(address, bytes);
+    return result;
+  }
+};
+struct RefusedOnOurs {
+  static CUresult Call(const RowInfo&, decltype(&::cuMemAddressFree) real, CUdeviceptr address,
+                       size_t bytes) {
+    return ContextOwning(address) != nullptr ? CUDA_ERROR_INVALID_VALUE : real(address, bytes);
+  }
+};
+// cuMemRetainAllocationHandle: held when ours, one reference more when not.
+struct RetainedHandle {
+  static CUresult Call(const RowInfo& row, decltype(&::cuMemRetainAllocationHandle) real,
+                       CUmemGenericAllocationHandle* handle, void* address);
+};
+
+// What is free and what there is: of the budget, for a device that has one.
+struct MemoryInfo {
+  template <typename N>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(N*, N*), N* free_bytes, N* total_bytes) {
+    uint64_t free_now = 0;
+    uint64_t total_now = 0;
+    if (!BudgetOfCurrentDevice(&free_now, &total_now)) return real(free_bytes, total_bytes);
+    if (free_bytes != nullptr) *free_bytes = static_cast<N>(free_now);
+    if (total_bytes != nullptr) *total_bytes = static_cast<N>(total_now);
+    return CUDA_SUCCESS;
+  }
+};
+
+// Questions about an address.
+struct AddressRange {
+  template <typename P, typename N>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, P), P* base, N* bytes, P address) {
+    HookContext* const context = ContextOwning(address);
+    if (context == nullptr) return real(base, bytes, address);
+    allocator::Residency::Range range;
+    if (!FindOurs(context, address, &range)) return CUDA_ERROR_NOT_FOUND;
+    if (base != nullptr) *base = static_cast<P>(range.base);
+    if (bytes != nullptr) *bytes = static_cast<N>(range.bytes);
+    return CUDA_SUCCESS;
+  }
+};
+struct PointerAttribute {
+  static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
+                       CUpointer_attribute attribute, CUdeviceptr address);
+};
+struct PointerAttributes {
+  static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttributes) real, unsigned int count,
+                       CUpointer_attribute* attributes, void** data, CUdeviceptr address);
+};
+struct AccessQuery {
+  static CUresult Call(const RowInfo& row, decltype(&::cuMemGetAccess) real, unsigned long long* flags,
+                       const CUmemLocation* location, CUdeviceptr address);
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_

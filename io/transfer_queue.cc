@@ -94,7 +94,7 @@ void TransferQueue::Run() {
     {
       os::MutexLock lock(&mu_);
       stopping = stopping_;
-      stop_now = stopping_ && (busy_places_ == 0 || now >= stop_deadline_);
+      stop_now = stopping_ && (busy_places_ == given_up_places_ || now >= stop_deadline_);
       if (!stopping) FillBatch();
       polling_ = true;
     }
@@ -183,6 +183,7 @@ void TransferQueue::Judge(const IoResult& result) {
   flight.tag = 0;  // a second result for this request is not one of ours
   if (flight.given_up) {
     flight.given_up = false;
+    --given_up_places_;
     --busy_places_;
     return;
   }
@@ -260,13 +261,19 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   done(transfer->status);
 }
 
+// Its place stays taken: the kernel may still use the buffer and answer.
+void TransferQueue::GiveUp(Flight* flight) {
+  counters_.unresponsive = true;
+  flight->given_up = true;
+  ++given_up_places_;
+  Fail(flight, absl::DeadlineExceededError(Describe(*flight->transfer) + ": never came back"));
+}
+
 void TransferQueue::GiveUpLateFlights(int64_t now) {
   bool all_stuck = !flights_.empty();
   for (Flight& flight : flights_) {
     if (flight.transfer != nullptr && !flight.waiting_to_retry && now >= flight.deadline) {
-      counters_.unresponsive = true;
-      flight.given_up = true;
-      Fail(&flight, absl::DeadlineExceededError(Describe(*flight.transfer) + ": never came back"));
+      GiveUp(&flight);
     }
     all_stuck = all_stuck && flight.given_up;
   }
@@ -295,8 +302,7 @@ void TransferQueue::EndAll() {
       Fail(&flight, absl::CancelledError(Describe(*flight.transfer) + ": cancelled"));
       continue;
     }
-    flight.given_up = true;
-    Fail(&flight, absl::DeadlineExceededError(Describe(*flight.transfer) + ": never came back"));
+    GiveUp(&flight);
   }
   if (!engine_->Stop(kStopSlack)) {
     os::Log(os::LogLevel::kWarn, "path=" + options_.path + " the disk still had not answered at the end");

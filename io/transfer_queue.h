@@ -91,6 +91,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void Fail(Flight* flight, const absl::Status& status);
   void EndFlight(Flight* flight);
   void CompleteIfEnded(const std::shared_ptr<Transfer>& transfer);
+  void GiveUp(Flight* flight);
   void GiveUpLateFlights(int64_t now);
   void CancelWaiting();
   void EndAll();

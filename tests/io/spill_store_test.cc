@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, SpillStoreTest, ::testing::Values(EngineKind::
 
 TEST_P(SpillStoreTest, BringsBackWhatWasWritten) {
   std::unique_ptr<SpillStore> store = MakeStore(Options());
-  const std::vector<SlotId> slots = store->ReserveSlots(12).value();
+  const std::vector<SlotId> slots = Reserve(store.get(), 12);
   AlignedBuffer data(12 * kSlotBytes);
   for (size_t i = 0; i < slots.size(); ++i) FillPattern(data.data() + i * kSlotBytes, kSlotBytes, i + 1);
   Waiter writes;
@@ -68,7 +68,7 @@ TEST_P(SpillStoreTest, LeavesNoNameInTheDirectory) {
 
 TEST_P(SpillStoreTest, WritesAndReadsPartsOfASlot) {
   std::unique_ptr<SpillStore> store = MakeStore(Options());
-  const SlotId slot = store->ReserveSlots(1).value()[0];
+  const SlotId slot = Reserve(store.get(), 1)[0];
   AlignedBuffer data(kSlotBytes);
   FillPattern(data.data(), kSlotBytes, 7);
   for (const uint32_t bytes :
@@ -82,14 +82,14 @@ TEST_P(SpillStoreTest, WritesAndReadsPartsOfASlot) {
 
 TEST_P(SpillStoreTest, RefusesToReadWhatIsNotThere) {
   std::unique_ptr<SpillStore> store = MakeStore(Options());
-  const SlotId slot = store->ReserveSlots(1).value()[0];
+  const SlotId slot = Reserve(store.get(), 1)[0];
   AlignedBuffer data(kSlotBytes);
   FillPattern(data.data(), kSlotBytes, 7);
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), kPageBytes)));
   ASSERT_TRUE(WriteSync(store.get(), slot, data.data(), 2 * kPageBytes).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), kPageBytes)));
   store->ReleaseSlot(slot);
-  ASSERT_EQ(store->ReserveSlots(1).value()[0], slot);  // last in, first out
+  ASSERT_EQ(Reserve(store.get(), 1)[0], slot);  // last in, first out
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), 2 * kPageBytes)));
 }
 

@@ -56,6 +56,15 @@ std::unique_ptr<SpillStore> MakeStore(SpillStoreOptions options) {
   return *std::move(store);
 }
 
+std::vector<SlotId> Reserve(SpillStore* store, size_t n) {
+  absl::StatusOr<std::vector<SlotId>> slots = store->ReserveSlots(n);
+  if (!slots.ok()) {
+    ADD_FAILURE() << slots.status();
+    std::abort();
+  }
+  return *std::move(slots);
+}
+
 std::shared_ptr<Waiter::State> Waiter::MakeState() { return std::make_shared<State>(); }
 
 SpillStore::Done Waiter::Expect() {

@@ -36,6 +36,9 @@ SpillStoreOptions SmallOptions(const std::string& path);
 // Creates or fails the test.
 std::unique_ptr<SpillStore> MakeStore(SpillStoreOptions options);
 
+// Reserves or fails the test.
+std::vector<SlotId> Reserve(SpillStore* store, size_t n);
+
 // Collects the statuses of a number of callbacks; each must come exactly once.
 class Waiter {
  public:

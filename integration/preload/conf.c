@@ -34,8 +34,8 @@ static struct {
   char* value;
   char* source;
 } taken_[kKeyCount];
-static int took_;      /* some key was taken, from whatever variable */
-static char** fixed_;  /* copies of the SPILLWAY_ variables, NULL at the end; NULL before TakeVariables */
+static int took_;     /* some key was taken, from whatever variable */
+static char** fixed_; /* copies of the SPILLWAY_ variables, NULL at the end; NULL before TakeVariables */
 
 void LockConf(void) { pthread_mutex_lock(&mutex_); }
 void UnlockConf(void) { pthread_mutex_unlock(&mutex_); }
@@ -77,7 +77,8 @@ static int ParseEntry(struct Span entry, struct Span* value) {
   if (colon) rest = Trim((struct Span){rest.start + 1, rest.bytes - 1});
   for (int i = 0; i < kKeyCount; ++i) {
     if (strlen(kKeys[i]) != key.bytes || memcmp(kKeys[i], key.start, key.bytes) != 0) continue;
-    if (strcmp(kKeys[i], "backend") == 0 && (rest.bytes != 8 || memcmp(rest.start, "spillway", 8) != 0)) return -1;
+    if (strcmp(kKeys[i], "backend") == 0 && (rest.bytes != 8 || memcmp(rest.start, "spillway", 8) != 0))
+      return -1;
     if (rest.bytes >= 2 && rest.start[0] == '[' && rest.start[rest.bytes - 1] == ']') {
       ++rest.start;
       rest.bytes -= 2;

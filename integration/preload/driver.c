@@ -11,24 +11,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static atomic_int open_;                 /* 1 once the slots are filled; pairs with the load in DriverIsOpen */
-static _Atomic(char*) hint_;             /* a path by which somebody asked for the driver */
-static char* path_;                      /* of the real driver; written before open_ */
-static int already_loaded_;              /* written before open_ */
-static char directory_[4096];            /* of this library; written before open_ */
-static __thread int opening_;            /* this thread is in OpenDriver */
+static atomic_int open_;             /* 1 once the slots are filled; pairs with the load in DriverIsOpen */
+static _Atomic(char*) hint_;         /* a path by which somebody asked for the driver */
+static char* path_;                  /* of the real driver; written before open_ */
+static char directory_[4096];        /* of this library; written before open_ */
+static atomic_int loaded_before_us_; /* some libcuda was there before; written before open_ */
+static atomic_int
+    opening_files_;           /* a thread has begun to open files: a libcuda seen from now on may be ours */
+static __thread int opening_; /* this thread is in OpenDriver */
 
 /* What one thread found; only the first to finish is taken. */
 struct Found {
   void* handle;
   char* path;
-  int already_loaded;
 };
 static __thread struct Found found_;
 
 int DriverIsOpen(void) { return atomic_load(&open_); }
 const char* DriverPath(void) { return path_; }
-int DriverWasAlreadyLoaded(void) { return already_loaded_; }
+int DriverWasAlreadyLoaded(void) { return atomic_load(&loaded_before_us_); }
 const char* ShimDirectory(void) { return directory_; }
 
 void* RealDlopen(const char* path, int mode) {
@@ -78,7 +79,8 @@ static int TakeCandidate(const char* path) {
   if (IsOwnFile(path)) return 0;
   void* handle = RealDlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return 0;
-  if (!dlsym(handle, "cuInit") || dlsym(handle, "spillway_version")) { /* no driver, or another copy of the shim */
+  if (!dlsym(handle, "cuInit") ||
+      dlsym(handle, "spillway_version")) { /* no driver, or another copy of the shim */
     dlclose(handle);
     return 0;
   }
@@ -99,13 +101,17 @@ static int IsDriverLoadedEarlier(struct dl_phdr_info* info, size_t size, void* p
 static void FindDriver(void) {
   char earlier[4096];
   memset(&found_, 0, sizeof(found_));
-  if (dl_iterate_phdr(IsDriverLoadedEarlier, earlier) && TakeCandidate(earlier)) {
-    found_.already_loaded = 1;
+  /* In that order: a libcuda that another thread of ours has just opened is not one that was there before. */
+  int seen = dl_iterate_phdr(IsDriverLoadedEarlier, earlier);
+  if (seen && !atomic_load(&opening_files_) && TakeCandidate(earlier)) {
+    atomic_store(&loaded_before_us_, 1);
     return;
   }
+  atomic_store(&opening_files_, 1);
   if (VisitDriverCandidates(atomic_load(&hint_), TakeCandidate)) return;
   const char* named = Setting("cuda_driver");
-  if (named) Say(SettingSource("cuda_driver"), " names ", named, ", which is no CUDA driver that can be opened", NULL);
+  if (!named || !*named) return;
+  Say(SettingSource("cuda_driver"), " names ", named, ", which is no CUDA driver that can be opened", NULL);
 }
 
 /* Under LockStart, by the first thread that has found out. */
@@ -116,7 +122,6 @@ static void Publish(void* const* real) {
   if (slash) *slash = '\0';
   snprintf(directory_, sizeof(directory_), "%s", slash ? own : ".");
   path_ = found_.path;
-  already_loaded_ = found_.already_loaded;
   FillSlots(real, found_.handle != NULL);
   RegisterForkHandlers();
   atomic_store(&open_, 1);
@@ -139,8 +144,9 @@ int OpenDriver(void) {
   UnlockStart();
   free(real);
   opening_ = 0;
-  if (first && already_loaded_) {
-    Say(path_, " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
+  if (first && DriverWasAlreadyLoaded()) {
+    Say(path_ ? path_ : "libcuda",
+        " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
   }
   return 1;
 }

@@ -3,6 +3,7 @@
 
 #include "integration/preload/shim.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,26 +15,53 @@
 
 static const char kName[] = "libcuda.so.1";
 
-static int VisitIn(const char* directory, size_t bytes, int (*visit)(const char* path)) {
+/* The directories that ld.so tries last, after its cache. */
+static const char* const kSystemDirectories[] = {
+    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
+/* The container toolkit's, WSL's, those of the forward compatibility package and of NixOS. */
+static const char* const kOtherDirectories[] = {"/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+                                                "/usr/lib/wsl/lib", "/usr/local/cuda/compat",
+                                                "/run/opengl-driver/lib"};
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static int VisitIn(const char* directory, int (*visit)(const char* path)) {
   char path[4096];
-  if (bytes == 0) { /* ld.so takes an empty entry as the working directory */
-    directory = ".";
-    bytes = 1;
-  }
-  int length = snprintf(path, sizeof(path), "%.*s/%s", (int)bytes, directory, kName);
+  int length = snprintf(path, sizeof(path), "%s/%s", *directory ? directory : ".", kName);
   if (length < 0 || (size_t)length >= sizeof(path) || access(path, R_OK) != 0) return 0;
   return visit(path);
 }
 
-static int VisitLibraryPath(int (*visit)(const char* path)) {
-  const char* rest = getenv("LD_LIBRARY_PATH");
-  if (!rest || !*rest) return 0;
-  for (;;) {
-    size_t bytes = strcspn(rest, ":;");
-    if (VisitIn(rest, bytes, visit)) return 1;
-    if (rest[bytes] == '\0') return 0;
-    rest += bytes + 1;
+static int VisitAll(const char* const* directories, size_t count, int (*visit)(const char* path)) {
+  for (size_t i = 0; i < count; ++i) {
+    if (VisitIn(directories[i], visit)) return 1;
   }
+  return 0;
+}
+
+static int IsSystemDirectory(const char* directory) {
+  for (size_t i = 0; i < COUNT(kSystemDirectories); ++i) {
+    if (strcmp(directory, kSystemDirectories[i]) == 0) return 1;
+  }
+  return 0;
+}
+
+/* LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH: the loader tells. */
+static int VisitLoaderPath(int (*visit)(const char* path)) {
+  void* program = RealDlopen(NULL, RTLD_NOW);
+  Dl_serinfo size;
+  if (!program || dlinfo(program, RTLD_DI_SERINFOSIZE, &size) != 0) return 0;
+  Dl_serinfo* list = malloc(size.dls_size);
+  int taken = 0;
+  if (list && dlinfo(program, RTLD_DI_SERINFOSIZE, list) == 0 &&
+      dlinfo(program, RTLD_DI_SERINFO, list) == 0) {
+    for (unsigned i = 0; !taken && i < list->dls_cnt; ++i) {
+      const char* directory = list->dls_serpath[i].dls_name;
+      if (!IsSystemDirectory(directory)) taken = VisitIn(directory, visit);
+    }
+  }
+  free(list);
+  dlclose(program);
+  return taken;
 }
 
 /* /etc/ld.so.cache, new format (glibc >= 2.2), as its public description in dl-cache.h has it. */
@@ -45,7 +73,7 @@ struct CacheHeader {
 };
 struct CacheEntry {
   int32_t flags;
-  uint32_t key;   /* offsets of strings, from the header */
+  uint32_t key; /* offsets of strings, from the header */
   uint32_t value;
   uint32_t os_version;
   uint64_t hardware;
@@ -95,17 +123,10 @@ static int VisitCache(int (*visit)(const char* path)) {
 }
 
 int VisitDriverCandidates(const char* hint, int (*visit)(const char* path)) {
-  static const char* const kDirectories[] = {
-      /* ld.so's own, Debian's and the others' */
-      "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
-      /* the container toolkit, WSL, forward compatibility, NixOS */
-      "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/usr/local/cuda/compat",
-      "/run/opengl-driver/lib"};
   const char* named = Setting("cuda_driver");
-  if (named) return visit(named); /* the user's word is not second-guessed */
-  if (VisitLibraryPath(visit) || VisitCache(visit)) return 1;
-  for (size_t i = 0; i < sizeof(kDirectories) / sizeof(kDirectories[0]); ++i) {
-    if (VisitIn(kDirectories[i], strlen(kDirectories[i]), visit)) return 1;
-  }
+  if (named && *named) return visit(named); /* the user's word is not second-guessed */
+  if (VisitLoaderPath(visit) || VisitCache(visit)) return 1;
+  if (VisitAll(kSystemDirectories, COUNT(kSystemDirectories), visit)) return 1;
+  if (VisitAll(kOtherDirectories, COUNT(kOtherDirectories), visit)) return 1;
   return hint && access(hint, R_OK) == 0 && visit(hint);
 }

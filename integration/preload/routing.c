@@ -19,11 +19,13 @@ struct Unwrapped {
   char name[80];
 };
 
-static _Atomic(struct Unwrapped*) unwrapped_;       /* newest first */
+static _Atomic(struct Unwrapped*) unwrapped_; /* newest first */
 static _Atomic(struct Unwrapped*) first_unwrapped_;
 static void (*_Atomic callback_)(const char* name, int version);
 
-void SetUnwrappedCallback(void (*callback)(const char* name, int version)) { atomic_store(&callback_, callback); }
+void SetUnwrappedCallback(void (*callback)(const char* name, int version)) {
+  atomic_store(&callback_, callback);
+}
 
 int FirstUnwrapped(char* name, size_t bytes) {
   const struct Unwrapped* first = atomic_load(&first_unwrapped_);

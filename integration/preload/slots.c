@@ -35,14 +35,14 @@ enum { kTrampolineBytes = 16 };
 extern _Atomic(void*) spillway_targets[kSlots];
 extern const char spillway_trampolines[];
 
-static void* lazy_[kSlots];              /* the stubs that the targets start with */
-static _Atomic(void*) real_[kSlots];     /* written once by FillSlots */
-static _Atomic(void*) wrapper_[kSlots];  /* of the engine */
-static unsigned char use_[kSlots];       /* enum SlotUse */
-static short by_address_[kSlots];        /* slots with a real function, sorted by its address */
+static void* lazy_[kSlots];             /* the stubs that the targets start with */
+static _Atomic(void*) real_[kSlots];    /* written once by FillSlots */
+static _Atomic(void*) wrapper_[kSlots]; /* of the engine */
+static unsigned char use_[kSlots];      /* enum SlotUse */
+static short by_address_[kSlots];       /* slots with a real function, sorted by its address */
 static int by_address_count_;
-static atomic_int watching_;       /* WatchUnwrappedSlots was called */
-static atomic_int wrappers_dead_;  /* RemoveWrappers was called */
+static atomic_int watching_;      /* WatchUnwrappedSlots was called */
+static atomic_int wrappers_dead_; /* RemoveWrappers was called */
 
 int SlotCount(void) { return kSlots; }
 const char* SlotSymbol(int slot) { return kRows[slot].symbol; }

@@ -15,14 +15,14 @@
 static const char kEngineName[] = "libspillway_engine.so";
 
 static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-static __thread int holds_;   /* this thread holds mutex_ */
-static __thread int inside_;  /* this thread is in cuInit below us: of the engine, or of the driver itself */
+static __thread int holds_;  /* this thread holds mutex_ */
+static __thread int inside_; /* this thread is in cuInit below us: of the engine, or of the driver itself */
 
 enum EngineState { kEngineNotOpened = 0, kEngineOpen, kEngineRefused };
-static atomic_int engine_;                       /* enum EngineState; changes under mutex_ */
-static void (*engine_cu_init_)(void);            /* these two are written before engine_ */
+static atomic_int engine_;            /* enum EngineState; changes under mutex_ */
+static void (*engine_cu_init_)(void); /* these two are written before engine_ */
 static void (*engine_fork_child_)(void);
-static struct spillway_shim shim_;               /* likewise */
+static struct spillway_shim shim_; /* likewise */
 
 void LockStart(void) {
   pthread_mutex_lock(&mutex_);

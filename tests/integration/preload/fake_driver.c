@@ -1,0 +1,107 @@
+/* A driver for the shim's tests: a few functions that each return a number of their own, so that a test sees which
+ * one was reached. Linked -Bsymbolic with the SONAME of the driver. FAKE_DRIVER_OLD leaves out what CUDA 11 lacked. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* FAKE_DRIVER_INIT: what cuInit returns; FAKE_DRIVER_INIT_MS: how long it takes. */
+EXPORTED int cuInit(unsigned int flags) {
+  (void)flags;
+  const char* wait = getenv("FAKE_DRIVER_INIT_MS");
+  if (wait) usleep((unsigned)atoi(wait) * 1000);
+  const char* result = getenv("FAKE_DRIVER_INIT");
+  return result ? atoi(result) : 0;
+}
+
+EXPORTED int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return 0;
+}
+
+EXPORTED int cuLaunchKernel(void) { return 4000; }
+EXPORTED int cuLaunchKernel_ptsz(void) { return 7000; }
+EXPORTED int cuMemcpyHtoD(void) { return 2000; }
+EXPORTED int cuMemcpyHtoD_v2(void) { return 3020; }
+EXPORTED int cuMemcpyHtoD_v2_ptds(void) { return 7001; }
+EXPORTED int cuMemAlloc_v2(void) { return 3021; }
+EXPORTED int cuDeviceGetName(void) { return 2001; }
+EXPORTED int cuGetExportTable(const void** table, const void* uuid) {
+  *table = uuid;
+  return 3000;
+}
+/* Ten arguments of both kinds, six of them beyond the registers' reach in one way or the other. */
+EXPORTED int cuParamSetf(long a, float b, long c, double d, long e, long f, long g, long h, double i,
+                         long j) {
+  return a == 1 && b == 2.5f && c == 3 && d == 4.5 && e == 5 && f == 6 && g == 7 && h == 8 && i == 9.5 &&
+                 j == 10
+             ? 4242
+             : 1;
+}
+/* One function under two names, as drivers have them where nothing differs. */
+EXPORTED int cuMemsetD8Async(void) { return 3200; }
+EXPORTED int cuMemsetD8Async_ptsz(void) __attribute__((alias("cuMemsetD8Async")));
+
+/* An ABI that is not exported and that no table knows. */
+static int LaunchKernelOfTheFuture(void) { return 99000; }
+
+EXPORTED int cuGetProcAddress(const char* name, void** pointer, int version, uint64_t flags);
+
+#ifndef FAKE_DRIVER_OLD
+EXPORTED int cuLaunchKernelEx(void) { return 11060; }
+EXPORTED int cuLaunchKernelEx_ptsz(void) { return 11061; }
+EXPORTED int cuMemcpyBatchAsync(void) { return 12080; }
+EXPORTED int cuMemcpyBatchAsync_v2(void) { return 13000; }
+EXPORTED int cuGetProcAddress_v2(const char* name, void** pointer, int version, uint64_t flags, int* status) {
+  int result = cuGetProcAddress(name, pointer, version, flags);
+  if (status) *status = result == 0 ? 0 : 1;
+  return result;
+}
+#endif
+
+static const struct {
+  const char* name;
+  int version, per_thread;
+  void* function;
+} kEntries[] = {
+    {"cuInit", 2000, 0, (void*)cuInit},
+    {"cuDriverGetVersion", 2020, 0, (void*)cuDriverGetVersion},
+    {"cuGetProcAddress", 11030, 0, (void*)cuGetProcAddress},
+    {"cuLaunchKernel", 4000, 0, (void*)cuLaunchKernel},
+    {"cuLaunchKernel", 7000, 1, (void*)cuLaunchKernel_ptsz},
+    {"cuLaunchKernel", 99000, 0, (void*)LaunchKernelOfTheFuture},
+    {"cuMemcpyHtoD", 2000, 0, (void*)cuMemcpyHtoD},
+    {"cuMemcpyHtoD", 3020, 0, (void*)cuMemcpyHtoD_v2},
+    {"cuMemcpyHtoD", 7000, 1, (void*)cuMemcpyHtoD_v2_ptds},
+    {"cuMemAlloc", 3020, 0, (void*)cuMemAlloc_v2},
+    {"cuDeviceGetName", 2000, 0, (void*)cuDeviceGetName},
+    {"cuMemsetD8Async", 3020, 0, (void*)cuMemsetD8Async},
+    {"cuMemsetD8Async", 7000, 1, (void*)cuMemsetD8Async_ptsz},
+    {"cuFunctionOfTheFuture", 99000, 0, (void*)LaunchKernelOfTheFuture},
+#ifndef FAKE_DRIVER_OLD
+    {"cuGetProcAddress", 12000, 0, (void*)cuGetProcAddress_v2},
+    {"cuLaunchKernelEx", 11060, 0, (void*)cuLaunchKernelEx},
+    {"cuLaunchKernelEx", 11060, 1, (void*)cuLaunchKernelEx_ptsz},
+    {"cuMemcpyBatchAsync", 12080, 0, (void*)cuMemcpyBatchAsync},
+    {"cuMemcpyBatchAsync", 13000, 0, (void*)cuMemcpyBatchAsync_v2},
+#endif
+};
+
+int cuGetProcAddress(const char* name, void** pointer, int version, uint64_t flags) {
+  int per_thread = (flags & 2) != 0, best = -1;
+  for (int i = 0; i < (int)(sizeof(kEntries) / sizeof(kEntries[0])); ++i) {
+    if (strcmp(kEntries[i].name, name) != 0 || kEntries[i].version > version) continue;
+    if (kEntries[i].per_thread > per_thread) continue;
+    if (best < 0 || kEntries[i].per_thread > kEntries[best].per_thread ||
+        (kEntries[i].per_thread == kEntries[best].per_thread &&
+         kEntries[i].version > kEntries[best].version)) {
+      best = i;
+    }
+  }
+  *pointer = best >= 0 ? kEntries[best].function : NULL;
+  return best >= 0 ? 0 : 500;
+}

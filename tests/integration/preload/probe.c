@@ -1,0 +1,254 @@
+/* The program that the shim's tests run: each command reaches driver functions in one way and prints what they
+ * returned, one word per line. Built twice: as it is, and linked to a driver (PROBE_LINKED). */
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int (*Function)(void);
+typedef int (*Init)(unsigned int);
+typedef int (*GetProc)(const char*, void**, int, uint64_t);
+typedef int (*GetProc2)(const char*, void**, int, uint64_t, int*);
+
+static void Print(const char* name, int value) {
+  printf("%s=%d\n", name, value);
+  fflush(stdout);
+}
+
+static void* Need(void* pointer, const char* what) {
+  if (!pointer) {
+    const char* why = dlerror();
+    printf("missing %s: %s\n", what, why ? why : "");
+    exit(3);
+  }
+  return pointer;
+}
+
+static void* Open(const char* name) { return Need(dlopen(name, RTLD_NOW | RTLD_LOCAL), name); }
+static void* Symbol(void* library, const char* name) { return Need(dlsym(library, name), name); }
+static int CallInit(void* library) { return ((Init)Symbol(library, "cuInit"))(0); }
+static int Call(void* library, const char* name) { return ((Function)Symbol(library, name))(); }
+
+static int OpenCommand(const char* name) {
+  void* library = Open(name);
+  Print("init", CallInit(library));
+  Print("launch", Call(library, "cuLaunchKernel"));
+  Print("launch_ptsz", Call(library, "cuLaunchKernel_ptsz"));
+  return 0;
+}
+
+static int CallAll(int count, char** names) {
+  void* library = Open("libcuda.so.1");
+  Print("init", CallInit(library));
+  for (int i = 0; i < count; ++i) Print(names[i], Call(library, names[i]));
+  return 0;
+}
+
+static void Ask(GetProc get, const char* name, int version, uint64_t flags) {
+  void* pointer = NULL;
+  int result = get(name, &pointer, version, flags);
+  printf("%s.%d.%d=%d\n", name, version, (int)flags, result ? -result : ((Function)pointer)());
+  fflush(stdout);
+}
+
+/* Everything through cuGetProcAddress, which itself comes from `via` (one of its two forms), found by asking it for
+ * itself once more. */
+static int GetProcCommand(const char* via) {
+  void* library = Open("libcuda.so.1");
+  void *self = NULL, *init = NULL;
+  int result;
+  int second = strcmp(via, "v2") == 0;
+  if (second) {
+    int status = -1;
+    result = ((GetProc2)Symbol(library, "cuGetProcAddress_v2"))("cuGetProcAddress", &self, 12000, 0, &status);
+    Print("status", status);
+    Print("status_may_be_null", ((GetProc2)self)("cuInit", &init, 12000, 0, NULL));
+  } else {
+    result = ((GetProc)Symbol(library, "cuGetProcAddress"))("cuGetProcAddress", &self, 11030, 0);
+    Print("second", ((GetProc)self)("cuInit", &init, 11030, 0));
+  }
+  Print("self", result);
+  Print("init", ((Init)init)(0));
+  GetProc get =
+      (GetProc)self; /* the fifth argument of the second form is left to chance in the calls below */
+  if (second)
+    self = NULL,
+    result = ((GetProc2)Symbol(library, "cuGetProcAddress_v2"))("cuGetProcAddress", &self, 11030, 0, NULL);
+  if (second) get = (GetProc)self; /* asked for as 11030, even the second form gives the first */
+  Ask(get, "cuLaunchKernel", 12000, 0);
+  Ask(get, "cuLaunchKernel", 12000, 2);
+  Ask(get, "cuMemcpyBatchAsync", 12080, 0);
+  Ask(get, "cuMemcpyBatchAsync", 13000, 0);
+  Ask(get, "cuMemAlloc", 13000, 0);
+  Ask(get, "cuDeviceGetName", 13000, 0);
+  Ask(get, "cuMemsetD8Async", 13000, 0);
+  Ask(get, "cuMemsetD8Async", 13000, 2);
+  Ask(get, "cuNoSuchName", 13000, 0);
+  Ask(get, "", 13000, 0);
+  return 0;
+}
+
+static int FutureCommand(void) {
+  void* library = Open("libcuda.so.1");
+  GetProc get = (GetProc)Symbol(library, "cuGetProcAddress");
+  Print("init", CallInit(library));
+  Ask(get, "cuFunctionOfTheFuture", 99000, 0);
+  Ask(get, "cuLaunchKernel", 99000, 0);
+  Ask(get, "cuLaunchKernel", 99000, 0);
+  return 0;
+}
+
+static int LateCommand(void) {
+  void* library = Open("libcuda.so.1");
+  Function by_symbol = (Function)Symbol(library, "cuLaunchKernel");
+  void* by_name = NULL;
+  ((GetProc)Symbol(library, "cuGetProcAddress"))("cuLaunchKernel", &by_name, 12000, 0);
+  Print("before", by_symbol());
+  Print("before_by_name", ((Function)by_name)());
+  Print("init", CallInit(library));
+  Print("between", by_symbol());
+  Print("init", CallInit(library));
+  Print("after", by_symbol());
+  Print("after_by_name", ((Function)by_name)());
+  return 0;
+}
+
+static void* InitThread(void* library) {
+  Init init = (Init)Symbol(library, "cuInit");
+  intptr_t result = init(0);
+  intptr_t launch = Call(library, "cuLaunchKernel"); /* must be wrapped in both: the engine is open by now */
+  return (void*)(result * 100000 + launch);
+}
+
+static int RaceCommand(void) {
+  enum { kThreads = 8 };
+  pthread_t threads[kThreads];
+  void* library = Open("libcuda.so.1");
+  for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, InitThread, library);
+  for (int i = 0; i < kThreads; ++i) {
+    void* result;
+    pthread_join(threads[i], &result);
+    Print("thread", (int)(intptr_t)result);
+  }
+  return 0;
+}
+
+static int ForkCommand(const char* when) {
+  void* library = Open("libcuda.so.1");
+  if (strcmp(when, "after") == 0) {
+    Print("init", CallInit(library));
+    Print("launch", Call(library, "cuLaunchKernel"));
+  } else if (strcmp(when, "between") == 0) {
+    int version;
+    ((int (*)(int*))Symbol(library, "cuDriverGetVersion"))(
+        &version); /* the driver is open, the engine is not */
+  }
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    Print("child_init", CallInit(library));
+    Print("child_launch", Call(library, "cuLaunchKernel"));
+    Print("child_ptsz", Call(library, "cuLaunchKernel_ptsz"));
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  Print("child_status", status);
+  Print("parent_init", CallInit(library));
+  Print("parent_launch", Call(library, "cuLaunchKernel"));
+  return 0;
+}
+
+static int ArgumentsCommand(void) {
+  typedef int (*Many)(long, float, long, double, long, long, long, long, double, long);
+  void* library = Open("libcuda.so.1");
+  Many many = (Many)Symbol(library, "cuParamSetf");
+  Print("lazy", many(1, 2.5f, 3, 4.5, 5, 6, 7, 8, 9.5, 10));
+  Print("bound", many(1, 2.5f, 3, 4.5, 5, 6, 7, 8, 9.5, 10));
+  return 0;
+}
+
+/* Opens a library that opens others, and prints what its function returns. */
+static int PluginCommand(const char* path, const char* mode) {
+  void* library = Need(dlopen(path, RTLD_NOW | (strcmp(mode, "deepbind") == 0 ? RTLD_DEEPBIND : 0)), path);
+  Print("plugin", Call(library, "PluginMain"));
+  return 0;
+}
+
+static int FailingOpenCommand(const char* path) {
+  void* library = dlopen(path, RTLD_NOW);
+  const char* error = dlerror();
+  printf("opened=%d\nerror_names_it=%d\n", library != NULL, error && strstr(error, path) != NULL);
+  return 0;
+}
+
+static int CountEntries(const char* directory) {
+  DIR* entries = opendir(directory);
+  int count = 0;
+  while (entries && readdir(entries)) ++count;
+  if (entries) closedir(entries);
+  return count;
+}
+
+static int FactsCommand(void) {
+  Print("threads", CountEntries("/proc/self/task") - 2);
+  Print("files", CountEntries("/proc/self/fd") - 3);
+  return 0;
+}
+
+static int ConfCommand(const char* library) {
+  if (*library) dlopen(library, RTLD_NOW); /* fails: only its name matters to the hook */
+  static const char* const kNames[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+                                       "SPILLWAY_ALLOC_CONF_ORIGINAL"};
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3; ++i)
+      printf("%d %s=%s\n", round, kNames[i], getenv(kNames[i]) ? getenv(kNames[i]) : "(unset)");
+    if (round == 0) {
+      fflush(stdout);
+      CallInit(Open("libcuda.so.1"));
+    }
+  }
+  return 0;
+}
+
+#ifdef PROBE_LINKED
+int cuInit(unsigned int flags);
+int cuLaunchKernel(void);
+int cuLaunchKernel_ptsz(void);
+
+static int LinkedCommand(void) {
+  Print("init", cuInit(0));
+  Print("launch", cuLaunchKernel());
+  Print("launch_ptsz", cuLaunchKernel_ptsz());
+  return 0;
+}
+#endif
+
+int main(int argc, char** argv) {
+  const char* command = argc > 1 ? argv[1] : "";
+  const char* argument = argc > 2 ? argv[2] : "";
+#ifdef PROBE_LINKED
+  if (strcmp(command, "linked") == 0) return LinkedCommand();
+#endif
+  if (strcmp(command, "open") == 0) return OpenCommand(argument);
+  if (strcmp(command, "call") == 0) return CallAll(argc - 2, argv + 2);
+  if (strcmp(command, "getproc") == 0) return GetProcCommand(argument);
+  if (strcmp(command, "future") == 0) return FutureCommand();
+  if (strcmp(command, "late") == 0) return LateCommand();
+  if (strcmp(command, "race") == 0) return RaceCommand();
+  if (strcmp(command, "fork") == 0) return ForkCommand(argument);
+  if (strcmp(command, "arguments") == 0) return ArgumentsCommand();
+  if (strcmp(command, "plugin") == 0) return PluginCommand(argument, argc > 3 ? argv[3] : "");
+  if (strcmp(command, "failing-open") == 0) return FailingOpenCommand(argument);
+  if (strcmp(command, "facts") == 0) return FactsCommand();
+  if (strcmp(command, "conf") == 0) return ConfCommand(argument);
+  if (strcmp(command, "chdir") == 0) return chdir("/") == 0 ? OpenCommand("libcuda.so.1") : 1;
+  fprintf(stderr, "unknown command %s\n", command);
+  return 2;
+}

@@ -1,0 +1,164 @@
+"""Which function is reached, by every way in which programs and libraries reach the driver.
+
+The test driver returns 4000 from cuLaunchKernel and 7000 from its per-thread form; the test engine's wrappers add
+10000. So 14000 is the wrapped legacy launch, 17000 the wrapped per-thread one, and 4000 a launch that got away.
+"""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+from shim_case import BUILD, FULL, NO_DEVICE, NOT_SUPPORTED, OLD, PLUGINS, SHIM, STAGE, ShimCase
+
+OPENED = "engine: open abi=1 flags=0"
+WRAPPED = [OPENED, "init=0", "launch=14000", "launch_ptsz=17000"]
+
+
+class RoutingTest(ShimCase):
+    def test_without_the_shim_the_real_functions_are_reached(self):
+        self.assertEqual(self.probe("open", "libcuda.so.1", preload=()), ["init=0", "launch=4000", "launch_ptsz=7000"])
+
+    def test_driver_linked_program(self):
+        self.assertEqual(self.probe("linked", program="preload_probe_linked"), WRAPPED)
+
+    def test_driver_linked_program_whose_own_runpath_is_the_only_way_to_the_driver(self):
+        self.assertEqual(self.probe("linked", program="preload_probe_linked", driver=None), WRAPPED)
+
+    def test_open_by_name(self):
+        self.assertEqual(self.probe("open", "libcuda.so.1"), WRAPPED)
+
+    def test_open_by_development_name(self):
+        self.assertEqual(self.probe("open", "libcuda.so"), WRAPPED)
+
+    def test_open_by_path(self):
+        for name in ("libcuda.so.1", "libcuda.so"):
+            self.assertEqual(self.probe("open", FULL / name), WRAPPED)
+        self.assertEqual(self.probe("open", "./libcuda.so.1", cwd=FULL), WRAPPED)
+
+    def skip_with_a_driver_in_the_system(self):
+        if self.probe("failing-open", "libcuda.so.1", preload=(), driver=None)[0] == "opened=1":
+            self.skipTest("this machine has a CUDA driver")
+
+    def test_path_is_the_driver_when_no_other_is_found(self):
+        self.skip_with_a_driver_in_the_system()
+        lines = self.probe("open", FULL / "libcuda.so.1", driver=None, FAKE_ENGINE_PATHS=1)
+        self.assertIn("launch=14000", lines)
+        self.assertIn(f"engine: driver={FULL}/libcuda.so.1 library={SHIM.parent}", lines)
+
+    def test_path_that_does_not_exist_fails_as_before(self):
+        lines = self.probe("failing-open", "/nowhere/libcuda.so.1")
+        self.assertEqual(lines, ["opened=0", "error_names_it=1"])
+
+    def test_other_libraries_are_left_alone(self):
+        for path in ("/nowhere/libcudart.so.13", "/nowhere/libcuda.so.12", "/nowhere/libcudadebugger.so.1"):
+            self.assertEqual(self.probe("failing-open", path), ["opened=0", "error_names_it=1"])
+
+    def test_both_forms_of_get_proc_address(self):
+        for form, first in (("v1", ["second=0"]), ("v2", ["status=0", "status_may_be_null=0"])):
+            lines = self.probe("getproc", form)
+            self.assertEqual(lines[: len(first) + 1], [*first, "self=0"])
+            self.assertEqual(
+                lines[len(first) + 1 :],
+                [
+                    OPENED,
+                    "init=0",
+                    "cuLaunchKernel.12000.0=14000",
+                    "cuLaunchKernel.12000.2=17000",
+                    "cuMemcpyBatchAsync.12080.0=22080",
+                    "cuMemcpyBatchAsync.13000.0=23000",
+                    "cuMemAlloc.13000.0=3021",
+                    "cuDeviceGetName.13000.0=2001",
+                    "cuMemsetD8Async.13000.0=13200",
+                    "cuMemsetD8Async.13000.2=13200",
+                    "cuNoSuchName.13000.0=-500",
+                    ".13000.0=-500",
+                ],
+            )
+
+    def test_caller_that_binds_deeply(self):
+        self.assertEqual(self.probe("plugin", PLUGINS / "libpreload_cuda.so", "deepbind"), [OPENED, "plugin=14000"])
+
+    def test_second_interposer_of_dlopen(self):
+        other = PLUGINS / "libpreload_interposer.so"
+        for order in ((SHIM, other), (other, SHIM)):
+            lines = self.probe("open", FULL / "libcuda.so.1", preload=order)
+            self.assertIn("launch=14000", lines)
+            self.assertTrue([line for line in lines if line.startswith("interposer: ") and "libcuda.so.1" in line], lines)
+
+    def test_runpath_of_the_caller_is_kept(self):
+        plugin = PLUGINS / "libpreload_runpath.so"
+        self.assertEqual(self.probe("plugin", plugin, "", preload=()), ["plugin=77"])
+        self.assertEqual(self.probe("plugin", plugin, ""), ["plugin=77"])
+
+    def test_arguments_pass_through_the_first_call_and_the_later_ones(self):
+        self.assertEqual(self.probe("arguments"), ["lazy=4242", "bound=4242"])
+
+    def test_functions_that_the_driver_lacks(self):
+        lines = self.probe("call", "cuLaunchKernelEx", "cuGetProcAddress_v2", "cuLaunchKernel", driver=OLD)
+        wanted = ["init=0", f"cuLaunchKernelEx={NOT_SUPPORTED}", f"cuGetProcAddress_v2={NOT_SUPPORTED}"]
+        self.assertEqual([line for line in lines if not line.startswith("engine:")], [*wanted, "cuLaunchKernel=14000"])
+        self.assertIn("engine: install cuLaunchKernelEx -1", lines)
+
+    def test_no_driver_at_all(self):
+        self.skip_with_a_driver_in_the_system()
+        lines = self.probe("open", "libcuda.so.1", driver=None, SPILLWAY_CUDA_DRIVER="")
+        self.assertEqual(lines, [f"init={NO_DEVICE}", f"launch={NO_DEVICE}", f"launch_ptsz={NO_DEVICE}"])
+
+    def test_named_driver_wins(self):
+        driver = OLD / "libcuda.so.1"
+        lines = self.probe("open", "libcuda.so.1", SPILLWAY_CUDA_DRIVER=driver, FAKE_ENGINE_PATHS=1)
+        self.assertIn(f"engine: driver={driver} library={SHIM.parent}", lines)
+
+    def test_named_driver_that_is_none_is_said(self):
+        done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], SPILLWAY_CUDA_DRIVER="/nowhere/x.so")
+        self.assertIn(f"init={NO_DEVICE}", done.stdout)
+        self.assertEqual(
+            done.stderr, "spillway: SPILLWAY_CUDA_DRIVER names /nowhere/x.so, which is no CUDA driver that can be opened\n"
+        )
+
+    def test_itself_and_copies_of_itself_are_not_taken_for_the_driver(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for place in ("same", "copy"):
+                os.mkdir(os.path.join(folder, place))
+            os.symlink(SHIM, os.path.join(folder, "same", "libcuda.so.1"))
+            shutil.copy(SHIM, os.path.join(folder, "copy", "libcuda.so.1"))
+            path = f"{folder}/same:{folder}/copy:{FULL}"
+            lines = self.probe("open", "libcuda.so.1", driver=path, FAKE_ENGINE_PATHS=1)
+        self.assertIn(f"engine: driver={FULL}/libcuda.so.1 library={SHIM.parent}", lines)
+        self.assertIn("launch=14000", lines)
+
+    def test_driver_that_was_there_before(self):
+        """Loaded by a loader that comes after the driver, as ctypes may."""
+        code = (
+            "import ctypes; ctypes.CDLL('{0}/libcuda.so.1'); shim = ctypes.CDLL('{1}', mode=ctypes.RTLD_GLOBAL);"
+            "print('init', shim.cuInit(0))"
+        ).format(FULL, SHIM)
+        done = self.run_command(["/usr/bin/env", "python3", "-c", code], preload=(), driver=None)
+        self.assertIn("engine: open abi=1 flags=1", done.stdout)
+        self.assertEqual(
+            done.stderr,
+            f"spillway: {FULL}/libcuda.so.1 was loaded before libspillway.so: its calls are not seen, eviction is off\n",
+        )
+
+    def test_loaded_early_without_preload_it_is_found_by_its_soname(self):
+        """What the Python start-up hook does: a later dlopen("libcuda.so.1") is answered by the shim."""
+        code = (
+            "import ctypes; ctypes.CDLL('{0}', mode=ctypes.RTLD_GLOBAL); plugin = ctypes.CDLL('{1}/libpreload_cuda.so');"
+            "print('plugin', plugin.PluginMain())"
+        ).format(SHIM, PLUGINS)
+        done = self.run_command(["/usr/bin/env", "python3", "-c", code], preload=())
+        self.assertEqual(done.stdout.splitlines(), [OPENED, "plugin 14000"])
+        self.assertEqual(done.stderr, "")
+
+    def test_on_the_stand_in_driver(self):
+        driver = BUILD / "lib/simcuda/libcuda.so.1"
+        if not driver.exists():
+            self.skipTest("lib/simcuda/libcuda.so.1 is not built")
+        lines = self.probe("call", "cuCtxSynchronize", driver=driver.parent, FAKE_ENGINE_PATHS=1)
+        self.assertIn("init=0", lines)
+        self.assertIn(f"engine: driver={driver} library={SHIM.parent}", lines)
+
+
+if __name__ == "__main__":
+    unittest.main()

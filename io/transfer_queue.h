@@ -109,7 +109,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   // The queue's thread only.
   std::vector<Flight> flights_;
   std::vector<IoRequest> batch_;
-  size_t busy_places_ = 0;  // flights_ with a transfer or given up
+  size_t busy_places_ = 0;      // flights_ with a transfer or given up
+  size_t given_up_places_ = 0;  // of these, given up
   uint64_t next_sequence_ =
       0;  // high part of the tags: a result of an earlier use of a place is known as such
   int64_t busy_since_ = 0;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 #include <cerrno>
 #include <cstring>
 
@@ -248,14 +249,15 @@ TEST_F(SpillStoreFaultTest, ShutdownEndsWhatNeverComesBackWithinTwoSeconds) {
   FaultPlan plan;
   plan.faults = {KindFault(FaultKind::kNever, IoOp::kWrite, 1, UINT64_MAX)};
   SpillStoreOptions options = SmallOptions(directory_.path());
-  options.wrap_engine = [plan](std::unique_ptr<IoEngine> inner, size_t) {
-    return MakeFaultyEngine(std::move(inner), plan);
+  options.wrap_engine = [this, plan](std::unique_ptr<IoEngine> inner, size_t) {
+    return MakeFaultyEngine(std::move(inner), plan, counters_);
   };
   std::unique_ptr<SpillStore> store = MakeStore(std::move(options));
   Waiter waiter;
   for (const SlotId slot : Reserve(store.get(), 12)) {
     store->Write(slot, data_.data(), kSlotBytes, waiter.Expect());
   }
+  while (counters_->injected.load() < 16) std::this_thread::yield();  // all that may be in flight
   const auto start = std::chrono::steady_clock::now();
   store->Shutdown();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2500));

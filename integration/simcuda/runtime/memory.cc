@@ -39,7 +39,7 @@ CUresult FillPointerAttributes(const DriverTable& driver, const void* pointer,
   unsigned int type = 0;
   unsigned int managed = 0;
   int device = -1;
-  CUdeviceptr device_pointer = 0;
+  void* device_pointer = nullptr;  // a CUdeviceptr of the same width
   void* host_pointer = nullptr;
   CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
@@ -56,7 +56,7 @@ CUresult FillPointerAttributes(const DriverTable& driver, const void* pointer,
     return CUDA_SUCCESS;
   }
   attributes->device = device;
-  attributes->devicePointer = reinterpret_cast<void*>(device_pointer);
+  attributes->devicePointer = device_pointer;
   attributes->hostPointer = host_pointer;
   return CUDA_SUCCESS;
 }

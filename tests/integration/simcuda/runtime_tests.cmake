@@ -30,6 +30,16 @@ spillway_test(simcuda_runtime_api_test SOURCES runtime_api_test.cc DEPS simcuda_
 set_tests_properties(simcuda_runtime_api_test PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${SPILLWAY_SIMCUDA_DIR};SIMCUDA_MEMORY=1GiB")
 
+add_library(simcuda_operators_fake SHARED runtime_operators_fake.cc)
+target_link_libraries(simcuda_operators_fake PRIVATE spillway_flags ${CMAKE_DL_LIBS})
+set_target_properties(simcuda_operators_fake PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
+  add_test(NAME simcuda_runtime_operators
+    COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_operators_test.py"
+            $<TARGET_FILE:simcuda_runtime> $<TARGET_FILE:simcuda_operators_fake> "${SPILLWAY_SIMCUDA_DIR}")
+  set_tests_properties(simcuda_runtime_operators PROPERTIES TIMEOUT 120)
+endif()
+
 if(SPILLWAY_HAVE_TORCH)
   get_filename_component(runtime_site_packages "${SPILLWAY_TORCH_DIR}" DIRECTORY)
   add_test(NAME simcuda_runtime_wheel_imports

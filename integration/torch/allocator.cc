@@ -249,8 +249,8 @@ void SpillwayAllocator::recordStream(const c10::DataPtr& pointer, c10::cuda::CUD
   const std::optional<LedgerBlock> block = LedgerOf(pointer.device().index()).Find(pointer.get());
   if (block && block->stream == stream.stream()) return;  // the allocation's own stream needs no record
   const int result = api_->record_stream(pointer.get(), stream.stream());
-  TORCH_CHECK(result == kSuccess || result == kNotInitialised, "Spillway could not record a stream: ",
-              api_->last_error());
+  TORCH_CHECK(result == kSuccess || result == kNotInitialised,
+              "Spillway could not record a stream: ", api_->last_error());
 }
 
 }  // namespace spillway::integration

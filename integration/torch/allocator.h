@@ -77,8 +77,8 @@ class SpillwayAllocator final : public torch_cuda::CUDAAllocator {
                                 const std::unordered_set<void*>& expected) override;
   std::shared_ptr<torch_cuda::AllocatorState> getCheckpointState(c10::DeviceIndex device,
                                                                  c10::MempoolId_t pool) override;
-  torch_cuda::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex device,
-                                                     std::shared_ptr<torch_cuda::AllocatorState> state) override;
+  torch_cuda::CheckpointDelta setCheckpointPoolState(
+      c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) override;
 
   // CUDAAllocator: other processes and devices
   torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override;

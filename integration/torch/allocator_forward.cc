@@ -107,10 +107,11 @@ torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
 // ---- Other processes and devices.
 
 torch_cuda::ShareableHandle SpillwayAllocator::shareIpcHandle(void* pointer) {
-  TORCH_CHECK(!Owns(pointer),
-              "Spillway: a CUDA tensor of 1 MiB or more cannot be shared with another process by CUDA IPC while "
-              "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
-              "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
+  TORCH_CHECK(
+      !Owns(pointer),
+      "Spillway: a CUDA tensor of 1 MiB or more cannot be shared with another process by CUDA IPC while "
+      "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
+      "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
   return native_->shareIpcHandle(pointer);
 }
 

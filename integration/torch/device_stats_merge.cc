@@ -14,14 +14,14 @@ using Stats = DeviceStatsMerge::Stats;
 constexpr StatType kOurTypes[] = {StatType::AGGREGATE, StatType::LARGE_POOL};
 
 // The figures that blocks of ours contribute to.
-constexpr StatArray Stats::* kArrays[] = {
+constexpr StatArray Stats::*kArrays[] = {
     &Stats::allocation,   &Stats::segment,        &Stats::active,          &Stats::allocated_bytes,
     &Stats::active_bytes, &Stats::reserved_bytes, &Stats::requested_bytes,
 };
 
 template <typename Function>
 void ForEachFigure(Function function) {
-  for (StatArray Stats::* array : kArrays) {
+  for (StatArray Stats::*array : kArrays) {
     for (StatType type : kOurTypes) function(array, static_cast<size_t>(type));
   }
 }
@@ -62,7 +62,7 @@ void DeviceStatsMerge::SetReserved(size_t now, size_t peak_since_start) {
 }
 
 void DeviceStatsMerge::NotePeaks(const Stats& native) {
-  ForEachFigure([&](StatArray Stats::* array, size_t type) {
+  ForEachFigure([&](StatArray Stats::*array, size_t type) {
     Stat& peak = (peaks_.*array)[type];
     peak.peak = std::max(peak.peak, (native.*array)[type].current + (own_.*array)[type].current);
   });
@@ -79,7 +79,7 @@ void DeviceStatsMerge::NotePeaks(const Stats& native) {
 
 Stats DeviceStatsMerge::Merge(Stats native) {
   NotePeaks(native);
-  ForEachFigure([&](StatArray Stats::* array, size_t type) {
+  ForEachFigure([&](StatArray Stats::*array, size_t type) {
     Stat& stat = (native.*array)[type];
     const Stat& own = (own_.*array)[type];
     stat.current += own.current;
@@ -93,14 +93,14 @@ Stats DeviceStatsMerge::Merge(Stats native) {
 }
 
 void DeviceStatsMerge::ResetAccumulated() {
-  ForEachFigure([&](StatArray Stats::* array, size_t type) { (own_.*array)[type].reset_accumulated(); });
+  ForEachFigure([&](StatArray Stats::*array, size_t type) { (own_.*array)[type].reset_accumulated(); });
   retries_ = 0;
   ooms_ = 0;
 }
 
 void DeviceStatsMerge::ResetPeaks(const Stats& native) {
   reserved_peak_floor_ = reserved_peak_;
-  ForEachFigure([&](StatArray Stats::* array, size_t type) { (peaks_.*array)[type].peak = 0; });
+  ForEachFigure([&](StatArray Stats::*array, size_t type) { (peaks_.*array)[type].peak = 0; });
   NotePeaks(native);
 }
 

@@ -35,7 +35,7 @@ class DeviceStatsMerge {
 
  private:
   Stats own_;
-  Stats peaks_;  // only the `peak` fields: of native and ours together
+  Stats peaks_;                     // only the `peak` fields: of native and ours together
   size_t reserved_peak_floor_ = 0;  // Spillway's all-time peak when the peaks were last reset
   size_t reserved_peak_ = 0;
   int64_t retries_ = 0;

@@ -47,7 +47,8 @@ std::string WhyNot(const spillway_api* api, torch_cuda::CUDAAllocator* native) {
 }  // namespace
 }  // namespace spillway::integration
 
-extern "C" __attribute__((visibility("default"))) int spillway_torch_install(const spillway_api* api, char* error,
+extern "C" __attribute__((visibility("default"))) int spillway_torch_install(const spillway_api* api,
+                                                                             char* error,
                                                                              size_t error_bytes) {
   using namespace spillway::integration;  // NOLINT: one function outside the namespace
   try {

@@ -34,8 +34,8 @@ std::string OutOfMemoryText(const Refusal& refusal) {
   text += "Of the allocated memory " + format_size(refusal.allocated) + " is allocated by PyTorch, and ";
   text += format_size(idle) + " is reserved by PyTorch but unallocated.";
   text += "\nSpillway: ";
-  text += refusal.reason.empty() ? "the block does not fit the GPU, host and disk room together"
-                                 : refusal.reason;
+  text +=
+      refusal.reason.empty() ? "the block does not fit the GPU, host and disk room together" : refusal.reason;
   return text;
 }
 

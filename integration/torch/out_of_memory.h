@@ -16,7 +16,7 @@ namespace spillway::integration {
 struct Refusal {
   c10::DeviceIndex device = 0;
   size_t requested = 0;
-  size_t free = 0;       // of the device, as the job sees it
+  size_t free = 0;  // of the device, as the job sees it
   size_t total = 0;
   size_t allowed = 0;    // set_per_process_memory_fraction; 0 = no limit
   size_t allocated = 0;  // by PyTorch, native's and ours

@@ -1,0 +1,94 @@
+// The three functions that the preload shim calls: open the engine, look again at PyTorch, die in a forked child.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "integration/engine/c_api.h"
+#include "integration/engine/machine.h"
+#include "integration/engine/options.h"
+#include "integration/engine/runtime.h"
+#include "integration/engine/torch_swap.h"
+#include "integration/preload/shim_abi.h"
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr int kExitBadSetting = 2;
+
+// Set once by Open, before any other thread can come here.
+TorchSwap* g_torch_swap = nullptr;
+
+// A job that would run with other settings than its user believes must not run.
+[[noreturn]] void StopJob(const std::string& message) {
+  os::Announce(message);
+  std::fflush(nullptr);
+  ::_exit(kExitBadSetting);
+}
+
+Options ReadOptionsOrStop(const spillway_shim* shim) {
+  SettingSource source;
+  source.value = shim->setting;
+  source.described = shim->setting_source;
+  source.variables = EnvironmentNames();
+  std::vector<std::string> warnings;
+  auto options = ReadOptions(source, &warnings);
+  if (!options.ok()) StopJob(std::string(options.status().message()));
+  os::SetLogLevel(options->log_level);
+  for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
+  if (options->directories) {
+    for (const DirectoryEntry& entry : *options->directories) {
+      const absl::Status status = CheckDirectory(entry.path);
+      if (status.ok()) continue;
+      const char* described = shim->setting_source("dirs");
+      StopJob(absl::StrCat(described != nullptr ? described : "SPILLWAY_DIRS", "=", shim->setting("dirs"),
+                           " is not accepted; accepted: writable directories (",
+                           std::string(status.message()), ")"));
+    }
+  }
+  return *std::move(options);
+}
+
+int Open(const spillway_shim* shim) {
+  if (shim->abi_version != SPILLWAY_SHIM_ABI_VERSION) {
+    os::Announce("libspillway.so and libspillway_engine.so are of different versions");
+    return 1;
+  }
+  Options options = ReadOptionsOrStop(shim);
+  if (!options.enabled)
+    return 0;  // the shim asks before it opens us; a key of PyTorch's variable may say so too
+  auto runtime = Runtime::Create(shim, std::move(options));
+  if (!runtime.ok()) {
+    os::Announce(std::string(runtime.status().message()));
+    return 1;
+  }
+  Runtime::Set(runtime->release());
+  std::atexit([] { Runtime::Get()->Shutdown(); });
+  g_torch_swap = new TorchSwap(shim->library_directory, GetApi());
+  g_torch_swap->Try();
+  return 0;
+}
+
+}  // namespace
+}  // namespace spillway::integration
+
+extern "C" {
+
+__attribute__((visibility("default"))) int spillway_engine_open(const spillway_shim* shim) {
+  return spillway::integration::Open(shim);
+}
+
+__attribute__((visibility("default"))) void spillway_engine_cu_init() {
+  if (spillway::integration::g_torch_swap != nullptr) spillway::integration::g_torch_swap->Try();
+}
+
+__attribute__((visibility("default"))) void spillway_engine_fork_child() {
+  if (auto* runtime = spillway::integration::Runtime::Get()) runtime->AbandonAfterFork();
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+// What the engine learns about the machine for its defaults: host memory that may be used, and a directory for spill
+// files. Paths are arguments, so that tests bring their own.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_
+#define SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace spillway::integration {
+
+// Bytes of host memory that this process could still take: the least of MemAvailable in <root>/proc/meminfo and what
+// the control groups (version 1 and 2) of the process and their parents leave. 0 when nothing can be read.
+uint64_t AvailableHostMemory(const std::string& root = "");
+
+// The first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty when none is.
+std::string FirstDiskDirectory(const std::vector<std::string>& candidates);
+
+// OK when spill files can be made in `path`; else why not.
+absl::Status CheckDirectory(const std::string& path);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_

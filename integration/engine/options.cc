@@ -1,0 +1,229 @@
+#include "integration/engine/options.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "io/os/errno.h"
+
+extern char** environ;  // NOLINT: declared by no header in strict C++ modes
+
+namespace spillway::integration {
+namespace {
+
+constexpr OptionRow kTable[] = {
+    {"spillway", "on", "on, off, 1 or 0", "`off`: do nothing, as if Spillway were not loaded", true},
+    {"gpu_memory", "what is free at the first block, less 3 % (at least 32 MiB, at most 1 GiB)",
+     "a size or a share above 0", "Budget per device. A share is of the device's total memory", true},
+    {"host_memory", "a quarter of what is available (control group too), shared by the ranks of the node",
+     "a size or a share",
+     "Cap of the pinned host tier, staging included; 0: no host tier, and a few MiB of staging "
+     "for the disk tier. A share is of the available memory",
+     true},
+    {"dirs", "the first of /var/tmp, TMPDIR, /tmp that is no tmpfs", "directories `a,b:2TiB`, or none",
+     "Spill directories, each with a cap after a colon if wanted; after `;` those of the second rank of the "
+     "node. "
+     "`none`: no disk",
+     true},
+    {"disk_reserve", "max(5 %, 10 GiB)", "a size", "Space left free in the file system of each directory",
+     true},
+    {"policy", "plan", "plan or lru",
+     "`plan`: by the predicted next use where steps repeat; `lru`: least recently used, always", true},
+    {"checksum", "on", "on, off, 1 or 0", "Checksums of what is written to disk, verified on the way back",
+     true},
+    {"on_full", "spill", "spill or error",
+     "`error`: PyTorch's out-of-memory error as without Spillway; nothing is evicted, only caching is ours",
+     true},
+    {"metrics", "none", "a path",
+     "File of figures in JSON, written every 10 s and at the end; in the path `%p` is "
+     "the process number, `%r` the rank on the node",
+     true},
+    {"log", "warn", "off, error, warn, info or debug", "What is written to standard error", true},
+    {"cuda_driver", "as ld.so finds it", "a path", "The real driver, `libcuda.so.1`", true},
+    {"write_budget", "none", "a size", "Bytes a day that may be written to disk", false},
+    {"encrypt", "off", "on, off, 1 or 0", "Encryption of what is written to disk", false},
+    {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
+    {"trust", "normal", "normal or strict", "Which blocks may leave the GPU", false},
+    {"trace", "none", "a path", "File of the recorded trace", false},
+    {"audit", "off", "on, off, 1 or 0", "Find kernels whose pointers are missed", false},
+    {"denylist", "none", "a path", "Kernels whose blocks are held", false},
+    {"io_model", "none", "-", "For tests: a modelled disk", false},
+    {"io_faults", "none", "-", "For tests: injected faults", false},
+};
+
+// Variables with our prefix that others of our parts read or set.
+constexpr std::string_view kOtherVariables[] = {"SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAY_LIBRARY_DIR",
+                                                "SPILLWAY_BUILD_LIB", "SPILLWAY_PYTHON"};
+
+constexpr std::string_view kPrefix = "SPILLWAY";
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+bool IsOurs(const std::string& variable) {
+  for (const OptionRow& row : kTable) {
+    if (VariableOf(row.name) == variable) return true;
+  }
+  return std::find(std::begin(kOtherVariables), std::end(kOtherVariables), variable) !=
+         std::end(kOtherVariables);
+}
+
+void WarnOfUnknown(const std::vector<std::string>& variables, std::vector<std::string>* warnings) {
+  for (const std::string& variable : variables) {
+    if (!variable.starts_with("SPILLWAY_") || IsOurs(variable)) continue;
+    std::string nearest;
+    for (const OptionRow& row : kTable) {
+      const std::string name = VariableOf(row.name);
+      if (row.exists && (nearest.empty() || EditDistance(variable, name) < EditDistance(variable, nearest))) {
+        nearest = name;
+      }
+    }
+    warnings->push_back(absl::StrCat(variable, " is unknown and ignored; the nearest name is ", nearest));
+  }
+}
+
+// Values come by name; the first wrong one is kept, with everything that a message needs.
+class Reader {
+ public:
+  explicit Reader(const SettingSource& source) : source_(source) {}
+
+  // Calls parse(text) when `name` is set and puts the result into `target`.
+  template <typename T, typename Parse>
+  void Read(const char* name, T* target, Parse parse) {
+    const char* text = Value(name);
+    if (text == nullptr || !status_.ok()) return;
+    auto result = parse(std::string_view(text));
+    if (!result.ok()) {
+      Refuse(name, text, std::string(result.status().message()));
+      return;
+    }
+    *target = *std::move(result);
+  }
+
+  void Refuse(const char* name, const std::string& text, const std::string& accepted) {
+    if (!status_.ok()) return;
+    const char* described = source_.described ? source_.described(name) : nullptr;
+    status_ = absl::InvalidArgumentError(absl::StrCat(described != nullptr ? described : VariableOf(name),
+                                                      "=", text, " is not accepted; accepted: ", accepted));
+  }
+
+  const char* Value(const char* name) const { return source_.value ? source_.value(name) : nullptr; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const SettingSource& source_;
+  absl::Status status_;
+};
+
+absl::StatusOr<bool> ReadEnabled(std::string_view text) {
+  if (absl::AsciiStrToLower(absl::string_view(text.data(), text.size())) == "observe") {
+    return absl::InvalidArgumentError("on, off, 1 or 0 (observe is not available in this version)");
+  }
+  return ParseSwitch(text);
+}
+
+absl::StatusOr<Size> ReadPositiveShare(std::string_view text) {
+  SPILLWAY_ASSIGN_OR_RETURN(const Size size, ParseSize(text, Percent::kAccepted));
+  if (size.percent == 0 && size.bytes < (uint64_t{64} << 20)) {
+    return absl::InvalidArgumentError("a size of at least 64MiB, such as 20GiB, or a share such as 60%");
+  }
+  return size;
+}
+
+absl::StatusOr<std::string> ReadPath(std::string_view text) {
+  if (text.empty() || text.find('\n') != std::string_view::npos) return absl::InvalidArgumentError("a path");
+  return std::string(text);
+}
+
+// A setting whose feature is missing may say that it is not wanted.
+void ReadMissing(const OptionRow& row, Reader* reader) {
+  const char* text = reader->Value(row.name);
+  if (text == nullptr) return;
+  const std::string value = absl::AsciiStrToLower(text);
+  for (const std::string_view harmless : {"", "off", "0", "none", "normal"}) {
+    if (value == harmless) return;
+  }
+  reader->Refuse(row.name, text, absl::StrCat(row.fallback, " only, since this version does not have it"));
+}
+
+void ReadRanks(Options* options) {
+  int number = 0;
+  if (absl::SimpleAtoi(EnvironmentValue("LOCAL_RANK"), &number) && number >= 0) options->local_rank = number;
+  if (absl::SimpleAtoi(EnvironmentValue("LOCAL_WORLD_SIZE"), &number) && number >= 1) {
+    options->local_world_size = number;
+  }
+}
+
+}  // namespace
+
+std::span<const OptionRow> OptionTable() { return kTable; }
+
+std::string VariableOf(const std::string& name) {
+  if (name == "spillway") return std::string(kPrefix);
+  return absl::StrCat(kPrefix.data(), "_", absl::AsciiStrToUpper(name));
+}
+
+std::vector<std::string> EnvironmentNames() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+std::string EnvironmentValue(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std::string>* warnings) {
+  Options options;
+  Reader reader(source);
+  ReadRanks(&options);
+  const auto size = [](std::string_view text) { return ParseSize(text, Percent::kRefused); };
+  const auto share = [](std::string_view text) { return ParseSize(text, Percent::kAccepted); };
+  reader.Read("spillway", &options.enabled, ReadEnabled);
+  reader.Read("gpu_memory", &options.gpu_memory, ReadPositiveShare);
+  reader.Read("host_memory", &options.host_memory, share);
+  std::vector<std::vector<DirectoryEntry>> ranks;
+  reader.Read("dirs", &ranks, ParseDirectories);
+  if (!ranks.empty()) options.directories = ranks[static_cast<size_t>(options.local_rank) % ranks.size()];
+  reader.Read("disk_reserve", &options.disk_reserve, size);
+  size_t word = 0;
+  reader.Read("policy", &word, [](std::string_view text) { return ParseWord(text, {"plan", "lru"}); });
+  options.policy = static_cast<PolicyKind>(word);
+  reader.Read("checksum", &options.checksum, ParseSwitch);
+  word = 0;
+  reader.Read("on_full", &word, [](std::string_view text) { return ParseWord(text, {"spill", "error"}); });
+  options.on_full = static_cast<OnFull>(word);
+  reader.Read("metrics", &options.metrics_file, ReadPath);
+  word = static_cast<size_t>(os::LogLevel::kWarn);
+  reader.Read("log", &word, [](std::string_view text) {
+    return ParseWord(text, {"off", "error", "warn", "info", "debug"});
+  });
+  options.log_level = static_cast<os::LogLevel>(word);
+  for (const OptionRow& row : kTable) {
+    if (!row.exists) ReadMissing(row, &reader);
+  }
+  if (!reader.status().ok()) return reader.status();
+  WarnOfUnknown(source.variables, warnings);
+  return options;
+}
+
+}  // namespace spillway::integration

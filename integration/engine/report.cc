@@ -1,0 +1,173 @@
+#include "integration/engine/report.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "allocator/residency/residency.h"
+#include "io/os/errno.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::ResidencyStats;
+
+struct Counter {
+  const char* key;
+  uint64_t ResidencyStats::*member;
+};
+
+// Bytes and counts of the metrics file, by name. "peak_bytes" is the peak of all driver allocations, ours included.
+constexpr Counter kCounters[] = {
+    {"budget_bytes", &ResidencyStats::budget_bytes},
+    {"peak_bytes", &ResidencyStats::peak_device_bytes},
+    {"live_bytes", &ResidencyStats::live_bytes},
+    {"requested_bytes", &ResidencyStats::requested_bytes},
+    {"resident_bytes", &ResidencyStats::resident_bytes},
+    {"cached_bytes", &ResidencyStats::cached_bytes},
+    {"chunk_bytes", &ResidencyStats::chunk_bytes},
+    {"peak_chunk_bytes", &ResidencyStats::peak_chunk_bytes},
+    {"others_bytes", &ResidencyStats::others_bytes},
+    {"host_tier_bytes", &ResidencyStats::host_tier_bytes},
+    {"disk_tier_bytes", &ResidencyStats::disk_tier_bytes},
+    {"spilled_bytes", &ResidencyStats::spilled_bytes},
+    {"host_spilled_bytes", &ResidencyStats::host_spilled_bytes},
+    {"disk_spilled_bytes", &ResidencyStats::disk_spilled_bytes},
+    {"fetched_bytes", &ResidencyStats::fetched_bytes},
+    {"host_fetched_bytes", &ResidencyStats::host_fetched_bytes},
+    {"disk_fetched_bytes", &ResidencyStats::disk_fetched_bytes},
+    {"prefetched_bytes", &ResidencyStats::prefetched_bytes},
+    {"prefetch_in_time_bytes", &ResidencyStats::prefetch_in_time_bytes},
+    {"demoted_bytes", &ResidencyStats::demoted_bytes},
+    {"launches", &ResidencyStats::launches},
+    {"slow_launches", &ResidencyStats::slow_launches},
+    {"evictions", &ResidencyStats::evictions},
+    {"evictions_cancelled", &ResidencyStats::evictions_cancelled},
+    {"faults", &ResidencyStats::faults},
+    {"prefetches", &ResidencyStats::prefetches},
+    {"prefetches_cancelled", &ResidencyStats::prefetches_cancelled},
+    {"held_bytes", &ResidencyStats::held_bytes},
+    {"largest_set_bytes", &ResidencyStats::largest_set_bytes},
+};
+
+constexpr Counter kStalls[] = {
+    {"room", &ResidencyStats::stall_room_nanos},
+    {"disk", &ResidencyStats::stall_disk_nanos},
+    {"run_ahead", &ResidencyStats::stall_run_ahead_nanos},
+};
+
+double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+
+nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
+  nlohmann::ordered_json json;
+  for (const Counter& counter : kCounters) json[counter.key] = stats.*counter.member;
+  nlohmann::ordered_json stalls;
+  double total = 0;
+  for (const Counter& stall : kStalls) {
+    stalls[stall.key] = Seconds(stats.*stall.member);
+    total += Seconds(stats.*stall.member);
+  }
+  json["stall_seconds"] = stalls;
+  json["stall_seconds_total"] = total;
+  nlohmann::ordered_json held;
+  for (int reason = 0; reason < static_cast<int>(allocator::HoldReason::kCount); ++reason) {
+    held[NameOf(static_cast<allocator::HoldReason>(reason))] =
+        stats.held_bytes_by_reason[static_cast<size_t>(reason)];
+  }
+  json["held_bytes_by_reason"] = held;
+  return json;
+}
+
+}  // namespace
+
+ResidencyStats Total(const std::vector<DeviceFigures>& devices) {
+  ResidencyStats total;
+  for (const DeviceFigures& device : devices) {
+    for (const Counter& counter : kCounters) total.*counter.member += device.stats.*counter.member;
+    for (const Counter& stall : kStalls) total.*stall.member += device.stats.*stall.member;
+    for (size_t i = 0; i < total.held_bytes_by_reason.size(); ++i) {
+      total.held_bytes_by_reason[i] += device.stats.held_bytes_by_reason[i];
+    }
+  }
+  return total;
+}
+
+std::string MetricsJson(const Figures& figures) {
+  nlohmann::ordered_json json;
+  json["version"] = SPILLWAY_VERSION_TEXT;
+  json["pid"] = ::getpid();
+  json["seconds"] = figures.seconds;
+  json.update(ToJson(Total(figures.devices)));
+  json["ssd_written_bytes"] = figures.disk.written_bytes;
+  json["ssd_read_bytes"] = figures.disk.read_bytes;
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const DeviceFigures& device : figures.devices) {
+    nlohmann::ordered_json entry;
+    entry["device"] = device.device;
+    entry.update(ToJson(device.stats));
+    json["devices"].push_back(entry);
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string BytesText(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrFormat("%d B", bytes) : absl::StrFormat("%.2f %s", value, kUnits[unit]);
+}
+
+std::string Summary(const Figures& figures) {
+  const ResidencyStats total = Total(figures.devices);
+  if (total.peak_chunk_bytes == 0) return "";
+  std::string text = absl::StrFormat("summary: peak %s of a budget of %s", BytesText(total.peak_device_bytes),
+                                     BytesText(total.budget_bytes));
+  if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
+  text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
+                          BytesText(total.spilled_bytes), BytesText(total.host_spilled_bytes),
+                          BytesText(total.disk_spilled_bytes), BytesText(total.fetched_bytes),
+                          BytesText(total.host_fetched_bytes), BytesText(total.disk_fetched_bytes));
+  text += absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk, %.1f s for run-ahead",
+                          Seconds(total.stall_room_nanos), Seconds(total.stall_disk_nanos),
+                          Seconds(total.stall_run_ahead_nanos));
+  text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
+  if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
+  return text;
+}
+
+std::string SpillingStarts(const DeviceFigures& figures) {
+  return absl::StrFormat("spilling starts: GPU %d holds %s of a budget of %s, blocks of %s are live",
+                         figures.device, BytesText(figures.stats.chunk_bytes + figures.stats.others_bytes),
+                         BytesText(figures.stats.budget_bytes), BytesText(figures.stats.live_bytes));
+}
+
+absl::Status WriteFileAtomically(const std::string& path, const std::string& text) {
+  const std::string beside = absl::StrFormat("%s.%d.tmp", path, ::getpid());
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return os::StatusFromErrno(errno, beside);
+  size_t done = 0;
+  int error = 0;
+  while (done < text.size() && error == 0) {
+    const ssize_t n = ::write(file, text.data() + done, text.size() - done);
+    if (n > 0) done += static_cast<size_t>(n);
+    if (n == 0) error = EIO;
+    if (n < 0 && errno != EINTR) error = errno;
+  }
+  if (::close(file) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return absl::OkStatus();
+  ::unlink(beside.c_str());
+  return os::StatusFromErrno(error, path);
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,53 @@
+// Report: the engine's figures for people and programs: the line when spilling starts, the summary at the end, and
+// the metrics file. Pure functions of statistics, but for WriteFileAtomically.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
+#define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "allocator/residency/residency_stats.h"
+
+namespace spillway::integration {
+
+struct DeviceFigures {
+  int device = 0;
+  allocator::ResidencyStats stats;
+};
+
+// Of the spill files of the process, all devices.
+struct DiskFigures {
+  uint64_t written_bytes = 0;
+  uint64_t read_bytes = 0;
+};
+
+struct Figures {
+  std::vector<DeviceFigures> devices;
+  DiskFigures disk;
+  double seconds = 0;  // since the first block
+};
+
+// The sum over devices; peaks and budgets are added too, since each device has its own memory.
+allocator::ResidencyStats Total(const std::vector<DeviceFigures>& devices);
+
+// One JSON object: totals at the top level, "devices" a list with the same keys. Bytes, counts, seconds.
+std::string MetricsJson(const Figures& figures);
+
+// "peak 3.10 GiB of a budget of 2.00 GiB; ..." without the prefix; empty when nothing of ours was ever used.
+std::string Summary(const Figures& figures);
+
+// "spilling starts: ..." for a device whose first bytes are leaving.
+std::string SpillingStarts(const DeviceFigures& figures);
+
+// "1.50 GiB".
+std::string BytesText(uint64_t bytes);
+
+// Writes `text` to a file beside `path` and renames it: readers see the old or the new one, whole.
+absl::Status WriteFileAtomically(const std::string& path, const std::string& text);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_REPORT_H_

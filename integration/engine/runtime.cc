@@ -1,0 +1,268 @@
+#include "integration/engine/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "integration/engine/machine.h"
+#include "integration/engine/sizing.h"
+#include "integration/hooks/hooks.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+// Release by Set, acquire by Get.
+std::atomic<Runtime*> g_runtime{nullptr};
+
+constexpr uint64_t kDefaultSpillRoom = uint64_t{1}
+                                       << 40;  // of address space, when the disk's room is not known
+
+absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended in this process"); }
+
+io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<DirectoryEntry>& directories) {
+  io::SpillStoreOptions store;
+  for (const DirectoryEntry& entry : directories) store.directories.push_back({entry.path, entry.cap_bytes});
+  if (options.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, options.disk_reserve->bytes);
+  store.checksum = options.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
+  return store;
+}
+
+}  // namespace
+
+Runtime* Runtime::Get() { return g_runtime.load(std::memory_order_acquire); }
+void Runtime::Set(Runtime* runtime) { g_runtime.store(runtime, std::memory_order_release); }
+
+Runtime::Runtime(const spillway_shim* shim, Options options) : shim_(shim), options_(std::move(options)) {
+  for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
+}
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Options options) {
+  std::unique_ptr<Runtime> runtime(new Runtime(shim, std::move(options)));
+  SPILLWAY_ASSIGN_OR_RETURN(runtime->driver_, allocator::CudaDriver::Load(shim->real));
+  const HookReport report = InstallHooks(shim);
+  if (!report.missing.empty()) {
+    runtime->missing_hooks_ = absl::StrJoin(report.missing, ", ");
+    os::Announce(absl::StrCat("nothing will be moved off the GPU: could not wrap ", runtime->missing_hooks_));
+  }
+  shim->set_unwrapped_callback([](const char* name, int) {
+    if (HookState* state = GetHookState()) spillway::integration::SwitchEvictionOff(state, name);
+    SwitchEvictionOff(name);
+  });
+  return runtime;
+}
+
+// ---- Starting, at the first block.
+
+absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
+  if (allocator::Residency* residency = Existing(device)) return residency;
+  if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return Gone();
+  os::MutexLock lock(&mu_);
+  const auto place = static_cast<size_t>(device);
+  if (dead_.load()) return Gone();
+  if (owned_[place] != nullptr) return owned_[place].get();
+  if (!failures_[place].ok()) return failures_[place];
+  auto residency = StartDeviceLocked(device);
+  if (!residency.ok()) {
+    failures_[place] = residency.status();
+    os::Log(os::LogLevel::kError,
+            absl::StrCat("cannot start on GPU ", device, ": ", std::string(residency.status().message())));
+  }
+  return residency;
+}
+
+absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
+  CUdevice handle = 0;
+  CUcontext context = nullptr;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
+  // Never released: blocks live as long as the process.
+  SPILLWAY_RETURN_IF_ERROR(
+      driver_->ToStatus(driver_->cuDevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain"));
+  SPILLWAY_RETURN_IF_ERROR(StartLocked(device, context));
+
+  allocator::ResidencyOptions options;
+  options.device = device;
+  options.evict = MayEvictLocked();
+  SPILLWAY_ASSIGN_OR_RETURN(options.budget_bytes, BudgetOf(device, context));
+  allocator::ResidencyParts parts;
+  parts.driver = driver_.get();
+  parts.context = context;
+  parts.addresses = addresses_.get();
+  parts.host = host_.get();
+  parts.disk = disk_.get();
+  parts.disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
+  const auto place = static_cast<size_t>(device);
+  SPILLWAY_ASSIGN_OR_RETURN(owned_[place], allocator::Residency::Create(options, parts));
+  AttachDevice(&hook_context_, device, owned_[place].get(), context);
+  residencies_[place].store(owned_[place].get(), std::memory_order_release);
+  os::Log(os::LogLevel::kInfo,
+          absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes), ", host ",
+                       BytesText(host_->storage_capacity()), ", disk ", BytesText(parts.disk_bytes)));
+  return owned_[place].get();
+}
+
+// What all devices share.
+absl::Status Runtime::StartLocked(int device, CUcontext context) {
+  if (started_) return absl::OkStatus();
+  size_t total = 0;
+  CUdevice handle = 0;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
+  SPILLWAY_RETURN_IF_ERROR(
+      driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&total, handle), "cuDeviceTotalMem"));
+  if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
+  if (host_ == nullptr) {
+    const uint64_t available = AvailableHostMemory();
+    const uint64_t cap = options_.host_memory ? options_.host_memory->Of(available)
+                                              : DefaultHostCap(available, options_.local_world_size);
+    auto host = allocator::HostPool::Create(driver_.get(), context, HostPoolOptions(cap, disk_ != nullptr));
+    if (!host.ok()) return host.status();
+    host_ = *std::move(host);
+  }
+  if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
+  hook_context_.addresses = addresses_.get();
+  hook_context_.switch_eviction_off = &Runtime::SwitchEvictionOff;
+  PublishHookContext(&hook_context_);
+  addresses_ready_.store(addresses_.get(), std::memory_order_release);
+  const auto start = std::chrono::steady_clock::now();
+  reporter_ = std::make_unique<Reporter>(options_.metrics_file, options_.local_rank, [this, start] {
+    Figures figures = CollectFigures();
+    figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return figures;
+  });
+  started_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Runtime::StartDiskLocked() {
+  if (options_.on_full == OnFull::kError) return absl::OkStatus();
+  std::vector<DirectoryEntry> directories;
+  if (options_.directories) {
+    directories = *options_.directories;
+  } else {
+    const std::string path = FirstDiskDirectory({"/var/tmp", EnvironmentValue("TMPDIR"), "/tmp"});
+    if (!path.empty()) directories.push_back({path, 0});
+  }
+  if (directories.empty()) return absl::OkStatus();
+  auto store = io::SpillStore::Create(StoreOptions(options_, directories));
+  if (store.ok()) {
+    disk_ = *std::move(store);
+    return absl::OkStatus();
+  }
+  // A directory that the user named must work; the default one is a convenience.
+  if (options_.directories) return store.status();
+  os::Log(os::LogLevel::kWarn, absl::StrCat("no disk tier: ", std::string(store.status().message())));
+  return absl::OkStatus();
+}
+
+absl::Status Runtime::ReserveAddressesLocked(uint64_t device_total) {
+  int devices = 0;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
+  devices = std::clamp(devices, 1, allocator::kMaxDevices);
+  const uint64_t host = host_->storage_capacity();
+  const uint64_t disk = disk_ == nullptr ? 0 : kDefaultSpillRoom;
+  uint64_t bytes = AddressSpaceBytes(device_total, host, disk);
+  while (true) {
+    auto map = allocator::AddressMap::Reserve(driver_.get(), devices, bytes, kChunkBytes);
+    if (map.ok()) {
+      addresses_ = *std::move(map);
+      return absl::OkStatus();
+    }
+    bytes /= 2;  // a limit on address space (ulimit -v): less of it will do for a while
+    if (bytes < device_total) return map.status();
+  }
+}
+
+absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) const {
+  allocator::ScopedContext scope(driver_.get(), context);
+  size_t free = 0;
+  size_t total = 0;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuMemGetInfo_v2(&free, &total), "cuMemGetInfo"));
+  const HookState* hooks = GetHookState();
+  const int64_t others = hooks == nullptr ? 0 : std::max<int64_t>(0, hooks->foreign.bytes(device));
+  if (!options_.gpu_memory) return DefaultBudget(free, static_cast<uint64_t>(others));
+  const uint64_t wanted = options_.gpu_memory->Of(total);
+  if (wanted > free + static_cast<uint64_t>(others)) {
+    os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", BytesText(wanted), ", but only ",
+                                              BytesText(free), " are free on GPU ", device));
+  }
+  return wanted;
+}
+
+bool Runtime::MayEvictLocked() {
+  if (options_.on_full == OnFull::kError || eviction_off_.load() || !missing_hooks_.empty()) return false;
+  if ((shim_->flags & SPILLWAY_SHIM_DRIVER_ALREADY_LOADED) != 0) return false;
+  char name[128];
+  return shim_->first_unwrapped(name, sizeof(name)) < 0;
+}
+
+// ---- In service.
+
+allocator::Residency* Runtime::Existing(int device) const {
+  if (device < 0 || device >= allocator::kMaxDevices || dead_.load(std::memory_order_relaxed)) return nullptr;
+  return residencies_[static_cast<size_t>(device)].load(std::memory_order_acquire);
+}
+
+bool Runtime::Owns(const void* address) const {
+  const allocator::AddressMap* map = addresses_ready_.load(std::memory_order_acquire);
+  return map != nullptr && map->Contains(reinterpret_cast<uint64_t>(address));
+}
+
+allocator::Residency* Runtime::Owner(const void* address) const {
+  if (!Owns(address)) return nullptr;
+  const allocator::AddressMap* map = addresses_ready_.load(std::memory_order_acquire);
+  const uint64_t offset = reinterpret_cast<uint64_t>(address) - map->base();
+  return Existing(static_cast<int>(offset / map->bytes_per_device()));
+}
+
+void Runtime::SetFraction(int device, double fraction) {
+  if (device < 0 || device >= allocator::kMaxDevices) return;
+  fractions_[static_cast<size_t>(device)].store(fraction, std::memory_order_relaxed);
+}
+
+double Runtime::Fraction(int device) const {
+  if (device < 0 || device >= allocator::kMaxDevices) return 1.0;
+  return fractions_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+}
+
+Figures Runtime::CollectFigures() const {
+  Figures figures;
+  for (int device = 0; device < allocator::kMaxDevices; ++device) {
+    allocator::Residency* residency =
+        residencies_[static_cast<size_t>(device)].load(std::memory_order_acquire);
+    if (residency != nullptr) figures.devices.push_back({device, residency->Stats()});
+  }
+  if (disk_ != nullptr) {
+    const io::SpillStoreStats stats = disk_->stats();
+    figures.disk = {stats.bytes_written, stats.bytes_read};
+  }
+  return figures;
+}
+
+// ---- Ending.
+
+void Runtime::Shutdown() {
+  if (dead_.exchange(true)) return;
+  PublishHookContext(nullptr);
+  os::MutexLock lock(&mu_);
+  for (auto& residency : owned_) {
+    if (residency != nullptr) residency->Shutdown();
+  }
+  if (disk_ != nullptr) disk_->Shutdown();
+  if (reporter_ != nullptr) reporter_->Finish();
+}
+
+void Runtime::AbandonAfterFork() {
+  dead_.store(true);
+  PublishHookContext(nullptr);
+  // No lock: another thread of the parent may have held it. What was being built at the fork has no descriptors yet
+  // or is reachable here; the copies in this child are left to the end of the process.
+  for (auto& residency : residencies_) {
+    if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
+  }
+  if (disk_ != nullptr) disk_->AbandonAfterFork();
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,102 @@
+// Runtime: the composition root. It builds the object graph (driver table, address map, host pool, spill store, one
+// Residency for each device that gets a block, hooks, prediction, reports), when the first block is asked for, and
+// takes it out of service at exit and in forked children. The only mutable global of the engine is its instance.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
+#define SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/residency.h"
+#include "allocator/tier/host_pool.h"
+#include "integration/engine/options.h"
+#include "integration/engine/report.h"
+#include "integration/engine/reporter.h"
+#include "integration/hooks/hook_context.h"
+#include "integration/preload/shim_abi.h"
+#include "io/os/sync.h"
+#include "io/spill_store.h"
+
+namespace spillway::integration {
+
+class Runtime {
+ public:
+  // Resolves the driver's entry points and installs the hooks, which pass through until there is a block. Takes no
+  // memory, opens no file, starts no thread. Fails when the driver lacks what is needed.
+  static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Options options);
+
+  // The one that the C ABI and the exit handler use; null before the engine is open. Never destroyed.
+  static Runtime* Get();
+  static void Set(Runtime* runtime);
+
+  // The device's residency; made at the first call for it. kFailedPrecondition after exit or fork has begun, and for
+  // devices beyond allocator::kMaxDevices; else the error of whatever could not be set up (kept: asked again, it
+  // answers the same). Any thread; no lock once the device is there.
+  absl::StatusOr<allocator::Residency*> Device(int device);
+
+  // The device's residency if it has one and the engine is alive. Any thread, no lock.
+  allocator::Residency* Existing(int device) const;
+  // That of the device whose address space holds `address`.
+  allocator::Residency* Owner(const void* address) const;
+  bool Owns(const void* address) const;
+
+  void SetFraction(int device, double fraction);
+  double Fraction(int device) const;
+
+  // Everything ends: reports, transfers, threads; within 2 s. Afterwards frees are no-ops. Once; the exit handler.
+  void Shutdown();
+  // In a forked child, on its only thread.
+  void AbandonAfterFork();
+
+  Figures CollectFigures() const;
+  const Options& options() const { return options_; }
+
+ private:
+  Runtime(const spillway_shim* shim, Options options);
+
+  absl::Status StartLocked(int device, CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<allocator::Residency*> StartDeviceLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context) const;
+  bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void SwitchEvictionOff(const char* reason);
+
+  // Constant after Create.
+  const spillway_shim* const shim_;
+  const Options options_;
+  std::unique_ptr<const allocator::CudaDriver> driver_;
+  std::string missing_hooks_;
+
+  // Written once under mu_, released by the store of a residency below or by addresses_ready_.
+  std::unique_ptr<allocator::AddressMap> addresses_;
+  std::unique_ptr<allocator::HostPool> host_;
+  std::unique_ptr<io::SpillStore> disk_;
+  std::unique_ptr<Reporter> reporter_;
+  HookContext hook_context_;
+  std::atomic<const allocator::AddressMap*> addresses_ready_{nullptr};  // pairs with Owns and Owner
+  std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
+      residencies_{};  // pairs with Existing
+  std::array<std::atomic<double>, allocator::kMaxDevices> fractions_{};
+
+  std::atomic<bool> dead_{false};          // exit or fork has begun: refuse and ignore
+  std::atomic<bool> eviction_off_{false};  // a call was met that cannot be followed
+
+  mutable os::Mutex mu_{os::LockRank::kRuntime};
+  bool started_ ABSL_GUARDED_BY(mu_) = false;
+  std::array<absl::Status, allocator::kMaxDevices> failures_ ABSL_GUARDED_BY(mu_);
+  std::array<std::unique_ptr<allocator::Residency>, allocator::kMaxDevices> owned_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_

@@ -1,0 +1,44 @@
+#include "integration/engine/sizing.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace spillway::integration {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+}  // namespace
+
+uint64_t DefaultBudget(uint64_t free_bytes, uint64_t others_bytes) {
+  const uint64_t reserve = std::clamp(free_bytes * 3 / 100, 32 * kMiB, kGiB);
+  return free_bytes - std::min(free_bytes, reserve) + others_bytes;
+}
+
+uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size) {
+  return available_bytes / 4 / static_cast<uint64_t>(std::max(1, local_world_size));
+}
+
+allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk) {
+  allocator::HostPool::Options options;
+  options.piece_bytes = kChunkBytes;
+  options.evict_staging_pieces = 0;
+  options.fault_staging_pieces = 0;
+  const uint64_t pieces = cap_bytes / kChunkBytes;
+  if (disk) {
+    // More staging keeps more transfers under way, up to what a fast disk and the copy engine can use.
+    options.evict_staging_pieces = static_cast<int>(std::clamp<uint64_t>(pieces / 16, 2, 32));
+    options.fault_staging_pieces = static_cast<int>(std::clamp<uint64_t>(pieces / 8, 2, 64));
+  }
+  const auto staging = static_cast<uint64_t>(options.evict_staging_pieces + options.fault_staging_pieces);
+  options.storage_bytes = (pieces - std::min(pieces, staging)) * kChunkBytes;
+  return options;
+}
+
+uint64_t AddressSpaceBytes(uint64_t device_total_bytes, uint64_t host_cap_bytes, uint64_t disk_bytes) {
+  const uint64_t live = device_total_bytes + host_cap_bytes + std::min(disk_bytes, 1024 * kGiB);
+  return std::bit_ceil(std::clamp(live * 8, 64 * kGiB, 4096 * kGiB));
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,46 @@
+// TorchSwap: puts Spillway's allocator into PyTorch, when PyTorch is in the process: finds libc10_cuda among the mapped
+// libraries, its version, and the library of ours that was compiled for it. Tried at the engine's start and at each
+// later cuInit until it is settled: installed, or refused with one line.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_
+#define SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "integration/engine/spillway.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+// Path of the mapped libc10_cuda.so, empty when PyTorch's CUDA part is not loaded.
+std::string MappedTorchLibrary();
+
+// "2.11" for PyTorch's own version file beside its libraries (torch/version.py for torch/lib/libc10_cuda.so).
+absl::StatusOr<std::string> TorchMinorVersion(const std::string& library);
+
+// "2.11", ...: the versions that libraries in `directory` were compiled for, in order.
+std::vector<std::string> TorchVersionsIn(const std::string& directory);
+
+class TorchSwap {
+ public:
+  // `directory`: where our libraries lie. `api` lives as long as the process.
+  TorchSwap(std::string directory, const spillway_api* api) : directory_(std::move(directory)), api_(api) {}
+
+  // Does what is left to do. Any thread; cheap once settled.
+  void Try();
+
+ private:
+  absl::Status InstallInto(const std::string& library);
+
+  const std::string directory_;
+  const spillway_api* const api_;
+  os::Mutex mu_{os::LockRank::kRuntime};
+  bool settled_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_

@@ -1,0 +1,122 @@
+// Who owns which device address: reservations, mappings of physical handles in them, and plain allocations.
+// All rules of the virtual memory calls are checked here; the pages themselves are moved by MemoryPool.
+// Thread-safe: one reader-writer lock. Nothing is called back under it.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_ADDRESS_SPACE_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_ADDRESS_SPACE_H_
+
+#include <cstdint>
+#include <map>
+#include <shared_mutex>
+#include <string>
+
+#include "integration/simcuda/driver/device.h"
+#include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/memory_pool.h"
+
+namespace simcuda {
+
+// Physical memory: exists while it is referenced or mapped.
+struct Physical {
+  uint64_t id = 0;  // the CUmemGenericAllocationHandle
+  uint64_t size = 0;
+  uint64_t home = 0;
+  Device* device = nullptr;  // null: host memory, not charged to a device
+  CUmemAllocationProp properties{};
+  int references = 1;
+  uint64_t mapped_at = 0;  // 0: mapped nowhere
+  bool stale = true;       // to be poisoned before anybody may see it
+};
+
+// One mapped handle, or one allocation (physical == null).
+struct Mapping {
+  uint64_t start = 0;
+  uint64_t size = 0;
+  Physical* physical = nullptr;
+  Device* device = nullptr;
+  void* context = nullptr;    // allocations: the context that made them
+  bool accessible = false;    // pages are in place
+  unsigned access_mask = 0;   // devices that were given access
+  unsigned long long id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID
+};
+
+// What is known about an address, by value: safe to keep after the lock is gone.
+struct AddressInfo {
+  bool reserved = false;
+  uint64_t reservation_start = 0;
+  uint64_t reservation_size = 0;
+  bool mapped = false;
+  Mapping mapping;
+};
+
+class AddressSpace {
+ public:
+  bool Init();
+  MemoryPool& pool() { return pool_; }
+
+  CUresult Reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t* start);
+  CUresult FreeReservation(uint64_t start, uint64_t size);
+
+  CUresult Create(uint64_t size, const CUmemAllocationProp& properties, Device* device, uint64_t* handle);
+  CUresult Release(uint64_t handle);
+  CUresult Retain(uint64_t address, uint64_t* handle);
+  CUresult GetProperties(uint64_t handle, CUmemAllocationProp* properties);
+
+  CUresult Map(uint64_t start, uint64_t size, uint64_t offset, uint64_t handle);
+  // Whether [start, start + size) can be unmapped: whole mappings without a gap.
+  CUresult CheckUnmap(uint64_t start, uint64_t size);
+  CUresult Unmap(uint64_t start, uint64_t size);
+  CUresult SetAccess(uint64_t start, uint64_t size, unsigned device_mask, bool accessible);
+  // Bit i: device i may access the mapping at `address`; INVALID_VALUE where nothing is mapped.
+  CUresult GetAccess(uint64_t address, unsigned* device_mask);
+
+  CUresult Allocate(uint64_t size, Device* device, void* context, uint64_t* start);
+  // The allocation that starts at `start`; false when there is none.
+  bool FindAllocation(uint64_t start, Mapping* allocation);
+  CUresult Free(uint64_t start);
+  // Frees every allocation of `context`.
+  void FreeAllOf(void* context);
+
+  AddressInfo Find(uint64_t address);
+  // As Find, from a signal handler: gives up (false) when the lock cannot be had within a second.
+  bool FindFromSignal(uint64_t address, AddressInfo* info);
+  // Whether every byte of the range is mapped with access.
+  bool IsAccessible(uint64_t start, uint64_t size);
+  // Makes one touched page readable and writable (mode report).
+  void LetIn(uint64_t address);
+
+  // One line on what last happened to an address that is not mapped now ("unmapped 1.2 ms ago ..."), or "".
+  std::string History(uint64_t address);
+
+ private:
+  struct Gone {
+    uint64_t start = 0, size = 0;
+    int64_t when_ns = 0;
+    const char* how = "";
+  };
+
+  Mapping* FindMappingLocked(uint64_t address);
+  AddressInfo FindLocked(uint64_t address);
+  CUresult CheckWholeLocked(uint64_t start, uint64_t size);
+  CUresult MakeAccessibleLocked(Mapping& mapping);
+  void UnmapOneLocked(Mapping& mapping);
+  void DropIfUnusedLocked(Physical* physical);
+  void FreeLocked(std::map<uint64_t, Mapping>::iterator it);
+  void RememberLocked(uint64_t start, uint64_t size, const char* how);
+
+  MemoryPool pool_;
+  std::shared_mutex mutex_;  // guards everything below
+  Extents addresses_;
+  std::map<uint64_t, uint64_t> reservations_;  // start -> size, of cuMemAddressReserve
+  std::map<uint64_t, Mapping> mappings_;       // by start
+  std::map<uint64_t, Physical> physical_;      // by id
+  uint64_t next_id_ = 1;
+  static constexpr int kRemembered = 256;
+  Gone gone_[kRemembered];
+  uint64_t gone_count_ = 0;
+};
+
+AddressSpace& GetAddressSpace();
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_ADDRESS_SPACE_H_

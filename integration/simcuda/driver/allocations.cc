@@ -1,0 +1,106 @@
+// AddressSpace, second part: plain allocations (cuMemAlloc), and what is remembered of addresses that are gone.
+#include <cstdio>
+#include <mutex>
+
+#include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/settings.h"
+
+namespace simcuda {
+namespace {
+
+using WriteLock = std::unique_lock<std::shared_mutex>;
+using ReadLock = std::shared_lock<std::shared_mutex>;
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHugePage = 2 << 20;
+
+}  // namespace
+
+CUresult AddressSpace::Allocate(uint64_t size, Device* device, void* context, uint64_t* start) {
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size > pool_.visible_size()) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Whole pages, so that a freed allocation can be made inaccessible; one page more stays free as a guard.
+  const uint64_t rounded = (size + kPage - 1) & ~(kPage - 1);
+  if (!device->Charge(rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
+  WriteLock lock(mutex_);
+  *start = addresses_.Take(rounded + kPage, rounded >= kHugePage ? kHugePage : kPage);
+  if (*start == 0 || !pool_.Populate(*start, rounded)) {
+    if (*start != 0) addresses_.Give(*start, rounded + kPage);
+    device->Uncharge(rounded);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Mapping mapping;
+  mapping.start = *start;
+  mapping.size = rounded;
+  mapping.device = device;
+  mapping.context = context;
+  mapping.accessible = true;
+  mapping.access_mask = 1u << device->ordinal();
+  mapping.id = next_id_++;
+  mappings_.emplace(*start, mapping);
+  lock.unlock();
+  if (GetSettings().poison_now() != Poison::kOff) FillWithPoison(*start, rounded);
+  return CUDA_SUCCESS;
+}
+
+bool AddressSpace::FindAllocation(uint64_t start, Mapping* allocation) {
+  ReadLock lock(mutex_);
+  const auto it = mappings_.find(start);
+  if (it == mappings_.end() || it->second.physical != nullptr) return false;
+  *allocation = it->second;
+  return true;
+}
+
+void AddressSpace::FreeLocked(std::map<uint64_t, Mapping>::iterator it) {
+  const Mapping mapping = it->second;
+  mappings_.erase(it);
+  pool_.Depopulate(mapping.start, mapping.size + kPage);
+  addresses_.Give(mapping.start, mapping.size + kPage);
+  mapping.device->Uncharge(mapping.size);
+  RememberLocked(mapping.start, mapping.size, "it was freed");
+}
+
+CUresult AddressSpace::Free(uint64_t start) {
+  WriteLock lock(mutex_);
+  const auto it = mappings_.find(start);
+  if (it == mappings_.end() || it->second.physical != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  FreeLocked(it);
+  return CUDA_SUCCESS;
+}
+
+void AddressSpace::FreeAllOf(void* context) {
+  WriteLock lock(mutex_);
+  for (auto it = mappings_.begin(); it != mappings_.end();) {
+    const auto next = std::next(it);
+    if (it->second.physical == nullptr && it->second.context == context) FreeLocked(it);
+    it = next;
+  }
+}
+
+void AddressSpace::LetIn(uint64_t address) {
+  const uint64_t page = address & ~(kPage - 1);
+  if (pool_.Populate(page, kPage)) FillWithPoison(page, kPage);
+}
+
+void AddressSpace::RememberLocked(uint64_t start, uint64_t size, const char* how) {
+  Gone& gone = gone_[gone_count_++ % kRemembered];
+  gone = {start, size, NowNs(), how};
+}
+
+std::string AddressSpace::History(uint64_t address) {
+  ReadLock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return "";
+  for (uint64_t i = 0; i < kRemembered && i < gone_count_; ++i) {
+    const Gone& gone = gone_[(gone_count_ - 1 - i) % kRemembered];
+    if (address - gone.start >= gone.size) continue;
+    char line[160];
+    std::snprintf(line, sizeof(line), "%s %.3f ms ago as part of [0x%llx, +%llu)", gone.how,
+                  static_cast<double>(NowNs() - gone.when_ns) / 1e6,
+                  static_cast<unsigned long long>(gone.start), static_cast<unsigned long long>(gone.size));
+    return line;
+  }
+  return "";
+}
+
+}  // namespace simcuda

@@ -1,0 +1,180 @@
+#include "integration/simcuda/driver/context.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/driver.h"
+
+namespace simcuda {
+namespace {
+
+constexpr uint32_t kContextMagic = 0x43545821;
+
+std::atomic<uint64_t> next_context_id{1};
+
+// The state of one thread; at its end, its default streams are closed.
+struct ThreadState {
+  std::vector<Context*> stack;
+  std::vector<Stream*> own_streams;  // one per context that it used
+  ~ThreadState() {
+    if (!IsAlive()) return;
+    for (Stream* stream : own_streams) stream->context()->CloseStream(stream);
+  }
+};
+thread_local ThreadState t_state;
+
+bool IsBlocking(StreamKind kind) { return kind == StreamKind::kBlocking || kind == StreamKind::kPerThread; }
+
+}  // namespace
+
+Context::Context(Device* device, bool primary)
+    : magic_(kContextMagic), device_(device), primary_(primary), id_(next_context_id++) {
+  limits[CU_LIMIT_STACK_SIZE] = 1024;
+  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+  legacy_ = Stream::Open(this, StreamKind::kLegacy, 0);
+}
+
+Context* Context::FromHandle(CUcontext handle) {
+  Context* context = reinterpret_cast<Context*>(handle);
+  return context != nullptr && context->magic_ == kContextMagic ? context : nullptr;
+}
+
+Stream& Context::per_thread() {
+  for (Stream* stream : t_state.own_streams) {
+    if (stream->context() == this && Stream::FromHandle(stream) != nullptr) return *stream;
+  }
+  Stream* stream = OpenStream(StreamKind::kPerThread, 0);
+  t_state.own_streams.push_back(stream);
+  return *stream;
+}
+
+Stream* Context::OpenStream(StreamKind kind, int priority) {
+  Stream* stream = Stream::Open(this, kind, priority);
+  if (stream == nullptr) return nullptr;
+  std::lock_guard<std::mutex> lock(mutex_);
+  streams_.push_back(stream);
+  if (IsBlocking(kind)) ++blocking_count_;
+  return stream;
+}
+
+void Context::CloseStream(Stream* stream) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = std::find(streams_.begin(), streams_.end(), stream);
+    if (it == streams_.end()) return;
+    streams_.erase(it);
+    if (IsBlocking(stream->kind())) --blocking_count_;
+  }
+  // Work of the legacy stream that comes later must still follow what is queued here.
+  if (IsBlocking(stream->kind()) && !stream->IsDone(stream->enqueued())) {
+    legacy_->Enqueue(new WaitWork(stream, stream->enqueued()));
+  }
+  stream->Close();
+}
+
+std::vector<Stream*> Context::Streams() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Stream*> all = streams_;
+  all.push_back(legacy_);
+  return all;
+}
+
+uint64_t Context::Enqueue(Stream& stream, Work* work) {
+  // Numbers to wait for are read before our own work is published, so waits never form a circle.
+  if (stream.kind() == StreamKind::kLegacy) {
+    if (blocking_count_.load() != 0) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (Stream* other : streams_) {
+        const uint64_t number = other->enqueued();
+        if (IsBlocking(other->kind()) && !other->IsDone(number)) stream.Enqueue(new WaitWork(other, number));
+      }
+    }
+  } else if (IsBlocking(stream.kind())) {
+    const uint64_t number = legacy_->enqueued();
+    if (number != stream.legacy_seen.load() && !legacy_->IsDone(number)) {
+      stream.Enqueue(new WaitWork(legacy_, number));
+      stream.legacy_seen = number;
+    }
+  }
+  return stream.Enqueue(work);
+}
+
+void Context::Synchronize() {
+  for (Stream* stream : Streams()) stream->WaitFor(stream->enqueued());
+}
+
+void Context::SynchronizeLegacy() {
+  for (Stream* stream : Streams()) {
+    if (stream->kind() != StreamKind::kNonBlocking) stream->WaitFor(stream->enqueued());
+  }
+}
+
+bool Context::IsLegacyIdle() {
+  for (Stream* stream : Streams()) {
+    if (stream->kind() != StreamKind::kNonBlocking && !stream->IsDone(stream->enqueued())) return false;
+  }
+  return true;
+}
+
+void Context::Fail(const std::string& text) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failed_) return;
+    error_text_ = text;
+    failed_ = true;
+  }
+  std::fprintf(stderr, "simcuda: device %d failed: %s\n", device_->ordinal(), text.c_str());
+}
+
+std::string Context::error_text() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return error_text_;
+}
+
+void Context::Reset() {
+  Synchronize();
+  for (Stream* stream : Streams()) {
+    if (stream != legacy_) CloseStream(stream);
+  }
+  GetAddressSpace().FreeAllOf(this);
+  std::lock_guard<std::mutex> lock(mutex_);
+  error_text_.clear();
+  failed_ = false;
+}
+
+void Context::Destroy() {
+  Reset();
+  magic_ = 0;
+  legacy_->Close();
+}
+
+std::vector<Context*>& ContextStack() { return t_state.stack; }
+
+Context* CurrentContext() { return t_state.stack.empty() ? nullptr : t_state.stack.back(); }
+
+CUresult EnterContext(Context** context) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  *context = CurrentContext();
+  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return (*context)->status();
+}
+
+CUresult EnterStream(CUstream handle, Form form, Stream** stream) {
+  Context* context = nullptr;
+  if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
+  if (handle == CU_STREAM_LEGACY || (handle == nullptr && form == Form::kLegacy)) {
+    *stream = &context->legacy();
+    return CUDA_SUCCESS;
+  }
+  if (handle == CU_STREAM_PER_THREAD || handle == nullptr) {
+    *stream = &context->per_thread();
+    return CUDA_SUCCESS;
+  }
+  *stream = Stream::FromHandle(handle);
+  if (*stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return (*stream)->context()->status();
+}
+
+}  // namespace simcuda

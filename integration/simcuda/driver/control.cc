@@ -1,0 +1,19 @@
+// simcuda_* functions that change settings while the job runs.
+#include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/settings.h"
+#include "integration/simcuda/driver/stream.h"
+
+SIMCUDA_API int simcuda_set(const char* name, const char* value) {
+  if (name == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto result = simcuda::SetByName(name, value, simcuda::IsAlive());
+  return result == simcuda::SetResult::kOk ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIMCUDA_API int simcuda_set_memory(int device, uint64_t bytes) {
+  simcuda::Device* found = simcuda::FindDevice(device);
+  if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  found->set_capacity(bytes);
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API void simcuda_hold_streams(int hold) { simcuda::HoldStreams(hold != 0); }

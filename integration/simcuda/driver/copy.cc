@@ -1,0 +1,185 @@
+#include "integration/simcuda/driver/copy.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/failures.h"
+#include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/host_memory.h"
+#include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/settings.h"
+#include "integration/simcuda/driver/stats.h"
+
+namespace simcuda {
+namespace {
+
+constexpr const char* kDirectionNames[SIMCUDA_DIRECTIONS] = {"htod", "dtoh", "dtod", "htoh"};
+constexpr uint64_t kStagedBytes = 64 << 10;  // CUDA copies smaller pageable sources aside and returns at once
+
+bool Overlaps(uint64_t start, uint64_t size, uint64_t other, uint64_t other_size) {
+  return start < other + other_size && other < start + size;
+}
+
+void MoveBytes(const CopyShape& shape) {
+  for (uint64_t row = 0; row < shape.height; ++row) {
+    std::memmove(reinterpret_cast<void*>(shape.destination + row * shape.destination_pitch),
+                 reinterpret_cast<const void*>(shape.source + row * shape.source_pitch), shape.width);
+  }
+}
+
+class CopyWork : public Work {
+ public:
+  CopyWork(const CopyShape& shape, int direction) : shape_(shape), direction_(direction) {}
+
+  // Copies the source aside, so that the caller may change it at once.
+  void Stage() {
+    staged_ = std::make_unique<char[]>(shape_.bytes());
+    CopyShape aside = shape_;
+    aside.destination = reinterpret_cast<uint64_t>(staged_.get());
+    aside.destination_pitch = shape_.width;
+    MoveBytes(aside);
+    shape_.source = aside.destination;
+    shape_.source_pitch = shape_.width;
+  }
+
+  bool Touches(uint64_t start, uint64_t size) const override {
+    return Overlaps(start, size, shape_.destination, shape_.destination_extent()) ||
+           Overlaps(start, size, shape_.source, shape_.source_extent());
+  }
+  const char* name() const override { return kDirectionNames[direction_]; }
+
+  void Run(Stream& stream, bool skip) override {
+    if (skip) return;
+    const bool has_engine = direction_ == SIMCUDA_HTOD || direction_ == SIMCUDA_DTOH;
+    const Settings& settings = GetSettings();
+    const int64_t bandwidth = has_engine ? settings.copy_bytes_per_s[direction_].load() : 0;
+    const int64_t latency = has_engine ? settings.copy_latency_ns[direction_].load() : 0;
+    int64_t begin = 0, end = 0;
+    if (bandwidth > 0 || latency > 0) {
+      const double transfer_ns =
+          bandwidth > 0 ? static_cast<double>(shape_.bytes()) * 1e9 / static_cast<double>(bandwidth) : 0;
+      CopyEngine& engine = stream.context()->device().engine(direction_);
+      std::unique_lock<std::mutex> lock(engine.mutex);
+      begin = std::max(NowNs(), engine.free_at_ns);
+      end = engine.free_at_ns = begin + latency + static_cast<int64_t>(transfer_ns);
+      lock.unlock();
+      SleepUntil(begin);
+    } else if (IsLogging()) {
+      begin = NowNs();
+    }
+    MoveBytes(shape_);
+    if (end != 0) SleepUntil(end);
+    Record(stream, begin);
+  }
+
+ private:
+  void Record(Stream& stream, int64_t begin) {
+    Stats& stats = GetStats();
+    stats.copies.fetch_add(1, std::memory_order_relaxed);
+    stats.copied_bytes[direction_].fetch_add(shape_.bytes(), std::memory_order_relaxed);
+    if (!IsLogging()) return;
+    AppendLog({"copy", stream.id(), stream.context()->device().ordinal(), begin, NowNs(), shape_.bytes(),
+               kDirectionNames[direction_], "-"});
+  }
+
+  CopyShape shape_;
+  const int direction_;
+  std::unique_ptr<char[]> staged_;
+};
+
+class FillWork : public Work {
+ public:
+  explicit FillWork(const FillShape& shape) : shape_(shape) {}
+  bool Touches(uint64_t start, uint64_t size) const override {
+    return Overlaps(start, size, shape_.destination, shape_.extent());
+  }
+  const char* name() const override { return "memset"; }
+
+  void Run(Stream& stream, bool skip) override {
+    if (skip) return;
+    const int64_t begin = IsLogging() ? NowNs() : 0;
+    for (uint64_t row = 0; row < shape_.height; ++row) FillRow(shape_.destination + row * shape_.pitch);
+    GetStats().memsets.fetch_add(1, std::memory_order_relaxed);
+    if (!IsLogging()) return;
+    AppendLog({"memset", stream.id(), stream.context()->device().ordinal(), begin, NowNs(),
+               shape_.width * shape_.element_bytes * shape_.height, "-", "-"});
+  }
+
+ private:
+  void FillRow(uint64_t row) {
+    if (shape_.element_bytes == 1) {
+      std::memset(reinterpret_cast<void*>(row), static_cast<int>(shape_.value), shape_.width);
+    } else if (shape_.element_bytes == 2) {
+      std::fill_n(reinterpret_cast<uint16_t*>(row), shape_.width, static_cast<uint16_t>(shape_.value));
+    } else {
+      std::fill_n(reinterpret_cast<uint32_t*>(row), shape_.width, shape_.value);
+    }
+  }
+
+  const FillShape shape_;
+};
+
+enum class Side { kDevice, kPinned, kPageable, kBad };
+
+// What kind of memory a range is. A device range that is not wholly there is bad, and is reported.
+Side Classify(uint64_t start, uint64_t size, const char* what) {
+  AddressSpace& space = GetAddressSpace();
+  if (!space.pool().Contains(start)) return FindHostMemory(start, nullptr) ? Side::kPinned : Side::kPageable;
+  if (space.IsAccessible(start, size)) return Side::kDevice;
+  switch (GetSettings().mode_now()) {
+    case Mode::kReport: return Side::kDevice;  // the touch itself will be counted and let in
+    case Mode::kOff: return Side::kBad;
+    case Mode::kStrict: break;
+  }
+  std::fprintf(stderr, "simcuda: a copy or memset was refused: its %s [0x%llx, +%llu) is not mapped; %s\n",
+               what, static_cast<unsigned long long>(start), static_cast<unsigned long long>(size),
+               DescribeAddress(start).c_str());
+  return Side::kBad;
+}
+
+}  // namespace
+
+CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
+  if (shape.bytes() == 0) return CUDA_SUCCESS;
+  if (shape.destination == 0 || shape.source == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (shape.height > 1 && (shape.destination_pitch < shape.width || shape.source_pitch < shape.width)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Side destination = Classify(shape.destination, shape.destination_extent(), "destination");
+  const Side source = Classify(shape.source, shape.source_extent(), "source");
+  if (destination == Side::kBad || source == Side::kBad) return CUDA_ERROR_INVALID_VALUE;
+  if (ShouldFailCopy()) return CUDA_ERROR_UNKNOWN;
+  const bool to_device = destination == Side::kDevice;
+  const bool from_device = source == Side::kDevice;
+  const int direction =
+      to_device ? (from_device ? SIMCUDA_DTOD : SIMCUDA_HTOD) : (from_device ? SIMCUDA_DTOH : SIMCUDA_HTOH);
+  auto work = std::make_unique<CopyWork>(shape, direction);
+  bool wait = when == CopyReturn::kSync && direction != SIMCUDA_DTOD;
+  if (destination == Side::kPageable) wait = true;
+  if (source == Side::kPageable && !wait) {
+    if (shape.bytes() <= kStagedBytes) {
+      work->Stage();
+    } else {
+      wait = true;
+    }
+  }
+  const uint64_t number = stream.context()->Enqueue(stream, work.release());
+  if (wait) stream.WaitFor(number);
+  return wait ? stream.context()->status() : CUDA_SUCCESS;
+}
+
+CUresult SubmitFill(Stream& stream, const FillShape& shape) {
+  if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
+  if (shape.destination == 0 || shape.destination % shape.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (shape.height > 1 && shape.pitch < shape.width * shape.element_bytes) return CUDA_ERROR_INVALID_VALUE;
+  const Side side = Classify(shape.destination, shape.extent(), "destination");
+  if (side == Side::kBad || side == Side::kPageable) return CUDA_ERROR_INVALID_VALUE;
+  stream.context()->Enqueue(stream, new FillWork(shape));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simcuda

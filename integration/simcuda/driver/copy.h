@@ -1,0 +1,47 @@
+// Copies and fills as work on a stream, and the model of the copy engines: one per direction and device, with a
+// latency and a bandwidth. The bytes are moved first, then the stream sleeps until the engine would be done.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPY_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPY_H_
+
+#include <cstdint>
+
+#include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/stream.h"
+
+namespace simcuda {
+
+// `height` rows of `width` bytes; a linear copy has one row.
+struct CopyShape {
+  uint64_t destination = 0;
+  uint64_t source = 0;
+  uint64_t width = 0;
+  uint64_t height = 1;
+  uint64_t destination_pitch = 0;
+  uint64_t source_pitch = 0;
+
+  uint64_t bytes() const { return width * height; }
+  uint64_t destination_extent() const { return height == 0 ? 0 : destination_pitch * (height - 1) + width; }
+  uint64_t source_extent() const { return height == 0 ? 0 : source_pitch * (height - 1) + width; }
+};
+
+// When the call returns: at once where the hardware could, or when the bytes have arrived.
+enum class CopyReturn { kAsync, kSync };
+
+// Checks the ranges, queues the copy and waits where CUDA would (sync form; pageable host memory).
+CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when);
+
+struct FillShape {
+  uint64_t destination = 0;
+  uint64_t width = 0;  // elements of a row
+  uint64_t height = 1;
+  uint64_t pitch = 0;  // bytes
+  unsigned element_bytes = 1;
+  uint32_t value = 0;
+
+  uint64_t extent() const { return height == 0 ? 0 : pitch * (height - 1) + width * element_bytes; }
+};
+CUresult SubmitFill(Stream& stream, const FillShape& shape);
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_COPY_H_

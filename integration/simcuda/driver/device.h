@@ -1,0 +1,47 @@
+// A device: its number, its capacity, and how much of it is in use. Attributes are in device_api.cc.
+// Devices are made at cuInit and never destroyed.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace simcuda {
+
+class Context;
+
+// One direction of copies takes one copy engine: copies of that direction follow each other.
+struct CopyEngine {
+  std::mutex mutex;
+  int64_t free_at_ns = 0;
+};
+
+class Device {
+ public:
+  explicit Device(int ordinal, uint64_t capacity) : ordinal_(ordinal), capacity_(capacity) {}
+
+  int ordinal() const { return ordinal_; }
+  uint64_t capacity() const { return capacity_; }
+  void set_capacity(uint64_t bytes) { capacity_ = bytes; }
+  uint64_t used() const { return used_; }
+  uint64_t peak() const { return peak_; }
+  void ResetPeak() { peak_ = used_.load(); }
+
+  // Charges physical memory; false (nothing charged) beyond the capacity.
+  bool Charge(uint64_t bytes);
+  void Uncharge(uint64_t bytes) { used_ -= bytes; }
+
+  CopyEngine& engine(int direction) { return engines_[direction]; }
+
+ private:
+  const int ordinal_;
+  std::atomic<uint64_t> capacity_;
+  std::atomic<uint64_t> used_{0};
+  std::atomic<uint64_t> peak_{0};
+  CopyEngine engines_[2];  // SIMCUDA_HTOD, SIMCUDA_DTOH
+};
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_H_

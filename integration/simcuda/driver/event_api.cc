@@ -1,0 +1,196 @@
+// Driver functions: events. An event is a place in a stream (its work number) and the time when it was reached.
+// Events are used again after they are destroyed, never freed: a queued record of a destroyed event finds a
+// generation that is not its own and writes nothing.
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/driver.h"
+
+namespace simcuda {
+namespace {
+
+constexpr uint32_t kEventMagic = 0x45564e54;
+
+struct Event {
+  std::atomic<uint32_t> magic{0};
+  std::mutex mutex;  // guards the rest
+  unsigned int flags = 0;
+  uint64_t generation = 0;   // one per record
+  Stream* stream = nullptr;  // null: not recorded yet
+  uint64_t number = 0;
+  int64_t time_ns = 0;
+};
+
+struct EventPool {
+  std::mutex mutex;
+  std::vector<Event*> unused;  // guarded by mutex
+};
+EventPool& GetPool() {
+  static EventPool* pool = new EventPool;
+  return *pool;
+}
+
+class RecordWork : public Work {
+ public:
+  RecordWork(Event* event, uint64_t generation) : event_(event), generation_(generation) {}
+  void Run(Stream& stream, bool skip) override {
+    const int64_t now = NowNs();
+    std::lock_guard<std::mutex> lock(event_->mutex);
+    if (event_->generation == generation_) event_->time_ns = now;
+  }
+  const char* name() const override { return "event record"; }
+  bool is_operation() const override { return false; }
+
+ private:
+  Event* const event_;
+  const uint64_t generation_;
+};
+
+Event* EventFromHandle(CUevent handle) {
+  Event* event = reinterpret_cast<Event*>(handle);
+  return reinterpret_cast<uintptr_t>(handle) >= 4096 && event->magic == kEventMagic ? event : nullptr;
+}
+
+// The place that the event stands for now; stream null when it was never recorded.
+struct Place {
+  Stream* stream;
+  uint64_t number;
+  int64_t time_ns;
+  unsigned int flags;
+  bool reached() const { return stream == nullptr || stream->IsDone(number); }
+};
+Place PlaceOf(Event& event) {
+  std::lock_guard<std::mutex> lock(event.mutex);
+  return {event.stream, event.number, event.time_ns, event.flags};
+}
+
+CUresult EnterEvent(CUevent handle, Event** event) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  *event = EventFromHandle(handle);
+  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Context* context = CurrentContext();
+  return context == nullptr ? CUDA_SUCCESS : context->status();
+}
+
+template <Form kForm>
+CUresult Record(CUevent handle, CUstream stream_handle) {
+  Event* event = nullptr;
+  Stream* stream = nullptr;
+  if (CUresult result = EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  std::lock_guard<std::mutex> lock(event->mutex);
+  event->stream = stream;
+  event->time_ns = 0;
+  event->number = stream->context()->Enqueue(*stream, new RecordWork(event, ++event->generation));
+  return CUDA_SUCCESS;
+}
+
+template <Form kForm>
+CUresult RecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  return flags > CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : Record<kForm>(event, stream);
+}
+
+template <Form kForm>
+CUresult WaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
+  Event* event = nullptr;
+  Stream* stream = nullptr;
+  if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
+  const Place place = PlaceOf(*event);
+  if (place.reached() || place.stream == stream) return CUDA_SUCCESS;
+  stream->context()->Enqueue(*stream, new WaitWork(place.stream, place.number));
+  return CUDA_SUCCESS;
+}
+
+CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  Event* start = nullptr;
+  Event* end = nullptr;
+  if (CUresult result = EnterEvent(start_handle, &start); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterEvent(end_handle, &end); result != CUDA_SUCCESS) return result;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Place from = PlaceOf(*start);
+  const Place to = PlaceOf(*end);
+  if (from.stream == nullptr || to.stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (((from.flags | to.flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from.reached() || !to.reached()) return CUDA_ERROR_NOT_READY;
+  // Read again: the time is written before the place is reached.
+  *milliseconds =
+      static_cast<float>(static_cast<double>(PlaceOf(*end).time_ns - PlaceOf(*start).time_ns) / 1e6);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace simcuda
+
+using simcuda::Event;
+
+SIMCUDA_API CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
+  simcuda::Context* context = nullptr;
+  if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
+  constexpr unsigned int kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  Event* event = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
+    std::vector<Event*>& unused = simcuda::GetPool().unused;
+    if (!unused.empty()) {
+      event = unused.back();
+      unused.pop_back();
+    }
+  }
+  if (event == nullptr) event = new Event;
+  std::lock_guard<std::mutex> lock(event->mutex);
+  event->flags = flags;
+  event->stream = nullptr;
+  event->magic = simcuda::kEventMagic;
+  *handle = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
+  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  Event* event = simcuda::EventFromHandle(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    std::lock_guard<std::mutex> lock(event->mutex);
+    event->magic = 0;
+    ++event->generation;  // a record that is still queued is not ours any more
+  }
+  std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
+  simcuda::GetPool().unused.push_back(event);
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
+
+SIMCUDA_API CUresult cuEventQuery(CUevent handle) {
+  Event* event = nullptr;
+  if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
+  return simcuda::PlaceOf(*event).reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+SIMCUDA_API CUresult cuEventSynchronize(CUevent handle) {
+  Event* event = nullptr;
+  if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
+  const simcuda::Place place = simcuda::PlaceOf(*event);
+  if (place.stream == nullptr) return CUDA_SUCCESS;
+  place.stream->WaitFor(place.number);
+  return place.stream->context()->status();
+}
+
+SIMCUDA_API CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return simcuda::Elapsed(milliseconds, start, end);
+}
+SIMCUDA_API CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return simcuda::Elapsed(milliseconds, start, end);
+}
+
+SIMCUDA_BOTH_FORMS(cuEventRecord, _ptsz, simcuda::Record, (CUevent e, CUstream s), (e, s))
+SIMCUDA_BOTH_FORMS(cuEventRecordWithFlags, _ptsz, simcuda::RecordWithFlags,
+                   (CUevent e, CUstream s, unsigned int flags), (e, s, flags))
+SIMCUDA_BOTH_FORMS(cuStreamWaitEvent, _ptsz, simcuda::WaitEvent, (CUstream s, CUevent e, unsigned int flags),
+                   (s, e, flags))

@@ -1,0 +1,163 @@
+#include "integration/simcuda/driver/faults.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/settings.h"
+#include "integration/simcuda/driver/stats.h"
+#include "integration/simcuda/driver/stream.h"
+
+namespace simcuda {
+namespace {
+
+using Hex = unsigned long long;
+
+struct sigaction g_previous_segv;
+struct sigaction g_previous_bus;
+
+// Straight to the descriptor: stdio's lock may be held by the thread that faulted.
+__attribute__((format(printf, 1, 2))) void Say(const char* format, ...) {
+  char line[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = std::vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  const size_t bytes = std::min(static_cast<size_t>(length), sizeof(line) - 1);
+  if (write(STDERR_FILENO, line, bytes) < 0) return;
+}
+
+void SayWhoTouched(uint64_t address) {
+  const Stream* own = CurrentStreamOfThread();
+  const Work* work = own == nullptr ? nullptr : own->running();
+  if (work != nullptr) {
+    Say("simcuda: touched by kernel or copy \"%s\" on stream %llu (device %d)\n", work->name(),
+        static_cast<Hex>(own->id()), own->context()->device().ordinal());
+  } else {
+    Say("simcuda: touched by a host thread (tid %ld), not by a kernel\n", syscall(SYS_gettid));
+  }
+  ForEachStream([own](const Stream& stream) {
+    const Work* running = stream.running();
+    if (&stream == own || running == nullptr) return;
+    Say("simcuda: at the same time stream %llu runs \"%s\"\n", static_cast<Hex>(stream.id()),
+        running->name());
+  });
+}
+
+void ChainTo(const struct sigaction& previous, int signal_number, siginfo_t* info, void* context) {
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(signal_number, info, context);
+  } else if (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN) {
+    // The instruction runs again and faults again, now with the default action.
+    signal(signal_number, SIG_DFL);
+  } else {
+    previous.sa_handler(signal_number);
+  }
+}
+
+void OnFault(int signal_number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  const uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
+  AddressSpace& space = GetAddressSpace();
+  const Mode mode = GetSettings().mode_now();
+  if (!IsAlive() || mode == Mode::kOff || !space.pool().Contains(address)) {
+    ChainTo(signal_number == SIGSEGV ? g_previous_segv : g_previous_bus, signal_number, info, context);
+    errno = saved_errno;
+    return;
+  }
+  AddressInfo found;
+  space.FindFromSignal(address, &found);
+  if (found.mapped && found.mapping.accessible) {  // mapped by another thread since the fault
+    errno = saved_errno;
+    return;
+  }
+  if (mode == Mode::kReport) {
+    const uint64_t count = ++GetStats().missed_accesses;
+    if (count <= 20) {
+      Say("simcuda: missed access %llu to 0x%llx: %s\n", static_cast<Hex>(count), static_cast<Hex>(address),
+          DescribeAddress(address).c_str());
+      SayWhoTouched(address);
+    }
+    space.LetIn(address);
+    errno = saved_errno;
+    return;
+  }
+  Say("simcuda: device address 0x%llx was touched but is not mapped: %s\n", static_cast<Hex>(address),
+      DescribeAddress(address).c_str());
+  SayWhoTouched(address);
+  ++GetStats().missed_accesses;
+  StopLoudly();
+}
+
+}  // namespace
+
+void InstallFaultHandler() {
+  if (GetSettings().mode_now() == Mode::kOff) return;
+  struct sigaction action = {};
+  action.sa_sigaction = &OnFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &g_previous_segv);
+  sigaction(SIGBUS, &action, &g_previous_bus);
+}
+
+std::string DescribeAddress(uint64_t address) {
+  AddressInfo info;
+  if (!GetAddressSpace().FindFromSignal(address, &info)) return "(its owner is not known)";
+  char line[320];
+  if (info.mapped) {
+    std::snprintf(line, sizeof(line), "%s %llu [0x%llx, +%llu) on device %d, offset %llu, %s",
+                  info.mapping.physical == nullptr ? "allocation" : "mapping", info.mapping.id,
+                  static_cast<Hex>(info.mapping.start), static_cast<Hex>(info.mapping.size),
+                  info.mapping.device == nullptr ? -1 : info.mapping.device->ordinal(),
+                  static_cast<Hex>(address - info.mapping.start),
+                  info.mapping.accessible ? "accessible" : "mapped, but cuMemSetAccess gave nobody access");
+    return line;
+  }
+  if (info.reserved) {
+    std::snprintf(line, sizeof(line), "nothing is mapped at offset %llu of reservation [0x%llx, +%llu)",
+                  static_cast<Hex>(address - info.reservation_start),
+                  static_cast<Hex>(info.reservation_start), static_cast<Hex>(info.reservation_size));
+  } else {
+    std::snprintf(line, sizeof(line), "no reservation and no allocation is there");
+  }
+  const std::string history = GetAddressSpace().History(address);
+  return history.empty() ? line : std::string(line) + "; " + history;
+}
+
+void CheckNobodyTouches(uint64_t start, uint64_t size, const char* call) {
+  const Mode mode = GetSettings().mode_now();
+  if (mode == Mode::kOff) return;
+  std::string user;
+  uint64_t stream_id = 0;
+  ForEachStream([&](Stream& stream) {
+    if (!user.empty()) return;
+    user = stream.FindTouching(start, size);
+    stream_id = stream.id();
+  });
+  if (user.empty()) return;
+  Say("simcuda: %s of [0x%llx, +%llu) while %s on stream %llu will touch it\n", call, static_cast<Hex>(start),
+      static_cast<Hex>(size), user.c_str(), static_cast<Hex>(stream_id));
+  ++GetStats().misuses;
+  if (mode == Mode::kStrict) StopLoudly();
+}
+
+void StopLoudly() {
+  FlushLogFromSignal();
+  WriteStatsFile();
+  signal(SIGABRT, SIG_DFL);
+  std::abort();
+}
+
+}  // namespace simcuda

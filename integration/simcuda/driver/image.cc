@@ -1,0 +1,74 @@
+#include "integration/simcuda/driver/image.h"
+
+#include <elf.h>
+
+#include <cctype>
+#include <cstring>
+#include <string_view>
+
+#include "integration/simcuda/driver/simcuda.h"
+
+namespace simcuda {
+namespace {
+
+void ReadOurs(std::string_view text, std::vector<std::string>* kernels) {
+  size_t at = text.find('\n');
+  while (at != std::string_view::npos) {
+    const size_t start = at + 1;
+    at = text.find('\n', start);
+    const std::string_view line = text.substr(start, at == std::string_view::npos ? at : at - start);
+    if (!line.empty()) kernels->emplace_back(line);
+  }
+}
+
+bool IsNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
+
+// ".entry name (" anywhere in the text; comments that hold the word do no harm, their names are bound to nothing.
+void ReadPtx(std::string_view text, std::vector<std::string>* kernels) {
+  constexpr std::string_view kEntry = ".entry";
+  for (size_t at = text.find(kEntry); at != std::string_view::npos; at = text.find(kEntry, at + 1)) {
+    size_t start = at + kEntry.size();
+    while (start < text.size() && std::isspace(static_cast<unsigned char>(text[start]))) ++start;
+    size_t end = start;
+    while (end < text.size() && IsNameCharacter(text[end])) ++end;
+    if (end > start) kernels->emplace_back(text.substr(start, end - start));
+  }
+}
+
+// A kernel of a cubin is code in a section ".text.<name>".
+void ReadCubin(const char* image, std::vector<std::string>* kernels) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof(header));
+  const auto section = [&](size_t index) {
+    Elf64_Shdr result;
+    std::memcpy(&result, image + header.e_shoff + index * header.e_shentsize, sizeof(result));
+    return result;
+  };
+  const char* names = image + section(header.e_shstrndx).sh_offset;
+  constexpr std::string_view kPrefix = ".text.";
+  for (size_t i = 0; i < header.e_shnum; ++i) {
+    const std::string_view name = names + section(i).sh_name;
+    if (name.substr(0, kPrefix.size()) == kPrefix) kernels->emplace_back(name.substr(kPrefix.size()));
+  }
+}
+
+}  // namespace
+
+bool ReadImage(const void* image, std::vector<std::string>* kernels) {
+  const char* bytes = static_cast<const char*>(image);
+  if (std::strncmp(bytes, SIMCUDA_IMAGE_MAGIC, std::strlen(SIMCUDA_IMAGE_MAGIC)) == 0) {
+    ReadOurs(bytes, kernels);
+    return true;
+  }
+  if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) {
+    ReadCubin(bytes, kernels);
+    return true;
+  }
+  if (std::strstr(bytes, ".version") != nullptr) {
+    ReadPtx(bytes, kernels);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace simcuda

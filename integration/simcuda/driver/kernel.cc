@@ -1,0 +1,74 @@
+#include "integration/simcuda/driver/kernel.h"
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace simcuda {
+namespace {
+
+struct Registry {
+  std::mutex mutex;  // guards the rest
+  std::unordered_map<std::string, const KernelDefinition*> first_by_name;
+};
+Registry& GetRegistry() {
+  static Registry* registry = new Registry;
+  return *registry;
+}
+
+// Parameters ascend without overlap and fit what a launch can carry.
+bool IsLayoutSane(const simcuda_kernel& kernel) {
+  size_t end = 0;
+  for (size_t i = 0; i < kernel.parameter_count; ++i) {
+    const simcuda_parameter& parameter = kernel.parameters[i];
+    if (parameter.size == 0 || parameter.offset < end) return false;
+    end = parameter.offset + parameter.size;
+  }
+  constexpr size_t kMostParameterBytes = 32764;
+  return end <= kMostParameterBytes;
+}
+
+}  // namespace
+
+FunctionHandle* FunctionFromHandle(const void* handle) {
+  if (reinterpret_cast<uintptr_t>(handle) < 4096) return nullptr;
+  auto* function = static_cast<FunctionHandle*>(const_cast<void*>(handle));
+  return function->magic == FunctionHandle::kMagic ? function : nullptr;
+}
+
+const KernelDefinition* FindKernel(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.first_by_name.find(name);
+  return it == registry.first_by_name.end() ? nullptr : it->second;
+}
+
+}  // namespace simcuda
+
+SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function) {
+  if (kernel == nullptr || kernel->name == nullptr || *kernel->name == '\0' || kernel->run == nullptr ||
+      (kernel->parameter_count != 0 && kernel->parameters == nullptr) || !simcuda::IsLayoutSane(*kernel)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Never freed: queued launches and handles refer to it for the life of the process.
+  auto* definition = new simcuda::KernelDefinition;
+  definition->name = kernel->name;
+  definition->run = kernel->run;
+  definition->user = kernel->user;
+  definition->parameters.assign(kernel->parameters, kernel->parameters + kernel->parameter_count);
+  if (kernel->parameter_count != 0) {
+    const simcuda_parameter& last = definition->parameters.back();
+    definition->parameter_bytes = last.offset + last.size;
+  }
+  {
+    simcuda::Registry& registry = simcuda::GetRegistry();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    registry.first_by_name.emplace(definition->name, definition);
+  }
+  if (function != nullptr) {
+    auto* handle = new simcuda::FunctionHandle;
+    handle->kernel = definition;
+    *function = reinterpret_cast<CUfunction>(handle);
+  }
+  return CUDA_SUCCESS;
+}

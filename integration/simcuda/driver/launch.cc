@@ -1,0 +1,242 @@
+// Driver functions: kernel launches and host functions. A launch copies its parameters into the work that it
+// queues; the words among them that lie in a range are what "this kernel will touch the range" means.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/kernel.h"
+#include "integration/simcuda/driver/launch.h"
+#include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/settings.h"
+#include "integration/simcuda/driver/stats.h"
+
+namespace simcuda {
+namespace {
+
+// A running kernel's context, for simcuda_set_device_error.
+thread_local Context* t_kernel_context = nullptr;
+
+class KernelWork : public Work {
+ public:
+  // The parameter block follows the object in the same allocation.
+  static KernelWork* Make(const KernelDefinition& kernel, const LaunchShape& shape) {
+    void* memory = ::operator new(sizeof(KernelWork) + kernel.parameter_bytes);
+    return new (memory) KernelWork(kernel, shape);
+  }
+  static void operator delete(void* memory) { ::operator delete(memory); }
+
+  char* buffer() { return reinterpret_cast<char*>(this + 1); }
+
+  bool Touches(uint64_t start, uint64_t size) const override {
+    const char* bytes = reinterpret_cast<const char*>(this + 1);
+    for (size_t at = 0; at + sizeof(uint64_t) <= kernel_.parameter_bytes; at += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, bytes + at, sizeof(word));
+      if (word - start < size) return true;
+    }
+    return false;
+  }
+  const char* name() const override { return kernel_.name.c_str(); }
+
+  void Run(Stream& stream, bool skip) override {
+    if (skip) return;
+    const int64_t least = GetSettings().kernel_ns.load(std::memory_order_relaxed);
+    const bool logging = IsLogging();
+    const int64_t begin = least > 0 || logging ? NowNs() : 0;
+    Call(stream);
+    if (least > 0) SleepUntil(begin + least);
+    GetStats().launches.fetch_add(1, std::memory_order_relaxed);
+    if (!logging) return;
+    AppendLog({"kernel", stream.id(), stream.context()->device().ordinal(), begin, NowNs(), 0, "-",
+               kernel_.name.c_str()});
+  }
+
+ private:
+  KernelWork(const KernelDefinition& kernel, const LaunchShape& shape) : kernel_(kernel), shape_(shape) {}
+
+  void Call(Stream& stream) {
+    constexpr size_t kMostOnStack = 64;
+    void* few[kMostOnStack];
+    const size_t count = kernel_.parameters.size();
+    std::vector<void*> many(count > kMostOnStack ? count : 0);
+    void** parameters = count > kMostOnStack ? many.data() : few;
+    for (size_t i = 0; i < count; ++i) parameters[i] = buffer() + kernel_.parameters[i].offset;
+    simcuda_launch launch = {};
+    launch.struct_bytes = sizeof(launch);
+    launch.name = kernel_.name.c_str();
+    std::copy_n(shape_.grid, 3, launch.grid);
+    std::copy_n(shape_.block, 3, launch.block);
+    launch.shared_bytes = shape_.shared_bytes;
+    launch.device = stream.context()->device().ordinal();
+    launch.stream = reinterpret_cast<CUstream>(&stream);
+    launch.stream_id = stream.id();
+    launch.buffer = buffer();
+    launch.buffer_bytes = kernel_.parameter_bytes;
+    launch.user = kernel_.user;
+    t_kernel_context = stream.context();
+    try {
+      kernel_.run(&launch, parameters);
+    } catch (const std::exception& error) {
+      stream.context()->Fail("kernel " + kernel_.name + ": " + error.what());
+    } catch (...) {
+      stream.context()->Fail("kernel " + kernel_.name + ": an exception that is no std::exception");
+    }
+    t_kernel_context = nullptr;
+  }
+
+  const KernelDefinition& kernel_;
+  const LaunchShape shape_;
+};
+
+// Copies the parameters by the declared layout; false when the `extra` list is not understood or too short.
+bool CopyParameters(const KernelDefinition& kernel, void** parameters, void** extra, char* buffer) {
+  if (extra == nullptr) {
+    for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+      const simcuda_parameter& parameter = kernel.parameters[i];
+      std::memcpy(buffer + parameter.offset, parameters[i], parameter.size);
+    }
+    return true;
+  }
+  const void* source = nullptr;
+  size_t bytes = 0;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      source = extra[1];
+    } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      bytes = *static_cast<const size_t*>(extra[1]);
+    } else {
+      return false;
+    }
+  }
+  if (source == nullptr || bytes < kernel.parameter_bytes) return false;
+  std::memcpy(buffer, source, kernel.parameter_bytes);
+  return true;
+}
+
+bool IsShapeSane(const LaunchShape& shape) {
+  const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
+  return shape.grid[0] != 0 && shape.grid[1] != 0 && shape.grid[2] != 0 && threads != 0 && threads <= 1024 &&
+         shape.grid[1] <= 65535 && shape.grid[2] <= 65535;
+}
+
+template <Form kForm>
+CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle, void** parameters,
+                void** extra) {
+  Stream* stream = nullptr;
+  if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  const FunctionHandle* function = FunctionFromHandle(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const KernelDefinition& kernel = *function->kernel;
+  if (!IsShapeSane(shape)) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters == nullptr && extra == nullptr && !kernel.parameters.empty())
+    return CUDA_ERROR_INVALID_VALUE;
+  KernelWork* work = KernelWork::Make(kernel, shape);
+  std::memset(work->buffer(), 0, kernel.parameter_bytes);
+  if (!CopyParameters(kernel, parameters, extra, work->buffer())) {
+    delete work;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  stream->context()->Enqueue(*stream, work);
+  return CUDA_SUCCESS;
+}
+
+template <Form kForm>
+CUresult LaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                      unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
+  return Launch<kForm>(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters, extra);
+}
+
+template <Form kForm>
+CUresult LaunchCooperative(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                           unsigned by, unsigned bz, unsigned shared, CUstream stream, void** parameters) {
+  return Launch<kForm>(function, {{gx, gy, gz}, {bx, by, bz}, shared}, stream, parameters, nullptr);
+}
+
+template <Form kForm>
+CUresult LaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const LaunchShape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                             {config->blockDimX, config->blockDimY, config->blockDimZ},
+                             config->sharedMemBytes};
+  return Launch<kForm>(function, shape, config->hStream, parameters, extra);
+}
+
+class HostWork : public Work {
+ public:
+  HostWork(CUhostFn function, void* data) : function_(function), data_(data) {}
+  void Run(Stream& stream, bool skip) override {
+    if (!skip) function_(data_);
+  }
+  const char* name() const override { return "host function"; }
+
+ private:
+  const CUhostFn function_;
+  void* const data_;
+};
+
+class CallbackWork : public Work {
+ public:
+  CallbackWork(CUstreamCallback function, CUstream handle, void* data)
+      : function_(function), handle_(handle), data_(data) {}
+  void Run(Stream& stream, bool skip) override { function_(handle_, stream.context()->status(), data_); }
+  const char* name() const override { return "stream callback"; }
+
+ private:
+  const CUstreamCallback function_;
+  const CUstream handle_;
+  void* const data_;
+};
+
+template <Form kForm>
+CUresult LaunchHost(CUstream handle, CUhostFn function, void* data) {
+  Stream* stream = nullptr;
+  if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  stream->context()->Enqueue(*stream, new HostWork(function, data));
+  return CUDA_SUCCESS;
+}
+
+template <Form kForm>
+CUresult AddCallback(CUstream handle, CUstreamCallback function, void* data, unsigned int flags) {
+  Stream* stream = nullptr;
+  if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  stream->context()->Enqueue(*stream, new CallbackWork(function, handle, data));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace simcuda
+
+SIMCUDA_BOTH_FORMS(cuLaunchKernel, _ptsz, simcuda::LaunchKernel,
+                   (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                    unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra),
+                   (f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
+SIMCUDA_BOTH_FORMS(cuLaunchCooperativeKernel, _ptsz, simcuda::LaunchCooperative,
+                   (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                    unsigned bz, unsigned shared, CUstream stream, void** parameters),
+                   (f, gx, gy, gz, bx, by, bz, shared, stream, parameters))
+SIMCUDA_BOTH_FORMS(cuLaunchKernelEx, _ptsz, simcuda::LaunchKernelEx,
+                   (const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra),
+                   (config, f, parameters, extra))
+SIMCUDA_BOTH_FORMS(cuLaunchHostFunc, _ptsz, simcuda::LaunchHost, (CUstream s, CUhostFn f, void* data),
+                   (s, f, data))
+SIMCUDA_BOTH_FORMS(cuStreamAddCallback, _ptsz, simcuda::AddCallback,
+                   (CUstream s, CUstreamCallback f, void* data, unsigned int flags), (s, f, data, flags))
+
+SIMCUDA_API void simcuda_set_device_error(const char* text) {
+  simcuda::Context* context =
+      simcuda::t_kernel_context != nullptr ? simcuda::t_kernel_context : simcuda::CurrentContext();
+  if (context != nullptr) context->Fail(text == nullptr ? "" : text);
+}
+
+SIMCUDA_API const char* simcuda_device_error(void) {
+  thread_local std::string text;
+  simcuda::Context* context = simcuda::CurrentContext();
+  text = context == nullptr ? "" : context->error_text();
+  return text.c_str();
+}

@@ -1,0 +1,54 @@
+// The host memory behind the device: one stretch of addresses for everything a job can see (reservations and
+// allocations), one for the homes of physical handles that are mapped nowhere. Both are PROT_NONE where no memory
+// is in use, are not inherited by forks, and take host memory only for what exists.
+//
+// A map moves the pages of a handle from its home to the address (mremap), an unmap moves them back: no copy, and
+// no page fault later. MREMAP_DONTUNMAP keeps the place that the pages left reserved, so no other thread's mmap
+// can land in it; it is made PROT_NONE before the pages leave.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "integration/simcuda/driver/extents.h"
+
+namespace simcuda {
+
+class MemoryPool {
+ public:
+  // Reserves both stretches; false when the process has no room for them.
+  bool Init();
+
+  // One compare each: whether the address can belong to a device at all.
+  bool Contains(uint64_t address) const { return address - visible_start_ < visible_size_; }
+  uint64_t visible_start() const { return visible_start_; }
+  uint64_t visible_size() const { return visible_size_; }
+
+  // A home for a handle of `size` bytes, 0 when none is left. The caller holds the address space's lock.
+  uint64_t TakeHome(uint64_t size);
+  // Drops the pages and takes the home back.
+  void GiveHome(uint64_t home, uint64_t size);
+
+  // Moves the pages home -> address and makes them readable and writable; and back. False: the kernel refused
+  // (too many mappings: vm.max_map_count).
+  bool MoveIn(uint64_t home, uint64_t address, uint64_t size);
+  bool MoveOut(uint64_t address, uint64_t home, uint64_t size);
+
+  // Memory without a home, for allocations: pages appear at the address, and vanish.
+  bool Populate(uint64_t address, uint64_t size);
+  void Depopulate(uint64_t address, uint64_t size);
+
+ private:
+  uint64_t visible_start_ = 0;
+  uint64_t visible_size_ = 0;
+  Extents homes_;
+};
+
+// Fills memory with the pattern FE FF FE FF...: no-number in every float format, out of range as an index, and
+// easy to recognise. `address` and `bytes` are multiples of 8.
+void FillWithPoison(uint64_t address, uint64_t bytes);
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_

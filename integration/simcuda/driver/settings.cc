@@ -1,0 +1,189 @@
+#include "integration/simcuda/driver/settings.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "integration/simcuda/driver/simcuda.h"
+
+namespace simcuda {
+namespace {
+
+enum class Kind { kBytes, kBytesOrOff, kMicroseconds, kCount, kDevices, kGranularity, kMode, kPoison };
+enum class Changeable { kAlways, kBeforeInit };
+
+struct Row {
+  const char* name;
+  Kind kind;
+  Settings::Value* value;
+  Settings::Value* also;  // second value set to the same, or null
+  Changeable changeable;
+};
+
+constexpr const char* kPrefix = "SIMCUDA_";
+
+const Row* Rows(size_t* count) {
+  Settings& s = GetSettings();
+  static const Row rows[] = {
+      {"MEMORY", Kind::kBytes, &s.memory_bytes, nullptr, Changeable::kBeforeInit},
+      {"DEVICES", Kind::kDevices, &s.devices, nullptr, Changeable::kBeforeInit},
+      {"GRANULARITY", Kind::kGranularity, &s.granularity, nullptr, Changeable::kBeforeInit},
+      {"DRIVER_VERSION", Kind::kCount, &s.driver_version, nullptr, Changeable::kBeforeInit},
+      {"MODE", Kind::kMode, &s.mode, nullptr, Changeable::kAlways},
+      {"POISON", Kind::kPoison, &s.poison, nullptr, Changeable::kAlways},
+      {"COPY_BANDWIDTH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD],
+       &s.copy_bytes_per_s[SIMCUDA_DTOH], Changeable::kAlways},
+      {"COPY_BANDWIDTH_HTOD", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD], nullptr,
+       Changeable::kAlways},
+      {"COPY_BANDWIDTH_DTOH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_DTOH], nullptr,
+       Changeable::kAlways},
+      {"COPY_LATENCY", Kind::kMicroseconds, &s.copy_latency_ns[SIMCUDA_HTOD],
+       &s.copy_latency_ns[SIMCUDA_DTOH], Changeable::kAlways},
+      {"COPY_LATENCY_HTOD", Kind::kMicroseconds, &s.copy_latency_ns[SIMCUDA_HTOD], nullptr,
+       Changeable::kAlways},
+      {"COPY_LATENCY_DTOH", Kind::kMicroseconds, &s.copy_latency_ns[SIMCUDA_DTOH], nullptr,
+       Changeable::kAlways},
+      {"KERNEL_TIME", Kind::kMicroseconds, &s.kernel_ns, nullptr, Changeable::kAlways},
+      {"DELAY", Kind::kMicroseconds, &s.delay_max_ns, nullptr, Changeable::kAlways},
+      {"SEED", Kind::kCount, &s.seed, nullptr, Changeable::kAlways},
+      {"FAIL_CREATE", Kind::kCount, &s.fail_create, nullptr, Changeable::kAlways},
+      {"FAIL_CREATE_EVERY", Kind::kCount, &s.fail_create_every, nullptr, Changeable::kAlways},
+      {"FAIL_SET_ACCESS", Kind::kCount, &s.fail_set_access, nullptr, Changeable::kAlways},
+      {"FAIL_SET_ACCESS_EVERY", Kind::kCount, &s.fail_set_access_every, nullptr, Changeable::kAlways},
+      {"FAIL_COPY", Kind::kCount, &s.fail_copy, nullptr, Changeable::kAlways},
+      {"FAIL_COPY_EVERY", Kind::kCount, &s.fail_copy_every, nullptr, Changeable::kAlways},
+  };
+  *count = sizeof(rows) / sizeof(rows[0]);
+  return rows;
+}
+
+const char* Accepted(Kind kind) {
+  switch (kind) {
+    case Kind::kBytes: return "a size such as 2GiB or 500MB";
+    case Kind::kBytesOrOff: return "bytes a second such as 4GB, or 0 for no limit";
+    case Kind::kMicroseconds: return "microseconds, 0 or more";
+    case Kind::kCount: return "a whole number, 0 or more";
+    case Kind::kDevices: return "1 to 8";
+    case Kind::kGranularity: return "a power of two from 64KiB to 1GiB";
+    case Kind::kMode: return "strict, report or off";
+    case Kind::kPoison: return "off, recycle or unmap";
+  }
+  return "";
+}
+
+bool ParseCount(const std::string& text, int64_t* value) {
+  char* end = nullptr;
+  const long long parsed = std::strtoll(text.c_str(), &end, 10);
+  *value = parsed;
+  return !text.empty() && *end == '\0' && parsed >= 0;
+}
+
+bool ParseMicroseconds(const std::string& text, int64_t* nanoseconds) {
+  char* end = nullptr;
+  const double parsed = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(parsed >= 0) || parsed > 1e12) return false;
+  *nanoseconds = std::llround(parsed * 1000);
+  return true;
+}
+
+bool ParseChoice(const std::string& text, const char* const (&choices)[3], int64_t* value) {
+  for (int64_t i = 0; i < 3; ++i) {
+    if (text == choices[i]) {
+      *value = i;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Parse(Kind kind, const std::string& text, int64_t* value) {
+  switch (kind) {
+    case Kind::kBytes: return ParseBytes(text, value);
+    case Kind::kBytesOrOff: {
+      const bool off = text == "0" || text == "off";
+      if (off) *value = 0;
+      return off || ParseBytes(text, value);
+    }
+    case Kind::kMicroseconds: return ParseMicroseconds(text, value);
+    case Kind::kCount: return ParseCount(text, value);
+    case Kind::kDevices: return ParseCount(text, value) && *value >= 1 && *value <= SIMCUDA_DEVICES_MAX;
+    case Kind::kGranularity:
+      return ParseBytes(text, value) && *value >= (64 << 10) && *value <= (1 << 30) &&
+             (*value & (*value - 1)) == 0;
+    case Kind::kMode: return ParseChoice(text, {"strict", "report", "off"}, value);
+    case Kind::kPoison: return ParseChoice(text, {"off", "recycle", "unmap"}, value);
+  }
+  return false;
+}
+
+}  // namespace
+
+Settings& GetSettings() {
+  static Settings* settings = new Settings;  // never destroyed: stream threads outlive static destructors
+  return *settings;
+}
+
+bool ParseBytes(const std::string& text, int64_t* bytes) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || !(number > 0)) return false;
+  static constexpr struct {
+    const char* unit;
+    double factor;
+  } kUnits[] = {
+      {"", 1},      {"B", 1},        {"KB", 1e3},        {"MB", 1e6},           {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  for (const auto& [unit, factor] : kUnits) {
+    if (std::strcmp(end, unit) != 0) continue;
+    const double value = number * factor;
+    if (value < 1 || value > 1e18) return false;
+    *bytes = static_cast<int64_t>(value);
+    return true;
+  }
+  return false;
+}
+
+SetResult SetByName(const std::string& name, const std::string& value, bool initialised) {
+  Settings& settings = GetSettings();
+  if (name == "LOG" || name == "STATS") {
+    if (initialised) return SetResult::kTooLate;
+    (name == "LOG" ? settings.log_file : settings.stats_file) = value;
+    return SetResult::kOk;
+  }
+  size_t count = 0;
+  const Row* rows = Rows(&count);
+  for (size_t i = 0; i < count; ++i) {
+    const Row& row = rows[i];
+    if (name != row.name) continue;
+    if (initialised && row.changeable == Changeable::kBeforeInit) return SetResult::kTooLate;
+    int64_t parsed = 0;
+    if (!Parse(row.kind, value, &parsed)) return SetResult::kBadValue;
+    row.value->store(parsed);
+    if (row.also != nullptr) row.also->store(parsed);
+    return SetResult::kOk;
+  }
+  return SetResult::kUnknownName;
+}
+
+bool ReadEnvironment() {
+  size_t count = 0;
+  const Row* rows = Rows(&count);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string variable = std::string(kPrefix) + rows[i].name;
+    const char* value = std::getenv(variable.c_str());
+    if (value == nullptr || *value == '\0') continue;
+    if (SetByName(rows[i].name, value, false) != SetResult::kOk) {
+      std::fprintf(stderr, "simcuda: %s=%s is not understood: it takes %s\n", variable.c_str(), value,
+                   Accepted(rows[i].kind));
+      return false;
+    }
+  }
+  for (const char* name : {"LOG", "STATS"}) {
+    const char* value = std::getenv((std::string(kPrefix) + name).c_str());
+    if (value != nullptr) SetByName(name, value, false);
+  }
+  return true;
+}
+
+}  // namespace simcuda

@@ -1,0 +1,65 @@
+// What can be set on the stand-in: read once from SIMCUDA_* at cuInit, changed at run time by simcuda_set().
+// Values are atomics so that streams read them without a lock; 0 means "off" unless said otherwise.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SETTINGS_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SETTINGS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace simcuda {
+
+// What happens when unmapped device memory is touched, or pulled away under queued work.
+enum class Mode : int64_t { kStrict, kReport, kOff };
+
+// Which physical memory is filled with a pattern: none; memory that was released and created anew (what a handle
+// holds survives an unmap, as on a GPU); or also what was unmapped (a block that lost its copy-in then shows).
+enum class Poison : int64_t { kOff, kRecycle, kUnmap };
+
+struct Settings {
+  using Value = std::atomic<int64_t>;
+
+  Value devices{1};
+  Value memory_bytes{int64_t{8} << 30};  // per device
+  Value granularity{2 << 20};            // of VMM; a power of two of at least 64 KiB
+  Value driver_version{13020};
+  Value mode{static_cast<int64_t>(Mode::kStrict)};
+  Value poison{static_cast<int64_t>(Poison::kRecycle)};
+
+  // Index: SIMCUDA_HTOD or SIMCUDA_DTOH.
+  Value copy_bytes_per_s[2] = {0, 0};
+  Value copy_latency_ns[2] = {0, 0};
+  Value kernel_ns{0};     // least time of a kernel
+  Value delay_max_ns{0};  // random delay before each operation, 0..max
+  Value seed{1};
+
+  // The n-th call fails, or every n-th.
+  Value fail_create{0}, fail_create_every{0};
+  Value fail_set_access{0}, fail_set_access_every{0};
+  Value fail_copy{0}, fail_copy_every{0};
+
+  // Set before the first stream starts, constant afterwards.
+  std::string log_file;
+  std::string stats_file;
+
+  Mode mode_now() const { return static_cast<Mode>(mode.load(std::memory_order_relaxed)); }
+  Poison poison_now() const { return static_cast<Poison>(poison.load(std::memory_order_relaxed)); }
+};
+
+Settings& GetSettings();
+
+// Reads SIMCUDA_* from the environment. On a bad value: one line on standard error that names the variable, the
+// value and what is accepted; false.
+bool ReadEnvironment();
+
+enum class SetResult { kOk, kUnknownName, kBadValue, kTooLate };
+
+// One setting by the name that follows SIMCUDA_. `initialised`: whether cuInit has succeeded.
+SetResult SetByName(const std::string& name, const std::string& value, bool initialised);
+
+// "2GiB", "500MB", "4096" in bytes; false when malformed, zero or out of range.
+bool ParseBytes(const std::string& text, int64_t* bytes);
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SETTINGS_H_

@@ -1,0 +1,119 @@
+/* simcuda: what the stand-in driver offers beyond the public driver API.
+ *
+ * Device code cannot run without a GPU, so a kernel is a host function that was registered under a name with a
+ * declared parameter layout. Everything else (modules, parameters, streams, memory) goes through the driver API.
+ * Plain C; exported by our libcuda.so.1 only. Link against it, or find the names by dlsym and do without.
+ * All functions may be called from any thread unless said otherwise; none of them calls back into the caller.
+ */
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SIMCUDA_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SIMCUDA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUfunc_st;
+struct CUstream_st;
+
+/* What a running kernel may ask about its launch. Valid until the host function returns. */
+typedef struct simcuda_launch {
+  size_t struct_bytes; /* sizeof this struct in the driver: new members come at the end */
+  const char* name;
+  unsigned int grid[3];
+  unsigned int block[3];
+  unsigned int shared_bytes;
+  int device;                 /* ordinal */
+  struct CUstream_st* stream; /* the stream's own handle, never 0; the legacy stream has one too */
+  uint64_t stream_id;         /* as cuStreamGetId */
+  const void* buffer;         /* the parameters as one block of bytes, by the declared offsets */
+  size_t buffer_bytes;
+  void* user; /* as given at registration */
+} simcuda_launch;
+
+/* The body of a kernel: runs on its stream's thread. params[i] points at the bytes of parameter i in the driver's
+ * copy. Device addresses are host addresses and are read and written directly. It must not call the driver API.
+ * A C++ exception that leaves it becomes a device-side error (see simcuda_set_device_error). */
+typedef void (*simcuda_kernel_function)(const simcuda_launch* launch, void** params);
+
+typedef struct simcuda_parameter {
+  size_t offset; /* in the parameter block */
+  size_t size;   /* bytes */
+} simcuda_parameter;
+
+typedef struct simcuda_kernel {
+  const char* name; /* copied */
+  simcuda_kernel_function run;
+  void* user;
+  const simcuda_parameter* parameters; /* copied; ascending, not overlapping */
+  size_t parameter_count;
+} simcuda_kernel;
+
+/* Registers a kernel; 0 or a CUresult. Works before cuInit. The name may be registered several times (with other
+ * layouts, say): look-ups by name find the first, *function is the handle of exactly this one, good for
+ * cuLaunchKernel and cuFuncGetParamInfo in every context and for the life of the process. function may be NULL. */
+int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function);
+
+/* An image of ours for cuModuleLoadData / cuLibraryLoadData is text, ended by a NUL: the first line is
+ * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel. PTX text and cubins are accepted as well: their
+ * entry points are bound to registered kernels of the same name. */
+#define SIMCUDA_IMAGE_MAGIC "//simcuda image 1"
+
+/* Fails the context of the kernel that is running on this thread, as a fault on a GPU would: `text` goes to
+ * standard error, and calls of that context return CUDA_ERROR_LAUNCH_FAILED from then on. On a thread that runs no
+ * kernel it fails the current context. */
+void simcuda_set_device_error(const char* text);
+
+/* The text of the device-side error of the current context ("" if none). Valid until the thread's next call. */
+const char* simcuda_device_error(void);
+
+/* Sets one setting: `name` is that of the environment variable without SIMCUDA_ ("COPY_BANDWIDTH"), `value` as it
+ * would stand there. 0, or a CUresult (unknown name, bad value, or DEVICES and GRANULARITY after cuInit). */
+int simcuda_set(const char* name, const char* value);
+
+/* Changes the capacity of one device; what is already allocated stays. 0 or a CUresult. After cuInit. */
+int simcuda_set_memory(int device, uint64_t bytes);
+
+/* Starts the counts of calls that the FAIL_* settings refer to at zero. */
+void simcuda_reset_failures(void);
+
+enum { SIMCUDA_DEVICES_MAX = 8 };
+enum { SIMCUDA_HTOD = 0, SIMCUDA_DTOH = 1, SIMCUDA_DTOD = 2, SIMCUDA_HTOH = 3, SIMCUDA_DIRECTIONS = 4 };
+
+typedef struct simcuda_stats {
+  size_t struct_bytes; /* set by the caller to sizeof(simcuda_stats) */
+  uint64_t physical_bytes[SIMCUDA_DEVICES_MAX];
+  uint64_t peak_physical_bytes[SIMCUDA_DEVICES_MAX];
+  uint64_t missed_accesses; /* touches of unmapped device memory that were let in (mode report) */
+  uint64_t misuses;         /* unmap or free under queued work that was let through (mode report) */
+  uint64_t launches;
+  uint64_t copies;
+  uint64_t memsets;
+  uint64_t copied_bytes[SIMCUDA_DIRECTIONS];
+} simcuda_stats;
+
+/* Fills *stats; 0 or a CUresult. */
+int simcuda_get_stats(simcuda_stats* stats);
+
+/* Sets the peaks to what is in use now and every counter to zero. */
+void simcuda_reset_stats(void);
+
+uint64_t simcuda_missed_accesses(void);
+
+/* Writes the log's buffered lines to its file now. */
+void simcuda_flush_log(void);
+
+/* 1 if `address` lies in a reservation or allocation of any device, mapped or not. */
+int simcuda_is_device_address(uint64_t address);
+
+/* Lets go of every operation on hold and holds none any more; or (hold != 0) holds each stream before its next
+ * operation until it is called with 0. For tests that need queued work to stay queued. */
+void simcuda_hold_streams(int hold);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_SIMCUDA_H_ */

@@ -1,0 +1,217 @@
+#include "integration/simcuda/driver/stream.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/settings.h"
+
+namespace simcuda {
+namespace {
+
+constexpr uint32_t kOpenMagic = 0x53545245;
+
+// All streams ever made. Fixed room, so that a signal handler may walk it without a lock.
+constexpr int kMostStreams = 1 << 16;
+struct Registry {
+  std::mutex mutex;
+  std::vector<Stream*> unused;  // guarded by mutex
+  uint64_t next_id = 1;         // guarded by mutex
+  std::atomic<int> count{0};
+  std::atomic<Stream*> streams[kMostStreams] = {};
+};
+Registry& GetRegistry() {
+  static Registry* registry = new Registry;  // never destroyed: threads outlive static destructors
+  return *registry;
+}
+
+struct Hold {
+  std::atomic<bool> on{false};
+  std::mutex mutex;
+  std::condition_variable released;
+};
+Hold& GetHold() {
+  static Hold* hold = new Hold;
+  return *hold;
+}
+
+thread_local Stream* t_stream = nullptr;
+
+uint64_t NextRandom(uint64_t* state) {
+  *state += 0x9e3779b97f4a7c15;  // splitmix64
+  uint64_t z = *state;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+// Signals of the process belong to its own threads; only faults are ours.
+void BlockSignalsOfThread() {
+  sigset_t all;
+  sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+}
+
+}  // namespace
+
+int StreamCount() { return GetRegistry().count.load(); }
+Stream* StreamAt(int index) { return GetRegistry().streams[index].load(); }
+Stream* CurrentStreamOfThread() { return t_stream; }
+
+void HoldStreams(bool hold) {
+  Hold& state = GetHold();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.on = hold;
+  state.released.notify_all();
+}
+
+Stream* Stream::Open(Context* context, StreamKind kind, int priority) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  Stream* stream = nullptr;
+  if (!registry.unused.empty()) {
+    stream = registry.unused.back();
+    registry.unused.pop_back();
+  } else {
+    const int index = registry.count.load();
+    if (index == kMostStreams) return nullptr;
+    stream = new Stream;
+    registry.streams[index] = stream;
+    registry.count = index + 1;
+  }
+  stream->context_ = context;
+  stream->kind_ = kind;
+  stream->priority_ = priority;
+  stream->id_ = registry.next_id++;
+  stream->random_ = static_cast<uint64_t>(GetSettings().seed.load()) * 0x100000001b3 + stream->id_;
+  stream->legacy_seen = 0;
+  stream->magic_ = kOpenMagic;
+  return stream;
+}
+
+Stream* Stream::FromHandle(void* handle) {
+  if (reinterpret_cast<uintptr_t>(handle) < 4096) return nullptr;
+  Stream* stream = static_cast<Stream*>(handle);
+  return stream->magic_ == kOpenMagic ? stream : nullptr;
+}
+
+uint64_t Stream::Enqueue(Work* work) {
+  bool wake = false;
+  uint64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    number = enqueued_.load(std::memory_order_relaxed) + 1;
+    work->number_ = number;
+    (head_ == nullptr ? head_ : tail_->next_) = work;
+    tail_ = work;
+    enqueued_.store(number);
+    if (!started_) StartLocked();
+    wake = asleep_;
+    asleep_ = false;  // one wake-up is enough
+  }
+  if (wake) wake_.notify_one();
+  return number;
+}
+
+void Stream::StartLocked() {
+  started_ = true;
+  std::thread([this] { ThreadMain(); }).detach();
+}
+
+void Stream::WaitFor(uint64_t number) {
+  if (IsDone(number)) return;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (completed_.load(std::memory_order_relaxed) < number) {
+    wanted_ = std::min(wanted_, number);
+    done_.wait(lock);
+  }
+}
+
+void Stream::Close() {
+  Registry& registry = GetRegistry();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    magic_ = 0;
+    if (started_) {
+      closing_ = true;
+      asleep_ = false;
+      wake_.notify_one();
+      return;
+    }
+  }
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.unused.push_back(this);
+}
+
+void Stream::ThreadMain() {
+  BlockSignalsOfThread();
+  prctl(PR_SET_TIMERSLACK, 1UL);
+  char thread_name[16];
+  std::snprintf(thread_name, sizeof(thread_name), "simcuda-%llu", static_cast<unsigned long long>(id_));
+  pthread_setname_np(pthread_self(), thread_name);
+  t_stream = this;
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    while (head_ == nullptr && !closing_) {
+      asleep_ = true;
+      wake_.wait(lock);
+    }
+    asleep_ = false;
+    if (head_ == nullptr) break;
+    Work* work = head_;
+    head_ = work->next_;
+    running_ = work;
+    lock.unlock();
+    Execute(work);
+    const uint64_t number = work->number_;
+    lock.lock();
+    running_ = nullptr;
+    completed_.store(number);
+    if (number >= wanted_) {
+      wanted_ = UINT64_MAX;
+      done_.notify_all();
+    }
+    lock.unlock();
+    delete work;
+    lock.lock();
+  }
+  started_ = false;
+  closing_ = false;
+  t_stream = nullptr;
+  lock.unlock();
+  std::lock_guard<std::mutex> registry_lock(GetRegistry().mutex);
+  GetRegistry().unused.push_back(this);
+}
+
+void Stream::Execute(Work* work) {
+  if (work->is_operation()) {
+    Hold& hold = GetHold();
+    if (hold.on.load(std::memory_order_relaxed)) {
+      std::unique_lock<std::mutex> lock(hold.mutex);
+      while (hold.on) hold.released.wait(lock);
+    }
+    const int64_t most = GetSettings().delay_max_ns.load(std::memory_order_relaxed);
+    if (most > 0)
+      SleepUntil(NowNs() + static_cast<int64_t>(NextRandom(&random_) % static_cast<uint64_t>(most)));
+  }
+  work->Run(*this, context_->failed());
+}
+
+std::string Stream::FindTouching(uint64_t start, uint64_t size) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Work* running = running_.load();
+  if (running != nullptr && running->Touches(start, size)) return std::string("running ") + running->name();
+  for (const Work* work = head_; work != nullptr; work = work->next_) {
+    if (work->Touches(start, size)) return std::string("queued ") + work->name();
+  }
+  return "";
+}
+
+}  // namespace simcuda

@@ -1,0 +1,131 @@
+// A stream: a queue of work and one thread that does it in order. The thread starts with the first work, sleeps
+// while there is none, and ends when the stream is destroyed and drained.
+// Order between streams is made of waits: work of one stream that waits until another has completed a number.
+// Streams are never freed but used again, so a number of an old stream stays true: numbers only grow.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STREAM_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STREAM_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace simcuda {
+
+class Context;
+class Stream;
+
+// One operation on a stream. Made by the caller's thread, run and deleted by the stream's.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // `skip`: the context has failed; do nothing but let waiters go on.
+  virtual void Run(Stream& stream, bool skip) = 0;
+  // Whether it will read or write a byte of [start, start + size). Called under the stream's lock.
+  virtual bool Touches(uint64_t start, uint64_t size) const { return false; }
+  // For messages; safe to call from a signal handler while the work runs.
+  virtual const char* name() const = 0;
+  // Whether random delays and holds apply.
+  virtual bool is_operation() const { return true; }
+
+ private:
+  friend class Stream;
+  Work* next_ = nullptr;
+  uint64_t number_ = 0;
+};
+
+enum class StreamKind { kBlocking, kNonBlocking, kLegacy, kPerThread };
+
+class Stream {
+ public:
+  // A stream of `context`, new or used before.
+  static Stream* Open(Context* context, StreamKind kind, int priority);
+  // The stream of a handle, or null if the handle is none of a live stream.
+  static Stream* FromHandle(void* handle);
+
+  Context* context() const { return context_; }
+  StreamKind kind() const { return kind_; }
+  int priority() const { return priority_; }
+  uint64_t id() const { return id_; }
+
+  // Takes ownership of `work`; its number.
+  uint64_t Enqueue(Work* work);
+  uint64_t enqueued() const { return enqueued_.load(); }
+  uint64_t completed() const { return completed_.load(); }
+  bool IsDone(uint64_t number) const { return completed() >= number; }
+  void WaitFor(uint64_t number);
+
+  // No more work comes; what is queued is done, then the stream is free for Open.
+  void Close();
+
+  // The name of an operation, running or queued, that touches the range; "" when there is none.
+  std::string FindTouching(uint64_t start, uint64_t size);
+
+  // The work that runs now, for the fault handler; may change at any moment on another thread.
+  const Work* running() const { return running_.load(); }
+
+  // Number of the last legacy work that this stream was made to wait for (and on the legacy stream: unused).
+  std::atomic<uint64_t> legacy_seen{0};
+
+ private:
+  Stream() = default;
+  void ThreadMain();
+  void Execute(Work* work);
+  void StartLocked();
+
+  uint32_t magic_ = 0;
+  Context* context_ = nullptr;
+  StreamKind kind_ = StreamKind::kBlocking;
+  int priority_ = 0;
+  uint64_t id_ = 0;
+  uint64_t random_ = 0;  // state of the delays' generator; the stream's thread only
+
+  std::atomic<uint64_t> enqueued_{0};   // written under mutex_
+  std::atomic<uint64_t> completed_{0};  // written under mutex_; read by anybody to learn that work is done
+  std::atomic<Work*> running_{nullptr};
+
+  std::mutex mutex_;  // guards everything below
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  Work* head_ = nullptr;
+  Work* tail_ = nullptr;
+  bool asleep_ = false;
+  bool started_ = false;
+  bool closing_ = false;
+  uint64_t wanted_ = UINT64_MAX;  // the least number that somebody waits for
+};
+
+// The stream whose thread this is, or null.
+Stream* CurrentStreamOfThread();
+
+// Calls visit(stream) for each stream that was ever opened.
+template <typename Visit>
+void ForEachStream(Visit visit);
+int StreamCount();
+Stream* StreamAt(int index);
+
+template <typename Visit>
+void ForEachStream(Visit visit) {
+  for (int i = 0, count = StreamCount(); i < count; ++i) visit(*StreamAt(i));
+}
+
+// Holds every stream before its next operation, or lets them go (simcuda_hold_streams).
+void HoldStreams(bool hold);
+
+// Waits until `stream` has completed `number`.
+class WaitWork : public Work {
+ public:
+  WaitWork(Stream* stream, uint64_t number) : stream_(stream), number_(number) {}
+  void Run(Stream& stream, bool skip) override { stream_->WaitFor(number_); }
+  const char* name() const override { return "wait for another stream"; }
+  bool is_operation() const override { return false; }
+
+ private:
+  Stream* const stream_;
+  const uint64_t number_;
+};
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_STREAM_H_

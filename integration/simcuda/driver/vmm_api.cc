@@ -1,0 +1,143 @@
+// Driver functions: virtual memory management.
+#include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/failures.h"
+#include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/settings.h"
+
+namespace simcuda {
+namespace {
+
+bool IsHostLocation(CUmemLocationType type) {
+  return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+// The device of a location (null: host memory).
+CUresult DeviceOf(const CUmemLocation& location, Device** device) {
+  *device = nullptr;
+  if (IsHostLocation(location.type)) return CUDA_SUCCESS;
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  *device = FindDevice(location.id);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace simcuda
+
+using simcuda::Device;
+using simcuda::GetAddressSpace;
+using simcuda::IsAlive;
+
+SIMCUDA_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
+                                                   CUmemAllocationGranularity_flags option) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (granularity == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = nullptr;
+  if (CUresult result = simcuda::DeviceOf(properties->location, &device); result != CUDA_SUCCESS)
+    return result;
+  *granularity = static_cast<size_t>(simcuda::GetSettings().granularity.load());
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size_t alignment,
+                                         CUdeviceptr hint, unsigned long long flags) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t start = 0;
+  const CUresult result = GetAddressSpace().Reserve(size, alignment, hint, &start);
+  if (result == CUDA_SUCCESS) *pointer = start;
+  return result;
+}
+
+SIMCUDA_API CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  return GetAddressSpace().FreeReservation(pointer, size);
+}
+
+SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                                 const CUmemAllocationProp* properties, unsigned long long flags) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (handle == nullptr || properties == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  // Pages without a file have no descriptor to hand out.
+  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  Device* device = nullptr;
+  if (CUresult result = simcuda::DeviceOf(properties->location, &device); result != CUDA_SUCCESS)
+    return result;
+  if (simcuda::ShouldFailCreate()) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t id = 0;
+  const CUresult result = GetAddressSpace().Create(size, *properties, device, &id);
+  if (result == CUDA_SUCCESS) *handle = id;
+  return result;
+}
+
+SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  return GetAddressSpace().Release(handle);
+}
+
+SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
+                              CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return GetAddressSpace().Map(pointer, size, offset, handle);
+}
+
+SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = GetAddressSpace().CheckUnmap(pointer, size); result != CUDA_SUCCESS) return result;
+  // The real driver does not wait for kernels here: work that is still to touch the range is a bug of the caller.
+  simcuda::CheckNobodyTouches(pointer, size, "cuMemUnmap");
+  return GetAddressSpace().Unmap(pointer, size);
+}
+
+SIMCUDA_API CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc* descriptions,
+                                    size_t count) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (simcuda::ShouldFailSetAccess()) return CUDA_ERROR_NOT_READY;
+  for (size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& description = descriptions[i];
+    Device* device = nullptr;
+    if (CUresult result = simcuda::DeviceOf(description.location, &device); result != CUDA_SUCCESS)
+      return result;
+    // Bit 31 stands for the host.
+    const unsigned mask = device == nullptr ? 1u << 31 : 1u << device->ordinal();
+    const bool accessible = description.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (CUresult result = GetAddressSpace().SetAccess(pointer, size, mask, accessible);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                    CUdeviceptr pointer) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = nullptr;
+  if (CUresult result = simcuda::DeviceOf(*location, &device); result != CUDA_SUCCESS) return result;
+  unsigned mask = 0;
+  if (CUresult result = GetAddressSpace().GetAccess(pointer, &mask); result != CUDA_SUCCESS) return result;
+  const unsigned bit = device == nullptr ? 1u << 31 : 1u << device->ordinal();
+  *flags = (mask & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t id = 0;
+  const CUresult result = GetAddressSpace().Retain(reinterpret_cast<uint64_t>(address), &id);
+  if (result == CUDA_SUCCESS) *handle = id;
+  return result;
+}
+
+SIMCUDA_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
+                                                            CUmemGenericAllocationHandle handle) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return GetAddressSpace().GetProperties(handle, properties);
+}

@@ -70,7 +70,9 @@ def load():
     path = spillway.library()
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
-    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    # Loaded this late it cannot see PyTorch being opened, so it takes our entries out of PyTorch's variables now.
+    library.spillway_take_conf()
 
 
 def run():

@@ -49,6 +49,7 @@ class InstalledHookTest(unittest.TestCase):
         libraries.mkdir()
         for name in ("libspillway.so", "libspillway_engine.so"):
             code = f'#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ write(1, "{name} ", {len(name) + 1}); }}\n'
+            code += 'void spillway_take_conf(void) { write(1, "taken ", 6); }\n'
             subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-w", "-Wl,-soname,libcuda.so.1", "-o", libraries / name],
                            input=code, text=True, check=True)  # fmt: skip
         subprocess.run([sys.executable, "-m", "venv", cls.folder / "venv"], check=True)
@@ -70,13 +71,13 @@ class InstalledHookTest(unittest.TestCase):
     def test_loads_the_library_for_each_variable(self):
         for name in start_up.CONF_VARIABLES:
             answer = self.run_python(**{name: "backend:spillway,host_memory:1GiB"})
-            self.assertTrue(answer.stdout.startswith("libspillway.so "), answer)
+            self.assertTrue(answer.stdout.startswith("libspillway.so taken "), answer)
             self.assertEqual(answer.stderr, "")
 
     def test_symbols_are_global(self):
         code = "import ctypes, os; ctypes.CDLL('libcuda.so.1'); print([l.split()[-1] for l in open('/proc/self/maps') if 'libcuda' in l])"
         answer = self.run_python("-c", code, PYTORCH_ALLOC_CONF="backend:spillway")
-        self.assertEqual(answer.stdout, "libspillway.so []\n")  # found by SONAME, no other driver was opened
+        self.assertEqual(answer.stdout, "libspillway.so taken []\n")  # found by SONAME, no other driver was opened
 
     def test_preloaded_library_is_not_loaded_twice(self):
         library = self.folder / "libraries" / "libspillway.so"

@@ -4,13 +4,16 @@
 
 #include "integration/preload/shim.h"
 
-#include <pthread.h>
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kPerThreadFlag = 2 }; /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
+enum {
+  kPerThreadFlag = 2,     /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
+  kNewestVersion = 13020, /* of the toolkits behind driver_functions.def; a test compares */
+};
 
 /* One reported name; a list that only grows. */
 struct Unwrapped {
@@ -56,29 +59,35 @@ void ReportUnwrapped(const char* name, int version) {
   if (callback) callback(name, version);
 }
 
+static int IsHooked(int slot) {
+  return slot >= 0 && (SlotUseOf(slot) == kUseHook || SlotUseOf(slot) == kUseMust);
+}
+
+/* Drivers are known to answer with the functions that they export. Should one answer with an inner twin, the table
+ * of versions says which exported function that is; but only for versions that the table covers, and only when the
+ * pointer is the driver's own and not that of a tool which wraps it. */
+static int FindTwin(const void* pointer, const struct Request* request) {
+  Dl_info asked, driver;
+  int slot = request->version <= kNewestVersion ? FindSlotOfRequest(request, 1) : -1;
+  if (!IsHooked(slot) || !dladdr(pointer, &asked) || !dladdr(SlotReal(slot), &driver)) return -1;
+  return asked.dli_fbase == driver.dli_fbase ? slot : -1;
+}
+
 /* What the asker is given for the real driver's `pointer`. */
-static void* Route(void* pointer, const char* name, int version, uint64_t flags) {
-  int slot = FindSlotOfReal(pointer, name, (flags & kPerThreadFlag) != 0);
-  enum SlotUse use = slot >= 0 ? SlotUseOf(slot) : kUseNone;
-  if (use == kUseHook || use == kUseMust) return SlotTrampoline(slot);
-  /* An ABI of the name that driver_functions.def does not know, or an entry that is not exported. */
-  if (slot < 0 && IsMustBase(name)) ReportUnwrapped(name, version);
+static void* Route(void* pointer, const struct Request* request) {
+  int slot = FindSlotOfReal(pointer, request);
+  if (slot < 0) slot = FindTwin(pointer, request);
+  if (IsHooked(slot)) return SlotTrampoline(slot);
+  /* An ABI of the name that driver_functions.def does not know. */
+  if (slot < 0 && IsMustBase(request->base)) ReportUnwrapped(request->base, request->version);
   return pointer;
 }
 
 /* Without a driver: the trampolines, which say so. */
-static int AnswerWithoutDriver(const char* name, void** pointer, int version, uint64_t flags) {
-  int best = -1;
-  int per_thread = (flags & kPerThreadFlag) != 0;
-  for (int slot = 0; slot < SlotCount(); ++slot) {
-    if (strcmp(SlotBase(slot), name) != 0 || SlotVersion(slot) > version) continue;
-    if (SlotIsPerThread(slot) && !per_thread) continue;
-    int better = best < 0 || SlotIsPerThread(slot) > SlotIsPerThread(best) ||
-                 (SlotIsPerThread(slot) == SlotIsPerThread(best) && SlotVersion(slot) > SlotVersion(best));
-    if (better) best = slot;
-  }
-  *pointer = best >= 0 ? SlotTrampoline(best) : NULL;
-  return best >= 0 ? kCudaSuccess : kCudaNotFound;
+static int AnswerWithoutDriver(const struct Request* request, void** pointer) {
+  int slot = FindSlotOfRequest(request, 0);
+  *pointer = slot >= 0 ? SlotTrampoline(slot) : NULL;
+  return slot >= 0 ? kCudaSuccess : kCudaNotFound;
 }
 
 static void* RealOf(const char* symbol) { return SlotReal(FindSlot(symbol)); }
@@ -86,23 +95,25 @@ static void* RealOf(const char* symbol) { return SlotReal(FindSlot(symbol)); }
 int WrappedGetProcAddress(const char* name, void** pointer, int version, uint64_t flags) {
   int (*real)(const char*, void**, int, uint64_t) =
       (int (*)(const char*, void**, int, uint64_t))RealOf("cuGetProcAddress");
-  if (!real) return name && pointer ? AnswerWithoutDriver(name, pointer, version, flags) : kCudaInvalidValue;
+  struct Request request = {name, version, (flags & kPerThreadFlag) != 0};
+  if (!real) return name && pointer ? AnswerWithoutDriver(&request, pointer) : kCudaInvalidValue;
   int result = real(name, pointer, version, flags);
-  if (result == kCudaSuccess && name && pointer && *pointer) *pointer = Route(*pointer, name, version, flags);
+  if (result == kCudaSuccess && name && pointer && *pointer) *pointer = Route(*pointer, &request);
   return result;
 }
 
 int WrappedGetProcAddressV2(const char* name, void** pointer, int version, uint64_t flags, void* status) {
   int (*real)(const char*, void**, int, uint64_t, void*) =
       (int (*)(const char*, void**, int, uint64_t, void*))RealOf("cuGetProcAddress_v2");
+  struct Request request = {name, version, (flags & kPerThreadFlag) != 0};
   if (!real) {
     if (!name || !pointer) return kCudaInvalidValue;
-    int result = AnswerWithoutDriver(name, pointer, version, flags);
+    int result = AnswerWithoutDriver(&request, pointer);
     /* CU_GET_PROC_ADDRESS_SUCCESS or _SYMBOL_NOT_FOUND */
     if (status) *(int*)status = result == kCudaSuccess ? 0 : 1;
     return result;
   }
   int result = real(name, pointer, version, flags, status);
-  if (result == kCudaSuccess && name && pointer && *pointer) *pointer = Route(*pointer, name, version, flags);
+  if (result == kCudaSuccess && name && pointer && *pointer) *pointer = Route(*pointer, &request);
   return result;
 }

@@ -29,16 +29,21 @@ int SlotCount(void);
 /* The slot of that symbol, -1 where there is none. */
 int FindSlot(const char* symbol);
 const char* SlotSymbol(int slot);
-const char* SlotBase(int slot);
-int SlotVersion(int slot);
-int SlotIsPerThread(int slot);
 enum SlotUse SlotUseOf(int slot);
 /* The exported function of the slot: what others are given in place of the real one. */
 void* SlotTrampoline(int slot);
 /* The real function, NULL before FillSlots and where the driver lacks it. */
 void* SlotReal(int slot);
-/* The slot whose real function is at `address`; of several, the one that fits the asked name and form best. -1. */
-int FindSlotOfReal(const void* address, const char* base, int per_thread);
+/* What cuGetProcAddress is asked for. */
+struct Request {
+  const char* base;
+  int version;
+  int per_thread;
+};
+/* The slot whose real function is at `address`; of several, the one that fits the request best. -1 for none. */
+int FindSlotOfReal(const void* address, const struct Request* request);
+/* The slot that driver_functions.def gives for the request, with `only_real` among those that this driver has. -1. */
+int FindSlotOfRequest(const struct Request* request, int only_real);
 /* 1 when a MUST row has that name for cuGetProcAddress. */
 int IsMustBase(const char* base);
 /* Looks every symbol up in the driver (NULL: no driver); `real` has SlotCount() places. Takes the loader's lock. */

@@ -46,9 +46,6 @@ static atomic_int wrappers_dead_; /* RemoveWrappers was called */
 
 int SlotCount(void) { return kSlots; }
 const char* SlotSymbol(int slot) { return kRows[slot].symbol; }
-const char* SlotBase(int slot) { return kRows[slot].base; }
-int SlotVersion(int slot) { return kRows[slot].version; }
-int SlotIsPerThread(int slot) { return kRows[slot].per_thread; }
 enum SlotUse SlotUseOf(int slot) { return (enum SlotUse)use_[slot]; }
 void* SlotReal(int slot) { return atomic_load(&real_[slot]); }
 
@@ -89,7 +86,17 @@ static int CompareAddress(const void* a, const void* b) {
   return left < right ? -1 : left > right;
 }
 
-int FindSlotOfReal(const void* address, const char* base, int per_thread) {
+/* How well a slot fits a request; of drivers' functions with several names only the asked one may be taken. */
+static int Fit(int slot, const struct Request* request) {
+  const struct Row* row = &kRows[slot];
+  if (strcmp(row->base, request->base) != 0) return 0;
+  int fit = 1;
+  if (row->version <= request->version) fit += row->version;
+  if (row->per_thread == request->per_thread) fit += 1000000; /* above any version */
+  return fit;
+}
+
+int FindSlotOfReal(const void* address, const struct Request* request) {
   int low = 0, high = by_address_count_;
   while (low < high) {
     int middle = (low + high) / 2;
@@ -99,13 +106,26 @@ int FindSlotOfReal(const void* address, const char* base, int per_thread) {
       high = middle;
     }
   }
-  int best = -1, best_score = -1;
+  int best = -1, best_fit = -1;
   for (; low < by_address_count_ && real_[by_address_[low]] == address; ++low) {
-    int slot = by_address_[low];
-    int score = 2 * (strcmp(kRows[slot].base, base) == 0) + (kRows[slot].per_thread == per_thread);
-    if (score > best_score) {
+    int fit = Fit(by_address_[low], request);
+    if (fit > best_fit) {
+      best = by_address_[low];
+      best_fit = fit;
+    }
+  }
+  return best;
+}
+
+int FindSlotOfRequest(const struct Request* request, int only_real) {
+  int best = -1, best_fit = 0;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (kRows[slot].per_thread > request->per_thread || kRows[slot].version > request->version) continue;
+    if (kRows[slot].version == 0 || (only_real && !SlotReal(slot))) continue;
+    int fit = Fit(slot, request);
+    if (fit > best_fit) {
       best = slot;
-      best_score = score;
+      best_fit = fit;
     }
   }
   return best;

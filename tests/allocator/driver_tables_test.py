@@ -62,6 +62,15 @@ class FunctionsTest(unittest.TestCase):
         text = (DRIVER / "driver_functions.def").read_text()
         self.assertEqual(text.count("\nDRIVER_FUNCTION("), len(functions), "a row does not parse")
 
+    def test_shim_knows_the_newest_toolkit_of_the_table(self):
+        """Up to that version a request has one answer in the table; the heading lists the toolkits."""
+        text = (DRIVER / "driver_functions.def").read_text()
+        major, minor = re.findall(r"(\d+)\.(\d+)", text.splitlines()[0])[-1]
+        routing = (DRIVER.parent.parent / "integration/preload/routing.c").read_text()
+        known = int(re.search(r"kNewestVersion = (\d+)", routing)[1])
+        self.assertEqual(known, int(major) * 1000 + int(minor) * 10)
+        self.assertLessEqual(max(int(row[2]) for row in rows("driver_functions.def", FUNCTION)), known)
+
     def test_forms_follow_the_suffixes(self):
         for symbol, base, version, form in rows("driver_functions.def", FUNCTION):
             self.assertRegex(symbol, rf"^{base}(_v\d+)?(_ptsz|_ptds)?$")

@@ -22,6 +22,7 @@ WRAPPER(cuLaunchKernelEx)
 WRAPPER(cuMemcpyBatchAsync)
 WRAPPER(cuMemcpyBatchAsync_v2)
 WRAPPER(cuMemsetD8Async)
+WRAPPER(cuMemsetD16Async)
 WRAPPER(cuMemsetD8Async_ptsz)
 
 static void Line(const char* text) {
@@ -75,6 +76,7 @@ EXPORTED int spillway_engine_open(const struct spillway_shim* shim) {
   Install("cuMemcpyBatchAsync", (void*)Wrapped_cuMemcpyBatchAsync);
   Install("cuMemcpyBatchAsync_v2", (void*)Wrapped_cuMemcpyBatchAsync_v2);
   Install("cuMemsetD8Async", (void*)Wrapped_cuMemsetD8Async);
+  Install("cuMemsetD16Async", (void*)Wrapped_cuMemsetD16Async);
   Install("cuMemsetD8Async_ptsz", (void*)Wrapped_cuMemsetD8Async_ptsz);
   if (mode && strcmp(mode, "install") == 0) {
     Install("cuInit", (void*)Wrapped_cuLaunchKernel);

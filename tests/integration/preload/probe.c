@@ -89,6 +89,7 @@ static int GetProcCommand(const char* via) {
   Ask(get, "cuDeviceGetName", 13000, 0);
   Ask(get, "cuMemsetD8Async", 13000, 0);
   Ask(get, "cuMemsetD8Async", 13000, 2);
+  Ask(get, "cuMemsetD16Async", 13000, 0);
   Ask(get, "cuNoSuchName", 13000, 0);
   Ask(get, "", 13000, 0);
   return 0;

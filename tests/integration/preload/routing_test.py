@@ -71,6 +71,7 @@ class RoutingTest(ShimCase):
                     "cuDeviceGetName.13000.0=2001",
                     "cuMemsetD8Async.13000.0=13200",
                     "cuMemsetD8Async.13000.2=13200",
+                    "cuMemsetD16Async.13000.0=13300",
                     "cuNoSuchName.13000.0=-500",
                     ".13000.0=-500",
                 ],

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <thread>
 #include <utility>
 
@@ -95,11 +96,12 @@ class UringEngine : public IoEngine {
     }
     sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data64(sqe, request.tag);
+    untaken_.push_back(request.tag);
     ++in_flight_;
   }
 
-  // Hands prepared entries to the kernel and waits for `wait` completions. Errors are kept for Reap only when
-  // entries could not be handed over for good; EINTR, EAGAIN and EBUSY are tried again by the next call.
+  // Hands prepared entries to the kernel and waits for `wait` completions. After a lasting error the ring is broken,
+  // and what the kernel has not taken gets that error as its result.
   void Enter(unsigned wait, std::chrono::nanoseconds timeout) {
     int result = 0;
     if (wait == 0) {
@@ -112,9 +114,20 @@ class UringEngine : public IoEngine {
       io_uring_cqe* cqe = nullptr;
       result = io_uring_submit_and_wait_timeout(&ring_, &cqe, wait, &limit, nullptr);
     }
-    if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY && result != -ETIME) {
-      broken_ = result;
+    while (untaken_.size() > io_uring_sq_ready(&ring_)) untaken_.pop_front();
+    if (result >= 0 || result == -EINTR || result == -ETIME) return;
+    if (result == -EAGAIN || result == -EBUSY || result == -ENOMEM) {
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(1));  // the kernel is short of something; the next call tries
+      return;
     }
+    broken_ = result;
+    for (const uint64_t tag : untaken_) {
+      if (tag == kWakeTag) continue;
+      refused_.push_back(IoResult{tag, broken_});
+      --in_flight_;
+    }
+    untaken_.clear();
   }
 
   size_t Reap(std::span<IoResult> results, bool* woken) {
@@ -144,6 +157,7 @@ class UringEngine : public IoEngine {
     if (sqe == nullptr) return;
     io_uring_prep_read(sqe, wake_fd_, &wake_count_, sizeof(wake_count_), 0);
     io_uring_sqe_set_data64(sqe, kWakeTag);
+    untaken_.push_back(kWakeTag);
     wake_armed_ = true;
   }
 
@@ -168,7 +182,8 @@ class UringEngine : public IoEngine {
   uint64_t wake_count_ = 0;  // the kernel writes here while the wake-up is armed
   bool wake_armed_ = false;
   size_t in_flight_ = 0;
-  int broken_ = 0;  // the error after which the ring takes nothing any more
+  std::deque<uint64_t> untaken_;  // tags of the entries that the kernel has not taken, in their order
+  int broken_ = 0;                // the error after which the ring takes nothing any more
   std::vector<IoResult> refused_;
 };
 

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <thread>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"

@@ -16,10 +16,18 @@ std::atomic<uint64_t> next_context_id{1};
 // The state of one thread; at its end, its default streams are closed.
 struct ThreadState {
   std::vector<Context*> stack;
-  std::vector<Stream*> own_streams;  // one per context that it used
+  struct Own {
+    Context* context;
+    Stream* stream;
+    uint64_t id;  // streams are used again: another id is another stream
+    bool valid() const { return Stream::FromHandle(stream) == stream && stream->id() == id; }
+  };
+  std::vector<Own> own_streams;  // one per context that it used
   ~ThreadState() {
     if (!IsAlive()) return;
-    for (Stream* stream : own_streams) stream->context()->CloseStream(stream);
+    for (const Own& own : own_streams) {
+      if (own.valid()) own.context->CloseStream(own.stream);
+    }
   }
 };
 thread_local ThreadState t_state;
@@ -42,11 +50,11 @@ Context* Context::FromHandle(CUcontext handle) {
 }
 
 Stream& Context::per_thread() {
-  for (Stream* stream : t_state.own_streams) {
-    if (stream->context() == this && Stream::FromHandle(stream) != nullptr) return *stream;
+  for (const auto& own : t_state.own_streams) {
+    if (own.context == this && own.valid()) return *own.stream;
   }
   Stream* stream = OpenStream(StreamKind::kPerThread, 0);
-  t_state.own_streams.push_back(stream);
+  t_state.own_streams.push_back({this, stream, stream->id()});
   return *stream;
 }
 

@@ -59,7 +59,7 @@ class Context {
  private:
   std::vector<Stream*> Streams();
 
-  uint32_t magic_;
+  std::atomic<uint32_t> magic_;
   Device* const device_;
   const bool primary_;
   const uint64_t id_;

@@ -129,7 +129,9 @@ enum class Side { kDevice, kPinned, kPageable, kBad };
 Side Classify(uint64_t start, uint64_t size, const char* what) {
   AddressSpace& space = GetAddressSpace();
   if (!space.pool().Contains(start)) return FindHostMemory(start, nullptr) ? Side::kPinned : Side::kPageable;
-  if (space.IsAccessible(start, size)) return Side::kDevice;
+  if (space.IsAccessible(start, size)) {
+    return space.Find(start).mapping.device == nullptr ? Side::kPinned : Side::kDevice;  // mapped host memory
+  }
   switch (GetSettings().mode_now()) {
     case Mode::kReport: return Side::kDevice;  // the touch itself will be counted and let in
     case Mode::kOff: return Side::kBad;

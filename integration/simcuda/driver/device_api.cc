@@ -64,6 +64,7 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, 128 << 20},
     {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+    {static_cast<CUdevice_attribute>(145), 1},  // HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, from 13.0 on
 };
 
 int AttributeOf(const Device& device, CUdevice_attribute attribute) {

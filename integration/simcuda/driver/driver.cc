@@ -8,10 +8,12 @@
 #include <mutex>
 
 #include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/log.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
+#include "integration/simcuda/driver/stream.h"
 
 namespace simcuda {
 namespace {
@@ -27,8 +29,18 @@ void OnFork() {
   if (g_life == Life::kAlive) g_life = Life::kForked;
 }
 
+// Work that is still queued uses what static destructors are about to take away; a GPU would be switched off here.
+void DrainStreams() {
+  constexpr int64_t kLongestNs = 10'000'000'000;
+  const int64_t until = NowNs() + kLongestNs;
+  ForEachStream([until](const Stream& stream) {
+    while (!stream.IsDone(stream.enqueued()) && NowNs() < until) SleepUntil(NowNs() + 1'000'000);
+  });
+}
+
 void OnExit() {
   if (!IsAlive()) return;
+  DrainStreams();
   FlushLog();
   WriteStatsFile();
 }

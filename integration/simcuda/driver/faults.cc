@@ -39,19 +39,17 @@ __attribute__((format(printf, 1, 2))) void Say(const char* format, ...) {
 }
 
 void SayWhoTouched(uint64_t address) {
-  const Stream* own = CurrentStreamOfThread();
-  const Work* work = own == nullptr ? nullptr : own->running();
-  if (work != nullptr) {
-    Say("simcuda: touched by kernel or copy \"%s\" on stream %llu (device %d)\n", work->name(),
+  Stream* own = CurrentStreamOfThread();
+  char name[256];
+  if (own != nullptr && own->CopyRunningName(name, sizeof(name))) {
+    Say("simcuda: touched by kernel or copy \"%s\" on stream %llu (device %d)\n", name,
         static_cast<Hex>(own->id()), own->context()->device().ordinal());
   } else {
     Say("simcuda: touched by a host thread (tid %ld), not by a kernel\n", syscall(SYS_gettid));
   }
-  ForEachStream([own](const Stream& stream) {
-    const Work* running = stream.running();
-    if (&stream == own || running == nullptr) return;
-    Say("simcuda: at the same time stream %llu runs \"%s\"\n", static_cast<Hex>(stream.id()),
-        running->name());
+  ForEachStream([own, &name](Stream& stream) {
+    if (&stream == own || !stream.CopyRunningName(name, sizeof(name))) return;
+    Say("simcuda: at the same time stream %llu runs \"%s\"\n", static_cast<Hex>(stream.id()), name);
   });
 }
 
@@ -103,7 +101,6 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
 }  // namespace
 
 void InstallFaultHandler() {
-  if (GetSettings().mode_now() == Mode::kOff) return;
   struct sigaction action = {};
   action.sa_sigaction = &OnFault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;

@@ -1,5 +1,6 @@
 // What happens when device memory is touched that is not there, and when it is taken away under queued work.
-// Strict: the process stops with a message. Report: counted, let in, the job goes on. Off: no handler.
+// Strict: the process stops with a message. Report: counted, let in, the job goes on. Off: the
+// handlers that were there before decide.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAULTS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAULTS_H_
 

@@ -3,6 +3,7 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_KERNEL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_KERNEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,11 +24,11 @@ struct KernelDefinition {
 
 struct FunctionHandle {
   static constexpr uint32_t kMagic = 0x46554e43;
-  uint32_t magic = kMagic;
+  std::atomic<uint32_t> magic{kMagic};
   const KernelDefinition* kernel = nullptr;
   Module* module = nullptr;  // null: the handle that registration gave
   bool is_kernel = false;    // a CUkernel of a library
-  int dynamic_shared_bytes_max = 48 << 10;
+  std::atomic<int> dynamic_shared_bytes_max{48 << 10};
 };
 
 // Null when the handle is none.

@@ -3,6 +3,7 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MODULE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MODULE_H_
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -14,7 +15,7 @@ namespace simcuda {
 
 struct Module {
   static constexpr uint32_t kMagic = 0x4d4f4455;
-  uint32_t magic = kMagic;
+  std::atomic<uint32_t> magic{kMagic};
   std::vector<std::string> kernels;  // as the image lists them
 
   std::mutex mutex;                                       // guards the rest

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 #include <vector>
 
@@ -154,7 +155,7 @@ void Stream::ThreadMain() {
   BlockSignalsOfThread();
   prctl(PR_SET_TIMERSLACK, 1UL);
   char thread_name[16];
-  std::snprintf(thread_name, sizeof(thread_name), "simcuda-%llu", static_cast<unsigned long long>(id_));
+  std::snprintf(thread_name, sizeof(thread_name), "simcuda-%llu", static_cast<unsigned long long>(id()));
   pthread_setname_np(pthread_self(), thread_name);
   t_stream = this;
   std::unique_lock<std::mutex> lock(mutex_);
@@ -201,7 +202,17 @@ void Stream::Execute(Work* work) {
     if (most > 0)
       SleepUntil(NowNs() + static_cast<int64_t>(NextRandom(&random_) % static_cast<uint64_t>(most)));
   }
-  work->Run(*this, context_->failed());
+  work->Run(*this, context()->failed());
+}
+
+bool Stream::CopyRunningName(char* name, size_t bytes) {
+  // The stream's own thread may read without the lock, and might be the one that holds it.
+  const bool own = t_stream == this;
+  if (!own && !mutex_.try_lock()) return false;
+  const Work* work = running_.load();
+  if (work != nullptr) std::snprintf(name, bytes, "%s", work->name());
+  if (!own) mutex_.unlock();
+  return work != nullptr;
 }
 
 std::string Stream::FindTouching(uint64_t start, uint64_t size) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -62,8 +63,8 @@ class Stream {
   // The name of an operation, running or queued, that touches the range; "" when there is none.
   std::string FindTouching(uint64_t start, uint64_t size);
 
-  // The work that runs now, for the fault handler; may change at any moment on another thread.
-  const Work* running() const { return running_.load(); }
+  // The name of the work that runs now, from a signal handler: false when there is none or it cannot be had.
+  bool CopyRunningName(char* name, size_t bytes);
 
   // Number of the last legacy work that this stream was made to wait for (and on the legacy stream: unused).
   std::atomic<uint64_t> legacy_seen{0};
@@ -74,11 +75,12 @@ class Stream {
   void Execute(Work* work);
   void StartLocked();
 
-  uint32_t magic_ = 0;
-  Context* context_ = nullptr;
-  StreamKind kind_ = StreamKind::kBlocking;
-  int priority_ = 0;
-  uint64_t id_ = 0;
+  // Set by Open, constant until Close. Atomic because a stale handle may be looked at while a stream is used again.
+  std::atomic<uint32_t> magic_{0};
+  std::atomic<Context*> context_{nullptr};
+  std::atomic<StreamKind> kind_{StreamKind::kBlocking};
+  std::atomic<int> priority_{0};
+  std::atomic<uint64_t> id_{0};
   uint64_t random_ = 0;  // state of the delays' generator; the stream's thread only
 
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_

@@ -1,0 +1,116 @@
+// simcuda-run [options] -- COMMAND...: runs a command on a machine without a GPU as if it had one.
+// It sets the SIMCUDA_* variables, puts the stand-in driver in front of LD_LIBRARY_PATH and the stand-in runtime
+// behind whatever LD_PRELOAD holds, and becomes the command. Nothing else: the command runs in this process.
+#include <limits.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "integration/simcuda/driver/settings.h"
+
+namespace {
+
+constexpr int kUsageError = 2;
+constexpr int kNotFound = 127;  // as a shell
+
+struct Option {
+  const char* flag;
+  const char* variable;
+  const char* help;
+  std::string value;
+};
+
+// One row per option; a row without a value leaves the variable as it is in the environment.
+std::vector<Option> Options() {
+  return {
+      {"--memory", "SIMCUDA_MEMORY", "memory of each device, such as 2GiB or 500MB", ""},
+      {"--devices", "SIMCUDA_DEVICES", "number of devices, 1 to 8", ""},
+      {"--copy-bandwidth", "SIMCUDA_COPY_BANDWIDTH", "bytes a second of each copy direction, such as 4GB",
+       ""},
+      {"--copy-bandwidth-htod", "SIMCUDA_COPY_BANDWIDTH_HTOD", "the same, to the device only", ""},
+      {"--copy-bandwidth-dtoh", "SIMCUDA_COPY_BANDWIDTH_DTOH", "the same, from the device only", ""},
+      {"--copy-latency", "SIMCUDA_COPY_LATENCY", "microseconds before a copy starts", ""},
+      {"--kernel-time", "SIMCUDA_KERNEL_TIME", "least time of a kernel in microseconds", ""},
+      {"--mode", "SIMCUDA_MODE", "a touch of unmapped device memory: strict stops, report counts, off", ""},
+      {"--poison", "SIMCUDA_POISON", "off, recycle (released memory), unmap (also what was unmapped)", ""},
+      {"--granularity", "SIMCUDA_GRANULARITY", "granularity of virtual memory management, 64KiB to 1GiB", ""},
+      {"--delay", "SIMCUDA_DELAY", "random delay before each operation, up to so many microseconds", ""},
+      {"--seed", "SIMCUDA_SEED", "seed of the random delays", ""},
+      {"--stats", "SIMCUDA_STATS", "file for counts at exit, as JSON", ""},
+      {"--log", "SIMCUDA_LOG", "file for one line per launch and copy", ""},
+  };
+}
+
+// build/bin/simcuda-run -> build/lib/simcuda, or "" when it is not there.
+std::string LibraryDirectory() {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  if (length <= 0) return "";
+  const std::string path(self, static_cast<size_t>(length));
+  const std::string beside = path.substr(0, path.rfind('/')) + "/../lib/simcuda";
+  char resolved[PATH_MAX];
+  return realpath(beside.c_str(), resolved) == nullptr ? "" : resolved;
+}
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void SetLibraryPaths(const std::string& directory) {
+  const std::string path = Environment("LD_LIBRARY_PATH");
+  setenv("LD_LIBRARY_PATH", path.empty() ? directory.c_str() : (directory + ":" + path).c_str(), 1);
+  const std::string runtime = directory + "/libcudart.so.13";
+  if (access(runtime.c_str(), R_OK) != 0) {
+    std::fprintf(stderr,
+                 "simcuda-run: %s is not there: programs that use the CUDA runtime will not find a device\n",
+                 runtime.c_str());
+    return;
+  }
+  const std::string preload = Environment("LD_PRELOAD");
+  setenv("LD_PRELOAD", preload.empty() ? runtime.c_str() : (preload + ":" + runtime).c_str(), 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs a command on a stand-in GPU that lives in host memory.", "simcuda-run");
+  std::vector<Option> options = Options();
+  for (Option& option : options) app.add_option(option.flag, option.value, option.help);
+  std::vector<std::string> command;
+  app.add_option("COMMAND", command, "the command and its arguments, after --")->required();
+  app.positionals_at_end();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
+
+  for (const Option& option : options) {
+    if (!option.value.empty()) setenv(option.variable, option.value.c_str(), 1);
+  }
+  // A job should stumble over a block that lost its copy-in, even when it gets the same memory back.
+  setenv("SIMCUDA_POISON", "unmap", 0);
+  if (!simcuda::ReadEnvironment()) return kUsageError;
+
+  const std::string directory = LibraryDirectory();
+  if (directory.empty()) {
+    std::fprintf(stderr,
+                 "simcuda-run: the folder ../lib/simcuda beside this program is not there: build it first\n");
+    return kUsageError;
+  }
+  SetLibraryPaths(directory);
+
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  std::fprintf(stderr, "simcuda-run: cannot run %s: %s\n", arguments[0], std::strerror(errno));
+  return kNotFound;
+}

@@ -58,7 +58,7 @@ def prototypes(include, compiler):
                 continue
             command = [compiler, "-E", "-P", "-D__CUDA_API_VERSION_INTERNAL", f"-I{include}", f"-I{empty}"]
             text = subprocess.run(command + [str(path)], check=True, capture_output=True, text=True).stdout
-            names.update(re.findall(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(", text))
+            names.update(re.findall(r"\bCUresult\s+(?:CUDAAPI\s+)?(cu[A-Z]\w*)\s*\(", text))
     return names
 
 

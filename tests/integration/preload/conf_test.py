@@ -2,7 +2,7 @@
 
 import unittest
 
-from shim_case import SHIM, STAGE, TORCH_PYTHON, ShimCase
+from shim_case import BUILD, SHIM, STAGE, TORCH_PYTHON, ShimCase
 
 NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "SPILLWAY_ALLOC_CONF_ORIGINAL")
 UNSET = "(unset)"
@@ -157,6 +157,20 @@ class ConfTest(ShimCase):
         done = self.run_command([TORCH_PYTHON, "-c", code], preload=(), driver=None,
                                 PYTORCH_CUDA_ALLOC_CONF="dirs:/a:2TiB,backend:spillway,max_split_size_mb:64")
         self.assertEqual(done.stdout, "max_split_size_mb:64\n")
+
+    @unittest.skipUnless(TORCH_PYTHON, "no PyTorch in build/venv")
+    def test_strict_parser_never_sees_them(self):
+        runtime = BUILD / "lib/simcuda/libcudart.so.13"
+        if not runtime.exists():
+            self.skipTest("lib/simcuda/libcudart.so.13 is not built")
+        code = "import torch; torch.cuda.init(); print(torch.cuda.memory.get_allocator_backend())"
+        command, options = [TORCH_PYTHON, "-c", code], {"driver": runtime.parent}
+        for name in NAMES[:2]:
+            text = {name: "backend:spillway,gpu_memory:1GiB,max_split_size_mb:64", "FAKE_ENGINE_SETTINGS": "gpu_memory"}
+            alone = self.run_command(command, preload=(runtime,), status=1, **options, **text)
+            self.assertIn("Unknown allocator backend", alone.stderr)
+            done = self.run_command(command, preload=(SHIM, runtime), **options, **text)
+            self.assertEqual(done.stdout.splitlines()[-2:], [f"engine: setting gpu_memory=1GiB from gpu_memory in {name}", "native"])
 
 
 if __name__ == "__main__":

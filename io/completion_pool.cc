@@ -1,32 +1,37 @@
 #include "io/completion_pool.h"
 
-#include <oneapi/tbb/task_arena.h>
 #include <deque>
 #include <utility>
 
 #include "io/os/check.h"
 #include "io/os/sync.h"
+#include "io/worker_arena.h"
 
 namespace spillway::io {
 
-namespace {
-
-// oneTBB has one worker less than the machine has processors, and complains on standard error when asked for more.
-int AvailableThreads(int wanted) {
-  return std::max(1, std::min(wanted, tbb::info::default_concurrency() - 1));
-}
-
-}  // namespace
-
 struct CompletionPool::State {
-  // No place is kept for the application's threads: they never work here.
-  explicit State(int threads) : arena(AvailableThreads(threads), 0) {}
+  explicit State(int threads) : arena(MakeWorkerArena(threads)) {}
+
+  enum class End : uint8_t { kFront, kBack };
+
+  void Add(std::function<void()> task, End end) {
+    {
+      os::MutexLock lock(&mu);
+      if (end == End::kFront) {
+        tasks.push_front(std::move(task));
+      } else {
+        tasks.push_back(std::move(task));
+      }
+      ++unfinished;
+    }
+    arena->Run([this] { RunOne(); });  // one call per task, whichever that finds at the front
+  }
 
   void RunOne() {
     std::function<void()> task;
     {
       os::MutexLock lock(&mu);
-      SPILLWAY_CHECK(!tasks.empty());  // one call per task
+      SPILLWAY_CHECK(!tasks.empty());
       task = std::move(tasks.front());
       tasks.pop_front();
     }
@@ -36,33 +41,19 @@ struct CompletionPool::State {
     if (--unfinished == 0) idle.NotifyAll();
   }
 
-  tbb::task_arena arena;  // internally synchronised
-
   os::Mutex mu{os::LockRank::kEngine};
   os::CondVar idle;
   std::deque<std::function<void()>> tasks ABSL_GUARDED_BY(mu);
   size_t unfinished ABSL_GUARDED_BY(mu) = 0;  // waiting or running
+  const std::unique_ptr<WorkerArena> arena;   // last: its threads end before what they use goes
 };
 
 CompletionPool::CompletionPool(int threads) : state_(std::make_unique<State>(threads)) {}
 CompletionPool::~CompletionPool() = default;
 
-void CompletionPool::Post(std::function<void()> task) {
-  {
-    os::MutexLock lock(&state_->mu);
-    state_->tasks.push_back(std::move(task));
-    ++state_->unfinished;
-  }
-  state_->arena.enqueue([state = state_.get()] { state->RunOne(); });
-}
-
+void CompletionPool::Post(std::function<void()> task) { state_->Add(std::move(task), State::End::kBack); }
 void CompletionPool::PostFirst(std::function<void()> task) {
-  {
-    os::MutexLock lock(&state_->mu);
-    state_->tasks.push_front(std::move(task));
-    ++state_->unfinished;
-  }
-  state_->arena.enqueue([state = state_.get()] { state->RunOne(); });
+  state_->Add(std::move(task), State::End::kFront);
 }
 
 bool CompletionPool::WaitUntilIdle(std::chrono::nanoseconds timeout) {

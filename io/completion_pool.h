@@ -1,5 +1,5 @@
 // CompletionPool: the workers that compute checksums and run callbacks, so that a directory's thread only moves
-// bytes. oneTBB lends the threads; the queue of tasks is ours, which gives them their order and an end.
+// bytes. A WorkerArena lends the threads; the queue of tasks is ours, which gives them their order and an end.
 
 #ifndef SPILLWAY_IO_COMPLETION_POOL_H_
 #define SPILLWAY_IO_COMPLETION_POOL_H_

@@ -39,15 +39,11 @@ std::shared_ptr<TransferQueue> TransferQueue::Start(std::unique_ptr<IoEngine> en
 }
 
 bool TransferQueue::Push(std::shared_ptr<Transfer> transfer) {
-  bool wake = false;
-  {
-    os::MutexLock lock(&mu_);
-    if (stopping_) return false;
-    queued_bytes_ += transfer->bytes;
-    order_.Push(std::move(transfer));
-    wake = std::exchange(polling_, false);
-  }
-  if (wake) engine_->Wake();
+  os::MutexLock lock(&mu_);
+  if (stopping_) return false;
+  queued_bytes_ += transfer->bytes;
+  order_.Push(std::move(transfer));
+  if (std::exchange(polling_, false)) engine_->Wake();
   return true;
 }
 
@@ -57,12 +53,10 @@ void TransferQueue::Promote(uint32_t slot) {
 }
 
 void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
-  {
-    os::MutexLock lock(&mu_);
-    SPILLWAY_CHECK(!stopping_);
-    stopping_ = true;
-    stop_deadline_ = options_.clock->NowNanos() + timeout.count();
-  }
+  os::MutexLock lock(&mu_);
+  SPILLWAY_CHECK(!stopping_);
+  stopping_ = true;
+  stop_deadline_ = options_.clock->NowNanos() + timeout.count();
   engine_->Wake();
 }
 

@@ -116,7 +116,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   int64_t busy_since_ = 0;
   uint64_t busy_bytes_ = 0;
 
-  os::Mutex mu_{os::LockRank::kEngine};
+  os::Mutex mu_{
+      os::LockRank::kTransferQueue};  // held across engine_->Wake, so that the engine is still there
   os::CondVar ended_cv_;
   TransferOrder order_ ABSL_GUARDED_BY(mu_);
   bool polling_ ABSL_GUARDED_BY(mu_) = false;  // the thread waits in the engine, or is about to

@@ -15,14 +15,15 @@ namespace spillway::os {
 
 // One value per lock class; a thread that holds rank r may only take a lock of rank > r.
 enum class LockRank : int {
-  kRuntime = 10,    // engine life cycle
-  kRegistry = 20,   // hooks: functions, modules, foreign allocations
-  kResidency = 30,  // block states, queue of claims, chunks
-  kStreams = 40,    // streams and their events
-  kTier = 50,       // host pool, slots of the disk tier
-  kSpillStore = 60,  // spill files and their slots
-  kEngine = 70,      // submission queues of an I/O engine
-  kRecorder = 80,    // trace ring and prediction
+  kRuntime = 10,        // engine life cycle
+  kRegistry = 20,       // hooks: functions, modules, foreign allocations
+  kResidency = 30,      // block states, queue of claims, chunks
+  kStreams = 40,        // streams and their events
+  kTier = 50,           // host pool, slots of the disk tier
+  kSpillStore = 60,     // spill files and their slots
+  kTransferQueue = 65,  // transfers that wait for a directory
+  kEngine = 70,         // submission queues of an I/O engine
+  kRecorder = 80,       // trace ring and prediction
   kLog = 90,
 };
 
@@ -62,7 +63,7 @@ class ABSL_LOCKABLE Mutex {
 #endif
 
   std::mutex mutex_;
-  const LockRank rank_;  // constant after construction
+  [[maybe_unused]] const LockRank rank_;  // constant after construction; read by the checks of debug builds
 };
 
 class ABSL_SCOPED_LOCKABLE MutexLock {

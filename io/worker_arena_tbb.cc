@@ -1,0 +1,30 @@
+// WorkerArena over a oneTBB arena: the product's.
+
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/task_arena.h>
+#include <algorithm>
+#include <utility>
+
+#include "io/worker_arena.h"
+
+namespace spillway::io {
+namespace {
+
+class TbbArena : public WorkerArena {
+ public:
+  // No place is kept for the application's threads: they never work here.
+  explicit TbbArena(int threads) : arena_(threads, 0) {}
+  void Run(std::function<void()> task) override { arena_.enqueue(std::move(task)); }
+
+ private:
+  tbb::task_arena arena_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerArena> MakeWorkerArena(int threads) {
+  // oneTBB has one worker less than the machine has processors, and complains on standard error when asked for more.
+  return std::make_unique<TbbArena>(std::max(1, std::min(threads, tbb::info::default_concurrency() - 1)));
+}
+
+}  // namespace spillway::io

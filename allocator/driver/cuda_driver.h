@@ -19,7 +19,7 @@
 
 namespace spillway::allocator {
 
-// One member per USED row of driver_symbols.def, named as the exported symbol.
+// One member per row of driver_entries.def, named as the exported symbol.
 struct CudaDriver {
   // Any exported symbol of the driver to its address, or null when this driver lacks it.
   using Lookup = std::function<void*(const char* symbol)>;
@@ -28,15 +28,9 @@ struct CudaDriver {
   // (cuFuncGetParamInfo and its kin, 12.4) may be null: callers test them.
   static absl::StatusOr<std::unique_ptr<const CudaDriver>> Load(const Lookup& lookup);
 
-#define SPILLWAY_ENTRY_USED(symbol) decltype(&::symbol) symbol = nullptr;
-#define SPILLWAY_ENTRY_HOOK(symbol)
-#define SPILLWAY_ENTRY_MUST(symbol)
-#define DRIVER_SYMBOL(symbol, use) SPILLWAY_ENTRY_##use(symbol)
-#include "allocator/driver/driver_symbols.def"
-#undef DRIVER_SYMBOL
-#undef SPILLWAY_ENTRY_USED
-#undef SPILLWAY_ENTRY_HOOK
-#undef SPILLWAY_ENTRY_MUST
+#define DRIVER_ENTRY(symbol) decltype(&::symbol) symbol = nullptr;
+#include "allocator/driver/driver_entries.def"
+#undef DRIVER_ENTRY
 
   // OK for CUDA_SUCCESS; else "WHAT: CUDA_ERROR_X (text)". OUT_OF_MEMORY is kResourceExhausted, NOT_READY
   // kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, all else kInternal.

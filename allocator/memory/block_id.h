@@ -3,6 +3,7 @@
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ID_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ID_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -17,6 +17,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/residency_stats.h"
+#include "allocator/residency/stream_ref.h"
 
 namespace spillway::allocator {
 
@@ -33,13 +34,6 @@ enum class HoldReason : int {
   kCount,
 };
 const char* NameOf(HoldReason reason);
-
-// How a launch names its stream. Legacy and per-thread default streams are told apart by the entry point that was
-// called (cuLaunchKernel / cuLaunchKernel_ptsz) when the handle is null.
-struct StreamRef {
-  CUstream handle = nullptr;
-  bool per_thread_default = false;  // a null handle means the calling thread's stream
-};
 
 class Residency {
  public:
@@ -77,6 +71,11 @@ class Residency {
   // equal for equal functions or kinds of copy, for prediction. Any thread.
   virtual CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch) = 0;
+  // The same for calls that may block (synchronous copies) and for sets that lie on several devices (nested, devices
+  // in ascending order): the set is pinned under the lock instead of guarded by a gate slot, so `launch` may take
+  // as long as it likes.
+  virtual CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                             absl::FunctionRef<CUresult()> launch) = 0;
 
   // Makes the set resident and keeps it so for ever, counted by reason. kResourceExhausted when held bytes and the
   // largest set would no longer fit the budget.

@@ -1,0 +1,77 @@
+#include "allocator/driver/cuda_driver.h"
+
+#include <cstring>
+#include <utility>
+
+namespace spillway::allocator {
+namespace {
+
+// Absent from drivers before 12.4 or 12.0: whoever uses them asks first.
+bool MayBeMissing(const char* symbol) {
+  static constexpr const char* kNewer[] = {"cuFuncGetParamInfo", "cuKernelGetParamInfo", "cuFuncGetName",
+                                           "cuKernelGetFunction", "cuStreamGetId"};
+  for (const char* name : kNewer) {
+    if (std::strcmp(symbol, name) == 0) return true;
+  }
+  return false;
+}
+
+absl::StatusCode CodeOf(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return absl::StatusCode::kResourceExhausted;
+    case CUDA_ERROR_NOT_READY:
+      return absl::StatusCode::kUnavailable;
+    case CUDA_ERROR_INVALID_VALUE:
+      return absl::StatusCode::kInvalidArgument;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return absl::StatusCode::kUnimplemented;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const CudaDriver>> CudaDriver::Load(const Lookup& lookup) {
+  auto driver = std::make_unique<CudaDriver>();
+  std::string missing;
+  const auto resolve = [&](const char* symbol) {
+    void* const entry = lookup(symbol);
+    if (entry == nullptr && !MayBeMissing(symbol)) missing += std::string(missing.empty() ? "" : ", ") + symbol;
+    return entry;
+  };
+#define DRIVER_ENTRY(symbol) \
+  driver->symbol = reinterpret_cast<decltype(driver->symbol)>(resolve(#symbol));
+#include "allocator/driver/driver_entries.def"
+#undef DRIVER_ENTRY
+  if (!missing.empty()) return absl::NotFoundError("the CUDA driver lacks: " + missing);
+  return std::unique_ptr<const CudaDriver>(std::move(driver));
+}
+
+absl::Status CudaDriver::ToStatus(CUresult result, const std::string& what) const {
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "unknown CUDA error";
+  if (cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr) text = "no text";
+  return absl::Status(CodeOf(result), what + ": " + name + " (" + text + ")");
+}
+
+ScopedContext::ScopedContext(const CudaDriver* driver, CUcontext context) : driver_(driver) {
+  CUcontext current = nullptr;
+  if (driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) {
+    pushed_ = driver_->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+  }
+  driver_->cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+ScopedContext::~ScopedContext() {
+  driver_->cuThreadExchangeStreamCaptureMode(&mode_);
+  if (pushed_) {
+    CUcontext popped = nullptr;
+    driver_->cuCtxPopCurrent_v2(&popped);
+  }
+}
+
+}  // namespace spillway::allocator

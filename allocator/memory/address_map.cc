@@ -1,0 +1,95 @@
+#include "allocator/memory/address_map.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "io/os/check.h"
+#include "io/os/errno.h"
+
+namespace spillway::allocator {
+
+absl::StatusOr<std::unique_ptr<AddressMap>> AddressMap::Reserve(const CudaDriver* driver, int devices,
+                                                                uint64_t bytes_per_device,
+                                                                uint64_t chunk_bytes) {
+  SPILLWAY_CHECK(devices >= 1 && devices <= kMaxDevices && std::has_single_bit(chunk_bytes));
+  const uint64_t slice = std::bit_ceil(bytes_per_device);
+  const uint64_t total = slice * devices;
+  CUdeviceptr base = 0;
+  SPILLWAY_RETURN_IF_ERROR(
+      driver->ToStatus(driver->cuMemAddressReserve(&base, total, chunk_bytes, 0, 0),
+                       "reserving " + std::to_string(total >> 30) + " GiB of device address space"));
+  std::unique_ptr<AddressMap> map(new AddressMap(base, devices, slice, std::countr_zero(chunk_bytes)));
+  if (map->pages_ == nullptr) {
+    const int error = errno;
+    driver->cuMemAddressFree(base, total);
+    return os::StatusFromErrno(error, "reserving the table of blocks");
+  }
+  return map;
+}
+
+AddressMap::AddressMap(uint64_t base, int devices, uint64_t bytes_per_device, int chunk_shift)
+    : base_(base),
+      bytes_per_device_(bytes_per_device),
+      total_bytes_(bytes_per_device * devices),
+      chunk_shift_(chunk_shift),
+      chunks_(total_bytes_ >> chunk_shift) {
+  void* const table = mmap(nullptr, chunks_ * sizeof(std::atomic<uint32_t>), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  pages_ = table == MAP_FAILED ? nullptr : static_cast<std::atomic<uint32_t>*>(table);
+}
+
+AddressMap::~AddressMap() {
+  if (pages_ != nullptr) munmap(pages_, chunks_ * sizeof(std::atomic<uint32_t>));
+}
+
+void AddressMap::CollectInside(uint64_t offset, AccessSet* set) const {
+  const uint64_t chunk = offset >> chunk_shift_;
+  const uint32_t raw = pages_[chunk].load(std::memory_order_acquire);
+  if (raw != 0) {
+    set->Add(BlockId::FromRaw(raw));
+    return;
+  }
+  // A guard chunk or free space: the address may be one past the end of the block before, or a negative offset
+  // from the start of the block behind.
+  if (chunk > 0) {
+    const uint32_t before = pages_[chunk - 1].load(std::memory_order_acquire);
+    if (before != 0) set->Add(BlockId::FromRaw(before));
+  }
+  if (chunk + 1 < chunks_) {
+    const uint32_t behind = pages_[chunk + 1].load(std::memory_order_acquire);
+    if (behind != 0) set->Add(BlockId::FromRaw(behind));
+  }
+}
+
+BlockId AddressMap::Find(uint64_t address) const {
+  const uint64_t offset = address - base_;
+  if (offset >= total_bytes_) return BlockId();
+  return BlockId::FromRaw(pages_[offset >> chunk_shift_].load(std::memory_order_acquire));
+}
+
+void AddressMap::CollectRange(uint64_t address, uint64_t bytes, AccessSet* set) const {
+  if (bytes == 0) return;
+  const uint64_t end = address + bytes;
+  if (end <= base_ || address >= base_ + total_bytes_) return;
+  const uint64_t first = (address < base_ ? 0 : address - base_) >> chunk_shift_;
+  uint64_t last = (end - 1 - base_) >> chunk_shift_;
+  if (last >= chunks_) last = chunks_ - 1;
+  uint32_t previous = 0;
+  for (uint64_t chunk = first; chunk <= last; ++chunk) {
+    const uint32_t raw = pages_[chunk].load(std::memory_order_acquire);
+    if (raw != 0 && raw != previous) set->Add(BlockId::FromRaw(raw));
+    previous = raw;
+  }
+}
+
+void AddressMap::Assign(uint64_t address, uint64_t bytes, BlockId id) {
+  const uint64_t first = (address - base_) >> chunk_shift_;
+  const uint64_t count = bytes >> chunk_shift_;
+  for (uint64_t i = 0; i < count; ++i) pages_[first + i].store(id.raw(), std::memory_order_release);
+}
+
+void AddressMap::Clear(uint64_t address, uint64_t bytes) { Assign(address, bytes, BlockId()); }
+
+}  // namespace spillway::allocator

@@ -1,0 +1,42 @@
+#include "allocator/memory/block_allocator.h"
+
+#include "io/os/check.h"
+
+namespace spillway::allocator {
+
+void BlockAllocator::Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id) {
+  const bool added = lists_[{stream, chunks}].emplace(address, id).second;
+  SPILLWAY_CHECK(added);
+  ++count_;
+}
+
+std::optional<BlockId> BlockAllocator::Take(CUstream stream, uint32_t chunks) {
+  const auto list = lists_.find({stream, chunks});
+  if (list == lists_.end()) return std::nullopt;
+  const auto lowest = list->second.begin();
+  const BlockId id = lowest->second;
+  list->second.erase(lowest);
+  if (list->second.empty()) lists_.erase(list);
+  --count_;
+  return id;
+}
+
+bool BlockAllocator::Remove(CUstream stream, uint32_t chunks, uint64_t address) {
+  const auto list = lists_.find({stream, chunks});
+  if (list == lists_.end() || list->second.erase(address) == 0) return false;
+  if (list->second.empty()) lists_.erase(list);
+  --count_;
+  return true;
+}
+
+std::vector<BlockId> BlockAllocator::TakeAll() {
+  std::vector<BlockId> ids;
+  for (const auto& [key, list] : lists_) {
+    for (const auto& [address, id] : list) ids.push_back(id);
+  }
+  lists_.clear();
+  count_ = 0;
+  return ids;
+}
+
+}  // namespace spillway::allocator

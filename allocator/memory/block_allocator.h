@@ -1,0 +1,40 @@
+// BlockAllocator: the addresses that may be handed out again. A freed block keeps its address for the next block of
+// the same number of chunks on the same stream, with or without chunks behind it, and the lowest such address is
+// always taken: so a job that allocates and frees the same way each step gets the same addresses each step, whatever
+// memory pressure did meanwhile, and its launches can be recognised.
+
+#ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
+#define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/memory/block_id.h"
+
+namespace spillway::allocator {
+
+// Not thread-safe: guarded by its owner's lock.
+class BlockAllocator {
+ public:
+  // Enters a free block's address. It must not be in the list.
+  void Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id);
+  // Takes the lowest address of that size and stream out of the list; nothing when there is none.
+  std::optional<BlockId> Take(CUstream stream, uint32_t chunks);
+  // Takes a given address out of the list; false when it is not there.
+  bool Remove(CUstream stream, uint32_t chunks, uint64_t address);
+  // Everything in the list, emptied: for giving address space back.
+  std::vector<BlockId> TakeAll();
+  size_t size() const { return count_; }
+
+ private:
+  std::map<std::pair<CUstream, uint32_t>, std::map<uint64_t, BlockId>> lists_;
+  size_t count_ = 0;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_

@@ -1,0 +1,51 @@
+// GpuBudget: how many bytes of chunks we may hold, and whether a new block may be promised. Arithmetic only; the
+// formulas are those of the design, "Budget" and "Charging".
+
+#ifndef SPILLWAY_ALLOCATOR_MEMORY_GPU_BUDGET_H_
+#define SPILLWAY_ALLOCATOR_MEMORY_GPU_BUDGET_H_
+
+#include <algorithm>
+#include <cstdint>
+
+namespace spillway::allocator {
+
+// All in bytes.
+struct GpuBudget {
+  uint64_t budget = 0;        // our chunks and others
+  uint64_t others_share = 0;  // of the budget, kept for others
+  uint64_t others = 0;        // what others hold now
+
+  // Most that our chunks may hold: others' share is theirs even while unused, and what they hold beyond it is ours to
+  // give up.
+  uint64_t ChunkTarget() const {
+    const uint64_t taken = std::max(others_share, others);
+    return budget > taken ? budget - taken : 0;
+  }
+};
+
+// The default share of others: 2 % of the budget, at least 16 MiB.
+inline uint64_t DefaultOthersShare(uint64_t budget) {
+  return std::max<uint64_t>(budget / 50, 16 << 20);
+}
+
+// What charging compares.
+struct Charge {
+  uint64_t live = 0;           // live blocks, in whole chunks, the new one included
+  uint64_t largest_block = 0;  // the new one included
+  uint64_t largest_set = 0;    // largest launch seen
+  uint64_t chunk_target = 0;   // GpuBudget::ChunkTarget
+  uint64_t host_room = 0;      // host tier's capacity, staging not included
+  uint64_t disk_room = 0;      // disk tier's capacity
+
+  // Room that must stay free so that blocks can be exchanged: the largest set, at least twice the largest block.
+  // Nothing needs to be exchanged while everything fits on the GPU.
+  uint64_t ExchangeRoom() const { return std::max(largest_set, 2 * largest_block); }
+  bool Fits() const {
+    if (live <= chunk_target) return true;
+    return live + ExchangeRoom() <= chunk_target + host_room + disk_room && ExchangeRoom() <= chunk_target;
+  }
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_MEMORY_GPU_BUDGET_H_

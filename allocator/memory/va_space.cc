@@ -1,0 +1,62 @@
+#include "allocator/memory/va_space.h"
+
+#include <string>
+
+#include "io/os/check.h"
+
+namespace spillway::allocator {
+
+VaSpace::VaSpace(uint64_t base, uint64_t bytes, uint64_t chunk_bytes)
+    : base_(base), bytes_(bytes), chunk_bytes_(chunk_bytes) {
+  // The first chunk stays free for ever: a pointer just before the first block belongs to nobody else.
+  free_.emplace(base_ + chunk_bytes_, bytes_ - chunk_bytes_);
+  free_bytes_ = bytes_ - chunk_bytes_;
+}
+
+absl::StatusOr<uint64_t> VaSpace::Allocate(uint64_t chunks) {
+  const uint64_t wanted = (chunks + 1) * chunk_bytes_;  // one guard chunk behind
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second < wanted) continue;
+    const uint64_t address = it->first;
+    const uint64_t rest = it->second - wanted;
+    free_.erase(it);
+    if (rest > 0) free_.emplace(address + wanted, rest);
+    free_bytes_ -= wanted;
+    return address;
+  }
+  return absl::ResourceExhaustedError("no range of " + std::to_string(wanted) + " bytes is left in the device's " +
+                                      std::to_string(bytes_) + " bytes of address space");
+}
+
+void VaSpace::Free(uint64_t address, uint64_t chunks) {
+  uint64_t bytes = (chunks + 1) * chunk_bytes_;
+  free_bytes_ += bytes;
+  auto behind = free_.lower_bound(address);
+  SPILLWAY_CHECK(behind == free_.end() || behind->first >= address + bytes);
+  if (behind != free_.end() && behind->first == address + bytes) {
+    bytes += behind->second;
+    behind = free_.erase(behind);
+  }
+  if (behind != free_.begin()) {
+    auto before = std::prev(behind);
+    SPILLWAY_CHECK(before->first + before->second <= address);
+    if (before->first + before->second == address) {
+      before->second += bytes;
+      return;
+    }
+  }
+  free_.emplace(address, bytes);
+}
+
+void VaSpace::CheckInvariants() const {
+  uint64_t sum = 0;
+  uint64_t end = base_;
+  for (const auto& [start, bytes] : free_) {
+    SPILLWAY_CHECK(start > end && bytes > 0);
+    end = start + bytes;
+    sum += bytes;
+  }
+  SPILLWAY_CHECK(end <= base_ + bytes_ && sum == free_bytes_);
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,143 @@
+#include "allocator/residency/block_table.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "io/os/check.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr int kStreamShift = 48;
+constexpr uint64_t kNumberMask = (uint64_t{1} << kStreamShift) - 1;
+
+constexpr uint64_t Pack(Stamp stamp) { return (uint64_t{stamp.stream} << kStreamShift) | stamp.number; }
+constexpr Stamp Unpack(uint64_t packed) {
+  return {static_cast<StreamIndex>(packed >> kStreamShift), packed & kNumberMask};
+}
+
+}  // namespace
+
+BlockTable::BlockTable(int device, AddressMap* addresses)
+    : device_(device), addresses_(addresses), pages_(new std::atomic<Block*>[kPages]()) {}
+
+BlockTable::~BlockTable() {
+  for (uint32_t i = 0; i < kPages; ++i) delete[] pages_[i].load();
+}
+
+Block* BlockTable::CreateLocked(uint64_t address, uint32_t chunks) {
+  uint32_t index;
+  if (!free_indices_.empty()) {
+    index = free_indices_.back();
+    free_indices_.pop_back();
+  } else {
+    index = next_index_++;
+    const uint32_t page = index / kPageBlocks;
+    SPILLWAY_CHECK(page < kPages);
+    if (pages_[page].load(std::memory_order_relaxed) == nullptr) {
+      pages_[page].store(new Block[kPageBlocks], std::memory_order_release);
+    }
+  }
+  const BlockId id(device_, index);
+  Block& block = at(id);
+  block.id = id;
+  block.address = address;
+  block.chunks = chunks;
+  block.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
+  addresses_->Assign(address, chunks * addresses_->chunk_bytes(), id);
+  return &block;
+}
+
+void BlockTable::DestroyLocked(Block* block) {
+  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->listed);
+  addresses_->Clear(block->address, block->chunks * addresses_->chunk_bytes());
+  block->chunks = 0;
+  free_indices_.push_back(block->id.index());
+}
+
+Gate BlockTable::GateOf(const Block& block) {
+  switch (block.state) {
+    case BlockState::kResident:
+    case BlockState::kCached:
+      return Gate::kOpen;
+    case BlockState::kFree:
+      return Gate::kIgnored;
+    default:
+      return Gate::kClosed;
+  }
+}
+
+void BlockTable::MoveLocked(Block* block, BlockState to) {
+  if (!CanTransition(block->state, to)) {
+    char text[160];
+    std::snprintf(text, sizeof(text), "illegal move of block %u at 0x%llx from %s to %s", block->id.raw(),
+                  static_cast<unsigned long long>(block->address), NameOf(block->state), NameOf(to));
+    os::Announce(text);
+    std::abort();
+  }
+  ++moves_[static_cast<int>(block->state)][static_cast<int>(to)];
+  block->state = to;
+  RestoreGateLocked(block);
+}
+
+void BlockTable::CheckInvariantsLocked() const {
+  for (uint32_t i = 1; i < next_index_; ++i) {
+    const Block& block = at(BlockId(device_, i));
+    if (block.chunks == 0) continue;
+    const bool whole = block.handles.size() == block.chunks;
+    switch (block.state) {
+      case BlockState::kFree:
+      case BlockState::kEmpty:
+        SPILLWAY_CHECK((block.handles.empty() || block.mapping) && block.homes.empty());
+        break;
+      case BlockState::kResident:
+      case BlockState::kCached:
+        SPILLWAY_CHECK(whole && block.homes.empty() && block.fetch == nullptr);
+        break;
+      case BlockState::kEvicting:
+        SPILLWAY_CHECK(whole && block.evict != nullptr);
+        break;
+      case BlockState::kSpilled:
+        SPILLWAY_CHECK((block.handles.empty() || block.mapping) && block.homes.size() == block.chunks);
+        break;
+      case BlockState::kFaulting:
+        SPILLWAY_CHECK(whole && block.fetch != nullptr);
+        break;
+      case BlockState::kLost:
+        break;
+    }
+    SPILLWAY_CHECK(block.gate.load() == Gate::kClosed || block.gate.load() == GateOf(block));
+  }
+}
+
+void StampBlock(const StreamClock& clock, Block* block, Stamp stamp) {
+  const uint64_t packed = Pack(stamp);
+  for (std::atomic<uint64_t>& entry : block->stamps) {
+    uint64_t seen = entry.load(std::memory_order_relaxed);
+    for (;;) {
+      const Stamp old = Unpack(seen);
+      if (old.stream == stamp.stream && old.number >= stamp.number) return;
+      const bool mine = old.stream == stamp.stream;
+      if (!mine && old.stream != kNoStream && !clock.Completed(old)) break;
+      if (entry.compare_exchange_weak(seen, packed, std::memory_order_relaxed)) return;
+    }
+  }
+  block->many_streams.store(true, std::memory_order_relaxed);
+}
+
+std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
+  std::vector<Stamp> uses;
+  if (block->many_streams.exchange(false)) uses = clock.CurrentOfAll();
+  for (const std::atomic<uint64_t>& entry : block->stamps) {
+    const Stamp stamp = Unpack(entry.load(std::memory_order_relaxed));
+    if (stamp.stream != kNoStream && !clock.Completed(stamp)) uses.push_back(stamp);
+  }
+  for (const Stamp& stamp : block->recorded) {
+    if (!clock.Completed(stamp)) uses.push_back(stamp);
+  }
+  return uses;
+}
+
+}  // namespace spillway::allocator

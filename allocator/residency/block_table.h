@@ -1,0 +1,150 @@
+// Block: everything about one block. BlockTable: owns all blocks of a device, their states and the lock that guards
+// them. Every change of state goes through BlockTable::Move, which checks that it is legal.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_BLOCK_TABLE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_BLOCK_TABLE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/block_id.h"
+#include "allocator/memory/chunk_pool.h"
+#include "allocator/residency/block_state.h"
+#include "allocator/residency/stream_clock.h"
+#include "allocator/tier/host_pool.h"
+#include "io/os/sync.h"
+#include "io/spill_store.h"
+
+namespace spillway::allocator {
+
+// What a launching thread may do with a block without taking the lock.
+enum class Gate : uint8_t {
+  kClosed,   // take the slow path
+  kOpen,     // mapped and whole: launch, then stamp
+  kIgnored,  // nobody's block: an integer that looks like an address, or a stale pointer
+};
+
+// Where the bytes of one spilled chunk lie.
+struct ChunkHome {
+  HostPiece piece;      // host tier when data is not null
+  io::SlotId slot;      // else this slot, when on_disk
+  bool on_disk = false;
+};
+
+struct EvictJob;
+struct FetchJob;
+
+struct Block {
+  // ---- Read and written by launching threads without the lock, inside a gate slot.
+
+  std::atomic<Gate> gate{Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
+  // Streams that used it: (stream << 48 | number). Written between the launch and Slot::Leave (or under a pin), read
+  // by the evictor after GateSlots::WaitForAll.
+  std::array<std::atomic<uint64_t>, 6> stamps{};
+  std::atomic<bool> many_streams{false};  // more streams than stamps: everything launched so far counts
+  std::atomic<uint64_t> last_use{0};      // index of the last launch that named it, 1-based; 0 = never
+  std::atomic<uint64_t> bytes{0};         // in whole chunks
+
+  // ---- Constant while the block exists.
+
+  BlockId id;
+  uint64_t address = 0;
+  uint32_t chunks = 0;
+
+  // ---- Guarded by BlockTable::mu.
+
+  BlockState state = BlockState::kFree;
+  uint32_t generation = 0;         // counts hand-outs
+  uint64_t requested_bytes = 0;
+  uint64_t handed_out_at = 0;      // launch index at hand-out: last_use <= this means not used since
+  uint64_t freed_at = 0;           // order of frees, for stripping the oldest first
+  CUstream owner = nullptr;        // allocation stream, kept from use to use: it decides who may reuse the block
+  uint32_t pins = 0;               // launches that need it where it is
+  uint32_t held_reasons = 0;       // bit per HoldReason; not zero: never leaves
+  bool freed = false;              // freed while a transfer was under way
+  bool mapping = false;            // chunks are being mapped or unmapped outside the lock
+  bool listed = false;             // in the allocator's list of reusable addresses
+  std::vector<Stamp> recorded;     // recordStream: what must complete before reuse and eviction
+  std::vector<ChunkHandle> handles;
+  std::vector<ChunkHome> homes;    // per chunk, while kSpilled and kFaulting
+  EvictJob* evict = nullptr;       // under way or draining
+  FetchJob* fetch = nullptr;
+  CUevent arrival = nullptr;       // kFaulting: everything has been enqueued, and is there once this completes
+  bool prefetched = false;         // the fetch under way, or the last one, was on the plan's account
+  bool arrived_unused = false;     // a prefetch has arrived and no launch has named the block since
+
+  bool used_since_hand_out() const { return last_use.load(std::memory_order_relaxed) > handed_out_at; }
+  bool holds_chunks() const { return !handles.empty(); }
+  bool live() const { return !freed && state != BlockState::kFree && state != BlockState::kCached; }
+};
+
+class BlockTable {
+ public:
+  BlockTable(int device, AddressMap* addresses);
+  ~BlockTable();
+
+  // Guards states, transfers, claims and chunks of this device.
+  mutable os::Mutex mu{os::LockRank::kResidency};
+  // Signalled when a state, the chunks or the queue of claims has changed.
+  os::CondVar changed;
+
+  // The block with that id, which must be of this device. Any thread, no lock: blocks are never deleted.
+  Block& at(BlockId id) const {
+    return pages_[id.index() / kPageBlocks].load(std::memory_order_acquire)[id.index() % kPageBlocks];
+  }
+
+  // A new block at that address, kFree, entered into the address map.
+  Block* CreateLocked(uint64_t address, uint32_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Takes a kFree block without chunks out of the address map; its id may be given to another.
+  void DestroyLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // Changes the state; aborts with both states and the block on an illegal move. Opens or closes the gate.
+  void MoveLocked(Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Closes the gate of a block that stays in its state, for a strip, and opens it again.
+  void CloseGateLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { block->gate.store(Gate::kClosed); }
+  void RestoreGateLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { block->gate.store(GateOf(*block)); }
+
+  // All blocks that exist, in no particular order.
+  template <typename Visitor>
+  void ForEachLocked(Visitor visit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    for (uint32_t i = 1; i < next_index_; ++i) {
+      Block& block = at(BlockId(device_, i));
+      if (block.chunks != 0) visit(&block);
+    }
+  }
+
+  // How often each legal move was made, for tests.
+  uint64_t MovesLocked(BlockState from, BlockState to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return moves_[static_cast<int>(from)][static_cast<int>(to)];
+  }
+  // Aborts unless every block's fields agree with its state.
+  void CheckInvariantsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+ private:
+  static constexpr uint32_t kPageBlocks = 1024;
+  static constexpr uint32_t kPages = 4096;
+
+  static Gate GateOf(const Block& block);
+
+  const int device_;
+  AddressMap* const addresses_;
+  // Release store in CreateLocked, acquire load in at().
+  std::unique_ptr<std::atomic<Block*>[]> pages_;
+  uint32_t next_index_ ABSL_GUARDED_BY(mu) = 1;
+  std::vector<uint32_t> free_indices_ ABSL_GUARDED_BY(mu);
+  uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
+};
+
+// Stamps `block` as used by launch `number` of `stream`. Lock-free; inside a gate slot or under a pin.
+void StampBlock(const StreamClock& clock, Block* block, Stamp stamp);
+// The stamps and recorded streams that the GPU has not completed yet. The gate must be closed and no thread inside.
+std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block);
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_BLOCK_TABLE_H_

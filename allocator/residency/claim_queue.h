@@ -1,0 +1,75 @@
+// ClaimQueue: the slow way into the gate. A launch whose set is not resident claims chunks for what is missing: all
+// or nothing, first come first served. Only the head of the queue holds pins; once granted, its chunks and pins are
+// its own until it lets go.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_CLAIM_QUEUE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_CLAIM_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "allocator/residency/core.h"
+#include "allocator/residency/faulter.h"
+
+namespace spillway::allocator {
+
+// A granted claim: pins on all live blocks of the set, and the blocks whose chunks this thread must map and fill.
+struct Grant {
+  std::vector<Block*> pinned;
+  std::vector<Block*> to_map;    // were kEmpty
+  std::vector<Block*> to_fetch;  // were kSpilled
+};
+
+class ClaimQueue {
+ public:
+  // `wake` makes the device's thread look for victims.
+  ClaimQueue(Core* core, Faulter* faulter, std::function<void()> wake);
+
+  // Pins every live block of the set and gives chunks to those without; waits for its turn and for room.
+  // kResourceExhausted with words when the set can never fit. Holds no chunk, no slot, no staging while it waits.
+  absl::Status Claim(const AccessSet& set, Grant* grant);
+  // Waits until every pinned block may be launched on: mapped, and whole or with an arrival event (collected, no
+  // repeats). kAborted when a block lost its chunks again (its starter failed): let go and claim anew.
+  absl::Status WaitLaunchable(const Grant& grant, std::vector<CUevent>* arrivals);
+  // Takes the pins off.
+  void Release(Grant* grant);
+
+  // What the device's thread should free for the head: chunks that it lacks now; 0 when nobody waits for room.
+  uint64_t WantedLocked() const;
+  // The device's thread found nothing left to free, nothing under way and nothing running: the head cannot be served.
+  void RefuseHeadLocked(const absl::Status& why);
+  // Claims granted and not let go.
+  uint64_t grants() const {
+    core_->table.mu.AssertHeld();
+    return grants_;
+  }
+
+ private:
+  struct Ticket {
+    uint64_t needed = 0;  // chunks, once it is the head
+    absl::Status refusal;
+  };
+
+  bool MissingChunksLocked(const AccessSet& set, uint64_t* needed, bool* busy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void PinLocked(const AccessSet& set, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void UnpinLocked(Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void DistributeLocked(std::vector<ChunkHandle>* chunks, Grant* grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Free chunks, then new ones; the lock is released around creation. All or nothing.
+  bool TakeChunksLocked(uint64_t needed, std::vector<ChunkHandle>* chunks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  absl::Status CheckFitsLocked(const AccessSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+
+  Core* const core_;
+  Faulter* const faulter_;
+  const std::function<void()> wake_;
+  std::deque<Ticket*> queue_ ABSL_GUARDED_BY(core_->table.mu);
+  uint64_t grants_ ABSL_GUARDED_BY(core_->table.mu) = 0;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_CLAIM_QUEUE_H_

@@ -1,0 +1,103 @@
+// Core: what the parts of one device's residency share. It owns the table of blocks (with the lock), the clock, the
+// gate slots, chunks, addresses and counters; it has no behaviour but bookkeeping. Who may do what is in
+// docs/threading.md.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_CORE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "allocator/memory/block_allocator.h"
+#include "allocator/memory/chunk_pool.h"
+#include "allocator/memory/gpu_budget.h"
+#include "allocator/memory/va_space.h"
+#include "allocator/residency/block_table.h"
+#include "allocator/residency/gate_slots.h"
+#include "allocator/residency/residency_options.h"
+#include "allocator/residency/stream_clock.h"
+#include "policy/units.h"
+
+namespace spillway::allocator {
+
+// Written by any thread, read by Stats: plain sums.
+struct Counters {
+  std::atomic<uint64_t> host_spilled_bytes{0}, disk_spilled_bytes{0};
+  std::atomic<uint64_t> host_fetched_bytes{0}, disk_fetched_bytes{0};
+  std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0}, demoted_bytes{0};
+  std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
+  std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
+  std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, stall_run_ahead_nanos{0};
+};
+
+// How often each way of serving an allocation and each phase of a cancelled eviction was taken, for tests.
+enum class AllocationPath : int { kCachedSameStream, kKeptAddress, kNewAddress, kCount };
+enum class ChunkPath : int { kFreeChunks, kCreated, kStripped, kEvicted, kCount };
+
+struct Core {
+  Core(const ResidencyOptions& residency_options, const ResidencyParts& residency_parts)
+      : options(residency_options),
+        parts(residency_parts),
+        chunk_bytes(residency_parts.addresses->chunk_bytes()),
+        table(residency_options.device, residency_parts.addresses),
+        clock(residency_parts.driver),
+        space(residency_parts.addresses->device_base(residency_options.device),
+              residency_parts.addresses->bytes_per_device(), chunk_bytes) {}
+
+  // ---- Constant after construction.
+
+  const ResidencyOptions options;
+  const ResidencyParts parts;
+  const uint64_t chunk_bytes;
+
+  // ---- Internally synchronised.
+
+  BlockTable table;
+  StreamClock clock;
+  GateSlots gates;
+  Counters counters;
+  std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
+  // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
+  static constexpr uint64_t kLaunchRing = 1 << 16;
+  std::unique_ptr<std::atomic<uint64_t>[]> launch_stamps{new std::atomic<uint64_t>[kLaunchRing]()};
+  // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
+  std::atomic<bool> pressure{false};
+  std::atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
+  std::atomic<uint64_t> largest_set_bytes{0};
+
+  // ---- Guarded by table.mu.
+
+  ChunkPool chunks ABSL_GUARDED_BY(table.mu);
+  BlockAllocator addresses ABSL_GUARDED_BY(table.mu);
+  VaSpace space ABSL_GUARDED_BY(table.mu);
+  GpuBudget budget ABSL_GUARDED_BY(table.mu);
+  uint64_t live_chunks ABSL_GUARDED_BY(table.mu) = 0;
+  uint64_t live_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;
+  uint64_t largest_block_bytes ABSL_GUARDED_BY(table.mu) = 0;
+  uint64_t frees ABSL_GUARDED_BY(table.mu) = 0;
+  std::vector<Block*> waiting_frees ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
+  uint64_t peak_device_bytes ABSL_GUARDED_BY(table.mu) = 0;
+  uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
+  uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
+
+  // Bytes of chunk `index` of a block that carry something: whole chunks but for the tail.
+  uint32_t BytesOfChunk(const Block& block, size_t index) const {
+    const uint64_t start = index * chunk_bytes;
+    const uint64_t end = (block.requested_bytes + 4095) / 4096 * 4096;
+    return static_cast<uint32_t>(std::min(chunk_bytes, end - start));
+  }
+  // Enters the block into the list of reusable addresses.
+  void ListLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    block->listed = true;
+    addresses.Add(block->owner, block->chunks, block->address, block->id);
+  }
+  void NotePeakLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    peak_device_bytes = std::max(peak_device_bytes, chunks.held() * chunk_bytes + budget.others);
+  }
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_CORE_H_

@@ -1,0 +1,205 @@
+// Launches: the fast way through the gate, and the slow one under pins.
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/residency/device_residency.h"
+#include "allocator/residency/test_points.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+thread_local std::string last_error;
+
+constexpr uint64_t PackStamp(Stamp stamp) { return (uint64_t{stamp.stream} << 48) | stamp.number; }
+
+}  // namespace
+
+uint64_t DeviceResidency::BytesOf(const AccessSet& set) const {
+  uint64_t bytes = 0;
+  for (BlockId id : set) bytes += core_->table.at(id).bytes.load(std::memory_order_relaxed);
+  return bytes;
+}
+
+bool DeviceResidency::AllOpen(const AccessSet& set) const {
+  for (BlockId id : set) {
+    if (core_->table.at(id).gate.load(std::memory_order_acquire) == Gate::kClosed) return false;
+  }
+  return true;
+}
+
+void DeviceResidency::Stamp(const AccessSet& set, StreamIndex stream, uint64_t bytes,
+                            policy::LaunchIndex* index) {
+  SPILLWAY_DELAY_POINT("launch.before_stamp");
+  const allocator::Stamp stamp{stream, core_->clock.Next(stream, bytes)};
+  *index = core_->launches.fetch_add(1, std::memory_order_acq_rel);
+  core_->launch_stamps[*index % Core::kLaunchRing].store(PackStamp(stamp), std::memory_order_release);
+  for (BlockId id : set) {
+    Block& block = core_->table.at(id);
+    StampBlock(core_->clock, &block, stamp);
+    block.last_use.store(*index + 1, std::memory_order_relaxed);
+  }
+}
+
+void DeviceResidency::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
+                                  uint64_t tag) {
+  if (core_->clock.IsPerThread(stream)) {
+    core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
+  } else if (core_->pressure.load(std::memory_order_relaxed) &&
+             index % core_->options.events_every_launches == 0) {
+    core_->clock.TryCoverNow(stream);
+  }
+  if (core_->parts.observer != nullptr) {
+    core_->parts.observer->OnLaunch(core_->options.device, index, tag, set);
+  }
+}
+
+void DeviceResidency::NoteLargestSet(uint64_t bytes) {
+  uint64_t seen = core_->largest_set_bytes.load(std::memory_order_relaxed);
+  while (bytes > seen && !core_->largest_set_bytes.compare_exchange_weak(seen, bytes)) {
+  }
+}
+
+CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+                              absl::FunctionRef<CUresult()> launch) {
+  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  const uint64_t bytes = BytesOf(set);
+  NoteLargestSet(bytes);
+  const StreamIndex index = core_->clock.Find(stream);
+  GateSlots::Slot* const slot = GateSlots::ForThisThread();
+  const bool may_use_slot = slot != nullptr && index != kNoStream && captures_.load(std::memory_order_relaxed) == 0;
+  if (may_use_slot) {
+    if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
+    slot->Enter(core_->gates.fence());
+    if (AllOpen(set)) {
+      SPILLWAY_DELAY_POINT("launch.inside_slot");
+      const CUresult result = launch();
+      policy::LaunchIndex at = 0;
+      if (result == CUDA_SUCCESS) Stamp(set, index, bytes, &at);
+      slot->Leave();
+      if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
+      if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+      if (!ReleaseForOthers(0)) return result;  // then once more, under pins
+    } else {
+      slot->Leave();
+    }
+  }
+  return RunPinned(set, stream, tag, launch);
+}
+
+CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                    absl::FunctionRef<CUresult()> launch) {
+  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  ++core_->counters.slow_launches;
+  NoteLargestSet(BytesOf(set));
+  if (captures_.load() > 0) {
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing);
+    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+      // The launch will be replayed without us: its blocks must be there for good.
+      if (absl::Status status = Hold(set, HoldReason::kGraph); !status.ok()) return Refuse(status);
+      return launch();
+    }
+  }
+  StreamIndex index = core_->clock.Find(stream);
+  if (index == kNoStream) {
+    return Refuse(absl::ResourceExhaustedError("more than " + std::to_string(StreamClock::kMaxStreams) +
+                                               " streams are alive"));
+  }
+  Grant grant;
+  if (absl::Status status = Prepare(set, stream.Explicit(), &grant); !status.ok()) {
+    if (core_->closed.load()) return launch();
+    return Refuse(status);
+  }
+  const CUresult result = RunPrepared(set, stream, index, tag, launch, &grant);
+  return result;
+}
+
+// Everything that the launch needs, pinned, in place, and ordered before what the stream does next.
+absl::Status DeviceResidency::Prepare(const AccessSet& set, CUstream stream, Grant* grant) {
+  for (;;) {
+    const uint64_t bytes = BytesOf(set);
+    if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
+    absl::Status status = thread_->claims()->Claim(set, grant);
+    if (!status.ok()) return status;
+    for (Block* block : grant->to_map) {
+      if (absl::Status mapped = thread_->faulter()->MapEmpty(block); !mapped.ok()) status = mapped;
+    }
+    for (Block* block : grant->to_fetch) {
+      if (absl::Status started = thread_->faulter()->Start(block); !started.ok()) status = started;
+    }
+    std::vector<CUevent> arrivals;
+    if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, &arrivals);
+    for (CUevent arrival : arrivals) {
+      if (status.ok()) status = copies_->MakeWait(stream, arrival);
+    }
+    if (status.ok()) return status;
+    thread_->claims()->Release(grant);
+    *grant = Grant();
+    if (status.code() != absl::StatusCode::kAborted) return status;
+  }
+}
+
+CUresult DeviceResidency::RunPrepared(const AccessSet& set, StreamRef stream, StreamIndex index, uint64_t tag,
+                                      absl::FunctionRef<CUresult()> launch, Grant* grant) {
+  SPILLWAY_DELAY_POINT("launch.under_pins");
+  CUresult result = launch();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && ReleaseForOthers(0)) result = launch();
+  policy::LaunchIndex at = 0;
+  if (result == CUDA_SUCCESS) Stamp(set, index, BytesOf(set), &at);
+  thread_->claims()->Release(grant);
+  if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
+  return result;
+}
+
+void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
+  const uint64_t bound =
+      std::max(core_->options.run_ahead_bytes, core_->largest_set_bytes.load(std::memory_order_relaxed));
+  if (core_->clock.UncompletedBytes() + bytes <= bound) return;
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  const int64_t start = os::Clock::System()->NowNanos();
+  core_->clock.Poll();
+  while (core_->clock.UncompletedBytes() + bytes > bound && core_->clock.WaitForOldest()) {
+  }
+  core_->counters.stall_run_ahead_nanos += os::Clock::System()->NowNanos() - start;
+}
+
+absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  Grant grant;
+  if (absl::Status status = Prepare(set, CU_STREAM_LEGACY, &grant); !status.ok()) {
+    last_error = std::string(status.message());
+    return status;
+  }
+  {
+    os::MutexLock lock(&core_->table.mu);
+    uint64_t held = 0;
+    core_->table.ForEachLocked([&](Block* block) {
+      if (block->held_reasons != 0) held += block->chunks;
+    });
+    for (Block* block : grant.pinned) {
+      if (block->held_reasons == 0) held += block->chunks;
+    }
+    const uint64_t largest = core_->largest_set_bytes.load() / core_->chunk_bytes;
+    if (core_->options.evict && held + largest <= core_->chunks.target()) {
+      for (Block* block : grant.pinned) block->held_reasons |= 1u << static_cast<int>(reason);
+    } else if (core_->options.evict) {
+      last_error = "blocks that must stay on the GPU would leave no room for the largest launch";
+    }
+  }
+  thread_->claims()->Release(&grant);
+  return absl::OkStatus();
+}
+
+CUresult DeviceResidency::Refuse(const absl::Status& why) {
+  last_error = std::string(why.message());
+  os::Announce("a launch was refused with out-of-memory: " + last_error);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+std::string DeviceResidency::LastError() const { return last_error; }
+
+}  // namespace spillway::allocator

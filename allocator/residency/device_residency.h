@@ -1,0 +1,87 @@
+// DeviceResidency: the door's implementation. Allocation and frees here; launches in device_launch.cc; reports and the
+// ends of life in device_residency.cc.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
+
+#include <memory>
+#include <string>
+
+#include "allocator/residency/core.h"
+#include "allocator/residency/device_thread.h"
+#include "allocator/residency/launch_observer.h"
+#include "allocator/residency/residency.h"
+#include "allocator/residency/transfer.h"
+
+namespace spillway::allocator {
+
+class DeviceResidency final : public Residency {
+ public:
+  DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts);
+  ~DeviceResidency() override;
+  absl::Status Start();
+
+  absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) override;
+  absl::Status Free(CUdeviceptr address) override;
+  absl::Status RecordStream(CUdeviceptr address, CUstream stream) override;
+  absl::Status EmptyCache() override;
+  absl::StatusOr<Range> FindRange(CUdeviceptr address) const override;
+
+  CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+               absl::FunctionRef<CUresult()> launch) override;
+  CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                     absl::FunctionRef<CUresult()> launch) override;
+  absl::Status Hold(const AccessSet& set, HoldReason reason) override;
+
+  void OnStreamDestroy(CUstream stream) override;
+  void OnCaptureBegin(CUstream stream) override;
+  void OnCaptureEnd(CUstream stream) override;
+  void OnForeignBytes(int64_t delta) override;
+  bool ReleaseForOthers(uint64_t bytes_wanted) override;
+
+  void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
+
+  ResidencyStats Stats() const override;
+  void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
+  std::string LastError() const override;
+
+  void Shutdown() override;
+  void AbandonAfterFork() override;
+
+  // For tests.
+  Core* core() { return core_.get(); }
+  DeviceThread* thread() { return thread_.get(); }
+  // Aborts unless all books agree. Full: walks every block.
+  void CheckInvariants();
+
+ private:
+  // Bytes of the set, in whole chunks.
+  uint64_t BytesOf(const AccessSet& set) const;
+  bool AllOpen(const AccessSet& set) const;
+  // After a launch on `stream` that named the set: numbers it, stamps its blocks, tells the observer.
+  void Stamp(const AccessSet& set, StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index);
+  void AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index, uint64_t tag);
+  void NoteLargestSet(uint64_t bytes);
+  // Waits while uncompleted launches touch more than the bound. Without lock or slot.
+  void WaitForRunAhead(uint64_t bytes);
+  CUresult Refuse(const absl::Status& why);
+  CUresult RunPrepared(const AccessSet& set, StreamRef stream, StreamIndex index, uint64_t tag,
+                       absl::FunctionRef<CUresult()> launch, Grant* grant);
+  absl::Status Prepare(const AccessSet& set, CUstream stream, Grant* grant);
+  absl::Status ChargeLocked(uint64_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  Block* TakeBlockLocked(uint32_t chunks, CUstream stream, absl::Status* status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void FreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void RetargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Strips up to `chunks` chunks of cached blocks and waits for it; returns chunks now free.
+  uint64_t StripCache(uint64_t chunks);
+
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<CopyStreams> copies_;
+  std::unique_ptr<DeviceThread> thread_;
+  std::atomic<int> captures_{0};  // streams under capture
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_

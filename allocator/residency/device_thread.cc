@@ -1,0 +1,262 @@
+#include "allocator/residency/device_thread.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr auto kPollWhileMoving = std::chrono::microseconds(100);
+constexpr auto kSleepWhenIdle = std::chrono::milliseconds(200);
+// How long a head may have no hope before it is refused: an other thread's pins or frees may still turn up.
+constexpr int64_t kStuckNanos = 200'000'000;
+// How long the tiers may refuse bytes before the head is refused.
+constexpr int64_t kTierRefusalNanos = 1'000'000'000;
+
+}  // namespace
+
+DeviceThread::DeviceThread(Core* core, CopyStreams* copies)
+    : core_(core),
+      faulter_(core, copies, [this] { Wake(); }),
+      evictor_(core, copies, [this] { Wake(); }),
+      claims_(core, &faulter_, [this] { Wake(); }),
+      plan_runner_(core, &evictor_, &faulter_) {}
+
+DeviceThread::~DeviceThread() { Stop(); }
+
+void DeviceThread::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void DeviceThread::Stop() {
+  {
+    os::MutexLock lock(&wake_mu_);
+    stop_ = true;
+    woken_ = true;
+  }
+  wake_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeviceThread::Wake() {
+  {
+    os::MutexLock lock(&wake_mu_);
+    woken_ = true;
+  }
+  wake_.NotifyOne();
+}
+
+void DeviceThread::Loop() {
+  pthread_setname_np(pthread_self(), "spillway-device");
+  const CudaDriver* const driver = core_->parts.driver;
+  driver->cuCtxSetCurrent(core_->parts.context);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver->cuThreadExchangeStreamCaptureMode(&mode);
+  for (;;) {
+    {
+      os::MutexLock lock(&wake_mu_);
+      if (stop_) return;
+    }
+    bool progress = core_->clock.Poll();
+    progress |= faulter_.Step();
+    progress |= evictor_.Step();
+    progress |= FinishFrees();
+    bool room_wanted;
+    {
+      os::MutexLock lock(&core_->table.mu);
+      room_wanted = claims_.WantedLocked() > 0;
+    }
+    progress |= plan_runner_.Step(room_wanted);
+    progress |= StartEvictions();
+    progress |= ReleaseExcess();
+    Sleep(progress);
+  }
+}
+
+void DeviceThread::Sleep(bool progress) {
+  if (progress) return;
+  const bool moving = !evictor_.idle() || !faulter_.idle() || plan_runner_.active() ||
+                      (core_->pressure.load() && core_->clock.UncompletedLaunches() > 0);
+  os::MutexLock lock(&wake_mu_);
+  if (!woken_ && !stop_) {
+    wake_.WaitFor(&wake_mu_, moving ? std::chrono::nanoseconds(kPollWhileMoving) : kSleepWhenIdle);
+  }
+  woken_ = false;
+}
+
+// ---- What must leave.
+
+uint64_t DeviceThread::MissingChunksLocked() {
+  const uint64_t wanted = claims_.WantedLocked();
+  const uint64_t reserve =
+      core_->pressure.load() && core_->options.evict ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
+  const uint64_t goal = std::max(wanted, reserve);
+  const uint64_t coming = core_->chunks.available() + evictor_.chunks_coming();
+  const uint64_t room = goal > coming ? goal - coming : 0;
+  const uint64_t excess = core_->chunks.excess() > core_->chunks.free() + evictor_.chunks_coming()
+                              ? core_->chunks.excess() - core_->chunks.free() - evictor_.chunks_coming()
+                              : 0;
+  return std::max(room, excess);
+}
+
+bool DeviceThread::StartEvictions() {
+  bool started;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    uint64_t missing = MissingChunksLocked();
+    if (missing == 0) {
+      stuck_since_ = 0;
+      return false;
+    }
+    const bool demand = claims_.WantedLocked() > core_->chunks.available() + evictor_.chunks_coming();
+    bool cancelled = false;
+    if (demand) cancelled = faulter_.CancelPrefetchesLocked();
+    std::vector<Block*> victims;
+    ChooseStripsLocked(&missing, demand, &victims);
+    if (missing > 0 && core_->options.evict) ChooseVictimsLocked(&missing, demand, &victims);
+    started = !victims.empty();
+    if (started) evictor_.StartLocked(victims);
+    if (demand) RefuseIfStuckLocked(started || cancelled);
+  }
+  if (started) evictor_.Step();  // close the gates for all of them at once
+  return started;
+}
+
+namespace {
+
+bool MayLeave(const Block& block) {
+  return block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping && !block.freed;
+}
+
+template <typename Order>
+void TakeInOrder(std::vector<Block*>* candidates, Order before, uint64_t* missing, std::vector<Block*>* victims) {
+  std::sort(candidates->begin(), candidates->end(), before);
+  for (Block* block : *candidates) {
+    if (*missing == 0) return;
+    *missing -= std::min<uint64_t>(*missing, block->chunks);
+    victims->push_back(block);
+  }
+}
+
+}  // namespace
+
+// Blocks with nothing worth keeping: the oldest free first, then those handed out and not used yet.
+void DeviceThread::ChooseStripsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims) {
+  std::vector<Block*> candidates;
+  core_->table.ForEachLocked([&](Block* block) {
+    if (!MayLeave(*block)) return;
+    const bool cached = block->state == BlockState::kCached && block->listed;
+    const bool unused = demand && block->state == BlockState::kResident && !block->used_since_hand_out();
+    if (cached || unused) candidates.push_back(block);
+  });
+  TakeInOrder(
+      &candidates,
+      [](const Block* a, const Block* b) {
+        const bool a_cached = a->state == BlockState::kCached;
+        const bool b_cached = b->state == BlockState::kCached;
+        if (a_cached != b_cached) return a_cached;
+        return a_cached ? a->freed_at < b->freed_at : a->handed_out_at < b->handed_out_at;
+      },
+      missing, victims);
+}
+
+// Live blocks: the one needed farthest ahead where that is known, else the least recently used. In the background
+// only those whose last use is over; for a waiting launch any.
+void DeviceThread::ChooseVictimsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims) {
+  struct Candidate {
+    Block* block;
+    uint64_t distance;
+    uint64_t last_use;
+  };
+  const int64_t now = os::Clock::System()->NowNanos();
+  if (!evictor_.refusal().ok()) {
+    // No tier took the last block. Try again now and then: frees make room.
+    if (refused_since_ != 0 && now - refused_since_ < 10'000'000) return;
+    refused_since_ = now;
+  } else {
+    refused_since_ = 0;
+  }
+  std::vector<Candidate> candidates;
+  core_->table.ForEachLocked([&](Block* block) {
+    if (block->state != BlockState::kResident || !MayLeave(*block) || !block->used_since_hand_out()) return;
+    if (!demand) {
+      for (const std::atomic<uint64_t>& packed : block->stamps) {
+        const uint64_t value = packed.load(std::memory_order_relaxed);
+        const Stamp stamp{static_cast<StreamIndex>(value >> 48), value & ((uint64_t{1} << 48) - 1)};
+        if (stamp.stream != kNoStream && !core_->clock.Completed(stamp)) return;
+      }
+    }
+    candidates.push_back({block, plan_runner_.DistanceToNextUse(*block), block->last_use.load()});
+  });
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.distance != b.distance ? a.distance > b.distance : a.last_use < b.last_use;
+  });
+  for (const Candidate& candidate : candidates) {
+    if (*missing == 0) break;
+    *missing -= std::min<uint64_t>(*missing, candidate.block->chunks);
+    victims->push_back(candidate.block);
+  }
+  if (!victims->empty() && !core_->pressure.exchange(true)) {
+    os::Announce("spilling starts: the job has outgrown its " +
+                 std::to_string(core_->chunks.target() * core_->chunk_bytes >> 20) + " MiB of GPU memory");
+  }
+}
+
+void DeviceThread::RefuseIfStuckLocked(bool any_candidate) {
+  const bool hope = any_candidate || evictor_.chunks_coming() > 0 || !evictor_.idle() || claims_.grants() > 0 ||
+                    faulter_.prefetches_under_way() > 0 || core_->clock.UncompletedLaunches() > 0;
+  const bool tiers_refuse = !evictor_.refusal().ok();
+  if (hope && !tiers_refuse) {
+    stuck_since_ = 0;
+    return;
+  }
+  const int64_t now = os::Clock::System()->NowNanos();
+  if (stuck_since_ == 0) stuck_since_ = now;
+  if (now - stuck_since_ < (tiers_refuse ? kTierRefusalNanos : kStuckNanos)) return;
+  stuck_since_ = 0;
+  claims_.RefuseHeadLocked(absl::ResourceExhaustedError(
+      tiers_refuse ? "nothing more can be moved off the GPU: " + std::string(evictor_.refusal().message())
+                   : "every other block is held on the GPU"));
+}
+
+// ---- Giving back.
+
+bool DeviceThread::ReleaseExcess() {
+  std::vector<ChunkHandle> chunks;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    if (core_->chunks.excess() == 0) return false;
+    core_->chunks.BeginRelease(core_->chunks.excess(), &chunks);
+  }
+  for (const ChunkHandle chunk : chunks) ReleaseChunk(core_->parts.driver, chunk).IgnoreError();
+  if (chunks.empty()) return false;
+  core_->table.changed.NotifyAll();
+  return true;
+}
+
+// Freed blocks that recordStream keeps from reuse until those streams have done what was queued.
+bool DeviceThread::FinishFrees() {
+  os::MutexLock lock(&core_->table.mu);
+  bool progress = false;
+  std::erase_if(core_->waiting_frees, [&](Block* block) {
+    core_->table.mu.AssertHeld();
+    for (const Stamp& stamp : block->recorded) {
+      if (!core_->clock.Completed(stamp)) {
+        core_->clock.Cover(stamp).IgnoreError();
+        return false;
+      }
+    }
+    block->recorded.clear();
+    core_->ListLocked(block);
+    progress = true;
+    return true;
+  });
+  if (progress) core_->table.changed.NotifyAll();
+  return progress;
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,73 @@
+// DeviceThread: the one thread of a device that unmaps, copies out, prefetches and completes. It owns the evictor and
+// the faulter's background half, decides how much must leave the GPU and which blocks go, and sleeps when there is
+// nothing to do.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "allocator/residency/claim_queue.h"
+#include "allocator/residency/core.h"
+#include "allocator/residency/evictor.h"
+#include "allocator/residency/faulter.h"
+#include "allocator/residency/plan_runner.h"
+
+namespace spillway::allocator {
+
+class DeviceThread {
+ public:
+  DeviceThread(Core* core, CopyStreams* copies);
+  ~DeviceThread();
+
+  void Start();
+  // Ends the thread within about 2 s; transfers under way are left to the process's end. Any other thread.
+  void Stop();
+  // Makes the thread look again. Any thread, also I/O completion threads; may be called with the table's lock held.
+  void Wake();
+
+  // Takes the chunks of these cached blocks off in the background (EmptyCache, room for others).
+  void RequestStripsLocked(const std::vector<Block*>& blocks) {
+    evictor_.StartLocked(blocks);
+    Wake();
+  }
+
+  Faulter* faulter() { return &faulter_; }
+  Evictor* evictor() { return &evictor_; }
+  ClaimQueue* claims() { return &claims_; }
+  PlanRunner* plan_runner() { return &plan_runner_; }
+
+ private:
+  void Loop();
+  bool StartEvictions();
+  uint64_t MissingChunksLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void ChooseStripsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void ChooseVictimsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void RefuseIfStuckLocked(bool any_candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool ReleaseExcess();
+  bool FinishFrees();
+  void Sleep(bool progress);
+
+  Core* const core_;
+  Faulter faulter_;
+  Evictor evictor_;
+  ClaimQueue claims_;
+  PlanRunner plan_runner_;
+  std::thread thread_;
+  int64_t refused_since_ = 0;   // device's thread: when the tiers first refused and nothing moved since
+  int64_t stuck_since_ = 0;     // device's thread: when the head was first found without any hope
+
+  os::Mutex wake_mu_{os::LockRank::kStreams};
+  os::CondVar wake_;
+  bool woken_ ABSL_GUARDED_BY(wake_mu_) = false;
+  bool stop_ ABSL_GUARDED_BY(wake_mu_) = false;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_

@@ -1,0 +1,348 @@
+#include "allocator/residency/evictor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/residency/test_points.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+
+Evictor::Evictor(Core* core, CopyStreams* copies, std::function<void()> wake)
+    : core_(core), copies_(copies), wake_(std::move(wake)) {}
+
+Evictor::~Evictor() = default;
+
+// ---- Phase 1: close the gate.
+
+void Evictor::StartLocked(const std::vector<Block*>& victims) {
+  core_->table.mu.AssertHeld();
+  for (Block* block : victims) {
+    SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
+    auto job = std::make_unique<EvictJob>();
+    job->block = block;
+    job->started_nanos = os::Clock::System()->NowNanos();
+    job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
+    block->evict = job.get();
+    if (job->strip) {
+      core_->table.CloseGateLocked(block);
+    } else {
+      core_->table.MoveLocked(block, BlockState::kEvicting);
+    }
+    chunks_coming_ += block->chunks;
+    started_.push_back(std::move(job));
+  }
+}
+
+bool Evictor::CancelLocked(Core* core, Block* block) {
+  EvictJob* const job = block->evict;
+  if (job == nullptr || job->cancelled) return true;
+  if (job->committed) return false;
+  job->cancelled = true;
+  if (job->strip) {
+    core->table.RestoreGateLocked(block);
+  } else if (!block->freed) {
+    core->table.MoveLocked(block, BlockState::kResident);
+  }
+  return true;
+}
+
+bool Evictor::Step() {
+  bool progress = CollectWrites();
+  if (TakeStarted()) {
+    AfterGatesClosed();
+    progress = true;
+  }
+  for (size_t i = 0; i < jobs_.size(); ++i) progress |= Advance(jobs_[i].get());
+  while (!jobs_.empty() && jobs_.front()->phase == EvictJob::Phase::kDone) jobs_.pop_front();
+  std::erase_if(jobs_, [](const auto& job) { return job->phase == EvictJob::Phase::kDone; });
+  return progress;
+}
+
+bool Evictor::TakeStarted() {
+  os::MutexLock lock(&core_->table.mu);
+  if (started_.empty()) return false;
+  for (auto& job : started_) jobs_.push_back(std::move(job));
+  started_.clear();
+  return true;
+}
+
+bool Evictor::Advance(EvictJob* job) {
+  const EvictJob::Phase before = job->phase;
+  bool cancelled;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    cancelled = job->cancelled;
+  }
+  if (cancelled || !job->failure.ok()) {
+    Abandon(job);
+    return job->phase != before;
+  }
+  if (job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
+    if (job->strip) {
+      job->phase = EvictJob::Phase::kCommit;
+    } else if (ReserveHomes(job)) {
+      job->phase = EvictJob::Phase::kCopy;
+    }
+  }
+  bool moved = false;
+  if (job->phase == EvictJob::Phase::kCopy) moved = Copy(job);
+  if (job->phase == EvictJob::Phase::kCommit) Commit(job);
+  return moved || job->phase != before;
+}
+
+// ---- Phase 2: wait until nobody inside a gate slot can still launch on the block, and until its last use is over.
+
+void Evictor::AfterGatesClosed() {
+  SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
+  core_->gates.WaitForAll();
+  os::MutexLock lock(&core_->table.mu);
+  for (const auto& job : jobs_) {
+    if (job->phase != EvictJob::Phase::kStarted) continue;
+    job->uses = UncompletedUses(core_->clock, job->block);
+    // A launch that was inside may have used a block that was to be stripped as unused: then its bytes count.
+    if (job->strip && !job->cancelled && job->block->state == BlockState::kResident &&
+        job->block->used_since_hand_out()) {
+      job->strip = false;
+      core_->table.MoveLocked(job->block, BlockState::kEvicting);
+    }
+    job->phase = EvictJob::Phase::kWaitForUses;
+  }
+}
+
+bool Evictor::UsesCompleted(EvictJob* job) {
+  std::erase_if(job->uses, [this](const Stamp& stamp) {
+    if (core_->clock.Completed(stamp)) return true;
+    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again later.
+    core_->clock.Cover(stamp).IgnoreError();
+    return false;
+  });
+  return job->uses.empty();
+}
+
+// ---- Phase 3: copy out. The GPU's copy stays valid until the commit point.
+
+bool Evictor::ReserveHomes(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.before_reserve");
+  const size_t chunks = job->block->chunks;
+  std::vector<HostPiece> pieces;
+  if (core_->parts.host != nullptr) core_->parts.host->Take(HostUse::kStorage, chunks, &pieces);
+  for (const HostPiece& piece : pieces) job->homes.push_back({piece, {}, false});
+  const size_t rest = chunks - pieces.size();
+  if (rest == 0) return true;
+  absl::StatusOr<std::vector<io::SlotId>> slots =
+      absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
+  if (core_->parts.disk != nullptr) slots = core_->parts.disk->ReserveSlots(rest);
+  if (!slots.ok()) {
+    refusal_ = slots.status();
+    job->failure = slots.status();
+    return false;
+  }
+  refusal_ = absl::OkStatus();
+  for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
+  return true;
+}
+
+bool Evictor::Copy(EvictJob* job) {
+  bool moved = false;
+  if (!job->host_enqueued) {
+    CopyToHost(job);
+    moved = true;
+  }
+  const size_t staged = job->staged.size() + job->writes_under_way;
+  SubmitWrites(job);
+  CopyToStaging(job);
+  moved |= staged != job->staged.size() + job->writes_under_way;
+  if (!job->failure.ok()) return true;
+  const bool host_done = job->host_copied == nullptr || copies_->Done(job->host_copied);
+  const bool disk_done =
+      job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
+  if (host_done && disk_done) {
+    job->phase = EvictJob::Phase::kCommit;
+    moved = true;
+  }
+  return moved;
+}
+
+void Evictor::CopyToHost(EvictJob* job) {
+  job->host_enqueued = true;
+  bool any = false;
+  for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
+    if (job->homes[i].on_disk) continue;
+    any = true;
+    job->failure = copies_->Out(job->homes[i].piece.data, job->block->address + i * core_->chunk_bytes,
+                                core_->BytesOfChunk(*job->block, i));
+  }
+  if (!any) return;
+  absl::StatusOr<CUevent> mark = copies_->MarkOut();
+  if (mark.ok()) {
+    job->host_copied = *mark;
+  } else {
+    job->failure = mark.status();
+  }
+}
+
+void Evictor::CopyToStaging(EvictJob* job) {
+  while (job->next_disk_chunk < job->homes.size() && job->failure.ok()) {
+    const size_t chunk = job->next_disk_chunk;
+    if (!job->homes[chunk].on_disk) {
+      ++job->next_disk_chunk;
+      continue;
+    }
+    std::vector<HostPiece> piece;
+    if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &piece) == 0) return;  // a write under way frees one
+    job->failure = copies_->Out(piece[0].data, job->block->address + chunk * core_->chunk_bytes,
+                                core_->BytesOfChunk(*job->block, chunk));
+    absl::StatusOr<CUevent> mark = copies_->MarkOut();
+    if (!mark.ok()) job->failure = mark.status();
+    job->staged.push_back({chunk, piece[0], mark.ok() ? *mark : nullptr});
+    ++job->next_disk_chunk;
+  }
+}
+
+void Evictor::SubmitWrites(EvictJob* job) {
+  std::erase_if(job->staged, [&](EvictJob::StagedChunk& staged) {
+    if (staged.copied != nullptr) {
+      if (!copies_->Done(staged.copied)) return false;
+      core_->clock.GiveEvent(staged.copied);
+    }
+    if (!job->failure.ok()) {
+      core_->parts.host->Give(HostUse::kEvictStaging, staged.piece);
+      return true;
+    }
+    ++job->writes_under_way;
+    const size_t chunk = staged.chunk;
+    const HostPiece piece = staged.piece;
+    core_->parts.disk->Write(job->homes[chunk].slot, piece.data, core_->BytesOfChunk(*job->block, chunk),
+                             [this, job, chunk, piece](absl::Status status) {
+                               {
+                                 os::MutexLock lock(&results_mu_);
+                                 results_.push_back({job, chunk, piece, std::move(status)});
+                               }
+                               wake_();
+                             });
+    return true;
+  });
+}
+
+bool Evictor::CollectWrites() {
+  std::vector<WriteResult> results;
+  {
+    os::MutexLock lock(&results_mu_);
+    results.swap(results_);
+  }
+  for (WriteResult& result : results) {
+    --result.job->writes_under_way;
+    core_->parts.host->Give(HostUse::kEvictStaging, result.piece);
+    if (!result.status.ok() && result.job->failure.ok()) {
+      os::Log(os::LogLevel::kWarn, "a block stays on the GPU: " + std::string(result.status.message()));
+      result.job->failure = result.status;
+    }
+  }
+  return !results.empty();
+}
+
+// ---- Phase 4: the commit point. From here on the block is off the GPU.
+
+void Evictor::Commit(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.before_commit");
+  Block* const block = job->block;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    if (job->cancelled) return;  // Abandon finds it in the next step
+    job->committed = true;
+    block->mapping = true;
+    if (job->strip && block->state == BlockState::kResident) core_->table.MoveLocked(block, BlockState::kEmpty);
+  }
+  const absl::Status status =
+      UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes);
+  if (!status.ok()) {
+    // The mapping may be half gone: nothing that we could do would be safe.
+    os::Announce("cannot go on: " + std::string(status.message()));
+    std::abort();
+  }
+  os::MutexLock lock(&core_->table.mu);
+  FinishLocked(job);
+}
+
+// ---- Phase 5: publish, and give the chunks to whoever waits.
+
+void Evictor::FinishLocked(EvictJob* job) {
+  Block* const block = job->block;
+  uint64_t host_bytes = 0;
+  uint64_t disk_bytes = 0;
+  for (size_t i = 0; i < job->homes.size(); ++i) {
+    (job->homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
+  }
+  core_->counters.host_spilled_bytes += host_bytes;
+  core_->counters.disk_spilled_bytes += disk_bytes;
+  ++core_->counters.evictions;
+  ++core_->chunk_paths[static_cast<int>(job->strip ? ChunkPath::kStripped : ChunkPath::kEvicted)];
+  core_->chunks.Give(&block->handles);
+  block->mapping = false;
+  block->evict = nullptr;
+  chunks_coming_ -= block->chunks;
+  if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
+  if (job->strip) {
+    if (block->state == BlockState::kCached) core_->table.MoveLocked(block, BlockState::kFree);
+    if (block->freed) {  // an unused block freed while it was being unmapped
+      block->freed = false;
+      core_->table.MoveLocked(block, BlockState::kFree);
+      core_->ListLocked(block);
+    }
+  } else if (block->freed) {
+    block->freed = false;
+    core_->table.MoveLocked(block, BlockState::kFree);
+    core_->ListLocked(block);
+    ReleaseHomes(&job->homes);
+  } else {
+    block->homes = std::move(job->homes);
+    core_->table.MoveLocked(block, BlockState::kSpilled);
+  }
+  job->phase = EvictJob::Phase::kDone;
+  core_->table.changed.NotifyAll();
+}
+
+// ---- A cancelled or failed job: let what is under way drain, then give everything back. The GPU's copy was valid
+// all the time.
+
+void Evictor::Abandon(EvictJob* job) {
+  if (!job->failure.ok()) {
+    os::MutexLock lock(&core_->table.mu);
+    if (!job->cancelled) CancelLocked(core_, job->block);
+  }
+  if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");
+  SubmitWrites(job);  // gives staging back as copies end
+  if (!job->staged.empty() || job->writes_under_way > 0) return;
+  if (job->host_copied != nullptr && !copies_->Done(job->host_copied)) return;
+  if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
+  ReleaseHomes(&job->homes);
+  Block* const block = job->block;
+  os::MutexLock lock(&core_->table.mu);
+  ++cancelled_in_phase[static_cast<int>(job->phase)];
+  ++core_->counters.evictions_cancelled;
+  chunks_coming_ -= block->chunks;
+  block->evict = nullptr;
+  if (block->freed && block->state == BlockState::kEvicting) {
+    block->freed = false;
+    core_->table.MoveLocked(block, BlockState::kCached);
+    core_->ListLocked(block);
+  }
+  job->phase = EvictJob::Phase::kDone;
+  core_->table.changed.NotifyAll();
+}
+
+void Evictor::ReleaseHomes(std::vector<ChunkHome>* homes) {
+  for (const ChunkHome& home : *homes) {
+    if (home.on_disk) {
+      core_->parts.disk->ReleaseSlot(home.slot);
+    } else {
+      core_->parts.host->Give(HostUse::kStorage, home.piece);
+    }
+  }
+  homes->clear();
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,109 @@
+// Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the commit
+// point), publish. Blocks with nothing worth keeping (cached, or handed out and not used since) are stripped: the
+// same without the copy. Which blocks go is decided by its caller; what the bytes' new home is, here: host memory
+// first, what does not fit there to disk.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_EVICTOR_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_EVICTOR_H_
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "allocator/residency/core.h"
+#include "allocator/residency/transfer.h"
+
+namespace spillway::allocator {
+
+// One eviction or strip under way. Touched by the device's thread only, but for what is guarded.
+struct EvictJob {
+  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone };
+  // A chunk on its way to disk through staging.
+  struct StagedChunk {
+    size_t chunk = 0;
+    HostPiece piece;
+    CUevent copied = nullptr;  // null once the write has been submitted
+  };
+
+  Block* block = nullptr;
+  bool strip = false;
+  Phase phase = Phase::kStarted;
+  std::vector<Stamp> uses;         // what must complete before the bytes are final
+  std::vector<ChunkHome> homes;    // reserved for the bytes; empty for a strip
+  CUevent host_copied = nullptr;   // all chunks that go to host memory
+  bool host_enqueued = false;
+  size_t next_disk_chunk = 0;
+  std::vector<StagedChunk> staged;
+  size_t writes_under_way = 0;
+  absl::Status failure;            // first copy or write that failed: ends like a cancel
+  int64_t started_nanos = 0;
+
+  bool cancelled = false;  // guarded by the table's lock
+  bool committed = false;  // guarded by the table's lock: too late to cancel
+};
+
+class Evictor {
+ public:
+  // `wake` makes the device's thread run Step; called from I/O completion threads.
+  Evictor(Core* core, CopyStreams* copies, std::function<void()> wake);
+  ~Evictor();
+
+  // Starts taking these blocks off the GPU: kResident, kCached, unpinned, not held, without transfer. Gates close
+  // here; the device's thread goes on from there. Any thread.
+  void StartLocked(const std::vector<Block*>& victims);
+  // Takes an eviction or strip back before its commit point; true when the block is usable again. Any thread.
+  static bool CancelLocked(Core* core, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core->table.mu);
+
+  // Moves every job on as far as it can go without waiting. True when something changed. Device's thread.
+  bool Step();
+  // Chunks that jobs under way will free, cancelled ones not counted.
+  uint64_t chunks_coming() const {
+    core_->table.mu.AssertHeld();
+    return chunks_coming_;
+  }
+  bool idle() const { return jobs_.empty(); }
+  // Neither tier took the last block that was tried; cleared when one does. Why, in words.
+  const absl::Status& refusal() const { return refusal_; }
+  // Jobs that were taken back, by the phase that they had reached (EvictJob::Phase), for tests.
+  uint64_t cancelled_in_phase[5] = {};
+
+ private:
+  struct WriteResult {
+    EvictJob* job;
+    size_t chunk;
+    HostPiece piece;
+    absl::Status status;
+  };
+
+  bool TakeStarted();
+  bool Advance(EvictJob* job);
+  void AfterGatesClosed();
+  bool UsesCompleted(EvictJob* job);
+  bool ReserveHomes(EvictJob* job);
+  bool Copy(EvictJob* job);
+  void CopyToHost(EvictJob* job);
+  void CopyToStaging(EvictJob* job);
+  void SubmitWrites(EvictJob* job);
+  void Commit(EvictJob* job);
+  void FinishLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void Abandon(EvictJob* job);
+  void ReleaseHomes(std::vector<ChunkHome>* homes);
+  bool CollectWrites();
+
+  Core* const core_;
+  CopyStreams* const copies_;
+  const std::function<void()> wake_;
+
+  std::vector<std::unique_ptr<EvictJob>> started_ ABSL_GUARDED_BY(core_->table.mu);  // since the last Step
+  uint64_t chunks_coming_ ABSL_GUARDED_BY(core_->table.mu) = 0;
+
+  std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
+  absl::Status refusal_;                        // device's thread
+
+  os::Mutex results_mu_{os::LockRank::kTier};
+  std::vector<WriteResult> results_ ABSL_GUARDED_BY(results_mu_);
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_EVICTOR_H_

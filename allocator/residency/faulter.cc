@@ -1,0 +1,372 @@
+#include "allocator/residency/faulter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/residency/test_points.h"
+#include "io/os/check.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+// Staging pieces that prefetches leave for demand faults.
+constexpr size_t kStagingKeptForDemand = 2;
+
+}  // namespace
+
+Faulter::Faulter(Core* core, CopyStreams* copies, std::function<void()> wake)
+    : core_(core), copies_(copies), wake_(std::move(wake)) {}
+
+Faulter::~Faulter() = default;
+
+// ---- Starting.
+
+void Faulter::BeginLocked(Block* block, std::vector<ChunkHandle> chunks, bool prefetch) {
+  core_->table.mu.AssertHeld();
+  SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch == nullptr &&
+                 chunks.size() == block->chunks);
+  block->handles = std::move(chunks);
+  block->fetch = new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
+  block->fetch->block = block;
+  block->fetch->demanded = !prefetch;
+  block->prefetched = prefetch;
+  block->arrived_unused = false;
+  block->arrival = nullptr;
+  core_->table.MoveLocked(block, BlockState::kFaulting);
+}
+
+absl::Status Faulter::Start(Block* block) {
+  FetchJob* const job = block->fetch;
+  absl::Status status = MapChunks(core_->parts.driver, core_->options.device, block->address, core_->chunk_bytes,
+                                  block->handles);
+  const bool mapped = status.ok();
+  if (status.ok()) status = EnqueueHostChunks(job);
+  if (mapped && !status.ok()) {
+    // Copies may be under way: wait for them before the mapping goes. Rare, so plainly.
+    core_->parts.driver->cuCtxSynchronize();
+    UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes).IgnoreError();
+  }
+  if (status.ok()) {
+    if (job->disk_chunks_left == 0) FinishEnqueue(job);
+    os::MutexLock lock(&core_->table.mu);
+    job->posted = true;
+    posted_.push_back(job);
+    wake_();
+    return status;
+  }
+  os::MutexLock lock(&core_->table.mu);
+  core_->chunks.Give(&block->handles);
+  block->fetch = nullptr;
+  delete job;
+  core_->table.MoveLocked(block, block->freed ? BlockState::kFree : BlockState::kSpilled);
+  if (block->freed) {
+    block->freed = false;
+    ReleaseHomesLocked(block);
+    core_->ListLocked(block);
+  }
+  core_->table.changed.NotifyAll();
+  return status;
+}
+
+absl::Status Faulter::MapEmpty(Block* block) {
+  const absl::Status status = MapChunks(core_->parts.driver, core_->options.device, block->address,
+                                        core_->chunk_bytes, block->handles);
+  os::MutexLock lock(&core_->table.mu);
+  block->mapping = false;
+  if (status.ok()) {
+    core_->table.MoveLocked(block, BlockState::kResident);
+  } else {
+    core_->chunks.Give(&block->handles);
+  }
+  if (block->freed) {
+    block->freed = false;
+    core_->table.MoveLocked(block, status.ok() ? BlockState::kCached : BlockState::kFree);
+    core_->ListLocked(block);
+  }
+  core_->table.changed.NotifyAll();
+  return status;
+}
+
+absl::Status Faulter::EnqueueHostChunks(FetchJob* job) {
+  Block* const block = job->block;
+  for (size_t i = 0; i < block->homes.size(); ++i) {
+    if (block->homes[i].on_disk) {
+      ++job->disk_chunks_left;
+      continue;
+    }
+    SPILLWAY_RETURN_IF_ERROR(copies_->In(block->address + i * core_->chunk_bytes, block->homes[i].piece.data,
+                                         core_->BytesOfChunk(*block, i)));
+  }
+  return absl::OkStatus();
+}
+
+// Everything has been enqueued: from now on a launch may go behind the arrival event.
+void Faulter::FinishEnqueue(FetchJob* job) {
+  absl::StatusOr<CUevent> mark = copies_->MarkIn();
+  if (!mark.ok()) {
+    // Without an event nobody can wait for the copies; a device that refuses one is past saving.
+    os::Announce("cannot go on: " + std::string(mark.status().message()));
+    std::abort();
+  }
+  os::MutexLock lock(&core_->table.mu);
+  job->block->arrival = *mark;
+  core_->table.changed.NotifyAll();
+}
+
+void Faulter::DemandLocked(Block* block) {
+  core_->table.mu.AssertHeld();
+  FetchJob* const job = block->fetch;
+  job->cancelled = block->freed;
+  if (job->demanded) return;
+  job->demanded = true;
+  for (const ChunkHome& home : block->homes) {
+    if (home.on_disk) core_->parts.disk->Promote(home.slot);
+  }
+  wake_();
+}
+
+// ---- The device's thread.
+
+bool Faulter::Step() {
+  bool progress = CollectReads();
+  bool demand = false;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    for (FetchJob* job : posted_) jobs_.emplace_back(job);
+    posted_.clear();
+    for (const auto& job : jobs_) demand |= job->demanded && job->next_chunk < job->block->homes.size();
+  }
+  for (const auto& job : jobs_) progress |= Advance(job.get(), demand);
+  std::erase_if(jobs_, [](const auto& job) { return job->block == nullptr; });
+  return progress;
+}
+
+bool Faulter::Advance(FetchJob* job, bool others_demand) {
+  bool demanded;
+  bool cancelled;
+  bool enqueued;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    demanded = job->demanded;
+    cancelled = job->cancelled;
+    enqueued = job->block->arrival != nullptr;
+  }
+  bool progress = ReturnStaging(job);
+  if (enqueued) return CompleteArrival(job) || progress;
+  if (!job->lost.ok()) {
+    Lose(job);
+    return true;
+  }
+  if (cancelled || !job->failure.ok()) return Drain(job) || progress;
+  progress |= SubmitReads(job, demanded, others_demand);
+  progress |= EnqueueReadChunks(job);
+  if (job->failure.ok() && job->disk_chunks_left == 0) {
+    SPILLWAY_DELAY_POINT("faulter.before_arrival");
+    FinishEnqueue(job);
+    progress = true;
+  }
+  return progress;
+}
+
+bool Faulter::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
+  bool progress = false;
+  const std::vector<ChunkHome>& homes = job->block->homes;
+  while (job->next_chunk < homes.size()) {
+    if (!homes[job->next_chunk].on_disk) {
+      ++job->next_chunk;
+      continue;
+    }
+    HostPool* const host = core_->parts.host;
+    if (!demanded && (others_demand || host->Free(HostUse::kFaultStaging) <= kStagingKeptForDemand)) break;
+    std::vector<HostPiece> piece;
+    if (host->Take(HostUse::kFaultStaging, 1, &piece) == 0) break;
+    const size_t chunk = job->next_chunk++;
+    job->staged.push_back({chunk, piece[0], false, nullptr});
+    core_->parts.disk->Read(homes[chunk].slot, piece[0].data, core_->BytesOfChunk(*job->block, chunk),
+                            demanded ? io::Priority::kDemand : io::Priority::kPrefetch,
+                            [this, job, chunk](absl::Status status) {
+                              {
+                                os::MutexLock lock(&results_mu_);
+                                results_.push_back({job, chunk, std::move(status)});
+                              }
+                              wake_();
+                            });
+    progress = true;
+  }
+  return progress;
+}
+
+bool Faulter::CollectReads() {
+  std::vector<ReadResult> results;
+  {
+    os::MutexLock lock(&results_mu_);
+    results.swap(results_);
+  }
+  for (ReadResult& result : results) {
+    for (FetchJob::StagedChunk& staged : result.job->staged) {
+      if (staged.chunk == result.chunk) staged.read = true;
+    }
+    if (!result.status.ok() && result.job->lost.ok()) result.job->lost = std::move(result.status);
+  }
+  return !results.empty();
+}
+
+bool Faulter::EnqueueReadChunks(FetchJob* job) {
+  bool progress = false;
+  for (FetchJob::StagedChunk& staged : job->staged) {
+    if (!staged.read || staged.copied != nullptr || !job->failure.ok()) continue;
+    job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.piece.data,
+                               core_->BytesOfChunk(*job->block, staged.chunk));
+    absl::StatusOr<CUevent> mark = copies_->MarkIn();
+    if (!mark.ok()) job->failure = mark.status();
+    if (!job->failure.ok()) break;
+    staged.copied = *mark;
+    --job->disk_chunks_left;
+    progress = true;
+  }
+  return progress;
+}
+
+bool Faulter::ReturnStaging(FetchJob* job) {
+  const size_t before = job->staged.size();
+  std::erase_if(job->staged, [&](const FetchJob::StagedChunk& staged) {
+    if (staged.copied == nullptr || !copies_->Done(staged.copied)) return false;
+    core_->clock.GiveEvent(staged.copied);
+    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+    return true;
+  });
+  return job->staged.size() != before;
+}
+
+// The last copy has been enqueued; when its event has completed the block is whole and the spilled copy is let go.
+bool Faulter::CompleteArrival(FetchJob* job) {
+  Block* const block = job->block;
+  if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(block->arrival)) return false;
+  if (!job->staged.empty()) ReturnStaging(job);
+  if (!job->staged.empty()) return false;
+  uint64_t host_bytes = 0;
+  uint64_t disk_bytes = 0;
+  for (size_t i = 0; i < block->homes.size(); ++i) {
+    (block->homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
+  }
+  core_->counters.host_fetched_bytes += host_bytes;
+  core_->counters.disk_fetched_bytes += disk_bytes;
+  os::MutexLock lock(&core_->table.mu);
+  if (block->prefetched) {
+    core_->counters.prefetched_bytes += host_bytes + disk_bytes;
+    // No launch has asked for it so far: it was here before its launch reached the gate.
+    if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
+    block->arrived_unused = !job->demanded;
+  }
+  core_->clock.GiveEvent(block->arrival);
+  block->arrival = nullptr;
+  ReleaseHomesLocked(block);
+  block->fetch = nullptr;
+  job->block = nullptr;
+  if (block->freed) {
+    block->freed = false;
+    core_->table.MoveLocked(block, BlockState::kCached);
+    core_->ListLocked(block);
+  } else {
+    core_->table.MoveLocked(block, BlockState::kResident);
+  }
+  core_->table.changed.NotifyAll();
+  return true;
+}
+
+// ---- Taking a fetch back: what is under way ends first, then the chunks come off.
+
+bool Faulter::Drain(FetchJob* job) {
+  Block* const block = job->block;
+  for (FetchJob::StagedChunk& staged : job->staged) {
+    if (staged.copied == nullptr && !staged.read) return false;  // a read is still writing into it
+  }
+  std::erase_if(job->staged, [&](const FetchJob::StagedChunk& staged) {
+    if (staged.copied != nullptr) return false;
+    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+    return true;
+  });
+  if (!job->staged.empty()) return false;
+  absl::StatusOr<CUevent> mark = copies_->MarkIn();  // host chunks may still be copied in
+  if (mark.ok()) {
+    core_->parts.driver->cuEventSynchronize(*mark);
+    core_->clock.GiveEvent(*mark);
+  }
+  {
+    os::MutexLock lock(&core_->table.mu);
+    if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
+    if (block->freed) {
+      block->freed = false;
+      ReleaseHomesLocked(block);
+      block->fetch = nullptr;
+      job->block = nullptr;
+      core_->table.MoveLocked(block, BlockState::kCached);
+      core_->ListLocked(block);
+      core_->table.changed.NotifyAll();
+      return true;
+    }
+    block->mapping = true;
+  }
+  UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes).IgnoreError();
+  os::MutexLock lock(&core_->table.mu);
+  block->mapping = false;
+  core_->chunks.Give(&block->handles);
+  block->fetch = nullptr;
+  job->block = nullptr;
+  ++core_->counters.prefetches_cancelled;
+  core_->table.MoveLocked(block, BlockState::kSpilled);
+  if (block->freed) {
+    block->freed = false;
+    ReleaseHomesLocked(block);
+    core_->table.MoveLocked(block, BlockState::kFree);
+    core_->ListLocked(block);
+  }
+  core_->table.changed.NotifyAll();
+  return true;
+}
+
+bool Faulter::CancelPrefetchesLocked() {
+  core_->table.mu.AssertHeld();
+  bool any = false;
+  for (const auto& job : jobs_) {
+    if (job->block == nullptr || job->demanded || job->cancelled || job->block->arrival != nullptr) continue;
+    if (job->block->pins > 0) continue;
+    job->cancelled = true;
+    any = true;
+  }
+  return any;
+}
+
+size_t Faulter::prefetches_under_way() const {
+  return std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->block->prefetched; });
+}
+
+void Faulter::ReleaseHomesLocked(Block* block) {
+  for (const ChunkHome& home : block->homes) {
+    if (home.on_disk) {
+      core_->parts.disk->ReleaseSlot(home.slot);
+    } else {
+      core_->parts.host->Give(HostUse::kStorage, home.piece);
+    }
+  }
+  block->homes.clear();
+}
+
+// The only copy of a block cannot be read. Wrong training is worse than a stop.
+void Faulter::Lose(FetchJob* job) {
+  os::MutexLock lock(&core_->table.mu);
+  if (job->block->freed) {  // nobody wants the bytes any more
+    job->cancelled = true;
+    job->lost = absl::OkStatus();
+    return;
+  }
+  core_->table.MoveLocked(job->block, BlockState::kLost);
+  os::Announce("the job must stop: a block of " + std::to_string(job->block->requested_bytes) +
+               " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
+               std::string(job->lost.message()));
+  std::abort();
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,61 @@
+// GateSlots: lets launching threads check states and launch without a lock, and lets the evictor know when every
+// thread that might have seen an old state has left. The evictor pays for the ordering (membarrier), the launch path
+// has two plain stores.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_GATE_SLOTS_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_GATE_SLOTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace spillway::allocator {
+
+class GateSlots {
+ public:
+  static constexpr int kSlots = 256;
+
+  // A slot in the calling thread's name. Between Enter and Leave the thread may check states, launch and stamp; it
+  // must not wait for anything.
+  class alignas(64) Slot {
+   public:
+    void Enter(bool fence) {
+      // Odd: inside. Pairs with the evictor's load after its barrier: either it sees us inside and waits, or we see
+      // the state that it wrote before.
+      count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      if (fence) {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+      } else {
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
+      }
+    }
+    // Release: the stamps written inside are visible to whoever sees the slot left.
+    void Leave() {
+      count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+   private:
+    friend class GateSlots;
+    std::atomic<uint64_t> count_{0};
+    std::atomic<bool> taken_{false};
+  };
+
+  GateSlots();
+
+  // The calling thread's slot, kept for the thread's life and given back at its end; null when all are taken (the
+  // caller then launches under pins instead).
+  static Slot* ForThisThread();
+  // Whether Enter must pay for the ordering, because the kernel has no membarrier.
+  bool fence() const { return fence_; }
+
+  // Returns once every slot that was inside when called has been left since. States written before the call are seen
+  // by everyone who enters after it. Must not be called from inside a slot.
+  void WaitForAll() const;
+
+ private:
+  const bool fence_;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_GATE_SLOTS_H_

@@ -1,0 +1,254 @@
+#include "allocator/residency/stream_clock.h"
+
+#include <algorithm>
+
+#include "io/os/check.h"
+#include "io/os/errno.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kEmptyKey = 0;
+constexpr uint64_t kDeletedKey = 1;
+
+// Any address that is this thread's alone names its per-thread default stream.
+thread_local char thread_identity;
+
+uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
+
+}  // namespace
+
+StreamClock::StreamClock(const CudaDriver* driver)
+    : driver_(driver),
+      streams_(new Stream[kMaxStreams]),
+      keys_(new std::atomic<uint64_t>[kTableSize]()),
+      values_(new std::atomic<StreamIndex>[kTableSize]()) {}
+
+StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
+
+uint64_t StreamClock::KeyOf(StreamRef stream) {
+  if (stream.IsPerThread()) return reinterpret_cast<uint64_t>(&thread_identity) | 1;  // odd: no stream's address
+  if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) return 2;
+  return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
+}
+
+StreamIndex StreamClock::Find(StreamRef stream) {
+  const uint64_t key = KeyOf(stream);
+  for (uint64_t at = HashOf(key) % kTableSize, probes = 0; probes < kTableSize; ++probes) {
+    const uint64_t found = keys_[at].load(std::memory_order_acquire);
+    if (found == key) return values_[at].load(std::memory_order_relaxed);
+    if (found == kEmptyKey) break;
+    at = (at + 1) % kTableSize;
+  }
+  return Insert(key, stream);
+}
+
+StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
+  os::MutexLock lock(&mu_);
+  uint64_t at = HashOf(key) % kTableSize;
+  uint64_t place = kTableSize;
+  for (uint64_t probes = 0; probes < kTableSize; ++probes) {
+    const uint64_t found = keys_[at].load(std::memory_order_relaxed);
+    if (found == key) return values_[at].load(std::memory_order_relaxed);
+    if (found == kDeletedKey && place == kTableSize) place = at;
+    if (found == kEmptyKey) {
+      if (place == kTableSize) place = at;
+      break;
+    }
+    at = (at + 1) % kTableSize;
+  }
+  if (place == kTableSize) return kNoStream;
+  // A new index while there are some, then that of a dead stream whose events have all completed.
+  const uint32_t count = stream_count_.load(std::memory_order_relaxed);
+  StreamIndex index = kNoStream;
+  if (count < kMaxStreams) {
+    index = static_cast<StreamIndex>(count);
+    stream_count_.store(count + 1, std::memory_order_release);
+  } else {
+    for (uint32_t i = 1; i < count && index == kNoStream; ++i) {
+      if (!streams_[i].live && streams_[i].pending.empty()) index = static_cast<StreamIndex>(i);
+    }
+    if (index == kNoStream) return kNoStream;
+  }
+  streams_[index].handle = stream.Explicit();
+  streams_[index].live = true;
+  streams_[index].owner = stream.IsPerThread() ? key : 0;
+  values_[place].store(index, std::memory_order_relaxed);
+  keys_[place].store(key, std::memory_order_release);
+  return index;
+}
+
+uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {
+  Stream& s = streams_[stream];
+  s.issued_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return s.next.fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+uint64_t StreamClock::UncompletedBytes() const {
+  uint64_t sum = 0;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint64_t completed = streams_[i].completed_bytes.load(std::memory_order_relaxed);
+    const uint64_t issued = streams_[i].issued_bytes.load(std::memory_order_relaxed);
+    if (issued > completed) sum += issued - completed;
+  }
+  return sum;
+}
+
+uint64_t StreamClock::UncompletedLaunches() const {
+  uint64_t sum = 0;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint64_t completed = streams_[i].completed.load(std::memory_order_relaxed);
+    const uint64_t next = streams_[i].next.load(std::memory_order_relaxed);
+    if (next > completed) sum += next - completed;
+  }
+  return sum;
+}
+
+absl::StatusOr<CUevent> StreamClock::TakeEventLocked() {
+  if (!free_events_.empty()) {
+    const CUevent event = free_events_.back();
+    free_events_.pop_back();
+    return event;
+  }
+  CUevent event = nullptr;
+  SPILLWAY_RETURN_IF_ERROR(
+      driver_->ToStatus(driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "creating an event"));
+  return event;
+}
+
+absl::StatusOr<CUevent> StreamClock::TakeEvent() {
+  os::MutexLock lock(&mu_);
+  return TakeEventLocked();
+}
+
+void StreamClock::GiveEvent(CUevent event) {
+  os::MutexLock lock(&mu_);
+  free_events_.push_back(event);
+}
+
+absl::Status StreamClock::CoverLocked(StreamIndex index) {
+  Stream& stream = streams_[index];
+  // Read before the record: everything numbered up to here was enqueued before the event.
+  const uint64_t number = stream.next.load(std::memory_order_acquire);
+  const uint64_t bytes = stream.issued_bytes.load(std::memory_order_relaxed);
+  if (number <= stream.covered.load(std::memory_order_relaxed)) return absl::OkStatus();
+  if (!stream.live) return absl::OkStatus();  // OnDestroy covered it
+  if (stream.owner != 0 && stream.owner != KeyOf({CU_STREAM_PER_THREAD, true})) {
+    return absl::UnavailableError("a per-thread default stream is covered by its own thread");
+  }
+  SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked());
+  const CUresult result = driver_->cuEventRecord(event, stream.handle);
+  if (result != CUDA_SUCCESS) {
+    free_events_.push_back(event);
+    return driver_->ToStatus(result, "recording an event on a stream of the application");
+  }
+  stream.pending.push_back({event, number, bytes});
+  stream.covered.store(number, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status StreamClock::Cover(Stamp stamp) {
+  if (streams_[stamp.stream].covered.load(std::memory_order_acquire) >= stamp.number) return absl::OkStatus();
+  os::MutexLock lock(&mu_);
+  return CoverLocked(stamp.stream);
+}
+
+void StreamClock::TryCoverNow(StreamIndex stream) {
+  if (!mu_.TryLock()) return;
+  CoverLocked(stream).IgnoreError();  // a later event covers the same launches
+  mu_.Unlock();
+}
+
+bool StreamClock::PollLocked() {
+  bool progress = false;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    Stream& stream = streams_[i];
+    while (!stream.pending.empty()) {
+      const Pending& oldest = stream.pending.front();
+      if (driver_->cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY) break;
+      // Any other error is sticky: the GPU runs nothing any more, so nothing is in use either.
+      stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
+      stream.completed.store(oldest.number, std::memory_order_release);
+      const bool waited = std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
+      if (!waited) free_events_.push_back(oldest.event);
+      stream.pending.pop_front();
+      progress = true;
+    }
+  }
+  return progress;
+}
+
+bool StreamClock::Poll() {
+  os::MutexLock lock(&mu_);
+  return PollLocked();
+}
+
+bool StreamClock::WaitForOldest() {
+  CUevent event = nullptr;
+  {
+    os::MutexLock lock(&mu_);
+    if (PollLocked()) return true;
+    const uint32_t count = stream_count_.load(std::memory_order_acquire);
+    for (uint32_t i = 1; i < count && event == nullptr; ++i) {
+      Stream& stream = streams_[i];
+      if (stream.pending.empty() && stream.next.load() > stream.completed.load()) {
+        if (!CoverLocked(static_cast<StreamIndex>(i)).ok()) continue;
+      }
+      if (!stream.pending.empty()) event = stream.pending.front().event;
+    }
+    if (event == nullptr) return false;
+    waited_events_.push_back(event);  // nobody may reuse it while we wait
+  }
+  driver_->cuEventSynchronize(event);
+  os::MutexLock lock(&mu_);
+  // The one who takes the last waiter's note away gives the event back, if it has been retired meanwhile.
+  waited_events_.erase(std::find(waited_events_.begin(), waited_events_.end(), event));
+  const bool still_waited =
+      std::find(waited_events_.begin(), waited_events_.end(), event) != waited_events_.end();
+  bool pending = false;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    for (const Pending& p : streams_[i].pending) pending = pending || p.event == event;
+  }
+  if (!pending && !still_waited) free_events_.push_back(event);
+  PollLocked();
+  return true;
+}
+
+void StreamClock::OnDestroy(CUstream stream) {
+  const uint64_t key = KeyOf({stream, false});
+  uint64_t at = HashOf(key) % kTableSize;
+  StreamIndex index = kNoStream;
+  {
+    os::MutexLock lock(&mu_);
+    for (int probes = 0; probes < kTableSize && keys_[at].load(std::memory_order_relaxed) != key; ++probes) {
+      if (keys_[at].load(std::memory_order_relaxed) == kEmptyKey) return;
+      at = (at + 1) % kTableSize;
+    }
+    index = values_[at].load(std::memory_order_relaxed);
+    const bool covered = CoverLocked(index).ok();
+    streams_[index].live = false;
+    keys_[at].store(kDeletedKey, std::memory_order_release);
+    if (covered) return;
+  }
+  // Nothing can be recorded on it any more (a capture, a dead context): wait for the work itself.
+  const uint64_t number = streams_[index].next.load();
+  driver_->cuStreamSynchronize(stream);
+  os::MutexLock lock(&mu_);
+  if (streams_[index].completed.load() < number) streams_[index].completed.store(number, std::memory_order_release);
+}
+
+std::vector<Stamp> StreamClock::CurrentOfAll() const {
+  std::vector<Stamp> stamps;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const Stamp stamp{static_cast<StreamIndex>(i), streams_[i].next.load(std::memory_order_acquire)};
+    if (!Completed(stamp)) stamps.push_back(stamp);
+  }
+  return stamps;
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,117 @@
+// StreamClock: numbers the launches of each stream and knows which numbers the GPU has completed. A block's stamp is
+// a (stream, number) pair. Numbers are taken after the launch has been enqueued, so an event recorded after reading
+// the counter covers every number up to the value read.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/residency/stream_ref.h"
+#include "io/os/sync.h"
+
+namespace spillway::allocator {
+
+// Index of a stream of one device, for as long as the stream lives; afterwards the index may serve a new stream whose
+// numbers go on from the old one's, so old stamps stay true.
+using StreamIndex = uint16_t;
+inline constexpr StreamIndex kNoStream = 0;
+
+struct Stamp {
+  StreamIndex stream = kNoStream;
+  uint64_t number = 0;
+};
+
+class StreamClock {
+ public:
+  static constexpr int kMaxStreams = 1024;
+
+  explicit StreamClock(const CudaDriver* driver);
+  ~StreamClock();
+
+  // The index of the stream, given to it at its first mention. kNoStream when all indices are in use. Lock-free but
+  // for that first time. Any thread; a per-thread default stream must be named by its own thread.
+  StreamIndex Find(StreamRef stream);
+
+  // The number of the launch that was just enqueued, which touches `bytes`. Lock-free. Any thread.
+  uint64_t Next(StreamIndex stream, uint64_t bytes);
+  // Whether the GPU has completed the stamp, as far as is known without asking it. Lock-free.
+  bool Completed(Stamp stamp) const {
+    return streams_[stamp.stream].completed.load(std::memory_order_acquire) >= stamp.number;
+  }
+  // A per-thread default stream cannot be recorded on by others: its thread covers each launch itself.
+  bool IsPerThread(StreamIndex stream) const { return streams_[stream].owner != 0; }
+  uint64_t Current(StreamIndex stream) const { return streams_[stream].next.load(std::memory_order_acquire); }
+  // Bytes touched by launches not known to be completed (a block counts once per launch).
+  uint64_t UncompletedBytes() const;
+  // Launches numbered and not known to be completed.
+  uint64_t UncompletedLaunches() const;
+
+  // Records an event on the stream unless one covers `stamp` already. Needs the context current and capture mode
+  // RELAXED. Fails with the driver's error; a stream under capture cannot be recorded on (kUnavailable).
+  absl::Status Cover(Stamp stamp);
+  // The same for whatever the stream's counter is now, when nobody else is at it: for launching threads under
+  // pressure, which must not wait for a lock.
+  void TryCoverNow(StreamIndex stream);
+  // Asks the driver for the events recorded so far. Returns whether anything completed. Context current.
+  bool Poll();
+  // Waits for the oldest recorded event of any stream, or records one first. False when nothing is uncompleted.
+  // Holds no lock while it waits. Context current.
+  bool WaitForOldest();
+
+  // The stream is about to be destroyed: covers what it holds, then forgets the handle. Context current.
+  void OnDestroy(CUstream stream);
+  // Every stream's counter now: what must complete before everything launched so far has.
+  std::vector<Stamp> CurrentOfAll() const;
+
+  // An event from the pool and back, for others who record on streams (arrivals, copies). Context current.
+  absl::StatusOr<CUevent> TakeEvent();
+  void GiveEvent(CUevent event);
+
+ private:
+  struct Pending {
+    CUevent event = nullptr;
+    uint64_t number = 0;
+    uint64_t bytes = 0;
+  };
+  struct Stream {
+    std::atomic<uint64_t> next{0};       // last number taken; pairs with Current's acquire
+    std::atomic<uint64_t> completed{0};  // release in Poll, acquire in Completed
+    std::atomic<uint64_t> issued_bytes{0};
+    std::atomic<uint64_t> completed_bytes{0};
+    std::atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
+    CUstream handle = nullptr;         // guarded by mu_ after publication
+    bool live = false;                 // guarded by mu_
+    uint64_t owner = 0;                // per-thread default stream: key of its thread, which alone may record on it
+    std::deque<Pending> pending;       // guarded by mu_, oldest first
+  };
+
+  static uint64_t KeyOf(StreamRef stream);
+  StreamIndex Insert(uint64_t key, StreamRef stream);
+  absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<CUevent> TakeEventLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  static constexpr int kTableSize = 4096;  // a power of two, four times the streams
+
+  const CudaDriver* const driver_;
+  std::unique_ptr<Stream[]> streams_;
+  std::atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
+  // Open addressing, keys never move: 0 = empty, 1 = deleted. A value is stored before its key (release).
+  std::unique_ptr<std::atomic<uint64_t>[]> keys_;
+  std::unique_ptr<std::atomic<StreamIndex>[]> values_;
+
+  mutable os::Mutex mu_{os::LockRank::kStreams};
+  std::vector<CUevent> free_events_ ABSL_GUARDED_BY(mu_);
+  std::vector<CUevent> waited_events_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_

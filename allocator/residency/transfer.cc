@@ -1,0 +1,42 @@
+#include "allocator/residency/transfer.h"
+
+#include "io/os/errno.h"
+
+namespace spillway::allocator {
+
+absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver, StreamClock* clock) {
+  CUstream out = nullptr;
+  CUstream in = nullptr;
+  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuStreamCreateWithPriority(&out, CU_STREAM_NON_BLOCKING, 0),
+                                            "creating the copy-out stream"));
+  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuStreamCreateWithPriority(&in, CU_STREAM_NON_BLOCKING, 0),
+                                            "creating the copy-in stream"));
+  return std::unique_ptr<CopyStreams>(new CopyStreams(driver, clock, out, in));
+}
+
+absl::Status CopyStreams::Out(void* host, CUdeviceptr device, uint32_t bytes) {
+  return driver_->ToStatus(driver_->cuMemcpyDtoHAsync_v2(host, device, bytes, out_), "copying a chunk out");
+}
+
+absl::Status CopyStreams::In(CUdeviceptr device, const void* host, uint32_t bytes) {
+  return driver_->ToStatus(driver_->cuMemcpyHtoDAsync_v2(device, host, bytes, in_), "copying a chunk in");
+}
+
+absl::StatusOr<CUevent> CopyStreams::MarkOut() { return Mark(out_); }
+absl::StatusOr<CUevent> CopyStreams::MarkIn() { return Mark(in_); }
+
+absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
+  SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, clock_->TakeEvent());
+  const CUresult result = driver_->cuEventRecord(event, stream);
+  if (result == CUDA_SUCCESS) return event;
+  clock_->GiveEvent(event);
+  return driver_->ToStatus(result, "recording an event on a copy stream");
+}
+
+bool CopyStreams::Done(CUevent event) const { return driver_->cuEventQuery(event) != CUDA_ERROR_NOT_READY; }
+
+absl::Status CopyStreams::MakeWait(CUstream stream, CUevent event) {
+  return driver_->ToStatus(driver_->cuStreamWaitEvent(stream, event, 0), "making a stream wait for a copy");
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,44 @@
+// CopyStreams: our two copy streams of a device, one per direction so that both engines run at once, and the copies
+// of chunks on them. NON_BLOCKING, so that the application's legacy stream does not wait for them.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/residency/stream_clock.h"
+
+namespace spillway::allocator {
+
+class CopyStreams {
+ public:
+  // Context current. `clock` lends events.
+  static absl::StatusOr<std::unique_ptr<CopyStreams>> Create(const CudaDriver* driver, StreamClock* clock);
+
+  // Enqueue one copy and return. Any thread with the context current; copies of one direction run in order.
+  absl::Status Out(void* host, CUdeviceptr device, uint32_t bytes);
+  absl::Status In(CUdeviceptr device, const void* host, uint32_t bytes);
+  // An event that completes when everything enqueued so far in that direction has. To be given back to the clock.
+  absl::StatusOr<CUevent> MarkOut();
+  absl::StatusOr<CUevent> MarkIn();
+  // Whether the event has completed; a sticky device error counts as completed, for nothing runs any more.
+  bool Done(CUevent event) const;
+  // Makes the application's stream wait for an event of ours.
+  absl::Status MakeWait(CUstream stream, CUevent event);
+
+ private:
+  CopyStreams(const CudaDriver* driver, StreamClock* clock, CUstream out, CUstream in)
+      : driver_(driver), clock_(clock), out_(out), in_(in) {}
+  absl::StatusOr<CUevent> Mark(CUstream stream);
+
+  const CudaDriver* const driver_;
+  StreamClock* const clock_;
+  const CUstream out_;
+  const CUstream in_;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_H_

@@ -31,8 +31,10 @@ struct PlanStep {
   PlanAction action = PlanAction::kFetch;
   PlanTier tier = PlanTier::kHost;
   PlanTrigger trigger = PlanTrigger::kBeforeLaunch;
-  uint32_t launch = 0;  // position in the period, 0 .. period-1
-  uint32_t needed = 0;  // kFetch: position of the launch that needs the block; others: unused
+  uint32_t launch = 0;  // position in the period, 0 .. period-1. kFetch: may start when the launch before it has
+                        // completed
+  uint32_t needed = 0;  // kFetch: position of the launch that needs the block, in the next period when it is less
+                        // than `launch`; others: unused
   TraceBlock block = 0;
 };
 

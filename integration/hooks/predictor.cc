@@ -1,0 +1,197 @@
+#include "integration/hooks/predictor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "io/os/thread.h"
+
+namespace spillway::integration {
+namespace {
+
+using policy::LaunchIndex;
+
+// How long the thread sleeps when it found something to do, and at most when there was nothing for long.
+constexpr std::chrono::milliseconds kShortestNap(1);
+constexpr std::chrono::milliseconds kLongestNap(64);
+constexpr uint32_t kLaunchesAtATime = 4096;
+
+}  // namespace
+
+Predictor::Predictor(const PredictorOptions& options) : options_(options), finder_(options.period) {}
+
+Predictor::~Predictor() { Stop(); }
+
+void Predictor::Start(allocator::Residency* residency) {
+  UsePlansOf(residency);
+  thread_ = os::StartThread("spillway-plan", [this] { Loop(); });
+}
+
+void Predictor::Stop() {
+  {
+    os::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  wake_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+  residency_.store(nullptr);
+}
+
+void Predictor::Loop() {
+  std::chrono::milliseconds nap = kShortestNap;
+  for (;;) {
+    nap = Step() ? kShortestNap : std::min(2 * nap, kLongestNap);
+    os::MutexLock lock(&mu_);
+    if (!stop_) wake_.WaitFor(&mu_, nap);
+    if (stop_) return;
+  }
+}
+
+// ---- On the launching thread.
+
+void Predictor::OnLaunch(int, LaunchIndex index, uint64_t tag, const allocator::AccessSet& set) {
+  if (expected_.load(std::memory_order_relaxed) != nullptr) {
+    policy::SignatureBuilder signature(tag);
+    for (const allocator::BlockId id : set) signature.Add(TraceBlockOf(id));
+    Compare(index, signature.value());
+  }
+  recorder_.AddLaunch(index, tag, set);
+}
+
+void Predictor::Compare(LaunchIndex index, uint64_t signature) {
+  readers_.fetch_add(
+      1);  // sequentially consistent with FreeRetired: it sees us, or we see what is in force now
+  const Expectation* const expected = expected_.load();
+  if (expected != nullptr && !expected->Matches(index, signature)) Depart(expected, index);
+  readers_.fetch_sub(1);
+}
+
+void Predictor::Depart(const Expectation* expected, LaunchIndex index) {
+  if (!expected_.compare_exchange_strong(expected, nullptr)) return;  // another thread departed first
+  departures_.fetch_add(1, std::memory_order_relaxed);
+  period_.store(0, std::memory_order_relaxed);
+  if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(nullptr);
+  departed_at_.store(index);
+}
+
+void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes) {
+  recorder_.AddAllocate(block, bytes);
+}
+
+void Predictor::OnFree(int, allocator::BlockId block) { recorder_.AddFree(block); }
+
+PredictorStats Predictor::stats() const {
+  return {plans_.load(), departures_.load(), lost_.load(), period_.load()};
+}
+
+// ---- On the thread.
+
+bool Predictor::Step() {
+  const LaunchIndex before = trace_.end();
+  const bool whole = recorder_.Drain(&trace_, kLaunchesAtATime);
+  NoteSizes();
+  FreeRetired();
+  if (!whole) {
+    lost_.fetch_add(1, std::memory_order_relaxed);
+    if (const Expectation* const expected = expected_.load()) Depart(expected, trace_.begin());
+    departed_at_.store(policy::kNever);
+    planned_ = false;
+    finder_.Restart();
+  }
+  const bool any = Feed(whole ? before : trace_.begin());
+  if (any) PlanAgainIfRoomChanged();
+  Trim();
+  return any;
+}
+
+void Predictor::NoteSizes() {
+  std::vector<policy::BlockEvent> allocations;
+  recorder_.TakeAllocations(&allocations);
+  for (const policy::BlockEvent& event : allocations) sizes_[event.block] = event.bytes;
+}
+
+// Launches from `from` to the end of the trace.
+bool Predictor::Feed(LaunchIndex from) {
+  for (LaunchIndex index = from; index < trace_.end(); ++index) {
+    if (planned_ && FollowsPlan(index)) continue;
+    const uint32_t period = finder_.Add(trace_, index);
+    if (period != 0) PlanUpTo(index + 1, period);
+  }
+  return from < trace_.end();
+}
+
+// False from the launch on at which the job departed from the plan. Launches that came before the plan was in force
+// are compared here, the others were by their own threads.
+bool Predictor::FollowsPlan(LaunchIndex index) {
+  const Expectation* const expected = expected_.load();
+  if (expected != nullptr && !expected->Matches(index, trace_.at(index).signature)) Depart(expected, index);
+  const LaunchIndex departed = departed_at_.load();
+  if (index < departed) return true;
+  departed_at_.store(policy::kNever);
+  planned_ = false;
+  finder_.OnDeparture(departed - std::min(departed, planned_at_));
+  return false;
+}
+
+// Bytes for resident blocks: what is kept free for faults is the evictor's to fill.
+uint64_t Predictor::Room() const {
+  const allocator::Residency* const residency = residency_.load();
+  if (residency == nullptr) return 0;
+  const allocator::ResidencyStats stats = residency->Stats();
+  const uint64_t room = stats.budget_bytes - std::min(stats.budget_bytes, stats.others_bytes);
+  const uint64_t spare = room - std::min(room, stats.largest_set_bytes);
+  return room - std::min(room / 16, spare);
+}
+
+// The `period` launches before `end` will come again.
+void Predictor::PlanUpTo(LaunchIndex end, uint32_t period) {
+  allocator::Residency* const residency = residency_.load();
+  if (residency == nullptr) return;
+  policy::PlannerOptions limits;
+  limits.budget_bytes = planned_room_ = Room();
+  limits.host_bytes = options_.host_bytes;
+  auto plan = policy::MakePlan(trace_, end - period, period, sizes_, limits);
+  auto expectation = std::make_unique<Expectation>();
+  expectation->start = end;
+  for (LaunchIndex index = end - period; index < end; ++index) {
+    expectation->signatures.push_back(trace_.at(index).signature);
+  }
+  planned_ = true;
+  planned_at_ = end;
+  planned_period_ = period;
+  plans_.fetch_add(1, std::memory_order_relaxed);
+  period_.store(period, std::memory_order_relaxed);
+  // The plan first: a departure drops what it finds expected, and must not be overtaken by this plan.
+  residency->SetPlan(std::move(plan));
+  expected_.store(expectation.get());
+  expectations_.push_back(std::move(expectation));
+}
+
+// Others' allocations and refused chunks change the room; the same period is then planned anew.
+void Predictor::PlanAgainIfRoomChanged() {
+  if (!planned_) return;
+  const uint64_t room = Room();
+  const uint64_t change = room > planned_room_ ? room - planned_room_ : planned_room_ - room;
+  if (change <= planned_room_ / 32) return;
+  const LaunchIndex periods = (trace_.end() - planned_at_) / planned_period_;
+  const LaunchIndex end = planned_at_ + periods * planned_period_;
+  const Expectation* expected = expected_.load();
+  if (expected == nullptr || end - trace_.begin() < planned_period_) return;
+  if (expected_.compare_exchange_strong(expected, nullptr)) PlanUpTo(end, planned_period_);
+}
+
+// What is neither looked through nor planned from any more.
+void Predictor::Trim() {
+  const LaunchIndex held = trace_.end() - trace_.begin();
+  const LaunchIndex keep =
+      planned_ ? 2 * LaunchIndex{planned_period_} : 2 * LaunchIndex{options_.period.longest};
+  if (held > 2 * keep + kLaunchesAtATime) trace_.DropBefore(trace_.end() - keep);
+}
+
+void Predictor::FreeRetired() {
+  const Expectation* const current = expected_.load();
+  if (readers_.load() != 0) return;
+  std::erase_if(expectations_, [current](const auto& one) { return one.get() != current; });
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,113 @@
+// Predictor: watches the launches of one device, and while they repeat what they did before, has a plan in force.
+// On the launching thread it only compares signatures and records; finding periods and planning happen on its own
+// thread. The first launch that departs from the repeat drops the plan at once.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_
+#define SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "allocator/residency/launch_observer.h"
+#include "allocator/residency/residency.h"
+#include "integration/hooks/trace_recorder.h"
+#include "io/os/sync.h"
+#include "policy/period.h"
+#include "policy/plan.h"
+#include "policy/planner.h"
+
+namespace spillway::integration {
+
+struct PredictorOptions {
+  int device = 0;
+  uint64_t host_bytes = 0;  // room of the host tier, for the plan's choice of tiers
+  policy::PeriodOptions period;
+};
+
+// Snapshot, for reports and tests.
+struct PredictorStats {
+  uint64_t plans = 0;       // put in force
+  uint64_t departures = 0;  // plans dropped because a launch was another than expected
+  uint64_t lost = 0;        // times the recorder's room was too small
+  uint32_t period = 0;      // of the plan in force; 0: none
+};
+
+class Predictor : public allocator::LaunchObserver {
+ public:
+  explicit Predictor(const PredictorOptions& options);
+  ~Predictor() override;  // after Stop, and after the last launch
+
+  // Starts the thread; plans go to `residency`, which must live until Stop has returned. Once.
+  void Start(allocator::Residency* residency);
+  // Joins the thread: it is in no wait longer than a plan's making. Launches may go on; no plan follows. Any number
+  // of times.
+  void Stop();
+
+  void OnLaunch(int device, policy::LaunchIndex index, uint64_t tag,
+                const allocator::AccessSet& set) override;
+  void OnAllocate(int device, allocator::BlockId block, uint64_t bytes) override;
+  void OnFree(int device, allocator::BlockId block) override;
+
+  PredictorStats stats() const;
+
+  // The body of the thread once through: takes what was recorded, finds a period, plans. True when there was
+  // something. For the thread, and for tests that start none but call UsePlansOf.
+  bool Step();
+  void UsePlansOf(allocator::Residency* residency) { residency_.store(residency); }
+
+ private:
+  // What launching threads compare with; one expectation per plan.
+  struct Expectation {
+    policy::LaunchIndex start = 0;
+    std::vector<uint64_t> signatures;
+    bool Matches(policy::LaunchIndex index, uint64_t signature) const {
+      return index < start || signatures[(index - start) % signatures.size()] == signature;
+    }
+  };
+
+  void Compare(policy::LaunchIndex index, uint64_t signature);
+  void Depart(const Expectation* expected, policy::LaunchIndex index);
+  void NoteSizes();
+  bool Feed(policy::LaunchIndex from);
+  bool FollowsPlan(policy::LaunchIndex index);
+  void PlanUpTo(policy::LaunchIndex end, uint32_t period);
+  void PlanAgainIfRoomChanged();
+  uint64_t Room() const;
+  void Trim();
+  void FreeRetired();
+  void Loop();
+
+  const PredictorOptions options_;
+  TraceRecorder recorder_;
+  std::atomic<allocator::Residency*> residency_{nullptr};
+
+  // Null: no plan in force. Stored by the thread, taken away by whoever departs; readers_ keeps it from being freed.
+  std::atomic<const Expectation*> expected_{nullptr};
+  std::atomic<int> readers_{0};  // launching threads that look at an expectation
+  std::atomic<policy::LaunchIndex> departed_at_{policy::kNever};  // for the thread; it puts kNever back
+  std::atomic<uint64_t> plans_{0}, departures_{0}, lost_{0};
+  std::atomic<uint32_t> period_{0};
+
+  // ---- The thread's own (or the test's that calls Step).
+  policy::Trace trace_;
+  policy::PeriodFinder finder_;
+  policy::BlockSizes sizes_;
+  bool planned_ = false;                // a plan was put in force and its departure not yet digested
+  policy::LaunchIndex planned_at_ = 0;  // end of the period that the plan in force was found by
+  uint32_t planned_period_ = 0;
+  uint64_t planned_room_ = 0;  // bytes for resident blocks that the plan in force reckons with
+  std::vector<std::unique_ptr<const Expectation>> expectations_;  // in force, and retired but maybe looked at
+
+  os::Mutex mu_{os::LockRank::kRecorder};
+  os::CondVar wake_;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_

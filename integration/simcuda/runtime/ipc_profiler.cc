@@ -12,6 +12,10 @@ namespace {
 static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(CUipcMemHandle));
 static_assert(sizeof(cudaIpcEventHandle_t) == sizeof(CUipcEventHandle));
 
+CUresult WithoutProfiler(CUresult result) {
+  return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
+}
+
 }  // namespace
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* device_pointer) {
@@ -49,10 +53,11 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t hand
   });
 }
 
+// Without a profiler there is nobody to tell, which is no error.
 cudaError_t cudaProfilerStart() {
-  return WithContext([](const DriverTable& driver) { return driver.ProfilerStart(); });
+  return WithContext([](const DriverTable& driver) { return WithoutProfiler(driver.ProfilerStart()); });
 }
 
 cudaError_t cudaProfilerStop() {
-  return WithContext([](const DriverTable& driver) { return driver.ProfilerStop(); });
+  return WithContext([](const DriverTable& driver) { return WithoutProfiler(driver.ProfilerStop()); });
 }

@@ -102,6 +102,10 @@ class RuntimeUnderTorchTest(unittest.TestCase):
         self.assertEqual(torch.cuda.Stream(priority=greatest).priority, greatest)
         self.assertFalse(torch.cuda.is_current_stream_capturing())
 
+    def test_the_profiler_switches_are_no_errors(self):
+        torch.cuda.profiler.start()
+        torch.cuda.profiler.stop()
+
     def test_a_forked_child_is_refused(self):
         torch.cuda.init()
         child = os.fork()

@@ -24,6 +24,7 @@ static __thread int opening_; /* this thread is in OpenDriver */
 struct Found {
   void* handle;
   char* path;
+  struct stat own; /* of this library's file */
 };
 static __thread struct Found found_;
 
@@ -68,20 +69,16 @@ static void FindOwnFile(char* path, size_t bytes) {
 }
 
 static int IsOwnFile(const char* path) {
-  char own[4096];
-  struct stat ours, theirs;
-  FindOwnFile(own, sizeof(own));
-  return stat(own, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
-         ours.st_ino == theirs.st_ino;
+  struct stat facts;
+  return stat(path, &facts) == 0 && facts.st_dev == found_.own.st_dev && facts.st_ino == found_.own.st_ino;
 }
 
 static int TakeCandidate(const char* path) {
   if (IsOwnFile(path)) return 0;
   void* handle = RealDlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return 0;
-  if (!dlsym(handle, "cuInit") ||
-      dlsym(handle, "spillway_version")) { /* no driver, or another copy of the shim */
-    dlclose(handle);
+  if (!dlsym(handle, "cuInit") || dlsym(handle, "spillway_version")) {
+    dlclose(handle); /* no driver, or another copy of the shim */
     return 0;
   }
   found_.handle = handle;
@@ -89,6 +86,7 @@ static int TakeCandidate(const char* path) {
   return 1;
 }
 
+/* Called with a lock of the loader held: may not call the loader. */
 static int IsDriverLoadedEarlier(struct dl_phdr_info* info, size_t size, void* path) {
   (void)size;
   const char* slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
@@ -100,7 +98,6 @@ static int IsDriverLoadedEarlier(struct dl_phdr_info* info, size_t size, void* p
 
 static void FindDriver(void) {
   char earlier[4096];
-  memset(&found_, 0, sizeof(found_));
   /* In that order: a libcuda that another thread of ours has just opened is not one that was there before. */
   int seen = dl_iterate_phdr(IsDriverLoadedEarlier, earlier);
   if (seen && !atomic_load(&opening_files_) && TakeCandidate(earlier)) {
@@ -114,13 +111,11 @@ static void FindDriver(void) {
   Say(SettingSource("cuda_driver"), " names ", named, ", which is no CUDA driver that can be opened", NULL);
 }
 
-/* Under LockStart, by the first thread that has found out. */
-static void Publish(void* const* real) {
-  char own[sizeof(directory_)];
-  FindOwnFile(own, sizeof(own));
-  char* slash = strrchr(own, '/');
-  if (slash) *slash = '\0';
-  snprintf(directory_, sizeof(directory_), "%s", slash ? own : ".");
+/* Under LockStart, by the first thread that has found out. May not call the loader: see OpenDriver. */
+static void Publish(void* const* real, const char* own_file) {
+  const char* slash = strrchr(own_file, '/');
+  snprintf(directory_, sizeof(directory_), "%.*s", slash ? (int)(slash - own_file) : 1,
+           slash ? own_file : ".");
   path_ = found_.path;
   FillSlots(real, found_.handle != NULL);
   RegisterForkHandlers();
@@ -134,19 +129,22 @@ int OpenDriver(void) {
   TakeConf();
   void** real = calloc((size_t)SlotCount(), sizeof(*real));
   if (!real) abort();
-  /* Without LockStart: whoever calls us from a constructor holds the loader's lock, which dlopen and dlsym need. Two
-   * threads that get here together open the same file and find the same. */
+  /* Without LockStart: whoever calls us from a constructor holds the loader's lock, which dlopen, dlsym and dladdr
+   * need. Two threads that get here together open the same file and find the same. */
+  char own_file[sizeof(directory_)];
+  FindOwnFile(own_file, sizeof(own_file));
+  memset(&found_, 0, sizeof(found_));
+  if (stat(own_file, &found_.own) != 0) memset(&found_.own, 0, sizeof(found_.own));
   FindDriver();
   LookUpSlots(found_.handle, real);
   LockStart();
   int first = !DriverIsOpen();
-  if (first) Publish(real);
+  if (first) Publish(real, own_file);
   UnlockStart();
   free(real);
   opening_ = 0;
   if (first && DriverWasAlreadyLoaded()) {
-    Say(path_ ? path_ : "libcuda",
-        " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
+    Say(path_, " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
   }
   return 1;
 }

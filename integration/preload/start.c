@@ -90,18 +90,30 @@ static void* OpenEngineFile(void) {
   return engine;
 }
 
+/* What one thread found in the engine's file. */
+struct EngineFile {
+  int (*open)(const struct spillway_shim*);
+  void (*cu_init)(void);
+  void (*fork_child)(void);
+};
+
+static struct EngineFile LookIntoEngine(void* engine) {
+  struct EngineFile file = {NULL, NULL, NULL};
+  if (!engine) return file;
+  file.open = (int (*)(const struct spillway_shim*))dlsym(engine, "spillway_engine_open");
+  file.cu_init = (void (*)(void))dlsym(engine, "spillway_engine_cu_init");
+  file.fork_child = (void (*)(void))dlsym(engine, "spillway_engine_fork_child");
+  if (!file.open) Say(kEngineName, " lacks spillway_engine_open; CUDA is used as without Spillway", NULL);
+  return file;
+}
+
 /* Under LockStart. The new state. */
-static enum EngineState OpenEngine(void* engine) {
-  int (*open)(const struct spillway_shim*) = NULL;
-  if (engine) {
-    open = (int (*)(const struct spillway_shim*))dlsym(engine, "spillway_engine_open");
-    engine_cu_init_ = (void (*)(void))dlsym(engine, "spillway_engine_cu_init");
-    engine_fork_child_ = (void (*)(void))dlsym(engine, "spillway_engine_fork_child");
-    if (!open) Say(kEngineName, " lacks spillway_engine_open; CUDA is used as without Spillway", NULL);
-  }
-  if (!open) return kEngineRefused;
+static enum EngineState OpenEngine(const struct EngineFile* file) {
+  if (!file->open) return kEngineRefused;
   FillShim();
-  if (open(&shim_) != 0) {
+  engine_cu_init_ = file->cu_init;
+  engine_fork_child_ = file->fork_child;
+  if (file->open(&shim_) != 0) {
     Say("the engine did not start; CUDA is used as without Spillway", NULL);
     engine_fork_child_ = NULL;
     return kEngineRefused;
@@ -114,12 +126,11 @@ static int StartEngine(void) {
   if (atomic_load(&engine_) != kEngineNotOpened) return 0;
   /* Before the lock: opening a file needs the loader's lock, which a thread that waits for ours may hold. */
   TakeVariables();
-  int off = SwitchedOff();
-  void* engine = off ? NULL : OpenEngineFile();
+  struct EngineFile file = LookIntoEngine(SwitchedOff() ? NULL : OpenEngineFile());
   LockStart();
   int first = atomic_load(&engine_) == kEngineNotOpened;
   if (first) {
-    enum EngineState state = off ? kEngineRefused : OpenEngine(engine);
+    enum EngineState state = OpenEngine(&file);
     if (state == kEngineOpen) {
       WatchUnwrappedSlots();
     } else {

@@ -1,5 +1,7 @@
 """Our keys in PyTorch's variables: taken out before PyTorch looks, kept for children, given to the engine."""
 
+import pathlib
+import sys
 import unittest
 
 from shim_case import BUILD, SHIM, STAGE, TORCH_PYTHON, ShimCase
@@ -131,6 +133,11 @@ class ConfTest(ShimCase):
         _, after, lines = self.conf(PYTORCH_ALLOC_CONF="backend:spillway", SPILLWAY="off")
         self.assertEqual(after, (UNSET, UNSET, "backend:spillway"))
         self.assertEqual(lines, [])
+
+    def test_random_texts_against_a_model(self):
+        model = pathlib.Path(__file__).with_name("conf_model.py")
+        done = self.run_command([sys.executable, model, SHIM, "20000"], preload=())
+        self.assertEqual((done.stdout, done.stderr), ("20000 texts as the model has them\n", ""))
 
     @unittest.skipUnless(TORCH_PYTHON, "no PyTorch in build/venv")
     def test_torch_is_imported_with_text_that_its_load_time_parser_would_not_survive(self):

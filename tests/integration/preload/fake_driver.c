@@ -46,6 +46,10 @@ EXPORTED int cuParamSetf(long a, float b, long c, double d, long e, long f, long
 EXPORTED int cuMemsetD8Async(void) { return 3200; }
 EXPORTED int cuMemsetD8Async_ptsz(void) __attribute__((alias("cuMemsetD8Async")));
 
+/* Two ABIs in one. */
+EXPORTED int cuMemsetD32(void) { return 3400; }
+EXPORTED int cuMemsetD32_v2(void) __attribute__((alias("cuMemsetD32")));
+
 /* Exported, while cuGetProcAddress answers with a twin. */
 EXPORTED int cuMemsetD16Async(void) { return 3300; }
 static int MemsetTwin(void) { return 3301; }
@@ -85,6 +89,8 @@ static const struct {
     {"cuDeviceGetName", 2000, 0, (void*)cuDeviceGetName},
     {"cuMemsetD8Async", 3020, 0, (void*)cuMemsetD8Async},
     {"cuMemsetD8Async", 7000, 1, (void*)cuMemsetD8Async_ptsz},
+    {"cuMemsetD32", 2000, 0, (void*)cuMemsetD32},
+    {"cuMemsetD32", 3020, 0, (void*)cuMemsetD32_v2},
     {"cuMemsetD16Async", 3020, 0, (void*)MemsetTwin},
     {"cuFunctionOfTheFuture", 99000, 0, (void*)LaunchKernelOfTheFuture},
 #ifndef FAKE_DRIVER_OLD

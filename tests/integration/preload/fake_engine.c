@@ -23,6 +23,7 @@ WRAPPER(cuMemcpyBatchAsync)
 WRAPPER(cuMemcpyBatchAsync_v2)
 WRAPPER(cuMemsetD8Async)
 WRAPPER(cuMemsetD16Async)
+WRAPPER(cuMemsetD32_v2)
 WRAPPER(cuMemsetD8Async_ptsz)
 
 static void Line(const char* text) {
@@ -77,6 +78,7 @@ EXPORTED int spillway_engine_open(const struct spillway_shim* shim) {
   Install("cuMemcpyBatchAsync_v2", (void*)Wrapped_cuMemcpyBatchAsync_v2);
   Install("cuMemsetD8Async", (void*)Wrapped_cuMemsetD8Async);
   Install("cuMemsetD16Async", (void*)Wrapped_cuMemsetD16Async);
+  Install("cuMemsetD32_v2", (void*)Wrapped_cuMemsetD32_v2);
   Install("cuMemsetD8Async_ptsz", (void*)Wrapped_cuMemsetD8Async_ptsz);
   if (mode && strcmp(mode, "install") == 0) {
     Install("cuInit", (void*)Wrapped_cuLaunchKernel);

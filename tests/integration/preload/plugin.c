@@ -12,8 +12,17 @@ EXPORTED int PluginMain(void) {
   if (!driver || ((int (*)(unsigned))dlsym(driver, "cuInit"))(0) != 0) return -1;
   return ((int (*)(void))dlsym(driver, "cuLaunchKernel"))();
 }
-#elif defined( \
-    PLUGIN_RUNPATH) /* opens its neighbour by bare name: found through its own RUNPATH of $ORIGIN only */
+#elif defined(PLUGIN_CONSTRUCTOR)
+/* Uses the driver in its constructor, where the loader's lock is held. */
+static int launch_;
+__attribute__((constructor)) static void Start(void) {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (!driver || ((int (*)(unsigned))dlsym(driver, "cuInit"))(0) != 0) return;
+  launch_ = ((int (*)(void))dlsym(driver, "cuLaunchKernel"))();
+}
+EXPORTED int PluginMain(void) { return launch_; }
+#elif defined(PLUGIN_RUNPATH)
+/* Opens its neighbour by bare name: found through its own RUNPATH of $ORIGIN only. */
 EXPORTED int PluginMain(void) {
   void* sibling = dlopen("libpreload_sibling.so", RTLD_NOW);
   if (!sibling) fprintf(stderr, "%s\n", dlerror());

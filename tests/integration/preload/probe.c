@@ -90,6 +90,7 @@ static int GetProcCommand(const char* via) {
   Ask(get, "cuMemsetD8Async", 13000, 0);
   Ask(get, "cuMemsetD8Async", 13000, 2);
   Ask(get, "cuMemsetD16Async", 13000, 0);
+  Ask(get, "cuMemsetD32", 13000, 0);
   Ask(get, "cuNoSuchName", 13000, 0);
   Ask(get, "", 13000, 0);
   return 0;
@@ -137,6 +138,24 @@ static int RaceCommand(void) {
     pthread_join(threads[i], &result);
     Print("thread", (int)(intptr_t)result);
   }
+  return 0;
+}
+
+static void* PluginThread(void* path) {
+  void* library = Open(path);
+  return (void*)(intptr_t)Call(library, "PluginMain");
+}
+
+/* One thread's cuInit comes from a constructor, inside dlopen; the other's from a plain call. */
+static int ConstructorRaceCommand(const char* path) {
+  pthread_t first, second;
+  void *from_constructor, *from_call, *library = Open("libcuda.so.1");
+  pthread_create(&first, NULL, PluginThread, (void*)(uintptr_t)path);
+  pthread_create(&second, NULL, InitThread, library);
+  pthread_join(first, &from_constructor);
+  pthread_join(second, &from_call);
+  Print("constructor", (int)(intptr_t)from_constructor);
+  Print("call", (int)(intptr_t)from_call);
   return 0;
 }
 
@@ -243,6 +262,7 @@ int main(int argc, char** argv) {
   if (strcmp(command, "future") == 0) return FutureCommand();
   if (strcmp(command, "late") == 0) return LateCommand();
   if (strcmp(command, "race") == 0) return RaceCommand();
+  if (strcmp(command, "constructor-race") == 0) return ConstructorRaceCommand(argument);
   if (strcmp(command, "fork") == 0) return ForkCommand(argument);
   if (strcmp(command, "arguments") == 0) return ArgumentsCommand();
   if (strcmp(command, "plugin") == 0) return PluginCommand(argument, argc > 3 ? argv[3] : "");

@@ -72,6 +72,7 @@ class RoutingTest(ShimCase):
                     "cuMemsetD8Async.13000.0=13200",
                     "cuMemsetD8Async.13000.2=13200",
                     "cuMemsetD16Async.13000.0=13300",
+                    "cuMemsetD32.13000.0=13400",
                     "cuNoSuchName.13000.0=-500",
                     ".13000.0=-500",
                 ],

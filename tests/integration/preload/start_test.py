@@ -44,6 +44,12 @@ class StartTest(ShimCase):
             self.assertEqual(lines.count("engine: cu_init"), 7)
             self.assertEqual(lines.count("thread=14000"), 8)
 
+    def test_cuinit_in_a_constructor_races_with_another(self):
+        """The first holds the loader's lock and wants ours, the second must not hold ours and want the loader's."""
+        for _ in range(40):
+            lines = self.probe("constructor-race", PLUGINS / "libpreload_constructor.so")
+            self.assertEqual([line for line in lines if line != "engine: cu_init"], [OPENED, "constructor=14000", "call=14000"])
+
     def test_engine_that_refuses(self):
         done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], FAKE_ENGINE="refuse")
         self.assertEqual(done.stdout.splitlines(), [OPENED, "init=0", "launch=4000", "launch_ptsz=7000"])

@@ -1,0 +1,72 @@
+"""Random allocator configurations, well formed and not, through spillway_take_conf and through a model of it.
+
+Run by conf_test.py: conf_model.py SHIM COUNT
+"""
+
+import ctypes
+import random
+import sys
+
+OURS = (
+    "gpu_memory host_memory dirs disk_reserve write_budget policy checksum encrypt gds trust on_full trace metrics log "
+    "audit denylist cuda_driver io_model io_faults"
+).split()
+PIECES = [*OURS[:6], "backend", "spillway", "native", "max_split_size_mb", "a", "/b:2TiB", "64", " ", "\t", "", "é"]
+SEPARATORS = [",", ",", ":", ":", "[", "]", ";", "][", ",,", ""]
+VARIABLE, KEPT = b"PYTORCH_CUDA_ALLOC_CONF", b"SPILLWAY_ALLOC_CONF_ORIGINAL"
+SPACES = " \t\n\v\f\r"
+
+
+def random_text(random_numbers):
+    words = random_numbers.randrange(12)
+    return "".join(random_numbers.choice(PIECES) + random_numbers.choice(SEPARATORS) for _ in range(words))
+
+
+def entries(text):
+    depth, entry = 0, ""
+    for character in text:
+        if character == "[":
+            depth += 1
+        elif character == "]":
+            depth = max(0, depth - 1)
+        if character == "," and depth == 0:
+            yield entry
+            entry = ""
+        else:
+            entry += character
+    yield entry
+
+
+def is_ours(entry):
+    key, _, value = (part.strip(SPACES) for part in entry.partition(":"))
+    return key in OURS or (key == "backend" and value == "spillway")
+
+
+def rest(text):
+    return ",".join(entry for entry in entries(text) if entry and not is_ours(entry))
+
+
+def main():
+    shim, count = ctypes.CDLL(sys.argv[1]), int(sys.argv[2])
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_char_p
+    random_numbers = random.Random(20260101)
+    touched = 0
+    for number in range(count):
+        text = random_text(random_numbers)
+        libc.setenv(VARIABLE, text.encode(), 1)
+        libc.unsetenv(KEPT)
+        shim.spillway_take_conf()
+        found = (libc.getenv(VARIABLE), libc.getenv(KEPT))
+        ours = any(is_ours(entry) for entry in entries(text))
+        touched += ours
+        wanted = (rest(text).encode() or None, text.encode()) if ours else (text.encode(), None)
+        if found != wanted:
+            sys.exit(f"{text!r}: {found} instead of {wanted}")
+    if not count // 10 < touched < count * 9 // 10:
+        sys.exit(f"{touched} of {count} texts held our keys: the generator says little")
+    print(f"{count} texts as the model has them")
+
+
+if __name__ == "__main__":
+    main()

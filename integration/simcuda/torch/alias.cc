@@ -10,8 +10,8 @@ namespace simcuda::ops {
 c10::Storage BorrowedStorage(void* data, size_t bytes, Growth growth) {
   const bool resizable = growth == Growth::kAllowed;
   return c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes), at::DataPtr(data, c10::DeviceType::CPU),
-      resizable ? c10::GetCPUAllocator() : nullptr, resizable);
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+      at::DataPtr(data, c10::DeviceType::CPU), resizable ? c10::GetCPUAllocator() : nullptr, resizable);
 }
 
 at::Tensor MakeTensor(const TensorGeometry& geometry, c10::Storage storage, c10::DispatchKey key) {
@@ -37,7 +37,8 @@ size_t AliasSet::PlaceOf(const c10::Storage& storage) {
 }
 
 void AliasSet::AddAddress(uint64_t address) {
-  if (std::find(addresses_.begin(), addresses_.end(), address) == addresses_.end()) addresses_.push_back(address);
+  if (std::find(addresses_.begin(), addresses_.end(), address) == addresses_.end())
+    addresses_.push_back(address);
 }
 
 at::Tensor AliasSet::Alias(const at::Tensor& tensor) {

@@ -68,8 +68,9 @@ class Describer {
       HostTensor(tensor);
     }
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-    Put(static_cast<int64_t>(tensor.scalar_type()) | int64_t{tensor.is_conj()} << 8 | int64_t{tensor.is_neg()} << 9 |
-        int64_t{impl->is_wrapped_number()} << 10 | int64_t{tensor.dim()} << 16);
+    Put(static_cast<int64_t>(tensor.scalar_type()) | int64_t{tensor.is_conj()} << 8 |
+        int64_t{tensor.is_neg()} << 9 | int64_t{impl->is_wrapped_number()} << 10 |
+        int64_t{tensor.dim()} << 16);
     for (int64_t size : tensor.sizes()) Put(size);
     for (int64_t stride : tensor.strides()) Put(stride);
   }
@@ -92,8 +93,8 @@ class Describer {
     const c10::DeviceIndex index = device.index();
     TORCH_CHECK(!tensor_device_ || *tensor_device_ == index,
                 "Expected all tensors to be on the same device, but found at least two devices, cuda:",
-                static_cast<int>(*tensor_device_), " and cuda:", static_cast<int>(index), "! (when checking arguments of ",
-                facts_.name, ")");
+                static_cast<int>(*tensor_device_), " and cuda:", static_cast<int>(index),
+                "! (when checking arguments of ", facts_.name, ")");
     tensor_device_ = index;
     out_.device = index;
   }
@@ -173,7 +174,8 @@ class Translator {
     }
     if (value.isDevice()) return c10::Device(c10::DeviceType::CPU);
     if (value.isGenerator()) return {};
-    if (value.isList() && !value.isIntList() && !value.isBoolList() && !value.isDoubleList()) return List(value);
+    if (value.isList() && !value.isIntList() && !value.isBoolList() && !value.isDoubleList())
+      return List(value);
     return value;
   }
 
@@ -181,8 +183,12 @@ class Translator {
   at::Tensor Tensor(const at::Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
     if (!tensor.is_cuda()) {
-      TORCH_CHECK(!written, "Expected the tensor to be written to be on a CUDA device, but it is on ", tensor.device());
-      return tensor.clone();  // the host may change or free it after the call
+      TORCH_CHECK(!written, "Expected the tensor to be written to be on a CUDA device, but it is on ",
+                  tensor.device());
+      at::Tensor copy = tensor.clone();  // the host may change or free it after the call
+      if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+        copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return copy;
     }
     at::Tensor alias = aliases_.Alias(tensor);
     if (written && written_ != nullptr) written_->push_back(alias);
@@ -241,7 +247,7 @@ std::vector<at::Tensor> WrittenTensors(const OpFacts& facts, const c10::Stack& s
 }
 
 c10::Stack BuildHostStack(const OpFacts& facts, const c10::Stack& stack, AliasSet* aliases,
-                         std::vector<at::Tensor>* written_aliases) {
+                          std::vector<at::Tensor>* written_aliases) {
   Translator translator(aliases, written_aliases);
   const c10::IValue* arguments = FirstArgument(facts, stack);
   c10::Stack host;

@@ -30,7 +30,7 @@ std::vector<at::Tensor> WrittenTensors(const OpFacts& facts, const c10::Stack& s
 
 // The arguments for the stream thread. `written_aliases`, when not null, receives the aliases of WrittenTensors.
 c10::Stack BuildHostStack(const OpFacts& facts, const c10::Stack& stack, AliasSet* aliases,
-                         std::vector<at::Tensor>* written_aliases);
+                          std::vector<at::Tensor>* written_aliases);
 
 }  // namespace simcuda::ops
 

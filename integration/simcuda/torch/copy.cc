@@ -24,7 +24,8 @@ void CopyAcrossDevices(at::Tensor& self, const at::Tensor& src, bool non_blockin
     at::native::copy_(self, src, non_blocking);
     return;
   }
-  const at::Tensor here = src.to(self.scalar_type()).expand(self.sizes()).contiguous().resolve_conj().resolve_neg();
+  const at::Tensor here =
+      src.to(self.scalar_type()).expand(self.sizes()).contiguous().resolve_conj().resolve_neg();
   at::Tensor there = at::empty_like(here, self.options(), at::MemoryFormat::Contiguous);
   at::native::copy_(there, here, non_blocking);
   self.copy_(there, non_blocking);

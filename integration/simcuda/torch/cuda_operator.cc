@@ -16,8 +16,9 @@ namespace {
 
 c10::Storage AllocateDevice(size_t bytes) {
   c10::Allocator* allocator = c10::cuda::CUDACachingAllocator::get();
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
-                                               allocator->allocate(bytes), allocator, /*resizable=*/true);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                               static_cast<int64_t>(bytes), allocator->allocate(bytes),
+                                               allocator, /*resizable=*/true);
 }
 
 void Upload(void* device, const void* host, size_t bytes, c10::cuda::CUDAStream stream) {
@@ -27,16 +28,17 @@ void Upload(void* device, const void* host, size_t bytes, c10::cuda::CUDAStream 
 
 // Takes the arguments off the stack and puts the returns on it. `device_storages` are those of the arguments, `fresh`
 // the new ones; `host_returns` holds values that are no tensors, and may be null when there are none.
-void Return(const OpFacts& facts, const Geometry& geometry, const std::vector<c10::StorageImpl*>& device_storages,
-            const std::vector<c10::Storage>& fresh, const c10::Stack* host_returns, c10::Stack* stack) {
+void Return(const OpFacts& facts, const Geometry& geometry,
+            const std::vector<c10::StorageImpl*>& device_storages, const std::vector<c10::Storage>& fresh,
+            const c10::Stack* host_returns, c10::Stack* stack) {
   auto next = geometry.tensors.begin();
   auto build = [&]() -> at::Tensor {
     const TensorGeometry& tensor = *next++;
     if (tensor.kind == StorageKind::kUndefined) return {};
-    c10::Storage storage =
-        tensor.kind == StorageKind::kFresh
-            ? fresh[tensor.storage]
-            : c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(device_storages[tensor.storage]));
+    c10::Storage storage = tensor.kind == StorageKind::kFresh
+                               ? fresh[tensor.storage]
+                               : c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+                                     device_storages[tensor.storage]));
     return MakeTensor(tensor, std::move(storage), c10::DispatchKey::CUDA);
   };
   c10::Stack returns;
@@ -77,7 +79,8 @@ std::optional<uint64_t> SeedFor(const OpFacts& facts, const c10::Stack& stack, c
 }
 
 // What an op did to the arguments that it wrote, compared with the CUDA tensors as they were.
-std::vector<ArgumentChange> FindChanges(const std::vector<at::Tensor>& written, const std::vector<at::Tensor>& aliases) {
+std::vector<ArgumentChange> FindChanges(const std::vector<at::Tensor>& written,
+                                        const std::vector<at::Tensor>& aliases) {
   std::vector<ArgumentChange> changes;
   for (size_t i = 0; i < written.size(); ++i) {
     const at::Tensor& after = aliases[i];

@@ -10,7 +10,9 @@
 namespace simcuda::ops {
 namespace {
 
-at::Tensor OptionalTensor(const c10::IValue& value) { return value.isTensor() ? value.toTensor() : at::Tensor(); }
+at::Tensor OptionalTensor(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
 
 at::Tensor Plus(const at::Tensor& tensor, const c10::IValue& bias) {
   const at::Tensor added = OptionalTensor(bias);
@@ -27,7 +29,8 @@ at::ScalarType WideType(const at::Tensor& tensor) {
 }
 
 // Dimensions that the norm covers, and those that it leaves.
-void SplitDims(const at::Tensor& input, size_t normalized, std::vector<int64_t>* inner, std::vector<int64_t>* outer) {
+void SplitDims(const at::Tensor& input, size_t normalized, std::vector<int64_t>* inner,
+               std::vector<int64_t>* outer) {
   for (int64_t i = 0; i < input.dim(); ++i) {
     (i < input.dim() - static_cast<int64_t>(normalized) ? outer : inner)->push_back(i);
   }
@@ -93,7 +96,8 @@ void GruCellBackward(const HostCall& call) {
   const at::Tensor grad = stack[0].toTensor();
   const auto parts = stack[1].toTensor().chunk(5, 1);
   const bool has_bias = stack[2].toBool();
-  const at::Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hx = parts[3], &hidden_new = parts[4];
+  const at::Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hx = parts[3],
+                   &hidden_new = parts[4];
   const at::Tensor grad_update = grad.mul(hx.sub(fresh)).mul(SigmoidSlope(update));
   const at::Tensor grad_new = grad.mul(update.neg().add(1)).mul(TanhSlope(fresh));
   const at::Tensor grad_reset = grad_new.mul(hidden_new).mul(SigmoidSlope(reset));
@@ -126,7 +130,8 @@ void RmsNormBackward(const HostCall& call) {
   c10::Stack& stack = *call.stack;
   const at::Tensor input = stack[1].toTensor();
   const at::ScalarType wide = WideType(input);
-  const at::Tensor grad = stack[0].toTensor().to(wide), x = input.to(wide), rstd = stack[3].toTensor().to(wide);
+  const at::Tensor grad = stack[0].toTensor().to(wide), x = input.to(wide),
+                   rstd = stack[3].toTensor().to(wide);
   const at::Tensor weight = OptionalTensor(stack[4]);
   const auto mask = stack[5].toBoolList();
   std::vector<int64_t> inner, outer;

@@ -42,20 +42,22 @@ TensorGeometry DescribeTensor(const at::Tensor& tensor, const std::vector<c10::S
 
 bool Same(const TensorGeometry& a, const TensorGeometry& b) {
   return a.kind == b.kind && a.storage == b.storage && a.offset == b.offset && a.dtype == b.dtype &&
-         a.sizes == b.sizes && a.strides == b.strides && a.conjugate == b.conjugate && a.negative == b.negative;
+         a.sizes == b.sizes && a.strides == b.strides && a.conjugate == b.conjugate &&
+         a.negative == b.negative;
 }
 
 std::string Text(const TensorGeometry& g) {
   if (g.kind == StorageKind::kUndefined) return "undefined";
-  return c10::str(g.dtype.name(), " sizes ", at::IntArrayRef(g.sizes), " strides ", at::IntArrayRef(g.strides),
-                  " offset ", g.offset, g.kind == StorageKind::kFresh ? " in new storage " : " in argument storage ",
-                  g.storage);
+  return c10::str(g.dtype.name(), " sizes ", at::IntArrayRef(g.sizes), " strides ",
+                  at::IntArrayRef(g.strides), " offset ", g.offset,
+                  g.kind == StorageKind::kFresh ? " in new storage " : " in argument storage ", g.storage);
 }
 
 }  // namespace
 
 Geometry DescribeReturns(const c10::Stack& stack, const std::vector<int>& returned_argument,
-                         const std::vector<c10::Storage>& argument_storages, std::vector<c10::Storage>* fresh) {
+                         const std::vector<c10::Storage>& argument_storages,
+                         std::vector<c10::Storage>* fresh) {
   Geometry geometry;
   for (size_t i = 0; i < returned_argument.size(); ++i) {
     ReturnShape shape;
@@ -82,7 +84,8 @@ Geometry DescribeReturns(const c10::Stack& stack, const std::vector<int>& return
 
 std::string Difference(const Geometry& promised, const Geometry& found) {
   if (promised.tensors.size() != found.tensors.size()) {
-    return c10::str(promised.tensors.size(), " result tensors were promised, ", found.tensors.size(), " came");
+    return c10::str(promised.tensors.size(), " result tensors were promised, ", found.tensors.size(),
+                    " came");
   }
   for (size_t i = 0; i < promised.tensors.size(); ++i) {
     if (Same(promised.tensors[i], found.tensors[i])) continue;

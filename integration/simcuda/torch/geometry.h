@@ -58,7 +58,8 @@ struct Geometry {
 // Describes the returns in `stack` of an op that has run on CPU aliases. `argument_storages` are the aliases' storages
 // in the call's order; `returned_argument` as in OpFacts. Fresh storages are appended to `fresh` in order.
 Geometry DescribeReturns(const c10::Stack& stack, const std::vector<int>& returned_argument,
-                         const std::vector<c10::Storage>& argument_storages, std::vector<c10::Storage>* fresh);
+                         const std::vector<c10::Storage>& argument_storages,
+                         std::vector<c10::Storage>* fresh);
 
 // Empty when the two agree; else a sentence that says where they differ. Changes of arguments are not compared.
 std::string Difference(const Geometry& promised, const Geometry& found);

@@ -13,7 +13,8 @@ namespace simcuda::ops {
 namespace {
 
 void Redispatch(const HostCall& call) {
-  if (call.generator && call.generator_argument >= 0) (*call.stack)[call.generator_argument] = *call.generator;
+  if (call.generator && call.generator_argument >= 0)
+    (*call.stack)[call.generator_argument] = *call.generator;
   call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), call.stack);
 }
 

@@ -13,9 +13,9 @@ namespace simcuda::ops {
 
 struct HostCall {
   const c10::OperatorHandle& op;
-  c10::Stack* stack;                         // exactly the arguments; replaced by the returns
-  std::optional<at::Generator> generator;   // of this call alone; set for ops that draw random numbers
-  int generator_argument;                   // where it goes, or -1
+  c10::Stack* stack;                       // exactly the arguments; replaced by the returns
+  std::optional<at::Generator> generator;  // of this call alone; set for ops that draw random numbers
+  int generator_argument;                  // where it goes, or -1
 };
 
 // Runs the op; throws what the CPU kernels throw. The calling thread is below autograd.

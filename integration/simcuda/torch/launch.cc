@@ -54,7 +54,9 @@ void RunQueuedWork(const simcuda_launch*, void** params) {
 
 // Forms grow in classes, so that a list op of changing length does not register a function for every length.
 size_t SizeClass(size_t addresses) { return addresses <= 16 ? addresses : 16 + (addresses - 16 + 15) / 16; }
-size_t ClassCapacity(size_t size_class) { return size_class <= 16 ? size_class : 16 + (size_class - 16) * 16; }
+size_t ClassCapacity(size_t size_class) {
+  return size_class <= 16 ? size_class : 16 + (size_class - 16) * 16;
+}
 
 CUfunction Register(const std::string& name, size_t addresses) {
   std::vector<simcuda_parameter> parameters;
@@ -66,8 +68,8 @@ CUfunction Register(const std::string& name, size_t addresses) {
   kernel.parameter_count = parameters.size();
   CUfunction function = nullptr;
   const int result = GetDriver().register_kernel(&kernel, &function);
-  TORCH_CHECK(result == 0, "simcuda: the driver refused to register ", name, " with ", addresses, " addresses: error ",
-              result);
+  TORCH_CHECK(result == 0, "simcuda: the driver refused to register ", name, " with ", addresses,
+              " addresses: error ", result);
   return function;
 }
 

@@ -15,7 +15,8 @@ size_t GroupSize() {
   static const size_t size = [] {
     const char* text = std::getenv("SIMCUDA_FOREACH_GROUP");
     const long value = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
-    TORCH_CHECK(value >= 1 && value <= 4096, "SIMCUDA_FOREACH_GROUP=", text, ": a number from 1 to 4096 is accepted");
+    TORCH_CHECK(value >= 1 && value <= 4096, "SIMCUDA_FOREACH_GROUP=", text,
+                ": a number from 1 to 4096 is accepted");
     return static_cast<size_t>(value);
   }();
   return size;
@@ -73,7 +74,8 @@ void CallSplit(const OpFacts& facts, c10::Stack* stack) {
     for (size_t i = first; i < stack->size(); ++i) part.push_back(Cut((*stack)[i], length, begin, end));
     CallAsLaunch(facts, &part);
     for (size_t r = 0; r < returns; ++r) {
-      if (facts.returned_argument[r] == kNone) joined[r].append(part[part.size() - returns + r].toTensorList());
+      if (facts.returned_argument[r] == kNone)
+        joined[r].append(part[part.size() - returns + r].toTensorList());
     }
   }
   c10::Stack results;

@@ -11,26 +11,41 @@ namespace simcuda::ops {
 namespace {
 
 // They work with copies and allocations alone, so the real CUDA kernels run on the stand-in.
-constexpr std::array<std::string_view, 11> kLeftAsTheyAre = {
-    "aten::set_",        "aten::resize_",        "aten::_local_scalar_dense", "aten::record_stream",
-    "aten::is_pinned",   "aten::_pin_memory",    "aten::is_set_to",           "aten::_reshape_alias",
-    "aten::_fused_sdp_choice", "aten::_use_cudnn_ctc_loss", "aten::_use_miopen_ctc_loss"};
+constexpr std::array<std::string_view, 12> kLeftAsTheyAre = {"aten::set_",
+                                                             "aten::resize_",
+                                                             "aten::_local_scalar_dense",
+                                                             "aten::record_stream",
+                                                             "aten::is_pinned",
+                                                             "aten::_pin_memory",
+                                                             "aten::is_set_to",
+                                                             "aten::_reshape_alias",
+                                                             "aten::_fused_sdp_choice",
+                                                             "aten::_use_cudnn_ctc_loss",
+                                                             "aten::_use_miopen_ctc_loss"};
 
 // convolution: the composite would choose cuDNN. copy_: the composite would launch a kernel for strides.
 constexpr std::array<std::string_view, 3> kAdded = {"aten::convolution", "aten::convolution_backward",
                                                     "aten::copy_"};
 
 // CUDA itself moves or reads CPU tensors of these ops' arguments (indices, lengths, sources).
-constexpr std::array<std::string_view, 9> kTakeHostTensors = {
-    "aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::copy_",
-    "aten::_foreach_copy_", "aten::_ctc_loss", "aten::_ctc_loss_backward", "aten::_pack_padded_sequence"};
+constexpr std::array<std::string_view, 9> kTakeHostTensors = {"aten::index",
+                                                              "aten::index_put",
+                                                              "aten::index_put_",
+                                                              "aten::_index_put_impl_",
+                                                              "aten::copy_",
+                                                              "aten::_foreach_copy_",
+                                                              "aten::_ctc_loss",
+                                                              "aten::_ctc_loss_backward",
+                                                              "aten::_pack_padded_sequence"};
 
 template <typename List>
 bool Contains(const List& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
 
 bool IsTensorType(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::TensorType) return true;
@@ -100,6 +115,8 @@ bool IsLeftAsItIs(const c10::OperatorHandle& op) {
   return false;
 }
 
-bool IsAdded(const c10::OperatorName& name) { return name.overload_name.empty() && Contains(kAdded, name.name); }
+bool IsAdded(const c10::OperatorName& name) {
+  return name.overload_name.empty() && Contains(kAdded, name.name);
+}
 
 }  // namespace simcuda::ops

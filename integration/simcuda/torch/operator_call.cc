@@ -6,7 +6,9 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace simcuda::ops {
 namespace {
@@ -63,14 +65,31 @@ void PromisedCall::ComputeAndDeliver() {
     }
   } clear{body.stack, fresh};
   body.Compute();
-  const Geometry found = DescribeReturns(body.stack, body.facts->returned_argument, body.argument_storages, &fresh);
+  const Geometry found =
+      DescribeReturns(body.stack, body.facts->returned_argument, body.argument_storages, &fresh);
   const std::string difference = Difference(*promise, found);
   TORCH_CHECK(difference.empty(), "the result is not what this signature gave before: ", difference);
+  Deliver(fresh);
+}
+
+// Results that did not land in their own block are copied there. One may have landed in another's block (equal sizes,
+// other order), so these leave their places before anything is written.
+void PromisedCall::Deliver(const std::vector<c10::Storage>& fresh) {
+  std::vector<std::pair<size_t, std::vector<char>>> moved;
   for (size_t i = 0; i < fresh.size(); ++i) {
-    if (blocks[i].bytes != 0 && fresh[i].data() != blocks[i].address) {
-      std::memcpy(blocks[i].address, fresh[i].data(), blocks[i].bytes);
-    }
+    const auto* data = static_cast<const char*>(fresh[i].data());
+    if (blocks[i].bytes == 0 || data == blocks[i].address) continue;
+    const bool astray = std::any_of(blocks.begin(), blocks.end(),
+                                    [&](const ResultBlock& block) { return block.address == data; });
+    if (astray) moved.emplace_back(i, std::vector<char>(data, data + blocks[i].bytes));
   }
+  for (size_t i = 0; i < fresh.size(); ++i) {
+    const bool astray =
+        std::any_of(moved.begin(), moved.end(), [&](const auto& entry) { return entry.first == i; });
+    if (astray || blocks[i].bytes == 0 || fresh[i].data() == blocks[i].address) continue;
+    std::memcpy(blocks[i].address, fresh[i].data(), blocks[i].bytes);
+  }
+  for (const auto& [i, bytes] : moved) std::memcpy(blocks[i].address, bytes.data(), bytes.size());
 }
 
 }  // namespace simcuda::ops

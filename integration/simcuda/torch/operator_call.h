@@ -53,6 +53,7 @@ class PromisedCall final : public QueuedWork {
 
  private:
   void ComputeAndDeliver();
+  void Deliver(const std::vector<c10::Storage>& fresh);
 };
 
 }  // namespace simcuda::ops

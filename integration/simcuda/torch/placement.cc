@@ -28,7 +28,9 @@ class PlacingAllocator final : public c10::Allocator {
   // One deleter for all pointers: PyTorch compares a pointer's deleter with this one.
   c10::DeleterFnPtr raw_deleter() const override { return &Delete; }
 
-  void copy_data(void* dest, const void* src, size_t count) const override { base_->copy_data(dest, src, count); }
+  void copy_data(void* dest, const void* src, size_t count) const override {
+    base_->copy_data(dest, src, count);
+  }
 
   static void Delete(void* data);
 
@@ -62,7 +64,9 @@ void InstallPlacingAllocator() {
   c10::SetCPUAllocator(Installed(), 255);
 }
 
-PlacementScope::PlacementScope(std::vector<ResultBlock>* blocks) { t_blocks = blocks->empty() ? nullptr : blocks; }
+PlacementScope::PlacementScope(std::vector<ResultBlock>* blocks) {
+  t_blocks = blocks->empty() ? nullptr : blocks;
+}
 PlacementScope::~PlacementScope() { t_blocks = nullptr; }
 
 }  // namespace simcuda::ops

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "integration/simcuda/torch/copy.h"
@@ -27,7 +28,9 @@ namespace {
 class Operator final : public c10::OperatorKernel {
  public:
   explicit Operator(const c10::OperatorHandle& op) : facts_(op), call_(ChooseCall(facts_)) {}
-  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call_(facts_, stack); }
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) {
+    call_(facts_, stack);
+  }
 
  private:
   using Call = void (*)(const OpFacts& facts, c10::Stack* stack);
@@ -55,14 +58,16 @@ void RegisterAll() {
   NoWarnings quiet;  // each registration replaces a kernel, on purpose
   c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  auto* kept = new std::vector<c10::RegistrationHandleRAII>();  // never taken back: tensors outlive static destructors
+  auto* kept =
+      new std::vector<c10::RegistrationHandleRAII>();  // never taken back: tensors outlive static destructors
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto op = dispatcher.findSchema(name);
     if (!op || !WantsFunction(*op)) continue;
-    kept->push_back(dispatcher.registerImpl(
-        name, c10::DispatchKey::CUDA,
-        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Operator>(*op)), std::nullopt, nullptr, "simcuda"));
+    kept->push_back(
+        dispatcher.registerImpl(name, c10::DispatchKey::CUDA,
+                                c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Operator>(*op)),
+                                std::nullopt, nullptr, "simcuda"));
   }
 }
 
@@ -75,13 +80,16 @@ void TurnOffLibraries() {
   context.setSDPUseCuDNN(false);
 }
 
-// Queued operators must not run after the destructors of the libraries that they call.
+// Queued operators must not run after the destructors of the libraries that they call. On a thread of its own: at exit
+// this thread's thread-local variables, those of the driver included, are destroyed already.
 void FinishQueuedWork() {
-  const int devices = c10::cuda::device_count();
-  for (int device = 0; device < devices; ++device) {
-    if (!c10::cuda::hasPrimaryContext(static_cast<c10::DeviceIndex>(device))) continue;
-    if (cudaSetDevice(device) == cudaSuccess) (void)cudaDeviceSynchronize();
-  }
+  std::thread([] {
+    const int devices = c10::cuda::device_count();
+    for (int device = 0; device < devices; ++device) {
+      if (!c10::cuda::hasPrimaryContext(static_cast<c10::DeviceIndex>(device))) continue;
+      if (cudaSetDevice(device) == cudaSuccess) (void)cudaDeviceSynchronize();
+    }
+  }).join();
 }
 
 int Initialise() {
@@ -100,7 +108,9 @@ int Initialise() {
 }  // namespace
 }  // namespace simcuda::ops
 
-int simcuda_torch_init() {
+const char* simcuda_torch_built_for() { return SPILLWAY_TORCH_VERSION; }
+
+int simcuda_torch_start() {
   static std::once_flag once;
   static int result = -1;
   std::call_once(once, [] { result = simcuda::ops::Initialise(); });

@@ -2,9 +2,15 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_
 
+extern "C" {
+
+// The version of PyTorch that this library was compiled against, as in torch.__version__.
+__attribute__((visibility("default"))) const char* simcuda_torch_built_for();
+
 // Registers PyTorch's operators for the CUDA dispatch key and turns off the attention and convolution libraries that
 // only a GPU has. Called by the stand-in runtime after dlopen; further calls do nothing. Returns 0, or -1 with one
 // line on standard error when the process does not run on the stand-in driver.
-extern "C" __attribute__((visibility("default"))) int simcuda_torch_init();
+__attribute__((visibility("default"))) int simcuda_torch_start();
+}
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_

@@ -1,5 +1,6 @@
 #include "io/spill_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <random>
 #include <utility>
 
@@ -20,6 +22,8 @@ namespace {
 
 constexpr uint64_t kDefaultReserve = 10ull << 30;
 constexpr int kNameAttempts = 16;
+constexpr char kNamePrefix[] = ".spillway-";
+constexpr size_t kNameLength = sizeof(kNamePrefix) - 1 + 16;
 constexpr char kAccepted[] =
     "; accepted is an existing directory on a local disk, writable for this user, and with the sticky bit if "
     "it is "
@@ -51,12 +55,35 @@ int OpenUnnamed(int directory_fd, int flags) {
   return openat(directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL | flags, 0600);
 }
 
+// Removes names that a process killed between two system calls has left. Those of living processes may go as well:
+// they are about to remove them.
+void RemoveLeftNames(int directory_fd) {
+  const int list_fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* list = list_fd >= 0 ? fdopendir(list_fd) : nullptr;
+  if (list == nullptr) {
+    if (list_fd >= 0) close(list_fd);
+    return;
+  }
+  while (const dirent* entry = readdir(list)) {
+    struct stat info;
+    if (std::strncmp(entry->d_name, kNamePrefix, sizeof(kNamePrefix) - 1) != 0 ||
+        std::strlen(entry->d_name) != kNameLength ||
+        fstatat(directory_fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode) ||
+        info.st_uid != geteuid()) {
+      continue;
+    }
+    unlinkat(directory_fd, entry->d_name, 0);
+  }
+  closedir(list);
+}
+
 // A random name that lives for the moment between two system calls.
 int OpenNamed(int directory_fd, int flags) {
+  RemoveLeftNames(directory_fd);
   std::random_device random;
   for (int i = 0; i < kNameAttempts; ++i) {
     char name[64];
-    std::snprintf(name, sizeof(name), ".spillway-%08x%08x", random(), random());
+    std::snprintf(name, sizeof(name), "%s%08x%08x", kNamePrefix, random(), random());
     const int fd =
         openat(directory_fd, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC | flags, 0600);
     if (fd >= 0) {

@@ -30,6 +30,7 @@ struct Shared {
   bool woken ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   int running ABSL_GUARDED_BY(mu) = 0;  // threads that have not ended
+  int idle ABSL_GUARDED_BY(mu) = 0;     // threads that wait for work
 };
 
 int32_t Transfer(const Shared& shared, const IoRequest& request) {
@@ -47,7 +48,11 @@ int32_t Transfer(const Shared& shared, const IoRequest& request) {
 void Work(Shared* shared) {
   shared->mu.Lock();
   while (true) {
-    while (shared->todo.empty() && !shared->stopping) shared->work.Wait(&shared->mu);
+    while (shared->todo.empty() && !shared->stopping) {
+      ++shared->idle;
+      shared->work.Wait(&shared->mu);
+      --shared->idle;
+    }
     if (shared->stopping) break;  // what was not started is dropped, as Stop says
     const IoRequest request = shared->todo.front();
     shared->todo.pop_front();
@@ -85,11 +90,9 @@ class ThreadEngine : public IoEngine {
     if (requests.empty()) return;
     os::MutexLock lock(&shared_->mu);
     shared_->todo.insert(shared_->todo.end(), requests.begin(), requests.end());
-    if (requests.size() == 1) {
-      shared_->work.NotifyOne();
-    } else {
-      shared_->work.NotifyAll();
-    }
+    // As many as have something to do: waking all for two requests costs more than the requests.
+    const size_t wake = std::min(requests.size(), static_cast<size_t>(shared_->idle));
+    for (size_t i = 0; i < wake; ++i) shared_->work.NotifyOne();
   }
 
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {

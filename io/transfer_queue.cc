@@ -168,7 +168,7 @@ std::chrono::nanoseconds TransferQueue::PollTimeout() const {
 // Compares one result with its request and decides what follows.
 void TransferQueue::Judge(const IoResult& result) {
   const size_t place = result.tag & ((1u << kPlaceBits) - 1);
-  if (place >= flights_.size() || flights_[place].tag != result.tag) {
+  if (result.tag == 0 || place >= flights_.size() || flights_[place].tag != result.tag) {
     os::Log(os::LogLevel::kError, "engine=" + std::string(engine_->name()) + " path=" + options_.path +
                                       " a result that belongs to no request was ignored");
     return;
@@ -257,7 +257,10 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
 
 // Its place stays taken: the kernel may still use the buffer and answer.
 void TransferQueue::GiveUp(Flight* flight) {
-  counters_.unresponsive = true;
+  if (!counters_.unresponsive.exchange(true)) {
+    os::Log(os::LogLevel::kWarn,
+            "path=" + options_.path + " does not answer any more and gets no new spill slots");
+  }
   flight->given_up = true;
   ++given_up_places_;
   Fail(flight, absl::DeadlineExceededError(Describe(*flight->transfer) + ": never came back"));

@@ -2,9 +2,11 @@
 
 #include "io/probe.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/thread_engine.h"
 #include "tests/fakes/faulty_engine.h"
@@ -80,6 +82,18 @@ TEST(SpillFileTest, HasNoNameEitherWay) {
     EXPECT_EQ(info.st_size, 4 << 20);
     EXPECT_GE(info.st_blocks * 512, 4 << 20);  // preallocated, not sparse
   }
+}
+
+TEST(SpillFileTest, RemovesTheNameThatAKilledProcessLeft) {
+  TestDirectory directory;
+  const std::string left = directory.path() + "/.spillway-0123456789abcdef";
+  const std::string other = directory.path() + "/.spillway-notes";
+  for (const std::string& name : {left, other}) close(creat(name.c_str(), 0600));
+  const auto file = SpillFile::Create(directory.path(), FileSystemCheck::kNormal, DirectIo::kIfPossible,
+                                      FileNaming::kNamedThenUnlinked);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_NE(access(left.c_str(), F_OK), 0);
+  EXPECT_EQ(access(other.c_str(), F_OK), 0);
 }
 
 TEST(SpillFileTest, AGrowthThatFailsTakesNothing) {

@@ -95,7 +95,15 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.disk = disk_.get();
   parts.disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
   const auto place = static_cast<size_t>(device);
+  if (options_.policy == PolicyKind::kPlan && options.evict) {
+    PredictorOptions prediction;
+    prediction.device = device;
+    prediction.host_bytes = host_->storage_capacity();
+    predictors_[place] = std::make_unique<Predictor>(prediction);
+    parts.observer = predictors_[place].get();
+  }
   SPILLWAY_ASSIGN_OR_RETURN(owned_[place], allocator::Residency::Create(options, parts));
+  if (predictors_[place] != nullptr) predictors_[place]->Start(owned_[place].get());
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
   os::Log(os::LogLevel::kInfo,
@@ -247,6 +255,9 @@ void Runtime::Shutdown() {
   if (dead_.exchange(true)) return;
   PublishHookContext(nullptr);
   os::MutexLock lock(&mu_);
+  for (auto& predictor : predictors_) {
+    if (predictor != nullptr) predictor->Stop();
+  }
   for (auto& residency : owned_) {
     if (residency != nullptr) residency->Shutdown();
   }

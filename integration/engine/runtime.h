@@ -22,6 +22,7 @@
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
 #include "integration/hooks/hook_context.h"
+#include "integration/hooks/predictor.h"
 #include "integration/preload/shim_abi.h"
 #include "io/os/sync.h"
 #include "io/spill_store.h"
@@ -94,6 +95,7 @@ class Runtime {
   mutable os::Mutex mu_{os::LockRank::kRuntime};
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   std::array<absl::Status, allocator::kMaxDevices> failures_ ABSL_GUARDED_BY(mu_);
+  std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_ ABSL_GUARDED_BY(mu_);
   std::array<std::unique_ptr<allocator::Residency>, allocator::kMaxDevices> owned_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,0 +1,120 @@
+#include "integration/engine/machine.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "integration/engine/sizing.h"
+
+namespace spillway::integration {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A made-up root with /proc and /sys/fs/cgroup.
+class MachineTest : public ::testing::Test {
+ protected:
+  MachineTest() {
+    char name[] = "/tmp/spillway_machine_XXXXXX";
+    root_ = ::mkdtemp(name);
+    Write("/proc/meminfo", "MemTotal:  33554432 kB\nMemAvailable:   16777216 kB\n");  // 16 GiB
+  }
+  ~MachineTest() override { fs::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    fs::create_directories(fs::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+
+  std::string root_;
+};
+
+TEST_F(MachineTest, TakesWhatTheSystemHas) { EXPECT_EQ(AvailableHostMemory(root_), 16 * kGiB); }
+
+TEST_F(MachineTest, NothingReadableIsZero) { EXPECT_EQ(AvailableHostMemory(root_ + "/none"), 0u); }
+
+TEST_F(MachineTest, AControlGroupOfVersion2LimitsAndItsParentToo) {
+  Write("/proc/self/cgroup", "0::/jobs/one\n");
+  Write("/sys/fs/cgroup/jobs/one/memory.max", "max\n");
+  Write("/sys/fs/cgroup/jobs/one/memory.current", "1\n");
+  EXPECT_EQ(AvailableHostMemory(root_), 16 * kGiB);
+  Write("/sys/fs/cgroup/jobs/memory.max", std::to_string(8 * kGiB));
+  Write("/sys/fs/cgroup/jobs/memory.current", std::to_string(3 * kGiB));
+  EXPECT_EQ(AvailableHostMemory(root_), 5 * kGiB);
+  Write("/sys/fs/cgroup/jobs/memory.stat", "anon 5\ninactive_file " + std::to_string(kGiB) + "\n");
+  EXPECT_EQ(AvailableHostMemory(root_), 6 * kGiB);
+  Write("/sys/fs/cgroup/jobs/one/memory.max", std::to_string(2 * kGiB));
+  Write("/sys/fs/cgroup/jobs/one/memory.current", std::to_string(3 * kGiB));
+  EXPECT_EQ(AvailableHostMemory(root_), 0u);
+}
+
+TEST_F(MachineTest, AControlGroupOfVersion1Limits) {
+  Write("/proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/docker/abc\n");
+  Write("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", std::to_string(4 * kGiB));
+  Write("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", std::to_string(kGiB));
+  Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(AvailableHostMemory(root_), 3 * kGiB);
+}
+
+TEST_F(MachineTest, InAContainerItsOwnGroupIsTheRoot) {
+  Write("/proc/self/cgroup", "0::/\n");
+  Write("/sys/fs/cgroup/memory.max", std::to_string(2 * kGiB));
+  Write("/sys/fs/cgroup/memory.current", std::to_string(kGiB));
+  EXPECT_EQ(AvailableHostMemory(root_), kGiB);
+}
+
+TEST_F(MachineTest, TheFirstWritableDiskDirectoryIsTaken) {
+  EXPECT_EQ(FirstDiskDirectory({"", "relative", root_ + "/none", root_, "/tmp"}), root_);
+  EXPECT_EQ(FirstDiskDirectory({"/dev/shm"}), "");  // a tmpfs, or not there at all
+}
+
+TEST_F(MachineTest, ADirectoryIsCheckedInWords) {
+  Write("/file", "");
+  EXPECT_TRUE(CheckDirectory(root_).ok());
+  EXPECT_FALSE(CheckDirectory(root_ + "/file").ok());
+  EXPECT_EQ(CheckDirectory(root_ + "/none").code(), absl::StatusCode::kNotFound);
+}
+
+TEST(SizingTest, TheDefaultBudgetLeavesAReserve) {
+  EXPECT_EQ(DefaultBudget(100 * kGiB, 0), 99 * kGiB);           // at most 1 GiB
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 0), 468 * kMiB);          // at least 32 MiB
+  EXPECT_EQ(DefaultBudget(10'000 * kMiB, 0), 9'700 * kMiB);     // 3 %
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB), 488 * kMiB);  // what others hold already is part of it
+  EXPECT_EQ(DefaultBudget(10 * kMiB, 0), 0u);
+}
+
+TEST(SizingTest, TheDefaultHostCapIsSharedByTheRanks) {
+  EXPECT_EQ(DefaultHostCap(16 * kGiB, 1), 4 * kGiB);
+  EXPECT_EQ(DefaultHostCap(16 * kGiB, 4), kGiB);
+  EXPECT_EQ(DefaultHostCap(16 * kGiB, 0), 4 * kGiB);
+}
+
+TEST(SizingTest, StagingIsPartOfTheHostCap) {
+  for (uint64_t cap : {uint64_t{0}, 2 * kMiB, 8 * kMiB, 100 * kMiB, 16 * kGiB}) {
+    const auto with_disk = HostPoolOptions(cap, true);
+    const auto staging =
+        static_cast<uint64_t>(with_disk.evict_staging_pieces + with_disk.fault_staging_pieces);
+    EXPECT_GE(with_disk.evict_staging_pieces, 2);
+    EXPECT_GE(with_disk.fault_staging_pieces, 2);
+    EXPECT_LE(with_disk.storage_bytes + staging * kChunkBytes, std::max(cap, 4 * kChunkBytes));
+    const auto without = HostPoolOptions(cap, false);
+    EXPECT_EQ(without.storage_bytes, cap / kChunkBytes * kChunkBytes);
+    EXPECT_EQ(without.evict_staging_pieces + without.fault_staging_pieces, 0);
+  }
+}
+
+TEST(SizingTest, AddressSpaceIsAPowerOfTwoWithRoom) {
+  EXPECT_EQ(AddressSpaceBytes(kGiB, 0, 0), 64 * kGiB);
+  EXPECT_EQ(AddressSpaceBytes(80 * kGiB, 16 * kGiB, 0), 1024 * kGiB);
+  EXPECT_EQ(AddressSpaceBytes(192 * kGiB, 1024 * kGiB, 1 << 30), 4096 * kGiB);
+}
+
+}  // namespace
+}  // namespace spillway::integration

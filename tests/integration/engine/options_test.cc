@@ -1,0 +1,183 @@
+#include "integration/engine/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace spillway::integration {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class OptionsTest : public ::testing::Test {
+ protected:
+  OptionsTest() {
+    ::unsetenv("LOCAL_RANK");
+    ::unsetenv("LOCAL_WORLD_SIZE");
+    source_.value = [this](const char* name) {
+      const auto found = values_.find(name);
+      return found == values_.end() ? nullptr : found->second.c_str();
+    };
+    source_.described = [this](const char* name) {
+      described_ = VariableOf(name);
+      return described_.c_str();
+    };
+  }
+  ~OptionsTest() override {
+    ::unsetenv("LOCAL_RANK");
+    ::unsetenv("LOCAL_WORLD_SIZE");
+  }
+
+  absl::StatusOr<Options> Read(std::map<std::string, std::string> values) {
+    values_ = std::move(values);
+    warnings_.clear();
+    return ReadOptions(source_, &warnings_);
+  }
+  std::string ErrorOf(const std::string& name, const std::string& value) {
+    auto options = Read({{name, value}});
+    return options.ok() ? "" : std::string(options.status().message());
+  }
+
+  SettingSource source_;
+  std::map<std::string, std::string> values_;
+  std::string described_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(OptionsTest, DefaultsAreThoseOfTheTable) {
+  const Options options = Read({}).value();
+  EXPECT_TRUE(options.enabled);
+  EXPECT_FALSE(options.gpu_memory);
+  EXPECT_FALSE(options.host_memory);
+  EXPECT_FALSE(options.directories);
+  EXPECT_FALSE(options.disk_reserve);
+  EXPECT_EQ(options.policy, PolicyKind::kPlan);
+  EXPECT_TRUE(options.checksum);
+  EXPECT_EQ(options.on_full, OnFull::kSpill);
+  EXPECT_EQ(options.metrics_file, "");
+  EXPECT_EQ(options.log_level, os::LogLevel::kWarn);
+  EXPECT_EQ(options.local_world_size, 1);
+}
+
+TEST_F(OptionsTest, ReadsEachSetting) {
+  const Options options = Read({{"gpu_memory", "20GiB"},
+                                {"host_memory", "10%"},
+                                {"dirs", "/a:1GB,/b"},
+                                {"disk_reserve", "0"},
+                                {"policy", "LRU"},
+                                {"checksum", "off"},
+                                {"on_full", "error"},
+                                {"metrics", "/tmp/m.json"},
+                                {"log", "debug"}})
+                              .value();
+  EXPECT_EQ(options.gpu_memory->bytes, uint64_t{20} << 30);
+  EXPECT_EQ(options.host_memory->Of(1000), 100u);
+  EXPECT_EQ(options.directories->size(), 2u);
+  EXPECT_EQ(options.disk_reserve->bytes, 0u);
+  EXPECT_EQ(options.policy, PolicyKind::kLru);
+  EXPECT_FALSE(options.checksum);
+  EXPECT_EQ(options.on_full, OnFull::kError);
+  EXPECT_EQ(options.metrics_file, "/tmp/m.json");
+  EXPECT_EQ(options.log_level, os::LogLevel::kDebug);
+}
+
+TEST_F(OptionsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {
+  EXPECT_EQ(Read({{"host_memory", "0"}})->host_memory->bytes, 0u);
+  EXPECT_THAT(ErrorOf("gpu_memory", "0"), HasSubstr("at least 64MiB"));
+  EXPECT_THAT(ErrorOf("gpu_memory", "63MiB"), HasSubstr("at least 64MiB"));
+}
+
+TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
+  EXPECT_EQ(ErrorOf("gpu_memory", "lots"),
+            "SPILLWAY_GPU_MEMORY=lots is not accepted; accepted: a size such as 20GiB or 500MB, or a share "
+            "such as 60%");
+  EXPECT_EQ(ErrorOf("policy", "fifo"), "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru");
+  const std::map<std::string, std::string> wrong = {
+      {"spillway", "maybe"}, {"host_memory", "-1"}, {"dirs", "tmp"}, {"disk_reserve", "5%"},
+      {"checksum", "yes"},   {"on_full", "panic"},  {"metrics", ""}, {"log", "loud"},
+  };
+  for (const auto& [name, value] : wrong) {
+    const std::string error = ErrorOf(name, value);
+    EXPECT_THAT(error, HasSubstr(VariableOf(name) + "=" + value + " is not accepted; accepted: ")) << name;
+  }
+}
+
+TEST_F(OptionsTest, ObserveDoesNotPretend) {
+  EXPECT_THAT(ErrorOf("spillway", "observe"), HasSubstr("not available"));
+}
+
+TEST_F(OptionsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
+  for (const OptionRow& row : OptionTable()) {
+    if (row.exists) continue;
+    EXPECT_THAT(ErrorOf(row.name, "on"), HasSubstr("this version does not have it")) << row.name;
+    EXPECT_EQ(ErrorOf(row.name, "off"), "") << row.name;
+  }
+}
+
+TEST_F(OptionsTest, AnUnknownNameWarnsWithTheNearest) {
+  source_.variables = {"PATH", "SPILLWAY", "SPILLWAY_GPU_MEMROY", "SPILLWAY_DIRS",
+                       "SPILLWAY_ALLOC_CONF_ORIGINAL"};
+  ASSERT_TRUE(Read({}).ok());
+  EXPECT_THAT(
+      warnings_,
+      ElementsAre("SPILLWAY_GPU_MEMROY is unknown and ignored; the nearest name is SPILLWAY_GPU_MEMORY"));
+}
+
+TEST_F(OptionsTest, ARankTakesItsDirectories) {
+  for (const auto& [rank, path] : std::map<std::string, std::string>{{"0", "/a"}, {"1", "/b"}, {"2", "/a"}}) {
+    ::setenv("LOCAL_RANK", rank.c_str(), 1);
+    EXPECT_EQ(Read({{"dirs", "/a;/b"}})->directories->front().path, path);
+  }
+  ::setenv("LOCAL_WORLD_SIZE", "4", 1);
+  EXPECT_EQ(Read({})->local_world_size, 4);
+  ::setenv("LOCAL_WORLD_SIZE", "no", 1);
+  EXPECT_EQ(Read({})->local_world_size, 1);
+}
+
+// docs/environment.md has one row for each setting that exists, word for word, and no other.
+TEST(EnvironmentPageTest, IsTheTable) {
+  std::ifstream page(SPILLWAY_SOURCE_DIR "/docs/environment.md");
+  ASSERT_TRUE(page.is_open());
+  std::map<std::string, std::string> rows;
+  const std::regex row_pattern(R"(^\| `(SPILLWAY[A-Z_]*)` \|(.*)\|$)");
+  std::smatch match;
+  for (std::string line; std::getline(page, line);) {
+    if (std::regex_match(line, match, row_pattern)) rows[match[1]] = match[2];
+  }
+  size_t existing = 0;
+  for (const OptionRow& row : OptionTable()) {
+    const std::string variable = VariableOf(row.name);
+    if (!row.exists) {
+      EXPECT_EQ(rows.count(variable), 0u) << variable;
+      continue;
+    }
+    ++existing;
+    std::ostringstream expected;
+    expected << " " << row.fallback << " | " << row.accepted << " | " << row.meaning << " ";
+    EXPECT_EQ(rows[variable], expected.str()) << variable;
+  }
+  EXPECT_EQ(rows.size(), existing);
+}
+
+// The preload takes these names out of PyTorch's variables; SPILLWAY itself is a variable only.
+TEST(ConfKeysTest, AreTheTable) {
+  std::set<std::string> keys;
+#define CONF_KEY(name) keys.insert(#name);
+#include "integration/preload/conf_keys.def"
+#undef CONF_KEY
+  std::set<std::string> names;
+  for (const OptionRow& row : OptionTable()) names.insert(row.name);
+  names.erase("spillway");
+  EXPECT_EQ(keys, names);
+}
+
+}  // namespace
+}  // namespace spillway::integration

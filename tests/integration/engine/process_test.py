@@ -1,0 +1,150 @@
+"""The engine in whole processes: stock PyTorch under the preload on a small device, with settings right and wrong."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.environ["SPILLWAY_BUILD"]
+PYTHON = os.environ["SPILLWAY_TEST_PYTHON"]
+
+# 24 blocks of 16 MiB on a device of 256 MiB, each changed in turn, twice round; the sums show that no byte was lost.
+OVERSUBSCRIBED = """
+import torch
+blocks = [torch.full((4 << 20,), float(i), device="cuda") for i in range(24)]
+for step in range(2):
+    for i, block in enumerate(blocks):
+        block.add_(1.0)
+torch.cuda.synchronize()
+print([int(b[12345].item()) for b in blocks] == [i + 2 for i in range(24)], all(bool((b == b[0]).all()) for b in blocks))
+"""
+
+
+class ProcessTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="spillway_process_", dir="/var/tmp")
+        self.addCleanup(self.folder.cleanup)
+        self.metrics = os.path.join(self.folder.name, "metrics.json")
+
+    def run_job(self, code, memory="256MiB", preload=True, **settings):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH_"))}
+        environment.update(OMP_NUM_THREADS="1", SPILLWAY_METRICS=self.metrics, SPILLWAY_DISK_RESERVE="1GiB")
+        environment.update(SPILLWAY_DIRS=self.folder.name, SPILLWAY_HOST_MEMORY="64MiB")
+        environment.update({k: v for k, v in settings.items() if v is not None})
+        for name in [k for k, v in settings.items() if v is None]:
+            environment.pop(name, None)
+        if preload:
+            environment["LD_PRELOAD"] = f"{BUILD}/lib/libspillway.so"
+        command = [f"{BUILD}/bin/simcuda-run", "--memory", memory, "--", PYTHON, "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
+
+    def report(self):
+        with open(self.metrics, encoding="utf-8") as file:
+            return json.load(file)
+
+    def assert_right(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.strip().splitlines()[-1:], ["True True"], done.stderr)
+
+    def test_more_than_the_device_holds(self):
+        done = self.run_job(OVERSUBSCRIBED)
+        self.assert_right(done)
+        self.assertEqual(done.stderr.count("spillway: spilling starts: GPU 0 holds"), 1, done.stderr)
+        self.assertEqual(done.stderr.count("spillway: summary: peak"), 1, done.stderr)
+        report = self.report()
+        self.assertLessEqual(report["peak_bytes"], report["budget_bytes"])
+        self.assertEqual(report["spilled_bytes"], report["host_spilled_bytes"] + report["disk_spilled_bytes"])
+        for tier in ("host", "disk"):
+            self.assertGreater(report[f"{tier}_spilled_bytes"], 0, report)
+            self.assertGreater(report[f"{tier}_fetched_bytes"], 0, report)
+        self.assertGreaterEqual(report["ssd_written_bytes"], report["disk_spilled_bytes"])
+        self.assertEqual(os.listdir(self.folder.name), ["metrics.json"])
+
+    def test_one_tier_alone(self):
+        self.assert_right(self.run_job(OVERSUBSCRIBED, SPILLWAY_HOST_MEMORY="0"))
+        self.assertEqual(self.report()["host_spilled_bytes"], 0)
+        self.assert_right(self.run_job(OVERSUBSCRIBED, SPILLWAY_HOST_MEMORY="600MiB", SPILLWAY_DIRS="none"))
+        report = self.report()
+        self.assertEqual((report["disk_spilled_bytes"], report["ssd_written_bytes"]), (0, 0))
+        self.assertGreater(report["host_spilled_bytes"], 0)
+
+    def test_least_recently_used(self):
+        self.assert_right(self.run_job(OVERSUBSCRIBED, SPILLWAY_POLICY="lru"))
+        self.assertEqual(self.report()["prefetched_bytes"], 0)
+
+    def test_without_eviction_memory_runs_out_as_always(self):
+        done = self.run_job(OVERSUBSCRIBED, SPILLWAY_ON_FULL="error")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("CUDA out of memory. Tried to allocate", done.stderr)
+        self.assertEqual(self.report()["spilled_bytes"], 0)
+
+    def test_off_is_as_if_it_were_not_there(self):
+        code = "import torch; torch.ones(4 << 20, device='cuda'); print(torch.cuda.get_allocator_backend())"
+        done = self.run_job(code, SPILLWAY="off")
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "native"), done.stderr)
+        self.assertFalse(os.path.exists(self.metrics))
+
+    def test_nothing_starts_before_the_first_large_block(self):
+        code = "import torch, threading, os; torch.ones(8, device='cuda'); print(len(os.listdir('/proc/self/task')))"
+        done = self.run_job(code)
+        plain = self.run_job(code, preload=False)
+        self.assertEqual(done.stdout, plain.stdout, done.stderr)
+        self.assertFalse(os.path.exists(self.metrics))
+
+    def test_a_budget_is_kept(self):
+        done = self.run_job(OVERSUBSCRIBED, memory="1GiB", SPILLWAY_GPU_MEMORY="128MiB")
+        self.assert_right(done)
+        report = self.report()
+        self.assertEqual(report["budget_bytes"], 128 << 20)
+        self.assertLessEqual(report["peak_bytes"], 128 << 20)
+
+    def test_a_wrong_value_stops_the_job(self):
+        code = "import torch; torch.ones(8, device='cuda'); print('went on')"
+        done = self.run_job(code, SPILLWAY_POLICY="fifo")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("spillway: SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru\n", done.stderr)
+        done = self.run_job(code, SPILLWAY_DIRS="/no/such/folder")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("SPILLWAY_DIRS=/no/such/folder is not accepted; accepted: writable directories", done.stderr)
+        done = self.run_job(
+            code, SPILLWAY_HOST_MEMORY=None, PYTORCH_CUDA_ALLOC_CONF="backend:spillway,host_memory:lots"
+        )
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("host_memory in PYTORCH_CUDA_ALLOC_CONF=lots is not accepted", done.stderr)
+
+    def test_an_unknown_name_warns(self):
+        done = self.run_job("import torch; torch.ones(8, device='cuda')", SPILLWAY_GPU_MEMROY="1GiB")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("SPILLWAY_GPU_MEMROY is unknown and ignored; the nearest name is SPILLWAY_GPU_MEMORY", done.stderr)
+
+    def test_a_job_that_outgrows_all_tiers_is_refused_at_the_allocation(self):
+        done = self.run_job(OVERSUBSCRIBED, SPILLWAY_HOST_MEMORY="32MiB", SPILLWAY_DIRS="none")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"OutOfMemoryError: CUDA out of memory\. Tried to allocate[^\n]*\nSpillway: ")
+
+    def test_a_forked_child_goes_on(self):
+        code = (
+            "import os, torch\n"
+            "kept = torch.ones(4 << 20, device='cuda')\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    del kept\n"
+            "    os._exit(7 if all('spillway' not in os.readlink(f'/proc/self/fd/{fd}') for fd in range(3, 64)\n"
+            "                      if os.path.exists(f'/proc/self/fd/{fd}')) else 8)\n"
+            "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), kept.sum().item())\n"
+        )
+        done = self.run_job(code)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, f"7 {float(4 << 20)}"), done.stderr)
+
+    def test_an_exit_with_live_blocks_is_quiet(self):
+        code = "import torch, builtins; builtins.kept = [torch.ones(4 << 20, device='cuda') for _ in range(24)]"
+        done = self.run_job(code)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line for line in done.stderr.splitlines() if line]
+        self.assertTrue(all(line.startswith(("spillway: spilling starts", "spillway: summary")) for line in lines), lines)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

@@ -1,0 +1,167 @@
+"""Who owns which block, and that all of them come and go as PyTorch expects."""
+
+import gc
+import pickle
+import threading
+import unittest
+
+import torch
+from support import MIB, TorchTest, answer_of, block, run_python
+
+
+class OwnershipTest(TorchTest):
+    def test_large_blocks_are_ours_and_small_ones_native(self):
+        large, edge, small = block(4), block(1), block(0.9)
+        self.assertTrue(self.engine.owns(large))
+        self.assertTrue(self.engine.owns(edge))
+        self.assertFalse(self.engine.owns(small))
+
+    def test_backend_is_named(self):
+        block(1)
+        self.assertEqual(torch.cuda.get_allocator_backend(), "spillway")
+
+    def test_empty_tensors_hold_nothing_but_have_a_device(self):
+        before = self.engine.count("allocations")
+        empty = torch.empty(0, device="cuda")
+        self.assertEqual((empty.data_ptr(), empty.device.type), (0, "cuda"))
+        self.assertEqual(self.engine.count("allocations"), before)
+
+    def test_a_free_gives_the_block_back(self):
+        before = self.engine.count("live")
+        tensor = block(6)
+        self.assertEqual(self.engine.count("live") - before, 6 * MIB)
+        del tensor
+        self.assertEqual(self.engine.count("live"), before)
+
+    def test_resize_and_raw_calls(self):
+        tensor = block(2)
+        tensor.untyped_storage().resize_(0)
+        tensor.untyped_storage().resize_(8 * MIB)
+        self.assertTrue(self.engine.owns(tensor))
+        for size in (1000, 3 * MIB):
+            pointer = torch.cuda.caching_allocator_alloc(size)
+            self.assertEqual(bool(self.engine.library.fake_owns(pointer)), size > MIB)
+            torch.cuda.caching_allocator_delete(pointer)
+
+    def test_raw_alloc_on_a_stream(self):
+        stream = torch.cuda.Stream()
+        pointer = torch.cuda.caching_allocator_alloc(2 * MIB, stream=stream)
+        self.assertTrue(self.engine.library.fake_owns(pointer))
+        torch.cuda.caching_allocator_delete(pointer)
+
+    def test_a_private_pool_stays_native(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = block(4)
+        outside = block(4)
+        self.assertFalse(self.engine.owns(inside))
+        self.assertTrue(self.engine.owns(outside))
+
+    def test_caching_switched_off_goes_to_native(self):
+        torch.cuda.caching_allocator_enable(False)
+        try:
+            uncached = block(4)
+            self.assertFalse(self.engine.owns(uncached))
+            del uncached
+        finally:
+            torch.cuda.caching_allocator_enable(True)
+        self.assertTrue(self.engine.owns(block(4)))
+
+    def test_record_stream_reaches_the_owner(self):
+        stream = torch.cuda.Stream()
+        large, small = block(4), block(0.25)
+        before = self.engine.count("records")
+        large.record_stream(torch.cuda.current_stream())  # the allocation's own: nothing to record
+        small.record_stream(stream)
+        self.assertEqual(self.engine.count("records"), before)
+        large.record_stream(stream)
+        self.assertEqual(self.engine.count("records"), before + 1)
+        self.assertEqual(self.engine.count("recorded_stream"), stream.cuda_stream)
+
+    def test_bytes_survive_copies_pickling_and_dlpack(self):
+        values = torch.arange(MIB, dtype=torch.int64)
+        there = values.to("cuda")
+        self.assertTrue(self.engine.owns(there))
+        self.assertTrue(torch.equal(there.cpu(), values))
+        self.assertTrue(torch.equal(there.clone().cpu(), values))
+        self.assertTrue(torch.equal(pickle.loads(pickle.dumps(there)).cpu(), values))
+        shared = torch.from_dlpack(there)
+        self.assertEqual(shared.data_ptr(), there.data_ptr())
+        del there
+        gc.collect()
+        self.assertTrue(torch.equal(shared.cpu(), values))
+
+    def test_threads_allocate_at_once(self):
+        failures = []
+
+        def work():
+            try:
+                for _ in range(40):
+                    held = [block(1), block(3), block(0.1)]
+                    del held
+            except Exception as failure:  # a test must see what a thread met
+                failures.append(failure)
+
+        before = self.engine.count("live")
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(self.engine.count("live"), before)
+
+    def test_sharing_with_another_process_is_refused_in_words(self):
+        with self.assertRaisesRegex(RuntimeError, "Spillway: a CUDA tensor of 1 MiB or more cannot be shared"):
+            block(4).untyped_storage()._share_cuda_()
+
+
+class LifeTest(unittest.TestCase):
+    def test_native_takes_over_when_the_engine_has_ended(self):
+        code = (
+            "a = support.block(4); e = support.engine(); ours = e.owns(a); e.end()\n"
+            "b = support.block(4); native = not e.owns(b); del a, b\n"
+            "print(json.dumps([ours, native]))"
+        )
+        self.assertEqual(answer_of(code), [True, True])
+
+    def test_a_forked_child_frees_nothing(self):
+        code = (
+            "import os, gc\n"
+            "a = support.block(4); frees = support.engine().count('frees')\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    del a; gc.collect()\n"
+            "    os._exit(0 if support.engine().count('frees') == frees else 1)\n"
+            "print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))"
+        )
+        self.assertEqual(answer_of(code), 0)
+
+    def test_tensors_may_outlive_the_interpreter(self):
+        status, _, errors = run_python("import builtins; builtins.kept = [support.block(4), support.block(0.1)]")
+        self.assertEqual((status, errors), (0, ""))
+
+    def test_an_explicit_native_backend_still_parses(self):
+        code = "a = support.block(4).cpu().pin_memory(); print(json.dumps(torch.cuda.get_allocator_backend()))"
+        variables = {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,max_split_size_mb:64"}
+        self.assertEqual(answer_of(code, variables), "spillway")
+
+    def test_refusals_leave_pytorch_as_it_is(self):
+        code = (
+            "e = support.FakeEngine()\n"
+            "print(json.dumps([e.error, torch.cuda.get_allocator_backend(), e.owns(support.block(4))]))"
+        )
+        for variable, words in (
+            ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "PYTORCH_NO_CUDA_MEMORY_CACHING"),
+            ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, "cudaMallocAsync"),
+        ):
+            error, backend, owned = answer_of(code, variable, fake=False)
+            self.assertIn(words, error)
+            self.assertNotEqual(backend, "spillway")
+            self.assertFalse(owned)
+        error, backend, owned = answer_of("torch.cuda.init()\n" + code, fake=False)
+        self.assertEqual((error, backend, owned), ("CUDA is already initialised in PyTorch", "native", False))
+
+
+if __name__ == "__main__":
+    unittest.main()

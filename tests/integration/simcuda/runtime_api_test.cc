@@ -103,7 +103,7 @@ TEST_F(RuntimeApiTest, CopiesThereAndBack) {
   EXPECT_EQ(cudaMemset(first, 0, bytes), cudaSuccess);
   EXPECT_EQ(cudaMemcpy(back.data(), first, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
   EXPECT_EQ(back, std::vector<int>(source.size()));
-  EXPECT_EQ(cudaMemcpy(back.data(), first, bytes, static_cast<cudaMemcpyKind>(9)),
+  EXPECT_EQ(cudaMemcpy(back.data(), first, bytes, static_cast<cudaMemcpyKind>(7)),
             cudaErrorInvalidMemcpyDirection);
   EXPECT_EQ(cudaFree(first), cudaSuccess);
   EXPECT_EQ(cudaFree(second), cudaSuccess);

@@ -60,6 +60,7 @@ void SpillStore::Read(SlotId slot, void* data, uint32_t bytes, Priority priority
 }
 
 void SpillStore::Promote(SlotId slot) { impl_->Promote(slot); }
+void SpillStore::CancelPrefetch(SlotId slot) { impl_->CancelPrefetch(slot); }
 SpillStoreStats SpillStore::stats() const { return impl_->stats(); }
 SpillCapacity SpillStore::capacity() const { return impl_->capacity(); }
 void SpillStore::Shutdown() { impl_->Shutdown(); }

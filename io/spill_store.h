@@ -145,6 +145,9 @@ class SpillStore {
   // Moves the waiting transfers of prefetch reads of this slot to the demand queue. Any thread.
   void Promote(SlotId slot);
 
+  // Prefetch reads of this slot whose transfers all still wait end with Cancelled, soon; others go on. Any thread.
+  void CancelPrefetch(SlotId slot);
+
   // Any thread; take a lock each, so not on the launch path. capacity() asks the file systems.
   SpillStoreStats stats() const;
   SpillCapacity capacity() const;

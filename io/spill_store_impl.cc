@@ -225,6 +225,8 @@ void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl:
 
 void SpillStore::Impl::Promote(SlotId slot) { DirectoryOf(slot).queue->Promote(slot.index); }
 
+void SpillStore::Impl::CancelPrefetch(SlotId slot) { DirectoryOf(slot).queue->CancelPrefetch(slot.index); }
+
 SpillStoreStats SpillStore::Impl::stats() {
   SpillStoreStats total;
   os::MutexLock lock(&mu_);

@@ -32,6 +32,7 @@ class SpillStore::Impl {
   void Write(SlotId slot, const void* data, uint32_t bytes, Done done);
   void Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done);
   void Promote(SlotId slot);
+  void CancelPrefetch(SlotId slot);
   SpillStoreStats stats();
   SpillCapacity capacity();
   void Shutdown();

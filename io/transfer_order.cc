@@ -49,6 +49,19 @@ void TransferOrder::Promote(uint32_t slot) {
   prefetch = std::move(kept);
 }
 
+std::deque<std::shared_ptr<Transfer>> TransferOrder::TakeUnstartedPrefetch(uint32_t slot) {
+  std::deque<std::shared_ptr<Transfer>>& prefetch =
+      waiting_[static_cast<size_t>(TransferClass::kPrefetchRead)];
+  std::deque<std::shared_ptr<Transfer>> taken;
+  std::deque<std::shared_ptr<Transfer>> kept;
+  for (std::shared_ptr<Transfer>& transfer : prefetch) {
+    const bool takes = transfer->slot == slot && transfer->submitted == 0;
+    (takes ? taken : kept).push_back(std::move(transfer));
+  }
+  prefetch = std::move(kept);
+  return taken;
+}
+
 std::deque<std::shared_ptr<Transfer>> TransferOrder::TakeAll() {
   std::deque<std::shared_ptr<Transfer>> all;
   for (std::deque<std::shared_ptr<Transfer>>& queue : waiting_) {

@@ -50,6 +50,9 @@ class TransferOrder {
   // Moves waiting prefetch reads of `slot` behind the waiting demand reads.
   void Promote(uint32_t slot);
 
+  // Takes out the waiting prefetch reads of `slot` of which no request was submitted.
+  std::deque<std::shared_ptr<Transfer>> TakeUnstartedPrefetch(uint32_t slot);
+
   // Takes everything out.
   std::deque<std::shared_ptr<Transfer>> TakeAll();
 

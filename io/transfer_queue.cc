@@ -52,6 +52,15 @@ void TransferQueue::Promote(uint32_t slot) {
   order_.Promote(slot);
 }
 
+void TransferQueue::CancelPrefetch(uint32_t slot) {
+  os::MutexLock lock(&mu_);
+  if (stopping_) return;  // that cancels all
+  std::deque<std::shared_ptr<Transfer>> taken = order_.TakeUnstartedPrefetch(slot);
+  if (taken.empty()) return;
+  cancelled_.insert(cancelled_.end(), taken.begin(), taken.end());
+  if (std::exchange(polling_, false)) engine_->Wake();
+}
+
 void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
   os::MutexLock lock(&mu_);
   SPILLWAY_CHECK(!stopping_);
@@ -84,14 +93,17 @@ void TransferQueue::Run() {
     const int64_t now = options_.clock->NowNanos();
     bool stopping = false;
     bool stop_now = false;
+    std::deque<std::shared_ptr<Transfer>> cancelled;
     FillFromRetries();
     {
       os::MutexLock lock(&mu_);
+      cancelled.swap(cancelled_);
       stopping = stopping_;
       stop_now = stopping_ && (busy_places_ == given_up_places_ || now >= stop_deadline_);
       if (!stopping) FillBatch();
       polling_ = true;
     }
+    CancelTransfers(cancelled);
     if (stopping) CancelWaiting();
     if (stop_now) break;
     if (!batch_.empty()) engine_->Submit(batch_);
@@ -285,7 +297,11 @@ void TransferQueue::CancelWaiting() {
     os::MutexLock lock(&mu_);
     waiting = order_.TakeAll();
   }
-  for (const std::shared_ptr<Transfer>& transfer : waiting) {
+  CancelTransfers(waiting);
+}
+
+void TransferQueue::CancelTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers) {
+  for (const std::shared_ptr<Transfer>& transfer : transfers) {
     if (transfer->completed || transfer->submitted >= transfer->bytes) continue;
     if (transfer->status.ok()) transfer->status = absl::CancelledError(Describe(*transfer) + ": cancelled");
     CompleteIfEnded(transfer);

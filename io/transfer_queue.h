@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -46,7 +47,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   // is left alone. Any thread.
   [[nodiscard]] bool Push(std::shared_ptr<Transfer> transfer);
 
-  void Promote(uint32_t slot);  // any thread
+  void Promote(uint32_t slot);         // any thread
+  void CancelPrefetch(uint32_t slot);  // any thread; see SpillStore
 
   // The end, in two calls so that several queues end at the same time; each once. Waiting transfers get Cancelled;
   // those under way are waited for until `timeout`, then get DeadlineExceeded. Any thread but the queue's.
@@ -94,6 +96,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void GiveUp(Flight* flight);
   void GiveUpLateFlights(int64_t now);
   void CancelWaiting();
+  void CancelTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers);
   void EndAll();
   void MeasureSpeed(int64_t now);
   std::string Describe(const Transfer& transfer) const;
@@ -120,6 +123,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
       os::LockRank::kTransferQueue};  // held across engine_->Wake, so that the engine is still there
   os::CondVar ended_cv_;
   TransferOrder order_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<Transfer>> cancelled_ ABSL_GUARDED_BY(mu_);  // to be completed by the thread
   bool polling_ ABSL_GUARDED_BY(mu_) = false;  // the thread waits in the engine, or is about to
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   int64_t stop_deadline_ ABSL_GUARDED_BY(mu_) = 0;

@@ -11,6 +11,8 @@
 #include <set>
 
 #include "io/aligned_buffer.h"
+#include "io/os/sync.h"
+#include "tests/fakes/memory_engine.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -91,6 +93,79 @@ TEST_P(SpillStoreTest, RefusesToReadWhatIsNotThere) {
   store->ReleaseSlot(slot);
   ASSERT_EQ(Reserve(store.get(), 1)[0], slot);  // last in, first out
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadSync(store.get(), slot, data.data(), 2 * kPageBytes)));
+}
+
+// One request at a time on a slow disk, so that the order shows.
+class SpillStoreOrderTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kSlots = 4;
+
+  SpillStoreOrderTest() : data_(kSlotBytes) {
+    SpillStoreOptions options = SmallOptions(directory_.path());
+    options.requests_in_flight = 1;
+    options.request_bytes = kSlotBytes;
+    options.wrap_engine = [](std::unique_ptr<IoEngine>, size_t) {
+      MemoryEngineOptions memory;
+      memory.capacity = 1;
+      memory.latency = std::chrono::milliseconds(50);
+      return MakeMemoryEngine(memory);
+    };
+    store_ = MakeStore(std::move(options));
+    slots_ = Reserve(store_.get(), kSlots);
+    FillPattern(data_.data(), kSlotBytes, 1);
+    for (const SlotId slot : slots_)
+      EXPECT_TRUE(WriteSync(store_.get(), slot, data_.data(), kPageBytes).ok());
+    for (size_t i = 0; i < kSlots; ++i) back_.push_back(std::make_unique<AlignedBuffer>(kPageBytes));
+  }
+
+  void Read(size_t i, Priority priority) {
+    store_->Read(slots_[i], back_[i]->data(), kPageBytes, priority,
+                 [this, i, done = waiter_.Expect()](const absl::Status& status) {
+                   {
+                     os::MutexLock lock(&mu_);
+                     if (status.ok()) order_.push_back(i);
+                   }
+                   done(status);
+                 });
+  }
+
+  std::vector<size_t> Order() {
+    os::MutexLock lock(&mu_);
+    return order_;
+  }
+
+  TestDirectory directory_;
+  AlignedBuffer data_;
+  std::vector<std::unique_ptr<AlignedBuffer>> back_;
+  std::vector<SlotId> slots_;
+  Waiter waiter_;
+  os::Mutex mu_{os::LockRank::kRuntime};
+  std::vector<size_t> order_ ABSL_GUARDED_BY(mu_);  // of the reads that succeeded, by place
+  std::unique_ptr<SpillStore> store_;               // last: its callbacks use the above
+};
+
+TEST_F(SpillStoreOrderTest, DemandGoesFirstAndPromotedReadsFollowIt) {
+  Read(0, Priority::kDemand);  // keeps the disk busy
+  Read(1, Priority::kPrefetch);
+  Read(2, Priority::kPrefetch);
+  Read(3, Priority::kDemand);
+  store_->Promote(slots_[2]);
+  waiter_.WaitAll();
+  EXPECT_EQ(Order(), (std::vector<size_t>{0, 3, 2, 1}));
+}
+
+TEST_F(SpillStoreOrderTest, CancelsPrefetchReadsThatHaveNotBegun) {
+  Read(0, Priority::kDemand);  // keeps the disk busy
+  Read(1, Priority::kPrefetch);
+  Read(2, Priority::kPrefetch);
+  Read(3, Priority::kDemand);
+  store_->CancelPrefetch(slots_[1]);
+  store_->CancelPrefetch(slots_[3]);  // a demand read: goes on
+  const std::vector<absl::Status> statuses = waiter_.WaitAll();
+  EXPECT_TRUE(absl::IsCancelled(statuses[1])) << statuses[1];
+  EXPECT_EQ(Order(), (std::vector<size_t>{0, 3, 2}));
+  EXPECT_TRUE(ReadSync(store_.get(), slots_[1], back_[1]->data(), kPageBytes).ok());
+  EXPECT_EQ(store_->stats().errors, 0u);
 }
 
 }  // namespace

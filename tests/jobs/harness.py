@@ -17,7 +17,7 @@ MIB = job.MIB
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this project
 
 # Small enough for a second a step, and almost all of it in blocks of 1 MiB and more.
-MODEL = ("--width", "512", "--layers", "3", "--heads", "8", "--sequence", "64", "--batch", "16")
+MODEL = ("--width", "512", "--layers", "4", "--heads", "8", "--sequence", "64", "--batch", "16")
 
 
 class Problems:

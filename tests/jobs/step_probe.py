@@ -33,12 +33,16 @@ class Stats(ctypes.Structure):
 
 
 def stand_in_driver():
-    """The driver that this process has loaded already; opening it by its path finds the same one."""
+    """The driver that this process has loaded already, below Spillway if that is there too.
+
+    Asked for by its name the driver would be Spillway's; the loader knows the same file under any other name.
+    """
     with open("/proc/self/maps", encoding="utf-8") as maps:
         paths = {line.split()[-1] for line in maps if "/simcuda/libcuda.so" in line}
     if len(paths) != 1:
         raise SystemExit(f"step_probe: expected one stand-in driver in this process, found {sorted(paths)}")
-    return ctypes.CDLL(paths.pop())
+    with open(paths.pop(), "rb") as file:
+        return ctypes.CDLL(f"/proc/self/fd/{file.fileno()}")
 
 
 def read_stats(driver):

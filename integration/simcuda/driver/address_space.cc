@@ -261,14 +261,14 @@ bool AddressSpace::FindFromSignal(uint64_t address, AddressInfo* info) {
   return false;
 }
 
-bool AddressSpace::IsAccessible(uint64_t start, uint64_t size) {
+uint64_t AddressSpace::FirstInaccessible(uint64_t start, uint64_t size) {
   ReadLock lock(mutex_);
   for (uint64_t at = start; at < start + size;) {
     const Mapping* mapping = FindMappingLocked(at);
-    if (mapping == nullptr || !mapping->accessible) return false;
+    if (mapping == nullptr || !mapping->accessible) return at;
     at = mapping->start + mapping->size;
   }
-  return true;
+  return 0;
 }
 
 }  // namespace simcuda

@@ -79,8 +79,8 @@ class AddressSpace {
   AddressInfo Find(uint64_t address);
   // As Find, from a signal handler: gives up (false) when the lock cannot be had within a second.
   bool FindFromSignal(uint64_t address, AddressInfo* info);
-  // Whether every byte of the range is mapped with access.
-  bool IsAccessible(uint64_t start, uint64_t size);
+  // The first address of the range that is not mapped with access; 0 when all of it is.
+  uint64_t FirstInaccessible(uint64_t start, uint64_t size);
   // Makes one touched page readable and writable (mode report).
   void LetIn(uint64_t address);
 

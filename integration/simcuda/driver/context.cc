@@ -75,9 +75,13 @@ void Context::CloseStream(Stream* stream) {
     streams_.erase(it);
     if (IsBlocking(stream->kind())) --blocking_count_;
   }
-  // Work of the legacy stream that comes later must still follow what is queued here.
-  if (IsBlocking(stream->kind()) && !stream->IsDone(stream->enqueued())) {
-    legacy_->Enqueue(new WaitWork(stream, stream->enqueued()));
+  const uint64_t number = stream->enqueued();
+  if (!stream->IsDone(number)) {
+    // Work of the legacy stream that comes later must still follow what is queued here.
+    if (IsBlocking(stream->kind())) legacy_->Enqueue(new WaitWork(stream, number));
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(drains_, [](const Drain& drain) { return drain.stream->IsDone(drain.number); });
+    drains_.push_back({stream, number});
   }
   stream->Close();
 }
@@ -110,6 +114,12 @@ uint64_t Context::Enqueue(Stream& stream, Work* work) {
 }
 
 void Context::Synchronize() {
+  std::vector<Drain> drains;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    drains = drains_;
+  }
+  for (const Drain& drain : drains) drain.stream->WaitFor(drain.number);
   for (Stream* stream : Streams()) stream->WaitFor(stream->enqueued());
 }
 

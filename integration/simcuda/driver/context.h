@@ -69,6 +69,11 @@ class Context {
   std::mutex mutex_;  // guards everything below
   Stream* legacy_ = nullptr;
   std::vector<Stream*> streams_;
+  struct Drain {
+    Stream* stream;
+    uint64_t number;
+  };
+  std::vector<Drain> drains_;  // what destroyed streams still had to do
   std::string error_text_;
 };
 

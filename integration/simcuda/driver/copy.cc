@@ -129,7 +129,8 @@ enum class Side { kDevice, kPinned, kPageable, kBad };
 Side Classify(uint64_t start, uint64_t size, const char* what) {
   AddressSpace& space = GetAddressSpace();
   if (!space.pool().Contains(start)) return FindHostMemory(start, nullptr) ? Side::kPinned : Side::kPageable;
-  if (space.IsAccessible(start, size)) {
+  const uint64_t missing = space.FirstInaccessible(start, size);
+  if (missing == 0) {
     return space.Find(start).mapping.device == nullptr ? Side::kPinned : Side::kDevice;  // mapped host memory
   }
   switch (GetSettings().mode_now()) {
@@ -137,9 +138,11 @@ Side Classify(uint64_t start, uint64_t size, const char* what) {
     case Mode::kOff: return Side::kBad;
     case Mode::kStrict: break;
   }
-  std::fprintf(stderr, "simcuda: a copy or memset was refused: its %s [0x%llx, +%llu) is not mapped; %s\n",
-               what, static_cast<unsigned long long>(start), static_cast<unsigned long long>(size),
-               DescribeAddress(start).c_str());
+  using Hex = unsigned long long;
+  std::fprintf(stderr,
+               "simcuda: a copy or memset was refused: its %s [0x%llx, +%llu) is not mapped at 0x%llx; %s\n",
+               what, Hex{start}, Hex{size}, Hex{missing}, DescribeAddress(missing).c_str());
+  ++GetStats().misuses;
   return Side::kBad;
 }
 

@@ -87,7 +87,7 @@ typedef struct simcuda_stats {
   uint64_t physical_bytes[SIMCUDA_DEVICES_MAX];
   uint64_t peak_physical_bytes[SIMCUDA_DEVICES_MAX];
   uint64_t missed_accesses; /* touches of unmapped device memory that were let in (mode report) */
-  uint64_t misuses;         /* unmap or free under queued work that was let through (mode report) */
+  uint64_t misuses; /* unmap or free under queued work let through (report), refused copies (strict) */
   uint64_t launches;
   uint64_t copies;
   uint64_t memsets;

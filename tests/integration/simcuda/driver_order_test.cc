@@ -1,0 +1,246 @@
+// The stand-in driver's streams and events: what runs after what, and who waits for whom.
+#include <atomic>
+#include <mutex>
+
+#include "tests/integration/simcuda/driver_test_base.h"
+
+namespace simcuda_test {
+namespace {
+
+class DriverOrderTest : public DriverTest {
+ public:
+  // Appends `mark` to the trace when it runs, `delay_ms` after it started.
+  CUresult Mark(CUstream stream, char mark, int delay_ms = 0) {
+    const Kernel kernel("mark", 0, [this, mark, delay_ms](uint64_t*) {
+      if (delay_ms != 0) SleepMs(delay_ms);
+      std::lock_guard<std::mutex> lock(mutex_);
+      trace_ += mark;
+    });
+    return kernel.Launch(stream, {});
+  }
+  std::string Trace() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return trace_;
+  }
+
+  std::mutex mutex_;
+  std::string trace_;
+};
+
+TEST_F(DriverOrderTest, OneStreamRunsInOrder) {
+  TestStream stream(CU_STREAM_NON_BLOCKING);
+  for (char mark = 'a'; mark <= 'z'; ++mark) ASSERT_EQ(Mark(stream, mark, mark == 'c' ? 5 : 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "abcdefghijklmnopqrstuvwxyz");
+}
+
+TEST_F(DriverOrderTest, LegacyStreamWaitsForBlockingStreams) {
+  TestStream blocking(CU_STREAM_DEFAULT);
+  ASSERT_EQ(Mark(blocking, 'b', 40), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(nullptr, 'l'), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "bl");
+}
+
+TEST_F(DriverOrderTest, BlockingStreamsWaitForTheLegacyStream) {
+  TestStream blocking(CU_STREAM_DEFAULT);
+  ASSERT_EQ(Mark(CU_STREAM_LEGACY, 'l', 40), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(blocking, 'b'), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "lb");
+}
+
+TEST_F(DriverOrderTest, NonBlockingStreamsDoNotWaitForTheLegacyStream) {
+  TestStream free_stream(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(Mark(nullptr, 'l', 60), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(free_stream, 'n'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(free_stream), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "n");
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "nl");
+}
+
+TEST_F(DriverOrderTest, LegacyWorkLiesBetweenBlockingWork) {
+  TestStream first(CU_STREAM_DEFAULT), second(CU_STREAM_DEFAULT);
+  ASSERT_EQ(Mark(first, 'a', 30), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(nullptr, 'b', 30), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(second, 'c'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "abc");
+}
+
+TEST_F(DriverOrderTest, DestroyedBlockingStreamStillPrecedesLegacyWork) {
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(stream, 'd', 40), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+  ASSERT_EQ(Mark(nullptr, 'l'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "dl");
+}
+
+TEST_F(DriverOrderTest, PerThreadStreamIsTheThreadsOwn) {
+  unsigned long long own = 0, legacy = 0, other = 0;
+  ASSERT_EQ(cuStreamGetId(CU_STREAM_PER_THREAD, &own), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamGetId(nullptr, &legacy), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  std::thread([&] {
+    EXPECT_EQ(cuStreamGetId(CU_STREAM_PER_THREAD, &other), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamGetId(CU_STREAM_PER_THREAD, &other), CUDA_SUCCESS);
+  }).join();
+  EXPECT_NE(own, legacy);
+  EXPECT_NE(own, other);
+  // It synchronises with the legacy stream.
+  ASSERT_EQ(Mark(CU_STREAM_PER_THREAD, 'p', 30), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(nullptr, 'l'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "pl");
+}
+
+TEST_F(DriverOrderTest, PerThreadFormsUseThePerThreadStream) {
+  // The legacy stream is busy; work of the per-thread form on a non-blocking path must not be queued on it.
+  void* address = nullptr;
+  CUdriverProcAddressQueryResult status;
+  ASSERT_EQ(cuGetProcAddress("cuStreamGetId", &address, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                             &status),
+            CUDA_SUCCESS);
+  unsigned long long by_form = 0, by_handle = 0;
+  ASSERT_EQ(reinterpret_cast<CUresult (*)(CUstream, unsigned long long*)>(address)(nullptr, &by_form),
+            CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamGetId(CU_STREAM_PER_THREAD, &by_handle), CUDA_SUCCESS);
+  EXPECT_EQ(by_form, by_handle);
+}
+
+TEST_F(DriverOrderTest, EventOrdersStreams) {
+  TestStream first(CU_STREAM_NON_BLOCKING), second(CU_STREAM_NON_BLOCKING);
+  TestEvent event(CU_EVENT_DISABLE_TIMING);
+  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS) << "never recorded";
+  ASSERT_EQ(Mark(first, '1', 40), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, first), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(cuStreamWaitEvent(second, event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(second, '2'), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(first, '3', 40), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "12");
+  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS);
+}
+
+TEST_F(DriverOrderTest, WaitRefersToTheRecordBeforeIt) {
+  TestStream first(CU_STREAM_NON_BLOCKING), second(CU_STREAM_NON_BLOCKING);
+  TestEvent event;
+  ASSERT_EQ(cuEventRecord(event, first), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitEvent(second, event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(first, 'x', 60), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, first), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(second, 'y'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "y");
+  ASSERT_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "yx");
+}
+
+TEST_F(DriverOrderTest, EventsMeasureTime) {
+  TestStream stream(CU_STREAM_NON_BLOCKING);
+  TestEvent start, end, untimed(CU_EVENT_DISABLE_TIMING), unrecorded;
+  float milliseconds = 0;
+  ASSERT_EQ(cuEventRecord(start, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Mark(stream, 'a', 30), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(end, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(untimed, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(cuEventSynchronize(untimed), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
+  EXPECT_GE(milliseconds, 29.0f);
+  EXPECT_LT(milliseconds, 2000.0f);
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, untimed), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, unrecorded), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(DriverOrderTest, DestroyedEventHarmsNobody) {
+  TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(Mark(stream, 'a', 30), CUDA_SUCCESS);
+  CUevent event = nullptr;
+  ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventDestroy(event), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+  TestEvent again;  // likely the same memory
+  ASSERT_EQ(Mark(other, 'b'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "ab");
+  EXPECT_EQ(cuEventQuery(again), CUDA_SUCCESS);
+}
+
+TEST_F(DriverOrderTest, QueriesSayNotReadyWhileWorkIsQueued) {
+  TestStream stream(CU_STREAM_DEFAULT);
+  ASSERT_EQ(Mark(stream, 'a', 50), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY) << "the legacy stream includes blocking streams";
+  ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+}
+
+TEST_F(DriverOrderTest, HostFunctionsRunInOrder) {
+  TestStream stream(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(Mark(stream, 'a', 20), CUDA_SUCCESS);
+  ASSERT_EQ(cuLaunchHostFunc(
+                stream,
+                [](void* self) {
+                  auto* test = static_cast<DriverOrderTest*>(self);
+                  std::lock_guard<std::mutex> lock(test->mutex_);
+                  test->trace_ += 'h';
+                },
+                this),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Mark(stream, 'b'), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Trace(), "ahb");
+}
+
+TEST_F(DriverOrderTest, StreamsTellAboutThemselves) {
+  int least = 9, greatest = 9, priority = 9;
+  ASSERT_EQ(cuCtxGetStreamPriorityRange(&least, &greatest), CUDA_SUCCESS);
+  EXPECT_LT(greatest, least);
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, greatest - 10), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamGetPriority(stream, &priority), CUDA_SUCCESS);
+  EXPECT_EQ(priority, greatest);
+  unsigned flags = 9;
+  ASSERT_EQ(cuStreamGetFlags(stream, &flags), CUDA_SUCCESS);
+  EXPECT_EQ(flags, CU_STREAM_NON_BLOCKING);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  ASSERT_EQ(cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+TEST_F(DriverOrderTest, ManyStreamsReuseTheirPlaces) {
+  unsigned long long last = 0;
+  for (int i = 0; i < 2000; ++i) {
+    TestStream stream(i % 2 == 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+    unsigned long long id = 0;
+    ASSERT_EQ(cuStreamGetId(stream, &id), CUDA_SUCCESS);
+    ASSERT_GT(id, last) << "ids are not used again";
+    last = id;
+    if (i % 100 == 0) {
+      ASSERT_EQ(Mark(stream, 'm'), CUDA_SUCCESS);
+    }
+  }
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  while (Trace().size() < 20) SleepMs(1);  // destroyed streams finish on their own
+}
+
+}  // namespace
+}  // namespace simcuda_test

@@ -1,0 +1,63 @@
+"""simcuda-run: what the command finds in its environment, bad use, and the statistics file.
+
+Usage: driver_run_test.py SIMCUDA_RUN PROGRAM
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+RUN, PROGRAM = sys.argv[1:]
+
+
+def run(*arguments, **environment):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("SIMCUDA_", "LD_"))}
+    return subprocess.run([RUN, *arguments], capture_output=True, text=True, env={**clean, **environment}, timeout=100)
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"failed: {message}")
+
+
+def main():
+    script = "import json, os, sys; print(json.dumps([dict(os.environ), sys.argv[1:]]))"
+    done = run("--memory", "2GiB", "--devices", "3", "--", sys.executable, "-c", script, "--flag", "word",
+               LD_LIBRARY_PATH="/some/where", LD_PRELOAD="")
+    environment, arguments = json.loads(done.stdout)
+    check(arguments == ["--flag", "word"], f"arguments: {arguments}")
+    check(environment["SIMCUDA_MEMORY"] == "2GiB" and environment["SIMCUDA_DEVICES"] == "3", "settings")
+    check("SIMCUDA_MODE" not in environment, "what was not asked for is not set")
+    first, rest = environment["LD_LIBRARY_PATH"].split(":", 1)
+    check(first.endswith("/lib/simcuda") and rest == "/some/where", environment["LD_LIBRARY_PATH"])
+
+    libc = next(line.split()[2] for line in subprocess.run(["ldd", sys.executable], capture_output=True,
+                                                           text=True).stdout.splitlines() if "libc.so" in line)
+    preload = json.loads(run("--", sys.executable, "-c", script, LD_PRELOAD=libc).stdout)[0]["LD_PRELOAD"]
+    check(preload.startswith(libc), f"an LD_PRELOAD that is set stays in front: {preload}")
+
+    bad = run("--memory", "lots", "--", "true")
+    check(bad.returncode == 2 and "SIMCUDA_MEMORY=lots" in bad.stderr, bad.stderr)
+    check(run().returncode == 2, "no command")
+    check(run("--", "/no/such/program").returncode == 127, "no such program")
+    check(run("--", "sh", "-c", "exit 5").returncode == 5, "the command's own exit code")
+
+    with tempfile.TemporaryDirectory() as folder:
+        stats = f"{folder}/stats.json"
+        done = run("--memory", "256MiB", "--devices", "2", "--poison", "recycle", "--stats", stats, "--log",
+                   f"{folder}/log", "--", PROGRAM, "--gtest_filter=*CopiesGoEveryWay")
+        check(done.returncode == 0, done.stdout + done.stderr)
+        with open(stats) as file:
+            counts = json.load(file)
+        check(counts["htod_bytes"] == 1 << 20 and counts["dtoh_bytes"] == 1 << 20, counts)
+        check(counts["peak_physical_bytes"] == [2 << 20, 0] and counts["physical_bytes"] == [0, 0], counts)
+        check(counts["missed_accesses"] == 0, counts)
+        with open(f"{folder}/log") as file:
+            kinds = [line.split("\t")[0] for line in file]
+        check(kinds.count("copy") == 3 and kinds.count("memset") == 2, kinds)
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()

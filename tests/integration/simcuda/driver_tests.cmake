@@ -1,0 +1,19 @@
+# Tests of the stand-in driver. They link the built libcuda.so.1 and reach it by run path.
+function(simcuda_driver_test name)
+  spillway_test(${name} SOURCES ${name}.cc DEPS simcuda_driver spillway_cuda_headers LABELS simcuda)
+endfunction()
+
+foreach(test driver_memory_test driver_order_test driver_faults_test driver_kernels_test driver_settings_test
+             driver_lookup_test driver_stress_test)
+  simcuda_driver_test(${test})
+endforeach()
+target_link_libraries(driver_lookup_test PRIVATE ${CMAKE_DL_LIBS})
+
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+add_test(NAME driver_exports_test
+  COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/driver_exports_test.py"
+          "$<TARGET_FILE:simcuda_driver>" "${CMAKE_SOURCE_DIR}")
+add_test(NAME driver_run_test
+  COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/driver_run_test.py"
+          "$<TARGET_FILE:simcuda-run>" "$<TARGET_FILE:driver_kernels_test>")
+set_tests_properties(driver_exports_test driver_run_test PROPERTIES LABELS simcuda TIMEOUT 120)

@@ -12,7 +12,7 @@ import harness
 import job
 from harness import MIB
 
-STEPS = 6
+STEPS = 5
 # Others' share of the budget, and what Spillway leaves free of a device whose budget nobody named.
 OTHERS_SHARE, RESERVE = 16 * MIB, 32 * MIB
 
@@ -94,7 +94,7 @@ def run_capped(here, row, cap, uncapped, problems):
         probe = here.work / f"{mode}.steps.json"
         probe.unlink(missing_ok=True)
         run = job.run_job(here, mode, train_arguments(row), cap, script=harness.PROBE,
-                          extra_environment={"SPILLWAY_STEP_PROBE": str(probe)})  # fmt: skip
+                          extra_environment={"STEP_PROBE_FILE": str(probe)})  # fmt: skip
         notes = json.loads(probe.read_text()) if probe.is_file() else []
         capped_problems(row, run, uncapped, notes, problems)
 

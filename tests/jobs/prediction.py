@@ -81,7 +81,8 @@ def measure(args, cap):
 
 
 def main():
-    args = harness.arguments(__doc__, ("--pairs", {"type": int, "default": 5}), ("--steps", {"type": int, "default": 9}))
+    args = harness.arguments(__doc__, ("--pairs", {"type": int, "default": 5}), ("--steps", {"type": int, "default": 9}),
+                             ("--without-speed", {"action": "store_true", "help": "do not judge tokens a second"}))  # fmt: skip
     problems = harness.Problems()
     here = harness.machine(args, "prediction", "--kernel-time", str(KERNEL_MICROSECONDS))
     uncapped = job.run_job(here, job.UNCAPPED, matrix.train_arguments(ROW, 3), show=lambda line: False)
@@ -91,7 +92,8 @@ def main():
     figures = measure(args, matrix.cap_of(ROW, peak * 35 // 100, peak, here.work))
     medians = {key: statistics.median(value) for key, value in figures.items() if isinstance(value, list)}
     (here.work / "prediction.json").write_text(json.dumps({**figures, "median": medians, "python": sys.version}, indent=2))
-    problems.expect(medians["plan_to_lru"] >= 1, f"prediction has {medians['plan_to_lru']:.3f} of lru's tokens/s")
+    if not args.without_speed:  # of use only where nothing else runs
+        problems.expect(medians["plan_to_lru"] >= 1, f"prediction has {medians['plan_to_lru']:.3f} of lru's tokens/s")
     problems.expect(medians["in_time"] >= 0.8, f"only {medians['in_time']:.1%} of the fetched bytes were there in time")
     problems.expect(medians["overlap"] >= 0.5, f"only {medians['overlap']:.1%} of the copy time lay beside kernels")
     problems.exit()

@@ -1,5 +1,5 @@
 """Runs the example job unchanged and notes, at the start of every step, how many bytes the device's copy engines have
-moved in each direction. The figures are the stand-in driver's own, not Spillway's. SPILLWAY_STEP_PROBE names the file.
+moved in each direction. The figures are the stand-in driver's own, not Spillway's. STEP_PROBE_FILE names the file.
 """
 
 import ctypes
@@ -63,7 +63,7 @@ def main():
 
     train_gpt.train_step = observed
     status = train_gpt.main()
-    Path(os.environ["SPILLWAY_STEP_PROBE"]).write_text(json.dumps(notes), encoding="utf-8")
+    Path(os.environ["STEP_PROBE_FILE"]).write_text(json.dumps(notes), encoding="utf-8")
     return status
 
 

@@ -38,9 +38,16 @@ bool SpillStore::Impl::ShortOfSlots(const Directory& directory) const {
   return directory.table.slots().free_count() < options_.growth_bytes / kSlotBytes / 2;
 }
 
-absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
+uint64_t SpillStore::Impl::FreeSlotsNow() {
   os::MutexLock lock(&mu_);
-  if (!stopped_ && UsableFreeSlots() < n) {
+  return UsableFreeSlots();
+}
+
+absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
+  // A demand that cannot be met must not fill the disk before it is refused.
+  const bool hopeless = FreeSlotsNow() < n && capacity().free_bytes / kSlotBytes < n;
+  os::MutexLock lock(&mu_);
+  if (!stopped_ && !hopeless && UsableFreeSlots() < n) {
     const uint64_t request = ++grow_requests_;
     wanted_slots_ += n;
     grow_cv_.NotifyAll();

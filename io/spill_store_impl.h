@@ -74,6 +74,7 @@ class SpillStore::Impl {
   // Space.
   bool IsBad(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUsable(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t FreeSlotsNow();
   uint64_t UsableFreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ShortOfSlots(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<SlotId> TakeSlots(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

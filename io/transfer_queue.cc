@@ -103,8 +103,8 @@ void TransferQueue::Run() {
       if (!stopping) FillBatch();
       polling_ = true;
     }
-    CancelTransfers(cancelled);
-    if (stopping) CancelWaiting();
+    EndTransfers(cancelled, EndReason::kCancelled);
+    if (stopping) EndWaiting(EndReason::kCancelled);
     if (stop_now) break;
     if (!batch_.empty()) engine_->Submit(batch_);
     batch_.clear();
@@ -287,23 +287,27 @@ void TransferQueue::GiveUpLateFlights(int64_t now) {
     all_stuck = all_stuck && flight.given_up;
   }
   // Without a free place nothing that waits would ever start.
-  if (all_stuck) CancelWaiting();
+  if (all_stuck) EndWaiting(EndReason::kUnresponsive);
 }
 
 // Completes everything that waits and has nothing in flight; a partly submitted transfer ends with its last request.
-void TransferQueue::CancelWaiting() {
+void TransferQueue::EndWaiting(EndReason reason) {
   std::deque<std::shared_ptr<Transfer>> waiting;
   {
     os::MutexLock lock(&mu_);
     waiting = order_.TakeAll();
   }
-  CancelTransfers(waiting);
+  EndTransfers(waiting, reason);
 }
 
-void TransferQueue::CancelTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers) {
+void TransferQueue::EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason) {
   for (const std::shared_ptr<Transfer>& transfer : transfers) {
     if (transfer->completed || transfer->submitted >= transfer->bytes) continue;
-    if (transfer->status.ok()) transfer->status = absl::CancelledError(Describe(*transfer) + ": cancelled");
+    if (transfer->status.ok()) {
+      transfer->status = reason == EndReason::kCancelled
+                             ? absl::CancelledError(Describe(*transfer) + ": cancelled")
+                             : absl::UnavailableError(Describe(*transfer) + ": the disk does not answer");
+    }
     CompleteIfEnded(transfer);
   }
 }

@@ -66,6 +66,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void AbandonAfterFork() { engine_->AbandonAfterFork(); }
 
  private:
+  enum class EndReason : uint8_t { kCancelled, kUnresponsive };
+
   struct Flight {                        // one request; its place in flights_ is the low part of the tag
     std::shared_ptr<Transfer> transfer;  // null: the place is free
     uint32_t start = 0;                  // bytes from the start of the transfer
@@ -95,8 +97,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void CompleteIfEnded(const std::shared_ptr<Transfer>& transfer);
   void GiveUp(Flight* flight);
   void GiveUpLateFlights(int64_t now);
-  void CancelWaiting();
-  void CancelTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers);
+  void EndWaiting(EndReason reason);
+  void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
   void EndAll();
   void MeasureSpeed(int64_t now);
   std::string Describe(const Transfer& transfer) const;

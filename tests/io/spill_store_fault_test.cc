@@ -242,7 +242,9 @@ TEST_F(SpillStoreFaultTest, WhenNothingComesBackWaitingTransfersEndToo) {
   const std::vector<SlotId> slots = Reserve(store.get(), 12);
   Waiter waiter;
   for (const SlotId slot : slots) store->Write(slot, data_.data(), kSlotBytes, waiter.Expect());
-  for (const absl::Status& status : waiter.WaitAll()) EXPECT_FALSE(status.ok());
+  for (const absl::Status& status : waiter.WaitAll()) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) << status;
+  }
 }
 
 TEST_F(SpillStoreFaultTest, ShutdownEndsWhatNeverComesBackWithinTwoSeconds) {

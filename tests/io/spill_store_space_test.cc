@@ -38,6 +38,13 @@ TEST(SpillStoreSpaceTest, ReservesAllOrNothingWithinTheCap) {
   EXPECT_EQ(Reserve(store.get(), 1)[0], slots[3]);
 }
 
+TEST(SpillStoreSpaceTest, ADemandThatCannotBeMetTakesNoSpace) {
+  TestDirectory directory;
+  auto store = MakeStore(SmallOptions(directory.path()));
+  EXPECT_TRUE(absl::IsResourceExhausted(store->ReserveSlots(size_t{1} << 34).status()));
+  EXPECT_EQ(store->stats().file_bytes, 0u);
+}
+
 TEST(SpillStoreSpaceTest, LeavesTheReserveFree) {
   TestDirectory directory;
   SpillStoreOptions options = SmallOptions(directory.path());

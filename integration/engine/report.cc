@@ -145,12 +145,6 @@ std::string Summary(const Figures& figures) {
   return text;
 }
 
-std::string SpillingStarts(const DeviceFigures& figures) {
-  return absl::StrFormat("spilling starts: GPU %d holds %s of a budget of %s, blocks of %s are live",
-                         figures.device, BytesText(figures.stats.chunk_bytes + figures.stats.others_bytes),
-                         BytesText(figures.stats.budget_bytes), BytesText(figures.stats.live_bytes));
-}
-
 absl::Status WriteFileAtomically(const std::string& path, const std::string& text) {
   const std::string beside = absl::StrFormat("%s.%d.tmp", path, ::getpid());
   const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -1,5 +1,5 @@
-// Report: the engine's figures for people and programs: the line when spilling starts, the summary at the end, and
-// the metrics file. Pure functions of statistics, but for WriteFileAtomically.
+// Report: the engine's figures for people and programs: the summary at the end, and the metrics file. Pure functions
+// of statistics, but for WriteFileAtomically.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
@@ -38,9 +38,6 @@ std::string MetricsJson(const Figures& figures);
 
 // "peak 3.10 GiB of a budget of 2.00 GiB; ..." without the prefix; empty when nothing of ours was ever used.
 std::string Summary(const Figures& figures);
-
-// "spilling starts: ..." for a device whose first bytes are leaving.
-std::string SpillingStarts(const DeviceFigures& figures);
 
 // "1.50 GiB".
 std::string BytesText(uint64_t bytes);

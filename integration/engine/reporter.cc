@@ -13,8 +13,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kLookMillis = 200;           // until spilling has started
-constexpr int kMetricsMillis = 10 * 1000;  // afterwards, and for the file
+constexpr int kMetricsMillis = 10 * 1000;
 
 }  // namespace
 
@@ -25,24 +24,13 @@ std::string Reporter::MetricsPath(const std::string& metrics_file, int local_ran
 
 Reporter::Reporter(const std::string& metrics_file, int local_rank, std::function<Figures()> collect)
     : path_(MetricsPath(metrics_file, local_rank)), collect_(std::move(collect)) {
-  thread_ = os::StartThread("spillway-report", [this] { Loop(); });
+  if (!path_.empty()) thread_ = os::StartThread("spillway-report", [this] { Loop(); });
 }
 
 Reporter::~Reporter() { Finish(); }
 
 void Reporter::Loop() {
-  int since_metrics = 0;
-  while (WaitFor(spilling_ ? kMetricsMillis : kLookMillis)) {
-    since_metrics += spilling_ ? kMetricsMillis : kLookMillis;
-    const bool due = since_metrics >= kMetricsMillis && !path_.empty();
-    if (spilling_ && !due) continue;
-    const Figures figures = collect_();
-    AnnounceSpilling(figures);
-    if (due) {
-      WriteMetrics(figures);
-      since_metrics = 0;
-    }
-  }
+  while (WaitFor(kMetricsMillis)) WriteMetrics(collect_());
 }
 
 bool Reporter::WaitFor(int milliseconds) {
@@ -54,14 +42,6 @@ bool Reporter::WaitFor(int milliseconds) {
     changed_.WaitFor(&mu_, left);
   }
   return false;
-}
-
-void Reporter::AnnounceSpilling(const Figures& figures) {
-  for (const DeviceFigures& device : figures.devices) {
-    if (spilling_ || device.stats.evictions == 0) continue;
-    os::Announce(SpillingStarts(device));
-    spilling_ = true;
-  }
 }
 
 void Reporter::WriteMetrics(const Figures& figures) {
@@ -80,9 +60,8 @@ void Reporter::Finish() {
     stop_ = true;
     changed_.NotifyAll();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   const Figures figures = collect_();
-  AnnounceSpilling(figures);
   if (const std::string summary = Summary(figures); !summary.empty()) os::Announce(summary);
   WriteMetrics(figures);
 }

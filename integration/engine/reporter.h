@@ -1,5 +1,5 @@
-// Reporter: the thread that tells the user what happens: one line when spilling starts, the metrics file every 10 s
-// and at the end, the summary at the end. It collects figures through a function and owns none.
+// Reporter: tells the user what happened: the metrics file every 10 s and at the end, the summary at the end. It
+// collects figures through a function and owns none. (The line when spilling starts is the allocator room's.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
@@ -16,7 +16,7 @@ namespace spillway::integration {
 
 class Reporter {
  public:
-  // `metrics_file`: empty for none; "%p" becomes the process number and "%r" the rank. `collect` is called on the
+  // `metrics_file`: empty for none, and then no thread either; "%p" becomes the process number and "%r" the rank. `collect` is called on the
   // reporter's thread and in Finish.
   Reporter(const std::string& metrics_file, int local_rank, std::function<Figures()> collect);
   ~Reporter();
@@ -30,13 +30,11 @@ class Reporter {
  private:
   void Loop();
   bool WaitFor(int milliseconds);  // false: Finish was called
-  void AnnounceSpilling(const Figures& figures);
   void WriteMetrics(const Figures& figures);
 
   const std::string path_;
   const std::function<Figures()> collect_;
-  bool spilling_ = false;      // announced; reporter's thread, then Finish
-  bool write_failed_ = false;  // likewise
+  bool write_failed_ = false;  // said so; the reporter's thread, then Finish
 
   os::Mutex mu_{os::LockRank::kRegistry};
   os::CondVar changed_;

@@ -147,20 +147,15 @@ class LifeTest(unittest.TestCase):
         self.assertEqual(answer_of(code, variables), "spillway")
 
     def test_refusals_leave_pytorch_as_it_is(self):
-        code = (
-            "e = support.FakeEngine()\n"
-            "print(json.dumps([e.error, torch.cuda.get_allocator_backend(), e.owns(support.block(4))]))"
-        )
-        for variable, words in (
-            ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "PYTORCH_NO_CUDA_MEMORY_CACHING"),
-            ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, "cudaMallocAsync"),
-        ):
-            error, backend, owned = answer_of(code, variable, fake=False)
-            self.assertIn(words, error)
-            self.assertNotEqual(backend, "spillway")
-            self.assertFalse(owned)
-        error, backend, owned = answer_of("torch.cuda.init()\n" + code, fake=False)
-        self.assertEqual((error, backend, owned), ("CUDA is already initialised in PyTorch", "native", False))
+        look = "e = support.FakeEngine()\nprint(json.dumps([e.error, torch.cuda.get_allocator_backend()]))"
+        error, backend = answer_of(look, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, fake=False)
+        self.assertIn("PYTORCH_NO_CUDA_MEMORY_CACHING", error)
+        self.assertEqual(backend, "native")
+        error, backend = answer_of(look, {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, fake=False)
+        self.assertIn("'cudaMallocAsync'", error)
+        self.assertEqual(backend, "cudaMallocAsync")
+        error, backend = answer_of("torch.cuda.init()\n" + look, fake=False)
+        self.assertEqual((error, backend), ("CUDA is already initialised in PyTorch", "native"))
 
 
 if __name__ == "__main__":

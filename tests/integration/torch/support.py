@@ -82,5 +82,5 @@ def answer_of(code, variables=None, fake=True):
     """The JSON that `code` prints as its last line, in a fresh process that must succeed."""
     status, output, errors = run_python(code, variables, fake)
     if status != 0:
-        raise AssertionError(f"exit {status}\n{output}\n{errors}")
+        raise AssertionError(f"exit {status}\n{output[-300:]}\n{errors[-3000:]}")
     return json.loads(output.strip().splitlines()[-1])

@@ -37,6 +37,7 @@ def parse_arguments(argv=None):
     add("--seed", type=int, default=1)
     add("--json", type=Path, metavar="FILE", help="write the figures here")
     add("--device", choices=["auto", "gpu", "simcuda"], default="auto", help="default: the GPU where there is one")
+    add("--build", type=Path, default=job.ROOT / "build", metavar="DIR", help="where Spillway was built")
     add("train", nargs="*", metavar="-- ARGUMENTS", help="more arguments of train_gpt.py")
     args = parser.parse_args(argv)
     if not 1 <= args.budget <= 100:
@@ -121,7 +122,7 @@ def run_all(args, machine):
 def main():
     args = parse_arguments()
     device = args.device if args.device != "auto" else "gpu" if job.has_gpu() else "simcuda"
-    machine = job.Machine(device=device, work=job.ROOT / "build" / "quickstart")
+    machine = job.Machine(device=device, work=args.build.resolve() / "quickstart", build=args.build.resolve())
     print(f"\n== the example job, four ways, on {'the GPU' if device == 'gpu' else 'simcuda, a stand-in device'}")
     runs = run_all(args, machine)
     print("\nbytes in MiB; equal: losses of all steps and the final state, bit for bit\n")

@@ -15,7 +15,7 @@ import job
 import matrix
 
 FIRST_STEP = 4  # from here on prediction must work
-KERNEL_MICROSECONDS = 8000  # kernels sleep up to this, so that two cores show what overlaps
+KERNEL_MICROSECONDS = 3000  # kernels sleep up to this, so that two cores show what overlaps
 ROW = configurations.Configuration("prediction", 1, "foreach", "35", "host")
 
 

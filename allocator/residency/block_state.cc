@@ -14,8 +14,8 @@ constexpr uint8_t kLegal[kBlockStates] = {
         Bit(BlockState::kFree),
     /* kSpilled */ Bit(BlockState::kFaulting) | Bit(BlockState::kFree),
     /* kFaulting */ Bit(BlockState::kResident) | Bit(BlockState::kSpilled) | Bit(BlockState::kLost) |
-        Bit(BlockState::kCached) | Bit(BlockState::kFree),
-    /* kCached */ Bit(BlockState::kResident) | Bit(BlockState::kEmpty) | Bit(BlockState::kFree),
+        Bit(BlockState::kCached),
+    /* kCached */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
     /* kLost */ Bit(BlockState::kFree),
 };
 

@@ -28,10 +28,10 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
   const int64_t start = os::Clock::System()->NowNanos();
   os::MutexLock lock(&core_->table.mu);
   for (;;) {
-    uint64_t needed = 0;
-    bool busy = false;  // a block of the set is being unmapped just now: its chunks are about to be free
-    const bool missing = MissingChunksLocked(set, &needed, &busy);
-    if (!queued && !missing) {
+    const Lack lack = LackOfLocked(set);
+    // Who would only have to take evictions back may do so while nobody waits for them; else it is behind them.
+    const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
+    if (!queued && !waits) {
       PinLocked(set, grant);
       break;
     }
@@ -46,12 +46,12 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
         continue;  // pinning may have taken an eviction back
       }
       std::vector<ChunkHandle> chunks;
-      if (!busy && TakeChunksLocked(needed, &chunks)) {
+      if (!lack.busy && TakeChunksLocked(lack.chunks, &chunks)) {
         DistributeLocked(&chunks, grant);
         break;
       }
       // The lock may have been released: what is missing is looked up again after the wait.
-      ticket.needed = needed;
+      ticket.needed = lack.chunks;
       wake_();
     }
     if (!ticket.refusal.ok() || core_->closed.load()) {
@@ -78,19 +78,22 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
   return absl::OkStatus();
 }
 
-bool ClaimQueue::MissingChunksLocked(const AccessSet& set, uint64_t* needed, bool* busy) {
+ClaimQueue::Lack ClaimQueue::LackOfLocked(const AccessSet& set) {
+  Lack lack;
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
     if (!block.live()) continue;
-    const bool leaving = block.evict != nullptr && block.evict->committed;
+    const bool left = block.evict != nullptr && block.evict->committed;
     const bool undone = block.state == BlockState::kFaulting && block.mapping;
-    if (leaving || undone) {
-      *busy = true;
+    if (left || undone) {
+      lack.busy = true;
     } else if (!block.holds_chunks()) {
-      *needed += block.chunks;
+      lack.chunks += block.chunks;
+    } else if (block.evict != nullptr && !block.evict->cancelled) {
+      lack.leaving = true;
     }
   }
-  return *needed > 0 || *busy;
+  return lack;
 }
 
 void ClaimQueue::PinLocked(const AccessSet& set, Grant* grant) {

@@ -52,7 +52,13 @@ class ClaimQueue {
     absl::Status refusal;
   };
 
-  bool MissingChunksLocked(const AccessSet& set, uint64_t* needed, bool* busy)
+  // What a set lacks.
+  struct Lack {
+    uint64_t chunks = 0;   // to be claimed
+    bool busy = false;     // a block is being unmapped just now: its chunks are about to be free
+    bool leaving = false;  // a block is on its way out, for whoever is the head
+  };
+  Lack LackOfLocked(const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void PinLocked(const AccessSet& set, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void UnpinLocked(Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

@@ -107,11 +107,15 @@ bool DeviceThread::StartEvictions() {
   bool started;
   {
     os::MutexLock lock(&core_->table.mu);
-    uint64_t missing = MissingChunksLocked();
-    if (missing == 0) {
+    if (MissingChunksLocked() == 0) {
       stuck_since_ = 0;
       return false;
     }
+  }
+  core_->clock.CoverAll();  // so that the next poll knows whose last use is over
+  {
+    os::MutexLock lock(&core_->table.mu);
+    uint64_t missing = MissingChunksLocked();
     const bool demand = claims_.WantedLocked() > core_->chunks.available() + evictor_.chunks_coming();
     bool cancelled = false;
     if (demand) cancelled = faulter_.CancelPrefetchesLocked();

@@ -60,13 +60,7 @@ absl::Status Faulter::Start(Block* block) {
   core_->chunks.Give(&block->handles);
   block->fetch = nullptr;
   delete job;
-  core_->table.MoveLocked(block, block->freed ? BlockState::kFree : BlockState::kSpilled);
-  if (block->freed) {
-    block->freed = false;
-    ReleaseHomesLocked(block);
-    core_->ListLocked(block);
-  }
-  core_->table.changed.NotifyAll();
+  BackToSpilledLocked(block);
   return status;
 }
 
@@ -316,6 +310,11 @@ bool Faulter::Drain(FetchJob* job) {
   block->fetch = nullptr;
   job->block = nullptr;
   ++core_->counters.prefetches_cancelled;
+  BackToSpilledLocked(block);
+  return true;
+}
+
+void Faulter::BackToSpilledLocked(Block* block) {
   core_->table.MoveLocked(block, BlockState::kSpilled);
   if (block->freed) {
     block->freed = false;
@@ -324,7 +323,6 @@ bool Faulter::Drain(FetchJob* job) {
     core_->ListLocked(block);
   }
   core_->table.changed.NotifyAll();
-  return true;
 }
 
 bool Faulter::CancelPrefetchesLocked() {

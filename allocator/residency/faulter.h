@@ -79,6 +79,8 @@ class Faulter {
   bool Drain(FetchJob* job);
   bool Advance(FetchJob* job, bool others_demand);
   bool CollectReads();
+  // A fetch that was taken back: spilled as before, or gone if it was freed meanwhile.
+  void BackToSpilledLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void ReleaseHomesLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Lose(FetchJob* job);
 

@@ -155,6 +155,12 @@ absl::Status StreamClock::Cover(Stamp stamp) {
   return CoverLocked(stamp.stream);
 }
 
+void StreamClock::CoverAll() {
+  os::MutexLock lock(&mu_);
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) CoverLocked(static_cast<StreamIndex>(i)).IgnoreError();
+}
+
 void StreamClock::TryCoverNow(StreamIndex stream) {
   if (!mu_.TryLock()) return;
   CoverLocked(stream).IgnoreError();  // a later event covers the same launches

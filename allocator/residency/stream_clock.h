@@ -56,6 +56,8 @@ class StreamClock {
   // Records an event on the stream unless one covers `stamp` already. Needs the context current and capture mode
   // RELAXED. Fails with the driver's error; a stream under capture cannot be recorded on (kUnavailable).
   absl::Status Cover(Stamp stamp);
+  // The same for whatever every stream has been given so far. Streams that cannot be recorded on are left out.
+  void CoverAll();
   // The same for whatever the stream's counter is now, when nobody else is at it: for launching threads under
   // pressure, which must not wait for a lock.
   void TryCoverNow(StreamIndex stream);

@@ -1,0 +1,190 @@
+#include "tests/allocator/core_fixture.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "integration/simcuda/driver/simcuda.h"
+#include "io/os/check.h"
+
+namespace spillway::allocator {
+namespace {
+
+using Body = std::function<void(const std::vector<CUdeviceptr>&)>;
+
+constexpr uint64_t kStride = 4096;  // one word per page is looked at, and the last word
+
+void* DriverLibrary() {
+  static void* const library = [] {
+    setenv("SIMCUDA_GRANULARITY", "64KiB", 1);
+    setenv("SIMCUDA_MEMORY", "64MiB", 0);
+    return dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW | RTLD_GLOBAL);
+  }();
+  SPILLWAY_CHECK(library != nullptr);
+  return library;
+}
+
+template <typename Function>
+Function Entry(const char* name) {
+  auto* const entry = reinterpret_cast<Function>(dlsym(DriverLibrary(), name));
+  SPILLWAY_CHECK(entry != nullptr);
+  return entry;
+}
+
+void RunBody(const simcuda_launch* launch, void** parameters) {
+  std::unique_ptr<Body> body(*static_cast<Body**>(parameters[0]));
+  std::vector<CUdeviceptr> addresses;
+  for (size_t i = 1; i < launch->buffer_bytes / 8; ++i) addresses.push_back(*static_cast<CUdeviceptr*>(parameters[i]));
+  (*body)(addresses);
+}
+
+// The kernel of `pointers` addresses behind one pointer to its body.
+CUfunction KernelOf(size_t pointers) {
+  static std::atomic<CUfunction> kernels[16];
+  SPILLWAY_CHECK(pointers < 16);
+  CUfunction function = kernels[pointers].load();
+  if (function != nullptr) return function;
+  std::vector<simcuda_parameter> parameters;
+  for (size_t i = 0; i <= pointers; ++i) parameters.push_back({i * 8, 8});
+  const std::string name = "test_body_" + std::to_string(pointers);
+  const simcuda_kernel kernel = {name.c_str(), &RunBody, nullptr, parameters.data(), parameters.size()};
+  SPILLWAY_CHECK(Entry<decltype(&simcuda_register_kernel)>("simcuda_register_kernel")(&kernel, &function) == 0);
+  kernels[pointers].store(function);
+  return function;
+}
+
+uint64_t WordAt(uint64_t version, uint64_t offset) { return version * 0x9E3779B97F4A7C15u + offset; }
+
+template <typename Visit>
+void ForEachWord(CUdeviceptr address, uint64_t bytes, Visit visit) {
+  for (uint64_t offset = 0; offset + 8 <= bytes; offset += kStride) {
+    visit(reinterpret_cast<volatile uint64_t*>(address + offset), offset);
+  }
+  const uint64_t last = (bytes - 8) / 8 * 8;
+  visit(reinterpret_cast<volatile uint64_t*>(address + last), last);
+}
+
+}  // namespace
+
+const CudaDriver* CoreDevice::Driver() {
+  static const CudaDriver* const driver = [] {
+    auto loaded = CudaDriver::Load([](const char* symbol) { return dlsym(DriverLibrary(), symbol); });
+    SPILLWAY_CHECK(loaded.ok());
+    SPILLWAY_CHECK(Entry<CUresult (*)(unsigned)>("cuInit")(0) == CUDA_SUCCESS);
+    return loaded->release();
+  }();
+  return driver;
+}
+
+CUcontext CoreDevice::Context() {
+  static const CUcontext context = [] {
+    CUcontext primary = nullptr;
+    SPILLWAY_CHECK(Driver()->cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS);
+    return primary;
+  }();
+  return context;
+}
+
+CoreDevice::CoreDevice(const CoreSetup& setup) {
+  Driver()->cuCtxSetCurrent(Context());
+  auto addresses = AddressMap::Reserve(Driver(), 1, uint64_t{4} << 30, kChunk);
+  SPILLWAY_CHECK(addresses.ok());
+  addresses_ = std::move(*addresses);
+  HostPool::Options host;
+  host.piece_bytes = kChunk;
+  host.storage_bytes = setup.host_bytes;
+  host.slab_bytes = 512 << 10;
+  if (!setup.disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
+  auto pool = HostPool::Create(Driver(), Context(), host);
+  SPILLWAY_CHECK(pool.ok());
+  host_ = std::move(*pool);
+  if (setup.disk) {
+    io::SpillStoreOptions options;
+    options.directories = {{"/var/tmp", uint64_t{4} << 30}};
+    options.growth_bytes = 64 << 20;
+    options.disk_reserve_bytes = 1 << 20;
+    options.wrap_engine = setup.wrap_engine;
+    auto store = io::SpillStore::Create(options);
+    SPILLWAY_CHECK(store.ok());
+    disk_ = std::move(*store);
+  }
+  ResidencyOptions options;
+  options.budget_bytes = setup.budget_bytes;
+  options.others_share_bytes = setup.others_share_bytes;
+  options.evict = setup.evict;
+  options.free_reserve_bytes = setup.free_reserve_bytes;
+  options.run_ahead_bytes = setup.run_ahead_bytes;
+  ResidencyParts parts;
+  parts.driver = Driver();
+  parts.context = Context();
+  parts.addresses = addresses_.get();
+  parts.host = host_.get();
+  parts.disk = disk_.get();
+  parts.disk_bytes = setup.disk ? uint64_t{1} << 30 : 0;
+  parts.observer = setup.observer;
+  residency_ = std::make_unique<DeviceResidency>(options, parts);
+  SPILLWAY_CHECK(residency_->Start().ok());
+}
+
+CoreDevice::~CoreDevice() {
+  Synchronize();
+  residency_->Shutdown();
+  if (disk_ != nullptr) disk_->Shutdown();
+  Synchronize();
+}
+
+CUdeviceptr CoreDevice::MustAllocate(uint64_t bytes, CUstream stream) {
+  absl::StatusOr<CUdeviceptr> address = residency_->Allocate(bytes, {stream, false});
+  SPILLWAY_CHECK(address.ok());
+  return *address;
+}
+
+CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses, Body body, uint64_t tag) {
+  static const auto launch_kernel = Entry<decltype(&cuLaunchKernel)>("cuLaunchKernel");
+  AccessSet set;
+  for (CUdeviceptr address : addresses) addresses_->Collect(address, &set);
+  auto* owned = new Body(std::move(body));  // the kernel deletes it
+  const CUfunction function = KernelOf(addresses.size());
+  bool launched = false;
+  const CUresult result = residency_->Run(set, {stream, false}, tag, [&] {
+    std::vector<CUdeviceptr> copies = addresses;
+    std::vector<void*> parameters = {&owned};
+    for (CUdeviceptr& address : copies) parameters.push_back(&address);
+    const CUresult answer =
+        launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.data(), nullptr);
+    launched = answer == CUDA_SUCCESS;
+    return answer;
+  });
+  if (!launched) delete owned;
+  return result;
+}
+
+void CoreDevice::Fill(CUdeviceptr address, uint64_t bytes, uint64_t version) {
+  ForEachWord(address, bytes, [&](volatile uint64_t* word, uint64_t offset) { *word = WordAt(version, offset); });
+}
+
+uint64_t CoreDevice::Differences(CUdeviceptr address, uint64_t bytes, uint64_t version) {
+  uint64_t differences = 0;
+  ForEachWord(address, bytes, [&](volatile uint64_t* word, uint64_t offset) {
+    differences += *word != WordAt(version, offset);
+  });
+  return differences;
+}
+
+void SetCopyBandwidth(const char* bytes_per_second) {
+  static const auto set = Entry<decltype(&simcuda_set)>("simcuda_set");
+  SPILLWAY_CHECK(set("COPY_BANDWIDTH", bytes_per_second) == 0);
+}
+
+CUstream CoreDevice::NewStream() {
+  CUstream stream = nullptr;
+  SPILLWAY_CHECK(Driver()->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
+  return stream;
+}
+
+void CoreDevice::Synchronize() {
+  ScopedContext scope(Driver(), Context());
+  SPILLWAY_CHECK(Driver()->cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+}  // namespace spillway::allocator

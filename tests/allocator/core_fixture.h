@@ -1,0 +1,73 @@
+// A device of the memory core on the stand-in driver: small chunks, a few MiB of budget, both tiers. Launches go
+// through Residency::Run as the hooks would send them; kernels are host functions that check and write patterns.
+
+#ifndef SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_
+#define SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/device_residency.h"
+#include "allocator/tier/host_pool.h"
+#include "io/spill_store.h"
+
+namespace spillway::allocator {
+
+struct CoreSetup {
+  uint64_t budget_bytes = 4 << 20;
+  uint64_t others_share_bytes = 64 << 10;
+  uint64_t host_bytes = 1 << 20;  // storage, staging not included; 0 = no host tier
+  bool disk = true;
+  bool evict = true;
+  std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
+  LaunchObserver* observer = nullptr;
+  uint64_t free_reserve_bytes = 0;
+  uint64_t run_ahead_bytes = 0;
+};
+
+// The process's device: driver initialised once, with SIMCUDA_GRANULARITY of 64 KiB and 64 MiB of memory.
+class CoreDevice {
+ public:
+  static constexpr uint64_t kChunk = 64 << 10;
+
+  static const CudaDriver* Driver();
+  static CUcontext Context();
+
+  explicit CoreDevice(const CoreSetup& setup);
+  ~CoreDevice();  // shuts down and waits for the GPU
+
+  DeviceResidency* operator->() { return residency_.get(); }
+  DeviceResidency& residency() { return *residency_; }
+  AddressMap& addresses() { return *addresses_; }
+  io::SpillStore* disk() { return disk_.get(); }
+
+  CUdeviceptr MustAllocate(uint64_t bytes, CUstream stream = nullptr);
+
+  // Launches `body` on the stream with these device addresses, through the gate. `body` gets the same addresses.
+  CUresult Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses,
+                  std::function<void(const std::vector<CUdeviceptr>&)> body, uint64_t tag = 1);
+  // Fills the words of a block that tests look at / counts those that differ from `version`.
+  static void Fill(CUdeviceptr address, uint64_t bytes, uint64_t version);
+  static uint64_t Differences(CUdeviceptr address, uint64_t bytes, uint64_t version);
+
+  CUstream NewStream();
+  // Waits for everything on all streams.
+  void Synchronize();
+
+ private:
+  std::unique_ptr<AddressMap> addresses_;
+  std::unique_ptr<HostPool> host_;
+  std::unique_ptr<io::SpillStore> disk_;
+  std::unique_ptr<DeviceResidency> residency_;
+};
+
+// The stand-in's copy engines from now on, in bytes a second; "0" is unlimited.
+void SetCopyBandwidth(const char* bytes_per_second);
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_

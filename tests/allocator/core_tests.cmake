@@ -1,0 +1,18 @@
+# The memory core on the stand-in driver, built once more with delay points and mutants.
+get_target_property(core_sources spillway_residency SOURCES)
+list(TRANSFORM core_sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/")
+spillway_room(spillway_residency_hooked
+  SOURCES ${core_sources}
+  DEPS spillway_memory spillway_tier spillway_io spillway_driver_table spillway_os
+       absl::status absl::statusor absl::function_ref)
+target_compile_definitions(spillway_residency_hooked PUBLIC SPILLWAY_TEST_HOOKS=1)
+
+spillway_room(spillway_core_fixture SOURCES core_fixture.cc DEPS spillway_residency_hooked)
+target_compile_definitions(spillway_core_fixture PRIVATE
+  SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
+target_link_libraries(spillway_core_fixture PUBLIC ${CMAKE_DL_LIBS})
+add_dependencies(spillway_core_fixture simcuda_driver)
+
+spillway_test(residency_test SOURCES residency_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(residency_model_test SOURCES residency_model_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
+spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)

@@ -14,8 +14,6 @@ namespace {
 using WriteLock = std::unique_lock<std::shared_mutex>;
 using ReadLock = std::shared_lock<std::shared_mutex>;
 
-constexpr uint64_t kPage = 4096;
-
 bool IsMultiple(uint64_t value, uint64_t unit) { return (value & (unit - 1)) == 0; }
 
 uint64_t Granularity() { return static_cast<uint64_t>(GetSettings().granularity.load()); }

@@ -4,10 +4,10 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_ADDRESS_SPACE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_ADDRESS_SPACE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <shared_mutex>
-#include <string>
 
 #include "integration/simcuda/driver/device.h"
 #include "integration/simcuda/driver/driver_api.h"
@@ -84,8 +84,9 @@ class AddressSpace {
   // Makes one touched page readable and writable (mode report).
   void LetIn(uint64_t address);
 
-  // One line on what last happened to an address that is not mapped now ("unmapped 1.2 ms ago ..."), or "".
-  std::string History(uint64_t address);
+  // One line on what last happened to an address that is not mapped now ("it was unmapped 1.2 ms ago ..."), or "".
+  // From a signal handler: allocates nothing, and knows nothing when the lock cannot be had at once.
+  void History(uint64_t address, char* line, size_t bytes);
 
  private:
   struct Gone {

@@ -88,19 +88,18 @@ void AddressSpace::RememberLocked(uint64_t start, uint64_t size, const char* how
   gone = {start, size, NowNs(), how};
 }
 
-std::string AddressSpace::History(uint64_t address) {
+void AddressSpace::History(uint64_t address, char* line, size_t bytes) {
+  line[0] = '\0';
   ReadLock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return "";
+  if (!lock.owns_lock()) return;
   for (uint64_t i = 0; i < kRemembered && i < gone_count_; ++i) {
     const Gone& gone = gone_[(gone_count_ - 1 - i) % kRemembered];
     if (address - gone.start >= gone.size) continue;
-    char line[160];
-    std::snprintf(line, sizeof(line), "%s %.3f ms ago as part of [0x%llx, +%llu)", gone.how,
+    std::snprintf(line, bytes, "; %s %.3f ms ago as part of [0x%llx, +%llu)", gone.how,
                   static_cast<double>(NowNs() - gone.when_ns) / 1e6,
                   static_cast<unsigned long long>(gone.start), static_cast<unsigned long long>(gone.size));
-    return line;
+    return;
   }
-  return "";
 }
 
 }  // namespace simcuda

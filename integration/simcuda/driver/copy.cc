@@ -141,7 +141,7 @@ Side Classify(uint64_t start, uint64_t size, const char* what) {
   using Hex = unsigned long long;
   std::fprintf(stderr,
                "simcuda: a copy or memset was refused: its %s [0x%llx, +%llu) is not mapped at 0x%llx; %s\n",
-               what, Hex{start}, Hex{size}, Hex{missing}, DescribeAddress(missing).c_str());
+               what, Hex{start}, Hex{size}, Hex{missing}, AddressText(missing).c_str());
   ++GetStats().misuses;
   return Side::kBad;
 }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "integration/simcuda/driver/address_space.h"
 #include "integration/simcuda/driver/context.h"
@@ -84,7 +85,7 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
     const uint64_t count = ++GetStats().missed_accesses;
     if (count <= 20) {
       Say("simcuda: missed access %llu to 0x%llx: %s\n", static_cast<Hex>(count), static_cast<Hex>(address),
-          DescribeAddress(address).c_str());
+          AddressText(address).c_str());
       SayWhoTouched(address);
     }
     space.LetIn(address);
@@ -92,7 +93,7 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
     return;
   }
   Say("simcuda: device address 0x%llx was touched but is not mapped: %s\n", static_cast<Hex>(address),
-      DescribeAddress(address).c_str());
+      AddressText(address).c_str());
   SayWhoTouched(address);
   ++GetStats().missed_accesses;
   StopLoudly();
@@ -109,28 +110,30 @@ void InstallFaultHandler() {
   sigaction(SIGBUS, &action, &g_previous_bus);
 }
 
-std::string DescribeAddress(uint64_t address) {
+AddressText::AddressText(uint64_t address) {
   AddressInfo info;
-  if (!GetAddressSpace().FindFromSignal(address, &info)) return "(its owner is not known)";
-  char line[320];
+  if (!GetAddressSpace().FindFromSignal(address, &info)) {
+    std::snprintf(text_, sizeof(text_), "(its owner is not known)");
+    return;
+  }
   if (info.mapped) {
-    std::snprintf(line, sizeof(line), "%s %llu [0x%llx, +%llu) on device %d, offset %llu, %s",
-                  info.mapping.physical == nullptr ? "allocation" : "mapping", info.mapping.id,
-                  static_cast<Hex>(info.mapping.start), static_cast<Hex>(info.mapping.size),
-                  info.mapping.device == nullptr ? -1 : info.mapping.device->ordinal(),
-                  static_cast<Hex>(address - info.mapping.start),
-                  info.mapping.accessible ? "accessible" : "mapped, but cuMemSetAccess gave nobody access");
-    return line;
+    const Mapping& mapping = info.mapping;
+    std::snprintf(text_, sizeof(text_), "%s %llu [0x%llx, +%llu) on device %d, offset %llu, %s",
+                  mapping.physical == nullptr ? "allocation" : "mapping", mapping.id, Hex{mapping.start},
+                  Hex{mapping.size}, mapping.device == nullptr ? -1 : mapping.device->ordinal(),
+                  Hex{address - mapping.start},
+                  mapping.accessible ? "accessible" : "mapped, but cuMemSetAccess gave nobody access");
+    return;
   }
+  char history[192];
+  GetAddressSpace().History(address, history, sizeof(history));
   if (info.reserved) {
-    std::snprintf(line, sizeof(line), "nothing is mapped at offset %llu of reservation [0x%llx, +%llu)",
-                  static_cast<Hex>(address - info.reservation_start),
-                  static_cast<Hex>(info.reservation_start), static_cast<Hex>(info.reservation_size));
+    std::snprintf(text_, sizeof(text_), "nothing is mapped at offset %llu of reservation [0x%llx, +%llu)%s",
+                  Hex{address - info.reservation_start}, Hex{info.reservation_start},
+                  Hex{info.reservation_size}, history);
   } else {
-    std::snprintf(line, sizeof(line), "no reservation and no allocation is there");
+    std::snprintf(text_, sizeof(text_), "no reservation and no allocation is there%s", history);
   }
-  const std::string history = GetAddressSpace().History(address);
-  return history.empty() ? line : std::string(line) + "; " + history;
 }
 
 void CheckNobodyTouches(uint64_t start, uint64_t size, const char* call) {

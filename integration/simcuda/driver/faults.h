@@ -5,7 +5,6 @@
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAULTS_H_
 
 #include <cstdint>
-#include <string>
 
 namespace simcuda {
 
@@ -13,7 +12,15 @@ namespace simcuda {
 void InstallFaultHandler();
 
 // One line about a device address: its reservation or allocation, whether it is mapped, what became of it.
-std::string DescribeAddress(uint64_t address);
+// Made without allocating, so that the signal handler can say it.
+class AddressText {
+ public:
+  explicit AddressText(uint64_t address);
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[512];
+};
 
 // To be called before memory is taken away by `call` ("cuMemUnmap"). Strict: stops the process when queued or
 // running work touches the range; report: counts it and says so.

@@ -47,11 +47,15 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
   // A demand that cannot be met must not fill the disk before it is refused.
   const bool hopeless = FreeSlotsNow() < n && capacity().free_bytes / kSlotBytes < n;
   os::MutexLock lock(&mu_);
-  if (!stopped_ && !hopeless && UsableFreeSlots() < n) {
+  // The very first slots wait until each directory has some, or all of them would go to the first one.
+  const auto must_wait = [this, n]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !stopped_ && n > 0 && (UsableFreeSlots() < n || grow_served_ == 0);
+  };
+  if (!hopeless && must_wait()) {
     const uint64_t request = ++grow_requests_;
     wanted_slots_ += n;
     grow_cv_.NotifyAll();
-    while (!stopped_ && UsableFreeSlots() < n && grow_served_ < request) grown_cv_.Wait(&mu_);
+    while (must_wait() && grow_served_ < request) grown_cv_.Wait(&mu_);
     wanted_slots_ -= n;
   }
   if (stopped_) return absl::CancelledError("the spill store was shut down");

@@ -95,7 +95,7 @@ struct PitchedCopy {
     if (pitch == 0) pitch = copy.WidthInBytes;
     uint64_t rows = copy.Height;
     if constexpr (requires { copy.Depth; }) {
-      if (copy.Depth == 0) return;
+      if (rows == 0 || copy.Depth == 0) return;
       rows += (copy.Depth - 1) * (layer_rows != 0 ? layer_rows : copy.Height);
     }
     touch->PitchedRange(base + row * pitch + x, pitch, copy.WidthInBytes, rows);

@@ -1,0 +1,107 @@
+// A Residency without a GPU: writes down what it is asked, and does what the test tells it to.
+
+#ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
+#define SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocator/residency/residency.h"
+
+namespace spillway::integration {
+
+class FakeResidency : public allocator::Residency {
+ public:
+  struct Launch {
+    std::vector<allocator::BlockId> set;
+    allocator::StreamRef stream;
+    uint64_t tag = 0;
+    bool pinned = false;
+  };
+  struct Hold_ {
+    std::vector<allocator::BlockId> set;
+    allocator::HoldReason reason;
+  };
+
+  // What it answers.
+  CUresult refuse = CUDA_SUCCESS;  // of Run, without calling the launch
+  absl::Status hold_status;
+  bool release_helps = false;
+  Range range;
+  uint64_t free_bytes = 0, total_bytes = 0;
+  allocator::ResidencyStats stats;
+  std::function<void()> inside_run;  // called before the launch
+
+  // What it was asked.
+  std::vector<Launch> launches;
+  std::vector<Hold_> holds;
+  std::vector<CUdeviceptr> frees;
+  std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended;
+  std::vector<uint64_t> releases;
+  std::vector<std::shared_ptr<const policy::MigrationPlan>> plans;
+  int64_t foreign_bytes = 0;
+
+  absl::StatusOr<CUdeviceptr> Allocate(uint64_t, allocator::StreamRef) override {
+    return absl::UnimplementedError("not asked for by hooks");
+  }
+  absl::Status Free(CUdeviceptr address) override {
+    if (address != range.base) return absl::InvalidArgumentError("no block starts here");
+    frees.push_back(address);
+    return absl::OkStatus();
+  }
+  absl::Status RecordStream(CUdeviceptr, CUstream stream) override {
+    recorded.push_back(stream);
+    return absl::OkStatus();
+  }
+  absl::Status EmptyCache() override { return absl::OkStatus(); }
+  absl::StatusOr<Range> FindRange(CUdeviceptr address) const override {
+    if (address < range.base || address >= range.base + range.bytes) return absl::NotFoundError("no block");
+    return range;
+  }
+  CUresult Run(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
+               absl::FunctionRef<CUresult()> launch) override {
+    return Note(set, stream, tag, launch, false);
+  }
+  CUresult RunPinned(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
+                     absl::FunctionRef<CUresult()> launch) override {
+    return Note(set, stream, tag, launch, true);
+  }
+  absl::Status Hold(const allocator::AccessSet& set, allocator::HoldReason reason) override {
+    if (hold_status.ok()) holds.push_back({{set.begin(), set.end()}, reason});
+    return hold_status;
+  }
+  void OnStreamDestroy(CUstream stream) override { destroyed.push_back(stream); }
+  void OnCaptureBegin(CUstream stream) override { captures_begun.push_back(stream); }
+  void OnCaptureEnd(CUstream stream) override { captures_ended.push_back(stream); }
+  void OnForeignBytes(int64_t delta) override { foreign_bytes += delta; }
+  bool ReleaseForOthers(uint64_t bytes) override {
+    releases.push_back(bytes);
+    return release_helps;
+  }
+  void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override {
+    plans.push_back(std::move(plan));
+  }
+  allocator::ResidencyStats Stats() const override { return stats; }
+  void MemoryInfo(uint64_t* free, uint64_t* total) const override {
+    *free = free_bytes;
+    *total = total_bytes;
+  }
+  std::string LastError() const override { return ""; }
+  void Shutdown() override {}
+  void AbandonAfterFork() override {}
+
+ private:
+  CUresult Note(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
+                absl::FunctionRef<CUresult()> launch, bool pinned) {
+    launches.push_back({{set.begin(), set.end()}, stream, tag, pinned});
+    if (inside_run) inside_run();
+    return refuse != CUDA_SUCCESS ? refuse : launch();
+  }
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_

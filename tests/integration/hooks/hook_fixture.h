@@ -1,0 +1,77 @@
+// The product's wrappers over the fake driver and fake residencies, with blocks on two devices.
+
+#ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_HOOK_FIXTURE_H_
+#define SPILLWAY_TESTS_INTEGRATION_HOOKS_HOOK_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/integration/hooks/fake_driver.h"
+#include "tests/integration/hooks/fake_residency.h"
+#include "tests/integration/hooks/test_map.h"
+
+namespace spillway::integration {
+
+class HookTest : public testing::Test {
+ protected:
+  static constexpr int kDevices = 2;
+
+  HookTest() : map_(MakeTestMap(kDevices)) {
+    driver() = FakeDriver();
+    switched_off() = "";
+    for (int device = 0; device < kDevices; ++device) PlaceBlocks(map_.get(), device, 8);
+    report_ = driver().Install();
+    context_.addresses = map_.get();
+    context_.switch_eviction_off = [](const char* reason) { switched_off() += std::string(reason) + ";"; };
+  }
+  ~HookTest() override {
+    PublishHookContext(nullptr);
+    delete GetHookState();
+    SetHookState(nullptr);
+  }
+
+  // As the engine does when the first block is asked for.
+  void Publish() {
+    for (int device = 0; device < kDevices; ++device) {
+      residency_[device].range = {Address(1, device), kTestBlockBytes};
+      AttachDevice(&context_, device, &residency_[device], reinterpret_cast<CUcontext>(0x5000 + device));
+    }
+    PublishHookContext(&context_);
+  }
+
+  static FakeDriver& driver() { return FakeDriver::Get(); }
+  static std::string& switched_off() {
+    static std::string text;
+    return text;
+  }
+  uint64_t Address(uint32_t index, int device = 0) const { return BlockAddress(*map_, device, index); }
+  static allocator::BlockId Id(uint32_t index, int device = 0) { return {device, index + 1}; }
+  static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(0x9000 + number); }
+  static CUfunction Function(uintptr_t number = 0) {
+    return reinterpret_cast<CUfunction>(0xa000 + 64 * number);
+  }
+  using Ids = std::vector<allocator::BlockId>;
+
+  // The one launch or hold that residency 0 has seen.
+  FakeResidency::Launch OnlyLaunch() const {
+    EXPECT_EQ(residency_[0].launches.size(), 1u);
+    return residency_[0].launches.empty() ? FakeResidency::Launch() : residency_[0].launches.front();
+  }
+  void ExpectHeld(allocator::HoldReason reason, const Ids& ids) const {
+    ASSERT_EQ(residency_[0].holds.size(), 1u);
+    EXPECT_EQ(residency_[0].holds[0].reason, reason);
+    EXPECT_EQ(residency_[0].holds[0].set, ids);
+  }
+
+  const std::unique_ptr<allocator::AddressMap> map_;
+  HookReport report_;
+  HookContext context_;
+  FakeResidency residency_[kDevices];
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_TESTS_INTEGRATION_HOOKS_HOOK_FIXTURE_H_

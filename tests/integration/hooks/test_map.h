@@ -1,0 +1,43 @@
+// An AddressMap without a driver, with blocks where the test wants them.
+
+#ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_TEST_MAP_H_
+#define SPILLWAY_TESTS_INTEGRATION_HOOKS_TEST_MAP_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "allocator/memory/address_map.h"
+
+namespace spillway::integration {
+
+inline constexpr uint64_t kTestBase = 0x700000000000;
+inline constexpr uint64_t kTestChunk = 2 << 20;
+
+inline std::unique_ptr<allocator::AddressMap> MakeTestMap(int devices = 1,
+                                                          uint64_t bytes_per_device = 1ull << 32) {
+  static const allocator::CudaDriver driver = [] {
+    allocator::CudaDriver fake;
+    fake.cuMemAddressReserve = [](CUdeviceptr* base, size_t, size_t, CUdeviceptr, unsigned long long) {
+      *base = kTestBase;
+      return CUDA_SUCCESS;
+    };
+    return fake;
+  }();
+  return allocator::AddressMap::Reserve(&driver, devices, bytes_per_device, kTestChunk).value();
+}
+
+// Where block `index` of `device` lies in a map with PlaceBlocks: 3 chunks, then a guard chunk.
+inline uint64_t BlockAddress(const allocator::AddressMap& map, int device, uint32_t index) {
+  return map.device_base(device) + (4 * uint64_t{index} + 1) * kTestChunk;
+}
+inline constexpr uint64_t kTestBlockBytes = 3 * kTestChunk;
+
+inline void PlaceBlocks(allocator::AddressMap* map, int device, uint32_t count) {
+  for (uint32_t index = 0; index < count; ++index) {
+    map->Assign(BlockAddress(*map, device, index), kTestBlockBytes, allocator::BlockId(device, index + 1));
+  }
+}
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_TESTS_INTEGRATION_HOOKS_TEST_MAP_H_

@@ -20,7 +20,8 @@ def guard_name(path):
 def source_problems(root, path):
     text = common.read(root, path)
     has_header = path.suffix != ".h" and (root / path.with_suffix(".h")).is_file()
-    if not has_header and not re.match(r"\s*(//|/\*)", text):
+    named_after_unit = path.stem.endswith(("_test", "_bench"))  # the name says what it is
+    if not (has_header or named_after_unit) and not re.match(r"\s*(//|/\*)", text):
         yield f"{path}: no head that says what the file is"
     if path.suffix == ".h" and f"#define {guard_name(path)}" not in text:
         yield f"{path}: the include guard should be {guard_name(path)}"

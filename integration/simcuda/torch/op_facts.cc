@@ -4,43 +4,47 @@
 #include <ATen/core/enum_tag.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string_view>
 
 namespace simcuda::ops {
 namespace {
 
 // They work with copies and allocations alone, so the real CUDA kernels run on the stand-in.
-constexpr std::array<std::string_view, 12> kLeftAsTheyAre = {"aten::set_",
-                                                             "aten::resize_",
-                                                             "aten::_local_scalar_dense",
-                                                             "aten::record_stream",
-                                                             "aten::is_pinned",
-                                                             "aten::_pin_memory",
-                                                             "aten::is_set_to",
-                                                             "aten::_reshape_alias",
-                                                             "aten::_fused_sdp_choice",
-                                                             "aten::_use_cudnn_ctc_loss",
-                                                             "aten::_use_miopen_ctc_loss"};
+constexpr std::string_view kLeftAsTheyAre[] = {
+    "aten::set_",
+    "aten::resize_",
+    "aten::_local_scalar_dense",
+    "aten::record_stream",
+    "aten::is_pinned",
+    "aten::_pin_memory",
+    "aten::is_set_to",
+    "aten::_reshape_alias",
+    "aten::_fused_sdp_choice",
+    "aten::_use_cudnn_ctc_loss",
+    "aten::_use_miopen_ctc_loss",
+    "aten::_efficientzerotensor",  // has no memory
+};
 
 // convolution: the composite would choose cuDNN. copy_: the composite would launch a kernel for strides.
-constexpr std::array<std::string_view, 3> kAdded = {"aten::convolution", "aten::convolution_backward",
-                                                    "aten::copy_"};
+constexpr std::string_view kAdded[] = {"aten::convolution", "aten::convolution_backward", "aten::copy_"};
 
 // CUDA itself moves or reads CPU tensors of these ops' arguments (indices, lengths, sources).
-constexpr std::array<std::string_view, 9> kTakeHostTensors = {"aten::index",
-                                                              "aten::index_put",
-                                                              "aten::index_put_",
-                                                              "aten::_index_put_impl_",
-                                                              "aten::copy_",
-                                                              "aten::_foreach_copy_",
-                                                              "aten::_ctc_loss",
-                                                              "aten::_ctc_loss_backward",
-                                                              "aten::_pack_padded_sequence"};
+constexpr std::string_view kTakeHostTensors[] = {
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::copy_",
+    "aten::_foreach_copy_",
+    "aten::_ctc_loss",
+    "aten::_ctc_loss_backward",
+    "aten::_pack_padded_sequence",
+};
 
 template <typename List>
 bool Contains(const List& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
+  return std::find(std::begin(list), std::end(list), name) != std::end(list);
 }
 
 bool StartsWith(std::string_view text, std::string_view prefix) {

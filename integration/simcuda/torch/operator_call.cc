@@ -33,6 +33,12 @@ void CallBody::Compute() {
 void WaitedCall::Run() {
   try {
     body.Compute();
+  } catch (c10::Error& error) {
+    // PyTorch names the CPU kernel that lacks a dtype, which is seldom the op's name.
+    if (Text(error).find("not implemented for") != std::string::npos) {
+      error.add_context(body.facts->name + " cannot run on the stand-in GPU with this dtype");
+    }
+    error_ = std::current_exception();
   } catch (...) {
     error_ = std::current_exception();
   }

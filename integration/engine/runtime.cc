@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "integration/engine/machine.h"
@@ -66,12 +67,16 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
   if (owned_[place] != nullptr) return owned_[place].get();
   if (!failures_[place].ok()) return failures_[place];
   auto residency = StartDeviceLocked(device);
-  if (!residency.ok()) {
-    failures_[place] = residency.status();
-    os::Log(os::LogLevel::kError,
-            absl::StrCat("cannot start on GPU ", device, ": ", std::string(residency.status().message())));
+  if (residency.ok()) return residency;
+  const std::string reason(residency.status().message());
+  if (absl::StartsWith(reason, "SPILLWAY_")) {
+    failures_[place] =
+        residency.status();  // the user's own setting does not work: the job must not go on without it
+  } else {
+    os::Announce(absl::StrCat("not used on GPU ", device, ": ", reason));
+    failures_[place] = absl::FailedPreconditionError(reason);
   }
-  return residency;
+  return failures_[place];
 }
 
 absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
@@ -160,7 +165,9 @@ absl::Status Runtime::StartDiskLocked() {
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.
-  if (options_.directories) return store.status();
+  if (options_.directories) {
+    return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_DIRS: ", std::string(store.status().message())));
+  }
   os::Log(os::LogLevel::kWarn, absl::StrCat("no disk tier: ", std::string(store.status().message())));
   return absl::OkStatus();
 }

@@ -39,9 +39,10 @@ class Runtime {
   static Runtime* Get();
   static void Set(Runtime* runtime);
 
-  // The device's residency; made at the first call for it. kFailedPrecondition after exit or fork has begun, and for
-  // devices beyond allocator::kMaxDevices; else the error of whatever could not be set up (kept: asked again, it
-  // answers the same). Any thread; no lock once the device is there.
+  // The device's residency; made at the first call for it. kInvalidArgument when a setting of the user does not work;
+  // kFailedPrecondition (the caller does without us) after exit or fork has begun, for devices beyond
+  // allocator::kMaxDevices, and where the device or the driver lacks something. A failure is kept: asked again, it
+  // answers the same. Any thread; no lock once the device is there.
   absl::StatusOr<allocator::Residency*> Device(int device);
 
   // The device's residency if it has one and the engine is alive. Any thread, no lock.

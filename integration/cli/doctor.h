@@ -1,0 +1,35 @@
+// Doctor: looks at this machine as Spillway would, and says for each thing whether it works, what it means, and what
+// to do when it does not. Writes nothing that stays and starts no engine.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_H_
+#define SPILLWAY_INTEGRATION_CLI_DOCTOR_H_
+
+#include <string>
+#include <vector>
+
+namespace spillway::integration {
+
+enum class Verdict { kGood, kLimited, kBad };
+
+struct Finding {
+  Verdict verdict = Verdict::kGood;
+  std::string what;    // "driver"
+  std::string found;   // "version 13.0, 1 device"
+  std::string advice;  // what to do; empty when nothing
+};
+
+struct DoctorOptions {
+  std::string library_directory;          // where libspillway.so and its kin lie
+  std::vector<std::string> directories;   // to spill to; empty: the default one
+  std::string default_candidates_tmpdir;  // the value of TMPDIR
+};
+
+// Each check in order. Takes seconds: it writes and reads in each directory.
+std::vector<Finding> Examine(const DoctorOptions& options);
+
+// One line for each finding, aligned, with advice below it.
+std::string Format(const std::vector<Finding>& findings);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_DOCTOR_H_

@@ -1,0 +1,111 @@
+// The program `spillway`: runs a command under Spillway, or looks at the machine. Options of `run` are the settings of
+// docs/environment.md; they are handed on as variables, so that what is accepted is said in one place.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "integration/cli/doctor.h"
+#include "integration/engine/option_values.h"
+#include "integration/engine/options.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr int kCannotRun = 127;
+
+// build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
+std::string LibraryDirectory() {
+  char path[PATH_MAX] = {};
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path) - 1);
+  std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
+  for (int up = 0; up < 2; ++up) program.resize(std::min(program.size(), program.rfind('/')));
+  return absl::StrCat(program, "/lib");
+}
+
+// Replaces this process by `command` with the preload in front; returns only when that fails.
+int Run(const std::map<std::string, std::string>& settings, const std::vector<std::string>& command) {
+  for (const auto& [name, value] : settings) ::setenv(VariableOf(name).c_str(), value.c_str(), 1);
+  std::string preload = absl::StrCat(LibraryDirectory(), "/libspillway.so");
+  if (::access(preload.c_str(), R_OK) != 0) {
+    std::fprintf(stderr, "spillway: %s: %s\n", preload.c_str(), std::strerror(errno));
+    return kCannotRun;
+  }
+  if (const std::string other = EnvironmentValue("LD_PRELOAD"); !other.empty())
+    absl::StrAppend(&preload, ":", other);
+  ::setenv("LD_PRELOAD", preload.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  std::fprintf(stderr, "spillway: cannot run %s: %s\n", arguments[0], std::strerror(errno));
+  return kCannotRun;
+}
+
+int Doctor(const std::string& directories) {
+  DoctorOptions options;
+  options.library_directory = LibraryDirectory();
+  options.default_candidates_tmpdir = EnvironmentValue("TMPDIR");
+  const std::string text = directories.empty() ? EnvironmentValue("SPILLWAY_DIRS") : directories;
+  if (!text.empty()) {
+    auto ranks = ParseDirectories(text);
+    if (!ranks.ok()) {
+      std::fprintf(stderr, "spillway: dirs=%s is not accepted; accepted: %s\n", text.c_str(),
+                   std::string(ranks.status().message()).c_str());
+      return 2;
+    }
+    for (const auto& rank : *ranks) {
+      for (const DirectoryEntry& entry : rank) options.directories.push_back(entry.path);
+    }
+  }
+  const std::vector<Finding> findings = Examine(options);
+  std::fputs(Format(findings).c_str(), stdout);
+  const bool bad = std::any_of(findings.begin(), findings.end(),
+                               [](const Finding& finding) { return finding.verdict == Verdict::kBad; });
+  return bad ? 1 : 0;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Train models larger than the GPU's memory, unchanged."};
+  app.set_version_flag("--version", absl::StrCat("spillway ", SPILLWAY_VERSION_TEXT));
+  app.require_subcommand(1);
+
+  CLI::App* run =
+      app.add_subcommand("run", "Run a command under Spillway: spillway run [options] -- COMMAND...");
+  std::map<std::string, std::string> settings;
+  for (const OptionRow& row : OptionTable()) {
+    const std::string name = row.name;
+    if (!row.exists || name == "spillway") continue;
+    run->add_option_function<std::string>(
+        absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}})),
+        [&settings, name](const std::string& value) { settings[name] = value; },
+        absl::StrCat(row.meaning, " (", row.accepted, "; default: ", row.fallback, ")"));
+  }
+  std::vector<std::string> command;
+  run->add_option("command", command, "The command and its arguments")->required();
+  run->positionals_at_end();
+
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Look at this machine: what works, and what to do about the rest");
+  std::string directories;
+  doctor->add_option("--dirs", directories, "Spill directories to look at, as SPILLWAY_DIRS");
+
+  CLI11_PARSE(app, argc, argv);
+  return run->parsed() ? Run(settings, command) : Doctor(directories);
+}
+
+}  // namespace
+}  // namespace spillway::integration
+
+int main(int argc, char** argv) { return spillway::integration::Main(argc, argv); }

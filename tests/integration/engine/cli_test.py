@@ -1,0 +1,63 @@
+"""The program `spillway`: run hands settings and the preload on; doctor says what works and what does not."""
+
+import os
+import subprocess
+import unittest
+
+BUILD = os.environ["SPILLWAY_BUILD"]
+PROGRAM = f"{BUILD}/bin/spillway"
+
+
+def spillway(*arguments, device=None, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY") and k != "LD_PRELOAD"}
+    environment.update(variables)
+    command = [PROGRAM, *arguments]
+    if device:
+        command = [f"{BUILD}/bin/simcuda-run", "--memory", device, "--", *command]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+
+
+class RunTest(unittest.TestCase):
+    def test_settings_become_variables_and_the_preload_comes_first(self):
+        done = spillway("run", "--gpu-memory", "2GiB", "--policy=lru", "--", "env", LD_PRELOAD="/other.so")
+        lines = done.stdout.splitlines()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("SPILLWAY_GPU_MEMORY=2GiB", lines)
+        self.assertIn("SPILLWAY_POLICY=lru", lines)
+        self.assertIn(f"LD_PRELOAD={BUILD}/lib/libspillway.so:/other.so", lines)
+
+    def test_the_commands_own_options_and_status_are_kept(self):
+        done = spillway("run", "--", "sh", "-c", 'echo "$@"; exit 5', "name", "--policy", "-v", "")
+        self.assertEqual((done.returncode, done.stdout), (5, "--policy -v \n"))
+
+    def test_a_command_that_is_not_there(self):
+        done = spillway("run", "--", "/no/such/program")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("cannot run /no/such/program: No such file", done.stderr)
+
+    def test_wrong_use(self):
+        self.assertNotEqual(spillway("run").returncode, 0)
+        self.assertNotEqual(spillway().returncode, 0)
+        self.assertNotEqual(spillway("run", "--speed", "9", "--", "true").returncode, 0)
+
+
+class DoctorTest(unittest.TestCase):
+    def test_a_good_machine(self):
+        done = spillway("doctor", "--dirs", "/var/tmp", device="1GiB")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for words in ("ok  libraries", "for PyTorch 2.", "ok  driver", "ok  GPU 0", "1.00 GiB", "directory /var/tmp"):
+            self.assertIn(words, done.stdout)
+
+    def test_a_directory_that_is_none(self):
+        done = spillway("doctor", "--dirs", "/no/such/folder", device="1GiB")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"NO +directory /no/such/folder")
+        self.assertIn("-> choose others with SPILLWAY_DIRS", done.stdout)
+        self.assertEqual(spillway("doctor", "--dirs", "relative", device="1GiB").returncode, 2)
+
+    def test_version(self):
+        self.assertRegex(spillway("--version").stdout, r"^spillway \d+\.\d+\.\d+\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()

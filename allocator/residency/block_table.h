@@ -69,6 +69,7 @@ struct Block {
   bool freed = false;              // freed while a transfer was under way
   bool mapping = false;            // chunks are being mapped or unmapped outside the lock
   bool listed = false;             // in the allocator's list of reusable addresses
+  bool wanted = false;             // an allocation waits for the end of its free
   std::vector<Stamp> recorded;     // recordStream: what must complete before reuse and eviction
   std::vector<ChunkHandle> handles;
   std::vector<ChunkHome> homes;    // per chunk, while kSpilled and kFaulting

@@ -93,6 +93,16 @@ struct Core {
     block->listed = true;
     addresses.Add(block->owner, block->chunks, block->address, block->id);
   }
+  // A free that must wait for a transfer: the address may be promised already, the block not.
+  void BeginFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    block->freed = true;
+    if (options.stable_addresses) ListLocked(block);
+  }
+  // The transfer has ended, and the block is kCached or kFree.
+  void FinishFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    block->freed = false;
+    if (!block->listed && !block->wanted) ListLocked(block);
+  }
   void NotePeakLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     peak_device_bytes = std::max(peak_device_bytes, chunks.held() * chunk_bytes + budget.others);
   }

@@ -112,10 +112,16 @@ Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::
   if (std::optional<BlockId> id = core_->addresses.Take(stream, chunks)) {
     Block* const block = &core_->table.at(*id);
     block->listed = false;
-    // A strip that has passed its commit point ends in a moment.
-    while (block->evict != nullptr && !Evictor::CancelLocked(core_.get(), block)) {
-      core_->table.changed.Wait(&core_->table.mu);
+    // A strip that has passed its commit point, or the transfer of a freed block, ends in a moment.
+    block->wanted = true;
+    while (block->freed || (block->evict != nullptr && !Evictor::CancelLocked(core_.get(), block))) {
+      if (core_->closed.load()) {
+        *status = absl::CancelledError("Spillway has shut down");
+        return nullptr;
+      }
+      core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
     }
+    block->wanted = false;
     if (block->state == BlockState::kCached) {
       core_->table.MoveLocked(block, BlockState::kResident);
       ++core_->allocation_paths[static_cast<int>(AllocationPath::kCachedSameStream)];
@@ -179,14 +185,14 @@ void DeviceResidency::FreeLocked(Block* block) {
       break;
     case BlockState::kEmpty:
       if (block->mapping) {  // whoever maps or unmaps it finishes the free
-        block->freed = true;
+        core_->BeginFreeLocked(block);
         return;
       }
       core_->table.MoveLocked(block, BlockState::kFree);
       break;
     case BlockState::kSpilled:
       if (block->mapping) {
-        block->freed = true;
+        core_->BeginFreeLocked(block);
         return;
       }
       for (const ChunkHome& home : block->homes) {
@@ -201,18 +207,17 @@ void DeviceResidency::FreeLocked(Block* block) {
       core_->table.changed.NotifyAll();
       break;
     case BlockState::kEvicting:
-      block->freed = true;
       if (!block->evict->committed) block->evict->cancelled = true;
-      if (SPILLWAY_MUTANT(kReuseDrainingBlock)) {
-        block->freed = false;
-        core_->table.MoveLocked(block, BlockState::kCached);
-        break;
-      }
+      core_->BeginFreeLocked(block);
       thread_->Wake();
       return;
     case BlockState::kFaulting:
-      block->freed = true;
       Faulter::CancelLocked(block);
+      if (SPILLWAY_MUTANT(kReuseDrainingBlock)) {
+        core_->table.MoveLocked(block, BlockState::kCached);
+        break;
+      }
+      core_->BeginFreeLocked(block);
       thread_->Wake();
       return;
     case BlockState::kLost:

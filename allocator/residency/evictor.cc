@@ -77,8 +77,9 @@ bool Evictor::Advance(EvictJob* job) {
     cancelled = job->cancelled;
   }
   if (cancelled || !job->failure.ok()) {
+    const bool held = job->block != nullptr;
     Abandon(job);
-    return job->phase != before;
+    return job->phase != before || held != (job->block != nullptr);
   }
   if (job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
     if (job->strip) {
@@ -288,14 +289,12 @@ void Evictor::FinishLocked(EvictJob* job) {
   if (job->strip) {
     if (block->state == BlockState::kCached) core_->table.MoveLocked(block, BlockState::kFree);
     if (block->freed) {  // an unused block freed while it was being unmapped
-      block->freed = false;
       core_->table.MoveLocked(block, BlockState::kFree);
-      core_->ListLocked(block);
+      core_->FinishFreeLocked(block);
     }
   } else if (block->freed) {
-    block->freed = false;
     core_->table.MoveLocked(block, BlockState::kFree);
-    core_->ListLocked(block);
+    core_->FinishFreeLocked(block);
     ReleaseHomes(&job->homes);
   } else {
     block->homes = std::move(job->homes);
@@ -306,31 +305,39 @@ void Evictor::FinishLocked(EvictJob* job) {
 }
 
 // ---- A cancelled or failed job: let what is under way drain, then give everything back. The GPU's copy was valid
-// all the time.
+// all the time. The block is let go as soon as nothing copies from it; writes end without it.
 
 void Evictor::Abandon(EvictJob* job) {
   if (!job->failure.ok()) {
     os::MutexLock lock(&core_->table.mu);
-    if (!job->cancelled) CancelLocked(core_, job->block);
+    if (!job->cancelled && job->block != nullptr) CancelLocked(core_, job->block);
   }
   if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");
   SubmitWrites(job);  // gives staging back as copies end
-  if (!job->staged.empty() || job->writes_under_way > 0) return;
-  if (job->host_copied != nullptr && !copies_->Done(job->host_copied)) return;
-  if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
+  if (!job->staged.empty()) return;
+  if (job->host_copied != nullptr) {
+    if (!copies_->Done(job->host_copied)) return;
+    core_->clock.GiveEvent(job->host_copied);
+    job->host_copied = nullptr;
+  }
+  if (job->block != nullptr) LetGo(job);
+  if (job->writes_under_way > 0) return;
   ReleaseHomes(&job->homes);
+  job->phase = EvictJob::Phase::kDone;
+}
+
+void Evictor::LetGo(EvictJob* job) {
   Block* const block = job->block;
   os::MutexLock lock(&core_->table.mu);
   ++cancelled_in_phase[static_cast<int>(job->phase)];
   ++core_->counters.evictions_cancelled;
   chunks_coming_ -= block->chunks;
   block->evict = nullptr;
+  job->block = nullptr;
   if (block->freed && block->state == BlockState::kEvicting) {
-    block->freed = false;
     core_->table.MoveLocked(block, BlockState::kCached);
-    core_->ListLocked(block);
+    core_->FinishFreeLocked(block);
   }
-  job->phase = EvictJob::Phase::kDone;
   core_->table.changed.NotifyAll();
 }
 

@@ -25,7 +25,7 @@ struct EvictJob {
     CUevent copied = nullptr;  // null once the write has been submitted
   };
 
-  Block* block = nullptr;
+  Block* block = nullptr;  // null once a cancelled job has let it go
   bool strip = false;
   Phase phase = Phase::kStarted;
   std::vector<Stamp> uses;         // what must complete before the bytes are final
@@ -87,6 +87,7 @@ class Evictor {
   void Commit(EvictJob* job);
   void FinishLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Abandon(EvictJob* job);
+  void LetGo(EvictJob* job);
   void ReleaseHomes(std::vector<ChunkHome>* homes);
   bool CollectWrites();
 

@@ -75,9 +75,8 @@ absl::Status Faulter::MapEmpty(Block* block) {
     core_->chunks.Give(&block->handles);
   }
   if (block->freed) {
-    block->freed = false;
     core_->table.MoveLocked(block, status.ok() ? BlockState::kCached : BlockState::kFree);
-    core_->ListLocked(block);
+    core_->FinishFreeLocked(block);
   }
   core_->table.changed.NotifyAll();
   return status;
@@ -260,9 +259,8 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   block->fetch = nullptr;
   job->block = nullptr;
   if (block->freed) {
-    block->freed = false;
     core_->table.MoveLocked(block, BlockState::kCached);
-    core_->ListLocked(block);
+    core_->FinishFreeLocked(block);
   } else {
     core_->table.MoveLocked(block, BlockState::kResident);
   }
@@ -292,12 +290,11 @@ bool Faulter::Drain(FetchJob* job) {
     os::MutexLock lock(&core_->table.mu);
     if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
     if (block->freed) {
-      block->freed = false;
       ReleaseHomesLocked(block);
       block->fetch = nullptr;
       job->block = nullptr;
       core_->table.MoveLocked(block, BlockState::kCached);
-      core_->ListLocked(block);
+      core_->FinishFreeLocked(block);
       core_->table.changed.NotifyAll();
       return true;
     }
@@ -317,10 +314,9 @@ bool Faulter::Drain(FetchJob* job) {
 void Faulter::BackToSpilledLocked(Block* block) {
   core_->table.MoveLocked(block, BlockState::kSpilled);
   if (block->freed) {
-    block->freed = false;
     ReleaseHomesLocked(block);
     core_->table.MoveLocked(block, BlockState::kFree);
-    core_->ListLocked(block);
+    core_->FinishFreeLocked(block);
   }
   core_->table.changed.NotifyAll();
 }

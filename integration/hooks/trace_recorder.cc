@@ -21,15 +21,14 @@ void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::
   const uint64_t first = names_taken_.fetch_add(count, std::memory_order_relaxed);
   Slot& slot = slots_[index & slot_mask_];
   slot.ready.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(
-      std::memory_order_release);  // who reads what follows, reads that 0 or something newer
+  // Released, though they are published below: who reads one of these too late must not see the old `ready` after it.
   uint64_t at = first;
   for (const allocator::BlockId id : set) {
-    names_[at++ & name_mask_].store(id.raw(), std::memory_order_relaxed);
+    names_[at++ & name_mask_].store(id.raw(), std::memory_order_release);
   }
-  slot.tag.store(tag, std::memory_order_relaxed);
-  slot.first.store(first, std::memory_order_relaxed);
-  slot.count.store(count, std::memory_order_relaxed);
+  slot.tag.store(tag, std::memory_order_release);
+  slot.first.store(first, std::memory_order_release);
+  slot.count.store(count, std::memory_order_release);
   slot.ready.store(index + 1, std::memory_order_release);
   LaunchIndex next = next_index_.load(std::memory_order_relaxed);
   while (next < index + 1 && !next_index_.compare_exchange_weak(next, index + 1, std::memory_order_release)) {
@@ -51,15 +50,14 @@ TraceRecorder::Read TraceRecorder::ReadSlot(LaunchIndex index, uint64_t* tag,
     const LaunchIndex next = next_index_.load(std::memory_order_acquire);
     return ready > index + 1 || next > index + 1 + slot_mask_ ? Read::kLost : Read::kNotThere;
   }
-  *tag = slot.tag.load(std::memory_order_relaxed);
-  const uint64_t first = slot.first.load(std::memory_order_relaxed);
-  const uint32_t count = slot.count.load(std::memory_order_relaxed);
+  *tag = slot.tag.load(std::memory_order_acquire);
+  const uint64_t first = slot.first.load(std::memory_order_acquire);
+  const uint32_t count = slot.count.load(std::memory_order_acquire);
   if (count > name_mask_) return Read::kLost;
   blocks->clear();
   for (uint32_t i = 0; i < count; ++i) {
-    blocks->push_back(names_[(first + i) & name_mask_].load(std::memory_order_relaxed));
+    blocks->push_back(names_[(first + i) & name_mask_].load(std::memory_order_acquire));
   }
-  std::atomic_thread_fence(std::memory_order_acquire);  // what was read is older than what is asked now
   const bool same = slot.ready.load(std::memory_order_relaxed) == index + 1;
   const bool names_whole = names_taken_.load(std::memory_order_relaxed) - first <= name_mask_ + 1;
   return same && names_whole ? Read::kTaken : Read::kLost;

@@ -184,31 +184,44 @@ CUresult AddressSpace::Unmap(uint64_t start, uint64_t size) {
   return CUDA_SUCCESS;
 }
 
-CUresult AddressSpace::MakeAccessibleLocked(Mapping& mapping) {
+CUresult AddressSpace::MakeAccessibleLocked(Mapping& mapping, std::vector<StalePart>* stale) {
   if (mapping.accessible) return CUDA_SUCCESS;
   Physical* physical = mapping.physical;
   if (!pool_.MoveIn(physical->home, mapping.start, mapping.size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (physical->stale && GetSettings().poison_now() != Poison::kOff)
-    FillWithPoison(mapping.start, mapping.size);
+  if (physical->stale) stale->push_back({mapping.start, mapping.size});
   physical->stale = false;
   mapping.accessible = true;
   return CUDA_SUCCESS;
 }
 
-CUresult AddressSpace::SetAccess(uint64_t start, uint64_t size, unsigned device_mask, bool accessible) {
-  WriteLock lock(mutex_);
+CUresult AddressSpace::SetAccessLocked(uint64_t start, uint64_t size, unsigned device_mask, bool accessible,
+                                       std::vector<StalePart>* stale) {
   if (CUresult result = CheckWholeLocked(start, size); result != CUDA_SUCCESS) return result;
   for (auto it = mappings_.find(start); it != mappings_.end() && it->first < start + size; ++it) {
     Mapping& mapping = it->second;
     mapping.access_mask = accessible ? mapping.access_mask | device_mask : mapping.access_mask & ~device_mask;
     if (mapping.access_mask != 0) {
-      if (CUresult result = MakeAccessibleLocked(mapping); result != CUDA_SUCCESS) return result;
+      if (CUresult result = MakeAccessibleLocked(mapping, stale); result != CUDA_SUCCESS) return result;
     } else if (mapping.accessible) {
       pool_.MoveOut(mapping.start, mapping.physical->home, mapping.size);
       mapping.accessible = false;
     }
   }
   return CUDA_SUCCESS;
+}
+
+CUresult AddressSpace::SetAccess(uint64_t start, uint64_t size, unsigned device_mask, bool accessible) {
+  std::vector<StalePart> stale;
+  CUresult result = CUDA_SUCCESS;
+  {
+    WriteLock lock(mutex_);
+    result = SetAccessLocked(start, size, device_mask, accessible, &stale);
+  }
+  // Filling takes long, and nobody may use the range before this call returns: not under the lock.
+  if (GetSettings().poison_now() != Poison::kOff) {
+    for (const StalePart& part : stale) FillWithPoison(part.start, part.size);
+  }
+  return result;
 }
 
 CUresult AddressSpace::GetAccess(uint64_t address, unsigned* device_mask) {

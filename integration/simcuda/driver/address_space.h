@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <shared_mutex>
+#include <vector>
 
 #include "integration/simcuda/driver/device.h"
 #include "integration/simcuda/driver/driver_api.h"
@@ -81,8 +82,8 @@ class AddressSpace {
   bool FindFromSignal(uint64_t address, AddressInfo* info);
   // The first address of the range that is not mapped with access; 0 when all of it is.
   uint64_t FirstInaccessible(uint64_t start, uint64_t size);
-  // Makes one touched page readable and writable (mode report).
-  void LetIn(uint64_t address);
+  // Makes one touched page readable and writable (mode report); false when the kernel refuses.
+  bool LetIn(uint64_t address);
 
   // One line on what last happened to an address that is not mapped now ("it was unmapped 1.2 ms ago ..."), or "".
   // From a signal handler: allocates nothing, and knows nothing when the lock cannot be had at once.
@@ -98,7 +99,12 @@ class AddressSpace {
   Mapping* FindMappingLocked(uint64_t address);
   AddressInfo FindLocked(uint64_t address);
   CUresult CheckWholeLocked(uint64_t start, uint64_t size);
-  CUresult MakeAccessibleLocked(Mapping& mapping);
+  struct StalePart {
+    uint64_t start, size;
+  };
+  CUresult SetAccessLocked(uint64_t start, uint64_t size, unsigned device_mask, bool accessible,
+                           std::vector<StalePart>* stale);
+  CUresult MakeAccessibleLocked(Mapping& mapping, std::vector<StalePart>* stale);
   void UnmapOneLocked(Mapping& mapping);
   void DropIfUnusedLocked(Physical* physical);
   void FreeLocked(std::map<uint64_t, Mapping>::iterator it);

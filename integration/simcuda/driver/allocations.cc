@@ -78,9 +78,11 @@ void AddressSpace::FreeAllOf(void* context) {
   }
 }
 
-void AddressSpace::LetIn(uint64_t address) {
+bool AddressSpace::LetIn(uint64_t address) {
   const uint64_t page = address & ~(kPage - 1);
-  if (pool_.Populate(page, kPage)) FillWithPoison(page, kPage);
+  if (!pool_.Populate(page, kPage)) return false;
+  FillWithPoison(page, kPage);
+  return true;
 }
 
 void AddressSpace::RememberLocked(uint64_t start, uint64_t size, const char* how) {

@@ -88,7 +88,7 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
           AddressText(address).c_str());
       SayWhoTouched(address);
     }
-    space.LetIn(address);
+    if (!space.LetIn(address)) StopLoudly();
     errno = saved_errno;
     return;
   }

@@ -13,20 +13,29 @@ constexpr uint64_t kSmallestStretch = uint64_t{32} << 30;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
+constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
 // An inaccessible stretch of at most *size bytes (halved until the process has room), aligned to huge pages.
 uint64_t ReserveStretch(uint64_t* size) {
   for (; *size >= kSmallestStretch; *size /= 2) {
-    void* start =
-        mmap(nullptr, *size + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* start = mmap(nullptr, *size + kHugePage, PROT_NONE, kReserved, -1, 0);
     if (start == MAP_FAILED) continue;
-    const uint64_t aligned = (reinterpret_cast<uint64_t>(start) + kHugePage - 1) & ~(kHugePage - 1);
-    // A child of a fork has no device memory, and must not pay for copying its page tables.
-    madvise(Pointer(aligned), *size, MADV_DONTFORK);
-    madvise(Pointer(aligned), *size, MADV_HUGEPAGE);
-    madvise(Pointer(aligned), *size, MADV_DONTDUMP);
-    return aligned;
+    return (reinterpret_cast<uint64_t>(start) + kHugePage - 1) & ~(kHugePage - 1);
   }
   return 0;
+}
+
+// A child of a fork has no device memory, and must not pay for copying its page tables.
+void AdviseForDevice(uint64_t start, uint64_t size) {
+  madvise(Pointer(start), size, MADV_DONTFORK);
+  madvise(Pointer(start), size, MADV_DONTDUMP);
+  if (size >= kHugePage) madvise(Pointer(start), size, MADV_HUGEPAGE);
+}
+
+// Makes a part of the visible stretch as it was at first. A fresh mapping merges with its neighbours; without it
+// every address that was ever in use would count against vm.max_map_count for good.
+bool Forget(uint64_t address, uint64_t size) {
+  return mmap(Pointer(address), size, PROT_NONE, kReserved | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 }  // namespace
@@ -37,6 +46,7 @@ bool MemoryPool::Init() {
   uint64_t homes_size = visible_size_ / 4;
   const uint64_t homes_start = visible_start_ == 0 ? 0 : ReserveStretch(&homes_size);
   if (homes_start == 0) return false;
+  AdviseForDevice(homes_start, homes_size);  // what moves away from there keeps these
   homes_.Reset(homes_start, homes_size);
   return true;
 }
@@ -49,25 +59,28 @@ void MemoryPool::GiveHome(uint64_t home, uint64_t size) {
 }
 
 bool MemoryPool::MoveIn(uint64_t home, uint64_t address, uint64_t size) {
-  void* moved =
-      mremap(Pointer(home), size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, Pointer(address));
-  return moved != MAP_FAILED && mprotect(Pointer(address), size, PROT_READ | PROT_WRITE) == 0;
+  constexpr int kMove = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+  if (mremap(Pointer(home), size, size, kMove, Pointer(address)) == MAP_FAILED) return false;
+  if (mprotect(Pointer(address), size, PROT_READ | PROT_WRITE) == 0) return true;
+  MoveOut(address, home, size);
+  return false;
 }
 
 bool MemoryPool::MoveOut(uint64_t address, uint64_t home, uint64_t size) {
+  // Inaccessible first: what is left at the address between the two calls must not look like memory.
   if (mprotect(Pointer(address), size, PROT_NONE) != 0) return false;
-  return mremap(Pointer(address), size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-                Pointer(home)) != MAP_FAILED;
+  constexpr int kMove = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+  if (mremap(Pointer(address), size, size, kMove, Pointer(home)) == MAP_FAILED) return false;
+  return Forget(address, size);
 }
 
 bool MemoryPool::Populate(uint64_t address, uint64_t size) {
-  return mprotect(Pointer(address), size, PROT_READ | PROT_WRITE) == 0;
+  if (mprotect(Pointer(address), size, PROT_READ | PROT_WRITE) != 0) return false;
+  AdviseForDevice(address, size);
+  return true;
 }
 
-void MemoryPool::Depopulate(uint64_t address, uint64_t size) {
-  mprotect(Pointer(address), size, PROT_NONE);
-  madvise(Pointer(address), size, MADV_DONTNEED);
-}
+void MemoryPool::Depopulate(uint64_t address, uint64_t size) { Forget(address, size); }
 
 void FillWithPoison(uint64_t address, uint64_t bytes) {
   std::fill_n(reinterpret_cast<uint64_t*>(address), bytes / sizeof(uint64_t), uint64_t{0xfffefffefffefffe});

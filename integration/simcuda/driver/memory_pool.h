@@ -4,7 +4,7 @@
 //
 // A map moves the pages of a handle from its home to the address (mremap), an unmap moves them back: no copy, and
 // no page fault later. MREMAP_DONTUNMAP keeps the place that the pages left reserved, so no other thread's mmap
-// can land in it; it is made PROT_NONE before the pages leave.
+// can land in it.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_
 

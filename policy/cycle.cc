@@ -8,7 +8,8 @@
 namespace spillway::policy {
 namespace {
 
-// Farthest-next-use over a period settles within a few repeats; more would not find a cycle that is not there.
+// Farthest-next-use over a period settles within a few repeats; more would not find a cycle that is not
+// there.
 constexpr int kMostRepeats = 6;
 
 // One walk over the repeats. Times count launches from the start of the first repeat.
@@ -103,20 +104,76 @@ class Replay {
 
 }  // namespace
 
-Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes) {
-  Cycle cycle;
-  cycle.period = period;
-  std::unordered_map<TraceBlock, uint32_t> index;
-  for (uint32_t position = 0; position < period; ++position) {
-    cycle.first_use.push_back(static_cast<uint32_t>(cycle.uses.size()));
+namespace {
+
+using BlockIndex = std::unordered_map<TraceBlock, uint32_t>;
+using BlockSets = std::vector<std::vector<uint32_t>>;  // per position, indices into Cycle::blocks
+
+// More launches ahead are not looked at: no host queues more.
+constexpr uint32_t kMostLaunchesAhead = 256;
+
+// What each launch names, with the blocks in order of first mention.
+BlockSets SetsOf(const Trace& trace, LaunchIndex start, const BlockSizes& sizes, BlockIndex* index, Cycle* cycle) {
+  BlockSets sets(cycle->period);
+  for (uint32_t position = 0; position < cycle->period; ++position) {
     for (const TraceBlock block : trace.at(start + position).blocks) {
-      const auto [it, is_new] = index.try_emplace(block, static_cast<uint32_t>(cycle.blocks.size()));
+      const auto [it, is_new] = index->try_emplace(block, static_cast<uint32_t>(cycle->blocks.size()));
       if (is_new) {
         const auto size = sizes.find(block);
-        cycle.blocks.push_back({block, size == sizes.end() ? 0 : size->second});
+        cycle->blocks.push_back({block, size == sizes.end() ? 0 : size->second});
       }
-      cycle.uses.push_back({it->second, 0, 0});
+      sets[position].push_back(it->second);
     }
+  }
+  return sets;
+}
+
+// Adds each launch's blocks to the launches before it that the host may leave uncompleted behind it.
+BlockSets WithRunAhead(const Trace& trace, LaunchIndex start, const BlockIndex& index, const Cycle& cycle,
+                       const BlockSets& sets, Bytes run_ahead_bytes) {
+  const uint32_t period = cycle.period;
+  // Blocks handed out or freed before the launch at a position: their earlier lives end there.
+  std::vector<std::set<uint32_t>> reborn(period);
+  for (const BlockEvent& event : trace.events()) {
+    if (event.before < start || event.before >= start + period) continue;
+    const auto it = index.find(event.block);
+    if (it != index.end()) reborn[event.before - start].insert(it->second);
+  }
+  std::vector<Bytes> bytes(period, 0);
+  for (uint32_t position = 0; position < period; ++position) {
+    for (const uint32_t block : sets[position]) bytes[position] += cycle.blocks[block].bytes;
+  }
+  BlockSets extended = sets;
+  std::vector<uint32_t> alive;
+  for (uint32_t position = 0; position < period; ++position) {
+    alive = sets[position];
+    Bytes sum = bytes[position];
+    uint32_t at = position;
+    for (uint32_t ahead = 1; ahead < std::min(period, kMostLaunchesAhead) && !alive.empty(); ++ahead) {
+      std::erase_if(alive, [&](uint32_t block) { return reborn[at].contains(block); });
+      at = (at + period - 1) % period;
+      sum += bytes[at];
+      if (sum > run_ahead_bytes) break;
+      for (const uint32_t block : alive) {
+        if (std::ranges::find(extended[at], block) == extended[at].end()) extended[at].push_back(block);
+      }
+    }
+  }
+  return extended;
+}
+
+}  // namespace
+
+Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes,
+                Bytes run_ahead_bytes) {
+  Cycle cycle;
+  cycle.period = period;
+  BlockIndex index;
+  BlockSets sets = SetsOf(trace, start, sizes, &index, &cycle);
+  if (run_ahead_bytes > 0) sets = WithRunAhead(trace, start, index, cycle, sets, run_ahead_bytes);
+  for (const std::vector<uint32_t>& set : sets) {
+    cycle.first_use.push_back(static_cast<uint32_t>(cycle.uses.size()));
+    for (const uint32_t block : set) cycle.uses.push_back({block, 0, 0});
   }
   cycle.first_use.push_back(static_cast<uint32_t>(cycle.uses.size()));
 

@@ -1,5 +1,5 @@
-// Cycle: one period of a job as the planner works on it: uses with what comes next for their blocks, and the replay
-// that chooses which blocks are away when (farthest next use, steady over the period's repeats).
+// Cycle: one period of a job as the planner works on it: uses with what comes next for their blocks, and the
+// replay that chooses which blocks are away when (farthest next use, steady over the period's repeats).
 
 #ifndef SPILLWAY_POLICY_CYCLE_H_
 #define SPILLWAY_POLICY_CYCLE_H_
@@ -32,8 +32,8 @@ struct Cycle {
   std::vector<CycleUse> uses;
 };
 
-// A stretch of the cycle in which a block is not on the GPU: after last_use has completed, until next_use or, when
-// the block is freed while away, for good.
+// A stretch of the cycle in which a block is not on the GPU: after last_use has completed, until next_use or,
+// when the block is freed while away, for good.
 struct Absence {
   uint32_t block = 0;
   uint32_t last_use = 0;  // position, below the period
@@ -43,10 +43,15 @@ struct Absence {
   friend auto operator<=>(const Absence&, const Absence&) = default;
 };
 
-Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes);
+// A block counts as used by a launch, and by the launches before it that may still be on the GPU when it
+// reaches the gate: as many as together with it touch `run_ahead_bytes` (the runtime's bound on uncompleted
+// launches; 0: none), back to the block's own hand-out. So what is planned to be back by a use is there when
+// the host asks for it, and the room that the host's run-ahead pins is accounted for.
+Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes,
+                Bytes run_ahead_bytes = 0);
 
-// What farthest-next-use sends away when the cycle repeats for long. False when a launch does not fit into `budget`.
-// `steady`: the last two repeats chose the same.
+// What farthest-next-use sends away when the cycle repeats for long. False when a launch does not fit into
+// `budget`. `steady`: the last two repeats chose the same.
 bool ChooseAbsences(const Cycle& cycle, Bytes budget, std::vector<Absence>* absences, bool* steady);
 
 // Bytes on the GPU during each launch of the cycle, given what is away.

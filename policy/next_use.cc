@@ -15,7 +15,8 @@ MigrationPlan ExpectPeriod(const Trace& trace, LaunchIndex start, uint32_t perio
                              static_cast<uint32_t>(launch.blocks.size())});
     for (const TraceBlock block : launch.blocks) plan.uses.push_back({block, 0});
   }
-  // Backwards, twice: the first round finds each block's first use of the period, which is the next use of its last.
+  // Backwards, twice: the first round finds each block's first use of the period, which is the next use of
+  // its last.
   std::unordered_map<TraceBlock, uint32_t> next;
   for (int round = 1; round >= 0; --round) {
     for (uint32_t position = period; position-- > 0;) {

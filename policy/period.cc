@@ -5,14 +5,14 @@
 namespace spillway::policy {
 namespace {
 
-// How many earlier launches with the latest one's signature are tried as one period ago: a launch may come that
-// often within a step.
+// How many earlier launches with the latest one's signature are tried as one period ago: a launch may come
+// that often within a step.
 constexpr int kOccurrences = 8;
 // Distances under watch at a time, and matches in a row before one is watched.
 constexpr size_t kMostCandidates = 16;
 constexpr uint64_t kMatchesToWatch = 4;
-// A period that holds for fewer runs than this after it was found was part of a longer one. (One that holds longer is
-// worth its two runs of looking on, even when it is.)
+// A period that holds for fewer runs than this after it was found was part of a longer one. (One that holds
+// longer is worth its two runs of looking on, even when it is.)
 constexpr uint64_t kShortLivedRuns = 8;
 
 }  // namespace

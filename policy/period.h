@@ -1,6 +1,6 @@
-// PeriodFinder: says when a job has just done the same twice: the last `period` launches are those before them, tag
-// by tag and block by block. A training step is seen at the end of its second run. Memory and time per launch are
-// bounded; nothing is said about launches to come.
+// PeriodFinder: says when a job has just done the same twice: the last `period` launches are those before
+// them, tag by tag and block by block. A training step is seen at the end of its second run. Memory and time
+// per launch are bounded; nothing is said about launches to come.
 
 #ifndef SPILLWAY_POLICY_PERIOD_H_
 #define SPILLWAY_POLICY_PERIOD_H_
@@ -23,13 +23,13 @@ class PeriodFinder {
  public:
   explicit PeriodFinder(const PeriodOptions& options);
 
-  // Looks at launch `index` of `trace`, the next after the one looked at before. Returns the period when that launch
-  // completes a second run of it (the shortest that counts, verified launch by launch), else 0. The trace must still
-  // hold the two runs.
+  // Looks at launch `index` of `trace`, the next after the one looked at before. Returns the period when that
+  // launch completes a second run of it (the shortest that counts, verified launch by launch), else 0. The
+  // trace must still hold the two runs.
   uint32_t Add(const Trace& trace, LaunchIndex index);
 
-  // The last period found was departed from `launches` launches after it was found. A short-lived one was a repeat
-  // inside a longer step (equal micro-batches): only longer periods count from now on. Starts over.
+  // The last period found was departed from `launches` launches after it was found. A short-lived one was a
+  // repeat inside a longer step (equal micro-batches): only longer periods count from now on. Starts over.
   void OnDeparture(uint64_t launches);
   // Starts over at the next launch; what counts as a period stays.
   void Restart();

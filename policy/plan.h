@@ -1,5 +1,5 @@
-// MigrationPlan: what to move when, over one period of the job. Data only: policy/planner makes it, the allocator
-// room's PlanRunner carries it out, the simulator replays it.
+// MigrationPlan: what to move when, over one period of the job. Data only: policy/planner makes it, the
+// allocator room's PlanRunner carries it out, the simulator replays it.
 
 #ifndef SPILLWAY_POLICY_PLAN_H_
 #define SPILLWAY_POLICY_PLAN_H_

@@ -44,14 +44,16 @@ class CyclicRoom {
   const int64_t limit_;
 };
 
-// An absence with the position from which its block may be there again; `until` when it cannot be there early.
+// An absence with the position from which its block may be there again; `until` when it cannot be there
+// early.
 struct Placed {
   Absence absence;
   uint32_t back_from = 0;
   PlanTier tier = PlanTier::kHost;
 };
 
-// Returns as early as room allows, those needed first served first. An absence that shrinks to nothing is dropped.
+// Returns as early as room allows, those needed first served first. An absence that shrinks to nothing is
+// dropped.
 std::vector<Placed> PlaceReturns(const Cycle& cycle, std::vector<Absence> absences,
                                  const PlannerOptions& options) {
   CyclicRoom room(OccupancyOf(cycle, absences), options.budget_bytes);
@@ -113,8 +115,8 @@ void AddSteps(const Cycle& cycle, const std::vector<Placed>& placed, MigrationPl
     step.needed = one.absence.until % cycle.period;
     plan->steps.push_back(step);
   }
-  // In the order of their starts: what a launch's end lets go, then what may come before the next launch, the most
-  // urgent first.
+  // In the order of their starts: what a launch's end lets go, then what may come before the next launch, the
+  // most urgent first.
   const auto key = [&](const PlanStep& step) {
     const bool fetch = step.action == PlanAction::kFetch;
     const uint32_t ahead = fetch ? (step.needed + cycle.period - step.launch) % cycle.period : 0;
@@ -128,9 +130,15 @@ void AddSteps(const Cycle& cycle, const std::vector<Placed>& placed, MigrationPl
 std::shared_ptr<const MigrationPlan> MakePlan(const Trace& trace, LaunchIndex start, uint32_t period,
                                               const BlockSizes& sizes, const PlannerOptions& options) {
   auto plan = std::make_shared<MigrationPlan>(ExpectPeriod(trace, start, period));
-  const Cycle cycle = MakeCycle(trace, start, period, sizes);
+  Bytes run_ahead = options.run_ahead_bytes;
+  Cycle cycle = MakeCycle(trace, start, period, sizes, run_ahead);
   std::vector<Absence> absences;
-  if (!ChooseAbsences(cycle, options.budget_bytes, &absences, &plan->steady)) return nullptr;
+  while (!ChooseAbsences(cycle, options.budget_bytes, &absences, &plan->steady)) {
+    if (run_ahead == 0) return nullptr;
+    run_ahead = run_ahead > options.budget_bytes / 64 ? run_ahead / 2 : 0;
+    cycle = MakeCycle(trace, start, period, sizes, run_ahead);
+    absences.clear();
+  }
   std::vector<Placed> placed = PlaceReturns(cycle, std::move(absences), options);
   ChooseTiers(cycle, options.host_bytes, &placed);
   AddSteps(cycle, placed, plan.get());

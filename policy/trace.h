@@ -1,5 +1,6 @@
-// Trace: the launches of one device in order, with the blocks that each names, and the allocations and frees between
-// them. Data only, in memory; the recorder appends, the finders read. Old launches are forgotten on request.
+// Trace: the launches of one device in order, with the blocks that each names, and the allocations and frees
+// between them. Data only, in memory; the recorder appends, the finders read. Old launches are forgotten on
+// request.
 
 #ifndef SPILLWAY_POLICY_TRACE_H_
 #define SPILLWAY_POLICY_TRACE_H_

@@ -18,9 +18,9 @@ struct VictimCandidate {
   LaunchIndex next_use = kNever;  // kNever: not known, or not in the plan
 };
 
-// Indices into `candidates`, in the order in which they should leave, until `bytes_needed` are together (all of
-// them when they do not suffice). Blocks without a known next use leave first, least recently used before others;
-// then those whose next use is farthest. Equal ones in the order given.
+// Indices into `candidates`, in the order in which they should leave, until `bytes_needed` are together (all
+// of them when they do not suffice). Blocks without a known next use leave first, least recently used before
+// others; then those whose next use is farthest. Equal ones in the order given.
 std::vector<uint32_t> SelectVictims(std::span<const VictimCandidate> candidates, Bytes bytes_needed);
 
 }  // namespace spillway::policy

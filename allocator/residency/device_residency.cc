@@ -393,6 +393,7 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.stall_disk_nanos = counters.stall_disk_nanos;
   stats.stall_run_ahead_nanos = counters.stall_run_ahead_nanos;
   stats.largest_set_bytes = core_->largest_set_bytes;
+  stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;
 }
 

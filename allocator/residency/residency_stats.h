@@ -44,6 +44,7 @@ struct ResidencyStats {
   uint64_t held_bytes = 0;
   std::array<uint64_t, 8> held_bytes_by_reason{};  // index: HoldReason
   uint64_t largest_set_bytes = 0;
+  uint64_t run_ahead_bytes = 0;  // bound on the bytes that uncompleted launches touch, once spilling has begun
 };
 
 }  // namespace spillway::allocator

@@ -120,8 +120,8 @@ bool Predictor::Feed(LaunchIndex from) {
   return from < trace_.end();
 }
 
-// False from the launch on at which the job departed from the plan. Launches that came before the plan was in force
-// are compared here, the others were by their own threads.
+// False from the launch on at which the job departed from the plan. Launches that came before the plan was in
+// force are compared here, the others were by their own threads.
 bool Predictor::FollowsPlan(LaunchIndex index) {
   const Expectation* const expected = expected_.load();
   if (expected != nullptr && !expected->Matches(index, trace_.at(index).signature)) Depart(expected, index);
@@ -150,6 +150,7 @@ void Predictor::PlanUpTo(LaunchIndex end, uint32_t period) {
   policy::PlannerOptions limits;
   limits.budget_bytes = planned_room_ = Room();
   limits.host_bytes = options_.host_bytes;
+  limits.run_ahead_bytes = residency->Stats().run_ahead_bytes;
   auto plan = policy::MakePlan(trace_, end - period, period, sizes_, limits);
   auto expectation = std::make_unique<Expectation>();
   expectation->start = end;

@@ -1,5 +1,6 @@
-// Collectors for copies, memsets, prefetches and words that streams read or write: which ranges their arguments
-// name. Templates over the ABIs: a 32-bit address of the first interface is never ours, and falls through.
+// Collectors for copies, memsets, prefetches and words that streams read or write: which ranges their
+// arguments name. Templates over the ABIs: a 32-bit address of the first interface is never ours, and falls
+// through.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_COPY_COLLECTORS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_COPY_COLLECTORS_H_
@@ -13,7 +14,8 @@ namespace spillway::integration {
 
 // True when `address` is host memory that this process may read. Real driver call, so only for small copies.
 bool IsReadableHost(const HookState& state, CUdeviceptr address);
-// The source of a copy whose kind the call does not tell: looked through for addresses when small and on the host.
+// The source of a copy whose kind the call does not tell: looked through for addresses when small and on the
+// host.
 void CollectUnknownSource(Touch* touch, CUdeviceptr source, uint64_t bytes);
 
 // (destination, source, bytes[, ...]).
@@ -131,8 +133,8 @@ struct PitchedBatchCopy {
   }
 
  private:
-  // A legal copy stays inside one allocation, so its first byte names the block; lengths here are in elements of
-  // the other side's array, which are not known.
+  // A legal copy stays inside one allocation, so its first byte names the block; lengths here are in elements
+  // of the other side's array, which are not known.
   template <typename OperandType>
   static void Operand(Touch* touch, const OperandType& operand) {
     if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) touch->Address(operand.op.ptr.ptr);
@@ -190,7 +192,8 @@ struct DecompressBatch {
   }
 };
 
-// (stream, address, value, flags), and (stream, count, operations, flags): each operation's words are looked through.
+// (stream, address, value, flags), and (stream, count, operations, flags): each operation's words are looked
+// through.
 struct StreamWord {
   template <typename V>
   static void Collect(Touch* touch, CUstream, CUdeviceptr address, V, unsigned int) {

@@ -1,6 +1,7 @@
-// Prototypes of wrapped driver functions that the oldest supported headers (CUDA 12.4) do not have yet, so that
-// every row of driver_symbols.def has a type whatever toolkit compiles us. A pointer to a struct that the headers
-// lack is `void*` here: same ABI, and the collectors treat such a call as not understood. Declares only.
+// Prototypes of wrapped driver functions that the oldest supported headers (CUDA 12.4) do not have yet, so
+// that every row of driver_symbols.def has a type whatever toolkit compiles us. A pointer to a struct that
+// the headers lack is `void*` here: same ABI, and the collectors treat such a call as not understood.
+// Declares only.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_DRIVER_COMPAT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_DRIVER_COMPAT_H_

@@ -1,6 +1,7 @@
-// ForeignLedger: device bytes that others than Spillway hold, learnt from the wrapped allocation calls, so that a
-// free without a size is known by what it frees. Counts from the first hooked call on; a device's Residency is told
-// the sum when it comes into being and each change after that. Contexts and modules do not count.
+// ForeignLedger: device bytes that others than Spillway hold, learnt from the wrapped allocation calls, so
+// that a free without a size is known by what it frees. Counts from the first hooked call on; a device's
+// Residency is told the sum when it comes into being and each change after that. Contexts and modules do not
+// count.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FOREIGN_LEDGER_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FOREIGN_LEDGER_H_
@@ -24,13 +25,14 @@ class ForeignLedger {
   ForeignLedger(const ForeignLedger&) = delete;
   ForeignLedger& operator=(const ForeignLedger&) = delete;
 
-  // Whole allocations, named by address or by handle of an array; the two cannot collide in practice, and `kind`
-  // keeps them apart. Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
+  // Whole allocations, named by address or by handle of an array; the two cannot collide in practice, and
+  // `kind` keeps them apart. Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
   enum class Kind : uint8_t { kAddress, kArray, kMipmappedArray };
   void OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes);
   void OnFree(Kind kind, uint64_t key);
 
-  // Physical memory: it lives until its handle is released (each retain needs one release) and nothing maps it.
+  // Physical memory: it lives until its handle is released (each retain needs one release) and nothing maps
+  // it.
   void OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes);
   void OnRetain(CUmemGenericAllocationHandle handle);
   void OnRelease(CUmemGenericAllocationHandle handle);

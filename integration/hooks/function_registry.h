@@ -1,6 +1,6 @@
-// FunctionRegistry: parameter layout and tag of each kernel handle, asked of the driver once and then read without a
-// lock. A handle may be a CUfunction or a CUkernel cast to one; hooks on cuLibraryGetKernel and its kin tell which.
-// Unloads drop what they end: a new module may get the old handle.
+// FunctionRegistry: parameter layout and tag of each kernel handle, asked of the driver once and then read
+// without a lock. A handle may be a CUfunction or a CUkernel cast to one; hooks on cuLibraryGetKernel and its
+// kin tell which. Unloads drop what they end: a new module may get the old handle.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -46,7 +46,8 @@ class FunctionRegistry {
   FunctionRegistry(const FunctionRegistry&) = delete;
   FunctionRegistry& operator=(const FunctionRegistry&) = delete;
 
-  // The function's info; never null, valid as long as the registry. No lock and no allocation once it is known.
+  // The function's info; never null, valid as long as the registry. No lock and no allocation once it is
+  // known.
   const FunctionInfo* Find(void* handle) {
     const Table* table = table_.load(std::memory_order_acquire);  // pairs with the release in GrowLocked
     for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {

@@ -3,8 +3,8 @@
 namespace spillway::integration {
 namespace {
 
-// The one mutable global of the hooks: C functions have no other way to their state. Released by SetHookState,
-// acquired by GetHookState.
+// The one mutable global of the hooks: C functions have no other way to their state. Released by
+// SetHookState, acquired by GetHookState.
 std::atomic<HookState*> g_state{nullptr};
 
 }  // namespace

@@ -1,6 +1,7 @@
-// HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first device's
-// Residency exists; before that, wrappers pass calls through. HookState is what is kept from the first hooked call
-// on: real functions, foreign allocations, functions and captures. One per process: wrappers are plain C functions.
+// HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first
+// device's Residency exists; before that, wrappers pass calls through. HookState is what is kept from the
+// first hooked call on: real functions, foreign allocations, functions and captures. One per process:
+// wrappers are plain C functions.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
@@ -21,13 +22,14 @@ namespace spillway::integration {
 struct HookContext {
   const allocator::AddressMap* addresses = nullptr;  // constant after publication
 
-  // One per device, null until the device has blocks. Set by AttachDevice (release), read by the wrappers (acquire).
+  // One per device, null until the device has blocks. Set by AttachDevice (release), read by the wrappers
+  // (acquire).
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices> residencies{};
   // The device's primary context: what pointer queries answer. Written before the device's residency.
   std::array<CUcontext, allocator::kMaxDevices> contexts{};
 
-  // Called at most once, on the thread of a call that cannot be understood: both tiers must stop evicting. `reason`
-  // is words for the user. May be null.
+  // Called at most once, on the thread of a call that cannot be understood: both tiers must stop evicting.
+  // `reason` is words for the user. May be null.
   void (*switch_eviction_off)(const char* reason) = nullptr;
 
   allocator::Residency* Of(int device) const {
@@ -54,8 +56,8 @@ HookState* GetHookState();
 // For InstallHooks, and for tests, which put null back.
 void SetHookState(HookState* state);
 
-// The wrappers work from now on. `context` must outlive every hooked call: it is never deleted. Null: they pass
-// through again (shutdown has begun, or the process is a forked child).
+// The wrappers work from now on. `context` must outlive every hooked call: it is never deleted. Null: they
+// pass through again (shutdown has begun, or the process is a forked child).
 void PublishHookContext(HookContext* context);
 
 // The device takes part: its residency hears of foreign bytes, launches with its blocks go through it.

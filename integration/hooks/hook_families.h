@@ -1,6 +1,6 @@
-// Families of wrappers: what to do around a real call, as templates over its arguments. A family says what happens
-// (through the gate, held, repeated); a collector says which blocks the arguments name. hook_table.h gives each
-// driver function its family.
+// Families of wrappers: what to do around a real call, as templates over its arguments. A family says what
+// happens (through the gate, held, repeated); a collector says which blocks the arguments name. hook_table.h
+// gives each driver function its family.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
@@ -88,7 +88,8 @@ struct NotFollowed {
   }
 };
 
-// A row that needs no wrapper of the engine today: the shim wraps it itself, or it names no block and frees none.
+// A row that needs no wrapper of the engine today: the shim wraps it itself, or it names no block and frees
+// none.
 struct NotWrapped {};
 
 // The wrapper of one row: the C function that the shim installs.

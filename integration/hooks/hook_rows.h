@@ -1,6 +1,6 @@
-// The rows of driver_symbols.def as types and constants: one Row per symbol, its function type, its name without
-// ABI suffixes, and whether it is a per-thread-default-stream form. The address of each real function lies in a
-// RealTable, filled once when the hooks are installed. No wrapper lives here.
+// The rows of driver_symbols.def as types and constants: one Row per symbol, its function type, its name
+// without ABI suffixes, and whether it is a per-thread-default-stream form. The address of each real function
+// lies in a RealTable, filled once when the hooks are installed. No wrapper lives here.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_

@@ -1,6 +1,6 @@
-// Which family wraps which driver function: one line per base name, for all ABIs and stream forms of it. A HOOK or
-// MUST row of driver_symbols.def without a line here does not compile. A family works on any ABI whose arguments
-// its collector takes; an ABI that it cannot take does not compile either.
+// Which family wraps which driver function: one line per base name, for all ABIs and stream forms of it. A
+// HOOK or MUST row of driver_symbols.def without a line here does not compile. A family works on any ABI
+// whose arguments its collector takes; an ABI that it cannot take does not compile either.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_

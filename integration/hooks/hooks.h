@@ -18,8 +18,9 @@ struct HookReport {
       missing;  // MUST rows that the driver has and that could not be wrapped: eviction off
 };
 
-// `real` gives a driver symbol's address or null, `install` is 0 when the wrapper is in place. Once per process,
-// before any other thread calls the driver through the shim. Wrappers pass through until PublishHookContext.
+// `real` gives a driver symbol's address or null, `install` is 0 when the wrapper is in place. Once per
+// process, before any other thread calls the driver through the shim. Wrappers pass through until
+// PublishHookContext.
 HookReport InstallHooks(const std::function<void*(const char*)>& real,
                         const std::function<int(const char*, void*)>& install);
 HookReport InstallHooks(const spillway_shim* shim);

@@ -1,5 +1,6 @@
-// The scan of a launch's parameter bytes for addresses of our blocks. Pure: bytes and a layout in, blocks out; needs
-// no driver. Which parameters a function has is FunctionRegistry's business, what is done with the set LaunchGate's.
+// The scan of a launch's parameter bytes for addresses of our blocks. Pure: bytes and a layout in, blocks
+// out; needs no driver. Which parameters a function has is FunctionRegistry's business, what is done with the
+// set LaunchGate's.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
@@ -32,8 +33,9 @@ class ParamLayout {
   std::vector<Entry> entries_;
 };
 
-// `params[i]` points at the bytes of parameter i; they need no alignment. Looks at each whole 8-byte word of each
-// parameter, structs by value included: an interior pointer or one past the end counts. Any thread, no lock.
+// `params[i]` points at the bytes of parameter i; they need no alignment. Looks at each whole 8-byte word of
+// each parameter, structs by value included: an interior pointer or one past the end counts. Any thread, no
+// lock.
 void ScanKernelParams(const void* const* params, const ParamLayout& layout, const allocator::AddressMap& map,
                       allocator::AccessSet* set);
 

@@ -8,8 +8,8 @@
 
 namespace spillway::integration {
 
-// The parameters of one launch of `function`, a CUfunction or a CUkernel. Both forms are looked through; the driver
-// judges a call that gives both. Sets the touch's tag.
+// The parameters of one launch of `function`, a CUfunction or a CUkernel. Both forms are looked through; the
+// driver judges a call that gives both. Sets the touch's tag.
 void CollectKernel(Touch* touch, void* function, void* const* params, void* const* extra);
 
 struct KernelLaunch {

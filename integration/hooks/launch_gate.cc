@@ -14,7 +14,8 @@ using allocator::HoldReason;
 using allocator::Residency;
 using allocator::StreamRef;
 
-// A table of pointers is small; large copies are data. What a kernel could not be given as a parameter struct.
+// A table of pointers is small; large copies are data. What a kernel could not be given as a parameter
+// struct.
 constexpr uint64_t kLargestPointerTable = 64 * 1024;
 // Asked back when the size of a failed call is not known (launches, module loads).
 constexpr uint64_t kUnknownWant = 0;
@@ -68,8 +69,8 @@ int NextDevice(const AccessSet& set, int device) {
   return next;
 }
 
-// Devices in ascending order, each inside the last: queues are taken in device order by everybody. Peer launches are
-// rare, so the parts are allocated.
+// Devices in ascending order, each inside the last: queues are taken in device order by everybody. Peer
+// launches are rare, so the parts are allocated.
 CUresult RunNested(Touch* touch, int after, StreamRef stream, RealCall real) {
   const int device = NextDevice(touch->set(), after);
   if (device < 0) return real();

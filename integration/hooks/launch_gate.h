@@ -1,6 +1,6 @@
-// LaunchGate: between a wrapper that has collected what a call touches and the real call. It asks the Residency of
-// each device concerned, holds what must stay, and repeats calls that ran out of memory. It decides nothing about
-// blocks itself.
+// LaunchGate: between a wrapper that has collected what a call touches and the real call. It asks the
+// Residency of each device concerned, holds what must stay, and repeats calls that ran out of memory. It
+// decides nothing about blocks itself.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
@@ -16,7 +16,8 @@ namespace spillway::integration {
 
 using RealCall = absl::FunctionRef<CUresult()>;
 
-// What one call touches, gathered by a collector. Lives in the thread's scratch: no allocation in the steady state.
+// What one call touches, gathered by a collector. Lives in the thread's scratch: no allocation in the steady
+// state.
 class Touch {
  public:
   void Begin(HookState* hook_state, HookContext* hook_context);
@@ -35,8 +36,8 @@ class Touch {
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
   }
-  // Host bytes that will be read by the device as data: addresses of ours in them may be followed by a kernel that
-  // names only the table. Their blocks are held before the call.
+  // Host bytes that will be read by the device as data: addresses of ours in them may be followed by a kernel
+  // that names only the table. Their blocks are held before the call.
   void PointerTable(const void* bytes, uint64_t size);
   // Memory that others read the call's parameters from cannot be told: no eviction from now on.
   void NotUnderstood(const char* reason) { SwitchEvictionOff(state_, reason); }
@@ -71,14 +72,15 @@ class HookScope {
   Touch* touch_ = nullptr;
 };
 
-// The set is made resident, `real` called on `stream`, the use stamped. An empty set: `real` alone, repeated once
-// after chunks were given back when it ran out of memory. A captured launch holds its set instead.
+// The set is made resident, `real` called on `stream`, the use stamped. An empty set: `real` alone, repeated
+// once after chunks were given back when it ran out of memory. A captured launch holds its set instead.
 CUresult PassGate(Touch* touch, allocator::StreamRef stream, RealCall real);
 
 // Makes `touch`'s set resident for good, then `real`. CUDA_ERROR_OUT_OF_MEMORY when it could not be held.
 CUresult PassHolding(Touch* touch, allocator::HoldReason reason, RealCall real);
 
-// `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for, or 0.
+// `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for,
+// or 0.
 CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real);
 
 }  // namespace spillway::integration

@@ -1,5 +1,5 @@
-// Families for things that end or begin: modules and kernels, streams, captures, contexts. They keep the registry of
-// functions true and tell every Residency before a stream is lost to it.
+// Families for things that end or begin: modules and kernels, streams, captures, contexts. They keep the
+// registry of functions true and tell every Residency before a stream is lost to it.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_

@@ -1,5 +1,5 @@
-// Families for memory of others and for questions about ours: allocations are counted, frees of our blocks are ours
-// to do, and queries answer for a block of ours whether it is resident or evicted.
+// Families for memory of others and for questions about ours: allocations are counted, frees of our blocks
+// are ours to do, and queries answer for a block of ours whether it is resident or evicted.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_

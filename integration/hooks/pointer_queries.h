@@ -1,5 +1,6 @@
-// Answers about blocks of ours that a driver would give for resident device memory, so that an evicted block looks
-// no different from outside. Also what frees and memory information need to know about a block or a device.
+// Answers about blocks of ours that a driver would give for resident device memory, so that an evicted block
+// looks no different from outside. Also what frees and memory information need to know about a block or a
+// device.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_POINTER_QUERIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_POINTER_QUERIES_H_
@@ -10,7 +11,8 @@
 
 namespace spillway::integration {
 
-// The context when `address` lies in our reservation and the wrappers work; else null: not ours to answer for.
+// The context when `address` lies in our reservation and the wrappers work; else null: not ours to answer
+// for.
 HookContext* ContextOwning(uint64_t address);
 
 // The block that holds `address`; false when none does (free space of our reservation).

@@ -1,6 +1,6 @@
-// Predictor: watches the launches of one device, and while they repeat what they did before, has a plan in force.
-// On the launching thread it only compares signatures and records; finding periods and planning happen on its own
-// thread. The first launch that departs from the repeat drops the plan at once.
+// Predictor: watches the launches of one device, and while they repeat what they did before, has a plan in
+// force. On the launching thread it only compares signatures and records; finding periods and planning happen
+// on its own thread. The first launch that departs from the repeat drops the plan at once.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_
@@ -43,8 +43,8 @@ class Predictor : public allocator::LaunchObserver {
 
   // Starts the thread; plans go to `residency`, which must live until Stop has returned. Once.
   void Start(allocator::Residency* residency);
-  // Joins the thread: it is in no wait longer than a plan's making. Launches may go on; no plan follows. Any number
-  // of times.
+  // Joins the thread: it is in no wait longer than a plan's making. Launches may go on; no plan follows. Any
+  // number of times.
   void Stop();
 
   void OnLaunch(int device, policy::LaunchIndex index, uint64_t tag,
@@ -85,7 +85,8 @@ class Predictor : public allocator::LaunchObserver {
   TraceRecorder recorder_;
   std::atomic<allocator::Residency*> residency_{nullptr};
 
-  // Null: no plan in force. Stored by the thread, taken away by whoever departs; readers_ keeps it from being freed.
+  // Null: no plan in force. Stored by the thread, taken away by whoever departs; readers_ keeps it from being
+  // freed.
   std::atomic<const Expectation*> expected_{nullptr};
   std::atomic<int> readers_{0};  // launching threads that look at an expectation
   std::atomic<policy::LaunchIndex> departed_at_{policy::kNever};  // for the thread; it puts kNever back

@@ -21,7 +21,8 @@ void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::
   const uint64_t first = names_taken_.fetch_add(count, std::memory_order_relaxed);
   Slot& slot = slots_[index & slot_mask_];
   slot.ready.store(0, std::memory_order_relaxed);
-  // Released, though they are published below: who reads one of these too late must not see the old `ready` after it.
+  // Released, though they are published below: who reads one of these too late must not see the old `ready`
+  // after it.
   uint64_t at = first;
   for (const allocator::BlockId id : set) {
     names_[at++ & name_mask_].store(id.raw(), std::memory_order_release);

@@ -1,5 +1,6 @@
-// TraceRecorder: takes launches from the launching threads into fixed memory without a lock, and hands them on in
-// order to one reader. A reader that falls too far behind loses launches and is told so. Decides nothing.
+// TraceRecorder: takes launches from the launching threads into fixed memory without a lock, and hands them
+// on in order to one reader. A reader that falls too far behind loses launches and is told so. Decides
+// nothing.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_TRACE_RECORDER_H_
 #define SPILLWAY_INTEGRATION_HOOKS_TRACE_RECORDER_H_
@@ -17,7 +18,8 @@
 
 namespace spillway::integration {
 
-// Blocks in a trace are named by BlockId::raw(): the allocator gives a freed block's id to the next of its size.
+// Blocks in a trace are named by BlockId::raw(): the allocator gives a freed block's id to the next of its
+// size.
 inline policy::TraceBlock TraceBlockOf(allocator::BlockId id) { return id.raw(); }
 
 class TraceRecorder {
@@ -32,15 +34,15 @@ class TraceRecorder {
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  // ---- Any thread. AddLaunch takes no lock and no memory; indices count up without gaps, in any order of calls.
+  // ---- Any thread. AddLaunch takes no lock and no memory; indices count up without gaps, in any order.
   void AddLaunch(policy::LaunchIndex index, uint64_t tag, const allocator::AccessSet& set);
   void AddAllocate(allocator::BlockId block, uint64_t bytes) { AddEvent(block, bytes); }
   void AddFree(allocator::BlockId block) { AddEvent(block, 0); }
 
   // ---- One thread.
 
-  // Appends what has come since the last call to `trace`, in order; at most `most` launches. False when launches
-  // were lost: the trace then starts anew at the oldest that is there.
+  // Appends what has come since the last call to `trace`, in order; at most `most` launches. False when
+  // launches were lost: the trace then starts anew at the oldest that is there.
   bool Drain(policy::Trace* trace, uint32_t most);
   // What Drain has appended of allocations since the last call: sizes of blocks.
   void TakeAllocations(std::vector<policy::BlockEvent>* allocations) { allocations->swap(allocations_); }

@@ -89,7 +89,8 @@ TEST(PlannerTest, ThreeBlocksInTurnWithRoomForTwo) {
 }
 
 TEST(PlannerTest, ForwardAndBackwardComesBackAheadOfNeed) {
-  // Activations of a small network: written forwards, read backwards, freed after that. Budget for three of five.
+  // Activations of a small network: written forwards, read backwards, freed after that. Budget for three of
+  // five.
   Trace trace;
   const BlockSizes sizes = {{1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}};
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -107,8 +108,8 @@ TEST(PlannerTest, ForwardAndBackwardComesBackAheadOfNeed) {
   EXPECT_TRUE(plan->steady);
   const std::vector<PlanStep> drops = StepsOf(*plan, PlanAction::kDrop);
   const std::vector<PlanStep> fetches = StepsOf(*plan, PlanAction::kFetch);
-  // The first two leave right after their forward use. While 4 and 5 are there no room is left but for 3; room for 2
-  // comes when 5 is freed (before launch 6), for 1 when 4 is (before launch 7).
+  // The first two leave right after their forward use. While 4 and 5 are there no room is left but for 3;
+  // room for 2 comes when 5 is freed (before launch 6), for 1 when 4 is (before launch 7).
   ASSERT_EQ(drops.size(), 2u);
   EXPECT_EQ(drops[0].block, 1u);
   EXPECT_EQ(drops[0].launch, 0u);
@@ -159,7 +160,8 @@ TEST(PlannerTest, TheWindowBoundsWhatIsFetchedAhead) {
   }
 }
 
-// Carries a plan out over repeats of its period, transfers taking no time, and checks what a runner relies on.
+// Carries a plan out over repeats of its period, transfers taking no time, and checks what a runner relies
+// on.
 class PlanWalk {
  public:
   PlanWalk(const RandomJob& job, const MigrationPlan& plan, Bytes budget)

@@ -22,8 +22,8 @@ inline void Append(Trace* trace, const std::vector<TestLaunch>& launches) {
   for (const TestLaunch& launch : launches) trace->AddLaunch(launch.tag, launch.blocks);
 }
 
-// A step of a random job: blocks that persist, and temporaries that are handed out before their first use and freed
-// after their last, so that each has at least two uses.
+// A step of a random job: blocks that persist, and temporaries that are handed out before their first use and
+// freed after their last, so that each has at least two uses.
 struct RandomJob {
   struct Temporary {
     TraceBlock block = 0;

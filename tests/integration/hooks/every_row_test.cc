@@ -1,5 +1,5 @@
-// What must hold for each HOOK and MUST row of driver_symbols.def: it has a wrapper, which hands arguments and result
-// on unchanged, before there is a context and with one.
+// What must hold for each HOOK and MUST row of driver_symbols.def: it has a wrapper, which hands arguments
+// and result on unchanged, before there is a context and with one.
 
 #include <set>
 #include <utility>

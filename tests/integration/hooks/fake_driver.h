@@ -1,5 +1,6 @@
-// A driver of recording functions: each symbol of driver_symbols.def is a function of the right type that notes its
-// arguments and returns what the test wants. Some answer as a driver would (device, names, layouts).
+// A driver of recording functions: each symbol of driver_symbols.def is a function of the right type that
+// notes its arguments and returns what the test wants. Some answer as a driver would (device, names,
+// layouts).
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_DRIVER_H_
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_DRIVER_H_

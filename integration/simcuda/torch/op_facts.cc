@@ -90,7 +90,9 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : handle(op), name(toString(op.o
     const c10::Type& type = *argument.type();
     arguments.push_back({IsWritten(argument), IsKind(type, c10::TypeKind::NumberType)});
     if (IsKind(type, c10::TypeKind::GeneratorType)) generator_argument = static_cast<int>(i);
-    if (IsTensorType(type) && !IsWritten(argument)) reads_tensor = true;
+    // An in-place op's own tensor has its shape already; out= takes the shape that the op gives it.
+    const bool is_out = IsWritten(argument) && argument.kwarg_only();
+    if (IsTensorType(type) && !is_out) reads_tensor = true;
   }
   for (const c10::Argument& result : schema.returns()) {
     returned_argument.push_back(FindReturned(schema, result));

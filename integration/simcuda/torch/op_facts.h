@@ -33,7 +33,7 @@ struct OpFacts {
   std::vector<int> returned_argument;  // per return: the argument that it is (in-place, out=), or kNone
   int generator_argument = kNone;
   bool random = false;              // draws random numbers
-  bool values_shape_it = false;     // no tensor is read, so the numbers decide the shape (arange, linspace)
+  bool values_shape_it = false;     // no tensor but out=: the numbers decide the shape (arange, linspace)
   bool always_waits = false;        // the result's shape or a returned value depends on data
   bool waits_for_masks = false;     // index.Tensor: only boolean masks make its shape depend on data
   bool takes_host_tensors = false;  // CUDA, too, accepts CPU tensors of any size among its arguments

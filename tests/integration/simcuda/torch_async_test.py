@@ -38,6 +38,7 @@ class AsynchronousTest(unittest.TestCase):
         x = torch.arange(12.0, device=CUDA).reshape(3, 4)
         compute = lambda: (x @ x.T + 1).relu().sum(0)
         expected = compute().cpu()
+        torch.empty_like(x).zero_()
         torch.cuda.synchronize()
         before = self.driver.stats().launches
         self.driver.hold_streams(True)
@@ -69,7 +70,7 @@ class AsynchronousTest(unittest.TestCase):
     def test_host_arguments_may_change_after_the_call(self):
         x = torch.zeros(3, device=CUDA)
         scale = torch.tensor(2.0)
-        x.add_(scale)
+        x.add_(scale), x[1:2].fill_(3)  # learn the signatures: an unknown one waits
         x.zero_()
         self.driver.hold_streams(True)
         x.add_(scale)

@@ -18,12 +18,20 @@ bool IsReadableHost(const HookState& state, CUdeviceptr address);
 // host.
 void CollectUnknownSource(Touch* touch, CUdeviceptr source, uint64_t bytes);
 
-// (destination, source, bytes[, ...]).
-struct LinearCopy {
+// (destination, source, bytes[, ...]), both on devices.
+struct DeviceCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, S source, N bytes, Rest...) {
     touch->Range(AddressOf(destination), bytes);
     touch->Range(AddressOf(source), bytes);
+  }
+};
+
+// The same, with a side that may be on the host.
+struct LinearCopy {
+  template <typename D, typename S, typename N, typename... Rest>
+  static void Collect(Touch* touch, D destination, S source, N bytes, Rest...) {
+    DeviceCopy::Collect(touch, destination, source, bytes);
     // From or to memory that is not ours: if that is pageable host memory, the call waits for the GPU.
     const auto& map = touch->map();
     if (!map.Contains(AddressOf(destination)) || !map.Contains(AddressOf(source))) touch->may_block = true;
@@ -65,7 +73,7 @@ struct PeerCopy {
   template <typename... Rest>
   static void Collect(Touch* touch, CUdeviceptr destination, CUcontext, CUdeviceptr source, CUcontext,
                       size_t bytes, Rest...) {
-    LinearCopy::Collect(touch, destination, source, bytes);
+    DeviceCopy::Collect(touch, destination, source, bytes);
   }
 };
 

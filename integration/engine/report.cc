@@ -111,6 +111,9 @@ std::string MetricsJson(const Figures& figures) {
     nlohmann::ordered_json entry;
     entry["device"] = device.device;
     entry.update(ToJson(device.stats));
+    entry["plans"] = device.plans;
+    entry["plan_departures"] = device.plan_departures;
+    entry["plan_period_launches"] = device.plan_period_launches;
     json["devices"].push_back(entry);
   }
   return json.dump(2) + "\n";

@@ -16,6 +16,9 @@ namespace spillway::integration {
 struct DeviceFigures {
   int device = 0;
   allocator::ResidencyStats stats;
+  uint64_t plans = 0;                 // put in force
+  uint64_t plan_departures = 0;       // given up because a launch was another than expected
+  uint64_t plan_period_launches = 0;  // of the plan in force; 0: none
 };
 
 // Of the spill files of the process, all devices.

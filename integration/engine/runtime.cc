@@ -245,9 +245,17 @@ double Runtime::Fraction(int device) const {
 Figures Runtime::CollectFigures() const {
   Figures figures;
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
-    allocator::Residency* residency =
-        residencies_[static_cast<size_t>(device)].load(std::memory_order_acquire);
-    if (residency != nullptr) figures.devices.push_back({device, residency->Stats()});
+    const auto place = static_cast<size_t>(device);
+    allocator::Residency* residency = residencies_[place].load(std::memory_order_acquire);
+    if (residency == nullptr) continue;
+    DeviceFigures& entry = figures.devices.emplace_back();
+    entry.device = device;
+    entry.stats = residency->Stats();
+    if (predictors_[place] == nullptr) continue;
+    const PredictorStats prediction = predictors_[place]->stats();
+    entry.plans = prediction.plans;
+    entry.plan_departures = prediction.departures;
+    entry.plan_period_launches = prediction.period;
   }
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();

@@ -84,6 +84,7 @@ class Runtime {
   std::unique_ptr<allocator::HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;
   std::unique_ptr<Reporter> reporter_;
+  std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_;
   HookContext hook_context_;
   std::atomic<const allocator::AddressMap*> addresses_ready_{nullptr};  // pairs with Owns and Owner
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
@@ -96,7 +97,6 @@ class Runtime {
   mutable os::Mutex mu_{os::LockRank::kRuntime};
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   std::array<absl::Status, allocator::kMaxDevices> failures_ ABSL_GUARDED_BY(mu_);
-  std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_ ABSL_GUARDED_BY(mu_);
   std::array<std::unique_ptr<allocator::Residency>, allocator::kMaxDevices> owned_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -31,8 +31,10 @@ Figures TwoDevices() {
   first.stats.fetched_bytes = 70;
   first.stats.stall_room_nanos = 1'500'000'000;
   first.stats.held_bytes_by_reason[1] = 5;
+  first.plan_period_launches = 186;
   DeviceFigures second = first;
   second.device = 1;
+  second.plans = 2;
   second.stats.stall_disk_nanos = 250'000'000;
   figures.devices = {first, second};
   figures.disk = {4096, 2048};
@@ -80,6 +82,8 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   ASSERT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["devices"][1]["device"], 1);
   EXPECT_EQ(json["devices"][1]["spilled_bytes"], 300);
+  EXPECT_EQ(json["devices"][1]["plans"], 2);
+  EXPECT_EQ(json["devices"][0]["plan_period_launches"], 186);
   uint64_t held = 0;
   for (const auto& [reason, bytes] : json["held_bytes_by_reason"].items()) held += bytes.get<uint64_t>();
   EXPECT_EQ(held, 10u);

@@ -24,12 +24,19 @@ std::string TextOf(const std::string& name) {
   return text;
 }
 
+constexpr struct {
+  int number;
+  const char* name;
+} kErrors[] = {
+#define ERROR_NAME(number, name) {number, #name},
+#include "integration/simcuda/driver/error_names.def"
+#undef ERROR_NAME
+};
+
 const std::map<int, ErrorText>& Errors() {
   static const auto* errors = [] {
     auto* made = new std::map<int, ErrorText>;
-#define ERROR_NAME(number, name) (*made)[number] = {#name, TextOf(#name)};
-#include "integration/simcuda/driver/error_names.def"
-#undef ERROR_NAME
+    for (const auto& [number, name] : kErrors) (*made)[number] = {name, TextOf(name)};
     return made;
   }();
   return *errors;

@@ -10,6 +10,9 @@ namespace {
 struct Registry {
   std::mutex mutex;  // guards the rest
   std::unordered_map<std::string, const KernelDefinition*> first_by_name;
+  // Never freed: queued launches and handles refer to them for the life of the process.
+  std::vector<const KernelDefinition*> definitions;
+  std::vector<const FunctionHandle*> handles;
 };
 Registry& GetRegistry() {
   static Registry* registry = new Registry;
@@ -50,7 +53,6 @@ SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUf
       (kernel->parameter_count != 0 && kernel->parameters == nullptr) || !simcuda::IsLayoutSane(*kernel)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Never freed: queued launches and handles refer to it for the life of the process.
   auto* definition = new simcuda::KernelDefinition;
   definition->name = kernel->name;
   definition->run = kernel->run;
@@ -60,14 +62,14 @@ SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUf
     const simcuda_parameter& last = definition->parameters.back();
     definition->parameter_bytes = last.offset + last.size;
   }
-  {
-    simcuda::Registry& registry = simcuda::GetRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    registry.first_by_name.emplace(definition->name, definition);
-  }
+  simcuda::Registry& registry = simcuda::GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.first_by_name.emplace(definition->name, definition);
+  registry.definitions.push_back(definition);
   if (function != nullptr) {
     auto* handle = new simcuda::FunctionHandle;
     handle->kernel = definition;
+    registry.handles.push_back(handle);
     *function = reinterpret_cast<CUfunction>(handle);
   }
   return CUDA_SUCCESS;

@@ -19,6 +19,11 @@ CUresult Module::Load(const void* image, Module** module) {
   if (!ReadImage(image, &kernels)) return CUDA_ERROR_INVALID_IMAGE;
   *module = new Module;
   (*module)->kernels = std::move(kernels);
+  // Never freed: a handle of an unloaded module must still be seen to be none.
+  static std::mutex* mutex = new std::mutex;
+  static auto* modules = new std::vector<const Module*>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  modules->push_back(*module);
   return CUDA_SUCCESS;
 }
 

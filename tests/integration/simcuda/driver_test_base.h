@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,7 +36,7 @@ class Kernel {
  public:
   using Body = std::function<void(uint64_t* addresses)>;
   Kernel(const std::string& name, size_t pointers, Body body)
-      : pointers_(pointers), body_(new Body(std::move(body))) {
+      : pointers_(pointers), body_(Keep(std::move(body))) {
     std::vector<simcuda_parameter> parameters;
     for (size_t i = 0; i < pointers + 1; ++i) parameters.push_back({i * 8, 8});
     const simcuda_kernel kernel = {name.c_str(), &Run, nullptr, parameters.data(), parameters.size()};
@@ -52,6 +53,14 @@ class Kernel {
   }
 
  private:
+  // Never destroyed: a queued launch may outlive the test.
+  static Body* Keep(Body body) {
+    static auto* mutex = new std::mutex;
+    static auto* bodies = new std::vector<Body*>;
+    std::lock_guard<std::mutex> lock(*mutex);
+    bodies->push_back(new Body(std::move(body)));
+    return bodies->back();
+  }
   static void Run(const simcuda_launch* launch, void** parameters) {
     std::vector<uint64_t> addresses;
     for (size_t i = 1; i < launch->buffer_bytes / 8; ++i)
@@ -59,7 +68,7 @@ class Kernel {
     (**static_cast<Body**>(parameters[0]))(addresses.data());
   }
   size_t pointers_;
-  Body* body_;  // never freed: a queued launch may outlive the test
+  Body* body_;
   CUfunction function_ = nullptr;
 };
 

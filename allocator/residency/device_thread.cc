@@ -90,38 +90,39 @@ void DeviceThread::Sleep(bool progress) {
 
 // ---- What must leave.
 
-uint64_t DeviceThread::MissingChunksLocked() {
-  const uint64_t wanted = claims_.WantedLocked();
-  const uint64_t reserve =
-      core_->pressure.load() && core_->options.evict ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
-  const uint64_t goal = std::max(wanted, reserve);
-  const uint64_t coming = core_->chunks.available() + evictor_.chunks_coming();
-  const uint64_t room = goal > coming ? goal - coming : 0;
-  const uint64_t excess = core_->chunks.excess() > core_->chunks.free() + evictor_.chunks_coming()
-                              ? core_->chunks.excess() - core_->chunks.free() - evictor_.chunks_coming()
-                              : 0;
-  return std::max(room, excess);
+DeviceThread::Missing DeviceThread::MissingChunksLocked() {
+  const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
+  const uint64_t coming = evictor_.chunks_coming();
+  // A plan keeps its own room; without one a reserve is kept, so that a fault seldom waits.
+  const bool keep_reserve = core_->pressure.load() && core_->options.evict && !plan_runner_.active();
+  const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
+  Missing missing;
+  missing.any = std::max(above(std::max(claims_.WantedLocked(), reserve), core_->chunks.available() + coming),
+                         above(core_->chunks.excess(), core_->chunks.free() + coming));
+  missing.cached_only = above(plan_runner_.chunks_wanted(), core_->chunks.free() + coming);
+  return missing;
 }
 
 bool DeviceThread::StartEvictions() {
   bool started;
   {
     os::MutexLock lock(&core_->table.mu);
-    if (MissingChunksLocked() == 0) {
-      stuck_since_ = 0;
-      return false;
-    }
+    const Missing missing = MissingChunksLocked();
+    if (missing.any == 0) stuck_since_ = 0;
+    if (missing.any == 0 && missing.cached_only == 0) return false;
   }
   core_->clock.CoverAll();  // so that the next poll knows whose last use is over
   {
     os::MutexLock lock(&core_->table.mu);
-    uint64_t missing = MissingChunksLocked();
+    const Missing missing = MissingChunksLocked();
     const bool demand = claims_.WantedLocked() > core_->chunks.available() + evictor_.chunks_coming();
     bool cancelled = false;
     if (demand) cancelled = faulter_.CancelPrefetchesLocked();
     std::vector<Block*> victims;
-    ChooseStripsLocked(&missing, demand, &victims);
-    if (missing > 0 && core_->options.evict) ChooseVictimsLocked(&missing, demand, &victims);
+    const uint64_t stripped = ChooseStripsLocked(std::max(missing.any, missing.cached_only), demand, &victims);
+    if (missing.any > stripped && core_->options.evict) {
+      ChooseVictimsLocked(missing.any - stripped, demand, &victims);
+    }
     started = !victims.empty();
     if (started) evictor_.StartLocked(victims);
     if (demand) RefuseIfStuckLocked(started || cancelled);
@@ -136,46 +137,47 @@ bool MayLeave(const Block& block) {
   return block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping && !block.freed;
 }
 
-template <typename Order>
-void TakeInOrder(std::vector<Block*>* candidates, Order before, uint64_t* missing, std::vector<Block*>* victims) {
-  std::sort(candidates->begin(), candidates->end(), before);
-  for (Block* block : *candidates) {
-    if (*missing == 0) return;
-    *missing -= std::min<uint64_t>(*missing, block->chunks);
-    victims->push_back(block);
+// A block that could go: the one needed farthest ahead goes first where that is known, else the one longest idle.
+struct Candidate {
+  Block* block;
+  uint64_t distance;    // launches until its next use; kNever when unknown
+  uint64_t idle_since;  // any count that grows: last use, or order of frees
+};
+
+// Takes candidates in order until `chunks` chunks are together; returns how many they are.
+uint64_t TakeFarthest(std::vector<Candidate>* candidates, uint64_t chunks, std::vector<Block*>* victims) {
+  std::sort(candidates->begin(), candidates->end(), [](const Candidate& a, const Candidate& b) {
+    return a.distance != b.distance ? a.distance > b.distance : a.idle_since < b.idle_since;
+  });
+  uint64_t taken = 0;
+  for (const Candidate& candidate : *candidates) {
+    if (taken >= chunks) break;
+    taken += candidate.block->chunks;
+    victims->push_back(candidate.block);
   }
+  return taken;
 }
 
 }  // namespace
 
-// Blocks with nothing worth keeping: the oldest free first, then those handed out and not used yet.
-void DeviceThread::ChooseStripsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims) {
-  std::vector<Block*> candidates;
+// Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
+uint64_t DeviceThread::ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims) {
+  std::vector<Candidate> cached;
+  std::vector<Candidate> unused;
   core_->table.ForEachLocked([&](Block* block) {
     if (!MayLeave(*block)) return;
-    const bool cached = block->state == BlockState::kCached && block->listed;
-    const bool unused = demand && block->state == BlockState::kResident && !block->used_since_hand_out();
-    if (cached || unused) candidates.push_back(block);
+    if (block->state == BlockState::kCached && block->listed) {
+      cached.push_back({block, plan_runner_.DistanceToNextUse(*block), block->freed_at});
+    } else if (demand && block->state == BlockState::kResident && !block->used_since_hand_out()) {
+      unused.push_back({block, plan_runner_.DistanceToNextUse(*block), block->handed_out_at});
+    }
   });
-  TakeInOrder(
-      &candidates,
-      [](const Block* a, const Block* b) {
-        const bool a_cached = a->state == BlockState::kCached;
-        const bool b_cached = b->state == BlockState::kCached;
-        if (a_cached != b_cached) return a_cached;
-        return a_cached ? a->freed_at < b->freed_at : a->handed_out_at < b->handed_out_at;
-      },
-      missing, victims);
+  const uint64_t taken = TakeFarthest(&cached, chunks, victims);
+  return taken + (taken < chunks ? TakeFarthest(&unused, chunks - taken, victims) : 0);
 }
 
-// Live blocks: the one needed farthest ahead where that is known, else the least recently used. In the background
-// only those whose last use is over; for a waiting launch any.
-void DeviceThread::ChooseVictimsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims) {
-  struct Candidate {
-    Block* block;
-    uint64_t distance;
-    uint64_t last_use;
-  };
+// Live blocks: the one needed farthest ahead, else the least recently used. In the background only those whose last use is over; for a waiting launch any.
+void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims) {
   const int64_t now = os::Clock::System()->NowNanos();
   if (!evictor_.refusal().ok()) {
     // No tier took the last block. Try again now and then: frees make room.
@@ -196,15 +198,8 @@ void DeviceThread::ChooseVictimsLocked(uint64_t* missing, bool demand, std::vect
     }
     candidates.push_back({block, plan_runner_.DistanceToNextUse(*block), block->last_use.load()});
   });
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.distance != b.distance ? a.distance > b.distance : a.last_use < b.last_use;
-  });
-  for (const Candidate& candidate : candidates) {
-    if (*missing == 0) break;
-    *missing -= std::min<uint64_t>(*missing, candidate.block->chunks);
-    victims->push_back(candidate.block);
-  }
-  if (!victims->empty() && !core_->pressure.exchange(true)) {
+  const uint64_t taken = TakeFarthest(&candidates, chunks, victims);
+  if (taken > 0 && !core_->pressure.exchange(true)) {
     os::Announce("spilling starts: the job has outgrown its " +
                  std::to_string(core_->chunks.target() * core_->chunk_bytes >> 20) + " MiB of GPU memory");
   }

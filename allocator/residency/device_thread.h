@@ -43,10 +43,15 @@ class DeviceThread {
  private:
   void Loop();
   bool StartEvictions();
-  uint64_t MissingChunksLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void ChooseStripsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims)
+  // Chunks that must become free: by giving up cached blocks only, and by any means.
+  struct Missing {
+    uint64_t cached_only = 0;
+    uint64_t any = 0;
+  };
+  Missing MissingChunksLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  uint64_t ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void ChooseVictimsLocked(uint64_t* missing, bool demand, std::vector<Block*>* victims)
+  void ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void RefuseIfStuckLocked(bool any_candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool ReleaseExcess();

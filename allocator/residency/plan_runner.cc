@@ -48,7 +48,6 @@ void PlanRunner::Adopt() {
   }
   // Cursors start at the current place in the period: what lies behind is for the next time round.
   const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
-  completed_ = now;
   evict_lap_ = fetch_lap_ = (now - plan_->start) / plan_->period;
   const uint32_t position = plan_->PositionOf(now);
   evict_at_ = std::find_if(evictions_.begin(), evictions_.end(),
@@ -77,6 +76,7 @@ bool PlanRunner::LaunchCompleted(LaunchIndex index) const {
 
 bool PlanRunner::Step(bool room_wanted) {
   Adopt();
+  chunks_wanted_ = 0;
   if (plan_ == nullptr) return false;
   bool progress = RunEvictions();
   if (!room_wanted) progress |= RunFetches();
@@ -139,7 +139,10 @@ bool PlanRunner::StartFetch(const PlanStep& step) {
     }
     if (block->state != BlockState::kSpilled || block->mapping) return true;
     std::vector<ChunkHandle> chunks;
-    if (core_->chunks.free() < block->chunks) return false;
+    if (core_->chunks.free() < block->chunks) {
+      chunks_wanted_ = block->chunks;
+      return false;
+    }
     core_->chunks.TakeFree(block->chunks, &chunks);
     faulter_->BeginLocked(block, std::move(chunks), /*prefetch=*/true);
   }

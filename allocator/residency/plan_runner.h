@@ -28,6 +28,9 @@ class PlanRunner {
   // Starts what may start now. True when something was started. Device's thread. `room_wanted`: a launch waits for
   // chunks, so nothing is fetched ahead.
   bool Step(bool room_wanted);
+  // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
+  // Device's thread.
+  uint64_t chunks_wanted() const { return chunks_wanted_; }
   // Launches from now until the block's next use by the plan; kNever without a plan or a use. Device's thread.
   uint64_t DistanceToNextUse(const Block& block) const;
 
@@ -55,7 +58,7 @@ class PlanRunner {
   std::unordered_map<uint32_t, std::vector<uint32_t>> uses_;  // block -> positions, ascending
   uint64_t evict_lap_ = 0, fetch_lap_ = 0;  // periods that the cursors have gone through since plan_->start
   size_t evict_at_ = 0, fetch_at_ = 0;
-  policy::LaunchIndex completed_ = 0;  // every launch before it has completed
+  uint64_t chunks_wanted_ = 0;
 };
 
 }  // namespace spillway::allocator

@@ -129,7 +129,8 @@ void StampBlock(const StreamClock& clock, Block* block, Stamp stamp) {
 
 std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
   std::vector<Stamp> uses;
-  if (block->many_streams.exchange(false)) uses = clock.CurrentOfAll();
+  // Not cleared here: if this eviction is taken back, the next one must wait for the same streams.
+  if (block->many_streams.load()) uses = clock.CurrentOfAll();
   for (const std::atomic<uint64_t>& entry : block->stamps) {
     const Stamp stamp = Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream && !clock.Completed(stamp)) uses.push_back(stamp);

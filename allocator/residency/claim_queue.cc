@@ -36,7 +36,8 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
       break;
     }
     if (!queued) {
-      if (absl::Status status = CheckFitsLocked(set); !status.ok()) return status;
+      RefuseIfTooLargeLocked(set, &ticket);
+      if (!ticket.refusal.ok()) return ticket.refusal;
       queue_.push_back(&ticket);
       queued = true;
     }
@@ -50,6 +51,7 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
         DistributeLocked(&chunks, grant);
         break;
       }
+      RefuseIfTooLargeLocked(set, &ticket);
       // The lock may have been released: what is missing is looked up again after the wait.
       ticket.needed = lack.chunks;
       wake_();
@@ -136,7 +138,8 @@ bool ClaimQueue::TakeChunksLocked(uint64_t needed, std::vector<ChunkHandle>* chu
   if (status.ok()) return true;
   // The device has less than the budget says: from now on the budget is what we hold.
   core_->chunks.CancelCreate(to_create);
-  core_->chunks.set_target(core_->chunks.held());
+  core_->chunks.set_target(std::min(core_->chunks.target(), core_->chunks.held()));
+  core_->create_failed_nanos = os::Clock::System()->NowNanos();
   os::Log(os::LogLevel::kWarn, "the GPU gave less than the budget, which falls to " +
                                    Mib(core_->chunks.target() * core_->chunk_bytes) + ": " +
                                    std::string(status.message()));
@@ -146,7 +149,12 @@ bool ClaimQueue::TakeChunksLocked(uint64_t needed, std::vector<ChunkHandle>* chu
 
 void ClaimQueue::DistributeLocked(std::vector<ChunkHandle>* chunks, Grant* grant) {
   for (Block* block : grant->pinned) {
-    if (block->holds_chunks()) continue;
+    // The lock was released while chunks were created: meanwhile a block may have been freed, fetched on the plan's
+    // account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
+    if (block->state == BlockState::kFaulting && block->fetch != nullptr) faulter_->DemandLocked(block);
+    const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
+    if (!lacking || block->freed || block->mapping || block->holds_chunks()) continue;
+    if (chunks->size() < block->chunks) continue;
     std::vector<ChunkHandle> mine(chunks->end() - block->chunks, chunks->end());
     chunks->resize(chunks->size() - block->chunks);
     if (block->state == BlockState::kEmpty) {
@@ -159,7 +167,7 @@ void ClaimQueue::DistributeLocked(std::vector<ChunkHandle>* chunks, Grant* grant
       ++core_->counters.faults;
     }
   }
-  core_->chunks.Give(chunks);  // a block was freed while chunks were created
+  core_->chunks.Give(chunks);
 }
 
 absl::Status ClaimQueue::CheckFitsLocked(const AccessSet& set) {
@@ -173,6 +181,16 @@ absl::Status ClaimQueue::CheckFitsLocked(const AccessSet& set) {
       "one launch names " + std::to_string(set.size()) + " blocks of together " + Mib(chunks * core_->chunk_bytes) +
       ", and the budget leaves " + Mib(core_->chunks.target() * core_->chunk_bytes) +
       " for them. A larger budget, smaller tensors, or for an optimiser step foreach=False, makes it fit.");
+}
+
+void ClaimQueue::RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) {
+  absl::Status status = CheckFitsLocked(set);
+  if (!status.ok() && core_->create_failed_nanos != 0 && !ticket->tried_again) {
+    ticket->tried_again = true;
+    core_->RestoreTargetLocked();
+    status = CheckFitsLocked(set);
+  }
+  if (ticket->refusal.ok()) ticket->refusal = std::move(status);
 }
 
 absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, std::vector<CUevent>* arrivals) {

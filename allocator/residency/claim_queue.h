@@ -40,6 +40,11 @@ class ClaimQueue {
   uint64_t WantedLocked() const;
   // The device's thread found nothing left to free, nothing under way and nothing running: the head cannot be served.
   void RefuseHeadLocked(const absl::Status& why);
+  // Names the head, null when there is none.
+  const void* HeadLocked() const {
+    core_->table.mu.AssertHeld();
+    return queue_.empty() ? nullptr : queue_.front();
+  }
   // Claims granted and not let go.
   uint64_t grants() const {
     core_->table.mu.AssertHeld();
@@ -49,6 +54,7 @@ class ClaimQueue {
  private:
   struct Ticket {
     uint64_t needed = 0;  // chunks, once it is the head
+    bool tried_again = false;  // the full budget, after a refused chunk
     absl::Status refusal;
   };
 
@@ -68,6 +74,9 @@ class ClaimQueue {
   bool TakeChunksLocked(uint64_t needed, std::vector<ChunkHandle>* chunks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status CheckFitsLocked(const AccessSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // The same for the head, whose budget may have fallen since it came; a target that a refused chunk lowered is
+  // raised again once before that counts.
+  void RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 
   Core* const core_;
   Faulter* const faulter_;

@@ -74,9 +74,11 @@ struct Core {
   VaSpace space ABSL_GUARDED_BY(table.mu);
   GpuBudget budget ABSL_GUARDED_BY(table.mu);
   uint64_t live_chunks ABSL_GUARDED_BY(table.mu) = 0;
+  uint64_t promised_chunks ABSL_GUARDED_BY(table.mu) = 0;  // of live_chunks: their block is still being found
   uint64_t live_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t largest_block_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t frees ABSL_GUARDED_BY(table.mu) = 0;
+  int64_t create_failed_nanos ABSL_GUARDED_BY(table.mu) = 0;  // last refused chunk, which lowered the target; 0: none
   std::vector<Block*> waiting_frees ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
   uint64_t peak_device_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
@@ -93,15 +95,30 @@ struct Core {
     block->listed = true;
     addresses.Add(block->owner, block->chunks, block->address, block->id);
   }
-  // A free that must wait for a transfer: the address may be promised already, the block not.
+  // A free that must wait for a transfer: the address may be promised already, the block not. A block that
+  // recordStream keeps is not promised: nobody should wait for another stream's work in an allocation.
   void BeginFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     block->freed = true;
-    if (options.stable_addresses) ListLocked(block);
+    if (options.stable_addresses && block->recorded.empty()) ListLocked(block);
   }
   // The transfer has ended, and the block is kCached or kFree.
   void FinishFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     block->freed = false;
+    OfferLocked(block);
+  }
+  // A freed block, kCached or kFree, may be handed out again: at once, or when its recorded streams are done.
+  void OfferLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    if (block->state == BlockState::kCached && !block->recorded.empty()) {
+      waiting_frees.push_back(block);
+      return;
+    }
+    block->recorded.clear();
     if (!block->listed && !block->wanted) ListLocked(block);
+  }
+  // After a chunk was refused: what the budget allows is tried again, for memory may have come back.
+  void RestoreTargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    create_failed_nanos = 0;
+    chunks.set_target(budget.ChunkTarget() / chunk_bytes);
   }
   void NotePeakLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     peak_device_bytes = std::max(peak_device_bytes, chunks.held() * chunk_bytes + budget.others);

@@ -66,7 +66,6 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
                               absl::FunctionRef<CUresult()> launch) {
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
   const uint64_t bytes = BytesOf(set);
-  NoteLargestSet(bytes);
   const StreamIndex index = core_->clock.Find(stream);
   GateSlots::Slot* const slot = GateSlots::ForThisThread();
   const bool may_use_slot = slot != nullptr && index != kNoStream && captures_.load(std::memory_order_relaxed) == 0;
@@ -79,6 +78,7 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
       policy::LaunchIndex at = 0;
       if (result == CUDA_SUCCESS) Stamp(set, index, bytes, &at);
       slot->Leave();
+      NoteLargestSet(bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
       if (!ReleaseForOthers(0)) return result;  // then once more, under pins
@@ -94,7 +94,6 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
-  NoteLargestSet(BytesOf(set));
   if (captures_.load() > 0) {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing);
@@ -114,8 +113,8 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
     if (core_->closed.load()) return launch();
     return Refuse(status);
   }
-  const CUresult result = RunPrepared(set, stream, index, tag, launch, &grant);
-  return result;
+  NoteLargestSet(BytesOf(set));  // only what fits: room to exchange a refused set need not be kept
+  return RunPrepared(set, stream, index, tag, launch, &grant);
 }
 
 // Everything that the launch needs, pinned, in place, and ordered before what the stream does next.
@@ -170,7 +169,8 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
 absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   Grant grant;
-  if (absl::Status status = Prepare(set, CU_STREAM_LEGACY, &grant); !status.ok()) {
+  absl::Status status = Prepare(set, CU_STREAM_LEGACY, &grant);
+  if (!status.ok()) {
     last_error = std::string(status.message());
     return status;
   }
@@ -187,11 +187,13 @@ absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
     if (core_->options.evict && held + largest <= core_->chunks.target()) {
       for (Block* block : grant.pinned) block->held_reasons |= 1u << static_cast<int>(reason);
     } else if (core_->options.evict) {
-      last_error = "blocks that must stay on the GPU would leave no room for the largest launch";
+      status = absl::ResourceExhaustedError(
+          "blocks that must stay on the GPU would leave no room for the largest launch");
+      last_error = std::string(status.message());
     }
   }
   thread_->claims()->Release(&grant);
-  return absl::OkStatus();
+  return status;
 }
 
 CUresult DeviceResidency::Refuse(const absl::Status& why) {

@@ -52,14 +52,10 @@ absl::Status DeviceResidency::Start() {
   {
     os::MutexLock lock(&core_->table.mu);
     core_->budget = {core_->options.budget_bytes, core_->options.others_share_bytes, 0};
-    RetargetLocked();
+    core_->RestoreTargetLocked();
   }
   thread_->Start();
   return absl::OkStatus();
-}
-
-void DeviceResidency::RetargetLocked() {
-  core_->chunks.set_target(core_->budget.ChunkTarget() / core_->chunk_bytes);
 }
 
 // ---- Allocation.
@@ -92,10 +88,16 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
   {
     os::MutexLock lock(&core_->table.mu);
     SPILLWAY_RETURN_IF_ERROR(ChargeLocked(chunks));
+    // Charged before the lock may be let go of: others must not be promised the same room.
+    core_->live_chunks += chunks;
+    core_->promised_chunks += chunks;
     absl::Status status;
     block = TakeBlockLocked(static_cast<uint32_t>(chunks), stream.handle, &status);
-    if (block == nullptr) return status;
-    core_->live_chunks += chunks;
+    core_->promised_chunks -= chunks;
+    if (block == nullptr) {
+      core_->live_chunks -= chunks;
+      return status;
+    }
     core_->live_requested_bytes += bytes;
     core_->largest_block_bytes = std::max(core_->largest_block_bytes, chunks * core_->chunk_bytes);
     block->requested_bytes = bytes;
@@ -136,7 +138,7 @@ Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::
     // Kept addresses are a convenience: give those without chunks back, and try again.
     for (BlockId id : core_->addresses.TakeAll()) {
       Block* const kept = &core_->table.at(id);
-      if (kept->state != BlockState::kFree || kept->evict != nullptr || kept->mapping) {
+      if (kept->state != BlockState::kFree || kept->evict != nullptr || kept->mapping || kept->pins > 0) {
         core_->addresses.Add(kept->owner, kept->chunks, kept->address, id);
         continue;
       }
@@ -227,13 +229,8 @@ void DeviceResidency::FreeLocked(Block* block) {
     case BlockState::kCached:
       SPILLWAY_CHECK(false);
   }
-  if (!block->recorded.empty() && block->state == BlockState::kCached) {
-    core_->waiting_frees.push_back(block);  // not for reuse before those streams are done
-    thread_->Wake();
-    return;
-  }
-  block->recorded.clear();
-  core_->ListLocked(block);
+  core_->OfferLocked(block);
+  if (!core_->waiting_frees.empty()) thread_->Wake();
 }
 
 absl::Status DeviceResidency::RecordStream(CUdeviceptr address, CUstream stream) {
@@ -243,6 +240,10 @@ absl::Status DeviceResidency::RecordStream(CUdeviceptr address, CUstream stream)
   if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");
   // What is queued on that stream now need not have come through the gate (a library's own work): number it.
   const uint64_t number = core_->clock.Next(index, 0);
+  if (core_->clock.IsPerThread(index)) {  // nobody else can cover it, and this thread may not come back
+    ScopedContext scope(core_->parts.driver, core_->parts.context);
+    core_->clock.Cover({index, number}).IgnoreError();
+  }
   os::MutexLock lock(&core_->table.mu);
   Block* const block = &core_->table.at(id);
   if (block->owner == stream) return absl::OkStatus();
@@ -278,7 +279,7 @@ uint64_t DeviceResidency::StripCache(uint64_t chunks) {
   uint64_t taken = 0;
   core_->table.ForEachLocked([&](Block* block) {
     if (taken >= chunks || block->state != BlockState::kCached || !block->listed || block->evict != nullptr) return;
-    if (block->pins > 0 || block->mapping) return;
+    if (block->pins > 0 || block->mapping || block->freed) return;
     victims.push_back(block);
     taken += block->chunks;
   });
@@ -288,7 +289,9 @@ uint64_t DeviceResidency::StripCache(uint64_t chunks) {
     return std::any_of(victims.begin(), victims.end(),
                        [](Block* block) { return block->evict != nullptr && !block->evict->cancelled; });
   };
-  while (under_way() && !core_->closed.load()) core_->table.changed.Wait(&core_->table.mu);
+  while (under_way() && !core_->closed.load()) {
+    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+  }
   return taken;
 }
 
@@ -318,7 +321,7 @@ void DeviceResidency::OnForeignBytes(int64_t delta) {
     os::MutexLock lock(&core_->table.mu);
     uint64_t& others = core_->budget.others;
     others = delta < 0 && others < static_cast<uint64_t>(-delta) ? 0 : others + delta;
-    RetargetLocked();
+    core_->RestoreTargetLocked();
     core_->NotePeakLocked();
   }
   thread_->Wake();
@@ -355,6 +358,7 @@ ResidencyStats DeviceResidency::Stats() const {
   {
     os::MutexLock lock(&core_->table.mu);
     stats.budget_bytes = core_->options.budget_bytes;
+    stats.chunk_target_bytes = core_->chunks.target() * core_->chunk_bytes;
     stats.live_bytes = core_->live_chunks * core_->chunk_bytes;
     stats.requested_bytes = core_->live_requested_bytes;
     stats.chunk_bytes = core_->chunks.held() * core_->chunk_bytes;
@@ -406,11 +410,17 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
 
 void DeviceResidency::Shutdown() {
   if (core_->closed.exchange(true)) return;
-  core_->table.changed.NotifyAll();
+  {
+    os::MutexLock lock(&core_->table.mu);  // who has looked at `closed` and not begun to wait yet holds it
+    core_->table.changed.NotifyAll();
+  }
   if (thread_ != nullptr) thread_->Stop();
 }
 
-void DeviceResidency::AbandonAfterFork() { core_->closed.store(true); }
+void DeviceResidency::AbandonAfterFork() {
+  core_->closed.store(true);
+  if (thread_ != nullptr) thread_->Abandon();
+}
 
 void DeviceResidency::CheckInvariants() {
   os::MutexLock lock(&core_->table.mu);
@@ -422,7 +432,7 @@ void DeviceResidency::CheckInvariants() {
     if (block->live()) live += block->chunks;
     backing += block->handles.size();
   });
-  SPILLWAY_CHECK(live == core_->live_chunks);
+  SPILLWAY_CHECK(live + core_->promised_chunks == core_->live_chunks);
   // Chunks between owners (a claim creating, a release under way) are in neither sum.
   SPILLWAY_CHECK(backing + core_->chunks.free() <= core_->chunks.held());
 }

@@ -72,7 +72,6 @@ class DeviceResidency final : public Residency {
   Block* TakeBlockLocked(uint32_t chunks, CUstream stream, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void FreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void RetargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Strips up to `chunks` chunks of cached blocks and waits for it; returns chunks now free.
   uint64_t StripCache(uint64_t chunks);
 

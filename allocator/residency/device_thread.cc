@@ -1,6 +1,7 @@
 #include "allocator/residency/device_thread.h"
 
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 
@@ -10,12 +11,18 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr auto kPollWhileMoving = std::chrono::microseconds(100);
+// While transfers are under way the thread polls often right after one has moved on, then less and less.
+constexpr int64_t kShortestPollNanos = 20'000;
+constexpr int64_t kLongestPollNanos = 500'000;
+constexpr auto kPollLaunches = std::chrono::microseconds(200);  // nothing under way but the job's own work
 constexpr auto kSleepWhenIdle = std::chrono::milliseconds(200);
 // How long a head may have no hope before it is refused: an other thread's pins or frees may still turn up.
 constexpr int64_t kStuckNanos = 200'000'000;
 // How long the tiers may refuse bytes before the head is refused.
 constexpr int64_t kTierRefusalNanos = 1'000'000'000;
+constexpr uint64_t kTierRefusals = 10;
+// How long a refused chunk keeps the budget down.
+constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
 }  // namespace
 
@@ -33,13 +40,14 @@ void DeviceThread::Start() {
 }
 
 void DeviceThread::Stop() {
+  if (!thread_.joinable()) return;
   {
     os::MutexLock lock(&wake_mu_);
     stop_ = true;
     woken_ = true;
   }
   wake_.NotifyAll();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void DeviceThread::Wake() {
@@ -52,6 +60,7 @@ void DeviceThread::Wake() {
 
 void DeviceThread::Loop() {
   pthread_setname_np(pthread_self(), "spillway-device");
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // sleeps of 20 us end after 20 us, not 70
   const CudaDriver* const driver = core_->parts.driver;
   driver->cuCtxSetCurrent(core_->parts.context);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -64,6 +73,7 @@ void DeviceThread::Loop() {
     bool progress = core_->clock.Poll();
     progress |= faulter_.Step();
     progress |= evictor_.Step();
+    if (progress) last_progress_ = os::Clock::System()->NowNanos();
     progress |= FinishFrees();
     bool room_wanted;
     {
@@ -79,12 +89,16 @@ void DeviceThread::Loop() {
 
 void DeviceThread::Sleep(bool progress) {
   if (progress) return;
-  const bool moving = !evictor_.idle() || !faulter_.idle() || plan_runner_.active() ||
-                      (core_->pressure.load() && core_->clock.UncompletedLaunches() > 0);
-  os::MutexLock lock(&wake_mu_);
-  if (!woken_ && !stop_) {
-    wake_.WaitFor(&wake_mu_, moving ? std::chrono::nanoseconds(kPollWhileMoving) : kSleepWhenIdle);
+  std::chrono::nanoseconds pause = kSleepWhenIdle;
+  if (!evictor_.idle() || !faulter_.idle()) {
+    const int64_t still = os::Clock::System()->NowNanos() - last_progress_;
+    pause = std::chrono::nanoseconds(std::clamp(still / 4, kShortestPollNanos, kLongestPollNanos));
+  } else if (plan_runner_.active() || frees_wait_ ||
+             (core_->pressure.load() && core_->clock.UncompletedLaunches() > 0)) {
+    pause = kPollLaunches;
   }
+  os::MutexLock lock(&wake_mu_);
+  if (!woken_ && !stop_) wake_.WaitFor(&wake_mu_, pause);
   woken_ = false;
 }
 
@@ -107,6 +121,10 @@ bool DeviceThread::StartEvictions() {
   bool started;
   {
     os::MutexLock lock(&core_->table.mu);
+    if (core_->create_failed_nanos != 0 &&
+        os::Clock::System()->NowNanos() - core_->create_failed_nanos > kTryCreateNanos) {
+      core_->RestoreTargetLocked();
+    }
     const Missing missing = MissingChunksLocked();
     if (missing.any == 0) stuck_since_ = 0;
     if (missing.any == 0 && missing.cached_only == 0) return false;
@@ -126,6 +144,7 @@ bool DeviceThread::StartEvictions() {
     started = !victims.empty();
     if (started) evictor_.StartLocked(victims);
     if (demand) RefuseIfStuckLocked(started || cancelled);
+    if (!demand) stuck_since_ = 0;
   }
   if (started) evictor_.Step();  // close the gates for all of them at once
   return started;
@@ -208,18 +227,23 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
 void DeviceThread::RefuseIfStuckLocked(bool any_candidate) {
   const bool hope = any_candidate || evictor_.chunks_coming() > 0 || !evictor_.idle() || claims_.grants() > 0 ||
                     faulter_.prefetches_under_way() > 0 || core_->clock.UncompletedLaunches() > 0;
-  const bool tiers_refuse = !evictor_.refusal().ok();
-  if (hope && !tiers_refuse) {
-    stuck_since_ = 0;
+  const bool refused = !evictor_.refusal().ok();
+  const int64_t now = os::Clock::System()->NowNanos();
+  const uint64_t room_made = core_->counters.evictions.load() + core_->frees;
+  if (stuck_since_ == 0 || claims_.HeadLocked() != stuck_head_ || room_made != room_made_ || (hope && !refused)) {
+    stuck_since_ = hope && !refused ? 0 : now;
+    stuck_head_ = claims_.HeadLocked();
+    room_made_ = room_made;
+    refusals_ = evictor_.refusals();
     return;
   }
-  const int64_t now = os::Clock::System()->NowNanos();
-  if (stuck_since_ == 0) stuck_since_ = now;
-  if (now - stuck_since_ < (tiers_refuse ? kTierRefusalNanos : kStuckNanos)) return;
+  if (now - stuck_since_ < (refused ? kTierRefusalNanos : kStuckNanos)) return;
+  // While the tiers refuse, tries go on and look like hope; one that waits for a long launch may yet succeed.
+  if (hope && evictor_.refusals() - refusals_ < kTierRefusals) return;
   stuck_since_ = 0;
   claims_.RefuseHeadLocked(absl::ResourceExhaustedError(
-      tiers_refuse ? "nothing more can be moved off the GPU: " + std::string(evictor_.refusal().message())
-                   : "every other block is held on the GPU"));
+      refused ? "nothing more can be moved off the GPU: " + std::string(evictor_.refusal().message())
+              : "every other block is held on the GPU"));
 }
 
 // ---- Giving back.
@@ -254,6 +278,7 @@ bool DeviceThread::FinishFrees() {
     progress = true;
     return true;
   });
+  frees_wait_ = !core_->waiting_frees.empty();
   if (progress) core_->table.changed.NotifyAll();
   return progress;
 }

@@ -26,6 +26,8 @@ class DeviceThread {
   void Start();
   // Ends the thread within about 2 s; transfers under way are left to the process's end. Any other thread.
   void Stop();
+  // In a forked child: the thread is not there, and nothing is waited for.
+  void Abandon() { thread_.detach(); }
   // Makes the thread look again. Any thread, also I/O completion threads; may be called with the table's lock held.
   void Wake();
 
@@ -65,7 +67,15 @@ class DeviceThread {
   PlanRunner plan_runner_;
   std::thread thread_;
   int64_t refused_since_ = 0;   // device's thread: when the tiers first refused and nothing moved since
-  int64_t stuck_since_ = 0;     // device's thread: when the head was first found without any hope
+  bool frees_wait_ = false;     // device's thread: freed blocks wait for recorded streams
+  int64_t last_progress_ = 0;   // device's thread: when a transfer last moved on
+
+  // ---- Device's thread: since when this head has had no hope, and what had been done by then.
+  int64_t stuck_since_ = 0;
+  const void* stuck_head_ = nullptr;
+  uint64_t room_made_ = 0;
+  uint64_t refusals_ = 0;
+
 
   os::Mutex wake_mu_{os::LockRank::kStreams};
   os::CondVar wake_;

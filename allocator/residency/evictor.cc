@@ -138,6 +138,7 @@ bool Evictor::ReserveHomes(EvictJob* job) {
   if (core_->parts.disk != nullptr) slots = core_->parts.disk->ReserveSlots(rest);
   if (!slots.ok()) {
     refusal_ = slots.status();
+    ++refusals_;
     job->failure = slots.status();
     return false;
   }
@@ -255,6 +256,7 @@ void Evictor::Commit(EvictJob* job) {
     if (job->cancelled) return;  // Abandon finds it in the next step
     job->committed = true;
     block->mapping = true;
+    block->many_streams.store(false);  // all uses are over, and the gate is closed
     if (job->strip && block->state == BlockState::kResident) core_->table.MoveLocked(block, BlockState::kEmpty);
   }
   const absl::Status status =

@@ -64,6 +64,7 @@ class Evictor {
   bool idle() const { return jobs_.empty(); }
   // Neither tier took the last block that was tried; cleared when one does. Why, in words.
   const absl::Status& refusal() const { return refusal_; }
+  uint64_t refusals() const { return refusals_; }  // tries that ended so
   // Jobs that were taken back, by the phase that they had reached (EvictJob::Phase), for tests.
   uint64_t cancelled_in_phase[5] = {};
 
@@ -100,6 +101,7 @@ class Evictor {
 
   std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
   absl::Status refusal_;                        // device's thread
+  uint64_t refusals_ = 0;                       // device's thread
 
   os::Mutex results_mu_{os::LockRank::kTier};
   std::vector<WriteResult> results_ ABSL_GUARDED_BY(results_mu_);

@@ -14,6 +14,15 @@ namespace {
 // Staging pieces that prefetches leave for demand faults.
 constexpr size_t kStagingKeptForDemand = 2;
 
+// The mapping may be half gone when this fails: nothing that we could do would be safe.
+void UnmapOrStop(Core* core, Block* block) {
+  const absl::Status status =
+      UnmapChunks(core->parts.driver, block->address, block->chunks * core->chunk_bytes);
+  if (status.ok()) return;
+  os::Announce("cannot go on: " + std::string(status.message()));
+  std::abort();
+}
+
 }  // namespace
 
 Faulter::Faulter(Core* core, CopyStreams* copies, std::function<void()> wake)
@@ -45,8 +54,11 @@ absl::Status Faulter::Start(Block* block) {
   if (status.ok()) status = EnqueueHostChunks(job);
   if (mapped && !status.ok()) {
     // Copies may be under way: wait for them before the mapping goes. Rare, so plainly.
-    core_->parts.driver->cuCtxSynchronize();
-    UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes).IgnoreError();
+    if (absl::StatusOr<CUevent> mark = copies_->MarkIn(); mark.ok()) {
+      core_->parts.driver->cuEventSynchronize(*mark);
+      core_->clock.GiveEvent(*mark);
+    }
+    UnmapOrStop(core_, block);
   }
   if (status.ok()) {
     if (job->disk_chunks_left == 0) FinishEnqueue(job);
@@ -129,7 +141,10 @@ bool Faulter::Step() {
     os::MutexLock lock(&core_->table.mu);
     for (FetchJob* job : posted_) jobs_.emplace_back(job);
     posted_.clear();
-    for (const auto& job : jobs_) demand |= job->demanded && job->next_chunk < job->block->homes.size();
+    GiveRetiredLocked();
+    for (const auto& job : jobs_) {
+      demand |= job->demanded && (job->next_chunk < job->block->homes.size() || !job->again.empty());
+    }
   }
   for (const auto& job : jobs_) progress |= Advance(job.get(), demand);
   std::erase_if(jobs_, [](const auto& job) { return job->block == nullptr; });
@@ -153,6 +168,7 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
     return true;
   }
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
+  ForgetDrain(job);
   progress |= SubmitReads(job, demanded, others_demand);
   progress |= EnqueueReadChunks(job);
   if (job->failure.ok() && job->disk_chunks_left == 0) {
@@ -166,16 +182,18 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
 bool Faulter::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
   bool progress = false;
   const std::vector<ChunkHome>& homes = job->block->homes;
-  while (job->next_chunk < homes.size()) {
-    if (!homes[job->next_chunk].on_disk) {
-      ++job->next_chunk;
-      continue;
-    }
+  while (NextDiskChunk(job)) {
     HostPool* const host = core_->parts.host;
     if (!demanded && (others_demand || host->Free(HostUse::kFaultStaging) <= kStagingKeptForDemand)) break;
     std::vector<HostPiece> piece;
     if (host->Take(HostUse::kFaultStaging, 1, &piece) == 0) break;
-    const size_t chunk = job->next_chunk++;
+    size_t chunk = job->next_chunk;
+    if (job->again.empty()) {
+      ++job->next_chunk;
+    } else {
+      chunk = job->again.back();
+      job->again.pop_back();
+    }
     job->staged.push_back({chunk, piece[0], false, nullptr});
     core_->parts.disk->Read(homes[chunk].slot, piece[0].data, core_->BytesOfChunk(*job->block, chunk),
                             demanded ? io::Priority::kDemand : io::Priority::kPrefetch,
@@ -191,6 +209,13 @@ bool Faulter::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
   return progress;
 }
 
+// Whether a chunk is left to be read: one of `again`, or the one at next_chunk.
+bool Faulter::NextDiskChunk(FetchJob* job) {
+  const std::vector<ChunkHome>& homes = job->block->homes;
+  while (job->next_chunk < homes.size() && !homes[job->next_chunk].on_disk) ++job->next_chunk;
+  return !job->again.empty() || job->next_chunk < homes.size();
+}
+
 bool Faulter::CollectReads() {
   std::vector<ReadResult> results;
   {
@@ -198,9 +223,16 @@ bool Faulter::CollectReads() {
     results.swap(results_);
   }
   for (ReadResult& result : results) {
-    for (FetchJob::StagedChunk& staged : result.job->staged) {
-      if (staged.chunk == result.chunk) staged.read = true;
+    const auto staged = std::find_if(result.job->staged.begin(), result.job->staged.end(),
+                                     [&](const auto& s) { return s.chunk == result.chunk; });
+    SPILLWAY_CHECK(staged != result.job->staged.end());
+    if (absl::IsCancelled(result.status)) {
+      core_->parts.host->Give(HostUse::kFaultStaging, staged->piece);
+      result.job->again.push_back(result.chunk);
+      result.job->staged.erase(staged);
+      continue;
     }
+    staged->read = true;
     if (!result.status.ok() && result.job->lost.ok()) result.job->lost = std::move(result.status);
   }
   return !results.empty();
@@ -253,7 +285,12 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
     block->arrived_unused = !job->demanded;
   }
-  core_->clock.GiveEvent(block->arrival);
+  // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
+  if (block->pins > 0) {
+    retired_.push_back({block, block->arrival});
+  } else {
+    core_->clock.GiveEvent(block->arrival);
+  }
   block->arrival = nullptr;
   ReleaseHomesLocked(block);
   block->fetch = nullptr;
@@ -268,27 +305,29 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   return true;
 }
 
-// ---- Taking a fetch back: what is under way ends first, then the chunks come off.
+// ---- Taking a fetch back: what is under way ends first, then the chunks come off. Until then nothing is given up, for
+// a launch may want the block after all.
 
 bool Faulter::Drain(FetchJob* job) {
   Block* const block = job->block;
   for (FetchJob::StagedChunk& staged : job->staged) {
     if (staged.copied == nullptr && !staged.read) return false;  // a read is still writing into it
   }
-  std::erase_if(job->staged, [&](const FetchJob::StagedChunk& staged) {
-    if (staged.copied != nullptr) return false;
-    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
-    return true;
-  });
-  if (!job->staged.empty()) return false;
-  absl::StatusOr<CUevent> mark = copies_->MarkIn();  // host chunks may still be copied in
-  if (mark.ok()) {
-    core_->parts.driver->cuEventSynchronize(*mark);
-    core_->clock.GiveEvent(*mark);
+  if (job->drained == nullptr) {
+    absl::StatusOr<CUevent> mark = copies_->MarkIn();
+    if (mark.ok()) job->drained = *mark;  // else the device is lost: nothing runs any more
   }
+  if (job->drained != nullptr && !copies_->Done(job->drained)) return false;
+  ForgetDrain(job);
+  SPILLWAY_DELAY_POINT("faulter.before_unmap");
   {
     os::MutexLock lock(&core_->table.mu);
     if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
+    for (const FetchJob::StagedChunk& staged : job->staged) {
+      if (staged.copied != nullptr) core_->clock.GiveEvent(staged.copied);
+      core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+    }
+    job->staged.clear();
     if (block->freed) {
       ReleaseHomesLocked(block);
       block->fetch = nullptr;
@@ -300,7 +339,7 @@ bool Faulter::Drain(FetchJob* job) {
     }
     block->mapping = true;
   }
-  UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes).IgnoreError();
+  UnmapOrStop(core_, block);
   os::MutexLock lock(&core_->table.mu);
   block->mapping = false;
   core_->chunks.Give(&block->handles);
@@ -309,6 +348,12 @@ bool Faulter::Drain(FetchJob* job) {
   ++core_->counters.prefetches_cancelled;
   BackToSpilledLocked(block);
   return true;
+}
+
+// Nobody waits for the mark any more; it may be recorded anew before it has completed.
+void Faulter::ForgetDrain(FetchJob* job) {
+  if (job->drained != nullptr) core_->clock.GiveEvent(job->drained);
+  job->drained = nullptr;
 }
 
 void Faulter::BackToSpilledLocked(Block* block) {
@@ -329,8 +374,19 @@ bool Faulter::CancelPrefetchesLocked() {
     if (job->block->pins > 0) continue;
     job->cancelled = true;
     any = true;
+    for (const ChunkHome& home : job->block->homes) {
+      if (home.on_disk) core_->parts.disk->CancelPrefetch(home.slot);
+    }
   }
   return any;
+}
+
+void Faulter::GiveRetiredLocked() {
+  std::erase_if(retired_, [this](const Retired& retired) {
+    if (retired.block->pins > 0) return false;
+    core_->clock.GiveEvent(retired.event);
+    return true;
+  });
 }
 
 size_t Faulter::prefetches_under_way() const {

@@ -32,6 +32,9 @@ struct FetchJob {
   absl::Status failure;      // a driver error: the fetch is taken back
   absl::Status lost;         // a read failed for good
 
+  std::vector<size_t> again;     // chunks whose reads were called off before they began
+  CUevent drained = nullptr;     // taken back: completes when no copy is under way any more
+
   bool demanded = false;   // guarded by the table's lock: a launch waits (a prefetch may be promoted)
   bool posted = false;     // guarded by the table's lock: in the device thread's hands
   bool cancelled = false;  // guarded by the table's lock: drain, then back to kSpilled (or kCached when freed)
@@ -75,8 +78,11 @@ class Faulter {
   bool SubmitReads(FetchJob* job, bool demanded, bool others_demand);
   bool EnqueueReadChunks(FetchJob* job);
   bool ReturnStaging(FetchJob* job);
+  bool NextDiskChunk(FetchJob* job);
   bool CompleteArrival(FetchJob* job);
   bool Drain(FetchJob* job);
+  void ForgetDrain(FetchJob* job);
+  void GiveRetiredLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool Advance(FetchJob* job, bool others_demand);
   bool CollectReads();
   // A fetch that was taken back: spilled as before, or gone if it was freed meanwhile.
@@ -84,10 +90,17 @@ class Faulter {
   void ReleaseHomesLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Lose(FetchJob* job);
 
+  // The arrival event of a block that a launching thread may just be making its stream wait for.
+  struct Retired {
+    Block* block;
+    CUevent event;
+  };
+
   Core* const core_;
   CopyStreams* const copies_;
   const std::function<void()> wake_;
 
+  std::vector<Retired> retired_ ABSL_GUARDED_BY(core_->table.mu);
   std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Step
   std::vector<std::unique_ptr<FetchJob>> jobs_;                     // device's thread
 

@@ -10,6 +10,7 @@ namespace spillway::allocator {
 
 struct ResidencyStats {
   uint64_t budget_bytes = 0;         // now; falls when the driver refuses chunks
+  uint64_t chunk_target_bytes = 0;   // of the budget, what our chunks may hold now
   uint64_t live_bytes = 0;           // blocks handed out and not freed, in whole chunks
   uint64_t requested_bytes = 0;      // the same as asked for
   uint64_t resident_bytes = 0;       // live blocks that hold chunks

@@ -128,49 +128,97 @@ BlockSets SetsOf(const Trace& trace, LaunchIndex start, const BlockSizes& sizes,
   return sets;
 }
 
-// Adds each launch's blocks to the launches before it that the host may leave uncompleted behind it.
-BlockSets WithRunAhead(const Trace& trace, LaunchIndex start, const BlockIndex& index, const Cycle& cycle,
-                       const BlockSets& sets, Bytes run_ahead_bytes) {
-  const uint32_t period = cycle.period;
-  // Blocks handed out or freed before the launch at a position: their earlier lives end there.
+// Blocks that begin or end a life before the launch at each position: what stands on the other side is another block.
+std::vector<std::set<uint32_t>> RebornAt(const Trace& trace, LaunchIndex start, uint32_t period,
+                                         const BlockIndex& index) {
   std::vector<std::set<uint32_t>> reborn(period);
   for (const BlockEvent& event : trace.events()) {
     if (event.before < start || event.before >= start + period) continue;
     const auto it = index.find(event.block);
     if (it != index.end()) reborn[event.before - start].insert(it->second);
   }
-  std::vector<Bytes> bytes(period, 0);
-  for (uint32_t position = 0; position < period; ++position) {
-    for (const uint32_t block : sets[position]) bytes[position] += cycle.blocks[block].bytes;
+  return reborn;
+}
+
+// Sets that grow over their neighbours in the cycle, as far as the room at each position allows.
+class WidenedSets {
+ public:
+  WidenedSets(const Cycle& cycle, const BlockSets& sets, const std::vector<std::set<uint32_t>>& reborn, Bytes room)
+      : cycle_(cycle), reborn_(reborn), room_(room), sets_(sets), widened_(sets), bytes_(cycle.period, 0) {
+    for (uint32_t position = 0; position < cycle.period; ++position) {
+      for (const uint32_t block : sets[position]) bytes_[position] += cycle.blocks[block].bytes;
+    }
+    own_bytes_ = bytes_;
   }
-  BlockSets extended = sets;
-  std::vector<uint32_t> alive;
-  for (uint32_t position = 0; position < period; ++position) {
-    alive = sets[position];
-    Bytes sum = bytes[position];
-    uint32_t at = position;
-    for (uint32_t ahead = 1; ahead < std::min(period, kMostLaunchesAhead) && !alive.empty(); ++ahead) {
-      std::erase_if(alive, [&](uint32_t block) { return reborn[at].contains(block); });
-      at = (at + period - 1) % period;
-      sum += bytes[at];
-      if (sum > run_ahead_bytes) break;
-      for (const uint32_t block : alive) {
-        if (std::ranges::find(extended[at], block) == extended[at].end()) extended[at].push_back(block);
+
+  // One launch further back for every set: for as long as `least` is not reached, or host run-ahead may.
+  void GoBack(uint32_t least, Bytes run_ahead_bytes) {
+    std::vector<std::vector<uint32_t>> alive = sets_;
+    std::vector<Bytes> sum = own_bytes_;
+    for (uint32_t ahead = 1; ahead < std::min(cycle_.period, kMostLaunchesAhead); ++ahead) {
+      bool any = false;
+      for (uint32_t position = 0; position < cycle_.period; ++position) {
+        if (alive[position].empty()) continue;
+        const uint32_t from = (position + cycle_.period - ahead + 1) % cycle_.period;
+        const uint32_t to = (position + cycle_.period - ahead) % cycle_.period;
+        sum[position] += own_bytes_[to];
+        if (ahead > least && sum[position] > run_ahead_bytes) alive[position].clear();
+        std::erase_if(alive[position],
+                      [&](uint32_t block) { return reborn_[from].contains(block) || !Add(to, block); });
+        any |= !alive[position].empty();
+      }
+      if (!any) return;
+    }
+  }
+
+  // `launches` further on for every set.
+  void GoOn(uint32_t launches) {
+    for (uint32_t position = 0; position < cycle_.period; ++position) {
+      for (const uint32_t block : sets_[position]) {
+        for (uint32_t on = 1; on <= std::min(launches, cycle_.period - 1); ++on) {
+          const uint32_t to = (position + on) % cycle_.period;
+          if (reborn_[to].contains(block) || !Add(to, block)) break;
+        }
       }
     }
   }
-  return extended;
-}
+
+  BlockSets Take() { return std::move(widened_); }
+
+ private:
+  // Whether the block counts as used at that position now.
+  bool Add(uint32_t position, uint32_t block) {
+    if (std::ranges::find(widened_[position], block) != widened_[position].end()) return true;
+    if (bytes_[position] + cycle_.blocks[block].bytes > room_) return false;
+    bytes_[position] += cycle_.blocks[block].bytes;
+    widened_[position].push_back(block);
+    return true;
+  }
+
+  const Cycle& cycle_;
+  const std::vector<std::set<uint32_t>>& reborn_;
+  const Bytes room_;
+  const BlockSets& sets_;
+  BlockSets widened_;
+  std::vector<Bytes> own_bytes_;
+  std::vector<Bytes> bytes_;
+};
 
 }  // namespace
 
 Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes,
-                Bytes run_ahead_bytes) {
+                const Widening& widening) {
   Cycle cycle;
   cycle.period = period;
   BlockIndex index;
   BlockSets sets = SetsOf(trace, start, sizes, &index, &cycle);
-  if (run_ahead_bytes > 0) sets = WithRunAhead(trace, start, index, cycle, sets, run_ahead_bytes);
+  if (widening.room_bytes > 0) {
+    const std::vector<std::set<uint32_t>> reborn = RebornAt(trace, start, period, index);
+    WidenedSets widened(cycle, sets, reborn, widening.room_bytes);
+    widened.GoBack(widening.launches_in, widening.run_ahead_bytes);
+    widened.GoOn(widening.launches_out);
+    sets = widened.Take();
+  }
   for (const std::vector<uint32_t>& set : sets) {
     cycle.first_use.push_back(static_cast<uint32_t>(cycle.uses.size()));
     for (const uint32_t block : set) cycle.uses.push_back({block, 0, 0});

@@ -43,12 +43,18 @@ struct Absence {
   friend auto operator<=>(const Absence&, const Absence&) = default;
 };
 
-// A block counts as used by a launch, and by the launches before it that may still be on the GPU when it
-// reaches the gate: as many as together with it touch `run_ahead_bytes` (the runtime's bound on uncompleted
-// launches; 0: none), back to the block's own hand-out. So what is planned to be back by a use is there when
-// the host asks for it, and the room that the host's run-ahead pins is accounted for.
+// How far a use reaches over its neighbours, so that what is planned can be had in time: transfers take a while, and
+// the host asks for a block as many launches early as it runs ahead of the GPU. All zero: not at all.
+struct Widening {
+  Bytes room_bytes = 0;       // what the widened sets of one position may hold together; 0: nothing is widened
+  Bytes run_ahead_bytes = 0;  // the runtime's bound on the bytes that uncompleted launches touch
+  uint32_t launches_in = 0;   // at least so many launches before its use a block is to be back
+  uint32_t launches_out = 0;  // so many launches after its last use its room is not counted on
+};
+
+// A use never reaches beyond the block's own hand-out and free.
 Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes,
-                Bytes run_ahead_bytes = 0);
+                const Widening& widening = {});
 
 // What farthest-next-use sends away when the cycle repeats for long. False when a launch does not fit into
 // `budget`. `steady`: the last two repeats chose the same.

@@ -130,15 +130,14 @@ void AddSteps(const Cycle& cycle, const std::vector<Placed>& placed, MigrationPl
 std::shared_ptr<const MigrationPlan> MakePlan(const Trace& trace, LaunchIndex start, uint32_t period,
                                               const BlockSizes& sizes, const PlannerOptions& options) {
   auto plan = std::make_shared<MigrationPlan>(ExpectPeriod(trace, start, period));
-  Bytes run_ahead = options.run_ahead_bytes;
-  Cycle cycle = MakeCycle(trace, start, period, sizes, run_ahead);
-  std::vector<Absence> absences;
-  while (!ChooseAbsences(cycle, options.budget_bytes, &absences, &plan->steady)) {
-    if (run_ahead == 0) return nullptr;
-    run_ahead = run_ahead > options.budget_bytes / 64 ? run_ahead / 2 : 0;
-    cycle = MakeCycle(trace, start, period, sizes, run_ahead);
-    absences.clear();
+  Widening widening;
+  if (options.run_ahead_bytes > 0 || options.transfer_launches > 0) {
+    widening = {options.budget_bytes - options.budget_bytes / 8, options.run_ahead_bytes, options.transfer_launches,
+                options.transfer_launches};
   }
+  const Cycle cycle = MakeCycle(trace, start, period, sizes, widening);
+  std::vector<Absence> absences;
+  if (!ChooseAbsences(cycle, options.budget_bytes, &absences, &plan->steady)) return nullptr;
   std::vector<Placed> placed = PlaceReturns(cycle, std::move(absences), options);
   ChooseTiers(cycle, options.host_bytes, &placed);
   AddSteps(cycle, placed, plan.get());

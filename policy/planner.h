@@ -18,7 +18,8 @@ struct PlannerOptions {
   Bytes budget_bytes =
       0;                 // for resident blocks; the caller leaves out what others hold and what is kept free
   Bytes host_bytes = 0;  // room of the host tier; what does not fit goes to disk, longest absences first
-  Bytes run_ahead_bytes = 0;  // bytes that uncompleted launches may touch; halved until the period fits; 0: none
+  Bytes run_ahead_bytes = 0;   // bytes that uncompleted launches may touch: blocks are due that much earlier
+  uint32_t transfer_launches = 0;  // launches that a transfer may take, out and in
   Bytes window_bytes = 0;  // fetched and not used yet, at most; 0: as the budget allows
 };
 

@@ -114,9 +114,8 @@ bool PlanRunner::RunFetches() {
       ++fetch_lap_;
     }
     const PlanStep& step = fetches_[fetch_at_];
-    const uint64_t lap = fetch_lap_ + (step.needed < step.launch ? 1 : 0);
-    const bool late = IndexOf(lap, step.needed) < core_->launches.load();
-    if (!late) {
+    // Due at step.needed, which may lie before the use itself: until that one has come, late is better than never.
+    if (NextUseFrom(step) >= core_->launches.load()) {
       // In order: a fetch whose start has not come, or that does not fit, holds up those behind it.
       const LaunchIndex start = IndexOf(fetch_lap_, step.launch);
       if (start > plan_->start && start > 0 && !LaunchCompleted(start - 1)) break;
@@ -126,6 +125,15 @@ bool PlanRunner::RunFetches() {
     ++fetch_at_;
   }
   return progress;
+}
+
+// Index of the use that a fetch is for.
+LaunchIndex PlanRunner::NextUseFrom(const PlanStep& step) const {
+  const uint64_t lap = fetch_lap_ + (step.needed < step.launch ? 1 : 0);
+  const auto found = uses_.find(static_cast<uint32_t>(step.block));
+  if (found == uses_.end()) return 0;
+  const auto next = std::lower_bound(found->second.begin(), found->second.end(), step.needed);
+  return next != found->second.end() ? IndexOf(lap, *next) : IndexOf(lap + 1, found->second.front());
 }
 
 // False when it must wait for room.

@@ -39,6 +39,7 @@ class PlanRunner {
   bool LaunchCompleted(policy::LaunchIndex index) const;
   bool RunEvictions();
   bool RunFetches();
+  policy::LaunchIndex NextUseFrom(const policy::PlanStep& step) const;
   bool StartFetch(const policy::PlanStep& step);
   policy::LaunchIndex IndexOf(uint64_t lap, uint32_t position) const;
 

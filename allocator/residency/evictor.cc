@@ -259,6 +259,7 @@ void Evictor::Commit(EvictJob* job) {
     block->many_streams.store(false);  // all uses are over, and the gate is closed
     if (job->strip && block->state == BlockState::kResident) core_->table.MoveLocked(block, BlockState::kEmpty);
   }
+  SPILLWAY_DELAY_POINT("evictor.committed");
   const absl::Status status =
       UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes);
   if (!status.ok()) {

@@ -339,6 +339,7 @@ bool Faulter::Drain(FetchJob* job) {
     }
     block->mapping = true;
   }
+  SPILLWAY_DELAY_POINT("faulter.committed");
   UnmapOrStop(core_, block);
   os::MutexLock lock(&core_->table.mu);
   block->mapping = false;

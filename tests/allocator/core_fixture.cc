@@ -34,7 +34,8 @@ Function Entry(const char* name) {
 void RunBody(const simcuda_launch* launch, void** parameters) {
   std::unique_ptr<Body> body(*static_cast<Body**>(parameters[0]));
   std::vector<CUdeviceptr> addresses;
-  for (size_t i = 1; i < launch->buffer_bytes / 8; ++i) addresses.push_back(*static_cast<CUdeviceptr*>(parameters[i]));
+  for (size_t i = 1; i < launch->buffer_bytes / 8; ++i)
+    addresses.push_back(*static_cast<CUdeviceptr*>(parameters[i]));
   (*body)(addresses);
 }
 
@@ -48,7 +49,8 @@ CUfunction KernelOf(size_t pointers) {
   for (size_t i = 0; i <= pointers; ++i) parameters.push_back({i * 8, 8});
   const std::string name = "test_body_" + std::to_string(pointers);
   const simcuda_kernel kernel = {name.c_str(), &RunBody, nullptr, parameters.data(), parameters.size()};
-  SPILLWAY_CHECK(Entry<decltype(&simcuda_register_kernel)>("simcuda_register_kernel")(&kernel, &function) == 0);
+  SPILLWAY_CHECK(Entry<decltype(&simcuda_register_kernel)>("simcuda_register_kernel")(&kernel, &function) ==
+                 0);
   kernels[pointers].store(function);
   return function;
 }
@@ -139,28 +141,45 @@ CUdeviceptr CoreDevice::MustAllocate(uint64_t bytes, CUstream stream) {
   return *address;
 }
 
-CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses, Body body, uint64_t tag) {
+CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses, Body body,
+                            uint64_t tag, Way way) {
   static const auto launch_kernel = Entry<decltype(&cuLaunchKernel)>("cuLaunchKernel");
   AccessSet set;
   for (CUdeviceptr address : addresses) addresses_->Collect(address, &set);
   auto* owned = new Body(std::move(body));  // the kernel deletes it
   const CUfunction function = KernelOf(addresses.size());
   bool launched = false;
-  const CUresult result = residency_->Run(set, {stream, false}, tag, [&] {
+  const auto launch = [&] {
     std::vector<CUdeviceptr> copies = addresses;
     std::vector<void*> parameters = {&owned};
     for (CUdeviceptr& address : copies) parameters.push_back(&address);
-    const CUresult answer =
-        launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.data(), nullptr);
+    const CUresult answer = launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.data(), nullptr);
     launched = answer == CUDA_SUCCESS;
     return answer;
-  });
+  };
+  const CUresult result = way == Way::kGate ? residency_->Run(set, {stream, false}, tag, launch)
+                                            : residency_->RunPinned(set, {stream, false}, tag, launch);
   if (!launched) delete owned;
   return result;
 }
 
+CUresult CoreDevice::CopyIn(CUstream stream, CUdeviceptr address, const void* host, uint64_t bytes) {
+  AccessSet set;
+  addresses_->Collect(address, &set);
+  return residency_->Run(set, {stream, false}, 2,
+                         [&] { return Driver()->cuMemcpyHtoDAsync_v2(address, host, bytes, stream); });
+}
+
+CUresult CoreDevice::CopyOut(CUstream stream, void* host, CUdeviceptr address, uint64_t bytes) {
+  AccessSet set;
+  addresses_->Collect(address, &set);
+  return residency_->Run(set, {stream, false}, 3,
+                         [&] { return Driver()->cuMemcpyDtoHAsync_v2(host, address, bytes, stream); });
+}
+
 void CoreDevice::Fill(CUdeviceptr address, uint64_t bytes, uint64_t version) {
-  ForEachWord(address, bytes, [&](volatile uint64_t* word, uint64_t offset) { *word = WordAt(version, offset); });
+  ForEachWord(address, bytes,
+              [&](volatile uint64_t* word, uint64_t offset) { *word = WordAt(version, offset); });
 }
 
 uint64_t CoreDevice::Differences(CUdeviceptr address, uint64_t bytes, uint64_t version) {
@@ -171,10 +190,12 @@ uint64_t CoreDevice::Differences(CUdeviceptr address, uint64_t bytes, uint64_t v
   return differences;
 }
 
-void SetCopyBandwidth(const char* bytes_per_second) {
+void SetSimcuda(const char* name, const std::string& value) {
   static const auto set = Entry<decltype(&simcuda_set)>("simcuda_set");
-  SPILLWAY_CHECK(set("COPY_BANDWIDTH", bytes_per_second) == 0);
+  SPILLWAY_CHECK(set(name, value.c_str()) == 0);
 }
+
+void SetCopyBandwidth(const char* bytes_per_second) { SetSimcuda("COPY_BANDWIDTH", bytes_per_second); }
 
 CUstream CoreDevice::NewStream() {
   CUstream stream = nullptr;

@@ -47,9 +47,14 @@ class CoreDevice {
 
   CUdeviceptr MustAllocate(uint64_t bytes, CUstream stream = nullptr);
 
+  enum class Way { kGate, kPins };
   // Launches `body` on the stream with these device addresses, through the gate. `body` gets the same addresses.
   CUresult Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses,
-                  std::function<void(const std::vector<CUdeviceptr>&)> body, uint64_t tag = 1);
+                  std::function<void(const std::vector<CUdeviceptr>&)> body, uint64_t tag = 1,
+                  Way way = Way::kGate);
+  // An asynchronous copy of that block's first bytes to or from host memory, through the gate.
+  CUresult CopyIn(CUstream stream, CUdeviceptr address, const void* host, uint64_t bytes);
+  CUresult CopyOut(CUstream stream, void* host, CUdeviceptr address, uint64_t bytes);
   // Fills the words of a block that tests look at / counts those that differ from `version`.
   static void Fill(CUdeviceptr address, uint64_t bytes, uint64_t version);
   static uint64_t Differences(CUdeviceptr address, uint64_t bytes, uint64_t version);
@@ -67,6 +72,8 @@ class CoreDevice {
 
 // The stand-in's copy engines from now on, in bytes a second; "0" is unlimited.
 void SetCopyBandwidth(const char* bytes_per_second);
+// Another setting of the stand-in, by the name of its variable without SIMCUDA_.
+void SetSimcuda(const char* name, const std::string& value);
 
 }  // namespace spillway::allocator
 

@@ -14,5 +14,8 @@ target_link_libraries(spillway_core_fixture PUBLIC ${CMAKE_DL_LIBS})
 add_dependencies(spillway_core_fixture simcuda_driver)
 
 spillway_test(residency_test SOURCES residency_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(residency_model_test SOURCES residency_model_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
+# SPILLWAY_TEST_SEEDS=20 makes this one long.
+spillway_test(residency_model_test
+  SOURCES residency_model_test.cc core_model.cc core_coverage.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
+  DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)

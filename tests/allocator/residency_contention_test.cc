@@ -43,12 +43,13 @@ void TwoThreads(uint64_t budget_chunks, uint64_t chunks) {
         }
       }
       for (int launch = 0; launch < kLaunches / 2; ++launch) {
-        const CUresult result = device.Launch(stream, sets[launch % 2], [&wrong, launch, who](const auto& blocks) {
-          for (CUdeviceptr block : blocks) {
-            if (launch > 1) wrong += CoreDevice::Differences(block, 4096, (launch - 2) * 2 + who);
-            CoreDevice::Fill(block, 4096, launch * 2 + who);
-          }
-        });
+        const CUresult result =
+            device.Launch(stream, sets[launch % 2], [&wrong, launch, who](const auto& blocks) {
+              for (CUdeviceptr block : blocks) {
+                if (launch > 1) wrong += CoreDevice::Differences(block, 4096, (launch - 2) * 2 + who);
+                CoreDevice::Fill(block, 4096, launch * 2 + who);
+              }
+            });
         ASSERT_EQ(result, CUDA_SUCCESS) << device->LastError();
       }
       finished[who] = Now() - start;
@@ -77,8 +78,9 @@ TEST(ResidencyContentionTest, SecondStreamDuringASlowCopyInReadsWholeBlocks) {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 4; ++i) {
     blocks.push_back(device.MustAllocate(kBytes));
-    ASSERT_EQ(device.Launch(nullptr, {blocks[i]}, [i](const auto& a) { CoreDevice::Fill(a[0], kBytes, i + 1); }),
-              CUDA_SUCCESS);
+    ASSERT_EQ(
+        device.Launch(nullptr, {blocks[i]}, [i](const auto& a) { CoreDevice::Fill(a[0], kBytes, i + 1); }),
+        CUDA_SUCCESS);
     device.Synchronize();
   }
   SetCopyBandwidth("100000000");  // 1 MiB takes 10 ms

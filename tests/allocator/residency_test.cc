@@ -25,9 +25,10 @@ std::vector<CUdeviceptr> AllocateFilled(CoreDevice& device, int count) {
 void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
   std::atomic<uint64_t> wrong{0};
   for (size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(device.Launch(nullptr, {blocks[i]},
-                            [i, &wrong](const auto& a) { wrong += CoreDevice::Differences(a[0], kBlock, i + 1); }),
-              CUDA_SUCCESS);
+    EXPECT_EQ(
+        device.Launch(nullptr, {blocks[i]},
+                      [i, &wrong](const auto& a) { wrong += CoreDevice::Differences(a[0], kBlock, i + 1); }),
+        CUDA_SUCCESS);
   }
   device.Synchronize();
   EXPECT_EQ(wrong.load(), 0u);
@@ -162,7 +163,8 @@ TEST(ResidencyTest, RecordedStreamKeepsAFreedBlock) {
   const CUdeviceptr block = device.MustAllocate(kBlock);
   std::atomic<bool> go{false};
   std::atomic<uint64_t> wrong{0};
-  ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }), CUDA_SUCCESS);
+  ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }),
+            CUDA_SUCCESS);
   device.Synchronize();
   ASSERT_EQ(device.Launch(side, {block},
                           [&](const auto& a) {

@@ -1,0 +1,63 @@
+// Coverage of core_model.h: what was taken, added up over runs and printed.
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "tests/allocator/core_model.h"
+
+namespace spillway::allocator {
+
+void Coverage::Add(DeviceResidency& residency) {
+  Core* const core = residency.core();
+  const ResidencyStats stats = residency.Stats();
+  prefetches += stats.prefetches;
+  prefetches_cancelled += stats.prefetches_cancelled;
+  os::MutexLock lock(&core->table.mu);
+  for (int from = 0; from < kBlockStates; ++from) {
+    for (int to = 0; to < kBlockStates; ++to) {
+      moves[from][to] += core->table.MovesLocked(static_cast<BlockState>(from), static_cast<BlockState>(to));
+    }
+  }
+  for (int i = 0; i < 5; ++i) cancelled[i] += residency.thread()->evictor()->cancelled_in_phase[i];
+  for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) chunk_paths[i] += core->chunk_paths[i];
+  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i)
+    allocation_paths[i] += core->allocation_paths[i];
+}
+
+uint64_t Coverage::PrintAndLeast() const {
+  uint64_t least = UINT64_MAX;
+  const auto count = [&least](const std::string& what, uint64_t times, bool must = true) {
+    std::printf("%10llu  %s\n", static_cast<unsigned long long>(times), what.c_str());
+    if (must) least = std::min(least, times);
+  };
+  for (int from = 0; from < kBlockStates; ++from) {
+    for (int to = 0; to < kBlockStates; ++to) {
+      const auto a = static_cast<BlockState>(from);
+      const auto b = static_cast<BlockState>(to);
+      // A lost block ends the process: tests of its own show that.
+      if (!CanTransition(a, b) || a == BlockState::kLost || b == BlockState::kLost) continue;
+      count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to]);
+    }
+  }
+  static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};
+  for (int phase = 1; phase <= 3; ++phase)
+    count(std::string("cancelled: ") + kPhases[phase], cancelled[phase]);
+  static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks stripped",
+                                            "chunks evicted"};
+  for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) count(kChunks[i], chunk_paths[i]);
+  static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
+  for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], allocation_paths[i]);
+  count("fetched ahead", prefetches);
+  count("fetches ahead taken back", prefetches_cancelled);
+  count("copies to and from the host", host_copies);
+  count("launches under pins", pinned_launches);
+  count("streams destroyed", streams_destroyed);
+  count("frees by another thread", freed_by_others);
+  count("holds", holds, false);
+  count("disk faults", injected_disk_faults, false);
+  count("launches refused under injected failures", refused_launches, false);
+  return least;
+}
+
+}  // namespace spillway::allocator

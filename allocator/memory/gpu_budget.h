@@ -14,11 +14,12 @@ struct GpuBudget {
   uint64_t budget = 0;        // our chunks and others
   uint64_t others_share = 0;  // of the budget, kept for others
   uint64_t others = 0;        // what others hold now
+  uint64_t coming = 0;        // what others are about to allocate
 
   // Most that our chunks may hold: others' share is theirs even while unused, and what they hold beyond it is ours to
   // give up.
   uint64_t ChunkTarget() const {
-    const uint64_t taken = std::max(others_share, others);
+    const uint64_t taken = std::max(others_share, others + coming);
     return budget > taken ? budget - taken : 0;
   }
 };

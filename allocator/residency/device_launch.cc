@@ -184,9 +184,9 @@ absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
       if (block->held_reasons == 0) held += block->chunks;
     }
     const uint64_t largest = core_->largest_set_bytes.load() / core_->chunk_bytes;
-    if (core_->options.evict && held + largest <= core_->chunks.target()) {
+    if (core_->evict.load() && held + largest <= core_->chunks.target()) {
       for (Block* block : grant.pinned) block->held_reasons |= 1u << static_cast<int>(reason);
-    } else if (core_->options.evict) {
+    } else if (core_->evict.load()) {
       status = absl::ResourceExhaustedError(
           "blocks that must stay on the GPU would leave no room for the largest launch");
       last_error = std::string(status.message());

@@ -24,6 +24,10 @@ const char* NameOf(HoldReason reason) {
 
 namespace {
 
+// Room for an allocation of others: how long it may wait in all, and without any chunk having been given up.
+constexpr int64_t kLongestWaitForOthers = 1'000'000'000;
+constexpr int64_t kWaitWithoutProgress = 100'000'000;
+
 ResidencyOptions WithDefaults(ResidencyOptions options) {
   if (options.others_share_bytes == 0) options.others_share_bytes = DefaultOthersShare(options.budget_bytes);
   if (options.free_reserve_bytes == 0) options.free_reserve_bytes = options.budget_bytes / 16;
@@ -51,7 +55,7 @@ absl::Status DeviceResidency::Start() {
   thread_ = std::make_unique<DeviceThread>(core_.get(), copies_.get());
   {
     os::MutexLock lock(&core_->table.mu);
-    core_->budget = {core_->options.budget_bytes, core_->options.others_share_bytes, 0};
+    core_->budget = {core_->options.budget_bytes, core_->options.others_share_bytes, 0, 0};
     core_->RestoreTargetLocked();
   }
   thread_->Start();
@@ -66,7 +70,7 @@ absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
   charge.largest_block = std::max(core_->largest_block_bytes, chunks * core_->chunk_bytes);
   charge.largest_set = core_->largest_set_bytes.load();
   charge.chunk_target = core_->chunks.target() * core_->chunk_bytes;
-  if (core_->options.evict) {
+  if (core_->evict.load()) {
     if (core_->parts.host != nullptr) charge.host_room = core_->parts.host->storage_capacity();
     charge.disk_room = core_->parts.disk != nullptr ? core_->parts.disk_bytes : 0;
   }
@@ -326,6 +330,44 @@ void DeviceResidency::OnForeignBytes(int64_t delta) {
   }
   thread_->Wake();
 }
+
+void DeviceResidency::BeginForeignAllocation(uint64_t bytes) {
+  if (core_->closed.load()) return;
+  const int64_t start = os::Clock::System()->NowNanos();
+  int64_t last_progress = start;
+  uint64_t held = UINT64_MAX;
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  {
+    os::MutexLock lock(&core_->table.mu);
+    core_->budget.coming += bytes;
+    core_->RestoreTargetLocked();
+  }
+  for (;;) {
+    std::vector<ChunkHandle> chunks;
+    {
+      os::MutexLock lock(&core_->table.mu);
+      core_->chunks.BeginRelease(core_->chunks.excess(), &chunks);
+    }
+    for (const ChunkHandle chunk : chunks) ReleaseChunk(core_->parts.driver, chunk).IgnoreError();
+    const int64_t now = os::Clock::System()->NowNanos();
+    os::MutexLock lock(&core_->table.mu);
+    if (core_->chunks.excess() == 0 || core_->closed.load()) return;
+    if (core_->chunks.held() != held) last_progress = now;
+    held = core_->chunks.held();
+    if (now - start > kLongestWaitForOthers || now - last_progress > kWaitWithoutProgress) return;
+    thread_->Wake();
+    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
+  }
+}
+
+void DeviceResidency::EndForeignAllocation(uint64_t bytes, bool failed) {
+  os::MutexLock lock(&core_->table.mu);
+  core_->budget.coming -= std::min(core_->budget.coming, bytes);
+  // After a success the target stays until OnForeignBytes has counted the bytes.
+  if (failed) core_->RestoreTargetLocked();
+}
+
+void DeviceResidency::StopEvicting() { core_->evict.store(false); }
 
 bool DeviceResidency::ReleaseForOthers(uint64_t bytes_wanted) {
   if (core_->closed.load()) return false;

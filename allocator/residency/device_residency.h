@@ -37,7 +37,10 @@ class DeviceResidency final : public Residency {
   void OnCaptureBegin(CUstream stream) override;
   void OnCaptureEnd(CUstream stream) override;
   void OnForeignBytes(int64_t delta) override;
+  void BeginForeignAllocation(uint64_t bytes) override;
+  void EndForeignAllocation(uint64_t bytes, bool failed) override;
   bool ReleaseForOthers(uint64_t bytes_wanted) override;
+  void StopEvicting() override;
 
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 

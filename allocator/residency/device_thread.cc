@@ -108,7 +108,7 @@ DeviceThread::Missing DeviceThread::MissingChunksLocked() {
   const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
   const uint64_t coming = evictor_.chunks_coming();
   // A plan keeps its own room; without one a reserve is kept, so that a fault seldom waits.
-  const bool keep_reserve = core_->pressure.load() && core_->options.evict && !plan_runner_.active();
+  const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !plan_runner_.active();
   const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
   Missing missing;
   missing.any = std::max(above(std::max(claims_.WantedLocked(), reserve), core_->chunks.available() + coming),
@@ -138,7 +138,7 @@ bool DeviceThread::StartEvictions() {
     if (demand) cancelled = faulter_.CancelPrefetchesLocked();
     std::vector<Block*> victims;
     const uint64_t stripped = ChooseStripsLocked(std::max(missing.any, missing.cached_only), demand, &victims);
-    if (missing.any > stripped && core_->options.evict) {
+    if (missing.any > stripped && core_->evict.load()) {
       ChooseVictimsLocked(missing.any - stripped, demand, &victims);
     }
     started = !victims.empty();

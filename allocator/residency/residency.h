@@ -88,8 +88,16 @@ class Residency {
   virtual void OnCaptureEnd(CUstream stream) = 0;
   // Device bytes that the application (not we) allocated (positive) or freed (negative), after the real call.
   virtual void OnForeignBytes(int64_t delta) = 0;
+  // An allocation of others of that size is about to be made: gives up chunks until it fits the budget beside ours, for
+  // up to a second. To be followed by EndForeignAllocation, with whether the real call failed.
+  virtual void BeginForeignAllocation(uint64_t bytes) = 0;
+  virtual void EndForeignAllocation(uint64_t bytes, bool failed) = 0;
   // A driver call of others ran out of memory: gives chunks back. True when it may be worth a repeat.
   virtual bool ReleaseForOthers(uint64_t bytes_wanted) = 0;
+
+  // From now on nothing leaves the GPU any more (a call was met that cannot be followed). What is out comes back when
+  // it is needed, as far as it fits.
+  virtual void StopEvicting() = 0;
 
   // ---- Prediction (issued by the recorder's side; see policy/plan.h and plan_runner.h).
 

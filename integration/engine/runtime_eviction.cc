@@ -9,6 +9,9 @@ namespace spillway::integration {
 void Runtime::SwitchEvictionOff(const char* reason) {
   Runtime* runtime = Get();
   if (runtime == nullptr || runtime->eviction_off_.exchange(true)) return;
+  for (std::atomic<allocator::Residency*>& device : runtime->residencies_) {
+    if (allocator::Residency* const residency = device.load()) residency->StopEvicting();
+  }
   os::Announce(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
 }
 

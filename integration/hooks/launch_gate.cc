@@ -153,12 +153,20 @@ CUresult PassHolding(Touch* touch, HoldReason reason, RealCall real) {
 }
 
 CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {
-  const CUresult result = real();
-  if (__builtin_expect(result != CUDA_ERROR_OUT_OF_MEMORY, 1) || state == nullptr) return result;
-  HookContext* const context = state->context.load(std::memory_order_acquire);
-  Residency* const residency = context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
-  if (residency == nullptr || !residency->ReleaseForOthers(bytes)) return result;
-  return real();
+  HookContext* const context = state == nullptr ? nullptr : state->context.load(std::memory_order_acquire);
+  Residency* residency = nullptr;
+  const bool allocates = bytes != kUnknownWant;
+  if (allocates && context != nullptr) {
+    residency = context->Of(CurrentDevice(*state));
+    if (residency != nullptr) residency->BeginForeignAllocation(bytes);
+  }
+  CUresult result = real();
+  if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) && context != nullptr) {
+    residency = context->Of(CurrentDevice(*state));
+    if (residency != nullptr && residency->ReleaseForOthers(bytes)) result = real();
+  }
+  if (allocates && residency != nullptr) residency->EndForeignAllocation(bytes, result != CUDA_SUCCESS);
+  return result;
 }
 
 }  // namespace spillway::integration

@@ -43,6 +43,8 @@ class FakeResidency : public allocator::Residency {
   std::vector<uint64_t> releases;
   std::vector<std::shared_ptr<const policy::MigrationPlan>> plans;
   int64_t foreign_bytes = 0;
+  uint64_t begun_bytes = 0, ended_bytes = 0, failed_bytes = 0;
+  bool stopped = false;
 
   absl::StatusOr<CUdeviceptr> Allocate(uint64_t, allocator::StreamRef) override {
     return absl::UnimplementedError("not asked for by hooks");
@@ -77,6 +79,9 @@ class FakeResidency : public allocator::Residency {
   void OnCaptureBegin(CUstream stream) override { captures_begun.push_back(stream); }
   void OnCaptureEnd(CUstream stream) override { captures_ended.push_back(stream); }
   void OnForeignBytes(int64_t delta) override { foreign_bytes += delta; }
+  void BeginForeignAllocation(uint64_t bytes) override { begun_bytes += bytes; }
+  void EndForeignAllocation(uint64_t bytes, bool failed) override { (failed ? failed_bytes : ended_bytes) += bytes; }
+  void StopEvicting() override { stopped = true; }
   bool ReleaseForOthers(uint64_t bytes) override {
     releases.push_back(bytes);
     return release_helps;

@@ -102,7 +102,7 @@ TEST(TraceRecorderTest, ManyThreadsAndOneReader) {
 class PredictorTest : public testing::Test {
  protected:
   PredictorTest() : predictor_(PredictorOptions()) {
-    residency_.stats.budget_bytes = 8;
+    residency_.stats.chunk_target_bytes = 8;
     residency_.stats.largest_set_bytes = 4;
     for (uint32_t block = 1; block <= 8; ++block) predictor_.OnAllocate(0, BlockId(0, block), 2);
   }
@@ -190,7 +190,7 @@ TEST_F(PredictorTest, PlansAnewWhenTheRoomChanges) {
   RunStep();
   RunStep();
   predictor_.Step();
-  residency_.stats.others_bytes = 3;
+  residency_.stats.chunk_target_bytes = 5;
   RunStep();
   predictor_.Step();
   ASSERT_EQ(residency_.plans.size(), 2u);

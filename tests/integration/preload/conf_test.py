@@ -149,7 +149,8 @@ class ConfTest(ShimCase):
         version_code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
         version = self.run_command([TORCH_PYTHON, "-c", version_code], preload=(), driver=None).stdout
         if version.startswith("2.11."):  # that it is needed at all: 2.11 ends the process in a static initialiser
-            self.run_command([TORCH_PYTHON, "-c", code], preload=(), driver=None, status=-6, PYTORCH_CUDA_ALLOC_CONF=text)
+            self.run_command([TORCH_PYTHON, "-c", code], preload=(), driver=None, status=-6, PYTORCH_CUDA_ALLOC_CONF=text,
+                             SPILLWAY="off")  # an installed start-up hook would take them out
         left_by_name = {NAMES[0]: "max_split_size_mb:64,", NAMES[1]: ",max_split_size_mb:64"}
         for name, left in left_by_name.items():
             done = self.run_command([TORCH_PYTHON, "-c", code], driver=None, **{name: text})
@@ -174,7 +175,8 @@ class ConfTest(ShimCase):
         command, options = [TORCH_PYTHON, "-c", code], {"driver": runtime.parent}
         for name in NAMES[:2]:
             text = {name: "backend:spillway,gpu_memory:1GiB,max_split_size_mb:64", "FAKE_ENGINE_SETTINGS": "gpu_memory"}
-            alone = self.run_command(command, preload=(runtime,), status=1, **options, **text)
+            # Off: an installed start-up hook would take them out.
+            alone = self.run_command(command, preload=(runtime,), status=1, SPILLWAY="off", **options, **text)
             self.assertIn("Unknown allocator backend", alone.stderr)
             done = self.run_command(command, preload=(SHIM, runtime), **options, **text)
             self.assertEqual(done.stdout.splitlines()[-2:], [f"engine: setting gpu_memory=1GiB from gpu_memory in {name}", "native"])

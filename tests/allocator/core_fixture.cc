@@ -195,6 +195,11 @@ void SetSimcuda(const char* name, const std::string& value) {
   SPILLWAY_CHECK(set(name, value.c_str()) == 0);
 }
 
+void HoldStreams(bool hold) {
+  static const auto set = Entry<decltype(&simcuda_hold_streams)>("simcuda_hold_streams");
+  set(hold ? 1 : 0);
+}
+
 void SetCopyBandwidth(const char* bytes_per_second) { SetSimcuda("COPY_BANDWIDTH", bytes_per_second); }
 
 CUstream CoreDevice::NewStream() {

@@ -75,6 +75,9 @@ void SetCopyBandwidth(const char* bytes_per_second);
 // Another setting of the stand-in, by the name of its variable without SIMCUDA_.
 void SetSimcuda(const char* name, const std::string& value);
 
+// Keeps what is queued on all streams queued, until called with false.
+void HoldStreams(bool hold);
+
 }  // namespace spillway::allocator
 
 #endif  // SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_

@@ -19,3 +19,6 @@ spillway_test(residency_model_test
   SOURCES residency_model_test.cc core_model.cc core_coverage.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
+spillway_test(allocator_units_test
+  SOURCES block_state_test.cc memory_units_test.cc residency_units_test.cc
+  DEPS spillway_core_fixture LABELS unit)

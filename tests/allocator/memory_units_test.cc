@@ -1,0 +1,257 @@
+// Address space, chunks, kept addresses and the budget's arithmetic, by cases computed by hand.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/block_allocator.h"
+#include "allocator/memory/chunk_pool.h"
+#include "allocator/memory/gpu_budget.h"
+#include "allocator/memory/va_space.h"
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr uint64_t kChunk = CoreDevice::kChunk;
+constexpr uint64_t kMib = 1 << 20;
+
+std::vector<BlockId> Blocks(const AccessSet& set) { return {set.begin(), set.end()}; }
+
+// ---- VaSpace: base 0x1000000, 10 chunks of 0x100.
+
+TEST(VaSpaceTest, LeavesOneChunkBeforeAndBehindEachBlock) {
+  VaSpace space(0x1000000, 10 * 0x100, 0x100);
+  EXPECT_EQ(space.Allocate(2).value(), 0x1000100u);
+  EXPECT_EQ(space.Allocate(1).value(), 0x1000400u);  // 2 chunks and a guard behind the first
+  EXPECT_EQ(space.free_bytes(), (10 - 1 - 3 - 2) * 0x100u);
+  space.CheckInvariants();
+}
+
+TEST(VaSpaceTest, TakesTheLowestRangeThatFitsAndJoinsNeighbours) {
+  VaSpace space(0x1000000, 12 * 0x100, 0x100);
+  const uint64_t a = space.Allocate(1).value();
+  const uint64_t b = space.Allocate(2).value();
+  const uint64_t c = space.Allocate(1).value();
+  space.Free(a, 1);
+  EXPECT_EQ(space.Allocate(2).value(), c + 0x200);  // a's hole holds one chunk and its guard
+  space.Free(b, 2);                                 // joins with a's hole: 5 chunks
+  EXPECT_EQ(space.Allocate(4).value(), a);
+  space.CheckInvariants();
+}
+
+TEST(VaSpaceTest, RefusesWhatDoesNotFitAndRecovers) {
+  VaSpace space(0x1000000, 4 * 0x100, 0x100);
+  EXPECT_EQ(space.Allocate(3).status().code(), absl::StatusCode::kResourceExhausted);
+  const uint64_t all = space.Allocate(2).value();
+  EXPECT_EQ(space.free_bytes(), 0u);
+  EXPECT_FALSE(space.Allocate(1).ok());
+  space.Free(all, 2);
+  EXPECT_EQ(space.Allocate(2).value(), all);
+}
+
+TEST(VaSpaceDeathTest, FreeOfAFreeRangeStops) {
+  VaSpace space(0x1000000, 10 * 0x100, 0x100);
+  const uint64_t a = space.Allocate(2).value();
+  space.Free(a, 2);
+  EXPECT_DEATH(space.Free(a, 2), "CHECK failed");
+}
+
+// ---- BlockAllocator.
+
+TEST(BlockAllocatorTest, HandsOutTheLowestAddressOfThatStreamAndSize) {
+  BlockAllocator kept;
+  const auto stream = reinterpret_cast<CUstream>(0x10);
+  kept.Add(stream, 2, 0x3000, BlockId(0, 3));
+  kept.Add(stream, 2, 0x1000, BlockId(0, 1));
+  kept.Add(stream, 4, 0x0500, BlockId(0, 2));
+  kept.Add(nullptr, 2, 0x0100, BlockId(0, 4));
+  EXPECT_EQ(kept.Take(stream, 2), BlockId(0, 1));
+  EXPECT_EQ(kept.Take(stream, 2), BlockId(0, 3));
+  EXPECT_EQ(kept.Take(stream, 2), std::nullopt);
+  EXPECT_EQ(kept.Take(stream, 3), std::nullopt);
+  EXPECT_EQ(kept.size(), 2u);
+}
+
+TEST(BlockAllocatorTest, RemovesOneOrAll) {
+  BlockAllocator kept;
+  kept.Add(nullptr, 1, 0x1000, BlockId(0, 1));
+  kept.Add(nullptr, 1, 0x2000, BlockId(0, 2));
+  kept.Add(nullptr, 5, 0x3000, BlockId(0, 3));
+  EXPECT_FALSE(kept.Remove(nullptr, 1, 0x3000));
+  EXPECT_TRUE(kept.Remove(nullptr, 1, 0x1000));
+  EXPECT_THAT(kept.TakeAll(), ElementsAre(BlockId(0, 2), BlockId(0, 3)));
+  EXPECT_EQ(kept.size(), 0u);
+}
+
+TEST(BlockAllocatorDeathTest, AddressTwiceStops) {
+  BlockAllocator kept;
+  kept.Add(nullptr, 1, 0x1000, BlockId(0, 1));
+  EXPECT_DEATH(kept.Add(nullptr, 1, 0x1000, BlockId(0, 2)), "CHECK failed");
+}
+
+// ---- AddressMap.
+
+class AddressMapTest : public testing::Test {
+ protected:
+  AddressMapTest() : map_(*AddressMap::Reserve(CoreDevice::Driver(), 2, 3 * kMib, kChunk)) {}
+  uint64_t At(int chunk) const { return map_->device_base(0) + chunk * kChunk; }
+
+  std::unique_ptr<AddressMap> map_;
+};
+
+TEST_F(AddressMapTest, SlicesArePowersOfTwo) {
+  EXPECT_EQ(map_->bytes_per_device(), 4 * kMib);
+  EXPECT_EQ(map_->total_bytes(), 8 * kMib);
+  EXPECT_EQ(map_->device_base(1), map_->base() + 4 * kMib);
+}
+
+TEST_F(AddressMapTest, FindsBlocksByAnyByte) {
+  map_->Assign(At(2), 3 * kChunk, BlockId(0, 7));
+  EXPECT_EQ(map_->Find(At(2)), BlockId(0, 7));
+  EXPECT_EQ(map_->Find(At(5) - 1), BlockId(0, 7));
+  EXPECT_FALSE(map_->Find(At(5)).valid());
+  EXPECT_FALSE(map_->Find(map_->base() - 1).valid());
+  EXPECT_FALSE(map_->Find(map_->base() + map_->total_bytes()).valid());
+  map_->Clear(At(2), 3 * kChunk);
+  EXPECT_FALSE(map_->Find(At(3)).valid());
+}
+
+TEST_F(AddressMapTest, GuardChunkCountsForBothNeighbours) {
+  map_->Assign(At(2), 2 * kChunk, BlockId(0, 1));
+  map_->Assign(At(5), 1 * kChunk, BlockId(0, 2));
+  AccessSet set;
+  map_->Collect(At(4), &set);  // one past the end of the first
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1), BlockId(0, 2)));
+  set.Clear();
+  map_->Collect(At(1) + 8, &set);  // a negative offset from the first
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1)));
+  set.Clear();
+  map_->Collect(At(8), &set);
+  map_->Collect(12345, &set);
+  EXPECT_TRUE(set.empty());
+}
+
+TEST_F(AddressMapTest, CollectsRangesClippedToTheReservation) {
+  map_->Assign(At(0), 2 * kChunk, BlockId(0, 1));
+  map_->Assign(At(3), 2 * kChunk, BlockId(0, 2));
+  AccessSet set;
+  map_->CollectRange(At(1), 3 * kChunk, &set);
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1), BlockId(0, 2)));
+  set.Clear();
+  map_->CollectRange(At(1), kChunk, &set);  // ends where the guard begins
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1)));
+  set.Clear();
+  map_->CollectRange(map_->base() - kMib, 2 * kMib, &set);
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1), BlockId(0, 2)));
+  set.Clear();
+  map_->CollectRange(At(0), 0, &set);
+  map_->CollectRange(map_->base() - kMib, kMib, &set);
+  EXPECT_TRUE(set.empty());
+}
+
+TEST(AccessSetTest, KeepsOrderWithoutRepeats) {
+  AccessSet set;
+  for (uint32_t index : {3, 1, 3, 2, 1}) set.Add(BlockId(1, index));
+  set.Add(BlockId(0, 9));
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(1, 3), BlockId(1, 1), BlockId(1, 2), BlockId(0, 9)));
+  set.Sort();
+  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 9), BlockId(1, 1), BlockId(1, 2), BlockId(1, 3)));
+}
+
+// ---- ChunkPool: books.
+
+TEST(ChunkPoolTest, CreatesUpToTheTargetAndReusesFreeChunks) {
+  ChunkPool pool;
+  pool.set_target(5);
+  EXPECT_EQ(pool.available(), 5u);
+  EXPECT_EQ(pool.BeginCreate(3), 3u);
+  std::vector<ChunkHandle> chunks = {11, 12, 13};
+  EXPECT_EQ(pool.BeginCreate(9), 2u);
+  pool.CancelCreate(2);
+  pool.Give(&chunks);
+  EXPECT_TRUE(chunks.empty());
+  EXPECT_EQ(pool.available(), 5u);
+  EXPECT_EQ(pool.TakeFree(2, &chunks), 2u);
+  EXPECT_THAT(chunks, ElementsAre(12, 13));
+  EXPECT_EQ(pool.TakeFree(2, &chunks), 1u);
+  EXPECT_EQ(pool.held(), 3u);
+  EXPECT_EQ(pool.peak_held(), 5u);
+}
+
+TEST(ChunkPoolTest, ATargetThatFallsLeavesAnExcess) {
+  ChunkPool pool;
+  pool.set_target(4);
+  pool.BeginCreate(4);
+  std::vector<ChunkHandle> chunks = {1, 2};
+  pool.Give(&chunks);
+  pool.set_target(1);
+  EXPECT_EQ(pool.excess(), 3u);
+  EXPECT_EQ(pool.available(), 2u);  // what is free may still be had
+  EXPECT_EQ(pool.BeginCreate(1), 0u);
+  EXPECT_EQ(pool.BeginRelease(3, &chunks), 2u);
+  EXPECT_EQ(pool.held(), 2u);
+  EXPECT_EQ(pool.excess(), 1u);
+}
+
+TEST(ChunkPoolTest, MappingFailsWhole) {
+  const CudaDriver* const driver = CoreDevice::Driver();
+  driver->cuCtxSetCurrent(CoreDevice::Context());
+  auto map = AddressMap::Reserve(driver, 1, kMib, kChunk);
+  ASSERT_TRUE(map.ok());
+  std::vector<ChunkHandle> chunks(2);
+  for (ChunkHandle& chunk : chunks) ASSERT_TRUE(CreateChunk(driver, 0, kChunk, &chunk).ok());
+  const uint64_t at = (*map)->base();
+  SetSimcuda("FAIL_SET_ACCESS_EVERY", "1");
+  EXPECT_FALSE(MapChunks(driver, 0, at, kChunk, chunks).ok());
+  SetSimcuda("FAIL_SET_ACCESS_EVERY", "2");  // not ready, once: tried again
+  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks).ok());
+  EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
+  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks).ok());
+  SetSimcuda("FAIL_SET_ACCESS_EVERY", "0");
+  EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
+  for (ChunkHandle chunk : chunks) EXPECT_TRUE(ReleaseChunk(driver, chunk).ok());
+}
+
+// ---- Budget and charging. GPU 100 MiB, others' share 16 MiB.
+
+TEST(GpuBudgetTest, OthersShareIsTheirsEvenWhileUnused) {
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 0}.ChunkTarget()), 84 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 10 * kMib}.ChunkTarget()), 84 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 40 * kMib}.ChunkTarget()), 60 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 400 * kMib}.ChunkTarget()), 0u);
+  EXPECT_EQ(DefaultOthersShare(100 * kMib), 16 * kMib);
+  EXPECT_EQ(DefaultOthersShare(10'000 * kMib), 200 * kMib);
+}
+
+Charge ChargeOf(uint64_t live, uint64_t block, uint64_t set) {
+  Charge charge;
+  charge.live = live * kMib;
+  charge.largest_block = block * kMib;
+  charge.largest_set = set * kMib;
+  charge.chunk_target = 84 * kMib;
+  charge.host_room = 30 * kMib;
+  charge.disk_room = 50 * kMib;
+  return charge;
+}
+
+TEST(ChargeTest, WhatFitsTheGpuNeedsNoExchange) {
+  EXPECT_TRUE(ChargeOf(84, 84, 84).Fits());
+  EXPECT_FALSE(ChargeOf(85, 84, 84).Fits());
+}
+
+TEST(ChargeTest, ExchangeRoomIsTheLargestSetOrTwiceTheLargestBlock) {
+  EXPECT_EQ(ChargeOf(0, 10, 15).ExchangeRoom(), 20 * kMib);
+  EXPECT_EQ(ChargeOf(0, 10, 25).ExchangeRoom(), 25 * kMib);
+  // GPU 84 + host 30 + disk 50 = 164 MiB in all.
+  EXPECT_TRUE(ChargeOf(144, 10, 0).Fits());
+  EXPECT_FALSE(ChargeOf(145, 10, 0).Fits());
+  EXPECT_TRUE(ChargeOf(139, 10, 25).Fits());
+  EXPECT_FALSE(ChargeOf(140, 10, 25).Fits());
+  EXPECT_FALSE(ChargeOf(90, 43, 0).Fits()) << "two of the largest block do not fit the GPU";
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,0 +1,249 @@
+// The clock, the gate's slots, stamps and the host pool, alone on the stand-in driver.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "allocator/residency/block_table.h"
+#include "allocator/residency/gate_slots.h"
+#include "allocator/residency/stream_clock.h"
+#include "allocator/tier/host_pool.h"
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kChunk = CoreDevice::kChunk;
+
+// ---- StreamClock.
+
+class StreamClockTest : public testing::Test {
+ protected:
+  StreamClockTest() : clock_(CoreDevice::Driver()) { driver_->cuCtxSetCurrent(CoreDevice::Context()); }
+  ~StreamClockTest() override { HoldStreams(false); }
+
+  CUstream NewStream() {
+    CUstream stream = nullptr;
+    EXPECT_EQ(driver_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    return stream;
+  }
+  void PollUntil(Stamp stamp) {
+    for (int i = 0; i < 2000 && !clock_.Completed(stamp); ++i) {
+      clock_.Poll();
+      usleep(1000);
+    }
+    EXPECT_TRUE(clock_.Completed(stamp));
+  }
+
+  const CudaDriver* const driver_ = CoreDevice::Driver();
+  StreamClock clock_;
+};
+
+TEST_F(StreamClockTest, TellsStreamsApart) {
+  const CUstream one = NewStream();
+  const CUstream two = NewStream();
+  const StreamIndex legacy = clock_.Find({nullptr, false});
+  EXPECT_EQ(clock_.Find({CU_STREAM_LEGACY, false}), legacy);
+  EXPECT_NE(clock_.Find({one, false}), clock_.Find({two, false}));
+  EXPECT_EQ(clock_.Find({one, false}), clock_.Find({one, true}));
+  const StreamIndex mine = clock_.Find({nullptr, true});
+  EXPECT_EQ(clock_.Find({CU_STREAM_PER_THREAD, false}), mine);
+  EXPECT_NE(mine, legacy);
+  EXPECT_TRUE(clock_.IsPerThread(mine));
+  StreamIndex other = kNoStream;
+  std::thread([&] { other = clock_.Find({nullptr, true}); }).join();
+  EXPECT_NE(other, mine);
+}
+
+TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  HoldStreams(true);
+  const Stamp first{stream, clock_.Next(stream, 100)};
+  const Stamp second{stream, clock_.Next(stream, 50)};
+  EXPECT_EQ(first.number, 1u);
+  EXPECT_EQ(clock_.UncompletedBytes(), 150u);
+  EXPECT_EQ(clock_.UncompletedLaunches(), 2u);
+  ASSERT_TRUE(clock_.Cover(first).ok());
+  const Stamp third{stream, clock_.Next(stream, 7)};
+  clock_.Poll();
+  EXPECT_FALSE(clock_.Completed(first));
+  HoldStreams(false);
+  PollUntil(second);
+  EXPECT_FALSE(clock_.Completed(third));
+  EXPECT_EQ(clock_.UncompletedBytes(), 7u);
+  clock_.CoverAll();
+  PollUntil(third);
+  EXPECT_EQ(clock_.UncompletedLaunches(), 0u);
+}
+
+TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
+  EXPECT_FALSE(clock_.WaitForOldest());
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  EXPECT_TRUE(clock_.WaitForOldest());  // records the event that is missing
+  EXPECT_TRUE(clock_.Completed(stamp));
+  EXPECT_FALSE(clock_.WaitForOldest());
+}
+
+TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  for (int round = 0; round < 200; ++round) {
+    const Stamp stamp{stream, clock_.Next(stream, 1)};
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 4; ++i) {
+      waiters.emplace_back([&] {
+        driver_->cuCtxSetCurrent(CoreDevice::Context());
+        while (clock_.WaitForOldest()) {
+        }
+      });
+    }
+    for (std::thread& waiter : waiters) waiter.join();
+    ASSERT_TRUE(clock_.Completed(stamp));
+  }
+}
+
+TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
+  HoldStreams(true);
+  const Stamp stamp{stream, clock_.Next(stream, 9)};
+  clock_.OnDestroy(handle);
+  EXPECT_FALSE(clock_.Completed(stamp));
+  EXPECT_TRUE(clock_.Cover(stamp).ok());  // nothing left to do
+  HoldStreams(false);
+  PollUntil(stamp);
+  EXPECT_NE(clock_.Find({handle, false}), stream) << "the same handle is another stream from now on";
+  EXPECT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
+}
+
+TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
+  for (int i = 0; i < 3 * StreamClock::kMaxStreams; ++i) {
+    const auto handle = reinterpret_cast<CUstream>(uintptr_t{0x10000} + i * 64);
+    ASSERT_NE(clock_.Find({handle, false}), kNoStream) << i;
+    clock_.OnDestroy(handle);  // nothing was launched: no event is recorded on the made-up handle
+  }
+}
+
+TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {
+  for (int i = 1; i < StreamClock::kMaxStreams; ++i) {
+    ASSERT_NE(clock_.Find({reinterpret_cast<CUstream>(uintptr_t{0x10000} + i * 64), false}), kNoStream) << i;
+  }
+  EXPECT_EQ(clock_.Find({reinterpret_cast<CUstream>(uintptr_t{0x8}), false}), kNoStream);
+}
+
+// ---- Stamps of a block.
+
+TEST_F(StreamClockTest, StampsKeepTheLastUseOfEachStream) {
+  Block block;
+  HoldStreams(true);
+  const StreamIndex a = clock_.Find({NewStream(), false});
+  const StreamIndex b = clock_.Find({NewStream(), false});
+  StampBlock(clock_, &block, {a, clock_.Next(a, 0)});
+  StampBlock(clock_, &block, {b, clock_.Next(b, 0)});
+  StampBlock(clock_, &block, {a, clock_.Next(a, 0)});
+  const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].stream, a);
+  EXPECT_EQ(uses[0].number, 2u);
+  EXPECT_EQ(uses[1].number, 1u);
+  EXPECT_FALSE(block.many_streams.load());
+}
+
+TEST_F(StreamClockTest, MoreStreamsThanStampsAreAllWaitedForAndNotForgotten) {
+  Block block;
+  HoldStreams(true);
+  std::vector<StreamIndex> streams;
+  for (int i = 0; i < 9; ++i) streams.push_back(clock_.Find({NewStream(), false}));
+  for (StreamIndex stream : streams) StampBlock(clock_, &block, {stream, clock_.Next(stream, 0)});
+  // Asked twice: an eviction may be taken back and begun anew.
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
+    for (StreamIndex stream : streams) {
+      EXPECT_TRUE(
+          std::any_of(uses.begin(), uses.end(), [&](const Stamp& use) { return use.stream == stream; }));
+    }
+  }
+}
+
+// ---- GateSlots.
+
+TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
+  GateSlots gates;
+  gates.WaitForAll();
+  std::atomic<int> step{0};
+  std::thread inside([&] {
+    GateSlots::Slot* const slot = GateSlots::ForThisThread();
+    slot->Enter(gates.fence());
+    step.store(1);
+    usleep(20'000);
+    step.store(2);
+    slot->Leave();
+  });
+  while (step.load() == 0) usleep(100);
+  gates.WaitForAll();
+  EXPECT_EQ(step.load(), 2);
+  inside.join();
+  gates.WaitForAll();
+}
+
+TEST(GateSlotsTest, AThreadThatEndsGivesItsSlotBack) {
+  for (int i = 0; i < 2 * GateSlots::kSlots; ++i) {
+    GateSlots::Slot* slot = nullptr;
+    std::thread([&] { slot = GateSlots::ForThisThread(); }).join();
+    ASSERT_NE(slot, nullptr);
+  }
+}
+
+// ---- HostPool.
+
+TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
+  HostPool::Options options;
+  options.piece_bytes = kChunk;
+  options.storage_bytes = 5 * kChunk;
+  options.slab_bytes = 2 * kChunk;
+  options.evict_staging_pieces = 2;
+  options.fault_staging_pieces = 3;
+  auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ((*pool)->Free(HostUse::kStorage), 5u);
+  std::vector<HostPiece> storage;
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 9, &storage), 5u);
+  EXPECT_EQ((*pool)->storage_in_use(), 5 * kChunk);
+  std::vector<HostPiece> staging;
+  EXPECT_EQ((*pool)->Take(HostUse::kEvictStaging, 9, &staging), 2u);
+  EXPECT_EQ((*pool)->Take(HostUse::kFaultStaging, 9, &staging), 3u);
+  for (size_t i = 0; i < storage.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(storage[i].data) % 4096, 0u);
+    for (size_t j = 0; j < i; ++j) EXPECT_GE(std::abs(storage[i].data - storage[j].data), ptrdiff_t{kChunk});
+  }
+  (*pool)->Give(HostUse::kStorage, storage[2]);
+  std::vector<HostPiece> again;
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &again), 1u);
+  EXPECT_EQ(again[0].data, storage[2].data);
+}
+
+TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
+  HostPool::Options options;
+  options.piece_bytes = kChunk;
+  options.storage_bytes = 64 * kChunk;
+  options.slab_bytes = 4 * kChunk;
+  options.evict_staging_pieces = options.fault_staging_pieces = 0;
+  CudaDriver driver = *CoreDevice::Driver();
+  auto pool = HostPool::Create(&driver, CoreDevice::Context(), options);
+  ASSERT_TRUE(pool.ok());
+  std::vector<HostPiece> pieces;
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 4u);
+  driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 0u);
+  EXPECT_EQ((*pool)->storage_capacity(), 4 * kChunk);
+  EXPECT_EQ((*pool)->Free(HostUse::kStorage), 0u);
+  (*pool)->Give(HostUse::kStorage, pieces.back());
+  EXPECT_EQ((*pool)->Free(HostUse::kStorage), 1u);
+  options.fault_staging_pieces = 2;
+  EXPECT_FALSE(HostPool::Create(&driver, CoreDevice::Context(), options).ok()) << "no staging, no pool";
+}
+
+}  // namespace
+}  // namespace spillway::allocator

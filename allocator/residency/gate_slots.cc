@@ -63,7 +63,7 @@ GateSlots::Slot* GateSlots::ForThisThread() {
 void GateSlots::WaitForAll() const {
   if (SPILLWAY_MUTANT(kSkipSlotWait)) return;
   if (fence_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    FullFence();
   } else {
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   }

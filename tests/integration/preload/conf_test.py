@@ -139,6 +139,12 @@ class ConfTest(ShimCase):
         done = self.run_command([sys.executable, model, SHIM, "20000"], preload=())
         self.assertEqual((done.stdout, done.stderr), ("20000 texts as the model has them\n", ""))
 
+    def without_start_up_hook(self, code):
+        """The command that runs `code` where an installed start-up hook of ours does not run: it would take them out."""
+        where = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+        packages = self.run_command([TORCH_PYTHON, "-c", where], preload=(), driver=None).stdout.strip()
+        return [TORCH_PYTHON, "-S", "-c", f"import sys; sys.path.append({packages!r}); {code}"]
+
     @unittest.skipUnless(TORCH_PYTHON, "no PyTorch in build/venv")
     def test_torch_is_imported_with_text_that_its_load_time_parser_would_not_survive(self):
         code = (
@@ -149,8 +155,8 @@ class ConfTest(ShimCase):
         version_code = "import importlib.metadata; print(importlib.metadata.version('torch'))"
         version = self.run_command([TORCH_PYTHON, "-c", version_code], preload=(), driver=None).stdout
         if version.startswith("2.11."):  # that it is needed at all: 2.11 ends the process in a static initialiser
-            self.run_command([TORCH_PYTHON, "-c", code], preload=(), driver=None, status=-6, PYTORCH_CUDA_ALLOC_CONF=text,
-                             SPILLWAY="off")  # an installed start-up hook would take them out
+            self.run_command(self.without_start_up_hook(code), preload=(), driver=None, status=-6,
+                             PYTORCH_CUDA_ALLOC_CONF=text)
         left_by_name = {NAMES[0]: "max_split_size_mb:64,", NAMES[1]: ",max_split_size_mb:64"}
         for name, left in left_by_name.items():
             done = self.run_command([TORCH_PYTHON, "-c", code], driver=None, **{name: text})
@@ -175,8 +181,7 @@ class ConfTest(ShimCase):
         command, options = [TORCH_PYTHON, "-c", code], {"driver": runtime.parent}
         for name in NAMES[:2]:
             text = {name: "backend:spillway,gpu_memory:1GiB,max_split_size_mb:64", "FAKE_ENGINE_SETTINGS": "gpu_memory"}
-            # Off: an installed start-up hook would take them out.
-            alone = self.run_command(command, preload=(runtime,), status=1, SPILLWAY="off", **options, **text)
+            alone = self.run_command(self.without_start_up_hook(code), preload=(runtime,), status=1, **options, **text)
             self.assertIn("Unknown allocator backend", alone.stderr)
             done = self.run_command(command, preload=(SHIM, runtime), **options, **text)
             self.assertEqual(done.stdout.splitlines()[-2:], [f"engine: setting gpu_memory=1GiB from gpu_memory in {name}", "native"])

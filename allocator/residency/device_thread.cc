@@ -7,6 +7,7 @@
 
 #include "io/os/clock.h"
 #include "io/os/log.h"
+#include "policy/victim.h"
 
 namespace spillway::allocator {
 namespace {
@@ -156,43 +157,44 @@ bool MayLeave(const Block& block) {
   return block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping && !block.freed;
 }
 
-// A block that could go: the one needed farthest ahead goes first where that is known, else the one longest idle.
-struct Candidate {
-  Block* block;
-  uint64_t distance;    // launches until its next use; kNever when unknown
-  uint64_t idle_since;  // any count that grows: last use, or order of frees
-};
+// Blocks that could go, and what the policy judges them by.
+struct Candidates {
+  std::vector<Block*> blocks;
+  std::vector<policy::VictimCandidate> facts;
 
-// Takes candidates in order until `chunks` chunks are together; returns how many they are.
-uint64_t TakeFarthest(std::vector<Candidate>* candidates, uint64_t chunks, std::vector<Block*>* victims) {
-  std::sort(candidates->begin(), candidates->end(), [](const Candidate& a, const Candidate& b) {
-    return a.distance != b.distance ? a.distance > b.distance : a.idle_since < b.idle_since;
-  });
-  uint64_t taken = 0;
-  for (const Candidate& candidate : *candidates) {
-    if (taken >= chunks) break;
-    taken += candidate.block->chunks;
-    victims->push_back(candidate.block);
+  // `idle_since`: any count that grows with use: the last use, or the order of frees. `distance`: launches until the
+  // next use, kNever when unknown.
+  void Add(Block* block, uint64_t idle_since, uint64_t distance) {
+    blocks.push_back(block);
+    facts.push_back({block->id.raw(), block->chunks, idle_since, distance});
   }
-  return taken;
-}
+  // Adds those that the policy picks to `victims`; returns how many chunks they are.
+  uint64_t Choose(uint64_t chunks, std::vector<Block*>* victims) const {
+    uint64_t taken = 0;
+    for (const uint32_t i : policy::SelectVictims(facts, chunks)) {
+      taken += blocks[i]->chunks;
+      victims->push_back(blocks[i]);
+    }
+    return taken;
+  }
+};
 
 }  // namespace
 
 // Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
 uint64_t DeviceThread::ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims) {
-  std::vector<Candidate> cached;
-  std::vector<Candidate> unused;
+  Candidates cached;
+  Candidates unused;
   core_->table.ForEachLocked([&](Block* block) {
     if (!MayLeave(*block)) return;
     if (block->state == BlockState::kCached && block->listed) {
-      cached.push_back({block, plan_runner_.DistanceToNextUse(*block), block->freed_at});
+      cached.Add(block, block->freed_at, plan_runner_.DistanceToNextUse(*block));
     } else if (demand && block->state == BlockState::kResident && !block->used_since_hand_out()) {
-      unused.push_back({block, plan_runner_.DistanceToNextUse(*block), block->handed_out_at});
+      unused.Add(block, block->handed_out_at, plan_runner_.DistanceToNextUse(*block));
     }
   });
-  const uint64_t taken = TakeFarthest(&cached, chunks, victims);
-  return taken + (taken < chunks ? TakeFarthest(&unused, chunks - taken, victims) : 0);
+  const uint64_t taken = cached.Choose(chunks, victims);
+  return taken + (taken < chunks ? unused.Choose(chunks - taken, victims) : 0);
 }
 
 // Live blocks: the one needed farthest ahead, else the least recently used. In the background only those whose last use is over; for a waiting launch any.
@@ -205,7 +207,7 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
   } else {
     refused_since_ = 0;
   }
-  std::vector<Candidate> candidates;
+  Candidates candidates;
   core_->table.ForEachLocked([&](Block* block) {
     if (block->state != BlockState::kResident || !MayLeave(*block) || !block->used_since_hand_out()) return;
     if (!demand) {
@@ -215,9 +217,9 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
         if (stamp.stream != kNoStream && !core_->clock.Completed(stamp)) return;
       }
     }
-    candidates.push_back({block, plan_runner_.DistanceToNextUse(*block), block->last_use.load()});
+    candidates.Add(block, block->last_use.load(), plan_runner_.DistanceToNextUse(*block));
   });
-  const uint64_t taken = TakeFarthest(&candidates, chunks, victims);
+  const uint64_t taken = candidates.Choose(chunks, victims);
   if (taken > 0 && !core_->pressure.exchange(true)) {
     os::Announce("spilling starts: the job has outgrown its " +
                  std::to_string(core_->chunks.target() * core_->chunk_bytes >> 20) + " MiB of GPU memory");

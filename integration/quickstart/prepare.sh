@@ -39,7 +39,7 @@ make_venv() {
   if ! "$PYTHON" -c 'import importlib.metadata as m; m.version("torch"), m.version("numpy")' 2>/dev/null; then
     say "making build/venv with PyTorch $TORCH_VERSION (about 5 GB on disk)"
     mkdir -p "$ROOT/build"
-    python3 -m venv "$ROOT/build/venv"
+    "$(command -v /usr/bin/python3 || command -v python3)" -m venv "$ROOT/build/venv"
     "$ROOT/build/venv/bin/pip" install -q --disable-pip-version-check "torch==$TORCH_VERSION" numpy
   fi
 }

@@ -3,7 +3,7 @@ get_target_property(core_sources spillway_residency SOURCES)
 list(TRANSFORM core_sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/")
 spillway_room(spillway_residency_hooked
   SOURCES ${core_sources}
-  DEPS spillway_memory spillway_tier spillway_io spillway_driver_table spillway_os
+  DEPS spillway_memory spillway_tier spillway_io spillway_policy spillway_driver_table spillway_os
        absl::status absl::statusor absl::function_ref)
 target_compile_definitions(spillway_residency_hooked PUBLIC SPILLWAY_TEST_HOOKS=1)
 

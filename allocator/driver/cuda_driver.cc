@@ -18,16 +18,11 @@ bool MayBeMissing(const char* symbol) {
 
 absl::StatusCode CodeOf(CUresult result) {
   switch (result) {
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return absl::StatusCode::kResourceExhausted;
-    case CUDA_ERROR_NOT_READY:
-      return absl::StatusCode::kUnavailable;
-    case CUDA_ERROR_INVALID_VALUE:
-      return absl::StatusCode::kInvalidArgument;
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return absl::StatusCode::kUnimplemented;
-    default:
-      return absl::StatusCode::kInternal;
+    case CUDA_ERROR_OUT_OF_MEMORY: return absl::StatusCode::kResourceExhausted;
+    case CUDA_ERROR_NOT_READY: return absl::StatusCode::kUnavailable;
+    case CUDA_ERROR_INVALID_VALUE: return absl::StatusCode::kInvalidArgument;
+    case CUDA_ERROR_NOT_SUPPORTED: return absl::StatusCode::kUnimplemented;
+    default: return absl::StatusCode::kInternal;
   }
 }
 
@@ -38,11 +33,11 @@ absl::StatusOr<std::unique_ptr<const CudaDriver>> CudaDriver::Load(const Lookup&
   std::string missing;
   const auto resolve = [&](const char* symbol) {
     void* const entry = lookup(symbol);
-    if (entry == nullptr && !MayBeMissing(symbol)) missing += std::string(missing.empty() ? "" : ", ") + symbol;
+    if (entry == nullptr && !MayBeMissing(symbol))
+      missing += std::string(missing.empty() ? "" : ", ") + symbol;
     return entry;
   };
-#define DRIVER_ENTRY(symbol) \
-  driver->symbol = reinterpret_cast<decltype(driver->symbol)>(resolve(#symbol));
+#define DRIVER_ENTRY(symbol) driver->symbol = reinterpret_cast<decltype(driver->symbol)>(resolve(#symbol));
 #include "allocator/driver/driver_entries.def"
 #undef DRIVER_ENTRY
   if (!missing.empty()) return absl::NotFoundError("the CUDA driver lacks: " + missing);

@@ -20,9 +20,9 @@ using ChunkHandle = CUmemGenericAllocationHandle;
 // below, without the lock, between the bookkeeping calls that bracket them.
 class ChunkPool {
  public:
-  uint64_t held() const { return held_; }            // chunks created and not released, free or in use
-  uint64_t free() const { return free_.size(); }     // of those, backing nothing
-  uint64_t target() const { return target_; }        // upper limit of held()
+  uint64_t held() const { return held_; }         // chunks created and not released, free or in use
+  uint64_t free() const { return free_.size(); }  // of those, backing nothing
+  uint64_t target() const { return target_; }     // upper limit of held()
   uint64_t peak_held() const { return peak_held_; }
   // Chunks that a taker could have now: free ones and those still to be created.
   uint64_t available() const { return free_.size() + (target_ > held_ ? target_ - held_ : 0); }

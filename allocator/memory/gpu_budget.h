@@ -25,9 +25,7 @@ struct GpuBudget {
 };
 
 // The default share of others: 2 % of the budget, at least 16 MiB.
-inline uint64_t DefaultOthersShare(uint64_t budget) {
-  return std::max<uint64_t>(budget / 50, 16 << 20);
-}
+inline uint64_t DefaultOthersShare(uint64_t budget) { return std::max<uint64_t>(budget / 50, 16 << 20); }
 
 // What charging compares.
 struct Charge {

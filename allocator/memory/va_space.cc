@@ -24,8 +24,9 @@ absl::StatusOr<uint64_t> VaSpace::Allocate(uint64_t chunks) {
     free_bytes_ -= wanted;
     return address;
   }
-  return absl::ResourceExhaustedError("no range of " + std::to_string(wanted) + " bytes is left in the device's " +
-                                      std::to_string(bytes_) + " bytes of address space");
+  return absl::ResourceExhaustedError("no range of " + std::to_string(wanted) +
+                                      " bytes is left in the device's " + std::to_string(bytes_) +
+                                      " bytes of address space");
 }
 
 void VaSpace::Free(uint64_t address, uint64_t chunks) {

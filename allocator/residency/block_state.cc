@@ -27,8 +27,6 @@ const char* NameOf(BlockState state) {
   return kNames[static_cast<int>(state)];
 }
 
-bool CanTransition(BlockState from, BlockState to) {
-  return (kLegal[static_cast<int>(from)] & Bit(to)) != 0;
-}
+bool CanTransition(BlockState from, BlockState to) { return (kLegal[static_cast<int>(from)] & Bit(to)) != 0; }
 
 }  // namespace spillway::allocator

@@ -8,18 +8,6 @@
 #include "io/os/log.h"
 
 namespace spillway::allocator {
-namespace {
-
-constexpr int kStreamShift = 48;
-constexpr uint64_t kNumberMask = (uint64_t{1} << kStreamShift) - 1;
-
-constexpr uint64_t Pack(Stamp stamp) { return (uint64_t{stamp.stream} << kStreamShift) | stamp.number; }
-constexpr Stamp Unpack(uint64_t packed) {
-  return {static_cast<StreamIndex>(packed >> kStreamShift), packed & kNumberMask};
-}
-
-}  // namespace
-
 BlockTable::BlockTable(int device, AddressMap* addresses)
     : device_(device), addresses_(addresses), pages_(new std::atomic<Block*>[kPages]()) {}
 
@@ -60,12 +48,9 @@ void BlockTable::DestroyLocked(Block* block) {
 Gate BlockTable::GateOf(const Block& block) {
   switch (block.state) {
     case BlockState::kResident:
-    case BlockState::kCached:
-      return Gate::kOpen;
-    case BlockState::kFree:
-      return Gate::kIgnored;
-    default:
-      return Gate::kClosed;
+    case BlockState::kCached: return Gate::kOpen;
+    case BlockState::kFree: return Gate::kIgnored;
+    default: return Gate::kClosed;
   }
 }
 
@@ -93,31 +78,24 @@ void BlockTable::CheckInvariantsLocked() const {
         SPILLWAY_CHECK((block.handles.empty() || block.mapping) && block.homes.empty());
         break;
       case BlockState::kResident:
-      case BlockState::kCached:
-        SPILLWAY_CHECK(whole && block.homes.empty() && block.fetch == nullptr);
-        break;
-      case BlockState::kEvicting:
-        SPILLWAY_CHECK(whole && block.evict != nullptr);
-        break;
+      case BlockState::kCached: SPILLWAY_CHECK(whole && block.homes.empty() && block.fetch == nullptr); break;
+      case BlockState::kEvicting: SPILLWAY_CHECK(whole && block.evict != nullptr); break;
       case BlockState::kSpilled:
         SPILLWAY_CHECK((block.handles.empty() || block.mapping) && block.homes.size() == block.chunks);
         break;
-      case BlockState::kFaulting:
-        SPILLWAY_CHECK(whole && block.fetch != nullptr);
-        break;
-      case BlockState::kLost:
-        break;
+      case BlockState::kFaulting: SPILLWAY_CHECK(whole && block.fetch != nullptr); break;
+      case BlockState::kLost: break;
     }
     SPILLWAY_CHECK(block.gate.load() == Gate::kClosed || block.gate.load() == GateOf(block));
   }
 }
 
 void StampBlock(const StreamClock& clock, Block* block, Stamp stamp) {
-  const uint64_t packed = Pack(stamp);
+  const uint64_t packed = stamp.Packed();
   for (std::atomic<uint64_t>& entry : block->stamps) {
     uint64_t seen = entry.load(std::memory_order_relaxed);
     for (;;) {
-      const Stamp old = Unpack(seen);
+      const Stamp old = Stamp::Unpack(seen);
       if (old.stream == stamp.stream && old.number >= stamp.number) return;
       const bool mine = old.stream == stamp.stream;
       if (!mine && old.stream != kNoStream && !clock.Completed(old)) break;
@@ -132,7 +110,7 @@ std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
   // Not cleared here: if this eviction is taken back, the next one must wait for the same streams.
   if (block->many_streams.load()) uses = clock.CurrentOfAll();
   for (const std::atomic<uint64_t>& entry : block->stamps) {
-    const Stamp stamp = Unpack(entry.load(std::memory_order_relaxed));
+    const Stamp stamp = Stamp::Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream && !clock.Completed(stamp)) uses.push_back(stamp);
   }
   for (const Stamp& stamp : block->recorded) {

@@ -31,8 +31,8 @@ enum class Gate : uint8_t {
 
 // Where the bytes of one spilled chunk lie.
 struct ChunkHome {
-  HostPiece piece;      // host tier when data is not null
-  io::SlotId slot;      // else this slot, when on_disk
+  HostPiece piece;  // host tier when data is not null
+  io::SlotId slot;  // else this slot, when on_disk
   bool on_disk = false;
 };
 
@@ -42,8 +42,9 @@ struct FetchJob;
 struct Block {
   // ---- Read and written by launching threads without the lock, inside a gate slot.
 
-  std::atomic<Gate> gate{Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
-  // Streams that used it: (stream << 48 | number). Written between the launch and Slot::Leave (or under a pin), read
+  std::atomic<Gate> gate{
+      Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
+  // Streams that used it, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read
   // by the evictor after GateSlots::WaitForAll.
   std::array<std::atomic<uint64_t>, 6> stamps{};
   std::atomic<bool> many_streams{false};  // more streams than stamps: everything launched so far counts
@@ -59,25 +60,25 @@ struct Block {
   // ---- Guarded by BlockTable::mu.
 
   BlockState state = BlockState::kFree;
-  uint32_t generation = 0;         // counts hand-outs
+  uint32_t generation = 0;  // counts hand-outs
   uint64_t requested_bytes = 0;
-  uint64_t handed_out_at = 0;      // launch index at hand-out: last_use <= this means not used since
-  uint64_t freed_at = 0;           // order of frees, for stripping the oldest first
-  CUstream owner = nullptr;        // allocation stream, kept from use to use: it decides who may reuse the block
-  uint32_t pins = 0;               // launches that need it where it is
-  uint32_t held_reasons = 0;       // bit per HoldReason; not zero: never leaves
-  bool freed = false;              // freed while a transfer was under way
-  bool mapping = false;            // chunks are being mapped or unmapped outside the lock
-  bool listed = false;             // in the allocator's list of reusable addresses
-  bool wanted = false;             // an allocation waits for the end of its free
-  std::vector<Stamp> recorded;     // recordStream: what must complete before reuse and eviction
+  uint64_t handed_out_at = 0;   // launch index at hand-out: last_use <= this means not used since
+  uint64_t freed_at = 0;        // order of frees, for stripping the oldest first
+  CUstream owner = nullptr;     // allocation stream, kept from use to use: it decides who may reuse the block
+  uint32_t pins = 0;            // launches that need it where it is
+  uint32_t held_reasons = 0;    // bit per HoldReason; not zero: never leaves
+  bool freed = false;           // freed while a transfer was under way
+  bool mapping = false;         // chunks are being mapped or unmapped outside the lock
+  bool listed = false;          // in the allocator's list of reusable addresses
+  bool wanted = false;          // an allocation waits for the end of its free
+  std::vector<Stamp> recorded;  // recordStream: what must complete before reuse and eviction
   std::vector<ChunkHandle> handles;
-  std::vector<ChunkHome> homes;    // per chunk, while kSpilled and kFaulting
-  EvictJob* evict = nullptr;       // under way or draining
+  std::vector<ChunkHome> homes;  // per chunk, while kSpilled and kFaulting
+  EvictJob* evict = nullptr;     // under way or draining
   FetchJob* fetch = nullptr;
-  CUevent arrival = nullptr;       // kFaulting: everything has been enqueued, and is there once this completes
-  bool prefetched = false;         // the fetch under way, or the last one, was on the plan's account
-  bool arrived_unused = false;     // a prefetch has arrived and no launch has named the block since
+  CUevent arrival = nullptr;    // kFaulting: everything has been enqueued, and is there once this completes
+  bool prefetched = false;      // the fetch under way, or the last one, was on the plan's account
+  bool arrived_unused = false;  // a prefetch has arrived and no launch has named the block since
 
   bool used_since_hand_out() const { return last_use.load(std::memory_order_relaxed) > handed_out_at; }
   bool holds_chunks() const { return !handles.empty(); }
@@ -108,7 +109,9 @@ class BlockTable {
   void MoveLocked(Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Closes the gate of a block that stays in its state, for a strip, and opens it again.
   void CloseGateLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { block->gate.store(Gate::kClosed); }
-  void RestoreGateLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { block->gate.store(GateOf(*block)); }
+  void RestoreGateLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    block->gate.store(GateOf(*block));
+  }
 
   // All blocks that exist, in no particular order.
   template <typename Visitor>

@@ -65,8 +65,8 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
     core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
     if (!told && os::Clock::System()->NowNanos() - start > kTellAfterNanos) {
       told = true;
-      os::Announce("a launch has waited 10 s for room: it lacks " + Mib(ticket.needed * core_->chunk_bytes) + ", " +
-                   std::to_string(queue_.size()) + " launches wait, " + std::to_string(grants_) +
+      os::Announce("a launch has waited 10 s for room: it lacks " + Mib(ticket.needed * core_->chunk_bytes) +
+                   ", " + std::to_string(queue_.size()) + " launches wait, " + std::to_string(grants_) +
                    " are being prepared, " + std::to_string(core_->clock.UncompletedLaunches()) +
                    " are on the GPU (one of them may be waiting for a later call of this thread)");
     }
@@ -178,8 +178,9 @@ absl::Status ClaimQueue::CheckFitsLocked(const AccessSet& set) {
   }
   if (chunks <= core_->chunks.target()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      "one launch names " + std::to_string(set.size()) + " blocks of together " + Mib(chunks * core_->chunk_bytes) +
-      ", and the budget leaves " + Mib(core_->chunks.target() * core_->chunk_bytes) +
+      "one launch names " + std::to_string(set.size()) + " blocks of together " +
+      Mib(chunks * core_->chunk_bytes) + ", and the budget leaves " +
+      Mib(core_->chunks.target() * core_->chunk_bytes) +
       " for them. A larger budget, smaller tensors, or for an optimiser step foreach=False, makes it fit.");
 }
 
@@ -208,7 +209,8 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, std::vector<CUevent>
         break;
       }
       if (!block->live()) break;  // freed meanwhile: its owner said that nobody needs it
-      if (!block->holds_chunks() && !block->mapping) return absl::AbortedError("a block lost its chunks again");
+      if (!block->holds_chunks() && !block->mapping)
+        return absl::AbortedError("a block lost its chunks again");
       waited = true;
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
     }

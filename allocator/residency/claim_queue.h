@@ -53,7 +53,7 @@ class ClaimQueue {
 
  private:
   struct Ticket {
-    uint64_t needed = 0;  // chunks, once it is the head
+    uint64_t needed = 0;       // chunks, once it is the head
     bool tried_again = false;  // the full budget, after a refused chunk
     absl::Status refusal;
   };
@@ -64,8 +64,7 @@ class ClaimQueue {
     bool busy = false;     // a block is being unmapped just now: its chunks are about to be free
     bool leaving = false;  // a block is on its way out, for whoever is the head
   };
-  Lack LackOfLocked(const AccessSet& set)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  Lack LackOfLocked(const AccessSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void PinLocked(const AccessSet& set, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void UnpinLocked(Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void DistributeLocked(std::vector<ChunkHandle>* chunks, Grant* grant)
@@ -76,7 +75,8 @@ class ClaimQueue {
   absl::Status CheckFitsLocked(const AccessSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // The same for the head, whose budget may have fallen since it came; a target that a refused chunk lowered is
   // raised again once before that counts.
-  void RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 
   Core* const core_;
   Faulter* const faulter_;

@@ -61,11 +61,11 @@ struct Core {
   std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
   // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
   static constexpr uint64_t kLaunchRing = 1 << 16;
-  std::unique_ptr<std::atomic<uint64_t>[]> launch_stamps{new std::atomic<uint64_t>[kLaunchRing]()};
+  std::unique_ptr<std::atomic<uint64_t>[]> launch_stamps { new std::atomic<uint64_t>[ kLaunchRing ]() };
   // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
   std::atomic<bool> pressure{false};
   std::atomic<bool> evict{options.evict};  // false: nothing leaves the GPU any more
-  std::atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
+  std::atomic<bool> closed{false};         // after Shutdown or in a forked child: everything passes through
   std::atomic<uint64_t> largest_set_bytes{0};
 
   // ---- Guarded by table.mu.
@@ -79,8 +79,10 @@ struct Core {
   uint64_t live_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t largest_block_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t frees ABSL_GUARDED_BY(table.mu) = 0;
-  int64_t create_failed_nanos ABSL_GUARDED_BY(table.mu) = 0;  // last refused chunk, which lowered the target; 0: none
-  std::vector<Block*> waiting_frees ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
+  int64_t create_failed_nanos ABSL_GUARDED_BY(table.mu) =
+      0;  // last refused chunk, which lowered the target; 0: none
+  std::vector<Block*> waiting_frees
+      ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
   uint64_t peak_device_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};

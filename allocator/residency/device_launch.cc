@@ -13,8 +13,6 @@ namespace {
 
 thread_local std::string last_error;
 
-constexpr uint64_t PackStamp(Stamp stamp) { return (uint64_t{stamp.stream} << 48) | stamp.number; }
-
 }  // namespace
 
 uint64_t DeviceResidency::BytesOf(const AccessSet& set) const {
@@ -35,7 +33,7 @@ void DeviceResidency::Stamp(const AccessSet& set, StreamIndex stream, uint64_t b
   SPILLWAY_DELAY_POINT("launch.before_stamp");
   const allocator::Stamp stamp{stream, core_->clock.Next(stream, bytes)};
   *index = core_->launches.fetch_add(1, std::memory_order_acq_rel);
-  core_->launch_stamps[*index % Core::kLaunchRing].store(PackStamp(stamp), std::memory_order_release);
+  core_->launch_stamps[*index % Core::kLaunchRing].store(stamp.Packed(), std::memory_order_release);
   for (BlockId id : set) {
     Block& block = core_->table.at(id);
     StampBlock(core_->clock, &block, stamp);
@@ -68,7 +66,8 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
   const uint64_t bytes = BytesOf(set);
   const StreamIndex index = core_->clock.Find(stream);
   GateSlots::Slot* const slot = GateSlots::ForThisThread();
-  const bool may_use_slot = slot != nullptr && index != kNoStream && captures_.load(std::memory_order_relaxed) == 0;
+  const bool may_use_slot =
+      slot != nullptr && index != kNoStream && captures_.load(std::memory_order_relaxed) == 0;
   if (may_use_slot) {
     if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
     slot->Enter(core_->gates.fence());

@@ -1,5 +1,5 @@
-// DeviceResidency: the door's implementation. Allocation and frees here; launches in device_launch.cc; reports and the
-// ends of life in device_residency.cc.
+// DeviceResidency: the door's implementation. Allocation and frees are in device_allocation.cc, launches in
+// device_launch.cc; streams, others' memory, reports and both ends of life in device_residency.cc.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_

@@ -138,7 +138,8 @@ bool DeviceThread::StartEvictions() {
     bool cancelled = false;
     if (demand) cancelled = faulter_.CancelPrefetchesLocked();
     std::vector<Block*> victims;
-    const uint64_t stripped = ChooseStripsLocked(std::max(missing.any, missing.cached_only), demand, &victims);
+    const uint64_t stripped =
+        ChooseStripsLocked(std::max(missing.any, missing.cached_only), demand, &victims);
     if (missing.any > stripped && core_->evict.load()) {
       ChooseVictimsLocked(missing.any - stripped, demand, &victims);
     }
@@ -154,7 +155,8 @@ bool DeviceThread::StartEvictions() {
 namespace {
 
 bool MayLeave(const Block& block) {
-  return block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping && !block.freed;
+  return block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
+         !block.freed;
 }
 
 // Blocks that could go, and what the policy judges them by.
@@ -212,8 +214,7 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
     if (block->state != BlockState::kResident || !MayLeave(*block) || !block->used_since_hand_out()) return;
     if (!demand) {
       for (const std::atomic<uint64_t>& packed : block->stamps) {
-        const uint64_t value = packed.load(std::memory_order_relaxed);
-        const Stamp stamp{static_cast<StreamIndex>(value >> 48), value & ((uint64_t{1} << 48) - 1)};
+        const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
         if (stamp.stream != kNoStream && !core_->clock.Completed(stamp)) return;
       }
     }
@@ -227,12 +228,14 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
 }
 
 void DeviceThread::RefuseIfStuckLocked(bool any_candidate) {
-  const bool hope = any_candidate || evictor_.chunks_coming() > 0 || !evictor_.idle() || claims_.grants() > 0 ||
-                    faulter_.prefetches_under_way() > 0 || core_->clock.UncompletedLaunches() > 0;
+  const bool hope = any_candidate || evictor_.chunks_coming() > 0 || !evictor_.idle() ||
+                    claims_.grants() > 0 || faulter_.prefetches_under_way() > 0 ||
+                    core_->clock.UncompletedLaunches() > 0;
   const bool refused = !evictor_.refusal().ok();
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t room_made = core_->counters.evictions.load() + core_->frees;
-  if (stuck_since_ == 0 || claims_.HeadLocked() != stuck_head_ || room_made != room_made_ || (hope && !refused)) {
+  if (stuck_since_ == 0 || claims_.HeadLocked() != stuck_head_ || room_made != room_made_ ||
+      (hope && !refused)) {
     stuck_since_ = hope && !refused ? 0 : now;
     stuck_head_ = claims_.HeadLocked();
     room_made_ = room_made;

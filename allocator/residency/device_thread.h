@@ -66,16 +66,15 @@ class DeviceThread {
   ClaimQueue claims_;
   PlanRunner plan_runner_;
   std::thread thread_;
-  int64_t refused_since_ = 0;   // device's thread: when the tiers first refused and nothing moved since
-  bool frees_wait_ = false;     // device's thread: freed blocks wait for recorded streams
-  int64_t last_progress_ = 0;   // device's thread: when a transfer last moved on
+  int64_t refused_since_ = 0;  // device's thread: when the tiers first refused and nothing moved since
+  bool frees_wait_ = false;    // device's thread: freed blocks wait for recorded streams
+  int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on
 
   // ---- Device's thread: since when this head has had no hope, and what had been done by then.
   int64_t stuck_since_ = 0;
   const void* stuck_head_ = nullptr;
   uint64_t room_made_ = 0;
   uint64_t refusals_ = 0;
-
 
   os::Mutex wake_mu_{os::LockRank::kStreams};
   os::CondVar wake_;

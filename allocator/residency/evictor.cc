@@ -194,7 +194,8 @@ void Evictor::CopyToStaging(EvictJob* job) {
       continue;
     }
     std::vector<HostPiece> piece;
-    if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &piece) == 0) return;  // a write under way frees one
+    if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &piece) == 0)
+      return;  // a write under way frees one
     job->failure = copies_->Out(piece[0].data, job->block->address + chunk * core_->chunk_bytes,
                                 core_->BytesOfChunk(*job->block, chunk));
     absl::StatusOr<CUevent> mark = copies_->MarkOut();
@@ -257,7 +258,8 @@ void Evictor::Commit(EvictJob* job) {
     job->committed = true;
     block->mapping = true;
     block->many_streams.store(false);  // all uses are over, and the gate is closed
-    if (job->strip && block->state == BlockState::kResident) core_->table.MoveLocked(block, BlockState::kEmpty);
+    if (job->strip && block->state == BlockState::kResident)
+      core_->table.MoveLocked(block, BlockState::kEmpty);
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
   const absl::Status status =

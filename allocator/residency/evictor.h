@@ -28,14 +28,14 @@ struct EvictJob {
   Block* block = nullptr;  // null once a cancelled job has let it go
   bool strip = false;
   Phase phase = Phase::kStarted;
-  std::vector<Stamp> uses;         // what must complete before the bytes are final
-  std::vector<ChunkHome> homes;    // reserved for the bytes; empty for a strip
-  CUevent host_copied = nullptr;   // all chunks that go to host memory
+  std::vector<Stamp> uses;        // what must complete before the bytes are final
+  std::vector<ChunkHome> homes;   // reserved for the bytes; empty for a strip
+  CUevent host_copied = nullptr;  // all chunks that go to host memory
   bool host_enqueued = false;
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
-  absl::Status failure;            // first copy or write that failed: ends like a cancel
+  absl::Status failure;  // first copy or write that failed: ends like a cancel
   int64_t started_nanos = 0;
 
   bool cancelled = false;  // guarded by the table's lock

@@ -48,8 +48,8 @@ void Faulter::BeginLocked(Block* block, std::vector<ChunkHandle> chunks, bool pr
 
 absl::Status Faulter::Start(Block* block) {
   FetchJob* const job = block->fetch;
-  absl::Status status = MapChunks(core_->parts.driver, core_->options.device, block->address, core_->chunk_bytes,
-                                  block->handles);
+  absl::Status status = MapChunks(core_->parts.driver, core_->options.device, block->address,
+                                  core_->chunk_bytes, block->handles);
   const bool mapped = status.ok();
   if (status.ok()) status = EnqueueHostChunks(job);
   if (mapped && !status.ok()) {

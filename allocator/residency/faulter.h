@@ -21,23 +21,24 @@ struct FetchJob {
   struct StagedChunk {
     size_t chunk = 0;
     HostPiece piece;
-    bool read = false;          // arrived from disk
-    CUevent copied = nullptr;   // its copy to the GPU; null until enqueued
+    bool read = false;         // arrived from disk
+    CUevent copied = nullptr;  // its copy to the GPU; null until enqueued
   };
 
   Block* block = nullptr;
   std::vector<StagedChunk> staged;
-  size_t next_chunk = 0;     // chunks before it have been asked for from disk, or are not there
+  size_t next_chunk = 0;        // chunks before it have been asked for from disk, or are not there
   size_t disk_chunks_left = 0;  // not yet enqueued to the GPU
-  absl::Status failure;      // a driver error: the fetch is taken back
-  absl::Status lost;         // a read failed for good
+  absl::Status failure;         // a driver error: the fetch is taken back
+  absl::Status lost;            // a read failed for good
 
-  std::vector<size_t> again;     // chunks whose reads were called off before they began
-  CUevent drained = nullptr;     // taken back: completes when no copy is under way any more
+  std::vector<size_t> again;  // chunks whose reads were called off before they began
+  CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
-  bool demanded = false;   // guarded by the table's lock: a launch waits (a prefetch may be promoted)
-  bool posted = false;     // guarded by the table's lock: in the device thread's hands
-  bool cancelled = false;  // guarded by the table's lock: drain, then back to kSpilled (or kCached when freed)
+  bool demanded = false;  // guarded by the table's lock: a launch waits (a prefetch may be promoted)
+  bool posted = false;    // guarded by the table's lock: in the device thread's hands
+  bool cancelled =
+      false;  // guarded by the table's lock: drain, then back to kSpilled (or kCached when freed)
 };
 
 class Faulter {

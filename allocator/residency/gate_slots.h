@@ -43,9 +43,7 @@ class GateSlots {
       }
     }
     // Release: the stamps written inside are visible to whoever sees the slot left.
-    void Leave() {
-      count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
+    void Leave() { count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
    private:
     friend class GateSlots;

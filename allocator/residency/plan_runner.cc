@@ -68,7 +68,7 @@ bool PlanRunner::LaunchCompleted(LaunchIndex index) const {
   if (launched - index >= Core::kLaunchRing) return true;  // 65,536 launches ago
   const uint64_t packed = core_->launch_stamps[index % Core::kLaunchRing].load(std::memory_order_acquire);
   if (packed == 0) return false;  // being written
-  const Stamp stamp{static_cast<StreamIndex>(packed >> 48), packed & ((uint64_t{1} << 48) - 1)};
+  const Stamp stamp = Stamp::Unpack(packed);
   if (core_->clock.Completed(stamp)) return true;
   core_->clock.Cover(stamp).IgnoreError();  // asked again at the next step
   return false;

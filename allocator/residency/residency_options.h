@@ -22,25 +22,26 @@ class HostPool;
 class LaunchObserver;
 
 struct ResidencyOptions {
-  int device = 0;              // ordinal
-  uint64_t budget_bytes = 0;   // SPILLWAY_GPU_MEMORY: our chunks and others' allocations
+  int device = 0;                   // ordinal
+  uint64_t budget_bytes = 0;        // SPILLWAY_GPU_MEMORY: our chunks and others' allocations
   uint64_t others_share_bytes = 0;  // of the budget; 0 = 2 %, at least 16 MiB
-  bool evict = true;           // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
+  bool evict = true;                // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
   uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
   // A freed block whose transfer has not ended yet is waited for when its address is the next to be handed out, so
   // that equal steps get equal addresses. Wanted for prediction; without it such blocks are passed over.
   bool stable_addresses = true;
-  int events_every_launches = 16;   // under pressure the launching thread records an event each so many launches
+  int events_every_launches =
+      16;  // under pressure the launching thread records an event each so many launches
 };
 
 struct ResidencyParts {
   const CudaDriver* driver = nullptr;
   CUcontext context = nullptr;
   AddressMap* addresses = nullptr;
-  HostPool* host = nullptr;           // pinned memory shared by the process's devices: host tier and staging
-  io::SpillStore* disk = nullptr;     // null: no disk tier
-  uint64_t disk_bytes = 0;            // room that the disk tier may use, for charging
+  HostPool* host = nullptr;            // pinned memory shared by the process's devices: host tier and staging
+  io::SpillStore* disk = nullptr;      // null: no disk tier
+  uint64_t disk_bytes = 0;             // room that the disk tier may use, for charging
   LaunchObserver* observer = nullptr;  // the recorder; null: none
 };
 

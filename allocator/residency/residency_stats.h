@@ -9,43 +9,44 @@
 namespace spillway::allocator {
 
 struct ResidencyStats {
-  uint64_t budget_bytes = 0;         // now; falls when the driver refuses chunks
-  uint64_t chunk_target_bytes = 0;   // of the budget, what our chunks may hold now
-  uint64_t live_bytes = 0;           // blocks handed out and not freed, in whole chunks
-  uint64_t requested_bytes = 0;      // the same as asked for
-  uint64_t resident_bytes = 0;       // live blocks that hold chunks
-  uint64_t cached_bytes = 0;         // chunks of freed blocks kept for the next
-  uint64_t chunk_bytes = 0;          // all chunks that we hold
+  uint64_t budget_bytes = 0;        // now; falls when the driver refuses chunks
+  uint64_t chunk_target_bytes = 0;  // of the budget, what our chunks may hold now
+  uint64_t live_bytes = 0;          // blocks handed out and not freed, in whole chunks
+  uint64_t requested_bytes = 0;     // the same as asked for
+  uint64_t resident_bytes = 0;      // live blocks that hold chunks
+  uint64_t cached_bytes = 0;        // chunks of freed blocks kept for the next
+  uint64_t chunk_bytes = 0;         // all chunks that we hold
   uint64_t peak_chunk_bytes = 0;
-  uint64_t peak_device_bytes = 0;    // most of (our chunks + others' allocations)
-  uint64_t others_bytes = 0;         // driver allocations that are not ours
-  uint64_t host_tier_bytes = 0;      // spilled bytes in host memory now
-  uint64_t disk_tier_bytes = 0;      // spilled bytes in spill files now
+  uint64_t peak_device_bytes = 0;  // most of (our chunks + others' allocations)
+  uint64_t others_bytes = 0;       // driver allocations that are not ours
+  uint64_t host_tier_bytes = 0;    // spilled bytes in host memory now
+  uint64_t disk_tier_bytes = 0;    // spilled bytes in spill files now
 
-  uint64_t spilled_bytes = 0;        // moved out, all tiers, since start
+  uint64_t spilled_bytes = 0;  // moved out, all tiers, since start
   uint64_t host_spilled_bytes = 0;
   uint64_t disk_spilled_bytes = 0;
-  uint64_t fetched_bytes = 0;        // moved in, all tiers
+  uint64_t fetched_bytes = 0;  // moved in, all tiers
   uint64_t host_fetched_bytes = 0;
   uint64_t disk_fetched_bytes = 0;
-  uint64_t prefetched_bytes = 0;     // of fetched: on the plan's account
+  uint64_t prefetched_bytes = 0;        // of fetched: on the plan's account
   uint64_t prefetch_in_time_bytes = 0;  // of fetched: arrived before their launch reached the gate
-  uint64_t demoted_bytes = 0;        // host to disk
+  uint64_t demoted_bytes = 0;           // host to disk
 
-  uint64_t launches = 0;             // through the gate, with at least one block of ours
-  uint64_t slow_launches = 0;        // of those, not everything was resident
+  uint64_t launches = 0;       // through the gate, with at least one block of ours
+  uint64_t slow_launches = 0;  // of those, not everything was resident
   uint64_t evictions = 0;
   uint64_t evictions_cancelled = 0;
-  uint64_t faults = 0;               // blocks brought in on demand
+  uint64_t faults = 0;  // blocks brought in on demand
   uint64_t prefetches = 0;
   uint64_t prefetches_cancelled = 0;
-  uint64_t stall_room_nanos = 0;     // launching threads waited for chunks
-  uint64_t stall_disk_nanos = 0;     // for reads and their staging
+  uint64_t stall_room_nanos = 0;       // launching threads waited for chunks
+  uint64_t stall_disk_nanos = 0;       // for reads and their staging
   uint64_t stall_run_ahead_nanos = 0;  // for the bound on uncompleted launches
   uint64_t held_bytes = 0;
   std::array<uint64_t, 8> held_bytes_by_reason{};  // index: HoldReason
   uint64_t largest_set_bytes = 0;
-  uint64_t run_ahead_bytes = 0;  // bound on the bytes that uncompleted launches touch, once spilling has begun
+  uint64_t run_ahead_bytes =
+      0;  // bound on the bytes that uncompleted launches touch, once spilling has begun
 };
 
 }  // namespace spillway::allocator

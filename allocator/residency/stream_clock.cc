@@ -27,7 +27,8 @@ StreamClock::StreamClock(const CudaDriver* driver)
 StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
 
 uint64_t StreamClock::KeyOf(StreamRef stream) {
-  if (stream.IsPerThread()) return reinterpret_cast<uint64_t>(&thread_identity) | 1;  // odd: no stream's address
+  if (stream.IsPerThread())
+    return reinterpret_cast<uint64_t>(&thread_identity) | 1;  // odd: no stream's address
   if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) return 2;
   return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
 }
@@ -178,7 +179,8 @@ bool StreamClock::PollLocked() {
       // Any other error is sticky: the GPU runs nothing any more, so nothing is in use either.
       stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
       stream.completed.store(oldest.number, std::memory_order_release);
-      const bool waited = std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
+      const bool waited =
+          std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
       if (!waited) free_events_.push_back(oldest.event);
       stream.pending.pop_front();
       progress = true;
@@ -244,7 +246,8 @@ void StreamClock::OnDestroy(CUstream stream) {
   const uint64_t number = streams_[index].next.load();
   driver_->cuStreamSynchronize(stream);
   os::MutexLock lock(&mu_);
-  if (streams_[index].completed.load() < number) streams_[index].completed.store(number, std::memory_order_release);
+  if (streams_[index].completed.load() < number)
+    streams_[index].completed.store(number, std::memory_order_release);
 }
 
 std::vector<Stamp> StreamClock::CurrentOfAll() const {

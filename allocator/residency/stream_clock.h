@@ -26,6 +26,15 @@ inline constexpr StreamIndex kNoStream = 0;
 struct Stamp {
   StreamIndex stream = kNoStream;
   uint64_t number = 0;
+
+  // As one word, for atomics: 16 bits of stream, 48 of number; 0 is no stamp.
+  constexpr uint64_t Packed() const { return (uint64_t{stream} << kNumberBits) | number; }
+  static constexpr Stamp Unpack(uint64_t packed) {
+    return {static_cast<StreamIndex>(packed >> kNumberBits), packed & ((uint64_t{1} << kNumberBits) - 1)};
+  }
+
+ private:
+  static constexpr int kNumberBits = 48;
 };
 
 class StreamClock {
@@ -90,8 +99,8 @@ class StreamClock {
     std::atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
     CUstream handle = nullptr;         // guarded by mu_ after publication
     bool live = false;                 // guarded by mu_
-    uint64_t owner = 0;                // per-thread default stream: key of its thread, which alone may record on it
-    std::deque<Pending> pending;       // guarded by mu_, oldest first
+    uint64_t owner = 0;  // per-thread default stream: key of its thread, which alone may record on it
+    std::deque<Pending> pending;  // guarded by mu_, oldest first
   };
 
   static uint64_t KeyOf(StreamRef stream);

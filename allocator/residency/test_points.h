@@ -13,10 +13,10 @@ namespace spillway::allocator {
 // A rule left out on purpose. Each must be caught by tests/allocator/residency_model_test.
 enum class Mutant : int {
   kNone,
-  kSkipSlotWait,         // the evictor does not wait for threads inside the gate
-  kPublishBeforeEvent,   // a fault is called resident before its copy has completed
-  kReuseDrainingBlock,   // a block freed during a transfer is handed out before the transfer has ended
-  kNoExchangeRoom,       // charging leaves no room to exchange blocks
+  kSkipSlotWait,        // the evictor does not wait for threads inside the gate
+  kPublishBeforeEvent,  // a fault is called resident before its copy has completed
+  kReuseDrainingBlock,  // a block freed during a transfer is handed out before the transfer has ended
+  kNoExchangeRoom,      // charging leaves no room to exchange blocks
 };
 extern std::atomic<Mutant> active_mutant;
 // Called at each named point when set; may sleep or yield.

@@ -4,13 +4,14 @@
 
 namespace spillway::allocator {
 
-absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver, StreamClock* clock) {
+absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver,
+                                                                 StreamClock* clock) {
   CUstream out = nullptr;
   CUstream in = nullptr;
-  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuStreamCreateWithPriority(&out, CU_STREAM_NON_BLOCKING, 0),
-                                            "creating the copy-out stream"));
-  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(driver->cuStreamCreateWithPriority(&in, CU_STREAM_NON_BLOCKING, 0),
-                                            "creating the copy-in stream"));
+  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(
+      driver->cuStreamCreateWithPriority(&out, CU_STREAM_NON_BLOCKING, 0), "creating the copy-out stream"));
+  SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(
+      driver->cuStreamCreateWithPriority(&in, CU_STREAM_NON_BLOCKING, 0), "creating the copy-in stream"));
   return std::unique_ptr<CopyStreams>(new CopyStreams(driver, clock, out, in));
 }
 

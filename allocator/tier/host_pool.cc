@@ -56,7 +56,8 @@ HostPool::~HostPool() = default;
 absl::Status HostPool::GrowLocked(Kind* kind, size_t pieces) {
   const uint64_t bytes = (pieces * options_.piece_bytes + 4095) / 4096 * 4096;
   std::byte* const slab = MapSlab(bytes);
-  if (slab == nullptr) return os::StatusFromErrno(errno, "mapping " + std::to_string(bytes) + " bytes of host memory");
+  if (slab == nullptr)
+    return os::StatusFromErrno(errno, "mapping " + std::to_string(bytes) + " bytes of host memory");
   ScopedContext scope(driver_, context_);
   const absl::Status status =
       driver_->ToStatus(driver_->cuMemHostRegister_v2(slab, bytes, CU_MEMHOSTREGISTER_PORTABLE),
@@ -80,7 +81,8 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<HostPiece>* pieces)
       const size_t grow = std::min(slab, kind.limit - kind.created);
       if (grow == 0) break;
       if (absl::Status status = GrowLocked(&kind, grow); !status.ok()) {
-        os::Log(os::LogLevel::kWarn, "host memory stays at " + std::to_string(kind.created * options_.piece_bytes) +
+        os::Log(os::LogLevel::kWarn, "host memory stays at " +
+                                         std::to_string(kind.created * options_.piece_bytes) +
                                          " bytes: " + std::string(status.message()));
         kind.limit = kind.created;
         break;

@@ -26,11 +26,11 @@ struct HostPiece {
 class HostPool {
  public:
   struct Options {
-    uint64_t piece_bytes = 2 << 20;      // the chunk size
-    uint64_t storage_bytes = 0;          // host tier: cap less staging; 0 = no host tier
-    int evict_staging_pieces = 4;        // at least 2 where there is a disk tier, else 0
-    int fault_staging_pieces = 8;        // likewise
-    uint64_t slab_bytes = 32 << 20;      // registered at a time
+    uint64_t piece_bytes = 2 << 20;  // the chunk size
+    uint64_t storage_bytes = 0;      // host tier: cap less staging; 0 = no host tier
+    int evict_staging_pieces = 4;    // at least 2 where there is a disk tier, else 0
+    int fault_staging_pieces = 8;    // likewise
+    uint64_t slab_bytes = 32 << 20;  // registered at a time
   };
 
   // Registers the staging pieces now, storage on demand. `context` must be current in no particular thread.

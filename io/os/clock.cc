@@ -17,7 +17,8 @@ class SystemClock : public Clock {
 }  // namespace
 
 const Clock* Clock::System() {
-  static const SystemClock* const clock = new SystemClock;  // never destroyed: threads may ask until the very end
+  static const SystemClock* const clock =
+      new SystemClock;  // never destroyed: threads may ask until the very end
   return clock;
 }
 

@@ -11,23 +11,16 @@ absl::StatusCode CodeOf(int error) {
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-    case ENOMEM:
-      return absl::StatusCode::kResourceExhausted;
-    case ENOENT:
-      return absl::StatusCode::kNotFound;
-    case EINVAL:
-      return absl::StatusCode::kInvalidArgument;
+    case ENOMEM: return absl::StatusCode::kResourceExhausted;
+    case ENOENT: return absl::StatusCode::kNotFound;
+    case EINVAL: return absl::StatusCode::kInvalidArgument;
     case EPERM:
-    case EACCES:
-      return absl::StatusCode::kPermissionDenied;
+    case EACCES: return absl::StatusCode::kPermissionDenied;
     case ENOSYS:
-    case EOPNOTSUPP:
-      return absl::StatusCode::kUnimplemented;
+    case EOPNOTSUPP: return absl::StatusCode::kUnimplemented;
     case EAGAIN:
-    case EINTR:
-      return absl::StatusCode::kUnavailable;
-    default:
-      return absl::StatusCode::kUnknown;
+    case EINTR: return absl::StatusCode::kUnavailable;
+    default: return absl::StatusCode::kUnknown;
   }
 }
 

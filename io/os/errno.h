@@ -17,11 +17,11 @@ absl::Status StatusFromErrno(int error, const std::string& what);
 
 }  // namespace spillway::os
 
-#define SPILLWAY_RETURN_IF_ERROR(expression)                    \
-  do {                                                          \
-    if (absl::Status status_ = (expression); !status_.ok()) {   \
-      return status_;                                           \
-    }                                                           \
+#define SPILLWAY_RETURN_IF_ERROR(expression)                  \
+  do {                                                        \
+    if (absl::Status status_ = (expression); !status_.ok()) { \
+      return status_;                                         \
+    }                                                         \
   } while (false)
 
 #define SPILLWAY_CONCAT_INNER_(a, b) a##b

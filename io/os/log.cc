@@ -1,7 +1,7 @@
 #include "io/os/log.h"
 
-#include <atomic>
 #include <unistd.h>
+#include <atomic>
 
 #include "io/os/clock.h"
 #include "io/os/sync.h"
@@ -29,14 +29,10 @@ RateLimit& Limit() {
 
 const char* NameOf(LogLevel level) {
   switch (level) {
-    case LogLevel::kError:
-      return "error";
-    case LogLevel::kWarn:
-      return "warning";
-    case LogLevel::kInfo:
-      return "info";
-    default:
-      return "debug";
+    case LogLevel::kError: return "error";
+    case LogLevel::kWarn: return "warning";
+    case LogLevel::kInfo: return "info";
+    default: return "debug";
   }
 }
 

@@ -22,6 +22,7 @@ struct CoreSetup {
   uint64_t others_share_bytes = 64 << 10;
   uint64_t host_bytes = 1 << 20;  // storage, staging not included; 0 = no host tier
   bool disk = true;
+  uint64_t disk_cap_bytes = uint64_t{4} << 30;  // of the directory; charging counts on 1 GiB in any case
   bool evict = true;
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;
@@ -44,6 +45,7 @@ class CoreDevice {
   DeviceResidency& residency() { return *residency_; }
   AddressMap& addresses() { return *addresses_; }
   io::SpillStore* disk() { return disk_.get(); }
+  HostPool& host() { return *host_; }
 
   CUdeviceptr MustAllocate(uint64_t bytes, CUstream stream = nullptr);
 

@@ -177,8 +177,11 @@ bool StreamClock::PollLocked() {
       const Pending& oldest = stream.pending.front();
       if (driver_->cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY) break;
       // Any other error is sticky: the GPU runs nothing any more, so nothing is in use either.
-      stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
-      stream.completed.store(oldest.number, std::memory_order_release);
+      // Never backwards: OnDestroy may have set more.
+      if (oldest.number > stream.completed.load(std::memory_order_relaxed)) {
+        stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
+        stream.completed.store(oldest.number, std::memory_order_release);
+      }
       const bool waited =
           std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
       if (!waited) free_events_.push_back(oldest.event);
@@ -244,10 +247,12 @@ void StreamClock::OnDestroy(CUstream stream) {
   }
   // Nothing can be recorded on it any more (a capture, a dead context): wait for the work itself.
   const uint64_t number = streams_[index].next.load();
+  const uint64_t bytes = streams_[index].issued_bytes.load();
   driver_->cuStreamSynchronize(stream);
   os::MutexLock lock(&mu_);
-  if (streams_[index].completed.load() < number)
-    streams_[index].completed.store(number, std::memory_order_release);
+  if (streams_[index].completed.load() >= number) return;
+  streams_[index].completed_bytes.store(bytes, std::memory_order_relaxed);
+  streams_[index].completed.store(number, std::memory_order_release);
 }
 
 std::vector<Stamp> StreamClock::CurrentOfAll() const {

@@ -118,6 +118,23 @@ TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
   EXPECT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
 }
 
+TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
+  CudaDriver driver = *driver_;
+  StreamClock clock(&driver);
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock.Find({handle, false});
+  const Stamp covered{stream, clock.Next(stream, 5)};
+  ASSERT_TRUE(clock.Cover(covered).ok());
+  const Stamp last{stream, clock.Next(stream, 9)};
+  driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; };
+  clock.OnDestroy(handle);
+  EXPECT_TRUE(clock.Completed(last));
+  EXPECT_EQ(clock.UncompletedBytes(), 0u);
+  clock.Poll();  // sees the event of the launch before
+  EXPECT_TRUE(clock.Completed(last));
+  EXPECT_EQ(clock.UncompletedBytes(), 0u);
+}
+
 TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
   for (int i = 0; i < 3 * StreamClock::kMaxStreams; ++i) {
     const auto handle = reinterpret_cast<CUstream>(uintptr_t{0x10000} + i * 64);

@@ -121,16 +121,13 @@ TEST_P(CancelTest, LaunchTakesTheEvictionBack) {
   stop.Release();
   if (launch.joinable()) launch.join();
   EXPECT_EQ(Wrong(device, block, 5), 0u);
-  for (int i = 0; i < 5000 && device->thread()->evictor()->cancelled_in_phase[1] + device->Stats().evictions +
-                                      device->Stats().evictions_cancelled ==
-                                  0;
-       ++i) {
-    usleep(1000);
-  }
+  const auto ended = [&] { return device->Stats().evictions + device->Stats().evictions_cancelled; };
+  for (int i = 0; i < 5000 && ended() == 0; ++i) usleep(1000);
   const ResidencyStats stats = device->Stats();
   EXPECT_EQ(stats.evictions_cancelled, GetParam().counted_as >= 0 ? 1u : 0u);
   EXPECT_EQ(stats.evictions, GetParam().counted_as >= 0 ? 0u : 1u);
   for (int i = 0; i < 5; ++i) {
+    os::MutexLock lock(&device->core()->table.mu);
     EXPECT_EQ(device->thread()->evictor()->cancelled_in_phase[i], i == GetParam().counted_as ? 1u : 0u) << i;
   }
   ASSERT_TRUE(device->Free(block).ok());

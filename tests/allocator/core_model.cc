@@ -22,6 +22,7 @@ struct ModelBlock {
   CUstream owner = nullptr;  // may reuse the block as soon as it is freed
   CUstream last = nullptr;   // stream of the last launch: others must wait for it, as an application would
   bool held = false;
+  uint64_t used = 0;  // count of the last launch
 };
 
 // Shared by the threads and kernels of one run.
@@ -42,8 +43,9 @@ void RandomDelay(const char* point) {
   x ^= x >> 31;
   x *= 0xD6E8FEB86659FD93u;
   const bool commit = std::strstr(point, "commit") != nullptr;
+  const bool committed = std::strcmp(point, "evictor.committed") == 0;  // long: a free is to fall into it
   const uint32_t one_in = commit ? 8 : delay_one_in.load();
-  if ((x >> 40) % one_in == 0) usleep((x >> 32) % 300);
+  if ((x >> 40) % one_in == 0) usleep((x >> 32) % (committed ? 3000 : 300));
 }
 
 // One application thread: its own blocks, some streams of its own.
@@ -84,7 +86,7 @@ class Worker {
   void Step() {
     const uint32_t what = Pick(1000);
     if (what < 140 || blocks_.empty()) return Allocate();
-    if (what < 250) return FreeAt(Pick(blocks_.size()));
+    if (what < 250) return FreeAt(Pick(2) == 0 ? LongestIdle() : Pick(blocks_.size()));
     if (what < 790) return Launch(1 + Pick(4), CoreDevice::Way::kGate);
     if (what < 830) return Launch(1 + Pick(3), CoreDevice::Way::kPins);
     if (what < 870) return CopyIn();
@@ -113,6 +115,18 @@ class Worker {
   void AllocateAndFreeUnused() {
     absl::StatusOr<CUdeviceptr> address = device_->Allocate((1 + Pick(4)) * kChunk, {});
     if (address.ok()) SPILLWAY_CHECK(device_->Free(*address).ok());
+  }
+
+  // The likeliest to be on its way out.
+  size_t LongestIdle() const {
+    const auto before = [](const ModelBlock& a, const ModelBlock& b) { return a.used < b.used; };
+    const auto written = [](const ModelBlock& block) { return block.used > 0; };
+    auto best = std::find_if(blocks_.begin(), blocks_.end(), written);
+    if (best == blocks_.end()) return 0;
+    for (auto it = best; it != blocks_.end(); ++it) {
+      if (written(*it) && before(*it, *best)) best = it;
+    }
+    return best - blocks_.begin();
   }
 
   // Frees as PyTorch does: either the owner's stream waits for the last use, or that is recorded.
@@ -168,6 +182,7 @@ class Worker {
     for (size_t i = 0; i < chosen.size(); ++i) {
       blocks_[chosen[i]].version = parts[i].after;
       blocks_[chosen[i]].last = stream;
+      blocks_[chosen[i]].used = ++uses_;
     }
   }
 
@@ -304,6 +319,7 @@ class Worker {
   CUstream side_ = nullptr;  // destroyed and made anew now and then
   CUevent event_ = nullptr;
   std::vector<ModelBlock> blocks_;
+  uint64_t uses_ = 0;
   std::vector<HostBuffer> buffers_;
 };
 

@@ -160,7 +160,8 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   const int64_t start = os::Clock::System()->NowNanos();
   core_->clock.Poll();
-  while (core_->clock.UncompletedBytes() + bytes > bound && core_->clock.WaitForOldest()) {
+  while (!core_->closed.load() && core_->clock.UncompletedBytes() + bytes > bound &&
+         core_->clock.WaitForOldest()) {
   }
   core_->counters.stall_run_ahead_nanos += os::Clock::System()->NowNanos() - start;
 }

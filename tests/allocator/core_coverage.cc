@@ -25,7 +25,7 @@ void Coverage::Add(DeviceResidency& residency) {
     allocation_paths[i] += core->allocation_paths[i];
 }
 
-uint64_t Coverage::PrintAndLeast(bool full) const {
+uint64_t Coverage::PrintAndLeast() const {
   uint64_t least = UINT64_MAX;
   const auto count = [&least](const std::string& what, uint64_t times, bool must = true) {
     std::printf("%10llu  %s\n", static_cast<unsigned long long>(times), what.c_str());
@@ -37,8 +37,7 @@ uint64_t Coverage::PrintAndLeast(bool full) const {
       const auto b = static_cast<BlockState>(to);
       // A lost block ends the process: tests of its own show that.
       if (!CanTransition(a, b) || a == BlockState::kLost || b == BlockState::kLost) continue;
-      count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to],
-            full || a != BlockState::kEvicting || b != BlockState::kFree);
+      count(std::string(NameOf(a)) + " -> " + NameOf(b), moves[from][to]);
     }
   }
   static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};

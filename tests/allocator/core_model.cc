@@ -100,6 +100,7 @@ class Worker {
     if (what < 984) return HoldOne();
     if (what < 985) return (void)device_->EmptyCache();
     if (what < 990) return (void)usleep(Pick(300));
+    if (what < 996) return FreeLeaving();
     AllocateAndFreeUnused();
   }
 
@@ -115,6 +116,23 @@ class Worker {
   void AllocateAndFreeUnused() {
     absl::StatusOr<CUdeviceptr> address = device_->Allocate((1 + Pick(4)) * kChunk, {});
     if (address.ok()) SPILLWAY_CHECK(device_->Free(*address).ok());
+  }
+
+  // Frees the first block that is seen between the commit point of its eviction and the end of it: a short while, so
+  // it is looked for.
+  void FreeLeaving() {
+    for (int look = 0; look < 40; ++look) {
+      for (size_t i = 0; i < blocks_.size(); ++i) {
+        if (IsLeaving(blocks_[i].address)) return FreeAt(i);
+      }
+      usleep(20);
+    }
+  }
+  bool IsLeaving(CUdeviceptr address) {
+    Core* const core = device_.residency().core();
+    os::MutexLock lock(&core->table.mu);
+    const Block& block = core->table.at(device_.addresses().Find(address));
+    return block.state == BlockState::kEvicting && block.evict != nullptr && block.evict->committed;
   }
 
   // The likeliest to be on its way out.

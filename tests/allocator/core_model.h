@@ -23,8 +23,7 @@ struct Coverage {
 
   void Add(DeviceResidency& residency);
   // Prints the table and returns the smallest count of all that every run must take.
-  // A short run need not free a block between commit and unmap: residency_motion_test does.
-  uint64_t PrintAndLeast(bool full) const;
+  uint64_t PrintAndLeast() const;
 };
 
 struct ModelOptions {

@@ -29,7 +29,7 @@ int FromEnvironment(const char* name, int otherwise) {
 TEST(ResidencyModelTest, RandomOperationsKeepEveryByte) {
   const int seeds = FromEnvironment("SPILLWAY_TEST_SEEDS", 6);
   const int operations =
-      FromEnvironment("SPILLWAY_TEST_OPERATIONS", seeds >= kFullSeeds ? kFullOperations : 3000);
+      FromEnvironment("SPILLWAY_TEST_OPERATIONS", seeds >= kFullSeeds ? kFullOperations : 6000);
   Coverage coverage;
   for (int seed = first_seed; seed < first_seed + seeds; ++seed) {
     const ModelResult result = RunModel(ModelOptions::FromSeed(seed, operations), &coverage);

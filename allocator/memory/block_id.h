@@ -52,8 +52,6 @@ class AccessSet {
   size_t size() const { return blocks_.size(); }
   std::vector<BlockId>::const_iterator begin() const { return blocks_.begin(); }
   std::vector<BlockId>::const_iterator end() const { return blocks_.end(); }
-  // In ascending order, as sets on several devices take the queues in device order.
-  void Sort();
 
  private:
   std::vector<BlockId> blocks_;

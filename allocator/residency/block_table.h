@@ -76,9 +76,8 @@ struct Block {
   std::vector<ChunkHome> homes;  // per chunk, while kSpilled and kFaulting
   EvictJob* evict = nullptr;     // under way or draining
   FetchJob* fetch = nullptr;
-  CUevent arrival = nullptr;    // kFaulting: everything has been enqueued, and is there once this completes
-  bool prefetched = false;      // the fetch under way, or the last one, was on the plan's account
-  bool arrived_unused = false;  // a prefetch has arrived and no launch has named the block since
+  CUevent arrival = nullptr;  // kFaulting: everything has been enqueued, and is there once this completes
+  bool prefetched = false;    // the fetch under way, or the last one, was on the plan's account
 
   bool used_since_hand_out() const { return last_use.load(std::memory_order_relaxed) > handed_out_at; }
   bool holds_chunks() const { return !handles.empty(); }

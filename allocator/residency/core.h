@@ -26,7 +26,7 @@ namespace spillway::allocator {
 struct Counters {
   std::atomic<uint64_t> host_spilled_bytes{0}, disk_spilled_bytes{0};
   std::atomic<uint64_t> host_fetched_bytes{0}, disk_fetched_bytes{0};
-  std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0}, demoted_bytes{0};
+  std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0};
   std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
   std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, stall_run_ahead_nanos{0};

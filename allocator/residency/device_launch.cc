@@ -13,6 +13,9 @@ namespace {
 
 thread_local std::string last_error;
 
+// Claims of one launch that may come to nothing because a block could not be brought in.
+constexpr int kMostAttempts = 100;
+
 }  // namespace
 
 uint64_t DeviceResidency::BytesOf(const AccessSet& set) const {
@@ -118,7 +121,7 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
 
 // Everything that the launch needs, pinned, in place, and ordered before what the stream does next.
 absl::Status DeviceResidency::Prepare(const AccessSet& set, CUstream stream, Grant* grant) {
-  for (;;) {
+  for (int attempt = 1;; ++attempt) {
     const uint64_t bytes = BytesOf(set);
     if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
     absl::Status status = thread_->claims()->Claim(set, grant);
@@ -137,7 +140,8 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, CUstream stream, Gra
     if (status.ok()) return status;
     thread_->claims()->Release(grant);
     *grant = Grant();
-    if (status.code() != absl::StatusCode::kAborted) return status;
+    // A block that lost its chunks again to a race is claimed anew; one whose copies fail each time is not, for ever.
+    if (status.code() != absl::StatusCode::kAborted || attempt == kMostAttempts) return status;
   }
 }
 

@@ -190,7 +190,6 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.fetched_bytes = stats.host_fetched_bytes + stats.disk_fetched_bytes;
   stats.prefetched_bytes = counters.prefetched_bytes;
   stats.prefetch_in_time_bytes = counters.prefetch_in_time_bytes;
-  stats.demoted_bytes = counters.demoted_bytes;
   stats.launches = core_->launches.load();
   stats.slow_launches = counters.slow_launches;
   stats.evictions = counters.evictions;

@@ -5,7 +5,6 @@
 
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
-#include "io/os/clock.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {
@@ -23,7 +22,6 @@ void Evictor::StartLocked(const std::vector<Block*>& victims) {
     SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
     auto job = std::make_unique<EvictJob>();
     job->block = block;
-    job->started_nanos = os::Clock::System()->NowNanos();
     job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
     block->evict = job.get();
     if (job->strip) {

@@ -36,7 +36,6 @@ struct EvictJob {
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
   absl::Status failure;  // first copy or write that failed: ends like a cancel
-  int64_t started_nanos = 0;
 
   bool cancelled = false;  // guarded by the table's lock
   bool committed = false;  // guarded by the table's lock: too late to cancel

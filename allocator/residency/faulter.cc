@@ -41,7 +41,6 @@ void Faulter::BeginLocked(Block* block, std::vector<ChunkHandle> chunks, bool pr
   block->fetch->block = block;
   block->fetch->demanded = !prefetch;
   block->prefetched = prefetch;
-  block->arrived_unused = false;
   block->arrival = nullptr;
   core_->table.MoveLocked(block, BlockState::kFaulting);
 }
@@ -63,7 +62,6 @@ absl::Status Faulter::Start(Block* block) {
   if (status.ok()) {
     if (job->disk_chunks_left == 0) FinishEnqueue(job);
     os::MutexLock lock(&core_->table.mu);
-    job->posted = true;
     posted_.push_back(job);
     wake_();
     return status;
@@ -283,7 +281,6 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     core_->counters.prefetched_bytes += host_bytes + disk_bytes;
     // No launch has asked for it so far: it was here before its launch reached the gate.
     if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
-    block->arrived_unused = !job->demanded;
   }
   // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
   if (block->pins > 0) {

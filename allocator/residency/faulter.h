@@ -36,7 +36,6 @@ struct FetchJob {
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
   bool demanded = false;  // guarded by the table's lock: a launch waits (a prefetch may be promoted)
-  bool posted = false;    // guarded by the table's lock: in the device thread's hands
   bool cancelled =
       false;  // guarded by the table's lock: drain, then back to kSpilled (or kCached when freed)
 };

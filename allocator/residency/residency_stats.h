@@ -30,7 +30,6 @@ struct ResidencyStats {
   uint64_t disk_fetched_bytes = 0;
   uint64_t prefetched_bytes = 0;        // of fetched: on the plan's account
   uint64_t prefetch_in_time_bytes = 0;  // of fetched: arrived before their launch reached the gate
-  uint64_t demoted_bytes = 0;           // host to disk
 
   uint64_t launches = 0;       // through the gate, with at least one block of ours
   uint64_t slow_launches = 0;  // of those, not everything was resident

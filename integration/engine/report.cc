@@ -44,7 +44,6 @@ constexpr Counter kCounters[] = {
     {"disk_fetched_bytes", &ResidencyStats::disk_fetched_bytes},
     {"prefetched_bytes", &ResidencyStats::prefetched_bytes},
     {"prefetch_in_time_bytes", &ResidencyStats::prefetch_in_time_bytes},
-    {"demoted_bytes", &ResidencyStats::demoted_bytes},
     {"launches", &ResidencyStats::launches},
     {"slow_launches", &ResidencyStats::slow_launches},
     {"evictions", &ResidencyStats::evictions},

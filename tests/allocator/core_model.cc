@@ -25,9 +25,14 @@ struct ModelBlock {
   uint64_t used = 0;  // count of the last launch
 };
 
+// What each thread may take at a time besides the sets of its launches.
+constexpr uint64_t kForeignChunks = 2;
+constexpr uint64_t kHeldChunks = 2;
+
 // Shared by the threads and kernels of one run.
 struct Job {
   CoreDevice* device = nullptr;
+  uint64_t most_chunks = 0;  // that one launch may name: room for it is there whatever else the threads hold
   std::atomic<uint64_t> wrong_words{0}, refused{0}, holds{0}, streams_destroyed{0}, freed_by_others{0};
   std::atomic<uint64_t> host_copies{0}, pinned_launches{0}, last_version{0};
   std::mutex mu;
@@ -169,9 +174,14 @@ class Worker {
   void Launch(uint32_t count, CoreDevice::Way way) {
     const CUstream stream = AnyStream();
     std::vector<size_t> chosen;
+    uint64_t chunks = 0;
     for (uint32_t i = 0; i < count; ++i) {
       const size_t at = Pick(blocks_.size());
-      if (std::find(chosen.begin(), chosen.end(), at) == chosen.end()) chosen.push_back(at);
+      if (std::find(chosen.begin(), chosen.end(), at) != chosen.end()) continue;
+      const uint64_t more = (blocks_[at].bytes + kChunk - 1) / kChunk;
+      if (chunks + more > job_->most_chunks) continue;
+      chunks += more;
+      chosen.push_back(at);
     }
     struct Part {
       uint64_t bytes, before, after;
@@ -312,9 +322,9 @@ class Worker {
   }
 
   void ForeignMemory() {
-    device_->OnForeignBytes(2 * kChunk);
+    device_->OnForeignBytes(kForeignChunks * kChunk);
     Launch(1, CoreDevice::Way::kGate);
-    device_->OnForeignBytes(-static_cast<int64_t>(2 * kChunk));
+    device_->OnForeignBytes(-static_cast<int64_t>(kForeignChunks * kChunk));
   }
 
   void HoldOne() {
@@ -322,7 +332,7 @@ class Worker {
       if (block.held) return;
     }
     ModelBlock& block = blocks_[Pick(blocks_.size())];
-    if (block.bytes > 2 * kChunk) return;
+    if (block.bytes > kHeldChunks * kChunk) return;
     AccessSet set;
     device_.addresses().Collect(block.address, &set);
     block.held = device_->Hold(set, HoldReason::kUnknownCall).ok();
@@ -402,6 +412,7 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   setup.run_ahead_bytes = 16 * kChunk;
   const int threads = 1 + seed % 3;
   Job job;
+  job.most_chunks = setup.budget_bytes / kChunk - threads * (kForeignChunks + kHeldChunks);
   ModelResult result;
   {
     CoreDevice device(setup);

@@ -42,12 +42,19 @@ constexpr OptionRow kTable[] = {
      "File of figures in JSON, written every 10 s and at the end; in the path `%p` is "
      "the process number, `%r` the rank on the node",
      true},
+    {"status", "off", "off or signal",
+     "`signal`: SIGUSR1 makes the process write one line of figures to standard error; a handler of the "
+     "job's "
+     "own is left alone",
+     false},
     {"log", "warn", "off, error, warn, info or debug", "What is written to standard error", true},
     {"cuda_driver", "as ld.so finds it", "a path", "The real driver, `libcuda.so.1`", true},
     {"write_budget", "none", "a size", "Bytes a day that may be written to disk", false},
     {"encrypt", "off", "on, off, 1 or 0", "Encryption of what is written to disk", false},
     {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
-    {"trust", "normal", "normal or strict", "Which blocks may leave the GPU", false},
+    {"trust", "normal", "normal or strict",
+     "`strict`: a block may leave the GPU only where every function that named it is fully understood",
+     false},
     {"trace", "none", "a path", "File of the recorded trace", false},
     {"audit", "off", "on, off, 1 or 0", "Find kernels whose pointers are missed", false},
     {"denylist", "none", "a path", "Kernels whose blocks are held", false},
@@ -137,17 +144,29 @@ absl::StatusOr<bool> ReadEnabled(std::string_view text) {
   return ParseSwitch(text);
 }
 
+absl::StatusOr<std::string> ReadPath(std::string_view text) {
+  if (text.empty() || text.find('\n') != std::string_view::npos) return absl::InvalidArgumentError("a path");
+  return std::string(text);
+}
+
+absl::StatusOr<std::string> ReadPathOrNone(std::string_view text) {
+  return text == "none" ? absl::StatusOr<std::string>("") : ReadPath(text);
+}
+
+// Reads a setting that is one of `words`, in the order of the enumeration `Word`.
+template <typename Word>
+void ReadWord(Reader* reader, const char* name, Word* target, const std::vector<std::string>& words) {
+  auto place = static_cast<size_t>(*target);
+  reader->Read(name, &place, [&words](std::string_view text) { return ParseWord(text, words); });
+  *target = static_cast<Word>(place);
+}
+
 absl::StatusOr<Size> ReadPositiveShare(std::string_view text) {
   SPILLWAY_ASSIGN_OR_RETURN(const Size size, ParseSize(text, Percent::kAccepted));
   if (size.percent == 0 && size.bytes < (uint64_t{64} << 20)) {
     return absl::InvalidArgumentError("a size of at least 64MiB, such as 20GiB, or a share such as 60%");
   }
   return size;
-}
-
-absl::StatusOr<std::string> ReadPath(std::string_view text) {
-  if (text.empty() || text.find('\n') != std::string_view::npos) return absl::InvalidArgumentError("a path");
-  return std::string(text);
 }
 
 // A setting whose feature is missing may say that it is not wanted.
@@ -196,6 +215,9 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   Options options;
   Reader reader(source);
   ReadRanks(&options);
+  for (const OptionRow& row : kTable) {
+    if (!row.exists) ReadMissing(row, &reader);
+  }
   const auto size = [](std::string_view text) { return ParseSize(text, Percent::kRefused); };
   const auto share = [](std::string_view text) { return ParseSize(text, Percent::kAccepted); };
   reader.Read("spillway", &options.enabled, ReadEnabled);
@@ -205,22 +227,15 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   reader.Read("dirs", &ranks, ParseDirectories);
   if (!ranks.empty()) options.directories = ranks[static_cast<size_t>(options.local_rank) % ranks.size()];
   reader.Read("disk_reserve", &options.disk_reserve, size);
-  size_t word = 0;
-  reader.Read("policy", &word, [](std::string_view text) { return ParseWord(text, {"plan", "lru"}); });
-  options.policy = static_cast<PolicyKind>(word);
+  ReadWord(&reader, "policy", &options.policy, {"plan", "lru"});
   reader.Read("checksum", &options.checksum, ParseSwitch);
-  word = 0;
-  reader.Read("on_full", &word, [](std::string_view text) { return ParseWord(text, {"spill", "error"}); });
-  options.on_full = static_cast<OnFull>(word);
+  ReadWord(&reader, "on_full", &options.on_full, {"spill", "error"});
+  ReadWord(&reader, "trust", &options.trust, {"normal", "strict"});
+  reader.Read("audit", &options.audit, ParseSwitch);
+  reader.Read("denylist", &options.denylist_file, ReadPathOrNone);
   reader.Read("metrics", &options.metrics_file, ReadPath);
-  word = static_cast<size_t>(os::LogLevel::kWarn);
-  reader.Read("log", &word, [](std::string_view text) {
-    return ParseWord(text, {"off", "error", "warn", "info", "debug"});
-  });
-  options.log_level = static_cast<os::LogLevel>(word);
-  for (const OptionRow& row : kTable) {
-    if (!row.exists) ReadMissing(row, &reader);
-  }
+  ReadWord(&reader, "status", &options.status, {"off", "signal"});
+  ReadWord(&reader, "log", &options.log_level, {"off", "error", "warn", "info", "debug"});
   if (!reader.status().ok()) return reader.status();
   WarnOfUnknown(source.variables, warnings);
   return options;

@@ -20,9 +20,12 @@ namespace spillway::integration {
 
 enum class PolicyKind : uint8_t { kPlan, kLru };
 enum class OnFull : uint8_t { kSpill, kError };
+enum class Trust : uint8_t { kNormal, kStrict };
+enum class StatusLine : uint8_t { kOff, kSignal };
 
 struct Options {
   bool enabled = true;              // SPILLWAY
+  bool observe = false;             // SPILLWAY=observe: record and report, never evict
   std::optional<Size> gpu_memory;   // none: what is free at the first block, less a reserve
   std::optional<Size> host_memory;  // none: a quarter of what is available, shared by the node's ranks
   std::optional<std::vector<DirectoryEntry>>
@@ -31,7 +34,11 @@ struct Options {
   PolicyKind policy = PolicyKind::kPlan;
   bool checksum = true;
   OnFull on_full = OnFull::kSpill;
-  std::string metrics_file;  // empty: none
+  Trust trust = Trust::kNormal;
+  bool audit = false;
+  std::string denylist_file;  // empty: none
+  std::string metrics_file;   // empty: none
+  StatusLine status = StatusLine::kOff;
   os::LogLevel log_level = os::LogLevel::kWarn;
   int local_rank = 0;        // of torchrun and its kin
   int local_world_size = 1;  // ranks on this node

@@ -62,7 +62,12 @@ TEST_F(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(options.policy, PolicyKind::kPlan);
   EXPECT_TRUE(options.checksum);
   EXPECT_EQ(options.on_full, OnFull::kSpill);
+  EXPECT_FALSE(options.observe);
+  EXPECT_EQ(options.trust, Trust::kNormal);
+  EXPECT_FALSE(options.audit);
+  EXPECT_EQ(options.denylist_file, "");
   EXPECT_EQ(options.metrics_file, "");
+  EXPECT_EQ(options.status, StatusLine::kOff);
   EXPECT_EQ(options.log_level, os::LogLevel::kWarn);
   EXPECT_EQ(options.local_world_size, 1);
 }
@@ -118,7 +123,7 @@ TEST_F(OptionsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
   for (const OptionRow& row : OptionTable()) {
     if (row.exists) continue;
     EXPECT_THAT(ErrorOf(row.name, "on"), HasSubstr("this version does not have it")) << row.name;
-    EXPECT_EQ(ErrorOf(row.name, "off"), "") << row.name;
+    EXPECT_EQ(ErrorOf(row.name, row.fallback), "") << row.name;
   }
 }
 

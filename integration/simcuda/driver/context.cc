@@ -1,5 +1,8 @@
 #include "integration/simcuda/driver/context.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -13,7 +16,7 @@ constexpr uint32_t kContextMagic = 0x43545821;
 
 std::atomic<uint64_t> next_context_id{1};
 
-// The state of one thread; at its end, its default streams are closed.
+// The state of one thread.
 struct ThreadState {
   std::vector<Context*> stack;
   struct Own {
@@ -23,14 +26,34 @@ struct ThreadState {
     bool valid() const { return Stream::FromHandle(stream) == stream && stream->id() == id; }
   };
   std::vector<Own> own_streams;  // one per context that it used
-  ~ThreadState() {
-    if (!IsAlive()) return;
-    for (const Own& own : own_streams) {
-      if (own.valid()) own.context->CloseStream(own.stream);
+};
+
+// A plain pointer: calls are legal after the thread's destructors have run (atexit handlers, other libraries'
+// thread-locals), when an object of ours would be gone.
+thread_local ThreadState* t_state = nullptr;
+
+// At a thread's end its default streams are closed. The main thread keeps its state: exit handlers still call.
+struct ThreadStateReaper {
+  ~ThreadStateReaper() {
+    if (t_state == nullptr || syscall(SYS_gettid) == getpid()) return;
+    if (IsAlive()) {
+      for (const auto& own : t_state->own_streams) {
+        if (own.valid()) own.context->CloseStream(own.stream);
+      }
     }
+    delete t_state;
+    t_state = nullptr;
   }
 };
-thread_local ThreadState t_state;
+
+ThreadState& State() {
+  if (t_state == nullptr) {
+    thread_local ThreadStateReaper reaper;
+    t_state = new ThreadState;
+    asm volatile("" : : "r"(&reaper));  // named, so that the thread registers its destructor
+  }
+  return *t_state;
+}
 
 bool IsBlocking(StreamKind kind) { return kind == StreamKind::kBlocking || kind == StreamKind::kPerThread; }
 
@@ -50,11 +73,11 @@ Context* Context::FromHandle(CUcontext handle) {
 }
 
 Stream& Context::per_thread() {
-  for (const auto& own : t_state.own_streams) {
+  for (const auto& own : State().own_streams) {
     if (own.context == this && own.valid()) return *own.stream;
   }
   Stream* stream = OpenStream(StreamKind::kPerThread, 0);
-  t_state.own_streams.push_back({this, stream, stream->id()});
+  State().own_streams.push_back({this, stream, stream->id()});
   return *stream;
 }
 
@@ -136,12 +159,12 @@ bool Context::IsLegacyIdle() {
   return true;
 }
 
-void Context::Fail(const std::string& text) {
+void Context::Fail(CUresult error, const std::string& text) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (failed_) return;
+    if (failed()) return;
     error_text_ = text;
-    failed_ = true;
+    error_ = error;
   }
   std::fprintf(stderr, "simcuda: device %d failed: %s\n", device_->ordinal(), text.c_str());
 }
@@ -159,7 +182,7 @@ void Context::Reset() {
   GetAddressSpace().FreeAllOf(this);
   std::lock_guard<std::mutex> lock(mutex_);
   error_text_.clear();
-  failed_ = false;
+  error_ = CUDA_SUCCESS;
 }
 
 void Context::Destroy() {
@@ -168,9 +191,11 @@ void Context::Destroy() {
   legacy_->Close();
 }
 
-std::vector<Context*>& ContextStack() { return t_state.stack; }
+std::vector<Context*>& ContextStack() { return State().stack; }
 
-Context* CurrentContext() { return t_state.stack.empty() ? nullptr : t_state.stack.back(); }
+Context* CurrentContext() {
+  return t_state == nullptr || t_state->stack.empty() ? nullptr : t_state->stack.back();
+}
 
 CUresult EnterContext(Context** context) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;

@@ -41,10 +41,10 @@ class Context {
   void SynchronizeLegacy();
   bool IsLegacyIdle();
 
-  // First error wins. The context's calls fail from now on.
-  void Fail(const std::string& text);
-  bool failed() const { return failed_.load(); }
-  CUresult status() const { return failed() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS; }
+  // First error wins. The context's calls return it from now on.
+  void Fail(CUresult error, const std::string& text);
+  bool failed() const { return status() != CUDA_SUCCESS; }
+  CUresult status() const { return error_.load(); }
   std::string error_text();
 
   // Ends a primary context's life: drains, frees its allocations, closes its streams, forgets the error.
@@ -63,7 +63,7 @@ class Context {
   Device* const device_;
   const bool primary_;
   const uint64_t id_;
-  std::atomic<bool> failed_{false};
+  std::atomic<CUresult> error_{CUDA_SUCCESS};
   std::atomic<int> blocking_count_{0};  // streams that synchronise with the legacy stream
 
   std::mutex mutex_;  // guards everything below

@@ -71,7 +71,7 @@ class CopyWork : public Work {
     } else if (IsLogging()) {
       begin = NowNs();
     }
-    MoveBytes(shape_);
+    if (!RunGuarded(stream, [this] { MoveBytes(shape_); })) return;
     if (end != 0) SleepUntil(end);
     Record(stream, begin);
   }
@@ -102,7 +102,10 @@ class FillWork : public Work {
   void Run(Stream& stream, bool skip) override {
     if (skip) return;
     const int64_t begin = IsLogging() ? NowNs() : 0;
-    for (uint64_t row = 0; row < shape_.height; ++row) FillRow(shape_.destination + row * shape_.pitch);
+    const bool filled = RunGuarded(stream, [this] {
+      for (uint64_t row = 0; row < shape_.height; ++row) FillRow(shape_.destination + row * shape_.pitch);
+    });
+    if (!filled) return;
     GetStats().memsets.fetch_add(1, std::memory_order_relaxed);
     if (!IsLogging()) return;
     AppendLog({"memset", stream.id(), stream.context()->device().ordinal(), begin, NowNs(),
@@ -134,7 +137,9 @@ Side Classify(uint64_t start, uint64_t size, const char* what) {
     return space.Find(start).mapping.device == nullptr ? Side::kPinned : Side::kDevice;  // mapped host memory
   }
   switch (GetSettings().mode_now()) {
-    case Mode::kReport: return Side::kDevice;  // the touch itself will be counted and let in
+    case Mode::kReport:  // the touch itself will be counted and let in,
+    case Mode::kFault:   // or will fail the context
+      return Side::kDevice;
     case Mode::kOff: return Side::kBad;
     case Mode::kStrict: break;
   }

@@ -25,6 +25,9 @@ namespace {
 
 using Hex = unsigned long long;
 
+// What the signal handler saw last on this thread.
+thread_local char t_fault_text[1024];
+
 struct sigaction g_previous_segv;
 struct sigaction g_previous_bus;
 
@@ -37,6 +40,33 @@ __attribute__((format(printf, 1, 2))) void Say(const char* format, ...) {
   va_end(arguments);
   const size_t bytes = std::min(static_cast<size_t>(length), sizeof(line) - 1);
   if (write(STDERR_FILENO, line, bytes) < 0) return;
+}
+
+// Mode fault. The thread of a stream leaves its kernel or copy. A thread that helps a running kernel (OpenMP) cannot:
+// it is let in, and the kernel's context fails. Returns when the instruction may run again.
+void EndAtFault(uint64_t address) {
+  ++GetStats().missed_accesses;
+  char name[256] = "";
+  Stream* stream = CurrentStreamOfThread();
+  if (stream != nullptr) stream->CopyRunningName(name, sizeof(name));
+  if (t_after_fault != nullptr) {
+    std::snprintf(
+        t_fault_text, sizeof(t_fault_text),
+        "device address 0x%llx was touched but is not mapped: %s; touched by kernel or copy \"%s\" on "
+        "stream %llu",
+        static_cast<Hex>(address), AddressText(address).c_str(), name, static_cast<Hex>(stream->id()));
+    siglongjmp(*t_after_fault, 1);
+  }
+  Stream* helped = nullptr;
+  ForEachStream([&](Stream& other) {
+    if (helped == nullptr && other.RunsOperation() && other.CopyRunningName(name, sizeof(name)))
+      helped = &other;
+  });
+  Say("simcuda: device address 0x%llx was touched but is not mapped: %s; touched by a thread beside \"%s\"\n",
+      static_cast<Hex>(address), AddressText(address).c_str(), name);
+  if (helped == nullptr || !GetAddressSpace().LetIn(address))
+    StopLoudly();  // a host's own touch ends a process
+  helped->context()->Fail(CUDA_ERROR_ILLEGAL_ADDRESS, "a kernel's helper thread touched unmapped memory");
 }
 
 void SayWhoTouched(uint64_t address) {
@@ -81,6 +111,11 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
     errno = saved_errno;
     return;
   }
+  if (mode == Mode::kFault) {
+    EndAtFault(address);
+    errno = saved_errno;
+    return;
+  }
   if (mode == Mode::kReport) {
     const uint64_t count = ++GetStats().missed_accesses;
     if (count <= 20) {
@@ -100,6 +135,10 @@ void OnFault(int signal_number, siginfo_t* info, void* context) {
 }
 
 }  // namespace
+
+thread_local sigjmp_buf* t_after_fault = nullptr;
+
+void FailAfterFault(Stream& stream) { stream.context()->Fail(CUDA_ERROR_ILLEGAL_ADDRESS, t_fault_text); }
 
 void InstallFaultHandler() {
   struct sigaction action = {};

@@ -1,12 +1,16 @@
 // What happens when device memory is touched that is not there, and when it is taken away under queued work.
-// Strict: the process stops with a message. Report: counted, let in, the job goes on. Off: the
-// handlers that were there before decide.
+// Strict: the process stops with a message. Report: counted, let in, the job goes on. Fault: the kernel or copy ends
+// there and its context fails, as on a GPU. Off: the handlers that were there before decide.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAULTS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAULTS_H_
+
+#include <setjmp.h>
 
 #include <cstdint>
 
 namespace simcuda {
+
+class Stream;
 
 // Takes SIGSEGV and SIGBUS; other addresses go to the handlers that were there before.
 void InstallFaultHandler();
@@ -22,8 +26,34 @@ class AddressText {
   char text_[512];
 };
 
+// Where this thread goes on after a fault in mode fault; null outside RunGuarded. Only RunGuarded and the signal
+// handler use it.
+extern thread_local sigjmp_buf* t_after_fault;
+
+// Fails the stream's context with what the signal handler has just seen.
+void FailAfterFault(Stream& stream);
+
+// Runs `touch`, which reads and writes device memory, on a stream's thread; false when it ended at an address that
+// is not there (mode fault). What `touch` had on its stack is then left as it is: no destructor runs.
+template <typename Touch>
+bool RunGuarded(Stream& stream, const Touch& touch) {
+  sigjmp_buf after;
+  if (sigsetjmp(after, 0) != 0) {  // the handler blocks no signals, so there is no mask to restore
+    t_after_fault = nullptr;
+    FailAfterFault(stream);
+    return false;
+  }
+  struct Scope {  // also when a kernel throws
+    explicit Scope(sigjmp_buf* after) { t_after_fault = after; }
+    ~Scope() { t_after_fault = nullptr; }
+  };
+  const Scope scope(&after);
+  touch();
+  return true;
+}
+
 // To be called before memory is taken away by `call` ("cuMemUnmap"). Strict: stops the process when queued or
-// running work touches the range; report: counts it and says so.
+// running work touches the range; report and fault: counts it and says so.
 void CheckNobodyTouches(uint64_t start, uint64_t size, const char* call);
 
 // Writes log and statistics, then ends the process by SIGABRT.

@@ -1,12 +1,14 @@
 // Driver functions: kernel launches and host functions. A launch copies its parameters into the work that it
 // queues; the words among them that lie in a range are what "this kernel will touch the range" means.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
 
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/kernel.h"
 #include "integration/simcuda/driver/launch.h"
 #include "integration/simcuda/driver/log.h"
@@ -78,11 +80,12 @@ class KernelWork : public Work {
     launch.user = kernel_.user;
     t_kernel_context = stream.context();
     try {
-      kernel_.run(&launch, parameters);
+      RunGuarded(stream, [&] { kernel_.run(&launch, parameters); });
     } catch (const std::exception& error) {
-      stream.context()->Fail("kernel " + kernel_.name + ": " + error.what());
+      stream.context()->Fail(CUDA_ERROR_LAUNCH_FAILED, "kernel " + kernel_.name + ": " + error.what());
     } catch (...) {
-      stream.context()->Fail("kernel " + kernel_.name + ": an exception that is no std::exception");
+      stream.context()->Fail(CUDA_ERROR_LAUNCH_FAILED,
+                             "kernel " + kernel_.name + ": an exception that is no std::exception");
     }
     t_kernel_context = nullptr;
   }
@@ -231,12 +234,12 @@ SIMCUDA_BOTH_FORMS(cuStreamAddCallback, _ptsz, simcuda::AddCallback,
 SIMCUDA_API void simcuda_set_device_error(const char* text) {
   simcuda::Context* context =
       simcuda::t_kernel_context != nullptr ? simcuda::t_kernel_context : simcuda::CurrentContext();
-  if (context != nullptr) context->Fail(text == nullptr ? "" : text);
+  if (context != nullptr) context->Fail(CUDA_ERROR_LAUNCH_FAILED, text == nullptr ? "" : text);
 }
 
 SIMCUDA_API const char* simcuda_device_error(void) {
-  thread_local std::string text;
+  thread_local char text[1024];  // no object that the thread's end would destroy
   simcuda::Context* context = simcuda::CurrentContext();
-  text = context == nullptr ? "" : context->error_text();
-  return text.c_str();
+  std::snprintf(text, sizeof(text), "%s", context == nullptr ? "" : context->error_text().c_str());
+  return text;
 }

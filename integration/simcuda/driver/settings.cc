@@ -1,9 +1,11 @@
 #include "integration/simcuda/driver/settings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "integration/simcuda/driver/simcuda.h"
 
@@ -66,7 +68,7 @@ const char* Accepted(Kind kind) {
     case Kind::kCount: return "a whole number, 0 or more";
     case Kind::kDevices: return "1 to 8";
     case Kind::kGranularity: return "a power of two from 64KiB to 1GiB";
-    case Kind::kMode: return "strict, report or off";
+    case Kind::kMode: return "strict, report, fault or off";
     case Kind::kPoison: return "off, recycle or unmap";
   }
   return "";
@@ -87,14 +89,10 @@ bool ParseMicroseconds(const std::string& text, int64_t* nanoseconds) {
   return true;
 }
 
-bool ParseChoice(const std::string& text, const char* const (&choices)[3], int64_t* value) {
-  for (int64_t i = 0; i < 3; ++i) {
-    if (text == choices[i]) {
-      *value = i;
-      return true;
-    }
-  }
-  return false;
+bool ParseChoice(const std::string& text, std::initializer_list<const char*> choices, int64_t* value) {
+  const auto found = std::find(choices.begin(), choices.end(), text);
+  *value = found - choices.begin();
+  return found != choices.end();
 }
 
 bool Parse(Kind kind, const std::string& text, int64_t* value) {
@@ -111,7 +109,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kGranularity:
       return ParseBytes(text, value) && *value >= (64 << 10) && *value <= (1 << 30) &&
              (*value & (*value - 1)) == 0;
-    case Kind::kMode: return ParseChoice(text, {"strict", "report", "off"}, value);
+    case Kind::kMode: return ParseChoice(text, {"strict", "report", "off", "fault"}, value);
     case Kind::kPoison: return ParseChoice(text, {"off", "recycle", "unmap"}, value);
   }
   return false;

@@ -10,7 +10,7 @@
 namespace simcuda {
 
 // What happens when unmapped device memory is touched, or pulled away under queued work.
-enum class Mode : int64_t { kStrict, kReport, kOff };
+enum class Mode : int64_t { kStrict, kReport, kOff, kFault };
 
 // Which physical memory is filled with a pattern: none; memory that was released and created anew (what a handle
 // holds survives an unmap, as on a GPU); or also what was unmapped (a block that lost its copy-in then shows).

@@ -215,6 +215,15 @@ bool Stream::CopyRunningName(char* name, size_t bytes) {
   return work != nullptr;
 }
 
+bool Stream::RunsOperation() {
+  const bool own = t_stream == this;
+  if (!own && !mutex_.try_lock()) return false;
+  const Work* work = running_.load();
+  const bool runs = work != nullptr && work->is_operation();
+  if (!own) mutex_.unlock();
+  return runs;
+}
+
 std::string Stream::FindTouching(uint64_t start, uint64_t size) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Work* running = running_.load();

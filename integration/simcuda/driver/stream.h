@@ -65,6 +65,8 @@ class Stream {
 
   // The name of the work that runs now, from a signal handler: false when there is none or it cannot be had.
   bool CopyRunningName(char* name, size_t bytes);
+  // Whether that work is an operation (not a wait), likewise from a signal handler.
+  bool RunsOperation();
 
   // Number of the last legacy work that this stream was made to wait for (and on the legacy stream: unused).
   std::atomic<uint64_t> legacy_seen{0};

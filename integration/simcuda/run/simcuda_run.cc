@@ -37,7 +37,7 @@ std::vector<Option> Options() {
       {"--copy-bandwidth-dtoh", "SIMCUDA_COPY_BANDWIDTH_DTOH", "the same, from the device only", ""},
       {"--copy-latency", "SIMCUDA_COPY_LATENCY", "microseconds before a copy starts", ""},
       {"--kernel-time", "SIMCUDA_KERNEL_TIME", "least time of a kernel in microseconds", ""},
-      {"--mode", "SIMCUDA_MODE", "a touch of unmapped device memory: strict stops, report counts, off", ""},
+      {"--mode", "SIMCUDA_MODE", "a touch of unmapped device memory: strict stops, report counts, fault, off", ""},
       {"--poison", "SIMCUDA_POISON", "off, recycle (released memory), unmap (also what was unmapped)", ""},
       {"--granularity", "SIMCUDA_GRANULARITY", "granularity of virtual memory management, 64KiB to 1GiB", ""},
       {"--delay", "SIMCUDA_DELAY", "random delay before each operation, up to so many microseconds", ""},

@@ -1,0 +1,68 @@
+"""Trains a residual network sharded by FSDP2 (fully_shard) over gloo, to be run by torchrun: plain PyTorch."""
+
+import argparse
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+WIDTH, BATCH = 1024, 256
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def local(value):
+    """This rank's part of a state: shards as plain tensors."""
+    if isinstance(value, dict):
+        return {key: local(entry) for key, entry in value.items()}
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=6)
+    arguments = parser.parse_args()
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank % torch.cuda.device_count())
+    dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    model = nn.Sequential(*(Block() for _ in range(arguments.layers))).cuda()
+    for block in model:
+        fully_shard(block)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    torch.manual_seed(2 + rank)  # each rank has data of its own
+    losses = []
+    for _ in range(arguments.steps):
+        inputs = torch.randn(BATCH, WIDTH, device="cuda")
+        loss = nn.functional.mse_loss(model(inputs), inputs.roll(1, dims=1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item().hex())
+        print(f"rank {rank} step {len(losses)} loss {loss.item():.4f}", flush=True)
+    (arguments.output / f"losses.{rank}.txt").write_text("\n".join(losses) + "\n")
+    state = {"model": local(dict(model.state_dict())), "optimizer": local(optimizer.state_dict()["state"])}
+    torch.save(state, arguments.output / f"state.{rank}.pt")
+    (arguments.output / f"peak.{rank}.txt").write_text(f"{torch.cuda.max_memory_reserved()}\n")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -73,6 +73,14 @@ static int FindTwin(const void* pointer, const struct Request* request) {
   return asked.dli_fbase == driver.dli_fbase ? slot : -1;
 }
 
+/* One line per process about a function that driver_functions.def does not name: the driver and the asker are newer
+ * than we are. Not a reason to stop evicting: a runtime asks for every name, also for those that it never calls. */
+static void TellNewerName(const struct Request* request) {
+  static atomic_int told;
+  if (IsKnownBase(request->base) || SwitchedOff() || atomic_exchange(&told, 1)) return;
+  Say(request->base, " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
+}
+
 /* What the asker is given for the real driver's `pointer`. */
 static void* Route(void* pointer, const struct Request* request) {
   int slot = FindSlotOfReal(pointer, request);
@@ -80,6 +88,7 @@ static void* Route(void* pointer, const struct Request* request) {
   if (IsHooked(slot)) return SlotTrampoline(slot);
   /* An ABI of the name that driver_functions.def does not know. */
   if (slot < 0 && IsMustBase(request->base)) ReportUnwrapped(request->base, request->version);
+  if (slot < 0) TellNewerName(request);
   return pointer;
 }
 

@@ -44,7 +44,9 @@ struct Request {
 int FindSlotOfReal(const void* address, const struct Request* request);
 /* The slot that driver_functions.def gives for the request, with `only_real` among those that this driver has. -1. */
 int FindSlotOfRequest(const struct Request* request, int only_real);
-/* 1 when a MUST row has that name for cuGetProcAddress. */
+/* 1 when a row has that name for cuGetProcAddress, or when it is empty. */
+int IsKnownBase(const char* base);
+/* 1 when a MUST row has it. */
 int IsMustBase(const char* base);
 /* Looks every symbol up in the driver (NULL: no driver); `real` has SlotCount() places. Takes the loader's lock. */
 void LookUpSlots(void* driver, void** real);

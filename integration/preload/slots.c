@@ -131,6 +131,13 @@ int FindSlotOfRequest(const struct Request* request, int only_real) {
   return best;
 }
 
+int IsKnownBase(const char* base) {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    if (strcmp(kRows[slot].base, base) == 0) return 1;
+  }
+  return *base == '\0'; /* runtimes ask for no name at all */
+}
+
 int IsMustBase(const char* base) {
   for (int slot = 0; slot < kSlots; ++slot) {
     if (use_[slot] == kUseMust && strcmp(kRows[slot].base, base) == 0) return 1;

@@ -93,6 +93,7 @@ static const struct {
     {"cuMemsetD32", 3020, 0, (void*)cuMemsetD32_v2},
     {"cuMemsetD16Async", 3020, 0, (void*)MemsetTwin},
     {"cuFunctionOfTheFuture", 99000, 0, (void*)LaunchKernelOfTheFuture},
+    {"cuOtherOfTheFuture", 99000, 0, (void*)LaunchKernelOfTheFuture},
 #ifndef FAKE_DRIVER_OLD
     {"cuGetProcAddress", 12000, 0, (void*)cuGetProcAddress_v2},
     {"cuLaunchKernelEx", 11060, 0, (void*)cuLaunchKernelEx},

@@ -3,12 +3,21 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
 #if defined(PLUGIN_CUDA) /* opens the driver by name, as a static runtime does */
 EXPORTED int PluginMain(void) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (!driver || ((int (*)(unsigned))dlsym(driver, "cuInit"))(0) != 0) return -1;
+  return ((int (*)(void))dlsym(driver, "cuLaunchKernel"))();
+}
+#elif defined(PLUGIN_GLIBC) /* refers to the loader's functions as programs linked against that glibc do */
+__asm__(".symver dlopen, dlopen@" PLUGIN_GLIBC "\n.symver dlsym, dlsym@" PLUGIN_GLIBC);
+EXPORTED int PluginMain(void) {
+  void* driver = dlopen(getenv("PLUGIN_DRIVER"), RTLD_NOW);
   if (!driver || ((int (*)(unsigned))dlsym(driver, "cuInit"))(0) != 0) return -1;
   return ((int (*)(void))dlsym(driver, "cuLaunchKernel"))();
 }
@@ -37,5 +46,18 @@ EXPORTED void* dlopen(const char* path, int mode) {
   fprintf(stdout, "interposer: %s\n", path ? path : "(self)");
   fflush(stdout);
   return next(path, mode);
+}
+#elif defined(PLUGIN_DLSYM) /* a second preload that overrides dlsym, as tools do that know no better way */
+EXPORTED void* dlsym(void* library, const char* name) {
+  static void* (*real)(void*, const char*);
+  if (!real) {
+    real = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+    if (!real) real = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  }
+  if (strcmp(name, "cuLaunchKernel") == 0) {
+    fprintf(stdout, "interposer: %s\n", name);
+    fflush(stdout);
+  }
+  return real(library, name);
 }
 #endif

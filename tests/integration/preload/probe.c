@@ -106,6 +106,18 @@ static int FutureCommand(void) {
   return 0;
 }
 
+/* Names that no table of ours has, beside one that it has. */
+static int NewerCommand(void) {
+  void* library = Open("libcuda.so.1");
+  GetProc get = (GetProc)Symbol(library, "cuGetProcAddress");
+  Print("init", CallInit(library));
+  Ask(get, "cuFunctionOfTheFuture", 99000, 0);
+  Ask(get, "cuFunctionOfTheFuture", 99000, 0);
+  Ask(get, "cuOtherOfTheFuture", 99000, 0);
+  Ask(get, "cuLaunchKernel", 12000, 0);
+  return 0;
+}
+
 static int LateCommand(void) {
   void* library = Open("libcuda.so.1");
   Function by_symbol = (Function)Symbol(library, "cuLaunchKernel");
@@ -201,6 +213,16 @@ static int PluginCommand(const char* path, const char* mode) {
   return 0;
 }
 
+/* By name from the global scope, which a preload is in. */
+static int ScopesCommand(void) {
+  Print("init", CallInit(RTLD_DEFAULT));
+  Print("default", Call(RTLD_DEFAULT, "cuLaunchKernel"));
+  Print("next", Call(RTLD_NEXT, "cuLaunchKernel"));
+  Print("next_per_thread", Call(RTLD_NEXT, "cuLaunchKernel_ptsz"));
+  Print("unknown", dlsym(RTLD_DEFAULT, "cuNoSuchName") != NULL);
+  return 0;
+}
+
 static int FailingOpenCommand(const char* path) {
   void* library = dlopen(path, RTLD_NOW);
   const char* error = dlerror();
@@ -260,6 +282,7 @@ int main(int argc, char** argv) {
   if (strcmp(command, "call") == 0) return CallAll(argc - 2, argv + 2);
   if (strcmp(command, "getproc") == 0) return GetProcCommand(argument);
   if (strcmp(command, "future") == 0) return FutureCommand();
+  if (strcmp(command, "newer") == 0) return NewerCommand();
   if (strcmp(command, "late") == 0) return LateCommand();
   if (strcmp(command, "race") == 0) return RaceCommand();
   if (strcmp(command, "constructor-race") == 0) return ConstructorRaceCommand(argument);
@@ -268,6 +291,7 @@ int main(int argc, char** argv) {
   if (strcmp(command, "plugin") == 0) return PluginCommand(argument, argc > 3 ? argv[3] : "");
   if (strcmp(command, "failing-open") == 0) return FailingOpenCommand(argument);
   if (strcmp(command, "facts") == 0) return FactsCommand();
+  if (strcmp(command, "scopes") == 0) return ScopesCommand();
   if (strcmp(command, "conf") == 0) return ConfCommand(argument);
   if (strcmp(command, "chdir") == 0) return chdir("/") == 0 ? OpenCommand("libcuda.so.1") : 1;
   fprintf(stderr, "unknown command %s\n", command);

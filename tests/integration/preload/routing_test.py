@@ -88,6 +88,40 @@ class RoutingTest(ShimCase):
             self.assertIn("launch=14000", lines)
             self.assertTrue([line for line in lines if line.startswith("interposer: ") and "libcuda.so.1" in line], lines)
 
+    def test_second_interposer_of_dlsym(self):
+        """The shim's own look-ups go through it too, and bring back the driver's functions."""
+        other = PLUGINS / "libpreload_dlsym.so"
+        for order in ((SHIM, other), (other, SHIM)):
+            for place in ("libcuda.so.1", FULL / "libcuda.so.1"):
+                lines = [line for line in self.probe("open", place, preload=order) if not line.startswith("interposer")]
+                self.assertEqual(lines, WRAPPED)
+
+    def test_callers_linked_against_either_glibc(self):
+        """dlopen and dlsym have two symbol versions; the hook must catch both, here where only it can: by path."""
+        for version in ("2.2.5", "2.34"):
+            plugin = PLUGINS / f"libpreload_glibc_{version}.so"
+            lines = self.probe("plugin", plugin, "", PLUGIN_DRIVER=FULL / "libcuda.so.1")
+            self.assertEqual(lines, [OPENED, "plugin=14000"])
+            self.assertEqual(self.probe("plugin", plugin, "", preload=(), PLUGIN_DRIVER=FULL / "libcuda.so.1"), ["plugin=4000"])
+
+    def test_names_looked_up_in_the_global_scope(self):
+        lines = self.probe("scopes")
+        self.assertEqual(lines, [OPENED, "init=0", "default=14000", "next=14000", "next_per_thread=17000", "unknown=0"])
+
+    def test_name_newer_than_the_table_is_passed_through_with_one_line(self):
+        done = self.run_command([STAGE / "preload_probe", "newer"])
+        self.assertEqual(
+            done.stdout.splitlines(),
+            [OPENED, "init=0", *["cuFunctionOfTheFuture.99000.0=99000"] * 2, "cuOtherOfTheFuture.99000.0=99000", "cuLaunchKernel.12000.0=14000"],
+        )
+        self.assertEqual(
+            done.stderr,
+            "spillway: cuFunctionOfTheFuture and perhaps others are newer than this version of Spillway: "
+            "calls of them are not seen\n",
+        )
+        off = self.run_command([STAGE / "preload_probe", "newer"], SPILLWAY="off")
+        self.assertEqual(off.stderr, "")
+
     def test_runpath_of_the_caller_is_kept(self):
         plugin = PLUGINS / "libpreload_runpath.so"
         self.assertEqual(self.probe("plugin", plugin, "", preload=()), ["plugin=77"])

@@ -28,16 +28,21 @@ struct Physical {
   bool stale = true;       // to be poisoned before anybody may see it
 };
 
+// Who asked for memory that is no mapping: cuMemAlloc, or a module for its variables (not charged to the device, and
+// not cuMemFree's to free).
+enum class AllocationKind { kPlain, kModule };
+
 // One mapped handle, or one allocation (physical == null).
 struct Mapping {
   uint64_t start = 0;
   uint64_t size = 0;
   Physical* physical = nullptr;
   Device* device = nullptr;
-  void* context = nullptr;    // allocations: the context that made them
-  bool accessible = false;    // pages are in place
-  unsigned access_mask = 0;   // devices that were given access
-  unsigned long long id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  void* context = nullptr;                       // allocations: the context that made them
+  AllocationKind kind = AllocationKind::kPlain;  // allocations
+  bool accessible = false;                       // pages are in place
+  unsigned access_mask = 0;                      // devices that were given access
+  unsigned long long id = 0;                     // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 
 // What is known about an address, by value: safe to keep after the lock is gone.
@@ -70,11 +75,11 @@ class AddressSpace {
   // Bit i: device i may access the mapping at `address`; INVALID_VALUE where nothing is mapped.
   CUresult GetAccess(uint64_t address, unsigned* device_mask);
 
-  CUresult Allocate(uint64_t size, Device* device, void* context, uint64_t* start);
-  // The allocation that starts at `start`; false when there is none.
+  CUresult Allocate(uint64_t size, Device* device, void* context, AllocationKind kind, uint64_t* start);
+  // The plain allocation that starts at `start`; false when there is none.
   bool FindAllocation(uint64_t start, Mapping* allocation);
   CUresult Free(uint64_t start);
-  // Frees every allocation of `context`.
+  // Frees every plain allocation of `context`.
   void FreeAllOf(void* context);
 
   AddressInfo Find(uint64_t address);

@@ -17,17 +17,20 @@ constexpr uint64_t kHugePage = 2 << 20;
 
 }  // namespace
 
-CUresult AddressSpace::Allocate(uint64_t size, Device* device, void* context, uint64_t* start) {
+CUresult AddressSpace::Allocate(uint64_t size, Device* device, void* context, AllocationKind kind,
+                                uint64_t* start) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size > pool_.visible_size()) return CUDA_ERROR_OUT_OF_MEMORY;
   // Whole pages, so that a freed allocation can be made inaccessible; one page more stays free as a guard.
   const uint64_t rounded = (size + kPage - 1) & ~(kPage - 1);
-  if (!device->Charge(rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t charged = kind == AllocationKind::kPlain ? rounded : 0;
+  if (!device->Charge(charged)) return CUDA_ERROR_OUT_OF_MEMORY;
   WriteLock lock(mutex_);
   *start = addresses_.Take(rounded + kPage, rounded >= kHugePage ? kHugePage : kPage);
   if (*start == 0 || !pool_.Populate(*start, rounded)) {
     if (*start != 0) addresses_.Give(*start, rounded + kPage);
-    device->Uncharge(rounded);
+    *start = 0;
+    device->Uncharge(charged);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   Mapping mapping;
@@ -35,19 +38,22 @@ CUresult AddressSpace::Allocate(uint64_t size, Device* device, void* context, ui
   mapping.size = rounded;
   mapping.device = device;
   mapping.context = context;
+  mapping.kind = kind;
   mapping.accessible = true;
   mapping.access_mask = 1u << device->ordinal();
   mapping.id = next_id_++;
   mappings_.emplace(*start, mapping);
   lock.unlock();
-  if (GetSettings().poison_now() != Poison::kOff) FillWithPoison(*start, rounded);
+  const bool starts_as_anything = kind == AllocationKind::kPlain;  // variables start as zero
+  if (starts_as_anything && GetSettings().poison_now() != Poison::kOff) FillWithPoison(*start, rounded);
   return CUDA_SUCCESS;
 }
 
 bool AddressSpace::FindAllocation(uint64_t start, Mapping* allocation) {
   ReadLock lock(mutex_);
   const auto it = mappings_.find(start);
-  if (it == mappings_.end() || it->second.physical != nullptr) return false;
+  if (it == mappings_.end() || it->second.physical != nullptr || it->second.kind != AllocationKind::kPlain)
+    return false;
   *allocation = it->second;
   return true;
 }
@@ -57,7 +63,7 @@ void AddressSpace::FreeLocked(std::map<uint64_t, Mapping>::iterator it) {
   mappings_.erase(it);
   pool_.Depopulate(mapping.start, mapping.size + kPage);
   addresses_.Give(mapping.start, mapping.size + kPage);
-  mapping.device->Uncharge(mapping.size);
+  if (mapping.kind == AllocationKind::kPlain) mapping.device->Uncharge(mapping.size);
   RememberLocked(mapping.start, mapping.size, "it was freed");
 }
 
@@ -73,7 +79,9 @@ void AddressSpace::FreeAllOf(void* context) {
   WriteLock lock(mutex_);
   for (auto it = mappings_.begin(); it != mappings_.end();) {
     const auto next = std::next(it);
-    if (it->second.physical == nullptr && it->second.context == context) FreeLocked(it);
+    const Mapping& mapping = it->second;
+    if (mapping.physical == nullptr && mapping.kind == AllocationKind::kPlain && mapping.context == context)
+      FreeLocked(it);
     it = next;
   }
 }

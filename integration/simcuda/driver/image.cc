@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstring>
+#include <sstream>
 #include <string_view>
 
 #include "integration/simcuda/driver/simcuda.h"
@@ -11,14 +12,29 @@
 namespace simcuda {
 namespace {
 
-void ReadOurs(std::string_view text, std::vector<std::string>* kernels) {
+// ".global NAME BYTES"
+bool ReadGlobal(std::string_view line, std::vector<ImageGlobal>* globals) {
+  std::istringstream words{std::string(line)};
+  std::string keyword;
+  ImageGlobal global = {};
+  if (!(words >> keyword >> global.name >> global.bytes) || global.bytes == 0) return false;
+  globals->push_back(std::move(global));
+  return true;
+}
+
+bool ReadOurs(std::string_view text, ImageContents* contents) {
   size_t at = text.find('\n');
   while (at != std::string_view::npos) {
     const size_t start = at + 1;
     at = text.find('\n', start);
     const std::string_view line = text.substr(start, at == std::string_view::npos ? at : at - start);
-    if (!line.empty()) kernels->emplace_back(line);
+    if (line.substr(0, 7) == ".global") {
+      if (!ReadGlobal(line, &contents->globals)) return false;
+    } else if (!line.empty()) {
+      contents->kernels.emplace_back(line);
+    }
   }
+  return true;
 }
 
 bool IsNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
@@ -54,18 +70,17 @@ void ReadCubin(const char* image, std::vector<std::string>* kernels) {
 
 }  // namespace
 
-bool ReadImage(const void* image, std::vector<std::string>* kernels) {
+bool ReadImage(const void* image, ImageContents* contents) {
   const char* bytes = static_cast<const char*>(image);
   if (std::strncmp(bytes, SIMCUDA_IMAGE_MAGIC, std::strlen(SIMCUDA_IMAGE_MAGIC)) == 0) {
-    ReadOurs(bytes, kernels);
-    return true;
+    return ReadOurs(bytes, contents);
   }
   if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) {
-    ReadCubin(bytes, kernels);
+    ReadCubin(bytes, &contents->kernels);
     return true;
   }
   if (std::strstr(bytes, ".version") != nullptr) {
-    ReadPtx(bytes, kernels);
+    ReadPtx(bytes, &contents->kernels);
     return true;
   }
   return false;

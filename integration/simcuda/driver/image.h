@@ -1,15 +1,26 @@
-// Module images: which kernels they name. Three kinds are read: ours (text, see simcuda.h), PTX text, and ELF
+// Module images: which kernels and variables they name. Three kinds are read: ours (text, see simcuda.h), PTX text, and ELF
 // cubins. No device code is kept; the names are bound to registered host functions.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IMAGE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IMAGE_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace simcuda {
 
-// The kernels that the image names; false when it is of no known kind. The image's length is in the image.
-bool ReadImage(const void* image, std::vector<std::string>* kernels);
+struct ImageGlobal {
+  std::string name;
+  size_t bytes;
+};
+
+struct ImageContents {
+  std::vector<std::string> kernels;
+  std::vector<ImageGlobal> globals;  // of images of ours only
+};
+
+// What the image names; false when it is of no known kind, or malformed. The image's length is in the image.
+bool ReadImage(const void* image, ImageContents* contents);
 
 }  // namespace simcuda
 

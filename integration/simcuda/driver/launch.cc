@@ -1,5 +1,6 @@
 // Driver functions: kernel launches and host functions. A launch copies its parameters into the work that it
-// queues; the words among them that lie in a range are what "this kernel will touch the range" means.
+// queues; the words among them that lie in a range, and the tensor maps that describe part of it, are what "this kernel
+// will touch the range" means.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -24,9 +25,9 @@ thread_local Context* t_kernel_context = nullptr;
 class KernelWork : public Work {
  public:
   // The parameter block follows the object in the same allocation.
-  static KernelWork* Make(const KernelDefinition& kernel, const LaunchShape& shape) {
-    void* memory = ::operator new(sizeof(KernelWork) + kernel.parameter_bytes);
-    return new (memory) KernelWork(kernel, shape);
+  static KernelWork* Make(const FunctionHandle& function, const LaunchShape& shape) {
+    void* memory = ::operator new(sizeof(KernelWork) + function.kernel->parameter_bytes);
+    return new (memory) KernelWork(function, shape);
   }
   static void operator delete(void* memory) { ::operator delete(memory); }
 
@@ -39,7 +40,7 @@ class KernelWork : public Work {
       std::memcpy(&word, bytes + at, sizeof(word));
       if (word - start < size) return true;
     }
-    return false;
+    return TensorMapsTouch(start, size);
   }
   const char* name() const override { return kernel_.name.c_str(); }
 
@@ -57,7 +58,20 @@ class KernelWork : public Work {
   }
 
  private:
-  KernelWork(const KernelDefinition& kernel, const LaunchShape& shape) : kernel_(kernel), shape_(shape) {}
+  KernelWork(const FunctionHandle& function, const LaunchShape& shape)
+      : kernel_(*function.kernel), module_(function.module), shape_(shape) {}
+
+  bool TensorMapsTouch(uint64_t start, uint64_t size) const {
+    const char* bytes = reinterpret_cast<const char*>(this + 1);
+    for (const simcuda_parameter& parameter : kernel_.parameters) {
+      if (parameter.size != sizeof(CUtensorMap)) continue;
+      simcuda_tensor_map map = {};
+      map.struct_bytes = sizeof(map);
+      if (simcuda_decode_tensor_map(bytes + parameter.offset, &map) != CUDA_SUCCESS) continue;
+      if (map.address < start + size && start < map.address + map.bytes) return true;
+    }
+    return false;
+  }
 
   void Call(Stream& stream) {
     constexpr size_t kMostOnStack = 64;
@@ -78,6 +92,7 @@ class KernelWork : public Work {
     launch.buffer = buffer();
     launch.buffer_bytes = kernel_.parameter_bytes;
     launch.user = kernel_.user;
+    launch.module = module_;
     t_kernel_context = stream.context();
     try {
       RunGuarded(stream, [&] { kernel_.run(&launch, parameters); });
@@ -91,6 +106,7 @@ class KernelWork : public Work {
   }
 
   const KernelDefinition& kernel_;
+  const Module* const module_;
   const LaunchShape shape_;
 };
 
@@ -137,7 +153,7 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (parameters == nullptr && extra == nullptr && !kernel.parameters.empty())
     return CUDA_ERROR_INVALID_VALUE;
-  KernelWork* work = KernelWork::Make(kernel, shape);
+  KernelWork* work = KernelWork::Make(*function, shape);
   std::memset(work->buffer(), 0, kernel.parameter_bytes);
   if (!CopyParameters(kernel, parameters, extra, work->buffer())) {
     delete work;

@@ -15,7 +15,8 @@ SIMCUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) {
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t start = 0;
-  const CUresult result = GetAddressSpace().Allocate(size, &context->device(), context, &start);
+  const CUresult result =
+      GetAddressSpace().Allocate(size, &context->device(), context, simcuda::AllocationKind::kPlain, &start);
   if (result == CUDA_SUCCESS) *pointer = start;
   return result;
 }

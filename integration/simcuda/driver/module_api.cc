@@ -27,7 +27,7 @@ CUresult LoadModule(CUmodule* handle, const void* image) {
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Module* module = nullptr;
-  const CUresult result = Module::Load(image, &module);
+  const CUresult result = Module::Load(image, context, &module);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmodule>(module);
   return result;
 }
@@ -36,7 +36,7 @@ CUresult LoadLibrary(CUlibrary* handle, const void* image) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Module* module = nullptr;
-  const CUresult result = Module::Load(image, &module);
+  const CUresult result = Module::Load(image, nullptr, &module);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUlibrary>(module);
   return result;
 }
@@ -50,6 +50,22 @@ CUresult Find(const void* handle, const char* name, bool as_kernel, void** funct
   const CUresult result = module->Find(name, as_kernel, &found);
   if (result == CUDA_SUCCESS) *function = found;
   return result;
+}
+
+// Either output may be null.
+CUresult FindGlobal(const void* handle, const char* name, CUdeviceptr* pointer, size_t* bytes) {
+  Context* context = nullptr;
+  if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
+  Module* module = Module::FromHandle(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address = 0;
+  size_t size = 0;
+  const CUresult result = module->FindGlobal(name, *context, &address, &size);
+  if (result != CUDA_SUCCESS) return result;
+  if (pointer != nullptr) *pointer = address;
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
 }
 
 // Handles of up to `most` kernels of the image that have a host function.
@@ -111,7 +127,7 @@ SIMCUDA_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned 
 }
 SIMCUDA_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* bytes, CUmodule module,
                                           const char* name) {
-  return CUDA_ERROR_NOT_FOUND;  // images hold no variables
+  return simcuda::FindGlobal(module, name, pointer, bytes);
 }
 SIMCUDA_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -149,7 +165,20 @@ SIMCUDA_API CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
 }
 SIMCUDA_API CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* bytes, CUlibrary library,
                                         const char* name) {
-  return CUDA_ERROR_NOT_FOUND;
+  return simcuda::FindGlobal(library, name, pointer, bytes);
+}
+
+SIMCUDA_API void* simcuda_module_global(const simcuda_launch* launch, const char* name, size_t* bytes) {
+  auto* stream = simcuda::Stream::FromHandle(launch->stream);
+  auto* module = simcuda::Module::FromHandle(launch->module);
+  uint64_t address = 0;
+  size_t size = 0;
+  if (stream == nullptr || module == nullptr || name == nullptr ||
+      module->FindGlobal(name, *stream->context(), &address, &size) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  if (bytes != nullptr) *bytes = size;
+  return reinterpret_cast<void*>(address);
 }
 SIMCUDA_API CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   const FunctionHandle* handle = FunctionFromHandle(kernel);

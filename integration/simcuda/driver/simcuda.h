@@ -31,6 +31,8 @@ typedef struct simcuda_launch {
   const void* buffer;         /* the parameters as one block of bytes, by the declared offsets */
   size_t buffer_bytes;
   void* user; /* as given at registration */
+  const void*
+      module; /* of the launched function, for simcuda_module_global; NULL for a handle of registration */
 } simcuda_launch;
 
 /* The body of a kernel: runs on its stream's thread. params[i] points at the bytes of parameter i in the driver's
@@ -57,9 +59,36 @@ typedef struct simcuda_kernel {
 int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function);
 
 /* An image of ours for cuModuleLoadData / cuLibraryLoadData is text, ended by a NUL: the first line is
- * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel. PTX text and cubins are accepted as well: their
- * entry points are bound to registered kernels of the same name. */
+ * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel, or ".global NAME BYTES" for a variable of the module
+ * (zero at first; one per context; cuModuleGetGlobal and cuLibraryGetGlobal give its address). PTX text and cubins are
+ * accepted as well: their entry points are bound to registered kernels of the same name; they have no variables. */
 #define SIMCUDA_IMAGE_MAGIC "//simcuda image 1"
+
+/* For kernels: the address of a variable of the launched function's module, NULL when it has none of that name.
+ * *bytes (may be NULL): its size. */
+void* simcuda_module_global(const simcuda_launch* launch, const char* name, size_t* bytes);
+
+/* A tensor map as the cuTensorMapEncode functions were given it. In the 128 bytes of a CUtensorMap the address is no
+ * plain word, as on hardware: a scan of launch parameters does not see it. */
+enum { SIMCUDA_TENSOR_TILED = 0, SIMCUDA_TENSOR_IM2COL = 1, SIMCUDA_TENSOR_IM2COL_WIDE = 2 };
+typedef struct simcuda_tensor_map {
+  size_t struct_bytes; /* set by the caller to sizeof(simcuda_tensor_map) */
+  uint64_t address;
+  uint64_t bytes; /* from the address to the end of the last element */
+  int kind;       /* SIMCUDA_TENSOR_* */
+  int data_type;  /* CUtensorMapDataType */
+  unsigned int element_bits;
+  unsigned int rank;
+  uint64_t dim[5];    /* elements; the innermost first */
+  uint64_t stride[5]; /* bytes; stride[0] is that of one element, 0 for types of less than a byte */
+  uint32_t box[5];    /* tiled */
+  uint32_t element_stride[5];
+  int lower_corner[3], upper_corner[3];           /* im2col; of im2col wide only the first */
+  uint32_t channels_per_pixel, pixels_per_column; /* im2col */
+} simcuda_tensor_map;
+
+/* Decodes the CUtensorMap at `map` (a kernel's parameter, or in memory); 0, or a CUresult when it is none of ours. */
+int simcuda_decode_tensor_map(const void* map, simcuda_tensor_map* decoded);
 
 /* Fails the context of the kernel that is running on this thread, as a fault on a GPU would: `text` goes to
  * standard error, and calls of that context return CUDA_ERROR_LAUNCH_FAILED from then on. On a thread that runs no

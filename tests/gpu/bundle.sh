@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Gathers what a machine with a GPU needs to run tests/gpu/run.sh and bench/gpu/run.sh out of a finished build:
+# Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
+# that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN.
+#   tests/gpu/bundle.sh [--build DIR] [--to DIR]        default: build, and gpu in it
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=integration/quickstart/prepare.sh
+. "$ROOT/integration/quickstart/prepare.sh"
+
+build=$ROOT/build
+to=""
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build) build=${2:?--build needs a directory}; shift 2 ;;
+    --to) to=${2:?--to needs a directory}; shift 2 ;;
+    *) echo "usage: tests/gpu/bundle.sh [--build DIR] [--to DIR]" >&2; exit 2 ;;
+  esac
+done
+to=${to:-$build/gpu}
+
+install_packages patchelf binutils
+rm -rf "$to"
+mkdir -p "$to/lib" "$to/bin" "$to/tests"
+
+# copy FILE FOLDER RUNPATH
+copy() {
+  install -m 755 "$1" "$to/$2/"
+  local copied
+  copied=$to/$2/$(basename "$1")
+  strip --strip-debug "$copied"
+  patchelf --set-rpath "$3" "$copied"
+}
+
+for library in "$build"/lib/libspillway_engine.so "$build"/lib/libspillway_torch_*.so; do
+  copy "$library" lib "\$ORIGIN"
+done
+# The preload has no dependency but libc and a layout of its own: it stays as it was linked.
+install -m 755 "$build/lib/libspillway.so" "$to/lib/"
+strip --strip-debug "$to/lib/libspillway.so"
+for program in spillway gpu_driver_bench launch_scan_bench; do
+  [ ! -e "$build/bin/$program" ] || copy "$build/bin/$program" bin "\$ORIGIN/../lib"
+done
+for more in "$build"/lib/libspillway_bench_gate.so; do
+  [ ! -e "$more" ] || copy "$more" lib "\$ORIGIN"
+done
+copy "$build/tests/gpu_self_test" tests "\$ORIGIN/../lib"
+
+# The shared libraries of this system, and theirs.
+find "$build/lib" "$build/bin" "$build/tests" -maxdepth 1 \( -name 'libspillway_engine.so' -o -name spillway \
+  -o -name gpu_driver_bench -o -name launch_scan_bench -o -name libspillway_bench_gate.so -o -name gpu_self_test \) -exec ldd {} + |
+  awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+  grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' | grep -v "^$build/" |
+  while read -r library; do
+    name=$to/lib/$(basename "$library")
+    install -m 644 "$(readlink -f "$library")" "$name"
+    patchelf --set-rpath "\$ORIGIN" "$name"
+  done
+
+# The pip package's Python files, for loading by the configuration variable.
+mkdir -p "$to/python"
+cp -r "$ROOT/integration/python/spillway" "$ROOT/integration/python/spillway_start_up.pth" "$to/python/"
+rm -rf "$to/python/spillway/__pycache__" "$to/python/spillway/lib"
+
+newest=$(find "$to" -type f \( -name '*.so*' -o -perm -100 \) -exec objdump -T {} + 2>/dev/null |
+  grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
+echo "$to: $(du -sm "$to" | cut -f1) MiB, needs ${newest/_/ } or newer"

@@ -1,0 +1,30 @@
+"""A Python that has Spillway's start-up hook without anything being installed or downloaded.
+
+The hook is a .pth file, which only a site-packages folder can hold: so a virtual environment is made that holds it, and
+that finds everything else where the running Python does.
+"""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+
+def python_with_start_up(build, work):
+    """The interpreter of the environment, made at the first call. `build` holds lib/, and python/ from the bundle."""
+    if (Path(sysconfig.get_paths()["purelib"]) / "spillway_start_up.pth").exists():
+        return sys.executable
+    home = work / "conf-python"
+    interpreter = home / "bin" / "python"
+    source = build / "python"
+    if not source.exists():
+        source = Path(__file__).resolve().parents[2] / "integration" / "python"
+    if not interpreter.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+        command = [str(interpreter), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
+        site = Path(subprocess.run(command, check=True, text=True, capture_output=True).stdout.strip())
+        parents = dict.fromkeys((sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]))
+        (site / "parents.pth").write_text("\n".join(parents) + "\n", encoding="utf-8")
+        (site / "spillway").symlink_to(source / "spillway")
+        (site / "spillway_start_up.pth").write_text((source / "spillway_start_up.pth").read_text(encoding="utf-8"), encoding="utf-8")
+    return str(interpreter)

@@ -1,0 +1,211 @@
+#include "tests/gpu/gpu.h"
+
+#include <dlfcn.h>
+#include <time.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_format.h"
+#include "integration/simcuda/driver/simcuda.h"
+#include "tests/gpu/kernels.ptx.h"
+
+namespace spillway::gpu {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kMostBlocks = 264;  // two for each multiprocessor of a large device
+constexpr uint32_t kMultiplier = 2654435761;
+
+// simcuda, when that is the driver, also where Spillway stands before it; null on a GPU. After cuInit.
+void* FindSimcuda() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find('/');
+    if (path != std::string::npos && line.find("/simcuda/libcuda.so", path) != std::string::npos) {
+      return dlopen(line.c_str() + path, RTLD_NOW | RTLD_NOLOAD);
+    }
+  }
+  return nullptr;
+}
+
+[[noreturn]] void Stop(const std::string& words) {
+  std::fprintf(stderr, "%s\n", words.c_str());
+  std::exit(2);
+}
+
+// ---- Host twins of the kernels, for simcuda.
+
+template <typename T>
+T Parameter(void** parameters, int i) {
+  return *static_cast<T*>(parameters[i]);
+}
+
+void FillTwin(const simcuda_launch*, void** parameters) {
+  auto* const words = Parameter<uint32_t*>(parameters, 0);
+  const uint64_t count = Parameter<uint64_t>(parameters, 1);
+  const uint32_t first = Parameter<uint32_t>(parameters, 2) * kMultiplier;
+  for (uint64_t i = 0; i < count; ++i) words[i] = first + static_cast<uint32_t>(i);
+}
+
+void CompareTwin(const simcuda_launch*, void** parameters) {
+  auto* const words = Parameter<uint32_t*>(parameters, 0);
+  const uint64_t count = Parameter<uint64_t>(parameters, 1);
+  const uint32_t first = Parameter<uint32_t>(parameters, 2) * kMultiplier;
+  uint32_t differences = 0;
+  for (uint64_t i = 0; i < count; ++i) differences += words[i] != first + static_cast<uint32_t>(i);
+  *Parameter<uint32_t*>(parameters, 3) += differences;
+}
+
+void SpinTwin(const simcuda_launch*, void** parameters) {
+  const uint64_t nanos = Parameter<uint64_t>(parameters, 0);
+  const timespec time = {static_cast<time_t>(nanos / 1'000'000'000),
+                         static_cast<long>(nanos % 1'000'000'000)};
+  nanosleep(&time, nullptr);
+}
+
+void NothingTwin(const simcuda_launch*, void**) {}
+
+void RegisterTwins(void* simcuda) {
+  const auto add =
+      reinterpret_cast<decltype(&simcuda_register_kernel)>(dlsym(simcuda, "simcuda_register_kernel"));
+  constexpr simcuda_parameter kParameters[] = {{0, 8}, {8, 8}, {16, 4}, {24, 8}};
+  const simcuda_kernel kernels[] = {{"spillway_fill", &FillTwin, nullptr, kParameters, 3},
+                                    {"spillway_compare", &CompareTwin, nullptr, kParameters, 4},
+                                    {"spillway_spin", &SpinTwin, nullptr, kParameters, 1},
+                                    {"spillway_nothing", &NothingTwin, nullptr, kParameters, 1}};
+  for (const simcuda_kernel& kernel : kernels) {
+    if (add(&kernel, nullptr) != 0) Stop(std::string("simcuda refuses the kernel ") + kernel.name);
+  }
+}
+
+}  // namespace
+
+Gpu& Gpu::Get() {
+  static Gpu* const gpu = new Gpu;
+  return *gpu;
+}
+
+void Gpu::Must(CUresult result, const char* what) const {
+  if (result == CUDA_SUCCESS) return;
+  if (driver_ == nullptr) Stop(absl::StrFormat("%s: CUDA error %d", what, static_cast<int>(result)));
+  Stop(std::string(driver_->ToStatus(result, what).message()));
+}
+
+void* Gpu::Symbol(const char* name) const { return dlsym(library_, name); }
+
+Gpu::Gpu() {
+  library_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  if (library_ == nullptr) Stop(std::string("There is no CUDA driver: ") + dlerror());
+  const auto init = reinterpret_cast<decltype(&::cuInit)>(Symbol("cuInit"));
+  Must(init == nullptr ? CUDA_ERROR_NOT_FOUND : init(0), "cuInit");
+  void* const simcuda = FindSimcuda();
+  simcuda_ = simcuda != nullptr;
+  if (simcuda_) RegisterTwins(simcuda);
+  auto driver = allocator::CudaDriver::Load([this](const char* symbol) { return Symbol(symbol); });
+  if (!driver.ok()) Stop(std::string(driver.status().message()));
+  driver_ = driver->release();
+  Must(driver_->cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
+  Must(driver_->cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+  launch_kernel = reinterpret_cast<decltype(&::cuLaunchKernel)>(Symbol("cuLaunchKernel"));
+  mem_alloc = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(Symbol("cuMemAlloc_v2"));
+  mem_free = reinterpret_cast<decltype(&::cuMemFree_v2)>(Symbol("cuMemFree_v2"));
+  const auto load = reinterpret_cast<decltype(&::cuModuleLoadData)>(Symbol("cuModuleLoadData"));
+  const auto find = reinterpret_cast<decltype(&::cuModuleGetFunction)>(Symbol("cuModuleGetFunction"));
+  CUmodule module = nullptr;
+  Must(load(&module, kKernels), "loading the kernels");
+  Must(find(&fill_, module, "spillway_fill"), "spillway_fill");
+  Must(find(&compare_, module, "spillway_compare"), "spillway_compare");
+  Must(find(&spin_, module, "spillway_spin"), "spillway_spin");
+  Must(find(&nothing_, module, "spillway_nothing"), "spillway_nothing");
+}
+
+std::string Gpu::Description() const {
+  char name[128] = "";
+  const auto get_name = reinterpret_cast<decltype(&::cuDeviceGetName)>(Symbol("cuDeviceGetName"));
+  if (get_name != nullptr) (void)get_name(name, sizeof(name), 0);
+  int version = 0;
+  size_t total = 0;
+  (void)driver_->cuDriverGetVersion(&version);
+  (void)driver_->cuDeviceTotalMem_v2(&total, 0);
+  return absl::StrFormat("%s, %d MiB, driver for CUDA %d.%d", name, total >> 20, version / 1000,
+                         version % 1000 / 10);
+}
+
+CUstream Gpu::NewStream() const {
+  CUstream stream = nullptr;
+  Must(driver_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+  return stream;
+}
+
+void Gpu::Synchronize() const { Must(driver_->cuCtxSynchronize(), "cuCtxSynchronize"); }
+
+void Gpu::Launch(CUfunction function, CUstream stream, std::vector<void*> parameters, uint32_t blocks) const {
+  Must(launch_kernel(function, blocks, 1, 1, kThreads, 1, 1, 0, stream, parameters.data(), nullptr),
+       "cuLaunchKernel");
+}
+
+void Gpu::Fill(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t seed) const {
+  uint64_t words = bytes / 4;
+  Launch(fill_, stream, {&address, &words, &seed}, kMostBlocks);
+}
+
+void Gpu::Compare(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t seed,
+                  CUdeviceptr differences) const {
+  uint64_t words = bytes / 4;
+  Launch(compare_, stream, {&address, &words, &seed, &differences}, kMostBlocks);
+}
+
+void Gpu::Spin(CUstream stream, uint64_t nanos) const { Launch(spin_, stream, {&nanos}, 1); }
+
+void Gpu::Nothing(CUstream stream, CUdeviceptr address) const { Launch(nothing_, stream, {&address}, 1); }
+
+// ---- Mapping
+
+uint64_t Mapping::not_ready_ = 0;
+
+Mapping::Mapping(uint64_t bytes, uint64_t chunk_bytes)
+    : bytes_((bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes), chunk_bytes_(chunk_bytes) {
+  const Gpu& gpu = Gpu::Get();
+  gpu.Must(gpu.driver().cuMemAddressReserve(&reserved_, bytes_, 0, 0, 0), "cuMemAddressReserve");
+  CUmemAllocationProp kind = {};
+  kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  for (uint64_t at = 0; at < bytes_; at += chunk_bytes_) {
+    gpu.Must(gpu.driver().cuMemCreate(&chunks_.emplace_back(), chunk_bytes_, &kind, 0), "cuMemCreate");
+  }
+  Map();
+}
+
+Mapping::~Mapping() {
+  const Gpu& gpu = Gpu::Get();
+  if (mapped_) (void)Unmap();
+  for (CUmemGenericAllocationHandle chunk : chunks_) (void)gpu.driver().cuMemRelease(chunk);
+  (void)gpu.driver().cuMemAddressFree(reserved_, bytes_);
+}
+
+CUresult Mapping::Unmap() {
+  const CUresult result = Gpu::Get().driver().cuMemUnmap(address_, bytes_);
+  if (result == CUDA_SUCCESS) mapped_ = false;
+  return result;
+}
+
+void Mapping::Map(CUdeviceptr address) {
+  const Gpu& gpu = Gpu::Get();
+  address_ = address != 0 ? address : reserved_;
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    gpu.Must(gpu.driver().cuMemMap(address_ + i * chunk_bytes_, chunk_bytes_, 0, chunks_[i], 0), "cuMemMap");
+  }
+  CUmemAccessDesc access = {};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUresult result = gpu.driver().cuMemSetAccess(address_, bytes_, &access, 1);
+  while (result == CUDA_ERROR_NOT_READY && ++not_ready_ < 100'000) {
+    result = gpu.driver().cuMemSetAccess(address_, bytes_, &access, 1);
+  }
+  gpu.Must(result, "cuMemSetAccess");
+  mapped_ = true;
+}
+
+}  // namespace spillway::gpu

@@ -1,0 +1,123 @@
+// The memory core on the device that is there, without PyTorch: blocks of four times the budget, filled, exchanged and
+// compared by kernels on two streams, through the host tier and the disk. Every word is compared on the device.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/residency.h"
+#include "allocator/tier/host_pool.h"
+#include "io/spill_store.h"
+#include "tests/gpu/gpu.h"
+
+namespace spillway::gpu {
+namespace {
+
+using allocator::AccessSet;
+using allocator::AddressMap;
+using allocator::HostPool;
+using allocator::Residency;
+
+// The size of a block; a run on simcuda takes a small one.
+uint64_t BlockBytes() { return Gpu::Get().is_simcuda() ? uint64_t{2} << 20 : uint64_t{32} << 20; }
+
+constexpr int kBlocks = 32;
+constexpr int kRounds = 4;
+
+const char* SpillDirectory() {
+  const char* const given = std::getenv("SPILLWAY_GPU_TEST_DIR");
+  return given != nullptr ? given : "/var/tmp";
+}
+
+struct House {
+  std::unique_ptr<AddressMap> addresses;
+  std::unique_ptr<HostPool> host;
+  std::unique_ptr<io::SpillStore> disk;
+  std::unique_ptr<Residency> residency;
+};
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
+    std::exit(2);
+  }
+  return *std::move(result);
+}
+
+// A quarter of all blocks fits the GPU; half of the rest goes to host memory when there is a disk.
+House Build(bool disk) {
+  Gpu& gpu = Gpu::Get();
+  const uint64_t all = kBlocks * BlockBytes();
+  House house;
+  house.addresses = Value(AddressMap::Reserve(&gpu.driver(), 1, uint64_t{16} << 30, uint64_t{2} << 20));
+  HostPool::Options host;
+  host.storage_bytes = disk ? all * 3 / 8 : all * 5 / 4;
+  if (!disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
+  house.host = Value(HostPool::Create(&gpu.driver(), gpu.context(), host));
+  if (disk) {
+    io::SpillStoreOptions options;
+    options.directories = {{SpillDirectory(), all * 2}};
+    house.disk = Value(io::SpillStore::Create(options));
+  }
+  allocator::ResidencyOptions options;
+  options.budget_bytes = all / 4 + (uint64_t{16} << 20);
+  allocator::ResidencyParts parts;
+  parts.driver = &gpu.driver();
+  parts.context = gpu.context();
+  parts.addresses = house.addresses.get();
+  parts.host = house.host.get();
+  parts.disk = house.disk.get();
+  parts.disk_bytes = disk ? all * 2 : 0;
+  house.residency = Value(Residency::Create(options, parts));
+  return house;
+}
+
+class ResidencyTest : public testing::TestWithParam<bool> {};
+
+TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
+  Gpu& gpu = Gpu::Get();
+  House house = Build(GetParam());
+  const CUstream streams[] = {gpu.NewStream(), gpu.NewStream()};
+  CUdeviceptr differences = 0;
+  gpu.Must(gpu.mem_alloc(&differences, 4), "cuMemAlloc");
+  uint32_t count = 0;
+  gpu.Must(gpu.driver().cuMemcpyHtoDAsync_v2(differences, &count, 4, nullptr), "copying the counter");
+  gpu.Synchronize();
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < kBlocks; ++i) {
+    blocks.push_back(Value(house.residency->Allocate(BlockBytes(), {streams[i % 2], false})));
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < kBlocks; ++i) {
+      const CUstream stream = streams[i % 2];
+      AccessSet set;
+      house.addresses->Collect(blocks[i], &set);
+      const CUresult result = house.residency->Run(set, {stream, false}, 1, [&] {
+        if (round > 0) gpu.Compare(stream, blocks[i], BlockBytes(), (round - 1) * kBlocks + i, differences);
+        gpu.Fill(stream, blocks[i], BlockBytes(), round * kBlocks + i);
+        return CUDA_SUCCESS;
+      });
+      ASSERT_EQ(result, CUDA_SUCCESS) << house.residency->LastError();
+    }
+  }
+  gpu.Synchronize();
+  gpu.Must(gpu.driver().cuMemcpyDtoHAsync_v2(&count, differences, 4, nullptr), "copying the counter");
+  gpu.Synchronize();
+  EXPECT_EQ(count, 0u);
+  const allocator::ResidencyStats stats = house.residency->Stats();
+  EXPECT_GT(stats.evictions, 0u);
+  EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
+  for (CUdeviceptr block : blocks) EXPECT_TRUE(house.residency->Free(block).ok());
+  house.residency->Shutdown();
+  if (house.disk != nullptr) house.disk->Shutdown();
+  gpu.Must(gpu.mem_free(differences), "cuMemFree");
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, ResidencyTest, testing::Bool(),
+                         [](const auto& of) { return of.param ? "HostAndDisk" : "HostAlone"; });
+
+}  // namespace
+}  // namespace spillway::gpu

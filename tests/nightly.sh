@@ -51,7 +51,7 @@ run_tidy() {
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs asan tsan clang tidy)
 install_packages binutils git
-make_venv ""
+make_venvs ""
 for name in "${parts[@]}"; do
   part "$name"
 done

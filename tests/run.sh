@@ -14,7 +14,7 @@ if [ "${1:-}" = --python ]; then
 fi
 
 install_packages binutils git
-make_venv "$python_path"
+make_venvs "$python_path"
 build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON
 install_python_package
 say "tests"

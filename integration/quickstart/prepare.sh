@@ -1,8 +1,7 @@
 # shellcheck shell=bash
-# Sourced by integration/quickstart.sh and tests/run.sh: installs what is missing, makes build/venv, builds.
-# Needs: ROOT (the checkout). Sets: PYTHON (the Python with PyTorch).
+# Sourced by integration/quickstart.sh and tests/run.sh: installs what is missing, makes virtual environments, builds.
+# Needs: ROOT (the checkout). Sets: PYTHON (the Python with PyTorch), PYTHONS (that one and those of other releases).
 
-TORCH_VERSION=2.11.0
 PACKAGES="build-essential cmake ninja-build ccache pkg-config python3 python3-venv liburing-dev libabsl-dev libtbb-dev
   libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev nlohmann-json3-dev libcli11-dev"
 
@@ -25,7 +24,20 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing >/dev/null
 }
 
-# make_venv [PATH_OF_PYTHON]: the given Python if it has PyTorch, else build/venv with PyTorch from PyPI.
+# torch_venvs: the lines of integration/torch/versions.txt, "RELEASE FOLDER" each.
+torch_venvs() { grep '^[0-9]' "$ROOT/integration/torch/versions.txt"; }
+
+# fill_venv RELEASE FOLDER: a virtual environment with that PyTorch from PyPI; nothing happens when it is there.
+fill_venv() {
+  local release=$1 folder=$2 python=$ROOT/$2/bin/python
+  "$python" -c 'import importlib.metadata as m; m.version("torch"), m.version("numpy")' 2>/dev/null && return 0
+  say "making $folder with PyTorch $release (about 5 GB on disk)"
+  mkdir -p "$ROOT/build"
+  "$(command -v /usr/bin/python3 || command -v python3)" -m venv "$ROOT/$folder" &&
+    "$python" -m pip install -q --disable-pip-version-check "torch==$release" numpy
+}
+
+# make_venv [PATH_OF_PYTHON]: the given Python if it has PyTorch, else the first line of versions.txt.
 make_venv() {
   if [ -n "${1:-}" ]; then
     PYTHON=$1
@@ -33,15 +45,32 @@ make_venv() {
       echo "There is no PyTorch in $PYTHON (--python)." >&2
       return 1
     }
-    return 0
+  else
+    local release folder
+    read -r release folder < <(torch_venvs)
+    fill_venv "$release" "$folder"
+    PYTHON=$ROOT/$folder/bin/python
   fi
-  PYTHON=$ROOT/build/venv/bin/python
-  if ! "$PYTHON" -c 'import importlib.metadata as m; m.version("torch"), m.version("numpy")' 2>/dev/null; then
-    say "making build/venv with PyTorch $TORCH_VERSION (about 5 GB on disk)"
-    mkdir -p "$ROOT/build"
-    "$(command -v /usr/bin/python3 || command -v python3)" -m venv "$ROOT/build/venv"
-    "$ROOT/build/venv/bin/pip" install -q --disable-pip-version-check "torch==$TORCH_VERSION" numpy
+  PYTHONS=("$PYTHON")
+}
+
+# make_venvs [PATH_OF_PYTHON]: the given Python alone, or every line of versions.txt, all at the same time.
+make_venvs() {
+  if [ -n "${1:-}" ]; then
+    make_venv "$1"
+    return
   fi
+  local release folder jobs=() job
+  PYTHONS=()
+  while read -r release folder; do
+    fill_venv "$release" "$folder" &
+    jobs+=($!)
+    PYTHONS+=("$ROOT/$folder/bin/python")
+  done < <(torch_venvs)
+  for job in "${jobs[@]}"; do
+    wait "$job" || return 1
+  done
+  PYTHON=${PYTHONS[0]}
 }
 
 # build_into DIRECTORY [CMAKE_ARGUMENTS...]: configures and builds everything.
@@ -62,7 +91,10 @@ build_into() {
   ninja -C "$directory" --quiet
 }
 
-# install_python_package: the start-up hook and `python -m spillway`, with the libraries just built.
+# install_python_package: the start-up hook and `python -m spillway`, with the libraries just built, in each of PYTHONS.
 install_python_package() {
-  "$PYTHON" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT/integration/python"
+  local python
+  for python in "${PYTHONS[@]}"; do
+    "$python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT/integration/python"
+  done
 }

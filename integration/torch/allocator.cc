@@ -37,7 +37,7 @@ bool IsCapturing(cudaStream_t stream) {
 SpillwayAllocator* SpillwayAllocator::instance_ = nullptr;
 
 SpillwayAllocator::SpillwayAllocator(const spillway_api* api, CUDAAllocator* native)
-    : api_(api), native_(native), native_deleter_(native->raw_deleter()) {
+    : CompatAllocator(native), api_(api), native_deleter_(native->raw_deleter()) {
   for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
 }
 
@@ -59,11 +59,7 @@ void SpillwayAllocator::ForgetAfterFork() { instance_->forked_.store(true); }
 c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < kExabyte,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  if (bytes < api_->smallest_block_bytes) {
-    c10::DataPtr small = Adopt(native_->allocate(bytes));
-    NoteNativeAllocation(bytes, small.device().index());
-    return small;
-  }
+  if (bytes < api_->smallest_block_bytes) return AdoptNative(native_->allocate(bytes), bytes);
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
@@ -72,9 +68,7 @@ c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
       return {pointer, pointer, &SpillwayAllocator::Delete, c10::Device(c10::DeviceType::CUDA, device)};
     }
   }
-  c10::DataPtr large = Adopt(native_->allocate(bytes));
-  NoteNativeAllocation(bytes, device);
-  return large;
+  return AdoptNative(native_->allocate(bytes), bytes);
 }
 
 void* SpillwayAllocator::raw_alloc(size_t bytes) {
@@ -230,6 +224,12 @@ void SpillwayAllocator::Free(void* pointer) {
 c10::DataPtr SpillwayAllocator::Adopt(c10::DataPtr pointer) const {
   (void)pointer.compare_exchange_deleter(native_deleter_, &SpillwayAllocator::Delete);
   return pointer;
+}
+
+c10::DataPtr SpillwayAllocator::AdoptNative(c10::DataPtr pointer, size_t bytes) {
+  c10::DataPtr adopted = Adopt(std::move(pointer));
+  NoteNativeAllocation(bytes, adopted.device().index());
+  return adopted;
 }
 
 c10::DeleterFnPtr SpillwayAllocator::raw_deleter() const {

@@ -19,6 +19,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "integration/engine/spillway.h"
+#include "integration/torch/compat.h"
 #include "integration/torch/device_ledger.h"
 #include "integration/torch/out_of_memory.h"
 #include "integration/torch/pool_filters.h"
@@ -27,9 +28,7 @@
 
 namespace spillway::integration {
 
-namespace torch_cuda = c10::cuda::CUDACachingAllocator;
-
-class SpillwayAllocator final : public torch_cuda::CUDAAllocator {
+class SpillwayAllocator final : public CompatAllocator {
  public:
   // The one object, made by Install and never destroyed: tensors die after static destructors.
   static SpillwayAllocator* Install(const spillway_api* api);
@@ -109,7 +108,12 @@ class SpillwayAllocator final : public torch_cuda::CUDAAllocator {
   static void Delete(void* pointer);  // the one deleter
   static void ForgetAfterFork();
 
-  bool Owns(const void* pointer) const { return api_->owns(pointer) != 0; }
+  // CompatAllocator
+  bool Owns(const void* pointer) const override { return api_->owns(pointer) != 0; }
+  TraceLog::Context ContextOfOurs(const void* pointer) override;
+  void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) override;
+  c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) override;
+
   // Whether a block of this size on this stream is to come from the engine.
   bool IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
   // Null when the engine is not to be used (forked child, exit): the caller then asks native.
@@ -131,7 +135,6 @@ class SpillwayAllocator final : public torch_cuda::CUDAAllocator {
 
   // Constant after construction.
   const spillway_api* const api_;
-  CUDAAllocator* const native_;
   const c10::DeleterFnPtr native_deleter_;  // of native's cached blocks
 
   // Internally synchronised.

@@ -105,6 +105,23 @@ void SpillwayAllocator::popCompileContext() {
   trace_.PopCompileContext();
 }
 
+TraceLog::Context SpillwayAllocator::ContextOfOurs(const void* pointer) {
+  for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
+    if (auto block = LedgerOf(device).Find(const_cast<void*>(pointer))) return block->context;
+  }
+  return nullptr;
+}
+
+void SpillwayAllocator::RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) {
+  for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
+    const auto block = LedgerOf(device).Find(const_cast<void*>(pointer));
+    if (!block) continue;
+    const TraceLog::Context stack = trace_.Gather(torch_cuda::RecordContext::ALLOC);
+    trace_.Record(action, device, reinterpret_cast<size_t>(pointer), block->requested, block->stream, stack,
+                  metadata);
+  }
+}
+
 void SpillwayAllocator::setUserMetadata(const std::string& metadata) { native_->setUserMetadata(metadata); }
 
 std::string SpillwayAllocator::getUserMetadata() { return native_->getUserMetadata(); }

@@ -13,8 +13,6 @@
 namespace simcuda {
 namespace {
 
-constexpr char kLibraryName[] = "libsimcuda_torch.so";
-
 std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
@@ -65,8 +63,19 @@ void Say(const std::string& text) {
   std::fprintf(stderr, "simcuda: PyTorch's operators for cuda are not available: %s\n", text.c_str());
 }
 
+// "2_11" of "2.11.0+cu130"; empty when it does not begin like that.
+std::string MinorOf(const std::string& version) {
+  int major = 0;
+  int minor = 0;
+  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) != 2) return "";
+  return std::to_string(major) + "_" + std::to_string(minor);
+}
+
 void OpenOperatorLibrary(const std::string& torch_library) {
-  const std::string path = OwnDirectory() + "/" + kLibraryName;
+  const std::string running = TorchVersion(torch_library);
+  const std::string minor = MinorOf(running);
+  if (minor.empty()) return Say("no version of PyTorch in version.py beside " + torch_library);
+  const std::string path = OwnDirectory() + "/libsimcuda_torch_" + minor + ".so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Say(dlerror());
   using BuiltFor = const char* (*)();
@@ -74,11 +83,10 @@ void OpenOperatorLibrary(const std::string& torch_library) {
   const auto built_for = reinterpret_cast<BuiltFor>(dlsym(library, "simcuda_torch_built_for"));
   const auto start = reinterpret_cast<Start>(dlsym(library, "simcuda_torch_start"));
   if (built_for != nullptr) {
-    const std::string running = TorchVersion(torch_library);
     const std::string expected = built_for();
     // "2.11.0" and "2.11.0+cu130" are the same sources.
     const auto release = [](const std::string& version) { return version.substr(0, version.find('+')); };
-    if (!running.empty() && release(running) != release(expected)) {
+    if (release(running) != release(expected)) {
       return Say(path + " was built for PyTorch " + expected + ", this is " + running);
     }
   }

@@ -1,4 +1,4 @@
-// Opens PyTorch's operators for the stand-in (libsimcuda_torch.so, beside this library) in processes that have
+// Opens PyTorch's operators for the stand-in (libsimcuda_torch_<minor>.so, beside this library) in processes that have
 // loaded libtorch_cuda. Owns the decision and the messages; what the library does is its own affair.
 //
 // The library may export, in C:

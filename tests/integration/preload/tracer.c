@@ -55,25 +55,17 @@ static uint64_t CloneFlags(pid_t pid, uint64_t number, const uint64_t* arguments
 static void NoteCall(pid_t pid, uint64_t number, const uint64_t* arguments) {
   switch (number) {
     case SYS_open:
-    case SYS_creat:
-      return Note(pid, "open", arguments[0]);
+    case SYS_creat: return Note(pid, "open", arguments[0]);
     case SYS_openat:
-    case SYS_openat2:
-      return Note(pid, "open", arguments[1]);
-    case SYS_execve:
-      return Note(pid, "exec", arguments[0]);
-    case SYS_socket:
-      fprintf(out_, "socket\n");
-      return;
-    case SYS_io_uring_setup:
-      fprintf(out_, "ring\n");
-      return;
+    case SYS_openat2: return Note(pid, "open", arguments[1]);
+    case SYS_execve: return Note(pid, "exec", arguments[0]);
+    case SYS_socket: fprintf(out_, "socket\n"); return;
+    case SYS_io_uring_setup: fprintf(out_, "ring\n"); return;
     case SYS_clone:
     case SYS_clone3:
       if (CloneFlags(pid, number, arguments) & CLONE_THREAD) fprintf(out_, "thread\n");
       return;
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -1,4 +1,4 @@
-// Stands for libsimcuda_torch.so (and, copied under another name, for libtorch_cuda.so) in
+// Stands for libsimcuda_torch_<minor>.so (and, copied under another name, for libtorch_cuda.so) in
 // runtime_operators_test.py: says on standard output that it was started, and asks for the device count while it
 // starts, as the real one may.
 #include <dlfcn.h>

@@ -28,15 +28,14 @@ ask()
 """
 
 
-def run(version, installed=True, **environment):
-    """Standard output and error of a process that loads torch after its first count."""
+def run(version, minor="2_11", **environment):
+    """Standard output and error of a process that loads torch after its first count; operators are there for `minor`."""
     with tempfile.TemporaryDirectory() as folder:
         own, torch = pathlib.Path(folder, "own"), pathlib.Path(folder, "torch")
         own.mkdir()
         (torch / "lib").mkdir(parents=True)
         shutil.copy(RUNTIME, own / "libcudart.so.13")
-        if installed:
-            shutil.copy(FAKE, own / "libsimcuda_torch.so")
+        shutil.copy(FAKE, own / f"libsimcuda_torch_{minor}.so")
         shutil.copy(FAKE, torch / "lib" / "libtorch_cuda.so")
         if version is not None:
             (torch / "version.py").write_text(f"__all__ = ['x']\n__version__ = '{version}'\ncuda = '13.0'\n")
@@ -59,9 +58,10 @@ def check(outcome, output, error):
 
 STARTED = ["loading", "started, error 0"]
 check(run("2.11.0", FAKE_BUILT_FOR="2.11.0+cu130"), STARTED, None)
-check(run(None, FAKE_BUILT_FOR="2.11.0"), STARTED, None)
-check(run("2.12.0+cu130", FAKE_BUILT_FOR="2.11.0+cu130"), ["loading"],
-      "was built for PyTorch 2.11.0+cu130, this is 2.12.0+cu130")
-check(run("2.11.0", installed=False), ["loading"], "libsimcuda_torch.so: cannot open shared object file")
+check(run("2.15.0", minor="2_15", FAKE_BUILT_FOR="2.15.0+cu132"), STARTED, None)
+check(run(None, FAKE_BUILT_FOR="2.11.0"), ["loading"], "no version of PyTorch in version.py")
+check(run("2.11.1+cu130", FAKE_BUILT_FOR="2.11.0+cu130"), ["loading"],
+      "was built for PyTorch 2.11.0+cu130, this is 2.11.1+cu130")
+check(run("2.11.0", minor="2_15"), ["loading"], "libsimcuda_torch_2_11.so: cannot open shared object file")
 check(run("2.11.0", FAKE_BUILT_FOR="2.11.0", FAKE_FAILS="1"), STARTED, "did not start")
 print("ok")

@@ -40,16 +40,16 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
   set_tests_properties(simcuda_runtime_operators PROPERTIES TIMEOUT 120)
 endif()
 
-if(SPILLWAY_HAVE_TORCH)
-  get_filename_component(runtime_site_packages "${SPILLWAY_TORCH_DIR}" DIRECTORY)
-  add_test(NAME simcuda_runtime_wheel_imports
+foreach(minor IN LISTS SPILLWAY_TORCH_MINORS)
+  get_filename_component(runtime_site_packages "${SPILLWAY_TORCH_DIR_${minor}}" DIRECTORY)
+  add_test(NAME simcuda_runtime_wheel_imports_${minor}
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_symbols_test.py" wheel
             "${runtime_source}/required_symbols.txt" "${runtime_site_packages}")
-  set_tests_properties(simcuda_runtime_wheel_imports PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+  set_tests_properties(simcuda_runtime_wheel_imports_${minor} PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
   if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
-    add_test(NAME simcuda_runtime_torch
+    add_test(NAME simcuda_runtime_torch_${minor}
       COMMAND "${CMAKE_BINARY_DIR}/bin/simcuda-run" --memory 1GiB --devices 2 --
-              "${SPILLWAY_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/runtime_torch_test.py")
-    set_tests_properties(simcuda_runtime_torch PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+              "${SPILLWAY_PYTHON_${minor}}" "${CMAKE_CURRENT_SOURCE_DIR}/runtime_torch_test.py")
+    set_tests_properties(simcuda_runtime_torch_${minor} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
   endif()
-endif()
+endforeach()

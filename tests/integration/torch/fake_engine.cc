@@ -167,22 +167,27 @@ int SetFraction(int, double fraction) {
 
 const char* LastError() { return last_error.c_str(); }
 
-const spillway_api kApi = {
-    SPILLWAY_API_VERSION,
-    sizeof(spillway_api),
-    "fake",
-    1 << 20,
-    &Allocate,
-    &Free,
-    &RecordStream,
-    &Owns,
-    &FindRange,
-    &EmptyCache,
-    &MemoryInfo,
-    &DeviceStats,
-    &SetFraction,
-    &LastError,
-};
+// What PyTorch's allocator calls; the rest of the table stays empty.
+spillway_api MakeApi() {
+  spillway_api api{};
+  api.version = SPILLWAY_API_VERSION;
+  api.size = sizeof(spillway_api);
+  api.version_text = "fake";
+  api.smallest_block_bytes = 1 << 20;
+  api.allocate = &Allocate;
+  api.free = &Free;
+  api.record_stream = &RecordStream;
+  api.owns = &Owns;
+  api.find_range = &FindRange;
+  api.empty_cache = &EmptyCache;
+  api.memory_info = &MemoryInfo;
+  api.device_stats = &DeviceStats;
+  api.set_fraction = &SetFraction;
+  api.last_error = &LastError;
+  return api;
+}
+
+const spillway_api kApi = MakeApi();
 
 }  // namespace
 

@@ -1,0 +1,173 @@
+"""Runs other people's models with half of the device memory that they take, and compares bit for bit.
+
+For each job of jobs/: an uncapped run without Spillway, PyTorch alone at the cap, which must run out of memory, and the
+capped run with Spillway, whose losses and final state must be the same bits. Started by run.sh; judges every row.
+"""
+
+import dataclasses
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "jobs"))
+
+import harness  # noqa: E402  (the path comes first)
+import job  # noqa: E402
+from harness import MIB  # noqa: E402
+
+PERCENT = 50  # of the uncapped peak
+HOST_PERCENT = 20  # pinned host memory, of the same; the rest goes to the SSD
+LARGE_SHARE = 0.8  # of the peak that must lie in blocks of 1 MiB and more
+COLUMNS = ("job", "peak", "cap", "PyTorch at the cap", "spilled", "fetched", "SSD written", "equal", "ratio")
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """One page of jobs/."""
+
+    name: str
+    steps: int
+    ci_steps: int | None = None  # None: nightly only
+    same: tuple | None = None  # two pieces of state that must have the same bits in every run
+
+
+PAGES = (
+    Page("llama", 6, 3),
+    Page("gpt2", 6, 2),
+    Page("hf_trainer", 4, same=("uninterrupted", "resumed")),
+    Page("resnet", 8, 3),
+    Page("vit", 6),
+    Page("side_stream", 8, 3),
+    Page("compiled", 6),
+    Page("lora", 6, same=("trained", "loaded")),
+    Page("resume", 6, same=("uninterrupted", "resumed")),
+)
+
+
+def offline(work):
+    """Nothing is fetched from anywhere, and nothing is cached outside the work folder."""
+    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(work / "hf"), "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_DISABLE_TELEMETRY": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # fmt: skip
+
+
+def run(here, page, mode, steps, cap=None, total_bytes=None):
+    return job.run_job(here, mode, [page.name, "--steps", str(steps)], cap, total_bytes, script=HERE / "observe.py",
+                       show=lambda line: False, timeout=900, extra_environment=offline(here.work))  # fmt: skip
+
+
+def large_share(report):
+    memory = report["memory"]
+    return memory["max_allocated_large_bytes"] / memory["max_allocated_bytes"]
+
+
+def equal(capped, uncapped):
+    return all(capped.keys[key] == uncapped.keys[key] for key in ("losses_sha256", "state_sha256"))
+
+
+def differences(capped, uncapped):
+    """Names of what differs, for the one who looks for the cause."""
+    found = [f"loss {i}" for i, pair in enumerate(zip(capped.report["losses"], uncapped.report["losses"])) if len(set(pair)) > 1]
+    hashes = uncapped.report["state_hashes"]
+    return found + [name for name, value in capped.report["state_hashes"].items() if hashes.get(name) != value]
+
+
+def judge_uncapped(page, uncapped, problems):
+    if not problems.expect(uncapped.keys["status"] == "ok", f"{page.name} uncapped: {uncapped.keys['status']}\n{uncapped.log[-3000:]}"):
+        return False
+    share = large_share(uncapped.report)
+    problems.expect(share > LARGE_SHARE, f"{page.name}: only {share:.0%} of the peak is in large blocks")
+    problems.expect(len(set(uncapped.report["losses"])) > 1, f"{page.name}: all losses are the same")
+    return problems.expect(bool(uncapped.keys["peak_bytes"]), f"{page.name}: no peak was reported")
+
+
+def judge_capped(page, capped, uncapped, problems):
+    keys = capped.keys
+    if not problems.expect(keys["status"] == "ok", f"{page.name} with Spillway: {keys['status']}\n{capped.log[-4000:]}"):
+        return
+    if not equal(capped, uncapped):
+        problems.expect(False, f"{page.name}: not the same bits: {', '.join(differences(capped, uncapped))}")
+    if page.same:
+        for one in (uncapped, capped):
+            first, second = (one.report["state_hashes"][name] for name in page.same)
+            problems.expect(first == second, f"{page.name} {one.keys['mode']}: {page.same[0]} and {page.same[1]} differ")
+    for key in ("spilled_bytes", "fetched_bytes"):
+        problems.expect((keys[key] or 0) > 0, f"{page.name}: {key} is {keys[key]}")
+    problems.expect(keys["peak_bytes"] <= keys["budget_bytes"], f"{page.name}: peak {keys['peak_bytes']} over {keys['budget_bytes']}")
+
+
+def run_page(args, page, device, problems):
+    """The row of one job; None when the uncapped run gave nothing to compare with."""
+    steps = page.ci_steps if args.ci else page.steps
+    print(f"\n== {page.name}, {steps} steps", flush=True)
+    here = job.Machine(device=device, work=args.work / page.name, build=args.build, simcuda_options=("--mode", "strict"))
+    uncapped = run(here, page, job.UNCAPPED, steps)
+    if not judge_uncapped(page, uncapped, problems):
+        return None
+    peak = uncapped.keys["peak_bytes"]
+    gpu_bytes = peak * PERCENT // 100 // (2 * MIB) * (2 * MIB)
+    with tempfile.TemporaryDirectory(dir=here.work) as folder:
+        cap = job.Cap(gpu_bytes, job.size_text(peak * HOST_PERCENT // 100), folder, {"gpu_memory": job.size_text(gpu_bytes)})
+        plain = run(here, page, job.PLAIN, steps, cap, uncapped.report["memory"]["device_total_bytes"])
+        problems.expect(plain.keys["status"] == "out_of_memory",
+                        f"{page.name}, PyTorch alone at the cap: {plain.keys['status']}\n{plain.log[-2000:]}")  # fmt: skip
+        capped = run(here, page, job.PRELOAD, steps, cap)
+    judge_capped(page, capped, uncapped, problems)
+    return row_of(page, steps, uncapped, plain, capped)
+
+
+def row_of(page, steps, uncapped, plain, capped):
+    ok = capped.keys["status"] == "ok"
+    speeds = [one.keys["tokens_per_s"] for one in (capped, uncapped)]
+    row = {"job": page.name, "steps": steps, "peak_bytes": uncapped.keys["peak_bytes"],
+           "large_share": large_share(uncapped.report), "cap_bytes": capped.keys["budget_bytes"],
+           "plain": plain.keys["status"], "status": capped.keys["status"],
+           "equal": ok and equal(capped, uncapped), "speed_ratio": speeds[0] / speeds[1] if all(speeds) else None,
+           "seconds": {one.keys["mode"]: one.seconds for one in (uncapped, plain, capped)}}  # fmt: skip
+    for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes"):
+        row[key] = capped.keys[key]
+    return row
+
+
+def text(value, scale=MIB, form="{:.0f}"):
+    return "-" if value is None else form.format(value / scale)
+
+
+def table(rows):
+    lines = [list(COLUMNS)]
+    for row in rows:
+        lines.append([row["job"], text(row["peak_bytes"]), text(row["cap_bytes"]), row["plain"].replace("_", " "),
+                      *(text(row[key]) for key in ("spilled_bytes", "fetched_bytes", "ssd_written_bytes")),
+                      {True: "yes", False: "NO"}[row["equal"]], text(row["speed_ratio"], 1, "{:.2f}")])  # fmt: skip
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    left = (0, 3)
+    return ["  ".join(cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))).rstrip()
+            for line in lines]  # fmt: skip
+
+
+def main():
+    names = [page.name for page in PAGES]
+    args = harness.arguments(
+        __doc__, ("jobs", {"nargs": "*", "metavar": "JOB", "help": f"of {', '.join(names)} (default: all)"}),
+        ("--device", {"choices": ["auto", "gpu", "simcuda"], "default": "auto"}),
+        ("--gpu", {"dest": "device", "action": "store_const", "const": "gpu", "help": "the same as --device gpu"}),
+        ("--ci", {"action": "store_true", "help": "the shorter runs of tests/run.sh"}),
+        ("--json", {"type": Path, "metavar": "FILE", "help": "write the rows here (default: WORK/third_party.json)"}))  # fmt: skip
+    unknown = sorted(set(args.jobs) - set(names))
+    if unknown:
+        raise SystemExit(f"no such job: {', '.join(unknown)}; there are {', '.join(names)}")
+    args.work = args.work / "third_party"
+    device = args.device if args.device != "auto" else "gpu" if job.has_gpu() else "simcuda"
+    pages = [page for page in PAGES if page.name in args.jobs or (not args.jobs and (page.ci_steps or not args.ci))]
+    problems = harness.Problems()
+    rows = [row for row in (run_page(args, page, device, problems) for page in pages) if row]
+    print(f"\non {device}; MiB; equal: losses and final state, bit for bit; ratio: steps a second, with half / with all the memory\n")
+    print("\n".join(table(rows)))
+    path = args.json or args.work / "third_party.json"
+    path.write_text(json.dumps({"device": device, "rows": rows, "problems": problems.found}, indent=2) + "\n", encoding="utf-8")
+    problems.exit()
+
+
+if __name__ == "__main__":
+    main()

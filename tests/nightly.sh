@@ -7,6 +7,8 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=integration/quickstart/prepare.sh
 . "$ROOT/integration/quickstart/prepare.sh"
+# shellcheck source=tests/third_party/install.sh
+. "$ROOT/tests/third_party/install.sh"
 
 export SPILLWAY_TEST_SEEDS=20
 export CTEST_OUTPUT_ON_FAILURE=1
@@ -52,6 +54,7 @@ parts=("$@")
 [ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs asan tsan clang tidy)
 install_packages binutils git
 make_venvs ""
+install_third_party
 for name in "${parts[@]}"; do
   part "$name"
 done

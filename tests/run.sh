@@ -6,6 +6,8 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=integration/quickstart/prepare.sh
 . "$ROOT/integration/quickstart/prepare.sh"
+# shellcheck source=tests/third_party/install.sh
+. "$ROOT/tests/third_party/install.sh"
 
 python_path=""
 if [ "${1:-}" = --python ]; then
@@ -15,6 +17,7 @@ fi
 
 install_packages binutils git
 make_venvs "$python_path"
+install_third_party
 build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON
 install_python_package
 say "tests"

@@ -1,21 +1,32 @@
 # shellcheck shell=bash
-# Sourced by tests/run.sh and tests/third_party/run.sh, after prepare.sh: the packages whose models the jobs train.
-# Needs: PYTHON, which has PyTorch.
+# Sourced by tests/run.sh, tests/nightly.sh and tests/third_party/run.sh, after prepare.sh: the packages whose models the
+# jobs train. Needs: PYTHON, which has PyTorch.
 
-# install_third_party: what requirements.txt names and is not there yet. PyTorch and NumPy stay as they are, because the
-# file names PyTorch's version and NumPy is there already.
-install_third_party() {
-  local list=$ROOT/tests/third_party/requirements.txt
-  "$PYTHON" - "$list" <<'PYTHON_END' && return 0
+# third_party_is_there: every package of requirements.txt in its version.
+third_party_is_there() {
+  "$PYTHON" - "$ROOT/tests/third_party/requirements.txt" <<'PYTHON_END'
 import importlib.metadata, sys
-wanted = [line.split("==") for line in open(sys.argv[1]).read().split() if "==" in line]
-def there(name, version):
+def version(name):
     try:
-        return importlib.metadata.version(name).split("+")[0] == version
+        return importlib.metadata.version(name).split("+")[0]
     except importlib.metadata.PackageNotFoundError:
-        return False
-sys.exit(0 if all(there(name, version) for name, version in wanted) else 1)
+        return None
+wanted = [line.strip().split("==") for line in open(sys.argv[1]) if "==" in line]
+sys.exit(0 if all(version(name) == number for name, number in wanted) else 1)
 PYTHON_END
-  say "installing the packages of tests/third_party/requirements.txt (about 50 MB to fetch, 270 MB on disk)"
-  "$PYTHON" -m pip install -q --disable-pip-version-check -r "$list"
+}
+
+# install_third_party: what is not there yet. PyTorch and NumPy are held at the versions that are there; with a PyTorch
+# other than 2.11 nothing is installed, and the jobs are skipped.
+install_third_party() {
+  local torch numpy
+  read -r torch numpy < <("$PYTHON" -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0], m.version("numpy"))')
+  case $torch in
+    2.11.*) ;;
+    *) echo "PyTorch $torch: the jobs of tests/third_party are skipped, their packages belong to 2.11" >&2; return 0 ;;
+  esac
+  third_party_is_there && return 0
+  say "installing the packages of tests/third_party/requirements.txt (50 MB to fetch, 270 MB on disk)"
+  "$PYTHON" -m pip install -q --disable-pip-version-check -r "$ROOT/tests/third_party/requirements.txt" \
+    "torch==$torch" "numpy==$numpy"
 }

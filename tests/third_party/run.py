@@ -5,6 +5,7 @@ capped run with Spillway, whose losses and final state must be the same bits. St
 """
 
 import dataclasses
+import importlib.metadata
 import json
 import sys
 import tempfile
@@ -97,6 +98,25 @@ def judge_capped(page, capped, uncapped, problems):
     problems.expect(keys["peak_bytes"] <= keys["budget_bytes"], f"{page.name}: peak {keys['peak_bytes']} over {keys['budget_bytes']}")
 
 
+def check_packages():
+    """Skips with another PyTorch, whose packages these are not; stops when a package is missing."""
+    torch_version = importlib.metadata.version("torch")
+    if not torch_version.startswith("2.11."):
+        print(f"skipped: PyTorch {torch_version}; the packages of requirements.txt belong to 2.11")
+        sys.exit(harness.SKIPPED)
+    for line in (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        name, _, wanted = line.partition("==")
+        if wanted and version_of(name) != wanted:
+            raise SystemExit(f"{name} {wanted} is not installed, but {version_of(name)}; tests/third_party/run.sh and tests/run.sh install it")
+
+
+def version_of(name):
+    try:
+        return importlib.metadata.version(name).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def run_page(args, page, device, problems):
     """The row of one job; None when the uncapped run gave nothing to compare with."""
     steps = page.ci_steps if args.ci else page.steps
@@ -154,6 +174,7 @@ def main():
         ("--gpu", {"dest": "device", "action": "store_const", "const": "gpu", "help": "the same as --device gpu"}),
         ("--ci", {"action": "store_true", "help": "the shorter runs of tests/run.sh"}),
         ("--json", {"type": Path, "metavar": "FILE", "help": "write the rows here (default: WORK/third_party.json)"}))  # fmt: skip
+    check_packages()
     unknown = sorted(set(args.jobs) - set(names))
     if unknown:
         raise SystemExit(f"no such job: {', '.join(unknown)}; there are {', '.join(names)}")

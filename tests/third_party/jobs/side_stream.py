@@ -47,7 +47,7 @@ def average(averaged, model, stream):
 def main(steps):
     torch.manual_seed(1)
     model = timm.create_model("mixer_s32_224", img_size=160, num_classes=100).cuda().train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-4)
     averaged = [weight.detach().clone() for weight in model.parameters()]
     batches, averaging = Uploader(), torch.cuda.Stream()
     averaged_once = torch.cuda.Event()

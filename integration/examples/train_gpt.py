@@ -185,8 +185,9 @@ def make_optimizer(model, args):
 
 def make_repeatable(args):
     torch.manual_seed(args.seed)
-    # Operations without a deterministic form warn instead of stopping the job.
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # An operation without a deterministic form stops the job; where it would only warn, fused attention takes a form
+    # that is not repeatable.
+    torch.use_deterministic_algorithms(True)
     # Without this, deterministic mode would also fill every fresh tensor, which hides no bug here and costs time.
     torch.utils.deterministic.fill_uninitialized_memory = False
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/driver.h"
 
 namespace simcuda {
@@ -38,7 +39,9 @@ struct ThreadStateReaper {
     if (t_state == nullptr || syscall(SYS_gettid) == getpid()) return;
     if (IsAlive()) {
       for (const auto& own : t_state->own_streams) {
-        if (own.valid()) own.context->CloseStream(own.stream);
+        if (!own.valid()) continue;
+        AbandonCapture(*own.stream);
+        own.context->CloseStream(own.stream);
       }
     }
     delete t_state;
@@ -177,7 +180,9 @@ std::string Context::error_text() {
 void Context::Reset() {
   Synchronize();
   for (Stream* stream : Streams()) {
-    if (stream != legacy_) CloseStream(stream);
+    if (stream == legacy_) continue;
+    AbandonCapture(*stream);
+    CloseStream(stream);
   }
   GetAddressSpace().FreeAllOf(this);
   std::lock_guard<std::mutex> lock(mutex_);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 
@@ -102,6 +103,7 @@ CUresult EnterGiven(CUcontext handle, Context** context) {
 CUresult SynchronizeContext(CUcontext handle) {
   Context* context = nullptr;
   if (CUresult result = EnterGiven(handle, &context); result != CUDA_SUCCESS) return result;
+  if (CUresult result = CheckContextUse(*context); result != CUDA_SUCCESS) return result;
   context->Synchronize();
   return context->status();
 }

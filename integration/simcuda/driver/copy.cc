@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/failures.h"
 #include "integration/simcuda/driver/faults.h"
@@ -159,6 +160,13 @@ CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
   if (shape.height > 1 && (shape.destination_pitch < shape.width || shape.source_pitch < shape.width)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (when != CopyReturn::kGraph) {
+    bool capturing = false;
+    CUresult result = EnterQueueing(stream, &capturing);
+    if (result == CUDA_SUCCESS && when == CopyReturn::kSync) result = CheckStreamUse(stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (capturing) return RecordOperation(stream, std::make_shared<CopyOperation>(shape));
+  }
   const Side destination = Classify(shape.destination, shape.destination_extent(), "destination");
   const Side source = Classify(shape.source, shape.source_extent(), "source");
   if (destination == Side::kBad || source == Side::kBad) return CUDA_ERROR_INVALID_VALUE;
@@ -169,8 +177,8 @@ CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
       to_device ? (from_device ? SIMCUDA_DTOD : SIMCUDA_HTOD) : (from_device ? SIMCUDA_DTOH : SIMCUDA_HTOH);
   auto work = std::make_unique<CopyWork>(shape, direction);
   bool wait = when == CopyReturn::kSync && direction != SIMCUDA_DTOD;
-  if (destination == Side::kPageable) wait = true;
-  if (source == Side::kPageable && !wait) {
+  if (destination == Side::kPageable && when != CopyReturn::kGraph) wait = true;
+  if (source == Side::kPageable && !wait && when != CopyReturn::kGraph) {
     if (shape.bytes() <= kStagedBytes) {
       work->Stage();
     } else {
@@ -182,14 +190,38 @@ CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
   return wait ? stream.context()->status() : CUDA_SUCCESS;
 }
 
-CUresult SubmitFill(Stream& stream, const FillShape& shape) {
-  if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
+CUresult CopyOperation::Submit(Stream& stream) const {
+  return SubmitCopy(stream, shape_, CopyReturn::kGraph);
+}
+
+namespace {
+
+CUresult CheckFill(const FillShape& shape) {
+  if (shape.element_bytes != 1 && shape.element_bytes != 2 && shape.element_bytes != 4)
+    return CUDA_ERROR_INVALID_VALUE;
   if (shape.destination == 0 || shape.destination % shape.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (shape.height > 1 && shape.pitch < shape.width * shape.element_bytes) return CUDA_ERROR_INVALID_VALUE;
+  const bool overlap = shape.height > 1 && shape.pitch < shape.width * shape.element_bytes;
+  return overlap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult QueueFill(Stream& stream, const FillShape& shape) {
   const Side side = Classify(shape.destination, shape.extent(), "destination");
   if (side == Side::kBad || side == Side::kPageable) return CUDA_ERROR_INVALID_VALUE;
   stream.context()->Enqueue(stream, new FillWork(shape));
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult FillOperation::Submit(Stream& stream) const { return QueueFill(stream, shape_); }
+
+CUresult SubmitFill(Stream& stream, const FillShape& shape) {
+  if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
+  if (CUresult result = CheckFill(shape); result != CUDA_SUCCESS) return result;
+  bool capturing = false;
+  if (CUresult result = EnterQueueing(stream, &capturing); result != CUDA_SUCCESS) return result;
+  return capturing ? RecordOperation(stream, std::make_shared<FillOperation>(shape))
+                   : QueueFill(stream, shape);
 }
 
 }  // namespace simcuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/operation.h"
 #include "integration/simcuda/driver/stream.h"
 
 namespace simcuda {
@@ -24,10 +25,11 @@ struct CopyShape {
   uint64_t source_extent() const { return height == 0 ? 0 : source_pitch * (height - 1) + width; }
 };
 
-// When the call returns: at once where the hardware could, or when the bytes have arrived.
-enum class CopyReturn { kAsync, kSync };
+// When the call returns: at once where the hardware could, or when the bytes have arrived. A graph's copy never waits.
+enum class CopyReturn { kAsync, kSync, kGraph };
 
-// Checks the ranges, queues the copy and waits where CUDA would (sync form; pageable host memory).
+// Checks the ranges, queues the copy and waits where CUDA would (sync form; pageable host memory). On a capturing stream
+// it becomes a node.
 CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when);
 
 struct FillShape {
@@ -41,6 +43,29 @@ struct FillShape {
   uint64_t extent() const { return height == 0 ? 0 : pitch * (height - 1) + width * element_bytes; }
 };
 CUresult SubmitFill(Stream& stream, const FillShape& shape);
+
+// A copy and a fill as nodes of a graph.
+class CopyOperation : public Operation {
+ public:
+  explicit CopyOperation(const CopyShape& shape) : shape_(shape) {}
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
+  CUresult Submit(Stream& stream) const override;
+  const CopyShape& shape() const { return shape_; }
+
+ private:
+  const CopyShape shape_;
+};
+
+class FillOperation : public Operation {
+ public:
+  explicit FillOperation(const FillShape& shape) : shape_(shape) {}
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
+  CUresult Submit(Stream& stream) const override;
+  const FillShape& shape() const { return shape_; }
+
+ private:
+  const FillShape shape_;
+};
 
 }  // namespace simcuda
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
@@ -22,6 +23,7 @@ struct Event {
   Stream* stream = nullptr;  // null: not recorded yet
   uint64_t number = 0;
   int64_t time_ns = 0;
+  CapturedPlace captured;  // of the last record, when that was on a capturing stream
 };
 
 struct EventPool {
@@ -60,11 +62,12 @@ struct Place {
   uint64_t number;
   int64_t time_ns;
   unsigned int flags;
+  CapturedPlace captured;
   bool reached() const { return stream == nullptr || stream->IsDone(number); }
 };
 Place PlaceOf(Event& event) {
   std::lock_guard<std::mutex> lock(event.mutex);
-  return {event.stream, event.number, event.time_ns, event.flags};
+  return {event.stream, event.number, event.time_ns, event.flags, event.captured};
 }
 
 CUresult EnterEvent(CUevent handle, Event** event) {
@@ -81,7 +84,14 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
   Stream* stream = nullptr;
   if (CUresult result = EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  bool capturing = false;
+  if (CUresult result = EnterQueueing(*stream, &capturing); result != CUDA_SUCCESS) return result;
   std::lock_guard<std::mutex> lock(event->mutex);
+  if (capturing) {
+    event->stream = nullptr;
+    return RecordPlace(*stream, &event->captured);
+  }
+  event->captured = {};
   event->stream = stream;
   event->time_ns = 0;
   event->number = stream->context()->Enqueue(*stream, new RecordWork(event, ++event->generation));
@@ -90,7 +100,16 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
 
 template <Form kForm>
 CUresult RecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
-  return flags > CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : Record<kForm>(event, stream);
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_EVENT_RECORD_EXTERNAL) {  // in a capture a node, which graphs here do not have
+    Stream* found = nullptr;
+    bool capturing = false;
+    if (CUresult result = EnterStream(stream, kForm, &found); result != CUDA_SUCCESS) return result;
+    const CUresult result = EnterQueueing(*found, &capturing);
+    if (result != CUDA_SUCCESS || capturing)
+      return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return Record<kForm>(event, stream);
 }
 
 template <Form kForm>
@@ -100,6 +119,11 @@ CUresult WaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
   if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
   if (CUresult result = EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   const Place place = PlaceOf(*event);
+  bool done = false;
+  if (CUresult result = WaitForPlace(*stream, place.captured, place.stream != nullptr, &done);
+      result != CUDA_SUCCESS || done) {
+    return result;
+  }
   if (place.reached() || place.stream == stream) return CUDA_SUCCESS;
   stream->context()->Enqueue(*stream, new WaitWork(place.stream, place.number));
   return CUDA_SUCCESS;
@@ -113,6 +137,7 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Place from = PlaceOf(*start);
   const Place to = PlaceOf(*end);
+  if (from.captured.capture != 0 || to.captured.capture != 0) return CUDA_ERROR_CAPTURED_EVENT;
   if (from.stream == nullptr || to.stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (((from.flags | to.flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
   if (!from.reached() || !to.reached()) return CUDA_ERROR_NOT_READY;
@@ -146,6 +171,7 @@ SIMCUDA_API CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
   std::lock_guard<std::mutex> lock(event->mutex);
   event->flags = flags;
   event->stream = nullptr;
+  event->captured = {};
   event->magic = simcuda::kEventMagic;
   *handle = reinterpret_cast<CUevent>(event);
   return CUDA_SUCCESS;
@@ -170,13 +196,16 @@ SIMCUDA_API CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(h
 SIMCUDA_API CUresult cuEventQuery(CUevent handle) {
   Event* event = nullptr;
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
-  return simcuda::PlaceOf(*event).reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  const simcuda::Place place = simcuda::PlaceOf(*event);
+  if (CUresult result = simcuda::CheckEventUse(place.captured); result != CUDA_SUCCESS) return result;
+  return place.reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 SIMCUDA_API CUresult cuEventSynchronize(CUevent handle) {
   Event* event = nullptr;
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   const simcuda::Place place = simcuda::PlaceOf(*event);
+  if (CUresult result = simcuda::CheckEventUse(place.captured); result != CUDA_SUCCESS) return result;
   if (place.stream == nullptr) return CUDA_SUCCESS;
   place.stream->WaitFor(place.number);
   return place.stream->context()->status();

@@ -8,6 +8,7 @@
 #include <shared_mutex>
 
 #include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/faults.h"
 
@@ -97,6 +98,7 @@ CUresult HostAlloc(void** pointer, size_t size, unsigned int flags) {
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
   return simcuda::AllocateHostMemory(size, flags, context, pointer);
 }
 
@@ -113,6 +115,7 @@ SIMCUDA_API CUresult cuMemFreeHost(void* pointer) {
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   HostMemory memory;
   if (!simcuda::FindHostMemory(reinterpret_cast<uint64_t>(pointer), &memory)) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
   context->Synchronize();  // as CUDA: no copy may still be using it
   simcuda::CheckNobodyTouches(memory.start, memory.size, "cuMemFreeHost");
   return simcuda::FreeHostMemory(pointer);

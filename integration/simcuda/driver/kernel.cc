@@ -48,6 +48,13 @@ const KernelDefinition* FindKernel(const std::string& name) {
 
 }  // namespace simcuda
 
+SIMCUDA_API int simcuda_set_release(struct CUfunc_st* function, simcuda_release_function release) {
+  const simcuda::FunctionHandle* handle = simcuda::FunctionFromHandle(function);
+  if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  handle->kernel->release = release;
+  return CUDA_SUCCESS;
+}
+
 SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function) {
   if (kernel == nullptr || kernel->name == nullptr || *kernel->name == '\0' || kernel->run == nullptr ||
       (kernel->parameter_count != 0 && kernel->parameters == nullptr) || !simcuda::IsLayoutSane(*kernel)) {

@@ -20,6 +20,7 @@ struct KernelDefinition {
   void* user = nullptr;
   std::vector<simcuda_parameter> parameters;
   size_t parameter_bytes = 0;
+  mutable std::atomic<simcuda_release_function> release{nullptr};
 };
 
 struct FunctionHandle {

@@ -1,4 +1,4 @@
-// Driver functions: kernel launches and host functions. A launch copies its parameters into the work that it
+// Driver functions: kernel launches. A launch copies its parameters into the work that it
 // queues; the words among them that lie in a range, and the tensor maps that describe part of it, are what "this kernel
 // will touch the range" means.
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/faults.h"
@@ -22,6 +23,31 @@ namespace {
 // A running kernel's context, for simcuda_set_device_error.
 thread_local Context* t_kernel_context = nullptr;
 
+// Pointers to the parameters in one block of their bytes.
+class ParameterPointers {
+ public:
+  ParameterPointers(const KernelDefinition& kernel, char* buffer) {
+    const size_t count = kernel.parameters.size();
+    if (count > kMostOnStack) many_.resize(count);
+    pointers_ = count > kMostOnStack ? many_.data() : few_;
+    for (size_t i = 0; i < count; ++i) pointers_[i] = buffer + kernel.parameters[i].offset;
+  }
+  ParameterPointers(const ParameterPointers&) = delete;
+  ParameterPointers& operator=(const ParameterPointers&) = delete;
+  void** get() const { return pointers_; }
+
+ private:
+  static constexpr size_t kMostOnStack = 64;
+  void* few_[kMostOnStack];
+  std::vector<void*> many_;
+  void** pointers_;
+};
+
+void ReleaseParameters(const KernelDefinition& kernel, char* buffer) {
+  const simcuda_release_function release = kernel.release.load();
+  if (release != nullptr) release(ParameterPointers(kernel, buffer).get());
+}
+
 class KernelWork : public Work {
  public:
   // The parameter block follows the object in the same allocation.
@@ -30,6 +56,14 @@ class KernelWork : public Work {
     return new (memory) KernelWork(function, shape);
   }
   static void operator delete(void* memory) { ::operator delete(memory); }
+  ~KernelWork() override {
+    if (owns_parameters_) ReleaseParameters(kernel_, buffer());
+  }
+
+  // A launch of a graph: the graph's operation keeps the parameters, and stays until this has run.
+  void KeepOrigin(std::shared_ptr<const Operation> origin) { origin_ = std::move(origin); }
+  // A launch of its own: when it has run, its parameters are released.
+  void OwnParameters() { owns_parameters_ = true; }
 
   char* buffer() { return reinterpret_cast<char*>(this + 1); }
 
@@ -74,12 +108,7 @@ class KernelWork : public Work {
   }
 
   void Call(Stream& stream) {
-    constexpr size_t kMostOnStack = 64;
-    void* few[kMostOnStack];
-    const size_t count = kernel_.parameters.size();
-    std::vector<void*> many(count > kMostOnStack ? count : 0);
-    void** parameters = count > kMostOnStack ? many.data() : few;
-    for (size_t i = 0; i < count; ++i) parameters[i] = buffer() + kernel_.parameters[i].offset;
+    const ParameterPointers pointers(kernel_, buffer());
     simcuda_launch launch = {};
     launch.struct_bytes = sizeof(launch);
     launch.name = kernel_.name.c_str();
@@ -95,7 +124,7 @@ class KernelWork : public Work {
     launch.module = module_;
     t_kernel_context = stream.context();
     try {
-      RunGuarded(stream, [&] { kernel_.run(&launch, parameters); });
+      RunGuarded(stream, [&] { kernel_.run(&launch, pointers.get()); });
     } catch (const std::exception& error) {
       stream.context()->Fail(CUDA_ERROR_LAUNCH_FAILED, "kernel " + kernel_.name + ": " + error.what());
     } catch (...) {
@@ -108,6 +137,8 @@ class KernelWork : public Work {
   const KernelDefinition& kernel_;
   const Module* const module_;
   const LaunchShape shape_;
+  std::shared_ptr<const Operation> origin_;
+  bool owns_parameters_ = false;
 };
 
 // Copies the parameters by the declared layout; false when the `extra` list is not understood or too short.
@@ -141,24 +172,39 @@ bool IsShapeSane(const LaunchShape& shape) {
          shape.grid[1] <= 65535 && shape.grid[2] <= 65535;
 }
 
+CUresult CheckLaunch(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
+                     const FunctionHandle** function) {
+  *function = FunctionFromHandle(handle);
+  if (*function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!IsShapeSane(shape)) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool none = parameters == nullptr && extra == nullptr;
+  return none && !(*function)->kernel->parameters.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 template <Form kForm>
 CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle, void** parameters,
                 void** extra) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  const FunctionHandle* function = FunctionFromHandle(handle);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const FunctionHandle* function = nullptr;
+  if (CUresult result = CheckLaunch(handle, shape, parameters, extra, &function); result != CUDA_SUCCESS)
+    return result;
+  bool capturing = false;
+  if (CUresult result = EnterQueueing(*stream, &capturing); result != CUDA_SUCCESS) return result;
+  if (capturing) {
+    std::shared_ptr<KernelOperation> operation;
+    const CUresult result = KernelOperation::Make(handle, shape, parameters, extra, &operation);
+    return result != CUDA_SUCCESS ? result : RecordOperation(*stream, std::move(operation));
+  }
   const KernelDefinition& kernel = *function->kernel;
-  if (!IsShapeSane(shape)) return CUDA_ERROR_INVALID_VALUE;
-  if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (parameters == nullptr && extra == nullptr && !kernel.parameters.empty())
-    return CUDA_ERROR_INVALID_VALUE;
   KernelWork* work = KernelWork::Make(*function, shape);
   std::memset(work->buffer(), 0, kernel.parameter_bytes);
   if (!CopyParameters(kernel, parameters, extra, work->buffer())) {
     delete work;
     return CUDA_ERROR_INVALID_VALUE;
   }
+  work->OwnParameters();
   stream->context()->Enqueue(*stream, work);
   return CUDA_SUCCESS;
 }
@@ -184,51 +230,39 @@ CUresult LaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void*
   return Launch<kForm>(function, shape, config->hStream, parameters, extra);
 }
 
-class HostWork : public Work {
- public:
-  HostWork(CUhostFn function, void* data) : function_(function), data_(data) {}
-  void Run(Stream& stream, bool skip) override {
-    if (!skip) function_(data_);
-  }
-  const char* name() const override { return "host function"; }
-
- private:
-  const CUhostFn function_;
-  void* const data_;
-};
-
-class CallbackWork : public Work {
- public:
-  CallbackWork(CUstreamCallback function, CUstream handle, void* data)
-      : function_(function), handle_(handle), data_(data) {}
-  void Run(Stream& stream, bool skip) override { function_(handle_, stream.context()->status(), data_); }
-  const char* name() const override { return "stream callback"; }
-
- private:
-  const CUstreamCallback function_;
-  const CUstream handle_;
-  void* const data_;
-};
-
-template <Form kForm>
-CUresult LaunchHost(CUstream handle, CUhostFn function, void* data) {
-  Stream* stream = nullptr;
-  if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  stream->context()->Enqueue(*stream, new HostWork(function, data));
-  return CUDA_SUCCESS;
-}
-
-template <Form kForm>
-CUresult AddCallback(CUstream handle, CUstreamCallback function, void* data, unsigned int flags) {
-  Stream* stream = nullptr;
-  if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  stream->context()->Enqueue(*stream, new CallbackWork(function, handle, data));
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
+
+KernelOperation::KernelOperation(CUfunction handle, const FunctionHandle& function, const LaunchShape& shape)
+    : handle_(handle), function_(function), shape_(shape), buffer_(function.kernel->parameter_bytes) {
+  for (const simcuda_parameter& parameter : function.kernel->parameters)
+    parameters_.push_back(buffer_.data() + parameter.offset);
+}
+
+KernelOperation::~KernelOperation() {
+  if (owns_parameters_) ReleaseParameters(*function_.kernel, buffer_.data());
+}
+
+CUresult KernelOperation::Make(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
+                               std::shared_ptr<KernelOperation>* made) {
+  const FunctionHandle* function = nullptr;
+  if (CUresult result = CheckLaunch(handle, shape, parameters, extra, &function); result != CUDA_SUCCESS)
+    return result;
+  std::shared_ptr<KernelOperation> operation(new KernelOperation(handle, *function, shape));
+  if (!CopyParameters(*function->kernel, parameters, extra, operation->buffer_.data()))
+    return CUDA_ERROR_INVALID_VALUE;
+  operation->owns_parameters_ = true;
+  *made = std::move(operation);
+  return CUDA_SUCCESS;
+}
+
+CUresult KernelOperation::Submit(Stream& stream) const {
+  KernelWork* work = KernelWork::Make(function_, shape_);
+  std::memcpy(work->buffer(), buffer_.data(), buffer_.size());
+  work->KeepOrigin(shared_from_this());
+  stream.context()->Enqueue(stream, work);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace simcuda
 
 SIMCUDA_BOTH_FORMS(cuLaunchKernel, _ptsz, simcuda::LaunchKernel,
@@ -242,11 +276,6 @@ SIMCUDA_BOTH_FORMS(cuLaunchCooperativeKernel, _ptsz, simcuda::LaunchCooperative,
 SIMCUDA_BOTH_FORMS(cuLaunchKernelEx, _ptsz, simcuda::LaunchKernelEx,
                    (const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra),
                    (config, f, parameters, extra))
-SIMCUDA_BOTH_FORMS(cuLaunchHostFunc, _ptsz, simcuda::LaunchHost, (CUstream s, CUhostFn f, void* data),
-                   (s, f, data))
-SIMCUDA_BOTH_FORMS(cuStreamAddCallback, _ptsz, simcuda::AddCallback,
-                   (CUstream s, CUstreamCallback f, void* data, unsigned int flags), (s, f, data, flags))
-
 SIMCUDA_API void simcuda_set_device_error(const char* text) {
   simcuda::Context* context =
       simcuda::t_kernel_context != nullptr ? simcuda::t_kernel_context : simcuda::CurrentContext();

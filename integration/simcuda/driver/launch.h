@@ -1,6 +1,13 @@
-// The geometry of one launch.
+// Launches: the geometry of one, and a launch kept for a graph with its parameters' bytes.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_LAUNCH_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_LAUNCH_H_
+
+#include <memory>
+#include <vector>
+
+#include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/kernel.h"
+#include "integration/simcuda/driver/operation.h"
 
 namespace simcuda {
 
@@ -9,6 +16,40 @@ struct LaunchShape {
   unsigned int block[3];
   unsigned int shared_bytes;
 };
+
+// One launch as a graph keeps it. Its parameters' release (simcuda_set_release) is called when nothing can run it any
+// more.
+class KernelOperation : public Operation {
+ public:
+  // Copies the parameters; the result of cuLaunchKernel for bad arguments.
+  static CUresult Make(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
+                       std::shared_ptr<KernelOperation>* made);
+  ~KernelOperation() override;
+
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
+  CUresult Submit(Stream& stream) const override;
+
+  CUfunction function() const { return handle_; }
+  const LaunchShape& shape() const { return shape_; }
+  // Pointers to the parameters' bytes, as cuGraphKernelNodeGetParams gives them.
+  void** parameters() const { return parameters_.data(); }
+  const char* buffer() const { return buffer_.data(); }
+
+ private:
+  KernelOperation(CUfunction handle, const FunctionHandle& function, const LaunchShape& shape);
+
+  const CUfunction handle_;
+  const FunctionHandle& function_;
+  const LaunchShape shape_;
+  std::vector<char> buffer_;
+  mutable std::vector<void*> parameters_;
+  bool owns_parameters_ = false;  // they were copied, so they are ours to release
+};
+
+// A host function as a graph's node (host_function.cc).
+OperationPtr MakeHostOperation(CUhostFn function, void* data);
+// What it was made of; false when it is none.
+bool GetHostOperation(const Operation& operation, CUDA_HOST_NODE_PARAMS* parameters);
 
 }  // namespace simcuda
 

@@ -1,5 +1,6 @@
 // Driver functions: plain device memory and memory information.
 #include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/faults.h"
@@ -14,6 +15,7 @@ SIMCUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) {
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
   uint64_t start = 0;
   const CUresult result =
       GetAddressSpace().Allocate(size, &context->device(), context, simcuda::AllocationKind::kPlain, &start);
@@ -37,6 +39,7 @@ SIMCUDA_API CUresult cuMemFree_v2(CUdeviceptr pointer) {
   if (pointer == 0) return CUDA_SUCCESS;
   Mapping allocation;
   if (!GetAddressSpace().FindAllocation(pointer, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
   // A free waits for the work of the context that owns the memory; what other contexts still do is misuse.
   static_cast<Context*>(allocation.context)->Synchronize();
   simcuda::CheckNobodyTouches(allocation.start, allocation.size, "cuMemFree");

@@ -58,6 +58,13 @@ typedef struct simcuda_kernel {
  * cuLaunchKernel and cuFuncGetParamInfo in every context and for the life of the process. function may be NULL. */
 int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function);
 
+/* For kernels whose parameters own something: called once for each accepted launch with its parameters, when it has run
+ * for the last time: after the run of an ordinary launch; of a captured one, when no graph and no queued work holds it
+ * any more. Also when the launch was skipped because its context had failed. On any thread, and it must not call the
+ * driver API. 0 or a CUresult. */
+typedef void (*simcuda_release_function)(void** params);
+int simcuda_set_release(struct CUfunc_st* function, simcuda_release_function release);
+
 /* An image of ours for cuModuleLoadData / cuLibraryLoadData is text, ended by a NUL: the first line is
  * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel, or ".global NAME BYTES" for a variable of the module
  * (zero at first; one per context; cuModuleGetGlobal and cuLibraryGetGlobal give its address). PTX text and cubins are

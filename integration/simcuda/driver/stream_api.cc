@@ -1,4 +1,5 @@
-// Driver functions: streams. Capture is not there yet: queries say "none", beginning one is not supported.
+// Driver functions: streams. Captures on them are in capture_api.cc.
+#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 
@@ -12,6 +13,7 @@ template <Form kForm>
 CUresult Synchronize(CUstream handle) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  if (CUresult result = CheckStreamUse(*stream); result != CUDA_SUCCESS) return result;
   if (stream->kind() == StreamKind::kLegacy) {
     stream->context()->SynchronizeLegacy();
   } else {
@@ -24,6 +26,7 @@ template <Form kForm>
 CUresult Query(CUstream handle) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
+  if (CUresult result = CheckStreamUse(*stream); result != CUDA_SUCCESS) return result;
   const bool idle = stream->kind() == StreamKind::kLegacy ? stream->context()->IsLegacyIdle()
                                                           : stream->IsDone(stream->enqueued());
   return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -80,37 +83,6 @@ CUresult GetDevice(CUstream handle, CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
-template <Form kForm>
-CUresult IsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  Stream* stream = nullptr;
-  if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-template <Form kForm>
-CUresult CaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  if (id != nullptr) *id = 0;
-  return IsCapturing<kForm>(handle, status);
-}
-
-template <Form kForm>
-CUresult CaptureInfoV2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                       const CUgraphNode** dependencies, size_t* count) {
-  if (graph != nullptr) *graph = nullptr;
-  if (dependencies != nullptr) *dependencies = nullptr;
-  if (count != nullptr) *count = 0;
-  return CaptureInfo<kForm>(handle, status, id);
-}
-
-template <Form kForm>
-CUresult CaptureInfoV3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                       const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
-  if (edges != nullptr) *edges = nullptr;
-  return CaptureInfoV2<kForm>(handle, status, id, graph, dependencies, count);
-}
-
 }  // namespace
 }  // namespace simcuda
 
@@ -141,6 +113,7 @@ SIMCUDA_API CUresult cuStreamDestroy_v2(CUstream handle) {
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Stream* stream = Stream::FromHandle(handle);
   if (stream == nullptr || stream->kind() == simcuda::StreamKind::kLegacy) return CUDA_ERROR_INVALID_HANDLE;
+  simcuda::AbandonCapture(*stream);
   stream->context()->CloseStream(stream);
   return CUDA_SUCCESS;
 }
@@ -155,16 +128,6 @@ SIMCUDA_API CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return CUDA_SUCCESS;
 }
 
-// Capture modes matter to captures only; the exchange itself works, so that code that brackets calls with it runs.
-SIMCUDA_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUstreamCaptureMode previous = current;
-  current = *mode;
-  *mode = previous;
-  return CUDA_SUCCESS;
-}
-
 SIMCUDA_BOTH_FORMS(cuStreamSynchronize, _ptsz, simcuda::Synchronize, (CUstream s), (s))
 SIMCUDA_BOTH_FORMS(cuStreamQuery, _ptsz, simcuda::Query, (CUstream s), (s))
 SIMCUDA_BOTH_FORMS(cuStreamGetPriority, _ptsz, simcuda::GetPriority, (CUstream s, int* p), (s, p))
@@ -174,15 +137,3 @@ SIMCUDA_BOTH_FORMS(cuStreamGetCtx, _ptsz, simcuda::GetContext, (CUstream s, CUco
 SIMCUDA_BOTH_FORMS(cuStreamGetCtx_v2, _ptsz, simcuda::GetContextV2, (CUstream s, CUcontext* c, CUgreenCtx* g),
                    (s, c, g))
 SIMCUDA_BOTH_FORMS(cuStreamGetDevice, _ptsz, simcuda::GetDevice, (CUstream s, CUdevice* d), (s, d))
-SIMCUDA_BOTH_FORMS(cuStreamIsCapturing, _ptsz, simcuda::IsCapturing, (CUstream s, CUstreamCaptureStatus* c),
-                   (s, c))
-SIMCUDA_BOTH_FORMS(cuStreamGetCaptureInfo, _ptsz, simcuda::CaptureInfo,
-                   (CUstream s, CUstreamCaptureStatus* c, cuuint64_t* id), (s, c, id))
-SIMCUDA_BOTH_FORMS(cuStreamGetCaptureInfo_v2, _ptsz, simcuda::CaptureInfoV2,
-                   (CUstream s, CUstreamCaptureStatus* c, cuuint64_t* id, CUgraph* g, const CUgraphNode** d,
-                    size_t* n),
-                   (s, c, id, g, d, n))
-SIMCUDA_BOTH_FORMS(cuStreamGetCaptureInfo_v3, _ptsz, simcuda::CaptureInfoV3,
-                   (CUstream s, CUstreamCaptureStatus* c, cuuint64_t* id, CUgraph* g, const CUgraphNode** d,
-                    const CUgraphEdgeData** e, size_t* n),
-                   (s, c, id, g, d, e, n))

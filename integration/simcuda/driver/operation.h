@@ -1,0 +1,25 @@
+// One thing that a stream can do, kept so that it can be done again: what a capture records and a graph's node holds.
+// Constant once made, so nodes, clones and executable graphs share it; new parameters are a new operation.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_OPERATION_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_OPERATION_H_
+
+#include <memory>
+
+#include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/stream.h"
+
+namespace simcuda {
+
+class Operation : public std::enable_shared_from_this<Operation> {
+ public:
+  virtual ~Operation() = default;
+  virtual CUgraphNodeType type() const = 0;
+  // Queues it on the stream once, as the call that it stands for would, and never waits.
+  virtual CUresult Submit(Stream& stream) const = 0;
+};
+
+using OperationPtr = std::shared_ptr<const Operation>;
+
+}  // namespace simcuda
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_OPERATION_H_

@@ -17,15 +17,22 @@ std::span<const CycleUse> UsesAt(const Cycle& cycle, uint32_t position) {
       .subspan(cycle.first_use[position], cycle.first_use[position + 1] - cycle.first_use[position]);
 }
 
-// One walk over repeats of the cycle, in bytes instead of blocks. Let a block be idle between two uses, and absent by
-// any part of it: each launch asks that what is absent covers what exceeds the budget, and a byte absent over an idle
-// stretch costs one byte, however long. Covering points by stretches of equal cost from left to right, the stretch
-// that reaches farthest first, is optimal. It begins with everything absent free of charge, which only lowers the
-// cost, so the cost of the first n repeats, over n, bounds the average of any schedule.
-class FluidWalk {
+// What may leave: any part of a block, or only all of it.
+enum class Parts : uint8_t { kAny, kWhole };
+
+// One walk over repeats of the cycle: what exceeds the budget leaves, farthest next use first.
+// With any parts nothing is cheaper. Each launch asks that what is absent covers what exceeds the budget, and a byte
+// absent over a stretch between two uses costs one byte, however long the stretch. Covering points by stretches of
+// equal cost from left to right, the one that reaches farthest first, is optimal. It begins with everything absent free
+// of charge, which only lowers the cost, so the cost of the first n repeats, over n, bounds the average of any schedule.
+class Walk {
  public:
-  FluidWalk(const Cycle& cycle, Bytes budget)
-      : cycle_(cycle), budget_(budget), present_(cycle.blocks.size(), 0), until_(cycle.blocks.size(), 0) {}
+  Walk(const Cycle& cycle, Bytes budget, Parts parts)
+      : cycle_(cycle),
+        budget_(budget),
+        parts_(parts),
+        present_(cycle.blocks.size(), 0),
+        until_(cycle.blocks.size(), 0) {}
 
   // Bytes that leave during the next repeat and are used again. Each launch's own blocks must fit.
   Bytes RunPeriod() {
@@ -62,7 +69,7 @@ class FluidWalk {
     while (left < wanted && !candidates_.empty()) {
       const auto farthest = std::prev(candidates_.end());
       Bytes& present = present_[farthest->second];
-      const Bytes part = std::min(present, wanted - left);
+      const Bytes part = parts_ == Parts::kWhole ? present : std::min(present, wanted - left);
       present -= part;
       left += part;
       if (present == 0) candidates_.erase(farthest);
@@ -73,6 +80,7 @@ class FluidWalk {
 
   const Cycle& cycle_;
   const Bytes budget_;
+  const Parts parts_;
   std::vector<Bytes> present_;
   std::vector<uint64_t> until_;                         // time of the next use
   std::set<std::pair<uint64_t, uint32_t>> candidates_;  // present blocks that the launch now does not use
@@ -80,8 +88,9 @@ class FluidWalk {
   uint64_t now_ = 0;
 };
 
-Bytes LeastFetched(const Cycle& cycle, Bytes budget) {
-  FluidWalk walk(cycle, budget);
+// Bytes a repeat on the long average.
+Bytes Fetched(const Cycle& cycle, Bytes budget, Parts parts) {
+  Walk walk(cycle, budget, parts);
   std::vector<std::vector<Bytes>> states;  // after each repeat
   std::vector<Bytes> costs = {0};          // of the first n repeats
   for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
@@ -94,17 +103,6 @@ Bytes LeastFetched(const Cycle& cycle, Bytes budget) {
     states.push_back(walk.state());
   }
   return costs.back() / kMostRepeats;
-}
-
-Bytes WholeBlocksFetched(const Cycle& cycle, Bytes budget) {
-  std::vector<Absence> absences;
-  bool steady = false;
-  if (!ChooseAbsences(cycle, budget, &absences, &steady)) return 0;
-  Bytes bytes = 0;
-  for (const Absence& absence : absences) {
-    if (absence.returns) bytes += cycle.blocks[absence.block].bytes;
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -123,8 +121,8 @@ StepTraffic TrafficOf(const Cycle& cycle, Bytes budget_bytes) {
   StepTraffic traffic;
   traffic.possible = LargestSetOf(cycle) <= budget_bytes;
   if (!traffic.possible) return traffic;
-  traffic.least_fetched_bytes = LeastFetched(cycle, budget_bytes);
-  traffic.whole_block_fetched_bytes = WholeBlocksFetched(cycle, budget_bytes);
+  traffic.least_fetched_bytes = Fetched(cycle, budget_bytes, Parts::kAny);
+  traffic.whole_block_fetched_bytes = Fetched(cycle, budget_bytes, Parts::kWhole);
   return traffic;
 }
 

@@ -1,10 +1,13 @@
 #include "integration/engine/c_api.h"
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "integration/engine/runtime.h"
+#include "io/os/sync.h"
 
 namespace spillway::integration {
 namespace {
@@ -16,7 +19,30 @@ std::string& LastError() {
   return text;
 }
 
+// The last refusal of any thread, for people who ask later.
+class LastRefusal {
+ public:
+  static LastRefusal& Get() {
+    static LastRefusal* const instance =
+        new LastRefusal;  // never destroyed: calls come until the process is gone
+    return *instance;
+  }
+  void Set(const std::string& text) {
+    os::MutexLock lock(&mu_);
+    text_ = text;
+  }
+  std::string Text() {
+    os::MutexLock lock(&mu_);
+    return text_;
+  }
+
+ private:
+  os::Mutex mu_{os::LockRank::kLog};
+  std::string text_ ABSL_GUARDED_BY(mu_);
+};
+
 int Refuse(int result, std::string text) {
+  if (result != CUDA_ERROR_NOT_INITIALIZED) LastRefusal::Get().Set(text);
   LastError() = std::move(text);
   return result;
 }
@@ -179,6 +205,29 @@ int SetFraction(int device, double fraction) {
 
 const char* LastErrorText() { return LastError().c_str(); }
 
+// Hands a text out as spillway.h says.
+int HandOut(const std::string& from, char* text, size_t bytes, size_t* needed) {
+  if (needed == nullptr) return Refuse(CUDA_ERROR_INVALID_VALUE, "no place for the size of the text");
+  *needed = from.size() + 1;
+  if (text == nullptr || bytes == 0) return CUDA_SUCCESS;
+  const size_t copied = std::min(bytes - 1, from.size());
+  std::memcpy(text, from.data(), copied);
+  text[copied] = 0;
+  return CUDA_SUCCESS;
+}
+
+int StatsJson(char* text, size_t bytes, size_t* needed) {
+  return Guarded([&] {
+    const Runtime* runtime = Runtime::Get();
+    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    return HandOut(MetricsJson(runtime->CurrentFigures()), text, bytes, needed);
+  });
+}
+
+int LastRefusalText(char* text, size_t bytes, size_t* needed) {
+  return Guarded([&] { return HandOut(LastRefusal::Get().Text(), text, bytes, needed); });
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -194,6 +243,8 @@ constexpr spillway_api kApi = {
     &DeviceStats,
     &SetFraction,
     &LastErrorText,
+    &StatsJson,
+    &LastRefusalText,
 };
 
 }  // namespace

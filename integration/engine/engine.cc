@@ -12,6 +12,7 @@
 #include "integration/engine/machine.h"
 #include "integration/engine/options.h"
 #include "integration/engine/runtime.h"
+#include "integration/engine/status_signal.h"
 #include "integration/engine/torch_swap.h"
 #include "integration/preload/shim_abi.h"
 #include "io/os/log.h"
@@ -62,6 +63,10 @@ int Open(const spillway_shim* shim) {
   Options options = ReadOptionsOrStop(shim);
   if (!options.enabled)
     return 0;  // the shim asks before it opens us; a key of PyTorch's variable may say so too
+  if (options.status == StatusLine::kSignal && !InstallStatusSignal()) {
+    os::Announce("SIGUSR1 is in use by the job: no status line");
+    options.status = StatusLine::kOff;
+  }
   auto runtime = Runtime::Create(shim, std::move(options));
   if (!runtime.ok()) {
     os::Announce(std::string(runtime.status().message()));
@@ -85,6 +90,10 @@ __attribute__((visibility("default"))) int spillway_engine_open(const spillway_s
 
 __attribute__((visibility("default"))) void spillway_engine_cu_init() {
   if (spillway::integration::g_torch_swap != nullptr) spillway::integration::g_torch_swap->Try();
+}
+
+__attribute__((visibility("default"))) const spillway_api* spillway_engine_api() {
+  return spillway::integration::GetApi();
 }
 
 __attribute__((visibility("default"))) void spillway_engine_fork_child() {

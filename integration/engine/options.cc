@@ -16,7 +16,11 @@ namespace spillway::integration {
 namespace {
 
 constexpr OptionRow kTable[] = {
-    {"spillway", "on", "on, off, 1 or 0", "`off`: do nothing, as if Spillway were not loaded", true},
+    {"spillway", "on", "on, off or observe",
+     "`off`: do nothing, as if Spillway were not loaded. `observe`: record, never evict; the summary says "
+     "what "
+     "smaller budgets would move each step",
+     true},
     {"gpu_memory", "what is free at the first block, less 3 % (at least 32 MiB, at most 1 GiB)",
      "a size or a share above 0", "Budget per device. A share is of the device's total memory", true},
     {"host_memory", "a quarter of what is available (control group too), shared by the ranks of the node",
@@ -46,7 +50,7 @@ constexpr OptionRow kTable[] = {
      "`signal`: SIGUSR1 makes the process write one line of figures to standard error; a handler of the "
      "job's "
      "own is left alone",
-     false},
+     true},
     {"log", "warn", "off, error, warn, info or debug", "What is written to standard error", true},
     {"cuda_driver", "as ld.so finds it", "a path", "The real driver, `libcuda.so.1`", true},
     {"write_budget", "none", "a size", "Bytes a day that may be written to disk", false},
@@ -137,11 +141,13 @@ class Reader {
   absl::Status status_;
 };
 
-absl::StatusOr<bool> ReadEnabled(std::string_view text) {
-  if (absl::AsciiStrToLower(absl::string_view(text.data(), text.size())) == "observe") {
-    return absl::InvalidArgumentError("on, off, 1 or 0 (observe is not available in this version)");
-  }
-  return ParseSwitch(text);
+enum class Mode : uint8_t { kOn, kOff, kObserve };
+
+absl::StatusOr<Mode> ReadMode(std::string_view text) {
+  if (absl::AsciiStrToLower(absl::string_view(text.data(), text.size())) == "observe") return Mode::kObserve;
+  const auto on = ParseSwitch(text);
+  if (!on.ok()) return absl::InvalidArgumentError("on, off or observe");
+  return *on ? Mode::kOn : Mode::kOff;
 }
 
 absl::StatusOr<std::string> ReadPath(std::string_view text) {
@@ -220,7 +226,10 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   }
   const auto size = [](std::string_view text) { return ParseSize(text, Percent::kRefused); };
   const auto share = [](std::string_view text) { return ParseSize(text, Percent::kAccepted); };
-  reader.Read("spillway", &options.enabled, ReadEnabled);
+  Mode mode = Mode::kOn;
+  reader.Read("spillway", &mode, ReadMode);
+  options.enabled = mode != Mode::kOff;
+  options.observe = mode == Mode::kObserve;
   reader.Read("gpu_memory", &options.gpu_memory, ReadPositiveShare);
   reader.Read("host_memory", &options.host_memory, share);
   std::vector<std::vector<DirectoryEntry>> ranks;

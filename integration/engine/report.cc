@@ -63,23 +63,45 @@ constexpr Counter kStalls[] = {
 
 double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 
+double StallSeconds(const ResidencyStats& stats) {
+  double total = 0;
+  for (const Counter& stall : kStalls) total += Seconds(stats.*stall.member);
+  return total;
+}
+
 nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
   nlohmann::ordered_json json;
   for (const Counter& counter : kCounters) json[counter.key] = stats.*counter.member;
   nlohmann::ordered_json stalls;
-  double total = 0;
-  for (const Counter& stall : kStalls) {
-    stalls[stall.key] = Seconds(stats.*stall.member);
-    total += Seconds(stats.*stall.member);
-  }
+  for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(stats.*stall.member);
   json["stall_seconds"] = stalls;
-  json["stall_seconds_total"] = total;
+  json["stall_seconds_total"] = StallSeconds(stats);
   nlohmann::ordered_json held;
   for (int reason = 0; reason < static_cast<int>(allocator::HoldReason::kCount); ++reason) {
     held[NameOf(static_cast<allocator::HoldReason>(reason))] =
         stats.held_bytes_by_reason[static_cast<size_t>(reason)];
   }
   json["held_bytes_by_reason"] = held;
+  return json;
+}
+
+nlohmann::ordered_json ToJson(const ObservedStep& step) {
+  nlohmann::ordered_json json;
+  json["step_launches"] = step.launches;
+  json["peak_bytes"] = step.peak_bytes;
+  json["others_bytes"] = step.others_bytes;
+  json["largest_set_bytes"] = step.largest_set_bytes;
+  json["budgets"] = nlohmann::ordered_json::array();
+  for (const ObservedBudget& budget : step.budgets) {
+    nlohmann::ordered_json entry;
+    entry["percent"] =
+        budget.percent == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(budget.percent);
+    entry["budget_bytes"] = budget.budget_bytes;
+    entry["possible"] = budget.traffic.possible;
+    entry["least_fetched_bytes_per_step"] = budget.traffic.least_fetched_bytes;
+    entry["whole_block_fetched_bytes_per_step"] = budget.traffic.whole_block_fetched_bytes;
+    json["budgets"].push_back(entry);
+  }
   return json;
 }
 
@@ -102,6 +124,7 @@ std::string MetricsJson(const Figures& figures) {
   json["version"] = SPILLWAY_VERSION_TEXT;
   json["pid"] = ::getpid();
   json["seconds"] = figures.seconds;
+  json["steps_per_second"] = figures.steps_per_second;
   json.update(ToJson(Total(figures.devices)));
   json["ssd_written_bytes"] = figures.disk.written_bytes;
   json["ssd_read_bytes"] = figures.disk.read_bytes;
@@ -113,6 +136,7 @@ std::string MetricsJson(const Figures& figures) {
     entry["plans"] = device.plans;
     entry["plan_departures"] = device.plan_departures;
     entry["plan_period_launches"] = device.plan_period_launches;
+    if (device.observed) entry["observed"] = ToJson(*device.observed);
     json["devices"].push_back(entry);
   }
   return json.dump(2) + "\n";
@@ -144,6 +168,20 @@ std::string Summary(const Figures& figures) {
                           Seconds(total.stall_run_ahead_nanos));
   text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
+  return text;
+}
+
+std::string StatusText(const Figures& figures) {
+  const ResidencyStats total = Total(figures.devices);
+  std::string text = absl::StrFormat("status: on the GPU %s of %s, host %s, disk %s; moved out %s, back %s",
+                                     BytesText(total.resident_bytes), BytesText(total.budget_bytes),
+                                     BytesText(total.host_tier_bytes), BytesText(total.disk_tier_bytes),
+                                     BytesText(total.spilled_bytes), BytesText(total.fetched_bytes));
+  if (figures.seconds > 0) {
+    text += absl::StrFormat("; stalled %.1f %% of %.1f s", 100 * StallSeconds(total) / figures.seconds,
+                            figures.seconds);
+  }
+  if (figures.steps_per_second > 0) text += absl::StrFormat("; %.2f steps/s", figures.steps_per_second);
   return text;
 }
 

@@ -5,20 +5,23 @@
 #define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "allocator/residency/residency_stats.h"
+#include "integration/engine/observation.h"
 
 namespace spillway::integration {
 
 struct DeviceFigures {
   int device = 0;
   allocator::ResidencyStats stats;
-  uint64_t plans = 0;                 // put in force
-  uint64_t plan_departures = 0;       // given up because a launch was another than expected
-  uint64_t plan_period_launches = 0;  // of the plan in force; 0: none
+  uint64_t plans = 0;                    // put in force
+  uint64_t plan_departures = 0;          // given up because a launch was another than expected
+  uint64_t plan_period_launches = 0;     // of the plan in force, or of the step that is observed; 0: none
+  std::optional<ObservedStep> observed;  // SPILLWAY=observe
 };
 
 // Of the spill files of the process, all devices.
@@ -30,7 +33,8 @@ struct DiskFigures {
 struct Figures {
   std::vector<DeviceFigures> devices;
   DiskFigures disk;
-  double seconds = 0;  // since the first block
+  double seconds = 0;           // since the first block
+  double steps_per_second = 0;  // lately; 0: not known
 };
 
 // The sum over devices; peaks and budgets are added too, since each device has its own memory.
@@ -41,6 +45,9 @@ std::string MetricsJson(const Figures& figures);
 
 // "peak 3.10 GiB of a budget of 2.00 GiB; ..." without the prefix; empty when nothing of ours was ever used.
 std::string Summary(const Figures& figures);
+
+// What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
+std::string StatusText(const Figures& figures);
 
 // "1.50 GiB".
 std::string BytesText(uint64_t bytes);

@@ -1,47 +1,85 @@
 #include "integration/engine/reporter.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "integration/engine/status_signal.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
 
 namespace spillway::integration {
 namespace {
 
-constexpr int kMetricsMillis = 10 * 1000;
+constexpr std::chrono::seconds kMetricsEvery(10);
+constexpr double kShortestRateSeconds = 1;
 
 }  // namespace
+
+double StepRate::Update(const Figures& figures) {
+  Sample now{figures.seconds, 0};
+  uint64_t period = 0;
+  for (const DeviceFigures& device : figures.devices) {
+    if (period != 0 || device.plan_period_launches == 0) continue;
+    period = device.plan_period_launches;
+    now.launches = device.stats.launches;
+  }
+  if (now.seconds - newer_.seconds >= kShortestRateSeconds) older_ = std::exchange(newer_, now);
+  const double seconds = now.seconds - older_.seconds;
+  if (period == 0 || seconds < kShortestRateSeconds || now.launches < older_.launches) return 0;
+  return static_cast<double>(now.launches - older_.launches) / static_cast<double>(period) / seconds;
+}
 
 std::string Reporter::MetricsPath(const std::string& metrics_file, int local_rank) {
   return absl::StrReplaceAll(metrics_file,
                              {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}});
 }
 
-Reporter::Reporter(const std::string& metrics_file, int local_rank, std::function<Figures()> collect)
-    : path_(MetricsPath(metrics_file, local_rank)), collect_(std::move(collect)) {
-  if (!path_.empty()) thread_ = os::StartThread("spillway-report", [this] { Loop(); });
+Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
+    : path_(MetricsPath(settings.metrics_file, settings.local_rank)),
+      status_(settings.status),
+      collect_(std::move(collect)) {
+  if (path_.empty() && status_ == StatusLine::kOff) return;
+  wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (status_ == StatusLine::kSignal) SetStatusWake(wake_);
+  thread_ = os::StartThread("spillway-report", [this] { Loop(); });
 }
 
 Reporter::~Reporter() { Finish(); }
 
 void Reporter::Loop() {
-  while (WaitFor(kMetricsMillis)) WriteMetrics(collect_());
+  Time next = std::chrono::steady_clock::now() + kMetricsEvery;
+  while (!stop_.load()) {
+    if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::Announce(StatusText(Collect()));
+    if (std::chrono::steady_clock::now() >= next) {
+      WriteMetrics(Collect());
+      next = std::chrono::steady_clock::now() + kMetricsEvery;
+    }
+    WaitUntil(next);
+  }
 }
 
-bool Reporter::WaitFor(int milliseconds) {
+// Or until somebody wakes us. Without a descriptor (none was left), the end may come a little late.
+void Reporter::WaitUntil(Time time) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(time - std::chrono::steady_clock::now());
+  const int longest = wake_ >= 0 ? 10'000 : 100;
+  pollfd descriptor = {wake_, POLLIN, 0};
+  ::poll(&descriptor, 1, static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, longest)));
+  uint64_t count = 0;
+  if (wake_ >= 0 && ::read(wake_, &count, sizeof(count)) < 0) return;  // nobody did
+}
+
+Figures Reporter::Collect() {
+  Figures figures = collect_();
   os::MutexLock lock(&mu_);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  while (!stop_) {
-    const auto left = end - std::chrono::steady_clock::now();
-    if (left.count() <= 0) return true;
-    changed_.WaitFor(&mu_, left);
-  }
-  return false;
+  figures.steps_per_second = rate_.Update(figures);
+  return figures;
 }
 
 void Reporter::WriteMetrics(const Figures& figures) {
@@ -54,16 +92,25 @@ void Reporter::WriteMetrics(const Figures& figures) {
 }
 
 void Reporter::Finish() {
-  {
-    os::MutexLock lock(&mu_);
-    if (stop_) return;
-    stop_ = true;
-    changed_.NotifyAll();
-  }
+  if (stop_.exchange(true)) return;
+  const uint64_t one = 1;
+  if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0)
+    os::Log(os::LogLevel::kDebug, "the reporter is awake");
   if (thread_.joinable()) thread_.join();
-  const Figures figures = collect_();
+  // The descriptor stays open: a signal handler may be about to write to it.
+  const Figures figures = Collect();
   if (const std::string summary = Summary(figures); !summary.empty()) os::Announce(summary);
+  for (const DeviceFigures& device : figures.devices) {
+    if (!device.observed) continue;
+    for (const std::string& line : ObservationLines(device.device, *device.observed)) os::Announce(line);
+  }
   WriteMetrics(figures);
+}
+
+void Reporter::AbandonAfterFork() {
+  stop_.store(true);
+  SetStatusWake(-1);
+  if (wake_ >= 0) ::close(wake_);
 }
 
 }  // namespace spillway::integration

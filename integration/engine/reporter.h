@@ -1,44 +1,76 @@
-// Reporter: tells the user what happened: the metrics file every 10 s and at the end, the summary at the end. It
-// collects figures through a function and owns none. (The line when spilling starts is the allocator room's.)
+// Reporter: tells the user what happened: the metrics file every 10 s and at the end, a status line when SIGUSR1 asks
+// for it, the summary at the end. It collects figures through a function and owns none. (The line when spilling starts
+// is the allocator room's.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
 
+// Steps per second out of figures that come now and then: over at least the last second, at most the time between two
+// looks.
+class StepRate {
+ public:
+  // 0 when no period is known or no second has passed.
+  double Update(const Figures& figures);
+
+ private:
+  struct Sample {
+    double seconds = 0;
+    uint64_t launches = 0;
+  };
+  Sample older_;
+  Sample newer_;
+};
+
 class Reporter {
  public:
-  // `metrics_file`: empty for none, and then no thread either; "%p" becomes the process number and "%r" the rank. `collect` is called on the
-  // reporter's thread and in Finish.
-  Reporter(const std::string& metrics_file, int local_rank, std::function<Figures()> collect);
+  struct Settings {
+    std::string metrics_file;  // empty: none; "%p" becomes the process number and "%r" the rank
+    int local_rank = 0;
+    StatusLine status = StatusLine::kOff;  // kSignal: InstallStatusSignal has been called
+  };
+  // With neither metrics nor status there is no thread. `collect` is called on the reporter's thread and in Finish.
+  Reporter(const Settings& settings, std::function<Figures()> collect);
   ~Reporter();
 
   // Ends the thread, prints the summary and writes the metrics for the last time. Once.
   void Finish();
+  // In a forked child: the descriptor is closed, nothing is written any more.
+  void AbandonAfterFork();
+
+  // Figures as they are reported, with the rate of steps. Any thread.
+  Figures Collect();
 
   // The path with its marks replaced.
   static std::string MetricsPath(const std::string& metrics_file, int local_rank);
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
   void Loop();
-  bool WaitFor(int milliseconds);  // false: Finish was called
+  void WaitUntil(Time time);
   void WriteMetrics(const Figures& figures);
 
   const std::string path_;
+  const StatusLine status_;
   const std::function<Figures()> collect_;
-  bool write_failed_ = false;  // said so; the reporter's thread, then Finish
+  bool write_failed_ = false;      // said so; the reporter's thread, then Finish
+  int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
+  std::atomic<bool> stop_{false};  // stored before wake_ is written, read after it was
 
   os::Mutex mu_{os::LockRank::kRegistry};
-  os::CondVar changed_;
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  StepRate rate_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };
 

@@ -100,9 +100,11 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.disk = disk_.get();
   parts.disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
   const auto place = static_cast<size_t>(device);
-  if (options_.policy == PolicyKind::kPlan && options.evict) {
+  const bool plan = options_.policy == PolicyKind::kPlan && options.evict;
+  if (options_.observe || plan) {
     PredictorOptions prediction;
     prediction.device = device;
+    prediction.foresight = options_.observe ? Foresight::kObserve : Foresight::kPlan;
     prediction.host_bytes = host_->storage_capacity();
     predictors_[place] = std::make_unique<Predictor>(prediction);
     parts.observer = predictors_[place].get();
@@ -140,7 +142,8 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   const auto start = std::chrono::steady_clock::now();
-  reporter_ = std::make_unique<Reporter>(options_.metrics_file, options_.local_rank, [this, start] {
+  const Reporter::Settings reports = {options_.metrics_file, options_.local_rank, options_.status};
+  reporter_ = std::make_unique<Reporter>(reports, [this, start] {
     Figures figures = CollectFigures();
     figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return figures;
@@ -150,7 +153,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
 }
 
 absl::Status Runtime::StartDiskLocked() {
-  if (options_.on_full == OnFull::kError) return absl::OkStatus();
+  if (options_.on_full == OnFull::kError || options_.observe) return absl::OkStatus();
   std::vector<DirectoryEntry> directories;
   if (options_.directories) {
     directories = *options_.directories;
@@ -190,14 +193,15 @@ absl::Status Runtime::ReserveAddressesLocked(uint64_t device_total) {
   }
 }
 
-absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) const {
+absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
   allocator::ScopedContext scope(driver_.get(), context);
   size_t free = 0;
   size_t total = 0;
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuMemGetInfo_v2(&free, &total), "cuMemGetInfo"));
+  total_bytes_[static_cast<size_t>(device)].store(total, std::memory_order_relaxed);
   const HookState* hooks = GetHookState();
   const int64_t others = hooks == nullptr ? 0 : std::max<int64_t>(0, hooks->foreign.bytes(device));
-  if (!options_.gpu_memory) return DefaultBudget(free, static_cast<uint64_t>(others));
+  if (!options_.gpu_memory || options_.observe) return DefaultBudget(free, static_cast<uint64_t>(others));
   const uint64_t wanted = options_.gpu_memory->Of(total);
   if (wanted > free + static_cast<uint64_t>(others)) {
     os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", BytesText(wanted), ", but only ",
@@ -207,7 +211,9 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) const 
 }
 
 bool Runtime::MayEvictLocked() {
-  if (options_.on_full == OnFull::kError || eviction_off_.load() || !missing_hooks_.empty()) return false;
+  if (options_.on_full == OnFull::kError || options_.observe || eviction_off_.load() ||
+      !missing_hooks_.empty())
+    return false;
   if ((shim_->flags & SPILLWAY_SHIM_DRIVER_ALREADY_LOADED) != 0) return false;
   char name[128];
   return shim_->first_unwrapped(name, sizeof(name)) < 0;
@@ -256,12 +262,26 @@ Figures Runtime::CollectFigures() const {
     entry.plans = prediction.plans;
     entry.plan_departures = prediction.departures;
     entry.plan_period_launches = prediction.period;
+    if (options_.observe) entry.observed = ObservedAt(place, entry.stats);
   }
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
     figures.disk = {stats.bytes_written, stats.bytes_read};
   }
   return figures;
+}
+
+ObservedStep Runtime::ObservedAt(size_t place, const allocator::ResidencyStats& stats) const {
+  std::optional<uint64_t> set;
+  if (options_.gpu_memory) set = options_.gpu_memory->Of(total_bytes_[place].load(std::memory_order_relaxed));
+  return ObserveStep(predictors_[place]->observed().get(), stats, set);
+}
+
+Figures Runtime::CurrentFigures() const {
+  for (const auto& residency : residencies_) {
+    if (residency.load(std::memory_order_acquire) != nullptr) return reporter_->Collect();
+  }
+  return Figures();
 }
 
 // ---- Ending.
@@ -289,6 +309,7 @@ void Runtime::AbandonAfterFork() {
     if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
   }
   if (disk_ != nullptr) disk_->AbandonAfterFork();
+  if (reporter_ != nullptr) reporter_->AbandonAfterFork();
 }
 
 }  // namespace spillway::integration

@@ -59,7 +59,9 @@ class Runtime {
   // In a forked child, on its only thread.
   void AbandonAfterFork();
 
-  Figures CollectFigures() const;
+  // Figures of now, as they are reported; empty before the first block. Any thread.
+  Figures CurrentFigures() const;
+  bool dead() const { return dead_.load(); }
   const Options& options() const { return options_; }
 
  private:
@@ -69,7 +71,9 @@ class Runtime {
   absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<allocator::Residency*> StartDeviceLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context) const;
+  absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context);
+  Figures CollectFigures() const;
+  ObservedStep ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void SwitchEvictionOff(const char* reason);
 
@@ -90,6 +94,7 @@ class Runtime {
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
       residencies_{};  // pairs with Existing
   std::array<std::atomic<double>, allocator::kMaxDevices> fractions_{};
+  std::array<std::atomic<uint64_t>, allocator::kMaxDevices> total_bytes_{};  // of the devices, for shares
 
   std::atomic<bool> dead_{false};          // exit or fork has begun: refuse and ignore
   std::atomic<bool> eviction_off_{false};  // a call was met that cannot be followed

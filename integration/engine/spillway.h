@@ -54,7 +54,20 @@ typedef struct spillway_api {
   int (*set_fraction)(int device, double fraction);
   /* Words for the last refusal on this thread; empty string when none. Valid until the thread's next call. */
   const char* (*last_error)(void);
+
+  /* Below: only where `size` covers them. */
+
+  /* All figures as JSON, the keys of docs/metrics.md. Writes at most `bytes`, the closing 0 included, and always the
+   * bytes that the whole text needs into `needed`: ask again with more when that is more than `bytes`. */
+  int (*stats_json)(char* text, size_t bytes, size_t* needed);
+  /* Words for the last refusal on any thread: an allocation, or a launch whose blocks could not be had; empty when
+   * there was none. Written as by stats_json. */
+  int (*last_refusal)(char* text, size_t bytes, size_t* needed);
 } spillway_api;
+
+/* The engine's one exported symbol for others than the preload. Null results never. */
+const spillway_api* spillway_engine_api(void);
+#define SPILLWAY_ENGINE_API "spillway_engine_api"
 
 /* What the engine looks up in libspillway_torch_<major>_<minor>.so after opening it: swaps PyTorch's CUDA allocator.
  * Returns 0 when installed, else a short text is written to `error`. Must run before CUDA's lazy initialisation. */

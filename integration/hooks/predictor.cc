@@ -72,7 +72,8 @@ void Predictor::Depart(const Expectation* expected, LaunchIndex index) {
   if (!expected_.compare_exchange_strong(expected, nullptr)) return;  // another thread departed first
   departures_.fetch_add(1, std::memory_order_relaxed);
   period_.store(0, std::memory_order_relaxed);
-  if (allocator::Residency* const residency = residency_.load()) residency->SetPlan(nullptr);
+  allocator::Residency* const residency = residency_.load();
+  if (residency != nullptr && options_.foresight == Foresight::kPlan) residency->SetPlan(nullptr);
   departed_at_.store(index);
 }
 
@@ -101,7 +102,10 @@ bool Predictor::Step() {
     finder_.Restart();
   }
   const bool any = Feed(whole ? before : trace_.begin());
-  if (any) PlanAgainIfRoomChanged();
+  if (any) {
+    NoteFollowed();
+    PlanAgainIfRoomChanged();
+  }
   Trim();
   return any;
 }
@@ -148,14 +152,7 @@ uint64_t Predictor::Room() const {
 
 // The `period` launches before `end` will come again.
 void Predictor::PlanUpTo(LaunchIndex end, uint32_t period) {
-  allocator::Residency* const residency = residency_.load();
-  if (residency == nullptr) return;
-  policy::PlannerOptions limits;
-  limits.budget_bytes = planned_room_ = Room();
-  limits.host_bytes = options_.host_bytes;
-  limits.run_ahead_bytes = residency->Stats().run_ahead_bytes;
-  limits.transfer_launches = kTransferLaunches;
-  auto plan = policy::MakePlan(trace_, end - period, period, sizes_, limits);
+  if (residency_.load() == nullptr) return;
   auto expectation = std::make_unique<Expectation>();
   expectation->start = end;
   for (LaunchIndex index = end - period; index < end; ++index) {
@@ -164,17 +161,51 @@ void Predictor::PlanUpTo(LaunchIndex end, uint32_t period) {
   planned_ = true;
   planned_at_ = end;
   planned_period_ = period;
-  plans_.fetch_add(1, std::memory_order_relaxed);
   period_.store(period, std::memory_order_relaxed);
-  // The plan first: a departure drops what it finds expected, and must not be overtaken by this plan.
-  residency->SetPlan(std::move(plan));
+  if (options_.foresight == Foresight::kObserve) {
+    ObserveUpTo(end, period);
+  } else {
+    MakePlanUpTo(end, period);
+  }
   expected_.store(expectation.get());
   expectations_.push_back(std::move(expectation));
 }
 
+// Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by this plan.
+void Predictor::MakePlanUpTo(LaunchIndex end, uint32_t period) {
+  allocator::Residency* const residency = residency_.load();
+  if (residency == nullptr) return;
+  policy::PlannerOptions limits;
+  limits.budget_bytes = planned_room_ = Room();
+  limits.host_bytes = options_.host_bytes;
+  limits.run_ahead_bytes = residency->Stats().run_ahead_bytes;
+  limits.transfer_launches = kTransferLaunches;
+  auto plan = policy::MakePlan(trace_, end - period, period, sizes_, limits);
+  plans_.fetch_add(1, std::memory_order_relaxed);
+  residency->SetPlan(std::move(plan));
+}
+
+void Predictor::ObserveUpTo(LaunchIndex end, uint32_t period) {
+  auto cycle = std::make_shared<const policy::Cycle>(policy::MakeCycle(trace_, end - period, period, sizes_));
+  os::MutexLock lock(&mu_);
+  if (now_.launches > most_.launches) most_ = std::move(now_);
+  now_ = {std::move(cycle), 2 * uint64_t{period}};
+}
+
+void Predictor::NoteFollowed() {
+  if (options_.foresight != Foresight::kObserve || !planned_) return;
+  os::MutexLock lock(&mu_);
+  now_.launches = 2 * uint64_t{planned_period_} + (trace_.end() - planned_at_);
+}
+
+std::shared_ptr<const policy::Cycle> Predictor::observed() const {
+  os::MutexLock lock(&mu_);
+  return now_.launches > most_.launches ? now_.cycle : most_.cycle;
+}
+
 // Others' allocations and refused chunks change the room; the same period is then planned anew.
 void Predictor::PlanAgainIfRoomChanged() {
-  if (!planned_) return;
+  if (!planned_ || options_.foresight == Foresight::kObserve) return;
   const uint64_t room = Room();
   const uint64_t change = room > planned_room_ ? room - planned_room_ : planned_room_ - room;
   if (change <= planned_room_ / 32) return;

@@ -16,14 +16,21 @@
 #include "allocator/residency/residency.h"
 #include "integration/hooks/trace_recorder.h"
 #include "io/os/sync.h"
+#include "policy/cycle.h"
 #include "policy/period.h"
 #include "policy/plan.h"
 #include "policy/planner.h"
 
 namespace spillway::integration {
 
+enum class Foresight : uint8_t {
+  kPlan,     // a plan is put in force for what repeats
+  kObserve,  // what repeats is kept for reports, no plan is made
+};
+
 struct PredictorOptions {
   int device = 0;
+  Foresight foresight = Foresight::kPlan;
   uint64_t host_bytes = 0;  // room of the host tier, for the plan's choice of tiers
   policy::PeriodOptions period;
 };
@@ -33,7 +40,7 @@ struct PredictorStats {
   uint64_t plans = 0;       // put in force
   uint64_t departures = 0;  // plans dropped because a launch was another than expected
   uint64_t lost = 0;        // times the recorder's room was too small
-  uint32_t period = 0;      // of the plan in force; 0: none
+  uint32_t period = 0;      // of the plan in force, or of what is observed to repeat now; 0: none
 };
 
 class Predictor : public allocator::LaunchObserver {
@@ -54,6 +61,10 @@ class Predictor : public allocator::LaunchObserver {
 
   PredictorStats stats() const;
 
+  // The cycle that the job followed for the most launches, with Foresight::kObserve; null when nothing repeated. Any
+  // thread.
+  std::shared_ptr<const policy::Cycle> observed() const;
+
   // The body of the thread once through: takes what was recorded, finds a period, plans. True when there was
   // something. For the thread, and for tests that start none but call UsePlansOf.
   bool Step();
@@ -69,12 +80,21 @@ class Predictor : public allocator::LaunchObserver {
     }
   };
 
+  // A cycle with the launches for which it was followed.
+  struct Observed {
+    std::shared_ptr<const policy::Cycle> cycle;
+    uint64_t launches = 0;
+  };
+
   void Compare(policy::LaunchIndex index, uint64_t signature);
   void Depart(const Expectation* expected, policy::LaunchIndex index);
   void NoteSizes();
   bool Feed(policy::LaunchIndex from);
   bool FollowsPlan(policy::LaunchIndex index);
   void PlanUpTo(policy::LaunchIndex end, uint32_t period);
+  void MakePlanUpTo(policy::LaunchIndex end, uint32_t period);
+  void ObserveUpTo(policy::LaunchIndex end, uint32_t period);
+  void NoteFollowed();
   void PlanAgainIfRoomChanged();
   uint64_t Room() const;
   void Trim();
@@ -103,9 +123,11 @@ class Predictor : public allocator::LaunchObserver {
   uint64_t planned_room_ = 0;  // bytes for resident blocks that the plan in force reckons with
   std::vector<std::unique_ptr<const Expectation>> expectations_;  // in force, and retired but maybe looked at
 
-  os::Mutex mu_{os::LockRank::kRecorder};
+  mutable os::Mutex mu_{os::LockRank::kRecorder};
   os::CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  Observed now_ ABSL_GUARDED_BY(mu_);   // the one that was found last
+  Observed most_ ABSL_GUARDED_BY(mu_);  // of those before, the one that was followed for longest
   std::thread thread_;
 };
 

@@ -81,6 +81,7 @@ TEST_F(OptionsTest, ReadsEachSetting) {
                                 {"checksum", "off"},
                                 {"on_full", "error"},
                                 {"metrics", "/tmp/m.json"},
+                                {"status", "signal"},
                                 {"log", "debug"}})
                               .value();
   EXPECT_EQ(options.gpu_memory->bytes, uint64_t{20} << 30);
@@ -91,6 +92,7 @@ TEST_F(OptionsTest, ReadsEachSetting) {
   EXPECT_FALSE(options.checksum);
   EXPECT_EQ(options.on_full, OnFull::kError);
   EXPECT_EQ(options.metrics_file, "/tmp/m.json");
+  EXPECT_EQ(options.status, StatusLine::kSignal);
   EXPECT_EQ(options.log_level, os::LogLevel::kDebug);
 }
 
@@ -106,8 +108,9 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
             "such as 60%");
   EXPECT_EQ(ErrorOf("policy", "fifo"), "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru");
   const std::map<std::string, std::string> wrong = {
-      {"spillway", "maybe"}, {"host_memory", "-1"}, {"dirs", "tmp"}, {"disk_reserve", "5%"},
-      {"checksum", "yes"},   {"on_full", "panic"},  {"metrics", ""}, {"log", "loud"},
+      {"spillway", "maybe"},  {"host_memory", "-1"}, {"dirs", "tmp"},
+      {"disk_reserve", "5%"}, {"checksum", "yes"},   {"on_full", "panic"},
+      {"status", "SIGHUP"},   {"metrics", ""},       {"log", "loud"},
   };
   for (const auto& [name, value] : wrong) {
     const std::string error = ErrorOf(name, value);
@@ -115,8 +118,12 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
   }
 }
 
-TEST_F(OptionsTest, ObserveDoesNotPretend) {
-  EXPECT_THAT(ErrorOf("spillway", "observe"), HasSubstr("not available"));
+TEST_F(OptionsTest, TheModeIsOneOfThree) {
+  EXPECT_TRUE(Read({{"spillway", "Observe"}})->observe);
+  EXPECT_TRUE(Read({{"spillway", "observe"}})->enabled);
+  EXPECT_FALSE(Read({{"spillway", "1"}})->observe);
+  EXPECT_FALSE(Read({{"spillway", "off"}})->enabled);
+  EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is not accepted; accepted: on, off or observe");
 }
 
 TEST_F(OptionsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {

@@ -143,7 +143,7 @@ TEST_F(MetricsFileTest, AFolderThatIsNotThereIsAnError) {
 
 TEST_F(MetricsFileTest, TheReporterWritesAtTheEnd) {
   const std::string pattern = folder_ + "/%p-%r.json";
-  Reporter reporter(pattern, 3, [] { return TwoDevices(); });
+  Reporter reporter({pattern, 3}, [] { return TwoDevices(); });
   reporter.Finish();
   const std::string path = Reporter::MetricsPath(pattern, 3);
   EXPECT_EQ(path, folder_ + "/" + std::to_string(::getpid()) + "-3.json");
@@ -153,7 +153,7 @@ TEST_F(MetricsFileTest, TheReporterWritesAtTheEnd) {
 TEST_F(MetricsFileTest, TheSummaryIsPrintedOnce) {
   ::testing::internal::CaptureStderr();
   {
-    Reporter reporter("", 0, [] { return TwoDevices(); });
+    Reporter reporter(Reporter::Settings{}, [] { return TwoDevices(); });
     reporter.Finish();
     reporter.Finish();
   }

@@ -1,7 +1,8 @@
 """Spillway: a CUDA caching allocator for PyTorch that lets a training job outgrow its GPU.
 
 Nothing here has to be imported by a job: naming the backend is enough (PYTORCH_CUDA_ALLOC_CONF=backend:spillway).
-`python -m spillway` shows what is installed and what works on this machine.
+`python -m spillway` shows what is installed and what works on this machine. In a running job, `spillway.stats()` gives
+the figures of now and `spillway.last_error()` the words of the last refusal.
 """
 
 import os
@@ -15,3 +16,12 @@ def library_dir():
 def library():
     """The path of libspillway.so, the library to load early (or to put into LD_PRELOAD)."""
     return os.path.join(library_dir(), "libspillway.so")
+
+
+def __getattr__(name):
+    """stats, last_error and NotActiveError, whose module costs an import of ctypes and json only where they are used."""
+    if name in ("stats", "last_error", "NotActiveError"):
+        from spillway import figures
+
+        return getattr(figures, name)
+    raise AttributeError(f"module 'spillway' has no attribute '{name}'")

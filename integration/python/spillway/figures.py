@@ -1,0 +1,78 @@
+"""What the engine of this process knows, over the C table of integration/engine/spillway.h.
+
+The engine is opened by the preload, for itself alone, so it is looked for among the libraries that are there; nothing
+is loaded here. Any thread; PyTorch is not needed.
+"""
+
+import ctypes
+import json
+import os
+
+API_VERSION = 1
+ENGINE = "libspillway_engine.so"
+
+_TEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
+
+
+class NotActiveError(RuntimeError):
+    """Spillway does not run in this process."""
+
+
+class _Api(ctypes.Structure):
+    """struct spillway_api; what is not called from here is a bare pointer."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("version_text", ctypes.c_char_p),
+        ("smallest_block_bytes", ctypes.c_uint64),
+        ("others", ctypes.c_void_p * 10),  # allocate .. last_error
+        ("stats_json", _TEXT),
+        ("last_refusal", _TEXT),
+    ]
+
+
+def _engine_path():
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            path = line.rstrip("\n").split(maxsplit=5)[5:]
+            if path and os.path.basename(path[0]) == ENGINE:
+                return path[0]
+    raise NotActiveError(
+        "Spillway is not active in this process: it starts with the first use of CUDA, when libspillway.so is in "
+        "LD_PRELOAD or the allocator configuration names backend:spillway, unless SPILLWAY=off"
+    )
+
+
+def _api():
+    try:
+        engine = ctypes.CDLL(_engine_path(), mode=os.RTLD_NOLOAD | os.RTLD_LOCAL | os.RTLD_NOW)
+        find = engine.spillway_engine_api
+    except (OSError, AttributeError) as error:
+        raise NotActiveError(f"this process has an engine of another version: {error}") from error
+    find.restype = ctypes.POINTER(_Api)
+    api = find().contents
+    if api.version != API_VERSION or api.size < ctypes.sizeof(_Api):
+        raise NotActiveError(f"this process has an engine of another version ({api.version_text.decode()})")
+    return api
+
+
+def _text(function):
+    size = 1 << 14
+    while True:
+        text, needed = ctypes.create_string_buffer(size), ctypes.c_size_t()
+        if function(text, size, ctypes.byref(needed)) != 0:
+            raise NotActiveError("Spillway has ended in this process, or it is a forked child of one that used CUDA")
+        if needed.value <= size:
+            return text.value.decode("utf-8", "replace")
+        size = needed.value + 1024  # the figures may have grown by a digit meanwhile
+
+
+def stats():
+    """The figures of now as a dict: those of SPILLWAY_METRICS (docs/metrics.md). NotActiveError where there are none."""
+    return json.loads(_text(_api().stats_json))
+
+
+def last_error():
+    """Why Spillway last refused an allocation or a launch in this process, on any thread; "" when it never did."""
+    return _text(_api().last_refusal)

@@ -46,6 +46,9 @@ struct SlotId {
 struct SpillDirectory {
   std::string path;
   uint64_t cap_bytes = 0;  // the most our file may grow to; 0: no cap but the reserve
+  // Processes that begin to spill into this file system now, this one included: of what is free beyond the reserve at
+  // Create, our files there take at most an equal part.
+  int sharers = 1;
 };
 
 struct SpillStoreOptions {

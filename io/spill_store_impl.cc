@@ -69,8 +69,22 @@ absl::Status SpillStore::Impl::Open() {
                                                                  .clock = options_.clock});
     directories_.push_back(std::move(directory));
   }
+  for (const auto& directory : directories_) LimitToPart(directory.get());
   grower_ = os::StartThread("spill-grow", [this] { GrowLoop(); });
   return absl::OkStatus();
+}
+
+// What is free is measured once: the files of the other sharers are part of what is taken later.
+void SpillStore::Impl::LimitToPart(Directory* directory) {
+  SpillDirectory& settings = directory->settings;
+  if (settings.sharers <= 1) return;
+  const auto ours = std::count_if(directories_.begin(), directories_.end(), [&](const auto& other) {
+    return other->file->device() == directory->file->device();
+  });
+  const uint64_t files = static_cast<uint64_t>(settings.sharers) * static_cast<uint64_t>(ours);
+  const uint64_t slots = directory->file->FreeBeyondReserve(options_.disk_reserve_bytes) / files / kSlotBytes;
+  const uint64_t part = std::max<uint64_t>(1, slots) * kSlotBytes;  // 0 would be no cap
+  settings.cap_bytes = settings.cap_bytes == 0 ? part : std::min(settings.cap_bytes, part);
 }
 
 SpillStore::Impl::Directory& SpillStore::Impl::DirectoryOf(SlotId slot) {

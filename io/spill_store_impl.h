@@ -72,6 +72,7 @@ class SpillStore::Impl {
   std::string Place(SlotId slot, uint32_t bytes) const;
 
   // Space.
+  void LimitToPart(Directory* directory);  // in Open
   bool IsBad(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUsable(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t FreeSlotsNow();

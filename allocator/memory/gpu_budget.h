@@ -27,21 +27,23 @@ struct GpuBudget {
 // The default share of others: 2 % of the budget, at least 16 MiB.
 inline uint64_t DefaultOthersShare(uint64_t budget) { return std::max<uint64_t>(budget / 50, 16 << 20); }
 
-// What charging compares.
+// What charging compares, for one device.
 struct Charge {
   uint64_t live = 0;           // live blocks, in whole chunks, the new one included
   uint64_t largest_block = 0;  // the new one included
   uint64_t largest_set = 0;    // largest launch seen
   uint64_t chunk_target = 0;   // GpuBudget::ChunkTarget
-  uint64_t host_room = 0;      // host tier's capacity, staging not included
-  uint64_t disk_room = 0;      // disk tier's capacity
 
   // Room that must stay free so that blocks can be exchanged: the largest set, at least twice the largest block.
   // Nothing needs to be exchanged while everything fits on the GPU.
   uint64_t ExchangeRoom() const { return std::max(largest_set, 2 * largest_block); }
-  bool Fits() const {
-    if (live <= chunk_target) return true;
-    return live + ExchangeRoom() <= chunk_target + host_room + disk_room && ExchangeRoom() <= chunk_target;
+  bool FitsGpu() const { return live <= chunk_target; }
+  // What does not fit the GPU can only be exchanged with room for it there.
+  bool CanExchange() const { return ExchangeRoom() <= chunk_target; }
+  // Bytes that must find room in the tiers, which the devices of a process share (SpillRoom).
+  uint64_t BeyondGpu() const {
+    const uint64_t needed = live + ExchangeRoom();
+    return FitsGpu() || needed <= chunk_target ? 0 : needed - chunk_target;
   }
 };
 

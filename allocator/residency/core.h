@@ -18,6 +18,7 @@
 #include "allocator/residency/gate_slots.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
+#include "allocator/tier/spill_room.h"
 #include "policy/units.h"
 
 namespace spillway::allocator {
@@ -41,8 +42,10 @@ struct Core {
       : options(residency_options),
         parts(residency_parts),
         chunk_bytes(residency_parts.addresses->chunk_bytes()),
+        own_room(residency_parts.host, residency_parts.disk == nullptr ? 0 : residency_parts.disk_bytes),
+        room(residency_parts.room == nullptr ? &own_room : residency_parts.room),
         table(residency_options.device, residency_parts.addresses),
-        clock(residency_parts.driver),
+        clock(residency_parts.driver, residency_parts.context),
         space(residency_parts.addresses->device_base(residency_options.device),
               residency_parts.addresses->bytes_per_device(), chunk_bytes) {}
 
@@ -51,6 +54,8 @@ struct Core {
   const ResidencyOptions options;
   const ResidencyParts parts;
   const uint64_t chunk_bytes;
+  SpillRoom own_room;     // of a device that shares its tiers with none
+  SpillRoom* const room;  // what this device promises its blocks off the GPU is entered here
 
   // ---- Internally synchronised.
 
@@ -76,6 +81,7 @@ struct Core {
   GpuBudget budget ABSL_GUARDED_BY(table.mu);
   uint64_t live_chunks ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t promised_chunks ABSL_GUARDED_BY(table.mu) = 0;  // of live_chunks: their block is still being found
+  uint64_t promised_room_bytes ABSL_GUARDED_BY(table.mu) = 0;  // this device's part of room's promises
   uint64_t live_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t largest_block_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t frees ABSL_GUARDED_BY(table.mu) = 0;

@@ -13,24 +13,41 @@
 
 namespace spillway::allocator {
 
-absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
+Charge DeviceResidency::ChargeOfLocked(uint64_t more_chunks) const {
   Charge charge;
-  charge.live = (core_->live_chunks + chunks) * core_->chunk_bytes;
-  charge.largest_block = std::max(core_->largest_block_bytes, chunks * core_->chunk_bytes);
+  charge.live = (core_->live_chunks + more_chunks) * core_->chunk_bytes;
+  charge.largest_block = std::max(core_->largest_block_bytes, more_chunks * core_->chunk_bytes);
   charge.largest_set = core_->largest_set_bytes.load();
   charge.chunk_target = core_->chunks.target() * core_->chunk_bytes;
-  if (core_->evict.load()) {
-    if (core_->parts.host != nullptr) charge.host_room = core_->parts.host->storage_capacity();
-    charge.disk_room = core_->parts.disk != nullptr ? core_->parts.disk_bytes : 0;
-  }
   if (SPILLWAY_MUTANT(kNoExchangeRoom)) charge.largest_set = charge.largest_block = 0;
-  if (charge.Fits()) return absl::OkStatus();
+  return charge;
+}
+
+absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
+  const Charge charge = ChargeOfLocked(chunks);
+  SpillRoom* const room = core_->room;
+  const bool fits = charge.FitsGpu() || (core_->evict.load() && charge.CanExchange());
+  if (fits && room->Change(core_->promised_room_bytes, charge.BeyondGpu())) {
+    core_->promised_room_bytes = charge.BeyondGpu();
+    return absl::OkStatus();
+  }
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-  return absl::ResourceExhaustedError("Spillway: " + mib(charge.live) +
-                                      " of blocks would be live; there is room for " +
-                                      mib(charge.chunk_target) + " on the GPU, " + mib(charge.host_room) +
-                                      " in host memory and " + mib(charge.disk_room) + " on disk, of which " +
-                                      mib(charge.ExchangeRoom()) + " must stay free to exchange blocks");
+  const bool tiers = core_->evict.load();
+  const uint64_t others = room->promised_bytes() - core_->promised_room_bytes;
+  return absl::ResourceExhaustedError(
+      "Spillway: " + mib(charge.live) + " of blocks would be live; there is room for " +
+      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) +
+      " in host memory and " + mib(tiers ? room->disk_bytes() : 0) + " on disk" +
+      (others > 0 ? " (" + mib(others) + " of it for blocks of other GPUs)" : "") + ", of which " +
+      mib(charge.ExchangeRoom()) + " must stay free to exchange blocks");
+}
+
+// After blocks have gone: what they were promised off the GPU is others' again.
+void DeviceResidency::LowerPromiseLocked() {
+  const uint64_t beyond = ChargeOfLocked(0).BeyondGpu();
+  if (beyond >= core_->promised_room_bytes) return;
+  core_->room->Change(core_->promised_room_bytes, beyond);
+  core_->promised_room_bytes = beyond;
 }
 
 absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef stream) {
@@ -51,6 +68,7 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
     core_->promised_chunks -= chunks;
     if (block == nullptr) {
       core_->live_chunks -= chunks;
+      LowerPromiseLocked();
       return status;
     }
     core_->live_requested_bytes += bytes;
@@ -126,6 +144,7 @@ absl::Status DeviceResidency::Free(CUdeviceptr address) {
     }
     core_->live_chunks -= block->chunks;
     core_->live_requested_bytes -= block->requested_bytes;
+    LowerPromiseLocked();
     block->freed_at = ++core_->frees;
     block->held_reasons = 0;
     FreeLocked(block);
@@ -188,17 +207,18 @@ absl::Status DeviceResidency::RecordStream(CUdeviceptr address, CUstream stream)
   const BlockId id = core_->parts.addresses->Find(address);
   if (!id.valid())
     return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
-  const StreamIndex index = core_->clock.Find({stream, false});
+  StreamRef named{stream, false};
+  if (named.IsDefault()) core_->parts.driver->cuCtxGetCurrent(&named.context);
+  const bool foreign = named.context != nullptr && named.context != core_->parts.context;
+  const StreamIndex index = core_->clock.Find(named);
   if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");
   // What is queued on that stream now need not have come through the gate (a library's own work): number it.
   const uint64_t number = core_->clock.Next(index, 0);
-  if (core_->clock.IsPerThread(index)) {  // nobody else can cover it, and this thread may not come back
-    ScopedContext scope(core_->parts.driver, core_->parts.context);
-    core_->clock.Cover({index, number}).IgnoreError();
-  }
+  // Nobody else can cover it, and this thread may not come back.
+  if (core_->clock.IsPerThread(index)) core_->clock.Cover({index, number}).IgnoreError();
   os::MutexLock lock(&core_->table.mu);
   Block* const block = &core_->table.at(id);
-  if (block->owner == stream) return absl::OkStatus();
+  if (block->owner == stream && !foreign) return absl::OkStatus();
   std::erase_if(block->recorded, [&](const allocator::Stamp& stamp) { return stamp.stream == index; });
   block->recorded.push_back({index, number});
   return absl::OkStatus();

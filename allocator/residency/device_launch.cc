@@ -98,11 +98,12 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
   ++core_->counters.slow_launches;
   if (captures_.load() > 0) {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing);
+    InCallersContext(stream,
+                     [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
       // The launch will be replayed without us: its blocks must be there for good.
       if (absl::Status status = Hold(set, HoldReason::kGraph); !status.ok()) return Refuse(status);
-      return launch();
+      return InCallersContext(stream, launch);
     }
   }
   StreamIndex index = core_->clock.Find(stream);
@@ -111,16 +112,24 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
                                                " streams are alive"));
   }
   Grant grant;
-  if (absl::Status status = Prepare(set, stream.Explicit(), &grant); !status.ok()) {
-    if (core_->closed.load()) return launch();
+  const auto in_context = [&] { return InCallersContext(stream, launch); };
+  if (absl::Status status = Prepare(set, stream, &grant); !status.ok()) {
+    if (core_->closed.load()) return in_context();
     return Refuse(status);
   }
   NoteLargestSet(BytesOf(set));  // only what fits: room to exchange a refused set need not be kept
-  return RunPrepared(set, stream, index, tag, launch, &grant);
+  return RunPrepared(set, stream, index, tag, in_context, &grant);
+}
+
+// The launch belongs to the context that it was called in: a default stream is another one in every context.
+CUresult DeviceResidency::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const {
+  if (stream.context == nullptr) return call();
+  ScopedContext scope(core_->parts.driver, stream.context);
+  return call();
 }
 
 // Everything that the launch needs, pinned, in place, and ordered before what the stream does next.
-absl::Status DeviceResidency::Prepare(const AccessSet& set, CUstream stream, Grant* grant) {
+absl::Status DeviceResidency::Prepare(const AccessSet& set, StreamRef stream, Grant* grant) {
   for (int attempt = 1;; ++attempt) {
     const uint64_t bytes = BytesOf(set);
     if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
@@ -173,7 +182,7 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
 absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   Grant grant;
-  absl::Status status = Prepare(set, CU_STREAM_LEGACY, &grant);
+  absl::Status status = Prepare(set, {CU_STREAM_LEGACY, false}, &grant);
   if (!status.ok()) {
     last_error = std::string(status.message());
     return status;

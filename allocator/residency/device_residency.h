@@ -70,7 +70,10 @@ class DeviceResidency final : public Residency {
   CUresult Refuse(const absl::Status& why);
   CUresult RunPrepared(const AccessSet& set, StreamRef stream, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);
-  absl::Status Prepare(const AccessSet& set, CUstream stream, Grant* grant);
+  absl::Status Prepare(const AccessSet& set, StreamRef stream, Grant* grant);
+  CUresult InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const;
+  Charge ChargeOfLocked(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void LowerPromiseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status ChargeLocked(uint64_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Block* TakeBlockLocked(uint32_t chunks, CUstream stream, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

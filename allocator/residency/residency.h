@@ -50,7 +50,8 @@ class Residency {
   virtual absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) = 0;
   // `address` as returned by Allocate; kInvalidArgument otherwise. Moves no bytes.
   virtual absl::Status Free(CUdeviceptr address) = 0;
-  // PyTorch's recordStream: the block stays in use after Free until `stream` has done what is queued on it now.
+  // PyTorch's recordStream: the block stays in use after Free until `stream` has done what is queued on it now. It may be
+  // another device's; a default stream is that of the current context.
   virtual absl::Status RecordStream(CUdeviceptr address, CUstream stream) = 0;
   // Gives the chunks of cached blocks and free chunks back to the driver.
   virtual absl::Status EmptyCache() = 0;
@@ -68,7 +69,8 @@ class Residency {
   // Returns what `launch` returned, or CUDA_ERROR_OUT_OF_MEMORY without calling it when the set cannot be made to
   // fit (the reason is in LastError()). A `launch` that returns out-of-memory is repeated once after chunks were
   // given back to the driver. No lock and no allocation when everything is resident. `tag` names what is launched,
-  // equal for equal functions or kinds of copy, for prediction. Any thread.
+  // equal for equal functions or kinds of copy, for prediction. Any thread. `stream` may be another device's (peer
+  // copies): its work is waited for like any other before a block leaves.
   virtual CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch) = 0;
   // The same for calls that may block (synchronous copies) and for sets that lie on several devices (nested, devices

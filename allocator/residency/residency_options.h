@@ -20,6 +20,7 @@ namespace spillway::allocator {
 class AddressMap;
 class HostPool;
 class LaunchObserver;
+class SpillRoom;
 
 struct ResidencyOptions {
   int device = 0;                   // ordinal
@@ -42,6 +43,7 @@ struct ResidencyParts {
   HostPool* host = nullptr;            // pinned memory shared by the process's devices: host tier and staging
   io::SpillStore* disk = nullptr;      // null: no disk tier
   uint64_t disk_bytes = 0;             // room that the disk tier may use, for charging
+  SpillRoom* room = nullptr;  // account of both tiers together with other devices; null: this one's alone
   LaunchObserver* observer = nullptr;  // the recorder; null: none
 };
 

@@ -11,30 +11,48 @@ namespace {
 constexpr uint64_t kEmptyKey = 0;
 constexpr uint64_t kDeletedKey = 1;
 
-// Any address that is this thread's alone names its per-thread default stream.
+// Any address that is this thread's alone names its per-thread default stream; those of other devices' contexts have an
+// entry each.
 thread_local char thread_identity;
+constexpr size_t kForeignContexts = 16;
+thread_local CUcontext foreign_contexts[kForeignContexts];
 
 uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
 
 }  // namespace
 
-StreamClock::StreamClock(const CudaDriver* driver)
+StreamClock::StreamClock(const CudaDriver* driver, CUcontext context)
     : driver_(driver),
+      context_(context),
       streams_(new Stream[kMaxStreams]),
       keys_(new std::atomic<uint64_t>[kTableSize]()),
       values_(new std::atomic<StreamIndex>[kTableSize]()) {}
 
 StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
 
-uint64_t StreamClock::KeyOf(StreamRef stream) {
-  if (stream.IsPerThread())
-    return reinterpret_cast<uint64_t>(&thread_identity) | 1;  // odd: no stream's address
-  if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) return 2;
+uint64_t StreamClock::PerThreadKey(CUcontext context) const {
+  // Odd: no stream's address.
+  if (context == context_) return reinterpret_cast<uint64_t>(&thread_identity) | 1;
+  for (CUcontext& entry : foreign_contexts) {
+    if (entry == nullptr) entry = context;
+    if (entry == context) return reinterpret_cast<uint64_t>(&entry) | 1;
+  }
+  return kEmptyKey;
+}
+
+uint64_t StreamClock::KeyOf(StreamRef stream) const {
+  const bool foreign = stream.context != nullptr && stream.context != context_;
+  if (stream.IsPerThread()) return PerThreadKey(foreign ? stream.context : context_);
+  if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) {
+    // No stream's handle: those are aligned to more than 4.
+    return foreign ? reinterpret_cast<uint64_t>(stream.context) | 2 : 2;
+  }
   return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
 }
 
 StreamIndex StreamClock::Find(StreamRef stream) {
   const uint64_t key = KeyOf(stream);
+  if (key == kEmptyKey) return kNoStream;
   for (uint64_t at = HashOf(key) % kTableSize, probes = 0; probes < kTableSize; ++probes) {
     const uint64_t found = keys_[at].load(std::memory_order_acquire);
     if (found == key) return values_[at].load(std::memory_order_relaxed);
@@ -42,6 +60,14 @@ StreamIndex StreamClock::Find(StreamRef stream) {
     at = (at + 1) % kTableSize;
   }
   return Insert(key, stream);
+}
+
+CUcontext StreamClock::ContextOf(StreamRef stream) const {
+  if (stream.IsDefault()) return stream.context != nullptr ? stream.context : context_;
+  CUcontext context = nullptr;
+  // Refused for the streams of some green contexts: those belong to this device's primary context.
+  const CUresult result = driver_->cuStreamGetCtx(stream.handle, &context);
+  return result == CUDA_SUCCESS && context != nullptr ? context : context_;
 }
 
 StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
@@ -72,6 +98,7 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
     if (index == kNoStream) return kNoStream;
   }
   streams_[index].handle = stream.Explicit();
+  streams_[index].context = ContextOf(stream);
   streams_[index].live = true;
   streams_[index].owner = stream.IsPerThread() ? key : 0;
   values_[place].store(index, std::memory_order_relaxed);
@@ -107,13 +134,16 @@ uint64_t StreamClock::UncompletedLaunches() const {
   return sum;
 }
 
-absl::StatusOr<CUevent> StreamClock::TakeEventLocked() {
-  if (!free_events_.empty()) {
-    const CUevent event = free_events_.back();
-    free_events_.pop_back();
+absl::StatusOr<CUevent> StreamClock::TakeEventLocked(CUcontext context) {
+  std::vector<CUevent>& unused = free_events_[context];
+  if (!unused.empty()) {
+    const CUevent event = unused.back();
+    unused.pop_back();
     return event;
   }
   CUevent event = nullptr;
+  // An event can only be recorded on streams of the context that it was made in.
+  ScopedContext scope(driver_, context);
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "creating an event"));
   return event;
@@ -121,12 +151,12 @@ absl::StatusOr<CUevent> StreamClock::TakeEventLocked() {
 
 absl::StatusOr<CUevent> StreamClock::TakeEvent() {
   os::MutexLock lock(&mu_);
-  return TakeEventLocked();
+  return TakeEventLocked(context_);
 }
 
 void StreamClock::GiveEvent(CUevent event) {
   os::MutexLock lock(&mu_);
-  free_events_.push_back(event);
+  free_events_[context_].push_back(event);
 }
 
 absl::Status StreamClock::CoverLocked(StreamIndex index) {
@@ -136,13 +166,14 @@ absl::Status StreamClock::CoverLocked(StreamIndex index) {
   const uint64_t bytes = stream.issued_bytes.load(std::memory_order_relaxed);
   if (number <= stream.covered.load(std::memory_order_relaxed)) return absl::OkStatus();
   if (!stream.live) return absl::OkStatus();  // OnDestroy covered it
-  if (stream.owner != 0 && stream.owner != KeyOf({CU_STREAM_PER_THREAD, true})) {
+  if (stream.owner != 0 && stream.owner != PerThreadKey(stream.context)) {
     return absl::UnavailableError("a per-thread default stream is covered by its own thread");
   }
-  SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked());
+  ScopedContext scope(driver_, stream.context);  // which a default stream's handle means its stream in
+  SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked(stream.context));
   const CUresult result = driver_->cuEventRecord(event, stream.handle);
   if (result != CUDA_SUCCESS) {
-    free_events_.push_back(event);
+    free_events_[stream.context].push_back(event);
     return driver_->ToStatus(result, "recording an event on a stream of the application");
   }
   stream.pending.push_back({event, number, bytes});
@@ -184,7 +215,7 @@ bool StreamClock::PollLocked() {
       }
       const bool waited =
           std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
-      if (!waited) free_events_.push_back(oldest.event);
+      if (!waited) free_events_[stream.context].push_back(oldest.event);
       stream.pending.pop_front();
       progress = true;
     }
@@ -199,6 +230,7 @@ bool StreamClock::Poll() {
 
 bool StreamClock::WaitForOldest() {
   CUevent event = nullptr;
+  CUcontext context = nullptr;  // that it was made in
   {
     os::MutexLock lock(&mu_);
     if (PollLocked()) return true;
@@ -208,7 +240,9 @@ bool StreamClock::WaitForOldest() {
       if (stream.pending.empty() && stream.next.load() > stream.completed.load()) {
         if (!CoverLocked(static_cast<StreamIndex>(i)).ok()) continue;
       }
-      if (!stream.pending.empty()) event = stream.pending.front().event;
+      if (stream.pending.empty()) continue;
+      event = stream.pending.front().event;
+      context = stream.context;
     }
     if (event == nullptr) return false;
     waited_events_.push_back(event);  // nobody may reuse it while we wait
@@ -224,7 +258,7 @@ bool StreamClock::WaitForOldest() {
   for (uint32_t i = 1; i < count; ++i) {
     for (const Pending& p : streams_[i].pending) pending = pending || p.event == event;
   }
-  if (!pending && !still_waited) free_events_.push_back(event);
+  if (!pending && !still_waited) free_events_[context].push_back(event);
   PollLocked();
   return true;
 }

@@ -1,6 +1,7 @@
 // StreamClock: numbers the launches of each stream and knows which numbers the GPU has completed. A block's stamp is
 // a (stream, number) pair. Numbers are taken after the launch has been enqueued, so an event recorded after reading
-// the counter covers every number up to the value read.
+// the counter covers every number up to the value read. Streams may be those of other devices (peer copies): events for
+// them are made and recorded in the context that they belong to.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -41,11 +43,13 @@ class StreamClock {
  public:
   static constexpr int kMaxStreams = 1024;
 
-  explicit StreamClock(const CudaDriver* driver);
+  // `context`: that of the device whose blocks are stamped.
+  StreamClock(const CudaDriver* driver, CUcontext context);
   ~StreamClock();
 
   // The index of the stream, given to it at its first mention. kNoStream when all indices are in use. Lock-free but
-  // for that first time. Any thread; a per-thread default stream must be named by its own thread.
+  // for that first time. Any thread; a per-thread default stream must be named by its own thread. kNoStream also for
+  // the per-thread default streams of more foreign contexts than a thread may be expected to use.
   StreamIndex Find(StreamRef stream);
 
   // The number of the launch that was just enqueued, which touches `bytes`. Lock-free. Any thread.
@@ -62,8 +66,8 @@ class StreamClock {
   // Launches numbered and not known to be completed.
   uint64_t UncompletedLaunches() const;
 
-  // Records an event on the stream unless one covers `stamp` already. Needs the context current and capture mode
-  // RELAXED. Fails with the driver's error; a stream under capture cannot be recorded on (kUnavailable).
+  // Records an event on the stream unless one covers `stamp` already. Fails with the driver's error; a stream under
+  // capture cannot be recorded on (kUnavailable).
   absl::Status Cover(Stamp stamp);
   // The same for whatever every stream has been given so far. Streams that cannot be recorded on are left out.
   void CoverAll();
@@ -98,20 +102,25 @@ class StreamClock {
     std::atomic<uint64_t> completed_bytes{0};
     std::atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
     CUstream handle = nullptr;         // guarded by mu_ after publication
+    CUcontext context = nullptr;       // guarded by mu_: what the stream belongs to
     bool live = false;                 // guarded by mu_
     uint64_t owner = 0;  // per-thread default stream: key of its thread, which alone may record on it
     std::deque<Pending> pending;  // guarded by mu_, oldest first
   };
 
-  static uint64_t KeyOf(StreamRef stream);
+  uint64_t KeyOf(StreamRef stream) const;
+  // Whose thread must record on it: KeyOf of a per-thread default stream of that context, on this thread.
+  uint64_t PerThreadKey(CUcontext context) const;
+  CUcontext ContextOf(StreamRef stream) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
   absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<CUevent> TakeEventLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static constexpr int kTableSize = 4096;  // a power of two, four times the streams
 
   const CudaDriver* const driver_;
+  const CUcontext context_;
   std::unique_ptr<Stream[]> streams_;
   std::atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
   // Open addressing, keys never move: 0 = empty, 1 = deleted. A value is stored before its key (release).
@@ -119,7 +128,8 @@ class StreamClock {
   std::unique_ptr<std::atomic<StreamIndex>[]> values_;
 
   mutable os::Mutex mu_{os::LockRank::kStreams};
-  std::vector<CUevent> free_events_ ABSL_GUARDED_BY(mu_);
+  std::map<CUcontext, std::vector<CUevent>> free_events_
+      ABSL_GUARDED_BY(mu_);  // by the context they were made in
   std::vector<CUevent> waited_events_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -12,6 +12,12 @@ namespace spillway::allocator {
 struct StreamRef {
   CUstream handle = nullptr;
   bool per_thread_default = false;  // a null handle means the calling thread's stream
+  // Of a default stream: the context that was current, which may be another device's. Null: the residency's own. What
+  // the handle of any other stream belongs to is asked of the driver.
+  CUcontext context = nullptr;
+
+  // Whether the current context tells which stream is meant.
+  bool IsDefault() const { return handle == nullptr || handle == CU_STREAM_LEGACY || IsPerThread(); }
 
   bool IsPerThread() const {
     return handle == CU_STREAM_PER_THREAD || (handle == nullptr && per_thread_default);

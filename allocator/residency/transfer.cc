@@ -1,5 +1,7 @@
 #include "allocator/residency/transfer.h"
 
+#include <optional>
+
 #include "io/os/errno.h"
 
 namespace spillway::allocator {
@@ -36,8 +38,11 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
 
 bool CopyStreams::Done(CUevent event) const { return driver_->cuEventQuery(event) != CUDA_ERROR_NOT_READY; }
 
-absl::Status CopyStreams::MakeWait(CUstream stream, CUevent event) {
-  return driver_->ToStatus(driver_->cuStreamWaitEvent(stream, event, 0), "making a stream wait for a copy");
+absl::Status CopyStreams::MakeWait(StreamRef stream, CUevent event) {
+  std::optional<ScopedContext> scope;
+  if (stream.context != nullptr) scope.emplace(driver_, stream.context);
+  return driver_->ToStatus(driver_->cuStreamWaitEvent(stream.Explicit(), event, 0),
+                           "making a stream wait for a copy");
 }
 
 }  // namespace spillway::allocator

@@ -25,8 +25,8 @@ class CopyStreams {
   absl::StatusOr<CUevent> MarkIn();
   // Whether the event has completed; a sticky device error counts as completed, for nothing runs any more.
   bool Done(CUevent event) const;
-  // Makes the application's stream wait for an event of ours.
-  absl::Status MakeWait(CUstream stream, CUevent event);
+  // Makes the application's stream, which may be another device's, wait for an event of ours.
+  absl::Status MakeWait(StreamRef stream, CUevent event);
 
  private:
   CopyStreams(const CudaDriver* driver, StreamClock* clock, CUstream out, CUstream in)

@@ -25,13 +25,16 @@ constexpr OptionRow kTable[] = {
      "a size or a share above 0", "Budget per device. A share is of the device's total memory", true},
     {"host_memory", "a quarter of what is available (control group too), shared by the ranks of the node",
      "a size or a share",
-     "Cap of the pinned host tier, staging included; 0: no host tier, and a few MiB of staging "
-     "for the disk tier. A share is of the available memory",
+     "Cap of the pinned host tier of the node, staging included: its ranks have equal parts, the devices of "
+     "a process "
+     "one pool. 0: no host tier, and a few MiB of staging for the disk tier. A share is of the available "
+     "memory",
      true},
     {"dirs", "the first of /var/tmp, TMPDIR, /tmp that is no tmpfs", "directories `a,b:2TiB`, or none",
      "Spill directories, each with a cap after a colon if wanted; after `;` those of the second rank of the "
-     "node. "
-     "`none`: no disk",
+     "node. Ranks that name the same directory have equal parts of its cap, those on one file system of what "
+     "is free "
+     "there. `none`: no disk",
      true},
     {"disk_reserve", "max(5 %, 10 GiB)", "a size", "Space left free in the file system of each directory",
      true},
@@ -235,6 +238,10 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   std::vector<std::vector<DirectoryEntry>> ranks;
   reader.Read("dirs", &ranks, ParseDirectories);
   if (!ranks.empty()) options.directories = ranks[static_cast<size_t>(options.local_rank) % ranks.size()];
+  for (const std::vector<DirectoryEntry>& list : ranks) {
+    std::vector<std::string>& paths = options.rank_directories.emplace_back();
+    for (const DirectoryEntry& entry : list) paths.push_back(entry.path);
+  }
   reader.Read("disk_reserve", &options.disk_reserve, size);
   ReadWord(&reader, "policy", &options.policy, {"plan", "lru"});
   reader.Read("checksum", &options.checksum, ParseSwitch);

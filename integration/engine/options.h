@@ -29,7 +29,9 @@ struct Options {
   std::optional<Size> gpu_memory;   // none: what is free at the first block, less a reserve
   std::optional<Size> host_memory;  // none: a quarter of what is available, shared by the node's ranks
   std::optional<std::vector<DirectoryEntry>>
-      directories;                   // this rank's; empty = no disk; none: the default one
+      directories;  // this rank's; empty = no disk; none: the default one
+  std::vector<std::vector<std::string>>
+      rank_directories;              // paths of each list: rank r has list r modulo their number
   std::optional<Size> disk_reserve;  // none: max(5 %, 10 GiB) of each file system
   PolicyKind policy = PolicyKind::kPlan;
   bool checksum = true;

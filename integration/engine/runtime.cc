@@ -26,7 +26,11 @@ absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended i
 
 io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<DirectoryEntry>& directories) {
   io::SpillStoreOptions store;
-  for (const DirectoryEntry& entry : directories) store.directories.push_back({entry.path, entry.cap_bytes});
+  for (const DirectoryEntry& entry : directories) {
+    const Sharers ranks = RanksThatShare(entry.path, options.rank_directories, options.local_world_size);
+    store.directories.push_back(
+        {entry.path, PartOfRank(entry.cap_bytes, ranks.directory), ranks.file_system});
+  }
   if (options.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, options.disk_reserve->bytes);
   store.checksum = options.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
   return store;
@@ -98,7 +102,8 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
+  parts.disk_bytes = room_->disk_bytes();
+  parts.room = room_.get();
   const auto place = static_cast<size_t>(device);
   const bool plan = options_.policy == PolicyKind::kPlan && options.evict;
   if (options_.observe || plan) {
@@ -128,15 +133,15 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&total, handle), "cuDeviceTotalMem"));
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
-  if (host_ == nullptr) {
-    const uint64_t available = AvailableHostMemory();
-    const uint64_t cap = options_.host_memory ? options_.host_memory->Of(available)
-                                              : DefaultHostCap(available, options_.local_world_size);
-    auto host = allocator::HostPool::Create(driver_.get(), context, HostPoolOptions(cap, disk_ != nullptr));
-    if (!host.ok()) return host.status();
-    host_ = *std::move(host);
+  if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
+  if (room_ == nullptr) {
+    const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
+    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
+  int devices = 0;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
+  hook_context_.several_devices = devices > 1;
   hook_context_.addresses = addresses_.get();
   hook_context_.switch_eviction_off = &Runtime::SwitchEvictionOff;
   PublishHookContext(&hook_context_);
@@ -149,6 +154,16 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
     return figures;
   });
   started_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Runtime::StartHostLocked(CUcontext context) {
+  const uint64_t available = AvailableHostMemory();
+  const int ranks = options_.local_world_size;  // a size that the user set is the node's, too
+  const uint64_t cap = options_.host_memory ? PartOfRank(options_.host_memory->Of(available), ranks)
+                                            : DefaultHostCap(available, ranks);
+  SPILLWAY_ASSIGN_OR_RETURN(
+      host_, allocator::HostPool::Create(driver_.get(), context, HostPoolOptions(cap, disk_ != nullptr)));
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
+#include "allocator/tier/spill_room.h"
 #include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
@@ -69,6 +70,7 @@ class Runtime {
 
   absl::Status StartLocked(int device, CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status StartHostLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<allocator::Residency*> StartDeviceLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context);
@@ -87,6 +89,7 @@ class Runtime {
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;
+  std::unique_ptr<allocator::SpillRoom> room_;  // what all devices may promise off the GPU
   std::unique_ptr<Reporter> reporter_;
   std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_;
   HookContext hook_context_;

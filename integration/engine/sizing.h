@@ -18,6 +18,9 @@ uint64_t DefaultBudget(uint64_t free_bytes, uint64_t others_bytes);
 // A quarter of what is available, shared by the ranks of the node.
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);
 
+// One rank's equal part of what `ranks` ranks of a node share: whole chunks, at least one; 0 of 0.
+uint64_t PartOfRank(uint64_t bytes, int ranks);
+
 // How a cap is divided into staging and storage. With a disk tier a few pieces of staging are needed even with no
 // cap at all; without one, none.
 allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk);

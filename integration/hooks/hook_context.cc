@@ -25,6 +25,12 @@ void AttachDevice(HookContext* context, int device, allocator::Residency* reside
   if (state != nullptr) state->foreign.Attach(device, residency);
 }
 
+CUcontext CurrentContext(const HookState& state) {
+  CUcontext context = nullptr;
+  const auto get = state.real.Get<Row::cuCtxGetCurrent>();
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
 int CurrentDevice(const HookState& state) {
   CUdevice device = -1;
   const auto get = state.real.Get<Row::cuCtxGetDevice>();

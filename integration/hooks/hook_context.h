@@ -28,6 +28,10 @@ struct HookContext {
   // The device's primary context: what pointer queries answer. Written before the device's residency.
   std::array<CUcontext, allocator::kMaxDevices> contexts{};
 
+  // The process sees more than one device, so that a default stream is told only by the current context. Constant after
+  // publication.
+  bool several_devices = false;
+
   // Called at most once, on the thread of a call that cannot be understood: both tiers must stop evicting.
   // `reason` is words for the user. May be null.
   void (*switch_eviction_off)(const char* reason) = nullptr;
@@ -62,6 +66,9 @@ void PublishHookContext(HookContext* context);
 
 // The device takes part: its residency hears of foreign bytes, launches with its blocks go through it.
 void AttachDevice(HookContext* context, int device, allocator::Residency* residency, CUcontext primary);
+
+// The calling thread's current context, or null.
+CUcontext CurrentContext(const HookState& state);
 
 // The current context's device, or -1.
 int CurrentDevice(const HookState& state);

@@ -135,6 +135,8 @@ CUresult PassGate(Touch* touch, StreamRef stream, RealCall real) {
   }
   const AccessSet& set = touch->set();
   if (set.empty()) return CallOthers(touch->state(), kUnknownWant, real);
+  if (__builtin_expect(touch->context()->several_devices, 0))
+    stream.context = CurrentContext(*touch->state());
   if (__builtin_expect(IsCapturing(*touch->state(), stream), 0)) {
     return PassHolding(touch, HoldReason::kGraph, real);
   }

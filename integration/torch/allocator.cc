@@ -6,6 +6,7 @@
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -247,7 +248,10 @@ void SpillwayAllocator::recordStream(const c10::DataPtr& pointer, c10::cuda::CUD
     return;
   }
   const std::optional<LedgerBlock> block = LedgerOf(pointer.device().index()).Find(pointer.get());
-  if (block && block->stream == stream.stream()) return;  // the allocation's own stream needs no record
+  // The allocation's own stream needs no record. A default stream has the same handle on every device.
+  const bool same_device = pointer.device().index() == stream.device_index();
+  if (block && same_device && block->stream == stream.stream()) return;
+  const c10::cuda::CUDAGuard guard(stream.device_index());
   const int result = api_->record_stream(pointer.get(), stream.stream());
   TORCH_CHECK(result == kSuccess || result == kNotInitialised,
               "Spillway could not record a stream: ", api_->last_error());

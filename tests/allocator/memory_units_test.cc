@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <thread>
+#include <vector>
+
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_allocator.h"
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/memory/gpu_budget.h"
 #include "allocator/memory/va_space.h"
+#include "allocator/tier/spill_room.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -230,25 +235,56 @@ Charge ChargeOf(uint64_t live, uint64_t block, uint64_t set) {
   charge.largest_block = block * kMib;
   charge.largest_set = set * kMib;
   charge.chunk_target = 84 * kMib;
-  charge.host_room = 30 * kMib;
-  charge.disk_room = 50 * kMib;
   return charge;
 }
 
 TEST(ChargeTest, WhatFitsTheGpuNeedsNoExchange) {
-  EXPECT_TRUE(ChargeOf(84, 84, 84).Fits());
-  EXPECT_FALSE(ChargeOf(85, 84, 84).Fits());
+  EXPECT_EQ(ChargeOf(84, 84, 84).BeyondGpu(), 0u);
+  EXPECT_TRUE(ChargeOf(84, 84, 84).FitsGpu());
+  EXPECT_FALSE(ChargeOf(85, 84, 84).CanExchange());
 }
 
 TEST(ChargeTest, ExchangeRoomIsTheLargestSetOrTwiceTheLargestBlock) {
   EXPECT_EQ(ChargeOf(0, 10, 15).ExchangeRoom(), 20 * kMib);
   EXPECT_EQ(ChargeOf(0, 10, 25).ExchangeRoom(), 25 * kMib);
-  // GPU 84 + host 30 + disk 50 = 164 MiB in all.
-  EXPECT_TRUE(ChargeOf(144, 10, 0).Fits());
-  EXPECT_FALSE(ChargeOf(145, 10, 0).Fits());
-  EXPECT_TRUE(ChargeOf(139, 10, 25).Fits());
-  EXPECT_FALSE(ChargeOf(140, 10, 25).Fits());
-  EXPECT_FALSE(ChargeOf(90, 43, 0).Fits()) << "two of the largest block do not fit the GPU";
+  EXPECT_EQ(ChargeOf(144, 10, 0).BeyondGpu(), 80 * kMib);
+  EXPECT_EQ(ChargeOf(139, 10, 25).BeyondGpu(), 80 * kMib);
+  EXPECT_EQ(ChargeOf(85, 1, 0).BeyondGpu(), 3 * kMib);
+  EXPECT_TRUE(ChargeOf(90, 42, 0).CanExchange());
+  EXPECT_FALSE(ChargeOf(90, 43, 0).CanExchange()) << "two of the largest block do not fit the GPU";
+}
+
+// ---- SpillRoom.
+
+TEST(SpillRoomTest, PromisesOfAllDevicesTogetherMustFit) {
+  SpillRoom room(nullptr, 80 * kMib);
+  EXPECT_TRUE(room.Change(0, 50 * kMib));   // the first device
+  EXPECT_FALSE(room.Change(0, 31 * kMib));  // the second: 81 in all
+  EXPECT_EQ(room.promised_bytes(), 50 * kMib);
+  EXPECT_TRUE(room.Change(0, 30 * kMib));
+  EXPECT_FALSE(room.Change(50 * kMib, 51 * kMib));
+  EXPECT_TRUE(room.Change(50 * kMib, 10 * kMib));  // the first gives some back
+  EXPECT_TRUE(room.Change(30 * kMib, 70 * kMib));
+  EXPECT_TRUE(room.Change(70 * kMib, 0));
+  EXPECT_EQ(room.promised_bytes(), 10 * kMib);
+}
+
+TEST(SpillRoomTest, DevicesThatPromiseAtOnceNeverPassTheRoom) {
+  static constexpr uint64_t kRoom = 1000;
+  SpillRoom room(nullptr, kRoom);
+  std::vector<uint64_t> mine(4);
+  std::vector<std::thread> devices;
+  for (uint64_t& promise : mine) {
+    devices.emplace_back([&room, &promise] {
+      for (uint64_t i = 0; i < 20'000; ++i) {
+        const uint64_t next = (i * 131 + reinterpret_cast<uintptr_t>(&promise)) % 700;
+        if (room.Change(promise, next)) promise = next;
+        ASSERT_LE(room.promised_bytes(), kRoom);
+      }
+    });
+  }
+  for (std::thread& device : devices) device.join();
+  EXPECT_EQ(room.promised_bytes(), std::accumulate(mine.begin(), mine.end(), uint64_t{0}));
 }
 
 }  // namespace

@@ -21,7 +21,9 @@ constexpr uint64_t kChunk = CoreDevice::kChunk;
 
 class StreamClockTest : public testing::Test {
  protected:
-  StreamClockTest() : clock_(CoreDevice::Driver()) { driver_->cuCtxSetCurrent(CoreDevice::Context()); }
+  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context()) {
+    driver_->cuCtxSetCurrent(CoreDevice::Context());
+  }
   ~StreamClockTest() override { HoldStreams(false); }
 
   CUstream NewStream() {
@@ -119,7 +121,7 @@ TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
 
 TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   CudaDriver driver = *driver_;
-  StreamClock clock(&driver);
+  StreamClock clock(&driver, CoreDevice::Context());
   const CUstream handle = NewStream();
   const StreamIndex stream = clock.Find({handle, false});
   const Stamp covered{stream, clock.Next(stream, 5)};

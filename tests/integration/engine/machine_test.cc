@@ -82,6 +82,37 @@ TEST_F(MachineTest, ADirectoryIsCheckedInWords) {
   EXPECT_EQ(CheckDirectory(root_ + "/none").code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(MachineTest, RanksShareWhatTheirListsShare) {
+  const std::string first = root_ + "/first";
+  const std::string second = root_ + "/second";
+  Write("/first/x", "");
+  Write("/second/x", "");
+  const auto expect = [&](const std::string& path, const std::vector<std::vector<std::string>>& lists,
+                          int ranks, int directory, int file_system) {
+    const Sharers sharers = RanksThatShare(path, lists, ranks);
+    EXPECT_EQ(sharers.directory, directory);
+    EXPECT_EQ(sharers.file_system, file_system);
+  };
+  expect(first, {}, 4, 4, 4);  // the default directory
+  expect(first, {}, 1, 1, 1);
+  expect(first, {{first, second}}, 3, 3, 3);
+  expect(first, {{first}, {second}}, 2, 1, 2);  // directories of their own on one disk
+  expect(first, {{first}, {second}}, 5, 3, 5);  // ranks 0, 2 and 4
+  expect(second, {{first}, {second}}, 5, 2, 5);
+  expect(first, {{first}, {"/proc"}}, 2, 1, 1);  // another file system
+  expect(first, {{first + "/."}, {first}}, 2, 2, 2);
+  expect("/none", {{"/none"}, {first}}, 2, 1, 1);
+}
+
+TEST(SizingTest, ASizeOfTheNodeIsSharedByItsRanks) {
+  EXPECT_EQ(PartOfRank(100 * kMiB, 1), 100 * kMiB);
+  EXPECT_EQ(PartOfRank(100 * kMiB, 0), 100 * kMiB);
+  EXPECT_EQ(PartOfRank(100 * kMiB, 2), 50 * kMiB);
+  EXPECT_EQ(PartOfRank(100 * kMiB, 3), 32 * kMiB);  // whole chunks
+  EXPECT_EQ(PartOfRank(0, 4), 0u);
+  EXPECT_EQ(PartOfRank(kMiB, 4), kChunkBytes);
+}
+
 TEST(SizingTest, TheDefaultBudgetLeavesAReserve) {
   EXPECT_EQ(DefaultBudget(100 * kGiB, 0), 99 * kGiB);           // at most 1 GiB
   EXPECT_EQ(DefaultBudget(500 * kMiB, 0), 468 * kMiB);          // at least 32 MiB

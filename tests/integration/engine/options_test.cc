@@ -147,7 +147,10 @@ TEST_F(OptionsTest, ARankTakesItsDirectories) {
   for (const auto& [rank, path] : std::map<std::string, std::string>{{"0", "/a"}, {"1", "/b"}, {"2", "/a"}}) {
     ::setenv("LOCAL_RANK", rank.c_str(), 1);
     EXPECT_EQ(Read({{"dirs", "/a;/b"}})->directories->front().path, path);
+    EXPECT_THAT(Read({{"dirs", "/a:1GB;/b,/c"}})->rank_directories,
+                ElementsAre(ElementsAre("/a"), ElementsAre("/b", "/c")));
   }
+  EXPECT_TRUE(Read({})->rank_directories.empty());
   ::setenv("LOCAL_WORLD_SIZE", "4", 1);
   EXPECT_EQ(Read({})->local_world_size, 4);
   ::setenv("LOCAL_WORLD_SIZE", "no", 1);

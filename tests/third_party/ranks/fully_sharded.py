@@ -1,6 +1,7 @@
 """Trains a residual network sharded by FSDP2 (fully_shard) over gloo, to be run by torchrun: plain PyTorch."""
 
 import argparse
+import json
 import os
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def main():
     (arguments.output / f"losses.{rank}.txt").write_text("\n".join(losses) + "\n")
     state = {"model": local(dict(model.state_dict())), "optimizer": local(optimizer.state_dict()["state"])}
     torch.save(state, arguments.output / f"state.{rank}.pt")
-    (arguments.output / f"peak.{rank}.txt").write_text(f"{torch.cuda.max_memory_reserved()}\n")
+    (arguments.output / f"memory.{rank}.json").write_text(json.dumps([torch.cuda.memory_stats()]))
     dist.destroy_process_group()
 
 

@@ -68,7 +68,10 @@ int main(int argc, char** argv) {
       Write(&state, moments.exp_avg_sq());
     }
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
-    std::ofstream(folder + "/peak.0.txt") << stats.reserved_bytes[0].peak << '\n';
+    std::ofstream(folder + "/memory.0.json")
+        << "[{\"reserved_bytes.all.peak\": " << stats.reserved_bytes[0].peak
+        << ", \"allocated_bytes.all.peak\": " << stats.allocated_bytes[0].peak
+        << ", \"allocated_bytes.large_pool.peak\": " << stats.allocated_bytes[2].peak << "}]\n";
   } catch (const c10::Error& error) {
     std::cerr << (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ? "OutOfMemoryError: " : "")
               << error.what() << std::endl;

@@ -5,6 +5,7 @@ batch's data is copied from cuda:0 on a side stream of cuda:1, with events acros
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
@@ -62,8 +63,8 @@ def main():
     (arguments.output / "losses.0.txt").write_text("\n".join(losses) + "\n")
     state = {"front": front.state_dict(), "back": back.state_dict(), "optimizer": optimizer.state_dict()["state"]}
     torch.save(state, arguments.output / "state.0.pt")
-    peaks = [torch.cuda.max_memory_reserved(device) for device in (FIRST, SECOND)]
-    (arguments.output / "peak.0.txt").write_text(f"{max(peaks)}\n")
+    memory = [torch.cuda.memory_stats(device) for device in (FIRST, SECOND)]
+    (arguments.output / "memory.0.json").write_text(json.dumps(memory))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,343 @@
+// Two devices of one process: streams of the other device's context, launches whose blocks lie on both, one account of
+// what may be promised off the GPUs. The stand-in's events are made as strict as a driver's: one can only be recorded
+// on a stream of the context that it was made in.
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "allocator/tier/spill_room.h"
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kChunk = CoreDevice::kChunk;
+constexpr uint64_t kMib = 1 << 20;
+
+// ---- A driver of two devices.
+
+const CudaDriver* plain_driver = nullptr;
+std::mutex events_mu;
+std::map<CUevent, CUcontext> event_contexts;
+std::atomic<int> wrong_records{0};
+
+CUcontext Current() {
+  CUcontext context = nullptr;
+  plain_driver->cuCtxGetCurrent(&context);
+  return context;
+}
+
+CUresult StrictCreate(CUevent* event, unsigned flags) {
+  const CUresult result = plain_driver->cuEventCreate(event, flags);
+  std::lock_guard<std::mutex> lock(events_mu);
+  if (result == CUDA_SUCCESS) event_contexts[*event] = Current();
+  return result;
+}
+
+CUresult StrictRecord(CUevent event, CUstream stream) {
+  CUcontext context = Current();
+  const bool is_default = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  if (!is_default) plain_driver->cuStreamGetCtx(stream, &context);
+  {
+    std::lock_guard<std::mutex> lock(events_mu);
+    if (event_contexts[event] != context) {
+      ++wrong_records;
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+  }
+  return plain_driver->cuEventRecord(event, stream);
+}
+
+const CudaDriver* Driver() {
+  static const CudaDriver* const driver = [] {
+    setenv("SIMCUDA_DEVICES", "2", 1);
+    plain_driver = CoreDevice::Driver();
+    auto* const strict = new CudaDriver(*plain_driver);
+    strict->cuEventCreate = &StrictCreate;
+    strict->cuEventRecord = &StrictRecord;
+    return strict;
+  }();
+  return driver;
+}
+
+CUcontext ContextOf(int device) {
+  static CUcontext contexts[2] = {};
+  Driver();
+  CUcontext& context = contexts[device];
+  if (context == nullptr) {
+    EXPECT_EQ(Driver()->cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+  }
+  return context;
+}
+
+template <typename Function>
+Function Entry(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+}
+
+// ---- The clock.
+
+TEST(OtherDevicesStreamsTest, DefaultStreamsOfTwoContextsAreTwo) {
+  StreamClock clock(Driver(), ContextOf(0));
+  const StreamIndex own = clock.Find({nullptr, false});
+  EXPECT_EQ(clock.Find({nullptr, false, ContextOf(0)}), own);
+  const StreamIndex other = clock.Find({nullptr, false, ContextOf(1)});
+  EXPECT_NE(other, own);
+  EXPECT_EQ(clock.Find({CU_STREAM_LEGACY, false, ContextOf(1)}), other);
+  const StreamIndex thread = clock.Find({nullptr, true});
+  EXPECT_NE(clock.Find({nullptr, true, ContextOf(1)}), thread);
+  EXPECT_EQ(clock.Find({CU_STREAM_PER_THREAD, true, ContextOf(1)}),
+            clock.Find({nullptr, true, ContextOf(1)}));
+}
+
+TEST(OtherDevicesStreamsTest, AreCoveredByEventsOfTheirOwnContext) {
+  StreamClock clock(Driver(), ContextOf(0));
+  Driver()->cuCtxSetCurrent(ContextOf(1));
+  CUstream foreign = nullptr;
+  ASSERT_EQ(Driver()->cuStreamCreateWithPriority(&foreign, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  Driver()->cuCtxSetCurrent(ContextOf(0));
+  HoldStreams(true);
+  std::vector<Stamp> stamps;
+  for (const StreamRef& stream : {StreamRef{nullptr, false}, StreamRef{nullptr, false, ContextOf(1)},
+                                  StreamRef{foreign, false}, StreamRef{nullptr, true, ContextOf(1)}}) {
+    const StreamIndex index = clock.Find(stream);
+    stamps.push_back({index, clock.Next(index, 1)});
+    EXPECT_TRUE(clock.Cover(stamps.back()).ok());
+  }
+  clock.Poll();
+  HoldStreams(false);
+  while (clock.WaitForOldest()) {
+  }
+  for (const Stamp& stamp : stamps) EXPECT_TRUE(clock.Completed(stamp));
+  // Events are used again: each on the streams of its context.
+  for (Stamp& stamp : stamps) {
+    stamp.number = clock.Next(stamp.stream, 1);
+    EXPECT_TRUE(clock.Cover(stamp).ok());
+  }
+  while (clock.WaitForOldest()) {
+  }
+  clock.OnDestroy(foreign);
+  EXPECT_EQ(Driver()->cuStreamDestroy_v2(foreign), CUDA_SUCCESS);
+  EXPECT_EQ(wrong_records.load(), 0);
+}
+
+// ---- Two residencies.
+
+class TwoDevicesTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kBudget = 4 * kMib;
+  static constexpr uint64_t kHost = 8 * kMib;
+
+  TwoDevicesTest() {
+    Driver()->cuCtxSetCurrent(ContextOf(0));
+    addresses_ = std::move(*AddressMap::Reserve(Driver(), 2, uint64_t{1} << 30, kChunk));
+    HostPool::Options host;
+    host.piece_bytes = kChunk;
+    host.storage_bytes = kHost;
+    host.evict_staging_pieces = host.fault_staging_pieces = 0;
+    host_ = std::move(*HostPool::Create(Driver(), ContextOf(0), host));
+    room_ = std::make_unique<SpillRoom>(host_.get(), 0);
+    for (int device : {0, 1}) {
+      ResidencyOptions options;
+      options.device = device;
+      options.budget_bytes = kBudget;
+      options.others_share_bytes = kChunk;
+      ResidencyParts parts;
+      parts.driver = Driver();
+      parts.context = ContextOf(device);
+      parts.addresses = addresses_.get();
+      parts.host = host_.get();
+      parts.room = room_.get();
+      residencies_[device] = std::make_unique<DeviceResidency>(options, parts);
+      EXPECT_TRUE(residencies_[device]->Start().ok());
+    }
+  }
+  ~TwoDevicesTest() override {
+    for (int device : {0, 1}) {
+      Driver()->cuCtxSetCurrent(ContextOf(device));
+      Driver()->cuCtxSynchronize();
+      residencies_[device]->CheckInvariants();
+      residencies_[device]->Shutdown();
+    }
+    EXPECT_EQ(wrong_records.load(), 0);
+  }
+
+  CUdeviceptr MustAllocate(int device, uint64_t bytes) {
+    auto address = residencies_[device]->Allocate(bytes, {nullptr, false});
+    EXPECT_TRUE(address.ok()) << address.status();
+    return address.ok() ? *address : 0;
+  }
+  AccessSet SetOf(CUdeviceptr address) {
+    AccessSet set;
+    addresses_->Collect(address, &set);
+    return set;
+  }
+  // On the device's default stream, as PyTorch launches.
+  CUresult Write(int device, CUdeviceptr address, unsigned value, uint64_t bytes) {
+    Driver()->cuCtxSetCurrent(ContextOf(device));
+    static const auto memset =
+        Entry<CUresult (*)(CUdeviceptr, unsigned, size_t, CUstream)>("cuMemsetD32Async");
+    return residencies_[device]->Run(SetOf(address), {nullptr, false, ContextOf(device)}, 1,
+                                     [&] { return memset(address, value, bytes / 4, nullptr); });
+  }
+  // The first word; waits for it.
+  unsigned Read(int device, CUdeviceptr address) {
+    Driver()->cuCtxSetCurrent(ContextOf(device));
+    unsigned word = 0;
+    EXPECT_EQ(residencies_[device]->RunPinned(
+                  SetOf(address), {nullptr, false, ContextOf(device)}, 2,
+                  [&] { return Driver()->cuMemcpyDtoHAsync_v2(&word, address, sizeof(word), nullptr); }),
+              CUDA_SUCCESS);
+    Driver()->cuCtxSynchronize();
+    return word;
+  }
+
+  std::unique_ptr<AddressMap> addresses_;
+  std::unique_ptr<HostPool> host_;
+  std::unique_ptr<SpillRoom> room_;
+  std::unique_ptr<DeviceResidency> residencies_[2];
+};
+
+TEST_F(TwoDevicesTest, PromiseTheSharedRoomOnce) {
+  std::vector<CUdeviceptr> first;
+  for (;;) {
+    auto address = residencies_[0]->Allocate(kMib / 2, {nullptr, false});
+    if (!address.ok()) {
+      EXPECT_THAT(std::string(address.status().message()), testing::HasSubstr("8 MiB in host memory"));
+      break;
+    }
+    first.push_back(*address);
+  }
+  EXPECT_GE(first.size(), 20u);  // 4 MiB on the GPU and 8 in host memory, less what must stay free
+  std::vector<CUdeviceptr> second;
+  absl::Status refusal;
+  for (;;) {
+    auto address = residencies_[1]->Allocate(kMib / 2, {nullptr, false});
+    refusal = address.status();
+    if (!address.ok()) break;
+    second.push_back(*address);
+  }
+  EXPECT_EQ(second.size(), 7u) << "its own GPU less others' share, and nothing beyond";
+  EXPECT_THAT(std::string(refusal.message()), testing::HasSubstr("for blocks of other GPUs"));
+  // What the first gives up the second may have.
+  for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(residencies_[0]->Free(first[i]).ok());
+  EXPECT_NE(MustAllocate(1, kMib / 2), 0u);
+  for (size_t i = 8; i < first.size(); ++i) EXPECT_TRUE(residencies_[0]->Free(first[i]).ok());
+  for (const CUdeviceptr address : second) EXPECT_TRUE(residencies_[1]->Free(address).ok());
+  EXPECT_EQ(room_->promised_bytes(), 0u);
+}
+
+// The copy runs on the second device's default stream; what it reads must not leave the first device before its end.
+TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
+  constexpr uint64_t kBytes = 7 * kMib / 4;  // two fit, a third does not
+  const CUdeviceptr source = MustAllocate(0, kBytes);
+  ASSERT_EQ(Write(0, source, 7, kBytes), CUDA_SUCCESS);
+  Driver()->cuCtxSynchronize();
+  Driver()->cuCtxSetCurrent(ContextOf(1));
+  static std::atomic<bool> go{false};
+  static const auto host_function = Entry<CUresult (*)(CUstream, CUhostFn, void*)>("cuLaunchHostFunc");
+  const auto wait = [](void*) {
+    while (!go.load()) usleep(100);
+  };
+  ASSERT_EQ(host_function(nullptr, wait, nullptr), CUDA_SUCCESS);
+  alignas(4096) static unsigned copied[1024] = {};  // pinned: the call does not wait for the copy
+  ASSERT_EQ(Driver()->cuMemHostRegister_v2(copied, sizeof(copied), 0), CUDA_SUCCESS);
+  ASSERT_EQ(residencies_[0]->Run(
+                SetOf(source), {nullptr, false, ContextOf(1)}, 3,
+                [&] { return Driver()->cuMemcpyDtoHAsync_v2(copied, source, sizeof(copied), nullptr); }),
+            CUDA_SUCCESS);
+  const CUdeviceptr held = MustAllocate(0, kBytes);  // so that only `source` can leave
+  ASSERT_EQ(Write(0, held, 9, kBytes), CUDA_SUCCESS);
+  ASSERT_TRUE(residencies_[0]->Hold(SetOf(held), HoldReason::kUnknownCall).ok());
+  const CUdeviceptr next = MustAllocate(0, kBytes);
+  std::atomic<bool> launched{false};
+  bool gone_before_launch = false;
+  std::thread other([&] {
+    EXPECT_EQ(Write(0, next, 8, kBytes), CUDA_SUCCESS);
+    gone_before_launch = go.load();
+    launched = true;
+  });
+  const Block& block = residencies_[0]->core()->table.at(addresses_->Find(source));
+  const auto leaving = [&] {
+    os::MutexLock lock(&residencies_[0]->core()->table.mu);
+    return block.state == BlockState::kEvicting;
+  };
+  while (!launched.load() && !leaving()) usleep(100);
+  EXPECT_FALSE(launched.load()) << "the block left while a stream of the other device was to read it";
+  go = true;
+  other.join();
+  EXPECT_TRUE(gone_before_launch);
+  Driver()->cuCtxSetCurrent(ContextOf(1));
+  Driver()->cuCtxSynchronize();
+  EXPECT_EQ(copied[0], 7u);
+  EXPECT_EQ(Driver()->cuMemHostUnregister(copied), CUDA_SUCCESS);
+  EXPECT_EQ(Read(0, source), 7u);
+}
+
+// As the hooks send it: pinned on both devices, in device order, and called in the context of its caller.
+TEST_F(TwoDevicesTest, ACopyBetweenDevicesRunsInItsCallersContext) {
+  constexpr uint64_t kBytes = kMib;
+  constexpr int kBlocks = 5;  // of each device; 3 fit
+  static const auto copy =
+      Entry<CUresult (*)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)>(
+          "cuMemcpyPeerAsync");
+  std::vector<CUdeviceptr> from;
+  std::vector<CUdeviceptr> to;
+  for (unsigned i = 0; i < kBlocks; ++i) {
+    from.push_back(MustAllocate(0, kBytes));
+    to.push_back(MustAllocate(1, kBytes));
+    ASSERT_EQ(Write(0, from.back(), 100 + i, kBytes), CUDA_SUCCESS);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kBlocks; ++i) {
+      const int home = i % 2;  // the copy is on the default stream of either device
+      const CUcontext caller = ContextOf(home);
+      const StreamRef stream{nullptr, false, caller};
+      Driver()->cuCtxSetCurrent(ContextOf(0));
+      Driver()->cuCtxSynchronize();  // what it reads was written on another stream
+      Driver()->cuCtxSetCurrent(caller);
+      const CUresult result = residencies_[0]->RunPinned(SetOf(from[i]), stream, 4, [&] {
+        return residencies_[1]->RunPinned(SetOf(to[i]), stream, 4, [&] {
+          EXPECT_EQ(Current(), caller);
+          return copy(to[i], ContextOf(1), from[i], ContextOf(0), kBytes, nullptr);
+        });
+      });
+      EXPECT_EQ(result, CUDA_SUCCESS);
+      EXPECT_EQ(Current(), caller);
+      Driver()->cuCtxSynchronize();
+    }
+    for (unsigned i = 0; i < kBlocks; ++i) {
+      EXPECT_EQ(Read(1, to[i]), 100 + i);
+      EXPECT_EQ(Read(0, from[i]), 100 + i);
+    }
+  }
+  EXPECT_GT(residencies_[0]->Stats().fetched_bytes, 0u);
+  EXPECT_GT(residencies_[1]->Stats().fetched_bytes, 0u);
+}
+
+TEST_F(TwoDevicesTest, RecordStreamTellsDefaultStreamsApart) {
+  const CUdeviceptr address = MustAllocate(0, kMib);
+  ASSERT_EQ(Write(0, address, 1, kMib), CUDA_SUCCESS);
+  const Block& block = residencies_[0]->core()->table.at(addresses_->Find(address));
+  const auto recorded = [&] {
+    os::MutexLock lock(&residencies_[0]->core()->table.mu);
+    return block.recorded.size();
+  };
+  Driver()->cuCtxSetCurrent(ContextOf(0));
+  EXPECT_TRUE(residencies_[0]->RecordStream(address, nullptr).ok());
+  EXPECT_EQ(recorded(), 0u) << "the allocation's own stream";
+  Driver()->cuCtxSetCurrent(ContextOf(1));
+  EXPECT_TRUE(residencies_[0]->RecordStream(address, nullptr).ok());
+  EXPECT_EQ(recorded(), 1u);
+  EXPECT_TRUE(residencies_[0]->Free(address).ok());
+}
+
+}  // namespace
+}  // namespace spillway::allocator

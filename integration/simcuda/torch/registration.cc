@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -80,9 +81,12 @@ void TurnOffLibraries() {
   context.setSDPUseCuDNN(false);
 }
 
+pid_t started_in = 0;  // set once, before any fork that could matter
+
 // Queued operators must not run after the destructors of the libraries that they call. On a thread of its own: at exit
 // this thread's thread-local variables, those of the driver included, are destroyed already.
 void FinishQueuedWork() {
+  if (::getpid() != started_in) return;  // a forked child has queued nothing, and may not ask the driver
   std::thread([] {
     const int devices = c10::cuda::device_count();
     for (int device = 0; device < devices; ++device) {
@@ -101,6 +105,7 @@ int Initialise() {
   InstallPlacingAllocator();
   RegisterAll();
   TurnOffLibraries();
+  started_in = ::getpid();
   std::atexit(&FinishQueuedWork);
   return 0;
 }

@@ -84,6 +84,7 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
 }
 
 absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
+  SPILLWAY_RETURN_IF_ERROR(FollowableLocked());
   CUdevice handle = 0;
   CUcontext context = nullptr;
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));

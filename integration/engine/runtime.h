@@ -76,6 +76,8 @@ class Runtime {
   absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context);
   Figures CollectFigures() const;
   ObservedStep ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
+  // Why blocks of ours must not be handed out, when launches or copies of this process go unseen.
+  absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void SwitchEvictionOff(const char* reason);
 

@@ -1,4 +1,5 @@
-// The part of Runtime that ends evictions for the whole process when a call is met that cannot be followed.
+// The part of Runtime that judges whether calls can be followed: before the first block, and when one is met later that
+// cannot.
 
 #include "absl/strings/str_cat.h"
 #include "integration/engine/runtime.h"
@@ -6,12 +7,29 @@
 
 namespace spillway::integration {
 
+// A block has no memory until a launch or copy names it: where those go unseen, PyTorch's own allocator must serve.
+absl::Status Runtime::FollowableLocked() {
+  std::string unseen = missing_hooks_;
+  char name[128];
+  if (unseen.empty() && shim_->first_unwrapped(name, sizeof(name)) >= 0) unseen = name;
+  if ((shim_->flags & SPILLWAY_SHIM_DRIVER_ALREADY_LOADED) != 0) unseen = "a driver that was loaded before";
+  if (unseen.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("calls of ", unseen, " cannot be followed; PyTorch's own allocator serves this process"));
+}
+
 void Runtime::SwitchEvictionOff(const char* reason) {
   Runtime* runtime = Get();
   if (runtime == nullptr || runtime->eviction_off_.exchange(true)) return;
+  bool in_use = false;
   for (std::atomic<allocator::Residency*>& device : runtime->residencies_) {
-    if (allocator::Residency* const residency = device.load()) residency->StopEvicting();
+    if (allocator::Residency* const residency = device.load()) {
+      residency->StopEvicting();
+      in_use = true;
+    }
   }
+  // Before the first block there is nothing to say yet: FollowableLocked will.
+  if (!in_use) return;
   os::Announce(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
 }
 

@@ -21,7 +21,6 @@ SIZES = {
     "large": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 --steps 8",
     "small": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 3",
 }
-SHARES = (100, 50, 35)
 HOST, DISK = 1.0, 0.05  # of the peak: everything that leaves fits host memory; nearly everything goes to the SSD
 
 
@@ -73,7 +72,7 @@ def train(session, _report):
     saved = session.run("save_on_cpu", job.UNCAPPED, arguments, Path(__file__).with_name("save_on_cpu.py"))
     if saved is not None:
         gpu.compare(session, saved, uncapped, spills=False, budget=False)
-    for share in SHARES:
+    for share in session.args.shares:
         for tier, host_share in (("host", HOST), ("SSD", DISK)):
             if share == 100 and tier == "SSD":
                 continue

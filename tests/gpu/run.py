@@ -156,8 +156,9 @@ def compare(session, run, reference, spills=True, budget=True):
         session.expect(not over, f"{label}: the peak is over the budget")
 
 
-def four_ways(session, name, arguments, script=job.TRAIN, shares=SHARES, conf=True, disk=True):
+def four_ways(session, name, arguments, script=job.TRAIN, shares=None, conf=True, disk=True):
     """Uncapped, capped without Spillway, and with it at each share; the last share also otherwise loaded and from disk."""
+    shares = shares or session.args.shares
     uncapped = session.run(f"{name}: uncapped", job.UNCAPPED, arguments, script)
     if uncapped is None:
         return
@@ -247,6 +248,7 @@ def parse_arguments(parts=PARTS, name="tests/gpu/run.sh", description=__doc__):
     add("--minutes", type=float, default=8.5)
     add("--only", help=f"some of {', '.join(parts)}, with commas between")
     add("--kinds", help="some of fp32 math, bf16 fused, bf16 math, fp32 fused, with commas between")
+    add("--shares", type=lambda text: tuple(map(int, text.split(","))), default=SHARES, help="of the peak, in percent: 100,50,35")
     add("--json", type=Path)
     add("--work", type=Path, help="logs of the runs (default: gpu-runs in the build)")
     args = parser.parse_args()

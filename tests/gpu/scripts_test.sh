@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Where there is no GPU both scripts get as far as their first CUDA call and say so; bad arguments are refused; what
+# bundle.sh gathers finds everything beside itself. Skipped on a machine with a GPU.
+#   PYTHON=... BUILD=... tests/gpu/scripts_test.sh
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+compgen -G "/dev/nvidia[0-9]*" >/dev/null && exit 77
+
+fail() { echo "$*" >&2; exit 1; }
+
+# expect STATUS WORDS COMMAND...
+expect() {
+  local wanted=$1 words=$2 said status=0
+  shift 2
+  said=$("$@" 2>&1) || status=$?
+  [ "$status" = "$wanted" ] || fail "$*: status $status instead of $wanted: $said"
+  grep -qF -- "$words" <<<"$said" || fail "$*: does not say \"$words\": $said"
+}
+
+for script in tests/gpu/run.sh bench/gpu/run.sh; do
+  expect 2 "There is no CUDA driver" "$ROOT/$script" --python "$PYTHON" --build "$BUILD"
+  expect 2 "--only nonsense: accepted are" "$ROOT/$script" --python "$PYTHON" --build "$BUILD" --only nonsense
+done
+
+bundle=$(mktemp -d)
+trap 'rm -rf "$bundle"' EXIT
+"$ROOT/tests/gpu/bundle.sh" --build "$BUILD" --to "$bundle/gpu"
+for file in "$bundle"/gpu/lib/libspillway_engine.so "$bundle"/gpu/bin/* "$bundle"/gpu/tests/*; do
+  missing=$(env -u LD_LIBRARY_PATH ldd "$file" | grep -E "not found|$BUILD/" || true)
+  [ -z "$missing" ] || fail "$file: $missing"
+  outside=$(env -u LD_LIBRARY_PATH ldd "$file" | awk '$2 == "=>" { print $3 }' | grep -v "^$bundle/" |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s)\.so' || true)
+  [ -z "$outside" ] || fail "$file takes from the system: $outside"
+done
+expect 2 "There is no CUDA driver" "$bundle/gpu/tests/gpu_self_test"

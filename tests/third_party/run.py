@@ -4,6 +4,7 @@ For each job of jobs/: an uncapped run without Spillway, PyTorch alone at the ca
 capped run with Spillway, whose losses and final state must be the same bits. Started by run.sh; judges every row.
 """
 
+import argparse
 import dataclasses
 import importlib.metadata
 import json
@@ -18,8 +19,7 @@ import harness  # noqa: E402  (the path comes first)
 import job  # noqa: E402
 from harness import MIB  # noqa: E402
 
-PERCENT = 50  # of the uncapped peak
-HOST_PERCENT = 20  # pinned host memory, of the same; the rest goes to the SSD
+HOST_PERCENT = 20  # pinned host memory, of the uncapped peak; the rest goes to the SSD
 LARGE_SHARE = 0.8  # of the peak that must lie in blocks of 1 MiB and more
 COLUMNS = ("job", "peak", "cap", "PyTorch at the cap", "spilled", "fetched", "SSD written", "equal", "ratio")
 
@@ -32,6 +32,7 @@ class Page:
     steps: int
     ci_steps: int | None = None  # None: nightly only
     same: tuple | None = None  # two pieces of state that must have the same bits in every run
+    simcuda: tuple = ()  # more options of simcuda-run
 
 
 PAGES = (
@@ -40,7 +41,7 @@ PAGES = (
     Page("hf_trainer", 4, same=("uninterrupted", "resumed")),
     Page("resnet", 8, 3),
     Page("vit", 6),
-    Page("side_stream", 8, 3),
+    Page("side_stream", 8, 3, simcuda=("--delay", "300")),  # microseconds, at random: streams drift apart
     Page("compiled", 6),
     Page("lora", 6, same=("trained", "loaded")),
     Page("resume", 6, same=("uninterrupted", "resumed")),
@@ -83,6 +84,11 @@ def judge_uncapped(page, uncapped, problems):
     return problems.expect(bool(uncapped.keys["peak_bytes"]), f"{page.name}: no peak was reported")
 
 
+def judge_plain(page, plain, problems):
+    problems.expect(plain.keys["status"] == "out_of_memory",
+                    f"{page.name}, PyTorch alone at the cap: {plain.keys['status']}, not out of memory\n{plain.log[-2000:]}")  # fmt: skip
+
+
 def judge_capped(page, capped, uncapped, problems):
     keys = capped.keys
     if not problems.expect(keys["status"] == "ok", f"{page.name} with Spillway: {keys['status']}\n{capped.log[-4000:]}"):
@@ -121,20 +127,45 @@ def run_page(args, page, device, problems):
     """The row of one job; None when the uncapped run gave nothing to compare with."""
     steps = page.ci_steps if args.ci else page.steps
     print(f"\n== {page.name}, {steps} steps", flush=True)
-    here = job.Machine(device=device, work=args.work / page.name, build=args.build, simcuda_options=("--mode", "strict"))
+    here = job.Machine(device=device, work=args.work / page.name, build=args.build,
+                       simcuda_options=("--mode", "strict", *page.simcuda))  # fmt: skip
     uncapped = run(here, page, job.UNCAPPED, steps)
     if not judge_uncapped(page, uncapped, problems):
         return None
     peak = uncapped.keys["peak_bytes"]
-    gpu_bytes = peak * PERCENT // 100 // (2 * MIB) * (2 * MIB)
+    gpu_bytes = int(peak * args.budget / 100) // (2 * MIB) * (2 * MIB)
     with tempfile.TemporaryDirectory(dir=here.work) as folder:
         cap = job.Cap(gpu_bytes, job.size_text(peak * HOST_PERCENT // 100), folder, {"gpu_memory": job.size_text(gpu_bytes)})
         plain = run(here, page, job.PLAIN, steps, cap, uncapped.report["memory"]["device_total_bytes"])
-        problems.expect(plain.keys["status"] == "out_of_memory",
-                        f"{page.name}, PyTorch alone at the cap: {plain.keys['status']}\n{plain.log[-2000:]}")  # fmt: skip
         capped = run(here, page, job.PRELOAD, steps, cap)
+    judge_plain(page, plain, problems)
     judge_capped(page, capped, uncapped, problems)
     return row_of(page, steps, uncapped, plain, capped)
+
+
+# ---- jobs of several ranks or devices, and without Python, which bring their own driver -----------------------------
+
+RANKS = ("libtorch", "pipeline", "data_parallel", "fully_sharded")
+
+
+def run_ranks(args, names, problems):
+    sys.path.insert(0, str(HERE / "ranks"))
+    import rows as ranks  # needs PyTorch in this process
+
+    options = argparse.Namespace(build=args.build, work=args.work / "ranks", steps=4, without_plain=False)
+    finished = []
+    for row in ranks.ROWS:
+        if row.name in names:
+            print(f"\n== {row.name}, {options.steps} steps", flush=True)
+            figures = ranks.run_row(options, row)
+            for words in figures["problems"]:
+                problems.expect(False, f"{row.name}: {words}")
+            if "equal" in figures:
+                finished.append(figures)
+    return finished
+
+
+# ---- the table -------------------------------------------------------------------------------------------------
 
 
 def row_of(page, steps, uncapped, plain, capped):
@@ -166,27 +197,37 @@ def table(rows):
             for line in lines]  # fmt: skip
 
 
-def main():
-    names = [page.name for page in PAGES]
+def parse_arguments():
+    names = [page.name for page in PAGES] + list(RANKS)
     args = harness.arguments(
         __doc__, ("jobs", {"nargs": "*", "metavar": "JOB", "help": f"of {', '.join(names)} (default: all)"}),
         ("--device", {"choices": ["auto", "gpu", "simcuda"], "default": "auto"}),
         ("--gpu", {"dest": "device", "action": "store_const", "const": "gpu", "help": "the same as --device gpu"}),
+        ("--budget", {"type": float, "default": 50, "metavar": "PERCENT", "help": "device memory of the capped runs, of the peak"}),
         ("--ci", {"action": "store_true", "help": "the shorter runs of tests/run.sh"}),
         ("--json", {"type": Path, "metavar": "FILE", "help": "write the rows here (default: WORK/third_party.json)"}))  # fmt: skip
-    check_packages()
     unknown = sorted(set(args.jobs) - set(names))
     if unknown:
         raise SystemExit(f"no such job: {', '.join(unknown)}; there are {', '.join(names)}")
+    args.device = args.device if args.device != "auto" else "gpu" if job.has_gpu() else "simcuda"
     args.work = args.work / "third_party"
-    device = args.device if args.device != "auto" else "gpu" if job.has_gpu() else "simcuda"
-    pages = [page for page in PAGES if page.name in args.jobs or (not args.jobs and (page.ci_steps or not args.ci))]
+    args.work.mkdir(parents=True, exist_ok=True)
+    return args
+
+
+def main():
+    args = parse_arguments()
+    check_packages()
     problems = harness.Problems()
-    rows = [row for row in (run_page(args, page, device, problems) for page in pages) if row]
-    print(f"\non {device}; MiB; equal: losses and final state, bit for bit; ratio: steps a second, with half / with all the memory\n")
+    pages = [page for page in PAGES if page.name in args.jobs or (not args.jobs and (page.ci_steps or not args.ci))]
+    rows = [row for row in (run_page(args, page, args.device, problems) for page in pages) if row]
+    ranks = [name for name in RANKS if name in args.jobs or (not args.jobs and not args.ci and args.device == "simcuda")]
+    if ranks:
+        rows += run_ranks(args, ranks, problems)
+    print(f"\non {args.device}; MiB; equal: losses and final state, bit for bit; ratio: speed with half to speed with all the memory\n")
     print("\n".join(table(rows)))
     path = args.json or args.work / "third_party.json"
-    path.write_text(json.dumps({"device": device, "rows": rows, "problems": problems.found}, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({"device": args.device, "rows": rows, "problems": problems.found}, indent=2) + "\n", encoding="utf-8")
     problems.exit()
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Other people's models with half of the device memory that they take, bit for bit: installs what is missing, builds,
 # runs every job of jobs/ (or those named) and prints a row for each.
-#   tests/third_party/run.sh [--python PATH] [--device auto|gpu|simcuda | --gpu] [--json FILE] [JOB...]
+#   tests/third_party/run.sh [--python PATH] [--device auto|gpu|simcuda | --gpu] [--budget PERCENT] [--json FILE] [JOB...]
 # --python PATH takes that Python's PyTorch, and installs the packages of requirements.txt there. --build DIR takes the
 # libraries that are in DIR already and builds nothing. Exit status 0 only if every row came out as it must.
 set -euo pipefail
@@ -28,6 +28,6 @@ install_third_party
 if [ -z "$build" ]; then
   build=$ROOT/build
   install_packages
-  build_into "$build" -DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCH=OFF
+  build_into "$build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=OFF
 fi
 exec "$PYTHON" -B "$ROOT/tests/third_party/run.py" --build "$build" "${arguments[@]}"

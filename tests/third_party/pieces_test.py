@@ -1,0 +1,88 @@
+"""The parts of the third-party jobs that need no device: hashes that see every bit, judgements that can fail."""
+
+import contextlib
+import io
+import unittest
+from types import SimpleNamespace
+
+import observe
+import run
+import torch
+from run import MIB, harness, job
+
+PAGE = run.Page("page", 4, same=("one", "other"))
+
+
+class HashTest(unittest.TestCase):
+    def test_sees_one_bit(self):
+        value = torch.arange(1000, dtype=torch.float32)
+        changed = value.clone()
+        changed.view(torch.int32)[500] ^= 1
+        self.assertNotEqual(observe.sha256({"a": value}), observe.sha256({"a": changed}))
+
+    def test_sees_sign_of_zero_and_dtype_and_shape_and_name(self):
+        zero = torch.zeros(4)
+        others = [-zero, zero.half(), zero.reshape(2, 2), zero.to(torch.int32)]
+        hashes = [observe.sha256({"a": one}) for one in (zero, *others)] + [observe.sha256({"b": zero})]
+        self.assertEqual(len(set(hashes)), len(hashes))
+
+    def test_follows_modules_and_optimizers(self):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.Adam(model.parameters())
+        before = observe.sha256(optimizer), observe.sha256(model)
+        model(torch.ones(3)).sum().backward()
+        optimizer.step()
+        self.assertEqual([a != b for a, b in zip(before, (observe.sha256(optimizer), observe.sha256(model)))], [True, True])
+
+    def test_is_the_same_for_other_strides_and_order_of_keys(self):
+        value = torch.randn(4, 6)
+        self.assertEqual(observe.sha256({"a": value, "b": 1}), observe.sha256({"b": 1, "a": value.t().contiguous().t()}))
+
+
+def finished(**changes):
+    """A run that is good but for the changes."""
+    keys = dict(mode=job.PRELOAD, status="ok", losses_sha256="l", state_sha256="s", peak_bytes=90 * MIB,
+                budget_bytes=100 * MIB, spilled_bytes=1, host_spilled_bytes=1, ssd_written_bytes=0, fetched_bytes=1,
+                tokens_per_s=2.0)  # fmt: skip
+    report = {"losses": ["0x1p+0", "0x1p+1"], "state_hashes": {"one": "h", "other": "h", "model": "m"},
+              "memory": {"max_allocated_large_bytes": 90, "max_allocated_bytes": 100}}  # fmt: skip
+    one = SimpleNamespace(keys=keys, report=report, log="", seconds=1.0)
+    for name, value in changes.items():
+        place = next(p for p in (keys, report["state_hashes"], report["memory"], report) if name in p)
+        place[name] = value
+    return one
+
+
+class JudgementTest(unittest.TestCase):
+    def problems(self, judge, *runs):
+        problems = harness.Problems()
+        with contextlib.redirect_stdout(io.StringIO()):
+            judge(PAGE, *runs, problems)
+        return len(problems.found)
+
+    def test_a_good_row_has_none(self):
+        self.assertEqual(self.problems(run.judge_uncapped, finished()), 0)
+        self.assertEqual(self.problems(run.judge_plain, finished(status="out_of_memory")), 0)
+        self.assertEqual(self.problems(run.judge_capped, finished(), finished()), 0)
+
+    def test_each_fault_is_found(self):
+        for changes in ({"status": "failed"}, {"losses": ["0x1p+0", "0x1p+0"]}, {"peak_bytes": 0},
+                        {"max_allocated_large_bytes": 79}):  # fmt: skip
+            self.assertEqual(self.problems(run.judge_uncapped, finished(**changes)), 1, changes)
+        for status in ("ok", "failed"):
+            self.assertEqual(self.problems(run.judge_plain, finished(status=status)), 1, status)
+        for changes in ({"status": "failed"}, {"losses_sha256": "x"}, {"state_sha256": "x", "model": "x"},
+                        {"spilled_bytes": 0}, {"fetched_bytes": None}, {"peak_bytes": 101 * MIB}, {"one": "x"}):  # fmt: skip
+            self.assertEqual(self.problems(run.judge_capped, finished(**changes), finished()), 1, changes)
+
+    def test_the_row_says_no_when_a_bit_differs(self):
+        good, plain = finished(), finished(status="out_of_memory", mode=job.PLAIN)
+        self.assertEqual(run.row_of(PAGE, 4, good, plain, finished())["equal"], True)
+        row = run.row_of(PAGE, 4, good, plain, finished(state_sha256="x"))
+        self.assertEqual(row["equal"], False)
+        self.assertIn("NO", run.table([row])[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

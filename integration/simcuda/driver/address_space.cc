@@ -108,6 +108,14 @@ CUresult AddressSpace::Retain(uint64_t address, uint64_t* handle) {
   return CUDA_SUCCESS;
 }
 
+CUresult AddressSpace::RetainHandle(uint64_t handle) {
+  WriteLock lock(mutex_);
+  const auto it = physical_.find(handle);
+  if (it == physical_.end()) return CUDA_ERROR_INVALID_VALUE;
+  ++it->second.references;
+  return CUDA_SUCCESS;
+}
+
 CUresult AddressSpace::GetProperties(uint64_t handle, CUmemAllocationProp* properties) {
   ReadLock lock(mutex_);
   const auto it = physical_.find(handle);

@@ -65,6 +65,7 @@ class AddressSpace {
   CUresult Create(uint64_t size, const CUmemAllocationProp& properties, Device* device, uint64_t* handle);
   CUresult Release(uint64_t handle);
   CUresult Retain(uint64_t address, uint64_t* handle);
+  CUresult RetainHandle(uint64_t handle);
   CUresult GetProperties(uint64_t handle, CUmemAllocationProp* properties);
 
   CUresult Map(uint64_t start, uint64_t size, uint64_t offset, uint64_t handle);

@@ -177,6 +177,13 @@ std::string Context::error_text() {
   return error_text_;
 }
 
+bool Context::SetPeer(Context* peer, bool enabled) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const bool was = std::erase(peers_, peer) != 0;
+  if (enabled) peers_.push_back(peer);
+  return was != enabled;
+}
+
 void Context::Reset() {
   Synchronize();
   for (Stream* stream : Streams()) {
@@ -187,6 +194,7 @@ void Context::Reset() {
   GetAddressSpace().FreeAllOf(this);
   std::lock_guard<std::mutex> lock(mutex_);
   error_text_.clear();
+  peers_.clear();
   error_ = CUDA_SUCCESS;
 }
 

@@ -47,6 +47,9 @@ class Context {
   CUresult status() const { return error_.load(); }
   std::string error_text();
 
+  // Access to another context's memory, as switched on by cuCtxEnablePeerAccess: whether this changed it.
+  bool SetPeer(Context* peer, bool enabled);
+
   // Ends a primary context's life: drains, frees its allocations, closes its streams, forgets the error.
   void Reset();
   // As Reset, and the handle is none any more.
@@ -75,6 +78,7 @@ class Context {
   };
   std::vector<Drain> drains_;  // what destroyed streams still had to do
   std::string error_text_;
+  std::vector<Context*> peers_;
 };
 
 // The calling thread's current context, or null.

@@ -277,10 +277,20 @@ SIMCUDA_API CUresult cuCtxResetPersistingL2Cache(void) { return CUDA_SUCCESS; }
 SIMCUDA_API CUresult cuCtxSynchronize(void) { return simcuda::SynchronizeContext(nullptr); }
 SIMCUDA_API CUresult cuCtxSynchronize_v2(CUcontext context) { return simcuda::SynchronizeContext(context); }
 
-// All devices share one address space: every peer is reachable, and access needs no switching on.
-SIMCUDA_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-  return Context::FromHandle(peer) == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+// All devices share one address space, so access needs no switching on; what was switched is remembered for the errors.
+SIMCUDA_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags) {
+  Context* context = nullptr;
+  if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
+  Context* peer = Context::FromHandle(handle);
+  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (&peer->device() == &context->device()) return CUDA_ERROR_INVALID_DEVICE;
+  return context->SetPeer(peer, true) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
-SIMCUDA_API CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-  return Context::FromHandle(peer) == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+SIMCUDA_API CUresult cuCtxDisablePeerAccess(CUcontext handle) {
+  Context* context = nullptr;
+  if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
+  Context* peer = Context::FromHandle(handle);
+  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->SetPeer(peer, false) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

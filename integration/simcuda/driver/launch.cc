@@ -56,10 +56,6 @@ class KernelWork : public Work {
     return new (memory) KernelWork(function, shape);
   }
   static void operator delete(void* memory) { ::operator delete(memory); }
-  ~KernelWork() override {
-    if (owns_parameters_) ReleaseParameters(kernel_, buffer());
-  }
-
   // A launch of a graph: the graph's operation keeps the parameters, and stays until this has run.
   void KeepOrigin(std::shared_ptr<const Operation> origin) { origin_ = std::move(origin); }
   // A launch of its own: when it has run, its parameters are released.
@@ -79,7 +75,14 @@ class KernelWork : public Work {
   const char* name() const override { return kernel_.name.c_str(); }
 
   void Run(Stream& stream, bool skip) override {
-    if (skip) return;
+    if (!skip) RunNow(stream);
+    // Before the work counts as done: whoever waits for it finds nothing of it alive.
+    if (owns_parameters_) ReleaseParameters(kernel_, buffer());
+    origin_.reset();
+  }
+
+ private:
+  void RunNow(Stream& stream) {
     const int64_t least = GetSettings().kernel_ns.load(std::memory_order_relaxed);
     const bool logging = IsLogging();
     const int64_t begin = least > 0 || logging ? NowNs() : 0;
@@ -91,7 +94,6 @@ class KernelWork : public Work {
                kernel_.name.c_str()});
   }
 
- private:
   KernelWork(const FunctionHandle& function, const LaunchShape& shape)
       : kernel_(*function.kernel), module_(function.module), shape_(shape) {}
 

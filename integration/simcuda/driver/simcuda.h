@@ -97,6 +97,9 @@ typedef struct simcuda_tensor_map {
 /* Decodes the CUtensorMap at `map` (a kernel's parameter, or in memory); 0, or a CUresult when it is none of ours. */
 int simcuda_decode_tensor_map(const void* map, simcuda_tensor_map* decoded);
 
+/* For kernels: the memory behind a texture object (a number, so a scan of parameters does not see it). 0 or a CUresult. */
+int simcuda_texture_memory(uint64_t texture, uint64_t* address, uint64_t* bytes);
+
 /* Fails the context of the kernel that is running on this thread, as a fault on a GPU would: `text` goes to
  * standard error, and calls of that context return CUDA_ERROR_LAUNCH_FAILED from then on. On a thread that runs no
  * kernel it fails the current context. */

@@ -60,8 +60,10 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr || properties == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  // Pages without a file have no descriptor to hand out.
-  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   Device* device = nullptr;
   if (CUresult result = simcuda::DeviceOf(properties->location, &device); result != CUDA_SUCCESS)
     return result;

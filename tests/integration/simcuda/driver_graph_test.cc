@@ -278,9 +278,9 @@ TEST_F(DriverGraphTest, ParametersAreReleasedOnceAfterTheLastRun) {
   const auto launch = [&] { return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream_, params, nullptr); };
   ASSERT_EQ(launch(), CUDA_SUCCESS);
   ASSERT_EQ(launch(), CUDA_SUCCESS);
-  ASSERT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);  // its thread ends after the last release
-  while (releases != 2) std::this_thread::yield();
-  ASSERT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(releases, 2);
   runs = releases = 0;
   const CUgraph graph = Capture([&] { EXPECT_EQ(launch(), CUDA_SUCCESS); });
   const CUgraphExec exec = Instantiate(graph);
@@ -293,7 +293,7 @@ TEST_F(DriverGraphTest, ParametersAreReleasedOnceAfterTheLastRun) {
   ASSERT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(releases, 0);  // a queued launch holds them
   simcuda_hold_streams(0);
-  while (releases == 0) std::this_thread::yield();
+  ASSERT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(runs, 3);
   EXPECT_EQ(releases, 1);
 }

@@ -1,0 +1,263 @@
+#include "allocator/residency/audit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/residency/hiding.h"
+#include "io/os/check.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+// At the end of the process a launch that never ends must not keep it.
+constexpr auto kLongestWaitAtEnd = std::chrono::seconds(1);
+
+// What a kernel's own access can end in. Other errors are about the call.
+bool IsFault(CUresult result) {
+  return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_FAILED ||
+         result == CUDA_ERROR_INVALID_ADDRESS_SPACE || result == CUDA_ERROR_MISALIGNED_ADDRESS;
+}
+
+}  // namespace
+
+AuditedResidency::AuditedResidency(const ResidencyOptions& options, const ResidencyParts& parts)
+    : DeviceResidency(options, parts), observer_(parts.audit) {
+  SPILLWAY_CHECK(observer_ != nullptr);
+}
+
+// ---- The door.
+
+CUresult AuditedResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+                               absl::FunctionRef<CUresult()> launch) {
+  return RunAudited(set, Reach::kNamed, stream, tag, launch);
+}
+
+CUresult AuditedResidency::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                     absl::FunctionRef<CUresult()> launch) {
+  return RunAudited(set, Reach::kNamed, stream, tag, launch);
+}
+
+CUresult AuditedResidency::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                          absl::FunctionRef<CUresult()> launch) {
+  return RunAudited(set, Reach::kAll, stream, tag, launch);
+}
+
+absl::Status AuditedResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) {
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  const bool mine = IsMyTurn();
+  const bool taken = !mine && TakeTurn();
+  absl::Status status = taken || mine ? RevealSet(set) : absl::OkStatus();
+  if (status.ok()) status = DeviceResidency::Hold(set, reason, held);
+  if (status.ok() && !core_->evict.load()) {
+    // Where nothing is evicted the books are not kept; the audit must know all the same.
+    os::MutexLock lock(&core_->table.mu);
+    for (BlockId id : set) {
+      Block& block = core_->table.at(id);
+      if (block.live()) core_->table.AddHoldLocked(&block, reason, core_->launches.load());
+    }
+  }
+  if (taken) EndTurn();
+  return status;
+}
+
+void AuditedResidency::StopEvicting() {
+  DeviceResidency::StopEvicting();
+  if (core_->closed.load() || over_.load()) return;
+  stop_wanted_.store(true);
+  if (IsMyTurn()) return;  // its end is seen to when the turn ends
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  if (TakeTurn()) EndTurn();
+}
+
+void AuditedResidency::Shutdown() {
+  if (!core_->closed.load() && !IsMyTurn()) {
+    ScopedContext scope(core_->parts.driver, core_->parts.context);
+    if (TakeTurn(Clock::now() + kLongestWaitAtEnd)) {
+      if (!over_.exchange(true)) RevealAll();
+      EndTurn();
+    }
+  }
+  DeviceResidency::Shutdown();
+}
+
+size_t AuditedResidency::HiddenBlocks() const {
+  size_t hidden = 0;
+  os::MutexLock lock(&core_->table.mu);
+  core_->table.ForEachLocked([&](Block* block) { hidden += block->hidden ? 1 : 0; });
+  return hidden;
+}
+
+// ---- One launch.
+
+CUresult AuditedResidency::RunAudited(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
+                                      absl::FunctionRef<CUresult()> launch) {
+  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  if (over_.load()) return PassThrough(set, reach, stream, tag, launch);
+  if (IsCapturing(stream)) {
+    if (!said_captured_.exchange(true)) observer_->OnCaptured(core_->options.device, tag);
+    return PassThrough(set, reach, stream, tag, launch);
+  }
+  if (!TakeTurn()) return launch();
+  const CUresult result = over_.load() ? PassThrough(set, reach, stream, tag, launch)
+                                       : RunInTurn(set, reach, stream, tag, launch);
+  EndTurn();
+  return result;
+}
+
+CUresult AuditedResidency::PassThrough(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
+                                       absl::FunctionRef<CUresult()> launch) {
+  if (reach == Reach::kAll) return DeviceResidency::RunReachingAll(set, stream, tag, launch);
+  return set.empty() ? launch() : DeviceResidency::RunPinned(set, stream, tag, launch);
+}
+
+CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
+                                     absl::FunctionRef<CUresult()> launch) {
+  ++number_;
+  // Phase 1: nothing runs any more. What fails here is not this launch's doing.
+  if (const CUresult before = Drain(stream); before != CUDA_SUCCESS) {
+    over_.store(true);
+    observer_->OnEarlierFault(core_->options.device, number_, before);
+    return launch();
+  }
+  // Phase 2: what it needs is mapped; phases 3 to 5 are LaunchAlone's, under pins.
+  const AccessSet all = reach == Reach::kAll ? LiveBlocks() : AccessSet();
+  const AccessSet& needed = reach == Reach::kAll ? all : set;
+  if (absl::Status status = RevealSet(needed); !status.ok()) {
+    if (core_->closed.load()) return launch();
+    return Refuse(status);
+  }
+  const auto alone = [&] { return LaunchAlone(needed, stream, launch); };
+  ++core_->counters.slow_launches;
+  const CUresult result = needed.empty() ? alone() : RunClaimed(needed, set, stream, tag, alone);
+  if (!IsFault(result)) {
+    observer_->OnPassed(core_->options.device);
+    return result;
+  }
+  over_.store(true);
+  observer_->OnFault({core_->options.device, number_, tag, result, RangesOf(set)});
+  return result;
+}
+
+CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef stream,
+                                       absl::FunctionRef<CUresult()> launch) {
+  // Phase 3: everything else is taken away.
+  if (absl::Status status = HideAllBut(visible); !status.ok()) {
+    over_.store(true);
+    os::Announce("audit ends: " + std::string(status.message()));
+  }
+  // Phase 4: the launch, and its end.
+  CUresult result = launch();
+  if (result == CUDA_SUCCESS) result = core_->parts.driver->cuStreamSynchronize(stream.Explicit());
+  // Phase 5: evictions may go on.
+  {
+    os::MutexLock lock(&core_->table.mu);
+    core_->audited_launch_runs = false;
+  }
+  thread_->Wake();
+  return result;
+}
+
+CUresult AuditedResidency::Drain(StreamRef stream) {
+  // While some stream is under capture, the context may not be waited for.
+  const bool captures = OpenCaptures() > 0;
+  return captures ? core_->parts.driver->cuStreamSynchronize(stream.Explicit())
+                  : core_->parts.driver->cuCtxSynchronize();
+}
+
+// ---- Taking away and giving back.
+
+absl::Status AuditedResidency::HideAllBut(const AccessSet& visible) {
+  std::unordered_set<uint32_t> keep;
+  for (BlockId id : visible) keep.insert(id.raw());
+  std::vector<Block*> hide;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    core_->audited_launch_runs = true;  // before looking: no further eviction begins to move
+    while (TransfersUnderWayLocked(keep) && !core_->closed.load()) {
+      thread_->Wake();
+      core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
+    }
+    core_->table.ForEachLocked([&](Block* block) {
+      const bool mapped = block->holds_chunks() && !block->hidden && !block->mapping;
+      if (!mapped || block->held_reasons != 0 || block->fetch != nullptr || keep.contains(block->id.raw()))
+        return;
+      if (block->evict != nullptr && block->evict->moving) return;
+      block->mapping = true;
+      hide.push_back(block);
+    });
+  }
+  absl::Status status;
+  for (Block* block : hide) status.Update(Hide(core_.get(), block));
+  return status;
+}
+
+bool AuditedResidency::TransfersUnderWayLocked(const std::unordered_set<uint32_t>& visible) {
+  bool any = false;
+  core_->table.ForEachLocked([&](Block* block) {
+    if (visible.contains(block->id.raw())) return;
+    any |= block->mapping || block->fetch != nullptr || (block->evict != nullptr && block->evict->moving);
+  });
+  return any;
+}
+
+absl::Status AuditedResidency::RevealSet(const AccessSet& set) {
+  for (BlockId id : set) SPILLWAY_RETURN_IF_ERROR(Reveal(core_.get(), &core_->table.at(id)));
+  return absl::OkStatus();
+}
+
+void AuditedResidency::RevealAll() {
+  AccessSet hidden;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    core_->table.ForEachLocked([&](Block* block) {
+      if (block->hidden) hidden.AddNew(block->id);
+    });
+  }
+  // After a fault the device is lost, and nothing can be mapped any more.
+  RevealSet(hidden).IgnoreError();
+}
+
+std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
+  std::vector<Range> ranges;
+  os::MutexLock lock(&core_->table.mu);
+  for (BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    ranges.push_back({block.address, block.requested_bytes});
+  }
+  return ranges;
+}
+
+// ---- Turns.
+
+bool AuditedResidency::TakeTurn(Clock::time_point until) {
+  os::MutexLock lock(&core_->table.mu);
+  while (taken_ && !core_->closed.load()) {
+    if (Clock::now() >= until) return false;
+    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+  }
+  if (core_->closed.load()) return false;
+  taken_ = true;
+  taker_ = std::this_thread::get_id();
+  return true;
+}
+
+void AuditedResidency::EndTurn() {
+  if (stop_wanted_.load() && !over_.exchange(true)) {
+    RevealAll();
+    os::Announce("audit ends: where nothing is moved off the GPU, no address is ever missed");
+  }
+  os::MutexLock lock(&core_->table.mu);
+  taken_ = false;
+  taker_ = {};
+  core_->table.changed.NotifyAll();
+}
+
+bool AuditedResidency::IsMyTurn() const {
+  os::MutexLock lock(&core_->table.mu);
+  return taken_ && taker_ == std::this_thread::get_id();
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,46 @@
+// AuditSetup: deny lists read from files and put in force, and in audit mode the auditor, which writes what it finds
+// into the user's list. The one place that touches files for them; one for the process.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_
+#define SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "integration/engine/options.h"
+#include "integration/hooks/audit.h"
+#include "integration/hooks/deny_list.h"
+
+namespace spillway::integration {
+
+// The shipped list and the user's. kInvalidArgument with words for the user when the file cannot be read or holds a bad
+// line. In audit mode the file need not exist yet, but it must be possible to make it.
+absl::StatusOr<DenyList> ReadDenyLists(const Options& options);
+
+// Appends one line for the kernel unless a line for it is there, in one write under a lock of the file; makes the file
+// when it is missing. True when a line was added.
+absl::StatusOr<bool> AppendToDenyList(const std::string& path, const Auditor::Kernel& kernel);
+
+class AuditSetup {
+ public:
+  // `state` lives as long as the process. Before any block exists.
+  AuditSetup(const Options& options, DenyList list, HookState* state);
+
+  // Null: no audit.
+  allocator::AuditObserver* auditor() { return auditor_.get(); }
+  // The line for the end of an audit; empty when there was none.
+  std::string Summary() const;
+
+ private:
+  std::string Record(const Auditor::Kernel& kernel) const;
+
+  const DenyList list_;
+  const std::string file_;
+  std::unique_ptr<Auditor> auditor_;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_

@@ -44,13 +44,7 @@ AddressMap::~AddressMap() {
   if (pages_ != nullptr) munmap(pages_, chunks_ * sizeof(std::atomic<uint32_t>));
 }
 
-void AddressMap::CollectInside(uint64_t offset, AccessSet* set) const {
-  const uint64_t chunk = offset >> chunk_shift_;
-  const uint32_t raw = pages_[chunk].load(std::memory_order_acquire);
-  if (raw != 0) {
-    set->Add(BlockId::FromRaw(raw));
-    return;
-  }
+void AddressMap::CollectNeighbours(uint64_t chunk, AccessSet* set) const {
   // A guard chunk or free space: the address may be one past the end of the block before, or a negative offset
   // from the start of the block behind.
   if (chunk > 0) {

@@ -28,8 +28,16 @@ class AddressMap {
   // both neighbours, since it may be the end pointer of one. Any thread, no lock.
   void Collect(uint64_t address, AccessSet* set) const {
     const uint64_t offset = address - base_;
-    if (__builtin_expect(offset >= total_bytes_, 1)) return;
-    CollectInside(offset, set);
+    if (offset < total_bytes_) CollectInside(offset, set);
+  }
+  // The same for an address that Contains: `offset` counts from base().
+  void CollectInside(uint64_t offset, AccessSet* set) const {
+    const uint32_t raw = pages_[offset >> chunk_shift_].load(std::memory_order_acquire);
+    if (__builtin_expect(raw != 0, 1)) {
+      set->Add(BlockId::FromRaw(raw));
+    } else {
+      CollectNeighbours(offset >> chunk_shift_, set);
+    }
   }
   bool Contains(uint64_t address) const { return address - base_ < total_bytes_; }
 
@@ -51,7 +59,7 @@ class AddressMap {
 
  private:
   AddressMap(uint64_t base, int devices, uint64_t bytes_per_device, int chunk_shift);
-  void CollectInside(uint64_t offset, AccessSet* set) const;
+  void CollectNeighbours(uint64_t chunk, AccessSet* set) const;
 
   const uint64_t base_;
   const uint64_t bytes_per_device_;

@@ -38,23 +38,45 @@ class BlockId {
 // Clear() keeps the memory, so the launch path allocates only while a set grows beyond every earlier one.
 class AccessSet {
  public:
-  AccessSet() { blocks_.reserve(256); }
-  void Clear() { blocks_.clear(); }
-  // Adds `id` unless it is there. Sets are small (a few pointers) or come from one struct whose neighbours repeat:
-  // the last added is compared first.
+  AccessSet() : blocks_(kFirstCapacity) {}
+  // No moves: a set always has room for one block at least.
+  AccessSet(const AccessSet&) = default;
+  AccessSet& operator=(const AccessSet&) = default;
+
+  void Clear() { size_ = 0; }
+  // Adds `id` unless it is there. A table says where a block with these low bits was put last; what it says may be
+  // of an earlier set, so it counts only when such a block lies there now. Thus it need never be cleared.
   void Add(BlockId id) {
-    for (auto it = blocks_.rbegin(); it != blocks_.rend(); ++it) {
-      if (*it == id) return;
-    }
-    blocks_.push_back(id);
+    uint32_t& place = places_[id.raw() % kPlaces];
+    const uint32_t there = blocks_[place].raw();
+    // One branch, which is seldom taken: places left by earlier sets cannot be predicted.
+    const bool same_place = (place < size_) & ((there ^ id.raw()) % kPlaces == 0);
+    if (__builtin_expect(same_place, 0) && (there == id.raw() || Holds(id))) return;
+    if (__builtin_expect(size_ == blocks_.size(), 0)) blocks_.resize(2 * size_);
+    place = static_cast<uint32_t>(size_);
+    blocks_[size_++] = id;
   }
-  bool empty() const { return blocks_.empty(); }
-  size_t size() const { return blocks_.size(); }
-  std::vector<BlockId>::const_iterator begin() const { return blocks_.begin(); }
-  std::vector<BlockId>::const_iterator end() const { return blocks_.end(); }
+  // Adds `id`, which is known not to be there.
+  void AddNew(BlockId id) { Add(id); }
+  bool empty() const { return size_ == 0; }
+  size_t size() const { return size_; }
+  const BlockId* begin() const { return blocks_.data(); }
+  const BlockId* end() const { return blocks_.data() + size_; }
 
  private:
-  std::vector<BlockId> blocks_;
+  static constexpr size_t kFirstCapacity = 256;
+  static constexpr uint32_t kPlaces = 1024;
+
+  bool Holds(BlockId id) const {
+    for (const BlockId block : *this) {
+      if (block == id) return true;
+    }
+    return false;
+  }
+
+  size_t size_ = 0;
+  std::vector<BlockId> blocks_;    // the first size_ count; never shrinks
+  uint32_t places_[kPlaces] = {};  // by the low bits of an id; always less than blocks_.size()
 };
 
 }  // namespace spillway::allocator

@@ -26,22 +26,30 @@ class ParamLayout {
     uint32_t words;  // whole 8-byte words
   };
   const std::vector<Entry>& entries() const { return entries_; }
+  // Whether a parameter is long enough to be looked through several words at a time.
+  static constexpr size_t kLongWords = 8;
+  bool has_long() const { return has_long_; }
   friend bool operator==(const ParamLayout& a, const ParamLayout& b);
 
  private:
   uint32_t count_ = 0;
+  bool has_long_ = false;
   std::vector<Entry> entries_;
 };
+
+// Long parameters are looked through with AVX2 where the processor has it; kOneByOne never, for tests.
+enum class ScanWay { kBest, kOneByOne };
 
 // `params[i]` points at the bytes of parameter i; they need no alignment. Looks at each whole 8-byte word of
 // each parameter, structs by value included: an interior pointer or one past the end counts. Any thread, no
 // lock.
 void ScanKernelParams(const void* const* params, const ParamLayout& layout, const allocator::AddressMap& map,
-                      allocator::AccessSet* set);
+                      allocator::AccessSet* set, ScanWay way = ScanWay::kBest);
 
 // The same over one run of bytes (the `extra` form of a launch, structs of other calls, the source of a small
 // copy): each 8-byte step from its start.
-void ScanBytes(const void* bytes, size_t size, const allocator::AddressMap& map, allocator::AccessSet* set);
+void ScanBytes(const void* bytes, size_t size, const allocator::AddressMap& map, allocator::AccessSet* set,
+               ScanWay way = ScanWay::kBest);
 
 // The buffer of a launch's `extra` list, or null bytes when the list names none or is malformed.
 struct ExtraBuffer {

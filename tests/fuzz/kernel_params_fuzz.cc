@@ -110,6 +110,9 @@ size_t FuzzKernelParams(const uint8_t* data, size_t size) {
   AccessSet set;
   ScanKernelParams(params.data(), layout, Map(), &set);
   CheckEqual(set, expected);
+  AccessSet one_by_one;  // what processors without the vector do: the same blocks in the same order
+  ScanKernelParams(params.data(), layout, Map(), &one_by_one, ScanWay::kOneByOne);
+  SPILLWAY_CHECK(std::ranges::equal(set, one_by_one));
 
   std::set<uint32_t> expected_in_buffer;
   for (size_t word = 0; word + 8 <= bytes.size(); word += 8) {
@@ -120,6 +123,9 @@ size_t FuzzKernelParams(const uint8_t* data, size_t size) {
   AccessSet buffer_set;
   ScanBytes(bytes.data(), bytes.size(), Map(), &buffer_set);
   CheckEqual(buffer_set, expected_in_buffer);
+  one_by_one.Clear();
+  ScanBytes(bytes.data(), bytes.size(), Map(), &one_by_one, ScanWay::kOneByOne);
+  SPILLWAY_CHECK(std::ranges::equal(buffer_set, one_by_one));
   return set.size() + buffer_set.size();
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "integration/cli/doctor.h"
@@ -24,6 +25,28 @@ namespace spillway::integration {
 namespace {
 
 constexpr int kCannotRun = 127;
+constexpr int kWrongUse = 2;
+
+// "--gpu-memory" for "gpu_memory"; the mode, whose variable is SPILLWAY itself, is "--mode".
+std::string FlagOf(const std::string& name) {
+  return name == "spillway" ? "--mode" : absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+}
+
+// What a job would say at its start is said now: of the flags, and of the variables that are set beside them.
+absl::Status CheckSettings(const std::map<std::string, std::string>& settings) {
+  std::string described;
+  SettingSource source;
+  source.value = [&settings](const char* name) -> const char* {
+    const auto found = settings.find(name);
+    return found != settings.end() ? found->second.c_str() : std::getenv(VariableOf(name).c_str());
+  };
+  source.described = [&](const char* name) {
+    described = settings.contains(name) ? FlagOf(name) : VariableOf(name);
+    return described.c_str();
+  };
+  std::vector<std::string> warnings;
+  return ReadOptions(source, &warnings).status();
+}
 
 // build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
 std::string LibraryDirectory() {
@@ -36,6 +59,10 @@ std::string LibraryDirectory() {
 
 // Replaces this process by `command` with the preload in front; returns only when that fails.
 int Run(const std::map<std::string, std::string>& settings, const std::vector<std::string>& command) {
+  if (const absl::Status status = CheckSettings(settings); !status.ok()) {
+    std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
+    return kWrongUse;
+  }
   for (const auto& [name, value] : settings) ::setenv(VariableOf(name).c_str(), value.c_str(), 1);
   std::string preload = absl::StrCat(LibraryDirectory(), "/libspillway.so");
   if (::access(preload.c_str(), R_OK) != 0) {
@@ -63,7 +90,7 @@ int Doctor(const std::string& directories) {
     if (!ranks.ok()) {
       std::fprintf(stderr, "spillway: dirs=%s is not accepted; accepted: %s\n", text.c_str(),
                    std::string(ranks.status().message()).c_str());
-      return 2;
+      return kWrongUse;
     }
     for (const auto& rank : *ranks) {
       for (const DirectoryEntry& entry : rank) options.directories.push_back(entry.path);
@@ -86,10 +113,9 @@ int Main(int argc, char** argv) {
   std::map<std::string, std::string> settings;
   for (const OptionRow& row : OptionTable()) {
     const std::string name = row.name;
-    if (!row.exists || name == "spillway") continue;
+    if (!row.exists) continue;
     run->add_option_function<std::string>(
-        absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}})),
-        [&settings, name](const std::string& value) { settings[name] = value; },
+        FlagOf(name), [&settings, name](const std::string& value) { settings[name] = value; },
         absl::StrCat(row.meaning, " (", row.accepted, "; default: ", row.fallback, ")"));
   }
   std::vector<std::string> command;
@@ -101,7 +127,11 @@ int Main(int argc, char** argv) {
   std::string directories;
   doctor->add_option("--dirs", directories, "Spill directories to look at, as SPILLWAY_DIRS");
 
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
+    return app.exit(wrong) == 0 ? 0 : kWrongUse;
+  }
   return run->parsed() ? Run(settings, command) : Doctor(directories);
 }
 

@@ -1,11 +1,25 @@
 """The program `spillway`: run hands settings and the preload on; doctor says what works and what does not."""
 
 import os
+import re
+import signal
 import subprocess
 import unittest
+from pathlib import Path
 
 BUILD = os.environ["SPILLWAY_BUILD"]
 PROGRAM = f"{BUILD}/bin/spillway"
+SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
+
+# A value that each kind of setting takes, by how docs/environment.md says what is accepted.
+VALUES = {"a size": "2GiB", "a path": "/var/tmp/x", "directories": "/var/tmp", "on, off or observe": "observe"}
+
+
+def value_for(accepted):
+    for words, value in VALUES.items():
+        if accepted.startswith(words):
+            return value
+    return re.split(r",| or ", accepted)[0]  # the first of a list of words
 
 
 def spillway(*arguments, device=None, **variables):
@@ -35,10 +49,36 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 127)
         self.assertIn("cannot run /no/such/program: No such file", done.stderr)
 
+    def test_every_setting_is_an_option(self):
+        rows = re.findall(r"^\| `(SPILLWAY[A-Z_]*)` \| [^|]* \| ([^|]*) \|", SETTINGS.read_text(), re.MULTILINE)
+        self.assertGreater(len(rows), 10)
+        text = spillway("run", "--help").stdout
+        arguments, expected = [], []
+        for variable, accepted in rows:
+            flag = "--mode" if variable == "SPILLWAY" else "--" + variable[len("SPILLWAY_") :].lower().replace("_", "-")
+            self.assertIn(flag, text)
+            arguments.append(f"{flag}={value_for(accepted)}")
+            expected.append(f"{variable}={value_for(accepted)}")
+        done = spillway("run", *arguments, "--", "env")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(set(expected) - set(done.stdout.splitlines()), set())
+
+    def test_the_commands_signal_is_its_own(self):
+        self.assertEqual(spillway("run", "--", "sh", "-c", "kill -TERM $$").returncode, -signal.SIGTERM)
+
+    def test_a_wrong_value_is_said_before_the_command_runs(self):
+        done = spillway("run", "--gpu-memory", "lots", "--", "echo", "ran")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("spillway: --gpu-memory=lots is not accepted; accepted: a size such as 20GiB", done.stderr)
+        done = spillway("run", "--policy", "lru", "--", "echo", "ran", SPILLWAY_CHECKSUM="perhaps")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("SPILLWAY_CHECKSUM=perhaps is not accepted", done.stderr)
+
     def test_wrong_use(self):
-        self.assertNotEqual(spillway("run").returncode, 0)
-        self.assertNotEqual(spillway().returncode, 0)
-        self.assertNotEqual(spillway("run", "--speed", "9", "--", "true").returncode, 0)
+        for arguments in (("run",), (), ("run", "--speed", "9", "--", "true"), ("walk",)):
+            done = spillway(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn("--help", done.stderr)
 
 
 class DoctorTest(unittest.TestCase):

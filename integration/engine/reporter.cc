@@ -16,7 +16,6 @@
 namespace spillway::integration {
 namespace {
 
-constexpr std::chrono::seconds kMetricsEvery(10);
 constexpr double kShortestRateSeconds = 1;
 
 }  // namespace
@@ -43,6 +42,7 @@ std::string Reporter::MetricsPath(const std::string& metrics_file, int local_ran
 Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
     : path_(MetricsPath(settings.metrics_file, settings.local_rank)),
       status_(settings.status),
+      every_(settings.every),
       collect_(std::move(collect)) {
   if (path_.empty() && status_ == StatusLine::kOff) return;
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -53,12 +53,12 @@ Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
 Reporter::~Reporter() { Finish(); }
 
 void Reporter::Loop() {
-  Time next = std::chrono::steady_clock::now() + kMetricsEvery;
+  Time next = std::chrono::steady_clock::now() + every_;
   while (!stop_.load()) {
     if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::Announce(StatusText(Collect()));
     if (std::chrono::steady_clock::now() >= next) {
       WriteMetrics(Collect());
-      next = std::chrono::steady_clock::now() + kMetricsEvery;
+      next = std::chrono::steady_clock::now() + every_;
     }
     WaitUntil(next);
   }

@@ -39,7 +39,8 @@ class Reporter {
   struct Settings {
     std::string metrics_file;  // empty: none; "%p" becomes the process number and "%r" the rank
     int local_rank = 0;
-    StatusLine status = StatusLine::kOff;  // kSignal: InstallStatusSignal has been called
+    StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
+    std::chrono::milliseconds every{10'000};  // between two writings of the metrics file
   };
   // With neither metrics nor status there is no thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Settings& settings, std::function<Figures()> collect);
@@ -64,6 +65,7 @@ class Reporter {
 
   const std::string path_;
   const StatusLine status_;
+  const std::chrono::milliseconds every_;
   const std::function<Figures()> collect_;
   bool write_failed_ = false;      // said so; the reporter's thread, then Finish
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come

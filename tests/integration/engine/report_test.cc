@@ -2,16 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "integration/engine/reporter.h"
+#include "integration/engine/status_signal.h"
 
 namespace spillway::integration {
 namespace {
@@ -160,6 +168,106 @@ TEST_F(MetricsFileTest, TheSummaryIsPrintedOnce) {
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, ::testing::StartsWith("spillway: summary: peak"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+TEST_F(MetricsFileTest, TheReporterWritesNowAndThen) {
+  Reporter::Settings settings;
+  settings.metrics_file = folder_ + "/metrics.json";
+  settings.every = std::chrono::milliseconds(1);
+  std::atomic<int> collected{0};
+  Reporter reporter(settings, [&collected] {
+    ++collected;
+    return TwoDevices();
+  });
+  while (collected.load() < 4) std::this_thread::yield();
+  // Whenever one looks, there is a whole file.
+  EXPECT_EQ(nlohmann::json::parse(Text(settings.metrics_file))["spilled_bytes"], 600);
+  reporter.Finish();
+}
+
+// docs/metrics.md names each key, and no other.
+TEST(MetricsPageTest, NamesEachKey) {
+  std::ifstream page(SPILLWAY_SOURCE_DIR "/docs/metrics.md");
+  std::set<std::string> named;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `")) continue;
+    const size_t end = line.find(" | ", 2);
+    for (size_t at = 0; (at = line.find('`', at)) < end; ++at) {
+      const size_t close = line.find('`', at + 1);
+      named.insert(line.substr(at + 1, close - at - 1));
+      at = close;
+    }
+  }
+  Figures figures = TwoDevices();
+  ObservedStep step;
+  step.budgets.push_back({});
+  figures.devices[0].observed = step;
+  std::set<std::string> written;
+  const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {
+    for (const auto& [key, value] : json.items()) {
+      if (json.is_object()) written.insert(key);
+      if (key != "stall_seconds" && key != "held_bytes_by_reason") collect(value);
+    }
+  };
+  collect(nlohmann::json::parse(MetricsJson(figures)));
+  EXPECT_EQ(named, written);
+}
+
+TEST(StatusTextTest, SaysWhereTheBytesAreAndHowItGoes) {
+  Figures figures = TwoDevices();
+  figures.devices[0].stats.resident_bytes = 1 << 20;
+  EXPECT_EQ(
+      StatusText(figures),
+      "status: on the GPU 1.00 MiB of 4.00 GiB, host 0 B, disk 0 B; moved out 600 B, back 140 B; stalled "
+      "26.0 % of 12.5 s");
+  figures.steps_per_second = 2.5;
+  EXPECT_THAT(StatusText(figures), ::testing::EndsWith("; 2.50 steps/s"));
+}
+
+TEST(StepRateTest, IsThatOfTheLastLooks) {
+  StepRate rate;
+  Figures figures;
+  figures.devices.push_back({});
+  figures.devices[0].plan_period_launches = 10;
+  const auto at = [&](double seconds, uint64_t launches) {
+    figures.seconds = seconds;
+    figures.devices[0].stats.launches = launches;
+    return rate.Update(figures);
+  };
+  EXPECT_EQ(at(0.5, 100), 0);                    // too short
+  EXPECT_DOUBLE_EQ(at(10, 200), 2);              // 20 steps in 10 s
+  EXPECT_DOUBLE_EQ(at(20, 1200), 10);            // 100 steps since the look before
+  EXPECT_DOUBLE_EQ(at(20.5, 1300), 110 / 10.5);  // half a second is too short to forget that look
+  figures.devices[0].plan_period_launches = 0;
+  EXPECT_EQ(at(30, 2000), 0);
+}
+
+TEST(StatusSignalTest, WakesAndLeavesOthersHandlersAlone) {
+  ASSERT_NE(::signal(SIGUSR1, SIG_IGN), SIG_ERR);
+  EXPECT_FALSE(InstallStatusSignal());
+  EXPECT_EQ(::signal(SIGUSR1, SIG_DFL), SIG_IGN);
+  ASSERT_TRUE(InstallStatusSignal());
+  EXPECT_FALSE(InstallStatusSignal());  // it is ours now, which is somebody's
+  const int wake = ::eventfd(0, EFD_NONBLOCK);
+  SetStatusWake(wake);
+  EXPECT_FALSE(TakeStatusRequest());
+  ::raise(SIGUSR1);
+  ::raise(SIGUSR1);
+  pollfd ready = {wake, POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, 0), 1);
+  EXPECT_TRUE(TakeStatusRequest());
+  EXPECT_FALSE(TakeStatusRequest());
+  SetStatusWake(-1);
+  ::raise(SIGUSR1);  // wakes nobody, ends nobody
+  EXPECT_TRUE(TakeStatusRequest());
+  ::close(wake);
+  ::signal(SIGUSR1, SIG_DFL);
+}
+
+TEST(ObservationTest, WithoutARepeatNothingIsSaid) {
+  const ObservedStep step = ObserveStep(nullptr, {}, uint64_t{1} << 30);
+  EXPECT_EQ(step.launches, 0u);
+  EXPECT_THAT(ObservationLines(0, step), ::testing::ElementsAre(HasSubstr("no step repeated")));
 }
 
 }  // namespace

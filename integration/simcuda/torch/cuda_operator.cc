@@ -5,6 +5,7 @@
 #include <ATen/native/cuda/Resize.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "integration/simcuda/torch/arguments.h"
@@ -69,7 +70,7 @@ void ApplyChange(const ArgumentChange& change, const at::Tensor& tensor) {
   impl->set_sizes_and_strides(change.sizes, change.strides, tensor.storage_offset());
 }
 
-std::optional<uint64_t> SeedFor(const OpFacts& facts, const c10::Stack& stack, c10::DeviceIndex device) {
+std::optional<CallSeed> SeedFor(const OpFacts& facts, const c10::Stack& stack, c10::DeviceIndex device) {
   if (!facts.random) return std::nullopt;
   c10::IValue generator;
   if (facts.generator_argument != kNone) {
@@ -100,7 +101,7 @@ void CallPromised(const OpFacts& facts, std::shared_ptr<const Geometry> promise,
     const std::vector<at::Tensor> written = WrittenTensors(facts, *stack);
     for (const ArgumentChange& change : promise->changes) ApplyChange(change, written[change.written]);
   }
-  auto call = std::make_unique<PromisedCall>();
+  auto call = std::make_shared<PromisedCall>();
   AliasSet aliases(Growth::kForbidden);
   call->body.facts = &facts;
   call->body.seed = SeedFor(facts, *stack, stream.device_index());
@@ -114,9 +115,7 @@ void CallPromised(const OpFacts& facts, std::shared_ptr<const Geometry> promise,
   }
   call->body.argument_storages = aliases.TakeHostStorages();
   call->promise = promise;
-  PromisedCall* queued = call.get();
-  Launch(facts.name, &facts.functions, aliases.addresses(), queued, stream);
-  call.release();  // it deletes itself when it has run, perhaps already
+  Launch(facts.name, &facts.functions, aliases.addresses(), std::move(call), stream);
   Return(facts, *promise, aliases.device_storages(), fresh, nullptr, stack);
 }
 
@@ -136,7 +135,13 @@ void CarryBack(const std::vector<ArgumentChange>& changes, const std::vector<at:
 
 void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::cuda::CUDAStream stream,
                 c10::Stack* stack) {
-  WaitedCall call;
+  TORCH_CHECK(c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None,
+              "simcuda: ", facts.name,
+              " must wait for its result here, which a capture forbids; run the same code before the "
+              "capture, so that "
+              "the shapes of its results are known");
+  const auto waited = std::make_shared<WaitedCall>();
+  WaitedCall& call = *waited;
   AliasSet aliases(Growth::kAllowed);
   const std::vector<at::Tensor> written = WrittenTensors(facts, *stack);
   std::vector<at::Tensor> written_aliases;
@@ -144,7 +149,7 @@ void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::
   call.body.seed = SeedFor(facts, *stack, stream.device_index());
   call.body.stack = BuildHostStack(facts, *stack, &aliases, &written_aliases);
   call.body.argument_storages = aliases.host_storages();
-  Launch(facts.name, &facts.functions, aliases.addresses(), &call, stream);
+  Launch(facts.name, &facts.functions, aliases.addresses(), waited, stream);
   stream.synchronize();
   call.RethrowError();
 

@@ -7,6 +7,7 @@
 #include <link.h>
 
 #include <cstring>
+#include <utility>
 
 #include "integration/simcuda/driver/simcuda.h"
 
@@ -17,6 +18,7 @@ struct Driver {
   PFN_cuLaunchKernel_v4000 launch_kernel = nullptr;
   PFN_cuCtxGetCurrent_v4000 context_get_current = nullptr;
   decltype(&simcuda_register_kernel) register_kernel = nullptr;
+  decltype(&simcuda_set_release) set_release = nullptr;
   decltype(&simcuda_set_device_error) set_device_error = nullptr;
 };
 
@@ -46,11 +48,17 @@ bool FindEntry(PFN_cuGetProcAddress_v12000 resolve, const char* name, int versio
   return address != nullptr;
 }
 
-void RunQueuedWork(const simcuda_launch*, void** params) {
-  QueuedWork* work;
-  std::memcpy(&work, params[0], sizeof(work));
-  work->Run();
+// The first parameter: a reference on the heap, given back by the driver when the launch can run no more.
+using WorkHolder = std::shared_ptr<QueuedWork>;
+
+WorkHolder* HolderIn(void** params) {
+  WorkHolder* holder;
+  std::memcpy(&holder, params[0], sizeof(holder));
+  return holder;
 }
+
+void RunQueuedWork(const simcuda_launch*, void** params) { (*HolderIn(params))->Run(); }
+void ReleaseQueuedWork(void** params) { delete HolderIn(params); }
 
 // Forms grow in classes, so that a list op of changing length does not register a function for every length.
 size_t SizeClass(size_t addresses) { return addresses <= 16 ? addresses : 16 + (addresses - 16 + 15) / 16; }
@@ -67,7 +75,8 @@ CUfunction Register(const std::string& name, size_t addresses) {
   kernel.parameters = parameters.data();
   kernel.parameter_count = parameters.size();
   CUfunction function = nullptr;
-  const int result = GetDriver().register_kernel(&kernel, &function);
+  int result = GetDriver().register_kernel(&kernel, &function);
+  if (result == 0) result = GetDriver().set_release(function, &ReleaseQueuedWork);
   TORCH_CHECK(result == 0, "simcuda: the driver refused to register ", name, " with ", addresses,
               " addresses: error ", result);
   return function;
@@ -107,7 +116,10 @@ bool OpenDriver(std::string* reason) {
       reinterpret_cast<decltype(driver.register_kernel)>(FindInLoadedDriver("simcuda_register_kernel"));
   driver.set_device_error =
       reinterpret_cast<decltype(driver.set_device_error)>(FindInLoadedDriver("simcuda_set_device_error"));
-  if (driver.register_kernel == nullptr || driver.set_device_error == nullptr) {
+  driver.set_release =
+      reinterpret_cast<decltype(driver.set_release)>(FindInLoadedDriver("simcuda_set_release"));
+  if (driver.register_kernel == nullptr || driver.set_release == nullptr ||
+      driver.set_device_error == nullptr) {
     *reason = "libcuda.so.1 is not the stand-in driver";
     return false;
   }
@@ -115,7 +127,7 @@ bool OpenDriver(std::string* reason) {
 }
 
 void Launch(const std::string& name, LaunchFunctions* functions, const std::vector<uint64_t>& addresses,
-            QueuedWork* work, c10::cuda::CUDAStream stream) {
+            std::shared_ptr<QueuedWork> work, c10::cuda::CUDAStream stream) {
   const Driver& driver = GetDriver();
   size_t padded = 0;
   const CUfunction function = functions->Find(name, addresses.size(), &padded);
@@ -124,12 +136,15 @@ void Launch(const std::string& name, LaunchFunctions* functions, const std::vect
     C10_CUDA_CHECK(cudaSetDevice(stream.device_index()));  // a thread's first CUDA call may be this launch
   }
   c10::SmallVector<uint64_t, 24> values(padded + 1, 0);
-  values[0] = reinterpret_cast<uint64_t>(work);
+  auto holder = std::make_unique<WorkHolder>(std::move(work));
+  values[0] = reinterpret_cast<uint64_t>(holder.get());
   std::copy(addresses.begin(), addresses.end(), values.begin() + 1);
   c10::SmallVector<void*, 24> params;
   for (uint64_t& value : values) params.push_back(&value);
   const CUresult result =
       driver.launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream.stream(), params.data(), nullptr);
+  if (result == CUDA_SUCCESS) [[maybe_unused]]
+    auto* given = holder.release();
   CheckDriver(result, __func__, __LINE__);
 }
 

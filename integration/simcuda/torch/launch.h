@@ -8,13 +8,15 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace simcuda::ops {
 
-// Something that a stream can run. Run is called once, on the stream's thread, and must not throw or call CUDA.
+// Something that a stream can run. Run is called on the stream's thread, once, or (launched on a capturing stream) at each
+// replay, and must not throw or call CUDA.
 class QueuedWork {
  public:
   virtual ~QueuedWork() = default;
@@ -37,10 +39,10 @@ class LaunchFunctions {
 bool OpenDriver(std::string* reason);
 
 // Enqueues `work` on `stream` as one launch of `name` with parameters {work, addresses...}. The stream's device must be
-// current. Throws (PyTorch's CUDA error) when the driver refuses; `work` then never runs. The caller keeps `work` alive
-// until it has run.
+// current. Throws (PyTorch's CUDA error) when the driver refuses; `work` then never runs. It is let go where it has run, or
+// with the last graph that holds it.
 void Launch(const std::string& name, LaunchFunctions* functions, const std::vector<uint64_t>& addresses,
-            QueuedWork* work, c10::cuda::CUDAStream stream);
+            std::shared_ptr<QueuedWork> work, c10::cuda::CUDAStream stream);
 
 // Fails the device of the operator that runs on this thread; the text goes to standard error and the next
 // synchronisation throws.

@@ -26,7 +26,7 @@ void CallBody::Compute() {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::AutoGradMode no_grad(false);
   HostCall call{facts->handle, &stack, std::nullopt, facts->generator_argument};
-  if (seed) call.generator = at::detail::createCPUGenerator(*seed);
+  if (seed) call.generator = at::detail::createCPUGenerator(seed->Value());
   facts->host_form(call);
 }
 
@@ -49,7 +49,6 @@ void WaitedCall::RethrowError() const {
 }
 
 void PromisedCall::Run() {
-  const std::unique_ptr<PromisedCall> self(this);
   try {
     ComputeAndDeliver();
   } catch (const std::exception& error) {
@@ -69,10 +68,12 @@ void PromisedCall::ComputeAndDeliver() {
       stack.clear();
       fresh.clear();
     }
-  } clear{body.stack, fresh};
-  body.Compute();
+  };
+  CallBody run = body;  // the stack becomes the returns
+  Clear clear{run.stack, fresh};
+  run.Compute();
   const Geometry found =
-      DescribeReturns(body.stack, body.facts->returned_argument, body.argument_storages, &fresh);
+      DescribeReturns(run.stack, body.facts->returned_argument, body.argument_storages, &fresh);
   const std::string difference = Difference(*promise, found);
   TORCH_CHECK(difference.empty(), "the result is not what this signature gave before: ", difference);
   Deliver(fresh);

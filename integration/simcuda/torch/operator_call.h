@@ -14,6 +14,7 @@
 #include "integration/simcuda/torch/launch.h"
 #include "integration/simcuda/torch/op_facts.h"
 #include "integration/simcuda/torch/placement.h"
+#include "integration/simcuda/torch/random.h"
 
 namespace simcuda::ops {
 
@@ -22,14 +23,14 @@ struct CallBody {
   const OpFacts* facts = nullptr;
   c10::Stack stack;  // the arguments; afterwards the returns
   std::vector<c10::Storage> argument_storages;
-  std::optional<uint64_t> seed;
+  std::optional<CallSeed> seed;
 
   // Computes on the current thread, with this thread's allocations of `blocks`' sizes placed there. Throws what the
   // kernels throw.
   void Compute();
 };
 
-// A call whose caller waits: results and errors stay in it. The caller owns it until the stream has run it.
+// A call whose caller waits: results and errors stay in it.
 class WaitedCall final : public QueuedWork {
  public:
   CallBody body;
@@ -41,8 +42,8 @@ class WaitedCall final : public QueuedWork {
   std::exception_ptr error_;
 };
 
-// A call that nobody waits for: its results go to `blocks` as `promise` says, its errors fail the device. Deletes itself
-// after it has run.
+// A call that nobody waits for: its results go to `blocks` as `promise` says, its errors fail the device. A captured one
+// runs at each replay, each time from the same arguments.
 class PromisedCall final : public QueuedWork {
  public:
   CallBody body;

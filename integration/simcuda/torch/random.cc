@@ -20,7 +20,14 @@ uint64_t Mix(uint64_t word) {
 
 }  // namespace
 
-uint64_t DrawSeed(const c10::IValue& argument, c10::DeviceIndex device) {
+uint64_t CallSeed::Value() const {
+  const bool captured = seed_at != nullptr;
+  const uint64_t from = captured ? static_cast<uint64_t>(*seed_at) : seed;
+  const uint64_t at = captured ? static_cast<uint64_t>(*offset_at) + offset : offset;
+  return Mix(Mix(from + 0x9E3779B97F4A7C15ull) + at);
+}
+
+CallSeed DrawSeed(const c10::IValue& argument, c10::DeviceIndex device) {
   std::optional<at::Generator> given;
   if (argument.isGenerator()) given = argument.toGenerator();
   auto* generator = at::get_generator_or_default<at::CUDAGeneratorImpl>(
@@ -30,7 +37,8 @@ uint64_t DrawSeed(const c10::IValue& argument, c10::DeviceIndex device) {
     std::lock_guard lock(generator->mutex_);
     state = generator->philox_cuda_state(kOffsetStep);
   }
-  return Mix(Mix(state.seed_.val + 0x9E3779B97F4A7C15ull) + state.offset_.val);
+  if (state.captured_) return {0, state.offset_intragraph_, state.seed_.ptr, state.offset_.ptr};
+  return {state.seed_.val, state.offset_.val, nullptr, nullptr};
 }
 
 }  // namespace simcuda::ops

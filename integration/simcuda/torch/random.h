@@ -10,8 +10,19 @@
 
 namespace simcuda::ops {
 
+// Where one call's random numbers start. In a captured call the generator's own state in device memory says it, at each
+// replay anew.
+struct CallSeed {
+  uint64_t seed = 0;
+  uint64_t offset = 0;               // captured: within the graph
+  const int64_t* seed_at = nullptr;  // captured; read where the call runs
+  const int64_t* offset_at = nullptr;
+
+  uint64_t Value() const;
+};
+
 // Advances the generator in `argument` (the device's default one when it is None) and returns a seed for one call.
-uint64_t DrawSeed(const c10::IValue& argument, c10::DeviceIndex device);
+CallSeed DrawSeed(const c10::IValue& argument, c10::DeviceIndex device);
 
 }  // namespace simcuda::ops
 

@@ -67,6 +67,26 @@ void BlockTable::MoveLocked(Block* block, BlockState to) {
   RestoreGateLocked(block);
 }
 
+void BlockTable::AddHoldLocked(Block* block, HoldReason reason, uint64_t launches) {
+  ++block->holds[static_cast<int>(reason)];
+  block->held_reasons |= 1u << static_cast<int>(reason);
+  // What nobody has used is stripped without a copy: a block that is written through its hold only must not be.
+  uint64_t seen = block->last_use.load(std::memory_order_relaxed);
+  while (seen < launches + 1 && !block->last_use.compare_exchange_weak(seen, launches + 1)) {
+  }
+}
+
+void BlockTable::EndHoldLocked(Block* block, HoldReason reason) {
+  uint32_t& holds = block->holds[static_cast<int>(reason)];
+  if (holds == 0 || --holds != 0) return;
+  block->held_reasons &= ~(1u << static_cast<int>(reason));
+}
+
+void BlockTable::ForgetHoldsLocked(Block* block) {
+  block->held_reasons = 0;
+  block->holds.fill(0);
+}
+
 void BlockTable::CheckInvariantsLocked() const {
   for (uint32_t i = 1; i < next_index_; ++i) {
     const Block& block = at(BlockId(device_, i));

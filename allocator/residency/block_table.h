@@ -15,6 +15,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/residency/block_state.h"
+#include "allocator/residency/hold.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/tier/host_pool.h"
 #include "io/os/sync.h"
@@ -66,9 +67,11 @@ struct Block {
   uint64_t freed_at = 0;        // order of frees, for stripping the oldest first
   CUstream owner = nullptr;     // allocation stream, kept from use to use: it decides who may reuse the block
   uint32_t pins = 0;            // launches that need it where it is
-  uint32_t held_reasons = 0;    // bit per HoldReason; not zero: never leaves
+  uint32_t held_reasons = 0;    // bit per HoldReason; not zero: does not leave
+  std::array<uint32_t, kHoldReasons> holds{};  // how many holds of each reason are not ended
   bool freed = false;           // freed while a transfer was under way
   bool mapping = false;         // chunks are being mapped or unmapped outside the lock
+  bool hidden = false;          // audit: has its chunks and its bytes, but is not mapped now
   bool listed = false;          // in the allocator's list of reusable addresses
   bool wanted = false;          // an allocation waits for the end of its free
   std::vector<Stamp> recorded;  // recordStream: what must complete before reuse and eviction
@@ -77,6 +80,7 @@ struct Block {
   EvictJob* evict = nullptr;     // under way or draining
   FetchJob* fetch = nullptr;
   CUevent arrival = nullptr;  // kFaulting: everything has been enqueued, and is there once this completes
+  uint32_t peers = 0;         // other devices, one bit each, that may touch what is mapped now
   bool prefetched = false;    // the fetch under way, or the last one, was on the plan's account
 
   bool used_since_hand_out() const { return last_use.load(std::memory_order_relaxed) > handed_out_at; }
@@ -103,6 +107,12 @@ class BlockTable {
   Block* CreateLocked(uint64_t address, uint32_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Takes a kFree block without chunks out of the address map; its id may be given to another.
   void DestroyLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // Counts one hold more, or one less. The block counts as used: whoever needs the hold may write it unseen.
+  void AddHoldLocked(Block* block, HoldReason reason, uint64_t launches) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void EndHoldLocked(Block* block, HoldReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // The block is freed: none of its holds counts any more.
+  void ForgetHoldsLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // Changes the state; aborts with both states and the block on an illegal move. Opens or closes the gate.
   void MoveLocked(Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);

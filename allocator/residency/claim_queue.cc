@@ -159,6 +159,7 @@ void ClaimQueue::DistributeLocked(std::vector<ChunkHandle>* chunks, Grant* grant
     chunks->resize(chunks->size() - block->chunks);
     if (block->state == BlockState::kEmpty) {
       block->handles = std::move(mine);
+      block->peers = 0;
       block->mapping = true;
       grant->to_map.push_back(block);
     } else {

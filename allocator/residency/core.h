@@ -16,6 +16,7 @@
 #include "allocator/memory/va_space.h"
 #include "allocator/residency/block_table.h"
 #include "allocator/residency/gate_slots.h"
+#include "allocator/residency/leave_permission.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/tier/spill_room.h"
@@ -89,10 +90,15 @@ struct Core {
       0;  // last refused chunk, which lowered the target; 0: none
   std::vector<Block*> waiting_frees
       ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
+  bool audited_launch_runs ABSL_GUARDED_BY(table.mu) = false;  // no eviction may begin to map, copy or unmap
   uint64_t peak_device_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
 
+  // Whether nobody outside wants the block to stay.
+  bool MayLeave(const Block& block) const {
+    return parts.permission == nullptr || parts.permission->MayLeave(block.id);
+  }
   // Bytes of chunk `index` of a block that carry something: whole chunks but for the tail.
   uint32_t BytesOfChunk(const Block& block, size_t index) const {
     const uint64_t start = index * chunk_bytes;

@@ -36,8 +36,8 @@ absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
   const uint64_t others = room->promised_bytes() - core_->promised_room_bytes;
   return absl::ResourceExhaustedError(
       "Spillway: " + mib(charge.live) + " of blocks would be live; there is room for " +
-      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) +
-      " in host memory and " + mib(tiers ? room->disk_bytes() : 0) + " on disk" +
+      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) + " in host memory and " +
+      mib(tiers ? room->disk_bytes() : 0) + " on disk" +
       (others > 0 ? " (" + mib(others) + " of it for blocks of other GPUs)" : "") + ", of which " +
       mib(charge.ExchangeRoom()) + " must stay free to exchange blocks");
 }
@@ -146,7 +146,10 @@ absl::Status DeviceResidency::Free(CUdeviceptr address) {
     core_->live_requested_bytes -= block->requested_bytes;
     LowerPromiseLocked();
     block->freed_at = ++core_->frees;
-    block->held_reasons = 0;
+    // Kernels that reached it without naming it left no stamp; by PyTorch's rules they ran on its own stream or on
+    // recorded ones.
+    if (block->held_reasons != 0) StampQueuedWorkLocked(block, {block->owner, false});
+    core_->table.ForgetHoldsLocked(block);
     FreeLocked(block);
   }
   if (core_->parts.observer != nullptr) core_->parts.observer->OnFree(core_->options.device, id);

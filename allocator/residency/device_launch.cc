@@ -66,6 +66,8 @@ void DeviceResidency::NoteLargestSet(uint64_t bytes) {
 CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                               absl::FunctionRef<CUresult()> launch) {
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
+  if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
   const uint64_t bytes = BytesOf(set);
   const StreamIndex index = core_->clock.Find(stream);
   GateSlots::Slot* const slot = GateSlots::ForThisThread();
@@ -96,29 +98,52 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
-  if (captures_.load() > 0) {
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    InCallersContext(stream,
-                     [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
-    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
-      // The launch will be replayed without us: its blocks must be there for good.
-      if (absl::Status status = Hold(set, HoldReason::kGraph); !status.ok()) return Refuse(status);
-      return InCallersContext(stream, launch);
+  if (IsCapturing(stream)) {
+    // The launch will be replayed without us: its blocks must be there for good.
+    if (absl::Status status = Hold(set, HoldReason::kGraph); !status.ok()) return Refuse(status);
+    return InCallersContext(stream, launch);
+  }
+  return RunClaimed(set, set, stream, tag, launch);
+}
+
+CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                         absl::FunctionRef<CUresult()> launch) {
+  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  ++core_->counters.slow_launches;
+  if (IsCapturing(stream)) return InCallersContext(stream, launch);  // who lets such a launch into a graph has stopped evictions
+  return RunClaimed(LiveBlocks(), set, stream, tag, launch);
+}
+
+bool DeviceResidency::IsCapturing(StreamRef stream) const {
+  if (captures_.load() == 0) return false;
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  InCallersContext(stream, [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
+  return capturing != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void DeviceResidency::GrantToCaller(StreamRef stream, const Grant& grant) {
+  if (stream.context == nullptr || stream.context == core_->parts.context) return;
+  CUdevice device = -1;
+  InCallersContext(stream, [&] { return core_->parts.driver->cuCtxGetDevice(&device); });
+  if (device < 0 || device >= kMaxDevices || device == core_->options.device) return;
+  const uint32_t bit = 1u << device;
+  std::vector<Block*> lacking;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    for (Block* block : grant.pinned) {
+      if (block->live() && block->holds_chunks() && (block->peers & bit) == 0) lacking.push_back(block);
     }
   }
-  StreamIndex index = core_->clock.Find(stream);
-  if (index == kNoStream) {
-    return Refuse(absl::ResourceExhaustedError("more than " + std::to_string(StreamClock::kMaxStreams) +
-                                               " streams are alive"));
+  if (lacking.empty()) return;
+  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the driver says
+  // can be reached, and then this does not fail.
+  for (Block* block : lacking) {
+    const uint64_t bytes = block->chunks * core_->chunk_bytes;
+    GrantAccess(core_->parts.driver, device, block->address, bytes).IgnoreError();
   }
-  Grant grant;
-  const auto in_context = [&] { return InCallersContext(stream, launch); };
-  if (absl::Status status = Prepare(set, stream, &grant); !status.ok()) {
-    if (core_->closed.load()) return in_context();
-    return Refuse(status);
-  }
-  NoteLargestSet(BytesOf(set));  // only what fits: room to exchange a refused set need not be kept
-  return RunPrepared(set, stream, index, tag, in_context, &grant);
+  os::MutexLock lock(&core_->table.mu);
+  for (Block* block : lacking) block->peers |= bit;  // for good or in vain: it is not asked for again
 }
 
 // The launch belongs to the context that it was called in: a default stream is another one in every context.
@@ -128,8 +153,41 @@ CUresult DeviceResidency::InCallersContext(StreamRef stream, absl::FunctionRef<C
   return call();
 }
 
-// Everything that the launch needs, pinned, in place, and ordered before what the stream does next.
-absl::Status DeviceResidency::Prepare(const AccessSet& set, StreamRef stream, Grant* grant) {
+AccessSet DeviceResidency::LiveBlocks() const {
+  AccessSet live;
+  os::MutexLock lock(&core_->table.mu);
+  core_->table.ForEachLocked([&](Block* block) {
+    if (block->live()) live.AddNew(block->id);
+  });
+  return live;
+}
+
+CUresult DeviceResidency::RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream,
+                                     uint64_t tag, absl::FunctionRef<CUresult()> launch) {
+  StreamIndex index = core_->clock.Find(stream);
+  if (index == kNoStream) {
+    return Refuse(absl::ResourceExhaustedError("more than " + std::to_string(StreamClock::kMaxStreams) +
+                                               " streams are alive"));
+  }
+  Grant grant;
+  const auto in_context = [&] { return InCallersContext(stream, launch); };
+  if (absl::Status status = Prepare(needed, &stream, &grant); !status.ok()) {
+    if (core_->closed.load()) return in_context();
+    return Refuse(status);
+  }
+  GrantToCaller(stream, grant);
+  NoteLargestSet(BytesOf(named));  // only what fits: room to exchange a refused set need not be kept
+  return RunPrepared(needed, named, index, tag, in_context, &grant);
+}
+
+absl::Status DeviceResidency::AwaitArrival(CUevent arrival) {
+  return core_->parts.driver->ToStatus(core_->parts.driver->cuEventSynchronize(arrival),
+                                       "waiting for a block that is to stay");
+}
+
+// Everything that the launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
+// there when this returns.
+absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* stream, Grant* grant) {
   for (int attempt = 1;; ++attempt) {
     const uint64_t bytes = BytesOf(set);
     if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
@@ -144,7 +202,7 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, StreamRef stream, Gr
     std::vector<CUevent> arrivals;
     if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, &arrivals);
     for (CUevent arrival : arrivals) {
-      if (status.ok()) status = copies_->MakeWait(stream, arrival);
+      if (status.ok()) status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
     if (status.ok()) return status;
     thread_->claims()->Release(grant);
@@ -154,15 +212,15 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, StreamRef stream, Gr
   }
 }
 
-CUresult DeviceResidency::RunPrepared(const AccessSet& set, StreamRef stream, StreamIndex index, uint64_t tag,
-                                      absl::FunctionRef<CUresult()> launch, Grant* grant) {
+CUresult DeviceResidency::RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index,
+                                      uint64_t tag, absl::FunctionRef<CUresult()> launch, Grant* grant) {
   SPILLWAY_DELAY_POINT("launch.under_pins");
   CUresult result = launch();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && ReleaseForOthers(0)) result = launch();
   policy::LaunchIndex at = 0;
-  if (result == CUDA_SUCCESS) Stamp(set, index, BytesOf(set), &at);
+  if (result == CUDA_SUCCESS) Stamp(needed, index, BytesOf(needed), &at);
   thread_->claims()->Release(grant);
-  if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
+  if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
   return result;
 }
 
@@ -179,10 +237,10 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
   core_->counters.stall_run_ahead_nanos += os::Clock::System()->NowNanos() - start;
 }
 
-absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
+absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* out) {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   Grant grant;
-  absl::Status status = Prepare(set, {CU_STREAM_LEGACY, false}, &grant);
+  absl::Status status = Prepare(set, nullptr, &grant);  // it is not known which streams will use them
   if (!status.ok()) {
     last_error = std::string(status.message());
     return status;
@@ -198,7 +256,10 @@ absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
     }
     const uint64_t largest = core_->largest_set_bytes.load() / core_->chunk_bytes;
     if (core_->evict.load() && held + largest <= core_->chunks.target()) {
-      for (Block* block : grant.pinned) block->held_reasons |= 1u << static_cast<int>(reason);
+      for (Block* block : grant.pinned) {
+        core_->table.AddHoldLocked(block, reason, core_->launches.load());
+        if (out != nullptr) out->push_back({block->id, block->generation});
+      }
     } else if (core_->evict.load()) {
       status = absl::ResourceExhaustedError(
           "blocks that must stay on the GPU would leave no room for the largest launch");
@@ -207,6 +268,59 @@ absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason) {
   }
   thread_->claims()->Release(&grant);
   return status;
+}
+
+void DeviceResidency::EndHold(const std::vector<HeldBlock>& held, HoldReason reason,
+                              const HiddenUsers& users) {
+  if (core_->closed.load()) return;
+  os::MutexLock lock(&core_->table.mu);
+  for (const HeldBlock& entry : held) {
+    Block* const block = &core_->table.at(entry.id);
+    if (block->generation != entry.generation || !block->live()) continue;
+    StampHiddenLocked(block, users);  // while the hold still keeps the evictor away
+    core_->table.EndHoldLocked(block, reason);
+  }
+  thread_->Wake();
+}
+
+void DeviceResidency::NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) {
+  if (core_->closed.load()) return;
+  os::MutexLock lock(&core_->table.mu);
+  for (const HeldBlock& entry : held) {
+    Block* const block = &core_->table.at(entry.id);
+    if (block->generation == entry.generation && block->live()) StampHiddenLocked(block, users);
+  }
+}
+
+void DeviceResidency::StampHiddenLocked(Block* block, const HiddenUsers& users) {
+  for (const StreamRef& stream : users.streams) StampQueuedWorkLocked(block, stream);
+  if (users.carrier.valid() && users.carrier.device() == core_->options.device) {
+    StampAsCarrierLocked(block, core_->table.at(users.carrier));
+  }
+}
+
+// Whatever the stream has been given up to now, through the gate or not.
+void DeviceResidency::StampQueuedWorkLocked(Block* block, StreamRef stream) {
+  const StreamIndex index = core_->clock.Find(stream);
+  if (index == kNoStream) {
+    block->many_streams.store(true);
+    return;
+  }
+  const allocator::Stamp stamp{index, core_->clock.Next(index, 0)};
+  StampBlock(core_->clock, block, stamp);
+  if (!core_->clock.IsPerThread(index)) return;
+  ScopedContext scope(core_->parts.driver, core_->parts.context);  // nobody else can cover it
+  core_->clock.Cover(stamp).IgnoreError();
+}
+
+void DeviceResidency::StampAsCarrierLocked(Block* block, const Block& carrier) {
+  StampQueuedWorkLocked(block, {carrier.owner, false});
+  if (carrier.many_streams.load()) block->many_streams.store(true);
+  for (const std::atomic<uint64_t>& entry : carrier.stamps) {
+    const allocator::Stamp stamp = allocator::Stamp::Unpack(entry.load(std::memory_order_relaxed));
+    if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
+  }
+  for (const allocator::Stamp& stamp : carrier.recorded) StampBlock(core_->clock, block, stamp);
 }
 
 CUresult DeviceResidency::Refuse(const absl::Status& why) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "allocator/residency/audit.h"
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "io/os/errno.h"
@@ -15,12 +16,6 @@ namespace spillway::allocator {
 std::atomic<Mutant> active_mutant{Mutant::kNone};
 std::atomic<void (*)(const char*)> delay_function{nullptr};
 #endif
-
-const char* NameOf(HoldReason reason) {
-  static constexpr const char* kNames[] = {"unknown_call", "export",        "peer",          "texture",
-                                           "graph",        "pointer_table", "module_global", "denied"};
-  return kNames[static_cast<int>(reason)];
-}
 
 namespace {
 
@@ -39,7 +34,12 @@ ResidencyOptions WithDefaults(ResidencyOptions options) {
 
 absl::StatusOr<std::unique_ptr<Residency>> Residency::Create(const ResidencyOptions& options,
                                                              const ResidencyParts& parts) {
-  auto residency = std::make_unique<DeviceResidency>(options, parts);
+  std::unique_ptr<DeviceResidency> residency;
+  if (parts.audit != nullptr) {
+    residency = std::make_unique<AuditedResidency>(options, parts);
+  } else {
+    residency = std::make_unique<DeviceResidency>(options, parts);
+  }
   SPILLWAY_RETURN_IF_ERROR(residency->Start());
   return std::unique_ptr<Residency>(std::move(residency));
 }

@@ -15,7 +15,7 @@
 
 namespace spillway::allocator {
 
-class DeviceResidency final : public Residency {
+class DeviceResidency : public Residency {
  public:
   DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts);
   ~DeviceResidency() override;
@@ -31,7 +31,12 @@ class DeviceResidency final : public Residency {
                absl::FunctionRef<CUresult()> launch) override;
   CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                      absl::FunctionRef<CUresult()> launch) override;
-  absl::Status Hold(const AccessSet& set, HoldReason reason) override;
+  CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                          absl::FunctionRef<CUresult()> launch) override;
+  using Residency::Hold;
+  absl::Status Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) override;
+  void EndHold(const std::vector<HeldBlock>& held, HoldReason reason, const HiddenUsers& users) override;
+  void NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) override;
 
   void OnStreamDestroy(CUstream stream) override;
   void OnCaptureBegin(CUstream stream) override;
@@ -57,6 +62,24 @@ class DeviceResidency final : public Residency {
   // Aborts unless all books agree. Full: walks every block.
   void CheckInvariants();
 
+ protected:
+  // Lets the device whose context the launch is called in touch the pinned blocks, which are mapped for their own
+  // alone.
+  void GrantToCaller(StreamRef stream, const Grant& grant);
+  CUresult InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const;
+  // Whether work on the stream goes into a graph. Context current.
+  bool IsCapturing(StreamRef stream) const;
+  int OpenCaptures() const { return captures_.load(); }
+  AccessSet LiveBlocks() const;
+  // Claims `needed`, launches and stamps it under pins, and reports `named` as the launch's set. Context current.
+  CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
+                      absl::FunctionRef<CUresult()> launch);
+  CUresult Refuse(const absl::Status& why);
+
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<CopyStreams> copies_;
+  std::unique_ptr<DeviceThread> thread_;
+
  private:
   // Bytes of the set, in whole chunks.
   uint64_t BytesOf(const AccessSet& set) const;
@@ -67,11 +90,14 @@ class DeviceResidency final : public Residency {
   void NoteLargestSet(uint64_t bytes);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.
   void WaitForRunAhead(uint64_t bytes);
-  CUresult Refuse(const absl::Status& why);
-  CUresult RunPrepared(const AccessSet& set, StreamRef stream, StreamIndex index, uint64_t tag,
+  CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);
-  absl::Status Prepare(const AccessSet& set, StreamRef stream, Grant* grant);
-  CUresult InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const;
+  absl::Status Prepare(const AccessSet& set, const StreamRef* stream, Grant* grant);
+  absl::Status AwaitArrival(CUevent arrival);
+  void StampQueuedWorkLocked(Block* block, StreamRef stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void StampHiddenLocked(Block* block, const HiddenUsers& users) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void StampAsCarrierLocked(Block* block, const Block& carrier)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Charge ChargeOfLocked(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void LowerPromiseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status ChargeLocked(uint64_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
@@ -81,9 +107,6 @@ class DeviceResidency final : public Residency {
   // Strips up to `chunks` chunks of cached blocks and waits for it; returns chunks now free.
   uint64_t StripCache(uint64_t chunks);
 
-  std::unique_ptr<Core> core_;
-  std::unique_ptr<CopyStreams> copies_;
-  std::unique_ptr<DeviceThread> thread_;
   std::atomic<int> captures_{0};  // streams under capture
 };
 

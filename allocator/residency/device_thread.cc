@@ -212,6 +212,7 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
   Candidates candidates;
   core_->table.ForEachLocked([&](Block* block) {
     if (block->state != BlockState::kResident || !MayLeave(*block) || !block->used_since_hand_out()) return;
+    if (!core_->MayLeave(*block)) return;
     if (!demand) {
       for (const std::atomic<uint64_t>& packed : block->stamps) {
         const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));

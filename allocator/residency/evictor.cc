@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "allocator/residency/hiding.h"
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "io/os/log.h"
@@ -70,16 +71,18 @@ bool Evictor::TakeStarted() {
 bool Evictor::Advance(EvictJob* job) {
   const EvictJob::Phase before = job->phase;
   bool cancelled;
+  bool may_move;
   {
     os::MutexLock lock(&core_->table.mu);
     cancelled = job->cancelled;
+    may_move = MayMoveLocked(job);
   }
   if (cancelled || !job->failure.ok()) {
     const bool held = job->block != nullptr;
     Abandon(job);
     return job->phase != before || held != (job->block != nullptr);
   }
-  if (job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
+  if (may_move && job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
     if (job->strip) {
       job->phase = EvictJob::Phase::kCommit;
     } else if (ReserveHomes(job)) {
@@ -90,6 +93,12 @@ bool Evictor::Advance(EvictJob* job) {
   if (job->phase == EvictJob::Phase::kCopy) moved = Copy(job);
   if (job->phase == EvictJob::Phase::kCommit) Commit(job);
   return moved || job->phase != before;
+}
+
+// Nothing is mapped or unmapped while an audited launch runs; from the time a job may, such launches wait for it.
+bool Evictor::MayMoveLocked(EvictJob* job) {
+  if (!job->moving && !core_->audited_launch_runs) job->moving = true;
+  return job->moving;
 }
 
 // ---- Phase 2: wait until nobody inside a gate slot can still launch on the block, and until its last use is over.
@@ -168,6 +177,7 @@ bool Evictor::Copy(EvictJob* job) {
 
 void Evictor::CopyToHost(EvictJob* job) {
   job->host_enqueued = true;
+  job->failure = RevealForCopy(core_, job->block);
   bool any = false;
   for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
     if (job->homes[i].on_disk) continue;
@@ -261,7 +271,8 @@ void Evictor::Commit(EvictJob* job) {
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
   const absl::Status status =
-      UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes);
+      block->hidden ? absl::OkStatus()
+                    : UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes);
   if (!status.ok()) {
     // The mapping may be half gone: nothing that we could do would be safe.
     os::Announce("cannot go on: " + std::string(status.message()));
@@ -286,6 +297,7 @@ void Evictor::FinishLocked(EvictJob* job) {
   ++core_->chunk_paths[static_cast<int>(job->strip ? ChunkPath::kStripped : ChunkPath::kEvicted)];
   core_->chunks.Give(&block->handles);
   block->mapping = false;
+  block->hidden = false;
   block->evict = nullptr;
   chunks_coming_ -= block->chunks;
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);

@@ -39,6 +39,7 @@ struct EvictJob {
 
   bool cancelled = false;  // guarded by the table's lock
   bool committed = false;  // guarded by the table's lock: too late to cancel
+  bool moving = false;     // guarded by the table's lock: may map, copy and unmap; an audited launch waits for it
 };
 
 class Evictor {
@@ -77,6 +78,7 @@ class Evictor {
 
   bool TakeStarted();
   bool Advance(EvictJob* job);
+  bool MayMoveLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void AfterGatesClosed();
   bool UsesCompleted(EvictJob* job);
   bool ReserveHomes(EvictJob* job);

@@ -37,6 +37,7 @@ void Faulter::BeginLocked(Block* block, std::vector<ChunkHandle> chunks, bool pr
   SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch == nullptr &&
                  chunks.size() == block->chunks);
   block->handles = std::move(chunks);
+  block->peers = 0;
   block->fetch = new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
   block->fetch->block = block;
   block->fetch->demanded = !prefetch;

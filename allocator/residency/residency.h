@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -15,25 +16,12 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
+#include "allocator/residency/hold.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/residency_stats.h"
 #include "allocator/residency/stream_ref.h"
 
 namespace spillway::allocator {
-
-// Why a block may never leave the GPU again.
-enum class HoldReason : int {
-  kUnknownCall,   // named in a call that is not understood
-  kExport,        // IPC handle, shareable handle, dma-buf
-  kPeer,          // reachable from another device or process
-  kTexture,       // texture or surface object
-  kGraph,         // parameter of a graph node or of a captured launch
-  kPointerTable,  // its address was copied to the device inside a table
-  kModuleGlobal,  // its address was written into a module's global
-  kDenied,        // used by a kernel of the deny list
-  kCount,
-};
-const char* NameOf(HoldReason reason);
 
 class Residency {
  public:
@@ -79,9 +67,21 @@ class Residency {
   virtual CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                              absl::FunctionRef<CUresult()> launch) = 0;
 
-  // Makes the set resident and keeps it so for ever, counted by reason. kResourceExhausted when held bytes and the
-  // largest set would no longer fit the budget.
-  virtual absl::Status Hold(const AccessSet& set, HoldReason reason) = 0;
+  // The same for a launch that may reach any live block of the device through pointers that its set does not name:
+  // all of them are resident for it, and stamped. Refused as above when they do not fit together. `set` may be empty.
+  virtual CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                  absl::FunctionRef<CUresult()> launch) = 0;
+
+  // Makes the set resident and keeps each of its blocks so until it is freed, or until EndHold: holds are counted by
+  // reason, and each Hold that names `held` appends what one EndHold must be given later. kResourceExhausted when held
+  // bytes and the largest set would no longer fit the budget.
+  virtual absl::Status Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) = 0;
+  absl::Status Hold(const AccessSet& set, HoldReason reason) { return Hold(set, reason, nullptr); }
+  // Ends one hold of each: those without another may leave once `users` are done. A block that was freed meanwhile is
+  // left alone.
+  virtual void EndHold(const std::vector<HeldBlock>& held, HoldReason reason, const HiddenUsers& users) = 0;
+  // The blocks, held, may be in use by `users`, who cannot be asked later.
+  virtual void NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) = 0;
 
   // ---- Streams, capture, foreign memory. Called from the hooks, before the real call unless said otherwise.
 

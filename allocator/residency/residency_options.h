@@ -18,8 +18,10 @@ struct MigrationPlan;
 namespace spillway::allocator {
 
 class AddressMap;
+class AuditObserver;
 class HostPool;
 class LaunchObserver;
+class LeavePermission;
 class SpillRoom;
 
 struct ResidencyOptions {
@@ -43,8 +45,10 @@ struct ResidencyParts {
   HostPool* host = nullptr;            // pinned memory shared by the process's devices: host tier and staging
   io::SpillStore* disk = nullptr;      // null: no disk tier
   uint64_t disk_bytes = 0;             // room that the disk tier may use, for charging
-  SpillRoom* room = nullptr;  // account of both tiers together with other devices; null: this one's alone
+  SpillRoom* room = nullptr;           // account of `host` and `disk` together with other devices; null: this one's alone
   LaunchObserver* observer = nullptr;  // the recorder; null: none
+  const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
+  AuditObserver* audit = nullptr;      // not null: audit mode, which tells it what it finds
 };
 
 }  // namespace spillway::allocator

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/engine/runtime.h"
+#include "integration/hooks/launch_gate.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
@@ -113,6 +114,7 @@ int Free(void* pointer) {
     Runtime* runtime = Runtime::Get();
     allocator::Residency* residency = runtime == nullptr ? nullptr : runtime->Owner(pointer);
     if (residency == nullptr) return NotInitialised();
+    NoteBlockFreed(reinterpret_cast<uint64_t>(pointer));
     return Answer(residency->Free(reinterpret_cast<CUdeviceptr>(pointer)));
   });
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "integration/engine/audit_setup.h"
 #include "integration/engine/c_api.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/options.h"
@@ -67,7 +68,9 @@ int Open(const spillway_shim* shim) {
     os::Announce("SIGUSR1 is in use by the job: no status line");
     options.status = StatusLine::kOff;
   }
-  auto runtime = Runtime::Create(shim, std::move(options));
+  auto deny_list = ReadDenyLists(options);
+  if (!deny_list.ok()) StopJob(absl::StrCat("SPILLWAY_DENYLIST: ", std::string(deny_list.status().message())));
+  auto runtime = Runtime::Create(shim, std::move(options), *std::move(deny_list));
   if (!runtime.ok()) {
     os::Announce(std::string(runtime.status().message()));
     return 1;

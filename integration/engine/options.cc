@@ -60,11 +60,18 @@ constexpr OptionRow kTable[] = {
     {"encrypt", "off", "on, off, 1 or 0", "Encryption of what is written to disk", false},
     {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
     {"trust", "normal", "normal or strict",
-     "`strict`: a block may leave the GPU only where every function that named it is fully understood",
-     false},
+     "`strict`: a block may leave the GPU only where every kernel that named it has run before, none found its "
+     "address in a large struct, and no table ever named it (docs/hidden-pointers.md)",
+     true},
     {"trace", "none", "a path", "File of the recorded trace", false},
-    {"audit", "off", "on, off, 1 or 0", "Find kernels whose pointers are missed", false},
-    {"denylist", "none", "a path", "Kernels whose blocks are held", false},
+    {"audit", "off", "on, off, 1 or 0",
+     "`on`: launches run one at a time with nothing mapped that they do not name, so that the first kernel that "
+     "reaches further is found (docs/audit.md). Slow",
+     true},
+    {"denylist", "none", "a path, or none",
+     "File of kernels that reach memory which their parameters do not name: everything is on the GPU when one is "
+     "launched. In audit mode what is found is added to it",
+     true},
     {"io_model", "none", "-", "For tests: a modelled disk", false},
     {"io_faults", "none", "-", "For tests: injected faults", false},
 };

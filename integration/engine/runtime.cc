@@ -45,7 +45,8 @@ Runtime::Runtime(const spillway_shim* shim, Options options) : shim_(shim), opti
   for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
 }
 
-absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Options options) {
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Options options,
+                                                         DenyList deny_list) {
   std::unique_ptr<Runtime> runtime(new Runtime(shim, std::move(options)));
   SPILLWAY_ASSIGN_OR_RETURN(runtime->driver_, allocator::CudaDriver::Load(shim->real));
   const HookReport report = InstallHooks(shim);
@@ -53,6 +54,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* sh
     runtime->missing_hooks_ = absl::StrJoin(report.missing, ", ");
     os::Announce(absl::StrCat("nothing will be moved off the GPU: could not wrap ", runtime->missing_hooks_));
   }
+  runtime->audit_ =
+      std::make_unique<AuditSetup>(runtime->options_, std::move(deny_list), GetHookState());
   shim->set_unwrapped_callback([](const char* name, int) {
     if (HookState* state = GetHookState()) spillway::integration::SwitchEvictionOff(state, name);
     SwitchEvictionOff(name);
@@ -105,8 +108,11 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.disk = disk_.get();
   parts.disk_bytes = room_->disk_bytes();
   parts.room = room_.get();
+  parts.audit = audit_->auditor();
+  parts.permission = trust_.get();
   const auto place = static_cast<size_t>(device);
-  const bool plan = options_.policy == PolicyKind::kPlan && options.evict;
+  // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
+  const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;
   if (options_.observe || plan) {
     PredictorOptions prediction;
     prediction.device = device;
@@ -145,6 +151,12 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   hook_context_.several_devices = devices > 1;
   hook_context_.addresses = addresses_.get();
   hook_context_.switch_eviction_off = &Runtime::SwitchEvictionOff;
+  hook_context_.audit = options_.audit;
+  if (options_.trust == Trust::kStrict) {
+    trust_ = std::make_unique<BlockTrust>();
+    hook_context_.strict = true;
+    hook_context_.trust = trust_.get();
+  }
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   const auto start = std::chrono::steady_clock::now();
@@ -314,6 +326,7 @@ void Runtime::Shutdown() {
   }
   if (disk_ != nullptr) disk_->Shutdown();
   if (reporter_ != nullptr) reporter_->Finish();
+  if (started_ && !audit_->Summary().empty()) os::Announce(audit_->Summary());
 }
 
 void Runtime::AbandonAfterFork() {

@@ -19,6 +19,7 @@
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
+#include "integration/engine/audit_setup.h"
 #include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
@@ -34,7 +35,8 @@ class Runtime {
  public:
   // Resolves the driver's entry points and installs the hooks, which pass through until there is a block. Takes no
   // memory, opens no file, starts no thread. Fails when the driver lacks what is needed.
-  static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Options options);
+  static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Options options,
+                                                         DenyList deny_list);
 
   // The one that the C ABI and the exit handler use; null before the engine is open. Never destroyed.
   static Runtime* Get();
@@ -86,6 +88,8 @@ class Runtime {
   const Options options_;
   std::unique_ptr<const allocator::CudaDriver> driver_;
   std::string missing_hooks_;
+  std::unique_ptr<AuditSetup> audit_;
+  std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;

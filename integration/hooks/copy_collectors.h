@@ -14,12 +14,19 @@ namespace spillway::integration {
 
 // True when `address` is host memory that this process may read. Real driver call, so only for small copies.
 bool IsReadableHost(const HookState& state, CUdeviceptr address);
-// The source of a copy whose kind the call does not tell: looked through for addresses when small and on the
-// host.
-void CollectUnknownSource(Touch* touch, CUdeviceptr source, uint64_t bytes);
+// A copy whose kind the call does not tell: its source is looked through for addresses when small and on the host.
+void CollectUnknownSource(Touch* touch, CUdeviceptr destination, CUdeviceptr source, uint64_t bytes);
+// The same for `rows` runs of `width` bytes, and layers of rows.
+struct PitchedPlace {
+  uint64_t address = 0;
+  uint64_t pitch = 0;
+  uint64_t layer = 0;  // bytes from one layer to the next
+};
+void CollectPitchedWrite(Touch* touch, const PitchedPlace& to, const PitchedPlace& from, uint64_t width,
+                         uint64_t rows, uint64_t layers);
 
-// (destination, source, bytes[, ...]), both on devices.
-struct DeviceCopy {
+// (destination, source, bytes[, ...]): both ranges, and nothing of what is written.
+struct TwoRanges {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, S source, N bytes, Rest...) {
     touch->Range(AddressOf(destination), bytes);
@@ -27,11 +34,20 @@ struct DeviceCopy {
   }
 };
 
+// The same, both on devices.
+struct DeviceCopy {
+  template <typename D, typename S, typename N, typename... Rest>
+  static void Collect(Touch* touch, D destination, S source, N bytes, Rest...) {
+    TwoRanges::Collect(touch, destination, source, bytes);
+    touch->WritesFromDevice(AddressOf(destination), AddressOf(source), bytes);
+  }
+};
+
 // The same, with a side that may be on the host.
 struct LinearCopy {
   template <typename D, typename S, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, S source, N bytes, Rest...) {
-    DeviceCopy::Collect(touch, destination, source, bytes);
+    TwoRanges::Collect(touch, destination, source, bytes);
     // From or to memory that is not ours: if that is pageable host memory, the call waits for the GPU.
     const auto& map = touch->map();
     if (!map.Contains(AddressOf(destination)) || !map.Contains(AddressOf(source))) touch->may_block = true;
@@ -43,14 +59,14 @@ struct HostToDeviceCopy {
   template <typename D, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, const void* source, N bytes, Rest...) {
     LinearCopy::Collect(touch, destination, source, bytes);
-    touch->PointerTable(source, bytes);
+    touch->WritesFromHost(AddressOf(destination), source, bytes);
   }
 };
 struct UnifiedCopy {
   template <typename... Rest>
   static void Collect(Touch* touch, CUdeviceptr destination, CUdeviceptr source, size_t bytes, Rest...) {
     LinearCopy::Collect(touch, destination, source, bytes);
-    CollectUnknownSource(touch, source, bytes);
+    CollectUnknownSource(touch, destination, source, bytes);
   }
 };
 
@@ -59,6 +75,7 @@ struct ArrayToLinearCopy {
   template <typename D, typename O, typename N>
   static void Collect(Touch* touch, D destination, CUarray, O, N bytes) {
     touch->Range(AddressOf(destination), bytes);
+    touch->Writes(AddressOf(destination), bytes);
   }
 };
 struct LinearToArrayCopy {
@@ -82,6 +99,7 @@ struct PitchedCopy {
   template <typename Copy, typename... Rest>
   static void Collect(Touch* touch, const Copy* copy, Rest...) {
     if (copy == nullptr) return;
+    Written(touch, *copy);
     if constexpr (requires { copy->Depth; }) {
       Side(touch, copy->srcMemoryType, copy->srcDevice, copy->srcHost, copy->srcXInBytes,
            copy->srcY + uint64_t{copy->srcZ} * copy->srcHeight, copy->srcPitch, copy->srcHeight, *copy);
@@ -96,6 +114,26 @@ struct PitchedCopy {
   }
 
  private:
+  template <typename Copy>
+  static void Written(Touch* touch, const Copy& copy) {
+    if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_HOST) return;
+    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) return;
+    const auto pitch = [&](uint64_t given) { return given != 0 ? given : uint64_t{copy.WidthInBytes}; };
+    const uint64_t from_base =
+        copy.srcMemoryType == CU_MEMORYTYPE_HOST ? AddressOf(copy.srcHost) : uint64_t{copy.srcDevice};
+    PitchedPlace to{copy.dstDevice + copy.dstY * pitch(copy.dstPitch) + copy.dstXInBytes, pitch(copy.dstPitch), 0};
+    PitchedPlace from{from_base + copy.srcY * pitch(copy.srcPitch) + copy.srcXInBytes, pitch(copy.srcPitch), 0};
+    uint64_t layers = 1;
+    if constexpr (requires { copy.Depth; }) {
+      layers = copy.Depth;
+      to.layer = to.pitch * (copy.dstHeight != 0 ? copy.dstHeight : copy.Height);
+      from.layer = from.pitch * (copy.srcHeight != 0 ? copy.srcHeight : copy.Height);
+      to.address += copy.dstZ * to.layer;
+      from.address += copy.srcZ * from.layer;
+    }
+    CollectPitchedWrite(touch, to, from, copy.WidthInBytes, copy.Height, layers);
+  }
+
   template <typename Copy>
   static void Side(Touch* touch, CUmemorytype type, uint64_t device, const void* host, uint64_t x,
                    uint64_t row, uint64_t pitch, uint64_t layer_rows, const Copy& copy) {
@@ -132,6 +170,7 @@ struct PitchedBatchCopy {
       for (size_t i = 0; ops != nullptr && i < count; ++i) {
         Operand(touch, ops[i].src);
         Operand(touch, ops[i].dst);
+        Written(touch, ops[i]);
       }
     }
   }
@@ -141,6 +180,17 @@ struct PitchedBatchCopy {
   }
 
  private:
+  // Lengths between two pointers are in bytes.
+  template <typename Op>
+  static void Written(Touch* touch, const Op& op) {
+    if (op.src.type != CU_MEMCPY_OPERAND_TYPE_POINTER || op.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return;
+    const auto place = [&](const auto& operand) {
+      const uint64_t pitch = operand.op.ptr.rowLength != 0 ? operand.op.ptr.rowLength : op.extent.width;
+      const uint64_t height = operand.op.ptr.layerHeight != 0 ? operand.op.ptr.layerHeight : op.extent.height;
+      return PitchedPlace{operand.op.ptr.ptr, pitch, pitch * height};
+    };
+    CollectPitchedWrite(touch, place(op.dst), place(op.src), op.extent.width, op.extent.height, op.extent.depth);
+  }
   // A legal copy stays inside one allocation, so its first byte names the block; lengths here are in elements
   // of the other side's array, which are not known.
   template <typename OperandType>
@@ -154,6 +204,7 @@ struct Memset {
   template <typename D, typename V, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, V, N count, Rest...) {
     touch->Range(AddressOf(destination), count * sizeof(V));
+    touch->Writes(AddressOf(destination), count * sizeof(V));
   }
 };
 
@@ -162,6 +213,7 @@ struct PitchedMemset {
   template <typename D, typename P, typename V, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, P pitch, V, N width, N height, Rest...) {
     touch->PitchedRange(AddressOf(destination), pitch, width * sizeof(V), height);
+    for (N row = 0; row < height; ++row) touch->Writes(AddressOf(destination) + row * pitch, width * sizeof(V));
   }
 };
 

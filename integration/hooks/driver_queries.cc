@@ -42,4 +42,17 @@ void* DriverFunctionQueries::Owner(void* handle, bool is_kernel) const {
   return ask != nullptr && ask(&module, static_cast<CUfunction>(handle)) == CUDA_SUCCESS ? module : nullptr;
 }
 
+std::string DriverFunctionQueries::LibraryOf(void* owner) const {
+  if (owner == nullptr || !origins_->enabled()) return "";
+  std::string library = origins_->Find(owner);
+  const auto module_of = real_->Get<Row::cuLibraryGetModule>();
+  if (!library.empty() || module_of == nullptr) return library;
+  // A CUfunction got from a CUkernel belongs to a module that nobody loaded as one.
+  for (const CUlibrary candidate : origins_->Libraries()) {
+    CUmodule module = nullptr;
+    if (module_of(&module, candidate) == CUDA_SUCCESS && module == owner) return origins_->Find(candidate);
+  }
+  return "";
+}
+
 }  // namespace spillway::integration

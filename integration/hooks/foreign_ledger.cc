@@ -26,16 +26,19 @@ void ForeignLedger::OnAllocate(Kind kind, uint64_t key, int device, uint64_t byt
   Tell(change);
 }
 
-void ForeignLedger::OnFree(Kind kind, uint64_t key) {
+uint64_t ForeignLedger::OnFree(Kind kind, uint64_t key) {
   Change change;
+  uint64_t bytes = 0;
   {
     os::MutexLock lock(&mu_);
     const auto it = allocations_.find({kind, key});
-    if (it == allocations_.end()) return;
+    if (it == allocations_.end()) return 0;
+    bytes = it->second.bytes;
     change = AddLocked(it->second.device, -static_cast<int64_t>(it->second.bytes));
     allocations_.erase(it);
   }
   Tell(change);
+  return bytes;
 }
 
 void ForeignLedger::OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes) {

@@ -29,7 +29,7 @@ class ForeignLedger {
   // `kind` keeps them apart. Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
   enum class Kind : uint8_t { kAddress, kArray, kMipmappedArray };
   void OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes);
-  void OnFree(Kind kind, uint64_t key);
+  uint64_t OnFree(Kind kind, uint64_t key);  // the bytes that it had; 0 when it was not known
 
   // Physical memory: it lives until its handle is released (each retain needs one release) and nothing maps
   // it.

@@ -60,11 +60,20 @@ const FunctionInfo* FunctionRegistry::Learn(void* handle) {
     }
   }
   void* const owner = queries_->Owner(handle, is_kernel);
+  info.library = queries_->LibraryOf(owner);
+  info.denied = deny_list_ != nullptr && deny_list_->Match(info.name, info.library) != nullptr;
+  info.plain = info.understood && !info.denied;
   os::MutexLock lock(&mu_);
   const FunctionInfo* const kept = InternLocked(std::move(info));
   InsertLocked(handle, kept);
   owners_[handle] = owner;
   return kept;
+}
+
+const FunctionInfo* FunctionRegistry::FindByTag(uint64_t tag) {
+  os::MutexLock lock(&mu_);
+  const auto found = infos_.find(tag);
+  return found == infos_.end() ? nullptr : found->second.get();
 }
 
 FunctionInfo FunctionRegistry::Ask(void* handle, bool is_kernel) const {
@@ -86,7 +95,8 @@ const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
   const auto [first, last] = infos_.equal_range(info.tag);
   for (auto it = first; it != last; ++it) {
     const FunctionInfo& known = *it->second;
-    if (known.understood == info.understood && known.name == info.name && known.layout == info.layout)
+    if (known.understood == info.understood && known.name == info.name && known.library == info.library &&
+        known.layout == info.layout)
       return &known;
   }
   const uint64_t tag = info.tag;

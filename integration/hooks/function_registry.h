@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "integration/hooks/deny_list.h"
 #include "integration/hooks/kernel_params.h"
 #include "io/os/sync.h"
 
@@ -22,8 +23,11 @@ namespace spillway::integration {
 struct FunctionInfo {
   uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
   bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
+  bool denied = false;      // of the deny list
+  bool plain = false;       // understood and not denied
   ParamLayout layout;
-  std::string name;  // empty when the driver gave none
+  std::string name;     // empty when the driver gave none
+  std::string library;  // file name of the shared object that it came in; empty when nobody asked, or not known
 };
 
 // What the registry asks of the driver, so that tests need none.
@@ -37,6 +41,8 @@ class FunctionQueries {
   virtual bool Name(void* handle, bool is_kernel, std::string* name) const = 0;
   // CUmodule or CUlibrary that the handle dies with; null when not known.
   virtual void* Owner(void* handle, bool is_kernel) const = 0;
+  // The file that `owner` was loaded from, without folders; empty when not known.
+  virtual std::string LibraryOf(void* owner) const { return ""; }
 };
 
 class FunctionRegistry {
@@ -62,6 +68,11 @@ class FunctionRegistry {
     }
     return Learn(handle);
   }
+
+  // Kernels to be marked as denied, from the first Find on; must outlive this.
+  void SetDenyList(const DenyList* list) { deny_list_ = list; }
+  // A function with that tag, or null. Any thread; takes the lock.
+  const FunctionInfo* FindByTag(uint64_t tag);
 
   // The driver handed this out as a CUkernel.
   void NoteKernel(void* handle);
@@ -90,6 +101,7 @@ class FunctionRegistry {
   void GrowLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const FunctionQueries* const queries_;
+  const DenyList* deny_list_ = nullptr;  // constant from the first Find on
   std::atomic<Table*> table_;
 
   os::Mutex mu_{os::LockRank::kRegistry};

@@ -13,9 +13,15 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/residency.h"
+#include "integration/hooks/block_trust.h"
 #include "integration/hooks/foreign_ledger.h"
 #include "integration/hooks/function_registry.h"
+#include "integration/hooks/graph_holds.h"
+#include "integration/hooks/holds.h"
 #include "integration/hooks/hook_rows.h"
+#include "integration/hooks/module_origins.h"
+#include "integration/hooks/pointer_tables.h"
+#include "integration/hooks/tensor_maps.h"
 
 namespace spillway::integration {
 
@@ -31,6 +37,14 @@ struct HookContext {
   // The process sees more than one device, so that a default stream is told only by the current context. Constant after
   // publication.
   bool several_devices = false;
+
+  // SPILLWAY_TRUST=strict: a copied address counts until its target is freed, since kernels may have copied it on.
+  // Constant after publication.
+  bool strict = false;
+  BlockTrust* trust = nullptr;  // of strict mode, else null
+
+  // Audit mode: also launches that name no block go to the device's residency. Constant after publication.
+  bool audit = false;
 
   // Called at most once, on the thread of a call that cannot be understood: both tiers must stop evicting.
   // `reason` is words for the user. May be null.
@@ -50,6 +64,12 @@ struct HookState {
   RealTable real;
   FunctionRegistry functions;
   ForeignLedger foreign;
+  ModuleOrigins origins;
+  PointerTables tables;
+  TensorMaps tensor_maps;
+  GraphHolds graphs;
+  ObjectHolds objects;
+  std::array<std::atomic<bool>, allocator::kHoldReasons> holds_told{};  // TellOfHold has spoken of the reason
   std::atomic<int> captures{0};           // begun and not ended, process-wide; 0 spares the launches a query
   std::atomic<bool> eviction_off{false};  // switch_eviction_off was called
   std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper

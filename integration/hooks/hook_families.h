@@ -66,6 +66,7 @@ struct Held {
     if (touch == nullptr) return real(args...);
     touch->tag = row.tag;
     Collector::Collect(touch, args...);
+    if (!touch->set().empty()) TellOfHold(touch->state(), kReason, row.symbol);
     return PassHolding(touch, kReason, [&] { return real(args...); });
   }
 };

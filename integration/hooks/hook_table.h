@@ -6,10 +6,12 @@
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 
 #include "integration/hooks/copy_collectors.h"
+#include "integration/hooks/hidden_families.h"
 #include "integration/hooks/hook_families.h"
 #include "integration/hooks/launch_collectors.h"
 #include "integration/hooks/lifetime_families.h"
 #include "integration/hooks/memory_families.h"
+#include "integration/hooks/module_families.h"
 
 namespace spillway::integration {
 
@@ -21,12 +23,12 @@ using allocator::HoldReason;
     using Family = __VA_ARGS__;                      \
   };
 
-// Launches. Graph launches name no block: the nodes did, when they were made.
+// Launches. Graph launches name no block: the nodes did, when they were made, and hold them.
 SPILLWAY_HOOK(cuLaunchKernel, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchKernelEx, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchCooperativeKernel, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchCooperativeKernelMultiDevice, Held<HoldReason::kUnknownCall, KernelLaunch>)
-SPILLWAY_HOOK(cuGraphLaunch, RepeatedWhenFull)
+SPILLWAY_HOOK(cuGraphLaunch, GraphLaunched)
 SPILLWAY_HOOK(cuGraphUpload, RepeatedWhenFull)
 
 // Launches of the first interface: parameters are put together piece by piece, out of sight.
@@ -104,36 +106,35 @@ SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureBegin)
 SPILLWAY_HOOK(cuStreamEndCapture, CaptureEnd)
 SPILLWAY_HOOK(cuStreamEndCaptureToCig, CaptureEnd)
 
-// Graphs: what their nodes name stays.
-using NodeHeld = Held<HoldReason::kGraph, GraphNode>;
-SPILLWAY_HOOK(cuGraphAddNode, NodeHeld)
-SPILLWAY_HOOK(cuGraphAddKernelNode, NodeHeld)
-SPILLWAY_HOOK(cuGraphAddMemcpyNode, NodeHeld)
-SPILLWAY_HOOK(cuGraphAddMemsetNode, NodeHeld)
-SPILLWAY_HOOK(cuGraphAddBatchMemOpNode, NodeHeld)
-SPILLWAY_HOOK(cuGraphAddMemFreeNode, NodeHeld)
-SPILLWAY_HOOK(cuGraphNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphKernelNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphMemcpyNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphMemsetNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphBatchMemOpNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphExecNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphExecKernelNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphExecMemcpyNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphExecMemsetNodeSetParams, NodeHeld)
-SPILLWAY_HOOK(cuGraphExecBatchMemOpNodeSetParams, NodeHeld)
+// Graphs: what their nodes name stays while they exist.
+SPILLWAY_HOOK(cuGraphAddNode, NodeParameters)
+SPILLWAY_HOOK(cuGraphAddKernelNode, NodeParameters)
+SPILLWAY_HOOK(cuGraphAddMemcpyNode, NodeParameters)
+SPILLWAY_HOOK(cuGraphAddMemsetNode, NodeParameters)
+SPILLWAY_HOOK(cuGraphAddBatchMemOpNode, NodeParameters)
+SPILLWAY_HOOK(cuGraphAddMemFreeNode, NodeParameters)
+SPILLWAY_HOOK(cuGraphNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphKernelNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphMemcpyNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphMemsetNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphBatchMemOpNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphExecNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphExecKernelNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphExecMemcpyNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphExecMemsetNodeSetParams, NodeParameters)
+SPILLWAY_HOOK(cuGraphExecBatchMemOpNodeSetParams, NodeParameters)
 // These put together nodes that were seen when they were made.
-SPILLWAY_HOOK(cuGraphAddChildGraphNode, RepeatedWhenFull)
+SPILLWAY_HOOK(cuGraphAddChildGraphNode, ChildNode)
 SPILLWAY_HOOK(cuGraphAddMemAllocNode, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphExecChildGraphNodeSetParams, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphClone, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphInstantiate, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphInstantiateWithFlags, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphInstantiateWithParams, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphExecUpdate, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphDestroy, NotWrapped)  // a hold outlives its graph
-SPILLWAY_HOOK(cuGraphExecDestroy, NotWrapped)
-SPILLWAY_HOOK(cuGraphDestroyNode, NotWrapped)
+SPILLWAY_HOOK(cuGraphExecChildGraphNodeSetParams, ChildParameters)
+SPILLWAY_HOOK(cuGraphClone, GraphCloned)
+SPILLWAY_HOOK(cuGraphInstantiate, GraphInstantiated)
+SPILLWAY_HOOK(cuGraphInstantiateWithFlags, GraphInstantiated)
+SPILLWAY_HOOK(cuGraphInstantiateWithParams, GraphInstantiated)
+SPILLWAY_HOOK(cuGraphExecUpdate, ExecUpdated)
+SPILLWAY_HOOK(cuGraphDestroy, GraphEnd)
+SPILLWAY_HOOK(cuGraphExecDestroy, ExecEnd)
+SPILLWAY_HOOK(cuGraphDestroyNode, NotWrapped)  // its blocks stay with the graph
 
 // Addresses that leave the process or the device.
 using Exported = Held<HoldReason::kExport, AnyArgument>;
@@ -151,20 +152,19 @@ SPILLWAY_HOOK(cuIpcCloseMemHandle, NotWrapped)
 
 // Textures, surfaces, tensor maps.
 using Textured = Held<HoldReason::kTexture, AnyArgument>;
-SPILLWAY_HOOK(cuTexObjectCreate, Held<HoldReason::kTexture, ResourceWords>)
-SPILLWAY_HOOK(cuSurfObjectCreate, Held<HoldReason::kTexture, ResourceWords>)
+SPILLWAY_HOOK(cuTexObjectCreate, ObjectMade<ObjectHolds::Kind::kTexture>)
+SPILLWAY_HOOK(cuSurfObjectCreate, ObjectMade<ObjectHolds::Kind::kSurface>)
 SPILLWAY_HOOK(cuTexRefSetAddress, Textured)
 SPILLWAY_HOOK(cuTexRefSetAddress2D, Textured)
-SPILLWAY_HOOK(cuTexObjectDestroy, NotWrapped)
+SPILLWAY_HOOK(cuTexObjectDestroy, ObjectEnd<ObjectHolds::Kind::kTexture>)
 SPILLWAY_HOOK(cuTexObjectGetResourceDesc, NotWrapped)  // the descriptions come back as they were given
-SPILLWAY_HOOK(cuSurfObjectDestroy, NotWrapped)
+SPILLWAY_HOOK(cuSurfObjectDestroy, ObjectEnd<ObjectHolds::Kind::kSurface>)
 SPILLWAY_HOOK(cuSurfObjectGetResourceDesc, NotWrapped)
 SPILLWAY_HOOK(cuTexRefGetAddress, NotWrapped)
-using TensorMapped = Held<HoldReason::kUnknownCall, AnyArgument>;
-SPILLWAY_HOOK(cuTensorMapEncodeTiled, TensorMapped)
-SPILLWAY_HOOK(cuTensorMapEncodeIm2col, TensorMapped)
-SPILLWAY_HOOK(cuTensorMapEncodeIm2colWide, TensorMapped)
-SPILLWAY_HOOK(cuTensorMapReplaceAddress, TensorMapped)
+SPILLWAY_HOOK(cuTensorMapEncodeTiled, TensorMapEncoded)
+SPILLWAY_HOOK(cuTensorMapEncodeIm2col, TensorMapEncoded)
+SPILLWAY_HOOK(cuTensorMapEncodeIm2colWide, TensorMapEncoded)
+SPILLWAY_HOOK(cuTensorMapReplaceAddress, TensorMapMoved)
 
 // Questions and advice about an address.
 using Advised = Held<HoldReason::kUnknownCall, AnyArgument>;
@@ -206,22 +206,22 @@ SPILLWAY_HOOK(cuMemGetInfo, MemoryInfo)
 
 // Modules and functions.
 SPILLWAY_HOOK(cuModuleUnload, ModuleEnd)
-SPILLWAY_HOOK(cuLibraryUnload, AllFunctionsEnd)
-SPILLWAY_HOOK(cuModuleLoad, RepeatedWhenFull)
-SPILLWAY_HOOK(cuModuleLoadData, RepeatedWhenFull)
-SPILLWAY_HOOK(cuModuleLoadDataEx, RepeatedWhenFull)
-SPILLWAY_HOOK(cuModuleLoadFatBinary, RepeatedWhenFull)
-SPILLWAY_HOOK(cuLibraryLoadData, RepeatedWhenFull)
-SPILLWAY_HOOK(cuLibraryLoadFromFile, RepeatedWhenFull)
+SPILLWAY_HOOK(cuLibraryUnload, LibraryEnd)
+SPILLWAY_HOOK(cuModuleLoad, FileLoaded)
+SPILLWAY_HOOK(cuModuleLoadData, ImageLoaded)
+SPILLWAY_HOOK(cuModuleLoadDataEx, ImageLoaded)
+SPILLWAY_HOOK(cuModuleLoadFatBinary, ImageLoaded)
+SPILLWAY_HOOK(cuLibraryLoadData, ImageLoaded)
+SPILLWAY_HOOK(cuLibraryLoadFromFile, FileLoaded)
 SPILLWAY_HOOK(cuModuleGetFunction, RepeatedWhenFull)  // lazy loading: this is where the code is loaded
 SPILLWAY_HOOK(cuModuleEnumerateFunctions, RepeatedWhenFull)
-SPILLWAY_HOOK(cuModuleGetGlobal, RepeatedWhenFull)
+SPILLWAY_HOOK(cuModuleGetGlobal, GlobalFound)
 SPILLWAY_HOOK(cuModuleGetTexRef, NotWrapped)
 SPILLWAY_HOOK(cuModuleGetSurfRef, NotWrapped)
 SPILLWAY_HOOK(cuLibraryGetKernel, KernelFound)
 SPILLWAY_HOOK(cuLibraryEnumerateKernels, KernelFound)
 SPILLWAY_HOOK(cuLibraryGetModule, RepeatedWhenFull)
-SPILLWAY_HOOK(cuLibraryGetGlobal, RepeatedWhenFull)
+SPILLWAY_HOOK(cuLibraryGetGlobal, GlobalFound)
 SPILLWAY_HOOK(cuLibraryGetManaged, RepeatedWhenFull)
 SPILLWAY_HOOK(cuLibraryGetUnifiedFunction, RepeatedWhenFull)
 SPILLWAY_HOOK(cuKernelGetFunction, RepeatedWhenFull)
@@ -237,6 +237,9 @@ SPILLWAY_HOOK(cuCtxDetach, AllFunctionsEnd)
 SPILLWAY_HOOK(cuDevicePrimaryCtxRelease, AllFunctionsEnd)
 SPILLWAY_HOOK(cuDevicePrimaryCtxReset, DeviceReset)
 SPILLWAY_HOOK(cuGreenCtxDestroy, AllFunctionsEnd)
+
+// Private functions of the driver.
+SPILLWAY_HOOK(cuGetExportTable, ExportTable)
 
 // The shim's own.
 SPILLWAY_HOOK(cuInit, NotWrapped)

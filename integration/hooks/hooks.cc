@@ -37,7 +37,7 @@ HookReport InstallHooks(const std::function<void*(const char*)>& real,
   auto* const queries = new DriverFunctionQueries;
   auto* const state = new HookState(queries);
   ForEachRow([&]<Row R>() { state->real.Set(R, real(RowTraits<R>::kInfo.symbol)); });
-  queries->SetTable(&state->real);
+  queries->SetTable(&state->real, &state->origins);
   SetHookState(state);
 
   HookReport report;

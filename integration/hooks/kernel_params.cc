@@ -126,6 +126,7 @@ void ScanBytesByVector(const char*, size_t, const AddressMap&, AccessSet*) {}
 
 void ParamLayout::Append(size_t bytes) {
   const uint32_t index = count_++;
+  wide_ |= bytes >= 128;
   if (bytes < sizeof(uint64_t)) return;
   entries_.push_back({index, static_cast<uint32_t>(bytes / sizeof(uint64_t))});
   has_long_ = has_long_ || entries_.back().words >= kLongWords;

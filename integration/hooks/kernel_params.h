@@ -20,6 +20,8 @@ class ParamLayout {
   // The next parameter, of `bytes` bytes; small ones take an index and nothing else.
   void Append(size_t bytes);
   uint32_t count() const { return count_; }
+  // Whether one is long enough to hold a tensor map.
+  bool wide() const { return wide_; }
 
   struct Entry {
     uint32_t index;  // into kernelParams
@@ -34,6 +36,7 @@ class ParamLayout {
  private:
   uint32_t count_ = 0;
   bool has_long_ = false;
+  bool wide_ = false;
   std::vector<Entry> entries_;
 };
 

@@ -23,23 +23,48 @@ void CollectMemOpNode(Touch* touch, const Params& params) {
   StreamWordBatch::Collect(touch, nullptr, params.count, params.paramArray, 0);
 }
 
+void NoteUnusual(Touch* touch, const FunctionInfo& info, bool has_params) {
+  if (has_params && !info.understood) {
+    touch->NotUnderstood(info.name.empty() ? "a kernel whose parameters the driver does not tell"
+                                           : info.name.c_str());
+  }
+  if (!info.denied) return;
+  touch->denied = &info;
+  touch->may_block = true;  // so that ordinary launches need not look
+}
+
+// SPILLWAY_TRUST=strict only.
+void NoteTrust(Touch* touch, const FunctionInfo& info, void* const* params) {
+  BlockTrust* const trust = touch->context()->trust;
+  if (params != nullptr) {
+    allocator::AccessSet in_structs;
+    CollectFromStructs(params, info.layout, touch->map(), &in_structs);
+    trust->NoteInStruct(in_structs);
+  }
+  trust->NoteLaunch(info.tag, touch->set());
+}
+
 }  // namespace
 
 void CollectKernel(Touch* touch, void* function, void* const* params, void* const* extra) {
   if (function == nullptr) return;
   const FunctionInfo* const info = touch->state()->functions.Find(function);
   touch->tag = info->tag;
+  if (__builtin_expect(!info->plain, 0)) NoteUnusual(touch, *info, params != nullptr);
   if (params != nullptr) {
-    if (__builtin_expect(!info->understood, 0)) {
-      touch->NotUnderstood(info->name.empty() ? "a kernel whose parameters the driver does not tell"
-                                              : info->name.c_str());
-    }
     ScanKernelParams(params, info->layout, touch->map(), &touch->set());
+    if (__builtin_expect(info->layout.wide(), 0) && touch->state()->tensor_maps.any()) {
+      touch->state()->tensor_maps.ScanParams(params, info->layout, touch->map(), &touch->set());
+    }
   }
   if (extra != nullptr) {
     const ExtraBuffer buffer = FindExtraBuffer(extra);
-    if (buffer.bytes != nullptr) ScanBytes(buffer.bytes, buffer.size, touch->map(), &touch->set());
+    if (buffer.bytes != nullptr) {
+      ScanBytes(buffer.bytes, buffer.size, touch->map(), &touch->set());
+      touch->state()->tensor_maps.Scan(buffer.bytes, buffer.size, touch->map(), &touch->set());
+    }
   }
+  if (__builtin_expect(touch->context()->trust != nullptr, 0)) NoteTrust(touch, *info, params);
 }
 
 void CollectNode(Touch* touch, const CUDA_KERNEL_NODE_PARAMS_v1* params) {

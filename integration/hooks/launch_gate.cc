@@ -1,22 +1,18 @@
 #include "integration/hooks/launch_gate.h"
 
 #include <memory>
-#include <string>
 
-#include "io/os/log.h"
+#include "integration/hooks/audit.h"
+#include "integration/hooks/hidden_passes.h"
 
 namespace spillway::integration {
 namespace {
 
 using allocator::AccessSet;
 using allocator::BlockId;
-using allocator::HoldReason;
 using allocator::Residency;
 using allocator::StreamRef;
 
-// A table of pointers is small; large copies are data. What a kernel could not be given as a parameter
-// struct.
-constexpr uint64_t kLargestPointerTable = 64 * 1024;
 // Asked back when the size of a failed call is not known (launches, module loads).
 constexpr uint64_t kUnknownWant = 0;
 
@@ -30,17 +26,6 @@ thread_local bool t_inside = false;
 thread_local Scratch t_scratch;
 
 Scratch::~Scratch() { t_scratch_dead = true; }
-
-bool IsCapturing(const HookState& state, StreamRef stream) {
-  if (state.captures.load(std::memory_order_relaxed) == 0) return false;
-  const auto query = state.real.Get<Row::cuStreamIsCapturing>();
-  CUstream handle = stream.handle;
-  if (handle == nullptr && stream.per_thread_default) handle = CU_STREAM_PER_THREAD;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // A query that fails (legacy stream while another captures) will fail the launch as well.
-  return query != nullptr && query(handle, &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 int DeviceOf(const AccessSet& set) { return set.begin()->device(); }
 
@@ -82,19 +67,6 @@ CUresult RunNested(Touch* touch, int after, StreamRef stream, RealCall real) {
                               [&] { return RunNested(touch, device, stream, real); });
 }
 
-bool HoldAll(Touch* touch, const AccessSet& set, HoldReason reason) {
-  for (int device = NextDevice(set, -1); device >= 0; device = NextDevice(set, device)) {
-    Residency* const residency = touch->context()->Of(device);
-    if (residency == nullptr) continue;
-    SelectDevice(set, device, &touch->part());
-    const absl::Status held = residency->Hold(touch->part(), reason);
-    if (held.ok()) continue;
-    os::Log(os::LogLevel::kError, "cannot hold blocks on the GPU: " + std::string(held.message()));
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
@@ -102,13 +74,12 @@ void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
   context_ = hook_context;
   tag = 0;
   may_block = false;
+  denied = nullptr;
   set_.Clear();
-  table_.Clear();
-}
-
-void Touch::PointerTable(const void* bytes, uint64_t size) {
-  if (bytes == nullptr || size > kLargestPointerTable) return;
-  ScanBytes(bytes, size, map(), &table_);
+  if (__builtin_expect(rewrites(), 0)) {
+    found_.clear();
+    overwritten_.clear();
+  }
 }
 
 HookScope::HookScope() {
@@ -129,29 +100,26 @@ HookScope::~HookScope() {
 }
 
 CUresult PassGate(Touch* touch, StreamRef stream, RealCall real) {
-  if (__builtin_expect(!touch->table().empty(), 0) &&
-      !HoldAll(touch, touch->table(), HoldReason::kPointerTable)) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (__builtin_expect(touch->context()->several_devices, 0)) stream.context = CurrentContext(*touch->state());
+  if (__builtin_expect(IsCapturing(*touch->state(), stream), 0)) return PassCaptured(touch, stream, real);
+  if (__builtin_expect(touch->rewrites(), 0)) {
+    return PassRewriting(touch, stream, [&] { return PassNamed(touch, stream, real); });
   }
+  return PassNamed(touch, stream, real);
+}
+
+CUresult PassNamed(Touch* touch, StreamRef stream, RealCall real) {
   const AccessSet& set = touch->set();
-  if (set.empty()) return CallOthers(touch->state(), kUnknownWant, real);
-  if (__builtin_expect(touch->context()->several_devices, 0))
-    stream.context = CurrentContext(*touch->state());
-  if (__builtin_expect(IsCapturing(*touch->state(), stream), 0)) {
-    return PassHolding(touch, HoldReason::kGraph, real);
-  }
+  if (set.empty()) return PassNothingNamed(touch, stream, real);
   if (__builtin_expect(OnOneDevice(set), 1)) {
     Residency* const residency = touch->context()->Of(DeviceOf(set));
     if (residency == nullptr) return real();
-    return __builtin_expect(touch->may_block, 0) ? residency->RunPinned(set, stream, touch->tag, real)
-                                                 : residency->Run(set, stream, touch->tag, real);
+    if (__builtin_expect(!touch->may_block, 1)) return residency->Run(set, stream, touch->tag, real);
+    return touch->denied != nullptr ? PassDenied(touch, stream, real)
+                                    : residency->RunPinned(set, stream, touch->tag, real);
   }
+  if (touch->denied != nullptr) return PassDenied(touch, stream, real);
   return RunNested(touch, -1, stream, real);
-}
-
-CUresult PassHolding(Touch* touch, HoldReason reason, RealCall real) {
-  if (!touch->set().empty() && !HoldAll(touch, touch->set(), reason)) return CUDA_ERROR_OUT_OF_MEMORY;
-  return CallOthers(touch->state(), kUnknownWant, real);
 }
 
 CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {

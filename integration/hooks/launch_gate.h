@@ -6,6 +6,7 @@
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "allocator/memory/address_map.h"
@@ -36,16 +37,29 @@ class Touch {
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
   }
-  // Host bytes that will be read by the device as data: addresses of ours in them may be followed by a kernel
-  // that names only the table. Their blocks are held before the call.
-  void PointerTable(const void* bytes, uint64_t size);
+  // Bytes of device memory that a call writes: addresses of ours may be among them, to be followed by a kernel that
+  // names only the table, and what was known to lie there is gone. Their targets are held before the call.
+  void Writes(uint64_t address, uint64_t bytes) {
+    if (bytes != 0 && state_->tables.MayTouch(address, bytes)) overwritten_.push_back({address, bytes});
+  }
+  // From host memory that can be read; looked through when it is small enough for a table.
+  void WritesFromHost(uint64_t address, const void* source, uint64_t bytes);
+  // From device memory, in which addresses are known or not.
+  void WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes);
   // Memory that others read the call's parameters from cannot be told: no eviction from now on.
   void NotUnderstood(const char* reason) { SwitchEvictionOff(state_, reason); }
 
   allocator::AccessSet& set() { return set_; }
-  allocator::AccessSet& table() { return table_; }
-  allocator::AccessSet& part() { return part_; }
+  // Whether the call changes what is known of addresses in device memory.
+  bool rewrites() const { return !found_.empty() || !overwritten_.empty(); }
+  const std::vector<TableSlot>& found() const { return found_; }
+  struct Piece {
+    uint64_t address;
+    uint64_t bytes;
+  };
+  const std::vector<Piece>& overwritten() const { return overwritten_; }
 
+  const FunctionInfo* denied = nullptr;  // the kernel, when it is of the deny list
   uint64_t tag = 0;        // what is launched; the wrapper's own unless a collector knows better
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory
 
@@ -53,8 +67,9 @@ class Touch {
   HookState* state_ = nullptr;
   HookContext* context_ = nullptr;
   allocator::AccessSet set_;
-  allocator::AccessSet table_;
-  allocator::AccessSet part_;  // of a set that lies on several devices
+  allocator::AccessSet scratch_;    // of one address
+  std::vector<TableSlot> found_;    // addresses that the call puts into device memory
+  std::vector<Piece> overwritten_;  // where addresses may have lain
 };
 
 // One hooked call on this thread. Not entered: the call comes from inside another hooked call (ours or the
@@ -76,8 +91,22 @@ class HookScope {
 // once after chunks were given back when it ran out of memory. A captured launch holds its set instead.
 CUresult PassGate(Touch* touch, allocator::StreamRef stream, RealCall real);
 
-// Makes `touch`'s set resident for good, then `real`. CUDA_ERROR_OUT_OF_MEMORY when it could not be held.
-CUresult PassHolding(Touch* touch, allocator::HoldReason reason, RealCall real);
+// Makes `touch`'s set, and what the call lets be found in device memory, resident and holds it, then `real`.
+// CUDA_ERROR_OUT_OF_MEMORY when it could not be held. `ticket`: the holds, ended here when `real` fails; null: until
+// the blocks are freed.
+CUresult PassHolding(Touch* touch, allocator::HoldReason reason, HoldTicket* ticket, RealCall real);
+inline CUresult PassHolding(Touch* touch, allocator::HoldReason reason, RealCall real) {
+  return PassHolding(touch, reason, nullptr, real);
+}
+
+// For a kernel whose addresses are known to be missed by the scan: whatever it names stays from now on. Called by the
+// collector of its launch; false when that could not be, and the launch must be refused.
+bool HoldDenied(Touch* touch, const char* kernel);
+
+// Our block is about to be freed: the addresses that it carries keep nothing any more. Before Residency::Free.
+void NoteBlockFreed(uint64_t address);
+// Memory of others is gone: after the real call. `users`: what may still read it.
+void NoteForeignFreed(uint64_t address, uint64_t bytes, const allocator::HiddenUsers& users);
 
 // `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for,
 // or 0.

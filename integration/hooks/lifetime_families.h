@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 
+#include "integration/hooks/hidden_families.h"
 #include "integration/hooks/hook_families.h"
 
 namespace spillway::integration {
@@ -23,7 +24,9 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
 struct ModuleEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuModuleUnload) real, CUmodule module) {
     GetHookState()->functions.DropModule(module);
-    return real(module);
+    const CUresult result = real(module);
+    NoteGlobalsGone(module);
+    return result;
   }
 };
 struct AllFunctionsEnd {
@@ -31,6 +34,14 @@ struct AllFunctionsEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H handle) {
     GetHookState()->functions.DropAll();
     return real(handle);
+  }
+};
+struct LibraryEnd {
+  static CUresult Call(const RowInfo&, decltype(&::cuLibraryUnload) real, CUlibrary library) {
+    GetHookState()->functions.DropAll();
+    const CUresult result = real(library);
+    NoteGlobalsGone(library);
+    return result;
   }
 };
 // cuDevicePrimaryCtxReset: what others had on the device is gone as well.
@@ -65,8 +76,11 @@ struct KernelFound {
 // Before a stream is gone, its last uses must be covered by an event.
 struct StreamEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuStreamDestroy) real, CUstream stream) {
-    ForEachResidency(GetHookState(),
-                     [&](allocator::Residency* residency) { residency->OnStreamDestroy(stream); });
+    HookState* const state = GetHookState();
+    std::vector<HoldTicket> launched;
+    state->graphs.ForgetStream(stream, &launched);
+    for (const HoldTicket& ticket : launched) NoteHiddenUse(state, ticket, stream);
+    ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnStreamDestroy(stream); });
     return real(stream);
   }
 };
@@ -89,9 +103,10 @@ struct CaptureBegin {
 };
 struct CaptureEnd {
   template <typename... Rest>
-  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
+    const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
     const CUresult result = real(stream, rest...);
     // An invalidated capture ends as well; only a stream that captured nothing leaves the count alone.
     if (result == CUDA_ERROR_ILLEGAL_STATE || result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
@@ -100,6 +115,16 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
+    // What was captured is held as long as the graph; a capture that comes to nothing will not run. The one form that
+    // gives no graph keeps it where it is, in the process for good.
+    CUgraph* const graph = FirstOf<CUgraph*>(rest...);
+    GraphHolds::Ended ended;
+    if (result != CUDA_SUCCESS) {
+      state->graphs.EndCapture(capture, nullptr, &ended);
+    } else if (graph != nullptr && *graph != nullptr) {
+      state->graphs.EndCapture(capture, *graph, &ended);
+    }
+    EndGraphHolds(state, &ended);
     return result;
   }
 };

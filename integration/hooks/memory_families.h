@@ -86,9 +86,13 @@ struct CountedFree {
     HookContext* const context = ContextOwning(address);
     if (context != nullptr) return FreeOurs(context, address, StreamOf(stream...), sizeof...(stream) != 0);
     // The entry goes first: another thread may be given the address as soon as the driver has it back.
-    ForeignLedger& foreign = GetHookState()->foreign;
-    foreign.OnFree(ForeignLedger::Kind::kAddress, address);
-    return real(address, stream...);
+    const uint64_t bytes = GetHookState()->foreign.OnFree(ForeignLedger::Kind::kAddress, address);
+    const CUresult result = real(address, stream...);
+    // Without a stream the driver has waited for the device.
+    allocator::HiddenUsers users;
+    (users.streams.push_back({stream, row.per_thread_default}), ...);
+    if (result == CUDA_SUCCESS && bytes != 0) NoteForeignFreed(address, bytes, users);
+    return result;
   }
 };
 
@@ -126,7 +130,9 @@ struct CountedUnmap {
   static CUresult Call(const RowInfo&, decltype(&::cuMemUnmap) real, CUdeviceptr address, size_t bytes) {
     if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = real(address, bytes);
-    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnUnmap(address, bytes);
+    if (result != CUDA_SUCCESS) return result;
+    GetHookState()->foreign.OnUnmap(address, bytes);
+    NoteForeignFreed(address, bytes, {});
     return result;
   }
 };

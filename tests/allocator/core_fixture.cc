@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "allocator/residency/audit.h"
 #include "integration/simcuda/driver/simcuda.h"
 #include "io/os/check.h"
 
@@ -133,7 +134,12 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   parts.disk = disk_.get();
   parts.disk_bytes = setup.disk ? uint64_t{1} << 30 : 0;
   parts.observer = setup.observer;
-  residency_ = std::make_unique<DeviceResidency>(options, parts);
+  parts.audit = setup.audit;
+  if (setup.audit != nullptr) {
+    residency_ = std::make_unique<AuditedResidency>(options, parts);
+  } else {
+    residency_ = std::make_unique<DeviceResidency>(options, parts);
+  }
   SPILLWAY_CHECK(residency_->Start().ok());
 }
 
@@ -166,8 +172,12 @@ CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& add
     launched = answer == CUDA_SUCCESS;
     return answer;
   };
-  const CUresult result = way == Way::kGate ? residency_->Run(set, {stream, false}, tag, launch)
-                                            : residency_->RunPinned(set, {stream, false}, tag, launch);
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  switch (way) {
+    case Way::kGate: result = residency_->Run(set, {stream, false}, tag, launch); break;
+    case Way::kPins: result = residency_->RunPinned(set, {stream, false}, tag, launch); break;
+    case Way::kReachingAll: result = residency_->RunReachingAll(set, {stream, false}, tag, launch); break;
+  }
   if (!launched) delete owned;
   return result;
 }

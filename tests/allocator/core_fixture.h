@@ -26,6 +26,7 @@ struct CoreSetup {
   bool evict = true;
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;
+  AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
 };
@@ -49,7 +50,7 @@ class CoreDevice {
 
   CUdeviceptr MustAllocate(uint64_t bytes, CUstream stream = nullptr);
 
-  enum class Way { kGate, kPins };
+  enum class Way { kGate, kPins, kReachingAll };
   // Launches `body` on the stream with these device addresses, through the gate. `body` gets the same addresses.
   CUresult Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses,
                   std::function<void(const std::vector<CUdeviceptr>&)> body, uint64_t tag = 1,

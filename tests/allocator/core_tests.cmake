@@ -16,6 +16,7 @@ add_dependencies(spillway_core_fixture simcuda_driver)
 spillway_test(residency_test
   SOURCES residency_test.cc residency_motion_test.cc residency_limits_test.cc ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)
+spillway_test(residency_audit_test SOURCES residency_audit_test.cc DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.
 spillway_test(residency_model_test
   SOURCES residency_model_test.cc core_model.cc core_coverage.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc

@@ -55,13 +55,37 @@ CUresult StrictRecord(CUevent event, CUstream stream) {
   return plain_driver->cuEventRecord(event, stream);
 }
 
+// Devices other than its own that may touch an address.
+std::mutex access_mu;
+std::map<CUdeviceptr, unsigned> access_masks;
+
+CUresult NotedSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+  std::lock_guard<std::mutex> lock(access_mu);
+  for (size_t i = 0; i < count; ++i) access_masks[address] |= 1u << access[i].location.id;
+  return plain_driver->cuMemSetAccess(address, bytes, access, count);
+}
+
+CUresult NotedUnmap(CUdeviceptr address, size_t bytes) {
+  std::lock_guard<std::mutex> lock(access_mu);
+  access_masks[address] = 0;
+  return plain_driver->cuMemUnmap(address, bytes);
+}
+
+unsigned AccessOf(CUdeviceptr address) {
+  std::lock_guard<std::mutex> lock(access_mu);
+  return access_masks[address];
+}
+
 const CudaDriver* Driver() {
   static const CudaDriver* const driver = [] {
     setenv("SIMCUDA_DEVICES", "2", 1);
+    setenv("SIMCUDA_MEMORY", "1GiB", 1);  // what a residency of a test before holds stays with the driver
     plain_driver = CoreDevice::Driver();
     auto* const strict = new CudaDriver(*plain_driver);
     strict->cuEventCreate = &StrictCreate;
     strict->cuEventRecord = &StrictRecord;
+    strict->cuMemSetAccess = &NotedSetAccess;
+    strict->cuMemUnmap = &NotedUnmap;
     return strict;
   }();
   return driver;
@@ -320,6 +344,29 @@ TEST_F(TwoDevicesTest, ACopyBetweenDevicesRunsInItsCallersContext) {
   }
   EXPECT_GT(residencies_[0]->Stats().fetched_bytes, 0u);
   EXPECT_GT(residencies_[1]->Stats().fetched_bytes, 0u);
+}
+
+// A kernel of the second device that reads a block of the first, as PyTorch launches where peers can reach each other.
+TEST_F(TwoDevicesTest, ALaunchOnTheOtherDeviceMayTouchWhatItNames) {
+  constexpr uint64_t kBytes = kMib;
+  std::vector<CUdeviceptr> blocks;
+  for (unsigned i = 0; i < 5; ++i) {  // 3 fit
+    blocks.push_back(MustAllocate(0, kBytes));
+    ASSERT_EQ(Write(0, blocks.back(), i, kBytes), CUDA_SUCCESS);
+    EXPECT_EQ(AccessOf(blocks.back()), 0b01u);
+  }
+  for (int round = 0; round < 2; ++round) {  // in the second they have been out and are mapped anew
+    for (const CUdeviceptr address : blocks) {
+      Driver()->cuCtxSetCurrent(ContextOf(1));
+      EXPECT_EQ(residencies_[0]->Run(SetOf(address), {nullptr, false, ContextOf(1)}, 5,
+                                     [&] {
+                                       EXPECT_EQ(AccessOf(address), 0b11u);
+                                       return CUDA_SUCCESS;
+                                     }),
+                CUDA_SUCCESS);
+    }
+  }
+  EXPECT_GT(residencies_[0]->Stats().fetched_bytes, 0u);
 }
 
 TEST_F(TwoDevicesTest, RecordStreamTellsDefaultStreamsApart) {

@@ -125,6 +125,47 @@ TEST(LimitsTest, HoldingMoreThanLeavesRoomIsRefused) {
   EXPECT_EQ(device->Stats().held_bytes, 3 * kBlock);
 }
 
+TEST(LimitsTest, AnEndedHoldLetsTheBlockGoOnceItsHiddenUsersAreDone) {
+  CoreDevice device({});
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 15);
+  AccessSet set;
+  device.addresses().Collect(blocks[0], &set);
+  std::vector<HeldBlock> first;
+  std::vector<HeldBlock> second;
+  ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable, &first).ok());
+  ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable, &second).ok());
+  ASSERT_EQ(first.size(), 1u);
+  // Written by work that never names it: it must count as used, or it would go without a copy.
+  CoreDevice::Fill(blocks[0], kBlock, 7);
+  for (int i = 1; i < 15; ++i) ASSERT_EQ(FillOne(device, blocks[i], i), CUDA_SUCCESS);
+  EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 7), 0u) << "held blocks stay";
+  device->EndHold(first, HoldReason::kPointerTable, {});
+  EXPECT_EQ(device->Stats().held_bytes, kBlock) << "another hold is left";
+  EXPECT_EQ(device->Stats().held_bytes_by_reason[static_cast<int>(HoldReason::kPointerTable)], kBlock);
+  device->EndHold(second, HoldReason::kPointerTable, {{{nullptr, false}}, {}});
+  EXPECT_EQ(device->Stats().held_bytes, 0u);
+  const uint64_t spilled = device->Stats().evictions;
+  for (int i = 1; i < 15; ++i) EXPECT_EQ(Wrong(device, blocks[i], i), 0u);
+  EXPECT_GT(device->Stats().evictions, spilled);
+  EXPECT_EQ(Wrong(device, blocks[0], 7), 0u);
+  device->CheckInvariants();
+}
+
+TEST(LimitsTest, EndingAHoldOfAFreedBlockLeavesItsSuccessorAlone) {
+  CoreDevice device({});
+  const CUdeviceptr block = device.MustAllocate(kBlock);
+  AccessSet set;
+  device.addresses().Collect(block, &set);
+  std::vector<HeldBlock> old;
+  ASSERT_TRUE(device->Hold(set, HoldReason::kTexture, &old).ok());
+  ASSERT_TRUE(device->Free(block).ok());
+  EXPECT_EQ(device->Stats().held_bytes, 0u);
+  ASSERT_EQ(device.MustAllocate(kBlock), block);
+  ASSERT_TRUE(device->Hold(set, HoldReason::kTexture).ok());
+  device->EndHold(old, HoldReason::kTexture, {});
+  EXPECT_EQ(device->Stats().held_bytes, kBlock);
+}
+
 TEST(LimitsTest, UncompletedLaunchesKeepToTheRunAheadBound) {
   CoreSetup setup;
   setup.run_ahead_bytes = 2 * kBlock;

@@ -61,10 +61,19 @@ TEST_F(AuditHooksTest, OtherKernelsAreNotDenied) {
   EXPECT_TRUE(residency_[0].holds.empty());
 }
 
-TEST_F(AuditHooksTest, DeniedKernelInACaptureOrOnSeveralDevicesEndsEviction) {
+TEST_F(AuditHooksTest, DeniedKernelOnSeveralDevicesEndsEviction) {
   Deny("test_kernel\n");
   EXPECT_EQ(Launch(Address(1, 1)), CUDA_SUCCESS);
   EXPECT_EQ(residency_[0].launches_reaching_all + residency_[1].launches_reaching_all, 0);
+  EXPECT_NE(switched_off().find("test_kernel"), std::string::npos) << switched_off();
+}
+
+TEST_F(AuditHooksTest, DeniedKernelInACaptureEndsEviction) {
+  Deny("test_kernel\n");
+  GetHookState()->captures.store(1);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  EXPECT_EQ(Launch(Address(2)), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 0);
   EXPECT_NE(switched_off().find("test_kernel"), std::string::npos) << switched_off();
 }
 

@@ -32,6 +32,7 @@ struct FakeDriver {
   std::vector<std::string> refused;        // symbols whose wrapper is not accepted
   int device = 0;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  uint64_t capture_id = 7;
   unsigned int memory_type = 0;  // of any pointer asked for; 0: unknown to the driver
   std::vector<size_t> param_sizes;
   bool layouts = true;

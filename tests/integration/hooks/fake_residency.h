@@ -4,6 +4,7 @@
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +27,12 @@ class FakeResidency : public allocator::Residency {
     allocator::HoldReason reason;
   };
 
+  struct End {
+    std::vector<allocator::HeldBlock> held;
+    allocator::HoldReason reason;
+    allocator::HiddenUsers users;
+  };
+
   // What it answers.
   CUresult refuse = CUDA_SUCCESS;  // of Run, without calling the launch
   absl::Status hold_status;
@@ -38,6 +45,8 @@ class FakeResidency : public allocator::Residency {
   // What it was asked.
   std::vector<Launch> launches;
   std::vector<Hold_> holds;
+  std::vector<End> ends, hidden_uses;
+  std::map<std::pair<allocator::BlockId, allocator::HoldReason>, int> held_now;
   std::vector<CUdeviceptr> frees;
   std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended;
   std::vector<uint64_t> releases;
@@ -45,6 +54,7 @@ class FakeResidency : public allocator::Residency {
   int64_t foreign_bytes = 0;
   uint64_t begun_bytes = 0, ended_bytes = 0, failed_bytes = 0;
   bool stopped = false;
+  int launches_reaching_all = 0;
 
   absl::StatusOr<CUdeviceptr> Allocate(uint64_t, allocator::StreamRef) override {
     return absl::UnimplementedError("not asked for by hooks");
@@ -71,9 +81,34 @@ class FakeResidency : public allocator::Residency {
                      absl::FunctionRef<CUresult()> launch) override {
     return Note(set, stream, tag, launch, true);
   }
-  absl::Status Hold(const allocator::AccessSet& set, allocator::HoldReason reason) override {
-    if (hold_status.ok()) holds.push_back({{set.begin(), set.end()}, reason});
+  CUresult RunReachingAll(const allocator::AccessSet& set, allocator::StreamRef stream, uint64_t tag,
+                          absl::FunctionRef<CUresult()> launch) override {
+    ++launches_reaching_all;
+    return Note(set, stream, tag, launch, true);
+  }
+  using Residency::Hold;
+  absl::Status Hold(const allocator::AccessSet& set, allocator::HoldReason reason,
+                    std::vector<allocator::HeldBlock>* held) override {
+    if (!hold_status.ok()) return hold_status;
+    holds.push_back({{set.begin(), set.end()}, reason});
+    for (const allocator::BlockId id : set) {
+      ++held_now[{id, reason}];
+      if (held != nullptr) held->push_back({id, 1});
+    }
     return hold_status;
+  }
+  void EndHold(const std::vector<allocator::HeldBlock>& held, allocator::HoldReason reason,
+               const allocator::HiddenUsers& users) override {
+    for (const allocator::HeldBlock& block : held) --held_now[{block.id, reason}];
+    ends.push_back({held, reason, users});
+  }
+  void NoteHiddenUse(const std::vector<allocator::HeldBlock>& held, const allocator::HiddenUsers& users) override {
+    hidden_uses.push_back({held, allocator::HoldReason::kCount, users});
+  }
+  // Holds of the block for that reason that are not ended.
+  int Held(allocator::BlockId id, allocator::HoldReason reason) const {
+    const auto it = held_now.find({id, reason});
+    return it == held_now.end() ? 0 : it->second;
   }
   void OnStreamDestroy(CUstream stream) override { destroyed.push_back(stream); }
   void OnCaptureBegin(CUstream stream) override { captures_begun.push_back(stream); }

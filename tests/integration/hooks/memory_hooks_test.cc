@@ -251,15 +251,6 @@ const HoldCase kHoldCases[] = {
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuTexRefSetAddress_v2>()(nullptr, nullptr, a, 64);
      }},
-    {"cuTensorMapEncodeTiled", HoldReason::kUnknownCall,
-     [](FakeDriver& d, uint64_t a) {
-       return d.Hooked<Row::cuTensorMapEncodeTiled>()(nullptr, {}, 1, Pointer(a), nullptr, nullptr, nullptr,
-                                                      nullptr, {}, {}, {}, {});
-     }},
-    {"cuTensorMapReplaceAddress", HoldReason::kUnknownCall,
-     [](FakeDriver& d, uint64_t a) {
-       return d.Hooked<Row::cuTensorMapReplaceAddress>()(nullptr, Pointer(a));
-     }},
     {"cuPointerSetAttribute", HoldReason::kUnknownCall,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuPointerSetAttribute>()(nullptr, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a);

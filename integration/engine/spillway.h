@@ -60,8 +60,8 @@ typedef struct spillway_api {
   /* All figures as JSON, the keys of docs/metrics.md. Writes at most `bytes`, the closing 0 included, and always the
    * bytes that the whole text needs into `needed`: ask again with more when that is more than `bytes`. */
   int (*stats_json)(char* text, size_t bytes, size_t* needed);
-  /* Words for the last refusal on any thread: an allocation, or a launch whose blocks could not be had; empty when
-   * there was none. Written as by stats_json. */
+  /* Words for the last refusal of a call of this table, on any thread; empty when there was none. Written as by
+   * stats_json. */
   int (*last_refusal)(char* text, size_t bytes, size_t* needed);
 } spillway_api;
 

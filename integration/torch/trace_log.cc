@@ -10,7 +10,7 @@ namespace {
 thread_local std::vector<std::string> compile_contexts;
 
 std::string JoinedCompileContext() {
-  return compile_contexts.empty() ? std::string() : compile_contexts.back();
+  return compile_contexts.empty() ? "N/A" : compile_contexts.back();  // native's word for none
 }
 
 }  // namespace

@@ -158,6 +158,25 @@ class SnapshotTest(TorchTest):
         self.assertEqual(times, sorted(times))
         frames = [f["name"] for e in trace if e["addr"] == address and e["action"] == "alloc" for f in e["frames"]]
         self.assertIn("block", frames)
+        self.assertEqual(len({e["compile_context"] for e in trace}), 1)
+
+    @unittest.skipUnless(hasattr(torch.cuda.memory, "_annotate_tensor"), "this PyTorch has no annotations")
+    def test_annotations_of_both_kinds(self):
+        self.assertTrue(torch.cuda.memory._memory_metadata_supported())
+        torch.cuda.memory._record_memory_history(max_entries=1000)
+        try:
+            tensor, small = block(6), block(0.25)
+            for marked in (tensor[MIB:], small):
+                torch.cuda.memory._annotate_tensor(marked, "mark")
+            trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        finally:
+            torch.cuda.memory._record_memory_history(enabled=None)
+        events = [e for e in trace if e["action"] == "annotate"]
+        self.assertEqual([(e["addr"], e["size"], e["user_metadata"]) for e in events],
+                         [(tensor.data_ptr(), 6 * MIB, "mark"), (small.data_ptr(), MIB // 4, "mark")])  # fmt: skip
+        ours, native = events
+        self.assertEqual(ours["compile_context"], native["compile_context"])
+        self.assertEqual([f["name"] for f in ours["frames"]], [f["name"] for f in native["frames"]])
 
     def test_history_has_an_end(self):
         torch.cuda.memory._record_memory_history(max_entries=10)

@@ -89,6 +89,11 @@ absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, u
   return driver->ToStatus(result, what);
 }
 
+absl::Status GrantAccess(const CudaDriver* driver, int device, uint64_t address, uint64_t bytes) {
+  return driver->ToStatus(SetAccess(driver, device, address, bytes),
+                          "making a block accessible to another GPU");
+}
+
 absl::Status UnmapChunks(const CudaDriver* driver, uint64_t address, uint64_t bytes) {
   return driver->ToStatus(driver->cuMemUnmap(address, bytes), "unmapping a block");
 }

@@ -61,6 +61,8 @@ absl::Status ReleaseChunk(const CudaDriver* driver, ChunkHandle chunk);
 absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, uint64_t chunk_bytes,
                        const std::vector<ChunkHandle>& chunks);
 // Unmaps the whole range that MapChunks mapped. The caller has made sure that no queued work touches it.
+// Lets another device touch what is mapped there. Fails where the devices cannot reach each other's memory.
+absl::Status GrantAccess(const CudaDriver* driver, int device, uint64_t address, uint64_t bytes);
 absl::Status UnmapChunks(const CudaDriver* driver, uint64_t address, uint64_t bytes);
 
 }  // namespace spillway::allocator

@@ -111,14 +111,16 @@ CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream,
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
-  if (IsCapturing(stream)) return InCallersContext(stream, launch);  // who lets such a launch into a graph has stopped evictions
+  // Who lets such a launch into a graph has stopped evictions.
+  if (IsCapturing(stream)) return InCallersContext(stream, launch);
   return RunClaimed(LiveBlocks(), set, stream, tag, launch);
 }
 
 bool DeviceResidency::IsCapturing(StreamRef stream) const {
   if (captures_.load() == 0) return false;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  InCallersContext(stream, [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
+  InCallersContext(stream,
+                   [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
   return capturing != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -14,7 +14,7 @@ ALLOWED = {
     "io": {"io"},
     "allocator": {"allocator", "io", "policy"},
     "integration": {"integration", "allocator", "io", "policy"},
-    "bench": {"bench", "integration", "allocator", "io", "policy"},
+    "bench": {"bench", "tests", "integration", "allocator", "io", "policy"},
     "tests": {"tests", "integration", "allocator", "io", "policy"},
 }
 IMPURE = re.compile(

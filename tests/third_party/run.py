@@ -36,7 +36,7 @@ class Page:
 
 
 PAGES = (
-    Page("llama", 6, 3),
+    Page("llama", 6, 2),
     Page("gpt2", 6, 2),
     Page("hf_trainer", 4, same=("uninterrupted", "resumed")),
     Page("resnet", 8, 3),

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "allocator/residency/gate_slots.h"
 #include "io/os/check.h"
 #include "io/os/log.h"
 
@@ -111,16 +112,19 @@ void BlockTable::CheckInvariantsLocked() const {
 }
 
 void StampBlock(const StreamClock& clock, Block* block, Stamp stamp) {
-  const uint64_t packed = stamp.Packed();
-  for (std::atomic<uint64_t>& entry : block->stamps) {
-    uint64_t seen = entry.load(std::memory_order_relaxed);
-    for (;;) {
-      const Stamp old = Stamp::Unpack(seen);
-      if (old.stream == stamp.stream && old.number >= stamp.number) return;
-      const bool mine = old.stream == stamp.stream;
-      if (!mine && old.stream != kNoStream && !clock.Completed(old)) break;
-      if (entry.compare_exchange_weak(seen, packed, std::memory_order_relaxed)) return;
-    }
+  StampBlock(clock, block, stamp, GateSlots::NumberOf(GateSlots::ForThisThread()));
+}
+
+// The thread has no stamp of this stream: over one of its own that is done with, else into one that is nobody's.
+void StampBlockAnew(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread) {
+  for (size_t i = 0; thread != 0 && i < Block::kStamps; ++i) {
+    uint8_t owner = block->stamp_owners[i].load(std::memory_order_relaxed);
+    if (owner == 0 && block->stamp_owners[i].compare_exchange_strong(owner, thread)) owner = thread;
+    if (owner != thread) continue;
+    const Stamp old = Stamp::Unpack(block->stamps[i].load(std::memory_order_relaxed));
+    if (old.stream != kNoStream && !clock.Completed(old)) continue;
+    block->stamps[i].store(stamp.Packed(), std::memory_order_relaxed);
+    return;
   }
   block->many_streams.store(true, std::memory_order_relaxed);
 }

@@ -40,17 +40,21 @@ struct ChunkHome {
 struct EvictJob;
 struct FetchJob;
 
-struct Block {
+struct alignas(64) Block {
   // ---- Read and written by launching threads without the lock, inside a gate slot.
 
   std::atomic<Gate> gate{
       Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
-  // Streams that used it, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read
-  // by the evictor after GateSlots::WaitForAll.
-  std::array<std::atomic<uint64_t>, 6> stamps{};
-  std::atomic<bool> many_streams{false};  // more streams than stamps: everything launched so far counts
-  std::atomic<uint64_t> last_use{0};      // index of the last launch that named it, 1-based; 0 = never
-  std::atomic<uint64_t> bytes{0};         // in whole chunks
+  std::atomic<bool> many_streams{false};  // more uses than stamps: everything launched so far counts
+  // Whose each stamp is, by GateSlots::NumberOf; 0: nobody's yet, nor any behind it. A thread takes one by an
+  // exchange and is from then on the only one that writes it, so that a stamp costs a plain store.
+  static constexpr size_t kStamps = 6;
+  std::array<std::atomic<uint8_t>, kStamps> stamp_owners{};
+  std::atomic<uint64_t> last_use{0};  // index of the last launch that named it, 1-based; 0 = never
+  std::atomic<uint64_t> bytes{0};     // in whole chunks
+  // Last uses by stream, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read by
+  // the evictor after GateSlots::WaitForAll.
+  std::array<std::atomic<uint64_t>, kStamps> stamps{};
 
   // ---- Constant while the block exists.
 
@@ -85,6 +89,12 @@ struct Block {
 
   bool used_since_hand_out() const { return last_use.load(std::memory_order_relaxed) > handed_out_at; }
   bool holds_chunks() const { return !handles.empty(); }
+  // All uses are over, the gate is closed and nobody inside.
+  void ForgetUses() {
+    many_streams.store(false);
+    for (std::atomic<uint64_t>& stamp : stamps) stamp.store(0, std::memory_order_relaxed);
+    for (std::atomic<uint8_t>& taker : stamp_owners) taker.store(0, std::memory_order_relaxed);
+  }
   bool live() const { return !freed && state != BlockState::kFree && state != BlockState::kCached; }
 };
 
@@ -153,7 +163,21 @@ class BlockTable {
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
 };
 
-// Stamps `block` as used by launch `number` of `stream`. Lock-free; inside a gate slot or under a pin.
+// Stamps `block` as used by launch `number` of `stream`. Lock-free; inside a gate slot or under a pin. `thread`:
+// GateSlots::NumberOf the calling thread's slot; 0 when it has none.
+void StampBlockAnew(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread);
+inline void StampBlock(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread) {
+  for (size_t i = 0; thread != 0 && i < Block::kStamps; ++i) {
+    const uint8_t owner = block->stamp_owners[i].load(std::memory_order_relaxed);
+    if (owner == 0) break;
+    if (owner != thread) continue;
+    const Stamp old = Stamp::Unpack(block->stamps[i].load(std::memory_order_relaxed));
+    if (old.stream != stamp.stream) continue;
+    if (old.number < stamp.number) block->stamps[i].store(stamp.Packed(), std::memory_order_relaxed);
+    return;
+  }
+  StampBlockAnew(clock, block, stamp, thread);
+}
 void StampBlock(const StreamClock& clock, Block* block, Stamp stamp);
 // The stamps and recorded streams that the GPU has not completed yet. The gate must be closed and no thread inside.
 std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block);

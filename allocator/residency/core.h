@@ -90,6 +90,8 @@ struct Core {
       0;  // last refused chunk, which lowered the target; 0: none
   std::vector<Block*> waiting_frees
       ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
+  uint64_t peak_live_chunks ABSL_GUARDED_BY(table.mu) = 0;
+  uint64_t peak_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;  // of live blocks, at that peak
   bool audited_launch_runs ABSL_GUARDED_BY(table.mu) = false;  // no eviction may begin to map, copy or unmap
   uint64_t peak_device_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};

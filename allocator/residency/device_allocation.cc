@@ -72,6 +72,10 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
       return status;
     }
     core_->live_requested_bytes += bytes;
+    if (core_->live_chunks > core_->peak_live_chunks) {
+      core_->peak_live_chunks = core_->live_chunks;
+      core_->peak_requested_bytes = core_->live_requested_bytes;
+    }
     core_->largest_block_bytes = std::max(core_->largest_block_bytes, chunks * core_->chunk_bytes);
     block->requested_bytes = bytes;
     block->handed_out_at = core_->launches.load();

@@ -24,22 +24,33 @@ uint64_t DeviceResidency::BytesOf(const AccessSet& set) const {
   return bytes;
 }
 
-bool DeviceResidency::AllOpen(const AccessSet& set) const {
+bool DeviceResidency::AllOpen(const AccessSet& set, uint64_t* bytes) const {
+  uint64_t sum = 0;
   for (BlockId id : set) {
-    if (core_->table.at(id).gate.load(std::memory_order_acquire) == Gate::kClosed) return false;
+    const Block& block = core_->table.at(id);
+    if (block.gate.load(std::memory_order_acquire) == Gate::kClosed) return false;
+    sum += block.bytes.load(std::memory_order_relaxed);
   }
+  *bytes = sum;
   return true;
 }
 
 void DeviceResidency::Stamp(const AccessSet& set, StreamIndex stream, uint64_t bytes,
                             policy::LaunchIndex* index) {
+  StampAs(GateSlots::NumberOf(GateSlots::ForThisThread()), set, stream, bytes, index);
+}
+
+void DeviceResidency::StampAs(uint8_t thread, const AccessSet& set, StreamIndex stream, uint64_t bytes,
+                              policy::LaunchIndex* index) {
   SPILLWAY_DELAY_POINT("launch.before_stamp");
-  const allocator::Stamp stamp{stream, core_->clock.Next(stream, bytes)};
+  // Bytes under way matter to the run-ahead bound alone, which holds once something has been evicted.
+  const bool count_bytes = core_->pressure.load(std::memory_order_relaxed);
+  const allocator::Stamp stamp{stream, core_->clock.Next(stream, count_bytes ? bytes : 0)};
   *index = core_->launches.fetch_add(1, std::memory_order_acq_rel);
   core_->launch_stamps[*index % Core::kLaunchRing].store(stamp.Packed(), std::memory_order_release);
   for (BlockId id : set) {
     Block& block = core_->table.at(id);
-    StampBlock(core_->clock, &block, stamp);
+    StampBlock(core_->clock, &block, stamp, thread);
     block.last_use.store(*index + 1, std::memory_order_relaxed);
   }
 }
@@ -68,19 +79,19 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
   const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
   if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
-  const uint64_t bytes = BytesOf(set);
+  uint64_t bytes = 0;
   const StreamIndex index = core_->clock.Find(stream);
   GateSlots::Slot* const slot = GateSlots::ForThisThread();
   const bool may_use_slot =
       slot != nullptr && index != kNoStream && captures_.load(std::memory_order_relaxed) == 0;
   if (may_use_slot) {
-    if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
+    if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(BytesOf(set));
     slot->Enter(core_->gates.fence());
-    if (AllOpen(set)) {
+    if (AllOpen(set, &bytes)) {
       SPILLWAY_DELAY_POINT("launch.inside_slot");
       const CUresult result = launch();
       policy::LaunchIndex at = 0;
-      if (result == CUDA_SUCCESS) Stamp(set, index, bytes, &at);
+      if (result == CUDA_SUCCESS) StampAs(GateSlots::NumberOf(slot), set, index, bytes, &at);
       slot->Leave();
       NoteLargestSet(bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);

@@ -169,6 +169,8 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.chunk_bytes = core_->chunks.held() * core_->chunk_bytes;
     stats.peak_chunk_bytes = core_->chunks.peak_held() * core_->chunk_bytes;
     stats.peak_device_bytes = core_->peak_device_bytes;
+    stats.peak_live_bytes = core_->peak_live_chunks * core_->chunk_bytes;
+    stats.peak_requested_bytes = core_->peak_requested_bytes;
     stats.others_bytes = core_->budget.others;
     core_->table.ForEachLocked([&](Block* block) {
       const uint64_t bytes = block->chunks * core_->chunk_bytes;
@@ -203,6 +205,11 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.largest_set_bytes = core_->largest_set_bytes;
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;
+}
+
+Residency::HeldChunks DeviceResidency::ChunksHeld() const {
+  os::MutexLock lock(&core_->table.mu);
+  return {core_->chunks.held() * core_->chunk_bytes, core_->chunks.peak_held() * core_->chunk_bytes};
 }
 
 void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {

@@ -50,6 +50,7 @@ class DeviceResidency : public Residency {
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 
   ResidencyStats Stats() const override;
+  HeldChunks ChunksHeld() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
   std::string LastError() const override;
 
@@ -83,9 +84,13 @@ class DeviceResidency : public Residency {
  private:
   // Bytes of the set, in whole chunks.
   uint64_t BytesOf(const AccessSet& set) const;
-  bool AllOpen(const AccessSet& set) const;
+  // Whether nothing keeps the set from being launched on; then also its bytes. Inside a gate slot.
+  bool AllOpen(const AccessSet& set, uint64_t* bytes) const;
   // After a launch on `stream` that named the set: numbers it, stamps its blocks, tells the observer.
   void Stamp(const AccessSet& set, StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index);
+  // The same with the number of the calling thread's gate slot at hand.
+  void StampAs(uint8_t thread, const AccessSet& set, StreamIndex stream, uint64_t bytes,
+               policy::LaunchIndex* index);
   void AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index, uint64_t tag);
   void NoteLargestSet(uint64_t bytes);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.

@@ -265,7 +265,7 @@ void Evictor::Commit(EvictJob* job) {
     if (job->cancelled) return;  // Abandon finds it in the next step
     job->committed = true;
     block->mapping = true;
-    block->many_streams.store(false);  // all uses are over, and the gate is closed
+    block->ForgetUses();
     if (job->strip && block->state == BlockState::kResident)
       core_->table.MoveLocked(block, BlockState::kEmpty);
   }

@@ -20,11 +20,17 @@ constexpr int kSpins = 500;  // about 10 us
 struct ThreadSlot {
   GateSlots::Slot* slot = nullptr;
   std::atomic<bool>* taken = nullptr;
-  ~ThreadSlot() {
-    if (taken != nullptr) taken->store(false, std::memory_order_release);
-  }
+  ~ThreadSlot();
 };
+thread_local bool this_thread_ends = false;
 thread_local ThreadSlot this_thread_slot;
+
+// Destructors of other thread-locals may launch after this: without a slot, which is another thread's by then.
+ThreadSlot::~ThreadSlot() {
+  this_thread_ends = true;
+  slot = nullptr;
+  if (taken != nullptr) taken->store(false, std::memory_order_release);
+}
 
 // A launch takes microseconds, so the wait spins first. Not sched_yield: on a busy machine that gives a whole time
 // slice away.
@@ -49,9 +55,11 @@ GateSlots::GateSlots() : fence_(!RegisterMembarrier()) {}
 
 GateSlots::Slot* GateSlots::ForThisThread() {
   if (this_thread_slot.slot != nullptr) return this_thread_slot.slot;
+  if (this_thread_ends) return nullptr;
   for (Slot& slot : slots) {
     bool expected = false;
     if (slot.taken_.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
+      slot.number_ = static_cast<uint8_t>(&slot - slots + 1);
       this_thread_slot.slot = &slot;
       this_thread_slot.taken = &slot.taken_;
       return &slot;

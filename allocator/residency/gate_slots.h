@@ -26,7 +26,7 @@ inline void FullFence() {
 
 class GateSlots {
  public:
-  static constexpr int kSlots = 256;
+  static constexpr int kSlots = 255;  // so that a slot's number fits a byte
 
   // A slot in the calling thread's name. Between Enter and Leave the thread may check states, launch and stamp; it
   // must not wait for anything.
@@ -49,6 +49,7 @@ class GateSlots {
     friend class GateSlots;
     std::atomic<uint64_t> count_{0};
     std::atomic<bool> taken_{false};
+    uint8_t number_ = 0;  // written by the first thread that takes it, before it is used
   };
 
   GateSlots();
@@ -56,6 +57,8 @@ class GateSlots {
   // The calling thread's slot, kept for the thread's life and given back at its end; null when all are taken (the
   // caller then launches under pins instead).
   static Slot* ForThisThread();
+  // 1 to kSlots; 0 for no slot. A slot that goes to another thread keeps its number.
+  static uint8_t NumberOf(const Slot* slot) { return slot == nullptr ? uint8_t{0} : slot->number_; }
   // Whether Enter must pay for the ordering, because the kernel has no membarrier.
   bool fence() const { return fence_; }
 

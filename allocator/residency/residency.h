@@ -108,7 +108,14 @@ class Residency {
 
   // ---- Reports.
 
+  // Walks all blocks.
   virtual ResidencyStats Stats() const = 0;
+  // chunk_bytes and peak_chunk_bytes of Stats alone: for each allocation.
+  struct HeldChunks {
+    uint64_t bytes = 0;
+    uint64_t peak_bytes = 0;
+  };
+  virtual HeldChunks ChunksHeld() const = 0;
   // Memory as the job should see it: total = budget, free = budget - live resident - others.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
   // Why the last call of this thread was refused; empty when none was.

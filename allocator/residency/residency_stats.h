@@ -17,10 +17,12 @@ struct ResidencyStats {
   uint64_t cached_bytes = 0;        // chunks of freed blocks kept for the next
   uint64_t chunk_bytes = 0;         // all chunks that we hold
   uint64_t peak_chunk_bytes = 0;
-  uint64_t peak_device_bytes = 0;  // most of (our chunks + others' allocations)
-  uint64_t others_bytes = 0;       // driver allocations that are not ours
-  uint64_t host_tier_bytes = 0;    // spilled bytes in host memory now
-  uint64_t disk_tier_bytes = 0;    // spilled bytes in spill files now
+  uint64_t peak_live_bytes = 0;       // most of live_bytes, and
+  uint64_t peak_requested_bytes = 0;  // requested_bytes when it was reached: the rest is rounding
+  uint64_t peak_device_bytes = 0;     // most of (our chunks + others' allocations)
+  uint64_t others_bytes = 0;          // driver allocations that are not ours
+  uint64_t host_tier_bytes = 0;       // spilled bytes in host memory now
+  uint64_t disk_tier_bytes = 0;       // spilled bytes in spill files now
 
   uint64_t spilled_bytes = 0;  // moved out, all tiers, since start
   uint64_t host_spilled_bytes = 0;

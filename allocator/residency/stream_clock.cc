@@ -108,7 +108,7 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
 
 uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {
   Stream& s = streams_[stream];
-  s.issued_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (bytes != 0) s.issued_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return s.next.fetch_add(1, std::memory_order_acq_rel) + 1;
 }
 

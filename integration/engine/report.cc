@@ -29,6 +29,8 @@ constexpr Counter kCounters[] = {
     {"peak_bytes", &ResidencyStats::peak_device_bytes},
     {"live_bytes", &ResidencyStats::live_bytes},
     {"requested_bytes", &ResidencyStats::requested_bytes},
+    {"peak_live_bytes", &ResidencyStats::peak_live_bytes},
+    {"peak_requested_bytes", &ResidencyStats::peak_requested_bytes},
     {"resident_bytes", &ResidencyStats::resident_bytes},
     {"cached_bytes", &ResidencyStats::cached_bytes},
     {"chunk_bytes", &ResidencyStats::chunk_bytes},

@@ -18,21 +18,27 @@ TraceRecorder::TraceRecorder(const Room& room)
 
 void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::AccessSet& set) {
   const uint32_t count = static_cast<uint32_t>(set.size());
-  const uint64_t first = names_taken_.fetch_add(count, std::memory_order_relaxed);
   Slot& slot = slots_[index & slot_mask_];
   slot.ready.store(0, std::memory_order_relaxed);
   // Released, though they are published below: who reads one of these too late must not see the old `ready`
   // after it.
-  uint64_t at = first;
-  for (const allocator::BlockId id : set) {
-    names_[at++ & name_mask_].store(id.raw(), std::memory_order_release);
+  if (count <= kFew) {
+    uint32_t at = 0;
+    for (const allocator::BlockId id : set) slot.few[at++].store(id.raw(), std::memory_order_release);
+  } else {
+    const uint64_t first = names_taken_.fetch_add(count, std::memory_order_relaxed);
+    uint64_t at = first;
+    for (const allocator::BlockId id : set) {
+      names_[at++ & name_mask_].store(id.raw(), std::memory_order_release);
+    }
+    slot.first.store(first, std::memory_order_release);
   }
   slot.tag.store(tag, std::memory_order_release);
-  slot.first.store(first, std::memory_order_release);
   slot.count.store(count, std::memory_order_release);
   slot.ready.store(index + 1, std::memory_order_release);
-  LaunchIndex next = next_index_.load(std::memory_order_relaxed);
-  while (next < index + 1 && !next_index_.compare_exchange_weak(next, index + 1, std::memory_order_release)) {
+  // No exchange, which would cost as much as all the rest.
+  if (next_index_.load(std::memory_order_relaxed) < index + 1) {
+    next_index_.store(index + 1, std::memory_order_release);
   }
 }
 
@@ -52,10 +58,14 @@ TraceRecorder::Read TraceRecorder::ReadSlot(LaunchIndex index, uint64_t* tag,
     return ready > index + 1 || next > index + 1 + slot_mask_ ? Read::kLost : Read::kNotThere;
   }
   *tag = slot.tag.load(std::memory_order_acquire);
-  const uint64_t first = slot.first.load(std::memory_order_acquire);
   const uint32_t count = slot.count.load(std::memory_order_acquire);
-  if (count > name_mask_) return Read::kLost;
   blocks->clear();
+  if (count <= kFew) {
+    for (uint32_t i = 0; i < count; ++i) blocks->push_back(slot.few[i].load(std::memory_order_acquire));
+    return slot.ready.load(std::memory_order_relaxed) == index + 1 ? Read::kTaken : Read::kLost;
+  }
+  if (count > name_mask_) return Read::kLost;
+  const uint64_t first = slot.first.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
     blocks->push_back(names_[(first + i) & name_mask_].load(std::memory_order_acquire));
   }
@@ -81,7 +91,9 @@ void TraceRecorder::AppendEventsUpTo(LaunchIndex index, policy::Trace* trace) {
 bool TraceRecorder::Drain(policy::Trace* trace, uint32_t most) {
   bool whole = true;
   // Events are taken after the launches' end is known: those before a launch are there when the launch is.
-  const LaunchIndex end = std::min(next_index_.load(std::memory_order_acquire), read_ + most);
+  LaunchIndex end = std::min(next_index_.load(std::memory_order_acquire), read_ + most);
+  while (end < read_ + most && slots_[end & slot_mask_].ready.load(std::memory_order_acquire) == end + 1)
+    ++end;
   {
     os::MutexLock lock(&mu_);
     pending_.insert(pending_.end(), events_.begin(), events_.end());

@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_INTEGRATION_HOOKS_TRACE_RECORDER_H_
 #define SPILLWAY_INTEGRATION_HOOKS_TRACE_RECORDER_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -48,12 +49,14 @@ class TraceRecorder {
   void TakeAllocations(std::vector<policy::BlockEvent>* allocations) { allocations->swap(allocations_); }
 
  private:
-  struct Slot {
+  static constexpr uint32_t kFew = 8;
+  struct alignas(64) Slot {
     std::atomic<uint64_t> ready{
         0};  // index + 1; 0 while it is written. Release by the writer, acquire by the reader
     std::atomic<uint64_t> tag{0};
     std::atomic<uint64_t> first{0};  // of its names, counted since the start
     std::atomic<uint32_t> count{0};
+    std::array<std::atomic<uint32_t>, kFew> few{};  // the names, when there are no more than these
   };
   enum class Read { kTaken, kNotThere, kLost };
 
@@ -65,8 +68,9 @@ class TraceRecorder {
   const uint64_t name_mask_;
   const std::unique_ptr<Slot[]> slots_;
   const std::unique_ptr<std::atomic<uint32_t>[]> names_;
-  std::atomic<uint64_t> names_taken_{0};            // names handed to writers since the start
-  std::atomic<policy::LaunchIndex> next_index_{0};  // one past the greatest index seen
+  std::atomic<uint64_t> names_taken_{0};  // names handed to writers since the start
+  // One past the greatest index seen; of two threads that write it at once, the lower may win until the next launch.
+  std::atomic<policy::LaunchIndex> next_index_{0};
 
   os::Mutex mu_{os::LockRank::kRecorder};
   std::vector<policy::BlockEvent> events_ ABSL_GUARDED_BY(mu_);

@@ -185,6 +185,33 @@ TEST_F(StreamClockTest, MoreStreamsThanStampsAreAllWaitedForAndNotForgotten) {
   }
 }
 
+TEST_F(StreamClockTest, ThreadsKeepStampsOfTheirOwnAndAllCount) {
+  Block block;
+  HoldStreams(true);
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  const Stamp first{stream, clock_.Next(stream, 0)};
+  const Stamp second{stream, clock_.Next(stream, 0)};
+  // The thread that took the later number writes first.
+  StampBlock(clock_, &block, second, 7);
+  StampBlock(clock_, &block, first, 8);
+  StampBlock(clock_, &block, first, 7);
+  const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(std::max(uses[0].number, uses[1].number), second.number);
+  EXPECT_FALSE(block.many_streams.load());
+  block.ForgetUses();
+  EXPECT_TRUE(UncompletedUses(clock_, &block).empty());
+  // More threads than stamps, and one without a slot: everything launched so far counts.
+  StampBlock(clock_, &block, second, 0);
+  EXPECT_TRUE(block.many_streams.load());
+  block.ForgetUses();
+  for (uint8_t thread = 1; thread <= Block::kStamps; ++thread) StampBlock(clock_, &block, second, thread);
+  EXPECT_FALSE(block.many_streams.load());
+  StampBlock(clock_, &block, second, 100);
+  EXPECT_TRUE(block.many_streams.load());
+  HoldStreams(false);
+}
+
 // ---- GateSlots.
 
 TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {

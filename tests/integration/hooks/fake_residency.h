@@ -125,6 +125,7 @@ class FakeResidency : public allocator::Residency {
     plans.push_back(std::move(plan));
   }
   allocator::ResidencyStats Stats() const override { return stats; }
+  HeldChunks ChunksHeld() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;
     *total = total_bytes;

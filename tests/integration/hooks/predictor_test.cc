@@ -56,7 +56,7 @@ TEST(TraceRecorderTest, SaysSoWhenLaunchesOrNamesWereLost) {
   for (const TraceRecorder::Room room : {TraceRecorder::Room{8, 1024}, TraceRecorder::Room{1024, 16}}) {
     TraceRecorder recorder(room);
     policy::Trace trace;
-    for (uint64_t i = 0; i < 100; ++i) recorder.AddLaunch(i, i, SetOf({1, 2, 3}));
+    for (uint64_t i = 0; i < 100; ++i) recorder.AddLaunch(i, i, SetOf({1, 2, 3, 4, 5, 6, 7, 8, 9}));
     bool whole = true;
     for (int i = 0; i < 100; ++i) whole &= recorder.Drain(&trace, 1000);
     EXPECT_FALSE(whole);

@@ -5,10 +5,8 @@
 //   io_engine_bench [--dir DIRECTORY] [--mib N] [--rounds N]
 
 #include <sys/utsname.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -17,18 +15,16 @@
 #include <thread>
 #include <vector>
 
+#include "bench/plain_file.h"
 #include "io/aligned_buffer.h"
 #include "io/checksum.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
-#include "io/spill_file.h"
 #include "io/spill_store.h"
 
 namespace spillway::io {
 namespace {
 
-constexpr int kPlainThreads = 8;
-constexpr uint32_t kRequestBytes = 512u << 10;
 constexpr size_t kWindow = 8;  // slots under way at a time: 16 MiB of staging
 
 double Seconds(int64_t start) { return static_cast<double>(os::Clock::System()->NowNanos() - start) * 1e-9; }
@@ -43,41 +39,6 @@ double ProcessCpuSeconds() {
   std::fprintf(stderr, "io_engine_bench: %s\n", text.c_str());
   std::exit(1);
 }
-
-// The yardstick: threads that take the next 512 KiB of one preallocated O_DIRECT file.
-class PlainFile {
- public:
-  PlainFile(const std::string& directory, uint64_t bytes) : bytes_(bytes) {
-    auto file = SpillFile::Create(directory, FileSystemCheck::kAny, DirectIo::kIfPossible,
-                                  FileNaming::kUnnamedIfPossible);
-    if (!file.ok()) Die(file.status().ToString());
-    file_ = *std::move(file);
-    if (const absl::Status grown = file_->Grow(bytes); !grown.ok()) Die(grown.ToString());
-  }
-
-  double Transfer(bool write, AlignedBuffer* buffer) {
-    const int64_t start = os::Clock::System()->NowNanos();
-    std::atomic<uint64_t> next{0};  // each thread takes from it; joined before it goes
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kPlainThreads; ++t) {
-      threads.emplace_back([this, write, buffer, &next] {
-        for (uint64_t offset = next.fetch_add(kRequestBytes); offset < bytes_;
-             offset = next.fetch_add(kRequestBytes)) {
-          char* data = buffer->data() + offset % buffer->size();
-          const ssize_t moved = write ? pwrite(file_->fd(), data, kRequestBytes, static_cast<off_t>(offset))
-                                      : pread(file_->fd(), data, kRequestBytes, static_cast<off_t>(offset));
-          if (moved != static_cast<ssize_t>(kRequestBytes)) Die("a plain transfer failed");
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return static_cast<double>(bytes_) / 1e9 / Seconds(start);
-  }
-
- private:
-  const uint64_t bytes_;
-  std::unique_ptr<SpillFile> file_;
-};
 
 // The store, driven as an evictor drives it: a window of slots under way, the next one when one is done.
 class StoreFile {
@@ -166,7 +127,7 @@ void PrintRow(const Series& series, const Series& plain, int write) {
 void Run(const std::string& directory, uint64_t bytes, int rounds) {
   AlignedBuffer buffer(64u << 20);
   for (size_t i = 0; i < buffer.size(); ++i) buffer.data()[i] = static_cast<char>(i * 2654435761u >> 13);
-  PlainFile plain(directory, bytes);
+  bench::PlainFile plain(directory, bytes);
   std::vector<std::unique_ptr<StoreFile>> stores;
   std::vector<Series> all;
   all.push_back(

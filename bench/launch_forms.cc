@@ -62,11 +62,12 @@ std::vector<ArgumentSet> MakeArguments(const LaunchForm& form, size_t count,
     for (size_t word = 0; word + 1 <= bytes / 8; ++word) places.push_back(at + word);
     at += (bytes + 7) / 8;
   }
+  // A kernel has its pointers where its type has them: the same places in every set.
+  std::shuffle(places.begin(), places.end(), random);
   std::vector<ArgumentSet> sets(count);
   for (ArgumentSet& set : sets) {
     set.words.resize(words);
     for (uint64_t& word : set.words) word = OtherWord(&random);
-    std::shuffle(places.begin(), places.end(), random);
     const size_t first = random() % blocks.size();
     for (size_t i = 0; i < form.pointers; ++i) {
       const uint64_t block = blocks[(first + i * 7919) % blocks.size()];

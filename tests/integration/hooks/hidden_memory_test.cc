@@ -161,7 +161,7 @@ class HiddenMemoryTest : public testing::Test {
 
 class EachWay : public HiddenMemoryTest, public testing::WithParamInterface<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values(Way::kHooked, Way::kAround),
-                         [](const auto& info) { return info.param == Way::kHooked ? "Hooked" : "Around"; });
+                         [](const auto& way) { return way.param == Way::kHooked ? "Hooked" : "Around"; });
 
 TEST_P(EachWay, ATableCopiedFromTheHost) {
   const CUdeviceptr a = Target(5);
@@ -184,7 +184,9 @@ TEST_P(EachWay, ATableCopiedOnOnTheDevice) {
   Upload(foreign_, {0});  // from here on the copy alone keeps it
   Press();
   const uint64_t sum = SumOf(foreign_ + 2048, 1);
-  if (GetParam() == Way::kHooked) EXPECT_EQ(sum, 5u);
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(sum, 5u);
+  }
   ExpectMisses(GetParam());
 }
 
@@ -274,10 +276,14 @@ TEST_P(EachWay, ALaunchThatWasCaptured) {
     Press();
     EXPECT_EQ(Hooked<Row::cuGraphLaunch>()(exec, stream), CUDA_SUCCESS);
     const uint64_t sum = Result();
-    if (GetParam() == Way::kHooked) EXPECT_EQ(sum, 13u);
+    if (GetParam() == Way::kHooked) {
+      EXPECT_EQ(sum, 13u);
+    }
   }
   ExpectMisses(GetParam());
-  if (GetParam() == Way::kHooked) EXPECT_EQ(HeldFor(HoldReason::kGraph), kBlock);
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(HeldFor(HoldReason::kGraph), kBlock);
+  }
   EXPECT_EQ(Hooked<Row::cuGraphExecDestroy>()(exec), CUDA_SUCCESS);
   EXPECT_EQ(HeldFor(HoldReason::kGraph), 0u);
 }
@@ -293,18 +299,19 @@ TEST_P(EachWay, ATextureObject) {
   resource.res.linear.sizeInBytes = kBlock;
   CUDA_TEXTURE_DESC sampling = {};
   CUtexObject texture = 0;
-  ASSERT_EQ(Hooked<Row::cuTexObjectCreate>(GetParam())(&texture, &resource, &sampling, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuTexObjectCreate>(GetParam())(&texture, &resource, &sampling, nullptr),
+            CUDA_SUCCESS);
   Press();
-  const CUfunction kernel = Kernel(
-      "read_texture",
-      [](const simcuda_launch*, void** params) {
-        uint64_t address = 0;
-        uint64_t bytes = 0;
-        reinterpret_cast<int (*)(uint64_t, uint64_t*, uint64_t*)>(Symbol("simcuda_texture_memory"))(
-            *static_cast<uint64_t*>(params[0]), &address, &bytes);
-        SumTable(&address, 1, *static_cast<uint64_t**>(params[1]));
-      },
-      {8, 8});
+  const CUfunction kernel =
+      Kernel("read_texture",
+             [](const simcuda_launch*, void** params) {
+               uint64_t address = 0;
+               uint64_t bytes = 0;
+               reinterpret_cast<int (*)(uint64_t, uint64_t*, uint64_t*)>(Symbol("simcuda_texture_memory"))(
+                   *static_cast<uint64_t*>(params[0]), &address, &bytes);
+               SumTable(&address, 1, *static_cast<uint64_t**>(params[1]));
+             },
+             {8, 8});
   EXPECT_EQ(Launch(kernel, {&texture, &out_}), CUDA_SUCCESS);
   const uint64_t sum = Result();
   if (GetParam() == Way::kHooked) {

@@ -62,13 +62,14 @@ absl::Status AuditedResidency::Hold(const AccessSet& set, HoldReason reason, std
   return status;
 }
 
-void AuditedResidency::StopEvicting() {
-  DeviceResidency::StopEvicting();
-  if (core_->closed.load() || over_.load()) return;
+absl::Status AuditedResidency::StopEvicting() {
+  absl::Status status = DeviceResidency::StopEvicting();
+  if (core_->closed.load() || over_.load()) return status;
   stop_wanted_.store(true);
-  if (IsMyTurn()) return;  // its end is seen to when the turn ends
+  if (IsMyTurn()) return status;  // its end is seen to when the turn ends
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   if (TakeTurn()) EndTurn();
+  return status;
 }
 
 void AuditedResidency::Shutdown() {

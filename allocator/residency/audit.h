@@ -35,7 +35,7 @@ class AuditedResidency final : public DeviceResidency {
   using Residency::Hold;
   absl::Status Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) override;
   // Ends the audit: where nothing leaves the GPU, nothing can be missed.
-  void StopEvicting() override;
+  absl::Status StopEvicting() override;
   // Maps everything again first: launches pass through from then on.
   void Shutdown() override;
 

@@ -71,6 +71,7 @@ struct Core {
   // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
   std::atomic<bool> pressure{false};
   std::atomic<bool> evict{options.evict};  // false: nothing leaves the GPU any more
+  std::atomic<bool> map_at_once{options.map_at_once};  // blocks have memory from their allocation on
   std::atomic<bool> closed{false};         // after Shutdown or in a forked child: everything passes through
   std::atomic<uint64_t> largest_set_bytes{0};
 

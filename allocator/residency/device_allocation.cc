@@ -36,8 +36,8 @@ absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
   const uint64_t others = room->promised_bytes() - core_->promised_room_bytes;
   return absl::ResourceExhaustedError(
       "Spillway: " + mib(charge.live) + " of blocks would be live; there is room for " +
-      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) + " in host memory and " +
-      mib(tiers ? room->disk_bytes() : 0) + " on disk" +
+      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) +
+      " in host memory and " + mib(tiers ? room->disk_bytes() : 0) + " on disk" +
       (others > 0 ? " (" + mib(others) + " of it for blocks of other GPUs)" : "") + ", of which " +
       mib(charge.ExchangeRoom()) + " must stay free to exchange blocks");
 }
@@ -84,7 +84,19 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
   if (core_->parts.observer != nullptr) {
     core_->parts.observer->OnAllocate(core_->options.device, block->id, chunks * core_->chunk_bytes);
   }
+  if (core_->map_at_once.load()) SPILLWAY_RETURN_IF_ERROR(MapNow(block, stream));
   return block->address;
+}
+
+absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {
+  const CUdeviceptr address = block->address;
+  AccessSet set;
+  set.Add(block->id);
+  if (DeviceResidency::RunPinned(set, stream, 0, [] { return CUDA_SUCCESS; }) == CUDA_SUCCESS)
+    return absl::OkStatus();
+  absl::Status status = absl::ResourceExhaustedError(LastError());
+  SPILLWAY_RETURN_IF_ERROR(Free(address));
+  return status;
 }
 
 Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::Status* status) {

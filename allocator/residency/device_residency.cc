@@ -130,7 +130,12 @@ void DeviceResidency::EndForeignAllocation(uint64_t bytes, bool failed) {
   if (failed) core_->RestoreTargetLocked();
 }
 
-void DeviceResidency::StopEvicting() { core_->evict.store(false); }
+absl::Status DeviceResidency::StopEvicting() {
+  core_->map_at_once.store(true);
+  core_->evict.store(false);
+  const CUresult result = DeviceResidency::RunReachingAll({}, {}, 0, [] { return CUDA_SUCCESS; });
+  return result == CUDA_SUCCESS ? absl::OkStatus() : absl::ResourceExhaustedError(LastError());
+}
 
 bool DeviceResidency::ReleaseForOthers(uint64_t bytes_wanted) {
   if (core_->closed.load()) return false;

@@ -45,7 +45,7 @@ class DeviceResidency : public Residency {
   void BeginForeignAllocation(uint64_t bytes) override;
   void EndForeignAllocation(uint64_t bytes, bool failed) override;
   bool ReleaseForOthers(uint64_t bytes_wanted) override;
-  void StopEvicting() override;
+  absl::Status StopEvicting() override;
 
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 
@@ -108,6 +108,8 @@ class DeviceResidency : public Residency {
   absl::Status ChargeLocked(uint64_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Block* TakeBlockLocked(uint32_t chunks, CUstream stream, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Gives the block, just handed out, its memory; frees it again when that fails.
+  absl::Status MapNow(Block* block, StreamRef stream);
   void FreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Strips up to `chunks` chunks of cached blocks and waits for it; returns chunks now free.
   uint64_t StripCache(uint64_t chunks);

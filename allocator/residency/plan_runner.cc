@@ -99,7 +99,7 @@ bool PlanRunner::RunEvictions() {
     const bool idle = block.state == BlockState::kResident && block.pins == 0 && block.held_reasons == 0 &&
                       block.evict == nullptr && !block.mapping && core_->MayLeave(block);
     // Used by a later launch already: the host has run past the whole absence.
-    if (!idle || block.last_use.load() > index + 1) continue;
+    if (!idle || !core_->evict.load() || block.last_use.load() > index + 1) continue;
     evictor_->StartLocked({&block});
     progress = true;
   }

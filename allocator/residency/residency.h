@@ -97,9 +97,11 @@ class Residency {
   // A driver call of others ran out of memory: gives chunks back. True when it may be worth a repeat.
   virtual bool ReleaseForOthers(uint64_t bytes_wanted) = 0;
 
-  // From now on nothing leaves the GPU any more (a call was met that cannot be followed). What is out comes back when
-  // it is needed, as far as it fits.
-  virtual void StopEvicting() = 0;
+  // For a process with calls that cannot be followed: every live block is brought to the GPU, blocks that come later
+  // have memory from their allocation on, and nothing leaves any more. kResourceExhausted when the live blocks do not fit
+  // together: then what is out comes back only for launches that name it, and for RunReachingAll. May wait for the
+  // GPU and the disk. Called again, it tries again.
+  virtual absl::Status StopEvicting() = 0;
 
   // ---- Prediction (issued by the recorder's side; see policy/plan.h and plan_runner.h).
 

@@ -29,6 +29,7 @@ struct ResidencyOptions {
   uint64_t budget_bytes = 0;        // SPILLWAY_GPU_MEMORY: our chunks and others' allocations
   uint64_t others_share_bytes = 0;  // of the budget; 0 = 2 %, at least 16 MiB
   bool evict = true;                // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
+  bool map_at_once = false;         // blocks have memory from their allocation on: launches may go unseen
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
   uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
   // A freed block whose transfer has not ended yet is waited for when its address is the next to be handed out, so

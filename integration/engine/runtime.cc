@@ -99,6 +99,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   allocator::ResidencyOptions options;
   options.device = device;
   options.evict = MayEvictLocked();
+  options.map_at_once = eviction_off_.load();
   SPILLWAY_ASSIGN_OR_RETURN(options.budget_bytes, BudgetOf(device, context));
   allocator::ResidencyParts parts;
   parts.driver = driver_.get();

@@ -22,15 +22,19 @@ void Runtime::SwitchEvictionOff(const char* reason) {
   Runtime* runtime = Get();
   if (runtime == nullptr || runtime->eviction_off_.exchange(true)) return;
   bool in_use = false;
+  absl::Status status;
   for (std::atomic<allocator::Residency*>& device : runtime->residencies_) {
     if (allocator::Residency* const residency = device.load()) {
-      residency->StopEvicting();
+      status.Update(residency->StopEvicting());
       in_use = true;
     }
   }
   // Before the first block there is nothing to say yet: FollowableLocked will.
   if (!in_use) return;
   os::Announce(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
+  if (status.ok()) return;
+  os::Announce(absl::StrCat("what has been moved off the GPU does not fit it any more: ", status.message(),
+                            " Where such a call is seen it is refused; one that is not seen may end the job"));
 }
 
 }  // namespace spillway::integration

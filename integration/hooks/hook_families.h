@@ -79,13 +79,14 @@ struct RepeatedWhenFull {
   }
 };
 
-// The call works in ways that cannot be followed: no eviction from now on.
+// The call works in ways that cannot be followed: no eviction from now on, and it needs every block.
 struct NotFollowed {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookState* const state = GetHookState();
-    if (state != nullptr) SwitchEvictionOff(state, row.symbol);
-    return real(args...);
+    if (state == nullptr) return real(args...);
+    SwitchEvictionOff(state, row.symbol);
+    return CallReachingAll(state, {}, 0, [&] { return real(args...); });
   }
 };
 

@@ -73,7 +73,7 @@ void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
   state_ = hook_state;
   context_ = hook_context;
   tag = 0;
-  may_block = false;
+  may_block = reaches_all = false;
   denied = nullptr;
   set_.Clear();
   if (__builtin_expect(rewrites(), 0)) {
@@ -100,7 +100,8 @@ HookScope::~HookScope() {
 }
 
 CUresult PassGate(Touch* touch, StreamRef stream, RealCall real) {
-  if (__builtin_expect(touch->context()->several_devices, 0)) stream.context = CurrentContext(*touch->state());
+  if (__builtin_expect(touch->context()->several_devices, 0))
+    stream.context = CurrentContext(*touch->state());
   if (__builtin_expect(IsCapturing(*touch->state(), stream), 0)) return PassCaptured(touch, stream, real);
   if (__builtin_expect(touch->rewrites(), 0)) {
     return PassRewriting(touch, stream, [&] { return PassNamed(touch, stream, real); });
@@ -115,11 +116,19 @@ CUresult PassNamed(Touch* touch, StreamRef stream, RealCall real) {
     Residency* const residency = touch->context()->Of(DeviceOf(set));
     if (residency == nullptr) return real();
     if (__builtin_expect(!touch->may_block, 1)) return residency->Run(set, stream, touch->tag, real);
-    return touch->denied != nullptr ? PassDenied(touch, stream, real)
-                                    : residency->RunPinned(set, stream, touch->tag, real);
+    if (touch->denied != nullptr) return PassDenied(touch, stream, real);
+    if (touch->reaches_all) return residency->RunReachingAll(set, stream, touch->tag, real);
+    return residency->RunPinned(set, stream, touch->tag, real);
   }
   if (touch->denied != nullptr) return PassDenied(touch, stream, real);
   return RunNested(touch, -1, stream, real);
+}
+
+CUresult CallReachingAll(HookState* state, StreamRef stream, uint64_t tag, RealCall real) {
+  HookContext* const context = state->context.load(std::memory_order_acquire);
+  Residency* const residency = context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
+  return residency == nullptr ? CallOthers(state, kUnknownWant, real)
+                              : residency->RunReachingAll({}, stream, tag, real);
 }
 
 CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {

@@ -46,8 +46,11 @@ class Touch {
   void WritesFromHost(uint64_t address, const void* source, uint64_t bytes);
   // From device memory, in which addresses are known or not.
   void WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes);
-  // Memory that others read the call's parameters from cannot be told: no eviction from now on.
-  void NotUnderstood(const char* reason) { SwitchEvictionOff(state_, reason); }
+  // What the call touches cannot be told: no eviction from now on, and this call needs every block.
+  void NotUnderstood(const char* reason) {
+    SwitchEvictionOff(state_, reason);
+    reaches_all = may_block = true;  // the second so that ordinary launches need not look
+  }
 
   allocator::AccessSet& set() { return set_; }
   // Whether the call changes what is known of addresses in device memory.
@@ -60,6 +63,7 @@ class Touch {
   const std::vector<Piece>& overwritten() const { return overwritten_; }
 
   const FunctionInfo* denied = nullptr;  // the kernel, when it is of the deny list
+  bool reaches_all = false;              // NotUnderstood
   uint64_t tag = 0;        // what is launched; the wrapper's own unless a collector knows better
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory
 
@@ -107,6 +111,10 @@ bool HoldDenied(Touch* touch, const char* kernel);
 void NoteBlockFreed(uint64_t address);
 // Memory of others is gone: after the real call. `users`: what may still read it.
 void NoteForeignFreed(uint64_t address, uint64_t bytes, const allocator::HiddenUsers& users);
+
+// `real`, which may reach any block and names none that could be seen: all live blocks of the current device are resident
+// for it, or it is refused with out-of-memory.
+CUresult CallReachingAll(HookState* state, allocator::StreamRef stream, uint64_t tag, RealCall real);
 
 // `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for,
 // or 0.

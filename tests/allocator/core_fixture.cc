@@ -27,7 +27,7 @@ constexpr uint64_t kStride = 4096;  // one word per page is looked at, and the l
 void* DriverLibrary() {
   static void* const library = [] {
     setenv("SIMCUDA_GRANULARITY", "64KiB", 1);
-    setenv("SIMCUDA_MEMORY", "64MiB", 0);
+    setenv("SIMCUDA_MEMORY", "512MiB", 0);  // the chunks of one test are not given back before the next
     return dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW | RTLD_GLOBAL);
   }();
   SPILLWAY_CHECK(library != nullptr);

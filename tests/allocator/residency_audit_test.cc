@@ -235,7 +235,7 @@ TEST_F(ResidencyAuditTest, AuditEndsWhenEvictionIsSwitchedOff) {
   ASSERT_EQ(FillBlock(device, stream, first, 1), CUDA_SUCCESS);
   ASSERT_EQ(FillBlock(device, stream, second, 2), CUDA_SUCCESS);
   ASSERT_EQ(Hidden(device), 1u);
-  device->StopEvicting();
+  EXPECT_TRUE(device->StopEvicting().ok());
   EXPECT_EQ(Hidden(device), 0u);
   EXPECT_EQ(WrongWords(device, stream, first, 1), 0u);
   device.Synchronize();

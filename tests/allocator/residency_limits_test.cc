@@ -56,6 +56,46 @@ TEST(LimitsTest, ABudgetThatFallsBelowASetRefusesItUntilItRises) {
   EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_SUCCESS);
 }
 
+// What a call that cannot be seen does: it touches blocks without asking.
+TEST(LimitsTest, WhenEvictionsEndEveryBlockIsThere) {
+  CoreDevice device({});
+  std::vector<CUdeviceptr> blocks = Allocate(device, 9);
+  for (size_t i = 0; i < blocks.size(); ++i) ASSERT_EQ(FillOne(device, blocks[i], i + 1), CUDA_SUCCESS);
+  device.Synchronize();
+  while (blocks.size() > 6) {
+    ASSERT_TRUE(device->Free(blocks.back()).ok());
+    blocks.pop_back();
+  }
+  EXPECT_LT(device->Stats().resident_bytes, device->Stats().live_bytes);
+  ASSERT_TRUE(device->StopEvicting().ok());
+  device.Synchronize();
+  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(CoreDevice::Differences(blocks[i], kBlock, i + 1), 0u);
+  const CUdeviceptr later = device.MustAllocate(kBlock);
+  CoreDevice::Fill(later, kBlock, 77);
+  EXPECT_EQ(CoreDevice::Differences(later, kBlock, 77), 0u);
+  EXPECT_FALSE(device->Allocate(kBlock, {}).ok());  // all there is must fit the GPU from now on
+  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(CoreDevice::Differences(blocks[i], kBlock, i + 1), 0u);
+}
+
+TEST(LimitsTest, WhenEvictionsEndAndNotEverythingFitsACallThatReachesAllIsRefused) {
+  CoreDevice device({});
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 9);
+  for (size_t i = 0; i < blocks.size(); ++i) ASSERT_EQ(FillOne(device, blocks[i], i + 1), CUDA_SUCCESS);
+  EXPECT_FALSE(device->StopEvicting().ok());
+  bool ran = false;
+  const auto call = [&ran] {
+    ran = true;
+    return CUDA_SUCCESS;
+  };
+  EXPECT_EQ(device->RunReachingAll({}, {}, 0, call), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(ran);
+  ASSERT_TRUE(device->Free(blocks[7]).ok());
+  ASSERT_TRUE(device->Free(blocks[8]).ok());
+  EXPECT_EQ(device->RunReachingAll({}, {}, 0, call), CUDA_SUCCESS);
+  EXPECT_TRUE(ran);
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(Wrong(device, blocks[i], i + 1), 0u);
+}
+
 TEST(LimitsTest, ABudgetThatFallsWhileALaunchWaitsRefusesIt) {
   CoreSetup setup;
   setup.run_ahead_bytes = 64 << 20;  // not to wait for the bound instead

@@ -136,19 +136,31 @@ TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   EXPECT_EQ(clock.UncompletedBytes(), 0u);
 }
 
+// Handles that are no streams, which the driver sees by what lies there.
+class MadeUpStreams {
+ public:
+  CUstream operator[](int i) { return reinterpret_cast<CUstream>(zeros_.data() + i * kBytes); }
+
+ private:
+  static constexpr size_t kBytes = 1024;
+  std::vector<char> zeros_ = std::vector<char>(3 * StreamClock::kMaxStreams * kBytes + kBytes);
+};
+
 TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
+  MadeUpStreams streams;
   for (int i = 0; i < 3 * StreamClock::kMaxStreams; ++i) {
-    const auto handle = reinterpret_cast<CUstream>(uintptr_t{0x10000} + i * 64);
+    const CUstream handle = streams[i];
     ASSERT_NE(clock_.Find({handle, false}), kNoStream) << i;
     clock_.OnDestroy(handle);  // nothing was launched: no event is recorded on the made-up handle
   }
 }
 
 TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {
+  MadeUpStreams streams;
   for (int i = 1; i < StreamClock::kMaxStreams; ++i) {
-    ASSERT_NE(clock_.Find({reinterpret_cast<CUstream>(uintptr_t{0x10000} + i * 64), false}), kNoStream) << i;
+    ASSERT_NE(clock_.Find({streams[i], false}), kNoStream) << i;
   }
-  EXPECT_EQ(clock_.Find({reinterpret_cast<CUstream>(uintptr_t{0x8}), false}), kNoStream);
+  EXPECT_EQ(clock_.Find({streams[StreamClock::kMaxStreams], false}), kNoStream);
 }
 
 // ---- Stamps of a block.

@@ -116,7 +116,10 @@ class FakeResidency : public allocator::Residency {
   void OnForeignBytes(int64_t delta) override { foreign_bytes += delta; }
   void BeginForeignAllocation(uint64_t bytes) override { begun_bytes += bytes; }
   void EndForeignAllocation(uint64_t bytes, bool failed) override { (failed ? failed_bytes : ended_bytes) += bytes; }
-  void StopEvicting() override { stopped = true; }
+  absl::Status StopEvicting() override {
+    stopped = true;
+    return absl::OkStatus();
+  }
   bool ReleaseForOthers(uint64_t bytes) override {
     releases.push_back(bytes);
     return release_helps;

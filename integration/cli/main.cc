@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "integration/cli/doctor.h"
+#include "integration/cli/simulate.h"
 #include "integration/engine/option_values.h"
 #include "integration/engine/options.h"
 
@@ -127,11 +128,15 @@ int Main(int argc, char** argv) {
   std::string directories;
   doctor->add_option("--dirs", directories, "Spill directories to look at, as SPILLWAY_DIRS");
 
+  SimulateOptions simulation;
+  CLI::App* simulate = AddSimulate(&app, &simulation);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
     return app.exit(wrong) == 0 ? 0 : kWrongUse;
   }
+  if (simulate->parsed()) return Simulate(simulation);
   return run->parsed() ? Run(settings, command) : Doctor(directories);
 }
 

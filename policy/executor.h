@@ -1,0 +1,134 @@
+// Executor: the loop behind Execute. Private to execution.cc and executor.cc.
+
+#ifndef SPILLWAY_POLICY_EXECUTOR_H_
+#define SPILLWAY_POLICY_EXECUTOR_H_
+
+#include <array>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "policy/execution_tables.h"
+#include "policy/range_max.h"
+
+namespace spillway::policy {
+
+class Executor {
+ public:
+  Executor(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+           const TransferPlan& plan, const ExecutionOptions& options);
+  absl::Status Run();
+  Execution TakeResult();
+
+ private:
+  enum Lane : uint8_t { kHostOut, kSsdOut, kHostIn, kSsdIn, kLanes };
+  struct Move {
+    bool active = false;
+    uint32_t part = 0;
+    Nanos end = 0;
+    double rate = 0;
+  };
+  struct MovedBytes {
+    Nanos start, end;
+    Bytes bytes;
+    Lane lane;
+  };
+  struct WriteEntry {
+    uint64_t needed;  // kernel, counted over iterations, after which the absence may begin
+    uint64_t order;   // first come, first served
+    uint32_t part;
+    uint64_t content;
+    uint64_t expires;  // kernel, counted over iterations
+    bool operator>(const WriteEntry& other) const {
+      return std::pair(needed, order) > std::pair(other.needed, other.order);
+    }
+  };
+  struct ReadEntry {
+    uint64_t due;  // kernel, counted over iterations
+    uint32_t part;
+    bool operator>(const ReadEntry& other) const {
+      return std::pair(due, part) > std::pair(other.due, other.part);
+    }
+  };
+  template <typename Entry>
+  using Queue = std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>>;
+  using Kernel = WorkloadKernel;
+
+  // The start: where persistent tensors lie, and what the plan expects of each kernel's memory.
+  std::vector<int64_t> ExpectedUse() const;
+  void PlaceTensors();
+  void PlaceAway(uint32_t tensor, PlanTier tier);
+
+  // One round at a time: all that can start does.
+  void StartAll();
+  bool StartKernel();
+  bool Waiting() const { return !running_ && started_ < last_; }
+  bool NextIsHeld(const Kernel& kernel) const;    // by moves of what it overwrites or frees
+  Bytes NextRoom(const Kernel& kernel) const;     // what its start takes beside its inputs
+  Bytes NextMissing(const Kernel& kernel) const;  // inputs that nothing brings yet
+  bool InputsReady(const Kernel& kernel) const;
+  void StartWrites(Lane lane);
+  bool Stale(const WriteEntry& entry) const;
+  void StartReads(Lane lane);
+  bool StartOwnRead(Lane lane);
+  bool StartQueuedRead(Lane lane);
+  bool MayReadAhead(const ReadEntry& entry);
+  double RateOf(Lane lane) const;  // 0: not now
+  void StartMove(Lane lane, uint32_t part);
+  void EvictInNeed();
+  absl::Status CheckProgress();
+  std::vector<uint32_t> VictimsInOrder() const;
+
+  // Time goes on.
+  Nanos NextEvent() const;
+  void Advance(Nanos to);
+  void EndKernel();
+  void EndMove(Lane lane);
+  void FreeStale();
+  void QueueWrite(const DueWrite& write, uint64_t from, uint64_t needed_before_all);
+  void BeginAbsence(const DueDrop& due);
+  void DropFromGpu(uint32_t part);
+  void QueueRead(uint32_t part);
+
+  uint64_t NextUse(uint32_t tensor, uint64_t from) const;
+  uint64_t Current() const { return running_ ? started_ - 1 : started_; }
+  Nanos PlannedNow() const;
+  Nanos PlannedStart(uint64_t kernel) const;
+  bool Uses(const Kernel& kernel, uint32_t tensor) const;
+  uint32_t KernelOf(uint64_t position) const { return static_cast<uint32_t>(position % kernels_); }
+  Bytes FreeOnGpu() const;
+  void Record(ScheduleEvent::Kind kind, uint32_t part, Place from, Place to, Nanos start, Nanos end);
+
+  const Workload& workload_;
+  const Lifetimes& lifetimes_;
+  const Machine& machine_;
+  const TransferPlan& plan_;
+  const ExecutionOptions& options_;
+  const uint64_t kernels_;
+  const uint64_t last_;  // kernels of all iterations together
+  ExecutionState state_;
+  const ExecutionTables tables_;
+  RangeMax expected_;  // bytes on the GPU at each kernel, as planned and as loaded ahead so far
+  std::vector<Nanos> planned_starts_;         // of the kernels of one iteration, and its end
+  std::vector<std::vector<uint32_t>> dying_;  // intermediates by the kernel of their last use
+
+  Nanos now_ = 0;
+  bool running_ = false;
+  uint64_t started_ = 0;  // kernels started so far
+  Nanos kernel_start_ = 0, kernel_end_ = 0, previous_end_ = 0;
+  Nanos wake_ = 0;  // when a read may start that was too early; 0: none
+  std::array<Move, kLanes> lanes_;
+  std::array<Queue<WriteEntry>, 2> writes_;  // by PlanTier
+  std::array<Queue<ReadEntry>, 2> reads_;
+  uint64_t order_ = 0;
+  std::vector<uint32_t> stale_;  // tensors whose copies elsewhere the running kernel makes stale
+  std::vector<MovedBytes> moved_;
+  std::vector<Nanos> read_waits_, room_waits_;  // before each kernel of each iteration
+  Execution result_;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_EXECUTOR_H_

@@ -1,0 +1,26 @@
+// Machine: what the offline planner, the bound and the simulator take a machine to be: memory of three tiers, the links
+// between them, and the unit in which tensors are split.
+
+#ifndef SPILLWAY_POLICY_MACHINE_H_
+#define SPILLWAY_POLICY_MACHINE_H_
+
+#include "policy/units.h"
+
+namespace spillway::policy {
+
+// Rates in bytes per second, more than 0. The two directions of PCIe are independent.
+struct Machine {
+  Bytes gpu_bytes = 0;
+  Bytes host_bytes = 0;  // the SSD takes whatever comes
+  double pcie_in = 0;    // to the GPU
+  double pcie_out = 0;
+  double ssd_read = 0;
+  double ssd_write = 0;
+  bool ssd_shared = false;      // reads and writes of the SSD share one limit
+  Nanos transfer_latency = 0;   // added to each transfer, during which its lane is busy
+  Bytes piece_bytes = 2 << 20;  // tensors may be moved in parts of whole pieces; 0: whole tensors
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_MACHINE_H_

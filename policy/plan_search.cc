@@ -1,0 +1,98 @@
+#include "policy/plan_search.h"
+
+#include <algorithm>
+
+#include "policy/transfer_choice.h"
+
+namespace spillway::policy {
+namespace {
+
+constexpr Bytes kMargin = 64 << 20;       // of the GPU, planned to stay free; a sixty-fourth of a small one
+constexpr double kLaneEfficiency = 0.99;  // of the write lane, that choices are made for
+constexpr Nanos kShortLead = 50'000'000, kLongLead = 500'000'000;
+
+bool UsesDisk(const TransferPlan& plan) {
+  return std::any_of(plan.absences.begin(), plan.absences.end(),
+                     [](const PlannedAbsence& absence) { return absence.tier == PlanTier::kDisk; });
+}
+
+}  // namespace
+
+Bytes PlanSearch::LeastBytes(const Machine& machine) {
+  return std::min<Bytes>(1 << 20, machine.gpu_bytes / 4096);
+}
+
+PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                       const SearchOptions& options)
+    : workload_(workload), lifetimes_(lifetimes), machine_(machine), options_(options) {
+  for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
+  settings_.push_back({TierOrder::kSpread, -1, 0});
+  if (machine.host_bytes != 0 && UsesDisk(Make(settings_[0], nominal_))) {
+    settings_.clear();
+    for (TierOrder order : {TierOrder::kSpread, TierOrder::kNearestFirst, TierOrder::kFarthestFirst}) {
+      settings_.push_back({order, kLongLead, 0});
+      settings_.push_back({order, kShortLead, 0});
+    }
+  }
+  times_ = nominal_;
+  waits_.assign(nominal_.size(), 0);
+}
+
+TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const {
+  ChoiceOptions choice;
+  choice.budget_bytes = machine_.gpu_bytes - std::min(kMargin, machine_.gpu_bytes / 64);
+  choice.piece_bytes = machine_.piece_bytes;
+  choice.write_rate =
+      kLaneEfficiency *
+      (machine_.host_bytes != 0 ? machine_.pcie_out : std::min(machine_.pcie_out, machine_.ssd_write));
+  TransferPlan plan;
+  plan.kernel_times = kernel_times;
+  plan.absences = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
+  ChooseTiers(workload_, lifetimes_, machine_, setting.order, &plan);
+  if (machine_.host_bytes != 0 && UsesDisk(plan)) plan.host_lead = setting.host_lead;
+  return plan;
+}
+
+TransferPlan PlanSearch::First() const { return Make(settings_[0], nominal_); }
+
+absl::StatusOr<bool> PlanSearch::Improve() {
+  const Nanos bound = options_.bound != 0 ? options_.bound : workload_.IdealTime();
+  if (setting_ == settings_.size() ||
+      (best_iteration_ != 0 &&
+       static_cast<double>(bound) >= options_.good_enough / 100 * static_cast<double>(best_iteration_)))
+    return false;
+  TransferPlan plan = Make(settings_[setting_], times_);
+  ExecutionOptions execution;
+  execution.iterations = options_.replay_iterations;
+  auto result = Execute(workload_, lifetimes_, machine_, plan, execution);
+  if (!result.ok()) return result.status();
+  ++trials_;
+  Setting& setting = settings_[setting_];
+  if (setting.best == 0 || result->iteration < setting.best) setting.best = result->iteration;
+  if (best_iteration_ == 0 || result->iteration < best_iteration_) {
+    best_iteration_ = result->iteration;
+    best_ = std::move(plan);
+  }
+  for (size_t k = 0; k < waits_.size(); ++k) {
+    waits_[k] = round_ == 0 ? result->read_waits[k] : (waits_[k] + result->read_waits[k]) / 2;
+    times_[k] = nominal_[k] + waits_[k];
+  }
+  ++round_;
+  if (first_pass_ && settings_.size() > 1 ? round_ >= 1 : round_ > options_.rounds) NextSetting();
+  return true;
+}
+
+// The first pass tries each setting once; after it, the best one gets the rounds.
+void PlanSearch::NextSetting() {
+  round_ = 0;
+  times_ = nominal_;
+  ++setting_;
+  if (!first_pass_ || setting_ != settings_.size() || settings_.size() == 1) return;
+  first_pass_ = false;
+  const Setting best = *std::min_element(settings_.begin(), settings_.end(),
+                                         [](const Setting& a, const Setting& b) { return a.best < b.best; });
+  settings_.assign(1, best);
+  setting_ = 0;
+}
+
+}  // namespace spillway::policy

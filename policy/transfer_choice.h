@@ -1,0 +1,36 @@
+// ChooseTransfers: what leaves the GPU so that each kernel of a repeating iteration fits: farthest next use first among
+// what the write lane has time for. Tiers are chosen afterwards (tier_choice).
+
+#ifndef SPILLWAY_POLICY_TRANSFER_CHOICE_H_
+#define SPILLWAY_POLICY_TRANSFER_CHOICE_H_
+
+#include <vector>
+
+#include "policy/transfer_plan.h"
+#include "policy/workload.h"
+
+namespace spillway::policy {
+
+struct ChoiceOptions {
+  Bytes budget_bytes = 0;
+  Bytes piece_bytes = 0;
+  double write_rate = 0;     // of the lane that copies go out by, bytes per second
+  bool write_ledger = true;  // false: the farthest next use leaves, whether its write can be in time or not
+  bool early_writes = true;  // false: a write may begin only after the tensor's last use
+};
+
+// `kernel_times`: as the kernels of an iteration follow each other. Where nothing is left to take, the kernel stays over
+// the budget. Time: kernels in need x candidates at worst.
+std::vector<PlannedAbsence> ChooseTransfers(const Workload& workload, const Lifetimes& lifetimes,
+                                            const std::vector<Nanos>& kernel_times,
+                                            const ChoiceOptions& options);
+
+// For comparison: as G10 and TERAIO choose. The interval with the most relief of overfull kernels per byte that it
+// moves goes first; whole intervals, written after the last use, until nothing is overfull.
+std::vector<PlannedAbsence> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
+                                            const std::vector<Nanos>& kernel_times,
+                                            const ChoiceOptions& options);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_TRANSFER_CHOICE_H_

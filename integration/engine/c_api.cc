@@ -195,6 +195,15 @@ int DeviceStats(int device, spillway_device_stats* out) {
   });
 }
 
+int HeldBytes(int device, size_t* now, size_t* peak) {
+  allocator::Residency* residency = Existing(device);
+  if (residency == nullptr) return NotInitialised();
+  const allocator::Residency::HeldChunks held = residency->ChunksHeld();
+  *now = held.bytes;
+  *peak = held.peak_bytes;
+  return CUDA_SUCCESS;
+}
+
 int SetFraction(int device, double fraction) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
@@ -247,6 +256,7 @@ constexpr spillway_api kApi = {
     &LastErrorText,
     &StatsJson,
     &LastRefusalText,
+    &HeldBytes,
 };
 
 }  // namespace

@@ -63,6 +63,8 @@ typedef struct spillway_api {
   /* Words for the last refusal of a call of this table, on any thread; empty when there was none. Written as by
    * stats_json. */
   int (*last_refusal)(char* text, size_t bytes, size_t* needed);
+  /* chunk_bytes and peak_chunk_bytes of device_stats alone, which costs little however many blocks there are. */
+  int (*held_bytes)(int device, size_t* now, size_t* peak);
 } spillway_api;
 
 /* The engine's one exported symbol for others than the preload. Null results never. */

@@ -137,9 +137,11 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
 void SpillwayAllocator::Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
                                TraceLog::Context context) {
   const size_t counted = DeviceLedger::CountedBytes(bytes);
-  const spillway_device_stats engine = EngineStats(device);
-  LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native_->getDeviceStats(device),
-                       engine.chunk_bytes, engine.peak_chunk_bytes);
+  size_t held = 0;
+  size_t held_peak = 0;
+  (void)api_->held_bytes(device, &held, &held_peak);
+  const auto native = [&] { return native_->getDeviceStats(device); };
+  LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native, held, held_peak);
   if (trace_.active()) {
     const auto address = reinterpret_cast<size_t>(pointer);
     const std::string metadata = native_->getUserMetadata();

@@ -26,6 +26,10 @@ void SpillwayAllocator::copy_data(void* destination, const void* source, size_t 
 }
 
 void SpillwayAllocator::emptyCache(c10::MempoolId_t pool) {
+  for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
+    NoteNativeAllocation(SIZE_MAX,
+                         device);  // what native holds is about to fall: its part of the peaks counts now
+  }
   native_->emptyCache(pool);
   if (pool != c10::MempoolId_t{0, 0}) return;
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
@@ -100,7 +104,7 @@ torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
     c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) {
   torch_cuda::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
   for (c10::DataPtr& pointer : delta.dataptrs_allocd) pointer = Adopt(std::move(pointer));
-  NoteNativeAllocation(1, device);
+  NoteNativeAllocation(SIZE_MAX, device);  // any number of blocks
   return delta;
 }
 

@@ -18,7 +18,7 @@ spillway_device_stats SpillwayAllocator::EngineStats(c10::DeviceIndex device) co
 // Native keeps no record of our bytes, so that a peak of both together is noticed only here.
 void SpillwayAllocator::NoteNativeAllocation(size_t bytes, c10::DeviceIndex device) {
   if (bytes == 0 || device < 0 || !LedgerOf(device).used()) return;
-  LedgerOf(device).NoteNative(native_->getDeviceStats(device));
+  LedgerOf(device).NoteNative(bytes, [&] { return native_->getDeviceStats(device); });
 }
 
 void SpillwayAllocator::ReportToProfiler(void* pointer, int64_t bytes, c10::DeviceIndex device) {

@@ -5,16 +5,28 @@
 
 namespace spillway::integration {
 
-void DeviceLedger::Add(void* pointer, LedgerBlock block, const Stats& native, size_t reserved,
+void DeviceLedger::Add(void* pointer, LedgerBlock block, NativeStats native, size_t reserved,
                        size_t reserved_peak) {
   used_.store(true, std::memory_order_relaxed);
+  DeviceStatsMerge::NativeTotal before;
+  {
+    os::MutexLock lock(&mu_);
+    allocated_ += block.counted;
+    reserved_ = reserved;
+    stats_.OnAllocate(block.requested, block.counted);
+    stats_.SetReserved(reserved, reserved_peak);
+    live_.insert_or_assign(pointer, std::move(block));
+    if (!stats_.PeaksMayHaveRisen()) return;
+    before = stats_.native_total();
+  }
+  RefreshPeaks(before, native);
+}
+
+// Native is asked without our lock.
+void DeviceLedger::RefreshPeaks(DeviceStatsMerge::NativeTotal before, NativeStats native) {
+  const Stats stats = native();
   os::MutexLock lock(&mu_);
-  allocated_ += block.counted;
-  reserved_ = reserved;
-  stats_.OnAllocate(block.requested, block.counted);
-  stats_.SetReserved(reserved, reserved_peak);
-  stats_.NotePeaks(native);
-  live_.insert_or_assign(pointer, std::move(block));
+  stats_.NotePeaks(stats, before);
 }
 
 std::optional<LedgerBlock> DeviceLedger::Remove(void* pointer) {
@@ -35,9 +47,15 @@ std::optional<LedgerBlock> DeviceLedger::Find(void* pointer) const {
   return found->second;
 }
 
-void DeviceLedger::NoteNative(const Stats& native) {
-  os::MutexLock lock(&mu_);
-  stats_.NotePeaks(native);
+void DeviceLedger::NoteNative(size_t bytes, NativeStats native) {
+  DeviceStatsMerge::NativeTotal before;
+  {
+    os::MutexLock lock(&mu_);
+    stats_.OnNative(bytes);
+    if (!stats_.PeaksMayHaveRisen()) return;
+    before = stats_.native_total();
+  }
+  RefreshPeaks(before, native);
 }
 
 DeviceLedger::Stats DeviceLedger::Merge(Stats native, size_t reserved, size_t reserved_peak) {

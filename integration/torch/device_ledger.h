@@ -6,6 +6,7 @@
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/FunctionRef.h>
 
 #include <atomic>
 #include <cstddef>
@@ -35,15 +36,16 @@ class DeviceLedger {
   // Bytes as native's statistics count a block of this size.
   static size_t CountedBytes(size_t requested) { return (requested + 511) / 512 * 512; }
 
-  // A block was handed out. `native`: native's statistics now; `reserved`, `reserved_peak`: physical bytes that
-  // Spillway holds.
-  void Add(void* pointer, LedgerBlock block, const Stats& native, size_t reserved, size_t reserved_peak);
+  // A block was handed out. `native` gives native's statistics now, and is asked only when a common peak may have
+  // risen; `reserved`, `reserved_peak`: physical bytes that Spillway holds.
+  using NativeStats = c10::function_ref<Stats()>;
+  void Add(void* pointer, LedgerBlock block, NativeStats native, size_t reserved, size_t reserved_peak);
   // The block is about to be freed; empty when it is not on the list.
   std::optional<LedgerBlock> Remove(void* pointer);
   std::optional<LedgerBlock> Find(void* pointer) const;
 
-  // Native handed out a block: the common peaks may have risen.
-  void NoteNative(const Stats& native);
+  // Native handed out a block of so many bytes: the common peaks may have risen.
+  void NoteNative(size_t bytes, NativeStats native);
   // True once this device has had a block of ours: before that, native's own peaks are the common ones.
   bool used() const { return used_.load(std::memory_order_relaxed); }
 
@@ -62,6 +64,8 @@ class DeviceLedger {
                       std::vector<c10::CachingDeviceAllocator::SegmentInfo>* segments) const;
 
  private:
+  void RefreshPeaks(DeviceStatsMerge::NativeTotal before, NativeStats native);
+
   std::atomic<bool> used_{false};  // set once, by the first Add; pairs with used()
   mutable os::Mutex mu_{os::LockRank::kRegistry};
   std::unordered_map<void*, LedgerBlock> live_ ABSL_GUARDED_BY(mu_);

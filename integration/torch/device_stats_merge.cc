@@ -19,6 +19,11 @@ constexpr StatArray Stats::*kArrays[] = {
     &Stats::active_bytes, &Stats::reserved_bytes, &Stats::requested_bytes,
 };
 
+// Of those, what counts blocks; the others count bytes.
+constexpr StatArray Stats::*kCounts[] = {&Stats::allocation, &Stats::segment, &Stats::active};
+// Native takes blocks a little larger than asked for, at most twice as large, while they are small ones.
+constexpr size_t kLargestSmall = 1 << 20;
+
 template <typename Function>
 void ForEachFigure(Function function) {
   for (StatArray Stats::*array : kArrays) {
@@ -61,7 +66,38 @@ void DeviceStatsMerge::SetReserved(size_t now, size_t peak_since_start) {
   reserved_peak_ = std::max(reserved_peak_, peak_since_start);
 }
 
-void DeviceStatsMerge::NotePeaks(const Stats& native) {
+void DeviceStatsMerge::OnNative(size_t bytes) {
+  if (bytes >= kLargestSmall) {
+    ask_ = true;
+    return;
+  }
+  ++native_total_.blocks;
+  native_total_.bytes += static_cast<int64_t>(2 * bytes + 512);
+}
+
+bool DeviceStatsMerge::PeaksMayHaveRisen() const {
+  const int64_t blocks = native_total_.blocks - native_at_.blocks;
+  const int64_t bytes = native_total_.bytes - native_at_.bytes;
+  bool risen = ask_ || own_.reserved_bytes[0].current > own_reserved_noted_;
+  ForEachFigure([&](StatArray Stats::*array, size_t type) {
+    if (array == &Stats::reserved_bytes) return;
+    const bool counts = std::find(std::begin(kCounts), std::end(kCounts), array) != std::end(kCounts);
+    const int64_t most =
+        (native_.*array)[type].current + (own_.*array)[type].current + (counts ? blocks : bytes);
+    risen = risen || most > (peaks_.*array)[type].peak;
+  });
+  return risen;
+}
+
+void DeviceStatsMerge::NotePeaks(const Stats& native, NativeTotal total_before) {
+  native_ = native;
+  native_at_ = total_before;
+  ask_ = false;
+  own_reserved_noted_ = own_.reserved_bytes[0].current;
+  RaisePeaks(native);
+}
+
+void DeviceStatsMerge::RaisePeaks(const Stats& native) {
   ForEachFigure([&](StatArray Stats::*array, size_t type) {
     Stat& peak = (peaks_.*array)[type];
     peak.peak = std::max(peak.peak, (native.*array)[type].current + (own_.*array)[type].current);
@@ -78,7 +114,7 @@ void DeviceStatsMerge::NotePeaks(const Stats& native) {
 }
 
 Stats DeviceStatsMerge::Merge(Stats native) {
-  NotePeaks(native);
+  RaisePeaks(native);
   ForEachFigure([&](StatArray Stats::*array, size_t type) {
     Stat& stat = (native.*array)[type];
     const Stat& own = (own_.*array)[type];
@@ -101,7 +137,7 @@ void DeviceStatsMerge::ResetAccumulated() {
 void DeviceStatsMerge::ResetPeaks(const Stats& native) {
   reserved_peak_floor_ = reserved_peak_;
   ForEachFigure([&](StatArray Stats::*array, size_t type) { (peaks_.*array)[type].peak = 0; });
-  NotePeaks(native);
+  NotePeaks(native, native_total_);
 }
 
 }  // namespace spillway::integration

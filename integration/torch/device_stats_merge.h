@@ -24,8 +24,21 @@ class DeviceStatsMerge {
   // Physical bytes that Spillway holds now, and the most since the process began.
   void SetReserved(size_t now, size_t peak_since_start);
 
-  // Raises the common peaks. `native` is native's own state at this moment; called after each allocation of either.
-  void NotePeaks(const Stats& native);
+  // Native handed out a block of so many bytes.
+  void OnNative(size_t bytes);
+  // False when no common peak can have risen since the last NotePeaks, whatever native has freed meanwhile: then
+  // native need not be asked for its statistics, which costs as much as an allocation. Native's reserved bytes are
+  // not reckoned with: they fall only where they are asked for first.
+  bool PeaksMayHaveRisen() const;
+
+  // Raises the common peaks. `native` is native's own state at this moment, asked for after `native_total()` had
+  // returned `total_before`.
+  struct NativeTotal {
+    int64_t bytes = 0;  // at most what OnNative's blocks can count for
+    int64_t blocks = 0;
+  };
+  NativeTotal native_total() const { return native_total_; }
+  void NotePeaks(const Stats& native, NativeTotal total_before);
 
   // Adds ours to `native` and puts the common peaks in.
   Stats Merge(Stats native);
@@ -34,8 +47,15 @@ class DeviceStatsMerge {
   void ResetPeaks(const Stats& native);
 
  private:
+  void RaisePeaks(const Stats& native);
+
   Stats own_;
-  Stats peaks_;                     // only the `peak` fields: of native and ours together
+  Stats peaks_;            // only the `peak` fields: of native and ours together
+  Stats native_;           // as last given to NotePeaks, and
+  NativeTotal native_at_;  // what native_total_ was before
+  NativeTotal native_total_;
+  bool ask_ = true;                 // native had a block whose size here is not known
+  int64_t own_reserved_noted_ = 0;  // our reserved bytes at the last NotePeaks
   size_t reserved_peak_floor_ = 0;  // Spillway's all-time peak when the peaks were last reset
   size_t reserved_peak_ = 0;
   int64_t retries_ = 0;

@@ -159,6 +159,13 @@ int DeviceStats(int, spillway_device_stats* stats) {
   return 0;
 }
 
+int HeldBytes(int, size_t* now, size_t* peak) {
+  std::lock_guard lock(fake.mu);
+  *now = fake.held;
+  *peak = fake.peak;
+  return 0;
+}
+
 int SetFraction(int, double fraction) {
   std::lock_guard lock(fake.mu);
   fake.fraction = fraction;
@@ -182,6 +189,7 @@ spillway_api MakeApi() {
   api.empty_cache = &EmptyCache;
   api.memory_info = &MemoryInfo;
   api.device_stats = &DeviceStats;
+  api.held_bytes = &HeldBytes;
   api.set_fraction = &SetFraction;
   api.last_error = &LastError;
   return api;

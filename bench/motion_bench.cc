@@ -47,21 +47,13 @@ void Must(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS) Die(std::string(what) + " failed: " + std::to_string(result));
 }
 
-<<<<<<< HEAD
 // The stand-in driver beside this program.
-=======
-// The stand-in driver beside this program, with room for the blocks and nothing more.
->>>>>>> d6fe27518e95a2ea14237c44996ec99ffeea46f9
 const CudaDriver* OpenDriver() {
   char path[PATH_MAX] = {};
   if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0) Die("where am I?");
   std::string library(path);
   library = library.substr(0, library.rfind('/')) + "/../lib/simcuda/libcuda.so.1";
-<<<<<<< HEAD
   setenv("SIMCUDA_MEMORY", "1GiB", 1);
-=======
-  setenv("SIMCUDA_MEMORY", "512MiB", 1);
->>>>>>> d6fe27518e95a2ea14237c44996ec99ffeea46f9
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) Die(dlerror());
   auto driver = CudaDriver::Load([handle](const char* symbol) { return dlsym(handle, symbol); });
@@ -216,24 +208,15 @@ void Run(const std::string& directory, int rounds, const std::string& json_file)
   std::memset(to.data(), 2, to.size());
   PlainFile plain(directory, kPlainBytes);
   plain.Transfer(true, &from);  // fills the preallocated blocks
-<<<<<<< HEAD
   Device disk(driver, context, directory);
   Device host(driver, context, "");
-=======
->>>>>>> d6fe27518e95a2ea14237c44996ec99ffeea46f9
   Rates rates;
   for (int round = 0; round < rounds; ++round) {
     rates["plain write"].push_back(plain.Transfer(true, &from));
     rates["plain read"].push_back(plain.Transfer(false, &to));
-<<<<<<< HEAD
     MeasureTier(&disk, "disk", &rates);
     rates["memcpy"].push_back(MemcpyRate(&from, &to));
     MeasureTier(&host, "host", &rates);
-=======
-    MeasureTier(std::make_unique<Device>(driver, context, directory).get(), "disk", &rates);
-    rates["memcpy"].push_back(MemcpyRate(&from, &to));
-    MeasureTier(std::make_unique<Device>(driver, context, "").get(), "host", &rates);
->>>>>>> d6fe27518e95a2ea14237c44996ec99ffeea46f9
   }
   nlohmann::json rows = nlohmann::json::array();
   std::printf("%-14s %8s %14s %8s %8s\n", "", "GB/s", "limit", "GB/s", "ratio");

@@ -53,7 +53,7 @@ const spillway_gate_bench* OpenGate(bool predict) {
   char path[PATH_MAX] = {};
   if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0) Die("where am I?");
   std::string library(path);
-  library = library.substr(0, library.rfind('/')) + "/../lib/libspillway_bench_gate.so";
+  library = library.substr(0, library.rfind('/')) + "/../lib/bench/libspillway_bench_gate.so";
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) Die(dlerror());
   void* const open = dlsym(handle, SPILLWAY_GATE_BENCH_OPEN);

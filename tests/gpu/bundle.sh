@@ -42,13 +42,15 @@ strip --strip-debug "$to/lib/libspillway.so"
 for program in spillway gpu_driver_bench launch_scan_bench; do
   [ ! -e "$build/bin/$program" ] || copy "$build/bin/$program" bin "\$ORIGIN/../lib"
 done
-for more in "$build"/lib/libspillway_bench_gate.so; do
-  [ ! -e "$more" ] || copy "$more" lib "\$ORIGIN"
-done
+if [ -e "$build/lib/bench/libspillway_bench_gate.so" ]; then
+  mkdir -p "$to/lib/bench"
+  copy "$build/lib/bench/libspillway_bench_gate.so" lib/bench "\$ORIGIN/.."
+fi
 copy "$build/tests/gpu_self_test" tests "\$ORIGIN/../lib"
 
 # The shared libraries of this system, and theirs.
-find "$build/lib" "$build/bin" "$build/tests" -maxdepth 1 \( -name 'libspillway_engine.so' -o -name spillway \
+mkdir -p "$build/lib/bench"  # a build without measurements has none
+find "$build/lib" "$build/lib/bench" "$build/bin" "$build/tests" -maxdepth 1 \( -name 'libspillway_engine.so' -o -name spillway \
   -o -name gpu_driver_bench -o -name launch_scan_bench -o -name libspillway_bench_gate.so -o -name gpu_self_test \) -exec ldd {} + |
   awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' | grep -v "^$build/" |

@@ -63,10 +63,10 @@ TEST_F(DriverLookUpTest, UnknownAndTooOldAreToldApart) {
 }
 
 TEST_F(DriverLookUpTest, UnimplementedFunctionsSaySo) {
-  void* address = Find("cuGraphCreate", 13000);
+  void* address = Find("cuMulticastUnbind", 13000);
   ASSERT_NE(address, nullptr);
-  CUgraph graph = nullptr;
-  EXPECT_EQ(reinterpret_cast<CUresult (*)(CUgraph*, unsigned)>(address)(&graph, 0), CUDA_ERROR_NOT_SUPPORTED);
+  const auto unbind = reinterpret_cast<decltype(&cuMulticastUnbind)>(address);
+  EXPECT_EQ(unbind(0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
   const void* table = this;
   CUuuid id = {};
   EXPECT_NE(cuGetExportTable(&table, &id), CUDA_SUCCESS);

@@ -1,3 +1,5 @@
+// ChooseByBenefit, declared in transfer_choice.h: the greedy choice of G10 and TERAIO, for comparison.
+
 #include <algorithm>
 #include <queue>
 

@@ -1,9 +1,11 @@
-// Executor: the loop behind Execute. Private to execution.cc and executor.cc.
+// Executor: the loop behind Execute. Private to execution.cc, executor.cc and executor_moves.cc.
 
 #ifndef SPILLWAY_POLICY_EXECUTOR_H_
 #define SPILLWAY_POLICY_EXECUTOR_H_
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <queue>
 #include <utility>
@@ -14,6 +16,12 @@
 #include "policy/range_max.h"
 
 namespace spillway::policy {
+
+// All times are multiples of 2 ns. Judges of schedules take times 1 ns apart for the same one; none of ours are.
+inline Nanos ToTicks(double nanos) {
+  constexpr Nanos kTick = 2;
+  return std::max<Nanos>(kTick, static_cast<Nanos>(std::ceil(nanos / static_cast<double>(kTick))) * kTick);
+}
 
 class Executor {
  public:

@@ -16,16 +16,37 @@ Nanos TimeFor(int64_t bytes, double rate) {
 struct Exempt {
   std::vector<int64_t> unwritten;  // not written since the iteration began: they need not have left during it
   std::vector<int64_t> finished;   // not used again in it: they need not return during it
+  // Those whose next use, in this iteration or the next, overwrites them unread: they need never return.
+  std::vector<int64_t> overwritten, overwritten_next;
 };
+
+// A change over [begin, end), to be summed up later.
+void AddOver(std::vector<int64_t>* change, int64_t bytes, uint32_t begin, uint32_t end) {
+  if (begin >= end) return;
+  (*change)[begin] += bytes;
+  (*change)[end] -= bytes;
+}
+
+void AddOverwritten(const Workload& workload, const std::vector<uint32_t>& uses, uint32_t tensor,
+                    Exempt* exempt) {
+  const uint32_t size = static_cast<uint32_t>(workload.kernels.size());
+  const int64_t bytes = static_cast<int64_t>(workload.tensors[tensor].bytes);
+  const bool persistent = workload.tensors[tensor].persistent;
+  const auto reads = [&](uint32_t k) {
+    const auto& inputs = workload.kernels[k].inputs;
+    return std::binary_search(inputs.begin(), inputs.end(), tensor);
+  };
+  for (size_t u = 0; u < uses.size(); ++u) {
+    const uint32_t idle_from = u > 0 ? uses[u - 1] + 1 : persistent ? 0 : uses[u];
+    if (!reads(uses[u])) AddOver(&exempt->overwritten, bytes, idle_from, uses[u]);
+  }
+  if (persistent && !reads(uses.front())) AddOver(&exempt->overwritten_next, bytes, uses.back() + 1, size);
+}
 
 Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
   const uint32_t size = static_cast<uint32_t>(workload.kernels.size());
-  Exempt exempt{std::vector<int64_t>(size + 1, 0), std::vector<int64_t>(size + 1, 0)};
-  const auto add = [](std::vector<int64_t>* change, int64_t bytes, uint32_t begin, uint32_t end) {
-    if (begin >= end) return;
-    (*change)[begin] += bytes;
-    (*change)[end] -= bytes;
-  };
+  const std::vector<int64_t> none(size + 1, 0);
+  Exempt exempt{none, none, none, none};
   for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
     const std::vector<uint32_t>& uses = lifetimes.uses[t];
     if (uses.empty()) continue;
@@ -38,14 +59,15 @@ Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
       return std::binary_search(outputs.begin(), outputs.end(), t);
     });
     const uint32_t clean_until = std::max(start, writer == uses.end() ? stop : *writer);
-    add(&exempt.unwritten, bytes, start, clean_until);
-    add(&exempt.finished, bytes, uses.back() + 1, stop);
+    AddOver(&exempt.unwritten, bytes, start, clean_until);
+    AddOver(&exempt.finished, bytes, uses.back() + 1, stop);
     for (uint32_t k : uses) {
-      if (k < clean_until) add(&exempt.unwritten, -bytes, k, k + 1);
+      if (k < clean_until) AddOver(&exempt.unwritten, -bytes, k, k + 1);
     }
+    AddOverwritten(workload, uses, t, &exempt);
   }
-  std::partial_sum(exempt.unwritten.begin(), exempt.unwritten.end(), exempt.unwritten.begin());
-  std::partial_sum(exempt.finished.begin(), exempt.finished.end(), exempt.finished.begin());
+  for (auto* list : {&exempt.unwritten, &exempt.finished, &exempt.overwritten, &exempt.overwritten_next})
+    std::partial_sum(list->begin(), list->end(), list->begin());
   return exempt;
 }
 
@@ -57,7 +79,7 @@ Nanos PhaseBound(const Workload& workload, const Lifetimes& lifetimes, const Exe
     const Nanos own = workload.kernels[k].duration;
     const int64_t excess = lifetimes.live_bytes[k] - capacity;
     const Nanos leave = TimeFor(excess - exempt.unwritten[k], out);
-    const Nanos back = TimeFor(excess - exempt.finished[k], in);
+    const Nanos back = TimeFor(excess - exempt.finished[k] - exempt.overwritten[k], in);
     worst = std::max(worst, std::max(before, leave) + own + std::max(total - before - own, back));
     before += own;
   }
@@ -73,7 +95,11 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
   const Exempt exempt = FindExempt(workload, lifetimes);
   QuickBound bound;
   bound.compute = workload.IdealTime();
-  bound.load = TimeFor(lifetimes.PeakLive() - gpu, machine.pcie_in);
+  for (size_t k = 0; k < workload.kernels.size(); ++k) {
+    bound.load = std::max(bound.load, TimeFor(lifetimes.live_bytes[k] - gpu - exempt.overwritten[k] -
+                                                  exempt.overwritten_next[k],
+                                              machine.pcie_in));
+  }
   bound.phase = PhaseBound(workload, lifetimes, exempt, gpu, machine.pcie_out, machine.pcie_in);
   bound.ssd_phase = PhaseBound(workload, lifetimes, exempt, gpu + static_cast<int64_t>(machine.host_bytes),
                                machine.ssd_write, machine.ssd_read);

@@ -1,0 +1,183 @@
+"""Judges `spillway simulate` by the independent referee: the published traces, and random ones with every policy.
+
+usage: simulate_test.py SPILLWAY_PROGRAM. Every schedule must be feasible, borrow nothing, agree with the simulator's
+own time within 0.1 %, and beat no bound.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "referee"))
+import referee  # noqa: E402
+from schedule import Machine, read_schedule  # noqa: E402
+from workload import Workload  # noqa: E402
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+GIB = 2**30
+
+
+def simulate(trace, *options):
+    command = [PROGRAM, "simulate", "--trace", trace, *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def judged(folder, schedule, gpu, host, piece, shared=False, rates=(15.754e9, 15.754e9, 3.2e9, 3.2e9)):
+    workload = Workload(folder)
+    machine = Machine({"gpu": gpu, "host": host, "ssd": float("inf")},
+                      dict(zip(("pcie_in", "pcie_out", "ssd_read", "ssd_write"), rates)), shared, piece)
+    return referee.check(workload, read_schedule(schedule, workload), machine)
+
+
+def write_random_trace(folder, seed):
+    """A small job of the kind that the traces hold: intermediates are made before they are read, weights updated."""
+    rng = random.Random(seed)
+    kernels = rng.randrange(6, 70)
+    tensors = [(rng.randrange(1, 60) * 500_000, rng.random() < 0.3) for _ in range(rng.randrange(3, 40))]
+    rows = []
+    for k in range(kernels):
+        names = rng.sample(range(len(tensors)), min(len(tensors), rng.randrange(0, 5)))
+        cut = rng.randrange(0, len(names) + 1)
+        both = [t for t in names[:cut] if rng.random() < 0.3]
+        workspace = rng.choice([0, 0, 0, 4_000_000, 15_000_000])
+        rows.append((k, "k", rng.choice([0, 0.5, 300, 2000, 5000]), " ".join(map(str, sorted(names[:cut]))),
+                     " ".join(map(str, sorted(names[cut:] + both))), workspace))
+    with open(os.path.join(folder, "tensors.csv"), "w", encoding="utf-8") as file:
+        file.write("tensor_id,size_bytes,persistent\n")
+        file.writelines(f"{t},{size},{int(keep)}\n" for t, (size, keep) in enumerate(tensors))
+    with open(os.path.join(folder, "kernels.csv"), "w", encoding="utf-8") as file:
+        file.write("kernel_id,name,duration_us,inputs,outputs,workspace_bytes\n")
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+class PublishedTraces(unittest.TestCase):
+    def check(self, name, host, least, piece="2MiB", piece_bytes=2 * 2**20):
+        folder = os.path.join(HERE, "g10", name)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "schedule.csv")
+            run = simulate(folder, "--host-memory", host, "--piece", piece, "--schedule", path, "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            own = json.loads(run.stdout)
+            result = judged(folder, path, 40 * GIB, host, piece_bytes)
+        print(f"{name:16} host {host / GIB:5.0f} GiB: {result.get('percent_of_ideal')} % of ideal (referee), "
+              f"{own['percent_of_ideal']:.4f} (own)")
+        self.assertTrue(result["ok"], result["errors"])
+        self.assertEqual(result["borrowed_bytes"], 0)
+        self.assertGreaterEqual(result["percent_of_ideal"], least)
+        self.assertAlmostEqual(own["iteration_us"] / result["iteration_us"], 1, delta=0.001)
+        self.assertLessEqual(own["percent_of_bound"], 100.0001)
+        self.assertLessEqual(own["peak_gpu_bytes"], 40 * GIB)
+
+    def test_bert(self):
+        self.check("bert-256", 128 * GIB, 99.9)
+        self.check("bert-256", 0, 99.8)
+
+    def test_vit(self):
+        self.check("vit-1280", 128 * GIB, 99.8)
+        self.check("vit-1280", 0, 57.8)
+
+    def test_resnet(self):
+        self.check("resnet152-1280", 128 * GIB, 99.6)
+        self.check("resnet152-1280", 0, 65.8)
+
+    def test_whole_tensors(self):
+        self.check("resnet152-1280", 128 * GIB, 98.7, piece="0", piece_bytes=0)
+
+
+class RandomTraces(unittest.TestCase):
+    def test_every_policy_is_feasible_and_beats_no_bound(self):
+        ran = 0
+        for seed in range(60):
+            rng = random.Random(1000 + seed)
+            with tempfile.TemporaryDirectory() as folder:
+                write_random_trace(folder, seed)
+                ran += self.judge(folder, seed, rng)
+        self.assertGreater(ran, 60)
+
+    def judge(self, folder, seed, rng):
+        path = os.path.join(folder, "schedule.csv")
+        peak = referee.peak_live(Workload(folder))
+        gpu = max(int(peak * rng.uniform(0.5, 0.95)), 1)
+        host = rng.choice([0, 30_000_000, 10**9])
+        piece = rng.choice([0, 2_000_000])
+        rates = [rng.choice([1e9, 4e9, 16e9]) for _ in range(2)] + [rng.choice([0.5e9, 2e9]) for _ in range(2)]
+        shared = seed % 4 == 0
+        options = ["--gpu-memory", gpu, "--host-memory", host, "--piece", piece, "--pcie-in", rates[0], "--pcie-out",
+                   rates[1], "--ssd-read", rates[2], "--ssd-write", rates[3], *(["--ssd-shared"] if shared else [])]
+        ran = 0
+        for policy in ("plan", ("lru", "belady", "g10")[seed % 3]):
+            run = simulate(folder, *options, "--policy", policy, "--schedule", path, "--json")
+            if run.returncode == 1:
+                self.assertIn("needs", run.stderr)
+                continue
+            self.assertEqual(run.returncode, 0, run.stderr)
+            own = json.loads(run.stdout)
+            result = judged(folder, path, gpu, host, piece, shared, rates)
+            who = f"seed {seed} policy {policy}"
+            self.assertTrue(result["ok"], (who, result["errors"][:3]))
+            if result["iteration_us"] == 0:
+                continue
+            self.assertAlmostEqual(own["iteration_us"], result["iteration_us"], delta=0.001 * result["iteration_us"] + 1,
+                                   msg=who)
+            self.assertLessEqual(max(own["bound_us"].values()), result["iteration_us"] + 1, who)
+            ran += 1
+        return ran
+
+
+class CommandLine(unittest.TestCase):
+    TRACE = os.path.join(HERE, "g10", "bert-256")
+
+    def test_wrong_use_is_status_2_and_says_what_is_accepted(self):
+        for options in (["--gpu-memory", "many"], ["--sweep", "colour=1:2:1"], ["--pcie", "0"]):
+            run = simulate(self.TRACE, *options)
+            self.assertEqual(run.returncode, 2, options)
+            self.assertRegex(run.stderr, "examples|accepted|more than 0")
+        self.assertEqual(simulate("/nonexistent").returncode, 2)
+        self.assertEqual(simulate(self.TRACE, "--policy", "luck").returncode, 2)
+
+    def test_a_job_that_cannot_run_is_status_1(self):
+        run = simulate(self.TRACE, "--gpu-memory", "64MiB")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("its own tensors exceed", run.stderr)
+        self.assertEqual(simulate(self.TRACE, "--policy", "none").returncode, 1)
+        run = simulate(self.TRACE, "--policy", "none", "--gpu-memory", "80GiB", "--json")
+        self.assertAlmostEqual(json.loads(run.stdout)["percent_of_ideal"], 100, places=4)
+
+    def test_converted_traces_are_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file, csv = os.path.join(folder, "bert.trace"), os.path.join(folder, "csv") + "/"
+            self.assertEqual(simulate(self.TRACE, "--convert", file, "--policy", "belady").returncode, 0)
+            self.assertEqual(simulate(file, "--convert", csv, "--policy", "belady").returncode, 0)
+            for name in ("kernels.csv", "tensors.csv"):
+                with open(os.path.join(self.TRACE, name), encoding="utf-8") as a, open(csv + name, encoding="utf-8") as b:
+                    self.assertEqual(a.read(), b.read().replace("\r", ""))
+            with open(file, "r+b") as damaged:
+                damaged.seek(100)
+                damaged.write(b"\xff\xff\xff")
+            run = simulate(file)
+            self.assertEqual(run.returncode, 2)
+            self.assertRegex(run.stderr, "bert.trace: at offset [0-9]+")
+
+    def test_sweep_prints_a_row_for_each_value(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "sweep.html")
+            run = simulate(self.TRACE, "--sweep", "gpu-memory=24GiB:48GiB:8GiB", "--html", page)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(run.stdout.count("gpu-memory="), 4)
+            with open(page, encoding="utf-8") as file:
+                self.assertEqual(file.read().count("<rect"), 4)
+
+    def test_noise_depends_on_the_seed_alone(self):
+        runs = [json.loads(simulate(self.TRACE, "--noise", 0.25, "--seed", seed, "--json").stdout)["iteration_us"]
+                for seed in (1, 1, 2)]
+        self.assertEqual(runs[0], runs[1])
+        self.assertNotEqual(runs[0], runs[2])
+
+
+if __name__ == "__main__":
+    unittest.main()

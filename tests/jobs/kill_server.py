@@ -5,6 +5,7 @@ A line is "FOLDER LOG": the child's SPILLWAY_DIRS and the file for its output. T
 Spillway what a new process is. The arguments are those of train_gpt.py.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -43,7 +44,14 @@ def install_ends():
     return on_signal
 
 
+def die_with_parent():
+    """A test that is stopped leaves no job that goes on for ever."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 def become_job(folder, log, ends):
+    die_with_parent()
     os.setpgid(0, 0)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for descriptor in (1, 2):
@@ -71,5 +79,6 @@ def serve():
 
 
 if __name__ == "__main__":
+    die_with_parent()
     if serve():
         sys.exit(train_gpt.main())

@@ -136,7 +136,9 @@ uint64_t Context::Enqueue(Stream& stream, Work* work) {
       stream.legacy_seen = number;
     }
   }
-  return stream.Enqueue(work);
+  const uint64_t number = stream.Enqueue(work);
+  stream.WaitForRoom(number);
+  return number;
 }
 
 void Context::Synchronize() {

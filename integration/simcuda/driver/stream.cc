@@ -18,6 +18,9 @@ namespace {
 
 constexpr uint32_t kOpenMagic = 0x53545245;
 
+// Work of one stream that may wait for the device; a driver's launch queue is of this size, too.
+constexpr uint64_t kMostQueued = 1024;
+
 // All streams ever made. Fixed room, so that a signal handler may walk it without a lock.
 constexpr int kMostStreams = 1 << 16;
 struct Registry {
@@ -119,6 +122,11 @@ uint64_t Stream::Enqueue(Work* work) {
   }
   if (wake) wake_.notify_one();
   return number;
+}
+
+void Stream::WaitForRoom(uint64_t number) {
+  const bool far_ahead = number > completed() + kMostQueued;
+  if (far_ahead && t_stream == nullptr && !GetHold().on.load()) WaitFor(number - kMostQueued);
 }
 
 void Stream::StartLocked() {

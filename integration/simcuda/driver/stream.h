@@ -56,6 +56,9 @@ class Stream {
   uint64_t completed() const { return completed_.load(); }
   bool IsDone(uint64_t number) const { return completed() >= number; }
   void WaitFor(uint64_t number);
+  // As a driver does: a caller whose work has got far ahead of the device waits. Not on a stream's thread, nor while
+  // streams are held.
+  void WaitForRoom(uint64_t number);
 
   // No more work comes; what is queued is done, then the stream is free for Open.
   void Close();

@@ -34,6 +34,21 @@ TEST_F(DriverOrderTest, OneStreamRunsInOrder) {
   EXPECT_EQ(Trace(), "abcdefghijklmnopqrstuvwxyz");
 }
 
+TEST_F(DriverOrderTest, TheHostWaitsWhenItIsFarAheadOfTheDevice) {
+  constexpr int kMostAhead = 1024;
+  TestStream stream(CU_STREAM_NON_BLOCKING);
+  std::atomic<int> ran{0};
+  const Kernel kernel("count", 0, [&ran](uint64_t*) {
+    if (ran.load() % 64 == 0) SleepMs(1);
+    ++ran;
+  });
+  for (int launched = 1; launched <= 3 * kMostAhead; ++launched) {
+    ASSERT_EQ(kernel.Launch(stream, {}), CUDA_SUCCESS);
+    ASSERT_LE(launched - ran.load(), kMostAhead);
+  }
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
 TEST_F(DriverOrderTest, LegacyStreamWaitsForBlockingStreams) {
   TestStream blocking(CU_STREAM_DEFAULT);
   ASSERT_EQ(Mark(blocking, 'b', 40), CUDA_SUCCESS);

@@ -57,7 +57,8 @@ TransferPlan PlanSearch::First() const { return Make(settings_[0], nominal_); }
 
 absl::StatusOr<bool> PlanSearch::Improve() {
   const Nanos bound = options_.bound != 0 ? options_.bound : workload_.IdealTime();
-  if (setting_ == settings_.size() ||
+  const bool spent = trials_ >= std::max<uint64_t>(3, options_.work / nominal_.size());
+  if (setting_ == settings_.size() || spent ||
       (best_iteration_ != 0 &&
        static_cast<double>(bound) >= options_.good_enough / 100 * static_cast<double>(best_iteration_)))
     return false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -66,14 +68,18 @@ class Sweep {
 
   // Takes candidates until `need` bytes are away at `position`.
   void Relieve(int64_t position, int64_t need) {
+    passed_ = kNothingPassed;
     while (need > away_ && TakeOne(position, need - away_)) {
     }
   }
 
   // The farthest with write time, else the farthest of all. False when there is none.
   bool TakeOne(int64_t position, int64_t deficit) {
-    for (auto it = candidates_.rbegin(); it != candidates_.rend(); ++it) {
+    // Lane time at one position only gets less: what was passed over there stays so.
+    const auto end = candidates_.upper_bound(passed_);
+    for (auto it = std::make_reverse_iterator(end); it != candidates_.rend(); ++it) {
       const uint32_t pieces = TakeablePieces(*it, position, deficit);
+      passed_ = *it;
       if (pieces == 0) continue;
       Take(*it, position, pieces, WritePieces(*it) != 0);
       if (Rest(*it) == 0) candidates_.erase(std::next(it).base());
@@ -121,6 +127,7 @@ class Sweep {
       return std::min(pieces, written_pieces_[Of(candidate).version] - taken_pieces_[candidate.interval]);
     }
     if (!options_.write_ledger) return pieces;
+    if (lane_.Free(position - size_, position) == 0) return 0;  // the lane is full: no need to look closer
     const double room = static_cast<double>(lane_.Free(WriteFrom(candidate), position)) *
                         (options_.write_rate / kNanosPerSecond);
     const Bytes unit = options_.piece_bytes == 0 ? TensorBytes(candidate)
@@ -169,7 +176,9 @@ class Sweep {
   std::vector<int64_t> change_;                   // of away_, by step
   std::vector<uint32_t> taken_pieces_;            // of each interval, from piece 0 on
   std::vector<uint32_t> written_pieces_;          // of each version, from piece 0 on
+  static constexpr Candidate kNothingPassed{std::numeric_limits<int64_t>::max(), 0, 0};
   std::set<Candidate> candidates_;
+  Candidate passed_ = kNothingPassed;  // of this position, the last one looked at
   int64_t away_ = 0;
   std::vector<PlannedAbsence> absences_;
 };

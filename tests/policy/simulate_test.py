@@ -129,6 +129,21 @@ class RandomTraces(unittest.TestCase):
         return ran
 
 
+class GeneratedTraces(unittest.TestCase):
+    def test_llama_shapes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "llama_trace.py"), folder, "--model", "8b",
+                                   "--layers", "3", "--micro-batches", "2"], capture_output=True, text=True, check=True)
+            self.assertIn("kernels", made.stdout)
+            path = os.path.join(folder, "schedule.csv")
+            gpu = referee.peak_live(Workload(folder)) * 2 // 3
+            run = simulate(folder, "--gpu-memory", gpu, "--host-memory", 10**10, "--schedule", path, "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            result = judged(folder, path, gpu, 10**10, 2 * 2**20)
+            self.assertTrue(result["ok"], result["errors"])
+            self.assertAlmostEqual(json.loads(run.stdout)["iteration_us"] / result["iteration_us"], 1, delta=0.001)
+
+
 class CommandLine(unittest.TestCase):
     TRACE = os.path.join(HERE, "g10", "bert-256")
 

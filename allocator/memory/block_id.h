@@ -47,17 +47,19 @@ class AccessSet {
   // Adds `id` unless it is there. A table says where a block with these low bits was put last; what it says may be
   // of an earlier set, so it counts only when such a block lies there now. Thus it need never be cleared.
   void Add(BlockId id) {
-    uint32_t& place = places_[id.raw() % kPlaces];
+    const uint32_t place = places_[id.raw() % kPlaces];
     const uint32_t there = blocks_[place].raw();
     // One branch, which is seldom taken: places left by earlier sets cannot be predicted.
     const bool same_place = (place < size_) & ((there ^ id.raw()) % kPlaces == 0);
     if (__builtin_expect(same_place, 0) && (there == id.raw() || Holds(id))) return;
-    if (__builtin_expect(size_ == blocks_.size(), 0)) blocks_.resize(2 * size_);
-    place = static_cast<uint32_t>(size_);
-    blocks_[size_++] = id;
+    AddNew(id);
   }
   // Adds `id`, which is known not to be there.
-  void AddNew(BlockId id) { Add(id); }
+  void AddNew(BlockId id) {
+    if (__builtin_expect(size_ == blocks_.size(), 0)) blocks_.resize(2 * size_);
+    places_[id.raw() % kPlaces] = static_cast<uint32_t>(size_);
+    blocks_[size_++] = id;
+  }
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   const BlockId* begin() const { return blocks_.data(); }

@@ -72,6 +72,7 @@ void BlockTable::AddHoldLocked(Block* block, HoldReason reason, uint64_t launche
   ++block->holds[static_cast<int>(reason)];
   block->held_reasons |= 1u << static_cast<int>(reason);
   // What nobody has used is stripped without a copy: a block that is written through its hold only must not be.
+  block->used.store(true, std::memory_order_relaxed);
   uint64_t seen = block->last_use.load(std::memory_order_relaxed);
   while (seen < launches + 1 && !block->last_use.compare_exchange_weak(seen, launches + 1)) {
   }

@@ -46,11 +46,14 @@ struct alignas(64) Block {
   std::atomic<Gate> gate{
       Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
   std::atomic<bool> many_streams{false};  // more uses than stamps: everything launched so far counts
+  // Named by a launch or held since the hand-out. A flag, not a comparison of `last_use`: of two threads that write
+  // that one, who took the lower number may come last.
+  std::atomic<bool> used{false};
   // Whose each stamp is, by GateSlots::NumberOf; 0: nobody's yet, nor any behind it. A thread takes one by an
   // exchange and is from then on the only one that writes it, so that a stamp costs a plain store.
   static constexpr size_t kStamps = 6;
   std::array<std::atomic<uint8_t>, kStamps> stamp_owners{};
-  std::atomic<uint64_t> last_use{0};  // index of the last launch that named it, 1-based; 0 = never
+  std::atomic<uint64_t> last_use{0};  // index of about the last launch that named it, 1-based; 0 = never
   std::atomic<uint64_t> bytes{0};     // in whole chunks
   // Last uses by stream, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read by
   // the evictor after GateSlots::WaitForAll.
@@ -67,7 +70,7 @@ struct alignas(64) Block {
   BlockState state = BlockState::kFree;
   uint32_t generation = 0;  // counts hand-outs
   uint64_t requested_bytes = 0;
-  uint64_t handed_out_at = 0;   // launch index at hand-out: last_use <= this means not used since
+  uint64_t handed_out_at = 0;   // launch index at hand-out, for stripping the longest unused first
   uint64_t freed_at = 0;        // order of frees, for stripping the oldest first
   CUstream owner = nullptr;     // allocation stream, kept from use to use: it decides who may reuse the block
   uint32_t pins = 0;            // launches that need it where it is
@@ -87,9 +90,9 @@ struct alignas(64) Block {
   uint32_t peers = 0;         // other devices, one bit each, that may touch what is mapped now
   bool prefetched = false;    // the fetch under way, or the last one, was on the plan's account
 
-  bool used_since_hand_out() const { return last_use.load(std::memory_order_relaxed) > handed_out_at; }
+  bool used_since_hand_out() const { return used.load(std::memory_order_relaxed); }
   bool holds_chunks() const { return !handles.empty(); }
-  // All uses are over, the gate is closed and nobody inside.
+  // All uses are over, the gate is closed, nobody inside and no pin taken. Under the lock.
   void ForgetUses() {
     many_streams.store(false);
     for (std::atomic<uint64_t>& stamp : stamps) stamp.store(0, std::memory_order_relaxed);

@@ -79,6 +79,7 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
     core_->largest_block_bytes = std::max(core_->largest_block_bytes, chunks * core_->chunk_bytes);
     block->requested_bytes = bytes;
     block->handed_out_at = core_->launches.load();
+    block->used.store(false, std::memory_order_relaxed);
     ++block->generation;
   }
   if (core_->parts.observer != nullptr) {
@@ -240,6 +241,8 @@ absl::Status DeviceResidency::RecordStream(CUdeviceptr address, CUstream stream)
   if (block->owner == stream && !foreign) return absl::OkStatus();
   std::erase_if(block->recorded, [&](const allocator::Stamp& stamp) { return stamp.stream == index; });
   block->recorded.push_back({index, number});
+  // An eviction has read the uses already, and would copy or unmap under this one.
+  if (block->evict != nullptr) Evictor::CancelLocked(core_.get(), block);
   return absl::OkStatus();
 }
 

@@ -16,6 +16,14 @@ thread_local std::string last_error;
 // Claims of one launch that may come to nothing because a block could not be brought in.
 constexpr int kMostAttempts = 100;
 
+// Launch `index` used the block. Inside a gate slot or under a pin.
+inline void NoteUse(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread,
+                    policy::LaunchIndex index) {
+  StampBlock(clock, block, stamp, thread);
+  block->used.store(true, std::memory_order_relaxed);
+  block->last_use.store(index + 1, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 uint64_t DeviceResidency::BytesOf(const AccessSet& set) const {
@@ -35,24 +43,15 @@ bool DeviceResidency::AllOpen(const AccessSet& set, uint64_t* bytes) const {
   return true;
 }
 
-void DeviceResidency::Stamp(const AccessSet& set, StreamIndex stream, uint64_t bytes,
-                            policy::LaunchIndex* index) {
-  StampAs(GateSlots::NumberOf(GateSlots::ForThisThread()), set, stream, bytes, index);
-}
-
-void DeviceResidency::StampAs(uint8_t thread, const AccessSet& set, StreamIndex stream, uint64_t bytes,
-                              policy::LaunchIndex* index) {
+Stamp DeviceResidency::NumberLaunch(StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index) {
   SPILLWAY_DELAY_POINT("launch.before_stamp");
   // Bytes under way matter to the run-ahead bound alone, which holds once something has been evicted.
   const bool count_bytes = core_->pressure.load(std::memory_order_relaxed);
   const allocator::Stamp stamp{stream, core_->clock.Next(stream, count_bytes ? bytes : 0)};
   *index = core_->launches.fetch_add(1, std::memory_order_acq_rel);
   core_->launch_stamps[*index % Core::kLaunchRing].store(stamp.Packed(), std::memory_order_release);
-  for (BlockId id : set) {
-    Block& block = core_->table.at(id);
-    StampBlock(core_->clock, &block, stamp, thread);
-    block.last_use.store(*index + 1, std::memory_order_relaxed);
-  }
+  SPILLWAY_DELAY_POINT("launch.numbered");
+  return stamp;
 }
 
 void DeviceResidency::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
@@ -91,7 +90,11 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
       SPILLWAY_DELAY_POINT("launch.inside_slot");
       const CUresult result = launch();
       policy::LaunchIndex at = 0;
-      if (result == CUDA_SUCCESS) StampAs(GateSlots::NumberOf(slot), set, index, bytes, &at);
+      if (result == CUDA_SUCCESS) {
+        const allocator::Stamp stamp = NumberLaunch(index, bytes, &at);
+        const uint8_t thread = GateSlots::NumberOf(slot);
+        for (BlockId id : set) NoteUse(core_->clock, &core_->table.at(id), stamp, thread, at);
+      }
       slot->Leave();
       NoteLargestSet(bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
@@ -231,7 +234,12 @@ CUresult DeviceResidency::RunPrepared(const AccessSet& needed, const AccessSet& 
   CUresult result = launch();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && ReleaseForOthers(0)) result = launch();
   policy::LaunchIndex at = 0;
-  if (result == CUDA_SUCCESS) Stamp(needed, index, BytesOf(needed), &at);
+  if (result == CUDA_SUCCESS) {
+    const allocator::Stamp stamp = NumberLaunch(index, BytesOf(needed), &at);
+    const uint8_t thread = GateSlots::NumberOf(GateSlots::ForThisThread());
+    // Not what was named and is freed: without a pin its stamps may be forgotten, and be others', at any moment.
+    for (Block* block : grant->pinned) NoteUse(core_->clock, block, stamp, thread, at);
+  }
   thread_->claims()->Release(grant);
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
   return result;
@@ -301,7 +309,10 @@ void DeviceResidency::NoteHiddenUse(const std::vector<HeldBlock>& held, const Hi
   os::MutexLock lock(&core_->table.mu);
   for (const HeldBlock& entry : held) {
     Block* const block = &core_->table.at(entry.id);
-    if (block->generation == entry.generation && block->live()) StampHiddenLocked(block, users);
+    if (block->generation != entry.generation || !block->live()) continue;
+    // Should the hold have ended meanwhile: an eviction that has read the uses already does not know this one.
+    if (block->evict != nullptr) Evictor::CancelLocked(core_.get(), block);
+    StampHiddenLocked(block, users);
   }
 }
 

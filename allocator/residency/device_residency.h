@@ -86,11 +86,9 @@ class DeviceResidency : public Residency {
   uint64_t BytesOf(const AccessSet& set) const;
   // Whether nothing keeps the set from being launched on; then also its bytes. Inside a gate slot.
   bool AllOpen(const AccessSet& set, uint64_t* bytes) const;
-  // After a launch on `stream` that named the set: numbers it, stamps its blocks, tells the observer.
-  void Stamp(const AccessSet& set, StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index);
-  // The same with the number of the calling thread's gate slot at hand.
-  void StampAs(uint8_t thread, const AccessSet& set, StreamIndex stream, uint64_t bytes,
-               policy::LaunchIndex* index);
+  // After a launch on `stream` that touches `bytes`: numbers it. The caller then stamps its blocks.
+  Stamp NumberLaunch(StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index);
+  // After the stamps: records an event where one is due, tells the observer.
   void AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index, uint64_t tag);
   void NoteLargestSet(uint64_t bytes);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.

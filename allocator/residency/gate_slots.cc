@@ -4,9 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 
 #include "allocator/residency/test_points.h"
+#include "io/os/check.h"
 
 namespace spillway::allocator {
 namespace {
@@ -17,20 +19,20 @@ GateSlots::Slot slots[GateSlots::kSlots];
 
 constexpr int kSpins = 500;  // about 10 us
 
-struct ThreadSlot {
-  GateSlots::Slot* slot = nullptr;
-  std::atomic<bool>* taken = nullptr;
-  ~ThreadSlot();
-};
+// Apart from what gives it back: these two have no destructor, so that they may be read after all others have run.
 thread_local bool this_thread_ends = false;
-thread_local ThreadSlot this_thread_slot;
+thread_local GateSlots::Slot* this_thread_slot = nullptr;
 
-// Destructors of other thread-locals may launch after this: without a slot, which is another thread's by then.
-ThreadSlot::~ThreadSlot() {
-  this_thread_ends = true;
-  slot = nullptr;
-  if (taken != nullptr) taken->store(false, std::memory_order_release);
-}
+struct SlotReturn {
+  std::atomic<bool>* taken = nullptr;
+  // Destructors of other thread-locals may launch after this: without a slot, which is another thread's by then.
+  ~SlotReturn() {
+    this_thread_ends = true;
+    this_thread_slot = nullptr;
+    if (taken != nullptr) taken->store(false, std::memory_order_release);
+  }
+};
+thread_local SlotReturn this_thread_return;
 
 // A launch takes microseconds, so the wait spins first. Not sched_yield: on a busy machine that gives a whole time
 // slice away.
@@ -54,14 +56,15 @@ bool RegisterMembarrier() {
 GateSlots::GateSlots() : fence_(!RegisterMembarrier()) {}
 
 GateSlots::Slot* GateSlots::ForThisThread() {
-  if (this_thread_slot.slot != nullptr) return this_thread_slot.slot;
+  if (this_thread_slot != nullptr) return this_thread_slot;
   if (this_thread_ends) return nullptr;
   for (Slot& slot : slots) {
-    bool expected = false;
-    if (slot.taken_.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
+    // Looked at first: an exchange would take the line away from the thread that is inside.
+    bool expected = slot.taken_.load(std::memory_order_relaxed);
+    if (!expected && slot.taken_.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
       slot.number_ = static_cast<uint8_t>(&slot - slots + 1);
-      this_thread_slot.slot = &slot;
-      this_thread_slot.taken = &slot.taken_;
+      this_thread_slot = &slot;
+      this_thread_return.taken = &slot.taken_;
       return &slot;
     }
   }
@@ -73,7 +76,11 @@ void GateSlots::WaitForAll() const {
   if (fence_) {
     FullFence();
   } else {
-    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    // Registered, it can only fail for want of memory. To go on without it would be to miss uses.
+    while (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
+      SPILLWAY_CHECK(errno == ENOMEM);
+      Pause(kSpins);
+    }
   }
   for (const Slot& slot : slots) {
     const uint64_t seen = slot.count_.load(std::memory_order_acquire);

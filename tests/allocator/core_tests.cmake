@@ -14,7 +14,8 @@ target_link_libraries(spillway_core_fixture PUBLIC ${CMAKE_DL_LIBS})
 add_dependencies(spillway_core_fixture simcuda_driver)
 
 spillway_test(residency_test
-  SOURCES residency_test.cc residency_motion_test.cc residency_limits_test.cc ../fakes/faulty_engine.cc
+  SOURCES residency_test.cc residency_motion_test.cc residency_uses_test.cc residency_limits_test.cc
+    ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)
 spillway_test(residency_audit_test SOURCES residency_audit_test.cc DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.

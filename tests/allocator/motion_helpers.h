@@ -1,0 +1,99 @@
+// For tests that drive single evictions and fetches: stops at delay points, and steps of one block's way.
+
+#ifndef SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
+#define SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "allocator/residency/test_points.h"
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+
+inline constexpr uint64_t kBlock = 512 << 10;  // 8 chunks; 7 blocks fit the default budget
+
+// Stops the first thread that comes to a named point until Release.
+class StopAt {
+ public:
+  explicit StopAt(const char* point) {
+    wanted.store(point);
+    reached.store(false);
+    released.store(false);
+    delay_function.store(&Arrive);
+  }
+  ~StopAt() {
+    Release();
+    delay_function.store(nullptr);
+  }
+  void WaitUntilReached() {
+    while (!reached.load()) usleep(100);
+  }
+  void Release() { released.store(true); }
+
+ private:
+  static void Arrive(const char* point) {
+    if (std::strcmp(point, wanted.load()) != 0 || reached.exchange(true)) return;
+    while (!released.load()) usleep(100);
+  }
+  static inline std::atomic<const char*> wanted{""};
+  static inline std::atomic<bool> reached{false}, released{false};
+};
+
+inline Block* BlockAt(CoreDevice& device, CUdeviceptr address) {
+  return &device->core()->table.at(device.addresses().Find(address));
+}
+
+inline BlockState StateOf(CoreDevice& device, CUdeviceptr address) {
+  os::MutexLock lock(&device->core()->table.mu);
+  return BlockAt(device, address)->state;
+}
+
+inline void WaitForState(CoreDevice& device, CUdeviceptr address, BlockState state) {
+  for (int i = 0; i < 20'000 && StateOf(device, address) != state; ++i) usleep(200);
+  ASSERT_EQ(StateOf(device, address), state);
+}
+
+inline void StartEviction(CoreDevice& device, CUdeviceptr address) {
+  {
+    os::MutexLock lock(&device->core()->table.mu);
+    device->thread()->evictor()->StartLocked({BlockAt(device, address)});
+  }
+  device->thread()->Wake();
+}
+
+// As the plan would: chunks are taken, and nobody waits.
+inline void StartPrefetch(CoreDevice& device, CUdeviceptr address) {
+  ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
+  Block* const block = BlockAt(device, address);
+  {
+    os::MutexLock lock(&device->core()->table.mu);
+    std::vector<ChunkHandle> chunks;
+    ASSERT_EQ(device->core()->chunks.TakeFree(block->chunks, &chunks), block->chunks);
+    device->thread()->faulter()->BeginLocked(block, std::move(chunks), /*prefetch=*/true);
+  }
+  ASSERT_TRUE(device->thread()->faulter()->Start(block).ok());
+}
+
+inline CUdeviceptr Filled(CoreDevice& device, uint64_t version) {
+  const CUdeviceptr block = device.MustAllocate(kBlock);
+  EXPECT_EQ(device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); }),
+            CUDA_SUCCESS);
+  device.Synchronize();
+  return block;
+}
+
+inline uint64_t Wrong(CoreDevice& device, CUdeviceptr block, uint64_t version) {
+  uint64_t wrong = 0;
+  EXPECT_EQ(device.Launch(nullptr, {block},
+                          [&](const auto& a) { wrong = CoreDevice::Differences(a[0], kBlock, version); }),
+            CUDA_SUCCESS);
+  device.Synchronize();
+  return wrong;
+}
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_

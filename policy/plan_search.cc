@@ -26,14 +26,18 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
                        const SearchOptions& options)
     : workload_(workload), lifetimes_(lifetimes), machine_(machine), options_(options) {
   for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
-  settings_.push_back({TierOrder::kSpread, -1, 0});
+  settings_.push_back({TierOrder::kSpread, -1});
   if (machine.host_bytes != 0 && UsesDisk(Make(settings_[0], nominal_))) {
     settings_.clear();
     for (TierOrder order : {TierOrder::kSpread, TierOrder::kNearestFirst, TierOrder::kFarthestFirst}) {
-      settings_.push_back({order, kLongLead, 0});
-      settings_.push_back({order, kShortLead, 0});
+      settings_.push_back({order, kLongLead});
+      settings_.push_back({order, kShortLead});
     }
   }
+  // Where the links limit everything, the fewest bytes may win, whether or not there is time to write them.
+  Setting fewest = settings_[0];
+  fewest.write_ledger = false;
+  settings_.insert(settings_.begin() + 1, fewest);
   times_ = nominal_;
   waits_.assign(nominal_.size(), 0);
 }
@@ -42,6 +46,7 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   ChoiceOptions choice;
   choice.budget_bytes = machine_.gpu_bytes - std::min(kMargin, machine_.gpu_bytes / 64);
   choice.piece_bytes = machine_.piece_bytes;
+  choice.write_ledger = setting.write_ledger;
   choice.write_rate =
       kLaneEfficiency *
       (machine_.host_bytes != 0 ? machine_.pcie_out : std::min(machine_.pcie_out, machine_.ssd_write));

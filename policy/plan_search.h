@@ -45,6 +45,7 @@ class PlanSearch {
   struct Setting {
     TierOrder order = TierOrder::kSpread;
     Nanos host_lead = -1;
+    bool write_ledger = true;
     Nanos best = 0;
   };
   TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;

@@ -74,7 +74,9 @@ void DeviceResidency::OnCaptureBegin(CUstream stream) {
   if (core_->closed.load()) return;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   const StreamIndex index = core_->clock.Find({stream, false});
-  if (index != kNoStream) core_->clock.Cover({index, core_->clock.Current(index)}).IgnoreError();
+  // What came past the gate is numbered, too; and other streams may join the capture. None can be covered in it.
+  if (index != kNoStream) core_->clock.Next(index, 0);
+  core_->clock.CoverAll();
   captures_.fetch_add(1);
 }
 

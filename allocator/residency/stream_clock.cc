@@ -170,6 +170,12 @@ absl::Status StreamClock::CoverLocked(StreamIndex index) {
     return absl::UnavailableError("a per-thread default stream is covered by its own thread");
   }
   ScopedContext scope(driver_, stream.context);  // which a default stream's handle means its stream in
+  // An event recorded in a capture covers nothing, and asking for it would end the job's capture.
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_->cuStreamIsCapturing(stream.handle, &capturing) != CUDA_SUCCESS ||
+      capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+    return absl::UnavailableError("a stream that captures is covered when it has ended");
+  }
   SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked(stream.context));
   const CUresult result = driver_->cuEventRecord(event, stream.handle);
   if (result != CUDA_SUCCESS) {

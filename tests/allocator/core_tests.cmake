@@ -26,4 +26,5 @@ spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEP
 spillway_test(allocator_units_test
   SOURCES block_state_test.cc memory_units_test.cc residency_units_test.cc
   DEPS spillway_core_fixture LABELS unit)
+target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)

@@ -1,5 +1,6 @@
 // The clock, the gate's slots, stamps and the host pool, alone on the stand-in driver.
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -86,6 +87,25 @@ TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
   EXPECT_TRUE(clock_.WaitForOldest());  // records the event that is missing
   EXPECT_TRUE(clock_.Completed(stamp));
   EXPECT_FALSE(clock_.WaitForOldest());
+}
+
+TEST_F(StreamClockTest, ACaptureIsLeftAlone) {
+  void* const library = dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW);
+  const auto begin =
+      reinterpret_cast<decltype(&cuStreamBeginCapture_v2)>(dlsym(library, "cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<decltype(&cuStreamEndCapture)>(dlsym(library, "cuStreamEndCapture"));
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
+  ASSERT_EQ(begin(handle, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  const Stamp stamp{stream, clock_.Next(stream, 0)};  // a recordStream, or the end of a hold
+  EXPECT_FALSE(clock_.Cover(stamp).ok());
+  clock_.CoverAll();
+  clock_.Poll();
+  EXPECT_FALSE(clock_.Completed(stamp));
+  CUgraph graph = nullptr;
+  EXPECT_EQ(end(handle, &graph), CUDA_SUCCESS);
+  EXPECT_TRUE(clock_.Cover(stamp).ok());
+  PollUntil(stamp);
 }
 
 TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {

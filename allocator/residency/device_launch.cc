@@ -259,29 +259,37 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
 }
 
 absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* out) {
+  if (core_->closed.load()) return absl::OkStatus();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   Grant grant;
   absl::Status status = Prepare(set, nullptr, &grant);  // it is not known which streams will use them
   if (!status.ok()) {
+    if (core_->closed.load()) return absl::OkStatus();  // nothing leaves the GPU any more
     last_error = std::string(status.message());
     return status;
   }
   {
     os::MutexLock lock(&core_->table.mu);
+    // One that another thread has freed since is left out: its next owner must not inherit the hold.
+    std::vector<Block*> stay;
+    for (Block* block : grant.pinned) {
+      if (block->live()) stay.push_back(block);
+    }
     uint64_t held = 0;
     core_->table.ForEachLocked([&](Block* block) {
       if (block->held_reasons != 0) held += block->chunks;
     });
-    for (Block* block : grant.pinned) {
+    for (Block* block : stay) {
       if (block->held_reasons == 0) held += block->chunks;
     }
     const uint64_t largest = core_->largest_set_bytes.load() / core_->chunk_bytes;
-    if (core_->evict.load() && held + largest <= core_->chunks.target()) {
-      for (Block* block : grant.pinned) {
+    // Where nothing is evicted there is no room to keep; but what looks unused is stripped there, too.
+    if (!core_->evict.load() || held + largest <= core_->chunks.target()) {
+      for (Block* block : stay) {
         core_->table.AddHoldLocked(block, reason, core_->launches.load());
         if (out != nullptr) out->push_back({block->id, block->generation});
       }
-    } else if (core_->evict.load()) {
+    } else {
       status = absl::ResourceExhaustedError(
           "blocks that must stay on the GPU would leave no room for the largest launch");
       last_error = std::string(status.message());

@@ -23,6 +23,7 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
     // In the same breath as `mapping` is set: no strip may give its chunks away now.
     if (take_back) Evictor::CancelLocked(core, block);
     block->mapping = true;
+    block->peers = 0;  // a new mapping is open to its own device alone
   }
   const absl::Status status =
       MapChunks(core->parts.driver, core->options.device, block->address, core->chunk_bytes, block->handles);

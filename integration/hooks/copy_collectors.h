@@ -59,6 +59,10 @@ struct HostToDeviceCopy {
   template <typename D, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, const void* source, N bytes, Rest...) {
     LinearCopy::Collect(touch, destination, source, bytes);
+    if (touch->map().Contains(AddressOf(source))) {  // no host memory: the driver judges it
+      touch->WritesFromDevice(AddressOf(destination), AddressOf(source), bytes);
+      return;
+    }
     touch->WritesFromHost(AddressOf(destination), source, bytes);
   }
 };

@@ -21,6 +21,7 @@ void GraphHolds::Release(List list, const std::vector<StreamRef>& streams, Ended
   for (std::shared_ptr<Holds>& holds : list) {
     for (const StreamRef& stream : streams) AddStream(&holds->users.streams, stream);
     if (holds.use_count() == 1) ended->emplace_back(std::move(holds->ticket), std::move(holds->users));
+    holds.reset();  // a child that was put in twice is in the list twice
   }
 }
 

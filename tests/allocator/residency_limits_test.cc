@@ -191,6 +191,22 @@ TEST(LimitsTest, AnEndedHoldLetsTheBlockGoOnceItsHiddenUsersAreDone) {
   device->CheckInvariants();
 }
 
+TEST(LimitsTest, HeldBlocksStayWhereNothingIsEvicted) {
+  CoreSetup setup;
+  setup.evict = false;
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 7);
+  AccessSet set;
+  device.addresses().Collect(blocks[0], &set);
+  ASSERT_TRUE(device->Hold(set, HoldReason::kGraph).ok());
+  CoreDevice::Fill(blocks[0], kBlock, 7);  // by a graph
+  for (int i = 1; i < 6; ++i) ASSERT_EQ(FillOne(device, blocks[i], i), CUDA_SUCCESS);
+  device->OnForeignBytes(1 << 20);
+  EXPECT_EQ(FillOne(device, blocks[6], 6), CUDA_ERROR_OUT_OF_MEMORY) << "nothing may go for it";
+  EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 7), 0u);
+  device->CheckInvariants();
+}
+
 TEST(LimitsTest, EndingAHoldOfAFreedBlockLeavesItsSuccessorAlone) {
   CoreDevice device({});
   const CUdeviceptr block = device.MustAllocate(kBlock);

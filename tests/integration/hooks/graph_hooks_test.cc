@@ -170,6 +170,18 @@ TEST_F(GraphHookTest, NodesChildrenAndClones) {
   EXPECT_EQ(Held(3), 0);
 }
 
+TEST_F(GraphHookTest, AChildThatWasPutInTwiceEndsOnce) {
+  const CUgraph child = Capture(1, 2);
+  CUgraphNode made = Node(1);
+  for (int i = 0; i < 2; ++i) {
+    driver().Hooked<Row::cuGraphAddChildGraphNode>()(&made, Graph(2), nullptr, 0, child);
+  }
+  driver().Hooked<Row::cuGraphDestroy>()(child);
+  EXPECT_EQ(Held(2), 1);
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(2));
+  EXPECT_EQ(Held(2), 0);
+}
+
 TEST_F(GraphHookTest, OtherParametersOfANodeReplaceThoseBefore) {
   Instantiate(1, Capture(1, 2));
   for (uint32_t index = 3; index < 7; ++index) {

@@ -196,11 +196,14 @@ void ReadMissing(const OptionRow& row, Reader* reader) {
   reader->Refuse(row.name, text, absl::StrCat(row.fallback, " only, since this version does not have it"));
 }
 
+// Far more than a node has: ranks are looked at one by one.
+constexpr int kMostRanks = 4096;
+
 void ReadRanks(Options* options) {
   int number = 0;
   if (absl::SimpleAtoi(EnvironmentValue("LOCAL_RANK"), &number) && number >= 0) options->local_rank = number;
   if (absl::SimpleAtoi(EnvironmentValue("LOCAL_WORLD_SIZE"), &number) && number >= 1) {
-    options->local_world_size = number;
+    options->local_world_size = std::min(number, kMostRanks);
   }
 }
 

@@ -153,8 +153,12 @@ TEST_F(OptionsTest, ARankTakesItsDirectories) {
   EXPECT_TRUE(Read({})->rank_directories.empty());
   ::setenv("LOCAL_WORLD_SIZE", "4", 1);
   EXPECT_EQ(Read({})->local_world_size, 4);
-  ::setenv("LOCAL_WORLD_SIZE", "no", 1);
-  EXPECT_EQ(Read({})->local_world_size, 1);
+  for (const char* none : {"no", "0", "-4", "99999999999"}) {
+    ::setenv("LOCAL_WORLD_SIZE", none, 1);
+    EXPECT_EQ(Read({})->local_world_size, 1) << none;
+  }
+  ::setenv("LOCAL_WORLD_SIZE", "2147483647", 1);
+  EXPECT_EQ(Read({})->local_world_size, 4096) << "each is looked at";
 }
 
 // docs/environment.md has one row for each setting that exists, word for word, and no other.

@@ -37,7 +37,7 @@ SIZES = {
     "small": {
         "gpt": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 2",
         "llama": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0",
-        "resnet": "--width 32 --stages 3 --picture 64 --batch 16 --steps 2",
+        "resnet": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2",
         "host_memory": 0.5,
     },
 }
@@ -67,7 +67,8 @@ class Session:
         print(f"left out for want of time: {words}", flush=True)
         return False
 
-    def run(self, label, mode, arguments, script=job.TRAIN, share=None, peak=None, host_share=None, settings=None):
+    def run(self, label, mode, arguments, script=job.TRAIN, share=None, peak=None, host_share=None, settings=None,
+            simcuda_options=()):  # fmt: skip
         """One run of a training script as a row; None when there was no time for it."""
         if not self.time_for(label, self.seconds_of_a_run()):
             return None
@@ -76,7 +77,7 @@ class Session:
             budget = int(peak * share / 100) // (2 * job.MIB) * (2 * job.MIB)
             host = int(peak * (SIZES[self.args.size]["host_memory"] if host_share is None else host_share))
             cap = job.Cap(budget, job.size_text(host), settings=settings or {})
-        machine, more = self.machine, {}
+        machine, more = dataclasses.replace(self.machine, simcuda_options=simcuda_options), {}
         if mode == job.CONF:
             machine = dataclasses.replace(machine, python=python_with_start_up(self.args.build, self.args.work))
             more = {"SPILLWAY_LIBRARY_DIR": str(self.args.build / "lib")}
@@ -134,7 +135,7 @@ def audit(session):
     if plain is None or plain.keys["status"] != "ok":
         return session.expect(plain is None, "the uncapped step failed")
     audited = session.run("audit: one step audited", job.PRELOAD, arguments, share=150, peak=plain.keys["peak_bytes"],
-                          settings={"audit": "on"})  # fmt: skip
+                          settings={"audit": "on"}, simcuda_options=("--mode", "fault", "--poison", "recycle"))  # fmt: skip
     if audited is not None:
         compare(session, audited, plain, spills=False)
 

@@ -82,7 +82,7 @@ def measure(args, cap):
 
 def main():
     args = harness.arguments(__doc__, ("--pairs", {"type": int, "default": 5}), ("--steps", {"type": int, "default": 9}),
-                             ("--without-speed", {"action": "store_true", "help": "do not judge tokens a second"}))  # fmt: skip
+                             ("--without-speed", {"action": "store_true", "help": "for a busy machine: no tokens a second, less in time"}))  # fmt: skip
     problems = harness.Problems()
     here = harness.machine(args, "prediction", "--kernel-time", str(KERNEL_MICROSECONDS))
     uncapped = job.run_job(here, job.UNCAPPED, matrix.train_arguments(ROW, 3), show=lambda line: False)
@@ -94,8 +94,10 @@ def main():
     (here.work / "prediction.json").write_text(json.dumps({**figures, "median": medians, "python": sys.version}, indent=2))
     if not args.without_speed:  # of use only where nothing else runs
         problems.expect(medians["plan_to_lru"] >= 1, f"prediction has {medians['plan_to_lru']:.3f} of lru's tokens/s")
-    problems.expect(medians["in_time"] >= 0.8, f"only {medians['in_time']:.1%} of the fetched bytes were there in time")
-    problems.expect(medians["overlap"] >= 0.5, f"only {medians['overlap']:.1%} of the copy time lay beside kernels")
+    # Beside other work the device's threads come late by no fault of the plan.
+    least_in_time, least_overlap = (0.5, 0.3) if args.without_speed else (0.8, 0.5)
+    problems.expect(medians["in_time"] >= least_in_time, f"only {medians['in_time']:.1%} of the fetched bytes were there in time")
+    problems.expect(medians["overlap"] >= least_overlap, f"only {medians['overlap']:.1%} of the copy time lay beside kernels")
     problems.exit()
 
 

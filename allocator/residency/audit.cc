@@ -50,14 +50,6 @@ absl::Status AuditedResidency::Hold(const AccessSet& set, HoldReason reason, std
   const bool taken = !mine && TakeTurn();
   absl::Status status = taken || mine ? RevealSet(set) : absl::OkStatus();
   if (status.ok()) status = DeviceResidency::Hold(set, reason, held);
-  if (status.ok() && !core_->evict.load()) {
-    // Where nothing is evicted the books are not kept; the audit must know all the same.
-    os::MutexLock lock(&core_->table.mu);
-    for (BlockId id : set) {
-      Block& block = core_->table.at(id);
-      if (block.live()) core_->table.AddHoldLocked(&block, reason, core_->launches.load());
-    }
-  }
   if (taken) EndTurn();
   return status;
 }

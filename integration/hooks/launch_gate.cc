@@ -67,6 +67,17 @@ CUresult RunNested(Touch* touch, int after, StreamRef stream, RealCall real) {
                               [&] { return RunNested(touch, device, stream, real); });
 }
 
+// The same for a call that may reach any block: all of each device's, from `device` on.
+CUresult RunReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
+                        uint64_t tag, RealCall real) {
+  while (device < allocator::kMaxDevices && context->Of(device) == nullptr) ++device;
+  if (device == allocator::kMaxDevices) return real();
+  AccessSet part;
+  SelectDevice(set, device, &part);
+  return context->Of(device)->RunReachingAll(
+      part, stream, tag, [&] { return RunReachingAll(context, set, device + 1, stream, tag, real); });
+}
+
 }  // namespace
 
 void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
@@ -117,18 +128,18 @@ CUresult PassNamed(Touch* touch, StreamRef stream, RealCall real) {
     if (residency == nullptr) return real();
     if (__builtin_expect(!touch->may_block, 1)) return residency->Run(set, stream, touch->tag, real);
     if (touch->denied != nullptr) return PassDenied(touch, stream, real);
-    if (touch->reaches_all) return residency->RunReachingAll(set, stream, touch->tag, real);
+    if (touch->reaches_all) return RunReachingAll(touch->context(), set, 0, stream, touch->tag, real);
     return residency->RunPinned(set, stream, touch->tag, real);
   }
   if (touch->denied != nullptr) return PassDenied(touch, stream, real);
+  if (touch->reaches_all) return RunReachingAll(touch->context(), set, 0, stream, touch->tag, real);
   return RunNested(touch, -1, stream, real);
 }
 
 CUresult CallReachingAll(HookState* state, StreamRef stream, uint64_t tag, RealCall real) {
   HookContext* const context = state->context.load(std::memory_order_acquire);
-  Residency* const residency = context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
-  return residency == nullptr ? CallOthers(state, kUnknownWant, real)
-                              : residency->RunReachingAll({}, stream, tag, real);
+  if (context == nullptr) return CallOthers(state, kUnknownWant, real);
+  return RunReachingAll(context, {}, 0, stream, tag, real);
 }
 
 CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {

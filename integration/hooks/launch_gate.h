@@ -112,8 +112,8 @@ void NoteBlockFreed(uint64_t address);
 // Memory of others is gone: after the real call. `users`: what may still read it.
 void NoteForeignFreed(uint64_t address, uint64_t bytes, const allocator::HiddenUsers& users);
 
-// `real`, which may reach any block and names none that could be seen: all live blocks of the current device are resident
-// for it, or it is refused with out-of-memory.
+// `real`, which may reach any block and names none that could be seen: all live blocks of every device are resident for
+// it, or it is refused with out-of-memory.
 CUresult CallReachingAll(HookState* state, allocator::StreamRef stream, uint64_t tag, RealCall real);
 
 // `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for,

@@ -105,7 +105,8 @@ TEST_F(ResidencyAuditTest, HeldBlocksStayMapped) {
     ASSERT_TRUE(IsHidden(device, held));
     AccessSet set;
     device.addresses().Collect(held, &set);
-    ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable).ok());
+    std::vector<HeldBlock> books;
+    ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable, &books).ok());
     EXPECT_FALSE(IsHidden(device, held));
     uint64_t wrong = 1;
     ASSERT_EQ(device.Launch(
@@ -113,6 +114,10 @@ TEST_F(ResidencyAuditTest, HeldBlocksStayMapped) {
                   [&](const std::vector<CUdeviceptr>&) { wrong = CoreDevice::Differences(held, kBlock, 1); }),
               CUDA_SUCCESS);
     EXPECT_EQ(wrong, 0u);
+    device->EndHold(books, HoldReason::kPointerTable, {});
+    EXPECT_EQ(device->Stats().held_bytes, 0u);
+    ASSERT_EQ(FillBlock(device, stream, other, 3), CUDA_SUCCESS);
+    EXPECT_TRUE(IsHidden(device, held));
   }
 }
 

@@ -32,15 +32,14 @@ SIZES = {
         "gpt": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 --steps 4",
         "llama": "--steps 3",
         "resnet": "--steps 3",
-        "host_memory": 0.5,
     },
     "small": {
         "gpt": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 2",
         "llama": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0",
         "resnet": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2",
-        "host_memory": 0.5,
     },
 }
+HOST_SHARE = 0.5  # of the uncapped peak
 # Of the uncapped peak. The last is also run from disk alone and by the configuration variable.
 SHARES = (100, 50, 35)
 
@@ -75,7 +74,7 @@ class Session:
         cap = None
         if share is not None:
             budget = int(peak * share / 100) // (2 * job.MIB) * (2 * job.MIB)
-            host = int(peak * (SIZES[self.args.size]["host_memory"] if host_share is None else host_share))
+            host = int(peak * (HOST_SHARE if host_share is None else host_share))
             cap = job.Cap(budget, job.size_text(host), settings=settings or {})
         machine, more = dataclasses.replace(self.machine, simcuda_options=simcuda_options), {}
         if mode == job.CONF:

@@ -78,7 +78,8 @@ ExecutionTables MakeExecutionTables(const Workload& workload, const Lifetimes& l
   for (const PlannedAbsence& absence : plan.absences) {
     const IdleInterval& interval = lifetimes.intervals[absence.interval];
     if (interval.before > workload.kernels.size())
-      tables.away_at_start.push_back({interval.tensor, absence.tier});
+      tables.away_at_start.push_back(
+          {interval.tensor, absence.tier, interval.before - static_cast<uint32_t>(kernels), interval.returns});
   }
   return tables;
 }

@@ -28,10 +28,12 @@ struct DueDrop {
   Nanos read_lead = -1;
 };
 
-// A persistent tensor that the plan has away when an iteration begins.
+// A tensor that the plan has away when an iteration begins.
 struct AwayAtStart {
   uint32_t tensor = 0;
   PlanTier tier = PlanTier::kHost;
+  uint32_t until = 0;   // kernel of its next use, or before which it is freed
+  bool returns = true;  // false: that use does not read it, or there is none
 };
 
 struct ExecutionTables {

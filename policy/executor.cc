@@ -36,8 +36,7 @@ Executor::Executor(const Workload& workload, const Lifetimes& lifetimes, const M
   for (const Kernel& kernel : workload.kernels)
     planned_starts_.push_back(planned_starts_.back() + kernel.duration);
   for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
-    if (!workload.tensors[t].persistent && !lifetimes.uses[t].empty())
-      dying_[lifetimes.uses[t].back()].push_back(t);
+    if (lifetimes.last_live[t] != Lifetimes::kNoEnd) dying_[lifetimes.last_live[t]].push_back(t);
   }
   PlaceTensors();
 }
@@ -65,17 +64,17 @@ std::vector<int64_t> Executor::ExpectedUse() const {
   return expected;
 }
 
-// Persistent tensors that the plan has away at an iteration's start are away; the others are on the GPU, as far as there
-// is room, in the order of their first use.
+// Tensors that live over an iteration's start: those that the plan has away then are away; the others are on the GPU, as
+// far as there is room, in the order of their first use.
 void Executor::PlaceTensors() {
   std::vector<bool> placed(workload_.tensors.size(), false);
   for (const AwayAtStart& away : tables_.away_at_start) {
-    if (!placed[away.tensor]) PlaceAway(away.tensor, away.tier);
+    if (!placed[away.tensor]) PlaceAway(away);
     placed[away.tensor] = true;
   }
   std::vector<uint32_t> rest;
   for (uint32_t t = 0; t < workload_.tensors.size(); ++t) {
-    if (workload_.tensors[t].persistent && !placed[t]) rest.push_back(t);
+    if (lifetimes_.live_at_start[t] && !placed[t]) rest.push_back(t);
   }
   const auto first_use = [this](uint32_t t) {
     return lifetimes_.uses[t].empty() ? last_ : uint64_t{lifetimes_.uses[t].front()};
@@ -87,7 +86,7 @@ void Executor::PlaceTensors() {
     TensorState& tensor = state_.tensors[t];
     const Bytes bytes = workload_.tensors[t].bytes;
     if (lifetimes_.uses[t].empty() || state_.used[0] + bytes + first_kernel > machine_.gpu_bytes) {
-      PlaceAway(t, PlanTier::kHost);
+      PlaceAway({t, PlanTier::kHost, FirstNeeded(t), FirstReads(t)});
       continue;
     }
     tensor.live = true;
@@ -100,17 +99,29 @@ void Executor::PlaceTensors() {
   }
 }
 
-void Executor::PlaceAway(uint32_t t, PlanTier tier) {
+// Of a tensor that lives over the iteration's start: its first use, or where it is freed, if that comes first.
+uint32_t Executor::FirstNeeded(uint32_t t) const {
+  const uint32_t first = lifetimes_.uses[t].empty() ? 0 : lifetimes_.uses[t].front();
+  return lifetimes_.last_live[t] < first ? lifetimes_.last_live[t] + 1 : first;
+}
+
+bool Executor::FirstReads(uint32_t t) const {
+  const uint32_t first = FirstNeeded(t);
+  return lifetimes_.last_live[t] >= first && Contains(workload_.kernels[first].inputs, t);
+}
+
+void Executor::PlaceAway(const AwayAtStart& away) {
+  const uint32_t t = away.tensor;
   TensorState& tensor = state_.tensors[t];
   tensor.live = true;
   const bool fits = state_.used[1] + workload_.tensors[t].bytes <= machine_.host_bytes;
-  const Place place = tier == PlanTier::kHost && fits ? Place::kHost : Place::kSsd;
+  const Place place = away.tier == PlanTier::kHost && fits ? Place::kHost : Place::kSsd;
   for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) {
     state_.Put(p, place);
     if (lifetimes_.uses[t].empty()) continue;
     ExecutionPart& part = state_.parts[p];
-    part.away_until = lifetimes_.uses[t].front();
-    part.returns = Contains(workload_.kernels[part.away_until].inputs, t);
+    part.away_until = away.until;
+    part.returns = away.returns;
     part.keep_copy = true;  // until the tensor is written; absences may need it
     expected_.Add(0, part.away_until, -static_cast<int64_t>(part.bytes));
     QueueRead(p);
@@ -297,7 +308,15 @@ void Executor::QueueRead(uint32_t p) {
   if (part.returns && options_.prefetch) reads_[part.valid[1] ? 0 : 1].push({part.away_until, p});
 }
 
+// Or where it is freed, if that comes first.
 uint64_t Executor::NextUse(uint32_t tensor, uint64_t from) const {
+  const uint32_t end = lifetimes_.last_live[tensor];
+  const uint64_t next = NextNamed(tensor, from);
+  if (end == Lifetimes::kNoEnd || !state_.tensors[tensor].live) return next;
+  return std::min(next, from + (end + kernels_ - KernelOf(from)) % kernels_ + 1);
+}
+
+uint64_t Executor::NextNamed(uint32_t tensor, uint64_t from) const {
   const std::vector<uint32_t>& uses = lifetimes_.uses[tensor];
   if (uses.empty()) return last_ + 2 * kernels_;
   const uint64_t base = from - from % kernels_;

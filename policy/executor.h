@@ -67,7 +67,7 @@ class Executor {
   // The start: where persistent tensors lie, and what the plan expects of each kernel's memory.
   std::vector<int64_t> ExpectedUse() const;
   void PlaceTensors();
-  void PlaceAway(uint32_t tensor, PlanTier tier);
+  void PlaceAway(const AwayAtStart& away);
 
   // One round at a time: all that can start does.
   void StartAll();
@@ -101,6 +101,9 @@ class Executor {
   void QueueRead(uint32_t part);
 
   uint64_t NextUse(uint32_t tensor, uint64_t from) const;
+  uint64_t NextNamed(uint32_t tensor, uint64_t from) const;
+  uint32_t FirstNeeded(uint32_t tensor) const;
+  bool FirstReads(uint32_t tensor) const;
   uint64_t Current() const { return running_ ? started_ - 1 : started_; }
   Nanos PlannedNow() const;
   Nanos PlannedStart(uint64_t kernel) const;
@@ -120,7 +123,7 @@ class Executor {
   const ExecutionTables tables_;
   RangeMax expected_;  // bytes on the GPU at each kernel, as planned and as loaded ahead so far
   std::vector<Nanos> planned_starts_;         // of the kernels of one iteration, and its end
-  std::vector<std::vector<uint32_t>> dying_;  // intermediates by the kernel of their last use
+  std::vector<std::vector<uint32_t>> dying_;  // tensors by the kernel at whose end they are freed
 
   Nanos now_ = 0;
   bool running_ = false;

@@ -214,7 +214,8 @@ void Executor::EvictInNeed() {
     leaving += part.bytes;
     ++result_.evictions_in_need;
     part.away_until = NextUse(part.tensor, started_);
-    part.returns = Contains(workload_.kernels[KernelOf(part.away_until)].inputs, part.tensor);
+    part.returns = part.away_until == NextNamed(part.tensor, started_) &&
+                   Contains(workload_.kernels[KernelOf(part.away_until)].inputs, part.tensor);
     part.read_lead = -1;
     part.keep_copy = false;
     expected_.Add(started_, std::min(part.away_until, last_ + 2 * kernels_),

@@ -23,8 +23,6 @@ struct PlannerOptions {
   Bytes window_bytes = 0;  // fetched and not used yet, at most; 0: as the budget allows
 };
 
-using BlockSizes = std::unordered_map<TraceBlock, Bytes>;
-
 // The period is the `period` launches of `trace` from `start` on. `sizes` has each block that they name, in
 // whole chunks; one that it lacks is taken to need no room. A block that is freed and handed out again within
 // the period holds nothing in between and comes back without a fetch. Null when a launch's own blocks exceed

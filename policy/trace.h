@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "policy/units.h"
@@ -46,6 +47,9 @@ struct BlockEvent {
   Bytes bytes = 0;  // of an allocation; 0: a free
   bool allocated() const { return bytes != 0; }
 };
+
+// In whole chunks. A block's size does not change, whoever it is handed out to.
+using BlockSizes = std::unordered_map<TraceBlock, Bytes>;
 
 class Trace {
  public:

@@ -120,6 +120,15 @@ absl::Status ReadKernels(absl::string_view bytes, size_t tensors, std::vector<Wo
   return absl::OkStatus();
 }
 
+absl::Status CheckLife(const Workload& workload, uint32_t kernel, uint32_t tensor) {
+  const std::optional<TensorLife>& life = workload.tensors[tensor].life;
+  if (!life) return absl::OkStatus();
+  const bool after_first = kernel >= life->first, before_last = kernel <= life->last;
+  if (life->wraps() ? after_first || before_last : after_first && before_last) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("kernel ", kernel, ": tensor ", tensor, " does not live then"));
+}
+
 bool Ascending(const std::vector<uint32_t>& ids) {
   return std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end();
 }
@@ -135,8 +144,10 @@ Nanos Workload::IdealTime() const {
 absl::Status CheckWorkload(const Workload& workload) {
   if (workload.kernels.empty()) return absl::InvalidArgumentError("a trace without kernels");
   for (size_t t = 0; t < workload.tensors.size(); ++t) {
-    if (workload.tensors[t].bytes == 0)
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", t, " has no bytes"));
+    const WorkloadTensor& tensor = workload.tensors[t];
+    if (tensor.bytes == 0) return absl::InvalidArgumentError(absl::StrCat("tensor ", t, " has no bytes"));
+    if (tensor.life && (tensor.persistent || std::max(tensor.life->first, tensor.life->last) >= workload.kernels.size()))
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", t, " lives out of range"));
   }
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const WorkloadKernel& kernel = workload.kernels[k];
@@ -148,6 +159,9 @@ absl::Status CheckWorkload(const Workload& workload) {
       if (!ids->empty() && ids->back() >= workload.tensors.size())
         return absl::InvalidArgumentError(
             absl::StrCat("kernel ", k, ": tensor ", ids->back(), " does not exist"));
+      for (uint32_t t : *ids) {
+        if (absl::Status status = CheckLife(workload, static_cast<uint32_t>(k), t); !status.ok()) return status;
+      }
     }
   }
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #define SPILLWAY_POLICY_WORKLOAD_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,19 @@ struct WorkloadKernel {
   Bytes workspace_bytes = 0;      // scratch memory of this kernel alone
 };
 
+// From the start of kernel `first` to the end of kernel `last`; over the iteration's end when `last` is the less.
+struct TensorLife {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  bool wraps() const { return last < first; }
+  friend bool operator==(const TensorLife&, const TensorLife&) = default;
+};
+
 struct WorkloadTensor {
   Bytes bytes = 0;          // more than 0
   bool persistent = false;  // lives across iterations; others live from first to last naming kernel
+  // Of one that is not persistent and holds its memory otherwise; all kernels that name it lie within.
+  std::optional<TensorLife> life = std::nullopt;
 };
 
 struct Workload {

@@ -5,6 +5,11 @@
 #include "io/os/check.h"
 
 namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kStride = uint64_t{1} << 32;
+
+}  // namespace
 
 VaSpace::VaSpace(uint64_t base, uint64_t bytes, uint64_t chunk_bytes)
     : base_(base), bytes_(bytes), chunk_bytes_(chunk_bytes) {
@@ -16,17 +21,29 @@ VaSpace::VaSpace(uint64_t base, uint64_t bytes, uint64_t chunk_bytes)
 absl::StatusOr<uint64_t> VaSpace::Allocate(uint64_t chunks) {
   const uint64_t wanted = (chunks + 1) * chunk_bytes_;  // one guard chunk behind
   for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < wanted) continue;
-    const uint64_t address = it->first;
-    const uint64_t rest = it->second - wanted;
+    const uint64_t start = it->first;
+    const uint64_t end = start + it->second;
+    const uint64_t address = KeepOff(start, wanted);
+    if (address > end || end - address < wanted) continue;
     free_.erase(it);
-    if (rest > 0) free_.emplace(address + wanted, rest);
+    if (address > start) free_.emplace(start, address - start);
+    if (end > address + wanted) free_.emplace(address + wanted, end - address - wanted);
     free_bytes_ -= wanted;
     return address;
   }
   return absl::ResourceExhaustedError("no range of " + std::to_string(wanted) +
                                       " bytes is left in the device's " + std::to_string(bytes_) +
                                       " bytes of address space");
+}
+
+// A pointer into a chunk without a block counts for the blocks on both sides of it. So the chunks before and behind a
+// multiple of 4 GiB have no block next to them: two chunks stay free from it on, and one before it, behind a guard.
+uint64_t VaSpace::KeepOff(uint64_t start, uint64_t bytes) const {
+  const uint64_t before = chunk_bytes_;
+  const uint64_t behind = 2 * chunk_bytes_;
+  if (bytes > kStride - before - behind) return start;
+  const uint64_t multiple = (start + bytes + before - 1) / kStride * kStride;  // the last that could be too near
+  return multiple + behind > start ? multiple + behind : start;
 }
 
 void VaSpace::Free(uint64_t address, uint64_t chunks) {

@@ -59,6 +59,28 @@ TEST(VaSpaceTest, RefusesWhatDoesNotFitAndRecovers) {
   EXPECT_EQ(space.Allocate(2).value(), all);
 }
 
+TEST(VaSpaceTest, KeepsOffMultiplesOf4GiB) {
+  constexpr uint64_t kMiB2 = 2 << 20, kBase = uint64_t{1} << 40, kStride = uint64_t{1} << 32;
+  VaSpace space(kBase, 4 * kStride, kMiB2);
+  // Neither a block nor the end of one is next to the chunks that hold multiple - 1 and multiple.
+  EXPECT_EQ(space.Allocate(1).value(), kBase + 2 * kMiB2);
+  const uint64_t most = (kStride - 3 * kMiB2) / kMiB2 - 1;  // chunks between two multiples, less a guard
+  EXPECT_EQ(space.Allocate(most).value(), kBase + kStride + 2 * kMiB2);
+  EXPECT_EQ(space.Allocate(most - 2).value(), kBase + 4 * kMiB2);  // what is left below, to its end
+  EXPECT_EQ(space.Allocate(1).value(), kBase + 2 * kStride + 2 * kMiB2);
+  space.CheckInvariants();
+}
+
+TEST(VaSpaceTest, LongBlocksLieAcrossMultiplesOf4GiB) {
+  constexpr uint64_t kMiB2 = 2 << 20, kBase = uint64_t{1} << 40, kStride = uint64_t{1} << 32;
+  VaSpace space(kBase, 4 * kStride, kMiB2);
+  const uint64_t address = space.Allocate(2 * kStride / kMiB2).value();
+  EXPECT_EQ(address, kBase + kMiB2);
+  space.Free(address, 2 * kStride / kMiB2);
+  EXPECT_EQ(space.free_bytes(), 4 * kStride - kMiB2);
+  space.CheckInvariants();
+}
+
 TEST(VaSpaceDeathTest, FreeOfAFreeRangeStops) {
   VaSpace space(0x1000000, 10 * 0x100, 0x100);
   const uint64_t a = space.Allocate(2).value();

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/engine.h"
+#include "io/model_engine.h"
 #include "io/os/clock.h"
 
 namespace spillway::io {
@@ -65,6 +66,7 @@ struct SpillStoreOptions {
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
+  DiskModelOptions model;  // of each directory; without limits: the disk as it is
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
 };

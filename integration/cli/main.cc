@@ -19,6 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "integration/cli/doctor.h"
 #include "integration/cli/simulate.h"
+#include "integration/cli/trace_files.h"
 #include "integration/engine/option_values.h"
 #include "integration/engine/options.h"
 
@@ -131,12 +132,16 @@ int Main(int argc, char** argv) {
   SimulateOptions simulation;
   CLI::App* simulate = AddSimulate(&app, &simulation);
 
+  GenerateOptions generation;
+  CLI::App* generate = AddGenerate(&app, &generation);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
     return app.exit(wrong) == 0 ? 0 : kWrongUse;
   }
   if (simulate->parsed()) return Simulate(simulation);
+  if (generate->parsed()) return Generate(generation);
   return run->parsed() ? Run(settings, command) : Doctor(directories);
 }
 

@@ -5,19 +5,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "integration/cli/simulate_report.h"
+#include "integration/cli/trace_files.h"
 #include "policy/plan_search.h"
 #include "policy/schedule_csv.h"
 #include "policy/transfer_choice.h"
-#include "policy/workload_file.h"
 
 namespace spillway::integration {
 namespace {
@@ -29,21 +26,6 @@ constexpr uint32_t kLeastIterations = 4;
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
   return absl::IsResourceExhausted(status) ? kCannotRun : kWrongUse;
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (!file || !(bytes << file.rdbuf()))
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read, or is empty"));
-  return bytes.str();
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  file.close();
-  return file ? absl::OkStatus() : absl::UnknownError(absl::StrCat(path, ": cannot be written"));
 }
 
 // CPU time of the process, which plans in one thread.
@@ -232,15 +214,6 @@ int RunSweep(const SimulateOptions& options, const policy::Workload& workload) {
   return written.ok() ? 0 : Fail(written);
 }
 
-absl::Status Convert(const std::string& target, const policy::Workload& workload) {
-  if (!absl::EndsWith(target, "/")) return WriteFile(target, policy::EncodeWorkload(workload));
-  std::error_code ignored;  // the writing below says what is wrong
-  std::filesystem::create_directories(target, ignored);
-  if (absl::Status status = WriteFile(target + "kernels.csv", policy::KernelsCsv(workload)); !status.ok())
-    return status;
-  return WriteFile(target + "tensors.csv", policy::TensorsCsv(workload));
-}
-
 }  // namespace
 
 absl::StatusOr<double> ParseQuantity(const std::string& text) {
@@ -259,27 +232,13 @@ absl::StatusOr<double> ParseQuantity(const std::string& text) {
       absl::StrCat("'", text, "' is not a size or a rate; examples: 40GiB, 128GB, 15.754e9"));
 }
 
-absl::StatusOr<policy::Workload> ReadTrace(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) {
-    auto bytes = ReadFile(path);
-    if (!bytes.ok()) return bytes.status();
-    auto workload = policy::DecodeWorkload(*bytes);
-    if (workload.ok()) return workload;
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", workload.status().message()));
-  }
-  auto kernels = ReadFile(path + "/kernels.csv");
-  if (!kernels.ok()) return kernels.status();
-  auto tensors = ReadFile(path + "/tensors.csv");
-  if (!tensors.ok()) return tensors.status();
-  auto workload = policy::ParseCsvWorkload(*kernels, *tensors);
-  if (workload.ok()) return workload;
-  return absl::InvalidArgumentError(absl::StrCat(path, "/", workload.status().message()));
-}
-
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* simulate =
       app->add_subcommand("simulate", "Plan a recorded iteration for a machine and say how good the plan is");
-  simulate->add_option("--trace", options->trace, "Folder with kernels.csv and tensors.csv, or a trace file")
+  simulate
+      ->add_option(
+          "--trace", options->trace,
+          "Folder with kernels.csv and tensors.csv, a trace file, or a model as in `spillway generate`")
       ->required();
   simulate->add_option("--gpu-memory", options->gpu_memory, "Bytes (default 40GiB)");
   simulate->add_option("--host-memory", options->host_memory, "Bytes (default 128GiB)");
@@ -315,7 +274,7 @@ int Simulate(const SimulateOptions& options) {
   auto workload = ReadTrace(options.trace);
   if (!workload.ok()) return Fail(workload.status());
   if (!options.convert.empty()) {
-    if (absl::Status status = Convert(options.convert, *workload); !status.ok()) return Fail(status);
+    if (absl::Status status = WriteTrace(options.convert, *workload); !status.ok()) return Fail(status);
   }
   if (!options.sweep.empty()) return RunSweep(options, *workload);
   auto result = RunOne(options, *workload);

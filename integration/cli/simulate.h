@@ -11,13 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "policy/machine.h"
-#include "policy/workload.h"
 
 namespace spillway::integration {
 
 // The options as given; sizes and rates are texts such as 40GiB, 128GB, 15.754e9.
 struct SimulateOptions {
-  std::string trace;  // a folder with kernels.csv and tensors.csv, or a binary trace file
+  std::string trace;  // what ReadTrace accepts
   std::string gpu_memory = "40GiB", host_memory = "128GiB";
   std::string pcie, pcie_in, pcie_out;  // the latter two win over the first
   std::string ssd_read = "3.2e9", ssd_write = "3.2e9";
@@ -43,9 +42,6 @@ int Simulate(const SimulateOptions& options);
 
 // "40GiB", "128GB", "15.754e9" as a number of bytes (or bytes per second); positive or 0.
 absl::StatusOr<double> ParseQuantity(const std::string& text);
-
-// The trace of a folder or a file.
-absl::StatusOr<policy::Workload> ReadTrace(const std::string& path);
 
 }  // namespace spillway::integration
 

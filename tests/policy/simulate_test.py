@@ -132,9 +132,11 @@ class RandomTraces(unittest.TestCase):
 class GeneratedTraces(unittest.TestCase):
     def test_llama_shapes(self):
         with tempfile.TemporaryDirectory() as folder:
-            made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "llama_trace.py"), folder, "--model", "8b",
-                                   "--layers", "3", "--micro-batches", "2"], capture_output=True, text=True, check=True)
+            made = subprocess.run([PROGRAM, "generate", "llama3-8b:layers=3,micro_batches=2", folder],
+                                  capture_output=True, text=True, check=True)
             self.assertIn("kernels", made.stdout)
+            direct = simulate("llama3-8b:layers=3,micro_batches=2", "--json")
+            self.assertEqual(json.loads(direct.stdout)["ideal_us"], json.loads(simulate(folder, "--json").stdout)["ideal_us"])
             path = os.path.join(folder, "schedule.csv")
             gpu = referee.peak_live(Workload(folder)) * 2 // 3
             run = simulate(folder, "--gpu-memory", gpu, "--host-memory", 10**10, "--schedule", path, "--json")

@@ -3,7 +3,7 @@
 # Needs: ROOT (the checkout). Sets: PYTHON (the Python with PyTorch), PYTHONS (that one and those of other releases).
 
 PACKAGES="build-essential cmake ninja-build ccache pkg-config python3 python3-venv liburing-dev libabsl-dev libtbb-dev
-  libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev nlohmann-json3-dev libcli11-dev"
+  libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev nlohmann-json3-dev libcli11-dev coinor-libclp-dev"
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -1,0 +1,41 @@
+// FindLpBound: the time of a steady iteration that no plan beats, by a linear programme over all plans that move bytes
+// as a fluid. Offline: seconds for a thousand kernels. docs/policy.md, heading "The LP bound".
+
+#ifndef SPILLWAY_POLICY_LP_BOUND_H_
+#define SPILLWAY_POLICY_LP_BOUND_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "policy/lp_model.h"
+
+namespace spillway::policy {
+
+enum class LpForm {
+  kAnyPlan,   // spilled bytes may change their tier at any time
+  kKeepTier,  // each absence has one tier: a bound only for plans that demote and promote nothing
+};
+
+// Bytes of an interval that the solution has away, by tier. Where tiers may change, all count as the host's.
+struct LpAbsence {
+  uint32_t interval = 0;  // index into Lifetimes::intervals
+  double host_bytes = 0, ssd_bytes = 0;
+};
+
+struct LpBound {
+  Nanos iteration = 0;      // a millionth of the kernels less than the LP's value, for the solver's tolerance
+  std::vector<Nanos> gaps;  // before each kernel, in the solution
+  std::vector<LpAbsence> absences;  // of the intervals that have any
+  uint32_t columns = 0, rows = 0;   // of the last LP that was solved; 0: everything fits
+};
+
+// Valid for all plans when `lifetimes` are those of all tensors or of any larger least size (smaller tensors are then
+// taken to need no room while idle). ResourceExhausted: a kernel's own tensors exceed the GPU's memory. Internal: the
+// solver failed.
+absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
+                                    const Machine& machine, LpForm form);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_LP_BOUND_H_

@@ -36,9 +36,10 @@ struct PlanStep {
   // uses it. kFetch: may start when the launch before this one has completed, the earliest start that is ever
   // useful; whether there is room for it yet is for who carries the plan out to tell (MigrationPlan::expected_bytes).
   uint32_t launch = 0;
-  // Position up to which the step is of use, in the next period when it is not after `launch`. kCopyOut: the launch of
-  // the block's drop, and the same as `launch` when it is dropped right away; the order in which copies are wanted.
-  // kDrop: the launch before which the block is used again or freed. kFetch: the launch that needs the block.
+  // Position up to which the step is of use. kCopyOut: the launch of the block's drop, in the next period when it is
+  // less than `launch`; the order in which copies are wanted. kDrop: the launch before which the block is used again or
+  // freed, in the next period when it is not more than `launch`. kFetch: the launch that needs the block, in the next
+  // period when it is less than `launch`.
   uint32_t needed = 0;
   TraceBlock block = 0;
 };

@@ -67,6 +67,18 @@ void DeviceResidency::AfterLaunch(const AccessSet& set, StreamIndex stream, poli
   }
 }
 
+inline bool DeviceResidency::MarkEntry(StreamRef stream) const {
+  LaunchObserver* const observer = core_->parts.observer;
+  if (observer == nullptr || __builtin_expect(!observer->wants_marks(), 1)) return false;
+  if (captures_.load() != 0) return false;  // an event recorded now might end one
+  observer->OnEnter(stream);
+  return true;
+}
+
+void DeviceResidency::MarkReady(StreamRef stream) const {
+  if (captures_.load() == 0) core_->parts.observer->OnReady(stream);
+}
+
 void DeviceResidency::NoteLargestSet(uint64_t bytes) {
   uint64_t seen = core_->largest_set_bytes.load(std::memory_order_relaxed);
   while (bytes > seen && !core_->largest_set_bytes.compare_exchange_weak(seen, bytes)) {
@@ -78,6 +90,7 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
   if (core_->closed.load(std::memory_order_relaxed)) return launch();
   const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
   if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
+  const bool marked = MarkEntry(stream);
   uint64_t bytes = 0;
   const StreamIndex index = core_->clock.Find(stream);
   GateSlots::Slot* const slot = GateSlots::ForThisThread();
@@ -88,6 +101,7 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
     slot->Enter(core_->gates.fence());
     if (AllOpen(set, &bytes)) {
       SPILLWAY_DELAY_POINT("launch.inside_slot");
+      if (__builtin_expect(marked, 0)) MarkReady(stream);
       const CUresult result = launch();
       policy::LaunchIndex at = 0;
       if (result == CUDA_SUCCESS) {
@@ -180,13 +194,17 @@ AccessSet DeviceResidency::LiveBlocks() const {
 
 CUresult DeviceResidency::RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream,
                                      uint64_t tag, absl::FunctionRef<CUresult()> launch) {
+  const bool marked = MarkEntry(stream);
   StreamIndex index = core_->clock.Find(stream);
   if (index == kNoStream) {
     return Refuse(absl::ResourceExhaustedError("more than " + std::to_string(StreamClock::kMaxStreams) +
                                                " streams are alive"));
   }
   Grant grant;
-  const auto in_context = [&] { return InCallersContext(stream, launch); };
+  const auto in_context = [&] {
+    if (marked) MarkReady(stream);
+    return InCallersContext(stream, launch);
+  };
   if (absl::Status status = Prepare(needed, &stream, &grant); !status.ok()) {
     if (core_->closed.load()) return in_context();
     return Refuse(status);

@@ -66,6 +66,7 @@ absl::Status DeviceResidency::Start() {
 
 void DeviceResidency::OnStreamDestroy(CUstream stream) {
   if (core_->closed.load()) return;
+  if (core_->parts.observer != nullptr) core_->parts.observer->OnInterrupt();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   core_->clock.OnDestroy(stream);
 }
@@ -78,6 +79,7 @@ void DeviceResidency::OnCaptureBegin(CUstream stream) {
   if (index != kNoStream) core_->clock.Next(index, 0);
   core_->clock.CoverAll();
   captures_.fetch_add(1);
+  if (core_->parts.observer != nullptr) core_->parts.observer->OnInterrupt();
 }
 
 void DeviceResidency::OnCaptureEnd(CUstream stream) {

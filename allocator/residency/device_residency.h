@@ -90,6 +90,10 @@ class DeviceResidency : public Residency {
   Stamp NumberLaunch(StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index);
   // After the stamps: records an event where one is due, tells the observer.
   void AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index, uint64_t tag);
+  // At a launch's entry: whether its way is to be marked for the observer.
+  bool MarkEntry(StreamRef stream) const;
+  // Right before the real launch.
+  void MarkReady(StreamRef stream) const;
   void NoteLargestSet(uint64_t bytes);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.
   void WaitForRunAhead(uint64_t bytes);

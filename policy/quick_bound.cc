@@ -27,20 +27,61 @@ void AddOver(std::vector<int64_t>* change, int64_t bytes, uint32_t begin, uint32
   (*change)[end] -= bytes;
 }
 
-void AddOverwritten(const Workload& workload, const std::vector<uint32_t>& uses, uint32_t tensor,
-                    Exempt* exempt) {
+// A stretch of an iteration over which a tensor lives, with its uses there. One that lives over the iteration's end has two.
+struct Stretch {
+  uint32_t start, stop;  // [start, stop)
+  bool from_before;      // it lives at the iteration's start, with content
+  bool goes_on;          // it lives on in the next iteration
+  std::vector<uint32_t> uses;
+};
+
+std::vector<Stretch> StretchesOf(const Workload& workload, uint32_t tensor, const std::vector<uint32_t>& uses) {
   const uint32_t size = static_cast<uint32_t>(workload.kernels.size());
+  if (workload.tensors[tensor].persistent) return {{0, size, true, true, uses}};
+  const std::optional<TensorLife>& life = workload.tensors[tensor].life;
+  if (!life) return {{uses.front(), uses.back() + 1, false, false, uses}};
+  if (!life->wraps()) return {{life->first, life->last + 1, false, false, uses}};
+  const auto first = std::lower_bound(uses.begin(), uses.end(), life->first);
+  return {{0, life->last + 1, true, false, {uses.begin(), first}}, {life->first, size, false, true, {first, uses.end()}}};
+}
+
+bool Names(const std::vector<uint32_t>& ids, uint32_t tensor) {
+  return std::binary_search(ids.begin(), ids.end(), tensor);
+}
+
+void AddOverwritten(const Workload& workload, const Stretch& stretch, uint32_t tensor, Exempt* exempt) {
   const int64_t bytes = static_cast<int64_t>(workload.tensors[tensor].bytes);
-  const bool persistent = workload.tensors[tensor].persistent;
-  const auto reads = [&](uint32_t k) {
-    const auto& inputs = workload.kernels[k].inputs;
-    return std::binary_search(inputs.begin(), inputs.end(), tensor);
-  };
-  for (size_t u = 0; u < uses.size(); ++u) {
-    const uint32_t idle_from = u > 0 ? uses[u - 1] + 1 : persistent ? 0 : uses[u];
-    if (!reads(uses[u])) AddOver(&exempt->overwritten, bytes, idle_from, uses[u]);
+  for (size_t u = 0; u < stretch.uses.size(); ++u) {
+    const uint32_t idle_from = u > 0 ? stretch.uses[u - 1] + 1 : stretch.start;
+    if (!Names(workload.kernels[stretch.uses[u]].inputs, tensor))
+      AddOver(&exempt->overwritten, bytes, idle_from, stretch.uses[u]);
   }
-  if (persistent && !reads(uses.front())) AddOver(&exempt->overwritten_next, bytes, uses.back() + 1, size);
+  // What is not used again before it is freed returns as little.
+  if (!stretch.goes_on)
+    AddOver(&exempt->overwritten_next, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1, stretch.stop);
+}
+
+void AddExempt(const Workload& workload, const Stretch& stretch, uint32_t tensor, Exempt* exempt) {
+  const int64_t bytes = static_cast<int64_t>(workload.tensors[tensor].bytes);
+  const auto writer = std::find_if(stretch.uses.begin(), stretch.uses.end(), [&](uint32_t k) {
+    return Names(workload.kernels[k].outputs, tensor);
+  });
+  // Without content to begin with it need not have left before it was first used, written or not.
+  const uint32_t unused_until = stretch.from_before || stretch.uses.empty() ? stretch.start : stretch.uses.front();
+  const uint32_t clean_until = std::max(unused_until, writer == stretch.uses.end() ? stretch.stop : *writer);
+  AddOver(&exempt->unwritten, bytes, stretch.start, clean_until);
+  AddOver(&exempt->finished, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1, stretch.stop);
+  for (uint32_t k : stretch.uses) {
+    if (k < clean_until) AddOver(&exempt->unwritten, -bytes, k, k + 1);
+  }
+  AddOverwritten(workload, stretch, tensor, exempt);
+}
+
+// A tensor that lives over the iteration's end and is not read after it before it is overwritten or freed.
+bool DiesOverTheEnd(const Workload& workload, const std::vector<Stretch>& stretches, uint32_t tensor) {
+  const Stretch& early = stretches.front();
+  if (!early.from_before) return false;
+  return early.uses.empty() || !Names(workload.kernels[early.uses.front()].inputs, tensor);
 }
 
 Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
@@ -50,21 +91,12 @@ Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
   for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
     const std::vector<uint32_t>& uses = lifetimes.uses[t];
     if (uses.empty()) continue;
-    const bool persistent = workload.tensors[t].persistent;
-    const int64_t bytes = static_cast<int64_t>(workload.tensors[t].bytes);
-    const uint32_t start = persistent ? 0 : uses.front();
-    const uint32_t stop = persistent ? size : uses.back() + 1;
-    const auto writer = std::find_if(uses.begin(), uses.end(), [&](uint32_t k) {
-      const auto& outputs = workload.kernels[k].outputs;
-      return std::binary_search(outputs.begin(), outputs.end(), t);
-    });
-    const uint32_t clean_until = std::max(start, writer == uses.end() ? stop : *writer);
-    AddOver(&exempt.unwritten, bytes, start, clean_until);
-    AddOver(&exempt.finished, bytes, uses.back() + 1, stop);
-    for (uint32_t k : uses) {
-      if (k < clean_until) AddOver(&exempt.unwritten, -bytes, k, k + 1);
-    }
-    AddOverwritten(workload, uses, t, &exempt);
+    const std::vector<Stretch> stretches = StretchesOf(workload, t, uses);
+    for (const Stretch& stretch : stretches) AddExempt(workload, stretch, t, &exempt);
+    if (!DiesOverTheEnd(workload, stretches, t)) continue;
+    const Stretch& late = stretches.back();
+    AddOver(&exempt.overwritten_next, static_cast<int64_t>(workload.tensors[t].bytes),
+            late.uses.empty() ? late.start : late.uses.back() + 1, size);
   }
   for (auto* list : {&exempt.unwritten, &exempt.finished, &exempt.overwritten, &exempt.overwritten_next})
     std::partial_sum(list->begin(), list->end(), list->begin());

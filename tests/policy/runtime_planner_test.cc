@@ -209,7 +209,7 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
 TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
   std::mt19937_64 random(5);
   uint32_t planned = 0, moved = 0;
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 300; ++round) {
     const RandomJob job = MakeRandomJob(&random);
     Trace trace;
     for (int step = 0; step < 3; ++step) job.AppendStepTo(&trace);
@@ -230,6 +230,7 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
     ++planned;
     ASSERT_EQ(plan->expected_bytes.size(), period);
     ASSERT_EQ(plan->start, start);
+    EXPECT_GE(planner.forecast().iteration, planner.forecast().bound);
     EXPECT_GE(planner.forecast().bound, planner.forecast().ideal);
     if (plan->steady) {
       for (const int64_t bytes : plan->expected_bytes) EXPECT_LE(bytes, static_cast<int64_t>(plan->budget_bytes));

@@ -11,7 +11,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Staging pieces that prefetches leave for demand faults.
+// Staging pieces that prefetches leave for demand faults, where there are enough.
 constexpr size_t kStagingKeptForDemand = 2;
 
 // The mapping may be half gone when this fails: nothing that we could do would be safe.
@@ -183,7 +183,8 @@ bool Faulter::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
   const std::vector<ChunkHome>& homes = job->block->homes;
   while (NextDiskChunk(job)) {
     HostPool* const host = core_->parts.host;
-    if (!demanded && (others_demand || host->Free(HostUse::kFaultStaging) <= kStagingKeptForDemand)) break;
+    const size_t kept = std::min(kStagingKeptForDemand, host->Limit(HostUse::kFaultStaging) / 2);
+    if (!demanded && (others_demand || host->Free(HostUse::kFaultStaging) <= kept)) break;
     std::vector<HostPiece> piece;
     if (host->Take(HostUse::kFaultStaging, 1, &piece) == 0) break;
     size_t chunk = job->next_chunk;

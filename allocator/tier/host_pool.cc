@@ -111,6 +111,11 @@ uint64_t HostPool::storage_in_use() const {
   return (kind.created - kind.free.size()) * options_.piece_bytes;
 }
 
+size_t HostPool::Limit(HostUse use) const {
+  os::MutexLock lock(&mu_);
+  return kinds_[static_cast<int>(use)].limit;
+}
+
 size_t HostPool::Free(HostUse use) const {
   os::MutexLock lock(&mu_);
   const Kind& kind = kinds_[static_cast<int>(use)];

@@ -49,6 +49,8 @@ class HostPool {
   uint64_t storage_in_use() const;
   // Pieces of the kind that nobody has taken, storage not yet registered included.
   size_t Free(HostUse use) const;
+  // Pieces of the kind that there are, taken or not.
+  size_t Limit(HostUse use) const;
 
  private:
   struct Kind {

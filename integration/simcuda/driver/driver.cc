@@ -9,6 +9,7 @@
 
 #include "integration/simcuda/driver/address_space.h"
 #include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/content_hash_twin.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/log.h"
 #include "integration/simcuda/driver/settings.h"
@@ -69,6 +70,7 @@ CUresult Initialise() {
   for (int i = 0; i < g_device_count; ++i) {
     g_devices[i] = new Device(i, static_cast<uint64_t>(settings.memory_bytes.load()));
   }
+  RegisterContentHash();
   OpenLog(settings.log_file);
   InstallFaultHandler();
   pthread_atfork(nullptr, nullptr, &OnFork);

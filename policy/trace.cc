@@ -28,6 +28,19 @@ bool Trace::SameLaunch(LaunchIndex a, LaunchIndex b) const {
   return x.tag == y.tag && std::ranges::equal(x.blocks, y.blocks);
 }
 
+Trace Trace::Slice(LaunchIndex begin, LaunchIndex end) const {
+  Trace slice;
+  slice.Restart(begin);
+  for (LaunchIndex index = begin; index < end; ++index) {
+    const LaunchRecord launch = at(index);
+    slice.AddLaunch(launch.tag, launch.blocks);
+  }
+  for (const BlockEvent& event : events_) {
+    if (event.before >= begin && event.before < end) slice.events_.push_back(event);
+  }
+  return slice;
+}
+
 void Trace::DropBefore(LaunchIndex index) {
   index = std::min(index, end());
   if (index <= first_) return;

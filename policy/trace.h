@@ -68,6 +68,9 @@ class Trace {
   // Events before launches begin()..end(), in order.
   std::span<const BlockEvent> events() const { return events_; }
 
+  // A trace of launches begin..end-1 alone, which must be there, with the events before each.
+  Trace Slice(LaunchIndex begin, LaunchIndex end) const;
+
   // Forgets launches before `index`, and their events.
   void DropBefore(LaunchIndex index);
   // Forgets everything; the next launch has this index.

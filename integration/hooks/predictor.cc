@@ -20,7 +20,13 @@ constexpr uint32_t kTransferLaunches = 8;
 
 }  // namespace
 
-Predictor::Predictor(const PredictorOptions& options) : options_(options), finder_(options.period) {}
+Predictor::Predictor(const PredictorOptions& options) : options_(options), finder_(options.period) {
+  if (options.driver == nullptr) return;
+  LaunchTimerOptions timer;
+  timer.driver = options.driver;
+  timer.context = options.context;
+  timer_ = std::make_unique<LaunchTimer>(timer, &wants_marks_);
+}
 
 Predictor::~Predictor() { Stop(); }
 
@@ -52,6 +58,7 @@ void Predictor::Loop() {
 // ---- On the launching thread.
 
 void Predictor::OnLaunch(int, LaunchIndex index, uint64_t tag, const allocator::AccessSet& set) {
+  if (timer_ != nullptr) timer_->OnLaunch(index);
   if (expected_.load(std::memory_order_relaxed) != nullptr) {
     policy::SignatureBuilder signature(tag);
     for (const allocator::BlockId id : set) signature.Add(TraceBlockOf(id));
@@ -83,6 +90,18 @@ void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes) {
 
 void Predictor::OnFree(int, allocator::BlockId block) { recorder_.AddFree(block); }
 
+void Predictor::OnEnter(const allocator::StreamRef& stream) {
+  if (timer_ != nullptr) timer_->OnEnter(stream);
+}
+
+void Predictor::OnReady(const allocator::StreamRef& stream) {
+  if (timer_ != nullptr) timer_->OnReady(stream);
+}
+
+void Predictor::OnInterrupt() {
+  if (timer_ != nullptr) timer_->OnInterrupt();
+}
+
 PredictorStats Predictor::stats() const {
   return {plans_.load(), departures_.load(), lost_.load(), period_.load()};
 }
@@ -106,8 +125,23 @@ bool Predictor::Step() {
     NoteFollowed();
     PlanAgainIfRoomChanged();
   }
+  const uint32_t repeats = planned_ ? planned_period_ : 0;
+  if (options_.keep_step && any) followed_.Note(trace_, repeats);
+  if (timer_ != nullptr) timer_->Step(trace_, repeats, sizes_, &times_);
   Trim();
   return any;
+}
+
+std::optional<Predictor::Followed> Predictor::FollowedStep() const {
+  const FollowedPeriod::Step* const step = followed_.Most();
+  if (step == nullptr) return std::nullopt;
+  Followed followed;
+  followed.recorded = policy::MakeRecordedWorkload(step->trace, step->trace.begin(), step->period, sizes_,
+                                                   &times_, nullptr);
+  followed.launches = step->trace;
+  followed.followed = step->launches;
+  followed.samples = timer_ == nullptr ? 0 : timer_->measured();
+  return followed;
 }
 
 void Predictor::NoteSizes() {

@@ -8,18 +8,23 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/residency/launch_observer.h"
 #include "allocator/residency/residency.h"
+#include "integration/hooks/followed_period.h"
+#include "integration/hooks/launch_timer.h"
 #include "integration/hooks/trace_recorder.h"
 #include "io/os/sync.h"
 #include "policy/cycle.h"
+#include "policy/kernel_times.h"
 #include "policy/period.h"
 #include "policy/plan.h"
 #include "policy/planner.h"
+#include "policy/recorded_workload.h"
 
 namespace spillway::integration {
 
@@ -33,6 +38,10 @@ struct PredictorOptions {
   Foresight foresight = Foresight::kPlan;
   uint64_t host_bytes = 0;  // room of the host tier, for the plan's choice of tiers
   policy::PeriodOptions period;
+  // For timing launches on the GPU; null: nothing is timed.
+  const allocator::CudaDriver* driver = nullptr;
+  CUcontext context = nullptr;  // the device's
+  bool keep_step = false;       // the step that is followed for longest is kept for FollowedStep
 };
 
 // Snapshot, for reports and tests.
@@ -58,12 +67,25 @@ class Predictor : public allocator::LaunchObserver {
                 const allocator::AccessSet& set) override;
   void OnAllocate(int device, allocator::BlockId block, uint64_t bytes) override;
   void OnFree(int device, allocator::BlockId block) override;
+  void OnEnter(const allocator::StreamRef& stream) override;
+  void OnReady(const allocator::StreamRef& stream) override;
+  void OnInterrupt() override;
 
   PredictorStats stats() const;
 
   // The cycle that the job followed for the most launches, with Foresight::kObserve; null when nothing repeated. Any
   // thread.
   std::shared_ptr<const policy::Cycle> observed() const;
+
+  // With keep_step: the step that the job followed for the most launches, with the times that were measured, and the
+  // launches themselves. Nothing when nothing repeated. After Stop.
+  struct Followed {
+    policy::RecordedWorkload recorded;
+    policy::Trace launches;  // kernel k of the workload is launch begin() + k
+    uint64_t followed = 0;   // launches for which it was followed
+    uint64_t samples = 0;    // launches that were timed, of all
+  };
+  std::optional<Followed> FollowedStep() const;
 
   // The body of the thread once through: takes what was recorded, finds a period, plans. True when there was
   // something. For the thread, and for tests that start none but call UsePlansOf.
@@ -103,6 +125,7 @@ class Predictor : public allocator::LaunchObserver {
 
   const PredictorOptions options_;
   TraceRecorder recorder_;
+  std::unique_ptr<LaunchTimer> timer_;  // constant after construction; may be null
   std::atomic<allocator::Residency*> residency_{nullptr};
 
   // Null: no plan in force. Stored by the thread, taken away by whoever departs; readers_ keeps it from being
@@ -117,6 +140,8 @@ class Predictor : public allocator::LaunchObserver {
   policy::Trace trace_;
   policy::PeriodFinder finder_;
   policy::BlockSizes sizes_;
+  policy::KernelTimes times_;
+  FollowedPeriod followed_;
   bool planned_ = false;                // a plan was put in force and its departure not yet digested
   policy::LaunchIndex planned_at_ = 0;  // end of the period that the plan in force was found by
   uint32_t planned_period_ = 0;

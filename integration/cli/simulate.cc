@@ -1,5 +1,6 @@
 #include "integration/cli/simulate.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
@@ -12,6 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "integration/cli/simulate_report.h"
 #include "integration/cli/trace_files.h"
+#include "policy/lp_bound.h"
+#include "policy/lp_plan.h"
 #include "policy/plan_search.h"
 #include "policy/schedule_csv.h"
 #include "policy/transfer_choice.h"
@@ -85,7 +88,7 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
   for (const policy::WorkloadKernel& kernel : workload.kernels) plan.kernel_times.push_back(kernel.duration);
   if (options.policy == "plan") {
     policy::SearchOptions search;
-    search.bound = result->bound.Best();
+    search.bound = result->quick_bound.Best();
     policy::PlanSearch planner(workload, lifetimes, machine, search);
     plan = planner.First();
     result->plan_first_s = CpuSeconds() - begin;
@@ -109,9 +112,32 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
                         : policy::ChooseTransfers(workload, lifetimes, plan.kernel_times, choice);
     policy::ChooseTiers(workload, lifetimes, machine, policy::TierOrder::kFarthestFirst, &plan);
     result->plan_first_s = CpuSeconds() - begin;
+  } else if (options.policy == "lp") {
+    auto rounded = policy::PlanByLp(workload, lifetimes, machine);
+    if (!rounded.ok()) return rounded.status();
+    plan = *std::move(rounded);
+    result->plan_first_s = CpuSeconds() - begin;
   }
   result->plan_best_s = CpuSeconds() - begin;
   return plan;
+}
+
+// Which bound the percentage is of. The LP's takes tensors of all sizes into account.
+absl::Status FindBound(const SimulateOptions& options, const policy::Workload& workload,
+                       const policy::Lifetimes& lifetimes, const policy::Machine& machine,
+                       SimulateResult* result) {
+  const double begin = CpuSeconds();
+  result->bound_kind = options.bound;
+  result->quick_bound = policy::FindQuickBound(workload, lifetimes, machine);
+  result->bound = result->quick_bound.Best();
+  if (options.bound != "quick") {
+    const auto form = options.bound == "lp" ? policy::LpForm::kAnyPlan : policy::LpForm::kKeepTier;
+    auto found = policy::FindLpBound(workload, policy::FindLifetimes(workload), machine, form);
+    if (!found.ok()) return found.status();
+    result->bound = std::max(result->bound, found->iteration);
+  }
+  result->bound_s = CpuSeconds() - begin;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload) {
@@ -121,12 +147,13 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
   result.policy = options.policy;
   const policy::Lifetimes lifetimes =
       policy::FindLifetimes(workload, policy::PlanSearch::LeastBytes(*machine));
-  result.bound = policy::FindQuickBound(workload, lifetimes, *machine);
   result.peak_live_bytes = lifetimes.PeakLive();
   if (options.policy == "none" && result.peak_live_bytes > static_cast<int64_t>(machine->gpu_bytes))
     return absl::ResourceExhaustedError(absl::StrCat("without moving anything the job needs ",
                                                      result.peak_live_bytes, " bytes; the GPU has ",
                                                      machine->gpu_bytes));
+  if (absl::Status status = FindBound(options, workload, lifetimes, *machine, &result); !status.ok())
+    return status;
   auto plan = PlanFor(options, workload, lifetimes, *machine, &result);
   if (!plan.ok()) return plan.status();
   policy::ExecutionOptions execution;
@@ -252,8 +279,12 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
       ->check(CLI::Range(0.0, 1e6));
   simulate->add_option("--piece", options->piece,
                        "Tensors move in pieces of this size; 0: whole (default 2MiB)");
-  simulate->add_option("--policy", options->policy, "plan (default), lru, belady, g10 or none")
-      ->check(CLI::IsMember({"plan", "lru", "belady", "g10", "none"}));
+  simulate->add_option("--policy", options->policy, "plan (default), lru, belady, g10, lp or none")
+      ->check(CLI::IsMember({"plan", "lru", "belady", "g10", "lp", "none"}));
+  simulate->add_option("--bound", options->bound,
+                       "quick (default), lp: tighter, in seconds to minutes, or lp-one-tier: of plans that change no "
+                       "spilled bytes' tier")
+      ->check(CLI::IsMember({"quick", "lp", "lp-one-tier"}));
   simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
       ->check(CLI::Range(kLeastIterations, 1000u));
   simulate->add_option("--noise", options->noise, "Kernels last up to this part more or less (default 0)")

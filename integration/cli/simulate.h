@@ -24,6 +24,7 @@ struct SimulateOptions {
   double latency_us = 0;
   std::string piece = "2MiB";
   std::string policy = "plan";
+  std::string bound = "quick";  // quick, lp or lp-one-tier
   uint32_t iterations = 6;
   double noise = 0;
   uint64_t seed = 1;

@@ -17,7 +17,7 @@ double Micros(policy::Nanos time) { return static_cast<double>(time) / 1000; }
 
 double SimulateResult::PercentOfBound() const {
   // With noise, kernels may take less than the bound's.
-  const policy::Nanos best = std::max(bound.Best() - bound.compute + execution.ideal, execution.ideal);
+  const policy::Nanos best = std::max(bound - quick_bound.compute + execution.ideal, execution.ideal);
   return 100 * static_cast<double>(best) / static_cast<double>(execution.iteration);
 }
 
@@ -26,7 +26,7 @@ std::string ReportText(const SimulateResult& result) {
   std::string text = absl::StrFormat(
       "policy %s: %.2f %% of ideal, %.2f %% of bound; iteration %.3f s, ideal %.3f s, bound %.3f s\n",
       result.policy, run.PercentOfIdeal(), result.PercentOfBound(), Micros(run.iteration) / 1e6,
-      Micros(run.ideal) / 1e6, Micros(result.bound.Best()) / 1e6);
+      Micros(run.ideal) / 1e6, Micros(result.bound) / 1e6);
   absl::StrAppendFormat(
       &text, "per iteration, GiB: host to GPU %.2f, GPU to host %.2f, SSD to GPU %.2f, GPU to SSD %.2f\n",
       run.traffic.host_to_gpu / kGiB, run.traffic.gpu_to_host / kGiB, run.traffic.ssd_to_gpu / kGiB,
@@ -50,11 +50,14 @@ std::string ReportJson(const SimulateResult& result) {
       {"percent_of_bound", result.PercentOfBound()},
       {"iteration_us", Micros(run.iteration)},
       {"ideal_us", Micros(run.ideal)},
-      {"bound_us",
-       {{"compute", Micros(result.bound.compute)},
-        {"load", Micros(result.bound.load)},
-        {"phase", Micros(result.bound.phase)},
-        {"ssd_phase", Micros(result.bound.ssd_phase)}}},
+      {"bound_kind", result.bound_kind},
+      {"bound_us", Micros(result.bound)},
+      {"bound_s", result.bound_s},
+      {"quick_bound_us",
+       {{"compute", Micros(result.quick_bound.compute)},
+        {"load", Micros(result.quick_bound.load)},
+        {"phase", Micros(result.quick_bound.phase)},
+        {"ssd_phase", Micros(result.quick_bound.ssd_phase)}}},
       {"host_to_gpu_bytes", run.traffic.host_to_gpu},
       {"gpu_to_host_bytes", run.traffic.gpu_to_host},
       {"ssd_to_gpu_bytes", run.traffic.ssd_to_gpu},

@@ -12,7 +12,10 @@ namespace spillway::integration {
 
 struct SimulateResult {
   policy::Execution execution;
-  policy::QuickBound bound;
+  policy::QuickBound quick_bound;
+  policy::Nanos bound = 0;  // of the kind asked for
+  std::string bound_kind = "quick";
+  double bound_s = 0;  // CPU seconds
   std::string policy;
   double plan_first_s = 0, plan_best_s = 0;  // CPU seconds
   uint32_t trials = 0;

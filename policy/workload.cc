@@ -193,8 +193,9 @@ std::string KernelsCsv(const Workload& workload) {
 std::string TensorsCsv(const Workload& workload) {
   std::string text = "tensor_id,size_bytes,persistent\n";
   for (size_t t = 0; t < workload.tensors.size(); ++t) {
-    absl::StrAppend(&text, t, ",", workload.tensors[t].bytes, ",", workload.tensors[t].persistent ? 1 : 0,
-                    "\n");
+    const WorkloadTensor& tensor = workload.tensors[t];
+    const bool persistent = tensor.persistent || (tensor.life && tensor.life->wraps());
+    absl::StrAppend(&text, t, ",", tensor.bytes, ",", persistent ? 1 : 0, "\n");
   }
   return text;
 }

@@ -53,7 +53,8 @@ absl::Status CheckWorkload(const Workload& workload);
 // file's name, the line and the offset of the line in the file.
 absl::StatusOr<Workload> ParseCsvWorkload(absl::string_view kernels_csv, absl::string_view tensors_csv);
 
-// The same form back.
+// The same form back. It has no lives: a tensor that lives over the iteration's end becomes persistent there, any other
+// lives from its first to its last kernel.
 std::string KernelsCsv(const Workload& workload);
 std::string TensorsCsv(const Workload& workload);
 

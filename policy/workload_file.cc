@@ -1,5 +1,7 @@
 #include "policy/workload_file.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -7,7 +9,7 @@ namespace spillway::policy {
 namespace {
 
 constexpr absl::string_view kMagic = "SPILLTRC";
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kChecksumBytes = 8;
 
 // FNV-1a: enough to tell a damaged file, nothing more.
@@ -120,8 +122,15 @@ void ReadTensors(Reader* reader, Workload* workload) {
   for (size_t t = 0; t < tensors && reader->ok(); ++t) {
     const size_t begin = reader->offset();
     const uint64_t number = reader->Number("a tensor's size");
-    if (number >> 1 == 0) reader->Fail(begin, "a tensor without bytes");
-    workload->tensors.push_back({number >> 1, (number & 1) != 0});
+    if (number >> 2 == 0) reader->Fail(begin, "a tensor without bytes");
+    WorkloadTensor tensor{number >> 2, (number & 1) != 0};
+    if ((number & 2) != 0) {
+      const uint64_t first = reader->Number("the begin of a tensor's life");
+      const uint64_t last = reader->Number("the end of a tensor's life");
+      if (std::max(first, last) >> 32 != 0) reader->Fail(begin, "a tensor's life out of range");
+      tensor.life = {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
+    }
+    workload->tensors.push_back(tensor);
   }
 }
 
@@ -147,8 +156,12 @@ std::string EncodeWorkload(const Workload& workload) {
   std::string bytes(kMagic);
   bytes.push_back(static_cast<char>(kVersion));
   AppendNumber(workload.tensors.size(), &bytes);
-  for (const WorkloadTensor& tensor : workload.tensors)
-    AppendNumber(tensor.bytes << 1 | (tensor.persistent ? 1 : 0), &bytes);
+  for (const WorkloadTensor& tensor : workload.tensors) {
+    AppendNumber(tensor.bytes << 2 | (tensor.life ? 2 : 0) | (tensor.persistent ? 1 : 0), &bytes);
+    if (!tensor.life) continue;
+    AppendNumber(tensor.life->first, &bytes);
+    AppendNumber(tensor.life->last, &bytes);
+  }
   AppendNumber(workload.kernels.size(), &bytes);
   for (const WorkloadKernel& kernel : workload.kernels) {
     AppendNumber(kernel.name.size(), &bytes);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "policy/lifetimes.h"
+#include "policy/workload_file.h"
 #include "tests/policy/trace_helpers.h"
 
 namespace spillway::policy {
@@ -100,6 +101,22 @@ TEST(RecordedWorkloadTest, ALifeOverThePeriodsEndWraps) {
   EXPECT_EQ(idle->written, 4);
   EXPECT_TRUE(idle->returns);
   EXPECT_EQ(std::ranges::count(lifetimes.intervals, 1u, &IdleInterval::tensor), 1);
+}
+
+TEST(RecordedWorkloadTest, LivesSurviveTheFile) {
+  const RecordedWorkload recorded = Wrapping();
+  const auto again = DecodeWorkload(EncodeWorkload(recorded.workload));
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_EQ(again->tensors.size(), 2u);
+  EXPECT_TRUE(again->tensors[0].persistent);
+  EXPECT_FALSE(again->tensors[0].life.has_value());
+  EXPECT_FALSE(again->tensors[1].persistent);
+  EXPECT_EQ(again->tensors[1].life, (TensorLife{4, 1}));
+  EXPECT_EQ(FindLifetimes(*again).live_bytes, FindLifetimes(recorded.workload).live_bytes);
+  // A life that does not hold the tensor's kernels is none.
+  Workload wrong = recorded.workload;
+  wrong.tensors[1].life = TensorLife{4, 0};
+  EXPECT_FALSE(CheckWorkload(wrong).ok());
 }
 
 TEST(RecordedWorkloadTest, TheTimeFromLastUseToFreeIsIdleWithoutReturn) {

@@ -54,6 +54,29 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
   return entry;
 }
 
+constexpr char kModelForms[] =
+    "read, write (bytes a second, 1e6 to 1e12) and latency (up to 1s), each at most once, as in "
+    "read:1.2e9,write:800MB,latency:80us; or none";
+
+// A number with a unit that `factor` knows (0: none) to `least` .. `most`; 0 for anything else.
+double ParseNumber(std::string_view text, double (*factor)(std::string_view), double least, double most) {
+  double number = 0;
+  text = Trimmed(text);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return 0;
+  const double value = number * factor(Trimmed(text.substr(static_cast<size_t>(end - text.data()))));
+  return value >= least && value <= most ? value : 0;
+}
+
+double NanosOfUnit(std::string_view unit) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  for (const auto& [name, nanos] : kUnits) {
+    if (absl::EqualsIgnoreCase(Absl(unit), Absl(name))) return nanos;
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<Size> ParseSize(std::string_view text, Percent percent) {
@@ -112,6 +135,32 @@ absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::s
     }
   }
   return ranks;
+}
+
+absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text) {
+  const auto refused = absl::InvalidArgumentError(kModelForms);
+  io::DiskModelOptions model;
+  if (absl::EqualsIgnoreCase(Absl(Trimmed(text)), "none")) return model;
+  std::string seen;
+  for (absl::string_view item : absl::StrSplit(Absl(text), ',')) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(item, absl::MaxSplits(':', 1));
+    const std::string key = absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.first));
+    const std::string_view value(parts.second.data(), parts.second.size());
+    if (absl::StrContains(seen, key + ":")) return refused;
+    seen += key + ":";
+    double number = 0;
+    if (key == "read") {
+      number = model.read_bytes_per_second = ParseNumber(value, UnitBytes, 1e6, 1e12);
+    } else if (key == "write") {
+      number = model.write_bytes_per_second = ParseNumber(value, UnitBytes, 1e6, 1e12);
+    } else if (key == "latency") {
+      number = ParseNumber(value, NanosOfUnit, 1, 1e9);
+      model.latency_nanos = static_cast<int64_t>(number);
+    }
+    if (number == 0) return refused;
+  }
+  return model;
 }
 
 }  // namespace spillway::integration

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/model_engine.h"
 
 namespace spillway::integration {
 
@@ -46,6 +47,10 @@ struct DirectoryEntry {
 // "a,b:2TiB;c": a list of directories for each rank of the node, ranks separated by ';', a cap after the last ':'.
 // "none" yields one empty list.
 absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::string_view text);
+
+// "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a second), each
+// at most once and at least one of them. "none" yields a model without limits.
+absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text);
 
 }  // namespace spillway::integration
 

@@ -72,7 +72,10 @@ constexpr OptionRow kTable[] = {
      "File of kernels that reach memory which their parameters do not name: everything is on the GPU when one is "
      "launched. In audit mode what is found is added to it",
      true},
-    {"io_model", "none", "-", "For tests: a modelled disk", false},
+    {"io_model", "none", "`read:1.2e9,write:1.2e9,latency:80us` or a part of it, or none",
+     "For trials: each spill directory is at most that fast (bytes a second in each direction, and a time added to each "
+     "request)",
+     true},
     {"io_faults", "none", "-", "For tests: injected faults", false},
 };
 
@@ -259,6 +262,7 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   ReadWord(&reader, "trust", &options.trust, {"normal", "strict"});
   reader.Read("audit", &options.audit, ParseSwitch);
   reader.Read("denylist", &options.denylist_file, ReadPathOrNone);
+  reader.Read("io_model", &options.io_model, ParseDiskModel);
   reader.Read("metrics", &options.metrics_file, ReadPath);
   ReadWord(&reader, "status", &options.status, {"off", "signal"});
   ReadWord(&reader, "log", &options.log_level, {"off", "error", "warn", "info", "debug"});

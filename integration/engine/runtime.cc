@@ -33,6 +33,7 @@ io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<Dir
   }
   if (options.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, options.disk_reserve->bytes);
   store.checksum = options.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
+  store.model = options.io_model;
   return store;
 }
 
@@ -194,6 +195,8 @@ absl::Status Runtime::StartDiskLocked() {
   auto store = io::SpillStore::Create(StoreOptions(options_, directories));
   if (store.ok()) {
     disk_ = *std::move(store);
+    if (options_.io_model.Limits())
+      os::Announce(absl::StrCat("the disk is modelled: ", io::DescribeModel(options_.io_model)));
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.

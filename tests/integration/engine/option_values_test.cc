@@ -77,5 +77,25 @@ TEST(ParseDirectoriesTest, RefusesEveryWrongForm) {
   }
 }
 
+TEST(ParseDiskModelTest, ReadsRatesAndLatency) {
+  const auto model = ParseDiskModel("read:1.2e9,write:800MB,latency:80us");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->read_bytes_per_second, 1.2e9);
+  EXPECT_EQ(model->write_bytes_per_second, 8e8);
+  EXPECT_EQ(model->latency_nanos, 80'000);
+  EXPECT_EQ(ParseDiskModel(" Latency : 0.5 ms ")->latency_nanos, 500'000);
+  EXPECT_EQ(ParseDiskModel("read:1GiB")->write_bytes_per_second, 0) << "what is left out is not limited";
+  EXPECT_FALSE(ParseDiskModel("none")->Limits());
+}
+
+TEST(ParseDiskModelTest, RefusesEveryWrongForm) {
+  for (const char* text :
+       {"", "read", "read:", "read:0", "read:-1e9", "read:999999", "read:1e13", "read:fast",
+        "read:1e9,read:1e9", "read:1e9,", "latency:80", "latency:2s", "latency:0us", "reed:1e9",
+        "read:1e9;write:1e9", "read:nan", "read:inf", "read:1e9 apples", "on"}) {
+    EXPECT_FALSE(ParseDiskModel(text).ok()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -111,6 +111,7 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
       {"spillway", "maybe"},  {"host_memory", "-1"}, {"dirs", "tmp"},
       {"disk_reserve", "5%"}, {"checksum", "yes"},   {"on_full", "panic"},
       {"status", "SIGHUP"},   {"metrics", ""},       {"log", "loud"},
+      {"io_model", "slow"},
   };
   for (const auto& [name, value] : wrong) {
     const std::string error = ErrorOf(name, value);

@@ -40,7 +40,8 @@ Block* BlockTable::CreateLocked(uint64_t address, uint32_t chunks) {
 }
 
 void BlockTable::DestroyLocked(Block* block) {
-  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->listed);
+  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->listed &&
+                 block->copy_homes.empty());
   addresses_->Clear(block->address, block->chunks * addresses_->chunk_bytes());
   block->chunks = 0;
   free_indices_.push_back(block->id.index());
@@ -94,6 +95,7 @@ void BlockTable::CheckInvariantsLocked() const {
     const Block& block = at(BlockId(device_, i));
     if (block.chunks == 0) continue;
     const bool whole = block.handles.size() == block.chunks;
+    SPILLWAY_CHECK(block.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {
       case BlockState::kFree:
       case BlockState::kEmpty:

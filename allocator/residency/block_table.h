@@ -15,6 +15,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/residency/block_state.h"
+#include "allocator/residency/clean_copies.h"
 #include "allocator/residency/hold.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/tier/host_pool.h"
@@ -28,13 +29,6 @@ enum class Gate : uint8_t {
   kClosed,   // take the slow path
   kOpen,     // mapped and whole: launch, then stamp
   kIgnored,  // nobody's block: an integer that looks like an address, or a stale pointer
-};
-
-// Where the bytes of one spilled chunk lie.
-struct ChunkHome {
-  HostPiece piece;  // host tier when data is not null
-  io::SlotId slot;  // else this slot, when on_disk
-  bool on_disk = false;
 };
 
 struct EvictJob;
@@ -83,7 +77,11 @@ struct alignas(64) Block {
   bool wanted = false;          // an allocation waits for the end of its free
   std::vector<Stamp> recorded;  // recordStream: what must complete before reuse and eviction
   std::vector<ChunkHandle> handles;
-  std::vector<ChunkHome> homes;  // per chunk, while kSpilled and kFaulting
+  std::vector<ChunkHome> homes;       // per chunk, while kSpilled and kFaulting
+  std::vector<ChunkHome> copy_homes;  // per chunk, while kResident: a copy from before (core's CleanCopies)
+  ContentHash content;                // of the bytes at either, when known; at copy_homes it always is
+  bool content_known = false;
+  CopyHabit habit;  // of this address: equal steps hand equal addresses out
   EvictJob* evict = nullptr;     // under way or draining
   FetchJob* fetch = nullptr;
   CUevent arrival = nullptr;  // kFaulting: everything has been enqueued, and is there once this completes

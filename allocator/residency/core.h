@@ -15,6 +15,8 @@
 #include "allocator/memory/gpu_budget.h"
 #include "allocator/memory/va_space.h"
 #include "allocator/residency/block_table.h"
+#include "allocator/residency/clean_copies.h"
+#include "allocator/residency/device_hash.h"
 #include "allocator/residency/gate_slots.h"
 #include "allocator/residency/leave_permission.h"
 #include "allocator/residency/residency_options.h"
@@ -31,6 +33,7 @@ struct Counters {
   std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0};
   std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
+  std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
   std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, stall_run_ahead_nanos{0};
 };
 
@@ -47,8 +50,10 @@ struct Core {
         room(residency_parts.room == nullptr ? &own_room : residency_parts.room),
         table(residency_options.device, residency_parts.addresses),
         clock(residency_parts.driver, residency_parts.context),
+        hash(residency_parts.driver, residency_parts.context, residency_options.device, residency_parts.hash_code),
         space(residency_parts.addresses->device_base(residency_options.device),
-              residency_parts.addresses->bytes_per_device(), chunk_bytes) {}
+              residency_parts.addresses->bytes_per_device(), chunk_bytes),
+        clean(residency_parts.host, residency_parts.disk) {}
 
   // ---- Constant after construction.
 
@@ -64,6 +69,7 @@ struct Core {
   StreamClock clock;
   GateSlots gates;
   Counters counters;
+  HashLoader hash;
   std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
   // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
   static constexpr uint64_t kLaunchRing = 1 << 16;
@@ -81,6 +87,7 @@ struct Core {
   BlockAllocator addresses ABSL_GUARDED_BY(table.mu);
   VaSpace space ABSL_GUARDED_BY(table.mu);
   GpuBudget budget ABSL_GUARDED_BY(table.mu);
+  CleanCopies clean ABSL_GUARDED_BY(table.mu);
   uint64_t live_chunks ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t promised_chunks ABSL_GUARDED_BY(table.mu) = 0;  // of live_chunks: their block is still being found
   uint64_t promised_room_bytes ABSL_GUARDED_BY(table.mu) = 0;  // this device's part of room's promises
@@ -108,6 +115,8 @@ struct Core {
     const uint64_t end = (block.requested_bytes + 4095) / 4096 * 4096;
     return static_cast<uint32_t>(std::min(chunk_bytes, end - start));
   }
+  // Bytes of the block that are copied when it leaves: a multiple of a page.
+  static uint64_t BytesOfCopy(const Block& block) { return (block.requested_bytes + 4095) / 4096 * 4096; }
   // Enters the block into the list of reusable addresses.
   void ListLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     block->listed = true;

@@ -80,6 +80,7 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
     block->requested_bytes = bytes;
     block->handed_out_at = core_->launches.load();
     block->used.store(false, std::memory_order_relaxed);
+    block->content_known = false;
     ++block->generation;
   }
   if (core_->parts.observer != nullptr) {
@@ -176,6 +177,7 @@ absl::Status DeviceResidency::Free(CUdeviceptr address) {
 void DeviceResidency::FreeLocked(Block* block) {
   if (block->evict != nullptr && block->state != BlockState::kEvicting)
     Evictor::CancelLocked(core_.get(), block);
+  core_->clean.Drop(block);
   switch (block->state) {
     case BlockState::kResident: core_->table.MoveLocked(block, BlockState::kCached); break;
     case BlockState::kEmpty:
@@ -190,14 +192,7 @@ void DeviceResidency::FreeLocked(Block* block) {
         core_->BeginFreeLocked(block);
         return;
       }
-      for (const ChunkHome& home : block->homes) {
-        if (home.on_disk) {
-          core_->parts.disk->ReleaseSlot(home.slot);
-        } else {
-          core_->parts.host->Give(HostUse::kStorage, home.piece);
-        }
-      }
-      block->homes.clear();
+      core_->clean.Release(&block->homes);
       core_->table.MoveLocked(block, BlockState::kFree);
       core_->table.changed.NotifyAll();
       break;

@@ -185,6 +185,7 @@ ResidencyStats DeviceResidency::Stats() const {
       const uint64_t bytes = block->chunks * core_->chunk_bytes;
       if (block->state == BlockState::kCached) stats.cached_bytes += bytes;
       if (block->live() && block->holds_chunks()) stats.resident_bytes += bytes;
+      stats.clean_copy_bytes += block->copy_homes.size() * core_->chunk_bytes;
       for (const ChunkHome& home : block->homes) {
         (home.on_disk ? stats.disk_tier_bytes : stats.host_tier_bytes) += core_->chunk_bytes;
       }
@@ -208,6 +209,10 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.faults = counters.faults;
   stats.prefetches = counters.prefetches;
   stats.prefetches_cancelled = counters.prefetches_cancelled;
+  stats.clean_drops = counters.clean_drops;
+  stats.clean_drop_bytes = counters.clean_drop_bytes;
+  stats.hash_mismatches = counters.changed_copies;
+  stats.early_copies = counters.early_copies;
   stats.stall_room_nanos = counters.stall_room_nanos;
   stats.stall_disk_nanos = counters.stall_disk_nanos;
   stats.stall_run_ahead_nanos = counters.stall_run_ahead_nanos;
@@ -235,11 +240,13 @@ void DeviceResidency::Shutdown() {
     core_->table.changed.NotifyAll();
   }
   if (thread_ != nullptr) thread_->Stop();
+  core_->hash.Stop();
 }
 
 void DeviceResidency::AbandonAfterFork() {
   core_->closed.store(true);
   if (thread_ != nullptr) thread_->Abandon();
+  core_->hash.Abandon();
 }
 
 void DeviceResidency::CheckInvariants() {

@@ -17,22 +17,27 @@ Evictor::~Evictor() = default;
 
 // ---- Phase 1: close the gate.
 
-void Evictor::StartLocked(const std::vector<Block*>& victims) {
+void Evictor::StartLocked(const std::vector<Block*>& victims, policy::PlanTier tier) {
   core_->table.mu.AssertHeld();
-  for (Block* block : victims) {
-    SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
-    auto job = std::make_unique<EvictJob>();
-    job->block = block;
-    job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
-    block->evict = job.get();
-    if (job->strip) {
-      core_->table.CloseGateLocked(block);
-    } else {
-      core_->table.MoveLocked(block, BlockState::kEvicting);
-    }
-    chunks_coming_ += block->chunks;
-    started_.push_back(std::move(job));
+  for (Block* block : victims) StartJobLocked(block, tier, /*stays=*/false);
+}
+
+void Evictor::StartJobLocked(Block* block, policy::PlanTier tier, bool stays) {
+  SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
+  auto job = std::make_unique<EvictJob>();
+  job->block = block;
+  job->tier = tier;
+  job->stays = stays;
+  job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
+  block->evict = job.get();
+  if (job->strip) {
+    core_->table.CloseGateLocked(block);
+  } else {
+    TakeCopyLocked(job.get());
+    core_->table.MoveLocked(block, BlockState::kEvicting);
   }
+  if (!stays) chunks_coming_ += block->chunks;
+  started_.push_back(std::move(job));
 }
 
 bool Evictor::CancelLocked(Core* core, Block* block) {
@@ -50,6 +55,7 @@ bool Evictor::CancelLocked(Core* core, Block* block) {
 
 bool Evictor::Step() {
   bool progress = CollectWrites();
+  progress |= GiveCopiesToOthers();
   if (TakeStarted()) {
     AfterGatesClosed();
     progress = true;
@@ -85,13 +91,14 @@ bool Evictor::Advance(EvictJob* job) {
   if (may_move && job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
     if (job->strip) {
       job->phase = EvictJob::Phase::kCommit;
-    } else if (ReserveHomes(job)) {
-      job->phase = EvictJob::Phase::kCopy;
+    } else {
+      BeginCopy(job);
     }
   }
   bool moved = false;
+  if (job->phase == EvictJob::Phase::kCompare) moved = Compare(job);
   if (job->phase == EvictJob::Phase::kCopy) moved = Copy(job);
-  if (job->phase == EvictJob::Phase::kCommit) Commit(job);
+  if (job->phase == EvictJob::Phase::kCommit) job->stays ? PublishCopy(job) : Commit(job);
   return moved || job->phase != before;
 }
 
@@ -132,28 +139,6 @@ bool Evictor::UsesCompleted(EvictJob* job) {
 
 // ---- Phase 3: copy out. The GPU's copy stays valid until the commit point.
 
-bool Evictor::ReserveHomes(EvictJob* job) {
-  SPILLWAY_DELAY_POINT("evictor.before_reserve");
-  const size_t chunks = job->block->chunks;
-  std::vector<HostPiece> pieces;
-  if (core_->parts.host != nullptr) core_->parts.host->Take(HostUse::kStorage, chunks, &pieces);
-  for (const HostPiece& piece : pieces) job->homes.push_back({piece, {}, false});
-  const size_t rest = chunks - pieces.size();
-  if (rest == 0) return true;
-  absl::StatusOr<std::vector<io::SlotId>> slots =
-      absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
-  if (core_->parts.disk != nullptr) slots = core_->parts.disk->ReserveSlots(rest);
-  if (!slots.ok()) {
-    refusal_ = slots.status();
-    ++refusals_;
-    job->failure = slots.status();
-    return false;
-  }
-  refusal_ = absl::OkStatus();
-  for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
-  return true;
-}
-
 bool Evictor::Copy(EvictJob* job) {
   bool moved = false;
   if (!job->host_enqueued) {
@@ -168,7 +153,9 @@ bool Evictor::Copy(EvictJob* job) {
   const bool host_done = job->host_copied == nullptr || copies_->Done(job->host_copied);
   const bool disk_done =
       job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
-  if (host_done && disk_done) {
+  if (job->hashed != nullptr) job->content_known = HashEnded(job, &job->content);
+  if (host_done && disk_done && job->hashed == nullptr) {
+    job->holds_copy = job->content_known;
     job->phase = EvictJob::Phase::kCommit;
     moved = true;
   }
@@ -284,15 +271,22 @@ void Evictor::Commit(EvictJob* job) {
 
 // ---- Phase 5: publish, and give the chunks to whoever waits.
 
+void Evictor::CountSpilledLocked(const EvictJob& job) {
+  for (size_t i = 0; i < job.homes.size(); ++i) {
+    Counters& counters = core_->counters;
+    (job.homes[i].on_disk ? counters.disk_spilled_bytes : counters.host_spilled_bytes) +=
+        core_->BytesOfChunk(*job.block, i);
+  }
+}
+
 void Evictor::FinishLocked(EvictJob* job) {
   Block* const block = job->block;
-  uint64_t host_bytes = 0;
-  uint64_t disk_bytes = 0;
-  for (size_t i = 0; i < job->homes.size(); ++i) {
-    (job->homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
+  if (!job->clean) {
+    CountSpilledLocked(*job);
+  } else {
+    ++core_->counters.clean_drops;
+    core_->counters.clean_drop_bytes += Core::BytesOfCopy(*block);
   }
-  core_->counters.host_spilled_bytes += host_bytes;
-  core_->counters.disk_spilled_bytes += disk_bytes;
   ++core_->counters.evictions;
   ++core_->chunk_paths[static_cast<int>(job->strip ? ChunkPath::kStripped : ChunkPath::kEvicted)];
   core_->chunks.Give(&block->handles);
@@ -310,9 +304,11 @@ void Evictor::FinishLocked(EvictJob* job) {
   } else if (block->freed) {
     core_->table.MoveLocked(block, BlockState::kFree);
     core_->FinishFreeLocked(block);
-    ReleaseHomes(&job->homes);
+    core_->clean.Release(&job->homes);
   } else {
     block->homes = std::move(job->homes);
+    block->content = job->content;
+    block->content_known = job->content_known;
     core_->table.MoveLocked(block, BlockState::kSpilled);
   }
   job->phase = EvictJob::Phase::kDone;
@@ -328,6 +324,7 @@ void Evictor::Abandon(EvictJob* job) {
     if (!job->cancelled && job->block != nullptr) CancelLocked(core_, job->block);
   }
   if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");
+  ContentHash unwanted;
   SubmitWrites(job);  // gives staging back as copies end
   if (!job->staged.empty()) return;
   if (job->host_copied != nullptr) {
@@ -335,6 +332,7 @@ void Evictor::Abandon(EvictJob* job) {
     core_->clock.GiveEvent(job->host_copied);
     job->host_copied = nullptr;
   }
+  if (job->hashed != nullptr && !HashEnded(job, &unwanted)) return;
   if (job->block != nullptr) LetGo(job);
   if (job->writes_under_way > 0) return;
   ReleaseHomes(&job->homes);
@@ -346,9 +344,13 @@ void Evictor::LetGo(EvictJob* job) {
   os::MutexLock lock(&core_->table.mu);
   ++cancelled_in_phase[static_cast<int>(job->phase)];
   ++core_->counters.evictions_cancelled;
-  chunks_coming_ -= block->chunks;
+  if (!job->stays) chunks_coming_ -= block->chunks;
   block->evict = nullptr;
   job->block = nullptr;
+  if (job->holds_copy && block->state == BlockState::kResident && block->live()) {
+    core_->clean.Keep(block, std::move(job->homes), job->content);
+    job->homes.clear();
+  }
   if (block->freed && block->state == BlockState::kEvicting) {
     core_->table.MoveLocked(block, BlockState::kCached);
     core_->FinishFreeLocked(block);
@@ -357,14 +359,8 @@ void Evictor::LetGo(EvictJob* job) {
 }
 
 void Evictor::ReleaseHomes(std::vector<ChunkHome>* homes) {
-  for (const ChunkHome& home : *homes) {
-    if (home.on_disk) {
-      core_->parts.disk->ReleaseSlot(home.slot);
-    } else {
-      core_->parts.host->Give(HostUse::kStorage, home.piece);
-    }
-  }
-  homes->clear();
+  os::MutexLock lock(&core_->table.mu);
+  core_->clean.Release(homes);
 }
 
 }  // namespace spillway::allocator

@@ -1,7 +1,7 @@
 // Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the commit
 // point), publish. Blocks with nothing worth keeping (cached, or handed out and not used since) are stripped: the
-// same without the copy. Which blocks go is decided by its caller; what the bytes' new home is, here: host memory
-// first, what does not fit there to disk.
+// same without the copy. Which blocks go, and to which tier rather, is decided by its caller; what the bytes' new home
+// is, here: the tier asked for, then the other.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_EVICTOR_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_EVICTOR_H_
@@ -12,12 +12,13 @@
 
 #include "allocator/residency/core.h"
 #include "allocator/residency/transfer.h"
+#include "policy/plan.h"
 
 namespace spillway::allocator {
 
 // One eviction or strip under way. Touched by the device's thread only, but for what is guarded.
 struct EvictJob {
-  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone };
+  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare };  // kCompare comes before kCopy
   // A chunk on its way to disk through staging.
   struct StagedChunk {
     size_t chunk = 0;
@@ -27,6 +28,7 @@ struct EvictJob {
 
   Block* block = nullptr;  // null once a cancelled job has let it go
   bool strip = false;
+  policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if there is room; else to the other
   Phase phase = Phase::kStarted;
   std::vector<Stamp> uses;        // what must complete before the bytes are final
   std::vector<ChunkHome> homes;   // reserved for the bytes; empty for a strip
@@ -35,6 +37,13 @@ struct EvictJob {
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
+  bool stays = false;          // copied out only: the block is resident again afterwards
+  bool holds_copy = false;     // `homes` hold what `content` is the hash of: good to be kept if the block stays
+  bool clean = false;          // the copy from before is the block's content: nothing to write
+  bool content_known = false;  // of the bytes that are, or will be, at `homes`
+  ContentHash content;
+  DeviceHash::Request hash;  // under way while `hashed` is not null
+  CUevent hashed = nullptr;
   absl::Status failure;  // first copy or write that failed: ends like a cancel
 
   bool cancelled = false;  // guarded by the table's lock
@@ -49,8 +58,12 @@ class Evictor {
   ~Evictor();
 
   // Starts taking these blocks off the GPU: kResident, kCached, unpinned, not held, without transfer. Gates close
-  // here; the device's thread goes on from there. Any thread.
-  void StartLocked(const std::vector<Block*>& victims);
+  // here; the device's thread goes on from there. `tier` is tried first for the bytes. Any thread.
+  void StartLocked(const std::vector<Block*>& victims, policy::PlanTier tier = policy::PlanTier::kHost);
+  // Copies the block, which must be free to leave, out to that tier while it stays on the GPU: its next eviction then
+  // moves nothing if it has not changed. A launch that names it meanwhile takes the copy back. False, and nothing
+  // happens, while there is no hash to check that by, or nothing to copy. Any thread.
+  bool CopyOutLocked(Block* block, policy::PlanTier tier);
   // Takes an eviction or strip back before its commit point; true when the block is usable again. Any thread.
   static bool CancelLocked(Core* core, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core->table.mu);
 
@@ -66,7 +79,7 @@ class Evictor {
   const absl::Status& refusal() const { return refusal_; }
   uint64_t refusals() const { return refusals_; }  // tries that ended so
   // Jobs that were taken back, by the phase that they had reached (EvictJob::Phase), for tests.
-  uint64_t cancelled_in_phase[5] = {};
+  uint64_t cancelled_in_phase[6] = {};
 
  private:
   struct WriteResult {
@@ -76,17 +89,30 @@ class Evictor {
     absl::Status status;
   };
 
+  void StartJobLocked(Block* block, policy::PlanTier tier, bool stays)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TakeStarted();
   bool Advance(EvictJob* job);
   bool MayMoveLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void AfterGatesClosed();
   bool UsesCompleted(EvictJob* job);
+  void TakeCopyLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void BeginCopy(EvictJob* job);
+  bool BeginHash(EvictJob* job);
+  bool HashEnded(EvictJob* job, ContentHash* result);
+  bool Compare(EvictJob* job);
+  void ForgetCopy(EvictJob* job);
   bool ReserveHomes(EvictJob* job);
+  void TakePieces(size_t count, EvictJob* job);
+  bool TakeSlots(size_t count, EvictJob* job);
+  bool GiveCopiesToOthers();
   bool Copy(EvictJob* job);
   void CopyToHost(EvictJob* job);
   void CopyToStaging(EvictJob* job);
   void SubmitWrites(EvictJob* job);
   void Commit(EvictJob* job);
+  void PublishCopy(EvictJob* job);
+  void CountSpilledLocked(const EvictJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void FinishLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Abandon(EvictJob* job);
   void LetGo(EvictJob* job);
@@ -103,6 +129,7 @@ class Evictor {
   std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
   absl::Status refusal_;                        // device's thread
   uint64_t refusals_ = 0;                       // device's thread
+  uint64_t copies_asked_ = 0;                   // device's thread: SpillRoom's count when last looked at
 
   os::Mutex results_mu_{os::LockRank::kTier};
   std::vector<WriteResult> results_ ABSL_GUARDED_BY(results_mu_);

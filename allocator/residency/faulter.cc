@@ -291,13 +291,14 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     core_->clock.GiveEvent(block->arrival);
   }
   block->arrival = nullptr;
-  ReleaseHomesLocked(block);
   block->fetch = nullptr;
   job->block = nullptr;
   if (block->freed) {
+    ReleaseHomesLocked(block);
     core_->table.MoveLocked(block, BlockState::kCached);
     core_->FinishFreeLocked(block);
   } else {
+    KeepCopyLocked(block);
     core_->table.MoveLocked(block, BlockState::kResident);
   }
   core_->table.changed.NotifyAll();
@@ -394,13 +395,14 @@ size_t Faulter::prefetches_under_way() const {
 }
 
 void Faulter::ReleaseHomesLocked(Block* block) {
-  for (const ChunkHome& home : block->homes) {
-    if (home.on_disk) {
-      core_->parts.disk->ReleaseSlot(home.slot);
-    } else {
-      core_->parts.host->Give(HostUse::kStorage, home.piece);
-    }
-  }
+  core_->clean.Release(&block->homes);
+  block->content_known = false;
+}
+
+// What the block was read from is its content still: good for the next eviction, if it does not change.
+void Faulter::KeepCopyLocked(Block* block) {
+  if (!block->content_known) return ReleaseHomesLocked(block);
+  core_->clean.Keep(block, std::move(block->homes), block->content);
   block->homes.clear();
 }
 

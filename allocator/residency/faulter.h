@@ -88,6 +88,7 @@ class Faulter {
   // A fetch that was taken back: spilled as before, or gone if it was freed meanwhile.
   void BackToSpilledLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void ReleaseHomesLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void KeepCopyLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Lose(FetchJob* job);
 
   // The arrival event of a block that a launching thread may just be making its stream wait for.

@@ -19,6 +19,7 @@ namespace spillway::allocator {
 
 class AddressMap;
 class AuditObserver;
+class HashCode;
 class HostPool;
 class LaunchObserver;
 class LeavePermission;
@@ -50,6 +51,7 @@ struct ResidencyParts {
   LaunchObserver* observer = nullptr;  // the recorder; null: none
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
   AuditObserver* audit = nullptr;      // not null: audit mode, which tells it what it finds
+  HashCode* hash_code = nullptr;       // the content hash for the device; null: every eviction writes
 };
 
 }  // namespace spillway::allocator

@@ -17,6 +17,7 @@ enum class Mutant : int {
   kPublishBeforeEvent,  // a fault is called resident before its copy has completed
   kReuseDrainingBlock,  // a block freed during a transfer is handed out before the transfer has ended
   kNoExchangeRoom,      // charging leaves no room to exchange blocks
+  kTrustOldCopy,        // a copy from before is taken for the content without looking
 };
 extern std::atomic<Mutant> active_mutant;
 // Called at each named point when set; may sleep or yield.

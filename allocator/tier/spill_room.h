@@ -26,6 +26,11 @@ class SpillRoom {
   // What all devices have promised.
   uint64_t promised_bytes() const { return promised_.load(); }
 
+  // A device found no room although it was promised: the others give up copies that they need not keep. Returns the
+  // count of such calls; each device looks at it now and then.
+  uint64_t AskForCopies() { return copies_asked_.fetch_add(1) + 1; }
+  uint64_t copies_asked() const { return copies_asked_.load(); }
+
   // One device's promise goes from `before` to `after` bytes. False, and nothing changes, when it would grow and all
   // promises together would not fit.
   bool Change(uint64_t before, uint64_t after) {
@@ -46,6 +51,7 @@ class SpillRoom {
   const HostPool* const host_;
   const uint64_t disk_bytes_;
   std::atomic<uint64_t> promised_{0};  // only ever read and changed by itself: pairs with nothing else
+  std::atomic<uint64_t> copies_asked_{0};  // likewise
 };
 
 }  // namespace spillway::allocator

@@ -135,6 +135,7 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   parts.disk_bytes = setup.disk ? uint64_t{1} << 30 : 0;
   parts.observer = setup.observer;
   parts.audit = setup.audit;
+  parts.hash_code = setup.hash_code;
   if (setup.audit != nullptr) {
     residency_ = std::make_unique<AuditedResidency>(options, parts);
   } else {

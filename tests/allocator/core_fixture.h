@@ -8,10 +8,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/device_residency.h"
+#include "allocator/residency/hash_code.h"
 #include "allocator/tier/host_pool.h"
 #include "io/spill_store.h"
 
@@ -29,6 +31,21 @@ struct CoreSetup {
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
+  HashCode* hash_code = nullptr;  // null: no hash, every eviction writes
+};
+
+// The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.
+class FixedHashCode : public HashCode {
+ public:
+  explicit FixedHashCode(std::string image = "//simcuda image 1\nspillway_content_hash\n")
+      : image_(std::move(image)) {}
+  absl::StatusOr<std::string> Image(int, int) override {
+    if (image_.empty()) return absl::NotFoundError("no compiler");
+    return image_;
+  }
+
+ private:
+  const std::string image_;
 };
 
 // The process's device: driver initialised once, with SIMCUDA_GRANULARITY of 64 KiB and 64 MiB of memory.

@@ -169,7 +169,9 @@ bool RuntimePlanner::Improve() {
   return *more;
 }
 
-void RuntimePlanner::Adopt(const TransferPlan& transfers) {
+void RuntimePlanner::Adopt(TransferPlan transfers) {
+  std::erase_if(transfers.absences,
+                [](const PlannedAbsence& absence) { return absence.first_piece >= absence.last_piece; });
   auto plan = std::make_shared<MigrationPlan>(recorded_.expected);
   plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, transfers);
   for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);

@@ -52,7 +52,7 @@ class RuntimePlanner {
  private:
   void Widen();
   std::vector<uint32_t> KernelsAhead() const;
-  void Adopt(const TransferPlan& transfers);
+  void Adopt(TransferPlan transfers);
   void AddSteps(const TransferPlan& transfers, MigrationPlan* plan) const;
   uint32_t NextUse(uint32_t tensor, uint32_t position) const;
   uint32_t EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence, Nanos lead) const;

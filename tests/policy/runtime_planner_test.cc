@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "tests/policy/trace_helpers.h"
 
@@ -236,7 +237,9 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
       for (const int64_t bytes : plan->expected_bytes) EXPECT_LE(bytes, static_cast<int64_t>(plan->budget_bytes));
     }
     std::multiset<TraceBlock> drops, fetches, copies;
+    std::set<std::tuple<PlanAction, TraceBlock, uint32_t>> seen;
     for (const PlanStep& step : plan->steps) {
+      EXPECT_TRUE(seen.emplace(step.action, step.block, step.launch).second);
       EXPECT_LT(step.launch, period);
       EXPECT_LT(step.needed, period);
       if (step.action == PlanAction::kDrop) drops.insert(step.block);

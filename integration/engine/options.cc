@@ -63,7 +63,11 @@ constexpr OptionRow kTable[] = {
      "`strict`: a block may leave the GPU only where every kernel that named it has run before, none found its "
      "address in a large struct, and no table ever named it (docs/hidden-pointers.md)",
      true},
-    {"trace", "none", "a path", "File of the recorded trace", false},
+    {"trace", "none", "a path, or none",
+     "File that gets the job's step at the end, with times measured on the GPU, for `spillway simulate --trace`; in the "
+     "path `%p` and `%r` as for SPILLWAY_METRICS. Of several devices of a process, the second and later ones' files end "
+     "in `.gpuN`",
+     true},
     {"audit", "off", "on, off, 1 or 0",
      "`on`: launches run one at a time with nothing mapped that they do not name, so that the first kernel that "
      "reaches further is found (docs/audit.md). Slow",
@@ -264,6 +268,7 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   reader.Read("denylist", &options.denylist_file, ReadPathOrNone);
   reader.Read("io_model", &options.io_model, ParseDiskModel);
   reader.Read("metrics", &options.metrics_file, ReadPath);
+  reader.Read("trace", &options.trace_file, ReadPathOrNone);
   ReadWord(&reader, "status", &options.status, {"off", "signal"});
   ReadWord(&reader, "log", &options.log_level, {"off", "error", "warn", "info", "debug"});
   if (!reader.status().ok()) return reader.status();

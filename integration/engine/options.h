@@ -40,6 +40,7 @@ struct Options {
   bool audit = false;
   std::string denylist_file;  // empty: none
   std::string metrics_file;   // empty: none
+  std::string trace_file;     // empty: none
   io::DiskModelOptions io_model;  // without limits: the disk as it is
   StatusLine status = StatusLine::kOff;
   os::LogLevel log_level = os::LogLevel::kWarn;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
+#include "integration/engine/step_trace.h"
 #include "integration/hooks/hooks.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -115,10 +116,14 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;
-  if (options_.observe || plan) {
+  const bool trace = !options_.trace_file.empty();
+  if (options_.observe || plan || trace) {
     PredictorOptions prediction;
     prediction.device = device;
-    prediction.foresight = options_.observe ? Foresight::kObserve : Foresight::kPlan;
+    prediction.foresight = plan ? Foresight::kPlan : Foresight::kObserve;
+    prediction.driver = driver_.get();
+    prediction.context = context;
+    prediction.keep_step = trace;
     prediction.host_bytes = host_->storage_capacity();
     predictors_[place] = std::make_unique<Predictor>(prediction);
     parts.observer = predictors_[place].get();
@@ -146,6 +151,12 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (room_ == nullptr) {
     const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
     room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
+  }
+  if (!options_.trace_file.empty() && trace_path_.empty()) {
+    trace_path_ = Reporter::MetricsPath(options_.trace_file, options_.local_rank);
+    if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_TRACE: ", std::string(status.message())));
+    }
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
   int devices = 0;
@@ -331,6 +342,7 @@ void Runtime::Shutdown() {
   if (disk_ != nullptr) disk_->Shutdown();
   if (reporter_ != nullptr) reporter_->Finish();
   if (started_ && !audit_->Summary().empty()) os::Announce(audit_->Summary());
+  if (!options_.trace_file.empty()) WriteTraces();
 }
 
 void Runtime::AbandonAfterFork() {
@@ -339,6 +351,17 @@ void Runtime::AbandonAfterFork() {
   // No lock: another thread of the parent may have held it. What was being built at the fork has no descriptors yet
   // or is reachable here; the copies in this child are left to the end of the process.
   for (auto& residency : residencies_) {
+// After the predictors have stopped.
+void Runtime::WriteTraces() const {
+  std::vector<DeviceStep> steps;
+  for (int device = 0; device < allocator::kMaxDevices; ++device) {
+    const auto& predictor = predictors_[static_cast<size_t>(device)];
+    if (predictor != nullptr) steps.push_back({device, predictor->FollowedStep()});
+  }
+  const auto name = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
+  for (const std::string& line : WriteStepTraces(trace_path_, std::move(steps), name)) os::Announce(line);
+}
+
     if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
   }
   if (disk_ != nullptr) disk_->AbandonAfterFork();

@@ -81,6 +81,7 @@ class Runtime {
   // Why blocks of ours must not be handed out, when launches or copies of this process go unseen.
   absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteTraces() const;
   static void SwitchEvictionOff(const char* reason);
 
   // Constant after Create.
@@ -99,6 +100,7 @@ class Runtime {
   std::unique_ptr<Reporter> reporter_;
   std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_;
   HookContext hook_context_;
+  std::string trace_path_;  // empty: no trace is wanted, or there was no block
   std::atomic<const allocator::AddressMap*> addresses_ready_{nullptr};  // pairs with Owns and Owner
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
       residencies_{};  // pairs with Existing

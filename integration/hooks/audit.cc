@@ -1,11 +1,8 @@
 #include "integration/hooks/audit.h"
 
-#include <cxxabi.h>
-
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
 
+#include "integration/hooks/tag_names.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -31,23 +28,6 @@ const char* NameOf(CUresult result) {
 std::string TextOf(CUresult result) {
   const char* const name = NameOf(result);
   return name != nullptr ? name : "CUDA error " + std::to_string(static_cast<int>(result));
-}
-
-std::string Demangled(const std::string& name) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-  const std::string readable = status == 0 && text != nullptr ? text : name;
-  std::free(text);
-  return readable;
-}
-
-// The driver function whose calls carry the tag; empty for a kernel's.
-std::string CallOfTag(uint64_t tag) {
-  std::string_view name;
-  ForEachRow([&]<Row R>() {
-    if (RowTraits<R>::kInfo.tag == tag) name = BaseNameOf(RowTraits<R>::kSymbol);
-  });
-  return std::string(name);
 }
 
 std::string BlocksText(const std::vector<Residency::Range>& blocks) {

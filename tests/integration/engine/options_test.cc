@@ -67,6 +67,7 @@ TEST_F(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_FALSE(options.audit);
   EXPECT_EQ(options.denylist_file, "");
   EXPECT_EQ(options.metrics_file, "");
+  EXPECT_EQ(options.trace_file, "");
   EXPECT_EQ(options.status, StatusLine::kOff);
   EXPECT_EQ(options.log_level, os::LogLevel::kWarn);
   EXPECT_EQ(options.local_world_size, 1);
@@ -81,6 +82,7 @@ TEST_F(OptionsTest, ReadsEachSetting) {
                                 {"checksum", "off"},
                                 {"on_full", "error"},
                                 {"metrics", "/tmp/m.json"},
+                                {"trace", "/tmp/t.trace"},
                                 {"status", "signal"},
                                 {"log", "debug"}})
                               .value();
@@ -92,6 +94,7 @@ TEST_F(OptionsTest, ReadsEachSetting) {
   EXPECT_FALSE(options.checksum);
   EXPECT_EQ(options.on_full, OnFull::kError);
   EXPECT_EQ(options.metrics_file, "/tmp/m.json");
+  EXPECT_EQ(options.trace_file, "/tmp/t.trace");
   EXPECT_EQ(options.status, StatusLine::kSignal);
   EXPECT_EQ(options.log_level, os::LogLevel::kDebug);
 }
@@ -111,7 +114,7 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
       {"spillway", "maybe"},  {"host_memory", "-1"}, {"dirs", "tmp"},
       {"disk_reserve", "5%"}, {"checksum", "yes"},   {"on_full", "panic"},
       {"status", "SIGHUP"},   {"metrics", ""},       {"log", "loud"},
-      {"io_model", "slow"},
+      {"io_model", "slow"},   {"trace", ""},
   };
   for (const auto& [name, value] : wrong) {
     const std::string error = ErrorOf(name, value);

@@ -1,0 +1,79 @@
+#include "integration/engine/step_trace.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "integration/engine/report.h"
+#include "io/os/errno.h"
+#include "policy/workload_file.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr size_t kLongestName = 160;
+
+// In the CSV form a comma ends a field and a line end the line.
+std::string PlainName(std::string name) {
+  if (name.size() > kLongestName) name.resize(kLongestName);
+  for (char& c : name) {
+    if (c == ',') c = ';';
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return name;
+}
+
+void AddNames(const Predictor::Followed& step, const NameOfLaunch& name, policy::Workload* workload) {
+  std::unordered_map<uint64_t, std::string> names;
+  for (size_t k = 0; k < workload->kernels.size(); ++k) {
+    const uint64_t tag = step.launches.at(step.launches.begin() + k).tag;
+    const auto [it, is_new] = names.try_emplace(tag);
+    if (is_new) it->second = PlainName(name(tag));
+    workload->kernels[k].name = it->second;
+  }
+}
+
+std::string WriteOne(const std::string& path, DeviceStep* device, const NameOfLaunch& name) {
+  const std::string head = absl::StrCat("trace: GPU ", device->device, ": ");
+  if (!device->step) return absl::StrCat(head, "no file, since no step repeated");
+  policy::Workload& workload = device->step->recorded.workload;
+  AddNames(*device->step, name, &workload);
+  // What cannot be read again must not be left behind.
+  absl::Status status = policy::CheckWorkload(workload);
+  if (status.ok()) status = WriteFileAtomically(path, policy::EncodeWorkload(workload));
+  if (!status.ok()) return absl::StrCat(head, "no file: ", std::string(status.message()));
+  return absl::StrFormat(
+      "%s%s has a step of %d launches (%d of them of measured kinds, by %d samples) on %d blocks, %.1f "
+      "ms on the GPU; see `spillway simulate --trace`",
+      head, path, workload.kernels.size(), device->step->recorded.measured, device->step->samples,
+      workload.tensors.size(), static_cast<double>(workload.IdealTime()) / 1e6);
+}
+
+}  // namespace
+
+absl::Status CheckTraceFile(const std::string& path) {
+  const bool was_there = ::access(path.c_str(), F_OK) == 0;
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0) return os::StatusFromErrno(errno, path);
+  ::close(file);
+  if (!was_there) ::unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+std::vector<std::string> WriteStepTraces(const std::string& path, std::vector<DeviceStep> steps,
+                                         const NameOfLaunch& name) {
+  if (steps.empty()) return {"trace: no file, since nothing was ever allocated on a GPU through Spillway"};
+  std::vector<std::string> lines;
+  bool first = true;
+  for (DeviceStep& device : steps) {
+    lines.push_back(WriteOne(first ? path : absl::StrCat(path, ".gpu", device.device), &device, name));
+    if (device.step) first = false;
+  }
+  return lines;
+}
+
+}  // namespace spillway::integration

@@ -11,6 +11,7 @@
 #include "integration/engine/sizing.h"
 #include "integration/engine/step_trace.h"
 #include "integration/hooks/hooks.h"
+#include "integration/hooks/tag_names.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 

@@ -40,6 +40,7 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
       if (!ticket.refusal.ok()) return ticket.refusal;
       queue_.push_back(&ticket);
       queued = true;
+      core_->clock.CoverAll();  // so that it is seen when the GPU has nothing left to do
     }
     if (queue_.front() == &ticket) {
       if (grant->pinned.empty()) {
@@ -73,7 +74,9 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
   }
   if (queued) {
     std::erase(queue_, &ticket);
-    core_->counters.stall_room_nanos += os::Clock::System()->NowNanos() - start;
+    const int64_t now = os::Clock::System()->NowNanos();
+    core_->counters.stall_room_nanos += now - start;
+    core_->counters.lost_room_nanos += core_->LostSince(start, now);
     core_->table.changed.NotifyAll();
   }
   ++grants_;
@@ -182,7 +185,7 @@ absl::Status ClaimQueue::CheckFitsLocked(const AccessSet& set) {
       "one launch names " + std::to_string(set.size()) + " blocks of together " +
       Mib(chunks * core_->chunk_bytes) + ", and the budget leaves " +
       Mib(core_->chunks.target() * core_->chunk_bytes) +
-      " for them. A larger budget, smaller tensors, or for an optimiser step foreach=False, makes it fit.");
+      " for them. A larger budget or smaller tensors make it fit.");
 }
 
 void ClaimQueue::RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) {
@@ -212,12 +215,24 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, std::vector<CUevent>
       if (!block->live()) break;  // freed meanwhile: its owner said that nobody needs it
       if (!block->holds_chunks() && !block->mapping)
         return absl::AbortedError("a block lost its chunks again");
+      if (!waited) core_->clock.CoverAll();
       waited = true;
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
     }
   }
-  if (waited) core_->counters.stall_disk_nanos += os::Clock::System()->NowNanos() - start;
+  if (waited) {
+    const int64_t now = os::Clock::System()->NowNanos();
+    core_->counters.stall_disk_nanos += now - start;
+    core_->counters.lost_read_nanos += core_->LostSince(start, now);
+  }
   return absl::OkStatus();
+}
+
+void ClaimQueue::NoteWaiter(const Grant& grant, Stamp before) {
+  os::MutexLock lock(&core_->table.mu);
+  for (Block* block : grant.pinned) {
+    if (block->fetch != nullptr && block->fetch->waiter.stream == kNoStream) block->fetch->waiter = before;
+  }
 }
 
 void ClaimQueue::Release(Grant* grant) {

@@ -33,6 +33,8 @@ class ClaimQueue {
   // Waits until every pinned block may be launched on: mapped, and whole or with an arrival event (collected, no
   // repeats). kAborted when a block lost its chunks again (its starter failed): let go and claim anew.
   absl::Status WaitLaunchable(const Grant& grant, std::vector<CUevent>* arrivals);
+  // A stream that has come to `before` waits on the GPU for what is on its way.
+  void NoteWaiter(const Grant& grant, Stamp before);
   // Takes the pins off.
   void Release(Grant* grant);
 

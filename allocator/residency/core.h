@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_CORE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_CORE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -18,7 +19,9 @@
 #include "allocator/residency/clean_copies.h"
 #include "allocator/residency/device_hash.h"
 #include "allocator/residency/gate_slots.h"
+#include "allocator/residency/lane_meter.h"
 #include "allocator/residency/leave_permission.h"
+#include "allocator/residency/plan_pace.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/tier/spill_room.h"
@@ -35,10 +38,13 @@ struct Counters {
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
   std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
   std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, stall_run_ahead_nanos{0};
+  std::atomic<uint64_t> lost_room_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
+  std::atomic<uint64_t> in_time_bytes{0};
 };
 
 // How often each way of serving an allocation and each phase of a cancelled eviction was taken, for tests.
 enum class AllocationPath : int { kCachedSameStream, kKeptAddress, kNewAddress, kCount };
+enum class Lane : int { kHostOut, kDiskOut, kHostIn, kDiskIn, kCount };
 enum class ChunkPath : int { kFreeChunks, kCreated, kStripped, kEvicted, kCount };
 
 struct Core {
@@ -70,6 +76,8 @@ struct Core {
   GateSlots gates;
   Counters counters;
   HashLoader hash;
+  std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
+  PlanPace pace;  // of the plan in force; replaced by PlanRunner::Set alone
   std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
   // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
   static constexpr uint64_t kLaunchRing = 1 << 16;
@@ -105,6 +113,11 @@ struct Core {
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
 
+  LaneMeter& lane(Lane which) { return lanes[static_cast<int>(which)]; }
+  // Of the time since `start` (nanoseconds of the system's steady clock), what the GPU has spent with nothing to do.
+  int64_t LostSince(int64_t start, int64_t now) const {
+    return clock.UncompletedLaunches() > 0 ? 0 : now - std::max(start, std::min(now, clock.LastCompletedAt()));
+  }
   // Whether nobody outside wants the block to stay.
   bool MayLeave(const Block& block) const {
     return parts.permission == nullptr || parts.permission->MayLeave(block.id);

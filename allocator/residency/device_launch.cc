@@ -59,7 +59,7 @@ void DeviceResidency::AfterLaunch(const AccessSet& set, StreamIndex stream, poli
   if (core_->clock.IsPerThread(stream)) {
     core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
   } else if (core_->pressure.load(std::memory_order_relaxed) &&
-             index % core_->options.events_every_launches == 0) {
+             (index % core_->options.events_every_launches == 0 || core_->pace.EventAfter(index))) {
     core_->clock.TryCoverNow(stream);
   }
   if (core_->parts.observer != nullptr) {
@@ -207,16 +207,31 @@ CUresult DeviceResidency::RunClaimed(const AccessSet& needed, const AccessSet& n
   };
   if (absl::Status status = Prepare(needed, &stream, &grant); !status.ok()) {
     if (core_->closed.load()) return in_context();
-    return Refuse(status);
+    return Refuse(WithAdvice(status, tag, needed.size()));
   }
   GrantToCaller(stream, grant);
   NoteLargestSet(BytesOf(named));  // only what fits: room to exchange a refused set need not be kept
   return RunPrepared(needed, named, index, tag, in_context, &grant);
 }
 
+absl::Status DeviceResidency::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
+  const auto& advice = core_->parts.refusal_advice;
+  const std::string words = advice ? advice(tag, blocks) : std::string();
+  if (words.empty()) return why;
+  return absl::Status(why.code(), std::string(why.message()) + " " + words);
+}
+
 absl::Status DeviceResidency::AwaitArrival(CUevent arrival) {
   return core_->parts.driver->ToStatus(core_->parts.driver->cuEventSynchronize(arrival),
                                        "waiting for a block that is to stay");
+}
+
+// For reports: the event tells when the stream had done all else, and only waited.
+void DeviceResidency::NoteWaiter(StreamRef stream, const Grant& grant) {
+  const StreamIndex index = core_->clock.Find(stream);
+  const allocator::Stamp before{index, core_->clock.Current(index)};
+  if (index == kNoStream || !core_->clock.Cover(before).ok()) return;
+  thread_->claims()->NoteWaiter(grant, before);
 }
 
 // Everything that the launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
@@ -235,6 +250,7 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* str
     }
     std::vector<CUevent> arrivals;
     if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, &arrivals);
+    if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
     for (CUevent arrival : arrivals) {
       if (status.ok()) status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
@@ -263,17 +279,31 @@ CUresult DeviceResidency::RunPrepared(const AccessSet& needed, const AccessSet& 
   return result;
 }
 
+// With a plan in force: the launch that must have completed before the next one goes.
+Stamp DeviceResidency::StampToWaitFor() const {
+  const policy::LaunchIndex next = core_->launches.load(std::memory_order_acquire);
+  const policy::LaunchIndex index = core_->pace.MustHaveCompleted(next);
+  if (index >= next || next - index >= Core::kLaunchRing) return {};
+  return Stamp::Unpack(core_->launch_stamps[index % Core::kLaunchRing].load(std::memory_order_acquire));
+}
+
 void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
   const uint64_t bound =
       std::max(core_->options.run_ahead_bytes, core_->largest_set_bytes.load(std::memory_order_relaxed));
-  if (core_->clock.UncompletedBytes() + bytes <= bound) return;
+  const allocator::Stamp before = StampToWaitFor();
+  const auto is_ahead = [&] {
+    return core_->clock.UncompletedBytes() + bytes > bound ||
+           (before.stream != kNoStream && !core_->clock.Completed(before));
+  };
+  if (!is_ahead()) return;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   const int64_t start = os::Clock::System()->NowNanos();
   core_->clock.Poll();
-  while (!core_->closed.load() && core_->clock.UncompletedBytes() + bytes > bound &&
-         core_->clock.WaitForOldest()) {
+  while (!core_->closed.load() && is_ahead() && core_->clock.WaitForOldest()) {
   }
-  core_->counters.stall_run_ahead_nanos += os::Clock::System()->NowNanos() - start;
+  const int64_t now = os::Clock::System()->NowNanos();
+  core_->counters.stall_run_ahead_nanos += now - start;
+  core_->counters.lost_run_ahead_nanos += core_->LostSince(start, now);
 }
 
 absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* out) {

@@ -216,6 +216,14 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.stall_room_nanos = counters.stall_room_nanos;
   stats.stall_disk_nanos = counters.stall_disk_nanos;
   stats.stall_run_ahead_nanos = counters.stall_run_ahead_nanos;
+  stats.lost_room_nanos = counters.lost_room_nanos;
+  stats.lost_read_nanos = counters.lost_read_nanos;
+  stats.lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
+  stats.in_time_bytes = counters.in_time_bytes;
+  stats.host_out_rate = core_->lane(Lane::kHostOut).rate();
+  stats.disk_out_rate = core_->lane(Lane::kDiskOut).rate();
+  stats.host_in_rate = core_->lane(Lane::kHostIn).rate();
+  stats.disk_in_rate = core_->lane(Lane::kDiskIn).rate();
   stats.largest_set_bytes = core_->largest_set_bytes;
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;

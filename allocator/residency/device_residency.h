@@ -76,6 +76,7 @@ class DeviceResidency : public Residency {
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
   CUresult Refuse(const absl::Status& why);
+  absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
 
   std::unique_ptr<Core> core_;
   std::unique_ptr<CopyStreams> copies_;
@@ -97,10 +98,12 @@ class DeviceResidency : public Residency {
   void NoteLargestSet(uint64_t bytes);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.
   void WaitForRunAhead(uint64_t bytes);
+  Stamp StampToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);
   absl::Status Prepare(const AccessSet& set, const StreamRef* stream, Grant* grant);
   absl::Status AwaitArrival(CUevent arrival);
+  void NoteWaiter(StreamRef stream, const Grant& grant);
   void StampQueuedWorkLocked(Block* block, StreamRef stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void StampHiddenLocked(Block* block, const HiddenUsers& users) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void StampAsCarrierLocked(Block* block, const Block& carrier)

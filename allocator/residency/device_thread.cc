@@ -22,6 +22,8 @@ constexpr int64_t kStuckNanos = 200'000'000;
 // How long the tiers may refuse bytes before the head is refused.
 constexpr int64_t kTierRefusalNanos = 1'000'000'000;
 constexpr uint64_t kTierRefusals = 10;
+// How long a launch that lacks room waits for a plan while nothing at all ends on the GPU or moves.
+constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
@@ -136,12 +138,17 @@ bool DeviceThread::StartEvictions() {
     const Missing missing = MissingChunksLocked();
     const bool demand = claims_.WantedLocked() > core_->chunks.available() + evictor_.chunks_coming();
     bool cancelled = false;
-    if (demand) cancelled = faulter_.CancelPrefetchesLocked();
     std::vector<Block*> victims;
     const uint64_t stripped =
         ChooseStripsLocked(std::max(missing.any, missing.cached_only), demand, &victims);
-    if (missing.any > stripped && core_->evict.load()) {
-      ChooseVictimsLocked(missing.any - stripped, demand, &victims);
+    if (demand && missing.any > stripped && PlanGivesRoom()) {
+      cancelled = true;
+    } else if (missing.any > stripped) {
+      if (demand) cancelled = faulter_.CancelPrefetchesLocked();
+      // What a fetch of the plan gives back needs no victim.
+      if (core_->evict.load() && !(cancelled && plan_runner_.active())) {
+        ChooseVictimsLocked(missing.any - stripped, demand, &victims);
+      }
     }
     started = !victims.empty();
     if (started) evictor_.StartLocked(victims);
@@ -150,6 +157,15 @@ bool DeviceThread::StartEvictions() {
   }
   if (started) evictor_.Step();  // close the gates for all of them at once
   return started;
+}
+
+// Whether a launch that lacks room may hope for the plan: evictions of it are to come or under way, or the GPU has not
+// done all that could bring them. Not for ever: what is queued may wait for a later call of the thread that waits here.
+bool DeviceThread::PlanGivesRoom() {
+  const int64_t now = os::Clock::System()->NowNanos();
+  const bool hope = plan_runner_.active() && (plan_runner_.EvictionsToCome() || evictor_.chunks_coming() > 0 ||
+                                              core_->clock.UncompletedLaunches() > 0);
+  return hope && now - last_progress_ < kLongestPlanWaitNanos;
 }
 
 namespace {
@@ -221,7 +237,9 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
     }
     candidates.Add(block, block->last_use.load(), plan_runner_.DistanceToNextUse(*block));
   });
+  const size_t stripped = victims->size();
   const uint64_t taken = candidates.Choose(chunks, victims);
+  for (size_t i = stripped; i < victims->size(); ++i) plan_runner_.NoteUnplannedLocked(*(*victims)[i]);
   if (taken > 0 && !core_->pressure.exchange(true)) {
     os::Announce("spilling starts: the job has outgrown its " +
                  std::to_string(core_->chunks.target() * core_->chunk_bytes >> 20) + " MiB of GPU memory");

@@ -50,6 +50,7 @@ class DeviceThread {
     uint64_t cached_only = 0;
     uint64_t any = 0;
   };
+  bool PlanGivesRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Missing MissingChunksLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   uint64_t ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
@@ -68,7 +69,7 @@ class DeviceThread {
   std::thread thread_;
   int64_t refused_since_ = 0;  // device's thread: when the tiers first refused and nothing moved since
   bool frees_wait_ = false;    // device's thread: freed blocks wait for recorded streams
-  int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on
+  int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on, or a launch completed
 
   // ---- Device's thread: since when this head has had no hope, and what had been done by then.
   int64_t stuck_since_ = 0;

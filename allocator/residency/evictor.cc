@@ -6,6 +6,7 @@
 #include "allocator/residency/hiding.h"
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {
@@ -151,6 +152,7 @@ bool Evictor::Copy(EvictJob* job) {
   moved |= staged != job->staged.size() + job->writes_under_way;
   if (!job->failure.ok()) return true;
   const bool host_done = job->host_copied == nullptr || copies_->Done(job->host_copied);
+  if (host_done) EndHostCopies(job);
   const bool disk_done =
       job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
   if (job->hashed != nullptr) job->content_known = HashEnded(job, &job->content);
@@ -165,20 +167,28 @@ bool Evictor::Copy(EvictJob* job) {
 void Evictor::CopyToHost(EvictJob* job) {
   job->host_enqueued = true;
   job->failure = RevealForCopy(core_, job->block);
-  bool any = false;
+  uint64_t bytes = 0;
   for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
     if (job->homes[i].on_disk) continue;
-    any = true;
+    bytes += core_->BytesOfChunk(*job->block, i);
     job->failure = copies_->Out(job->homes[i].piece.data, job->block->address + i * core_->chunk_bytes,
                                 core_->BytesOfChunk(*job->block, i));
   }
-  if (!any) return;
+  if (bytes == 0) return;
   absl::StatusOr<CUevent> mark = copies_->MarkOut();
   if (mark.ok()) {
     job->host_copied = *mark;
+    core_->lane(Lane::kHostOut).Begin(os::Clock::System()->NowNanos());
+    job->host_bytes = bytes;
   } else {
     job->failure = mark.status();
   }
+}
+
+// For the lane's rate.
+void Evictor::EndHostCopies(EvictJob* job) {
+  if (job->host_bytes > 0) core_->lane(Lane::kHostOut).End(job->host_bytes, os::Clock::System()->NowNanos());
+  job->host_bytes = 0;
 }
 
 void Evictor::CopyToStaging(EvictJob* job) {
@@ -213,8 +223,12 @@ void Evictor::SubmitWrites(EvictJob* job) {
     ++job->writes_under_way;
     const size_t chunk = staged.chunk;
     const HostPiece piece = staged.piece;
-    core_->parts.disk->Write(job->homes[chunk].slot, piece.data, core_->BytesOfChunk(*job->block, chunk),
-                             [this, job, chunk, piece](absl::Status status) {
+    const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
+    core_->lane(Lane::kDiskOut).Begin(os::Clock::System()->NowNanos());
+    core_->parts.disk->Write(job->homes[chunk].slot, piece.data, bytes,
+                             [this, job, chunk, piece, bytes](absl::Status status) {
+                               const int64_t now = os::Clock::System()->NowNanos();
+                               core_->lane(Lane::kDiskOut).End(status.ok() ? bytes : 0, now);
                                {
                                  os::MutexLock lock(&results_mu_);
                                  results_.push_back({job, chunk, piece, std::move(status)});
@@ -329,6 +343,7 @@ void Evictor::Abandon(EvictJob* job) {
   if (!job->staged.empty()) return;
   if (job->host_copied != nullptr) {
     if (!copies_->Done(job->host_copied)) return;
+    EndHostCopies(job);
     core_->clock.GiveEvent(job->host_copied);
     job->host_copied = nullptr;
   }

@@ -34,6 +34,7 @@ struct EvictJob {
   std::vector<ChunkHome> homes;   // reserved for the bytes; empty for a strip
   CUevent host_copied = nullptr;  // all chunks that go to host memory
   bool host_enqueued = false;
+  uint64_t host_bytes = 0;  // of host_copied, until it was seen to have completed
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
@@ -108,6 +109,7 @@ class Evictor {
   bool GiveCopiesToOthers();
   bool Copy(EvictJob* job);
   void CopyToHost(EvictJob* job);
+  void EndHostCopies(EvictJob* job);
   void CopyToStaging(EvictJob* job);
   void SubmitWrites(EvictJob* job);
   void Commit(EvictJob* job);

@@ -5,6 +5,7 @@
 
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 
@@ -61,7 +62,11 @@ absl::Status Faulter::Start(Block* block) {
     UnmapOrStop(core_, block);
   }
   if (status.ok()) {
-    if (job->disk_chunks_left == 0) FinishEnqueue(job);
+    if (job->disk_chunks_left == 0) {
+      job->from_host = true;
+      core_->lane(Lane::kHostIn).Begin(os::Clock::System()->NowNanos());
+      FinishEnqueue(job);
+    }
     os::MutexLock lock(&core_->table.mu);
     posted_.push_back(job);
     wake_();
@@ -195,9 +200,13 @@ bool Faulter::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
       job->again.pop_back();
     }
     job->staged.push_back({chunk, piece[0], false, nullptr});
-    core_->parts.disk->Read(homes[chunk].slot, piece[0].data, core_->BytesOfChunk(*job->block, chunk),
+    const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
+    core_->lane(Lane::kDiskIn).Begin(os::Clock::System()->NowNanos());
+    core_->parts.disk->Read(homes[chunk].slot, piece[0].data, bytes,
                             demanded ? io::Priority::kDemand : io::Priority::kPrefetch,
-                            [this, job, chunk](absl::Status status) {
+                            [this, job, chunk, bytes](absl::Status status) {
+                              const int64_t now = os::Clock::System()->NowNanos();
+                              core_->lane(Lane::kDiskIn).End(status.ok() ? bytes : 0, now);
                               {
                                 os::MutexLock lock(&results_mu_);
                                 results_.push_back({job, chunk, std::move(status)});
@@ -276,6 +285,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   for (size_t i = 0; i < block->homes.size(); ++i) {
     (block->homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
   }
+  if (job->from_host) core_->lane(Lane::kHostIn).End(host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
   core_->counters.disk_fetched_bytes += disk_bytes;
   os::MutexLock lock(&core_->table.mu);
@@ -284,6 +294,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     // No launch has asked for it so far: it was here before its launch reached the gate.
     if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
   }
+  CountLateness(*job, host_bytes + disk_bytes);
   // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
   if (block->pins > 0) {
     retired_.push_back({block, block->arrival});
@@ -303,6 +314,19 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   }
   core_->table.changed.NotifyAll();
   return true;
+}
+
+// Whether the GPU had to wait for the bytes, and how long: a launch that names them is behind them in its stream, or is
+// held by its thread.
+void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  if (job.waiter.stream != kNoStream && core_->clock.Completed(job.waiter)) {
+    const int64_t since = std::max(core_->clock.LastCompletedAt(job.waiter.stream), lost_until_);
+    core_->counters.lost_read_nanos += std::max<int64_t>(0, now - since);
+    lost_until_ = now;
+  } else if (!job.demanded || job.waiter.stream != kNoStream || core_->clock.UncompletedLaunches() > 0) {
+    core_->counters.in_time_bytes += bytes;
+  }
 }
 
 // ---- Taking a fetch back: what is under way ends first, then the chunks come off. Until then nothing is given up, for

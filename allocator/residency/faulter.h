@@ -29,12 +29,14 @@ struct FetchJob {
   std::vector<StagedChunk> staged;
   size_t next_chunk = 0;        // chunks before it have been asked for from disk, or are not there
   size_t disk_chunks_left = 0;  // not yet enqueued to the GPU
+  bool from_host = false;       // all of it: measured as one transfer
   absl::Status failure;         // a driver error: the fetch is taken back
   absl::Status lost;            // a read failed for good
 
   std::vector<size_t> again;  // chunks whose reads were called off before they began
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
+  Stamp waiter;           // guarded by the table's lock: up to where the stream of a launch that waits for it had work
   bool demanded = false;  // guarded by the table's lock: a launch waits (a prefetch may be promoted)
   bool cancelled =
       false;  // guarded by the table's lock: drain, then back to kSpilled (or kCached when freed)
@@ -80,6 +82,7 @@ class Faulter {
   bool ReturnStaging(FetchJob* job);
   bool NextDiskChunk(FetchJob* job);
   bool CompleteArrival(FetchJob* job);
+  void CountLateness(const FetchJob& job, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool Drain(FetchJob* job);
   void ForgetDrain(FetchJob* job);
   void GiveRetiredLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
@@ -104,6 +107,8 @@ class Faulter {
   std::vector<Retired> retired_ ABSL_GUARDED_BY(core_->table.mu);
   std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Step
   std::vector<std::unique_ptr<FetchJob>> jobs_;                     // device's thread
+
+  int64_t lost_until_ = 0;  // device's thread: up to when waits of the GPU for arrivals have been counted
 
   os::Mutex results_mu_{os::LockRank::kTier};
   std::vector<ReadResult> results_ ABSL_GUARDED_BY(results_mu_);

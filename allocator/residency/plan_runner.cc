@@ -15,14 +15,17 @@ BlockId IdOf(policy::TraceBlock block) { return BlockId::FromRaw(static_cast<uin
 }  // namespace
 
 PlanRunner::PlanRunner(Core* core, Evictor* evictor, Faulter* faulter)
-    : core_(core), evictor_(evictor), faulter_(faulter) {}
+    : core_(core), evictor_(evictor), fetches_(core, faulter) {}
 
 void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
-  active_.store(plan != nullptr, std::memory_order_relaxed);
+  std::unique_ptr<const PlanPace::Table> table = plan == nullptr ? nullptr : PlanPace::MakeTable(*plan);
   os::MutexLock lock(&mu_);
+  core_->pace.Set(std::move(table));
   next_ = std::move(plan);
   changed_ = true;
 }
+
+// ---- Taking a plan over.
 
 void PlanRunner::Adopt() {
   {
@@ -31,14 +34,16 @@ void PlanRunner::Adopt() {
     changed_ = false;
     plan_ = std::move(next_);
     next_ = nullptr;
+    core_->pace.FreeRetired();
   }
-  evictions_.clear();
-  fetches_.clear();
+  evictions_ = fetch_steps_ = Cursor();
   uses_.clear();
+  FollowGpu();
+  fetches_.Reset(plan_, gpu_);
   if (plan_ == nullptr) return;
   for (const PlanStep& step : plan_->steps) {
-    if (step.action == PlanAction::kDrop) evictions_.push_back(step);
-    if (step.action == PlanAction::kFetch) fetches_.push_back(step);
+    if (step.action == PlanAction::kDrop) evictions_.steps.push_back(step);
+    if (step.action == PlanAction::kFetch) fetch_steps_.steps.push_back(step);
   }
   for (uint32_t position = 0; position < plan_->period; ++position) {
     const policy::ExpectedLaunch& launch = plan_->launches[position];
@@ -46,17 +51,36 @@ void PlanRunner::Adopt() {
       uses_[static_cast<uint32_t>(plan_->uses[launch.first_use + i].block)].push_back(position);
     }
   }
-  // Cursors start at the current place in the period: what lies behind is for the next time round.
-  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
-  evict_lap_ = fetch_lap_ = (now - plan_->start) / plan_->period;
+  // Cursors start at the current place, or at the plan's start when that was less than a period ago: what was launched
+  // meanwhile may still be of use.
+  LaunchIndex now = std::max(core_->launches.load(), plan_->start);
+  if (now - plan_->start < plan_->period) now = plan_->start;
   const uint32_t position = plan_->PositionOf(now);
-  evict_at_ = std::find_if(evictions_.begin(), evictions_.end(),
-                           [&](const PlanStep& step) { return step.launch >= position; }) -
-              evictions_.begin();
-  fetch_at_ = std::find_if(fetches_.begin(), fetches_.end(),
-                           [&](const PlanStep& step) { return step.launch >= position; }) -
-              fetches_.begin();
+  for (Cursor* cursor : {&evictions_, &fetch_steps_}) {
+    std::ranges::stable_sort(cursor->steps, {}, &PlanStep::launch);
+    cursor->lap = (now - plan_->start) / plan_->period;
+    cursor->at = std::ranges::lower_bound(cursor->steps, position, {}, &PlanStep::launch) - cursor->steps.begin();
+    if (cursor->at == cursor->steps.size()) {
+      cursor->at = 0;
+      ++cursor->lap;
+    }
+  }
+  if (!plan_->expected_bytes.empty()) AddWhatIsAway();
 }
+
+// What is away when the plan begins comes back for its next use, by whatever it left.
+void PlanRunner::AddWhatIsAway() {
+  os::MutexLock lock(&core_->table.mu);
+  const LaunchIndex now = core_->launches.load();
+  for (const auto& [id, positions] : uses_) {
+    const Block& block = core_->table.at(BlockId::FromRaw(id));
+    if (block.state != BlockState::kSpilled && block.state != BlockState::kEvicting) continue;
+    const LaunchIndex use = NextUse(id, now);
+    fetches_.Add(block.id, use, use);
+  }
+}
+
+// ---- Where the GPU is.
 
 LaunchIndex PlanRunner::IndexOf(uint64_t lap, uint32_t position) const {
   return plan_->start + lap * plan_->period + position;
@@ -74,100 +98,82 @@ bool PlanRunner::LaunchCompleted(LaunchIndex index) const {
   return false;
 }
 
+void PlanRunner::FollowGpu() {
+  const LaunchIndex launched = core_->launches.load(std::memory_order_acquire);
+  if (launched - std::min(gpu_, launched) >= Core::kLaunchRing) gpu_ = launched - Core::kLaunchRing + 1;
+  while (LaunchCompleted(gpu_)) ++gpu_;
+}
+
+LaunchIndex PlanRunner::NextUse(uint32_t block, LaunchIndex from) const {
+  const auto found = uses_.find(block);
+  if (found == uses_.end()) return policy::kNever;
+  from = std::max(from, plan_->start);
+  const uint64_t lap = (from - plan_->start) / plan_->period;
+  const auto next = std::ranges::lower_bound(found->second, plan_->PositionOf(from));
+  return next != found->second.end() ? IndexOf(lap, *next) : IndexOf(lap + 1, found->second.front());
+}
+
+uint64_t PlanRunner::DistanceToNextUse(const Block& block) const {
+  if (plan_ == nullptr) return policy::kNever;
+  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
+  const LaunchIndex use = NextUse(block.id.raw(), now);
+  return use == policy::kNever ? policy::kNever : use - now;
+}
+
+// ---- Moving.
+
 bool PlanRunner::Step(bool room_wanted) {
   Adopt();
-  chunks_wanted_ = 0;
   if (plan_ == nullptr) return false;
+  FollowGpu();
   bool progress = RunEvictions();
-  if (!room_wanted) progress |= RunFetches();
+  QueueFetches();
+  if (!room_wanted) progress |= fetches_.Step(gpu_);
   return progress;
+}
+
+bool PlanRunner::EvictionsToCome() const {
+  return plan_ != nullptr && !evictions_.steps.empty() &&
+         IndexOf(evictions_.lap, evictions_.step().launch) < core_->launches.load();
 }
 
 bool PlanRunner::RunEvictions() {
   bool progress = false;
-  for (size_t tried = 0; tried < evictions_.size(); ++tried) {
-    if (evict_at_ == evictions_.size()) {
-      evict_at_ = 0;
-      ++evict_lap_;
-    }
-    const PlanStep& step = evictions_[evict_at_];
-    const LaunchIndex index = IndexOf(evict_lap_, step.launch);
+  for (size_t tried = 0; tried < evictions_.steps.size(); ++tried, evictions_.Next()) {
+    const PlanStep& step = evictions_.step();
+    const LaunchIndex index = IndexOf(evictions_.lap, step.launch);
     if (!LaunchCompleted(index)) break;
-    ++evict_at_;
     os::MutexLock lock(&core_->table.mu);
     Block& block = core_->table.at(IdOf(step.block));
     const bool idle = block.state == BlockState::kResident && block.pins == 0 && block.held_reasons == 0 &&
                       block.evict == nullptr && !block.mapping && core_->MayLeave(block);
     // Used by a later launch already: the host has run past the whole absence.
     if (!idle || !core_->evict.load() || block.last_use.load() > index + 1) continue;
-    evictor_->StartLocked({&block});
+    // So late that it would not be away for half of the time.
+    if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block.id.raw(), index + 1) - index) continue;
+    evictor_->StartLocked({&block}, step.tier);
     progress = true;
   }
   return progress;
 }
 
-bool PlanRunner::RunFetches() {
-  bool progress = false;
-  for (size_t tried = 0; tried < fetches_.size(); ++tried) {
-    if (fetch_at_ == fetches_.size()) {
-      fetch_at_ = 0;
-      ++fetch_lap_;
-    }
-    const PlanStep& step = fetches_[fetch_at_];
+// Those whose earliest start has come.
+void PlanRunner::QueueFetches() {
+  for (size_t tried = 0; tried < fetch_steps_.steps.size(); ++tried, fetch_steps_.Next()) {
+    const PlanStep& step = fetch_steps_.step();
+    const LaunchIndex start = IndexOf(fetch_steps_.lap, step.launch);
+    if (start > std::max(gpu_, plan_->start)) break;
+    const LaunchIndex due = IndexOf(fetch_steps_.lap + (step.needed < step.launch ? 1 : 0), step.needed);
     // Due at step.needed, which may lie before the use itself: until that one has come, late is better than never.
-    if (NextUseFrom(step) >= core_->launches.load()) {
-      // In order: a fetch whose start has not come, or that does not fit, holds up those behind it.
-      const LaunchIndex start = IndexOf(fetch_lap_, step.launch);
-      if (start > plan_->start && start > 0 && !LaunchCompleted(start - 1)) break;
-      if (!StartFetch(step)) break;
-      progress = true;
-    }
-    ++fetch_at_;
+    const LaunchIndex use = NextUse(static_cast<uint32_t>(step.block), due);
+    if (use != policy::kNever) fetches_.Add(IdOf(step.block), due, use);
   }
-  return progress;
 }
 
-// Index of the use that a fetch is for.
-LaunchIndex PlanRunner::NextUseFrom(const PlanStep& step) const {
-  const uint64_t lap = fetch_lap_ + (step.needed < step.launch ? 1 : 0);
-  const auto found = uses_.find(static_cast<uint32_t>(step.block));
-  if (found == uses_.end()) return 0;
-  const auto next = std::lower_bound(found->second.begin(), found->second.end(), step.needed);
-  return next != found->second.end() ? IndexOf(lap, *next) : IndexOf(lap + 1, found->second.front());
-}
-
-// False when it must wait for room.
-bool PlanRunner::StartFetch(const PlanStep& step) {
-  Block* block = nullptr;
-  {
-    os::MutexLock lock(&core_->table.mu);
-    block = &core_->table.at(IdOf(step.block));
-    if (block->evict != nullptr && !block->evict->cancelled && block->state == BlockState::kEvicting) {
-      return false;  // on its way out, for the absence before: its turn comes when it is out
-    }
-    if (block->state != BlockState::kSpilled || block->mapping) return true;
-    std::vector<ChunkHandle> chunks;
-    if (core_->chunks.free() < block->chunks) {
-      chunks_wanted_ = block->chunks;
-      return false;
-    }
-    core_->chunks.TakeFree(block->chunks, &chunks);
-    faulter_->BeginLocked(block, std::move(chunks), /*prefetch=*/true);
-  }
-  ++core_->counters.prefetches;
-  faulter_->Start(block).IgnoreError();  // on failure it is spilled again, and faults when its launch comes
-  return true;
-}
-
-uint64_t PlanRunner::DistanceToNextUse(const Block& block) const {
-  if (plan_ == nullptr) return policy::kNever;
-  const auto found = uses_.find(block.id.raw());
-  if (found == uses_.end()) return policy::kNever;
-  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
-  const uint32_t position = plan_->PositionOf(now);
-  const auto next = std::lower_bound(found->second.begin(), found->second.end(), position);
-  if (next != found->second.end()) return *next - position;
-  return plan_->period - position + found->second.front();
+void PlanRunner::NoteUnplannedLocked(const Block& block) {
+  if (plan_ == nullptr) return;
+  const LaunchIndex use = NextUse(block.id.raw(), core_->launches.load());
+  if (use != policy::kNever) fetches_.NoteUnplanned(block, gpu_, use);
 }
 
 }  // namespace spillway::allocator

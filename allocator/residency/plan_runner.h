@@ -1,6 +1,6 @@
 // PlanRunner: carries a MigrationPlan out. It counts completions on the GPU, starts the plan's evictions after their
-// launches have completed and its fetches as soon as they fit, in order, ahead of need. It only ever takes free
-// chunks; what the plan got wrong costs what faulting on demand costs.
+// launches have completed, and has PlanFetches bring blocks back ahead of need. It only ever takes free chunks; what
+// the plan got wrong costs what faulting on demand costs.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
@@ -13,6 +13,7 @@
 #include "allocator/residency/core.h"
 #include "allocator/residency/evictor.h"
 #include "allocator/residency/faulter.h"
+#include "allocator/residency/plan_fetches.h"
 #include "policy/plan.h"
 
 namespace spillway::allocator {
@@ -23,30 +24,49 @@ class PlanRunner {
 
   // Takes a plan over from the next Step on; null drops the one in force. Any thread.
   void Set(std::shared_ptr<const policy::MigrationPlan> plan);
-  bool active() const { return active_.load(std::memory_order_relaxed); }
+  bool active() const { return core_->pace.active(); }
 
-  // Starts what may start now. True when something was started. Device's thread. `room_wanted`: a launch waits for
-  // chunks, so nothing is fetched ahead.
+  // ---- Device's thread.
+
+  // Starts what may start now. True when something was started. `room_wanted`: a launch waits for chunks, so nothing
+  // is fetched ahead.
   bool Step(bool room_wanted);
   // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
-  // Device's thread.
-  uint64_t chunks_wanted() const { return chunks_wanted_; }
-  // Launches from now until the block's next use by the plan; kNever without a plan or a use. Device's thread.
+  uint64_t chunks_wanted() const { return fetches_.chunks_wanted(); }
+  // Launches from now until the block's next use by the plan; kNever without a plan or a use.
   uint64_t DistanceToNextUse(const Block& block) const;
+  // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
+  // room waits for them.
+  bool EvictionsToCome() const;
+  // A block leaves outside the plan.
+  void NoteUnplannedLocked(const Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 
  private:
+  // A place in a list of steps that is gone through once a period.
+  struct Cursor {
+    std::vector<policy::PlanStep> steps;  // by launch
+    uint64_t lap = 0;                     // periods gone through since the plan's start
+    size_t at = 0;
+    const policy::PlanStep& step() const { return steps[at]; }
+    void Next() {
+      if (++at < steps.size()) return;
+      at = 0;
+      ++lap;
+    }
+  };
+
   void Adopt();
+  void AddWhatIsAway();
+  void FollowGpu();
   bool LaunchCompleted(policy::LaunchIndex index) const;
   bool RunEvictions();
-  bool RunFetches();
-  policy::LaunchIndex NextUseFrom(const policy::PlanStep& step) const;
-  bool StartFetch(const policy::PlanStep& step);
+  void QueueFetches();
   policy::LaunchIndex IndexOf(uint64_t lap, uint32_t position) const;
+  // The block's first use from launch `from` on; kNever when the plan has none.
+  policy::LaunchIndex NextUse(uint32_t block, policy::LaunchIndex from) const;
 
   Core* const core_;
   Evictor* const evictor_;
-  Faulter* const faulter_;
-  std::atomic<bool> active_{false};
 
   os::Mutex mu_{os::LockRank::kRecorder};
   std::shared_ptr<const policy::MigrationPlan> next_ ABSL_GUARDED_BY(mu_);
@@ -54,12 +74,11 @@ class PlanRunner {
 
   // ---- Device's thread.
   std::shared_ptr<const policy::MigrationPlan> plan_;
-  std::vector<policy::PlanStep> evictions_;  // of the plan, in order
-  std::vector<policy::PlanStep> fetches_;
+  Cursor evictions_;
+  Cursor fetch_steps_;
+  PlanFetches fetches_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> uses_;  // block -> positions, ascending
-  uint64_t evict_lap_ = 0, fetch_lap_ = 0;  // periods that the cursors have gone through since plan_->start
-  size_t evict_at_ = 0, fetch_at_ = 0;
-  uint64_t chunks_wanted_ = 0;
+  policy::LaunchIndex gpu_ = 0;                               // all launches before it have completed
 };
 
 }  // namespace spillway::allocator

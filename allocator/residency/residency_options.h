@@ -4,6 +4,8 @@
 #define SPILLWAY_ALLOCATOR_RESIDENCY_RESIDENCY_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "allocator/driver/cuda_driver.h"
 #include "policy/units.h"
@@ -50,6 +52,9 @@ struct ResidencyParts {
   SpillRoom* room = nullptr;           // account of `host` and `disk` together with other devices; null: this one's alone
   LaunchObserver* observer = nullptr;  // the recorder; null: none
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
+  // Words for the user when a launch that names so many blocks is refused for want of room: what it is and what would
+  // make it fit. No lock is held. Null: none.
+  std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
   AuditObserver* audit = nullptr;      // not null: audit mode, which tells it what it finds
   HashCode* hash_code = nullptr;       // the content hash for the device; null: every eviction writes
 };

@@ -48,6 +48,17 @@ struct ResidencyStats {
   uint64_t stall_room_nanos = 0;       // launching threads waited for chunks
   uint64_t stall_disk_nanos = 0;       // for reads and their staging
   uint64_t stall_run_ahead_nanos = 0;  // for the bound on uncompleted launches
+  // Of the time of the job, what the GPU spent with nothing to do: a launch waited for chunks; for bytes to come back (the
+  // launching thread for the disk, or the GPU for their arrival); for the bound on uncompleted launches.
+  uint64_t lost_room_nanos = 0;
+  uint64_t lost_read_nanos = 0;
+  uint64_t lost_run_ahead_nanos = 0;
+  uint64_t in_time_bytes = 0;  // of fetched: nothing on the GPU had to wait for them
+  // Bytes a second of each lane while it had anything to do, moving means; 0: not known yet.
+  double host_out_rate = 0;
+  double disk_out_rate = 0;
+  double host_in_rate = 0;
+  double disk_in_rate = 0;
   uint64_t held_bytes = 0;
   std::array<uint64_t, 8> held_bytes_by_reason{};  // index: HoldReason
   uint64_t largest_set_bytes = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 
 namespace spillway::allocator {
@@ -218,6 +219,9 @@ bool StreamClock::PollLocked() {
       if (oldest.number > stream.completed.load(std::memory_order_relaxed)) {
         stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
         stream.completed.store(oldest.number, std::memory_order_release);
+        const int64_t now = os::Clock::System()->NowNanos();
+        stream.completed_at.store(now, std::memory_order_relaxed);
+        completed_at_.store(now, std::memory_order_relaxed);
       }
       const bool waited =
           std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();

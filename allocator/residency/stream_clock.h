@@ -65,6 +65,11 @@ class StreamClock {
   uint64_t UncompletedBytes() const;
   // Launches numbered and not known to be completed.
   uint64_t UncompletedLaunches() const;
+  // When a launch of the stream, or of any, was last seen to have completed: nanoseconds of the system's steady clock.
+  int64_t LastCompletedAt(StreamIndex stream) const {
+    return streams_[stream].completed_at.load(std::memory_order_relaxed);
+  }
+  int64_t LastCompletedAt() const { return completed_at_.load(std::memory_order_relaxed); }
 
   // Records an event on the stream unless one covers `stamp` already. Fails with the driver's error; a stream under
   // capture cannot be recorded on (kUnavailable).
@@ -98,6 +103,7 @@ class StreamClock {
   struct Stream {
     std::atomic<uint64_t> next{0};       // last number taken; pairs with Current's acquire
     std::atomic<uint64_t> completed{0};  // release in Poll, acquire in Completed
+    std::atomic<int64_t> completed_at{0};  // when `completed` last grew, for reports
     std::atomic<uint64_t> issued_bytes{0};
     std::atomic<uint64_t> completed_bytes{0};
     std::atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
@@ -126,6 +132,8 @@ class StreamClock {
   // Open addressing, keys never move: 0 = empty, 1 = deleted. A value is stored before its key (release).
   std::unique_ptr<std::atomic<uint64_t>[]> keys_;
   std::unique_ptr<std::atomic<StreamIndex>[]> values_;
+
+  std::atomic<int64_t> completed_at_{0};  // the latest of the streams'
 
   mutable os::Mutex mu_{os::LockRank::kStreams};
   std::map<CUcontext, std::vector<CUevent>> free_events_

@@ -113,7 +113,8 @@ TEST(ResidencyTest, LaunchLargerThanTheBudgetIsRefusedWithWords) {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 9; ++i) blocks.push_back(device.MustAllocate(kBlock));
   EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_NE(device->LastError().find("foreach=False"), std::string::npos);
+  EXPECT_NE(device->LastError().find("names 9 blocks of together"), std::string::npos);
+  EXPECT_NE(device->LastError().find("A larger budget or smaller tensors"), std::string::npos);
   EXPECT_EQ(device.Launch(nullptr, {blocks[0]}, [](const auto&) {}), CUDA_SUCCESS);
 }
 

@@ -38,7 +38,8 @@ struct PlanStep {
   uint32_t launch = 0;
   // Position up to which the step is of use. kCopyOut: the launch of the block's drop, in the next period when it is
   // less than `launch`; the order in which copies are wanted. kDrop: the launch before which the block is used again or
-  // freed, in the next period when it is not more than `launch`. kFetch: the launch that needs the block, in the next
+  // freed, in the next period when it is not more than `launch`. kFetch: the launch on the GPU when the host is expected
+  // to ask for the block, from which on expected_bytes counts it: that of its next use or a little before; in the next
   // period when it is less than `launch`.
   uint32_t needed = 0;
   TraceBlock block = 0;
@@ -74,8 +75,8 @@ struct MigrationPlan {
 
   // What the plan reckons with; empty or 0 when it does not.
   // By position: bytes of the period's blocks on the GPU while the host is about to be, or the GPU is, at that launch,
-  // with absences away from their drop to the launch that needs them. A block fetched ahead adds to those from its fetch
-  // to its use, and none may then exceed the budget.
+  // with absences away from their drop to PlanStep::needed of their fetch. A block fetched ahead adds to those from its
+  // fetch to there, and none may then exceed the budget.
   std::vector<int64_t> expected_bytes;
   std::vector<Nanos> durations;  // by position, of each launch on the GPU
   Bytes budget_bytes = 0;        // for the period's blocks

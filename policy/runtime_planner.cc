@@ -244,6 +244,7 @@ void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan
     if (!interval.returns) continue;
     step.action = PlanAction::kFetch;
     step.trigger = PlanTrigger::kBeforeLaunch;
+    step.needed = interval.before % size;
     step.launch = EarliestFetch(interval, absence, leads[a] < 0 ? -1 : leads[a] + transfers.host_lead);
     plan->steps.push_back(step);
   }

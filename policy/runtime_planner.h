@@ -38,6 +38,8 @@ struct Forecast {
 class RuntimePlanner {
  public:
   RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& machine);
+  RuntimePlanner(const RuntimePlanner&) = delete;
+  RuntimePlanner& operator=(const RuntimePlanner&) = delete;
 
   // The best plan so far; another object whenever there is one that is better enough to change to. Null when the period
   // cannot run in this memory by a plan: what is needed then leaves and comes on demand.

@@ -132,7 +132,7 @@ TEST(RuntimePlannerTest, TheHostsRunAheadHoldsMemoryEarlier) {
   ASSERT_NE(plan, nullptr);
   ASSERT_EQ(plan->steps.size(), 3u);
   EXPECT_EQ(plan->steps[2].action, PlanAction::kFetch);
-  EXPECT_EQ(plan->steps[2].needed, 11u);  // still the launch itself
+  EXPECT_EQ(plan->steps[2].needed, 9u);
   // Block 2 is asked for at launch 3, block 1 at 9 for 11. Written from 60 to 161 ms, block 1 is away from 3 on. That it
   // is asked for at 10 for launch 0 does not count: it is the block that launch 11 still uses.
   const int64_t m = 1'000'000;

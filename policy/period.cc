@@ -11,39 +11,24 @@ constexpr int kOccurrences = 8;
 // Distances under watch at a time, and matches in a row before one is watched.
 constexpr size_t kMostCandidates = 16;
 constexpr uint64_t kMatchesToWatch = 4;
-// A period that holds for fewer runs than this after it was found was part of a longer one. (One that holds
-// longer is worth its two runs of looking on, even when it is.)
-constexpr uint64_t kShortLivedRuns = 8;
 
 }  // namespace
 
-PeriodFinder::PeriodFinder(const PeriodOptions& options) : options_(options), shortest_(options.shortest) {}
+PeriodFinder::PeriodFinder(const PeriodOptions& options) : options_(options) {}
 
-uint32_t PeriodFinder::Add(const Trace& trace, LaunchIndex index) {
+void PeriodFinder::Add(uint64_t signature) {
   if (signatures_.size() >= 2 * size_t{options_.longest}) Forget();
-  const uint64_t signature = trace.at(index).signature;
   signatures_.push_back(signature);
-  const uint32_t place = static_cast<uint32_t>(signatures_.size());
+  const auto place = static_cast<uint32_t>(signatures_.size());
   uint32_t& latest = latest_[signature];
   previous_.push_back(latest);
   latest = place;
-
-  if (++since_found_ > 8 * uint64_t{shortest_} && shortest_ > options_.shortest) {
-    shortest_ = std::max(options_.shortest, shortest_ / 2);
-    since_found_ = 0;
-  }
   std::erase_if(candidates_, [&](Candidate& candidate) {
     if (signatures_[place - 1 - candidate.distance] != signature) return true;
     ++candidate.run;
     return false;
   });
   Nominate();
-  const uint32_t found = Found(trace, index + 1);
-  if (found != 0) {
-    last_found_ = found;
-    since_found_ = 0;
-  }
-  return found;
 }
 
 // Counts how many of the latest launches equal those `distance` before, up to `most`.
@@ -61,7 +46,7 @@ void PeriodFinder::Nominate() {
   for (int i = 0; i < kOccurrences && earlier != 0; ++i, earlier = previous_[earlier - 1]) {
     const uint32_t distance = place - earlier;
     if (distance > options_.longest) return;
-    if (distance < shortest_) continue;
+    if (distance < options_.shortest) continue;
     const auto watched = [distance](const Candidate& candidate) { return candidate.distance == distance; };
     if (std::ranges::any_of(candidates_, watched)) continue;
     if (MatchesBackward(distance, kMatchesToWatch) < std::min<uint64_t>(kMatchesToWatch, distance)) continue;
@@ -72,28 +57,31 @@ void PeriodFinder::Nominate() {
   }
 }
 
-uint32_t PeriodFinder::Found(const Trace& trace, LaunchIndex end) const {
-  uint32_t best = 0;
+// Of the distances that have matched for a whole run, the one that explains most of what came before.
+const PeriodFinder::Candidate* PeriodFinder::Best() const {
+  const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates_) {
-    if (candidate.run >= candidate.distance && candidate.distance >= shortest_ &&
-        (best == 0 || candidate.distance < best)) {
-      best = candidate.distance;
-    }
-  }
-  if (best == 0 || end - trace.begin() < 2 * uint64_t{best}) return 0;
-  // Signatures are equal; a step is taken for equal only when tags and blocks are.
-  for (LaunchIndex i = end - best; i < end; ++i) {
-    if (!trace.SameLaunch(i, i - best)) return 0;
+    if (candidate.run < candidate.distance) continue;
+    const uint64_t explained = candidate.run + candidate.distance;
+    const uint64_t before = best == nullptr ? 0 : best->run + best->distance;
+    if (explained > before || (explained == before && candidate.distance < best->distance)) best = &candidate;
   }
   return best;
 }
 
-void PeriodFinder::OnDeparture(uint64_t launches) {
-  if (last_found_ != 0) {
-    const bool short_lived = launches < kShortLivedRuns * last_found_;
-    shortest_ = short_lived ? std::min(options_.longest, 2 * last_found_) : options_.shortest;
+uint32_t PeriodFinder::Found(const Trace& trace, LaunchIndex end) const {
+  const Candidate* const best = Best();
+  if (best == nullptr || end - trace.begin() < best->distance) return 0;
+  // Signatures are equal; a step is taken for equal only when tags and blocks are.
+  for (LaunchIndex i = end; i-- > end - best->distance && i >= trace.begin() + best->distance;) {
+    if (!trace.SameLaunch(i, i - best->distance)) return 0;
   }
-  Restart();
+  return best->distance;
+}
+
+uint64_t PeriodFinder::run() const {
+  const Candidate* const best = Best();
+  return best == nullptr ? 0 : best->run;
 }
 
 void PeriodFinder::Restart() {
@@ -101,8 +89,6 @@ void PeriodFinder::Restart() {
   previous_.clear();
   latest_.clear();
   candidates_.clear();
-  last_found_ = 0;
-  since_found_ = 0;
 }
 
 // The oldest half goes: a period of the greatest length is still found, later.

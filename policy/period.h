@@ -1,6 +1,7 @@
 // PeriodFinder: says when a job has just done the same twice: the last `period` launches are those before
-// them, tag by tag and block by block. A training step is seen at the end of its second run. Memory and time
-// per launch are bounded; nothing is said about launches to come.
+// them, tag by tag and block by block. A training step is seen at the end of its second run; repeats inside it (equal
+// micro-batches) are seen earlier and give way to it then. Memory and time per launch are bounded; nothing is said about
+// launches to come.
 
 #ifndef SPILLWAY_POLICY_PERIOD_H_
 #define SPILLWAY_POLICY_PERIOD_H_
@@ -23,18 +24,16 @@ class PeriodFinder {
  public:
   explicit PeriodFinder(const PeriodOptions& options);
 
-  // Looks at launch `index` of `trace`, the next after the one looked at before. Returns the period when that
-  // launch completes a second run of it (the shortest that counts, verified launch by launch), else 0. The
-  // trace must still hold the two runs.
-  uint32_t Add(const Trace& trace, LaunchIndex index);
+  // The next launch.
+  void Add(uint64_t signature);
+  // The period, when the launches up to the last one added, which is the one before `end` in `trace`, end with two runs of
+  // it, verified launch by launch as far as the trace goes back; else 0. Of several the one that has held for longest.
+  uint32_t Found(const Trace& trace, LaunchIndex end) const;
+  // How many launches in a row equalled those Found() before them.
+  uint64_t run() const;
 
-  // The last period found was departed from `launches` launches after it was found. A short-lived one was a
-  // repeat inside a longer step (equal micro-batches): only longer periods count from now on. Starts over.
-  void OnDeparture(uint64_t launches);
-  // Starts over at the next launch; what counts as a period stays.
+  // Starts over at the next launch.
   void Restart();
-
-  uint32_t shortest() const { return shortest_; }
 
  private:
   // A distance at which the latest launches have matched those before.
@@ -44,14 +43,10 @@ class PeriodFinder {
   };
   uint64_t MatchesBackward(uint32_t distance, uint64_t most) const;
   void Nominate();
-  uint32_t Found(const Trace& trace, LaunchIndex end) const;
+  const Candidate* Best() const;
   void Forget();
 
   const PeriodOptions options_;
-  uint32_t shortest_;  // raised by short-lived periods, lowered when nothing is found for long
-  uint32_t last_found_ = 0;
-  uint64_t since_found_ = 0;  // launches looked at since the last period, for lowering shortest_
-
   std::vector<uint64_t> signatures_;  // of the launches since the start
   std::vector<uint32_t> previous_;    // index of the launch before with the same signature, plus 1; 0: none
   std::unordered_map<uint64_t, uint32_t> latest_;  // signature -> its latest index, plus 1

@@ -15,12 +15,15 @@ using policy::LaunchIndex;
 constexpr std::chrono::milliseconds kShortestNap(1);
 constexpr std::chrono::milliseconds kLongestNap(64);
 constexpr uint32_t kLaunchesAtATime = 4096;
-// Launches that a transfer is taken to need. Until the cost of transfers is measured, a guess on the safe side.
-constexpr uint32_t kTransferLaunches = 8;
+// How far the host may run ahead of the GPU under a plan, as the allocator bounds it: so many launches or so much time,
+// whichever is more.
+constexpr uint32_t kLaunchesAhead = 4;
+constexpr policy::Nanos kNanosAhead = 2'000'000;
+constexpr uint32_t kMostLaunchesAhead = 256;
 
 }  // namespace
 
-Predictor::Predictor(const PredictorOptions& options) : options_(options), finder_(options.period) {
+Predictor::Predictor(const PredictorOptions& options) : options_(options), tracker_(options.period) {
   if (options.driver == nullptr) return;
   LaunchTimerOptions timer;
   timer.driver = options.driver;
@@ -48,7 +51,9 @@ void Predictor::Stop() {
 void Predictor::Loop() {
   std::chrono::milliseconds nap = kShortestNap;
   for (;;) {
-    nap = Step() ? kShortestNap : std::min(2 * nap, kLongestNap);
+    const bool stepped = Step();
+    const bool improved = Improve();
+    nap = stepped || improved ? kShortestNap : std::min(2 * nap, kLongestNap);
     os::MutexLock lock(&mu_);
     if (!stop_) wake_.WaitFor(&mu_, nap);
     if (stop_) return;
@@ -71,17 +76,16 @@ void Predictor::Compare(LaunchIndex index, uint64_t signature) {
   readers_.fetch_add(
       1);  // sequentially consistent with FreeRetired: it sees us, or we see what is in force now
   const Expectation* const expected = expected_.load();
-  if (expected != nullptr && !expected->Matches(index, signature)) Depart(expected, index);
+  if (expected != nullptr && !expected->Matches(index, signature)) Depart(expected);
   readers_.fetch_sub(1);
 }
 
-void Predictor::Depart(const Expectation* expected, LaunchIndex index) {
+void Predictor::Depart(const Expectation* expected) {
   if (!expected_.compare_exchange_strong(expected, nullptr)) return;  // another thread departed first
   departures_.fetch_add(1, std::memory_order_relaxed);
   period_.store(0, std::memory_order_relaxed);
   allocator::Residency* const residency = residency_.load();
   if (residency != nullptr && options_.foresight == Foresight::kPlan) residency->SetPlan(nullptr);
-  departed_at_.store(index);
 }
 
 void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes) {
@@ -103,7 +107,14 @@ void Predictor::OnInterrupt() {
 }
 
 PredictorStats Predictor::stats() const {
-  return {plans_.load(), departures_.load(), lost_.load(), period_.load()};
+  PredictorStats stats;
+  {
+    os::MutexLock lock(&mu_);
+    stats = published_;
+  }
+  stats.departures = departures_.load();
+  stats.period = period_.load();
+  return stats;
 }
 
 // ---- On the thread.
@@ -113,31 +124,33 @@ bool Predictor::Step() {
   const bool whole = recorder_.Drain(&trace_, kLaunchesAtATime);
   NoteSizes();
   FreeRetired();
-  if (!whole) {
-    lost_.fetch_add(1, std::memory_order_relaxed);
-    if (const Expectation* const expected = expected_.load()) Depart(expected, trace_.begin());
-    departed_at_.store(policy::kNever);
-    planned_ = false;
-    finder_.Restart();
-  }
+  if (!whole) StartOver();
   const bool any = Feed(whole ? before : trace_.begin());
+  if (tracker_.version() != settled_version_) PutInForce();
   if (any) {
     NoteFollowed();
-    PlanAgainIfRoomChanged();
+    KeepUpToDate();
+    Publish();
   }
-  const uint32_t repeats = planned_ ? planned_period_ : 0;
+  const uint32_t repeats = PeriodNow();
   if (options_.keep_step && any) followed_.Note(trace_, repeats);
   if (timer_ != nullptr) timer_->Step(trace_, repeats, sizes_, &times_);
   Trim();
   return any;
 }
 
+// Launches in the path that the job is on; 0: it is on none.
+uint32_t Predictor::PeriodNow() const {
+  const policy::PathId path = tracker_.path();
+  return path == policy::kNoPath ? 0 : static_cast<uint32_t>(tracker_.PeriodOf(path).end());
+}
+
 std::optional<Predictor::Followed> Predictor::FollowedStep() const {
   const FollowedPeriod::Step* const step = followed_.Most();
   if (step == nullptr) return std::nullopt;
   Followed followed;
-  followed.recorded = policy::MakeRecordedWorkload(step->trace, step->trace.begin(), step->period, sizes_,
-                                                   &times_, nullptr);
+  followed.recorded =
+      policy::MakeRecordedWorkload(step->trace, step->trace.begin(), step->period, sizes_, &times_, nullptr);
   followed.launches = step->trace;
   followed.followed = step->launches;
   followed.samples = timer_ == nullptr ? 0 : timer_->measured();
@@ -148,88 +161,161 @@ void Predictor::NoteSizes() {
   std::vector<policy::BlockEvent> allocations;
   recorder_.TakeAllocations(&allocations);
   for (const policy::BlockEvent& event : allocations) sizes_[event.block] = event.bytes;
+  const size_t before = marks_.size();
+  recorder_.TakeMarks(&marks_);
+  counts_.marks += marks_.size() - before;
+}
+
+// Launches were lost.
+void Predictor::StartOver() {
+  ++counts_.lost;
+  tracker_.Restart();
+  if (const Expectation* const expected = expected_.load()) Depart(expected);
 }
 
 // Launches from `from` to the end of the trace.
 bool Predictor::Feed(LaunchIndex from) {
-  for (LaunchIndex index = from; index < trace_.end(); ++index) {
-    if (planned_ && FollowsPlan(index)) continue;
-    const uint32_t period = finder_.Add(trace_, index);
-    if (period != 0) PlanUpTo(index + 1, period);
-  }
+  for (LaunchIndex index = from; index < trace_.end(); ++index)
+    tracker_.Add(trace_, index, MarkedBefore(index));
   return from < trace_.end();
 }
 
-// False from the launch on at which the job departed from the plan. Launches that came before the plan was in
-// force are compared here, the others were by their own threads.
-bool Predictor::FollowsPlan(LaunchIndex index) {
-  const Expectation* const expected = expected_.load();
-  if (expected != nullptr && !expected->Matches(index, trace_.at(index).signature)) Depart(expected, index);
-  const LaunchIndex departed = departed_at_.load();
-  if (index < departed) return true;
-  departed_at_.store(policy::kNever);
-  planned_ = false;
-  finder_.OnDeparture(departed - std::min(departed, planned_at_));
-  return false;
+bool Predictor::MarkedBefore(LaunchIndex index) {
+  bool marked = false;
+  for (; !marks_.empty() && marks_.front() <= index; marks_.pop_front()) marked = true;
+  return marked;
 }
 
-// Bytes for resident blocks. A sixteenth is left out: blocks leave and arrive later than the plan, which knows no
-// transfer times, would have it.
-uint64_t Predictor::Room() const {
-  const allocator::Residency* const residency = residency_.load();
-  if (residency == nullptr) return 0;
-  const allocator::ResidencyStats stats = residency->Stats();
-  const uint64_t room = stats.chunk_target_bytes;
-  const uint64_t spare = room - std::min(room, stats.largest_set_bytes);
-  return room - std::min(room / 6, spare);
-}
-
-// The `period` launches before `end` will come again.
-void Predictor::PlanUpTo(LaunchIndex end, uint32_t period) {
-  if (residency_.load() == nullptr) return;
+// The plan of the path that the job is on now, after it has left one or come to one.
+void Predictor::PutInForce() {
+  settled_version_ = tracker_.version();
+  // Launches that came before the plan was in force are compared by the tracker alone.
+  if (const Expectation* const expected = expected_.load()) Depart(expected);
+  in_force_ = nullptr;
+  const policy::PathId path = tracker_.path();
+  if (path == policy::kNoPath || residency_.load() == nullptr) return;
+  const policy::Trace& period = tracker_.PeriodOf(path);
   auto expectation = std::make_unique<Expectation>();
-  expectation->start = end;
-  for (LaunchIndex index = end - period; index < end; ++index) {
-    expectation->signatures.push_back(trace_.at(index).signature);
+  expectation->start = tracker_.start();
+  for (LaunchIndex index = period.begin(); index < period.end(); ++index) {
+    expectation->signatures.push_back(period.at(index).signature);
   }
-  planned_ = true;
-  planned_at_ = end;
-  planned_period_ = period;
-  period_.store(period, std::memory_order_relaxed);
+  period_.store(static_cast<uint32_t>(period.end()), std::memory_order_relaxed);
+  lap_ = LapNow();
+  // Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by this plan.
   if (options_.foresight == Foresight::kObserve) {
-    ObserveUpTo(end, period);
+    Observe();
   } else {
-    MakePlanUpTo(end, period);
+    SetPlanOfPath();
   }
-  expected_.store(expectation.get());
+  in_force_ = expectation.get();
+  expected_.store(in_force_);
   expectations_.push_back(std::move(expectation));
 }
 
-// Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by this plan.
-void Predictor::MakePlanUpTo(LaunchIndex end, uint32_t period) {
-  allocator::Residency* const residency = residency_.load();
-  if (residency == nullptr) return;
-  policy::PlannerOptions limits;
-  limits.budget_bytes = planned_room_ = Room();
-  limits.host_bytes = options_.host_bytes;
-  limits.run_ahead_bytes = residency->Stats().run_ahead_bytes;
-  limits.transfer_launches = kTransferLaunches;
-  auto plan = policy::MakePlan(trace_, end - period, period, sizes_, limits);
-  plans_.fetch_add(1, std::memory_order_relaxed);
-  residency->SetPlan(std::move(plan));
+void Predictor::SetPlanOfPath() {
+  std::erase_if(path_plans_, [this](const auto& one) { return !tracker_.Knows(one.first); });
+  const policy::PathId path = tracker_.path();
+  std::unique_ptr<PathPlan>& plan = path_plans_[path];
+  if (plan == nullptr) {
+    plan = std::make_unique<PathPlan>(tracker_.PeriodOf(path), sizes_, MachineNow(), Facts());
+  } else {
+    ++counts_.readoptions;
+  }
+  ++counts_.plans;
+  counts_.forecast = plan->forecast();
+  if (allocator::Residency* const residency = residency_.load())
+    residency->SetPlan(plan->From(tracker_.start()));
 }
 
-void Predictor::ObserveUpTo(LaunchIndex end, uint32_t period) {
-  auto cycle = std::make_shared<const policy::Cycle>(policy::MakeCycle(trace_, end - period, period, sizes_));
+// Another plan for the path whose plan is in force.
+void Predictor::Replace(bool better) {
+  allocator::Residency* const residency = residency_.load();
+  if (residency == nullptr || in_force_ == nullptr || expected_.load() != in_force_) return;
+  PathPlan& plan = *path_plans_.at(tracker_.path());
+  ++counts_.plans;
+  counts_.improved += better ? 1 : 0;
+  counts_.forecast = plan.forecast();
+  residency->SetPlan(plan.From(tracker_.start()));
+  // Somebody departed meanwhile, and may have dropped the plan before this one.
+  if (expected_.load() != in_force_) residency->SetPlan(nullptr);
+}
+
+// Room changes with others' allocations and refused chunks: the path is planned anew at once. All else is looked at
+// when a step has ended, and better plans take over there.
+void Predictor::KeepUpToDate() {
+  if (options_.foresight == Foresight::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
+    return;
+  const policy::PathId path = tracker_.path();
+  const auto found = path_plans_.find(path);
+  if (path == policy::kNoPath || found == path_plans_.end()) return;
+  const policy::Trace& period = tracker_.PeriodOf(path);
+  const policy::RuntimeMachine machine = MachineNow();
+  const bool lap_ended = LapNow() != lap_;
+  lap_ = LapNow();
+  if (found->second->RoomChanged(machine) ||
+      (lap_ended && found->second->OutOfDate(period, sizes_, machine, Facts()))) {
+    found->second = std::make_unique<PathPlan>(period, sizes_, machine, Facts());
+    Replace(/*better=*/false);
+  } else if (lap_ended && found->second->HasBetter()) {
+    Replace(/*better=*/true);
+  }
+}
+
+bool Predictor::Improve() {
+  if (options_.foresight == Foresight::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
+    return false;
+  const auto found = path_plans_.find(tracker_.path());
+  if (found == path_plans_.end()) return false;
+  const bool more = found->second->Improve();
+  counts_.forecast = found->second->forecast();
+  return more;
+}
+
+// Times that the path's period has been gone through since its start.
+uint64_t Predictor::LapNow() const {
+  const policy::PathId path = tracker_.path();
+  if (path == policy::kNoPath || trace_.end() < tracker_.start()) return 0;
+  return (trace_.end() - tracker_.start()) / tracker_.PeriodOf(path).end();
+}
+
+policy::RuntimeMachine Predictor::MachineNow() const {
+  policy::RuntimeMachine machine;
+  const allocator::Residency* const residency = residency_.load();
+  if (residency != nullptr) machine.machine.gpu_bytes = residency->Stats().chunk_target_bytes;
+  machine.machine.host_bytes = options_.host_bytes;
+  machine.has_disk = options_.has_disk;
+  machine.run_ahead_nanos = std::max(kNanosAhead, kLaunchesAhead * times_.Typical());
+  machine.run_ahead_launches = kMostLaunchesAhead;
+  return machine;
+}
+
+LearntFacts Predictor::Facts() {
+  if (options_.write_facts) writes_ = options_.write_facts();
+  return {&times_, writes_.get()};
+}
+
+void Predictor::Observe() {
+  const policy::PathId path = tracker_.path();
+  const policy::Trace& period = tracker_.PeriodOf(path);
+  const auto launches = static_cast<uint32_t>(period.end());
+  auto cycle = std::make_shared<const policy::Cycle>(policy::MakeCycle(period, 0, launches, sizes_));
   os::MutexLock lock(&mu_);
-  if (now_.launches > most_.launches) most_ = std::move(now_);
-  now_ = {std::move(cycle), 2 * uint64_t{period}};
+  if (now_.path == path) {
+    now_.launches_before = now_.launches;
+    return;
+  }
+  if (now_.launches > most_.launches) std::swap(now_, most_);
+  // Seen twice before it is known to repeat.
+  const uint64_t before = most_.path == path ? most_.launches : 2 * uint64_t{launches};
+  now_ = {path, std::move(cycle), before, before};
 }
 
 void Predictor::NoteFollowed() {
-  if (options_.foresight != Foresight::kObserve || !planned_) return;
+  if (options_.foresight != Foresight::kObserve || in_force_ == nullptr || tracker_.path() == policy::kNoPath)
+    return;
   os::MutexLock lock(&mu_);
-  now_.launches = 2 * uint64_t{planned_period_} + (trace_.end() - planned_at_);
+  now_.launches = now_.launches_before + (trace_.end() - tracker_.start());
 }
 
 std::shared_ptr<const policy::Cycle> Predictor::observed() const {
@@ -237,31 +323,26 @@ std::shared_ptr<const policy::Cycle> Predictor::observed() const {
   return now_.launches > most_.launches ? now_.cycle : most_.cycle;
 }
 
-// Others' allocations and refused chunks change the room; the same period is then planned anew.
-void Predictor::PlanAgainIfRoomChanged() {
-  if (!planned_ || options_.foresight == Foresight::kObserve) return;
-  const uint64_t room = Room();
-  const uint64_t change = room > planned_room_ ? room - planned_room_ : planned_room_ - room;
-  if (change <= planned_room_ / 32) return;
-  const LaunchIndex periods = (trace_.end() - planned_at_) / planned_period_;
-  const LaunchIndex end = planned_at_ + periods * planned_period_;
-  const Expectation* expected = expected_.load();
-  if (expected == nullptr || end - trace_.begin() < planned_period_) return;
-  if (expected_.compare_exchange_strong(expected, nullptr)) PlanUpTo(end, planned_period_);
+void Predictor::Publish() {
+  counts_.paths = static_cast<uint32_t>(tracker_.paths());
+  counts_.launches = tracker_.counts().launches;
+  counts_.followed = tracker_.counts().followed;
+  os::MutexLock lock(&mu_);
+  published_ = counts_;
 }
 
-// What is neither looked through nor planned from any more.
+// What is neither looked through nor learnt from any more.
 void Predictor::Trim() {
   const LaunchIndex held = trace_.end() - trace_.begin();
-  const LaunchIndex keep =
-      planned_ ? 2 * LaunchIndex{planned_period_} : 2 * LaunchIndex{options_.period.longest};
+  const LaunchIndex keep = tracker_.wanted();
   if (held > 2 * keep + kLaunchesAtATime) trace_.DropBefore(trace_.end() - keep);
 }
 
 void Predictor::FreeRetired() {
   const Expectation* const current = expected_.load();
   if (readers_.load() != 0) return;
-  std::erase_if(expectations_, [current](const auto& one) { return one.get() != current; });
+  std::erase_if(expectations_,
+                [this, current](const auto& one) { return one.get() != current && one.get() != in_force_; });
 }
 
 }  // namespace spillway::integration

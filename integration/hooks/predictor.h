@@ -1,12 +1,16 @@
-// Predictor: watches the launches of one device, and while they repeat what they did before, has a plan in
-// force. On the launching thread it only compares signatures and records; finding periods and planning happen
-// on its own thread. The first launch that departs from the repeat drops the plan at once.
+// Predictor: watches the launches of one device, and while they go along a path that is known, has a plan in force.
+// On the launching thread it only compares signatures and records; finding paths and planning happen on its own
+// thread. The first launch that departs from the path drops the plan at once; the plan is back as soon as the job is
+// recognised to be on a known path, in the middle of a step, too.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_HOOKS_PREDICTOR_H_
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -17,11 +21,12 @@
 #include "allocator/residency/residency.h"
 #include "integration/hooks/followed_period.h"
 #include "integration/hooks/launch_timer.h"
+#include "integration/hooks/path_plan.h"
 #include "integration/hooks/trace_recorder.h"
 #include "io/os/sync.h"
 #include "policy/cycle.h"
 #include "policy/kernel_times.h"
-#include "policy/period.h"
+#include "policy/path_tracker.h"
 #include "policy/plan.h"
 #include "policy/planner.h"
 #include "policy/recorded_workload.h"
@@ -29,7 +34,7 @@
 namespace spillway::integration {
 
 enum class Foresight : uint8_t {
-  kPlan,     // a plan is put in force for what repeats
+  kPlan,     // a plan is put in force for the path that the job is on
   kObserve,  // what repeats is kept for reports, no plan is made
 };
 
@@ -37,19 +42,29 @@ struct PredictorOptions {
   int device = 0;
   Foresight foresight = Foresight::kPlan;
   uint64_t host_bytes = 0;  // room of the host tier, for the plan's choice of tiers
+  bool has_disk = true;
   policy::PeriodOptions period;
   // For timing launches on the GPU; null: nothing is timed.
   const allocator::CudaDriver* driver = nullptr;
   CUcontext context = nullptr;  // the device's
   bool keep_step = false;       // the step that is followed for longest is kept for FollowedStep
+  // What was learnt of writes by now; null, or a function that returns null, when nothing is. Called on the thread.
+  std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
 };
 
 // Snapshot, for reports and tests.
 struct PredictorStats {
-  uint64_t plans = 0;       // put in force
-  uint64_t departures = 0;  // plans dropped because a launch was another than expected
-  uint64_t lost = 0;        // times the recorder's room was too small
-  uint32_t period = 0;      // of the plan in force, or of what is observed to repeat now; 0: none
+  uint64_t plans = 0;         // put in force
+  uint64_t departures = 0;    // plans dropped because a launch was another than expected
+  uint64_t lost = 0;          // times the recorder's room was too small
+  uint32_t period = 0;        // of the plan in force, or of what is observed to repeat now; 0: none
+  uint64_t readoptions = 0;   // of plans: those of a path that had been left
+  uint64_t improved = 0;      // of plans: better ones for the path that the job was on
+  uint32_t paths = 0;         // known now
+  uint64_t launches = 0;      // looked at
+  uint64_t followed = 0;      // of those, by the path that the job was on
+  uint64_t marks = 0;         // steps that the job marked
+  policy::Forecast forecast;  // of the plan in force, or of the last one
 };
 
 class Predictor : public allocator::LaunchObserver {
@@ -70,6 +85,8 @@ class Predictor : public allocator::LaunchObserver {
   void OnEnter(const allocator::StreamRef& stream) override;
   void OnReady(const allocator::StreamRef& stream) override;
   void OnInterrupt() override;
+  // The job says that a step ends here. Any thread.
+  void MarkStep() { recorder_.AddMark(); }
 
   PredictorStats stats() const;
 
@@ -87,13 +104,15 @@ class Predictor : public allocator::LaunchObserver {
   };
   std::optional<Followed> FollowedStep() const;
 
-  // The body of the thread once through: takes what was recorded, finds a period, plans. True when there was
-  // something. For the thread, and for tests that start none but call UsePlansOf.
+  // The body of the thread once through: takes what was recorded, follows it, plans. True when there was something.
+  // For the thread, and for tests that start none but call UsePlansOf.
   bool Step();
+  // A slice of work on a better plan for the path that the job is on. False when there is nothing to try. As Step.
+  bool Improve();
   void UsePlansOf(allocator::Residency* residency) { residency_.store(residency); }
 
  private:
-  // What launching threads compare with; one expectation per plan.
+  // What launching threads compare with; one expectation per plan put in force.
   struct Expectation {
     policy::LaunchIndex start = 0;
     std::vector<uint64_t> signatures;
@@ -104,23 +123,31 @@ class Predictor : public allocator::LaunchObserver {
 
   // A cycle with the launches for which it was followed.
   struct Observed {
+    policy::PathId path = policy::kNoPath;
     std::shared_ptr<const policy::Cycle> cycle;
     uint64_t launches = 0;
+    uint64_t launches_before = 0;  // of those, the times before
   };
 
   void Compare(policy::LaunchIndex index, uint64_t signature);
-  void Depart(const Expectation* expected, policy::LaunchIndex index);
+  void Depart(const Expectation* expected);
   void NoteSizes();
+  void StartOver();
   bool Feed(policy::LaunchIndex from);
-  bool FollowsPlan(policy::LaunchIndex index);
-  void PlanUpTo(policy::LaunchIndex end, uint32_t period);
-  void MakePlanUpTo(policy::LaunchIndex end, uint32_t period);
-  void ObserveUpTo(policy::LaunchIndex end, uint32_t period);
+  bool MarkedBefore(policy::LaunchIndex index);
+  void PutInForce();
+  void SetPlanOfPath();
+  void Observe();
   void NoteFollowed();
-  void PlanAgainIfRoomChanged();
-  uint64_t Room() const;
+  void KeepUpToDate();
+  void Replace(bool better);
+  policy::RuntimeMachine MachineNow() const;
+  LearntFacts Facts();
+  uint64_t LapNow() const;
+  uint32_t PeriodNow() const;
   void Trim();
   void FreeRetired();
+  void Publish();
   void Loop();
 
   const PredictorOptions options_;
@@ -132,26 +159,29 @@ class Predictor : public allocator::LaunchObserver {
   // freed.
   std::atomic<const Expectation*> expected_{nullptr};
   std::atomic<int> readers_{0};  // launching threads that look at an expectation
-  std::atomic<policy::LaunchIndex> departed_at_{policy::kNever};  // for the thread; it puts kNever back
-  std::atomic<uint64_t> plans_{0}, departures_{0}, lost_{0};
+  std::atomic<uint64_t> departures_{0};
   std::atomic<uint32_t> period_{0};
 
   // ---- The thread's own (or the test's that calls Step).
   policy::Trace trace_;
-  policy::PeriodFinder finder_;
+  policy::PathTracker tracker_;
   policy::BlockSizes sizes_;
+  std::deque<policy::LaunchIndex> marks_;
+  std::map<policy::PathId, std::unique_ptr<PathPlan>> path_plans_;
+  uint64_t settled_version_ = 0;           // of the tracker, when the plan was last seen to
+  const Expectation* in_force_ = nullptr;  // stored last, maybe departed from
+  uint64_t lap_ = 0;                       // of the path, when its plan was last looked over
+  std::vector<std::unique_ptr<const Expectation>> expectations_;  // in force, and retired but maybe looked at
   policy::KernelTimes times_;
   FollowedPeriod followed_;
-  bool planned_ = false;                // a plan was put in force and its departure not yet digested
-  policy::LaunchIndex planned_at_ = 0;  // end of the period that the plan in force was found by
-  uint32_t planned_period_ = 0;
-  uint64_t planned_room_ = 0;  // bytes for resident blocks that the plan in force reckons with
-  std::vector<std::unique_ptr<const Expectation>> expectations_;  // in force, and retired but maybe looked at
+  std::shared_ptr<const policy::WriteFacts> writes_;
+  PredictorStats counts_;  // what Publish makes visible
 
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   os::CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  Observed now_ ABSL_GUARDED_BY(mu_);   // the one that was found last
+  PredictorStats published_ ABSL_GUARDED_BY(mu_);
+  Observed now_ ABSL_GUARDED_BY(mu_);   // the one that the job is on, or was on last
   Observed most_ ABSL_GUARDED_BY(mu_);  // of those before, the one that was followed for longest
   std::thread thread_;
 };

@@ -8,6 +8,13 @@ namespace spillway::integration {
 
 using policy::LaunchIndex;
 
+namespace {
+
+// So many launches above next_index_ are looked for: more threads do not report at the same instant.
+constexpr LaunchIndex kRacingThreads = 4;
+
+}  // namespace
+
 TraceRecorder::TraceRecorder(const Room& room)
     : slot_mask_(room.launches - 1),
       name_mask_(room.names - 1),
@@ -42,10 +49,31 @@ void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::
   }
 }
 
+// Launches that other threads have reported stand just above what the lowest of them wrote last; the caller's own are
+// among them.
+LaunchIndex TraceRecorder::NextIndex() const {
+  LaunchIndex next = next_index_.load(std::memory_order_acquire);
+  for (LaunchIndex index = next; index < next + kRacingThreads; ++index) {
+    if (slots_[index & slot_mask_].ready.load(std::memory_order_acquire) == index + 1) next = index + 1;
+  }
+  return next;
+}
+
 void TraceRecorder::AddEvent(allocator::BlockId block, uint64_t bytes) {
-  const LaunchIndex before = next_index_.load(std::memory_order_acquire);
+  const LaunchIndex before = NextIndex();
   os::MutexLock lock(&mu_);
   events_.push_back({before, TraceBlockOf(block), bytes});
+}
+
+void TraceRecorder::AddMark() {
+  const LaunchIndex before = NextIndex();
+  os::MutexLock lock(&mu_);
+  marks_.push_back(before);
+}
+
+void TraceRecorder::TakeMarks(std::deque<LaunchIndex>* marks) {
+  marks->insert(marks->end(), marks_taken_.begin(), marks_taken_.end());
+  marks_taken_.clear();
 }
 
 TraceRecorder::Read TraceRecorder::ReadSlot(LaunchIndex index, uint64_t* tag,
@@ -98,6 +126,8 @@ bool TraceRecorder::Drain(policy::Trace* trace, uint32_t most) {
     os::MutexLock lock(&mu_);
     pending_.insert(pending_.end(), events_.begin(), events_.end());
     events_.clear();
+    marks_taken_.insert(marks_taken_.end(), marks_.begin(), marks_.end());
+    marks_.clear();
   }
   while (read_ < end) {
     uint64_t tag = 0;

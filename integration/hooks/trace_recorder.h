@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,8 @@ class TraceRecorder {
   void AddLaunch(policy::LaunchIndex index, uint64_t tag, const allocator::AccessSet& set);
   void AddAllocate(allocator::BlockId block, uint64_t bytes) { AddEvent(block, bytes); }
   void AddFree(allocator::BlockId block) { AddEvent(block, 0); }
+  // The job says that a step ends here: between the launches around it.
+  void AddMark();
 
   // ---- One thread.
 
@@ -47,6 +50,8 @@ class TraceRecorder {
   bool Drain(policy::Trace* trace, uint32_t most);
   // What Drain has appended of allocations since the last call: sizes of blocks.
   void TakeAllocations(std::vector<policy::BlockEvent>* allocations) { allocations->swap(allocations_); }
+  // Appends the marks that came up to the last Drain: indices of the launches that follow them.
+  void TakeMarks(std::deque<policy::LaunchIndex>* marks);
 
  private:
   static constexpr uint32_t kFew = 8;
@@ -61,6 +66,7 @@ class TraceRecorder {
   enum class Read { kTaken, kNotThere, kLost };
 
   void AddEvent(allocator::BlockId block, uint64_t bytes);
+  policy::LaunchIndex NextIndex() const;
   Read ReadSlot(policy::LaunchIndex index, uint64_t* tag, std::vector<policy::TraceBlock>* blocks) const;
   void AppendEventsUpTo(policy::LaunchIndex index, policy::Trace* trace);
 
@@ -69,16 +75,18 @@ class TraceRecorder {
   const std::unique_ptr<Slot[]> slots_;
   const std::unique_ptr<std::atomic<uint32_t>[]> names_;
   std::atomic<uint64_t> names_taken_{0};  // names handed to writers since the start
-  // One past the greatest index seen; of two threads that write it at once, the lower may win until the next launch.
+  // About one past the greatest index seen: of threads that write it at once the lowest may win. NextIndex mends that.
   std::atomic<policy::LaunchIndex> next_index_{0};
 
   os::Mutex mu_{os::LockRank::kRecorder};
   std::vector<policy::BlockEvent> events_ ABSL_GUARDED_BY(mu_);
+  std::vector<policy::LaunchIndex> marks_ ABSL_GUARDED_BY(mu_);
 
   // The reader's own.
   policy::LaunchIndex read_ = 0;
-  std::vector<policy::BlockEvent> pending_;      // taken from events_, not yet in the trace
-  std::vector<policy::BlockEvent> allocations_;  // for TakeAllocations
+  std::vector<policy::BlockEvent> pending_;       // taken from events_, not yet in the trace
+  std::vector<policy::BlockEvent> allocations_;   // for TakeAllocations
+  std::vector<policy::LaunchIndex> marks_taken_;  // for TakeMarks
   std::vector<policy::TraceBlock> scratch_;
 };
 

@@ -15,7 +15,8 @@ struct Feeder {
 
   uint32_t Add(uint64_t letter) {
     trace.AddLaunch(letter, std::vector<TraceBlock>{letter});
-    return finder.Add(trace, trace.end() - 1);
+    finder.Add(trace.at(trace.end() - 1).signature);
+    return finder.Found(trace, trace.end());
   }
   // Stops at the first period.
   uint32_t Add(const std::vector<uint64_t>& letters) {
@@ -76,7 +77,8 @@ TEST(PeriodFinderTest, BlocksCountAndTagsCount) {
   for (uint64_t i = 0; i < 40; ++i) {
     // The same tags for ever, but one block moves on each time round.
     trace.AddLaunch(i % 4, std::vector<TraceBlock>{i % 4 == 3 ? i : i % 4});
-    found |= finder.Add(trace, i);
+    finder.Add(trace.at(i).signature);
+    found |= finder.Found(trace, i + 1);
   }
   EXPECT_EQ(found, 0u);
 }
@@ -89,53 +91,47 @@ TEST(PeriodFinderTest, GrowsPastEqualMicroBatches) {
   const std::vector<uint64_t> optimizer = Step(500, 7);
   step.insert(step.end(), optimizer.begin(), optimizer.end());
   Feeder feeder;
-  uint32_t period = 0;
-  uint64_t found_at = 0;
-  size_t steps = 0;
-  for (; steps < 12 && period != step.size(); ++steps) {
-    for (const uint64_t letter : step) {
-      if (period == 0) {
-        period = feeder.Add(letter);
-        found_at = feeder.trace.end();
-        continue;
-      }
-      feeder.trace.AddLaunch(letter, std::vector<TraceBlock>{letter});
-      const LaunchIndex now = feeder.trace.end() - 1;
-      if (feeder.trace.SameLaunch(now, now - period)) continue;
-      feeder.finder.OnDeparture(now - found_at);
-      period = feeder.finder.Add(feeder.trace, now);
-    }
+  EXPECT_EQ(feeder.Add(step), 20u);  // after the second micro-batch
+  while (feeder.trace.end() < 80) EXPECT_EQ(feeder.Add(feeder.trace.end() % 20), 20u);
+  for (const uint64_t letter : optimizer) EXPECT_EQ(feeder.Add(letter), 0u);
+  // The inner repeat is seen again in the second step; from its end on the step is.
+  for (size_t i = 0; i < step.size(); ++i) {
+    const uint32_t period = feeder.Add(step[i]);
+    EXPECT_EQ(period == step.size(), i + 1 == step.size());
   }
-  EXPECT_EQ(period, step.size());
-  EXPECT_LE(steps, 8u);
+  for (int more = 0; more < 3; ++more) {
+    for (const uint64_t letter : step) EXPECT_EQ(feeder.Add(letter), step.size());
+  }
 }
 
-TEST(PeriodFinderTest, ALongLivedPeriodThatEndsRaisesNothing) {
+TEST(PeriodFinderTest, SaysForHowLongARepeatHasHeld) {
   Feeder feeder;
   const std::vector<uint64_t> step = Step(0, 10);
   feeder.Add(step);
+  EXPECT_EQ(feeder.finder.run(), 0u);
   ASSERT_EQ(feeder.Add(step), 10u);
-  feeder.finder.OnDeparture(1000);
-  const std::vector<uint64_t> other = Step(100, 10);
-  EXPECT_EQ(feeder.Add(other), 0u);
-  EXPECT_EQ(feeder.Add(other), 10u);
+  EXPECT_EQ(feeder.finder.run(), 10u);
+  feeder.Add(step);
+  EXPECT_EQ(feeder.finder.run(), 11u);  // Add stops at the first launch with a period
+  feeder.Add(777);
+  EXPECT_EQ(feeder.finder.run(), 0u);
 }
 
-TEST(PeriodFinderTest, FindsAgainAfterAFalseStartHasRaisedTheShortest) {
+TEST(PeriodFinderTest, StartsOver) {
   Feeder feeder;
   feeder.Add(Step(0, 10));
-  ASSERT_EQ(feeder.Add(Step(0, 10)), 10u);
-  feeder.finder.OnDeparture(3);
-  EXPECT_EQ(feeder.finder.shortest(), 20u);
-  // A real step of 12 is shorter than that: it counts once nothing longer was found for a while.
-  uint32_t period = 0;
-  int steps = 0;
-  while (period == 0 && steps < 40) {
-    period = feeder.Add(Step(100, 12));
-    ++steps;
-  }
-  EXPECT_EQ(period % 12, 0u);
-  EXPECT_GT(period, 0u);
+  feeder.finder.Restart();
+  EXPECT_EQ(feeder.Add(Step(0, 10)), 0u);
+  EXPECT_EQ(feeder.Add(Step(0, 10)), 10u);
+}
+
+TEST(PeriodFinderTest, LooksNoFurtherBackThanTheTrace) {
+  Feeder feeder;
+  feeder.Add(Step(0, 10));
+  feeder.trace.DropBefore(6);
+  EXPECT_EQ(feeder.Add(Step(0, 10)), 10u);  // launches 0..5 are known by their signatures alone
+  feeder.trace.DropBefore(12);
+  EXPECT_EQ(feeder.Add(0), 0u);  // less than one period is there
 }
 
 TEST(PeriodFinderTest, MemoryIsBoundedWithoutRepeats) {

@@ -66,6 +66,37 @@ TEST(TraceRecorderTest, SaysSoWhenLaunchesOrNamesWereLost) {
   }
 }
 
+TEST(TraceRecorderTest, SaysBeforeWhichLaunchAMarkCame) {
+  TraceRecorder recorder;
+  recorder.AddMark();
+  recorder.AddLaunch(0, 7, SetOf({1}));
+  recorder.AddLaunch(1, 7, SetOf({1}));
+  recorder.AddMark();
+  recorder.AddLaunch(2, 7, SetOf({1}));
+  policy::Trace trace;
+  std::deque<policy::LaunchIndex> marks;
+  recorder.TakeMarks(&marks);
+  EXPECT_TRUE(marks.empty());
+  EXPECT_TRUE(recorder.Drain(&trace, 100));
+  recorder.TakeMarks(&marks);
+  EXPECT_EQ(marks, (std::deque<policy::LaunchIndex>{0, 2}));
+}
+
+TEST(TraceRecorderTest, AnEventComesAfterAllLaunchesReportedBefore) {
+  TraceRecorder recorder;
+  // Reported in this order the greatest index is not the one written last.
+  recorder.AddLaunch(1, 7, SetOf({1}));
+  recorder.AddLaunch(2, 7, SetOf({1}));
+  recorder.AddLaunch(0, 7, SetOf({1}));
+  recorder.AddFree(BlockId(0, 1));
+  policy::Trace trace;
+  EXPECT_TRUE(recorder.Drain(&trace, 100));
+  recorder.AddLaunch(3, 7, SetOf({1}));
+  EXPECT_TRUE(recorder.Drain(&trace, 100));
+  ASSERT_EQ(trace.events().size(), 1u);
+  EXPECT_EQ(trace.events()[0].before, 3u);
+}
+
 TEST(TraceRecorderTest, ManyThreadsAndOneReader) {
   TraceRecorder recorder({1u << 12, 1u << 14});
   std::atomic<uint64_t> next{0};
@@ -180,9 +211,84 @@ TEST_F(PredictorTest, LaunchesBeforeThePlanWasInForceAreComparedToo) {
   Launch(1);
   Launch(7);  // recorded before the thread saw the period: a departure already
   predictor_.Step();
+  EXPECT_TRUE(residency_.plans.empty());
+  EXPECT_EQ(predictor_.stats().paths, 1u);
+}
+
+TEST_F(PredictorTest, TakesAKnownPathUpAgainInTheMiddleOfAStep) {
+  predictor_.UsePlansOf(&residency_);
+  RunStep();
+  RunStep();
+  predictor_.Step();
+  ASSERT_EQ(residency_.plans.size(), 1u);
+  for (uint32_t block = 11; block <= 15; ++block) Launch(block);  // an evaluation, say
+  predictor_.Step();
   ASSERT_EQ(residency_.plans.size(), 2u);
-  EXPECT_NE(residency_.plans[0], nullptr);
   EXPECT_EQ(residency_.plans[1], nullptr);
+  for (uint32_t block = 3; block <= 8; ++block) Launch(block);
+  predictor_.Step();
+  ASSERT_EQ(residency_.plans.size(), 3u);
+  const policy::MigrationPlan& plan = *residency_.plans[2];
+  EXPECT_EQ(plan.PositionOf(index_), 8u);
+  EXPECT_EQ(plan.start + 8, index_);
+  EXPECT_EQ(plan.steps.size(), residency_.plans[0]->steps.size());
+  EXPECT_EQ(predictor_.stats().readoptions, 1u);
+  EXPECT_EQ(predictor_.stats().period, 16u);
+  // It is followed from there: the next departure drops it on the launching thread.
+  for (uint32_t block = 8; block >= 1; --block) Launch(block);
+  EXPECT_EQ(residency_.plans.size(), 3u);
+  Launch(2);
+  ASSERT_EQ(residency_.plans.size(), 4u);
+  EXPECT_EQ(residency_.plans[3], nullptr);
+}
+
+TEST_F(PredictorTest, AMarkedStepIsKnownAfterItsFirstTime) {
+  predictor_.UsePlansOf(&residency_);
+  Launch(9);
+  predictor_.MarkStep();
+  RunStep();
+  predictor_.MarkStep();
+  Launch(9);
+  predictor_.MarkStep();
+  predictor_.Step();
+  EXPECT_TRUE(residency_.plans.empty());
+  EXPECT_EQ(predictor_.stats().marks, 3u);
+  EXPECT_EQ(predictor_.stats().paths, 1u);  // a single launch is none
+  for (uint32_t block = 1; block <= 8; ++block) Launch(block);
+  predictor_.Step();
+  ASSERT_EQ(residency_.plans.size(), 1u);
+  EXPECT_EQ(residency_.plans[0]->PositionOf(index_), 8u);
+  EXPECT_EQ(predictor_.stats().readoptions, 0u);
+}
+
+TEST_F(PredictorTest, BetterPlansTakeOverWhenAStepHasEnded) {
+  predictor_.UsePlansOf(&residency_);
+  RunStep();
+  RunStep();
+  predictor_.Step();
+  ASSERT_EQ(residency_.plans.size(), 1u);
+  for (int slices = 0; predictor_.Improve(); ++slices) ASSERT_LT(slices, 10000);
+  EXPECT_EQ(residency_.plans.size(), 1u);
+  Launch(1);
+  predictor_.Step();
+  EXPECT_EQ(residency_.plans.size(), 1u);  // in the middle of a step
+  for (uint32_t block = 2; block <= 8; ++block) Launch(block);
+  for (uint32_t block = 8; block >= 1; --block) Launch(block);
+  predictor_.Step();
+  EXPECT_EQ(residency_.plans.size(), 1 + predictor_.stats().improved);
+  EXPECT_EQ(residency_.plans.back()->PositionOf(index_), 0u);
+  EXPECT_GT(predictor_.stats().forecast.ideal, 0);
+  EXPECT_GT(predictor_.stats().forecast.iteration, 0);
+}
+
+TEST_F(PredictorTest, ImprovesNothingWithoutAPlanInForce) {
+  EXPECT_FALSE(predictor_.Improve());
+  predictor_.UsePlansOf(&residency_);
+  RunStep();
+  RunStep();
+  predictor_.Step();
+  Launch(9);
+  EXPECT_FALSE(predictor_.Improve());
 }
 
 TEST_F(PredictorTest, PlansAnewWhenTheRoomChanges) {

@@ -53,6 +53,10 @@ constexpr Counter kCounters[] = {
     {"faults", &ResidencyStats::faults},
     {"prefetches", &ResidencyStats::prefetches},
     {"prefetches_cancelled", &ResidencyStats::prefetches_cancelled},
+    {"clean_drops", &ResidencyStats::clean_drops},
+    {"clean_drop_bytes", &ResidencyStats::clean_drop_bytes},
+    {"hash_mismatches", &ResidencyStats::hash_mismatches},
+    {"early_copies", &ResidencyStats::early_copies},
     {"held_bytes", &ResidencyStats::held_bytes},
     {"largest_set_bytes", &ResidencyStats::largest_set_bytes},
 };

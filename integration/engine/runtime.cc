@@ -114,6 +114,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.room = room_.get();
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
+  parts.hash_code = &hash_code_;
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;

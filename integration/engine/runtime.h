@@ -20,6 +20,7 @@
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
 #include "integration/engine/audit_setup.h"
+#include "integration/engine/nvrtc_code.h"
 #include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
@@ -91,6 +92,7 @@ class Runtime {
   std::string missing_hooks_;
   std::unique_ptr<AuditSetup> audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
+  NvrtcCode hash_code_;                // internally synchronised
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;

@@ -228,23 +228,26 @@ LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, uint64_t kind) cons
   return {index, ends_right_away_.contains(kind) ? Ends::kRightAway : Ends::kAtNextLaunch};
 }
 
-// One launch of each kind that has too few samples, of those to come.
+// One launch of each kind that was never measured, of those to come; where there is none, of each that has too few
+// samples.
 void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
                                const policy::KernelTimes& times, std::vector<Target>* chosen) {
-  looked_to_ = std::clamp(looked_to_, trace.end() + 1, trace.end() + period);
-  const LaunchIndex end = looked_to_ + std::min(period, kLaunchesAhead);
+  const LaunchIndex begin = std::clamp(looked_to_, trace.end() + 1, trace.end() + period);
+  const LaunchIndex end = begin + std::min(period, kLaunchesAhead);
+  const auto most = static_cast<size_t>(tokens_);
+  std::vector<Target> few;
   std::unordered_set<uint64_t> kinds;
-  for (; looked_to_ < end && static_cast<double>(chosen->size()) + 1 <= tokens_; ++looked_to_) {
+  for (looked_to_ = begin; looked_to_ < end && chosen->size() < most; ++looked_to_) {
     const LaunchIndex alike = Alike(trace, looked_to_, period);
     if (alike == kNever) break;
     const uint64_t kind = KindOfLaunch(trace, alike, sizes);
-    if (times.SamplesOf(kind) >= kEnoughSamples) {
-      ++known_launches_;
-      continue;
-    }
-    known_launches_ = 0;
-    if (kinds.insert(kind).second) chosen->push_back(TargetOf(looked_to_, kind));
+    const uint32_t samples = times.SamplesOf(kind);
+    if (samples >= kEnoughSamples || !kinds.insert(kind).second) continue;
+    if (samples == 0) chosen->push_back(TargetOf(looked_to_, kind));
+    if (samples != 0 && few.size() < most) few.push_back(TargetOf(looked_to_, kind));
   }
+  known_launches_ = kinds.empty() ? known_launches_ + (looked_to_ - begin) : 0;
+  if (chosen->empty()) chosen->swap(few);
   tries_ += chosen->size();
 }
 

@@ -24,6 +24,7 @@
 #include "allocator/residency/plan_pace.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
+#include "allocator/residency/write_sampler.h"
 #include "allocator/tier/spill_room.h"
 #include "policy/units.h"
 
@@ -57,6 +58,7 @@ struct Core {
         table(residency_options.device, residency_parts.addresses),
         clock(residency_parts.driver, residency_parts.context),
         hash(residency_parts.driver, residency_parts.context, residency_options.device, residency_parts.hash_code),
+        writes(residency_parts.driver, &hash, &table),
         space(residency_parts.addresses->device_base(residency_options.device),
               residency_parts.addresses->bytes_per_device(), chunk_bytes),
         clean(residency_parts.host, residency_parts.disk) {}
@@ -76,6 +78,7 @@ struct Core {
   GateSlots gates;
   Counters counters;
   HashLoader hash;
+  WriteSampler writes;
   std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
   PlanPace pace;  // of the plan in force; replaced by PlanRunner::Set alone
   std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index

@@ -94,9 +94,14 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
   uint64_t bytes = 0;
   const StreamIndex index = core_->clock.Find(stream);
   GateSlots::Slot* const slot = GateSlots::ForThisThread();
-  const bool may_use_slot =
-      slot != nullptr && index != kNoStream && captures_.load(std::memory_order_relaxed) == 0;
-  if (may_use_slot) {
+  const bool no_capture = captures_.load(std::memory_order_relaxed) == 0;
+  const bool pressed = core_->pressure.load(std::memory_order_relaxed);
+  // A launch that is looked at takes its time, under pins.
+  if (__builtin_expect(pressed, 0) && no_capture &&
+      core_->writes.Wants(tag, set, core_->launches.load(std::memory_order_relaxed))) {
+    return RunPinned(set, stream, tag, launch);
+  }
+  if (slot != nullptr && index != kNoStream && no_capture) {
     if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(BytesOf(set));
     slot->Enter(core_->gates.fence());
     if (AllOpen(set, &bytes)) {
@@ -201,9 +206,15 @@ CUresult DeviceResidency::RunClaimed(const AccessSet& needed, const AccessSet& n
                                                " streams are alive"));
   }
   Grant grant;
+  const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
+  const bool plain = &needed == &named && !foreign && core_->parts.audit == nullptr && captures_.load() == 0;
   const auto in_context = [&] {
+    const bool looked = plain && core_->pressure.load() && !core_->closed.load() &&
+                        core_->writes.Begin(tag, named, grant.pinned, core_->launches.load(), stream.Explicit());
     if (marked) MarkReady(stream);
-    return InCallersContext(stream, launch);
+    const CUresult result = InCallersContext(stream, launch);
+    if (looked) core_->writes.End(stream.Explicit(), result == CUDA_SUCCESS);
+    return result;
   };
   if (absl::Status status = Prepare(needed, &stream, &grant); !status.ok()) {
     if (core_->closed.load()) return in_context();

@@ -49,6 +49,8 @@ class DeviceResidency : public Residency {
 
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 
+  std::shared_ptr<const policy::WriteFacts> LearntWrites() const override { return core_->writes.facts(); }
+
   ResidencyStats Stats() const override;
   HeldChunks ChunksHeld() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;

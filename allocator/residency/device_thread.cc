@@ -78,6 +78,7 @@ void DeviceThread::Loop() {
     progress |= evictor_.Step();
     if (progress) last_progress_ = os::Clock::System()->NowNanos();
     progress |= FinishFrees();
+    progress |= core_->writes.Step();
     bool room_wanted;
     {
       os::MutexLock lock(&core_->table.mu);

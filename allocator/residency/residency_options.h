@@ -15,6 +15,7 @@ class SpillStore;
 }
 namespace spillway::policy {
 struct MigrationPlan;
+class WriteFacts;
 }
 
 namespace spillway::allocator {

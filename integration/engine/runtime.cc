@@ -125,6 +125,10 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
     prediction.foresight = plan ? Foresight::kPlan : Foresight::kObserve;
     prediction.driver = driver_.get();
     prediction.context = context;
+    prediction.write_facts = [this, device]() -> std::shared_ptr<const policy::WriteFacts> {
+      allocator::Residency* const residency = Existing(device);
+      return residency == nullptr ? nullptr : residency->LearntWrites();
+    };
     prediction.keep_step = trace;
     prediction.host_bytes = host_->storage_capacity();
     predictors_[place] = std::make_unique<Predictor>(prediction);

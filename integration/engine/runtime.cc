@@ -11,6 +11,7 @@
 #include "integration/engine/sizing.h"
 #include "integration/engine/step_trace.h"
 #include "integration/hooks/hooks.h"
+#include "integration/hooks/refusal_advice.h"
 #include "integration/hooks/tag_names.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -114,6 +115,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.room = room_.get();
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
+  parts.refusal_advice = [](uint64_t tag, size_t blocks) {
+    return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
+  };
   parts.hash_code = &hash_code_;
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
@@ -131,6 +135,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
     };
     prediction.keep_step = trace;
     prediction.host_bytes = host_->storage_capacity();
+    prediction.has_disk = disk_ != nullptr;
     predictors_[place] = std::make_unique<Predictor>(prediction);
     parts.observer = predictors_[place].get();
   }
@@ -152,17 +157,17 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&total, handle), "cuDeviceTotalMem"));
-  if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
-  if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
-  if (room_ == nullptr) {
-    const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
-    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
-  }
   if (!options_.trace_file.empty() && trace_path_.empty()) {
     trace_path_ = Reporter::MetricsPath(options_.trace_file, options_.local_rank);
     if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_TRACE: ", std::string(status.message())));
     }
+  }
+  if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
+  if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
+  if (room_ == nullptr) {
+    const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
+    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
   int devices = 0;
@@ -292,6 +297,13 @@ void Runtime::SetFraction(int device, double fraction) {
   fractions_[static_cast<size_t>(device)].store(fraction, std::memory_order_relaxed);
 }
 
+void Runtime::MarkStep() {
+  for (size_t place = 0; place < predictors_.size(); ++place) {
+    if (residencies_[place].load(std::memory_order_acquire) == nullptr) continue;
+    if (predictors_[place] != nullptr) predictors_[place]->MarkStep();
+  }
+}
+
 double Runtime::Fraction(int device) const {
   if (device < 0 || device >= allocator::kMaxDevices) return 1.0;
   return fractions_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
@@ -342,21 +354,15 @@ void Runtime::Shutdown() {
   for (auto& predictor : predictors_) {
     if (predictor != nullptr) predictor->Stop();
   }
+  if (!options_.trace_file.empty()) WriteTraces();
   for (auto& residency : owned_) {
     if (residency != nullptr) residency->Shutdown();
   }
   if (disk_ != nullptr) disk_->Shutdown();
   if (reporter_ != nullptr) reporter_->Finish();
   if (started_ && !audit_->Summary().empty()) os::Announce(audit_->Summary());
-  if (!options_.trace_file.empty()) WriteTraces();
 }
 
-void Runtime::AbandonAfterFork() {
-  dead_.store(true);
-  PublishHookContext(nullptr);
-  // No lock: another thread of the parent may have held it. What was being built at the fork has no descriptors yet
-  // or is reachable here; the copies in this child are left to the end of the process.
-  for (auto& residency : residencies_) {
 // After the predictors have stopped.
 void Runtime::WriteTraces() const {
   std::vector<DeviceStep> steps;
@@ -368,6 +374,12 @@ void Runtime::WriteTraces() const {
   for (const std::string& line : WriteStepTraces(trace_path_, std::move(steps), name)) os::Announce(line);
 }
 
+void Runtime::AbandonAfterFork() {
+  dead_.store(true);
+  PublishHookContext(nullptr);
+  // No lock: another thread of the parent may have held it. What was being built at the fork has no descriptors yet
+  // or is reachable here; the copies in this child are left to the end of the process.
+  for (auto& residency : residencies_) {
     if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
   }
   if (disk_ != nullptr) disk_->AbandonAfterFork();

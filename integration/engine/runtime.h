@@ -57,6 +57,8 @@ class Runtime {
 
   void SetFraction(int device, double fraction);
   double Fraction(int device) const;
+  // The job's step ends here, on every device. Any thread.
+  void MarkStep();
 
   // Everything ends: reports, transfers, threads; within 2 s. Afterwards frees are no-ops. Once; the exit handler.
   void Shutdown();
@@ -81,8 +83,8 @@ class Runtime {
   ObservedStep ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
   // Why blocks of ours must not be handed out, when launches or copies of this process go unseen.
   absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteTraces() const;
+  bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void SwitchEvictionOff(const char* reason);
 
   // Constant after Create.
@@ -100,9 +102,9 @@ class Runtime {
   std::unique_ptr<io::SpillStore> disk_;
   std::unique_ptr<allocator::SpillRoom> room_;  // what all devices may promise off the GPU
   std::unique_ptr<Reporter> reporter_;
+  std::string trace_path_;  // empty: no trace is wanted, or there was no block
   std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_;
   HookContext hook_context_;
-  std::string trace_path_;  // empty: no trace is wanted, or there was no block
   std::atomic<const allocator::AddressMap*> addresses_ready_{nullptr};  // pairs with Owns and Owner
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
       residencies_{};  // pairs with Existing

@@ -27,7 +27,7 @@ constexpr OptionRow kTable[] = {
      "a size or a share",
      "Cap of the pinned host tier of the node, staging included: its ranks have equal parts, the devices of "
      "a process "
-     "one pool. 0: no host tier, and a few MiB of staging for the disk tier. A share is of the available "
+     "one pool. 0: no host tier, and 48 MiB of staging for the disk tier. A share is of the available "
      "memory",
      true},
     {"dirs", "the first of /var/tmp, TMPDIR, /tmp that is no tmpfs", "directories `a,b:2TiB`, or none",

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "absl/strings/str_format.h"
 #include "allocator/residency/residency.h"
@@ -91,6 +93,35 @@ nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
   return json;
 }
 
+// Only what is known.
+nlohmann::ordered_json StepJson(const DeviceFigures& device) {
+  nlohmann::ordered_json json;
+  const SteadySteps& steady = device.steady;
+  const StepForecast& forecast = device.forecast;
+  const auto add = [&json](const char* key, double value) {
+    if (value > 0) json[key] = value;
+  };
+  add("launches", static_cast<double>(device.plan_period_launches));
+  add("steps", steady.steps);
+  add("seconds", steady.step_seconds);
+  add("ideal_seconds", forecast.ideal_seconds);
+  add("bound_seconds", forecast.bound_seconds);
+  add("plan_seconds", forecast.plan_seconds);
+  if (const auto percent = PercentOfBound(device)) json["percent_of_bound"] = *percent;
+  if (steady.steps == 0) return json;
+  for (const Counter& counter : kCounters) {
+    const std::string_view key = counter.key;
+    const bool moved = key.ends_with("spilled_bytes") || key.ends_with("fetched_bytes");
+    if (moved || key.starts_with("prefetch")) {
+      if (key.ends_with("bytes")) json[counter.key] = steady.per_step.*counter.member;
+    }
+  }
+  nlohmann::ordered_json stalls;
+  for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(steady.per_step.*stall.member);
+  json["stall_seconds"] = stalls;
+  return json;
+}
+
 nlohmann::ordered_json ToJson(const ObservedStep& step) {
   nlohmann::ordered_json json;
   json["step_launches"] = step.launches;
@@ -142,6 +173,7 @@ std::string MetricsJson(const Figures& figures) {
     entry["plans"] = device.plans;
     entry["plan_departures"] = device.plan_departures;
     entry["plan_period_launches"] = device.plan_period_launches;
+    if (const auto step = StepJson(device); !step.empty()) entry["step"] = step;
     if (device.observed) entry["observed"] = ToJson(*device.observed);
     json["devices"].push_back(entry);
   }
@@ -159,6 +191,66 @@ std::string BytesText(uint64_t bytes) {
   return unit == 0 ? absl::StrFormat("%d B", bytes) : absl::StrFormat("%.2f %s", value, kUnits[unit]);
 }
 
+namespace {
+
+// Of all that came back; nothing where nothing was brought back ahead of need.
+std::string InTimeText(const ResidencyStats& stats) {
+  if (stats.prefetched_bytes == 0 || stats.fetched_bytes == 0) return "";
+  return absl::StrFormat(
+      "; %.1f %% of what came back was there in time",
+      100 * static_cast<double>(stats.prefetch_in_time_bytes) / static_cast<double>(stats.fetched_bytes));
+}
+
+// "host 10.00 MiB, disk 1.00 GiB"; "nothing".
+std::string TiersText(uint64_t host, uint64_t disk) {
+  if (host == 0 && disk == 0) return "nothing";
+  if (disk == 0) return "host " + BytesText(host);
+  return (host == 0 ? std::string() : "host " + BytesText(host) + ", ") + "disk " + BytesText(disk);
+}
+
+std::string StepLine(const DeviceFigures& device) {
+  const SteadySteps& steady = device.steady;
+  const ResidencyStats& part = steady.per_step;
+  std::string text = absl::StrFormat("step on GPU %d: %d launches, %.3f s", device.device,
+                                     device.plan_period_launches, steady.step_seconds);
+  if (const auto percent = PercentOfBound(device)) {
+    text += absl::StrFormat(", %.1f %% of bound (no plan is faster than %.3f s here)", *percent,
+                            device.forecast.bound_seconds);
+  }
+  if (device.forecast.plan_seconds > 0)
+    text += absl::StrFormat(", the plan promised %.3f s", device.forecast.plan_seconds);
+  text +=
+      absl::StrFormat("; moves out %s, back %s", TiersText(part.host_spilled_bytes, part.disk_spilled_bytes),
+                      TiersText(part.host_fetched_bytes, part.disk_fetched_bytes));
+  text += InTimeText(part);
+  text += absl::StrFormat("; stalls %.3f s for room, %.3f s for the disk, %.3f s for run-ahead",
+                          Seconds(part.stall_room_nanos), Seconds(part.stall_disk_nanos),
+                          Seconds(part.stall_run_ahead_nanos));
+  return text;
+}
+
+}  // namespace
+
+std::optional<double> PercentOfBound(const DeviceFigures& device) {
+  // More than noise of samples: the launches' times are not those of this step.
+  constexpr double kMostOver = 1.05;
+  const double bound = device.forecast.bound_seconds;
+  if (bound <= 0 || device.steady.step_seconds <= 0) return std::nullopt;
+  const double part = bound / device.steady.step_seconds;
+  if (part > kMostOver) return std::nullopt;
+  return 100 * std::min(1.0, part);
+}
+
+std::vector<std::string> StepLines(const Figures& figures) {
+  std::vector<std::string> lines;
+  for (const DeviceFigures& device : figures.devices) {
+    const bool moves = device.stats.spilled_bytes > 0 || device.stats.fetched_bytes > 0;
+    if (device.steady.steps > 0 && device.plan_period_launches > 0 && moves)
+      lines.push_back(StepLine(device));
+  }
+  return lines;
+}
+
 std::string Summary(const Figures& figures) {
   const ResidencyStats total = Total(figures.devices);
   if (total.peak_chunk_bytes == 0) return "";
@@ -172,6 +264,7 @@ std::string Summary(const Figures& figures) {
   text += absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk, %.1f s for run-ahead",
                           Seconds(total.stall_room_nanos), Seconds(total.stall_disk_nanos),
                           Seconds(total.stall_run_ahead_nanos));
+  text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
   return text;
@@ -188,6 +281,9 @@ std::string StatusText(const Figures& figures) {
                             figures.seconds);
   }
   if (figures.steps_per_second > 0) text += absl::StrFormat("; %.2f steps/s", figures.steps_per_second);
+  for (const DeviceFigures& device : figures.devices) {
+    if (const auto percent = PercentOfBound(device)) text += absl::StrFormat("; %.1f %% of bound", *percent);
+  }
   return text;
 }
 

@@ -12,15 +12,25 @@
 #include "absl/status/status.h"
 #include "allocator/residency/residency_stats.h"
 #include "integration/engine/observation.h"
+#include "integration/engine/step_meter.h"
 
 namespace spillway::integration {
+
+// What a step that repeats could take; each 0 where it is not known.
+struct StepForecast {
+  double ideal_seconds = 0;  // all its launches one after another, with everything on the GPU
+  double bound_seconds = 0;  // no plan is faster with the memory and the measured rates of this machine
+  double plan_seconds = 0;   // as the plan in force promises
+};
 
 struct DeviceFigures {
   int device = 0;
   allocator::ResidencyStats stats;
-  uint64_t plans = 0;                    // put in force
-  uint64_t plan_departures = 0;          // given up because a launch was another than expected
-  uint64_t plan_period_launches = 0;     // of the plan in force, or of the step that is observed; 0: none
+  uint64_t plans = 0;                 // put in force
+  uint64_t plan_departures = 0;       // given up because a launch was another than expected
+  uint64_t plan_period_launches = 0;  // of the plan in force, or of the step that is observed; 0: none
+  StepForecast forecast;
+  SteadySteps steady;                    // set by the reporter
   std::optional<ObservedStep> observed;  // SPILLWAY=observe
 };
 
@@ -45,6 +55,13 @@ std::string MetricsJson(const Figures& figures);
 
 // "peak 3.10 GiB of a budget of 2.00 GiB; ..." without the prefix; empty when nothing of ours was ever used.
 std::string Summary(const Figures& figures);
+
+// Lines about the step that repeats, one for each device where it is known how long it takes; without the prefix.
+std::vector<std::string> StepLines(const Figures& figures);
+
+// Part of the bound that the measured step reaches, in percent, at most 100: times of launches are means of samples, so a
+// step may seem faster than its bound by a little. None when either is not known, or they contradict each other.
+std::optional<double> PercentOfBound(const DeviceFigures& device);
 
 // What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
 std::string StatusText(const Figures& figures);

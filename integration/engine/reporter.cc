@@ -43,8 +43,8 @@ Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
     : path_(MetricsPath(settings.metrics_file, settings.local_rank)),
       status_(settings.status),
       every_(settings.every),
+      look_(settings.look),
       collect_(std::move(collect)) {
-  if (path_.empty() && status_ == StatusLine::kOff) return;
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (status_ == StatusLine::kSignal) SetStatusWake(wake_);
   thread_ = os::StartThread("spillway-report", [this] { Loop(); });
@@ -55,12 +55,13 @@ Reporter::~Reporter() { Finish(); }
 void Reporter::Loop() {
   Time next = std::chrono::steady_clock::now() + every_;
   while (!stop_.load()) {
-    if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::Announce(StatusText(Collect()));
+    const Figures figures = Collect();
+    if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::Announce(StatusText(figures));
     if (std::chrono::steady_clock::now() >= next) {
-      WriteMetrics(Collect());
+      WriteMetrics(figures);
       next = std::chrono::steady_clock::now() + every_;
     }
-    WaitUntil(next);
+    WaitUntil(std::min(next, std::chrono::steady_clock::now() + look_));
   }
 }
 
@@ -79,6 +80,12 @@ Figures Reporter::Collect() {
   Figures figures = collect_();
   os::MutexLock lock(&mu_);
   figures.steps_per_second = rate_.Update(figures);
+  for (DeviceFigures& device : figures.devices) {
+    StepMeter& meter = meters_[device.device];
+    meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_period_launches), device.plan_departures,
+               device.stats);
+    device.steady = meter.Steady();
+  }
   return figures;
 }
 
@@ -100,6 +107,7 @@ void Reporter::Finish() {
   // The descriptor stays open: a signal handler may be about to write to it.
   const Figures figures = Collect();
   if (const std::string summary = Summary(figures); !summary.empty()) os::Announce(summary);
+  for (const std::string& line : StepLines(figures)) os::Announce(line);
   for (const DeviceFigures& device : figures.devices) {
     if (!device.observed) continue;
     for (const std::string& line : ObservationLines(device.device, *device.observed)) os::Announce(line);

@@ -1,5 +1,5 @@
 // Reporter: tells the user what happened: the metrics file every 10 s and at the end, a status line when SIGUSR1 asks
-// for it, the summary at the end. It collects figures through a function and owns none. (The line when spilling starts
+// for it, the summary at the end. It looks at the figures every second, to know what a step takes. It collects figures through a function and owns none. (The line when spilling starts
 // is the allocator room's.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -41,8 +42,9 @@ class Reporter {
     int local_rank = 0;
     StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
     std::chrono::milliseconds every{10'000};  // between two writings of the metrics file
+    std::chrono::milliseconds look{1'000};    // between two looks at the figures
   };
-  // With neither metrics nor status there is no thread. `collect` is called on the reporter's thread and in Finish.
+  // Starts its thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Settings& settings, std::function<Figures()> collect);
   ~Reporter();
 
@@ -66,6 +68,7 @@ class Reporter {
   const std::string path_;
   const StatusLine status_;
   const std::chrono::milliseconds every_;
+  const std::chrono::milliseconds look_;
   const std::function<Figures()> collect_;
   bool write_failed_ = false;      // said so; the reporter's thread, then Finish
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
@@ -73,6 +76,7 @@ class Reporter {
 
   os::Mutex mu_{os::LockRank::kRegistry};
   StepRate rate_ ABSL_GUARDED_BY(mu_);
+  std::map<int, StepMeter> meters_ ABSL_GUARDED_BY(mu_);  // by device
   std::thread thread_;
 };
 

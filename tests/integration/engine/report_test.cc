@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -202,6 +203,8 @@ TEST(MetricsPageTest, NamesEachKey) {
   ObservedStep step;
   step.budgets.push_back({});
   figures.devices[0].observed = step;
+  figures.devices[0].forecast = {1, 2, 3};
+  figures.devices[0].steady = {10, 4, {}};
   std::set<std::string> written;
   const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {
     for (const auto& [key, value] : json.items()) {
@@ -223,6 +226,91 @@ TEST(StatusTextTest, SaysWhereTheBytesAreAndHowItGoes) {
       "26.0 % of 12.5 s");
   figures.steps_per_second = 2.5;
   EXPECT_THAT(StatusText(figures), ::testing::EndsWith("; 2.50 steps/s"));
+}
+
+// 10 launches a step, 2 s each, from second 100 on; each step brings 300 bytes back and waits 0.1 s for room.
+allocator::ResidencyStats AfterSteps(double steps) {
+  allocator::ResidencyStats stats;
+  stats.launches = 1000 + static_cast<uint64_t>(steps * 10);
+  stats.fetched_bytes = stats.disk_fetched_bytes = 5000 + static_cast<uint64_t>(steps * 300);
+  stats.stall_room_nanos = static_cast<uint64_t>(steps * 1e8);
+  return stats;
+}
+
+TEST(StepMeterTest, KnowsNothingBeforeThreeSteps) {
+  StepMeter meter;
+  EXPECT_EQ(meter.Steady().steps, 0);
+  for (int i = 0; i <= 2; ++i) meter.Look(100 + 2 * i, 10, 0, AfterSteps(i));
+  EXPECT_EQ(meter.Steady().steps, 0);
+  meter.Look(106, 10, 0, AfterSteps(3));
+  EXPECT_DOUBLE_EQ(meter.Steady().steps, 3);
+  EXPECT_DOUBLE_EQ(meter.Steady().step_seconds, 2);
+}
+
+TEST(StepMeterTest, DividesWhatGrewByTheSteps) {
+  StepMeter meter;
+  for (int i = 0; i <= 20; ++i) meter.Look(100 + i, 10, 0, AfterSteps(i / 2.0));
+  const SteadySteps steady = meter.Steady();
+  EXPECT_DOUBLE_EQ(steady.step_seconds, 2);
+  EXPECT_EQ(steady.per_step.fetched_bytes, 300u);
+  EXPECT_EQ(steady.per_step.disk_fetched_bytes, 300u);
+  EXPECT_EQ(steady.per_step.stall_room_nanos, 100'000'000u);
+  EXPECT_EQ(steady.steps, std::floor(steady.steps)) << "whole steps where the looks allow it";
+}
+
+TEST(StepMeterTest, AStretchEndsWhereTheJobDoesSomethingElse) {
+  StepMeter meter;
+  for (int i = 0; i <= 10; ++i) meter.Look(100 + 2 * i, 10, 0, AfterSteps(i));
+  // Five slow launches of something else, then the same step again, at half the speed.
+  meter.Look(200, 0, 1, AfterSteps(10.5));
+  EXPECT_DOUBLE_EQ(meter.Steady().step_seconds, 2) << "that of before";
+  for (int i = 0; i <= 20; ++i) meter.Look(200 + 4 * i, 10, 1, AfterSteps(10.5 + i));
+  EXPECT_DOUBLE_EQ(meter.Steady().step_seconds, 4);
+}
+
+TEST(StepMeterTest, LongJobsKeepFewLooks) {
+  StepMeter meter;
+  for (int i = 0; i <= 10'000; ++i) meter.Look(100 + 0.25 * i, 10, 0, AfterSteps(i / 8.0));
+  EXPECT_NEAR(meter.Steady().step_seconds, 2, 0.01);
+  EXPECT_GE(meter.Steady().steps, 500);
+}
+
+Figures WithStep(double step_seconds, double bound_seconds) {
+  Figures figures = TwoDevices();
+  figures.devices.resize(1);
+  DeviceFigures& device = figures.devices[0];
+  device.forecast.bound_seconds = bound_seconds;
+  device.steady.steps = 12;
+  device.steady.step_seconds = step_seconds;
+  device.steady.per_step.disk_fetched_bytes = device.steady.per_step.fetched_bytes = 3 << 20;
+  device.steady.per_step.prefetched_bytes = 3 << 20;
+  device.steady.per_step.prefetch_in_time_bytes = 3 << 19;
+  device.steady.per_step.stall_disk_nanos = 250'000'000;
+  return figures;
+}
+
+TEST(StepLinesTest, SayWhatAStepTakesMovesAndWaits) {
+  EXPECT_THAT(
+      StepLines(WithStep(2.5, 2)),
+      ::testing::ElementsAre(
+          "step on GPU 0: 186 launches, 2.500 s, 80.0 % of bound (no plan is faster than 2.000 s here); "
+          "moves out nothing, back disk 3.00 MiB; 50.0 % of what came back was there in time; stalls "
+          "0.000 s for room, 0.250 s for the disk, 0.000 s for run-ahead"));
+}
+
+TEST(StepLinesTest, SayNothingThatIsNotKnown) {
+  EXPECT_THAT(StepLines(TwoDevices()), ::testing::IsEmpty());
+  const std::vector<std::string> lines = StepLines(WithStep(2.5, 0));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], ::testing::Not(HasSubstr("bound")));
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(TwoDevices()))["devices"][1]["step"].contains("seconds"));
+}
+
+TEST(PercentOfBoundTest, IsNeverOverAHundred) {
+  EXPECT_DOUBLE_EQ(PercentOfBound(WithStep(2, 1).devices[0]).value(), 50);
+  EXPECT_DOUBLE_EQ(PercentOfBound(WithStep(2, 2.02).devices[0]).value(), 100) << "the noise of samples";
+  EXPECT_FALSE(PercentOfBound(WithStep(2, 3).devices[0]).has_value()) << "then the bound is none";
+  EXPECT_FALSE(PercentOfBound(TwoDevices().devices[0]).has_value());
 }
 
 TEST(StepRateTest, IsThatOfTheLastLooks) {

@@ -16,6 +16,9 @@ constexpr double kGuessedPcie = 12e9, kGuessedRead = 2e9, kGuessedWrite = 1.5e9;
 // A better plan replaces the one in force when it saves so much of the iteration.
 constexpr double kWorthChanging = 0.002;
 
+// More launches than these are not on their way at once: no driver queues more.
+constexpr uint32_t kMostAhead = 1024;
+
 Machine Completed(Machine machine) {
   for (auto [rate, guess] : {std::pair(&machine.pcie_in, kGuessedPcie), {&machine.pcie_out, kGuessedPcie},
                              {&machine.ssd_read, kGuessedRead}, {&machine.ssd_write, kGuessedWrite}}) {
@@ -85,13 +88,14 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   Adopt(search_->First());
 }
 
-// How many kernels before each one the host asks for its blocks: not so many that what they name together leaves little
-// room for anything else.
+// How many kernels before each one the GPU may be when the host asks for its blocks: not so many that what they name
+// together leaves little room for anything else.
 std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   const auto& kernels = recorded_.workload.kernels;
   const uint32_t size = static_cast<uint32_t>(kernels.size());
   std::vector<uint32_t> ahead(size, 0);
   const Bytes most = planned_machine_.gpu_bytes / 4 * 3;
+  const uint32_t most_kernels = std::min(kMostAhead, size - 1);
   std::vector<uint32_t> seen(recorded_.workload.tensors.size(), size);  // the kernel that they were counted for
   const auto new_bytes = [&](uint32_t kernel, uint32_t asking) {
     Bytes bytes = 0;
@@ -105,11 +109,12 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   for (uint32_t k = 0; k < size; ++k) {
     Nanos time = 0;
     Bytes bytes = new_bytes(k, k);
-    while (ahead[k] < std::min(machine_.run_ahead_launches, size - 1)) {
+    while (ahead[k] < most_kernels &&
+           (ahead[k] < machine_.run_ahead_launches || time < machine_.run_ahead_nanos)) {
       const uint32_t before = (k + size - ahead[k] - 1) % size;
       time += kernels[before].duration;
       bytes += new_bytes(before, k);
-      if (time > machine_.run_ahead_nanos || bytes > most) break;
+      if (bytes > most) break;
       ++ahead[k];
     }
   }
@@ -172,12 +177,19 @@ bool RuntimePlanner::Improve() {
 void RuntimePlanner::Adopt(TransferPlan transfers) {
   std::erase_if(transfers.absences,
                 [](const PlannedAbsence& absence) { return absence.first_piece >= absence.last_piece; });
+  bool fits = true;
+  for (PlannedAbsence& absence : transfers.absences) {
+    if (machine_.has_disk || absence.tier == PlanTier::kHost) continue;
+    absence.tier = PlanTier::kHost;  // as far as it goes
+    fits = false;
+  }
   auto plan = std::make_shared<MigrationPlan>(recorded_.expected);
   plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, transfers);
   for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);
   plan->budget_bytes = planned_machine_.gpu_bytes;
   const int64_t budget = static_cast<int64_t>(planned_machine_.gpu_bytes);
-  plan->steady = std::ranges::all_of(plan->expected_bytes, [budget](int64_t bytes) { return bytes <= budget; });
+  plan->steady =
+      fits && std::ranges::all_of(plan->expected_bytes, [budget](int64_t bytes) { return bytes <= budget; });
   AddSteps(transfers, plan.get());
   forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
   std::unordered_map<TraceBlock, Bytes> sizes;

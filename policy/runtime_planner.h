@@ -19,8 +19,9 @@ struct RuntimeMachine {
   // whatever piece_bytes says. Rates as measured; one that is not positive is replaced by a guess.
   Machine machine;
   bool has_disk = true;  // false: host memory is all there is
-  // How far ahead of the GPU the host asks for blocks while a plan is in force; the lesser of the two counts. Memory is
-  // held and bytes are due that much earlier.
+  // How far ahead of the GPU the host asks for blocks while a plan is in force: so many launches before may be on their
+  // way, or as many as last so long, whichever is more. Memory is held and bytes are due that much earlier. Both 0: it
+  // asks when the GPU comes to the launch.
   Nanos run_ahead_nanos = 0;
   uint32_t run_ahead_launches = 0;
 };

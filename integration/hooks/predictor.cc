@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "allocator/residency/plan_pace.h"
 #include "io/os/thread.h"
 
 namespace spillway::integration {
@@ -15,11 +16,6 @@ using policy::LaunchIndex;
 constexpr std::chrono::milliseconds kShortestNap(1);
 constexpr std::chrono::milliseconds kLongestNap(64);
 constexpr uint32_t kLaunchesAtATime = 4096;
-// How far the host may run ahead of the GPU under a plan, as the allocator bounds it: so many launches or so much time,
-// whichever is more.
-constexpr uint32_t kLaunchesAhead = 4;
-constexpr policy::Nanos kNanosAhead = 2'000'000;
-constexpr uint32_t kMostLaunchesAhead = 256;
 
 }  // namespace
 
@@ -202,6 +198,7 @@ void Predictor::PutInForce() {
   }
   period_.store(static_cast<uint32_t>(period.end()), std::memory_order_relaxed);
   lap_ = LapNow();
+  entered_ = true;
   // Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by this plan.
   if (options_.foresight == Foresight::kObserve) {
     Observe();
@@ -222,8 +219,9 @@ void Predictor::SetPlanOfPath() {
   } else {
     ++counts_.readoptions;
   }
-  ++counts_.plans;
   counts_.forecast = plan->forecast();
+  if (options_.foresight == Foresight::kReckon) return;
+  ++counts_.plans;
   if (allocator::Residency* const residency = residency_.load())
     residency->SetPlan(plan->From(tracker_.start()));
 }
@@ -233,9 +231,10 @@ void Predictor::Replace(bool better) {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || in_force_ == nullptr || expected_.load() != in_force_) return;
   PathPlan& plan = *path_plans_.at(tracker_.path());
+  counts_.forecast = plan.forecast();
+  if (options_.foresight == Foresight::kReckon) return;
   ++counts_.plans;
   counts_.improved += better ? 1 : 0;
-  counts_.forecast = plan.forecast();
   residency->SetPlan(plan.From(tracker_.start()));
   // Somebody departed meanwhile, and may have dropped the plan before this one.
   if (expected_.load() != in_force_) residency->SetPlan(nullptr);
@@ -253,9 +252,12 @@ void Predictor::KeepUpToDate() {
   const policy::RuntimeMachine machine = MachineNow();
   const bool lap_ended = LapNow() != lap_;
   lap_ = LapNow();
+  const bool look_over = (std::exchange(entered_, false) || lap_ended) && found->second->DueForALook();
   if (found->second->RoomChanged(machine) ||
-      (lap_ended && found->second->OutOfDate(period, sizes_, machine, Facts()))) {
-    found->second = std::make_unique<PathPlan>(period, sizes_, machine, Facts());
+      (look_over && found->second->OutOfDate(period, sizes_, machine, Facts()))) {
+    auto plan = std::make_unique<PathPlan>(period, sizes_, machine, Facts());
+    plan->GoOnFrom(*found->second);
+    found->second = std::move(plan);
     Replace(/*better=*/false);
   } else if (lap_ended && found->second->HasBetter()) {
     Replace(/*better=*/true);
@@ -263,7 +265,7 @@ void Predictor::KeepUpToDate() {
 }
 
 bool Predictor::Improve() {
-  if (options_.foresight == Foresight::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
+  if (options_.foresight != Foresight::kPlan || in_force_ == nullptr || expected_.load() != in_force_)
     return false;
   const auto found = path_plans_.find(tracker_.path());
   if (found == path_plans_.end()) return false;
@@ -282,7 +284,14 @@ uint64_t Predictor::LapNow() const {
 policy::RuntimeMachine Predictor::MachineNow() const {
   policy::RuntimeMachine machine;
   const allocator::Residency* const residency = residency_.load();
-  if (residency != nullptr) machine.machine.gpu_bytes = residency->Stats().chunk_target_bytes;
+  if (residency != nullptr) {
+    const allocator::ResidencyStats stats = residency->Stats();
+    machine.machine.gpu_bytes = stats.chunk_target_bytes;
+    machine.machine.pcie_in = stats.host_in_rate;
+    machine.machine.pcie_out = stats.host_out_rate;
+    machine.machine.ssd_read = stats.disk_in_rate;
+    machine.machine.ssd_write = stats.disk_out_rate;
+  }
   machine.machine.host_bytes = options_.host_bytes;
   machine.has_disk = options_.has_disk;
   machine.run_ahead_nanos = std::max(kNanosAhead, kLaunchesAhead * times_.Typical());
@@ -325,6 +334,7 @@ std::shared_ptr<const policy::Cycle> Predictor::observed() const {
 
 void Predictor::Publish() {
   counts_.paths = static_cast<uint32_t>(tracker_.paths());
+  counts_.kinds_timed = times_.kinds();
   counts_.launches = tracker_.counts().launches;
   counts_.followed = tracker_.counts().followed;
   os::MutexLock lock(&mu_);

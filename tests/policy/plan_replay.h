@@ -15,7 +15,7 @@ namespace spillway::policy {
 
 struct ReplayOptions {
   Machine machine;             // gpu_bytes: never exceeded; piece_bytes is not looked at
-  uint32_t run_ahead = 4;      // launches that the host may be ahead of the GPU
+  uint32_t run_ahead = 4;      // launch k may go when launch k - run_ahead has completed
   uint32_t periods = 6;        // the last two are measured
 };
 

@@ -27,8 +27,7 @@ ReplayOptions OptionsFor(const RecordedWorkload& recorded, double part, double t
 RuntimePlanner PlannerFor(const RecordedWorkload& recorded, const ReplayOptions& options) {
   RuntimeMachine machine;
   machine.machine = options.machine;
-  machine.run_ahead_launches = options.run_ahead;
-  machine.run_ahead_nanos = 1'000'000'000;
+  machine.run_ahead_launches = options.run_ahead - 1;
   return RuntimePlanner(recorded, machine);
 }
 

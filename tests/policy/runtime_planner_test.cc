@@ -123,10 +123,20 @@ TEST(RuntimePlannerTest, WithoutHostMemoryBytesGoToDisk) {
   EXPECT_EQ(planner.forecast().fetched_disk, 100 * kMB);
 }
 
+TEST(RuntimePlannerTest, WithoutADiskTheHostTakesWhatItCan) {
+  RuntimeMachine machine = MachineOf(150 * kMB, 50 * kMB);
+  machine.has_disk = false;
+  RuntimePlanner planner(Mountain(40 * kMs), machine);
+  ASSERT_NE(planner.Plan(), nullptr);
+  EXPECT_FALSE(planner.Plan()->steps.empty());
+  for (const PlanStep& step : planner.Plan()->steps) EXPECT_EQ(step.tier, PlanTier::kHost);
+  EXPECT_FALSE(planner.Plan()->steady);  // the host has no room for the whole block
+}
+
 TEST(RuntimePlannerTest, TheHostsRunAheadHoldsMemoryEarlier) {
   RuntimeMachine machine = MachineOf(150 * kMB, 1000 * kMB);
-  machine.run_ahead_nanos = 130 * kMs;
-  machine.run_ahead_launches = 2;
+  machine.run_ahead_nanos = 110 * kMs;  // two launches of 60 ms
+  machine.run_ahead_launches = 1;
   RuntimePlanner planner(Mountain(60 * kMs), machine);
   const auto plan = planner.Plan();
   ASSERT_NE(plan, nullptr);

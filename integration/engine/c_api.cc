@@ -239,6 +239,13 @@ int LastRefusalText(char* text, size_t bytes, size_t* needed) {
   return Guarded([&] { return HandOut(LastRefusal::Get().Text(), text, bytes, needed); });
 }
 
+int MarkStep() {
+  Runtime* runtime = Runtime::Get();
+  if (runtime == nullptr || runtime->dead()) return NotInitialised();
+  runtime->MarkStep();
+  return CUDA_SUCCESS;
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -257,6 +264,7 @@ constexpr spillway_api kApi = {
     &StatsJson,
     &LastRefusalText,
     &HeldBytes,
+    &MarkStep,
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ constexpr Counter kCounters[] = {
     {"disk_fetched_bytes", &ResidencyStats::disk_fetched_bytes},
     {"prefetched_bytes", &ResidencyStats::prefetched_bytes},
     {"prefetch_in_time_bytes", &ResidencyStats::prefetch_in_time_bytes},
+    {"in_time_bytes", &ResidencyStats::in_time_bytes},
     {"launches", &ResidencyStats::launches},
     {"slow_launches", &ResidencyStats::slow_launches},
     {"evictions", &ResidencyStats::evictions},
@@ -69,12 +70,36 @@ constexpr Counter kStalls[] = {
     {"run_ahead", &ResidencyStats::stall_run_ahead_nanos},
 };
 
+// What the GPU lost.
+constexpr Counter kLost[] = {
+    {"room", &ResidencyStats::lost_room_nanos},
+    {"read", &ResidencyStats::lost_read_nanos},
+    {"run_ahead", &ResidencyStats::lost_run_ahead_nanos},
+};
+
+// Of a device; nothing for their sum.
+constexpr struct {
+  const char* key;
+  double ResidencyStats::*member;
+} kRates[] = {
+    {"host_out", &ResidencyStats::host_out_rate},
+    {"disk_out", &ResidencyStats::disk_out_rate},
+    {"host_in", &ResidencyStats::host_in_rate},
+    {"disk_in", &ResidencyStats::disk_in_rate},
+};
+
 double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 
 double StallSeconds(const ResidencyStats& stats) {
   double total = 0;
   for (const Counter& stall : kStalls) total += Seconds(stats.*stall.member);
   return total;
+}
+
+nlohmann::ordered_json LostJson(const ResidencyStats& stats) {
+  nlohmann::ordered_json lost;
+  for (const Counter& cause : kLost) lost[cause.key] = Seconds(stats.*cause.member);
+  return lost;
 }
 
 nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
@@ -84,6 +109,7 @@ nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
   for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(stats.*stall.member);
   json["stall_seconds"] = stalls;
   json["stall_seconds_total"] = StallSeconds(stats);
+  json["lost_seconds"] = LostJson(stats);
   nlohmann::ordered_json held;
   for (int reason = 0; reason < static_cast<int>(allocator::HoldReason::kCount); ++reason) {
     held[NameOf(static_cast<allocator::HoldReason>(reason))] =
@@ -97,11 +123,11 @@ nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
 nlohmann::ordered_json StepJson(const DeviceFigures& device) {
   nlohmann::ordered_json json;
   const SteadySteps& steady = device.steady;
-  const StepForecast& forecast = device.forecast;
+  const StepForecast& forecast = steady.forecast;
   const auto add = [&json](const char* key, double value) {
     if (value > 0) json[key] = value;
   };
-  add("launches", static_cast<double>(device.plan_period_launches));
+  add("launches", steady.launches);
   add("steps", steady.steps);
   add("seconds", steady.step_seconds);
   add("ideal_seconds", forecast.ideal_seconds);
@@ -112,13 +138,14 @@ nlohmann::ordered_json StepJson(const DeviceFigures& device) {
   for (const Counter& counter : kCounters) {
     const std::string_view key = counter.key;
     const bool moved = key.ends_with("spilled_bytes") || key.ends_with("fetched_bytes");
-    if (moved || key.starts_with("prefetch")) {
-      if (key.ends_with("bytes")) json[counter.key] = steady.per_step.*counter.member;
+    if (moved || key == "prefetched_bytes" || key.ends_with("in_time_bytes")) {
+      json[counter.key] = steady.per_step.*counter.member;
     }
   }
   nlohmann::ordered_json stalls;
   for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(steady.per_step.*stall.member);
   json["stall_seconds"] = stalls;
+  json["lost_seconds"] = LostJson(steady.per_step);
   return json;
 }
 
@@ -149,6 +176,7 @@ ResidencyStats Total(const std::vector<DeviceFigures>& devices) {
   for (const DeviceFigures& device : devices) {
     for (const Counter& counter : kCounters) total.*counter.member += device.stats.*counter.member;
     for (const Counter& stall : kStalls) total.*stall.member += device.stats.*stall.member;
+    for (const Counter& lost : kLost) total.*lost.member += device.stats.*lost.member;
     for (size_t i = 0; i < total.held_bytes_by_reason.size(); ++i) {
       total.held_bytes_by_reason[i] += device.stats.held_bytes_by_reason[i];
     }
@@ -170,9 +198,17 @@ std::string MetricsJson(const Figures& figures) {
     nlohmann::ordered_json entry;
     entry["device"] = device.device;
     entry.update(ToJson(device.stats));
+    for (const auto& [key, member] : kRates) {
+      if (device.stats.*member > 0) entry["bytes_per_second"][key] = device.stats.*member;
+    }
     entry["plans"] = device.plans;
     entry["plan_departures"] = device.plan_departures;
     entry["plan_period_launches"] = device.plan_period_launches;
+    entry["plan_readoptions"] = device.plan_readoptions;
+    entry["plan_improvements"] = device.plan_improvements;
+    entry["plan_paths"] = device.plan_paths;
+    entry["followed_launches"] = device.followed_launches;
+    entry["step_marks"] = device.step_marks;
     if (const auto step = StepJson(device); !step.empty()) entry["step"] = step;
     if (device.observed) entry["observed"] = ToJson(*device.observed);
     json["devices"].push_back(entry);
@@ -198,7 +234,7 @@ std::string InTimeText(const ResidencyStats& stats) {
   if (stats.prefetched_bytes == 0 || stats.fetched_bytes == 0) return "";
   return absl::StrFormat(
       "; %.1f %% of what came back was there in time",
-      100 * static_cast<double>(stats.prefetch_in_time_bytes) / static_cast<double>(stats.fetched_bytes));
+      100 * static_cast<double>(stats.in_time_bytes) / static_cast<double>(stats.fetched_bytes));
 }
 
 // "host 10.00 MiB, disk 1.00 GiB"; "nothing".
@@ -211,21 +247,21 @@ std::string TiersText(uint64_t host, uint64_t disk) {
 std::string StepLine(const DeviceFigures& device) {
   const SteadySteps& steady = device.steady;
   const ResidencyStats& part = steady.per_step;
-  std::string text = absl::StrFormat("step on GPU %d: %d launches, %.3f s", device.device,
-                                     device.plan_period_launches, steady.step_seconds);
+  std::string text = absl::StrFormat("step on GPU %d: %d launches, %.3f s", device.device, steady.launches,
+                                     steady.step_seconds);
   if (const auto percent = PercentOfBound(device)) {
     text += absl::StrFormat(", %.1f %% of bound (no plan is faster than %.3f s here)", *percent,
-                            device.forecast.bound_seconds);
+                            device.steady.forecast.bound_seconds);
   }
-  if (device.forecast.plan_seconds > 0)
-    text += absl::StrFormat(", the plan promised %.3f s", device.forecast.plan_seconds);
+  if (device.steady.forecast.plan_seconds > 0)
+    text += absl::StrFormat(", the plan promised %.3f s", device.steady.forecast.plan_seconds);
   text +=
       absl::StrFormat("; moves out %s, back %s", TiersText(part.host_spilled_bytes, part.disk_spilled_bytes),
                       TiersText(part.host_fetched_bytes, part.disk_fetched_bytes));
   text += InTimeText(part);
-  text += absl::StrFormat("; stalls %.3f s for room, %.3f s for the disk, %.3f s for run-ahead",
-                          Seconds(part.stall_room_nanos), Seconds(part.stall_disk_nanos),
-                          Seconds(part.stall_run_ahead_nanos));
+  text += absl::StrFormat("; the GPU had to wait %.3f s for room, %.3f s for bytes, %.3f s for run-ahead",
+                          Seconds(part.lost_room_nanos), Seconds(part.lost_read_nanos),
+                          Seconds(part.lost_run_ahead_nanos));
   return text;
 }
 
@@ -234,7 +270,7 @@ std::string StepLine(const DeviceFigures& device) {
 std::optional<double> PercentOfBound(const DeviceFigures& device) {
   // More than noise of samples: the launches' times are not those of this step.
   constexpr double kMostOver = 1.05;
-  const double bound = device.forecast.bound_seconds;
+  const double bound = device.steady.forecast.bound_seconds;
   if (bound <= 0 || device.steady.step_seconds <= 0) return std::nullopt;
   const double part = bound / device.steady.step_seconds;
   if (part > kMostOver) return std::nullopt;
@@ -245,8 +281,7 @@ std::vector<std::string> StepLines(const Figures& figures) {
   std::vector<std::string> lines;
   for (const DeviceFigures& device : figures.devices) {
     const bool moves = device.stats.spilled_bytes > 0 || device.stats.fetched_bytes > 0;
-    if (device.steady.steps > 0 && device.plan_period_launches > 0 && moves)
-      lines.push_back(StepLine(device));
+    if (device.steady.steps > 0 && moves) lines.push_back(StepLine(device));
   }
   return lines;
 }

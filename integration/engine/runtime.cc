@@ -40,6 +40,20 @@ io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<Dir
   return store;
 }
 
+// Only what rests on measured times of launches and, where bytes move, on measured rates.
+StepForecast ForecastOf(const PredictorStats& prediction, const allocator::ResidencyStats& stats) {
+  StepForecast forecast;
+  const policy::Forecast& found = prediction.forecast;
+  if (prediction.kinds_timed == 0) return forecast;
+  const auto seconds = [](policy::Nanos nanos) { return static_cast<double>(nanos) / 1e9; };
+  forecast.ideal_seconds = seconds(found.ideal);
+  const bool host = stats.host_fetched_bytes > 0, disk = stats.disk_fetched_bytes > 0;
+  if ((host && stats.host_in_rate <= 0) || (disk && stats.disk_in_rate <= 0)) return forecast;
+  forecast.bound_seconds = seconds(found.bound);
+  if (prediction.plans > 0) forecast.plan_seconds = seconds(found.iteration);
+  return forecast;
+}
+
 }  // namespace
 
 Runtime* Runtime::Get() { return g_runtime.load(std::memory_order_acquire); }
@@ -123,10 +137,11 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;
   const bool trace = !options_.trace_file.empty();
-  if (options_.observe || plan || trace) {
+  const bool reckon = options_.policy == PolicyKind::kLru && options.evict && !options_.audit;
+  if (options_.observe || plan || reckon || trace) {
     PredictorOptions prediction;
     prediction.device = device;
-    prediction.foresight = plan ? Foresight::kPlan : Foresight::kObserve;
+    prediction.foresight = plan ? Foresight::kPlan : reckon ? Foresight::kReckon : Foresight::kObserve;
     prediction.driver = driver_.get();
     prediction.context = context;
     prediction.write_facts = [this, device]() -> std::shared_ptr<const policy::WriteFacts> {
@@ -323,6 +338,12 @@ Figures Runtime::CollectFigures() const {
     entry.plans = prediction.plans;
     entry.plan_departures = prediction.departures;
     entry.plan_period_launches = prediction.period;
+    entry.plan_readoptions = prediction.readoptions;
+    entry.plan_improvements = prediction.improved;
+    entry.plan_paths = prediction.paths;
+    entry.followed_launches = prediction.followed;
+    entry.step_marks = prediction.marks;
+    entry.forecast = ForecastOf(prediction, entry.stats);
     if (options_.observe) entry.observed = ObservedAt(place, entry.stats);
   }
   if (disk_ != nullptr) {

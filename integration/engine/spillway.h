@@ -65,6 +65,9 @@ typedef struct spillway_api {
   int (*last_refusal)(char* text, size_t bytes, size_t* needed);
   /* chunk_bytes and peak_chunk_bytes of device_stats alone, which costs little however many blocks there are. */
   int (*held_bytes)(int device, size_t* now, size_t* peak);
+  /* The job's step ends here, on all devices: what was launched before this call by the calling thread belongs to it. For
+   * prediction, which finds steps without marks, too, but later. */
+  int (*mark_step)(void);
 } spillway_api;
 
 /* The engine's one exported symbol for others than the preload. Null results never. */

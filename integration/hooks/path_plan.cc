@@ -8,7 +8,7 @@ namespace spillway::integration {
 namespace {
 
 // Room, rates and times that differ by no more than this share of what was planned with leave a plan in force.
-constexpr double kRoomChange = 1.0 / 32, kRateChange = 0.25, kTimeChange = 0.15;
+constexpr double kRoomChange = 1.0 / 32, kRateChange = 0.5, kTimeChange = 0.15;
 
 bool Differs(double now, double then, double share) {
   return std::max(now, then) - std::min(now, then) > share * std::max(then, 1.0);
@@ -72,10 +72,11 @@ bool PathPlan::OutOfDate(const policy::Trace& period, const policy::BlockSizes& 
   const policy::Machine& then = machine_.machine;
   for (const auto rate : {&policy::Machine::pcie_in, &policy::Machine::pcie_out, &policy::Machine::ssd_read,
                           &policy::Machine::ssd_write}) {
-    if (Differs(now.*rate, then.*rate, kRateChange)) return true;
+    if (now.*rate > 0 && Differs(now.*rate, then.*rate, kRateChange)) return true;
   }
   if (facts.writes != nullptr && facts.writes->version() != writes_version_) return true;
   const policy::Nanos ideal = IdealTime(period, sizes, facts.times);
+  if (ideal == 0) return false;
   return Differs(static_cast<double>(ideal), static_cast<double>(ideal_), kTimeChange);
 }
 

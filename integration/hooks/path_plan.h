@@ -37,6 +37,14 @@ class PathPlan {
 
   // The memory to plan for is not what it was.
   bool RoomChanged(const policy::RuntimeMachine& machine) const;
+  // To be asked whenever the path is entered or gone through again: whether it is time to ask OutOfDate, less and less
+  // often.
+  bool DueForALook() {
+    ++turns_;
+    return (turns_ & (turns_ - 1)) == 0 || turns_ % kTurnsBetweenLooks == 0;
+  }
+  // As often as for the plan that this one replaces.
+  void GoOnFrom(const PathPlan& before) { turns_ = before.turns_; }
   // What it was made for has changed so much that it should be made anew: room, rates, kernel times, or writes. Walks the
   // period: for now and then.
   bool OutOfDate(const policy::Trace& period, const policy::BlockSizes& sizes,
@@ -50,6 +58,8 @@ class PathPlan {
   std::unique_ptr<policy::RuntimePlanner> planner_;
   std::shared_ptr<const policy::MigrationPlan> handed_out_;
   bool more_ = true;
+  static constexpr uint64_t kTurnsBetweenLooks = 32;
+  uint64_t turns_ = 0;
 };
 
 }  // namespace spillway::integration

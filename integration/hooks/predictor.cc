@@ -294,8 +294,8 @@ policy::RuntimeMachine Predictor::MachineNow() const {
   }
   machine.machine.host_bytes = options_.host_bytes;
   machine.has_disk = options_.has_disk;
-  machine.run_ahead_nanos = std::max(kNanosAhead, kLaunchesAhead * times_.Typical());
-  machine.run_ahead_launches = kMostLaunchesAhead;
+  machine.run_ahead_nanos = allocator::PlanPace::kNanosAhead;
+  machine.run_ahead_launches = allocator::PlanPace::kLaunchesAhead;
   return machine;
 }
 

@@ -35,6 +35,7 @@ namespace spillway::integration {
 
 enum class Foresight : uint8_t {
   kPlan,     // a plan is put in force for the path that the job is on
+  kReckon,   // plans are made, so that reports can say what is possible, and none is put in force
   kObserve,  // what repeats is kept for reports, no plan is made
 };
 
@@ -65,6 +66,7 @@ struct PredictorStats {
   uint64_t followed = 0;      // of those, by the path that the job was on
   uint64_t marks = 0;         // steps that the job marked
   policy::Forecast forecast;  // of the plan in force, or of the last one
+  uint64_t kinds_timed = 0;   // kinds of launches whose time on the GPU was measured
 };
 
 class Predictor : public allocator::LaunchObserver {
@@ -170,6 +172,7 @@ class Predictor : public allocator::LaunchObserver {
   std::map<policy::PathId, std::unique_ptr<PathPlan>> path_plans_;
   uint64_t settled_version_ = 0;           // of the tracker, when the plan was last seen to
   const Expectation* in_force_ = nullptr;  // stored last, maybe departed from
+  bool entered_ = false;                   // the path, and its plan has not been looked over since
   uint64_t lap_ = 0;                       // of the path, when its plan was last looked over
   std::vector<std::unique_ptr<const Expectation>> expectations_;  // in force, and retired but maybe looked at
   policy::KernelTimes times_;

@@ -8,6 +8,7 @@
 
 #include "integration/engine/spillway.h"
 #include "integration/torch/allocator.h"
+#include "integration/torch/step_marks.h"
 
 namespace spillway::integration {
 namespace {
@@ -57,6 +58,7 @@ extern "C" __attribute__((visibility("default"))) int spillway_torch_install(con
     if (reason.empty()) {
       ParsePyTorchVariables(native);
       SpillwayAllocator::Install(api);
+      InstallStepMarks(api);
       return 0;
     }
     std::snprintf(error, error_bytes, "%s", reason.c_str());

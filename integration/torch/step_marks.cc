@@ -1,0 +1,46 @@
+#include "integration/torch/step_marks.h"
+
+#include <ATen/record_function.h>
+#include <dlfcn.h>
+
+#include <memory>
+#include <string_view>
+
+namespace spillway::integration {
+namespace {
+
+// As torch/optim/optimizer.py names it: "Optimizer.step#AdamW.step".
+constexpr std::string_view kStepName = "Optimizer.step#";
+
+// Looked up, not linked: a job that has no libtorch_cpu, or another one, loses the marks and nothing else.
+using AddCallback = at::CallbackHandle (*)(at::RecordFunctionCallback);
+using NameOf = const char* (*)(const at::RecordFunction*);
+
+// Set before the callback is added, never again.
+const spillway_api* g_api = nullptr;
+NameOf g_name_of = nullptr;
+
+std::unique_ptr<at::ObserverContext> OnEnter(const at::RecordFunction&) { return nullptr; }
+
+// On the thread that ran the function, after it.
+void OnLeave(const at::RecordFunction& function, at::ObserverContext*) {
+  const char* const name = g_name_of(&function);
+  if (name != nullptr && std::string_view(name).starts_with(kStepName)) g_api->mark_step();
+}
+
+}  // namespace
+
+void InstallStepMarks(const spillway_api* api) {
+  if (g_api != nullptr || api->mark_step == nullptr) return;
+  void* const library = ::dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return;
+  const auto add = reinterpret_cast<AddCallback>(
+      ::dlsym(library, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE"));
+  g_name_of = reinterpret_cast<NameOf>(::dlsym(library, "_ZNK2at14RecordFunction4nameEv"));
+  if (add == nullptr || g_name_of == nullptr) return;
+  g_api = api;
+  // User scopes only: operators are not asked about.
+  add(at::RecordFunctionCallback(&OnEnter, &OnLeave).scopes({at::RecordScope::USER_SCOPE}));
+}
+
+}  // namespace spillway::integration

@@ -27,7 +27,9 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
     : workload_(workload), lifetimes_(lifetimes), machine_(machine), options_(options) {
   for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
   settings_.push_back({TierOrder::kSpread, -1});
-  if (machine.host_bytes != 0 && UsesDisk(Make(settings_[0], nominal_))) {
+  first_ = Make(settings_[0], nominal_);
+  if (machine.host_bytes != 0 && UsesDisk(first_)) {
+    first_.host_lead = kLongLead;  // as the first of the following
     settings_.clear();
     for (TierOrder order : {TierOrder::kSpread, TierOrder::kNearestFirst, TierOrder::kFarthestFirst}) {
       settings_.push_back({order, kLongLead});
@@ -58,8 +60,6 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   return plan;
 }
 
-TransferPlan PlanSearch::First() const { return Make(settings_[0], nominal_); }
-
 absl::StatusOr<bool> PlanSearch::Improve() {
   const Nanos bound = options_.bound != 0 ? options_.bound : workload_.IdealTime();
   const bool spent = trials_ >= std::max<uint64_t>(3, options_.work / nominal_.size());
@@ -67,7 +67,7 @@ absl::StatusOr<bool> PlanSearch::Improve() {
       (best_iteration_ != 0 &&
        static_cast<double>(bound) >= options_.good_enough / 100 * static_cast<double>(best_iteration_)))
     return false;
-  TransferPlan plan = Make(settings_[setting_], times_);
+  TransferPlan plan = trials_ == 0 ? first_ : Make(settings_[setting_], times_);
   ExecutionOptions execution;
   execution.iterations = options_.replay_iterations;
   auto result = Execute(workload_, lifetimes_, machine_, plan, execution);

@@ -29,7 +29,7 @@ class PlanSearch {
              const SearchOptions& options);
 
   // Without a trial.
-  TransferPlan First() const;
+  const TransferPlan& First() const { return first_; }
   // Plans and tries the next setting or round. False when nothing is left to try. An error is the executor's: the
   // workload cannot run on this machine.
   absl::StatusOr<bool> Improve();
@@ -61,7 +61,7 @@ class PlanSearch {
   uint32_t round_ = 0;
   bool first_pass_ = true;  // each setting once; then rounds for the best
   std::vector<Nanos> times_, waits_;
-  TransferPlan best_;
+  TransferPlan first_, best_;
   Nanos best_iteration_ = 0;
   uint32_t trials_ = 0;
 };

@@ -18,6 +18,7 @@ struct Exempt {
   std::vector<int64_t> finished;   // not used again in it: they need not return during it
   // Those whose next use, in this iteration or the next, overwrites them unread: they need never return.
   std::vector<int64_t> overwritten, overwritten_next;
+  std::vector<int64_t> constant;  // not written by any kernel: one copy elsewhere is good for ever
 };
 
 // A change over [begin, end), to be summed up later.
@@ -74,6 +75,10 @@ void AddExempt(const Workload& workload, const Stretch& stretch, uint32_t tensor
   for (uint32_t k : stretch.uses) {
     if (k < clean_until) AddOver(&exempt->unwritten, -bytes, k, k + 1);
   }
+  // Content of one iteration that no kernel makes is there once its first use has been, and has to be written like other.
+  const WorkloadTensor& it = workload.tensors[tensor];
+  const bool never_made = (it.persistent || it.life) && writer == stretch.uses.end();
+  AddOver(&exempt->constant, bytes, stretch.start, never_made ? stretch.stop : unused_until);
   AddOverwritten(workload, stretch, tensor, exempt);
 }
 
@@ -87,7 +92,7 @@ bool DiesOverTheEnd(const Workload& workload, const std::vector<Stretch>& stretc
 Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
   const uint32_t size = static_cast<uint32_t>(workload.kernels.size());
   const std::vector<int64_t> none(size + 1, 0);
-  Exempt exempt{none, none, none, none};
+  Exempt exempt{none, none, none, none, none};
   for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
     const std::vector<uint32_t>& uses = lifetimes.uses[t];
     if (uses.empty()) continue;
@@ -98,7 +103,8 @@ Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
     AddOver(&exempt.overwritten_next, static_cast<int64_t>(workload.tensors[t].bytes),
             late.uses.empty() ? late.start : late.uses.back() + 1, size);
   }
-  for (auto* list : {&exempt.unwritten, &exempt.finished, &exempt.overwritten, &exempt.overwritten_next})
+  for (auto* list : {&exempt.unwritten, &exempt.finished, &exempt.overwritten, &exempt.overwritten_next,
+                     &exempt.constant})
     std::partial_sum(list->begin(), list->end(), list->begin());
   return exempt;
 }
@@ -120,7 +126,7 @@ Nanos PhaseBound(const Workload& workload, const Lifetimes& lifetimes, const Exe
 
 }  // namespace
 
-Nanos QuickBound::Best() const { return std::max({compute, load, phase, ssd_phase}); }
+Nanos QuickBound::Best() const { return std::max({compute, load, phase, ssd_phase, ssd_shared}); }
 
 QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine) {
   const int64_t gpu = static_cast<int64_t>(machine.gpu_bytes);
@@ -135,6 +141,14 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
   bound.phase = PhaseBound(workload, lifetimes, exempt, gpu, machine.pcie_out, machine.pcie_in);
   bound.ssd_phase = PhaseBound(workload, lifetimes, exempt, gpu + static_cast<int64_t>(machine.host_bytes),
                                machine.ssd_write, machine.ssd_read);
+  if (!machine.ssd_shared) return bound;
+  for (size_t k = 0; k < workload.kernels.size(); ++k) {
+    const int64_t excess = lifetimes.live_bytes[k] - gpu - static_cast<int64_t>(machine.host_bytes);
+    bound.ssd_shared = std::max(
+        bound.ssd_shared,
+        TimeFor(excess - exempt.constant[k], machine.ssd_write) +
+            TimeFor(excess - exempt.overwritten[k] - exempt.overwritten_next[k], machine.ssd_read));
+  }
   return bound;
 }
 

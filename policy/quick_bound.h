@@ -15,7 +15,10 @@ struct QuickBound {
   Nanos phase =
       0;  // what has to leave before a kernel and to return after it, over PCIe, for the worst kernel
   Nanos ssd_phase = 0;  // the same for what exceeds GPU and host together, over the SSD
-  Nanos Best() const;   // the greatest: the tightest
+  // An SSD whose reads and writes share one limit: what exceeds GPU and host together is written and read there once an
+  // iteration. 0 otherwise.
+  Nanos ssd_shared = 0;
+  Nanos Best() const;  // the greatest: the tightest
 };
 
 // `lifetimes` of all tensors (least_bytes 0).

@@ -148,6 +148,9 @@ TEST(QuickBoundTest, WorkedByHand) {
   slow_ssd.ssd_read = slow_ssd.ssd_write = 0.25e9;  // 30 MB in 120 ms
   bound = FindQuickBound(workload, lifetimes, slow_ssd);
   EXPECT_EQ(bound.ssd_phase, 245 * kMilli);
+  EXPECT_EQ(bound.ssd_shared, 0);
+  slow_ssd.ssd_shared = true;  // out and in again, one after the other
+  EXPECT_EQ(FindQuickBound(workload, lifetimes, slow_ssd).ssd_shared, 240 * kMilli);
   EXPECT_EQ(FindQuickBound(workload, lifetimes, PlainMachine(200 * kMega, 0)).Best(), 60 * kMilli);
 }
 

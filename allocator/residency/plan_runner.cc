@@ -15,7 +15,7 @@ BlockId IdOf(policy::TraceBlock block) { return BlockId::FromRaw(static_cast<uin
 }  // namespace
 
 PlanRunner::PlanRunner(Core* core, Evictor* evictor, Faulter* faulter)
-    : core_(core), evictor_(evictor), fetches_(core, faulter) {}
+    : core_(core), evictor_(evictor), copies_(core, evictor), fetches_(core, faulter) {}
 
 void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
   std::unique_ptr<const PlanPace::Table> table = plan == nullptr ? nullptr : PlanPace::MakeTable(*plan);
@@ -36,14 +36,24 @@ void PlanRunner::Adopt() {
     next_ = nullptr;
     core_->pace.FreeRetired();
   }
-  evictions_ = fetch_steps_ = Cursor();
+  evictions_ = copy_steps_ = fetch_steps_ = Cursor();
   uses_.clear();
+  starts_.clear();
+  copies_.Reset();
   FollowGpu();
   fetches_.Reset(plan_, gpu_);
   if (plan_ == nullptr) return;
   for (const PlanStep& step : plan_->steps) {
     if (step.action == PlanAction::kDrop) evictions_.steps.push_back(step);
+    // Right before its drop a copy is part of the eviction.
+    if (step.action == PlanAction::kCopyOut && step.needed != step.launch && !plan_->expected_bytes.empty()) {
+      copy_steps_.steps.push_back(step);
+    }
     if (step.action == PlanAction::kFetch) fetch_steps_.steps.push_back(step);
+  }
+  if (plan_->durations.size() == plan_->period) {
+    starts_.push_back(0);
+    for (const policy::Nanos duration : plan_->durations) starts_.push_back(starts_.back() + duration);
   }
   for (uint32_t position = 0; position < plan_->period; ++position) {
     const policy::ExpectedLaunch& launch = plan_->launches[position];
@@ -56,7 +66,7 @@ void PlanRunner::Adopt() {
   LaunchIndex now = std::max(core_->launches.load(), plan_->start);
   if (now - plan_->start < plan_->period) now = plan_->start;
   const uint32_t position = plan_->PositionOf(now);
-  for (Cursor* cursor : {&evictions_, &fetch_steps_}) {
+  for (Cursor* cursor : {&evictions_, &copy_steps_, &fetch_steps_}) {
     std::ranges::stable_sort(cursor->steps, {}, &PlanStep::launch);
     cursor->lap = (now - plan_->start) / plan_->period;
     cursor->at = std::ranges::lower_bound(cursor->steps, position, {}, &PlanStep::launch) - cursor->steps.begin();
@@ -127,6 +137,7 @@ bool PlanRunner::Step(bool room_wanted) {
   if (plan_ == nullptr) return false;
   FollowGpu();
   bool progress = RunEvictions();
+  progress |= RunCopies();
   QueueFetches();
   if (!room_wanted) progress |= fetches_.Step(gpu_);
   return progress;
@@ -155,6 +166,27 @@ bool PlanRunner::RunEvictions() {
     progress = true;
   }
   return progress;
+}
+
+// Copies of what stays for now, as its content becomes final.
+bool PlanRunner::RunCopies() {
+  for (size_t tried = 0; tried < copy_steps_.steps.size(); ++tried, copy_steps_.Next()) {
+    const PlanStep& step = copy_steps_.step();
+    if (IndexOf(copy_steps_.lap, step.launch) >= gpu_) break;
+    const LaunchIndex wanted = IndexOf(copy_steps_.lap + (step.needed < step.launch ? 1 : 0), step.needed);
+    copies_.Add(IdOf(step.block), wanted, step.tier);
+  }
+  return copies_.Step(gpu_, [this](const Block& block) { return GapBefore(block); });
+}
+
+// From where the host is to the block's next use.
+PlanCopies::Gap PlanRunner::GapBefore(const Block& block) const {
+  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
+  const LaunchIndex use = NextUse(block.id.raw(), now);
+  if (use == policy::kNever) return {policy::kNever, 0};
+  if (starts_.empty()) return {use - now, 0};
+  const auto laps = static_cast<policy::Nanos>((use - plan_->start) / plan_->period - (now - plan_->start) / plan_->period);
+  return {use - now, laps * starts_.back() + starts_[plan_->PositionOf(use)] - starts_[plan_->PositionOf(now)]};
 }
 
 // Those whose earliest start has come.

@@ -13,6 +13,7 @@
 #include "allocator/residency/core.h"
 #include "allocator/residency/evictor.h"
 #include "allocator/residency/faulter.h"
+#include "allocator/residency/plan_copies.h"
 #include "allocator/residency/plan_fetches.h"
 #include "policy/plan.h"
 
@@ -61,6 +62,8 @@ class PlanRunner {
   bool LaunchCompleted(policy::LaunchIndex index) const;
   bool RunEvictions();
   void QueueFetches();
+  bool RunCopies();
+  PlanCopies::Gap GapBefore(const Block& block) const;
   policy::LaunchIndex IndexOf(uint64_t lap, uint32_t position) const;
   // The block's first use from launch `from` on; kNever when the plan has none.
   policy::LaunchIndex NextUse(uint32_t block, policy::LaunchIndex from) const;
@@ -75,8 +78,11 @@ class PlanRunner {
   // ---- Device's thread.
   std::shared_ptr<const policy::MigrationPlan> plan_;
   Cursor evictions_;
+  Cursor copy_steps_;
   Cursor fetch_steps_;
+  PlanCopies copies_;
   PlanFetches fetches_;
+  std::vector<policy::Nanos> starts_;  // by position, and the period's length; empty: durations are not known
   std::unordered_map<uint32_t, std::vector<uint32_t>> uses_;  // block -> positions, ascending
   policy::LaunchIndex gpu_ = 0;                               // all launches before it have completed
 };

@@ -83,7 +83,7 @@ Figures Reporter::Collect() {
   for (DeviceFigures& device : figures.devices) {
     StepMeter& meter = meters_[device.device];
     meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_period_launches), device.plan_departures,
-               device.stats);
+               device.stats, device.forecast);
     device.steady = meter.Steady();
   }
   return figures;

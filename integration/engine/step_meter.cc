@@ -14,6 +14,8 @@ constexpr uint64_t ResidencyStats::*kParts[] = {
     &ResidencyStats::disk_spilled_bytes,   &ResidencyStats::fetched_bytes,
     &ResidencyStats::host_fetched_bytes,   &ResidencyStats::disk_fetched_bytes,
     &ResidencyStats::prefetched_bytes,     &ResidencyStats::prefetch_in_time_bytes,
+    &ResidencyStats::in_time_bytes,        &ResidencyStats::lost_room_nanos,
+    &ResidencyStats::lost_read_nanos,      &ResidencyStats::lost_run_ahead_nanos,
     &ResidencyStats::stall_room_nanos,     &ResidencyStats::stall_disk_nanos,
     &ResidencyStats::stall_run_ahead_nanos};
 
@@ -23,7 +25,8 @@ double StepsBetween(const ResidencyStats& from, const ResidencyStats& to, uint32
 
 }  // namespace
 
-void StepMeter::Look(double seconds, uint32_t period, uint64_t departures, const ResidencyStats& stats) {
+void StepMeter::Look(double seconds, uint32_t period, uint64_t departures, const ResidencyStats& stats,
+                     const StepForecast& forecast) {
   if (period != period_ || departures != departures_) {
     if (const SteadySteps past = OfStretch(); past.steps > longest_.steps) longest_ = past;
     looks_.clear();
@@ -31,6 +34,7 @@ void StepMeter::Look(double seconds, uint32_t period, uint64_t departures, const
     departures_ = departures;
   }
   if (period == 0) return;
+  forecast_ = forecast;
   // The last look is always the latest; it is kept, and a new one begun, when it is far enough from the one before.
   const size_t count = looks_.size();
   if (count >= 3 && looks_[count - 1].seconds - looks_[count - 2].seconds < kShortestSeconds)
@@ -65,6 +69,8 @@ SteadySteps StepMeter::OfStretch() const {
   }
   if (first == nullptr) first = &looks_.front();
   found.steps = StepsBetween(first->stats, last.stats, period_);
+  found.launches = period_;
+  found.forecast = forecast_;
   found.step_seconds = (last.seconds - first->seconds) / found.steps;
   for (const auto part : kParts) {
     found.per_step.*part = static_cast<uint64_t>(

@@ -12,10 +12,19 @@
 
 namespace spillway::integration {
 
+// What a step that repeats could take; each 0 where it is not known.
+struct StepForecast {
+  double ideal_seconds = 0;  // all its launches one after another, with everything on the GPU
+  double bound_seconds = 0;  // no plan is faster with the memory and the measured rates of this machine
+  double plan_seconds = 0;   // as the plan in force promises
+};
+
 // Means over the steps of a stretch in which nothing but the repeated step was seen.
 struct SteadySteps {
   double steps = 0;  // in the stretch, need not be whole; 0: too few, the rest is not known
   double step_seconds = 0;
+  uint32_t launches = 0;  // of ours in a step
+  StepForecast forecast;  // as of the stretch's last look
   // A step's part of what these counters grew by: traffic by tier, stalls by cause.
   allocator::ResidencyStats per_step;
 };
@@ -29,7 +38,8 @@ class StepMeter {
 
   // Figures at `seconds` (rising). `period`: launches in the step that repeats now, 0 for none; `departures` grows
   // whenever the job did something else.
-  void Look(double seconds, uint32_t period, uint64_t departures, const allocator::ResidencyStats& stats);
+  void Look(double seconds, uint32_t period, uint64_t departures, const allocator::ResidencyStats& stats,
+            const StepForecast& forecast = {});
 
   // Of the stretch that is under way; else of the longest one before, if that had enough steps.
   SteadySteps Steady() const;
@@ -43,6 +53,7 @@ class StepMeter {
 
   uint32_t period_ = 0;
   uint64_t departures_ = 0;
+  StepForecast forecast_;
   std::vector<At> looks_;  // of the stretch under way; the first may lie before its plan worked at full
   SteadySteps longest_;    // of the stretches before
 };

@@ -28,7 +28,6 @@
 #include "policy/kernel_times.h"
 #include "policy/path_tracker.h"
 #include "policy/plan.h"
-#include "policy/planner.h"
 #include "policy/recorded_workload.h"
 
 namespace spillway::integration {

@@ -203,13 +203,14 @@ TEST(MetricsPageTest, NamesEachKey) {
   ObservedStep step;
   step.budgets.push_back({});
   figures.devices[0].observed = step;
-  figures.devices[0].forecast = {1, 2, 3};
-  figures.devices[0].steady = {10, 4, {}};
+  figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
+  figures.devices[0].stats.disk_in_rate = 1e9;
   std::set<std::string> written;
   const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {
     for (const auto& [key, value] : json.items()) {
       if (json.is_object()) written.insert(key);
-      const bool by_cause = key == "stall_seconds" || key == "held_bytes_by_reason";
+      const bool by_cause = key == "stall_seconds" || key == "lost_seconds" ||
+                            key == "held_bytes_by_reason" || key == "bytes_per_second";
       if (value.is_structured() && !by_cause) collect(value);
     }
   };
@@ -279,13 +280,14 @@ Figures WithStep(double step_seconds, double bound_seconds) {
   Figures figures = TwoDevices();
   figures.devices.resize(1);
   DeviceFigures& device = figures.devices[0];
-  device.forecast.bound_seconds = bound_seconds;
+  device.steady.forecast.bound_seconds = bound_seconds;
+  device.steady.launches = 186;
   device.steady.steps = 12;
   device.steady.step_seconds = step_seconds;
   device.steady.per_step.disk_fetched_bytes = device.steady.per_step.fetched_bytes = 3 << 20;
   device.steady.per_step.prefetched_bytes = 3 << 20;
-  device.steady.per_step.prefetch_in_time_bytes = 3 << 19;
-  device.steady.per_step.stall_disk_nanos = 250'000'000;
+  device.steady.per_step.in_time_bytes = 3 << 19;
+  device.steady.per_step.lost_read_nanos = 250'000'000;
   return figures;
 }
 
@@ -294,8 +296,8 @@ TEST(StepLinesTest, SayWhatAStepTakesMovesAndWaits) {
       StepLines(WithStep(2.5, 2)),
       ::testing::ElementsAre(
           "step on GPU 0: 186 launches, 2.500 s, 80.0 % of bound (no plan is faster than 2.000 s here); "
-          "moves out nothing, back disk 3.00 MiB; 50.0 % of what came back was there in time; stalls "
-          "0.000 s for room, 0.250 s for the disk, 0.000 s for run-ahead"));
+          "moves out nothing, back disk 3.00 MiB; 50.0 % of what came back was there in time; the GPU "
+          "had to wait 0.000 s for room, 0.250 s for bytes, 0.000 s for run-ahead"));
 }
 
 TEST(StepLinesTest, SayNothingThatIsNotKnown) {
@@ -303,7 +305,7 @@ TEST(StepLinesTest, SayNothingThatIsNotKnown) {
   const std::vector<std::string> lines = StepLines(WithStep(2.5, 0));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], ::testing::Not(HasSubstr("bound")));
-  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(TwoDevices()))["devices"][1]["step"].contains("seconds"));
+  EXPECT_FALSE(nlohmann::json::parse(MetricsJson(TwoDevices()))["devices"][1].contains("step"));
 }
 
 TEST(PercentOfBoundTest, IsNeverOverAHundred) {

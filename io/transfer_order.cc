@@ -8,7 +8,11 @@ void TransferOrder::Push(std::shared_ptr<Transfer> transfer) {
   waiting_[static_cast<size_t>(transfer->transfer_class)].push_back(std::move(transfer));
 }
 
-std::shared_ptr<Transfer> TransferOrder::Next() {
+std::shared_ptr<Transfer> TransferOrder::Next(const std::array<bool, 2>& busy) {
+  const auto is_busy = [&busy](size_t place) {
+    return busy[static_cast<size_t>(place == static_cast<size_t>(TransferClass::kWrite) ? IoOp::kWrite
+                                                                                        : IoOp::kRead)];
+  };
   size_t chosen = kTransferClasses;
   for (size_t i = 0; i < kTransferClasses; ++i) {
     std::deque<std::shared_ptr<Transfer>>& queue = waiting_[i];
@@ -19,7 +23,9 @@ std::shared_ptr<Transfer> TransferOrder::Next() {
     }
     if (queue.empty()) {
       passed_over_[i] = 0;
-    } else if (chosen == kTransferClasses || passed_over_[i] >= kMostPassedOver) {
+    } else if (chosen == kTransferClasses || is_busy(chosen) != is_busy(i)) {
+      if (chosen == kTransferClasses || is_busy(chosen)) chosen = i;
+    } else if (passed_over_[i] >= kMostPassedOver) {
       chosen = i;
     }
   }

@@ -44,8 +44,9 @@ class TransferOrder {
   void Push(std::shared_ptr<Transfer> transfer);
 
   // The transfer whose next request is to be submitted; null when none waits. It stays at the front of its class until
-  // all its bytes are cut into requests (the caller advances `submitted`) or it has failed.
-  std::shared_ptr<Transfer> Next();
+  // all its bytes are cut into requests (the caller advances `submitted`) or it has failed. `busy`, by IoOp: a direction
+  // that has enough requests in flight is chosen only when nothing waits in the other.
+  std::shared_ptr<Transfer> Next(const std::array<bool, 2>& busy = {false, false});
 
   // Moves waiting prefetch reads of `slot` behind the waiting demand reads.
   void Promote(uint32_t slot);

@@ -124,10 +124,21 @@ void TransferQueue::Run() {
 void TransferQueue::FillBatch() {
   for (size_t place = 0; place < flights_.size() && busy_places_ < flights_.size(); ++place) {
     if (flights_[place].transfer != nullptr || flights_[place].given_up) continue;
-    std::shared_ptr<Transfer> transfer = order_.Next();
+    std::shared_ptr<Transfer> transfer = order_.Next(BusyDirections());
     if (transfer == nullptr) return;
     StartFlight(place, std::move(transfer));
   }
+}
+
+// Disks read and write at the same time: while both wait, neither takes the last quarter of the places.
+std::array<bool, 2> TransferQueue::BusyDirections() const {
+  std::array<size_t, 2> in_flight = {0, 0};
+  for (const Flight& flight : flights_) {
+    if (flight.transfer != nullptr) ++in_flight[static_cast<size_t>(flight.transfer->op)];
+  }
+  const size_t share = flights_.size() - flights_.size() / 4;
+  const bool divides = share < flights_.size();
+  return {divides && in_flight[0] >= share, divides && in_flight[1] >= share};
 }
 
 void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer) {

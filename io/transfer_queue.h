@@ -6,6 +6,7 @@
 #ifndef SPILLWAY_IO_TRANSFER_QUEUE_H_
 #define SPILLWAY_IO_TRANSFER_QUEUE_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -85,6 +86,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   TransferQueue(std::unique_ptr<IoEngine> engine, const TransferQueueOptions& options);
 
   void Run();
+  std::array<bool, 2> BusyDirections() const;
   void FillBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FillFromRetries();
   void StartFlight(size_t place, std::shared_ptr<Transfer> transfer);

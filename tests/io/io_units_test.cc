@@ -1,6 +1,7 @@
 // The pure parts of the room: which slot, which directory, which transfer next, and the checksum.
 
 #include <gtest/gtest.h>
+#include <array>
 #include <cstring>
 #include <map>
 #include <random>
@@ -192,6 +193,26 @@ TEST(TransferOrderTest, NobodyStarves) {
   EXPECT_GE(taken[TransferClass::kWrite], 90);
   EXPECT_GE(taken[TransferClass::kPrefetchRead], 90);
   EXPECT_GE(taken[TransferClass::kDemandRead], 1500);
+}
+
+TEST(TransferOrderTest, ADirectionWithEnoughInFlightLetsTheOtherGoFirst) {
+  TransferOrder order;
+  order.Push(Waiting(TransferClass::kDemandRead, 1, 10));
+  order.Push(Waiting(TransferClass::kPrefetchRead, 2, 10));
+  order.Push(Waiting(TransferClass::kWrite, 3, 2));
+  constexpr std::array<bool, 2> kReadsBusy = {true, false};
+  constexpr std::array<bool, 2> kWritesBusy = {false, true};
+  constexpr std::array<bool, 2> kBothBusy = {true, true};
+  const auto slot = [&order](const std::array<bool, 2>& busy) {
+    const std::shared_ptr<Transfer> next = order.Next(busy);
+    ++next->submitted;
+    return next->slot;
+  };
+  EXPECT_EQ(slot(kReadsBusy), 3u);
+  EXPECT_EQ(slot(kWritesBusy), 1u);
+  EXPECT_EQ(slot(kBothBusy), 1u) << "then as ever";
+  EXPECT_EQ(slot(kReadsBusy), 3u);
+  EXPECT_EQ(slot(kReadsBusy), 1u) << "nothing else waits";
 }
 
 TEST(TransferOrderTest, PromotesThePrefetchReadsOfOneSlot) {

@@ -47,18 +47,4 @@ int64_t RangeMax::MaxIn(size_t node, size_t low, size_t high, size_t begin, size
          added_[node];
 }
 
-size_t RangeMax::LastAbove(size_t node, size_t low, size_t high, size_t begin, size_t end,
-                           int64_t limit) const {
-  if (begin >= high || end <= low || begin >= end || most_[node] <= limit) return 0;
-  if (high - low == 1) return low + 1;
-  const size_t middle = (low + high) / 2;
-  const size_t right = LastAbove(2 * node + 1, middle, high, begin, end, limit - added_[node]);
-  return right != 0 ? right : LastAbove(2 * node, low, middle, begin, end, limit - added_[node]);
-}
-
-size_t RangeMax::FitsBackTo(size_t begin, size_t end, int64_t limit) const {
-  const size_t above = LastAbove(1, 0, size_, begin, end, limit);
-  return std::max(begin, above);
-}
-
 }  // namespace spillway::policy

@@ -1,5 +1,5 @@
 // RangeMax: values over places 0..n-1 with adding to a range and asking for the greatest of a range, both in
-// logarithmic time. What planners ask: does a block fit from here to there, and how far back does it fit?
+// logarithmic time. What planners ask: does a block fit from here to there?
 
 #ifndef SPILLWAY_POLICY_RANGE_MAX_H_
 #define SPILLWAY_POLICY_RANGE_MAX_H_
@@ -18,15 +18,11 @@ class RangeMax {
   void Add(size_t begin, size_t end, int64_t delta) { AddIn(1, 0, size_, begin, end, delta); }
   // Greatest of [begin, end); the least int64 when empty.
   int64_t Max(size_t begin, size_t end) const { return MaxIn(1, 0, size_, begin, end); }
-  // The least p in [begin, end] such that every place of [p, end) is at most `limit`.
-  size_t FitsBackTo(size_t begin, size_t end, int64_t limit) const;
 
  private:
   void Build(size_t node, size_t low, size_t high, const std::vector<int64_t>& values);
   void AddIn(size_t node, size_t low, size_t high, size_t begin, size_t end, int64_t delta);
   int64_t MaxIn(size_t node, size_t low, size_t high, size_t begin, size_t end) const;
-  // The last place of [begin, end) above `limit`, plus 1; 0 when none is.
-  size_t LastAbove(size_t node, size_t low, size_t high, size_t begin, size_t end, int64_t limit) const;
 
   const size_t size_;
   std::vector<int64_t> most_;   // of the node's range, without what lies on its ancestors

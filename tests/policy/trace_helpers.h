@@ -7,7 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "policy/planner.h"
 #include "policy/trace.h"
 
 namespace spillway::policy {

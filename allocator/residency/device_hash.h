@@ -74,7 +74,7 @@ class HashLoader {
   void Begin();
   // Null until it is loaded, and for good when it could not be. Any thread.
   DeviceHash* Get() const { return ready_.load(std::memory_order_acquire); }
-  // Waits for the thread, a second at most. Any other thread.
+  // Waits until the thread has ended, about a second when it compiles. Any other thread.
   void Stop();
   // In a forked child, where the thread is not.
   void Abandon();

@@ -13,6 +13,9 @@ void Coverage::Add(DeviceResidency& residency) {
   const ResidencyStats stats = residency.Stats();
   prefetches += stats.prefetches;
   prefetches_cancelled += stats.prefetches_cancelled;
+  clean_drops += stats.clean_drops;
+  changed_copies += stats.hash_mismatches;
+  early_copies += stats.early_copies;
   os::MutexLock lock(&core->table.mu);
   for (int from = 0; from < kBlockStates; ++from) {
     for (int to = 0; to < kBlockStates; ++to) {
@@ -50,6 +53,9 @@ uint64_t Coverage::PrintAndLeast() const {
   for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], allocation_paths[i]);
   count("fetched ahead", prefetches);
   count("fetches ahead taken back", prefetches_cancelled);
+  count("blocks dropped clean", clean_drops);
+  count("blocks that had changed since their copy", changed_copies);
+  count("blocks copied out early", early_copies);
   count("copies to and from the host", host_copies);
   count("launches under pins", pinned_launches);
   count("streams destroyed", streams_destroyed);

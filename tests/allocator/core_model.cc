@@ -92,7 +92,8 @@ class Worker {
     const uint32_t what = Pick(1000);
     if (what < 140 || blocks_.empty()) return Allocate();
     if (what < 250) return FreeAt(Pick(2) == 0 ? LongestIdle() : Pick(blocks_.size()));
-    if (what < 790) return Launch(1 + Pick(4), CoreDevice::Way::kGate);
+    if (what < 782) return Launch(1 + Pick(4), CoreDevice::Way::kGate);
+    if (what < 790) return CopyEarly();
     if (what < 830) return Launch(1 + Pick(3), CoreDevice::Way::kPins);
     if (what < 870) return CopyIn();
     if (what < 900) return CopyOut();
@@ -132,6 +133,19 @@ class Worker {
       }
       usleep(20);
     }
+  }
+  // As a plan would: copied out where it lies, if it may leave.
+  void CopyEarly() {
+    Core* const core = device_.residency().core();
+    const CUdeviceptr address = blocks_[LongestIdle()].address;
+    {
+      os::MutexLock lock(&core->table.mu);
+      Block& block = core->table.at(device_.addresses().Find(address));
+      const bool may_leave = block.state == BlockState::kResident && block.pins == 0 &&
+                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
+      if (may_leave) device_.residency().thread()->evictor()->CopyOutLocked(&block, policy::PlanTier::kHost);
+    }
+    device_.residency().thread()->Wake();
   }
   bool IsLeaving(CUdeviceptr address) {
     Core* const core = device_.residency().core();
@@ -410,6 +424,8 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   if (options.disk) setup.wrap_engine = EngineFor(options, faults);
   setup.free_reserve_bytes = seed % 2 * 4 * kChunk;
   setup.run_ahead_bytes = 16 * kChunk;
+  FixedHashCode hash_code;
+  if (options.hash) setup.hash_code = &hash_code;
   const int threads = 1 + seed % 3;
   Job job;
   job.most_chunks = setup.budget_bytes / kChunk - threads * (kForeignChunks + kHeldChunks);

@@ -19,6 +19,7 @@ struct Coverage {
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] = {};
   uint64_t prefetches = 0, prefetches_cancelled = 0, holds = 0, streams_destroyed = 0, freed_by_others = 0;
+  uint64_t clean_drops = 0, changed_copies = 0, early_copies = 0;
   uint64_t host_copies = 0, pinned_launches = 0, injected_disk_faults = 0, refused_launches = 0;
 
   void Add(DeviceResidency& residency);
@@ -35,6 +36,7 @@ struct ModelOptions {
   const char* copy_bandwidth = "0";
   uint32_t delay_one_in = 64;  // how often a delay point sleeps
   int blocks_per_thread = 24;
+  bool hash = true;  // copies of unchanged blocks are kept
   // The options that a seed means.
   static ModelOptions FromSeed(int seed, int operations);
 };

@@ -35,4 +35,4 @@ file(GLOB spillway_nvrtc "${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packa
 if(spillway_nvrtc)
   target_compile_definitions(content_hash_test PRIVATE SPILLWAY_NVRTC="${spillway_nvrtc}")
 endif()
-spillway_test(clean_copies_test SOURCES clean_copies_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(clean_copies_test SOURCES clean_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)

@@ -58,6 +58,7 @@ ModelOptions OptionsFor(Mutant mutant, int attempt) {
     case Mutant::kNone:
     case Mutant::kNoExchangeRoom: break;
     case Mutant::kSkipSlotWait: options.delay_one_in = 4; break;
+    case Mutant::kTrustOldCopy: break;
     case Mutant::kPublishBeforeEvent:
     case Mutant::kReuseDrainingBlock:
       options.copy_bandwidth = "500000000";  // a chunk takes 130 us
@@ -138,13 +139,14 @@ TEST_P(MutantTest, IsNoticed) {
 
 std::string NameOf(const testing::TestParamInfo<Mutant>& mutant) {
   static constexpr const char* kNames[] = {"None", "SkipSlotWait", "PublishBeforeEvent", "ReuseDrainingBlock",
-                                           "NoExchangeRoom"};
+                                           "NoExchangeRoom", "TrustOldCopy"};
   return kNames[static_cast<int>(mutant.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, MutantTest,
                          testing::Values(Mutant::kSkipSlotWait, Mutant::kPublishBeforeEvent,
-                                         Mutant::kReuseDrainingBlock, Mutant::kNoExchangeRoom),
+                                         Mutant::kReuseDrainingBlock, Mutant::kNoExchangeRoom,
+                                         Mutant::kTrustOldCopy),
                          &NameOf);
 
 }  // namespace

@@ -91,6 +91,19 @@ class OwnershipTest(TorchTest):
         gc.collect()
         self.assertTrue(torch.equal(shared.cpu(), values))
 
+    def test_each_step_of_an_optimizer_is_marked(self):
+        block(1)
+        weight = torch.nn.Parameter(torch.ones(4))
+        before = self.engine.count("marks")
+        for optimizer in (torch.optim.SGD([weight], lr=0.1), torch.optim.AdamW([weight], lr=0.1, foreach=True)):
+            for _ in range(3):
+                weight.grad = torch.ones(4)
+                optimizer.zero_grad(set_to_none=False)
+                optimizer.step()
+        with torch.autograd.profiler.record_function("something else"):
+            weight.sum()
+        self.assertEqual(self.engine.count("marks") - before, 6)
+
     def test_threads_allocate_at_once(self):
         failures = []
 

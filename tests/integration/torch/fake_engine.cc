@@ -29,7 +29,7 @@ struct FakeEngine {
   uint64_t live = 0, requested = 0, held = 0, peak = 0;
   double fraction = 1.0;
   bool dead = false;
-  uint64_t allocations = 0, frees = 0, records = 0, empties = 0;
+  uint64_t allocations = 0, frees = 0, records = 0, empties = 0, marks = 0;
   void* last_recorded = nullptr;
 } fake;
 
@@ -172,6 +172,12 @@ int SetFraction(int, double fraction) {
   return 0;
 }
 
+int MarkStep() {
+  std::lock_guard lock(fake.mu);
+  ++fake.marks;
+  return 0;
+}
+
 const char* LastError() { return last_error.c_str(); }
 
 // What PyTorch's allocator calls; the rest of the table stays empty.
@@ -190,6 +196,7 @@ spillway_api MakeApi() {
   api.memory_info = &MemoryInfo;
   api.device_stats = &DeviceStats;
   api.held_bytes = &HeldBytes;
+  api.mark_step = &MarkStep;
   api.set_fraction = &SetFraction;
   api.last_error = &LastError;
   return api;
@@ -223,6 +230,7 @@ __attribute__((visibility("default"))) uint64_t fake_count(const char* what) {
   if (name == "frees") return fake.frees;
   if (name == "records") return fake.records;
   if (name == "empties") return fake.empties;
+  if (name == "marks") return fake.marks;
   if (name == "live") return fake.live;
   if (name == "held") return fake.held;
   if (name == "recorded_stream") return reinterpret_cast<uint64_t>(fake.last_recorded);

@@ -302,15 +302,15 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
   const uint64_t bound =
       std::max(core_->options.run_ahead_bytes, core_->largest_set_bytes.load(std::memory_order_relaxed));
   const allocator::Stamp before = StampToWaitFor();
-  const auto is_ahead = [&] {
-    return core_->clock.UncompletedBytes() + bytes > bound ||
-           (before.stream != kNoStream && !core_->clock.Completed(before));
-  };
-  if (!is_ahead()) return;
+  const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
+  const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };
+  if (!too_many_bytes() && !too_far()) return;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   const int64_t start = os::Clock::System()->NowNanos();
   core_->clock.Poll();
-  while (!core_->closed.load() && is_ahead() && core_->clock.WaitForOldest()) {
+  while (!core_->closed.load() && too_many_bytes() && core_->clock.WaitForOldest()) {
+  }
+  while (!core_->closed.load() && too_far() && core_->clock.WaitFor(before)) {
   }
   const int64_t now = os::Clock::System()->NowNanos();
   core_->counters.stall_run_ahead_nanos += now - start;

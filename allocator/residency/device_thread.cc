@@ -22,7 +22,7 @@ constexpr int64_t kStuckNanos = 200'000'000;
 // How long the tiers may refuse bytes before the head is refused.
 constexpr int64_t kTierRefusalNanos = 1'000'000'000;
 constexpr uint64_t kTierRefusals = 10;
-// How long a launch that lacks room waits for a plan while nothing at all ends on the GPU or moves.
+// How long a launch that lacks room waits for a plan at most: other threads' launches may go on for ever.
 constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
@@ -166,7 +166,11 @@ bool DeviceThread::PlanGivesRoom() {
   const int64_t now = os::Clock::System()->NowNanos();
   const bool hope = plan_runner_.active() && (plan_runner_.EvictionsToCome() || evictor_.chunks_coming() > 0 ||
                                               core_->clock.UncompletedLaunches() > 0);
-  return hope && now - last_progress_ < kLongestPlanWaitNanos;
+  if (claims_.HeadLocked() != plan_head_) {
+    plan_head_ = claims_.HeadLocked();
+    plan_wait_since_ = now;
+  }
+  return hope && now - plan_wait_since_ < kLongestPlanWaitNanos;
 }
 
 namespace {

@@ -75,6 +75,8 @@ class DeviceThread {
   int64_t stuck_since_ = 0;
   const void* stuck_head_ = nullptr;
   uint64_t room_made_ = 0;
+  const void* plan_head_ = nullptr;  // that waits for the plan
+  int64_t plan_wait_since_ = 0;      // since when
   uint64_t refusals_ = 0;
 
   os::Mutex wake_mu_{os::LockRank::kStreams};

@@ -203,6 +203,7 @@ void PlanRunner::QueueFetches() {
 }
 
 void PlanRunner::NoteUnplannedLocked(const Block& block) {
+  core_->table.mu.AssertHeld();
   if (plan_ == nullptr) return;
   const LaunchIndex use = NextUse(block.id.raw(), core_->launches.load());
   if (use != policy::kNever) fetches_.NoteUnplanned(block, gpu_, use);

@@ -39,8 +39,8 @@ class PlanRunner {
   // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
   // room waits for them.
   bool EvictionsToCome() const;
-  // A block leaves outside the plan.
-  void NoteUnplannedLocked(const Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // A block leaves outside the plan. Under the table's lock.
+  void NoteUnplannedLocked(const Block& block);
 
  private:
   // A place in a list of steps that is gone through once a period.

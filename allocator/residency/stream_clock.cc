@@ -257,6 +257,32 @@ bool StreamClock::WaitForOldest() {
     if (event == nullptr) return false;
     waited_events_.push_back(event);  // nobody may reuse it while we wait
   }
+  WaitAndRetire(event, context);
+  return true;
+}
+
+bool StreamClock::WaitFor(Stamp stamp) {
+  CUevent event = nullptr;
+  CUcontext context = nullptr;
+  {
+    os::MutexLock lock(&mu_);
+    PollLocked();
+    if (Completed(stamp)) return true;
+    Stream& stream = streams_[stamp.stream];
+    if (stream.covered.load() < stamp.number && !CoverLocked(stamp.stream).ok()) return false;
+    const auto covers = [&](const Pending& pending) { return pending.number >= stamp.number; };
+    const auto first = std::find_if(stream.pending.begin(), stream.pending.end(), covers);
+    if (first == stream.pending.end()) return false;
+    event = first->event;
+    context = stream.context;
+    waited_events_.push_back(event);
+  }
+  WaitAndRetire(event, context);
+  return true;
+}
+
+// An event noted in waited_events_, made in `context`.
+void StreamClock::WaitAndRetire(CUevent event, CUcontext context) {
   driver_->cuEventSynchronize(event);
   os::MutexLock lock(&mu_);
   // The one who takes the last waiter's note away gives the event back, if it has been retired meanwhile.
@@ -270,7 +296,6 @@ bool StreamClock::WaitForOldest() {
   }
   if (!pending && !still_waited) free_events_[context].push_back(event);
   PollLocked();
-  return true;
 }
 
 void StreamClock::OnDestroy(CUstream stream) {

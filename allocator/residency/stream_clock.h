@@ -84,6 +84,9 @@ class StreamClock {
   // Waits for the oldest recorded event of any stream, or records one first. False when nothing is uncompleted.
   // Holds no lock while it waits. Context current.
   bool WaitForOldest();
+  // Waits for an event that covers the stamp, or records one first; other streams may do what they like. False when there
+  // is none to wait for. As above.
+  bool WaitFor(Stamp stamp);
 
   // The stream is about to be destroyed: covers what it holds, then forgets the handle. Context current.
   void OnDestroy(CUstream stream);
@@ -121,6 +124,7 @@ class StreamClock {
   StreamIndex Insert(uint64_t key, StreamRef stream);
   absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WaitAndRetire(CUevent event, CUcontext context);
   bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static constexpr int kTableSize = 4096;  // a power of two, four times the streams

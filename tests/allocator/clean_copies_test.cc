@@ -162,10 +162,10 @@ TEST(CleanCopiesTest, AHashThatCannotBeLaunchedCostsAWrite) {
     requests.push_back(*request);
   }
   ASSERT_FALSE(requests.empty());
+  device.Synchronize();  // done, and the places still taken
   Evict(device, block);
   EXPECT_EQ(device->Stats().spilled_bytes, 2 * kBlock);
   EXPECT_EQ(device->Stats().clean_drops, 0u);
-  device.Synchronize();
   for (DeviceHash::Request& request : requests) hash->Drop(&request);
   EXPECT_EQ(Read(device, block, 5), 0u);
 }

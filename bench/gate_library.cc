@@ -52,7 +52,9 @@ void Build(bool predict) {
   parts.addresses = gate->addresses.get();
   parts.host = gate->host.get();
   if (predict) {
-    gate->predictor = std::make_unique<integration::Predictor>(integration::PredictorOptions{});
+    integration::PredictorOptions prediction;
+    prediction.driver = gate->driver.get();  // sampled launches are timed, as in the product
+    gate->predictor = std::make_unique<integration::Predictor>(prediction);
     parts.observer = gate->predictor.get();
   }
   gate->residency = *allocator::Residency::Create(options, parts);

@@ -145,8 +145,8 @@ std::optional<Predictor::Followed> Predictor::FollowedStep() const {
   const FollowedPeriod::Step* const step = followed_.Most();
   if (step == nullptr) return std::nullopt;
   Followed followed;
-  followed.recorded =
-      policy::MakeRecordedWorkload(step->trace, step->trace.begin(), step->period, sizes_, &times_, nullptr);
+  followed.recorded = policy::MakeRecordedWorkload(step->trace, step->trace.begin(), step->period, sizes_,
+                                                   &times_, writes_.get());
   followed.launches = step->trace;
   followed.followed = step->launches;
   followed.samples = timer_ == nullptr ? 0 : timer_->measured();

@@ -58,6 +58,23 @@ TEST(TraceTest, DropsOldLaunchesAndKeepsIndices) {
   EXPECT_EQ(trace.at(50).blocks[0], 2u);
 }
 
+TEST(TraceTest, ASliceHasItsLaunchesAndTheEventsBeforeThem) {
+  Trace trace;
+  Append(&trace, {{1, {1}}, {2, {1, 2}}});
+  trace.AddAllocate(3, 64);
+  Append(&trace, {{3, {3}}});
+  trace.AddFree(3);
+  Append(&trace, {{4, {}}});
+  const Trace slice = trace.Slice(1, 3);
+  EXPECT_EQ(slice.begin(), 1u);
+  EXPECT_EQ(slice.end(), 3u);
+  EXPECT_EQ(slice.at(1).blocks.size(), 2u);
+  EXPECT_EQ(slice.at(2).signature, trace.at(2).signature);
+  ASSERT_EQ(slice.events().size(), 1u);
+  EXPECT_EQ(slice.events()[0].before, 2u);
+  EXPECT_EQ(slice.events()[0].bytes, 64u);
+}
+
 TEST(NextUseTest, ByHandWithWrapAround) {
   Trace trace;
   Append(&trace, {{9, {9}}, {1, {1, 2}}, {2, {2}}, {3, {1, 3}}});

@@ -13,8 +13,8 @@ from harness import MIB
 
 JOBS = ("accumulation", "evaluation", "lengths")
 SCRIPT = harness.HERE / "paths_script.py"
-STEPS = {"accumulation": 8, "evaluation": 14, "lengths": 14}
-MODEL = ("--width", "512", "--layers", "3", "--heads", "8", "--sequence", "64")
+STEPS = {"accumulation": 5, "evaluation": 10, "lengths": 10}
+MODEL = ("--width", "512", "--layers", "2", "--heads", "8", "--sequence", "64")
 BATCH = {"accumulation": 4, "evaluation": 12, "lengths": 12}
 PERCENT = {"accumulation": 45, "evaluation": 50, "lengths": 50}
 BACK_WITHIN, IN_TIME = 2, 0.9  # steps; share of the fetched bytes
@@ -47,8 +47,7 @@ def steps_of(notes):
         def delta(key):
             return now.get(key, 0) - before.get(key, 0)
 
-        stalled = sum(now.get(k, 0) - before.get(k, 0) for k in now if k.startswith("stall_") and k.endswith("seconds"))
-        steps.append(Step(note["step"], note["seconds"], delta("launches"), delta("followed_launches"), stalled,
+        steps.append(Step(note["step"], note["seconds"], delta("launches"), delta("followed_launches"), delta("stall_seconds_total"),
                           delta("fetched_bytes"), delta("prefetch_in_time_bytes"), now["plan_period_launches"]))  # fmt: skip
         before = now
     return steps

@@ -40,6 +40,12 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
   Setting fewest = settings_[0];
   fewest.write_ledger = false;
   settings_.insert(settings_.begin() + 1, fewest);
+  // Where many next uses lie close together, what has time to return is better than what is used last.
+  Setting returning = settings_[0];
+  returning.read_ledger = true;
+  settings_.push_back(returning);
+  returning.early_returns = true;
+  settings_.push_back(returning);
   times_ = nominal_;
   waits_.assign(nominal_.size(), 0);
 }
@@ -49,6 +55,12 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   choice.budget_bytes = machine_.gpu_bytes - std::min(kMargin, machine_.gpu_bytes / 64);
   choice.piece_bytes = machine_.piece_bytes;
   choice.write_ledger = setting.write_ledger;
+  if (setting.read_ledger) {
+    choice.early_returns = setting.early_returns;
+    choice.read_rate =
+        kLaneEfficiency *
+        (machine_.host_bytes != 0 ? machine_.pcie_in : std::min(machine_.pcie_in, machine_.ssd_read));
+  }
   choice.write_rate =
       kLaneEfficiency *
       (machine_.host_bytes != 0 ? machine_.pcie_out : std::min(machine_.pcie_out, machine_.ssd_write));

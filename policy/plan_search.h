@@ -46,6 +46,7 @@ class PlanSearch {
     TierOrder order = TierOrder::kSpread;
     Nanos host_lead = -1;
     bool write_ledger = true;
+    bool read_ledger = false, early_returns = false;
     Nanos best = 0;
   };
   TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;

@@ -14,6 +14,10 @@ namespace {
 
 constexpr double kNanosPerSecond = 1e9;
 
+Nanos TimeFor(Bytes bytes, double rate) {
+  return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
+}
+
 // One walk over the iteration from its emptiest kernel on. Positions count on from there: start .. start + kernels - 1.
 class Sweep {
  public:
@@ -24,6 +28,7 @@ class Sweep {
         options_(options),
         size_(static_cast<int64_t>(kernel_times.size())),
         lane_(kernel_times),
+        reads_(kernel_times),
         start_(std::min_element(lifetimes.live_bytes.begin(), lifetimes.live_bytes.end()) -
                lifetimes.live_bytes.begin()),
         entering_(kernel_times.size()),
@@ -68,28 +73,37 @@ class Sweep {
 
   // Takes candidates until `need` bytes are away at `position`.
   void Relieve(int64_t position, int64_t need) {
-    passed_ = kNothingPassed;
+    passed_ = passed_for_writes_ = kNothingPassed;
     while (need > away_ && TakeOne(position, need - away_)) {
     }
   }
 
-  // The farthest with write time, else the farthest of all. False when there is none.
+  // The farthest with time to go and to return, else the farthest with time to go, else the farthest of all. False when
+  // there is none.
   bool TakeOne(int64_t position, int64_t deficit) {
-    // Lane time at one position only gets less: what was passed over there stays so.
-    const auto end = candidates_.upper_bound(passed_);
-    for (auto it = std::make_reverse_iterator(end); it != candidates_.rend(); ++it) {
-      const uint32_t pieces = TakeablePieces(*it, position, deficit);
-      passed_ = *it;
-      if (pieces == 0) continue;
-      Take(*it, position, pieces, WritePieces(*it) != 0);
-      if (Rest(*it) == 0) candidates_.erase(std::next(it).base());
-      return true;
-    }
+    if (options_.read_rate > 0 && TakeFarthest(position, deficit, /*reads=*/true, &passed_)) return true;
+    if (TakeFarthest(position, deficit, /*reads=*/false, &passed_for_writes_)) return true;
     if (candidates_.empty()) return false;
     const Candidate farthest = *candidates_.rbegin();
     Take(farthest, position, std::min(PiecesFor(deficit), Rest(farthest)), true);
     if (Rest(farthest) == 0) candidates_.erase(farthest);
     return true;
+  }
+
+  // `passed`: the last one looked at. Lane time at one position only gets less: what was passed over there stays so.
+  bool TakeFarthest(int64_t position, int64_t deficit, bool reads, Candidate* passed) {
+    if (reads && reads_.Free(position + 1, position + 1 + size_) == 0) return false;
+    const auto end = candidates_.upper_bound(*passed);
+    for (auto it = std::make_reverse_iterator(end); it != candidates_.rend(); ++it) {
+      uint32_t pieces = TakeablePieces(*it, position, deficit);
+      if (reads) pieces = std::min(pieces, ReadablePieces(*it, position));
+      *passed = *it;
+      if (pieces == 0) continue;
+      Take(*it, position, pieces, WritePieces(*it) != 0);
+      if (Rest(*it) == 0) candidates_.erase(std::next(it).base());
+      return true;
+    }
+    return false;
   }
 
   const IdleInterval& Of(const Candidate& candidate) const {
@@ -135,6 +149,16 @@ class Sweep {
     return static_cast<uint32_t>(std::min<double>(pieces, std::floor(room / static_cast<double>(unit))));
   }
 
+  uint32_t ReadablePieces(const Candidate& candidate, int64_t position) const {
+    const uint32_t rest = Rest(candidate);
+    if (!Of(candidate).returns) return rest;
+    const Bytes unit = options_.piece_bytes == 0 ? TensorBytes(candidate)
+                                                 : std::min(options_.piece_bytes, TensorBytes(candidate));
+    const double room = static_cast<double>(reads_.Free(position + 1, candidate.before)) *
+                        (options_.read_rate / kNanosPerSecond);
+    return static_cast<uint32_t>(std::min<double>(rest, std::floor(room / static_cast<double>(unit))));
+  }
+
   void Take(const Candidate& candidate, int64_t position, uint32_t pieces, bool write) {
     const IdleInterval& interval = Of(candidate);
     const uint32_t first = taken_pieces_[candidate.interval];
@@ -142,8 +166,7 @@ class Sweep {
     int64_t from = candidate.shift + interval.after + 1;
     if (write) {
       if (options_.write_ledger) {
-        const Nanos time =
-            static_cast<Nanos>(static_cast<double>(bytes) / options_.write_rate * kNanosPerSecond);
+        const Nanos time = TimeFor(bytes, options_.write_rate);
         const bool in_time = time <= lane_.Free(WriteFrom(candidate), position);
         const int64_t last = lane_.TakeEarliest(WriteFrom(candidate), position, time);
         from = in_time ? std::max(from, last + 1) : position;
@@ -151,11 +174,15 @@ class Sweep {
       uint32_t& written = written_pieces_[interval.version];
       written = std::max(written, first + pieces);
     }
+    int64_t until = candidate.before;
+    if (options_.read_rate > 0 && interval.returns)
+      until = reads_.TakeLatest(position + 1, candidate.before, TimeFor(bytes, options_.read_rate));
+    if (!options_.early_returns) until = candidate.before;
     from = std::min(from, position);
     taken_pieces_[candidate.interval] += pieces;
     absences_.push_back({candidate.interval, first, first + pieces,
                          static_cast<uint32_t>(from - candidate.shift), PlanTier::kHost});
-    Count(from, position, candidate.before, static_cast<int64_t>(bytes));
+    Count(from, position, until, static_cast<int64_t>(bytes));
   }
 
   // Absent over [from, before), of which the walk is at `position`. What lies before the walk's start comes again at
@@ -171,6 +198,7 @@ class Sweep {
   const ChoiceOptions& options_;
   const int64_t size_;
   LaneTime lane_;
+  LaneTime reads_;  // used with a read rate only
   const int64_t start_;
   std::vector<std::vector<Candidate>> entering_;  // by step
   std::vector<int64_t> change_;                   // of away_, by step
@@ -178,7 +206,8 @@ class Sweep {
   std::vector<uint32_t> written_pieces_;          // of each version, from piece 0 on
   static constexpr Candidate kNothingPassed{std::numeric_limits<int64_t>::max(), 0, 0};
   std::set<Candidate> candidates_;
-  Candidate passed_ = kNothingPassed;  // of this position, the last one looked at
+  // Of this position, the last ones looked at, with and without asking for time to return.
+  Candidate passed_ = kNothingPassed, passed_for_writes_ = kNothingPassed;
   int64_t away_ = 0;
   std::vector<PlannedAbsence> absences_;
 };

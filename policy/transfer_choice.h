@@ -17,6 +17,9 @@ struct ChoiceOptions {
   double write_rate = 0;     // of the lane that copies go out by, bytes per second
   bool write_ledger = true;  // false: the farthest next use leaves, whether its write can be in time or not
   bool early_writes = true;  // false: a write may begin only after the tensor's last use
+  // More than 0: what the way back has time for at this rate goes first, bytes per second.
+  double read_rate = 0;
+  bool early_returns = false;  // and the room is given back when that way back begins, not at the next use
 };
 
 // `kernel_times`: as the kernels of an iteration follow each other. Where nothing is left to take, the kernel stays over

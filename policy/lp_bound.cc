@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "policy/lp_solve.h"
+#include "policy/quick_bound.h"
 
 namespace spillway::policy {
 namespace {
@@ -66,6 +67,8 @@ absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& l
   const double waits = std::max(0.0, solved->solution.objective) * model.nano_unit;
   bound.iteration +=
       static_cast<Nanos>(std::max(0.0, waits - kTolerance * static_cast<double>(timeline.ideal)));
+  // Where tiers may change, the LP forgets which tier has the copy of what is away again; the quick bound does not.
+  bound.iteration = std::max(bound.iteration, FindQuickBound(workload, lifetimes, machine).Best());
   for (size_t p = 0; p < model.gaps.size(); ++p) {
     if (model.gaps[p] < 0) continue;
     bound.gaps[timeline.slots[p].waiting] =

@@ -13,8 +13,8 @@
 namespace spillway::policy {
 
 enum class LpForm {
-  kAnyPlan,   // spilled bytes may change their tier at any time
-  kKeepTier,  // each absence has one tier: a bound only for plans that demote and promote nothing
+  kAnyPlan,  // spilled bytes may change their tier at any time
+  kKeepTier,  // each byte of a content has one tier, and is written once: a bound only for plans that keep to that
 };
 
 // Bytes of an interval that the solution has away, by tier. Where tiers may change, all count as the host's.
@@ -24,8 +24,9 @@ struct LpAbsence {
 };
 
 struct LpBound {
-  Nanos iteration = 0;      // a millionth of the kernels less than the LP's value, for the solver's tolerance
-  std::vector<Nanos> gaps;  // before each kernel, in the solution
+  // A millionth of the kernels less than the LP's value, for the solver's tolerance; the quick bound if that is more.
+  Nanos iteration = 0;
+  std::vector<Nanos> gaps;          // before each kernel, in the solution
   std::vector<LpAbsence> absences;  // of the intervals that have any
   uint32_t columns = 0, rows = 0;   // of the last LP that was solved; 0: everything fits
 };

@@ -3,40 +3,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "policy/lp_sum.h"
+
 namespace spillway::policy {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNanosPerSecond = 1e9;
-
-// One sum of columns, to become a row.
-class Sum {
- public:
-  Sum& Add(int column, double value) {
-    if (column >= 0) terms_.emplace_back(column, value);
-    return *this;
-  }
-  // Columns may have been added more than once.
-  void EndRow(LpProblem* problem, double lower, double upper) {
-    std::sort(terms_.begin(), terms_.end());
-    const int row = static_cast<int>(problem->row_lower.size());
-    for (size_t i = 0; i < terms_.size();) {
-      double value = 0;
-      const int column = terms_[i].first;
-      for (; i < terms_.size() && terms_[i].first == column; ++i) value += terms_[i].second;
-      if (value == 0) continue;
-      problem->rows.push_back(row);
-      problem->columns.push_back(column);
-      problem->values.push_back(value);
-    }
-    problem->row_lower.push_back(lower);
-    problem->row_upper.push_back(upper);
-    terms_.clear();
-  }
-
- private:
-  std::vector<std::pair<int, double>> terms_;
-};
 
 // Bytes of one tier, or of both where they may change it.
 struct Pools {
@@ -89,9 +62,9 @@ class ModelMaker {
       AddSlots(&pools);
       AddChains(pools);
       AddLevels(pools);
-      AddTimes(pools);
     }
-    AddSharedSizes();
+    AddTimes();
+    AddSizes();
     AddLinks();
     AddMemory();
     model_.absent_host = pools_[0].absent;
@@ -118,7 +91,7 @@ class ModelMaker {
     for (int& column : columns) column = Column();
     return columns;
   }
-  void Row(Sum* sum, double lower, double upper) { sum->EndRow(&model_.problem, lower, upper); }
+  void Row(LpSum* sum, double lower, double upper) { sum->EndRow(&model_.problem, lower, upper); }
   double InBytes(Bytes bytes) const { return static_cast<double>(bytes) / model_.byte_unit; }
   double InTime(Nanos time) const { return static_cast<double>(time) / model_.nano_unit; }
   double InRate(double rate) const { return rate / kNanosPerSecond * model_.nano_unit / model_.byte_unit; }
@@ -131,7 +104,7 @@ class ModelMaker {
     }
     waited_ = Columns(slots_);
     for (uint32_t p = 0; p < slots_; ++p) {
-      Sum sum;
+      LpSum sum;
       sum.Add(waited_[p], 1).Add(model_.gaps[p], -1);
       if (p > 0) sum.Add(waited_[p - 1], -1);
       Row(&sum, 0, 0);
@@ -156,33 +129,31 @@ class ModelMaker {
   // The first absence of a content is what it is written for: there x and y are one column.
   void AddIntervals(Pools* pools) {
     const bool both = pools->host && pools->ssd;
-    Sum version;
+    LpSum version;
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
       const double size = InBytes(interval.bytes);
       const int absent = Column(size);
       int first = interval.never_dirty ? -1 : absent;
-      if (interval.place == 0) version = Sum();
+      if (interval.place == 0) version = LpSum();
       if (!interval.never_dirty && interval.place > 0) {
         first = Column(size);
-        Sum less;
+        LpSum less;
         less.Add(first, 1).Add(absent, -1);
         Row(&less, -kInfinity, 0);
       }
       version.Add(first, 1);
       if (!interval.never_dirty && interval.place > 0) {
-        Sum written = version;
+        LpSum written = version;
         written.Add(absent, -1);
         Row(&written, 0, kInfinity);
       }
-      const bool last = i + 1 == timeline_.intervals.size() || timeline_.intervals[i + 1].place == 0;
-      if (last && interval.place > 0 && !interval.never_dirty) Row(&version, -kInfinity, size);
       pools->absent.push_back(absent);
       pools->first_writes.push_back(first);
       pools->unread.push_back(interval.returns ? -1 : Column(size));
       pools->unread_host.push_back(interval.returns || !both ? -1 : Column(size));
       if (interval.returns) continue;
-      Sum less;
+      LpSum less;
       less.Add(pools->unread[i], 1).Add(absent, -1);
       Row(&less, -kInfinity, 0);
       if (!both) continue;
@@ -212,8 +183,8 @@ class ModelMaker {
     const bool both = pools.host && pools.ssd;
     for (uint32_t p = 0; p < slots_; ++p) {
       const uint32_t q = Previous(p);
-      Sum unwritten, ahead, to_drop, again, written, away, loaded, host;
-      const auto chain = [&](Sum* sum, const std::vector<int>& pool) {
+      LpSum unwritten, ahead, to_drop, again, written, away, loaded, host;
+      const auto chain = [&](LpSum* sum, const std::vector<int>& pool) {
         sum->Add(pool[p], -1).Add(pool[q], 1);
       };
       chain(&unwritten, pools.unwritten);
@@ -248,7 +219,7 @@ class ModelMaker {
         away.Add(pools.unread[i], -1);
         host.Add(pools.unread_host[i], -1);
       }
-      for (Sum* sum : {&unwritten, &ahead, &to_drop, &written, &away, &loaded}) Row(sum, 0, 0);
+      for (LpSum* sum : {&unwritten, &ahead, &to_drop, &written, &away, &loaded}) Row(sum, 0, 0);
       if (!both) continue;
       Row(&again, 0, 0);
       Row(&host, 0, 0);
@@ -258,7 +229,7 @@ class ModelMaker {
   // Chains go round, so their level must be set somewhere: at the last point, before what begins there.
   void AddLevels(const Pools& pools) {
     const uint32_t last = slots_ - 1;
-    Sum writes, absences, written;
+    LpSum writes, absences, written;
     writes.Add(pools.unwritten[last], 1).Add(pools.ahead[last], 1);
     absences.Add(pools.away[last], 1).Add(pools.to_drop[last], 1).Add(pools.to_drop_again[last], 1);
     absences.Add(pools.loaded[last], 1);
@@ -274,35 +245,50 @@ class ModelMaker {
         written.Add(pools.first_writes[i], 1);
       }
     }
-    for (Sum* sum : {&writes, &absences, &written}) Row(sum, 0, 0);
+    for (LpSum* sum : {&writes, &absences, &written}) Row(sum, 0, 0);
   }
 
-  // An interval's bytes pass the link within it, however many others do.
-  void AddTimes(const Pools& pools) {
+  // An interval's bytes pass the link within it, however many others do; those of both tiers together, too.
+  void AddTimes() {
+    for (const Pools& pools : pools_) AddTimes({&pools}, pools.rate_in, pools.rate_out);
+    if (pools_.size() == 2) AddTimes({&pools_[0], &pools_[1]}, pools_[0].rate_in, pools_[0].rate_out);
+  }
+  void AddTimes(const std::vector<const Pools*>& tiers, double rate_in, double rate_out) {
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
-      if (interval.returns)
-        AddTime(pools.absent[i], interval.bytes, pools.rate_in, interval.after, interval.before);
+      LpSum absent, written;
+      for (const Pools* pools : tiers) {
+        absent.Add(pools->absent[i], 1);
+        written.Add(pools->first_writes[i], 1);
+      }
+      if (interval.returns) AddTime(&absent, interval.bytes, rate_in, interval.after, interval.before);
       if (!interval.never_dirty)
-        AddTime(pools.first_writes[i], interval.bytes, pools.rate_out, interval.release, interval.before);
+        AddTime(&written, interval.bytes, rate_out, interval.release, interval.before);
     }
   }
-  void AddTime(int column, Bytes bytes, double rate, uint32_t from, uint32_t to) {
+  void AddTime(LpSum* sum, Bytes bytes, double rate, uint32_t from, uint32_t to) {
     const double most = rate * InTime(timeline_.Between(from, to));
     if (InBytes(bytes) <= most) return;
-    Sum sum;
-    sum.Add(column, 1).Add(waited_[to], -rate).Add(waited_[from], rate);
-    if (to <= from) sum.Add(waited_[slots_ - 1], -rate);
-    Row(&sum, -kInfinity, most);
+    sum->Add(waited_[to], -rate).Add(waited_[from], rate);
+    if (to <= from) sum->Add(waited_[slots_ - 1], -rate);
+    Row(sum, -kInfinity, most);
   }
 
-  // With a tier kept: both tiers' bytes of an interval together are no more than the tensor.
-  void AddSharedSizes() {
-    if (pools_.size() < 2) return;
+  // All tiers together: no more of an interval is away than the tensor, and a content is written once at most.
+  void AddSizes() {
+    LpSum written;
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
-      Sum sum;
-      sum.Add(pools_[0].absent[i], 1).Add(pools_[1].absent[i], 1);
-      Row(&sum, -kInfinity, InBytes(timeline_.intervals[i].bytes));
+      const LpInterval& interval = timeline_.intervals[i];
+      LpSum absent;
+      if (interval.place == 0) written = LpSum();
+      for (const Pools& pools : pools_) {
+        absent.Add(pools.absent[i], 1);
+        written.Add(pools.first_writes[i], 1);
+      }
+      if (pools_.size() > 1) Row(&absent, -kInfinity, InBytes(interval.bytes));
+      const bool last = i + 1 == timeline_.intervals.size() || timeline_.intervals[i + 1].place == 0;
+      if (last && interval.place > 0 && !interval.never_dirty)
+        Row(&written, -kInfinity, InBytes(interval.bytes));
     }
   }
 
@@ -310,7 +296,7 @@ class ModelMaker {
   void AddLink(const std::vector<std::pair<const std::vector<int>*, double>>& flows, double rate) {
     for (uint32_t p = 0; p < slots_; ++p) {
       const double most = rate * InTime(timeline_.slots[p].duration);
-      Sum sum;
+      LpSum sum;
       int only = -1, count = 0;
       for (const auto& [columns, weight] : flows) {
         if ((*columns)[p] < 0) continue;
@@ -358,11 +344,11 @@ class ModelMaker {
       if (pools_.size() == 1) {
         model_.problem.lower[pools_[0].away[p]] = need;
       } else if (need > 0) {
-        Sum sum;
+        LpSum sum;
         sum.Add(pools_[0].away[p], 1).Add(pools_[1].away[p], 1);
         Row(&sum, need, kInfinity);
       }
-      Sum sum;
+      LpSum sum;
       sum.Add(pools_[0].away[p], 1).Add(pools_[0].written[p], 1);
       if (tiers_ == LpTiers::kKeep) {
         Row(&sum, -kInfinity, host);

@@ -26,7 +26,8 @@ enum class LpTiers {
   kHostOnly,   // as if the host had room for everything
   kSsdOnly,    // no host memory
   kMayChange,  // bytes may go to either and be moved between them at any time
-  kKeep,       // what goes to one tier in an interval stays there; the bound of plans that demote nothing
+  kKeep,  // bytes of one content go to one tier only, and are written once: the bound of plans that demote and
+          // promote nothing and write nothing twice
 };
 
 struct LpModel {

@@ -104,6 +104,7 @@ class Job {
     any |= Drops();
     any |= HostLaunches();
     any |= StartCopies();
+    any |= StartUrgent();
     if (!host_waits_) any |= StartFetches();
     return any;
   }
@@ -258,7 +259,8 @@ class Job {
     return any;
   }
 
-  bool StartFetches() {
+  // What the host has launched already.
+  bool StartUrgent() {
     bool any = false;
     for (auto it = urgent_.begin(); it != urgent_.end();) {
       const int tier = static_cast<int>(tensors_[*it].tier);
@@ -270,6 +272,11 @@ class Job {
       it = urgent_.erase(it);
       any = true;
     }
+    return any;
+  }
+
+  bool StartFetches() {
+    bool any = false;
     bool held_up[2] = {false, false};
     for (auto it = fetches_.begin(); it != fetches_.end();) {
       const auto [due, t] = *it;

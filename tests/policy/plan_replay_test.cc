@@ -6,8 +6,10 @@
 
 #include <set>
 
+#include "policy/plan_search.h"
 #include "policy/runtime_planner.h"
 #include "tests/policy/job_traces.h"
+#include "tests/policy/trace_helpers.h"
 
 namespace spillway::policy {
 namespace {
@@ -103,6 +105,53 @@ TEST(PlanReplayTest, OptimiserStatesComeInWhileMemoryDips) {
   // Weights and gradients hold 192 MiB at the end of the backward pass, of a budget of 320 that half of the states need.
   EXPECT_GE(ahead.size(), job.layers / 2);
   EXPECT_LT(static_cast<double>(replay.iteration), 1.1 * static_cast<double>(planner.forecast().ideal));
+}
+
+// What `spillway simulate --piece 0` says of the recorded step is what the runtime's planner finds, less its margin.
+TEST(PlanReplayTest, TheForecastAgreesWithTheSimulator) {
+  const RecordedWorkload recorded = TrainingJob().Recorded(17);
+  for (const double part : {0.5, 0.7}) {
+    for (const double turns : {0.5, 1.0, 2.0}) {
+      RuntimeMachine machine;
+      machine.machine = OptionsFor(recorded, part, turns, 0).machine;
+      machine.machine.piece_bytes = 0;
+      RuntimePlanner planner(recorded, machine);
+      while (planner.Improve()) {
+      }
+      const Lifetimes lifetimes = FindLifetimes(recorded.workload, PlanSearch::LeastBytes(machine.machine));
+      PlanSearch search(recorded.workload, lifetimes, machine.machine, SearchOptions());
+      while (search.Improve().value()) {
+      }
+      const double simulated = static_cast<double>(search.best_iteration());
+      EXPECT_LE(static_cast<double>(planner.forecast().iteration), 1.1 * simulated) << part << " " << turns;
+      EXPECT_GE(static_cast<double>(planner.forecast().iteration), 0.95 * simulated) << part << " " << turns;
+    }
+  }
+}
+
+// Random jobs, found anywhere in their step: whatever the plan, the runner gets through.
+TEST(PlanReplayTest, PlansOfRandomJobsAreCarriedOut) {
+  std::mt19937_64 random(29);
+  uint32_t moved = 0;
+  for (int round = 0; round < 150; ++round) {
+    const RandomJob job = MakeRandomJob(&random);
+    Trace trace;
+    for (int step = 0; step < 3; ++step) job.AppendStepTo(&trace);
+    const uint32_t period = static_cast<uint32_t>(job.step.size());
+    const RecordedWorkload recorded =
+        MakeRecordedWorkload(trace, period + random() % period, period, job.sizes, nullptr, nullptr);
+    ReplayOptions options = OptionsFor(recorded, 0.4 + 0.1 * static_cast<double>(random() % 6), 1.0, 0);
+    RuntimePlanner planner = PlannerFor(recorded, options);
+    for (int slice = 0; slice < 4 && planner.Improve(); ++slice) {
+    }
+    if (planner.Plan() == nullptr) continue;
+    moved += planner.Plan()->steps.empty() ? 0 : 1;
+    const Replay replay = ReplayPlan(recorded, planner.Plan().get(), options);
+    EXPECT_FALSE(replay.stuck) << "round " << round;
+    EXPECT_LE(replay.peak, options.machine.gpu_bytes);
+    EXPECT_GE(replay.iteration, planner.forecast().ideal);
+  }
+  EXPECT_GT(moved, 40u);
 }
 
 TEST(PlanReplayTest, HostMemoryAndDiskTogether) {

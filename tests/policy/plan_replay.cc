@@ -66,7 +66,7 @@ class Job {
     bool copy = false;     // good content elsewhere
     bool moving = false;
     PlanTier tier = PlanTier::kHost;
-    int64_t last_use = kNotYet;  // as the host has launched
+    int64_t last_use = kNotYet;   // as the host has launched
     int64_t drop_after = kStays;  // leaves when a copy is there, if no launch after this one uses it
   };
   struct Transfer {
@@ -242,8 +242,8 @@ class Job {
       while (!lane.active && !queue.empty()) {
         const uint32_t t = queue.begin()->second;
         Tensor& tensor = tensors_[t];
-        const bool writing = running_ && std::ranges::binary_search(
-                                             recorded_.workload.kernels[completed_ % size_].outputs, t);
+        const bool writing =
+            running_ && std::ranges::binary_search(recorded_.workload.kernels[completed_ % size_].outputs, t);
         if (tensor.live && tensor.arrived && !tensor.copy && writing) break;
         queue.erase(queue.begin());
         if (!tensor.live || !tensor.arrived || tensor.copy || tensor.moving) continue;
@@ -323,7 +323,8 @@ class Job {
 
   void StartTransfer(int lane, uint32_t t, double rate) {
     tensors_[t].moving = true;
-    lanes_[lane] = {true, t, now_ + std::max<Nanos>(1, static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9))};
+    lanes_[lane] = {
+        true, t, now_ + std::max<Nanos>(1, static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9))};
     if (lane >= 2 && completed_ >= last_ - size_)
       result_.last_fetches.push_back({t, static_cast<uint32_t>(completed_ % size_)});
     if (Measured()) (lane < 2 ? result_.spilled : result_.fetched) += BytesOf(t);
@@ -338,7 +339,8 @@ class Job {
     std::vector<std::pair<int64_t, uint32_t>> order;
     for (uint32_t t = 0; t < tensors_.size(); ++t) {
       const Tensor& tensor = tensors_[t];
-      if (!tensor.arrived || tensor.moving || tensor.last_use >= completed_ || std::ranges::binary_search(names, t))
+      if (!tensor.arrived || tensor.moving || tensor.last_use >= completed_ ||
+          std::ranges::binary_search(names, t))
         continue;
       order.emplace_back(plan_ == nullptr ? tensor.last_use : -NextUse(t, host_), t);
     }

@@ -14,9 +14,9 @@
 namespace spillway::policy {
 
 struct ReplayOptions {
-  Machine machine;             // gpu_bytes: never exceeded; piece_bytes is not looked at
-  uint32_t run_ahead = 4;      // launch k may go when launch k - run_ahead has completed
-  uint32_t periods = 6;        // the last two are measured
+  Machine machine;         // gpu_bytes: never exceeded; piece_bytes is not looked at
+  uint32_t run_ahead = 4;  // launch k may go when launch k - run_ahead has completed
+  uint32_t periods = 6;    // the last two are measured
 };
 
 struct FetchStart {
@@ -28,9 +28,9 @@ struct Replay {
   Nanos iteration = 0;
   Bytes fetched = 0, spilled = 0;  // per measured period
   Bytes peak = 0;
-  uint32_t faults = 0;      // tensors fetched on demand, in the measured periods
-  uint32_t in_need = 0;     // tensors evicted on demand there
-  bool stuck = false;       // nothing could go on, or a step named what is not there
+  uint32_t faults = 0;                   // tensors fetched on demand, in the measured periods
+  uint32_t in_need = 0;                  // tensors evicted on demand there
+  bool stuck = false;                    // nothing could go on, or a step named what is not there
   std::vector<FetchStart> last_fetches;  // of the last period
 };
 

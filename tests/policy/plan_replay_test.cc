@@ -55,7 +55,8 @@ TEST(PlanReplayTest, PlansKeepTheirPromiseAndBeatMovingOnDemand) {
           ASSERT_FALSE(replay.stuck);
           EXPECT_EQ(replay.in_need, 0u);
           EXPECT_LE(replay.peak, options.machine.gpu_bytes);
-          EXPECT_LE(static_cast<double>(replay.iteration), 1.15 * static_cast<double>(planner.forecast().iteration));
+          EXPECT_LE(static_cast<double>(replay.iteration),
+                    1.15 * static_cast<double>(planner.forecast().iteration));
           EXPECT_GE(replay.iteration, planner.forecast().bound);
           EXPECT_EQ(replay.fetched, planner.forecast().fetched_disk);
           const Replay lru = ReplayPlan(recorded, nullptr, options);
@@ -100,7 +101,8 @@ TEST(PlanReplayTest, OptimiserStatesComeInWhileMemoryDips) {
   }
   ASSERT_EQ(states.size(), 2 * job.layers);
   for (const FetchStart& fetch : replay.last_fetches) {
-    if (states.contains(fetch.tensor) && fetch.running >= backward && fetch.running < update) ahead.insert(fetch.tensor);
+    if (states.contains(fetch.tensor) && fetch.running >= backward && fetch.running < update)
+      ahead.insert(fetch.tensor);
   }
   // Weights and gradients hold 192 MiB at the end of the backward pass, of a budget of 320 that half of the states need.
   EXPECT_GE(ahead.size(), job.layers / 2);

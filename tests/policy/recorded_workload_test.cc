@@ -89,8 +89,7 @@ TEST(RecordedWorkloadTest, ALifeOverThePeriodsEndWraps) {
   EXPECT_THAT(recorded.workload.kernels[4].inputs, IsEmpty());
   EXPECT_THAT(recorded.workload.kernels[1].inputs, ElementsAre(1));
   const Lifetimes lifetimes = FindLifetimes(recorded.workload);
-  EXPECT_THAT(lifetimes.live_bytes,
-              ElementsAre(6 * kMiB, 6 * kMiB, 4 * kMiB, 4 * kMiB, 6 * kMiB, 6 * kMiB));
+  EXPECT_THAT(lifetimes.live_bytes, ElementsAre(6 * kMiB, 6 * kMiB, 4 * kMiB, 4 * kMiB, 6 * kMiB, 6 * kMiB));
   EXPECT_EQ(lifetimes.last_live[1], 1u);
   EXPECT_TRUE(lifetimes.live_at_start[1]);
   // From kernel 4 to kernel 1 of the next iteration it is idle, and nowhere else.
@@ -147,7 +146,8 @@ TEST(RecordedWorkloadTest, TouchesKnownToReadOnlyWriteNothing) {
   EXPECT_THAT(recorded.workload.kernels[1].outputs, IsEmpty());
   EXPECT_THAT(recorded.workload.kernels[1].inputs, ElementsAre(0));
   EXPECT_THAT(recorded.workload.kernels[2].outputs, ElementsAre(0));
-  EXPECT_THAT(recorded.workload.kernels[3].outputs, ElementsAre(0));  // block 7 is its second operand: unknown
+  EXPECT_THAT(recorded.workload.kernels[3].outputs,
+              ElementsAre(0));  // block 7 is its second operand: unknown
 }
 
 TEST(RecordedWorkloadTest, DurationsAreMeasuredTypicalOrGuessed) {
@@ -181,7 +181,8 @@ TEST(RecordedWorkloadTest, LivesOfRandomJobsAgreeWithAWalkOverTwoSteps) {
     std::set<TraceBlock> temporary;
     for (const RandomJob::Temporary& one : job.temporaries) {
       temporary.insert(one.block);
-      for (uint32_t k = one.born; k < one.freed; ++k) live[k] += static_cast<int64_t>(job.sizes.at(one.block));
+      for (uint32_t k = one.born; k < one.freed; ++k)
+        live[k] += static_cast<int64_t>(job.sizes.at(one.block));
     }
     std::set<TraceBlock> named;
     for (const TestLaunch& launch : job.step) named.insert(launch.blocks.begin(), launch.blocks.end());

@@ -103,8 +103,8 @@ TEST(RuntimePlannerTest, ABlockIsAwayWhileAnotherIsNeeded) {
   EXPECT_LT(first->budget_bytes, 150 * kMB);
   EXPECT_THAT(first->durations, testing::Each(40 * kMs));
   const int64_t m = 1'000'000;
-  EXPECT_THAT(first->expected_bytes, ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, m, 101 * m, 101 * m, m, m, m, m,
-                                                 101 * m));
+  EXPECT_THAT(first->expected_bytes,
+              ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, m, 101 * m, 101 * m, m, m, m, m, 101 * m));
   EXPECT_EQ(planner.forecast().iteration, 0);
   while (planner.Improve()) {
   }
@@ -146,8 +146,8 @@ TEST(RuntimePlannerTest, TheHostsRunAheadHoldsMemoryEarlier) {
   // Block 2 is asked for at launch 3, block 1 at 9 for 11. Written from 60 to 161 ms, block 1 is away from 3 on. That it
   // is asked for at 10 for launch 0 does not count: it is the block that launch 11 still uses.
   const int64_t m = 1'000'000;
-  EXPECT_THAT(plan->expected_bytes, ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m, m, m,
-                                                101 * m, 101 * m, 101 * m));
+  EXPECT_THAT(plan->expected_bytes, ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m,
+                                                m, m, 101 * m, 101 * m, 101 * m));
   EXPECT_TRUE(plan->steady);
 }
 
@@ -166,7 +166,8 @@ TEST(RuntimePlannerTest, ABlockFreedWhileAwayIsNotFetched) {
     const std::vector<Bytes> bytes = {sizes.at(block)};
     times.Add(KindOf(k, bytes), 40 * kMs);
   }
-  RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 10, sizes, &times, nullptr), MachineOf(150 * kMB, 1000 * kMB));
+  RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 10, sizes, &times, nullptr),
+                         MachineOf(150 * kMB, 1000 * kMB));
   ASSERT_NE(planner.Plan(), nullptr);
   const auto& steps = planner.Plan()->steps;
   ASSERT_EQ(steps.size(), 2u);
@@ -197,11 +198,15 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
     times.Add(KindOf(k, bytes), 100 * kMs);
     for (uint32_t i = 0; one && k != 0 && i < WriteFacts::kLooksForNo; ++i) facts.Note(k, 0, false);
   }
-  RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 24, sizes, &times, &facts), MachineOf(150 * kMB, 1000 * kMB));
+  RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 24, sizes, &times, &facts),
+                         MachineOf(150 * kMB, 1000 * kMB));
   ASSERT_NE(planner.Plan(), nullptr);
   std::vector<PlanStep> copies, drops, fetches;
   for (const PlanStep& step : planner.Plan()->steps) {
-    (step.action == PlanAction::kCopyOut ? copies : step.action == PlanAction::kDrop ? drops : fetches).push_back(step);
+    (step.action == PlanAction::kCopyOut ? copies
+     : step.action == PlanAction::kDrop  ? drops
+                                         : fetches)
+        .push_back(step);
   }
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].launch, 0u);  // while launch 4 has yet to read it
@@ -244,7 +249,8 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
     EXPECT_GE(planner.forecast().iteration, planner.forecast().bound);
     EXPECT_GE(planner.forecast().bound, planner.forecast().ideal);
     if (plan->steady) {
-      for (const int64_t bytes : plan->expected_bytes) EXPECT_LE(bytes, static_cast<int64_t>(plan->budget_bytes));
+      for (const int64_t bytes : plan->expected_bytes)
+        EXPECT_LE(bytes, static_cast<int64_t>(plan->budget_bytes));
     }
     std::multiset<TraceBlock> drops, fetches, copies;
     std::set<std::tuple<PlanAction, TraceBlock, uint32_t>> seen;

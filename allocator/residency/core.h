@@ -116,10 +116,22 @@ struct Core {
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
 
+  std::atomic<int64_t> lost_until{0};  // up to when lost time has been counted; TakeLost alone
+
   LaneMeter& lane(Lane which) { return lanes[static_cast<int>(which)]; }
-  // Of the time since `start` (nanoseconds of the system's steady clock), what the GPU has spent with nothing to do.
-  int64_t LostSince(int64_t start, int64_t now) const {
-    return clock.UncompletedLaunches() > 0 ? 0 : now - std::max(start, std::min(now, clock.LastCompletedAt()));
+  // Of the time since `start` (nanoseconds of the system's steady clock), what the GPU has spent with nothing to do and
+  // nobody has counted yet: several may wait at the same time. Counts it. Any thread.
+  int64_t LostSince(int64_t start, int64_t now) {
+    if (clock.UncompletedLaunches() > 0) return 0;
+    return TakeLost(std::max(start, clock.LastCompletedAt()), now);
+  }
+  int64_t TakeLost(int64_t start, int64_t now) {
+    int64_t counted = lost_until.load();
+    do {
+      start = std::max(start, counted);
+      if (start >= now) return 0;
+    } while (!lost_until.compare_exchange_weak(counted, now));
+    return now - start;
   }
   // Whether nobody outside wants the block to stay.
   bool MayLeave(const Block& block) const {

@@ -321,9 +321,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
 void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
   const int64_t now = os::Clock::System()->NowNanos();
   if (job.waiter.stream != kNoStream && core_->clock.Completed(job.waiter)) {
-    const int64_t since = std::max(core_->clock.LastCompletedAt(job.waiter.stream), lost_until_);
-    core_->counters.lost_read_nanos += std::max<int64_t>(0, now - since);
-    lost_until_ = now;
+    core_->counters.lost_read_nanos += core_->TakeLost(core_->clock.LastCompletedAt(job.waiter.stream), now);
   } else if (!job.demanded || job.waiter.stream != kNoStream || core_->clock.UncompletedLaunches() > 0) {
     core_->counters.in_time_bytes += bytes;
   }

@@ -108,7 +108,6 @@ class Faulter {
   std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Step
   std::vector<std::unique_ptr<FetchJob>> jobs_;                     // device's thread
 
-  int64_t lost_until_ = 0;  // device's thread: up to when waits of the GPU for arrivals have been counted
 
   os::Mutex results_mu_{os::LockRank::kTier};
   std::vector<ReadResult> results_ ABSL_GUARDED_BY(results_mu_);

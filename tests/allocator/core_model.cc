@@ -279,7 +279,8 @@ class Worker {
   }
 
   void ChangePlan() {
-    if (Pick(3) == 0) return device_->SetPlan(nullptr);
+    // Mostly none: with a plan in force nobody takes a block that is in use.
+    if (Pick(3) != 0) return device_->SetPlan(nullptr);
     auto plan = std::make_shared<policy::MigrationPlan>();
     plan->start = device_->Stats().launches;
     plan->period = 1;

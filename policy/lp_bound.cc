@@ -10,6 +10,7 @@ namespace spillway::policy {
 namespace {
 
 constexpr double kTolerance = 1e-6;        // of the sum of the kernels
+constexpr double kByteCost = 1e-4;         // of waiting while the same bytes pass the link
 constexpr double kNegligibleBytes = 1024;  // below this the solver's tolerance speaks, not the plan
 
 struct Solved {
@@ -17,9 +18,16 @@ struct Solved {
   LpSolution solution;
 };
 
-absl::StatusOr<Solved> SolveFor(const LpTimeline& timeline, const Machine& machine, LpTiers tiers) {
+absl::StatusOr<Solved> SolveFor(const LpTimeline& timeline, const Machine& machine, LpTiers tiers,
+                                LpAim aim) {
   Solved solved;
   solved.model = MakeLpModel(timeline, machine, tiers);
+  for (const auto* columns : {&solved.model.absent_host, &solved.model.absent_ssd}) {
+    if (aim != LpAim::kFewBytes) break;
+    for (int column : *columns) {
+      if (column >= 0) solved.model.problem.cost[static_cast<size_t>(column)] += kByteCost;
+    }
+  }
   auto solution = SolveLp(solved.model.problem);
   if (absl::IsFailedPrecondition(solution.status()))
     return absl::ResourceExhaustedError("a kernel's own tensors exceed the GPU's memory");
@@ -38,27 +46,28 @@ bool FitsHost(const Solved& solved, const Machine& machine) {
   return true;
 }
 
-absl::StatusOr<Solved> SolveWithTiers(const LpTimeline& timeline, const Machine& machine, LpForm form) {
-  if (machine.host_bytes == 0) return SolveFor(timeline, machine, LpTiers::kSsdOnly);
+absl::StatusOr<Solved> SolveWithTiers(const LpTimeline& timeline, const Machine& machine, LpForm form,
+                                      LpAim aim) {
+  if (machine.host_bytes == 0) return SolveFor(timeline, machine, LpTiers::kSsdOnly, aim);
   int64_t most = 0;
   for (const LpSlot& slot : timeline.slots) most = std::max(most, slot.need);
   if (most <= static_cast<int64_t>(machine.host_bytes)) {  // else it cannot fit
-    auto host = SolveFor(timeline, machine, LpTiers::kHostOnly);
+    auto host = SolveFor(timeline, machine, LpTiers::kHostOnly, aim);
     if (!host.ok() || FitsHost(*host, machine)) return host;
   }
-  return SolveFor(timeline, machine, form == LpForm::kKeepTier ? LpTiers::kKeep : LpTiers::kMayChange);
+  return SolveFor(timeline, machine, form == LpForm::kKeepTier ? LpTiers::kKeep : LpTiers::kMayChange, aim);
 }
 
 }  // namespace
 
 absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
-                                    const Machine& machine, LpForm form) {
+                                    const Machine& machine, LpForm form, LpAim aim) {
   const LpTimeline timeline = MakeLpTimeline(workload, lifetimes, machine);
   LpBound bound;
   bound.iteration = timeline.ideal;
   bound.gaps.assign(workload.kernels.size(), 0);
   if (timeline.slots.empty()) return bound;
-  auto solved = SolveWithTiers(timeline, machine, form);
+  auto solved = SolveWithTiers(timeline, machine, form, aim);
   if (!solved.ok()) return solved.status();
   const LpModel& model = solved->model;
   const std::vector<double>& values = solved->solution.values;

@@ -17,6 +17,11 @@ enum class LpForm {
   kKeepTier,  // each byte of a content has one tier, and is written once: a bound only for plans that keep to that
 };
 
+enum class LpAim {
+  kBound,
+  kFewBytes,  // among solutions of nearly the least waiting the one that moves least: to be rounded, no bound
+};
+
 // Bytes of an interval that the solution has away, by tier. Where tiers may change, all count as the host's.
 struct LpAbsence {
   uint32_t interval = 0;  // index into Lifetimes::intervals
@@ -35,7 +40,7 @@ struct LpBound {
 // taken to need no room while idle). ResourceExhausted: a kernel's own tensors exceed the GPU's memory. Internal: the
 // solver failed.
 absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
-                                    const Machine& machine, LpForm form);
+                                    const Machine& machine, LpForm form, LpAim aim = LpAim::kBound);
 
 }  // namespace spillway::policy
 

@@ -121,9 +121,9 @@ absl::StatusOr<TransferPlan> PlanByLp(const Workload& workload, const Lifetimes&
                                       const Machine& machine) {
   Machine tighter = machine;
   tighter.gpu_bytes -= std::min(kMargin, machine.gpu_bytes / 64);
-  auto solution = FindLpBound(workload, lifetimes, tighter, LpForm::kKeepTier);
+  auto solution = FindLpBound(workload, lifetimes, tighter, LpForm::kKeepTier, LpAim::kFewBytes);
   if (absl::IsResourceExhausted(solution.status()))
-    solution = FindLpBound(workload, lifetimes, machine, LpForm::kKeepTier);
+    solution = FindLpBound(workload, lifetimes, machine, LpForm::kKeepTier, LpAim::kFewBytes);
   if (!solution.ok()) return solution.status();
   TransferPlan plan = RoundLp(workload, lifetimes, machine, *solution);
   ExecutionOptions execution;

@@ -16,6 +16,7 @@ absl::StatusOr<std::unique_ptr<DeviceHash>> DeviceHash::Create(const CudaDriver*
   std::unique_ptr<DeviceHash> hash(new DeviceHash(driver));
   SPILLWAY_RETURN_IF_ERROR(hash->Load(image));
   SPILLWAY_RETURN_IF_ERROR(hash->MakeSlots());
+  SPILLWAY_RETURN_IF_ERROR(hash->Check());
   return hash;
 }
 
@@ -47,9 +48,27 @@ absl::Status DeviceHash::MakeSlots() {
     munmap(memory, kBytes);
     return status;
   }
-  results_ = static_cast<const std::byte*>(memory);
+  results_ = static_cast<std::byte*>(memory);
   os::MutexLock lock(&mu_);
   for (int slot = kSlots; slot-- > 0;) free_.push_back(slot);
+  return absl::OkStatus();
+}
+
+// A kernel that was compiled wrong, or runs wrong, would let changed blocks go: it is tried on half of the slots' memory,
+// whose content and hash the host knows, and once more with one bit of it changed.
+absl::Status DeviceHash::Check() {
+  constexpr uint64_t kBytes = kSlots / 2 * kSlotBytes;
+  auto* const words = reinterpret_cast<uint64_t*>(results_ + kBytes);
+  for (uint64_t i = 0; i < kBytes / 8; ++i) words[i] = i * 0x9e3779b97f4a7c15u;
+  for (int round = 0; round < 2; ++round) {
+    SPILLWAY_ASSIGN_OR_RETURN(Request request, Enqueue(stream_, device_results_ + kBytes, kBytes));
+    SPILLWAY_RETURN_IF_ERROR(
+        driver_->ToStatus(driver_->cuStreamSynchronize(stream_), "trying the content hash"));
+    if (!(Take(&request) == HashOf(words, kBytes))) {
+      return absl::InternalError("the device's content hash is not the host's");
+    }
+    words[kBytes / 16] ^= uint64_t{1} << 63;
+  }
   return absl::OkStatus();
 }
 

@@ -28,7 +28,7 @@ class DeviceHash {
     bool valid() const { return slot >= 0; }
   };
 
-  // Loads `image`. Context current.
+  // Loads `image`, and has it hash memory whose hash is known: kInternal when it comes to another. Context current.
   static absl::StatusOr<std::unique_ptr<DeviceHash>> Create(const CudaDriver* driver,
                                                             const std::string& image);
   ~DeviceHash() =
@@ -52,11 +52,12 @@ class DeviceHash {
   explicit DeviceHash(const CudaDriver* driver) : driver_(driver) {}
   absl::Status Load(const std::string& image);
   absl::Status MakeSlots();
+  absl::Status Check();
 
   const CudaDriver* const driver_;
   CUfunction function_ = nullptr;
   CUstream stream_ = nullptr;
-  const std::byte* results_ = nullptr;  // kSlots of kSlotBytes, pinned
+  std::byte* results_ = nullptr;  // kSlots of kSlotBytes, pinned
   CUdeviceptr device_results_ = 0;      // the same memory, as the device names it
 
   os::Mutex mu_{os::LockRank::kTier};

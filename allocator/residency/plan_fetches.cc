@@ -74,7 +74,8 @@ bool PlanFetches::LaneIsFull(Lane lane) const {
          bytes >= core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
 }
 
-PlanFetches::Start PlanFetches::TryStart(const Entry& entry, LaunchIndex gpu, std::array<bool, kLanes>* held_up) {
+PlanFetches::Start PlanFetches::TryStart(const Entry& entry, LaunchIndex gpu,
+                                         std::array<bool, kLanes>* held_up) {
   Block* block = nullptr;
   Lane lane = kHost;
   {
@@ -84,7 +85,8 @@ PlanFetches::Start PlanFetches::TryStart(const Entry& entry, LaunchIndex gpu, st
     block = &core_->table.at(BlockId::FromRaw(entry.block));
     // On its way out or in, there, or freed: others' business, or its turn has not come.
     if (block->state != BlockState::kSpilled || block->mapping) return Start::kNothingToDo;
-    const bool on_disk = std::ranges::any_of(block->homes, [](const ChunkHome& home) { return home.on_disk; });
+    const bool on_disk =
+        std::ranges::any_of(block->homes, [](const ChunkHome& home) { return home.on_disk; });
     lane = on_disk ? kDisk : kHost;
     if ((*held_up)[lane]) return Start::kNothingToDo;
     const uint64_t bytes = block->chunks * core_->chunk_bytes;

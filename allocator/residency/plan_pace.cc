@@ -30,7 +30,8 @@ std::unique_ptr<const PlanPace::Table> PlanPace::MakeTable(const policy::Migrati
   table->ahead.assign(plan.period, 0);
   table->event.assign(plan.period, 0);
   for (const policy::PlanStep& step : plan.steps) {
-    if (step.trigger == policy::PlanTrigger::kAfterCompleted && step.launch < plan.period) table->event[step.launch] = 1;
+    if (step.trigger == policy::PlanTrigger::kAfterCompleted && step.launch < plan.period)
+      table->event[step.launch] = 1;
   }
   if (plan.durations.size() != plan.period) return table;
   policy::Nanos since_event = 0;
@@ -56,8 +57,8 @@ bool PlanPace::EventAfter(policy::LaunchIndex index) const {
   if (!active()) return false;
   readers_.fetch_add(1);
   const Table* const table = table_.load();
-  const bool due =
-      table != nullptr && index >= table->start && table->event[(index - table->start) % table->event.size()] != 0;
+  const bool due = table != nullptr && index >= table->start &&
+                   table->event[(index - table->start) % table->event.size()] != 0;
   readers_.fetch_sub(1);
   return due;
 }
@@ -67,7 +68,8 @@ policy::LaunchIndex PlanPace::MustHaveCompleted(policy::LaunchIndex index) const
   readers_.fetch_add(1);
   const Table* const table = table_.load();
   uint32_t ahead = 0;
-  if (table != nullptr && index >= table->start) ahead = table->ahead[(index - table->start) % table->ahead.size()];
+  if (table != nullptr && index >= table->start)
+    ahead = table->ahead[(index - table->start) % table->ahead.size()];
   readers_.fetch_sub(1);
   return ahead == 0 || index < ahead + uint64_t{1} ? policy::kNever : index - ahead - 1;
 }

@@ -69,7 +69,8 @@ void PlanRunner::Adopt() {
   for (Cursor* cursor : {&evictions_, &copy_steps_, &fetch_steps_}) {
     std::ranges::stable_sort(cursor->steps, {}, &PlanStep::launch);
     cursor->lap = (now - plan_->start) / plan_->period;
-    cursor->at = std::ranges::lower_bound(cursor->steps, position, {}, &PlanStep::launch) - cursor->steps.begin();
+    cursor->at =
+        std::ranges::lower_bound(cursor->steps, position, {}, &PlanStep::launch) - cursor->steps.begin();
     if (cursor->at == cursor->steps.size()) {
       cursor->at = 0;
       ++cursor->lap;
@@ -185,8 +186,10 @@ PlanCopies::Gap PlanRunner::GapBefore(const Block& block) const {
   const LaunchIndex use = NextUse(block.id.raw(), now);
   if (use == policy::kNever) return {policy::kNever, 0};
   if (starts_.empty()) return {use - now, 0};
-  const auto laps = static_cast<policy::Nanos>((use - plan_->start) / plan_->period - (now - plan_->start) / plan_->period);
-  return {use - now, laps * starts_.back() + starts_[plan_->PositionOf(use)] - starts_[plan_->PositionOf(now)]};
+  const auto laps =
+      static_cast<policy::Nanos>((use - plan_->start) / plan_->period - (now - plan_->start) / plan_->period);
+  return {use - now,
+          laps * starts_.back() + starts_[plan_->PositionOf(use)] - starts_[plan_->PositionOf(now)]};
 }
 
 // Those whose earliest start has come.

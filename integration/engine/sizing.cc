@@ -37,8 +37,10 @@ allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk) {
   if (disk) {
     // More staging keeps more transfers under way, up to what a fast disk and the copy engine can use. Without a host
     // tier all there is goes through it: what keeps a disk busy, whatever the cap says.
-    const uint64_t least_out = pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 8, 2, kDiskOnlyPieces);
-    const uint64_t least_in = pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 4, 2, kDiskOnlyPieces);
+    const uint64_t least_out =
+        pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 8, 2, kDiskOnlyPieces);
+    const uint64_t least_in =
+        pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 4, 2, kDiskOnlyPieces);
     options.evict_staging_pieces = static_cast<int>(std::clamp<uint64_t>(pieces / 16, least_out, 32));
     options.fault_staging_pieces = static_cast<int>(std::clamp<uint64_t>(pieces / 8, least_in, 64));
   }

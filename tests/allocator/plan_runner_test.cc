@@ -22,7 +22,8 @@ using policy::PlanTrigger;
 
 // ---- Pace: events and run-ahead.
 
-std::shared_ptr<MigrationPlan> PlanOf(const std::vector<policy::Nanos>& durations, policy::LaunchIndex start) {
+std::shared_ptr<MigrationPlan> PlanOf(const std::vector<policy::Nanos>& durations,
+                                      policy::LaunchIndex start) {
   auto plan = std::make_shared<MigrationPlan>();
   plan->start = start;
   plan->period = static_cast<uint32_t>(durations.size());

@@ -13,6 +13,8 @@ using policy::LaunchIndex;
 // With so many samples and still no period, the job gets the later share: nothing is planned from its times.
 constexpr uint64_t kSamplesWithoutPeriod = 4096;
 constexpr size_t kMostKindsKept = 1 << 16;
+// A recording that takes longer waits for room in the stream's queue, as the launch itself would, or for a processor.
+constexpr int64_t kLongestRecording = 20'000;
 
 // An address that is this thread's alone names it.
 thread_local char t_identity;
@@ -91,8 +93,8 @@ bool LaunchTimer::MayEndOn(const StreamRef& stream) const {
 CUresult LaunchTimer::Record(CUevent event, const StreamRef& stream) {
   const int64_t begin = options_.clock->NowNanos();
   const CUresult result = options_.driver->cuEventRecord(event, stream.Explicit());
-  const auto spent = static_cast<uint64_t>(options_.clock->NowNanos() - begin);
-  host_nanos_.fetch_add(spent, std::memory_order_relaxed);
+  const int64_t spent = std::min(options_.clock->NowNanos() - begin, kLongestRecording);
+  host_nanos_.fetch_add(static_cast<uint64_t>(spent), std::memory_order_relaxed);
   recorded_.fetch_add(1, std::memory_order_relaxed);
   return result;
 }

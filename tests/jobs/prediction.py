@@ -45,7 +45,7 @@ class Bench:
         return harness.machine(self.args, "prediction", *self.options, *more)
 
     def arguments(self, steps):
-        return [*MODEL, "--steps", str(steps)]
+        return [*MODEL, "--optimizer-form", self.args.form, "--steps", str(steps)]
 
     def run(self, here, mode, steps, cap=None, script=job.TRAIN, **more):
         finished = job.run_job(here, mode, self.arguments(steps), cap, script=script, show=lambda line: False, **more)
@@ -129,7 +129,7 @@ class Capped:
         begin, end = notes[FIRST_STEP - 1], notes[-1]
         self.steps = len(notes) - FIRST_STEP
         seconds = finished.report["step_seconds"][FIRST_STEP - 1 :]
-        self.step_seconds = sum(seconds) / len(seconds)
+        self.step_seconds = statistics.median(seconds)  # so that other work on the machine for a while decides nothing
         arguments = finished.report["arguments"]
         self.tokens_per_s = arguments["batch"] * arguments["sequence"] / self.step_seconds
         per_step = {key: (end[key] - begin[key]) / self.steps
@@ -205,6 +205,7 @@ def goals(figures, problems):
 def main():
     args = harness.arguments(__doc__, ("--pairs", {"type": int, "default": 3}), ("--steps", {"type": int, "default": 14}),
                              ("--kernel-time", {"type": int, "default": 5000, "help": "microseconds that a kernel takes at least"}),
+                             ("--form", {"choices": ["plain", "foreach", "fused"], "default": "plain", "help": "of AdamW"}),
                              ("--short", {"action": "store_true", "help": "one pair, few steps, judged by what load does not change"}))  # fmt: skip
     if args.short:
         args.pairs, args.steps, args.kernel_time = 1, FIRST_STEP + 3, 1000

@@ -176,7 +176,8 @@ class SnapshotTest(TorchTest):
                          [(tensor.data_ptr(), 6 * MIB, "mark"), (small.data_ptr(), MIB // 4, "mark")])  # fmt: skip
         ours, native = events
         self.assertEqual(ours["compile_context"], native["compile_context"])
-        self.assertEqual([f["name"] for f in ours["frames"]], [f["name"] for f in native["frames"]])
+        named = [[f["name"] for f in event["frames"] if f["name"] != "??"] for event in events]  # not the libraries' own
+        self.assertEqual(named[0], named[1])
 
     def test_history_has_an_end(self):
         torch.cuda.memory._record_memory_history(max_entries=10)

@@ -76,7 +76,7 @@ constexpr OptionRow kTable[] = {
      "File of kernels that reach memory which their parameters do not name: everything is on the GPU when one is "
      "launched. In audit mode what is found is added to it",
      true},
-    {"io_model", "none", "`read:1.2e9,write:1.2e9,latency:80us` or a part of it, or none",
+    {"io_model", "none", "none, or rates and a latency as in `read:1.2e9,write:1.2e9,latency:80us`, or a part of it",
      "For trials: each spill directory is at most that fast (bytes a second in each direction, and a time added to each "
      "request)",
      true},

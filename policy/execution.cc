@@ -30,6 +30,12 @@ Execution Executor::TakeResult() {
   result_.read_waits.assign(at(read_waits_, 2), at(read_waits_, 1));
   result_.read_wait = std::accumulate(at(read_waits_, measured), read_waits_.end(), Nanos{0}) / measured;
   result_.room_wait = std::accumulate(at(room_waits_, measured), room_waits_.end(), Nanos{0}) / measured;
+  const auto mean = [measured](const std::vector<Nanos>& waits) {  // of the measured iterations
+    return std::accumulate(waits.end() - static_cast<ptrdiff_t>(measured), waits.end(), Nanos{0}) /
+           static_cast<Nanos>(measured);
+  };
+  result_.ssd_read_wait = mean(ssd_read_waits_);
+  result_.ssd_room_wait = mean(ssd_room_waits_);
   result_.ideal = workload_.IdealTime();
   if (!options_.durations.empty()) {
     result_.ideal = std::accumulate(at(const_cast<std::vector<Nanos>&>(options_.durations), measured),

@@ -49,6 +49,8 @@ struct Execution {
   Nanos ideal = 0;                // mean of what their kernels last
   std::vector<Nanos> read_waits;  // before each kernel, in the last iteration but one: for bytes to arrive
   Nanos read_wait = 0, room_wait = 0;  // per measured iteration
+  // Of these, while the SSD was read for the kernel, or while a copy out to the SSD was under way.
+  Nanos ssd_read_wait = 0, ssd_room_wait = 0;
   Traffic traffic;
   Bytes peak_gpu_bytes = 0, peak_host_bytes = 0;
   uint64_t evictions_in_need = 0;  // parts, over all iterations

@@ -31,7 +31,9 @@ Executor::Executor(const Workload& workload, const Lifetimes& lifetimes, const M
       expected_(ExpectedUse()),
       dying_(workload.kernels.size()),
       read_waits_(last_, 0),
-      room_waits_(last_, 0) {
+      room_waits_(last_, 0),
+      ssd_read_waits_(options.iterations, 0),
+      ssd_room_waits_(options.iterations, 0) {
   planned_starts_.push_back(0);
   for (const Kernel& kernel : workload.kernels)
     planned_starts_.push_back(planned_starts_.back() + kernel.duration);
@@ -334,13 +336,21 @@ Nanos Executor::NextEvent() const {
   return wake_ != 0 && running_ ? std::min(next, wake_) : next;
 }
 
+// By what the next kernel waits for: bytes on their way, else room.
+void Executor::CountWait(Nanos time) {
+  const Kernel& kernel = workload_.kernels[KernelOf(started_)];
+  const uint64_t iteration = started_ / kernels_;
+  bool arriving = false;
+  for (uint32_t t : kernel.inputs) arriving |= state_.tensors[t].moves_in != 0;
+  (arriving ? read_waits_ : room_waits_)[started_] += time;
+  const Move& read = lanes_[kSsdIn];
+  if (arriving && read.active && Contains(kernel.inputs, state_.parts[read.part].tensor))
+    ssd_read_waits_[iteration] += time;
+  if (!arriving && lanes_[kSsdOut].active) ssd_room_waits_[iteration] += time;
+}
+
 void Executor::Advance(Nanos to) {
-  if (Waiting()) {
-    const Kernel& kernel = workload_.kernels[KernelOf(started_)];
-    bool arriving = false;
-    for (uint32_t t : kernel.inputs) arriving |= state_.tensors[t].moves_in != 0;
-    (arriving ? read_waits_ : room_waits_)[started_] += to - now_;
-  }
+  if (Waiting()) CountWait(to - now_);
   now_ = to;
   FreeStale();
   if (running_ && kernel_end_ == now_) EndKernel();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "policy/drives.h"
 #include "policy/execution_tables.h"
 #include "policy/range_max.h"
 
@@ -31,7 +32,8 @@ class Executor {
   Execution TakeResult();
 
  private:
-  enum Lane : uint8_t { kHostOut, kSsdOut, kHostIn, kSsdIn, kLanes };
+  // Out to the host, out to each drive, in from the host, in from each drive.
+  using Lane = size_t;
   struct Move {
     bool active = false;
     uint32_t part = 0;
@@ -41,7 +43,7 @@ class Executor {
   struct MovedBytes {
     Nanos start, end;
     Bytes bytes;
-    Lane lane;
+    bool out, host;
   };
   struct WriteEntry {
     uint64_t needed;  // kernel, counted over iterations, after which the absence may begin
@@ -69,6 +71,13 @@ class Executor {
   void PlaceTensors();
   void PlaceAway(const AwayAtStart& away);
 
+  bool IsOut(Lane lane) const { return lane < tiers_; }
+  bool IsHost(Lane lane) const { return lane == kHostOut || lane == HostIn(); }
+  Lane HostIn() const { return tiers_; }
+  Lane Back(Lane out) const { return out + tiers_; }  // the lane in from where `out` goes to
+  Queue<WriteEntry>& WritesOf(Lane out) { return writes_[out]; }
+  Queue<ReadEntry>& ReadsOf(Lane in) { return reads_[in - tiers_]; }
+
   // One round at a time: all that can start does.
   void StartAll();
   bool StartKernel();
@@ -79,11 +88,15 @@ class Executor {
   bool InputsReady(const Kernel& kernel) const;
   void StartWrites(Lane lane);
   bool Stale(const WriteEntry& entry) const;
+  void StartAllReads();
   void StartReads(Lane lane);
   bool StartOwnRead(Lane lane);
   bool StartQueuedRead(Lane lane);
   bool MayReadAhead(const ReadEntry& entry);
   double RateOf(Lane lane) const;  // 0: not now
+  double DriveRate(Lane lane) const;
+  double ShareOf(Lane lane) const;
+  bool Asks(Lane lane) const;
   void StartMove(Lane lane, uint32_t part);
   void EvictInNeed();
   absl::Status CheckProgress();
@@ -96,6 +109,8 @@ class Executor {
   void EndMove(Lane lane);
   void FreeStale();
   void QueueWrite(const DueWrite& write, uint64_t from, uint64_t needed_before_all);
+  void PushWrite(Lane lane, const WriteEntry& entry);
+  void PopWrite(Lane lane);
   void BeginAbsence(const DueDrop& due);
   void DropFromGpu(uint32_t part);
   void QueueRead(uint32_t part);
@@ -105,6 +120,7 @@ class Executor {
   uint32_t FirstNeeded(uint32_t tensor) const;
   bool FirstReads(uint32_t tensor) const;
   uint64_t Current() const { return running_ ? started_ - 1 : started_; }
+  void CountWait(Nanos time);
   Nanos PlannedNow() const;
   Nanos PlannedStart(uint64_t kernel) const;
   bool Uses(const Kernel& kernel, uint32_t tensor) const;
@@ -119,6 +135,8 @@ class Executor {
   const ExecutionOptions& options_;
   const uint64_t kernels_;
   const uint64_t last_;  // kernels of all iterations together
+  const std::vector<Drive> drives_;
+  const size_t tiers_;  // the host and the drives
   ExecutionState state_;
   const ExecutionTables tables_;
   RangeMax expected_;  // bytes on the GPU at each kernel, as planned and as loaded ahead so far
@@ -130,13 +148,16 @@ class Executor {
   uint64_t started_ = 0;  // kernels started so far
   Nanos kernel_start_ = 0, kernel_end_ = 0, previous_end_ = 0;
   Nanos wake_ = 0;  // when a read may start that was too early; 0: none
-  std::array<Move, kLanes> lanes_;
-  std::array<Queue<WriteEntry>, 2> writes_;  // by PlanTier
-  std::array<Queue<ReadEntry>, 2> reads_;
+  static constexpr Lane kHostOut = 0;
+  std::vector<Move> lanes_;
+  std::vector<Queue<WriteEntry>> writes_;  // by lane
+  std::vector<Queue<ReadEntry>> reads_;
+  DriveLoads drive_loads_;
   uint64_t order_ = 0;
   std::vector<uint32_t> stale_;  // tensors whose copies elsewhere the running kernel makes stale
   std::vector<MovedBytes> moved_;
-  std::vector<Nanos> read_waits_, room_waits_;  // before each kernel of each iteration
+  std::vector<Nanos> read_waits_, room_waits_;          // before each kernel of each iteration
+  std::vector<Nanos> ssd_read_waits_, ssd_room_waits_;  // of each iteration
   Execution result_;
 };
 

@@ -73,13 +73,17 @@ TEST(ExecuteTest, MovesInTheShadowOfKernels) {
 
 // With kernels of 5 ms, kernel 5 waits from 25 to 55 for room and kernel 11 from 85 to 115 for bytes.
 TEST(ExecuteTest, StallsAreMeasuredByCause) {
-  const Execution run = Executed(MountainWorkload(5 * kMilli), PieceMachine(150 * kMega, 100 * kMega),
-                                 HalfAway(PlanTier::kHost));
-  EXPECT_EQ(run.iteration, 120 * kMilli);
-  EXPECT_EQ(run.room_wait, 30 * kMilli);
-  EXPECT_EQ(run.read_wait, 30 * kMilli);
-  EXPECT_EQ(run.read_waits[11], 30 * kMilli);
-  EXPECT_DOUBLE_EQ(run.PercentOfIdeal(), 50);
+  for (PlanTier tier : {PlanTier::kHost, PlanTier::kDisk}) {
+    const Execution run =
+        Executed(MountainWorkload(5 * kMilli), PieceMachine(150 * kMega, 100 * kMega), HalfAway(tier));
+    EXPECT_EQ(run.iteration, 120 * kMilli);
+    EXPECT_EQ(run.room_wait, 30 * kMilli);
+    EXPECT_EQ(run.read_wait, 30 * kMilli);
+    EXPECT_EQ(run.ssd_room_wait, tier == PlanTier::kDisk ? run.room_wait : 0);
+    EXPECT_EQ(run.ssd_read_wait, tier == PlanTier::kDisk ? run.read_wait : 0);
+    EXPECT_EQ(run.read_waits[11], 30 * kMilli);
+    EXPECT_DOUBLE_EQ(run.PercentOfIdeal(), 50);
+  }
 }
 
 TEST(ExecuteTest, LatencyAddsToEachMove) {

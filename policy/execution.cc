@@ -21,10 +21,9 @@ Execution Executor::TakeResult() {
     const double bytes = static_cast<double>(move.bytes) * static_cast<double>(inside) /
                          static_cast<double>(move.end - move.start) / per;
     Traffic& traffic = result_.traffic;
-    (move.lane == kHostOut  ? traffic.gpu_to_host
-     : move.lane == kSsdOut ? traffic.gpu_to_ssd
-     : move.lane == kHostIn ? traffic.host_to_gpu
-                            : traffic.ssd_to_gpu) += bytes;
+    (move.out ? move.host ? traffic.gpu_to_host : traffic.gpu_to_ssd
+     : move.host ? traffic.host_to_gpu
+                 : traffic.ssd_to_gpu) += bytes;
   }
   const auto at = [this](std::vector<Nanos>& waits, uint64_t back) { return waits.end() - back * kernels_; };
   result_.read_waits.assign(at(read_waits_, 2), at(read_waits_, 1));

@@ -26,10 +26,16 @@ Executor::Executor(const Workload& workload, const Lifetimes& lifetimes, const M
       options_(options),
       kernels_(workload.kernels.size()),
       last_(kernels_ * options.iterations),
+      drives_(DrivesOf(machine)),
+      tiers_(1 + drives_.size()),
       state_(workload, lifetimes, machine, plan, options.move_bytes),
       tables_(MakeExecutionTables(workload, lifetimes, machine, plan, state_)),
       expected_(ExpectedUse()),
       dying_(workload.kernels.size()),
+      lanes_(2 * tiers_),
+      writes_(tiers_),
+      reads_(tiers_),
+      drive_loads_(drives_),
       read_waits_(last_, 0),
       room_waits_(last_, 0),
       ssd_read_waits_(options.iterations, 0),
@@ -120,8 +126,9 @@ void Executor::PlaceAway(const AwayAtStart& away) {
   const Place place = away.tier == PlanTier::kHost && fits ? Place::kHost : Place::kSsd;
   for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) {
     state_.Put(p, place);
-    if (lifetimes_.uses[t].empty()) continue;
     ExecutionPart& part = state_.parts[p];
+    if (place == Place::kSsd) part.drive = static_cast<uint32_t>(drive_loads_.Pick(part.bytes));
+    if (lifetimes_.uses[t].empty()) continue;
     part.away_until = away.until;
     part.returns = away.returns;
     part.keep_copy = true;  // until the tensor is written; absences may need it
@@ -158,14 +165,17 @@ absl::Status Executor::CheckProgress() {
 void Executor::StartAll() {
   wake_ = 0;
   if (Waiting()) {
-    StartReads(kSsdIn);
-    StartReads(kHostIn);
+    StartAllReads();
     StartKernel();
   }
-  StartWrites(kSsdOut);
+  for (Lane lane = 1; lane < tiers_; ++lane) StartWrites(lane);
   StartWrites(kHostOut);
-  StartReads(kSsdIn);
-  StartReads(kHostIn);
+  StartAllReads();
+}
+
+void Executor::StartAllReads() {
+  for (Lane lane = 1; lane < tiers_; ++lane) StartReads(Back(lane));
+  StartReads(HostIn());
 }
 
 // ---- kernels
@@ -242,10 +252,7 @@ bool Executor::StartKernel() {
 
 // Copies that the kernel made stale go only now: in the order of events at one time, moves start before kernels.
 void Executor::FreeStale() {
-  for (uint32_t t : stale_) {
-    state_.FreeAll(t, Place::kHost);
-    state_.FreeAll(t, Place::kSsd);
-  }
+  for (uint32_t t : stale_) FreeElsewhere(t);
   stale_.clear();
 }
 
@@ -261,7 +268,8 @@ void Executor::EndKernel() {
     ++state_.tensors[t].content;
   }
   for (uint32_t t : dying_[k]) {
-    for (Place place : {Place::kGpu, Place::kHost, Place::kSsd}) state_.FreeAll(t, place);
+    state_.FreeAll(t, Place::kGpu);
+    FreeElsewhere(t);
     state_.tensors[t].live = false;
     ++state_.tensors[t].content;
   }
@@ -275,9 +283,10 @@ void Executor::EndKernel() {
 void Executor::QueueWrite(const DueWrite& write, uint64_t from, uint64_t advance) {
   state_.parts[write.part].tier = write.tier;
   const uint64_t needed = from + write.needed;
-  writes_[static_cast<size_t>(write.tier)].push({needed - std::min(needed, advance), order_++, write.part,
-                                                 state_.tensors[state_.parts[write.part].tensor].content,
-                                                 from + write.expires});
+  const ExecutionPart& part = state_.parts[write.part];
+  PushWrite(write.tier == PlanTier::kHost ? kHostOut : 1 + drive_loads_.Pick(part.bytes),
+            {needed - std::min(needed, advance), order_++, write.part, state_.tensors[part.tensor].content,
+             from + write.expires});
 }
 
 void Executor::BeginAbsence(const DueDrop& due) {
@@ -306,8 +315,11 @@ void Executor::DropFromGpu(uint32_t p) {
 }
 
 void Executor::QueueRead(uint32_t p) {
-  const ExecutionPart& part = state_.parts[p];
-  if (part.returns && options_.prefetch) reads_[part.valid[1] ? 0 : 1].push({part.away_until, p});
+  ExecutionPart& part = state_.parts[p];
+  if (!part.returns) return;
+  const Lane lane = LaneBack(part);
+  if (!IsHost(lane)) SetToCome(&part, true);
+  if (options_.prefetch) ReadsOf(lane).push({part.away_until, p});
 }
 
 // Or where it is freed, if that comes first.
@@ -343,10 +355,14 @@ void Executor::CountWait(Nanos time) {
   bool arriving = false;
   for (uint32_t t : kernel.inputs) arriving |= state_.tensors[t].moves_in != 0;
   (arriving ? read_waits_ : room_waits_)[started_] += time;
-  const Move& read = lanes_[kSsdIn];
-  if (arriving && read.active && Contains(kernel.inputs, state_.parts[read.part].tensor))
-    ssd_read_waits_[iteration] += time;
-  if (!arriving && lanes_[kSsdOut].active) ssd_room_waits_[iteration] += time;
+  bool reading = false, writing = false;
+  for (Lane lane = 1; lane < tiers_; ++lane) {
+    const Move& read = lanes_[Back(lane)];
+    reading |= read.active && Contains(kernel.inputs, state_.parts[read.part].tensor);
+    writing |= lanes_[lane].active;
+  }
+  if (arriving && reading) ssd_read_waits_[iteration] += time;
+  if (!arriving && writing) ssd_room_waits_[iteration] += time;
 }
 
 void Executor::Advance(Nanos to) {
@@ -354,7 +370,7 @@ void Executor::Advance(Nanos to) {
   now_ = to;
   FreeStale();
   if (running_ && kernel_end_ == now_) EndKernel();
-  for (Lane lane : {kHostOut, kSsdOut, kHostIn, kSsdIn}) {
+  for (Lane lane = 0; lane < lanes_.size(); ++lane) {
     if (lanes_[lane].active && lanes_[lane].end == now_) EndMove(lane);
   }
 }

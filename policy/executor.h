@@ -74,6 +74,7 @@ class Executor {
   bool IsOut(Lane lane) const { return lane < tiers_; }
   bool IsHost(Lane lane) const { return lane == kHostOut || lane == HostIn(); }
   Lane HostIn() const { return tiers_; }
+  Lane LaneBack(const ExecutionPart& part) const { return Back(part.valid[1] ? kHostOut : 1 + part.drive); }
   Lane Back(Lane out) const { return out + tiers_; }  // the lane in from where `out` goes to
   Queue<WriteEntry>& WritesOf(Lane out) { return writes_[out]; }
   Queue<ReadEntry>& ReadsOf(Lane in) { return reads_[in - tiers_]; }
@@ -111,6 +112,8 @@ class Executor {
   void QueueWrite(const DueWrite& write, uint64_t from, uint64_t needed_before_all);
   void PushWrite(Lane lane, const WriteEntry& entry);
   void PopWrite(Lane lane);
+  void SetToCome(ExecutionPart* part, bool to_come);
+  void FreeElsewhere(uint32_t tensor);
   void BeginAbsence(const DueDrop& due);
   void DropFromGpu(uint32_t part);
   void QueueRead(uint32_t part);

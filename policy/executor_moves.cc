@@ -16,30 +16,45 @@ bool Contains(const std::vector<uint32_t>& ascending, uint32_t id) {
 
 }  // namespace
 
+double Executor::DriveRate(Lane lane) const {
+  return IsOut(lane) ? drives_[lane - 1].write : drives_[lane - tiers_ - 1].read;
+}
+
+// Of PCIe, that is a drive's while it has anything to do: together they have half, if they can use it.
+double Executor::ShareOf(Lane lane) const {
+  const double pcie = IsOut(lane) ? machine_.pcie_out : machine_.pcie_in;
+  const double all = IsOut(lane) ? machine_.ssd_write : machine_.ssd_read;
+  return DriveRate(lane) * std::min(1.0, pcie / 2 / all);
+}
+
+bool Executor::Asks(Lane lane) const {
+  return IsOut(lane) ? !writes_[lane].empty() : !reads_[lane - tiers_].empty();
+}
+
 double Executor::RateOf(Lane lane) const {
-  const bool out = lane == kHostOut || lane == kSsdOut;
-  const Lane host = out ? kHostOut : kHostIn;
-  const Lane ssd = out ? kSsdOut : kSsdIn;
-  const double pcie = out ? machine_.pcie_out : machine_.pcie_in;
-  const double disk = out ? machine_.ssd_write : machine_.ssd_read;
-  const double share = std::min(disk, pcie / 2);  // of PCIe, that is the SSD's while it has anything to do
-  const bool host_asks = out ? !writes_[0].empty() : !reads_[0].empty();
-  const bool ssd_asks = out ? !writes_[1].empty() : !reads_[1].empty();
-  if (lane == ssd) {
-    if (machine_.ssd_shared && lanes_[out ? kSsdIn : kSsdOut].active) return 0;
-    const double left = pcie - (lanes_[host].active ? lanes_[host].rate : 0);
-    if (left < 0.999 * share) return 0;
-    return host_asks ? share : std::min(disk, left);
+  const bool out = IsOut(lane);
+  const Lane host = out ? kHostOut : HostIn();
+  double left = out ? machine_.pcie_out : machine_.pcie_in;
+  for (Lane other = host; other < host + tiers_; ++other) {
+    if (other == lane) continue;
+    if (lanes_[other].active) {
+      left -= lanes_[other].rate;
+    } else if (lane == host && Asks(other)) {
+      left -= ShareOf(other);
+    }
   }
-  const double taken = lanes_[ssd].active ? lanes_[ssd].rate : ssd_asks ? share : 0;
-  return pcie - taken < pcie / 100 ? 0 : pcie - taken;
+  if (lane == host) return left < (out ? machine_.pcie_out : machine_.pcie_in) / 100 ? 0 : left;
+  if (machine_.ssd_shared && lanes_[out ? Back(lane) : lane - tiers_].active) return 0;
+  const double share = ShareOf(lane);
+  if (left < 0.999 * share) return 0;
+  return Asks(host) ? share : std::min(DriveRate(lane), left);
 }
 
 void Executor::StartMove(Lane lane, uint32_t p) {
   ExecutionPart& part = state_.parts[p];
   TensorState& tensor = state_.tensors[part.tensor];
-  const bool out = lane == kHostOut || lane == kSsdOut;
-  const Place other = lane == kHostOut || lane == kHostIn ? Place::kHost : Place::kSsd;
+  const bool out = IsOut(lane);
+  const Place other = IsHost(lane) ? Place::kHost : Place::kSsd;
   const double rate = RateOf(lane);
   const Nanos time = ToTicks(static_cast<double>(part.bytes) / rate * kNanosPerSecond +
                              static_cast<double>(machine_.transfer_latency));
@@ -47,12 +62,17 @@ void Executor::StartMove(Lane lane, uint32_t p) {
   (out ? part.moving_out : part.moving_in) = true;
   ++(out ? tensor.moves_out : tensor.moves_in);
   state_.Take(out ? other : Place::kGpu, part.bytes);
+  if (out && !IsHost(lane)) {
+    part.drive = static_cast<uint32_t>(lane - 1);
+    SetToCome(&part, true);
+  }
   if (!out) {
+    SetToCome(&part, false);
     tensor.held_on_gpu += part.bytes;
     const uint64_t current = Current();
     if (part.away_until > current) expected_.Add(current, part.away_until, static_cast<int64_t>(part.bytes));
   }
-  moved_.push_back({now_, now_ + time, part.bytes, lane});
+  moved_.push_back({now_, now_ + time, part.bytes, out, IsHost(lane)});
   Record(ScheduleEvent::Kind::kMove, p, out ? Place::kGpu : other, out ? other : Place::kGpu, now_,
          now_ + time);
 }
@@ -62,20 +82,44 @@ void Executor::EndMove(Lane lane) {
   const uint32_t p = lanes_[lane].part;
   ExecutionPart& part = state_.parts[p];
   TensorState& tensor = state_.tensors[part.tensor];
-  if (lane == kHostOut || lane == kSsdOut) {
+  if (IsOut(lane)) {
     part.moving_out = false;
     --tensor.moves_out;
-    state_.SetValid(p, lane == kHostOut ? Place::kHost : Place::kSsd);
+    state_.SetValid(p, IsHost(lane) ? Place::kHost : Place::kSsd);
     if (part.drop_pending) DropFromGpu(p);
     return;
   }
   part.moving_in = false;
   --tensor.moves_in;
   state_.SetValid(p, Place::kGpu);
-  if (lane == kHostIn && !part.keep_copy) {
+  if (IsHost(lane) && !part.keep_copy) {
     state_.Free(p, Place::kHost);
     Record(ScheduleEvent::Kind::kDrop, p, Place::kHost, Place::kHost, now_, now_);
   }
+}
+
+// Whether the part's drive still has to read it, as far as anybody knows.
+void Executor::SetToCome(ExecutionPart* part, bool to_come) {
+  if (to_come && !part->read_to_come) drive_loads_.AddRead(part->drive, part->bytes);
+  if (!to_come && part->read_to_come) drive_loads_.RemoveRead(part->drive, part->bytes);
+  part->read_to_come = to_come;
+}
+
+void Executor::FreeElsewhere(uint32_t tensor) {
+  for (uint32_t p = state_.tensors[tensor].first_part; p < state_.tensors[tensor].last_part; ++p)
+    SetToCome(&state_.parts[p], false);
+  state_.FreeAll(tensor, Place::kHost);
+  state_.FreeAll(tensor, Place::kSsd);
+}
+
+void Executor::PushWrite(Lane lane, const WriteEntry& entry) {
+  if (!IsHost(lane)) drive_loads_.AddWrite(lane - 1, state_.parts[entry.part].bytes);
+  WritesOf(lane).push(entry);
+}
+
+void Executor::PopWrite(Lane lane) {
+  if (!IsHost(lane)) drive_loads_.RemoveWrite(lane - 1, state_.parts[WritesOf(lane).top().part].bytes);
+  WritesOf(lane).pop();
 }
 
 bool Executor::Stale(const WriteEntry& entry) const {
@@ -86,22 +130,23 @@ bool Executor::Stale(const WriteEntry& entry) const {
 
 void Executor::StartWrites(Lane lane) {
   if (lanes_[lane].active) return;
-  const size_t tier = lane == kHostOut ? 0 : 1;
-  while (!writes_[tier].empty() && Stale(writes_[tier].top())) writes_[tier].pop();
-  if (writes_[tier].empty() || RateOf(lane) == 0) return;
-  const WriteEntry entry = writes_[tier].top();
+  Queue<WriteEntry>& queue = WritesOf(lane);
+  while (!queue.empty() && Stale(queue.top())) PopWrite(lane);
+  if (queue.empty() || RateOf(lane) == 0) return;
+  const WriteEntry entry = queue.top();
   const ExecutionPart& part = state_.parts[entry.part];
   if (lane == kHostOut && state_.used[1] + part.bytes > machine_.host_bytes) {
     if (!Waiting() || !part.drop_pending) return;
-    writes_[0].pop();  // a kernel waits for its room, and the host has none: to the SSD
-    writes_[1].push(entry);
-    StartWrites(kSsdOut);
+    PopWrite(lane);  // a kernel waits for its room, and the host has none: to the SSD
+    const Lane drive = 1 + drive_loads_.Pick(part.bytes);
+    PushWrite(drive, entry);
+    StartWrites(drive);
     StartWrites(kHostOut);
     return;
   }
   // A kernel that is running may write it: its content is about to be stale.
   if (running_ && Contains(workload_.kernels[KernelOf(started_ - 1)].outputs, part.tensor)) return;
-  writes_[tier].pop();
+  PopWrite(lane);
   StartMove(lane, entry.part);
 }
 
@@ -109,7 +154,7 @@ void Executor::StartWrites(Lane lane) {
 
 void Executor::StartReads(Lane lane) {
   if (lanes_[lane].active) return;
-  auto& queue = reads_[lane == kHostIn ? 0 : 1];
+  Queue<ReadEntry>& queue = ReadsOf(lane);
   const auto stale = [this](const ReadEntry& entry) {
     const ExecutionPart& part = state_.parts[entry.part];
     return entry.due < started_ || entry.due != part.away_until || part.valid[0] || part.moving_in ||
@@ -129,7 +174,7 @@ bool Executor::StartOwnRead(Lane lane) {
     for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) {
       const ExecutionPart& part = state_.parts[p];
       if (part.valid[0] || part.moving_in || part.moving_out) continue;
-      if ((lane == kHostIn) != part.valid[1] || part.bytes > FreeOnGpu()) continue;
+      if (lane != LaneBack(part) || part.bytes > FreeOnGpu()) continue;
       StartMove(lane, p);
       return true;
     }
@@ -138,7 +183,7 @@ bool Executor::StartOwnRead(Lane lane) {
 }
 
 bool Executor::StartQueuedRead(Lane lane) {
-  auto& queue = reads_[lane == kHostIn ? 0 : 1];
+  Queue<ReadEntry>& queue = ReadsOf(lane);
   const ReadEntry entry = queue.top();
   if (!MayReadAhead(entry)) return false;
   queue.pop();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "policy/drives.h"
 #include "policy/lp_sum.h"
 
 namespace spillway::policy {
@@ -329,12 +330,14 @@ class ModelMaker {
       AddLink({{&ssd.in_ssd, 1}, {&ssd.promoted, 1}}, InRate(machine_.ssd_read));
     }
     if (!machine_.ssd_shared || tiers_ == LpTiers::kHostOnly) return;
-    const double read = InRate(machine_.ssd_read), write = InRate(machine_.ssd_write);
-    AddLink({{&ssd.out_ssd, 1 / write},
-             {&ssd.demoted, 1 / write},
-             {&ssd.in_ssd, 1 / read},
-             {&ssd.promoted, 1 / read}},
-            1);
+    for (const SharedLimit& limit : SharedLimits(machine_)) {
+      const double read = InRate(1 / limit.per_byte_read), write = InRate(1 / limit.per_byte_written);
+      AddLink({{&ssd.out_ssd, 1 / write},
+               {&ssd.demoted, 1 / write},
+               {&ssd.in_ssd, 1 / read},
+               {&ssd.promoted, 1 / read}},
+              1);
+    }
   }
 
   void AddMemory() {

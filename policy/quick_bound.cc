@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "policy/drives.h"
+
 namespace spillway::policy {
 namespace {
 
@@ -144,10 +146,12 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
   if (!machine.ssd_shared) return bound;
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const int64_t excess = lifetimes.live_bytes[k] - gpu - static_cast<int64_t>(machine.host_bytes);
-    bound.ssd_shared = std::max(
-        bound.ssd_shared,
-        TimeFor(excess - exempt.constant[k], machine.ssd_write) +
-            TimeFor(excess - exempt.overwritten[k] - exempt.overwritten_next[k], machine.ssd_read));
+    for (const SharedLimit& limit : SharedLimits(machine)) {
+      bound.ssd_shared = std::max(
+          bound.ssd_shared,
+          TimeFor(excess - exempt.constant[k], 1 / limit.per_byte_written) +
+              TimeFor(excess - exempt.overwritten[k] - exempt.overwritten_next[k], 1 / limit.per_byte_read));
+    }
   }
   return bound;
 }

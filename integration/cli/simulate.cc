@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "integration/cli/simulate_report.h"
+#include "integration/cli/sweep.h"
+#include "integration/cli/sweep_page.h"
 #include "integration/cli/trace_files.h"
 #include "policy/lp_bound.h"
 #include "policy/lp_plan.h"
@@ -25,6 +27,7 @@ namespace {
 constexpr int kCannotRun = 1;
 constexpr int kWrongUse = 2;
 constexpr uint32_t kLeastIterations = 4;
+constexpr size_t kMostDrives = 64;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
@@ -34,34 +37,88 @@ int Fail(const absl::Status& status) {
 // CPU time of the process, which plans in one thread.
 double CpuSeconds() { return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC); }
 
+constexpr double kLeastRate = 1e6, kMostRate = 1e15;  // below, times leave the range of nanoseconds
+constexpr double kLeastPiece = 4096;
+
+absl::Status NotAccepted(absl::string_view option, absl::string_view value, absl::string_view accepted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, "=", value, " is not accepted; accepted: ", accepted));
+}
+
+absl::Status ReadSize(absl::string_view option, const std::string& text, policy::Bytes* value) {
+  const auto parsed = ParseQuantity(text);
+  if (!parsed.ok() || absl::EndsWithIgnoreCase(text, "/s"))
+    return NotAccepted(option, text, "bytes, for example 40GiB, 128GB, 0");
+  *value = static_cast<policy::Bytes>(*parsed);
+  return absl::OkStatus();
+}
+
+absl::Status ReadRate(absl::string_view option, const std::string& text, double* value) {
+  const auto parsed = ParseQuantity(text);
+  if (!parsed.ok() || *parsed < kLeastRate || *parsed > kMostRate)
+    return NotAccepted(option, text, "bytes/s, at least 1e6, for example 15.754e9, 3.2GB/s");
+  *value = *parsed;
+  return absl::OkStatus();
+}
+
+// "2.4e9" or, of several drives, "2.4e9,0.8e9".
+absl::StatusOr<std::vector<double>> ReadRates(absl::string_view option, const std::string& text) {
+  std::vector<double> rates;
+  for (const std::string& one : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    rates.push_back(0);
+    if (absl::Status status = ReadRate(option, one, &rates.back()); !status.ok()) return status;
+  }
+  return rates;
+}
+
+absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine) {
+  const auto reads = ReadRates("ssd-read", options.ssd_read);
+  if (!reads.ok()) return reads.status();
+  const auto writes = ReadRates("ssd-write", options.ssd_write);
+  if (!writes.ok()) return writes.status();
+  if (reads->size() != writes->size())
+    return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read, " is ", reads->size(),
+                                                   " drives and --ssd-write=", options.ssd_write, " is ",
+                                                   writes->size(), ": each needs a rate per drive"));
+  if (reads->size() > kMostDrives)
+    return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMostDrives, " drives"));
+  machine->ssd_read = machine->ssd_write = 0;
+  for (size_t d = 0; d < reads->size(); ++d) {
+    machine->ssd_read += (*reads)[d];
+    machine->ssd_write += (*writes)[d];
+    if (reads->size() > 1) machine->drives.push_back({(*reads)[d], (*writes)[d]});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<policy::Machine> MachineOf(const SimulateOptions& options) {
   policy::Machine machine;
-  const std::string pcie = options.pcie.empty() ? "15.754e9" : options.pcie;
-  const auto bytes = [](const std::string& text, policy::Bytes* value) {
-    auto parsed = ParseQuantity(text);
-    if (parsed.ok()) *value = static_cast<policy::Bytes>(*parsed);
-    return parsed.status();
-  };
-  const auto rate = [](const std::string& text, double* value) {
-    auto parsed = ParseQuantity(text);
-    if (parsed.ok() && *parsed <= 0) return absl::InvalidArgumentError("a rate must be more than 0");
-    if (parsed.ok()) *value = *parsed;
-    return parsed.status();
-  };
   for (const absl::Status& status : {
-           bytes(options.gpu_memory, &machine.gpu_bytes),
-           bytes(options.host_memory, &machine.host_bytes),
-           bytes(options.piece, &machine.piece_bytes),
-           rate(options.pcie_in.empty() ? pcie : options.pcie_in, &machine.pcie_in),
-           rate(options.pcie_out.empty() ? pcie : options.pcie_out, &machine.pcie_out),
-           rate(options.ssd_read, &machine.ssd_read),
-           rate(options.ssd_write, &machine.ssd_write),
+           ReadSize("gpu-memory", options.gpu_memory, &machine.gpu_bytes),
+           ReadSize("host-memory", options.host_memory, &machine.host_bytes),
+           ReadSize("piece", options.piece, &machine.piece_bytes),
+           ReadRate(options.pcie_in.empty() ? "pcie" : "pcie-in", options.PcieIn(), &machine.pcie_in),
+           ReadRate(options.pcie_out.empty() ? "pcie" : "pcie-out", options.PcieOut(), &machine.pcie_out),
+           ReadDrives(options, &machine),
        }) {
     if (!status.ok()) return status;
   }
+  if (machine.piece_bytes != 0 && machine.piece_bytes < kLeastPiece)
+    return NotAccepted("piece", options.piece, "0 (whole tensors) or at least 4KiB");
   machine.ssd_shared = options.ssd_shared;
   machine.transfer_latency = std::llround(options.latency_us * 1000);
   return machine;
+}
+
+// What the command line's library does not see.
+absl::Status CheckOptions(const SimulateOptions& options) {
+  if (!std::isfinite(options.latency_us)) return NotAccepted("latency", "nan", "0 to 1e6 (microseconds)");
+  if (!std::isfinite(options.noise)) return NotAccepted("noise", "nan", "0 to 1");
+  if (!options.html.empty() && options.sweep.empty())
+    return absl::InvalidArgumentError("--html shows a sweep: give --sweep, too");
+  if (!options.schedule.empty() && !options.sweep.empty())
+    return absl::InvalidArgumentError("--schedule is of one machine: leave --sweep or --schedule away");
+  return absl::OkStatus();
 }
 
 // Each kernel of each iteration lasts up to `noise` of its time more or less.
@@ -140,11 +197,15 @@ absl::Status FindBound(const SimulateOptions& options, const policy::Workload& w
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload) {
   auto machine = MachineOf(options);
   if (!machine.ok()) return machine.status();
   SimulateResult result;
   result.policy = options.policy;
+  result.kernels = workload.kernels.size();
+  result.tensors = workload.tensors.size();
   const policy::Lifetimes lifetimes =
       policy::FindLifetimes(workload, policy::PlanSearch::LeastBytes(*machine));
   result.peak_live_bytes = lifetimes.PeakLive();
@@ -167,81 +228,11 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
   auto run = policy::Execute(workload, lifetimes, *machine, *plan, execution);
   if (!run.ok()) return run.status();
   result.execution = *std::move(run);
+  // With noise the bound is that of the kernels as they came.
+  result.bound =
+      std::max(result.bound - result.quick_bound.compute, policy::Nanos{0}) + result.execution.ideal;
   return result;
 }
-
-// "gpu-memory=16GiB:80GiB:8GiB": the option's name and the values in turn.
-struct Sweep {
-  std::string SimulateOptions::*field = nullptr;
-  std::string name;
-  double first = 0, last = 0, step = 0;
-};
-
-absl::StatusOr<Sweep> ParseSweep(const std::string& text) {
-  const std::vector<std::string> sides = absl::StrSplit(text, absl::MaxSplits('=', 1));
-  const std::vector<std::string> values = absl::StrSplit(sides.back(), ':');
-  const absl::Status wrong = absl::InvalidArgumentError(
-      absl::StrCat("sweep=", text,
-                   " is not accepted; accepted: gpu-memory, host-memory, pcie, ssd-read or "
-                   "ssd-write, =FIRST:LAST:STEP"));
-  if (sides.size() != 2 || values.size() != 3) return wrong;
-  Sweep sweep;
-  sweep.name = sides[0];
-  sweep.field = sweep.name == "gpu-memory"    ? &SimulateOptions::gpu_memory
-                : sweep.name == "host-memory" ? &SimulateOptions::host_memory
-                : sweep.name == "pcie"        ? &SimulateOptions::pcie
-                : sweep.name == "ssd-read"    ? &SimulateOptions::ssd_read
-                : sweep.name == "ssd-write"   ? &SimulateOptions::ssd_write
-                                              : nullptr;
-  double* const numbers[] = {&sweep.first, &sweep.last, &sweep.step};
-  for (int i = 0; i < 3; ++i) {
-    auto parsed = ParseQuantity(values[i]);
-    if (!parsed.ok()) return parsed.status();
-    *numbers[i] = *parsed;
-  }
-  if (sweep.field == nullptr || sweep.step <= 0 || (sweep.last - sweep.first) / sweep.step > 1000)
-    return wrong;
-  return sweep;
-}
-
-std::string Readable(double value) {
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  const double gib = value / kGiB;
-  return gib == std::floor(gib) ? absl::StrCat(gib, "GiB") : absl::StrCat(value);
-}
-
-int RunSweep(const SimulateOptions& options, const policy::Workload& workload) {
-  std::vector<SweepPoint> points;
-  for (const std::string& text : options.sweep) {
-    auto sweep = ParseSweep(text);
-    if (!sweep.ok()) return Fail(sweep.status());
-    for (double value = sweep->first; value <= sweep->last; value += sweep->step) {
-      SimulateOptions one = options;
-      one.*(sweep->field) = absl::StrCat(static_cast<uint64_t>(value));
-      one.schedule.clear();
-      SweepPoint point;
-      point.setting = absl::StrCat(sweep->name, "=", Readable(value));
-      auto result = RunOne(one, workload);
-      if (!result.ok() && !absl::IsResourceExhausted(result.status())) return Fail(result.status());
-      point.fits = result.ok();
-      if (result.ok()) {
-        constexpr double kGiB = 1024.0 * 1024 * 1024;
-        const policy::Traffic& traffic = result->execution.traffic;
-        point.percent_of_ideal = result->execution.PercentOfIdeal();
-        point.percent_of_bound = result->PercentOfBound();
-        point.gigabytes_in = (traffic.host_to_gpu + traffic.ssd_to_gpu) / kGiB;
-        point.gigabytes_out = (traffic.gpu_to_host + traffic.gpu_to_ssd) / kGiB;
-      }
-      points.push_back(point);
-    }
-  }
-  std::fputs(SweepText(points).c_str(), stdout);
-  if (options.html.empty()) return 0;
-  const absl::Status written = WriteFile(options.html, SweepHtml(points));
-  return written.ok() ? 0 : Fail(written);
-}
-
-}  // namespace
 
 absl::StatusOr<double> ParseQuantity(const std::string& text) {
   char* end = nullptr;
@@ -272,8 +263,9 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--pcie", options->pcie, "Bytes/s in each direction (default 15.754e9)");
   simulate->add_option("--pcie-in", options->pcie_in, "Bytes/s to the GPU");
   simulate->add_option("--pcie-out", options->pcie_out, "Bytes/s from the GPU");
-  simulate->add_option("--ssd-read", options->ssd_read, "Bytes/s (default 3.2e9)");
-  simulate->add_option("--ssd-write", options->ssd_write, "Bytes/s (default 3.2e9)");
+  simulate->add_option("--ssd-read", options->ssd_read,
+                       "Bytes/s (default 3.2e9); several drives: 2.4e9,0.8e9");
+  simulate->add_option("--ssd-write", options->ssd_write, "Bytes/s (default 3.2e9), of as many drives");
   simulate->add_flag("--ssd-shared", options->ssd_shared, "Reads and writes of the SSD share one limit");
   simulate->add_option("--latency", options->latency_us, "Microseconds added to each transfer (default 0)")
       ->check(CLI::Range(0.0, 1e6));
@@ -281,9 +273,11 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                        "Tensors move in pieces of this size; 0: whole (default 2MiB)");
   simulate->add_option("--policy", options->policy, "plan (default), lru, belady, g10, lp or none")
       ->check(CLI::IsMember({"plan", "lru", "belady", "g10", "lp", "none"}));
-  simulate->add_option("--bound", options->bound,
-                       "quick (default), lp: tighter, in seconds to minutes, or lp-one-tier: of plans that change no "
-                       "spilled bytes' tier")
+  simulate
+      ->add_option(
+          "--bound", options->bound,
+          "quick (default), lp: tighter, in seconds to minutes, or lp-one-tier: of plans that change no "
+          "spilled bytes' tier")
       ->check(CLI::IsMember({"quick", "lp", "lp-one-tier"}));
   simulate->add_option("--iterations", options->iterations, "Simulated; the last two count (default 6)")
       ->check(CLI::Range(kLeastIterations, 1000u));
@@ -293,28 +287,43 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--schedule", options->schedule, "Write all kernels and moves to this file");
   simulate->add_option("--convert", options->convert,
                        "Write the trace as a compact file, or as CSV into a folder (a name that ends in /)");
-  simulate->add_option(
-      "--sweep", options->sweep,
-      "gpu-memory=16GiB:80GiB:8GiB, or host-memory, pcie, ssd-read, ssd-write: a table of what-ifs");
-  simulate->add_option("--html", options->html, "Write the sweep's chart to this file");
+  simulate->add_option("--sweep", options->sweep, absl::StrCat("A table of what-ifs: ", SweepForm()));
+  simulate->add_option("--html", options->html, "Write the sweep as a page with charts to this file");
   simulate->add_flag("--json", options->json, "Print JSON");
   return simulate;
 }
 
+namespace {
+
+int PrintSweep(const SimulateOptions& options, const policy::Workload& workload) {
+  auto rows = RunSweeps(options, workload);
+  if (!rows.ok()) return Fail(rows.status());
+  if (!options.html.empty()) {
+    const absl::Status written = WriteFile(options.html, SweepPage(options, *rows));
+    if (!written.ok()) return Fail(written);
+  }
+  std::fputs((options.json ? SweepJson(options, *rows) : SweepText(*rows)).c_str(), stdout);
+  const bool any = std::any_of(rows->begin(), rows->end(), [](const SweepRow& row) { return row.Ran(); });
+  return any ? 0 : kCannotRun;
+}
+
+}  // namespace
+
 int Simulate(const SimulateOptions& options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return Fail(status);
   auto workload = ReadTrace(options.trace);
   if (!workload.ok()) return Fail(workload.status());
   if (!options.convert.empty()) {
     if (absl::Status status = WriteTrace(options.convert, *workload); !status.ok()) return Fail(status);
   }
-  if (!options.sweep.empty()) return RunSweep(options, *workload);
+  if (!options.sweep.empty()) return PrintSweep(options, *workload);
   auto result = RunOne(options, *workload);
   if (!result.ok()) return Fail(result.status());
   if (!options.schedule.empty()) {
     const absl::Status written = WriteFile(options.schedule, policy::ScheduleCsv(result->execution));
     if (!written.ok()) return Fail(written);
   }
-  std::fputs((options.json ? ReportJson(*result) : ReportText(*result)).c_str(), stdout);
+  std::fputs((options.json ? ReportJson(options, *result) : ReportText(*result)).c_str(), stdout);
   return 0;
 }
 

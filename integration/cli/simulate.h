@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "policy/machine.h"
+#include "integration/cli/simulate_report.h"
+#include "policy/workload.h"
 
 namespace spillway::integration {
 
@@ -33,6 +34,12 @@ struct SimulateOptions {
   std::vector<std::string> sweep;
   std::string html;
   bool json = false;
+
+  std::string PcieIn() const { return pcie_in.empty() ? Pcie() : pcie_in; }
+  std::string PcieOut() const { return pcie_out.empty() ? Pcie() : pcie_out; }
+
+ private:
+  std::string Pcie() const { return pcie.empty() ? "15.754e9" : pcie; }
 };
 
 // Adds the subcommand; `options` must live until the command line has been parsed.
@@ -40,6 +47,9 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options);
 
 // Returns the exit status: 0; 1 when the workload cannot run on that machine; 2 for wrong use or an unreadable file.
 int Simulate(const SimulateOptions& options);
+
+// One machine, without printing anything. ResourceExhausted: the workload cannot run there; InvalidArgument: an option.
+absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload);
 
 // "40GiB", "128GB", "15.754e9" as a number of bytes (or bytes per second); positive or 0.
 absl::StatusOr<double> ParseQuantity(const std::string& text);

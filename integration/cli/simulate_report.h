@@ -1,8 +1,10 @@
-// What `spillway simulate` found out, as text and as JSON.
+// What `spillway simulate` found out about one machine, as text and as JSON.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SIMULATE_REPORT_H_
 #define SPILLWAY_INTEGRATION_CLI_SIMULATE_REPORT_H_
 
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "policy/execution.h"
@@ -10,32 +12,31 @@
 
 namespace spillway::integration {
 
+struct SimulateOptions;
+
 struct SimulateResult {
   policy::Execution execution;
   policy::QuickBound quick_bound;
-  policy::Nanos bound = 0;  // of the kind asked for
+  policy::Nanos bound = 0;  // of the kind asked for; with noise, of the kernels as long as they took
   std::string bound_kind = "quick";
   double bound_s = 0;  // CPU seconds
   std::string policy;
   double plan_first_s = 0, plan_best_s = 0;  // CPU seconds
   uint32_t trials = 0;
+  size_t kernels = 0, tensors = 0;  // of the trace
   int64_t peak_live_bytes = 0;
 
   double PercentOfBound() const;
 };
 
 std::string ReportText(const SimulateResult& result);
-std::string ReportJson(const SimulateResult& result);
+std::string ReportJson(const SimulateOptions& options, const SimulateResult& result);
 
-// One row per value of a sweep, and the same as a chart in a page that needs nothing else.
-struct SweepPoint {
-  std::string setting;  // gpu-memory=16GiB
-  bool fits = false;
-  double percent_of_ideal = 0, percent_of_bound = 0;
-  double gigabytes_in = 0, gigabytes_out = 0;
-};
-std::string SweepText(const std::vector<SweepPoint>& points);
-std::string SweepHtml(const std::vector<SweepPoint>& points);
+// The parts of it: the keys of one run, and the options as given or by default.
+nlohmann::json ResultJson(const SimulateResult& result);
+nlohmann::json OptionsJson(const SimulateOptions& options);
+// Text of any file names in it that are no UTF-8 is replaced, not refused.
+std::string DumpJson(const nlohmann::json& json);
 
 }  // namespace spillway::integration
 

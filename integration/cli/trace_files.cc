@@ -1,9 +1,10 @@
 #include "integration/cli/trace_files.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -34,18 +35,24 @@ absl::StatusOr<policy::Workload> GenerateTrace(const std::string& model) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (!file || !(bytes << file.rdbuf()))
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read, or is empty"));
-  return bytes.str();
+  std::string bytes;
+  char buffer[1 << 16];
+  while (file.read(buffer, sizeof(buffer)) || file.gcount() > 0)
+    bytes.append(buffer, static_cast<size_t>(file.gcount()));
+  if (file.eof()) return bytes;
+  return absl::NotFoundError(absl::StrCat(path, ": ", errno != 0 ? std::strerror(errno) : "cannot be read"));
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& bytes) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << bytes;
   file.close();
-  return file ? absl::OkStatus() : absl::UnknownError(absl::StrCat(path, ": cannot be written"));
+  if (file) return absl::OkStatus();
+  return absl::UnknownError(
+      absl::StrCat(path, ": cannot be written", errno != 0 ? absl::StrCat(": ", std::strerror(errno)) : ""));
 }
 
 absl::StatusOr<policy::Workload> ReadTrace(const std::string& source) {

@@ -204,7 +204,7 @@ class CommandLine(unittest.TestCase):
         for options in (["--gpu-memory", "many"], ["--sweep", "colour=1:2:1"], ["--pcie", "0"]):
             run = simulate(self.TRACE, *options)
             self.assertEqual(run.returncode, 2, options)
-            self.assertRegex(run.stderr, "examples|accepted|more than 0")
+            self.assertRegex(run.stderr, "accepted")
         self.assertEqual(simulate("/nonexistent").returncode, 2)
         self.assertEqual(simulate(self.TRACE, "--policy", "luck").returncode, 2)
 
@@ -230,15 +230,6 @@ class CommandLine(unittest.TestCase):
             run = simulate(file)
             self.assertEqual(run.returncode, 2)
             self.assertRegex(run.stderr, "bert.trace: at offset [0-9]+")
-
-    def test_sweep_prints_a_row_for_each_value(self):
-        with tempfile.TemporaryDirectory() as folder:
-            page = os.path.join(folder, "sweep.html")
-            run = simulate(self.TRACE, "--sweep", "gpu-memory=24GiB:48GiB:8GiB", "--html", page)
-            self.assertEqual(run.returncode, 0, run.stderr)
-            self.assertEqual(run.stdout.count("gpu-memory="), 4)
-            with open(page, encoding="utf-8") as file:
-                self.assertEqual(file.read().count("<rect"), 4)
 
     def test_noise_depends_on_the_seed_alone(self):
         runs = [json.loads(simulate(self.TRACE, "--noise", 0.25, "--seed", seed, "--json").stdout)["iteration_us"]

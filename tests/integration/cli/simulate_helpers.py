@@ -1,0 +1,98 @@
+"""What the tests of `spillway simulate` share: the program, small traces as CSV, pages read back."""
+
+import html.parser
+import json
+import os
+import subprocess
+
+PROGRAM = os.path.join(os.environ["SPILLWAY_BUILD"], "bin", "spillway")
+MIB = 2**20
+
+
+def simulate(trace, *options):
+    command = [PROGRAM, "simulate", "--trace", str(trace), *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+
+
+def result_of(trace, *options):
+    """The JSON of a run that must succeed."""
+    run = simulate(trace, *options, "--json")
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def write_csv(folder, tensors, kernels):
+    """`tensors`: (bytes, persistent); `kernels`: (name, microseconds, inputs, outputs, workspace)."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "tensors.csv"), "w", encoding="utf-8") as file:
+        file.write("tensor_id,size_bytes,persistent\n")
+        file.writelines(f"{t},{size},{int(keep)}\n" for t, (size, keep) in enumerate(tensors))
+    with open(os.path.join(folder, "kernels.csv"), "w", encoding="utf-8") as file:
+        file.write("kernel_id,name,duration_us,inputs,outputs,workspace_bytes\n")
+        for k, (name, micros, inputs, outputs, workspace) in enumerate(kernels):
+            lists = [" ".join(map(str, sorted(ids))) for ids in (inputs, outputs)]
+            file.write(f"{k},{name},{micros},{lists[0]},{lists[1]},{workspace}\n")
+    return folder
+
+
+def layered(folder, layers=12, micros=2000, activation=20 * MIB, weight=8 * MIB):
+    """A forward pass that keeps an activation per layer and a backward pass that reads them in reverse."""
+    tensors = [(weight, True)] * layers + [(activation, False)] * (layers + 1)
+    kernels = [("input", micros, [], [layers], 0)]
+    for i in range(layers):
+        kernels.append(("forward", micros, [i, layers + i], [layers + i + 1], 0))
+    for i in reversed(range(layers)):
+        kernels.append(("backward", 2 * micros, [i, layers + i, layers + i + 1], [i], 4 * MIB))
+    return write_csv(folder, tensors, kernels)
+
+
+class Page(html.parser.HTMLParser):
+    """The tables of a page, cell by cell, its data, and whatever it would load from elsewhere."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tables, self.headings, self.outside, self.texts = [], [], [], []
+        self.charts, self.data, self.open = 0, None, []
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.feed(text)
+        self.close()
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("src", "href", "data", "action", "srcset", "xlink:href") or "url(" in (value or ""):
+                self.outside.append((tag, name, value))
+        if tag in ("link", "iframe", "img", "object", "embed"):
+            self.outside.append((tag, "", ""))
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag == "svg":
+            self.charts += 1
+        if tag not in ("meta", "br", "hr"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, (tag, self.open)
+
+    def handle_data(self, data):
+        if not self.open:
+            return
+        if self.open[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+        elif self.open[-1] == "script":
+            self.data = json.loads(data)
+        elif self.open[-1] == "style":
+            assert "url(" not in data and "@import" not in data
+        elif self.open[-1] == "text":
+            self.texts.append(data)
+
+

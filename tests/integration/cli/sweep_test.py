@@ -1,0 +1,150 @@
+"""`spillway simulate --sweep`: each row is what a single run says, in the table, in the JSON and in the page."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from simulate_helpers import MIB, Page, layered, result_of, simulate
+
+GIB = 2**30
+CPU_TIMES = ("plan_first_s", "plan_best_s", "bound_s")
+EXTRA = ("runs", "option", "value", "setting")
+
+
+class SweepTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.trace = layered(os.path.join(cls.scratch.name, "<layers> & co"))
+        cls.page = os.path.join(cls.scratch.name, "page.html")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def swept(self, *options):
+        run = simulate(self.trace, *options, "--json")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return json.loads(run.stdout)["sweep"]
+
+    def assert_same_as_alone(self, row, *options):
+        alone = result_of(self.trace, *options)
+        for key, value in row.items():
+            if key not in CPU_TIMES + EXTRA:
+                self.assertEqual(value, alone[key], (row["setting"], key))
+        self.assertLessEqual(set(alone) - {"options"}, set(row))
+
+    def test_rows_are_single_runs(self):
+        rows = self.swept("--sweep", "gpu-memory=128MiB:320MiB:64MiB", "--host-memory", "100MiB")
+        self.assertEqual([row["value"] for row in rows], [size * MIB for size in (128, 192, 256, 320)])
+        self.assertEqual(rows[0]["setting"], "gpu-memory=128MiB")
+        for row in rows:
+            self.assert_same_as_alone(row, "--gpu-memory", int(row["value"]), "--host-memory", "100MiB")
+        self.assertLess(rows[0]["percent_of_ideal"], rows[-1]["percent_of_ideal"])  # or the sweep shows nothing
+
+    def test_every_option_that_can_be_swept(self):
+        base = ("--gpu-memory", "192MiB", "--host-memory", "40MiB")
+        for name, values, flags in (
+            ("host-memory", "0:64MiB:32MiB", ["--host-memory"]),
+            ("host", "0:64MiB:64MiB", ["--host-memory"]),
+            ("ssd", "1e9:2e9:0.5e9", ["--ssd-read", "--ssd-write"]),
+            ("ssd-read", "1e9:2e9:1e9", ["--ssd-read"]),
+            ("ssd-write", "1e9:2e9:1e9", ["--ssd-write"]),
+            ("pcie", "4e9:8e9:4e9", ["--pcie"]),
+            ("pcie-in", "4e9:8e9:4e9", ["--pcie-in"]),
+            ("pcie-out", "4e9:8e9:4e9", ["--pcie-out"]),
+        ):
+            rows = self.swept(*base, "--sweep", f"{name}={values}")
+            self.assertGreaterEqual(len(rows), 2)
+            row = rows[-1]
+            kept = list(base) if not name.startswith("host") else list(base[:2])
+            self.assert_same_as_alone(row, *kept, *(part for flag in flags for part in (flag, int(row["value"]))))
+
+    def test_a_setting_can_be_given_to_its_option(self):
+        for sweep in ("gpu-memory=200000001:320000000:40000003", "ssd-read=1234567890:2e9:0.3e9", "gpu=0.2GB:0.25GB:0.05GB"):
+            for row in self.swept("--sweep", sweep):
+                option, value = row["setting"].split("=")
+                self.assert_same_as_alone(row, "--" + option, value)
+
+    def test_the_last_value_is_there_in_spite_of_rounding(self):
+        rows = self.swept("--gpu-memory", "192MiB", "--sweep", "ssd=0.1e9:0.7e9:0.1e9")
+        self.assertEqual(len(rows), 7)
+
+    def test_what_cannot_run_is_a_row_with_its_reason(self):
+        rows = self.swept("--sweep", "gpu-memory=16MiB:216MiB:100MiB")
+        self.assertEqual([row["runs"] for row in rows], [False, True, True])
+        self.assertIn("exceed the GPU's memory", rows[0]["problem"])
+        self.assertNotIn("percent_of_ideal", rows[0])
+        run = simulate(self.trace, "--sweep", "gpu-memory=16MiB:216MiB:100MiB")
+        self.assertEqual(run.returncode, 0)
+        self.assertRegex(run.stdout, "gpu-memory=16MiB +cannot run: kernel")
+        self.assertEqual(simulate(self.trace, "--sweep", "gpu=1MiB:2MiB:1MiB").returncode, 1)
+
+    def test_the_table_and_the_page_say_what_the_json_says(self):
+        options = ("--sweep", "gpu-memory=16MiB:216MiB:100MiB", "--sweep", "ssd=1e9:3e9:1e9", "--host-memory", "64MiB")
+        rows = self.swept(*options)
+        run = simulate(self.trace, *options, "--html", self.page)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        page = Page(self.page)
+        self.assertEqual(page.outside, [])
+        self.assertEqual(page.charts, 4)
+        self.assertEqual(len(page.tables), 3)
+        cells = [row for table in page.tables[:2] for row in table[1:]]
+        lines = run.stdout.splitlines()[1:]
+        self.assertEqual((len(cells), len(lines), len(page.data["sweep"])), (len(rows),) * 3)
+        for row, cell, line, data in zip(rows, cells, lines, page.data["sweep"]):
+            self.assertEqual({k: v for k, v in row.items() if k not in CPU_TIMES},
+                             {k: v for k, v in data.items() if k not in CPU_TIMES})
+            self.assertEqual(cell[0], row["setting"])
+            self.assertTrue(line.startswith(row["setting"]), line)
+            if not row["runs"]:
+                self.assertEqual(cell[1], "cannot run: " + row["problem"])
+                continue
+            percents = [f"{row['percent_of_ideal']:.2f}", f"{row['percent_of_bound']:.2f}"]
+            seconds = [f"{row[key] / 1e6:.3f}" for key in ("iteration_us", "read_wait_us", "room_wait_us")]
+            moved = [row[key] / GIB for key in ("host_to_gpu_bytes", "ssd_to_gpu_bytes", "gpu_to_host_bytes", "gpu_to_ssd_bytes")]
+            self.assertEqual(cell[1:], [*percents, *seconds, *(f"{value:.2f}" for value in [*moved, row["peak_host_bytes"] / GIB])])
+            self.assertEqual(line.split()[1:], [*percents, *seconds, f"{moved[0] + moved[1]:.2f}", f"{moved[2] + moved[3]:.2f}"])
+
+    def test_the_page_names_units_options_and_the_trace(self):
+        simulate(self.trace, "--sweep", "gpu=128MiB:256MiB:64MiB", "--ssd-shared", "--html", self.page)
+        page = Page(self.page)
+        for text in ("gpu-memory, GiB", "percent", "GiB", "percent of ideal", "percent of bound"):
+            self.assertIn(text, page.texts)
+        used = {row[0]: row[1] for row in page.tables[-1]}
+        self.assertEqual(used["--trace"], self.trace)  # with the <, > and & of its name
+        self.assertEqual((used["--ssd-shared"], used["--pcie-in"], used["--policy"]), ("true", "15.754e9", "plan"))
+
+    def test_wrong_sweeps_say_what_is_accepted(self):
+        for sweep, words in (
+            ("colour=1:2:1", "'colour' cannot be swept"),
+            ("gpu-memory", "first value, a last one and a step"),
+            ("gpu-memory=1GiB:2GiB", "first value, a last one and a step"),
+            ("gpu-memory=a:2GiB:1GiB", "'a' is not a size"),
+            ("gpu-memory=2GiB:1GiB:1GiB", "less than the first"),
+            ("gpu-memory=1GiB:2GiB:0", "more than 0"),
+            ("gpu-memory=1GiB:2GiB:1MB", "more than 1000 values"),
+            ("pcie=0:2e9:1e9", "pcie-in=0GB/s is not accepted"),
+        ):
+            run = simulate(self.trace, "--sweep", sweep)
+            self.assertEqual(run.returncode, 2, sweep)
+            self.assertIn(words, run.stderr)
+            self.assertIn("accepted: ", run.stderr)
+            self.assertEqual(run.stdout, "")
+
+    def test_options_that_do_not_go_together(self):
+        run = simulate(self.trace, "--html", self.page + ".none")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--sweep", run.stderr)
+        self.assertFalse(os.path.exists(self.page + ".none"))
+        run = simulate(self.trace, "--sweep", "gpu=1GiB:2GiB:1GiB", "--schedule", self.page + ".csv")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--schedule", run.stderr)
+        run = simulate(self.trace, "--sweep", "gpu=1GiB:2GiB:1GiB", "--html", os.path.join(self.scratch.name, "no", "page"))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("cannot be written: No such file", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

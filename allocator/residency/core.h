@@ -38,7 +38,7 @@ struct Counters {
   std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
   std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
-  std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, stall_run_ahead_nanos{0};
+  std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, held_back_nanos{0};
   std::atomic<uint64_t> lost_room_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
   std::atomic<uint64_t> in_time_bytes{0};
 };
@@ -154,7 +154,7 @@ struct Core {
   // recordStream keeps is not promised: nobody should wait for another stream's work in an allocation.
   void BeginFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     block->freed = true;
-    if (options.stable_addresses && block->recorded.empty()) ListLocked(block);
+    if (block->recorded.empty()) ListLocked(block);
   }
   // The transfer has ended, and the block is kCached or kFree.
   void FinishFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {

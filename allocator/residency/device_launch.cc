@@ -313,7 +313,7 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
   while (!core_->closed.load() && too_far() && core_->clock.WaitFor(before)) {
   }
   const int64_t now = os::Clock::System()->NowNanos();
-  core_->counters.stall_run_ahead_nanos += now - start;
+  core_->counters.held_back_nanos += now - start;
   core_->counters.lost_run_ahead_nanos += core_->LostSince(start, now);
 }
 

@@ -215,7 +215,7 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.early_copies = counters.early_copies;
   stats.stall_room_nanos = counters.stall_room_nanos;
   stats.stall_disk_nanos = counters.stall_disk_nanos;
-  stats.stall_run_ahead_nanos = counters.stall_run_ahead_nanos;
+  stats.held_back_nanos = counters.held_back_nanos;
   stats.lost_room_nanos = counters.lost_room_nanos;
   stats.lost_read_nanos = counters.lost_read_nanos;
   stats.lost_run_ahead_nanos = counters.lost_run_ahead_nanos;

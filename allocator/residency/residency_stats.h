@@ -47,7 +47,7 @@ struct ResidencyStats {
   uint64_t early_copies = 0;      // blocks copied out while they stayed on the GPU
   uint64_t stall_room_nanos = 0;       // launching threads waited for chunks
   uint64_t stall_disk_nanos = 0;       // for reads and their staging
-  uint64_t stall_run_ahead_nanos = 0;  // for the bound on uncompleted launches
+  uint64_t held_back_nanos = 0;        // by the bound on uncompleted launches, mostly behind a GPU that had work
   // Of the time of the job, what the GPU spent with nothing to do: a launch waited for chunks; for bytes to come back (the
   // launching thread for the disk, or the GPU for their arrival); for the bound on uncompleted launches.
   uint64_t lost_room_nanos = 0;

@@ -67,7 +67,6 @@ constexpr Counter kCounters[] = {
 constexpr Counter kStalls[] = {
     {"room", &ResidencyStats::stall_room_nanos},
     {"disk", &ResidencyStats::stall_disk_nanos},
-    {"run_ahead", &ResidencyStats::stall_run_ahead_nanos},
 };
 
 // What the GPU lost.
@@ -109,6 +108,7 @@ nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
   for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(stats.*stall.member);
   json["stall_seconds"] = stalls;
   json["stall_seconds_total"] = StallSeconds(stats);
+  json["held_back_seconds"] = Seconds(stats.held_back_nanos);
   json["lost_seconds"] = LostJson(stats);
   nlohmann::ordered_json held;
   for (int reason = 0; reason < static_cast<int>(allocator::HoldReason::kCount); ++reason) {
@@ -145,6 +145,7 @@ nlohmann::ordered_json StepJson(const DeviceFigures& device) {
   nlohmann::ordered_json stalls;
   for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(steady.per_step.*stall.member);
   json["stall_seconds"] = stalls;
+  json["held_back_seconds"] = Seconds(steady.per_step.held_back_nanos);
   json["lost_seconds"] = LostJson(steady.per_step);
   return json;
 }
@@ -296,9 +297,9 @@ std::string Summary(const Figures& figures) {
                           BytesText(total.spilled_bytes), BytesText(total.host_spilled_bytes),
                           BytesText(total.disk_spilled_bytes), BytesText(total.fetched_bytes),
                           BytesText(total.host_fetched_bytes), BytesText(total.disk_fetched_bytes));
-  text += absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk, %.1f s for run-ahead",
+  text += absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk; the GPU had to wait %.1f s",
                           Seconds(total.stall_room_nanos), Seconds(total.stall_disk_nanos),
-                          Seconds(total.stall_run_ahead_nanos));
+                          Seconds(total.lost_room_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);

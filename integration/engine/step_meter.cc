@@ -17,7 +17,7 @@ constexpr uint64_t ResidencyStats::*kParts[] = {
     &ResidencyStats::in_time_bytes,        &ResidencyStats::lost_room_nanos,
     &ResidencyStats::lost_read_nanos,      &ResidencyStats::lost_run_ahead_nanos,
     &ResidencyStats::stall_room_nanos,     &ResidencyStats::stall_disk_nanos,
-    &ResidencyStats::stall_run_ahead_nanos};
+    &ResidencyStats::held_back_nanos};
 
 double StepsBetween(const ResidencyStats& from, const ResidencyStats& to, uint32_t period) {
   return static_cast<double>(to.launches - from.launches) / period;

@@ -247,7 +247,7 @@ TEST(LimitsTest, UncompletedLaunchesKeepToTheRunAheadBound) {
   EXPECT_EQ(device->core()->clock.UncompletedBytes(), 2 * kBlock);
   HoldStreams(false);
   job.join();
-  EXPECT_GT(device->Stats().stall_run_ahead_nanos, 50'000'000u);
+  EXPECT_GT(device->Stats().held_back_nanos, 50'000'000u);
 }
 
 // Allocations and frees of four threads, with launches, while others give chunks away and take the budget.

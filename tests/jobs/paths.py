@@ -1,8 +1,9 @@
 """Jobs in which not every step is the one before: micro-batches, an evaluation every few steps, three sequence lengths in
 a seeded order. Each uncapped and capped; equal losses and final state, and the plans of known paths taken up again.
 
-Prints for each step: launches that came as the path said, stalls, and what was fetched and was there in time. How soon a
-plan is back and how much it has there in time are goals for a quiet machine: --judge-speed holds the run to them.
+Prints for each step: launches that came as the path said, how long the GPU waited, and what was fetched and was there in
+time. How soon a plan is back and how much it has there in time are goals for a quiet machine: --judge-speed holds the run
+to them.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ SCRIPT = harness.HERE / "paths_script.py"
 STEPS = {"accumulation": 5, "evaluation": 10, "lengths": 10}
 MODEL = ("--width", "512", "--layers", "2", "--heads", "8", "--sequence", "64")
 BATCH = {"accumulation": 4, "evaluation": 12, "lengths": 12}
-PERCENT = {"accumulation": 45, "evaluation": 50, "lengths": 50}
+PERCENT = 50  # of the peak
 BACK_WITHIN, IN_TIME = 2, 0.9  # steps; share of the fetched bytes
 KERNEL_MICROSECONDS = 3000  # with --judge-speed, as in prediction.py
 
@@ -29,7 +30,7 @@ class Step:
     seconds: float
     launches: int
     followed: int
-    stalled: float
+    waited: float  # the GPU
     fetched: int
     in_time: int
     period: int  # of the plan in force when it ended; 0: none
@@ -47,7 +48,8 @@ def steps_of(notes):
         def delta(key):
             return now.get(key, 0) - before.get(key, 0)
 
-        steps.append(Step(note["step"], note["seconds"], delta("launches"), delta("followed_launches"), delta("stall_seconds_total"),
+        lost = sum(now["lost_seconds"].values()) - sum(before.get("lost_seconds", {}).values())
+        steps.append(Step(note["step"], note["seconds"], delta("launches"), delta("followed_launches"), lost,
                           delta("fetched_bytes"), delta("prefetch_in_time_bytes"), now["plan_period_launches"]))  # fmt: skip
         before = now
     return steps
@@ -57,7 +59,7 @@ def show(steps):
     for number, step in enumerate(steps, start=1):
         share = step.in_time / step.fetched if step.fetched else 1.0
         print(f"   step {number:2d} {step.name:>10}: {step.seconds:5.2f} s, {step.hit:4.0%} of {step.launches} launches as expected, "
-              f"stalled {step.stalled:.2f} s, fetched {step.fetched / MIB:.0f} MiB, {share:4.0%} in time", flush=True)
+              f"the GPU waited {step.waited:.2f} s, fetched {step.fetched / MIB:.0f} MiB, {share:4.0%} in time", flush=True)
 
 
 def returns(steps):
@@ -93,7 +95,7 @@ def run_kind(args, kind, problems):
     if not problems.expect(uncapped.keys["status"] == "ok", f"{kind} uncapped: {uncapped.keys['status']}\n{uncapped.log[-2000:]}"):
         return
     peak = uncapped.keys["peak_bytes"]
-    cap = job.Cap(harness.whole_chunks(peak * PERCENT[kind] // 100), job.size_text(2 * peak), "none")
+    cap = job.Cap(harness.whole_chunks(peak * PERCENT // 100), job.size_text(2 * peak), "none")
     run = job.run_job(here, job.PRELOAD, arguments, cap, **both)
     if not problems.expect(run.keys["status"] == "ok", f"{kind}: {run.keys['status']}\n{run.log[-2000:]}"):
         return

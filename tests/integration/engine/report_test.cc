@@ -39,6 +39,9 @@ Figures TwoDevices() {
   first.stats.disk_spilled_bytes = 200;
   first.stats.fetched_bytes = 70;
   first.stats.stall_room_nanos = 1'500'000'000;
+  first.stats.lost_room_nanos = 400'000'000;
+  first.stats.lost_read_nanos = 500'000'000;
+  first.stats.held_back_nanos = 7'000'000'000;
   first.stats.held_bytes_by_reason[1] = 5;
   first.plan_period_launches = 186;
   DeviceFigures second = first;
@@ -88,6 +91,7 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   EXPECT_DOUBLE_EQ(json["stall_seconds"]["room"], 3.0);
   EXPECT_DOUBLE_EQ(json["stall_seconds"]["disk"], 0.25);
   EXPECT_DOUBLE_EQ(json["stall_seconds_total"], 3.25);
+  EXPECT_DOUBLE_EQ(json["devices"][0]["held_back_seconds"], 7.0);
   ASSERT_EQ(json["devices"].size(), 2u);
   EXPECT_EQ(json["devices"][1]["device"], 1);
   EXPECT_EQ(json["devices"][1]["spilled_bytes"], 300);
@@ -102,7 +106,7 @@ TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
   const std::string text = Summary(TwoDevices());
   for (const char* part :
        {"peak 2.00 GiB of a budget of 4.00 GiB", "moved out 600 B (host 200 B, disk 400 B)", "back 140 B",
-        "stalled 3.0 s for room", "SSD bytes written 4.00 KiB"}) {
+        "stalled 3.0 s for room, 0.2 s for the disk", "the GPU had to wait 1.8 s", "SSD bytes written 4.00 KiB"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

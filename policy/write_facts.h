@@ -22,9 +22,6 @@ class WriteFacts {
 
   // One observation: the block at place `operand` had, or had not, other bytes after a launch of `tag` than before it.
   void Note(uint64_t tag, uint32_t operand, bool changed);
-  // A touch taken to read only has been caught: a block that only such touches named since its copy had changed. It
-  // may be another one of them, so the touch is unknown again and needs all its looks anew.
-  void Doubt(uint64_t tag, uint32_t operand);
 
   // Unknown counts as written wherever bytes depend on it.
   Writes Of(uint64_t tag, uint32_t operand) const;
@@ -32,8 +29,6 @@ class WriteFacts {
   bool Settled(uint64_t tag, uint32_t operand) const { return Of(tag, operand) != Writes::kUnknown; }
 
   size_t size() const { return touches_.size(); }  // touches seen
-  uint64_t observations() const { return observations_; }
-  size_t CountOf(Writes writes) const;  // touches with that answer
   // Goes up whenever an answer of Of has changed: what was planned before may be planned better.
   uint64_t version() const { return version_; }
 
@@ -56,7 +51,6 @@ class WriteFacts {
   static Writes Answer(const Touch& touch);
 
   std::unordered_map<Key, Touch, Hash> touches_;
-  uint64_t observations_ = 0;
   uint64_t version_ = 0;
 };
 

@@ -57,7 +57,6 @@ void CleanCopies::Reclaim(uint64_t pieces, uint64_t slots) {
       Take(block, &homes, &hash);  // takes it out of kept_
       for (const ChunkHome& home : homes) ++(home.on_disk ? disk : host);
       Release(&homes);
-      ++reclaimed_;
     }
   }
 }

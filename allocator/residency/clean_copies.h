@@ -71,7 +71,6 @@ class CleanCopies {
   uint64_t host_pieces() const { return host_pieces_; }
   uint64_t disk_slots() const { return disk_slots_; }
   size_t size() const { return kept_.size(); }
-  uint64_t reclaimed() const { return reclaimed_; }  // copies given up for room
 
  private:
   void Reclaim(uint64_t pieces, uint64_t slots);
@@ -82,7 +81,6 @@ class CleanCopies {
   std::vector<Block*> kept_;  // in the order of Keep
   uint64_t host_pieces_ = 0;
   uint64_t disk_slots_ = 0;
-  uint64_t reclaimed_ = 0;
 };
 
 }  // namespace spillway::allocator

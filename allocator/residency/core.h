@@ -150,8 +150,9 @@ struct Core {
     block->listed = true;
     addresses.Add(block->owner, block->chunks, block->address, block->id);
   }
-  // A free that must wait for a transfer: the address may be promised already, the block not. A block that
-  // recordStream keeps is not promised: nobody should wait for another stream's work in an allocation.
+  // A free that must wait for a transfer: the address may be promised already, the block not, so that equal steps get
+  // equal addresses, which prediction wants. A block that recordStream keeps is not promised: nobody should wait for
+  // another stream's work in an allocation.
   void BeginFreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     block->freed = true;
     if (block->recorded.empty()) ListLocked(block);

@@ -16,6 +16,9 @@ thread_local std::string last_error;
 // Claims of one launch that may come to nothing because a block could not be brought in.
 constexpr int kMostAttempts = 100;
 
+// Under pressure the launching thread records an event each so many launches.
+constexpr policy::LaunchIndex kLaunchesBetweenEvents = 16;
+
 // Launch `index` used the block. Inside a gate slot or under a pin.
 inline void NoteUse(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread,
                     policy::LaunchIndex index) {
@@ -59,7 +62,7 @@ void DeviceResidency::AfterLaunch(const AccessSet& set, StreamIndex stream, poli
   if (core_->clock.IsPerThread(stream)) {
     core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
   } else if (core_->pressure.load(std::memory_order_relaxed) &&
-             (index % core_->options.events_every_launches == 0 || core_->pace.EventAfter(index))) {
+             (index % kLaunchesBetweenEvents == 0 || core_->pace.EventAfter(index))) {
     core_->clock.TryCoverNow(stream);
   }
   if (core_->parts.observer != nullptr) {

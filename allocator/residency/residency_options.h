@@ -36,11 +36,6 @@ struct ResidencyOptions {
   bool map_at_once = false;         // blocks have memory from their allocation on: launches may go unseen
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
   uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
-  // A freed block whose transfer has not ended yet is waited for when its address is the next to be handed out, so
-  // that equal steps get equal addresses. Wanted for prediction; without it such blocks are passed over.
-  bool stable_addresses = true;
-  int events_every_launches =
-      16;  // under pressure the launching thread records an event each so many launches
 };
 
 struct ResidencyParts {

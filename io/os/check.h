@@ -1,5 +1,5 @@
-// CHECK for broken invariants in every build, DCHECK for costly ones in debug builds. Neither judges the
-// outcome of I/O or of a driver call (those are absl::Status), and neither holds an expression with side effects.
+// CHECK for broken invariants, in every build. It neither judges the outcome of I/O or of a driver call (those are
+// absl::Status), nor holds an expression with side effects.
 // The failure path does not allocate: it may run on a launch thread or in a signal handler.
 
 #ifndef SPILLWAY_IO_OS_CHECK_H_
@@ -14,11 +14,5 @@ namespace spillway::os {
 
 #define SPILLWAY_CHECK(condition) \
   (__builtin_expect(!!(condition), 1) ? (void)0 : ::spillway::os::CheckFailed(__FILE__, __LINE__, #condition))
-
-#ifdef NDEBUG
-#define SPILLWAY_DCHECK(condition) ((void)sizeof(condition))
-#else
-#define SPILLWAY_DCHECK(condition) SPILLWAY_CHECK(condition)
-#endif
 
 #endif  // SPILLWAY_IO_OS_CHECK_H_

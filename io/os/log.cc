@@ -44,7 +44,6 @@ void WriteLine(const std::string& line) {
 }  // namespace
 
 void SetLogLevel(LogLevel level) { log_level.store(static_cast<int>(level)); }
-LogLevel GetLogLevel() { return static_cast<LogLevel>(log_level.load()); }
 
 void Log(LogLevel level, const std::string& text) {
   if (static_cast<int>(level) > log_level.load()) return;

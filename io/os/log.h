@@ -12,7 +12,6 @@ enum class LogLevel : int { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug =
 
 // Default kWarn. Any thread.
 void SetLogLevel(LogLevel level);
-LogLevel GetLogLevel();
 
 // One line, in one write(2). At most 20 lines a second for each level below kError are written; the number
 // left out is added to the next one. Any thread; takes a lock, so not from a launch whose set is resident.

@@ -1,12 +1,12 @@
 #include "allocator/residency/device_thread.h"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 
 #include "io/os/clock.h"
 #include "io/os/log.h"
+#include "io/os/thread.h"
 #include "policy/victim.h"
 
 namespace spillway::allocator {
@@ -39,7 +39,7 @@ DeviceThread::DeviceThread(Core* core, CopyStreams* copies)
 DeviceThread::~DeviceThread() { Stop(); }
 
 void DeviceThread::Start() {
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = os::StartThread("spillway-device", [this] { Loop(); });
 }
 
 void DeviceThread::Stop() {
@@ -62,7 +62,6 @@ void DeviceThread::Wake() {
 }
 
 void DeviceThread::Loop() {
-  pthread_setname_np(pthread_self(), "spillway-device");
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // sleeps of 20 us end after 20 us, not 70
   const CudaDriver* const driver = core_->parts.driver;
   driver->cuCtxSetCurrent(core_->parts.context);

@@ -5,8 +5,8 @@
 #include <link.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
-#include <regex>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +34,30 @@ int NoteTorchLibrary(struct dl_phdr_info* info, size_t, void* found) {
   return 1;
 }
 
+size_t DigitsAt(std::string_view text, size_t at) {
+  return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
+}
+
+// "2.11" of "2.11.0+cu130"; empty when the text begins otherwise.
+std::string MinorOf(std::string_view text) {
+  const size_t major = DigitsAt(text, 0);
+  if (major == 0 || text.substr(major, 1) != ".") return "";
+  const size_t minor = DigitsAt(text, major + 1);
+  const size_t end = major + 1 + minor;
+  if (minor == 0 || text.substr(end, 1) != ".") return "";
+  return std::string(text.substr(0, end));
+}
+
+// The string of ` = 'string'`, without its quotation mark at the front; empty when that is not what it is.
+std::string_view AfterEquals(std::string_view text) {
+  for (const std::string_view mark : {"=", "'\""}) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+    if (text.empty() || mark.find(text.front()) == std::string_view::npos) return "";
+    text.remove_prefix(1);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string MappedTorchLibrary() {
@@ -44,15 +68,15 @@ std::string MappedTorchLibrary() {
 
 absl::StatusOr<std::string> TorchMinorVersion(const std::string& library) {
   // A Python wheel: torch/lib/libc10_cuda.so and torch/version.py. A C++ distribution: lib/ and build-version.
-  static const std::regex kPython(R"(^__version__\s*=\s*['"](\d+\.\d+)\..*)");
-  static const std::regex kPlain(R"(^(\d+\.\d+)\..*)");
   const std::string parent = DirectoryOf(DirectoryOf(library));
-  for (const auto& [file, pattern] :
-       {std::pair{parent + "/version.py", &kPython}, std::pair{parent + "/build-version", &kPlain}}) {
+  for (const auto& [file, head] :
+       {std::pair{parent + "/version.py", "__version__"}, std::pair{parent + "/build-version", ""}}) {
     std::ifstream lines(file);
-    std::smatch match;
     for (std::string line; std::getline(lines, line);) {
-      if (std::regex_match(line, match, *pattern)) return match[1].str();
+      const std::string_view text = line;
+      if (!text.starts_with(head)) continue;
+      std::string minor = MinorOf(*head == 0 ? text : AfterEquals(text.substr(std::strlen(head))));
+      if (!minor.empty()) return minor;
     }
   }
   return absl::NotFoundError(absl::StrCat("no version of PyTorch beside ", library));

@@ -34,10 +34,22 @@ TEST_F(TorchSwapTest, ReadsTheVersionOfALibrary) {
   EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").value(), "2.9");
 }
 
+TEST_F(TorchSwapTest, ReadsAVersionHoweverItIsSpaced) {
+  for (const char* line : {"__version__='2.11.0'", "__version__  =\t\"2.11.0a0+git\""}) {
+    Write("/torch/version.py", std::string("__version_info__ = '1.2.3'\n") + line);
+    EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").value(), "2.11") << line;
+  }
+}
+
 TEST_F(TorchSwapTest, NoVersionIsAnError) {
-  Write("/torch/version.py", "__version__ = 'unknown'\n");
-  EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").status().code(),
-            absl::StatusCode::kNotFound);
+  for (const char* line : {"__version__ = 'unknown'", "__version__ = '2'", "__version__ = '2.'",
+                           "__version__ = '2.11'", "__version__ = '.11.0'", "__version__ = 2.11.0",
+                           "__version__ '2.11.0'", "__version__ =", "__version__", ""}) {
+    Write("/torch/version.py", line);
+    EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").status().code(),
+              absl::StatusCode::kNotFound)
+        << line;
+  }
 }
 
 TEST_F(TorchSwapTest, ListsTheVersionsThatAreThere) {

@@ -1,7 +1,6 @@
 // Launches: the fast way through the gate, and the slow one under pins.
 
 #include <algorithm>
-#include <utility>
 
 #include "allocator/residency/device_residency.h"
 #include "allocator/residency/test_points.h"
@@ -212,8 +211,9 @@ CUresult DeviceResidency::RunClaimed(const AccessSet& needed, const AccessSet& n
   const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
   const bool plain = &needed == &named && !foreign && core_->parts.audit == nullptr && captures_.load() == 0;
   const auto in_context = [&] {
-    const bool looked = plain && core_->pressure.load() && !core_->closed.load() &&
-                        core_->writes.Begin(tag, named, grant.pinned, core_->launches.load(), stream.Explicit());
+    const bool looked =
+        plain && core_->pressure.load() && !core_->closed.load() &&
+        core_->writes.Begin(tag, named, grant.pinned, core_->launches.load(), stream.Explicit());
     if (marked) MarkReady(stream);
     const CUresult result = InCallersContext(stream, launch);
     if (looked) core_->writes.End(stream.Explicit(), result == CUDA_SUCCESS);
@@ -266,7 +266,8 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* str
     if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, &arrivals);
     if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
     for (CUevent arrival : arrivals) {
-      if (status.ok()) status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
+      if (status.ok())
+        status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
     if (status.ok()) return status;
     thread_->claims()->Release(grant);
@@ -320,105 +321,13 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
   core_->counters.lost_run_ahead_nanos += core_->LostSince(start, now);
 }
 
-absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* out) {
-  if (core_->closed.load()) return absl::OkStatus();
-  ScopedContext scope(core_->parts.driver, core_->parts.context);
-  Grant grant;
-  absl::Status status = Prepare(set, nullptr, &grant);  // it is not known which streams will use them
-  if (!status.ok()) {
-    if (core_->closed.load()) return absl::OkStatus();  // nothing leaves the GPU any more
-    last_error = std::string(status.message());
-    return status;
-  }
-  {
-    os::MutexLock lock(&core_->table.mu);
-    // One that another thread has freed since is left out: its next owner must not inherit the hold.
-    std::vector<Block*> stay;
-    for (Block* block : grant.pinned) {
-      if (block->live()) stay.push_back(block);
-    }
-    uint64_t held = 0;
-    core_->table.ForEachLocked([&](Block* block) {
-      if (block->held_reasons != 0) held += block->chunks;
-    });
-    for (Block* block : stay) {
-      if (block->held_reasons == 0) held += block->chunks;
-    }
-    const uint64_t largest = core_->largest_set_bytes.load() / core_->chunk_bytes;
-    // Where nothing is evicted there is no room to keep; but what looks unused is stripped there, too.
-    if (!core_->evict.load() || held + largest <= core_->chunks.target()) {
-      for (Block* block : stay) {
-        core_->table.AddHoldLocked(block, reason, core_->launches.load());
-        if (out != nullptr) out->push_back({block->id, block->generation});
-      }
-    } else {
-      status = absl::ResourceExhaustedError(
-          "blocks that must stay on the GPU would leave no room for the largest launch");
-      last_error = std::string(status.message());
-    }
-  }
-  thread_->claims()->Release(&grant);
-  return status;
-}
-
-void DeviceResidency::EndHold(const std::vector<HeldBlock>& held, HoldReason reason,
-                              const HiddenUsers& users) {
-  if (core_->closed.load()) return;
-  os::MutexLock lock(&core_->table.mu);
-  for (const HeldBlock& entry : held) {
-    Block* const block = &core_->table.at(entry.id);
-    if (block->generation != entry.generation || !block->live()) continue;
-    StampHiddenLocked(block, users);  // while the hold still keeps the evictor away
-    core_->table.EndHoldLocked(block, reason);
-  }
-  thread_->Wake();
-}
-
-void DeviceResidency::NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) {
-  if (core_->closed.load()) return;
-  os::MutexLock lock(&core_->table.mu);
-  for (const HeldBlock& entry : held) {
-    Block* const block = &core_->table.at(entry.id);
-    if (block->generation != entry.generation || !block->live()) continue;
-    // Should the hold have ended meanwhile: an eviction that has read the uses already does not know this one.
-    if (block->evict != nullptr) Evictor::CancelLocked(core_.get(), block);
-    StampHiddenLocked(block, users);
-  }
-}
-
-void DeviceResidency::StampHiddenLocked(Block* block, const HiddenUsers& users) {
-  for (const StreamRef& stream : users.streams) StampQueuedWorkLocked(block, stream);
-  if (users.carrier.valid() && users.carrier.device() == core_->options.device) {
-    StampAsCarrierLocked(block, core_->table.at(users.carrier));
-  }
-}
-
-// Whatever the stream has been given up to now, through the gate or not.
-void DeviceResidency::StampQueuedWorkLocked(Block* block, StreamRef stream) {
-  const StreamIndex index = core_->clock.Find(stream);
-  if (index == kNoStream) {
-    block->many_streams.store(true);
-    return;
-  }
-  const allocator::Stamp stamp{index, core_->clock.Next(index, 0)};
-  StampBlock(core_->clock, block, stamp);
-  if (!core_->clock.IsPerThread(index)) return;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);  // nobody else can cover it
-  core_->clock.Cover(stamp).IgnoreError();
-}
-
-void DeviceResidency::StampAsCarrierLocked(Block* block, const Block& carrier) {
-  StampQueuedWorkLocked(block, {carrier.owner, false});
-  if (carrier.many_streams.load()) block->many_streams.store(true);
-  for (const std::atomic<uint64_t>& entry : carrier.stamps) {
-    const allocator::Stamp stamp = allocator::Stamp::Unpack(entry.load(std::memory_order_relaxed));
-    if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
-  }
-  for (const allocator::Stamp& stamp : carrier.recorded) StampBlock(core_->clock, block, stamp);
+absl::Status DeviceResidency::NoteError(const absl::Status& why) const {
+  last_error = std::string(why.message());
+  return why;
 }
 
 CUresult DeviceResidency::Refuse(const absl::Status& why) {
-  last_error = std::string(why.message());
+  NoteError(why).IgnoreError();
   os::Announce("a launch was refused with out-of-memory: " + last_error);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

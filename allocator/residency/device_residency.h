@@ -1,5 +1,6 @@
 // DeviceResidency: the door's implementation. Allocation and frees are in device_allocation.cc, launches in
-// device_launch.cc; streams, others' memory, reports and both ends of life in device_residency.cc.
+// device_launch.cc, holds in device_holds.cc; streams, others' memory, reports and both ends of life in
+// device_residency.cc.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
@@ -78,6 +79,8 @@ class DeviceResidency : public Residency {
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
   CUresult Refuse(const absl::Status& why);
+  // Its words are LastError's from now on. Returns it.
+  absl::Status NoteError(const absl::Status& why) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
 
   std::unique_ptr<Core> core_;
@@ -106,8 +109,10 @@ class DeviceResidency : public Residency {
   absl::Status Prepare(const AccessSet& set, const StreamRef* stream, Grant* grant);
   absl::Status AwaitArrival(CUevent arrival);
   void NoteWaiter(StreamRef stream, const Grant& grant);
+  absl::Status HoldPinned(const Grant& grant, HoldReason reason, std::vector<HeldBlock>* out);
   void StampQueuedWorkLocked(Block* block, StreamRef stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void StampHiddenLocked(Block* block, const HiddenUsers& users) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void StampHiddenLocked(Block* block, const HiddenUsers& users)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void StampAsCarrierLocked(Block* block, const Block& carrier)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Charge ChargeOfLocked(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

@@ -1,6 +1,6 @@
 // Faulter: brings spilled blocks back. Mapping and copies from host memory are done by whoever starts the fetch (a
 // launching thread for a fault, the device's thread for a prefetch); chunks on disk go through staging, driven by the
-// device's thread. The spilled copy stays valid until the last byte has arrived.
+// device's thread (faulter_reads.cc). The spilled copy stays valid until the last byte has arrived.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_FAULTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_FAULTER_H_
@@ -36,10 +36,10 @@ struct FetchJob {
   std::vector<size_t> again;  // chunks whose reads were called off before they began
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
-  Stamp waiter;           // guarded by the table's lock: up to where the stream of a launch that waits for it had work
-  bool demanded = false;  // guarded by the table's lock: a launch waits (a prefetch may be promoted)
-  bool cancelled =
-      false;  // guarded by the table's lock: drain, then back to kSpilled (or kCached when freed)
+  // Guarded by the table's lock:
+  Stamp waiter;            // up to where the stream of a launch that waits for it had work
+  bool demanded = false;   // a launch waits (a prefetch may be promoted)
+  bool cancelled = false;  // drain, then back to kSpilled (or kCached when freed)
 };
 
 class Faulter {
@@ -107,7 +107,6 @@ class Faulter {
   std::vector<Retired> retired_ ABSL_GUARDED_BY(core_->table.mu);
   std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Step
   std::vector<std::unique_ptr<FetchJob>> jobs_;                     // device's thread
-
 
   os::Mutex results_mu_{os::LockRank::kTier};
   std::vector<ReadResult> results_ ABSL_GUARDED_BY(results_mu_);

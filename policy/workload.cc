@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -15,6 +16,11 @@ namespace {
 
 constexpr double kNanosPerMicro = 1000.0;
 constexpr double kLongestMicros = 1e12;  // eleven days; longer is a damaged number
+// More is a damaged number, too. With these no sum over a few iterations leaves its type's range.
+constexpr Bytes kMostBytes = 100'000'000'000'000;
+constexpr Nanos kLongestNanos = 1'000'000'000'000'000;
+constexpr char kTooManyBytes[] = "more than 100 TB together";
+constexpr char kTooLong[] = "kernels that last more than eleven days together";
 
 // The lines of a CSV file with their columns found by name.
 class CsvReader {
@@ -68,6 +74,7 @@ absl::Status ReadTensors(absl::string_view bytes, std::vector<WorkloadTensor>* t
   CsvReader reader("tensors.csv", bytes);
   if (absl::Status status = reader.ReadHeader({"tensor_id", "size_bytes", "persistent"}); !status.ok())
     return status;
+  Bytes total = 0;
   while (reader.Next()) {
     uint64_t id = 0;
     WorkloadTensor tensor;
@@ -75,6 +82,8 @@ absl::Status ReadTensors(absl::string_view bytes, std::vector<WorkloadTensor>* t
       return reader.Error("not a number");
     if (id != tensors->size()) return reader.Error("tensor ids must be 0, 1, 2 ...");
     if (tensor.bytes == 0) return reader.Error("a size must be positive");
+    if (tensor.bytes > kMostBytes - total) return reader.Error(kTooManyBytes);
+    total += tensor.bytes;
     tensor.persistent = reader.Field(2) == "1";
     tensors->push_back(tensor);
   }
@@ -99,6 +108,7 @@ absl::Status ReadKernels(absl::string_view bytes, size_t tensors, std::vector<Wo
           reader.ReadHeader({"kernel_id", "name", "duration_us", "inputs", "outputs", "workspace_bytes"});
       !status.ok())
     return status;
+  Nanos total = 0;
   while (reader.Next()) {
     uint64_t id = 0;
     double micros = 0;
@@ -115,6 +125,9 @@ absl::Status ReadKernels(absl::string_view bytes, size_t tensors, std::vector<Wo
         return reader.Error(absl::StrCat("tensor ", ids->back(), " does not exist"));
     }
     kernel.duration = std::llround(micros * kNanosPerMicro);
+    if (kernel.duration > kLongestNanos - total) return reader.Error(kTooLong);
+    total += kernel.duration;
+    if (kernel.workspace_bytes > kMostBytes) return reader.Error(kTooManyBytes);
     kernels->push_back(std::move(kernel));
   }
   return absl::OkStatus();
@@ -143,16 +156,27 @@ Nanos Workload::IdealTime() const {
 
 absl::Status CheckWorkload(const Workload& workload) {
   if (workload.kernels.empty()) return absl::InvalidArgumentError("a trace without kernels");
+  Bytes bytes = 0;
+  Nanos time = 0;
   for (size_t t = 0; t < workload.tensors.size(); ++t) {
     const WorkloadTensor& tensor = workload.tensors[t];
     if (tensor.bytes == 0) return absl::InvalidArgumentError(absl::StrCat("tensor ", t, " has no bytes"));
-    if (tensor.life && (tensor.persistent || std::max(tensor.life->first, tensor.life->last) >= workload.kernels.size()))
+    if (tensor.life &&
+        (tensor.persistent || std::max(tensor.life->first, tensor.life->last) >= workload.kernels.size()))
       return absl::InvalidArgumentError(absl::StrCat("tensor ", t, " lives out of range"));
+    if (tensor.bytes > kMostBytes - bytes)
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", t, ": ", kTooManyBytes));
+    bytes += tensor.bytes;
   }
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const WorkloadKernel& kernel = workload.kernels[k];
     if (kernel.duration < 0)
       return absl::InvalidArgumentError(absl::StrCat("kernel ", k, " has a negative duration"));
+    if (kernel.duration > kLongestNanos - time)
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", k, ": ", kTooLong));
+    time += kernel.duration;
+    if (kernel.workspace_bytes > kMostBytes)
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", k, ": ", kTooManyBytes));
     for (const auto* ids : {&kernel.inputs, &kernel.outputs}) {
       if (!Ascending(*ids))
         return absl::InvalidArgumentError(absl::StrCat("kernel ", k, ": tensors are not ascending"));
@@ -160,7 +184,8 @@ absl::Status CheckWorkload(const Workload& workload) {
         return absl::InvalidArgumentError(
             absl::StrCat("kernel ", k, ": tensor ", ids->back(), " does not exist"));
       for (uint32_t t : *ids) {
-        if (absl::Status status = CheckLife(workload, static_cast<uint32_t>(k), t); !status.ok()) return status;
+        if (absl::Status status = CheckLife(workload, static_cast<uint32_t>(k), t); !status.ok())
+          return status;
       }
     }
   }
@@ -182,7 +207,7 @@ std::string KernelsCsv(const Workload& workload) {
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const WorkloadKernel& kernel = workload.kernels[k];
     absl::StrAppend(
-        &text, k, ",", kernel.name, ",",
+        &text, k, ",", absl::StrReplaceAll(kernel.name, {{",", ";"}, {"\n", " "}, {"\r", " "}}), ",",
         absl::StrFormat("%d.%03d", kernel.duration / 1000, static_cast<int>(kernel.duration % 1000)), ",",
         absl::StrJoin(kernel.inputs, " "), ",", absl::StrJoin(kernel.outputs, " "), ",",
         kernel.workspace_bytes, "\n");

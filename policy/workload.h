@@ -46,7 +46,8 @@ struct Workload {
   Nanos IdealTime() const;  // sum of the durations
 };
 
-// Ids in range, lists ascending without repeats, sizes positive, durations not negative, at least one kernel.
+// Ids in range, lists ascending without repeats, sizes positive, durations not negative, at least one kernel; tensors of
+// 100 TB and kernels of eleven days together at most.
 absl::Status CheckWorkload(const Workload& workload);
 
 // Reads the two files of a G10 trace (kernels.csv, tensors.csv), given as bytes. A bad line is InvalidArgument with the
@@ -54,7 +55,7 @@ absl::Status CheckWorkload(const Workload& workload);
 absl::StatusOr<Workload> ParseCsvWorkload(absl::string_view kernels_csv, absl::string_view tensors_csv);
 
 // The same form back. It has no lives: a tensor that lives over the iteration's end becomes persistent there, any other
-// lives from its first to its last kernel.
+// lives from its first to its last kernel. Commas and line ends in names become other signs.
 std::string KernelsCsv(const Workload& workload);
 std::string TensorsCsv(const Workload& workload);
 

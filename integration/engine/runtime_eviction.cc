@@ -33,8 +33,9 @@ void Runtime::SwitchEvictionOff(const char* reason) {
   if (!in_use) return;
   os::Announce(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
   if (status.ok()) return;
-  os::Announce(absl::StrCat("what has been moved off the GPU does not fit it any more: ", status.message(),
-                            " Where such a call is seen it is refused; one that is not seen may end the job"));
+  os::Announce(
+      absl::StrCat("what has been moved off the GPU does not fit it any more: ", status.message(),
+                   " Where such a call is seen it is refused; one that is not seen may end the job"));
 }
 
 }  // namespace spillway::integration

@@ -34,11 +34,11 @@ def judged(folder, schedule, gpu, host, piece, shared=False, rates=(15.754e9, 15
     return referee.check(workload, read_schedule(schedule, workload), machine)
 
 
-def write_random_trace(folder, seed):
+def write_random_trace(folder, seed, most_kernels=70, most_tensors=40):
     """A small job of the kind that the traces hold: intermediates are made before they are read, weights updated."""
     rng = random.Random(seed)
-    kernels = rng.randrange(6, 70)
-    tensors = [(rng.randrange(1, 60) * 500_000, rng.random() < 0.3) for _ in range(rng.randrange(3, 40))]
+    kernels = rng.randrange(6, most_kernels)
+    tensors = [(rng.randrange(1, 60) * 500_000, rng.random() < 0.3) for _ in range(rng.randrange(3, most_tensors))]
     rows = []
     for k in range(kernels):
         names = rng.sample(range(len(tensors)), min(len(tensors), rng.randrange(0, 5)))
@@ -134,6 +134,75 @@ class RandomTraces(unittest.TestCase):
             self.assertLessEqual(own["bound_us"], result["iteration_us"] + 1, who)
             ran += 1
         return ran
+
+
+class RandomTracesAndTheLp(unittest.TestCase):
+    """All policies on all kinds of machines: feasible, nothing borrowed, and no faster than any bound."""
+
+    POLICIES = ("plan", "lru", "belady", "g10", "lp")
+
+    def test_no_policy_beats_any_bound(self):
+        ran = dict.fromkeys(self.POLICIES, 0)
+        waits = 0  # traces that no plan runs at full speed
+        for seed in range(36):
+            with tempfile.TemporaryDirectory() as folder:
+                write_random_trace(folder, 5000 + seed, most_kernels=24, most_tensors=14)
+                waits += self.judge(folder, seed, ran)
+        print(f"runs {ran}, the LP is longer than the kernels in {waits}")
+        self.assertGreater(waits, 8)
+        for policy, count in ran.items():
+            self.assertGreater(count, 18, policy)
+
+    @staticmethod
+    def machine(folder, seed):
+        """Options and what the referee is told of them."""
+        rng = random.Random(7000 + seed)
+        job = Workload(folder)
+        least = max(space + sum(job.size[t] for t in need) for space, need in zip(job.workspace, job.needs))
+        peak = referee.peak_live(job)
+        gpu = least + int(max(peak - least, 0) * rng.choice([0, 0.1, 0.3, 0.6]))
+        host = (0, 20_000_000, 60_000_000, 10**9)[seed % 4]
+        piece = (0, 2_000_000)[seed // 4 % 2]
+        rates = [rng.choice([1e9, 4e9, 16e9]) for _ in range(2)] + [rng.choice([0.5e9, 2e9]) for _ in range(2)]
+        shared = seed % 3 == 0
+        options = ["--gpu-memory", gpu, "--host-memory", host, "--piece", piece, "--latency", rng.choice([0, 0, 50]),
+                   "--pcie-in", rates[0], "--pcie-out", rates[1], "--ssd-read", rates[2], "--ssd-write", rates[3],
+                   *(["--ssd-shared"] if shared else [])]
+        return options, (gpu, host, piece, shared, rates)
+
+    def judge(self, folder, seed, ran):
+        options, machine = self.machine(folder, seed)
+        bounds = {}
+        for kind in ("quick", "lp", "lp-one-tier"):
+            run = simulate(folder, *options, "--policy", "lru", "--bound", kind, "--json")
+            self.assertEqual(run.returncode, 0, (seed, kind, run.stderr))
+            own = json.loads(run.stdout)
+            bounds[kind] = own["bound_us"]
+        self.assertLessEqual(bounds["quick"], bounds["lp"] * 1.00001 + 1, seed)
+        self.assertLessEqual(bounds["lp"], bounds["lp-one-tier"] * 1.00001 + 1, seed)
+        path = os.path.join(folder, "schedule.csv")
+        for policy in self.POLICIES:
+            # Long enough for what was prepared at the start to be used up.
+            run = simulate(folder, *options, "--policy", policy, "--schedule", path, "--json", "--iterations", 10)
+            who = f"seed {seed} policy {policy} {options}"
+            if run.returncode == 1:
+                self.assertIn("needs", run.stderr)
+                continue
+            self.assertEqual(run.returncode, 0, (who, run.stderr))
+            own, result = json.loads(run.stdout), judged(folder, path, *machine)
+            self.assertTrue(result["ok"], (who, result["errors"][:3]))
+            self.assertEqual(result["borrowed_bytes"], 0, who)
+            self.assertAlmostEqual(own["iteration_us"], result["iteration_us"], delta=0.001 * result["iteration_us"] + 1,
+                                   msg=who)
+            self.assertLessEqual(result["peak_gpu_bytes"], machine[0], who)
+            with open(path, encoding="utf-8") as schedule:
+                changes_tiers = any(",host,ssd," in row or ",ssd,host," in row for row in schedule)
+            # What leaves in need may be written twice and to another tier, which the one-tier form leaves out.
+            valid = ("quick", "lp") if own["evictions_in_need"] or changes_tiers else bounds
+            for kind in valid:
+                self.assertLessEqual(bounds[kind], result["iteration_us"] * 1.00001 + 1, (kind, who))
+            ran[policy] += 1
+        return bounds["lp"] > own["ideal_us"] * 1.001
 
 
 def derived(folder, sizes, times, kernels):

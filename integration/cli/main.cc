@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "integration/cli/characterize.h"
 #include "integration/cli/doctor.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
@@ -132,6 +133,9 @@ int Main(int argc, char** argv) {
   SimulateOptions simulation;
   CLI::App* simulate = AddSimulate(&app, &simulation);
 
+  CharacterizeOptions characterization;
+  CLI::App* characterize = AddCharacterize(&app, &characterization);
+
   GenerateOptions generation;
   CLI::App* generate = AddGenerate(&app, &generation);
 
@@ -141,6 +145,7 @@ int Main(int argc, char** argv) {
     return app.exit(wrong) == 0 ? 0 : kWrongUse;
   }
   if (simulate->parsed()) return Simulate(simulation);
+  if (characterize->parsed()) return CharacterizeTrace(characterization);
   if (generate->parsed()) return Generate(generation);
   return run->parsed() ? Run(settings, command) : Doctor(directories);
 }

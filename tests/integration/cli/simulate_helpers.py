@@ -31,7 +31,8 @@ def write_csv(folder, tensors, kernels):
         file.write("kernel_id,name,duration_us,inputs,outputs,workspace_bytes\n")
         for k, (name, micros, inputs, outputs, workspace) in enumerate(kernels):
             lists = [" ".join(map(str, sorted(ids))) for ids in (inputs, outputs)]
-            file.write(f"{k},{name},{micros},{lists[0]},{lists[1]},{workspace}\n")
+            time = f"{micros:.3f}" if isinstance(micros, int) else micros
+            file.write(f"{k},{name},{time},{lists[0]},{lists[1]},{workspace}\n")
     return folder
 
 
@@ -96,3 +97,32 @@ class Page(html.parser.HTMLParser):
             self.texts.append(data)
 
 
+
+
+def number(value):
+    """Seven bits a byte, lowest first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def encode(tensors, kernels):
+    """The compact form, written down a second time. `tensors`: (bytes, persistent, life or None); `kernels`: (name,
+    nanoseconds, inputs, outputs)."""
+    out = b"SPILLTRC\x02" + number(len(tensors))
+    for size, keep, life in tensors:
+        out += number(size << 2 | (2 if life else 0) | int(keep))
+        if life:
+            out += number(life[0]) + number(life[1])
+    out += number(len(kernels))
+    for name, nanos, *lists in kernels:
+        out += number(len(name)) + name.encode() + number(nanos) + number(0)
+        for ids in lists:
+            steps = [b - a for a, b in zip([0, *sorted(ids)], sorted(ids))]
+            out += number(len(steps)) + b"".join(map(number, steps))
+    checksum = 0xCBF29CE484222325
+    for byte in out:
+        checksum = (checksum ^ byte) * 0x100000001B3 % 2**64
+    return out + checksum.to_bytes(8, "little")

@@ -1,6 +1,7 @@
 """`spillway simulate` on one machine: what it prints, its files, and what it says to wrong use."""
 
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -14,6 +15,7 @@ KEYS = {
     "peak_gpu_bytes", "peak_host_bytes", "peak_live_bytes", "evictions_in_need", "plan_first_s", "plan_best_s",
     "plan_trials", "options",
 }  # fmt: skip
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 TIGHT = ("--gpu-memory", "128MiB", "--host-memory", "60MiB", "--ssd-read", "2e9", "--ssd-write", "2e9", "--pcie", "8e9")
 
 
@@ -183,6 +185,22 @@ class Files(Simulate):
         self.refused(rf"broken/kernels.csv:3: not a number \(offset {offset}\)", trace=broken)
         open(os.path.join(broken, "kernels.csv"), "w", encoding="utf-8").close()
         self.refused(r"broken/kernels.csv: empty, no header at offset 0", trace=broken)
+
+
+class Guide(Simulate):
+    """docs/simulate.md names what there is, and nothing else."""
+
+    def test_options_and_keys(self):
+        with open(os.path.join(ROOT, "docs", "simulate.md"), encoding="utf-8") as file:
+            guide = file.read()
+        text = subprocess.run([PROGRAM, "simulate", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+        options = set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE)) - {"--help"}
+        self.assertGreater(len(options), 18)
+        table = [line for line in guide.splitlines() if line.startswith("|")]
+        named = set(re.findall(r"--[a-z][a-z-]*", " ".join(line.split("|")[1] for line in table)))
+        self.assertEqual(named, options)
+        keys = set(re.findall(r"`([a-z_]+)`", " ".join(line.split("|")[2] for line in table if line.count("|") == 4)))
+        self.assertLessEqual(KEYS - {"policy"}, keys)
 
 
 class WrongUse(Simulate):

@@ -27,6 +27,20 @@ std::vector<SharedLimit> SharedLimits(const Machine& machine) {
   return limits;
 }
 
+Drive RatesTogether(const Machine& machine) {
+  const std::vector<Drive> drives = DrivesOf(machine);
+  if (drives.size() == 1) return drives.front();
+  const auto speed = [](const Drive& drive) { return 1 / (1 / drive.write + 1 / drive.read); };
+  double all = 0;
+  for (const Drive& drive : drives) all += speed(drive);
+  Drive together{machine.ssd_read, machine.ssd_write};
+  for (const Drive& drive : drives) {
+    together.read = std::min(together.read, drive.read / speed(drive) * all);
+    together.write = std::min(together.write, drive.write / speed(drive) * all);
+  }
+  return together;
+}
+
 DriveLoads::DriveLoads(std::vector<Drive> drives) : drives_(std::move(drives)), loads_(drives_.size()) {}
 
 size_t DriveLoads::Pick(Bytes bytes) const {

@@ -25,6 +25,11 @@ struct SharedLimit {
 // same proportion.
 std::vector<SharedLimit> SharedLimits(const Machine& machine);
 
+// What the drives write and read together when each gets as large a part of all bytes as makes them finish writing and
+// reading at one time, as DriveLoads::Pick does it. The sums of the rates, where reading and writing are in one proportion
+// on all of them; else less, since bytes are read where they were written.
+Drive RatesTogether(const Machine& machine);
+
 // What waits for each drive. Not thread-safe.
 class DriveLoads {
  public:

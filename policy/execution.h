@@ -25,6 +25,7 @@ struct ScheduleEvent {
   uint32_t first_piece = 0, last_piece = 0;
   Place from = Place::kGpu, to = Place::kGpu;
   Nanos start = 0, end = 0;
+  uint32_t drive = 0;  // of a move from or to the SSD
 };
 
 enum class Victim : uint8_t { kFarthestNextUse, kLeastRecentlyUsed };

@@ -100,7 +100,7 @@ void Executor::PlaceTensors() {
     tensor.live = true;
     for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) state_.Put(p, Place::kGpu);
     if (options_.record)
-      result_.events.push_back({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, Place::kGpu, 0, 0});
+      result_.events.push_back({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, Place::kGpu, 0, 0, 0});
   }
   for (const DueWrite& write : tables_.first_writes) {
     if (state_.parts[write.part].valid[0]) QueueWrite(write, 0, 0);
@@ -127,7 +127,7 @@ void Executor::PlaceAway(const AwayAtStart& away) {
   for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) {
     state_.Put(p, place);
     ExecutionPart& part = state_.parts[p];
-    if (place == Place::kSsd) part.drive = static_cast<uint32_t>(drive_loads_.Pick(part.bytes));
+    if (place == Place::kSsd) (void)DriveFor(&part);
     if (lifetimes_.uses[t].empty()) continue;
     part.away_until = away.until;
     part.returns = away.returns;
@@ -136,7 +136,7 @@ void Executor::PlaceAway(const AwayAtStart& away) {
     QueueRead(p);
   }
   if (options_.record)
-    result_.events.push_back({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, place, 0, 0});
+    result_.events.push_back({ScheduleEvent::Kind::kInit, 0, t, 0, 0, Place::kGpu, place, 0, 0, 0});
 }
 
 absl::Status Executor::Run() {
@@ -245,7 +245,7 @@ bool Executor::StartKernel() {
   running_ = true;
   if (options_.record)
     result_.events.push_back({ScheduleEvent::Kind::kKernel, static_cast<uint32_t>(started_ / kernels_), k, 0,
-                              0, Place::kGpu, Place::kGpu, kernel_start_, kernel_end_});
+                              0, Place::kGpu, Place::kGpu, kernel_start_, kernel_end_, 0});
   ++started_;
   return true;
 }
@@ -284,7 +284,7 @@ void Executor::QueueWrite(const DueWrite& write, uint64_t from, uint64_t advance
   state_.parts[write.part].tier = write.tier;
   const uint64_t needed = from + write.needed;
   const ExecutionPart& part = state_.parts[write.part];
-  PushWrite(write.tier == PlanTier::kHost ? kHostOut : 1 + drive_loads_.Pick(part.bytes),
+  PushWrite(write.tier == PlanTier::kHost ? kHostOut : 1 + DriveFor(&state_.parts[write.part]),
             {needed - std::min(needed, advance), order_++, write.part, state_.tensors[part.tensor].content,
              from + write.expires});
 }
@@ -379,7 +379,7 @@ void Executor::Record(ScheduleEvent::Kind kind, uint32_t p, Place from, Place to
   if (!options_.record) return;
   const ExecutionPart& part = state_.parts[p];
   result_.events.push_back({kind, static_cast<uint32_t>(started_ / kernels_), part.tensor, part.first_piece,
-                            part.last_piece, from, to, start, end});
+                            part.last_piece, from, to, start, end, part.drive});
 }
 
 }  // namespace spillway::policy

@@ -112,6 +112,7 @@ class Executor {
   void QueueWrite(const DueWrite& write, uint64_t from, uint64_t needed_before_all);
   void PushWrite(Lane lane, const WriteEntry& entry);
   void PopWrite(Lane lane);
+  uint32_t DriveFor(ExecutionPart* part);
   void SetToCome(ExecutionPart* part, bool to_come);
   void FreeElsewhere(uint32_t tensor);
   void BeginAbsence(const DueDrop& due);

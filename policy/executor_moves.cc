@@ -62,10 +62,7 @@ void Executor::StartMove(Lane lane, uint32_t p) {
   (out ? part.moving_out : part.moving_in) = true;
   ++(out ? tensor.moves_out : tensor.moves_in);
   state_.Take(out ? other : Place::kGpu, part.bytes);
-  if (out && !IsHost(lane)) {
-    part.drive = static_cast<uint32_t>(lane - 1);
-    SetToCome(&part, true);
-  }
+  if (out && !IsHost(lane)) SetToCome(&part, true);
   if (!out) {
     SetToCome(&part, false);
     tensor.held_on_gpu += part.bytes;
@@ -96,6 +93,13 @@ void Executor::EndMove(Lane lane) {
     state_.Free(p, Place::kHost);
     Record(ScheduleEvent::Kind::kDrop, p, Place::kHost, Place::kHost, now_, now_);
   }
+}
+
+// The same one in each iteration, so that iterations are alike and what they waited for tells about the next.
+uint32_t Executor::DriveFor(ExecutionPart* part) {
+  if (!part->has_drive) part->drive = static_cast<uint32_t>(drive_loads_.Pick(part->bytes));
+  part->has_drive = true;
+  return part->drive;
 }
 
 // Whether the part's drive still has to read it, as far as anybody knows.
@@ -138,7 +142,7 @@ void Executor::StartWrites(Lane lane) {
   if (lane == kHostOut && state_.used[1] + part.bytes > machine_.host_bytes) {
     if (!Waiting() || !part.drop_pending) return;
     PopWrite(lane);  // a kernel waits for its room, and the host has none: to the SSD
-    const Lane drive = 1 + drive_loads_.Pick(part.bytes);
+    const Lane drive = 1 + DriveFor(&state_.parts[entry.part]);
     PushWrite(drive, entry);
     StartWrites(drive);
     StartWrites(kHostOut);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policy/drives.h"
 #include "policy/transfer_choice.h"
 
 namespace spillway::policy {
@@ -16,6 +17,14 @@ bool UsesDisk(const TransferPlan& plan) {
                      [](const PlannedAbsence& absence) { return absence.tier == PlanTier::kDisk; });
 }
 
+// What plans reckon with.
+Machine Planned(Machine machine) {
+  const Drive together = RatesTogether(machine);
+  machine.ssd_read = together.read;
+  machine.ssd_write = together.write;
+  return machine;
+}
+
 }  // namespace
 
 Bytes PlanSearch::LeastBytes(const Machine& machine) {
@@ -24,7 +33,7 @@ Bytes PlanSearch::LeastBytes(const Machine& machine) {
 
 PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                        const SearchOptions& options)
-    : workload_(workload), lifetimes_(lifetimes), machine_(machine), options_(options) {
+    : workload_(workload), lifetimes_(lifetimes), machine_(machine), planned_(Planned(machine)), options_(options) {
   for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
   settings_.push_back({TierOrder::kSpread, -1});
   first_ = Make(settings_[0], nominal_);
@@ -52,23 +61,23 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
 
 TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const {
   ChoiceOptions choice;
-  choice.budget_bytes = machine_.gpu_bytes - std::min(kMargin, machine_.gpu_bytes / 64);
-  choice.piece_bytes = machine_.piece_bytes;
+  choice.budget_bytes = planned_.gpu_bytes - std::min(kMargin, planned_.gpu_bytes / 64);
+  choice.piece_bytes = planned_.piece_bytes;
   choice.write_ledger = setting.write_ledger;
   if (setting.read_ledger) {
     choice.early_returns = setting.early_returns;
     choice.read_rate =
         kLaneEfficiency *
-        (machine_.host_bytes != 0 ? machine_.pcie_in : std::min(machine_.pcie_in, machine_.ssd_read));
+        (planned_.host_bytes != 0 ? planned_.pcie_in : std::min(planned_.pcie_in, planned_.ssd_read));
   }
   choice.write_rate =
       kLaneEfficiency *
-      (machine_.host_bytes != 0 ? machine_.pcie_out : std::min(machine_.pcie_out, machine_.ssd_write));
+      (planned_.host_bytes != 0 ? planned_.pcie_out : std::min(planned_.pcie_out, planned_.ssd_write));
   TransferPlan plan;
   plan.kernel_times = kernel_times;
   plan.absences = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
-  ChooseTiers(workload_, lifetimes_, machine_, setting.order, &plan);
-  if (machine_.host_bytes != 0 && UsesDisk(plan)) plan.host_lead = setting.host_lead;
+  ChooseTiers(workload_, lifetimes_, planned_, setting.order, &plan);
+  if (planned_.host_bytes != 0 && UsesDisk(plan)) plan.host_lead = setting.host_lead;
   return plan;
 }
 

@@ -55,6 +55,7 @@ class PlanSearch {
   const Workload& workload_;
   const Lifetimes& lifetimes_;
   const Machine& machine_;
+  const Machine planned_;  // with the rates that its drives reach together
   const SearchOptions options_;
   std::vector<Nanos> nominal_;
   std::vector<Setting> settings_;

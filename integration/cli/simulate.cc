@@ -77,9 +77,9 @@ absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine
   const auto writes = ReadRates("ssd-write", options.ssd_write);
   if (!writes.ok()) return writes.status();
   if (reads->size() != writes->size())
-    return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read, " is ", reads->size(),
-                                                   " drives and --ssd-write=", options.ssd_write, " is ",
-                                                   writes->size(), ": each needs a rate per drive"));
+    return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read, " and --ssd-write=",
+                                                   options.ssd_write, " are not accepted: rates of ", reads->size(),
+                                                   " and of ", writes->size(), " drives; accepted: one each per drive"));
   if (reads->size() > kMostDrives)
     return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMostDrives, " drives"));
   machine->ssd_read = machine->ssd_write = 0;

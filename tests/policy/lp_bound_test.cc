@@ -57,6 +57,24 @@ TEST(LpTimelineTest, KeepsOnlyThePointsThatMatter) {
   EXPECT_EQ(timeline.Between(3, 0), 20 * kMilli);
 }
 
+// Kernels of nearly no time: 50 MB go to the SSD and come back, over drives that share their limit between directions. One
+// of 1e9: 100 ms. Of 2e9 and 1e9: a third of that. One that reads at 3e9 and writes at 1e9 and one the other way round: at
+// first only writes (4e9 together), then only reads: no byte comes from where it did not go, but a sum of rates does not
+// see that.
+TEST(LpBoundTest, DrivesThatShareTheirLimitAreTheirTriangles) {
+  const Workload workload = MountainWorkload(1000);
+  Machine machine = PlainMachine(150 * kMega, 0);
+  machine.ssd_shared = true;
+  EXPECT_NEAR(BoundMillis(workload, machine), 100, 0.1);
+  machine.pcie_in = machine.pcie_out = 1e11;
+  machine.ssd_read = machine.ssd_write = 3e9;
+  machine.drives = {{2e9, 2e9}, {1e9, 1e9}};
+  EXPECT_NEAR(BoundMillis(workload, machine), 100.0 / 3, 0.1);
+  machine.ssd_read = machine.ssd_write = 4e9;
+  machine.drives = {{3e9, 1e9}, {1e9, 3e9}};
+  EXPECT_NEAR(BoundMillis(workload, machine), 25, 0.1);
+}
+
 TEST(LpTimelineTest, IsEmptyWhenEverythingFits) {
   const Workload workload = MountainWorkload();
   const LpTimeline timeline =

@@ -249,6 +249,61 @@ class DerivedTraces(unittest.TestCase):
             self.assertLessEqual(own["bound_us"], result["iteration_us"] + 1)
 
 
+class Drives(unittest.TestCase):
+    """The referee knows one SSD: what two drives do, it could do at the sum of their rates."""
+
+    TRACE = os.path.join(HERE, "g10", "vit-1280")
+
+    def test_two_unequal_drives_are_nearly_one_of_both_rates(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "schedule.csv")
+            run = simulate(self.TRACE, "--host-memory", 0, "--ssd-read", "2.4e9,0.8e9", "--ssd-write", "2.4e9,0.8e9",
+                           "--schedule", path, "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            result = judged(self.TRACE, path, 40 * GIB, 0, 2 * 2**20)
+        print(f"{'vit-1280':16} SSD of 2.4e9 and 0.8e9: {result.get('percent_of_ideal')} % of ideal (referee)")
+        self.assertTrue(result["ok"], result["errors"][:3])
+        self.assertEqual(result["borrowed_bytes"], 0)
+        self.assertGreaterEqual(result["percent_of_ideal"], 57.5)
+
+    def test_random_traces_beat_no_bound(self):
+        ran = 0
+        for seed in range(200, 212):
+            rng = random.Random(seed)
+            with tempfile.TemporaryDirectory() as folder:
+                write_random_trace(folder, seed)
+                path = os.path.join(folder, "schedule.csv")
+                gpu = int(referee.peak_live(Workload(folder)) * rng.uniform(0.5, 0.9))
+                host = rng.choice([0, 30_000_000])
+                shared = seed % 2 == 0  # the referee's one limit is theirs only if all read as fast as they write
+                reads = [rng.choice([0.2e9, 0.7e9, 1.5e9]) for _ in range(rng.choice([2, 3]))]
+                writes = reads if shared else [rng.choice([0.2e9, 0.7e9, 1.5e9]) for _ in reads]
+                piece = rng.choice([0, 2_000_000])
+                run = simulate(folder, "--gpu-memory", gpu, "--host-memory", host, "--piece", piece, "--ssd-read",
+                               ",".join(map(str, reads)), "--ssd-write", ",".join(map(str, writes)),
+                               *(["--ssd-shared"] if shared else []), "--bound", "lp", "--schedule", path, "--json")
+                if run.returncode == 1:
+                    self.assertIn("exceed", run.stderr)
+                    continue
+                self.assertEqual(run.returncode, 0, run.stderr)
+                own = json.loads(run.stdout)
+                result = judged(folder, path, gpu, host, piece, shared,
+                                (15.754e9, 15.754e9, sum(reads), sum(writes)))
+            self.assertTrue(result["ok"], (seed, result["errors"][:3]))
+            self.assertEqual(result["borrowed_bytes"], 0, seed)
+            self.assertLessEqual(own["bound_us"], result["iteration_us"] + 1, seed)
+            ran += 1
+        self.assertGreater(ran, 6)
+
+    def test_lists_that_do_not_fit_are_refused(self):
+        for read, write, why in (("1e9,2e9", "1e9", "of 2 and of 1"), ("1e9", "1e9,1e9", "of 1 and of 2"), ("1e9,", "1e9,1e9", "ssd-read"),
+                                 ("1e9,1e9", "1e9,fast", "ssd-write"), ("1e9,0", "1e9,1e9", "ssd-read"),
+                                 (",".join(["1e9"] * 65), ",".join(["1e9"] * 65), "at most 64")):
+            run = simulate(self.TRACE, "--ssd-read", read, "--ssd-write", write)
+            self.assertEqual(run.returncode, 2, (read, write))
+            self.assertIn(why, run.stderr)
+
+
 class GeneratedTraces(unittest.TestCase):
     def test_llama_shapes(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 // FollowedPeriod: the step that a job followed for the most launches, with what happened in it, kept for the end. Owned by
-// the reader of the trace; makes no plans.
+// the reader of the trace; makes no plans. policy::PathTracker cannot give it: that keeps each path as it was when it was
+// first seen, which in a job's first steps hands out blocks that later ones do not, and forgets paths that others crowd out.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FOLLOWED_PERIOD_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FOLLOWED_PERIOD_H_

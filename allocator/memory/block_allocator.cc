@@ -21,14 +21,6 @@ std::optional<BlockId> BlockAllocator::Take(CUstream stream, uint32_t chunks) {
   return id;
 }
 
-bool BlockAllocator::Remove(CUstream stream, uint32_t chunks, uint64_t address) {
-  const auto list = lists_.find({stream, chunks});
-  if (list == lists_.end() || list->second.erase(address) == 0) return false;
-  if (list->second.empty()) lists_.erase(list);
-  --count_;
-  return true;
-}
-
 std::vector<BlockId> BlockAllocator::TakeAll() {
   std::vector<BlockId> ids;
   for (const auto& [key, list] : lists_) {

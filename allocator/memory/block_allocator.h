@@ -24,8 +24,6 @@ class BlockAllocator {
   void Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id);
   // Takes the lowest address of that size and stream out of the list; nothing when there is none.
   std::optional<BlockId> Take(CUstream stream, uint32_t chunks);
-  // Takes a given address out of the list; false when it is not there.
-  bool Remove(CUstream stream, uint32_t chunks, uint64_t address);
   // Everything in the list, emptied: for giving address space back.
   std::vector<BlockId> TakeAll();
   size_t size() const { return count_; }

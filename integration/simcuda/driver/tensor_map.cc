@@ -193,6 +193,9 @@ bool Describe(int kind, CUtensorMapDataType type, cuuint32_t rank, void* address
   return true;
 }
 
+// Not by the type's member: headers before CUDA 13 align the type to 64 bytes only.
+uint64_t* WordsOf(CUtensorMap* tensor_map) { return reinterpret_cast<uint64_t*>(tensor_map); }
+
 CUresult Encode(CUtensorMap* tensor_map, const simcuda_tensor_map& map, const Modes& modes) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (tensor_map == nullptr || reinterpret_cast<uintptr_t>(tensor_map) % 64 != 0)
@@ -201,7 +204,7 @@ CUresult Encode(CUtensorMap* tensor_map, const simcuda_tensor_map& map, const Mo
   const bool shape_sane = map.kind == SIMCUDA_TENSOR_TILED ? IsBoxSane(map, modes) : AreCornersSane(map);
   if (!shape_sane || !IsTensorSane(map, modes) || !AreModesSane(map, modes, inner * map.element_bits / 8))
     return CUDA_ERROR_INVALID_VALUE;
-  Pack(map, AddressUnit(map, modes), tensor_map->opaque);
+  Pack(map, AddressUnit(map, modes), WordsOf(tensor_map));
   return CUDA_SUCCESS;
 }
 
@@ -265,11 +268,13 @@ SIMCUDA_API CUresult cuTensorMapEncodeIm2colWide(
 SIMCUDA_API CUresult cuTensorMapReplaceAddress(CUtensorMap* tensor_map, void* address) {
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   simcuda_tensor_map map = {};
-  if (tensor_map == nullptr || !simcuda::Unpack(tensor_map->opaque, &map)) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t unit = (tensor_map->opaque[simcuda::kHead] >> 12 & 1) != 0 ? 32 : 16;
+  if (tensor_map == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t* const words = simcuda::WordsOf(tensor_map);
+  if (!simcuda::Unpack(words, &map)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t unit = (words[simcuda::kHead] >> 12 & 1) != 0 ? 32 : 16;
   const auto start = reinterpret_cast<uint64_t>(address);
   if (start == 0 || start % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-  simcuda::PutAddress(start, tensor_map->opaque);
+  simcuda::PutAddress(start, words);
   return CUDA_SUCCESS;
 }
 

@@ -221,7 +221,7 @@ TEST_P(EachWay, AGlobalOfAModule) {
 }
 
 TEST_P(EachWay, ATensorMapInAParameter) {
-  alignas(64) CUtensorMap map = {};
+  CUtensorMap map = {};
   const CUdeviceptr a = Target(11);
   const cuuint64_t sizes[2] = {64, 64};
   const cuuint64_t strides[1] = {256};

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Bytes kMargin = 64 << 20;       // of the GPU, planned to stay free; a sixty-fourth of a small one
 constexpr double kLaneEfficiency = 0.99;  // of the write lane, that choices are made for
+constexpr size_t kSettingsWithRounds = 2;
 constexpr Nanos kShortLead = 50'000'000, kLongLead = 500'000'000;
 
 bool UsesDisk(const TransferPlan& plan) {
@@ -33,7 +34,11 @@ Bytes PlanSearch::LeastBytes(const Machine& machine) {
 
 PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                        const SearchOptions& options)
-    : workload_(workload), lifetimes_(lifetimes), machine_(machine), planned_(Planned(machine)), options_(options) {
+    : workload_(workload),
+      lifetimes_(lifetimes),
+      machine_(machine),
+      planned_(Planned(machine)),
+      options_(options) {
   for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
   settings_.push_back({TierOrder::kSpread, -1});
   first_ = Make(settings_[0], nominal_);
@@ -55,6 +60,11 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
   settings_.push_back(returning);
   returning.early_returns = true;
   settings_.push_back(returning);
+  // Where the links limit everything, what need not move both ways is better than what is used last.
+  for (Setting one_way : {settings_[0], fewest}) {
+    one_way.one_way_first = true;
+    settings_.push_back(one_way);
+  }
   times_ = nominal_;
   waits_.assign(nominal_.size(), 0);
 }
@@ -64,6 +74,7 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   choice.budget_bytes = planned_.gpu_bytes - std::min(kMargin, planned_.gpu_bytes / 64);
   choice.piece_bytes = planned_.piece_bytes;
   choice.write_ledger = setting.write_ledger;
+  choice.one_way_first = setting.one_way_first;
   if (setting.read_ledger) {
     choice.early_returns = setting.early_returns;
     choice.read_rate =
@@ -109,16 +120,16 @@ absl::StatusOr<bool> PlanSearch::Improve() {
   return true;
 }
 
-// The first pass tries each setting once; after it, the best one gets the rounds.
+// The first pass tries each setting once; after it, the best ones get the rounds.
 void PlanSearch::NextSetting() {
   round_ = 0;
   times_ = nominal_;
   ++setting_;
   if (!first_pass_ || setting_ != settings_.size() || settings_.size() == 1) return;
   first_pass_ = false;
-  const Setting best = *std::min_element(settings_.begin(), settings_.end(),
-                                         [](const Setting& a, const Setting& b) { return a.best < b.best; });
-  settings_.assign(1, best);
+  std::stable_sort(settings_.begin(), settings_.end(),
+                   [](const Setting& a, const Setting& b) { return a.best < b.best; });
+  settings_.resize(std::min(settings_.size(), kSettingsWithRounds));
   setting_ = 0;
 }
 

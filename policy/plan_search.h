@@ -47,6 +47,7 @@ class PlanSearch {
     Nanos host_lead = -1;
     bool write_ledger = true;
     bool read_ledger = false, early_returns = false;
+    bool one_way_first = false;
     Nanos best = 0;
   };
   TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;

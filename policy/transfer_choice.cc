@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "policy/lane_time.h"
+#include "policy/range_max.h"
 
 namespace spillway::policy {
 namespace {
@@ -34,7 +35,8 @@ class Sweep {
         entering_(kernel_times.size()),
         change_(kernel_times.size() + 1, 0),
         taken_pieces_(lifetimes.intervals.size(), 0),
-        written_pieces_(lifetimes.versions, 0) {
+        written_pieces_(lifetimes.versions, 0),
+        spare_(Spare()) {
     for (uint32_t i = 0; i < lifetimes.intervals.size(); ++i) {
       for (int64_t shift : {-size_, int64_t{0}, size_}) Enter(i, shift);
     }
@@ -44,9 +46,8 @@ class Sweep {
     for (int64_t step = 0; step < size_; ++step) {
       const int64_t position = start_ + step;
       away_ += change_[step];
-      candidates_.insert(entering_[step].begin(), entering_[step].end());
-      while (!candidates_.empty() && candidates_.begin()->before <= position)
-        candidates_.erase(candidates_.begin());
+      for (const Candidate& candidate : entering_[step]) Insert(candidate);
+      while (!candidates_.empty() && candidates_.begin()->before <= position) Erase(*candidates_.begin());
       const int64_t budget = static_cast<int64_t>(options_.budget_bytes);
       Relieve(position, lifetimes_.live_bytes[position % size_] - budget);
     }
@@ -71,9 +72,42 @@ class Sweep {
     if (first < start_ + size_ && first < before) entering_[first - start_].push_back({before, i, shift});
   }
 
+  void Insert(const Candidate& candidate) {
+    candidates_.insert(candidate);
+    const IdleInterval& interval = Of(candidate);
+    if (options_.one_way_first && (!interval.returns || interval.never_dirty)) one_way_.insert(candidate);
+  }
+  void Erase(Candidate candidate) {
+    one_way_.erase(candidate);
+    candidates_.erase(candidate);
+  }
+
+  // Room at each step of the walk without any absence.
+  RangeMax Spare() const {
+    std::vector<int64_t> spare(static_cast<size_t>(options_.one_way_first ? size_ : 0));
+    for (size_t step = 0; step < spare.size(); ++step) {
+      spare[step] = static_cast<int64_t>(options_.budget_bytes) -
+                    lifetimes_.live_bytes[(start_ + static_cast<int64_t>(step)) % size_];
+    }
+    return RangeMax(spare);
+  }
+
+  // The first position after this one where less than what is away now has to be away; the walk's end when there is none.
+  int64_t NeededUntil(int64_t position) const {
+    int64_t begin = position - start_ + 1, end = size_;
+    while (begin < end) {
+      const int64_t middle = (begin + end) / 2;
+      if (spare_.Max(static_cast<size_t>(position - start_ + 1), static_cast<size_t>(middle) + 1) >= -away_)
+        end = middle;
+      else
+        begin = middle + 1;
+    }
+    return start_ + begin;
+  }
+
   // Takes candidates until `need` bytes are away at `position`.
   void Relieve(int64_t position, int64_t need) {
-    passed_ = passed_for_writes_ = kNothingPassed;
+    passed_ = passed_for_writes_ = passed_one_way_ = kNothingPassed;
     while (need > away_ && TakeOne(position, need - away_)) {
     }
   }
@@ -81,26 +115,34 @@ class Sweep {
   // The farthest with time to go and to return, else the farthest with time to go, else the farthest of all. False when
   // there is none.
   bool TakeOne(int64_t position, int64_t deficit) {
-    if (options_.read_rate > 0 && TakeFarthest(position, deficit, /*reads=*/true, &passed_)) return true;
-    if (TakeFarthest(position, deficit, /*reads=*/false, &passed_for_writes_)) return true;
+    if (!one_way_.empty() &&
+        TakeFarthest(one_way_, position, deficit, /*reads=*/false, NeededUntil(position), &passed_one_way_))
+      return true;
+    if (options_.read_rate > 0 &&
+        TakeFarthest(candidates_, position, deficit, /*reads=*/true, position, &passed_))
+      return true;
+    if (TakeFarthest(candidates_, position, deficit, /*reads=*/false, position, &passed_for_writes_))
+      return true;
     if (candidates_.empty()) return false;
     const Candidate farthest = *candidates_.rbegin();
     Take(farthest, position, std::min(PiecesFor(deficit), Rest(farthest)), true);
-    if (Rest(farthest) == 0) candidates_.erase(farthest);
+    if (Rest(farthest) == 0) Erase(farthest);
     return true;
   }
 
-  // `passed`: the last one looked at. Lane time at one position only gets less: what was passed over there stays so.
-  bool TakeFarthest(int64_t position, int64_t deficit, bool reads, Candidate* passed) {
+  // Of those in `list` that are away until `least` or longer. `passed`: the last one looked at. Lane time at one position only gets less: what was passed over there stays so.
+  bool TakeFarthest(const std::set<Candidate>& list, int64_t position, int64_t deficit, bool reads,
+                    int64_t least, Candidate* passed) {
     if (reads && reads_.Free(position + 1, position + 1 + size_) == 0) return false;
-    const auto end = candidates_.upper_bound(*passed);
-    for (auto it = std::make_reverse_iterator(end); it != candidates_.rend(); ++it) {
+    const auto end = list.upper_bound(*passed);
+    for (auto it = std::make_reverse_iterator(end); it != list.rend() && it->before >= least; ++it) {
       uint32_t pieces = TakeablePieces(*it, position, deficit);
       if (reads) pieces = std::min(pieces, ReadablePieces(*it, position));
       *passed = *it;
       if (pieces == 0) continue;
-      Take(*it, position, pieces, WritePieces(*it) != 0);
-      if (Rest(*it) == 0) candidates_.erase(std::next(it).base());
+      const Candidate taken = *it;
+      Take(taken, position, pieces, WritePieces(taken) != 0);
+      if (Rest(taken) == 0) Erase(taken);
       return true;
     }
     return false;
@@ -204,10 +246,12 @@ class Sweep {
   std::vector<int64_t> change_;                   // of away_, by step
   std::vector<uint32_t> taken_pieces_;            // of each interval, from piece 0 on
   std::vector<uint32_t> written_pieces_;          // of each version, from piece 0 on
+  RangeMax spare_;
   static constexpr Candidate kNothingPassed{std::numeric_limits<int64_t>::max(), 0, 0};
-  std::set<Candidate> candidates_;
+  std::set<Candidate> candidates_,
+      one_way_;  // the latter: those of the former that move in one direction only
   // Of this position, the last ones looked at, with and without asking for time to return.
-  Candidate passed_ = kNothingPassed, passed_for_writes_ = kNothingPassed;
+  Candidate passed_ = kNothingPassed, passed_for_writes_ = kNothingPassed, passed_one_way_ = kNothingPassed;
   int64_t away_ = 0;
   std::vector<PlannedAbsence> absences_;
 };

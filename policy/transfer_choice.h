@@ -20,6 +20,9 @@ struct ChoiceOptions {
   // More than 0: what the way back has time for at this rate goes first, bytes per second.
   double read_rate = 0;
   bool early_returns = false;  // and the room is given back when that way back begins, not at the next use
+  // What moves in one direction only goes first: never written, or overwritten unread; as long as it is away for as long
+  // as the room is needed.
+  bool one_way_first = false;
 };
 
 // `kernel_times`: as the kernels of an iteration follow each other. Where nothing is left to take, the kernel stays over

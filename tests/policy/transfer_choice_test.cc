@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "policy/quick_bound.h"
 #include "policy/tier_choice.h"
 #include "tests/policy/workload_helpers.h"
@@ -37,6 +39,32 @@ TEST(ChooseTransfersTest, TakesWhatIsTooMuchAndTheEarliestWriteTime) {
   EXPECT_EQ(absences[0].first_piece, 0u);
   EXPECT_EQ(absences[0].last_piece, 5u);
   EXPECT_EQ(absences[0].from, 4u);
+}
+
+// The same with tensor 2, which kernel 0 makes and kernel `overwritten` makes anew: of 300 MB 50 are too many. Tensor 0 is
+// used last, at kernel 11; tensor 2 needs no way back.
+Workload WithOverwritten(uint32_t overwritten) {
+  Workload workload = MountainWorkload(20 * kMilli);
+  workload.tensors.push_back({100 * kMega, false});
+  workload.kernels[0].outputs = {0, 2};
+  workload.kernels[1].inputs = {2};
+  workload.kernels[overwritten].outputs.push_back(2);
+  return workload;
+}
+
+TEST(ChooseTransfersTest, WhatIsOverwrittenUnreadGoesFirstIfAskedFor) {
+  // Overwritten by kernel 10 it is away for as long as the room is needed, by kernel 6 it is not.
+  for (const auto& [overwritten, one_way_first, leaves] :
+       {std::tuple(10u, false, 0u), std::tuple(10u, true, 2u), std::tuple(6u, true, 0u)}) {
+    const Workload workload = WithOverwritten(overwritten);
+    const Lifetimes lifetimes = FindLifetimes(workload);
+    ChoiceOptions options = Options(250 * kMega, 10 * kMega);
+    options.one_way_first = one_way_first;
+    const auto absences = ChooseTransfers(workload, lifetimes, TimesOf(workload), options);
+    ASSERT_EQ(absences.size(), 1u) << overwritten;
+    EXPECT_EQ(lifetimes.intervals[absences[0].interval].tensor, leaves) << overwritten;
+    EXPECT_EQ(absences[0].last_piece, 5u);
+  }
 }
 
 TEST(ChooseTransfersTest, WholeTensorsAreOnePiece) {

@@ -61,8 +61,7 @@ absl::Status SpillStore::Impl::Open() {
     OpenedDirectory opened;
     SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(directory->settings.path, options_));
     directory->file = std::move(opened.file);
-    if (options_.model.Limits())
-      opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
+    if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
     directory->queue = TransferQueue::Start(std::move(opened.engine),
                                             TransferQueueOptions{.path = directory->settings.path,

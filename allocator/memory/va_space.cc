@@ -42,7 +42,8 @@ uint64_t VaSpace::KeepOff(uint64_t start, uint64_t bytes) const {
   const uint64_t before = chunk_bytes_;
   const uint64_t behind = 2 * chunk_bytes_;
   if (bytes > kStride - before - behind) return start;
-  const uint64_t multiple = (start + bytes + before - 1) / kStride * kStride;  // the last that could be too near
+  // The last that could be too near.
+  const uint64_t multiple = (start + bytes + before - 1) / kStride * kStride;
   return multiple + behind > start ? multiple + behind : start;
 }
 

@@ -64,25 +64,25 @@ struct alignas(64) Block {
   BlockState state = BlockState::kFree;
   uint32_t generation = 0;  // counts hand-outs
   uint64_t requested_bytes = 0;
-  uint64_t handed_out_at = 0;   // launch index at hand-out, for stripping the longest unused first
-  uint64_t freed_at = 0;        // order of frees, for stripping the oldest first
-  CUstream owner = nullptr;     // allocation stream, kept from use to use: it decides who may reuse the block
-  uint32_t pins = 0;            // launches that need it where it is
-  uint32_t held_reasons = 0;    // bit per HoldReason; not zero: does not leave
+  uint64_t handed_out_at = 0;  // launch index at hand-out, for stripping the longest unused first
+  uint64_t freed_at = 0;       // order of frees, for stripping the oldest first
+  CUstream owner = nullptr;    // allocation stream, kept from use to use: it decides who may reuse the block
+  uint32_t pins = 0;           // launches that need it where it is
+  uint32_t held_reasons = 0;   // bit per HoldReason; not zero: does not leave
   std::array<uint32_t, kHoldReasons> holds{};  // how many holds of each reason are not ended
-  bool freed = false;           // freed while a transfer was under way
-  bool mapping = false;         // chunks are being mapped or unmapped outside the lock
-  bool hidden = false;          // audit: has its chunks and its bytes, but is not mapped now
-  bool listed = false;          // in the allocator's list of reusable addresses
-  bool wanted = false;          // an allocation waits for the end of its free
-  std::vector<Stamp> recorded;  // recordStream: what must complete before reuse and eviction
+  bool freed = false;                          // freed while a transfer was under way
+  bool mapping = false;                        // chunks are being mapped or unmapped outside the lock
+  bool hidden = false;                         // audit: has its chunks and its bytes, but is not mapped now
+  bool listed = false;                         // in the allocator's list of reusable addresses
+  bool wanted = false;                         // an allocation waits for the end of its free
+  std::vector<Stamp> recorded;                 // recordStream: what must complete before reuse and eviction
   std::vector<ChunkHandle> handles;
   std::vector<ChunkHome> homes;       // per chunk, while kSpilled and kFaulting
   std::vector<ChunkHome> copy_homes;  // per chunk, while kResident: a copy from before (core's CleanCopies)
   ContentHash content;                // of the bytes at either, when known; at copy_homes it always is
   bool content_known = false;
-  CopyHabit habit;  // of this address: equal steps hand equal addresses out
-  EvictJob* evict = nullptr;     // under way or draining
+  CopyHabit habit;            // of this address: equal steps hand equal addresses out
+  EvictJob* evict = nullptr;  // under way or draining
   FetchJob* fetch = nullptr;
   CUevent arrival = nullptr;  // kFaulting: everything has been enqueued, and is there once this completes
   uint32_t peers = 0;         // other devices, one bit each, that may touch what is mapped now

@@ -181,11 +181,11 @@ absl::Status ClaimQueue::CheckFitsLocked(const AccessSet& set) {
     if (block.live()) chunks += block.chunks;
   }
   if (chunks <= core_->chunks.target()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      "one launch names " + std::to_string(set.size()) + " blocks of together " +
-      Mib(chunks * core_->chunk_bytes) + ", and the budget leaves " +
-      Mib(core_->chunks.target() * core_->chunk_bytes) +
-      " for them. A larger budget or smaller tensors make it fit.");
+  return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
+                                      " blocks of together " + Mib(chunks * core_->chunk_bytes) +
+                                      ", and the budget leaves " +
+                                      Mib(core_->chunks.target() * core_->chunk_bytes) +
+                                      " for them. A larger budget or smaller tensors make it fit.");
 }
 
 void ClaimQueue::RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) {

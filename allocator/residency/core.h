@@ -57,7 +57,8 @@ struct Core {
         room(residency_parts.room == nullptr ? &own_room : residency_parts.room),
         table(residency_options.device, residency_parts.addresses),
         clock(residency_parts.driver, residency_parts.context),
-        hash(residency_parts.driver, residency_parts.context, residency_options.device, residency_parts.hash_code),
+        hash(residency_parts.driver, residency_parts.context, residency_options.device,
+             residency_parts.hash_code),
         writes(residency_parts.driver, &hash, &table),
         space(residency_parts.addresses->device_base(residency_options.device),
               residency_parts.addresses->bytes_per_device(), chunk_bytes),
@@ -80,16 +81,16 @@ struct Core {
   HashLoader hash;
   WriteSampler writes;
   std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
-  PlanPace pace;  // of the plan in force; replaced by PlanRunner::Set alone
+  PlanPace pace;                                 // of the plan in force; replaced by PlanRunner::Set alone
   std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
   // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
   static constexpr uint64_t kLaunchRing = 1 << 16;
   std::unique_ptr<std::atomic<uint64_t>[]> launch_stamps { new std::atomic<uint64_t>[ kLaunchRing ]() };
   // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
   std::atomic<bool> pressure{false};
-  std::atomic<bool> evict{options.evict};  // false: nothing leaves the GPU any more
+  std::atomic<bool> evict{options.evict};              // false: nothing leaves the GPU any more
   std::atomic<bool> map_at_once{options.map_at_once};  // blocks have memory from their allocation on
-  std::atomic<bool> closed{false};         // after Shutdown or in a forked child: everything passes through
+  std::atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
   std::atomic<uint64_t> largest_set_bytes{0};
 
   // ---- Guarded by table.mu.
@@ -111,7 +112,7 @@ struct Core {
       ABSL_GUARDED_BY(table.mu);  // freed, recorded on streams that are not done
   uint64_t peak_live_chunks ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t peak_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;  // of live blocks, at that peak
-  bool audited_launch_runs ABSL_GUARDED_BY(table.mu) = false;  // no eviction may begin to map, copy or unmap
+  bool audited_launch_runs ABSL_GUARDED_BY(table.mu) = false;   // no eviction may begin to map, copy or unmap
   uint64_t peak_device_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};

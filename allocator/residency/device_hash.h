@@ -57,8 +57,8 @@ class DeviceHash {
   const CudaDriver* const driver_;
   CUfunction function_ = nullptr;
   CUstream stream_ = nullptr;
-  std::byte* results_ = nullptr;  // kSlots of kSlotBytes, pinned
-  CUdeviceptr device_results_ = 0;      // the same memory, as the device names it
+  std::byte* results_ = nullptr;    // kSlots of kSlotBytes, pinned
+  CUdeviceptr device_results_ = 0;  // the same memory, as the device names it
 
   os::Mutex mu_{os::LockRank::kTier};
   std::vector<int> free_ ABSL_GUARDED_BY(mu_);

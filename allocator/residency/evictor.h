@@ -18,7 +18,7 @@ namespace spillway::allocator {
 
 // One eviction or strip under way. Touched by the device's thread only, but for what is guarded.
 struct EvictJob {
-  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare };  // kCompare comes before kCopy
+  enum class Phase { kStarted, kWaitForUses, kCompare, kCopy, kCommit, kDone };
   // A chunk on its way to disk through staging.
   struct StagedChunk {
     size_t chunk = 0;
@@ -38,9 +38,9 @@ struct EvictJob {
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
-  bool stays = false;          // copied out only: the block is resident again afterwards
-  bool holds_copy = false;     // `homes` hold what `content` is the hash of: good to be kept if the block stays
-  bool clean = false;          // the copy from before is the block's content: nothing to write
+  bool stays = false;       // copied out only: the block is resident again afterwards
+  bool holds_copy = false;  // `homes` hold what `content` is the hash of: good to be kept if the block stays
+  bool clean = false;       // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`
   ContentHash content;
   DeviceHash::Request hash;  // under way while `hashed` is not null
@@ -49,7 +49,7 @@ struct EvictJob {
 
   bool cancelled = false;  // guarded by the table's lock
   bool committed = false;  // guarded by the table's lock: too late to cancel
-  bool moving = false;     // guarded by the table's lock: may map, copy and unmap; an audited launch waits for it
+  bool moving = false;  // guarded by the table's lock: may map, copy and unmap; audited launches wait for it
 };
 
 class Evictor {

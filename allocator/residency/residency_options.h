@@ -16,7 +16,7 @@ class SpillStore;
 namespace spillway::policy {
 struct MigrationPlan;
 class WriteFacts;
-}
+}  // namespace spillway::policy
 
 namespace spillway::allocator {
 
@@ -42,17 +42,17 @@ struct ResidencyParts {
   const CudaDriver* driver = nullptr;
   CUcontext context = nullptr;
   AddressMap* addresses = nullptr;
-  HostPool* host = nullptr;            // pinned memory shared by the process's devices: host tier and staging
-  io::SpillStore* disk = nullptr;      // null: no disk tier
-  uint64_t disk_bytes = 0;             // room that the disk tier may use, for charging
-  SpillRoom* room = nullptr;           // account of `host` and `disk` together with other devices; null: this one's alone
-  LaunchObserver* observer = nullptr;  // the recorder; null: none
+  HostPool* host = nullptr;        // pinned memory shared by the process's devices: host tier and staging
+  io::SpillStore* disk = nullptr;  // null: no disk tier
+  uint64_t disk_bytes = 0;         // room that the disk tier may use, for charging
+  SpillRoom* room = nullptr;       // account of `host` and `disk`, shared by devices; null: this one's alone
+  LaunchObserver* observer = nullptr;           // the recorder; null: none
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
   // Words for the user when a launch that names so many blocks is refused for want of room: what it is and what would
   // make it fit. No lock is held. Null: none.
   std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
-  AuditObserver* audit = nullptr;      // not null: audit mode, which tells it what it finds
-  HashCode* hash_code = nullptr;       // the content hash for the device; null: every eviction writes
+  AuditObserver* audit = nullptr;  // not null: audit mode, which tells it what it finds
+  HashCode* hash_code = nullptr;   // the content hash for the device; null: every eviction writes
 };
 
 }  // namespace spillway::allocator

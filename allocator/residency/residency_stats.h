@@ -23,7 +23,7 @@ struct ResidencyStats {
   uint64_t others_bytes = 0;          // driver allocations that are not ours
   uint64_t host_tier_bytes = 0;       // spilled bytes in host memory now
   uint64_t disk_tier_bytes = 0;       // spilled bytes in spill files now
-  uint64_t clean_copy_bytes = 0;      // in both, copies of blocks that are on the GPU: free room for who needs it
+  uint64_t clean_copy_bytes = 0;  // in both, copies of blocks that are on the GPU: free room for who needs it
 
   uint64_t spilled_bytes = 0;  // moved out, all tiers, since start
   uint64_t host_spilled_bytes = 0;
@@ -41,13 +41,13 @@ struct ResidencyStats {
   uint64_t faults = 0;  // blocks brought in on demand
   uint64_t prefetches = 0;
   uint64_t prefetches_cancelled = 0;
-  uint64_t clean_drops = 0;       // of evictions: the copy from before was the content still, nothing was moved
+  uint64_t clean_drops = 0;  // of evictions: the copy from before was the content still, nothing was moved
   uint64_t clean_drop_bytes = 0;  // what those would have moved
   uint64_t hash_mismatches = 0;   // a copy was kept, and the block had changed: written again
   uint64_t early_copies = 0;      // blocks copied out while they stayed on the GPU
-  uint64_t stall_room_nanos = 0;       // launching threads waited for chunks
-  uint64_t stall_disk_nanos = 0;       // for reads and their staging
-  uint64_t held_back_nanos = 0;        // by the bound on uncompleted launches, mostly behind a GPU that had work
+  uint64_t stall_room_nanos = 0;  // launching threads waited for chunks
+  uint64_t stall_disk_nanos = 0;  // for reads and their staging
+  uint64_t held_back_nanos = 0;   // by the bound on uncompleted launches, mostly behind a GPU that had work
   // Of the time of the job, what the GPU spent with nothing to do: a launch waited for chunks; for bytes to come back (the
   // launching thread for the disk, or the GPU for their arrival); for the bound on uncompleted launches.
   uint64_t lost_room_nanos = 0;

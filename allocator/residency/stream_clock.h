@@ -104,8 +104,8 @@ class StreamClock {
     uint64_t bytes = 0;
   };
   struct Stream {
-    std::atomic<uint64_t> next{0};       // last number taken; pairs with Current's acquire
-    std::atomic<uint64_t> completed{0};  // release in Poll, acquire in Completed
+    std::atomic<uint64_t> next{0};         // last number taken; pairs with Current's acquire
+    std::atomic<uint64_t> completed{0};    // release in Poll, acquire in Completed
     std::atomic<int64_t> completed_at{0};  // when `completed` last grew, for reports
     std::atomic<uint64_t> issued_bytes{0};
     std::atomic<uint64_t> completed_bytes{0};

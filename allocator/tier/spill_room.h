@@ -50,7 +50,7 @@ class SpillRoom {
  private:
   const HostPool* const host_;
   const uint64_t disk_bytes_;
-  std::atomic<uint64_t> promised_{0};  // only ever read and changed by itself: pairs with nothing else
+  std::atomic<uint64_t> promised_{0};      // only ever read and changed by itself: pairs with nothing else
   std::atomic<uint64_t> copies_asked_{0};  // likewise
 };
 

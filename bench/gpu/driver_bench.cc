@@ -64,9 +64,11 @@ BlockCosts Round(uint64_t bytes, uint64_t chunk) {
     timed(&costs.create, "cuMemCreate", [&] { return driver.cuMemCreate(&handle, chunk, &kind, 0); });
   }
   for (size_t i = 0; i < chunks.size(); ++i) {
-    timed(&costs.map, "cuMemMap", [&] { return driver.cuMemMap(address + i * chunk, chunk, 0, chunks[i], 0); });
+    timed(&costs.map, "cuMemMap",
+          [&] { return driver.cuMemMap(address + i * chunk, chunk, 0, chunks[i], 0); });
   }
-  timed(&costs.set_access, "cuMemSetAccess", [&] { return driver.cuMemSetAccess(address, bytes, &access, 1); });
+  timed(&costs.set_access, "cuMemSetAccess",
+        [&] { return driver.cuMemSetAccess(address, bytes, &access, 1); });
   timed(&costs.unmap, "cuMemUnmap", [&] { return driver.cuMemUnmap(address, bytes); });
   for (auto& handle : chunks) {
     timed(&costs.release, "cuMemRelease", [&] { return driver.cuMemRelease(handle); });
@@ -77,8 +79,8 @@ BlockCosts Round(uint64_t bytes, uint64_t chunk) {
 
 BlockCosts MedianOf(const std::vector<BlockCosts>& rounds) {
   BlockCosts median;
-  for (double BlockCosts::*member :
-       {&BlockCosts::create, &BlockCosts::map, &BlockCosts::set_access, &BlockCosts::unmap, &BlockCosts::release}) {
+  for (double BlockCosts::*member : {&BlockCosts::create, &BlockCosts::map, &BlockCosts::set_access,
+                                     &BlockCosts::unmap, &BlockCosts::release}) {
     std::vector<double> values;
     for (const BlockCosts& round : rounds) values.push_back(round.*member);
     median.*member = Median(values);
@@ -90,8 +92,9 @@ BlockCosts MedianOf(const std::vector<BlockCosts>& rounds) {
 Json MeasureBlocks(int rounds, bool busy) {
   const Gpu& gpu = Gpu::Get();
   const CUstream spinning = gpu.NewStream();
-  std::printf("\n%s, us for the whole block\n%10s %10s %10s %10s %10s %10s %10s %14s\n", busy ? "a kernel running" : "device idle",
-              "block MiB", "chunk MiB", "create", "map", "access", "unmap", "release", "swap GB/s max");
+  std::printf("\n%s, us for the whole block\n%10s %10s %10s %10s %10s %10s %10s %14s\n",
+              busy ? "a kernel running" : "device idle", "block MiB", "chunk MiB", "create", "map", "access",
+              "unmap", "release", "swap GB/s max");
   Json rows = Json::array();
   for (const uint64_t bytes : {2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}) {
     for (const uint64_t chunk : {2 * kMiB, 16 * kMiB, 64 * kMiB}) {
@@ -106,8 +109,8 @@ Json MeasureBlocks(int rounds, bool busy) {
       // Evicting one block and fetching another maps once, sets access once and unmaps once: no more bytes than this.
       const double swap = bytes / (median.map + median.set_access + median.unmap) / 1e3;
       std::printf("%10d %10d %10.1f %10.1f %10.1f %10.1f %10.1f %14.1f\n", static_cast<int>(bytes / kMiB),
-                  static_cast<int>(chunk / kMiB), median.create, median.map, median.set_access, median.unmap, median.release,
-                  swap);
+                  static_cast<int>(chunk / kMiB), median.create, median.map, median.set_access, median.unmap,
+                  median.release, swap);
       rows.push_back({{"busy", busy},
                       {"block_bytes", bytes},
                       {"chunk_bytes", chunk},
@@ -130,12 +133,17 @@ Json MeasureCopies(int rounds, uint64_t bytes) {
     side = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     const Clock::time_point start = Clock::now();
     gpu.Must(driver.cuMemHostRegister_v2(side, bytes, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
-    if (side == host[0]) std::printf("\nregistering host memory: %.1f GB/s\n", bytes / MicrosSince(start) / 1e3);
+    if (side == host[0])
+      std::printf("\nregistering host memory: %.1f GB/s\n", bytes / MicrosSince(start) / 1e3);
   }
   Mapping device[2] = {Mapping(bytes), Mapping(bytes)};
   const CUstream streams[] = {gpu.NewStream(), gpu.NewStream()};
-  const auto out = [&] { return driver.cuMemcpyDtoHAsync_v2(host[0], device[0].address(), bytes, streams[0]); };
-  const auto in = [&] { return driver.cuMemcpyHtoDAsync_v2(device[1].address(), host[1], bytes, streams[1]); };
+  const auto out = [&] {
+    return driver.cuMemcpyDtoHAsync_v2(host[0], device[0].address(), bytes, streams[0]);
+  };
+  const auto in = [&] {
+    return driver.cuMemcpyHtoDAsync_v2(device[1].address(), host[1], bytes, streams[1]);
+  };
   const auto measure = [&](bool outward, bool inward) {
     std::vector<double> speeds;
     for (int round = 0; round < rounds; ++round) {

@@ -69,7 +69,8 @@ int Open(const spillway_shim* shim) {
     options.status = StatusLine::kOff;
   }
   auto deny_list = ReadDenyLists(options);
-  if (!deny_list.ok()) StopJob(absl::StrCat("SPILLWAY_DENYLIST: ", std::string(deny_list.status().message())));
+  if (!deny_list.ok())
+    StopJob(absl::StrCat("SPILLWAY_DENYLIST: ", std::string(deny_list.status().message())));
   auto runtime = Runtime::Create(shim, std::move(options), *std::move(deny_list));
   if (!runtime.ok()) {
     os::Announce(std::string(runtime.status().message()));

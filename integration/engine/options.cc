@@ -60,25 +60,26 @@ constexpr OptionRow kTable[] = {
     {"encrypt", "off", "on, off, 1 or 0", "Encryption of what is written to disk", false},
     {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
     {"trust", "normal", "normal or strict",
-     "`strict`: a block may leave the GPU only where every kernel that named it has run before, none found its "
-     "address in a large struct, and no table ever named it (docs/hidden-pointers.md)",
+     "`strict`: a block may leave the GPU only where every kernel that named it has run before, none found "
+     "its address in a large struct, and no table ever named it (docs/hidden-pointers.md)",
      true},
     {"trace", "none", "a path, or none",
-     "File that gets the job's step at the end, with times measured on the GPU, for `spillway simulate --trace`; in the "
-     "path `%p` and `%r` as for SPILLWAY_METRICS. Of several devices of a process, the second and later ones' files end "
-     "in `.gpuN`",
+     "File that gets the job's step at the end, with times measured on the GPU, for `spillway simulate "
+     "--trace`; in the path `%p` and `%r` as for SPILLWAY_METRICS. Of several devices of a process, the "
+     "second and later ones' files end in `.gpuN`",
      true},
     {"audit", "off", "on, off, 1 or 0",
-     "`on`: launches run one at a time with nothing mapped that they do not name, so that the first kernel that "
-     "reaches further is found (docs/audit.md). Slow",
+     "`on`: launches run one at a time with nothing mapped that they do not name, so that the first kernel "
+     "that reaches further is found (docs/audit.md). Slow",
      true},
     {"denylist", "none", "a path, or none",
-     "File of kernels that reach memory which their parameters do not name: everything is on the GPU when one is "
-     "launched. In audit mode what is found is added to it",
+     "File of kernels that reach memory which their parameters do not name: everything is on the GPU when "
+     "one is launched. In audit mode what is found is added to it",
      true},
-    {"io_model", "none", "none, or rates and a latency as in `read:1.2e9,write:1.2e9,latency:80us`, or a part of it",
-     "For trials: each spill directory is at most that fast (bytes a second in each direction, and a time added to each "
-     "request)",
+    {"io_model", "none",
+     "none, or rates and a latency as in `read:1.2e9,write:1.2e9,latency:80us`, or a part of it",
+     "For trials: each spill directory is at most that fast (bytes a second in each direction, and a time "
+     "added to each request)",
      true},
     {"io_faults", "none", "-", "For tests: injected faults", false},
 };

@@ -38,9 +38,9 @@ struct Options {
   OnFull on_full = OnFull::kSpill;
   Trust trust = Trust::kNormal;
   bool audit = false;
-  std::string denylist_file;  // empty: none
-  std::string metrics_file;   // empty: none
-  std::string trace_file;     // empty: none
+  std::string denylist_file;      // empty: none
+  std::string metrics_file;       // empty: none
+  std::string trace_file;         // empty: none
   io::DiskModelOptions io_model;  // without limits: the disk as it is
   StatusLine status = StatusLine::kOff;
   os::LogLevel log_level = os::LogLevel::kWarn;

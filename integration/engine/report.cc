@@ -297,9 +297,10 @@ std::string Summary(const Figures& figures) {
                           BytesText(total.spilled_bytes), BytesText(total.host_spilled_bytes),
                           BytesText(total.disk_spilled_bytes), BytesText(total.fetched_bytes),
                           BytesText(total.host_fetched_bytes), BytesText(total.disk_fetched_bytes));
-  text += absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk; the GPU had to wait %.1f s",
-                          Seconds(total.stall_room_nanos), Seconds(total.stall_disk_nanos),
-                          Seconds(total.lost_room_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
+  text +=
+      absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk; the GPU had to wait %.1f s",
+                      Seconds(total.stall_room_nanos), Seconds(total.stall_disk_nanos),
+                      Seconds(total.lost_room_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);

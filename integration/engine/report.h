@@ -19,14 +19,14 @@ namespace spillway::integration {
 struct DeviceFigures {
   int device = 0;
   allocator::ResidencyStats stats;
-  uint64_t plans = 0;                 // put in force
-  uint64_t plan_departures = 0;       // given up because a launch was another than expected
-  uint64_t plan_period_launches = 0;  // of the plan in force, or of the step that is observed; 0: none
-  uint64_t plan_readoptions = 0;      // of plans: of a path that the job had left and came back to
-  uint64_t plan_improvements = 0;     // of plans: better ones for the path that the job was on
-  uint64_t plan_paths = 0;            // known now
-  uint64_t followed_launches = 0;     // that were as the path said which the job was on
-  uint64_t step_marks = 0;            // steps that the job marked
+  uint64_t plans = 0;                    // put in force
+  uint64_t plan_departures = 0;          // given up because a launch was another than expected
+  uint64_t plan_period_launches = 0;     // of the plan in force, or of the step that is observed; 0: none
+  uint64_t plan_readoptions = 0;         // of plans: of a path that the job had left and came back to
+  uint64_t plan_improvements = 0;        // of plans: better ones for the path that the job was on
+  uint64_t plan_paths = 0;               // known now
+  uint64_t followed_launches = 0;        // that were as the path said which the job was on
+  uint64_t step_marks = 0;               // steps that the job marked
   StepForecast forecast;                 // as of now; that of the steady steps is what is reported
   SteadySteps steady;                    // set by the reporter
   std::optional<ObservedStep> observed;  // SPILLWAY=observe

@@ -10,13 +10,13 @@ using allocator::ResidencyStats;
 
 // Counters that a step has a part of.
 constexpr uint64_t ResidencyStats::*kParts[] = {
-    &ResidencyStats::spilled_bytes,        &ResidencyStats::host_spilled_bytes,
-    &ResidencyStats::disk_spilled_bytes,   &ResidencyStats::fetched_bytes,
-    &ResidencyStats::host_fetched_bytes,   &ResidencyStats::disk_fetched_bytes,
-    &ResidencyStats::prefetched_bytes,     &ResidencyStats::prefetch_in_time_bytes,
-    &ResidencyStats::in_time_bytes,        &ResidencyStats::lost_room_nanos,
-    &ResidencyStats::lost_read_nanos,      &ResidencyStats::lost_run_ahead_nanos,
-    &ResidencyStats::stall_room_nanos,     &ResidencyStats::stall_disk_nanos,
+    &ResidencyStats::spilled_bytes,      &ResidencyStats::host_spilled_bytes,
+    &ResidencyStats::disk_spilled_bytes, &ResidencyStats::fetched_bytes,
+    &ResidencyStats::host_fetched_bytes, &ResidencyStats::disk_fetched_bytes,
+    &ResidencyStats::prefetched_bytes,   &ResidencyStats::prefetch_in_time_bytes,
+    &ResidencyStats::in_time_bytes,      &ResidencyStats::lost_room_nanos,
+    &ResidencyStats::lost_read_nanos,    &ResidencyStats::lost_run_ahead_nanos,
+    &ResidencyStats::stall_room_nanos,   &ResidencyStats::stall_disk_nanos,
     &ResidencyStats::held_back_nanos};
 
 double StepsBetween(const ResidencyStats& from, const ResidencyStats& to, uint32_t period) {

@@ -67,7 +67,8 @@ CUresult CallUncollected(HookState* state, uint64_t tag, StreamRef stream, RealC
 
 CUresult PassNothingNamed(Touch* touch, StreamRef stream, RealCall real) {
   if (__builtin_expect(touch->denied != nullptr, 0)) return PassDenied(touch, stream, real);
-  if (__builtin_expect(touch->reaches_all, 0)) return CallReachingAll(touch->state(), stream, touch->tag, real);
+  if (__builtin_expect(touch->reaches_all, 0))
+    return CallReachingAll(touch->state(), stream, touch->tag, real);
   return CallUncollected(touch->state(), touch->tag, stream, real);
 }
 

@@ -125,8 +125,10 @@ struct PitchedCopy {
     const auto pitch = [&](uint64_t given) { return given != 0 ? given : uint64_t{copy.WidthInBytes}; };
     const uint64_t from_base =
         copy.srcMemoryType == CU_MEMORYTYPE_HOST ? AddressOf(copy.srcHost) : uint64_t{copy.srcDevice};
-    PitchedPlace to{copy.dstDevice + copy.dstY * pitch(copy.dstPitch) + copy.dstXInBytes, pitch(copy.dstPitch), 0};
-    PitchedPlace from{from_base + copy.srcY * pitch(copy.srcPitch) + copy.srcXInBytes, pitch(copy.srcPitch), 0};
+    PitchedPlace to{copy.dstDevice + copy.dstY * pitch(copy.dstPitch) + copy.dstXInBytes,
+                    pitch(copy.dstPitch), 0};
+    PitchedPlace from{from_base + copy.srcY * pitch(copy.srcPitch) + copy.srcXInBytes, pitch(copy.srcPitch),
+                      0};
     uint64_t layers = 1;
     if constexpr (requires { copy.Depth; }) {
       layers = copy.Depth;
@@ -187,13 +189,15 @@ struct PitchedBatchCopy {
   // Lengths between two pointers are in bytes.
   template <typename Op>
   static void Written(Touch* touch, const Op& op) {
-    if (op.src.type != CU_MEMCPY_OPERAND_TYPE_POINTER || op.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return;
+    if (op.src.type != CU_MEMCPY_OPERAND_TYPE_POINTER || op.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+      return;
     const auto place = [&](const auto& operand) {
       const uint64_t pitch = operand.op.ptr.rowLength != 0 ? operand.op.ptr.rowLength : op.extent.width;
       const uint64_t height = operand.op.ptr.layerHeight != 0 ? operand.op.ptr.layerHeight : op.extent.height;
       return PitchedPlace{operand.op.ptr.ptr, pitch, pitch * height};
     };
-    CollectPitchedWrite(touch, place(op.dst), place(op.src), op.extent.width, op.extent.height, op.extent.depth);
+    CollectPitchedWrite(touch, place(op.dst), place(op.src), op.extent.width, op.extent.height,
+                        op.extent.depth);
   }
   // A legal copy stays inside one allocation, so its first byte names the block; lengths here are in elements
   // of the other side's array, which are not known.
@@ -217,7 +221,8 @@ struct PitchedMemset {
   template <typename D, typename P, typename V, typename N, typename... Rest>
   static void Collect(Touch* touch, D destination, P pitch, V, N width, N height, Rest...) {
     touch->PitchedRange(AddressOf(destination), pitch, width * sizeof(V), height);
-    for (N row = 0; row < height; ++row) touch->Writes(AddressOf(destination) + row * pitch, width * sizeof(V));
+    for (N row = 0; row < height; ++row)
+      touch->Writes(AddressOf(destination) + row * pitch, width * sizeof(V));
   }
 };
 

@@ -27,7 +27,7 @@ struct FunctionInfo {
   bool plain = false;       // understood and not denied
   ParamLayout layout;
   std::string name;     // empty when the driver gave none
-  std::string library;  // file name of the shared object that it came in; empty when nobody asked, or not known
+  std::string library;  // file name of the shared object that holds it; empty when nobody asked, or not known
 };
 
 // What the registry asks of the driver, so that tests need none.

@@ -78,7 +78,8 @@ static int FindTwin(const void* pointer, const struct Request* request) {
 static void TellNewerName(const struct Request* request) {
   static atomic_int told;
   if (IsKnownBase(request->base) || SwitchedOff() || atomic_exchange(&told, 1)) return;
-  Say(request->base, " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
+  Say(request->base,
+      " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
 }
 
 /* What the asker is given for the real driver's `pointer`. */

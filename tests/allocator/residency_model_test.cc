@@ -138,8 +138,8 @@ TEST_P(MutantTest, IsNoticed) {
 }
 
 std::string NameOf(const testing::TestParamInfo<Mutant>& mutant) {
-  static constexpr const char* kNames[] = {"None", "SkipSlotWait", "PublishBeforeEvent", "ReuseDrainingBlock",
-                                           "NoExchangeRoom", "TrustOldCopy"};
+  static constexpr const char* kNames[] = {
+      "None", "SkipSlotWait", "PublishBeforeEvent", "ReuseDrainingBlock", "NoExchangeRoom", "TrustOldCopy"};
   return kNames[static_cast<int>(mutant.param)];
 }
 

@@ -3,7 +3,7 @@
  * their arguments, which the calling convention allows. */
 #define SIMCUDA_NOT_SUPPORTED 801
 
-#define DRIVER_FUNCTION(symbol, name, version, form)                                 \
-  __attribute__((weak, visibility("default"))) int symbol(void);                     \
+#define DRIVER_FUNCTION(symbol, name, version, form)             \
+  __attribute__((weak, visibility("default"))) int symbol(void); \
   int symbol(void) { return SIMCUDA_NOT_SUPPORTED; }
 #include "allocator/driver/driver_functions.def"

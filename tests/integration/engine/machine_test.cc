@@ -134,7 +134,8 @@ TEST(SizingTest, StagingIsPartOfTheHostCap) {
         static_cast<uint64_t>(with_disk.evict_staging_pieces + with_disk.fault_staging_pieces);
     EXPECT_GE(with_disk.evict_staging_pieces, 2);
     EXPECT_GE(with_disk.fault_staging_pieces, 2);
-    EXPECT_LE(with_disk.storage_bytes + staging * kChunkBytes, std::max(cap, cap == 0 ? 24 * kChunkBytes : 4 * kChunkBytes));
+    EXPECT_LE(with_disk.storage_bytes + staging * kChunkBytes,
+              std::max(cap, cap == 0 ? 24 * kChunkBytes : 4 * kChunkBytes));
     const auto without = HostPoolOptions(cap, false);
     EXPECT_EQ(without.storage_bytes, cap / kChunkBytes * kChunkBytes);
     EXPECT_EQ(without.evict_staging_pieces + without.fault_staging_pieces, 0);

@@ -110,10 +110,9 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
             "such as 60%");
   EXPECT_EQ(ErrorOf("policy", "fifo"), "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru");
   const std::map<std::string, std::string> wrong = {
-      {"spillway", "maybe"},  {"host_memory", "-1"}, {"dirs", "tmp"},
-      {"disk_reserve", "5%"}, {"checksum", "yes"},   {"on_full", "panic"},
-      {"status", "SIGHUP"},   {"metrics", ""},       {"log", "loud"},
-      {"io_model", "slow"},   {"trace", ""},
+      {"spillway", "maybe"}, {"host_memory", "-1"}, {"dirs", "tmp"},      {"disk_reserve", "5%"},
+      {"checksum", "yes"},   {"on_full", "panic"},  {"status", "SIGHUP"}, {"metrics", ""},
+      {"log", "loud"},       {"io_model", "slow"},  {"trace", ""},
   };
   for (const auto& [name, value] : wrong) {
     const std::string error = ErrorOf(name, value);

@@ -106,7 +106,8 @@ TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
   const std::string text = Summary(TwoDevices());
   for (const char* part :
        {"peak 2.00 GiB of a budget of 4.00 GiB", "moved out 600 B (host 200 B, disk 400 B)", "back 140 B",
-        "stalled 3.0 s for room, 0.2 s for the disk", "the GPU had to wait 1.8 s", "SSD bytes written 4.00 KiB"}) {
+        "stalled 3.0 s for room, 0.2 s for the disk", "the GPU had to wait 1.8 s",
+        "SSD bytes written 4.00 KiB"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

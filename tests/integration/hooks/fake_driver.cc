@@ -37,12 +37,12 @@ void* Function(const std::string& symbol) {
       *status = FakeDriver::Get().capture;
       return CUDA_SUCCESS;
     });
-    put("cuStreamGetCaptureInfo_v2", [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*,
-                                        const CUgraphNode**, size_t*) {
-      *status = FakeDriver::Get().capture;
-      *id = FakeDriver::Get().capture_id;
-      return CUDA_SUCCESS;
-    });
+    put("cuStreamGetCaptureInfo_v2",
+        [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*, const CUgraphNode**, size_t*) {
+          *status = FakeDriver::Get().capture;
+          *id = FakeDriver::Get().capture_id;
+          return CUDA_SUCCESS;
+        });
     put("cuFuncGetParamInfo", [](CUfunction, size_t index, size_t* offset, size_t* size) {
       if (!FakeDriver::Get().layouts) return CUDA_ERROR_NOT_SUPPORTED;
       if (index >= FakeDriver::Get().param_sizes.size()) return CUDA_ERROR_INVALID_VALUE;

@@ -102,7 +102,8 @@ class FakeResidency : public allocator::Residency {
     for (const allocator::HeldBlock& block : held) --held_now[{block.id, reason}];
     ends.push_back({held, reason, users});
   }
-  void NoteHiddenUse(const std::vector<allocator::HeldBlock>& held, const allocator::HiddenUsers& users) override {
+  void NoteHiddenUse(const std::vector<allocator::HeldBlock>& held,
+                     const allocator::HiddenUsers& users) override {
     hidden_uses.push_back({held, allocator::HoldReason::kCount, users});
   }
   // Holds of the block for that reason that are not ended.
@@ -115,7 +116,9 @@ class FakeResidency : public allocator::Residency {
   void OnCaptureEnd(CUstream stream) override { captures_ended.push_back(stream); }
   void OnForeignBytes(int64_t delta) override { foreign_bytes += delta; }
   void BeginForeignAllocation(uint64_t bytes) override { begun_bytes += bytes; }
-  void EndForeignAllocation(uint64_t bytes, bool failed) override { (failed ? failed_bytes : ended_bytes) += bytes; }
+  void EndForeignAllocation(uint64_t bytes, bool failed) override {
+    (failed ? failed_bytes : ended_bytes) += bytes;
+  }
   absl::Status StopEvicting() override {
     stopped = true;
     return absl::OkStatus();

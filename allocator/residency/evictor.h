@@ -18,7 +18,8 @@ namespace spillway::allocator {
 
 // One eviction or strip under way. Touched by the device's thread only, but for what is guarded.
 struct EvictJob {
-  enum class Phase { kStarted, kWaitForUses, kCompare, kCopy, kCommit, kDone };
+  // In this order, but for kCompare, which comes before kCopy.
+  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare };
   // A chunk on its way to disk through staging.
   struct StagedChunk {
     size_t chunk = 0;

@@ -25,8 +25,8 @@ struct ExecutionPart {
   bool has_drive = false;
   uint32_t drive = 0;         // of the SSD, for its copies there; chosen for the first one
   bool read_to_come = false;  // from the drive; counted there
-  uint64_t away_until = 0;  // next use, counted over iterations, of a part that is away or about to leave
-  Nanos read_lead = -1;     // see HostReadLeads; negative: read as early as room allows
+  uint64_t away_until = 0;    // next use, counted over iterations, of a part that is away or about to leave
+  Nanos read_lead = -1;       // see HostReadLeads; negative: read as early as room allows
 };
 
 struct TensorState {

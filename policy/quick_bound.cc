@@ -38,14 +38,16 @@ struct Stretch {
   std::vector<uint32_t> uses;
 };
 
-std::vector<Stretch> StretchesOf(const Workload& workload, uint32_t tensor, const std::vector<uint32_t>& uses) {
+std::vector<Stretch> StretchesOf(const Workload& workload, uint32_t tensor,
+                                 const std::vector<uint32_t>& uses) {
   const uint32_t size = static_cast<uint32_t>(workload.kernels.size());
   if (workload.tensors[tensor].persistent) return {{0, size, true, true, uses}};
   const std::optional<TensorLife>& life = workload.tensors[tensor].life;
   if (!life) return {{uses.front(), uses.back() + 1, false, false, uses}};
   if (!life->wraps()) return {{life->first, life->last + 1, false, false, uses}};
   const auto first = std::lower_bound(uses.begin(), uses.end(), life->first);
-  return {{0, life->last + 1, true, false, {uses.begin(), first}}, {life->first, size, false, true, {first, uses.end()}}};
+  return {{0, life->last + 1, true, false, {uses.begin(), first}},
+          {life->first, size, false, true, {first, uses.end()}}};
 }
 
 bool Names(const std::vector<uint32_t>& ids, uint32_t tensor) {
@@ -61,19 +63,21 @@ void AddOverwritten(const Workload& workload, const Stretch& stretch, uint32_t t
   }
   // What is not used again before it is freed returns as little.
   if (!stretch.goes_on)
-    AddOver(&exempt->overwritten_next, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1, stretch.stop);
+    AddOver(&exempt->overwritten_next, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1,
+            stretch.stop);
 }
 
 void AddExempt(const Workload& workload, const Stretch& stretch, uint32_t tensor, Exempt* exempt) {
   const int64_t bytes = static_cast<int64_t>(workload.tensors[tensor].bytes);
-  const auto writer = std::find_if(stretch.uses.begin(), stretch.uses.end(), [&](uint32_t k) {
-    return Names(workload.kernels[k].outputs, tensor);
-  });
+  const auto writer = std::find_if(stretch.uses.begin(), stretch.uses.end(),
+                                   [&](uint32_t k) { return Names(workload.kernels[k].outputs, tensor); });
   // Without content to begin with it need not have left before it was first used, written or not.
-  const uint32_t unused_until = stretch.from_before || stretch.uses.empty() ? stretch.start : stretch.uses.front();
+  const uint32_t unused_until =
+      stretch.from_before || stretch.uses.empty() ? stretch.start : stretch.uses.front();
   const uint32_t clean_until = std::max(unused_until, writer == stretch.uses.end() ? stretch.stop : *writer);
   AddOver(&exempt->unwritten, bytes, stretch.start, clean_until);
-  AddOver(&exempt->finished, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1, stretch.stop);
+  AddOver(&exempt->finished, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1,
+          stretch.stop);
   for (uint32_t k : stretch.uses) {
     if (k < clean_until) AddOver(&exempt->unwritten, -bytes, k, k + 1);
   }
@@ -105,8 +109,8 @@ Exempt FindExempt(const Workload& workload, const Lifetimes& lifetimes) {
     AddOver(&exempt.overwritten_next, static_cast<int64_t>(workload.tensors[t].bytes),
             late.uses.empty() ? late.start : late.uses.back() + 1, size);
   }
-  for (auto* list : {&exempt.unwritten, &exempt.finished, &exempt.overwritten, &exempt.overwritten_next,
-                     &exempt.constant})
+  for (auto* list :
+       {&exempt.unwritten, &exempt.finished, &exempt.overwritten, &exempt.overwritten_next, &exempt.constant})
     std::partial_sum(list->begin(), list->end(), list->begin());
   return exempt;
 }

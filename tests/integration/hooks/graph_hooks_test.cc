@@ -11,7 +11,7 @@ namespace {
 
 class TensorMapHookTest : public HiddenHookTest {
  protected:
-  struct alignas(64) Struct {
+  struct Struct {
     char before[64] = {};
     CUtensorMap map = {};
     char behind[32] = {};

@@ -9,11 +9,11 @@
 #include "io/os/check.h"
 
 #if defined(__SANITIZE_THREAD__)
-// A copy out that a launch has made void may still read the block while the launch's kernel writes it: on a GPU as on
-// the stand-in, whose copies are memmove. What copies must not miss, the tests see by the bytes. The second: glibc's
-// reuse of a finished thread's memory, which is not instrumented.
+// A copy out, or a hash for a comparison, that a launch has made void may still read the block while the launch's kernel
+// writes it: on a GPU as on the stand-in, whose copies are memmove. What they must not miss, the tests see by the bytes.
+// The last: glibc's reuse of a finished thread's memory, which is not instrumented.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
-  return "race:MoveBytes\nrace:_dl_deallocate_tls\n";
+  return "race:MoveBytes\nrace:content_hash::Add\nrace:_dl_deallocate_tls\n";
 }
 #endif
 

@@ -19,7 +19,7 @@ struct SearchOptions {
   Nanos bound = 0;                 // that no plan's iteration can beat; 0: the sum of the kernels
   uint32_t replay_iterations = 4;  // of each trial
   // Trials x kernels, at most, which bounds the time of long traces; three trials are always made.
-  uint64_t work = 120'000;
+  uint64_t work = 240'000;
 };
 
 class PlanSearch {

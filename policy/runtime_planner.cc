@@ -16,6 +16,9 @@ constexpr double kGuessedPcie = 12e9, kGuessedRead = 2e9, kGuessedWrite = 1.5e9;
 // A better plan replaces the one in force when it saves so much of the iteration.
 constexpr double kWorthChanging = 0.002;
 
+// Trials x launches, at most: beside a job, half of what is spent offline.
+constexpr uint64_t kWork = 120'000;
+
 // More launches than these are not on their way at once: no driver queues more.
 constexpr uint32_t kMostAhead = 1024;
 
@@ -86,6 +89,7 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   }
   SearchOptions options;
   options.bound = forecast_.bound;
+  options.work = kWork;
   search_ = std::make_unique<PlanSearch>(workload_, lifetimes_, planned_machine_, options);
   Adopt(search_->First());
 }

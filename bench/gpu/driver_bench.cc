@@ -45,7 +45,7 @@ BlockCosts Round(uint64_t bytes, uint64_t chunk) {
   const auto& driver = gpu.driver();
   CUmemAllocationProp kind = {};
   kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  kind.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   CUmemAccessDesc access = {};
   access.location = kind.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

@@ -59,7 +59,7 @@ class DriverTest : public testing::Test {
 TEST_F(DriverTest, ChunksAreOfTwoMebibytes) {
   CUmemAllocationProp kind = {};
   kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  kind.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   size_t least = 0;
   ASSERT_EQ(gpu_.driver().cuMemGetAllocationGranularity(&least, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
             CUDA_SUCCESS);

@@ -176,7 +176,7 @@ Mapping::Mapping(uint64_t bytes, uint64_t chunk_bytes)
   gpu.Must(gpu.driver().cuMemAddressReserve(&reserved_, bytes_, 0, 0, 0), "cuMemAddressReserve");
   CUmemAllocationProp kind = {};
   kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  kind.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   for (uint64_t at = 0; at < bytes_; at += chunk_bytes_) {
     gpu.Must(gpu.driver().cuMemCreate(&chunks_.emplace_back(), chunk_bytes_, &kind, 0), "cuMemCreate");
   }
@@ -203,7 +203,7 @@ void Mapping::Map(CUdeviceptr address) {
     gpu.Must(gpu.driver().cuMemMap(address_ + i * chunk_bytes_, chunk_bytes_, 0, chunks_[i], 0), "cuMemMap");
   }
   CUmemAccessDesc access = {};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   CUresult result = gpu.driver().cuMemSetAccess(address_, bytes_, &access, 1);
   while (result == CUDA_ERROR_NOT_READY && ++not_ready_ < 100'000) {

@@ -357,7 +357,7 @@ TEST_F(HiddenMemoryTest, ABlockWhoseHandleWasTakenStays) {
 TEST_F(HiddenMemoryTest, ABlockThatAPeerMayReadStays) {
   const CUdeviceptr a = Target(4);
   CUmemAccessDesc access = {};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   ASSERT_EQ(Hooked<Row::cuMemSetAccess>()(a, kBlock, &access, 1), CUDA_SUCCESS);
   Press();

@@ -65,4 +65,10 @@ constexpr Source kSource = MakeSource();
 
 const char* KernelSource() { return kSource.text; }
 
+const char* KernelPtx() {
+  return
+#include "allocator/driver/content_hash.ptx.inc"
+      ;
+}
+
 }  // namespace spillway::allocator::content_hash

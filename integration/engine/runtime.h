@@ -14,13 +14,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "allocator/residency/hash_code.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
 #include "integration/engine/audit_setup.h"
-#include "integration/engine/nvrtc_code.h"
 #include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
@@ -94,7 +94,7 @@ class Runtime {
   std::string missing_hooks_;
   std::unique_ptr<AuditSetup> audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
-  NvrtcCode hash_code_;                // internally synchronised
+  allocator::PtxHashCode hash_code_;   // without state
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;

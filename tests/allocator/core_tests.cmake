@@ -29,7 +29,7 @@ spillway_test(allocator_units_test
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(content_hash_test SOURCES content_hash_test.cc DEPS spillway_driver_table LABELS unit)
+spillway_test(content_hash_test SOURCES content_hash_test.cc nvrtc.cc DEPS spillway_driver_table LABELS unit)
 # The compiler comes with PyTorch's wheel.
 file(GLOB spillway_nvrtc "${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13")
 if(spillway_nvrtc)

@@ -1,15 +1,12 @@
-// The content hash as NVRTC compiles it for the device that is there: the host's value for every size and content, on
-// memory mapped in chunks. A drop without a transfer rests on it.
+// The content hash as the driver compiles its PTX for the device that is there: the host's value for every size and
+// content, on memory mapped in chunks. A drop without a transfer rests on it.
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <vector>
 
 #include "allocator/driver/content_hash.h"
-#include "allocator/driver/nvrtc.h"
 #include "allocator/residency/device_hash.h"
 #include "tests/gpu/gpu.h"
 
@@ -18,32 +15,8 @@ namespace {
 
 using allocator::ContentHash;
 using allocator::DeviceHash;
-using allocator::Nvrtc;
 
 constexpr uint64_t kMiB = 1 << 20;
-
-// From GPU_TEST_NVRTC, else where the loader looks. Null when there is none.
-std::unique_ptr<Nvrtc> FindNvrtc() {
-  const char* const given = std::getenv("GPU_TEST_NVRTC");
-  for (const char* path : {given, "libnvrtc.so.13", "libnvrtc.so.12"}) {
-    if (path == nullptr) continue;
-    auto nvrtc = Nvrtc::Open(path);
-    if (nvrtc.ok()) return *std::move(nvrtc);
-    std::printf("%s\n", std::string(nvrtc.status().message()).c_str());
-  }
-  return nullptr;
-}
-
-absl::StatusOr<std::unique_ptr<DeviceHash>> CompileAndLoad(const Nvrtc& nvrtc) {
-  const allocator::CudaDriver& driver = Gpu::Get().driver();
-  int major = 0;
-  int minor = 0;
-  (void)driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-  (void)driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
-  auto image = nvrtc.Compile(allocator::content_hash::KernelSource(), major, minor);
-  if (!image.ok()) return image.status();
-  return DeviceHash::Create(&driver, *image);
-}
 
 ContentHash HashOnDevice(DeviceHash* hash, CUdeviceptr address, uint64_t bytes) {
   auto request = hash->Enqueue(hash->stream(), address, bytes);
@@ -54,9 +27,7 @@ ContentHash HashOnDevice(DeviceHash* hash, CUdeviceptr address, uint64_t bytes) 
 }
 
 TEST(ContentHashTest, TheDevicesValueIsTheHosts) {
-  const std::unique_ptr<Nvrtc> nvrtc = FindNvrtc();
-  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC here; GPU_TEST_NVRTC names one";
-  auto hash = CompileAndLoad(*nvrtc);
+  auto hash = DeviceHash::Create(&Gpu::Get().driver(), allocator::content_hash::KernelPtx());
   ASSERT_TRUE(hash.ok()) << hash.status();
   const Gpu& gpu = Gpu::Get();
   std::vector<uint64_t> content(40 * kMiB / 8);  // the largest is more than one round of the largest grid

@@ -108,12 +108,6 @@ class Session:
 # ---- parts
 
 
-def nvrtc():
-    """NVRTC as PyTorch's wheels bring it, for the device's content hash; None where there is none."""
-    packages = Path(importlib.metadata.distribution("torch").locate_file("nvidia"))
-    return next(map(str, sorted(packages.glob("*/lib/libnvrtc.so.1[0-9]"))), None)
-
-
 def self_test(session):
     program = session.args.build / "tests" / "gpu_self_test"
     for words, preload in (("alone", None), ("with Spillway", session.args.build / "lib" / "libspillway.so")):
@@ -122,8 +116,6 @@ def self_test(session):
         if session.args.device == "simcuda":
             command = [str(session.args.build / "bin" / "simcuda-run"), "--memory", "1GiB", "--", *command]
             env["SIMCUDA_POISON"] = "recycle"
-        if nvrtc() is not None:
-            env["GPU_TEST_NVRTC"] = nvrtc()
         if preload is not None:
             command.append("--gtest_filter=LookUpTest.*:ContentHashTest.*")
             env["LD_PRELOAD"] = str(preload)

@@ -23,7 +23,8 @@ SERVER = harness.HERE / "kill_server.py"
 MODEL = ("--width", "256", "--layers", "6", "--heads", "4", "--sequence", "64", "--batch", "8", "--steps", "100000",
          "--log-every", "100000")  # fmt: skip
 BUDGET = "72MiB"
-LONGEST_DELAY = 1.0  # seconds after the first eviction; several steps
+SOON = 0.05  # seconds after the first eviction, while what it starts is starting; half of the moments
+LONGEST_DELAY = 1.0  # several steps
 EXIT_SECONDS = 5  # of a processor that the job has for itself
 SPILLING = "spillway: spilling starts"
 SUMMARY = "spillway: summary: peak"
@@ -160,7 +161,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=args.work) as folder:
         try:
             for way in ways(args.times, moments):
-                seconds = end_once(server, way, moments.uniform(0, LONGEST_DELAY), folder, args.work / "job.log", problems)
+                seconds = end_once(server, way, moments.uniform(0, moments.choice((SOON, LONGEST_DELAY))), folder, args.work / "job.log", problems)
                 count, longest = slowest.get(way.name, (0, 0))
                 slowest[way.name] = (count + 1, max(longest, seconds or 0))
                 if len(problems.found) > 5:

@@ -1,4 +1,4 @@
-// Registers the host's twin of Spillway's content hash, so that the image which NVRTC compiles can be launched here.
+// Registers the host's twin of Spillway's content hash, so that its PTX can be launched here.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CONTENT_HASH_TWIN_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CONTENT_HASH_TWIN_H_
 

@@ -1,8 +1,8 @@
-// Nvrtc: NVIDIA's run-time compiler, opened by path where PyTorch's wheel brought it. Nothing is needed of it when
-// Spillway is built.
+// Nvrtc: NVIDIA's run-time compiler, opened by path where PyTorch's wheel brought it. Makes the content hash's PTX, which
+// is kept in the tree; nothing is needed of it when Spillway is built or runs.
 
-#ifndef SPILLWAY_ALLOCATOR_DRIVER_NVRTC_H_
-#define SPILLWAY_ALLOCATOR_DRIVER_NVRTC_H_
+#ifndef SPILLWAY_TESTS_ALLOCATOR_NVRTC_H_
+#define SPILLWAY_TESTS_ALLOCATOR_NVRTC_H_
 
 #include <memory>
 #include <string>
@@ -21,10 +21,8 @@ class Nvrtc {
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
 
-  // CUDA C to an image for cuModuleLoadData on a device of compute capability major.minor: a cubin where this NVRTC
-  // knows the device, else PTX of its newest architecture. kInternal with the compiler's log. Takes tenths of a
-  // second. One thread at a time.
-  absl::StatusOr<std::string> Compile(const char* source, int major, int minor) const;
+  // CUDA C to PTX for compute capability `capability` / 10. kInternal when it does not compile. One thread at a time.
+  absl::StatusOr<std::string> CompileToPtx(const char* source, int capability) const;
 
  private:
   struct Functions;
@@ -36,4 +34,4 @@ class Nvrtc {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_DRIVER_NVRTC_H_
+#endif  // SPILLWAY_TESTS_ALLOCATOR_NVRTC_H_

@@ -148,9 +148,10 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
   bound.ssd_phase = PhaseBound(workload, lifetimes, exempt, gpu + static_cast<int64_t>(machine.host_bytes),
                                machine.ssd_write, machine.ssd_read);
   if (!machine.ssd_shared) return bound;
+  const std::vector<SharedLimit> limits = SharedLimits(machine);
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const int64_t excess = lifetimes.live_bytes[k] - gpu - static_cast<int64_t>(machine.host_bytes);
-    for (const SharedLimit& limit : SharedLimits(machine)) {
+    for (const SharedLimit& limit : limits) {
       bound.ssd_shared = std::max(
           bound.ssd_shared,
           TimeFor(excess - exempt.constant[k], 1 / limit.per_byte_written) +

@@ -130,7 +130,8 @@ class Sweep {
     return true;
   }
 
-  // Of those in `list` that are away until `least` or longer. `passed`: the last one looked at. Lane time at one position only gets less: what was passed over there stays so.
+  // Of those in `list` that are away until `least` or longer. `passed`: the last one looked at. Lane time at one position
+  // only gets less: what was passed over there stays so.
   bool TakeFarthest(const std::set<Candidate>& list, int64_t position, int64_t deficit, bool reads,
                     int64_t least, Candidate* passed) {
     if (reads && reads_.Free(position + 1, position + 1 + size_) == 0) return false;

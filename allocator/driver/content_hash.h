@@ -1,5 +1,5 @@
 // ContentHash: 128 bits by which the content of device memory is known again. The same value comes from the device
-// (the kernel below), from the stand-in device's twin, and from HashOf on the host.
+// (content_hash.cu), from the stand-in device's twin, and from HashOf on the host.
 //
 // Two contents of one length that differ in a single vector of 16 bytes never have the same hash: each vector goes
 // through a permutation. Contents that differ in more have the same hash about once in 2^128 pairs, as far as the
@@ -52,13 +52,9 @@ inline void Add(const void* data, uint64_t first, uint64_t vectors, uint64_t ste
   sum->high += high;
 }
 
-// CUDA C of the kernel: extern "C" void spillway_content_hash(const void* data, u64 vectors, u64* partials), one
-// partial sum (low, high) a thread block.
-const char* KernelSource();
-
-// The same as PTX for compute capability kLeastCapability and all later ones, which the driver compiles. Made by NVRTC
-// when the source changed: content_hash.ptx.inc, kept in the tree. Not compiled in the job's process: for as long as it
-// works NVRTC takes over the process's SIGTERM and SIGINT, and ends it by exit (docs/decisions/0009-hash-as-ptx.md).
+// The kernel (content_hash.cu) as PTX for compute capability kLeastCapability and all later ones, which the driver
+// compiles. Made by NVRTC when the source changed, and kept in the tree: for as long as it works NVRTC takes over the
+// process's SIGTERM and SIGINT, and ends it by exit (docs/decisions/0009-hash-as-ptx.md).
 inline constexpr int kLeastCapability = 75;  // 7.5
 const char* KernelPtx();
 

@@ -17,7 +17,6 @@ using policy::Characterization;
 using policy::SizeClass;
 
 constexpr int kWrongUse = 2;
-constexpr double kLeastRate = 1e6, kMostRate = 1e15;  // as of `simulate`
 constexpr const char* kSizeNames[] = {"under 1 MB", "1 to 10 MB", "10 to 100 MB", "100 MB to 1 GB",
                                       "1 GB and more"};
 constexpr const char* kIdleKeys[] = {"10us", "100us", "1ms", "10ms", "100ms", "1s"};
@@ -102,21 +101,19 @@ CLI::App* AddCharacterize(CLI::App* app, CharacterizeOptions* options) {
 }
 
 int CharacterizeTrace(const CharacterizeOptions& options) {
-  const auto rate = ParseQuantity(options.rate);
-  if (!rate.ok() || *rate < kLeastRate || *rate > kMostRate) {
-    std::fprintf(stderr,
-                 "spillway: --rate=%s is not accepted; accepted: bytes/s, at least 1e6, for example "
-                 "15.754e9, 3.2GB/s\n",
-                 options.rate.c_str());
+  double rate = 0;
+  absl::Status status = ReadRate("rate", options.rate, &rate);
+  absl::StatusOr<policy::Workload> workload;
+  if (status.ok()) {
+    workload = ReadTrace(options.trace);
+    status = workload.status();
+  }
+  if (!status.ok()) {
+    std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
     return kWrongUse;
   }
-  const auto workload = ReadTrace(options.trace);
-  if (!workload.ok()) {
-    std::fprintf(stderr, "spillway: %s\n", std::string(workload.status().message()).c_str());
-    return kWrongUse;
-  }
-  const Characterization found = policy::Characterize(*workload, *rate);
-  std::fputs((options.json ? Json(*workload, found, *rate) : Text(*workload, found, *rate)).c_str(), stdout);
+  const Characterization found = policy::Characterize(*workload, rate);
+  std::fputs((options.json ? Json(*workload, found, rate) : Text(*workload, found, rate)).c_str(), stdout);
   return 0;
 }
 

@@ -53,14 +53,6 @@ absl::Status ReadSize(absl::string_view option, const std::string& text, policy:
   return absl::OkStatus();
 }
 
-absl::Status ReadRate(absl::string_view option, const std::string& text, double* value) {
-  const auto parsed = ParseQuantity(text);
-  if (!parsed.ok() || *parsed < kLeastRate || *parsed > kMostRate)
-    return NotAccepted(option, text, "bytes/s, at least 1e6, for example 15.754e9, 3.2GB/s");
-  *value = *parsed;
-  return absl::OkStatus();
-}
-
 // "2.4e9" or, of several drives, "2.4e9,0.8e9".
 absl::StatusOr<std::vector<double>> ReadRates(absl::string_view option, const std::string& text) {
   std::vector<double> rates;
@@ -232,6 +224,14 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
   result.bound =
       std::max(result.bound - result.quick_bound.compute, policy::Nanos{0}) + result.execution.ideal;
   return result;
+}
+
+absl::Status ReadRate(absl::string_view option, const std::string& text, double* value) {
+  const auto parsed = ParseQuantity(text);
+  if (!parsed.ok() || *parsed < kLeastRate || *parsed > kMostRate)
+    return NotAccepted(option, text, "bytes/s, at least 1e6, for example 15.754e9, 3.2GB/s");
+  *value = *parsed;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> ParseQuantity(const std::string& text) {

@@ -51,6 +51,9 @@ int Simulate(const SimulateOptions& options);
 // One machine, without printing anything. ResourceExhausted: the workload cannot run there; InvalidArgument: an option.
 absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload);
 
+// A rate in bytes per second. InvalidArgument with the option's name and what is accepted.
+absl::Status ReadRate(absl::string_view option, const std::string& text, double* value);
+
 // "40GiB", "128GB", "15.754e9" as a number of bytes (or bytes per second); positive or 0.
 absl::StatusOr<double> ParseQuantity(const std::string& text);
 

@@ -33,6 +33,6 @@ spillway_test(content_hash_test SOURCES content_hash_test.cc nvrtc.cc DEPS spill
 # The compiler comes with PyTorch's wheel.
 file(GLOB spillway_nvrtc "${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13")
 if(spillway_nvrtc)
-  target_compile_definitions(content_hash_test PRIVATE SPILLWAY_NVRTC="${spillway_nvrtc}")
+  target_compile_definitions(content_hash_test PRIVATE SPILLWAY_NVRTC="${spillway_nvrtc}" SPILLWAY_DRIVER_SOURCES="${CMAKE_SOURCE_DIR}/allocator/driver")
 endif()
 spillway_test(clean_copies_test SOURCES clean_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)

@@ -53,10 +53,13 @@ Nvrtc::Nvrtc(void* library, std::unique_ptr<Functions> functions)
 
 Nvrtc::~Nvrtc() { dlclose(library_); }
 
-absl::StatusOr<std::string> Nvrtc::CompileToPtx(const char* source, int capability) const {
+absl::StatusOr<std::string> Nvrtc::CompileToPtx(const std::string& source, const std::string& header_name,
+                                                const std::string& header, int capability) const {
   const Functions& nvrtc = *functions_;
   Functions::Program program = nullptr;
-  if (int result = nvrtc.create(&program, source, "spillway_content_hash.cu", 0, nullptr, nullptr);
+  const char* const headers[] = {header.c_str()};
+  const char* const names[] = {header_name.c_str()};
+  if (int result = nvrtc.create(&program, source.c_str(), "content_hash.cu", 1, headers, names);
       result != 0) {
     return absl::InternalError(std::string("NVRTC, creating a program: ") + nvrtc.error(result));
   }

@@ -21,8 +21,10 @@ class Nvrtc {
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
 
-  // CUDA C to PTX for compute capability `capability` / 10. kInternal when it does not compile. One thread at a time.
-  absl::StatusOr<std::string> CompileToPtx(const char* source, int capability) const;
+  // CUDA C, which may include `header` by its name, to PTX for compute capability `capability` / 10. kInternal when it does
+  // not compile. One thread at a time.
+  absl::StatusOr<std::string> CompileToPtx(const std::string& source, const std::string& header_name,
+                                           const std::string& header, int capability) const;
 
  private:
   struct Functions;

@@ -24,6 +24,7 @@ enum class LockRank : int {
   kTransferQueue = 65,  // transfers that wait for a directory
   kEngine = 70,         // submission queues of an I/O engine
   kRecorder = 80,       // trace ring and prediction
+  kWaits = 85,          // the list of waits
   kLog = 90,
 };
 

@@ -1,0 +1,134 @@
+#include "io/os/wait.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "io/os/log.h"
+
+namespace spillway::os {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kFirstLine = 10 * kSecond;
+constexpr int64_t kSecondLine = 60 * kSecond;
+constexpr int64_t kBetweenLines = 300 * kSecond;
+
+// When line number `lines` of a wait is due, after its beginning.
+int64_t DueAfter(int lines) {
+  if (lines == 0) return kFirstLine;
+  if (lines == 1) return kSecondLine;
+  return kSecondLine + (lines - 1) * kBetweenLines;
+}
+
+}  // namespace
+
+const char* NameOf(WaitKind kind) {
+  static constexpr const char* kNames[] = {
+      "device memory",
+      "bytes to come back",
+      "the bound on uncompleted work",
+      "the end of a transfer",
+      "cached memory to be released",
+      "its turn in the audit",
+      "spill files to grow",
+      "host memory to be pinned",
+      "a drive",
+      "launches that are being made",
+      "a call of the driver",
+  };
+  static_assert(std::size(kNames) == static_cast<size_t>(WaitKind::kCount));
+  return kNames[static_cast<int>(kind)];
+}
+
+WaitList::WaitList(const Clock* clock, Say say, std::chrono::nanoseconds limit)
+    : clock_(clock), say_(say ? std::move(say) : Say(&Announce)), limit_nanos_(limit.count()) {}
+
+WaitList::~WaitList() = default;
+
+WaitList::Entries::iterator WaitList::Enter(WaitKind kind, std::string subject) {
+  Entry entry;
+  entry.kind = kind;
+  entry.subject = std::move(subject);
+  entry.thread = static_cast<int>(syscall(SYS_gettid));
+  entry.since = clock_->NowNanos();
+  MutexLock lock(&mu_);
+  return entries_.insert(entries_.end(), std::move(entry));
+}
+
+void WaitList::Leave(Entries::iterator entry) {
+  const int64_t now = clock_->NowNanos();
+  MutexLock lock(&mu_);
+  Totals& totals = totals_[static_cast<size_t>(entry->kind)];
+  ++totals.ended;
+  totals.nanos += static_cast<uint64_t>(std::max<int64_t>(0, now - entry->since));
+  entries_.erase(entry);
+}
+
+std::string WaitList::LineOf(const Entry& entry, int64_t now) const {
+  return "waits " + std::to_string((now - entry.since) / kSecond) + " s for " + NameOf(entry.kind) +
+         (entry.subject.empty() ? "" : ": " + entry.subject) + " (thread " + std::to_string(entry.thread) +
+         ")";
+}
+
+void WaitList::Look() {
+  const int64_t now = clock_->NowNanos();
+  std::vector<std::string> lines;
+  {
+    MutexLock lock(&mu_);
+    for (Entry& entry : entries_) {
+      if (now - entry.since < kFirstLine) continue;
+      if (now - entry.since < DueAfter(entry.lines)) continue;
+      while (now - entry.since >= DueAfter(entry.lines)) ++entry.lines;
+      lines.push_back(LineOf(entry, now));
+    }
+  }
+  for (const std::string& line : lines) say_(line);
+}
+
+std::vector<WaitList::Entry> WaitList::UnderWay() const {
+  MutexLock lock(&mu_);
+  std::vector<Entry> entries(entries_.begin(), entries_.end());
+  std::ranges::stable_sort(entries, {}, &Entry::since);
+  return entries;
+}
+
+std::array<WaitList::Totals, static_cast<size_t>(WaitKind::kCount)> WaitList::Figures() const {
+  const int64_t now = clock_->NowNanos();
+  MutexLock lock(&mu_);
+  auto totals = totals_;
+  for (const Entry& entry : entries_) {
+    Totals& of_kind = totals[static_cast<size_t>(entry.kind)];
+    ++of_kind.now;
+    of_kind.longest_now_nanos =
+        std::max(of_kind.longest_now_nanos, static_cast<uint64_t>(std::max<int64_t>(0, now - entry.since)));
+  }
+  return totals;
+}
+
+std::string WaitList::Describe() const {
+  const int64_t now = clock_->NowNanos();
+  std::string text;
+  for (const Entry& entry : UnderWay()) {
+    if (now - entry.since < kSecond) break;
+    text += (text.empty() ? "" : "; ") + LineOf(entry, now);
+  }
+  return text;
+}
+
+void Wait::SetSubject(std::string subject) {
+  MutexLock lock(&list_->mu_);
+  entry_->subject = std::move(subject);
+}
+
+absl::Status Wait::Check() const {
+  if (list_->limit_nanos_ <= 0) return absl::OkStatus();
+  const int64_t now = list_->clock_->NowNanos();
+  if (now - since_ < list_->limit_nanos_) return absl::OkStatus();
+  MutexLock lock(&list_->mu_);
+  return absl::DeadlineExceededError("gave up as SPILLWAY_WAIT_LIMIT says: " + list_->LineOf(*entry_, now));
+}
+
+}  // namespace spillway::os

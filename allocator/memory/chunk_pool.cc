@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "io/os/errno.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 namespace {
@@ -29,7 +29,7 @@ CUresult SetAccess(const CudaDriver* driver, int device, uint64_t address, uint6
   for (int i = 0; i < kSetAccessTries; ++i) {
     result = driver->cuMemSetAccess(address, bytes, &access, 1);
     if (result != CUDA_ERROR_NOT_READY) break;
-    std::this_thread::sleep_for(std::chrono::microseconds(100 << std::min(i, 5)));
+    os::SleepFor(std::chrono::microseconds(100 << std::min(i, 5)));
   }
   return result;
 }

@@ -10,7 +10,7 @@
 
 namespace spillway::allocator {
 BlockTable::BlockTable(int device, AddressMap* addresses)
-    : device_(device), addresses_(addresses), pages_(new std::atomic<Block*>[kPages]()) {}
+    : device_(device), addresses_(addresses), pages_(new os::Atomic<Block*>[kPages]()) {}
 
 BlockTable::~BlockTable() {
   for (uint32_t i = 0; i < kPages; ++i) delete[] pages_[i].load();
@@ -136,7 +136,7 @@ std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
   std::vector<Stamp> uses;
   // Not cleared here: if this eviction is taken back, the next one must wait for the same streams.
   if (block->many_streams.load()) uses = clock.CurrentOfAll();
-  for (const std::atomic<uint64_t>& entry : block->stamps) {
+  for (const os::Atomic<uint64_t>& entry : block->stamps) {
     const Stamp stamp = Stamp::Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream && !clock.Completed(stamp)) uses.push_back(stamp);
   }

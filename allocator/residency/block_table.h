@@ -5,7 +5,6 @@
 #define SPILLWAY_ALLOCATOR_RESIDENCY_BLOCK_TABLE_H_
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "allocator/residency/hold.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/tier/host_pool.h"
+#include "io/os/atomic.h"
 #include "io/os/sync.h"
 #include "io/spill_store.h"
 
@@ -37,21 +37,21 @@ struct FetchJob;
 struct alignas(64) Block {
   // ---- Read and written by launching threads without the lock, inside a gate slot.
 
-  std::atomic<Gate> gate{
+  os::Atomic<Gate> gate{
       Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
-  std::atomic<bool> many_streams{false};  // more uses than stamps: everything launched so far counts
+  os::Atomic<bool> many_streams{false};  // more uses than stamps: everything launched so far counts
   // Named by a launch or held since the hand-out. A flag, not a comparison of `last_use`: of two threads that write
   // that one, who took the lower number may come last.
-  std::atomic<bool> used{false};
+  os::Atomic<bool> used{false};
   // Whose each stamp is, by GateSlots::NumberOf; 0: nobody's yet, nor any behind it. A thread takes one by an
   // exchange and is from then on the only one that writes it, so that a stamp costs a plain store.
   static constexpr size_t kStamps = 6;
-  std::array<std::atomic<uint8_t>, kStamps> stamp_owners{};
-  std::atomic<uint64_t> last_use{0};  // index of about the last launch that named it, 1-based; 0 = never
-  std::atomic<uint64_t> bytes{0};     // in whole chunks
+  std::array<os::Atomic<uint8_t>, kStamps> stamp_owners{};
+  os::Atomic<uint64_t> last_use{0};  // index of about the last launch that named it, 1-based; 0 = never
+  os::Atomic<uint64_t> bytes{0};     // in whole chunks
   // Last uses by stream, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read by
   // the evictor after GateSlots::WaitForAll.
-  std::array<std::atomic<uint64_t>, kStamps> stamps{};
+  std::array<os::Atomic<uint64_t>, kStamps> stamps{};
 
   // ---- Constant while the block exists.
 
@@ -93,8 +93,8 @@ struct alignas(64) Block {
   // All uses are over, the gate is closed, nobody inside and no pin taken. Under the lock.
   void ForgetUses() {
     many_streams.store(false);
-    for (std::atomic<uint64_t>& stamp : stamps) stamp.store(0, std::memory_order_relaxed);
-    for (std::atomic<uint8_t>& taker : stamp_owners) taker.store(0, std::memory_order_relaxed);
+    for (os::Atomic<uint64_t>& stamp : stamps) stamp.store(0, std::memory_order_relaxed);
+    for (os::Atomic<uint8_t>& taker : stamp_owners) taker.store(0, std::memory_order_relaxed);
   }
   bool live() const { return !freed && state != BlockState::kFree && state != BlockState::kCached; }
 };
@@ -158,7 +158,7 @@ class BlockTable {
   const int device_;
   AddressMap* const addresses_;
   // Release store in CreateLocked, acquire load in at().
-  std::unique_ptr<std::atomic<Block*>[]> pages_;
+  std::unique_ptr<os::Atomic<Block*>[]> pages_;
   uint32_t next_index_ ABSL_GUARDED_BY(mu) = 1;
   std::vector<uint32_t> free_indices_ ABSL_GUARDED_BY(mu);
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};

@@ -63,7 +63,7 @@ absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
       core_->table.changed.NotifyAll();
       return ticket.refusal.ok() ? absl::CancelledError("Spillway has shut down") : ticket.refusal;
     }
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+    core_->table.changed.WaitRechecking(&core_->table.mu, std::chrono::milliseconds(100));
     if (!told && os::Clock::System()->NowNanos() - start > kTellAfterNanos) {
       told = true;
       os::Announce("a launch has waited 10 s for room: it lacks " + Mib(ticket.needed * core_->chunk_bytes) +
@@ -217,7 +217,7 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, std::vector<CUevent>
         return absl::AbortedError("a block lost its chunks again");
       if (!waited) core_->clock.CoverAll();
       waited = true;
-      core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+      core_->table.changed.WaitRechecking(&core_->table.mu, std::chrono::milliseconds(100));
     }
   }
   if (waited) {

@@ -26,6 +26,7 @@
 #include "allocator/residency/stream_clock.h"
 #include "allocator/residency/write_sampler.h"
 #include "allocator/tier/spill_room.h"
+#include "io/os/atomic.h"
 #include "policy/units.h"
 
 namespace spillway::allocator {
@@ -81,17 +82,17 @@ struct Core {
   HashLoader hash;
   WriteSampler writes;
   std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
-  PlanPace pace;                                 // of the plan in force; replaced by PlanRunner::Set alone
-  std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
+  PlanPace pace;                                // of the plan in force; replaced by PlanRunner::Set alone
+  os::Atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
   // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
   static constexpr uint64_t kLaunchRing = 1 << 16;
-  std::unique_ptr<std::atomic<uint64_t>[]> launch_stamps { new std::atomic<uint64_t>[ kLaunchRing ]() };
+  std::unique_ptr<os::Atomic<uint64_t>[]> launch_stamps { new os::Atomic<uint64_t>[ kLaunchRing ]() };
   // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
-  std::atomic<bool> pressure{false};
-  std::atomic<bool> evict{options.evict};              // false: nothing leaves the GPU any more
-  std::atomic<bool> map_at_once{options.map_at_once};  // blocks have memory from their allocation on
-  std::atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
-  std::atomic<uint64_t> largest_set_bytes{0};
+  os::Atomic<bool> pressure{false};
+  os::Atomic<bool> evict{options.evict};              // false: nothing leaves the GPU any more
+  os::Atomic<bool> map_at_once{options.map_at_once};  // blocks have memory from their allocation on
+  os::Atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
+  os::Atomic<uint64_t> largest_set_bytes{0};
 
   // ---- Guarded by table.mu.
 
@@ -117,7 +118,7 @@ struct Core {
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
 
-  std::atomic<int64_t> lost_until{0};  // up to when lost time has been counted; TakeLost alone
+  os::Atomic<int64_t> lost_until{0};  // up to when lost time has been counted; TakeLost alone
 
   LaneMeter& lane(Lane which) { return lanes[static_cast<int>(which)]; }
   // Of the time since `start` (nanoseconds of the system's steady clock), what the GPU has spent with nothing to do and

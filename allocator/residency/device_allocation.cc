@@ -112,7 +112,7 @@ Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::
         *status = absl::CancelledError("Spillway has shut down");
         return nullptr;
       }
-      core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+      core_->table.changed.WaitRechecking(&core_->table.mu, std::chrono::milliseconds(100));
     }
     block->wanted = false;
     if (block->state == BlockState::kCached) {
@@ -280,7 +280,7 @@ uint64_t DeviceResidency::StripCache(uint64_t chunks) {
                        [](Block* block) { return block->evict != nullptr && !block->evict->cancelled; });
   };
   while (under_way() && !core_->closed.load()) {
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+    core_->table.changed.WaitRechecking(&core_->table.mu, std::chrono::milliseconds(100));
   }
   return taken;
 }

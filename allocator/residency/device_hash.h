@@ -4,18 +4,18 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_HASH_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_HASH_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "allocator/driver/content_hash.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/residency/hash_code.h"
+#include "io/os/atomic.h"
 #include "io/os/sync.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 
@@ -87,10 +87,10 @@ class HashLoader {
   const CUcontext context_;
   const int device_;
   HashCode* const code_;
-  std::unique_ptr<DeviceHash> hash_;         // the thread's until it is published
-  std::atomic<DeviceHash*> ready_{nullptr};  // release in Load, acquire in Get
-  std::atomic<bool> begun_{false};
-  std::thread thread_;
+  std::unique_ptr<DeviceHash> hash_;        // the thread's until it is published
+  os::Atomic<DeviceHash*> ready_{nullptr};  // release in Load, acquire in Get
+  os::Atomic<bool> begun_{false};
+  os::Thread thread_;
 };
 
 }  // namespace spillway::allocator

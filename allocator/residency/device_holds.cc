@@ -98,7 +98,7 @@ void DeviceResidency::StampQueuedWorkLocked(Block* block, StreamRef stream) {
 void DeviceResidency::StampAsCarrierLocked(Block* block, const Block& carrier) {
   StampQueuedWorkLocked(block, {carrier.owner, false});
   if (carrier.many_streams.load()) block->many_streams.store(true);
-  for (const std::atomic<uint64_t>& entry : carrier.stamps) {
+  for (const os::Atomic<uint64_t>& entry : carrier.stamps) {
     const allocator::Stamp stamp = allocator::Stamp::Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
   }

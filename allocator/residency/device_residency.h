@@ -13,6 +13,7 @@
 #include "allocator/residency/launch_observer.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/transfer.h"
+#include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
@@ -126,7 +127,7 @@ class DeviceResidency : public Residency {
   // Strips up to `chunks` chunks of cached blocks and waits for it; returns chunks now free.
   uint64_t StripCache(uint64_t chunks);
 
-  std::atomic<int> captures_{0};  // streams under capture
+  os::Atomic<int> captures_{0};  // streams under capture
 };
 
 }  // namespace spillway::allocator

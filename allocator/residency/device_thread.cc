@@ -1,7 +1,5 @@
 #include "allocator/residency/device_thread.h"
 
-#include <sys/prctl.h>
-
 #include <algorithm>
 
 #include "io/os/clock.h"
@@ -62,7 +60,7 @@ void DeviceThread::Wake() {
 }
 
 void DeviceThread::Loop() {
-  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // sleeps of 20 us end after 20 us, not 70
+  os::SetTimerSlack(std::chrono::microseconds(1));  // sleeps of 20 us end after 20 us, not 70
   const CudaDriver* const driver = core_->parts.driver;
   driver->cuCtxSetCurrent(core_->parts.context);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -235,7 +233,7 @@ void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector
     if (block->state != BlockState::kResident || !MayLeave(*block) || !block->used_since_hand_out()) return;
     if (!core_->MayLeave(*block)) return;
     if (!demand) {
-      for (const std::atomic<uint64_t>& packed : block->stamps) {
+      for (const os::Atomic<uint64_t>& packed : block->stamps) {
         const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
         if (stamp.stream != kNoStream && !core_->clock.Completed(stamp)) return;
       }

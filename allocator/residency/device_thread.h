@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "allocator/residency/claim_queue.h"
@@ -15,6 +14,7 @@
 #include "allocator/residency/evictor.h"
 #include "allocator/residency/faulter.h"
 #include "allocator/residency/plan_runner.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 
@@ -66,7 +66,7 @@ class DeviceThread {
   Evictor evictor_;
   ClaimQueue claims_;
   PlanRunner plan_runner_;
-  std::thread thread_;
+  os::Thread thread_;
   int64_t refused_since_ = 0;  // device's thread: when the tiers first refused and nothing moved since
   bool frees_wait_ = false;    // device's thread: freed blocks wait for recorded streams
   int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on, or a launch completed

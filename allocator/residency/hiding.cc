@@ -16,7 +16,7 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
   {
     os::MutexLock lock(&core->table.mu);
     while (block->hidden && block->mapping && !core->closed.load()) {
-      core->table.changed.WaitFor(&core->table.mu, std::chrono::milliseconds(100));
+      core->table.changed.WaitRechecking(&core->table.mu, std::chrono::milliseconds(100));
     }
     if (!block->hidden) return absl::OkStatus();
     if (block->mapping) return absl::CancelledError("Spillway has shut down");

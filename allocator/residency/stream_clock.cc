@@ -5,6 +5,7 @@
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
+#include "io/os/per_thread.h"
 
 namespace spillway::allocator {
 namespace {
@@ -14,9 +15,11 @@ constexpr uint64_t kDeletedKey = 1;
 
 // Any address that is this thread's alone names its per-thread default stream; those of other devices' contexts have an
 // entry each.
-thread_local char thread_identity;
 constexpr size_t kForeignContexts = 16;
-thread_local CUcontext foreign_contexts[kForeignContexts];
+struct ThreadIdentity {
+  char own = 0;
+  CUcontext foreign[kForeignContexts] = {};
+};
 
 uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
 
@@ -26,15 +29,15 @@ StreamClock::StreamClock(const CudaDriver* driver, CUcontext context)
     : driver_(driver),
       context_(context),
       streams_(new Stream[kMaxStreams]),
-      keys_(new std::atomic<uint64_t>[kTableSize]()),
-      values_(new std::atomic<StreamIndex>[kTableSize]()) {}
+      keys_(new os::Atomic<uint64_t>[kTableSize]()),
+      values_(new os::Atomic<StreamIndex>[kTableSize]()) {}
 
 StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
 
 uint64_t StreamClock::PerThreadKey(CUcontext context) const {
   // Odd: no stream's address.
-  if (context == context_) return reinterpret_cast<uint64_t>(&thread_identity) | 1;
-  for (CUcontext& entry : foreign_contexts) {
+  if (context == context_) return reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>().own) | 1;
+  for (CUcontext& entry : os::PerThread<ThreadIdentity>().foreign) {
     if (entry == nullptr) entry = context;
     if (entry == context) return reinterpret_cast<uint64_t>(&entry) | 1;
   }

@@ -6,7 +6,6 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -16,6 +15,7 @@
 #include "absl/status/status.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/residency/stream_ref.h"
+#include "io/os/atomic.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
@@ -104,15 +104,15 @@ class StreamClock {
     uint64_t bytes = 0;
   };
   struct Stream {
-    std::atomic<uint64_t> next{0};         // last number taken; pairs with Current's acquire
-    std::atomic<uint64_t> completed{0};    // release in Poll, acquire in Completed
-    std::atomic<int64_t> completed_at{0};  // when `completed` last grew, for reports
-    std::atomic<uint64_t> issued_bytes{0};
-    std::atomic<uint64_t> completed_bytes{0};
-    std::atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
-    CUstream handle = nullptr;         // guarded by mu_ after publication
-    CUcontext context = nullptr;       // guarded by mu_: what the stream belongs to
-    bool live = false;                 // guarded by mu_
+    os::Atomic<uint64_t> next{0};         // last number taken; pairs with Current's acquire
+    os::Atomic<uint64_t> completed{0};    // release in Poll, acquire in Completed
+    os::Atomic<int64_t> completed_at{0};  // when `completed` last grew, for reports
+    os::Atomic<uint64_t> issued_bytes{0};
+    os::Atomic<uint64_t> completed_bytes{0};
+    os::Atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
+    CUstream handle = nullptr;        // guarded by mu_ after publication
+    CUcontext context = nullptr;      // guarded by mu_: what the stream belongs to
+    bool live = false;                // guarded by mu_
     uint64_t owner = 0;  // per-thread default stream: key of its thread, which alone may record on it
     std::deque<Pending> pending;  // guarded by mu_, oldest first
   };
@@ -132,12 +132,12 @@ class StreamClock {
   const CudaDriver* const driver_;
   const CUcontext context_;
   std::unique_ptr<Stream[]> streams_;
-  std::atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
+  os::Atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
   // Open addressing, keys never move: 0 = empty, 1 = deleted. A value is stored before its key (release).
-  std::unique_ptr<std::atomic<uint64_t>[]> keys_;
-  std::unique_ptr<std::atomic<StreamIndex>[]> values_;
+  std::unique_ptr<os::Atomic<uint64_t>[]> keys_;
+  std::unique_ptr<os::Atomic<StreamIndex>[]> values_;
 
-  std::atomic<int64_t> completed_at_{0};  // the latest of the streams'
+  os::Atomic<int64_t> completed_at_{0};  // the latest of the streams'
 
   mutable os::Mutex mu_{os::LockRank::kStreams};
   std::map<CUcontext, std::vector<CUevent>> free_events_

@@ -5,10 +5,10 @@
 #ifndef SPILLWAY_ALLOCATOR_TIER_SPILL_ROOM_H_
 #define SPILLWAY_ALLOCATOR_TIER_SPILL_ROOM_H_
 
-#include <atomic>
 #include <cstdint>
 
 #include "allocator/tier/host_pool.h"
+#include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
@@ -50,8 +50,8 @@ class SpillRoom {
  private:
   const HostPool* const host_;
   const uint64_t disk_bytes_;
-  std::atomic<uint64_t> promised_{0};      // only ever read and changed by itself: pairs with nothing else
-  std::atomic<uint64_t> copies_asked_{0};  // likewise
+  os::Atomic<uint64_t> promised_{0};      // only ever read and changed by itself: pairs with nothing else
+  os::Atomic<uint64_t> copies_asked_{0};  // likewise
 };
 
 }  // namespace spillway::allocator

@@ -84,6 +84,7 @@ bool Evictor::Advance(EvictJob* job) {
     cancelled = job->cancelled;
     may_move = MayMoveLocked(job);
   }
+  SPILLWAY_DELAY_POINT("evictor.looked");
   if (cancelled || !job->failure.ok()) {
     const bool held = job->block != nullptr;
     Abandon(job);
@@ -157,11 +158,20 @@ bool Evictor::Copy(EvictJob* job) {
       job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
   if (job->hashed != nullptr) job->content_known = HashEnded(job, &job->content);
   if (host_done && disk_done && job->hashed == nullptr) {
-    job->holds_copy = job->content_known;
-    job->phase = EvictJob::Phase::kCommit;
+    EndCopy(job);
     moved = true;
   }
   return moved;
+}
+
+// Copy and hash are of the same bytes, and good to be kept, only if nobody has taken the block since its gate closed: who
+// did may have written it between the two. After this moment one may: what was copied stays what was hashed.
+void Evictor::EndCopy(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.copied");
+  os::MutexLock lock(&core_->table.mu);
+  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it in the next step
+  job->holds_copy = job->content_known;
+  job->phase = EvictJob::Phase::kCommit;
 }
 
 void Evictor::CopyToHost(EvictJob* job) {
@@ -362,7 +372,8 @@ void Evictor::LetGo(EvictJob* job) {
   if (!job->stays) chunks_coming_ -= block->chunks;
   block->evict = nullptr;
   job->block = nullptr;
-  if (job->holds_copy && block->state == BlockState::kResident && block->live()) {
+  const bool keep = job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy);
+  if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     core_->clean.Keep(block, std::move(job->homes), job->content);
     job->homes.clear();
   }

@@ -40,7 +40,9 @@ struct EvictJob {
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
   bool stays = false;       // copied out only: the block is resident again afterwards
-  bool holds_copy = false;  // `homes` hold what `content` is the hash of: good to be kept if the block stays
+  // `homes` hold what `content` is the hash of: good to be kept if the block stays. Of a copy from before it is known
+  // from the start; of one that this job makes once both have ended and nobody has taken the block (EndCopy).
+  bool holds_copy = false;
   bool clean = false;       // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`
   ContentHash content;
@@ -109,6 +111,7 @@ class Evictor {
   bool TakeSlots(size_t count, EvictJob* job);
   bool GiveCopiesToOthers();
   bool Copy(EvictJob* job);
+  void EndCopy(EvictJob* job);
   void CopyToHost(EvictJob* job);
   void EndHostCopies(EvictJob* job);
   void CopyToStaging(EvictJob* job);

@@ -110,7 +110,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   os::MutexLock lock(&core_->table.mu);
-  if (job->cancelled) return;  // Abandon finds it in the next step
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
   if (!job->clean) CountSpilledLocked(*job);
   ++core_->counters.early_copies;
   block->evict = nullptr;

@@ -10,6 +10,13 @@
 #include "io/os/log.h"
 
 namespace spillway::allocator {
+namespace {
+
+// Between a failed eviction of a block and the next: 10 ms, and at most 10 s.
+constexpr int64_t kFirstPauseNanos = 10'000'000;
+constexpr uint8_t kMostDoublings = 10;
+
+}  // namespace
 
 Evictor::Evictor(Core* core, CopyStreams* copies, std::function<void()> wake)
     : core_(core), copies_(copies), wake_(std::move(wake)) {}
@@ -52,6 +59,14 @@ bool Evictor::CancelLocked(Core* core, Block* block) {
     core->table.MoveLocked(block, BlockState::kResident);
   }
   return true;
+}
+
+bool Evictor::HasHope() const {
+  core_->table.mu.AssertHeld();
+  const auto hopeful = [](const std::unique_ptr<EvictJob>& job) {
+    return job->block != nullptr && job->block->failed_evictions == 0;
+  };
+  return std::ranges::any_of(jobs_, hopeful) || std::ranges::any_of(started_, hopeful);
 }
 
 bool Evictor::Step() {
@@ -281,14 +296,9 @@ void Evictor::Commit(EvictJob* job) {
       core_->table.MoveLocked(block, BlockState::kEmpty);
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
-  const absl::Status status =
-      block->hidden ? absl::OkStatus()
-                    : UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes);
-  if (!status.ok()) {
-    // The mapping may be half gone: nothing that we could do would be safe.
-    os::Announce("cannot go on: " + std::string(status.message()));
-    std::abort();
-  }
+  // Nobody else changes `hidden` while the block is being unmapped.
+  const absl::Status status = block->hidden ? absl::OkStatus() : UnmapBlock(core_, *block);
+  if (!status.ok()) return;  // the device's error from now on; the block stays as it is
   os::MutexLock lock(&core_->table.mu);
   FinishLocked(job);
 }
@@ -317,6 +327,7 @@ void Evictor::FinishLocked(EvictJob* job) {
   block->mapping = false;
   block->hidden = false;
   block->evict = nullptr;
+  block->failed_evictions = 0;
   chunks_coming_ -= block->chunks;
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
   if (job->strip) {
@@ -345,7 +356,10 @@ void Evictor::FinishLocked(EvictJob* job) {
 void Evictor::Abandon(EvictJob* job) {
   if (!job->failure.ok()) {
     os::MutexLock lock(&core_->table.mu);
-    if (!job->cancelled && job->block != nullptr) CancelLocked(core_, job->block);
+    if (!job->cancelled && job->block != nullptr) {
+      NoteFailureLocked(job->block, job->failure);
+      CancelLocked(core_, job->block);
+    }
   }
   if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");
   ContentHash unwanted;
@@ -362,6 +376,14 @@ void Evictor::Abandon(EvictJob* job) {
   if (job->writes_under_way > 0) return;
   ReleaseHomes(&job->homes);
   job->phase = EvictJob::Phase::kDone;
+}
+
+// It is tried again after a pause, twice as long each time, and is no hope for those who wait until it has succeeded.
+void Evictor::NoteFailureLocked(Block* block, const absl::Status& why) {
+  block->evict_again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->failed_evictions);
+  if (block->failed_evictions < kMostDoublings) ++block->failed_evictions;
+  ++failures_;
+  if (first_failure_.ok()) first_failure_ = why;
 }
 
 void Evictor::LetGo(EvictJob* job) {

@@ -391,7 +391,7 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EvictionsAndEarlyCopies, TakenBackTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "EarlyCopy" : "Eviction"; });
+                         [](const auto& named) { return named.param ? "EarlyCopy" : "Eviction"; });
 
 TEST(CleanCopiesTest, WithoutAHashNothingIsCopiedEarly) {
   CoreDevice device(SetupWith(nullptr));

@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
   }
   if (stopped_) return absl::CancelledError("the spill store was shut down");
   if (UsableFreeSlots() < n) return NoRoom(n);
-  std::vector<SlotId> slots = TakeSlots(n);
+  std::vector<SlotId> slots = PickSlotsLocked(n);
   for (const auto& directory : directories_) {
     if (!IsUsable(*directory) || directory->cannot_grow || !ShortOfSlots(*directory)) continue;
     ++grow_requests_;
@@ -70,7 +70,57 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
   return slots;
 }
 
-std::vector<SlotId> SpillStore::Impl::TakeSlots(size_t n) {
+void SpillStore::Impl::UpdateRoomLocked() {
+  uint64_t slots = 0;
+  for (const auto& directory : directories_) {
+    const SlotAllocator& table = directory->table.slots();
+    if (IsUsable(*directory)) slots += table.size() - table.quarantined_count();
+  }
+  room_.store(slots * kSlotBytes);
+}
+
+absl::Status SpillStore::Impl::GrowTo(uint64_t bytes) {
+  if (room_.load() >= bytes) return absl::OkStatus();
+  if (bytes - room_.load() > capacity().free_bytes) {  // must not fill the disk before it is refused
+    os::MutexLock lock(&mu_);
+    return NoRoom((bytes - room_.load() + kSlotBytes - 1) / kSlotBytes);
+  }
+  std::string paths;
+  for (const auto& directory : directories_) paths += (paths.empty() ? "" : ", ") + directory->settings.path;
+  const os::Wait wait(waits_, os::WaitKind::kDiskGrowth, paths);
+  os::MutexLock lock(&mu_);
+  const uint64_t request = ++grow_requests_;
+  wanted_room_ = std::max(wanted_room_, bytes);
+  grow_cv_.NotifyAll();
+  while (!stopped_ && room_.load() < bytes && grow_served_ < request) {
+    SPILLWAY_RETURN_IF_ERROR(wait.Check());
+    grown_cv_.WaitFor(&mu_, std::chrono::milliseconds(100));
+  }
+  if (stopped_) return absl::CancelledError("the spill store was shut down");
+  if (room_.load() >= bytes) return absl::OkStatus();
+  return NoRoom((bytes - room_.load()) / kSlotBytes);
+}
+
+absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
+  os::MutexLock lock(&mu_);
+  if (stopped_) return absl::CancelledError("the spill store was shut down");
+  if (UsableFreeSlots() >= n) return PickSlotsLocked(n);
+  const uint64_t more = room_.load() + (n - UsableFreeSlots()) * kSlotBytes;
+  bool may_grow = false;
+  for (const auto& directory : directories_) {
+    may_grow = may_grow || (IsUsable(*directory) && !directory->cannot_grow);
+  }
+  if (wanted_room_ < more) {
+    wanted_room_ = more;
+    ++grow_requests_;
+    grow_cv_.NotifyAll();
+    may_grow = true;
+  }
+  if (!may_grow) return NoRoom(n);
+  return absl::UnavailableError("spill files are being grown");
+}
+
+std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
   std::vector<DirectoryLoad> loads;
   for (const auto& directory : directories_) {
     loads.push_back(DirectoryLoad{.queued_bytes = directory->queue->queued_bytes() +
@@ -116,6 +166,7 @@ void SpillStore::Impl::ReleaseSlot(SlotId slot) {
   Directory& directory = DirectoryOf(slot);
   os::MutexLock lock(&mu_);
   directory.table.Release(slot.index);
+  UpdateRoomLocked();
   if (wanted_slots_ > 0) grown_cv_.NotifyAll();
 }
 
@@ -137,12 +188,16 @@ void SpillStore::Impl::GrowLoop() {
 void SpillStore::Impl::GrowRound() {
   for (const auto& directory : directories_) directory->cannot_grow = false;
   bool grew = true;
-  while (grew && !stopped_ && UsableFreeSlots() < wanted_slots_) {
+  const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return UsableFreeSlots() < wanted_slots_ || room_.load() < wanted_room_;
+  };
+  while (grew && !stopped_ && wanted()) {
     grew = false;
     for (const auto& directory : directories_) {
-      if (UsableFreeSlots() < wanted_slots_ && GrowOnce(directory.get())) grew = true;
+      if (wanted() && GrowOnce(directory.get())) grew = true;
     }
   }
+  wanted_room_ = 0;
   for (const auto& directory : directories_) {
     while (!stopped_ && ShortOfSlots(*directory) && GrowOnce(directory.get())) {
     }
@@ -177,6 +232,7 @@ bool SpillStore::Impl::GrowOnce(Directory* directory) {
   if (step == 0) return false;
   directory->file_bytes = before + step;
   directory->table.Grow(static_cast<uint32_t>(step / kSlotBytes));
+  UpdateRoomLocked();
   grown_cv_.NotifyAll();
   return true;
 }

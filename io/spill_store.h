@@ -20,6 +20,7 @@
 #include "io/engine.h"
 #include "io/model_engine.h"
 #include "io/os/clock.h"
+#include "io/os/wait.h"
 
 namespace spillway::io {
 
@@ -66,7 +67,8 @@ struct SpillStoreOptions {
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
-  DiskModelOptions model;  // of each directory; without limits: the disk as it is
+  os::WaitList* waits = nullptr;  // the process's; null: one of the store's own
+  DiskModelOptions model;         // of each directory; without limits: the disk as it is
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
 };
@@ -125,10 +127,22 @@ class SpillStore {
   SpillStore(const SpillStore&) = delete;
   SpillStore& operator=(const SpillStore&) = delete;
 
-  // Takes `n` slots, spread over the directories, or none. ResourceExhausted when the directories have no
-  // room by cap, reserve and disk; Cancelled after Shutdown. Usually takes no time (files grow in the
-  // background, ahead of need), else waits for a growth step, some milliseconds. Any thread, not a completion
-  // thread.
+  // Bytes that slots can hold, taken or not, in what the file systems have allocated for our files in directories that
+  // are usable: what may be promised. Falls at once when a directory closes (errors, a full disk), grows when files
+  // grow. Slots out of use do not count. No lock; any thread.
+  uint64_t room_bytes() const;
+
+  // Waits until room_bytes() >= bytes. ResourceExhausted, with words, when caps, reserves and disks do not give as much;
+  // Cancelled after Shutdown; DeadlineExceeded at the user's limit of waits. A known wait that names the directories.
+  // Any thread but the store's own, no lock held.
+  absl::Status GrowTo(uint64_t bytes);
+
+  // Takes `n` slots, spread over the directories, or none; never waits. Unavailable: not now, files are being grown for
+  // it in the background, ask again. ResourceExhausted: there is no room by cap, reserve and disk. Cancelled after
+  // Shutdown. Any thread.
+  absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
+
+  // TakeSlots that waits for growth, as GrowTo does. Any thread, not a completion thread.
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
 
   // Gives a slot back; what it held is gone. No read or write of it may be pending (checked). Slots whose

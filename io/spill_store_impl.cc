@@ -52,7 +52,9 @@ struct SpillStore::Impl::ReadState {
 };
 
 SpillStore::Impl::Impl(SpillStoreOptions options)
-    : options_(std::move(options)), pool_(std::max(1, options_.checksum_threads)) {}
+    : options_(std::move(options)),
+      pool_(std::max(1, options_.checksum_threads)),
+      waits_(options_.waits != nullptr ? options_.waits : &own_waits_) {}
 
 absl::Status SpillStore::Impl::Open() {
   for (size_t i = 0; i < options_.directories.size(); ++i) {
@@ -152,6 +154,7 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
     directory.table.EndWrite(state->slot.index, OutcomeOf(state->status), state->checksum);
     if (absl::IsResourceExhausted(state->status)) directory.disk_full = true;
     NoteFailureLocked(&directory, state->status);
+    if (!state->status.ok()) UpdateRoomLocked();
   }
   state->done(state->status);
 }
@@ -234,6 +237,7 @@ void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl:
     Directory& directory = DirectoryOf(state->slot);
     directory.table.EndRead(state->slot.index);
     NoteFailureLocked(&directory, status);
+    if (!status.ok()) UpdateRoomLocked();
   }
   state->done(std::move(status));
 }

@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +28,9 @@ class SpillStore::Impl {
 
   absl::Status Open();  // first, once
 
+  uint64_t room_bytes() const { return room_.load(); }
+  absl::Status GrowTo(uint64_t bytes);
+  absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
   void ReleaseSlot(SlotId slot);
   void Write(SlotId slot, const void* data, uint32_t bytes, Done done);
@@ -78,7 +82,8 @@ class SpillStore::Impl {
   uint64_t FreeSlotsNow();
   uint64_t UsableFreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ShortOfSlots(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<SlotId> TakeSlots(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<SlotId> PickSlotsLocked(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UpdateRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoRoom(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GrowLoop();
   bool EndGrower(std::chrono::nanoseconds timeout);
@@ -90,13 +95,17 @@ class SpillStore::Impl {
   // Internally synchronised.
   CompletionPool pool_;
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
-  std::thread grower_;                                   // started by Open, joined by Shutdown
+  os::WaitList own_waits_;
+  os::WaitList* const waits_;
+  std::atomic<uint64_t> room_{0};  // written under mu_ by UpdateRoomLocked; read by those who promise
+  std::thread grower_;             // started by Open, joined by Shutdown
 
   mutable os::Mutex mu_{os::LockRank::kSpillStore};
   os::CondVar grow_cv_;                              // grow_requests_ or stopped_ changed
   os::CondVar grown_cv_;                             // free slots, grow_served_ or stopped_ changed
   uint64_t grow_requests_ ABSL_GUARDED_BY(mu_) = 0;  // rounds asked for
   uint64_t grow_served_ ABSL_GUARDED_BY(mu_) = 0;    // request up to which rounds were begun and ended
+  uint64_t wanted_room_ ABSL_GUARDED_BY(mu_) = 0;    // bytes, of those that wait in GrowTo
   uint64_t wanted_slots_ ABSL_GUARDED_BY(mu_) = 0;   // of the callers that wait
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool grower_ended_ ABSL_GUARDED_BY(mu_) = false;

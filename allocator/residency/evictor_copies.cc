@@ -95,7 +95,8 @@ bool Evictor::Compare(EvictJob* job) {
   ForgetCopy(job);
   job->content = now;
   job->content_known = job->stays;  // one that changes is not kept, unless a plan wants it
-  if (ReserveHomes(job)) job->phase = EvictJob::Phase::kCopy;
+  // Without room now, the next step begins the copy anew.
+  job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;
 }
 
@@ -127,15 +128,27 @@ void Evictor::PublishCopy(EvictJob* job) {
 
 // ---- Room for the bytes.
 
+// False without a failure: not now, room is being made by threads whose work this is; asked again in the next step.
 bool Evictor::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
   const size_t chunks = job->block->chunks;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr && TakeSlots(chunks, job))
     return true;
+  bool soon = absl::IsUnavailable(refusal_);
   TakePieces(chunks, job);
   const size_t rest = chunks - job->homes.size();
+  if (rest > 0) {
+    // What the host tier is about to get is not worth a disk's transfer.
+    soon = core_->parts.host != nullptr && core_->parts.host->storage_growing();
+    if (!soon && TakeSlots(rest, job)) return true;
+    soon = soon || absl::IsUnavailable(refusal_);
+  }
+  if (soon) refusal_ = absl::OkStatus();
   if (rest == 0) return true;
-  if (TakeSlots(rest, job)) return true;
+  if (soon) {
+    ReleaseHomes(&job->homes);  // another eviction may do with them
+    return false;
+  }
   // Copies that other devices keep may be in the way; tried again soon.
   copies_asked_ = core_->room->AskForCopies();
   ++refusals_;
@@ -147,7 +160,7 @@ void Evictor::TakePieces(size_t count, EvictJob* job) {
   HostPool* const host = core_->parts.host;
   if (host == nullptr) return;
   std::vector<HostPiece> pieces;
-  if (host->Take(HostUse::kStorage, count, &pieces) < count) {
+  if (host->Take(HostUse::kStorage, count, &pieces) < count && !host->storage_growing()) {
     bool more;
     {
       os::MutexLock lock(&core_->table.mu);
@@ -163,15 +176,15 @@ bool Evictor::TakeSlots(size_t count, EvictJob* job) {
   io::SpillStore* const disk = core_->parts.disk;
   absl::StatusOr<std::vector<io::SlotId>> slots =
       absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
-  if (disk != nullptr) slots = disk->ReserveSlots(count);
-  if (disk != nullptr && !slots.ok()) {
+  if (disk != nullptr) slots = disk->TakeSlots(count);
+  if (disk != nullptr && !slots.ok() && !absl::IsUnavailable(slots.status())) {
     bool more;
     {
       os::MutexLock lock(&core_->table.mu);
       more = core_->clean.disk_slots() > 0;
       core_->clean.ReclaimDisk(count);
     }
-    if (more) slots = disk->ReserveSlots(count);
+    if (more) slots = disk->TakeSlots(count);
   }
   if (!slots.ok()) {
     refusal_ = slots.status();

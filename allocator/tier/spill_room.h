@@ -20,7 +20,12 @@ namespace spillway::allocator {
 class SpillRoom {
  public:
   // Either may be null: that tier does not exist.
-  SpillRoom(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {}
+  SpillRoom(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {
+    if (disk_ != nullptr) disk_->SetPromised([this] { return PromisedOfDisk(); });
+  }
+  ~SpillRoom() {
+    if (disk_ != nullptr) disk_->SetPromised(nullptr);
+  }
   // With a disk of a set size, and all of the host tier counted as if it was pinned. Goes when nobody uses it.
   SpillRoom(HostPool* host, uint64_t disk_bytes) : host_(host), set_disk_bytes_(disk_bytes), set_(true) {}
   SpillRoom(const SpillRoom&) = delete;
@@ -55,6 +60,12 @@ class SpillRoom {
     do {
       if (promised > room || more > room - promised) return false;
     } while (!promised_.compare_exchange_weak(promised, promised + more));
+    // The store lowers its room and then looks at what is promised; the other way round here: one of both sees it.
+    if (promised + more > host_bytes() + disk_bytes()) {
+      promised_.fetch_sub(more);
+      return false;
+    }
+    if (disk_ != nullptr) disk_->NotePromise(PromisedOfDisk());
     return true;
   }
 
@@ -73,11 +84,18 @@ class SpillRoom {
   }
 
  private:
+  // What of the promises the disk's room must hold.
+  uint64_t PromisedOfDisk() const {
+    const uint64_t host = host_bytes();
+    const uint64_t promised = promised_.load();
+    return promised > host ? promised - host : 0;
+  }
+
   HostPool* const host_;
   io::SpillStore* const disk_ = nullptr;
   const uint64_t set_disk_bytes_ = 0;
   const bool set_ = false;
-  std::atomic<uint64_t> promised_{0};      // only ever read and changed by itself: pairs with nothing else
+  std::atomic<uint64_t> promised_{0};      // Change pairs with the store's room, see there
   std::atomic<uint64_t> copies_asked_{0};  // likewise
 };
 

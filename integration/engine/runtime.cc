@@ -112,13 +112,13 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = room_->disk_bytes();
   parts.room = room_.get();
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
   parts.refusal_advice = [](uint64_t tag, size_t blocks) {
     return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
   };
+  parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
   parts.hash_code = &hash_code_;
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
@@ -147,7 +147,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
   os::Log(os::LogLevel::kInfo,
           absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes), ", host ",
-                       BytesText(host_->storage_capacity()), ", disk ", BytesText(parts.disk_bytes)));
+                       BytesText(host_->storage_capacity()), ", disk ", BytesText(disk_ == nullptr ? 0 : disk_->capacity().total_bytes)));
   return owned_[place].get();
 }
 
@@ -168,8 +168,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
   if (room_ == nullptr) {
-    const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
-    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
+    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_.get());
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
   int devices = 0;

@@ -177,7 +177,7 @@ class SpillStore {
   SpillStoreStats stats() const;
   SpillCapacity capacity() const;
 
-  // Ends everything within 1.5 s: waiting requests get Cancelled, those under way are waited for. Then
+  // Ends everything within 1 s: waiting requests get Cancelled, those under way are waited for. Then
   // closes the files, which frees their space. A thread that is stuck in the kernel is left to itself. Later calls of Write and Read get Cancelled. Any thread but a
   // completion thread; a second call does nothing.
   void Shutdown();

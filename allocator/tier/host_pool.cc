@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);  // of who waits, at the user's limit
-constexpr auto kEndWait = std::chrono::milliseconds(500);
+constexpr auto kEndWait = std::chrono::milliseconds(200);
 
 // Anonymous memory in huge pages where the kernel gives them, kept out of forked children: a child's copy-on-write
 // would move pages that the device copies from.

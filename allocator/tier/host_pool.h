@@ -52,7 +52,7 @@ class HostPool {
   // memory; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of waits. Any thread, no lock held.
   absl::Status GrowStorageTo(uint64_t bytes);
 
-  // Ends the pinning thread, within half a second; one that is stuck in the driver is left to itself. Any thread.
+  // Ends the pinning thread, within 0.2 s; one that is stuck in the driver is left to itself. Any thread.
   void Shutdown();
 
   uint64_t piece_bytes() const;

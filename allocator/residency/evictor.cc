@@ -34,6 +34,7 @@ void Evictor::StartJobLocked(Block* block, policy::PlanTier tier, bool stays) {
   SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
   auto job = std::make_unique<EvictJob>();
   job->block = block;
+  job->generation = block->generation;
   job->tier = tier;
   job->stays = stays;
   job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
@@ -129,7 +130,7 @@ bool Evictor::MayMoveLocked(EvictJob* job) {
 
 void Evictor::AfterGatesClosed() {
   SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
-  core_->gates.WaitForAll();
+  core_->gates.WaitForAll(core_->waits);
   os::MutexLock lock(&core_->table.mu);
   for (const auto& job : jobs_) {
     if (job->phase != EvictJob::Phase::kStarted) continue;
@@ -394,7 +395,9 @@ void Evictor::LetGo(EvictJob* job) {
   if (!job->stays) chunks_coming_ -= block->chunks;
   block->evict = nullptr;
   job->block = nullptr;
-  const bool keep = job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy);
+  // Freed and handed out again meanwhile, it has other bytes: a life of its own.
+  const bool same_life = job->generation == block->generation || SPILLWAY_MUTANT(kKeepOfLastLife);
+  const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
   if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     core_->clean.Keep(block, std::move(job->homes), job->content);
     job->homes.clear();

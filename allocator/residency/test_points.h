@@ -20,6 +20,7 @@ enum class Mutant : int {
   kTrustOldCopy,        // a copy from before is taken for the content without looking
   kCopyWithoutLock,     // a copy is called good without looking whether the block was taken meanwhile
   kKeepAnyCopy,         // an eviction that was taken back keeps whatever it has copied
+  kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
   kReuseRecordEarly,  // the record of a freed block serves another address while somebody still has to do with it
   kPublishWithoutLook,  // an early copy is published although a launch has taken the block
 };

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "allocator/residency/audit.h"
@@ -121,6 +122,7 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
     auto store = io::SpillStore::Create(options);
     SPILLWAY_CHECK(store.ok());
     disk_ = std::move(*store);
+    disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();  // likewise
   }
   ResidencyOptions options;
   options.budget_bytes = setup.budget_bytes;

@@ -5,13 +5,13 @@
 #define SPILLWAY_IO_SPILL_FILE_H_
 
 #include <sys/types.h>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/os/atomic.h"
 
 namespace spillway::io {
 
@@ -48,7 +48,7 @@ class SpillFile {
   // Makes the file `bytes` long with its blocks allocated: by fallocate, or by writing where that is not supported, until
   // `stop` is set. On failure (ResourceExhausted: disk, quota or file size limit) the file is as long as before. One
   // caller at a time.
-  absl::Status Grow(uint64_t bytes, const std::atomic<bool>* stop = nullptr);
+  absl::Status Grow(uint64_t bytes, const os::Atomic<bool>* stop = nullptr);
   // True once it was found that growing means writing: small steps are better.
   bool grows_by_writing() const { return grows_by_writing_.load(); }
 
@@ -70,14 +70,14 @@ class SpillFile {
 
  private:
   SpillFile(std::string directory, int fd, dev_t device, bool direct);
-  int AllocateByWriting(uint64_t bytes, const std::atomic<bool>* stop) const;
+  int AllocateByWriting(uint64_t bytes, const os::Atomic<bool>* stop) const;
 
   const std::string directory_;
   const dev_t device_;
   const bool direct_;
-  uint64_t size_ = 0;                          // bytes; Grow and Truncate only
-  std::atomic<bool> grows_by_writing_{false};  // set by Grow; a hint to others
-  std::atomic<int> fd_;  // -1 once closed; Close exchanges it, the users of fd() load it
+  uint64_t size_ = 0;                         // bytes; Grow and Truncate only
+  os::Atomic<bool> grows_by_writing_{false};  // set by Grow; a hint to others
+  os::Atomic<int> fd_;                        // -1 once closed; Close exchanges it, the users of fd() load it
 };
 
 // Name of a file system, "ext4", or "0x..." when unknown, from statfs of an open descriptor.

@@ -310,7 +310,7 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
 // ---- The end.
 
 // False when it is stuck in a file system that does not answer.
-bool SpillStore::Impl::EndKeeper(Directory* directory, std::chrono::steady_clock::time_point deadline) {
+bool SpillStore::Impl::EndKeeper(Directory* directory, os::SteadyClock::time_point deadline) {
   if (!directory->keeper.joinable()) {  // Open failed before it was started
     directory->file->Close();
     return true;
@@ -318,8 +318,8 @@ bool SpillStore::Impl::EndKeeper(Directory* directory, std::chrono::steady_clock
   bool ended;
   {
     os::MutexLock lock(&mu_);
-    while (!directory->keeper_ended && std::chrono::steady_clock::now() < deadline) {
-      grown_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    while (!directory->keeper_ended && os::SteadyClock::now() < deadline) {
+      grown_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
     ended = directory->keeper_ended;
   }

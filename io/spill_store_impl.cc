@@ -3,11 +3,12 @@
 #include "io/spill_store_impl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "io/checksum.h"
+#include "io/os/atomic.h"
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -17,8 +18,8 @@ namespace {
 
 // From the beginning of Shutdown. An exit handler has 2 s for everything.
 constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // those under way are given up
-constexpr auto kQueuesEnd = std::chrono::milliseconds(650);    // a queue's thread is left to itself
-constexpr auto kKeepersEnd = std::chrono::milliseconds(750);   // a keeper likewise
+constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left to itself
+constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper likewise
 constexpr auto kCallbackWait = std::chrono::milliseconds(150);
 
 bool IsPageAligned(const void* data, uint32_t bytes) {
@@ -40,9 +41,9 @@ struct SpillStore::Impl::WriteState {
   uint32_t bytes = 0;
   uint64_t seed = 0;
   Done done;
-  Checksum checksum;          // by the checksum part, before it counts itself off
-  absl::Status status;        // by the transfer part, likewise
-  std::atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
+  Checksum checksum;         // by the checksum part, before it counts itself off
+  absl::Status status;       // by the transfer part, likewise
+  os::Atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
 };
 
 struct SpillStore::Impl::ReadState {
@@ -283,9 +284,9 @@ void SpillStore::Impl::Shutdown() {
     keep_cv_.NotifyAll();
     grown_cv_.NotifyAll();
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = os::SteadyClock::now();
   const auto left = [start](std::chrono::nanoseconds until) {
-    return std::max<std::chrono::nanoseconds>(start + until - std::chrono::steady_clock::now(),
+    return std::max<std::chrono::nanoseconds>(start + until - os::SteadyClock::now(),
                                               std::chrono::nanoseconds::zero());
   };
   bool stuck = false;

@@ -5,19 +5,20 @@
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "io/completion_pool.h"
 #include "io/disk_order.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
+#include "io/os/thread.h"
 #include "io/os/wait.h"
 #include "io/probe.h"
 #include "io/slot_table.h"
@@ -68,7 +69,7 @@ class SpillStore::Impl {
     std::unique_ptr<SpillFile> file;
     std::shared_ptr<TransferQueue> queue;
     std::unique_ptr<DiskOrder> order;
-    std::thread keeper;  // joined by Shutdown
+    os::Thread keeper;  // joined by Shutdown
     // Guarded by mu_ (of Impl).
     SlotTable table;
     uint64_t file_bytes = 0;
@@ -135,7 +136,7 @@ class SpillStore::Impl {
   size_t ActiveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool StuckLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PokeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool EndKeeper(Directory* directory, std::chrono::steady_clock::time_point deadline);
+  bool EndKeeper(Directory* directory, os::SteadyClock::time_point deadline);
 
   const SpillStoreOptions options_;
 
@@ -144,11 +145,11 @@ class SpillStore::Impl {
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
   os::WaitList own_waits_;
   os::WaitList* const waits_;
-  const int64_t opened_at_;        // clock, ns
-  std::atomic<uint64_t> room_{0};  // written under mu_ by UpdateRoomLocked; pairs with SpillRoom::Change
-  std::atomic<uint64_t> low_room_{
+  const int64_t opened_at_;       // clock, ns
+  os::Atomic<uint64_t> room_{0};  // written under mu_ by UpdateRoomLocked; pairs with SpillRoom::Change
+  os::Atomic<uint64_t> low_room_{
       0};  // promises beyond this get more grown ahead; written under mu_, read by NotePromise
-  std::atomic<bool> ending_{false};  // set by Shutdown: growth by writing ends
+  os::Atomic<bool> ending_{false};  // set by Shutdown: growth by writing ends
 
   mutable os::Mutex mu_{os::LockRank::kSpillStore};
   os::CondVar keep_cv_;   // a directory's `poked`, stopped_ or close_files_ changed

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -71,12 +72,12 @@ void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
 }
 
 bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = os::SteadyClock::now() + timeout;
   bool joins = false;
   {
     os::MutexLock lock(&mu_);
-    while (!ended_ && std::chrono::steady_clock::now() < deadline) {
-      ended_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    while (!ended_ && os::SteadyClock::now() < deadline) {
+      ended_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
     joins = ended_ && answered_;  // the kernel does not let a thread go whose requests it still has
   }

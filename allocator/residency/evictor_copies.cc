@@ -111,7 +111,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   os::MutexLock lock(&core_->table.mu);
-  if (job->cancelled) return;  // Abandon finds it in the next step
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
   if (!job->clean) CountSpilledLocked(*job);
   ++core_->counters.early_copies;
   block->evict = nullptr;
@@ -134,25 +134,20 @@ bool Evictor::ReserveHomes(EvictJob* job) {
   const size_t chunks = job->block->chunks;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr && TakeSlots(chunks, job))
     return true;
-  bool soon = absl::IsUnavailable(refusal_);
+  job->failure = absl::OkStatus();
   TakePieces(chunks, job);
   const size_t rest = chunks - job->homes.size();
-  if (rest > 0) {
-    // What the host tier is about to get is not worth a disk's transfer.
-    soon = core_->parts.host != nullptr && core_->parts.host->storage_growing();
-    if (!soon && TakeSlots(rest, job)) return true;
-    soon = soon || absl::IsUnavailable(refusal_);
-  }
-  if (soon) refusal_ = absl::OkStatus();
   if (rest == 0) return true;
-  if (soon) {
+  // What the host tier is about to get is not worth a disk's transfer.
+  const bool pinning = core_->parts.host != nullptr && core_->parts.host->storage_growing();
+  if (!pinning && TakeSlots(rest, job)) return true;
+  if (pinning || absl::IsUnavailable(job->failure)) {
+    job->failure = absl::OkStatus();
     ReleaseHomes(&job->homes);  // another eviction may do with them
     return false;
   }
   // Copies that other devices keep may be in the way; tried again soon.
   copies_asked_ = core_->room->AskForCopies();
-  ++refusals_;
-  job->failure = refusal_;
   return false;
 }
 
@@ -186,11 +181,15 @@ bool Evictor::TakeSlots(size_t count, EvictJob* job) {
     }
     if (more) slots = disk->TakeSlots(count);
   }
-  if (!slots.ok()) {
-    refusal_ = slots.status();
+  if (absl::IsUnavailable(slots.status())) {
+    job->failure = slots.status();
     return false;
   }
-  refusal_ = absl::OkStatus();
+  if (!slots.ok()) {
+    job->failure = absl::ResourceExhaustedError("nothing more can be moved off the GPU: " +
+                                                std::string(slots.status().message()));
+    return false;
+  }
   for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
   return true;
 }

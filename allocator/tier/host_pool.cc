@@ -3,14 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "io/os/check.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/sync.h"
@@ -73,8 +72,8 @@ struct HostPool::State {
   os::WaitList* const waits;
 
   // Written under mu, read without it: figures that promises are made by, good for as long as they last.
-  std::atomic<uint64_t> room{0};
-  std::atomic<uint64_t> cap;
+  os::Atomic<uint64_t> room{0};
+  os::Atomic<uint64_t> cap;
 
   mutable os::Mutex mu{os::LockRank::kTier};
   os::CondVar asked;   // wanted or stopping changed
@@ -84,7 +83,7 @@ struct HostPool::State {
   absl::Status refusal ABSL_GUARDED_BY(mu);  // of the system, when it lowered the cap
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not touch this any more
-  std::thread thread ABSL_GUARDED_BY(mu);  // started with the first need
+  os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need
 };
 
 absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* driver, CUcontext context,
@@ -202,7 +201,7 @@ absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
 }
 
 void HostPool::Shutdown() {
-  std::thread thread;
+  os::Thread thread;
   bool ended = true;
   {
     os::MutexLock lock(&state_->mu);
@@ -211,9 +210,9 @@ void HostPool::Shutdown() {
     state_->pinned.NotifyAll();
     thread.swap(state_->thread);
     if (!thread.joinable()) return;
-    const auto deadline = std::chrono::steady_clock::now() + kEndWait;
-    while (!state_->ended && std::chrono::steady_clock::now() < deadline) {
-      state_->pinned.WaitFor(&state_->mu, deadline - std::chrono::steady_clock::now());
+    const auto deadline = os::SteadyClock::now() + kEndWait;
+    while (!state_->ended && os::SteadyClock::now() < deadline) {
+      state_->pinned.WaitFor(&state_->mu, deadline - os::SteadyClock::now());
     }
     ended = state_->ended;
   }

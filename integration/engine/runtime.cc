@@ -121,8 +121,8 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = room_->disk_bytes();
   parts.room = room_.get();
+  parts.waits = &waits_;
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
   parts.refusal_advice = [](uint64_t tag, size_t blocks) {
@@ -154,9 +154,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   if (predictors_[place] != nullptr) predictors_[place]->Start(owned_[place].get());
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
-  os::Log(os::LogLevel::kInfo,
-          absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes), ", host ",
-                       BytesText(host_->storage_capacity()), ", disk ", BytesText(parts.disk_bytes)));
+  os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
+                                            ", host ", BytesText(host_->storage_capacity()), ", disk ",
+                                            disk_ == nullptr ? "none" : "as it grows"));
   return owned_[place].get();
 }
 
@@ -177,8 +177,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
   if (room_ == nullptr) {
-    const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
-    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
+    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_.get());
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
   int devices = 0;

@@ -122,6 +122,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.host = host_.get();
   parts.disk = disk_.get();
   parts.room = room_.get();
+  parts.waits = &waits_;
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
   parts.refusal_advice = [](uint64_t tag, size_t blocks) {
@@ -154,9 +155,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   if (predictors_[place] != nullptr) predictors_[place]->Start(owned_[place].get());
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
-  os::Log(os::LogLevel::kInfo,
-          absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes), ", host ",
-                       BytesText(host_->storage_capacity()), ", disk ", BytesText(disk_ == nullptr ? 0 : disk_->capacity().total_bytes)));
+  os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
+                                            ", host ", BytesText(host_->storage_capacity()), ", disk ",
+                                            disk_ == nullptr ? "none" : "as it grows"));
   return owned_[place].get();
 }
 

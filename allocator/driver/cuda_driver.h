@@ -33,9 +33,14 @@ struct CudaDriver {
 #undef DRIVER_ENTRY
 
   // OK for CUDA_SUCCESS; else "WHAT: CUDA_ERROR_X (text)". OUT_OF_MEMORY is kResourceExhausted, NOT_READY
-  // kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, all else kInternal.
+  // kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, all else kInternal. `result` travels
+  // in it: see ResultOf.
   absl::Status ToStatus(CUresult result, const std::string& what) const;
 };
+
+// The driver's code that ToStatus put into `status`, as its payload "spillway.dev/CUresult". Without one: CUDA_SUCCESS for
+// OK, CUDA_ERROR_OUT_OF_MEMORY for kResourceExhausted, else CUDA_ERROR_UNKNOWN.
+CUresult ResultOf(const absl::Status& status);
 
 // Makes `context` current for a scope and sets the thread's capture mode to RELAXED, so that our own calls inside a
 // hook neither see a wrong device nor break somebody's stream capture. Puts both back.

@@ -22,6 +22,7 @@
 #include "allocator/residency/lane_meter.h"
 #include "allocator/residency/leave_permission.h"
 #include "allocator/residency/plan_pace.h"
+#include "allocator/residency/refusals.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/residency/write_sampler.h"
@@ -55,6 +56,7 @@ struct Core {
         chunk_bytes(residency_parts.addresses->chunk_bytes()),
         own_room(residency_parts.host, residency_parts.disk == nullptr ? 0 : residency_parts.disk_bytes),
         room(residency_parts.room == nullptr ? &own_room : residency_parts.room),
+        refusals(residency_parts.refusals == nullptr ? &own_refusals : residency_parts.refusals),
         table(residency_options.device, residency_parts.addresses),
         clock(residency_parts.driver, residency_parts.context),
         hash(residency_parts.driver, residency_parts.context, residency_options.device,
@@ -71,6 +73,8 @@ struct Core {
   const uint64_t chunk_bytes;
   SpillRoom own_room;     // of a device that shares its tiers with none
   SpillRoom* const room;  // what this device promises its blocks off the GPU is entered here
+  Refusals own_refusals;  // of a device that is not told the process's
+  Refusals* const refusals;
 
   // ---- Internally synchronised.
 

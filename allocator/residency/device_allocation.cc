@@ -35,9 +35,9 @@ absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
   const bool tiers = core_->evict.load();
   const uint64_t others = room->promised_bytes() - core_->promised_room_bytes;
   return absl::ResourceExhaustedError(
-      "Spillway: " + mib(charge.live) + " of blocks would be live; there is room for " +
-      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) +
-      " in host memory and " + mib(tiers ? room->disk_bytes() : 0) + " on disk" +
+      mib(charge.live) + " of blocks would be live; there is room for " + mib(charge.chunk_target) +
+      " on the GPU, " + mib(tiers ? room->host_bytes() : 0) + " in host memory and " +
+      mib(tiers ? room->disk_bytes() : 0) + " on disk" +
       (others > 0 ? " (" + mib(others) + " of it for blocks of other GPUs)" : "") + ", of which " +
       mib(charge.ExchangeRoom()) + " must stay free to exchange blocks");
 }

@@ -10,8 +10,6 @@
 namespace spillway::allocator {
 namespace {
 
-thread_local std::string last_error;
-
 // Claims of one launch that may come to nothing because a block could not be brought in.
 constexpr int kMostAttempts = 100;
 
@@ -232,7 +230,10 @@ absl::Status DeviceResidency::WithAdvice(const absl::Status& why, uint64_t tag, 
   const auto& advice = core_->parts.refusal_advice;
   const std::string words = advice ? advice(tag, blocks) : std::string();
   if (words.empty()) return why;
-  return absl::Status(why.code(), std::string(why.message()) + " " + words);
+  absl::Status advised(why.code(), std::string(why.message()) + " " + words);
+  why.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { advised.SetPayload(url, payload); });
+  return advised;
 }
 
 absl::Status DeviceResidency::AwaitArrival(CUevent arrival) {
@@ -322,16 +323,16 @@ void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
 }
 
 absl::Status DeviceResidency::NoteError(const absl::Status& why) const {
-  last_error = std::string(why.message());
+  core_->refusals->NoteCall(why);
   return why;
 }
 
 CUresult DeviceResidency::Refuse(const absl::Status& why) {
   NoteError(why).IgnoreError();
-  os::Announce("a launch was refused with out-of-memory: " + last_error);
+  os::Announce("a launch was refused with out-of-memory: " + LastError());
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-std::string DeviceResidency::LastError() const { return last_error; }
+std::string DeviceResidency::LastError() const { return core_->refusals->OfThisThread(); }
 
 }  // namespace spillway::allocator

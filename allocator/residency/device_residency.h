@@ -79,7 +79,7 @@ class DeviceResidency : public Residency {
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
   CUresult Refuse(const absl::Status& why);
-  // Its words are LastError's from now on. Returns it.
+  // Its words are LastError's from now on, for a driver call of the application. Returns it.
   absl::Status NoteError(const absl::Status& why) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
 

@@ -26,6 +26,7 @@ class HashCode;
 class HostPool;
 class LaunchObserver;
 class LeavePermission;
+class Refusals;
 class SpillRoom;
 
 struct ResidencyOptions {
@@ -53,6 +54,7 @@ struct ResidencyParts {
   std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
   AuditObserver* audit = nullptr;  // not null: audit mode, which tells it what it finds
   HashCode* hash_code = nullptr;   // the content hash for the device; null: every eviction writes
+  Refusals* refusals = nullptr;    // where the words of refusals go, the process's; null: this device's alone
 };
 
 }  // namespace spillway::allocator

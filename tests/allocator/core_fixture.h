@@ -32,6 +32,7 @@ struct CoreSetup {
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
   HashCode* hash_code = nullptr;  // null: no hash, every eviction writes
+  Refusals* refusals = nullptr;   // null: the device's own
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.

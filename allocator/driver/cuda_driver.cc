@@ -9,7 +9,7 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr char kResultPayload[] = "spillway.dev/CUresult";  // the code in decimal
+constexpr char kResultPayload[] = "spillway/CUresult";
 
 // Absent from drivers before 12.4 or 12.0: whoever uses them asks first.
 bool MayBeMissing(const char* symbol) {
@@ -62,11 +62,21 @@ absl::Status CudaDriver::ToStatus(CUresult result, const std::string& what) cons
 
 CUresult ResultOf(const absl::Status& status) {
   if (status.ok()) return CUDA_SUCCESS;
-  int code = 0;
-  const auto payload = status.GetPayload(kResultPayload);
-  if (payload.has_value() && absl::SimpleAtoi(std::string(*payload), &code))
-    return static_cast<CUresult>(code);
-  return absl::IsResourceExhausted(status) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+  if (const auto payload = status.GetPayload(kResultPayload)) {
+    int result = CUDA_ERROR_UNKNOWN;
+    if (absl::SimpleAtoi(std::string(*payload), &result)) return static_cast<CUresult>(result);
+  }
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted: return CUDA_ERROR_OUT_OF_MEMORY;
+    case absl::StatusCode::kDeadlineExceeded: return CUDA_ERROR_TIMEOUT;
+    default: return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+absl::Status WithWords(const absl::Status& status, const std::string& words) {
+  absl::Status same(status.code(), words);
+  if (const auto payload = status.GetPayload(kResultPayload)) same.SetPayload(kResultPayload, *payload);
+  return same;
 }
 
 ScopedContext::ScopedContext(const CudaDriver* driver, CUcontext context) : driver_(driver) {

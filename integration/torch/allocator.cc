@@ -22,6 +22,7 @@ constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr int kNotInitialised = 3;  // not started, after fork, or shut down
+constexpr int kTimeout = 909;       // a wait that the user has limited (SPILLWAY_WAIT_LIMIT)
 constexpr int kUnknown = 999;       // a failure of the engine's own
 constexpr size_t kExabyte = size_t{1} << 60;
 
@@ -126,7 +127,8 @@ void SpillwayAllocator::KeepToFraction(size_t bytes, c10::DeviceIndex device, cu
 
 void SpillwayAllocator::CheckEngine(int result, const char* what) const {
   if (result == kSuccess || result == kNotInitialised) return;
-  if (result != kInvalidValue && result != kUnknown) C10_CUDA_CHECK(static_cast<cudaError_t>(result));
+  const bool own = result == kInvalidValue || result == kTimeout || result == kUnknown;
+  if (!own) C10_CUDA_CHECK(static_cast<cudaError_t>(result));
   TORCH_CHECK(false, "Spillway could not ", what, ": ", api_->last_error());
 }
 

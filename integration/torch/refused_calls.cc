@@ -16,14 +16,20 @@ namespace {
 const spillway_api* g_engine = nullptr;
 ImportedFunction* g_check = nullptr;
 
-[[noreturn]] void ThrowRefusedCall(const char* file, const char* function, uint32_t line) {
+// A refusal's codes: no room, or a wait that the user has limited. A device's own errors are never refusals.
+bool MayBeRefused(int32_t error) { return error == cudaErrorMemoryAllocation || error == cudaErrorTimeout; }
+
+[[noreturn]] void ThrowRefusedCall(int32_t error, const char* file, const char* function, uint32_t line) {
   (void)cudaGetLastError();  // as PyTorch's own does: the error is reported, and over
-  throw c10::OutOfMemoryError(
-      {function, file, line},
-      std::string(
-          "CUDA out of memory. A kernel launch or a copy needs more memory than can be freed for it.\n"
-          "Spillway: ") +
-          g_engine->last_error());
+  const c10::SourceLocation place{function, file, line};
+  const std::string words = std::string("\nSpillway: ") + g_engine->last_error();
+  if (error == cudaErrorMemoryAllocation) {
+    throw c10::OutOfMemoryError(
+        place,
+        "CUDA out of memory. A kernel launch or a copy needs more memory than can be freed for it." + words);
+  }
+  const std::string text = cudaGetErrorString(static_cast<cudaError_t>(error));
+  throw c10::AcceleratorError(place, error, "CUDA error: " + text + words);
 }
 
 // PyTorch's check takes more arguments in later minors; they are passed on as they are.
@@ -36,8 +42,9 @@ struct CheckBefore<void(int32_t, const char*, const char*, uint32_t, More...)> {
   static inline Function* pytorchs = nullptr;
 
   static void Check(int32_t error, const char* file, const char* function, uint32_t line, More... more) {
-    if (__builtin_expect(error == cudaErrorMemoryAllocation, 0) && g_engine->take_refused_call() != 0)
-      ThrowRefusedCall(file, function, line);
+    if (__builtin_expect(error != cudaSuccess, 0) && MayBeRefused(error) &&
+        g_engine->take_refused_call() != 0)
+      ThrowRefusedCall(error, file, function, line);
     pytorchs(error, file, function, line, more...);
   }
 };

@@ -1,7 +1,7 @@
 // Refused calls: what PyTorch raises when a launch or a copy was refused for want of room. PyTorch checks both by one function
 // of libc10_cuda, which knows the error's number alone and raises torch.AcceleratorError. Ours stands before it, in
-// every library that imports it, and raises torch.OutOfMemoryError with the words of the refusal; whatever else is
-// checked goes to PyTorch's own.
+// every library that imports it, and raises torch.OutOfMemoryError with the words of the refusal (and
+// where a wait was limited by the user, torch.AcceleratorError with them); whatever else is checked goes to PyTorch's own.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_REFUSED_CALLS_H_
 #define SPILLWAY_INTEGRATION_TORCH_REFUSED_CALLS_H_

@@ -110,6 +110,8 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   auto pool = HostPool::Create(Driver(), Context(), host);
   SPILLWAY_CHECK(pool.ok());
   host_ = std::move(*pool);
+  // Not in the background: tests count the steps of single evictions.
+  SPILLWAY_CHECK(host_->GrowStorageTo(setup.host_bytes).ok());
   if (setup.disk) {
     io::SpillStoreOptions options;
     options.directories = {{"/var/tmp", setup.disk_cap_bytes}};
@@ -127,12 +129,11 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
   ResidencyParts parts;
-  parts.driver = Driver();
+  parts.driver = setup.driver != nullptr ? setup.driver : Driver();
   parts.context = Context();
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = setup.disk ? uint64_t{1} << 30 : 0;
   parts.observer = setup.observer;
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;
@@ -167,6 +168,7 @@ CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& add
   const CUfunction function = KernelOf(addresses.size());
   bool launched = false;
   const auto launch = [&] {
+    if (launch_error.load() != CUDA_SUCCESS) return launch_error.load();
     std::vector<CUdeviceptr> copies = addresses;
     std::vector<void*> parameters = {&owned};
     for (CUdeviceptr& address : copies) parameters.push_back(&address);

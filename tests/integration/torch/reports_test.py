@@ -151,7 +151,7 @@ class OtherErrorsTest(TorchTest):
 
     def test_a_failure_of_ours(self):
         block(4)
-        for code in (1, 999):
+        for code in (1, 909, 999):
             self.engine.fail(code)
             with self.assertRaisesRegex(RuntimeError, "Spillway could not allocate: the fake engine fails"):
                 block(4)

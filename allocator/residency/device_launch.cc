@@ -11,8 +11,6 @@
 namespace spillway::allocator {
 namespace {
 
-thread_local std::string last_error;
-
 // Claims of one launch that may come to nothing because a block could not be brought in.
 constexpr int kMostAttempts = 100;
 // Of which may fail for the driver's fault.
@@ -366,7 +364,7 @@ absl::Status DeviceResidency::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
 }
 
 absl::Status DeviceResidency::NoteError(const absl::Status& why) const {
-  last_error = std::string(why.message());
+  core_->refusals->NoteCall(why);
   return why;
 }
 
@@ -375,10 +373,10 @@ CUresult DeviceResidency::Refuse(const absl::Status& why) const {
   const CUresult result = ResultOf(why);
   os::Announce((result == CUDA_ERROR_OUT_OF_MEMORY ? "a launch was refused with out-of-memory: "
                                                    : "a launch was refused: ") +
-               last_error);
+               LastError());
   return result;
 }
 
-std::string DeviceResidency::LastError() const { return last_error; }
+std::string DeviceResidency::LastError() const { return core_->refusals->OfThisThread(); }
 
 }  // namespace spillway::allocator

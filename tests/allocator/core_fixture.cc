@@ -139,6 +139,7 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   parts.observer = setup.observer;
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;
+  parts.refusals = setup.refusals;
   if (setup.audit != nullptr) {
     residency_ = std::make_unique<AuditedResidency>(options, parts);
   } else {

@@ -31,8 +31,9 @@ struct CoreSetup {
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
-  HashCode* hash_code = nullptr;  // null: no hash, every eviction writes
+  HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
+  Refusals* refusals = nullptr;        // null: the device's own
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.

@@ -305,7 +305,7 @@ TEST(KilledAtEachPhaseTest, ItLeavesNoFile) {
   for (const auto& [point, times] : killed) std::cout << point << ": killed " << times << " times\n";
   for (const char* const point :
        {"evictor.before_slot_wait", "evictor.before_reserve", "evictor.before_commit", "evictor.committed",
-        "faulter.before_arrival", "launch.under_pins"}) {
+        "faulter.before_arrival", "faulter.before_unmap", "launch.under_pins"}) {
     EXPECT_GT(killed[point], 0) << point << " is never passed";
   }
 }

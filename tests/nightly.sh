@@ -30,12 +30,12 @@ SANITIZED="unit|hooks|engine|io|policy|simcuda"
 
 # A build of its own for each sanitizer, without the parts that PyTorch's uninstrumented libraries load.
 run_asan() {
-  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
     SPILLWAY_TEST_OPERATIONS=5000 ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "$ROOT/build/asan" -j 2 --timeout 7200 -L "$SANITIZED" -E driver_run_test
 }
 
 run_tsan() {
-  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
     SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E driver_run_test
 }
 

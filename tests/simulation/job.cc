@@ -71,7 +71,7 @@ class Thread {
   }
 
   void Allocate() {
-    if (blocks_.size() > 24) return FreeAt(Pick(blocks_.size()));
+    if (blocks_.size() >= shared_.settings.most_blocks) return FreeAt(Pick(blocks_.size()));
     const uint64_t chunks = 1 + Pick(shared_.settings.most_block);
     const uint64_t bytes = chunks * world_.chunk_bytes() - 512 * uint64_t{Pick(7)};
     const CUstream stream = AnyStream();
@@ -107,7 +107,8 @@ class Thread {
     std::vector<size_t> chosen;
     uint64_t chunks = 0;
     for (uint32_t i = 0; i < count; ++i) {
-      const size_t at = Pick(blocks_.size());
+      size_t at = Pick(blocks_.size());
+      if (i == 0 && SeeksLeaving()) at = Leaving(at);
       if (std::find(chosen.begin(), chosen.end(), at) != chosen.end()) continue;
       const uint64_t more = ChunksOf(blocks_[at]);
       if (chunks + more > shared_.settings.most_set) continue;
@@ -115,6 +116,22 @@ class Thread {
       chosen.push_back(at);
     }
     return chosen;
+  }
+
+  bool SeeksLeaving() {
+    const uint32_t one_in = shared_.settings.seek_leaving_one_in;
+    return one_in != 0 && shared_.random->OneIn(one_in);
+  }
+  // A block that is on its way out just now, else the one given.
+  size_t Leaving(size_t otherwise) const {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      scheduler().HoldSwitches();
+      const allocator::BlockId id = world_.addresses().Find(blocks_[i].address);
+      const bool leaving = id.valid() && world_.core()->table.at(id).evict != nullptr;
+      scheduler().AllowSwitches();
+      if (leaving) return i;
+    }
+    return otherwise;
   }
 
   void Launch(uint32_t count, bool pinned) {
@@ -229,6 +246,8 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.streams = 1 + static_cast<int>(random->Below(3));
   settings.operations = operations;
   settings.most_block = 1 + random->Below(static_cast<uint32_t>(world.target_chunks / 4));
+  settings.most_blocks = random->OneIn(2) ? 24 : 2 + random->Below(10);
+  settings.seek_leaving_one_in = random->OneIn(2) ? 0 : 1 + random->Below(4);
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
   return settings;
 }
@@ -236,7 +255,8 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
 std::string JobSettings::Describe() const {
   return std::to_string(threads) + " threads of " + std::to_string(streams) + " streams, " +
          std::to_string(operations) + " operations, sets to " + std::to_string(most_set) +
-         " chunks, blocks to " + std::to_string(most_block);
+         " chunks, blocks to " + std::to_string(most_block) + ", at most " +
+         std::to_string(most_blocks) + " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in);
 }
 
 void JobCounts::Add(const JobCounts& other) {

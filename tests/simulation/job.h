@@ -21,6 +21,8 @@ struct JobSettings {
   int operations = 1000;  // of all threads
   uint64_t most_set = 4;  // chunks of one launch
   uint64_t most_block = 2;
+  uint32_t most_blocks = 24;      // of each thread
+  uint32_t seek_leaving_one_in = 0;  // launches that look for a block on its way out; 0: none
   int plan_one_in = 0;     // operations that change the plan
   bool faults = false;
 

@@ -27,7 +27,8 @@ struct Arguments {
 
 std::unique_ptr<Strategy> DrawStrategy(Random* random) {
   if (random->OneIn(3)) return std::make_unique<PriorityStrategy>(random, 20u << random->Below(6));
-  return std::make_unique<RandomStrategy>(random, 1u << random->Below(7));
+  const uint32_t stall_one_in = random->OneIn(2) ? 0 : 64u << random->Below(6);
+  return std::make_unique<RandomStrategy>(random, 1u << random->Below(7), stall_one_in);
 }
 
 JobCounts RunSeed(const Arguments& arguments, uint64_t seed, uint64_t* steps) {

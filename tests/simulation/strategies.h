@@ -1,4 +1,5 @@
-// Strategies: who goes on at a switch point. Random: each time with a chance drawn by the seed, anybody. Priorities (PCT,
+// Strategies: who goes on at a switch point. Random: each time with a chance drawn by the seed, anybody; now and then one
+// task is left standing where it is for long, as an operating system does. Priorities (PCT,
 // Burckhardt et al. 2010): the task with the highest priority, which falls at a few points chosen beforehand; who spins
 // falls behind all others. Scripted: as a list of departures says, for scenes whose schedules are all gone through.
 
@@ -16,17 +17,30 @@ namespace spillway::simulation {
 
 class RandomStrategy : public Strategy {
  public:
-  // `switch_one_in`: chance that somebody else goes on although the current task could.
-  RandomStrategy(Random* random, uint32_t switch_one_in) : random_(random), one_in_(switch_one_in) {}
+  // `switch_one_in`: chance that somebody else goes on although the current task could. `stall_one_in`: that the current
+  // task stands still for a while from here on; 0: never.
+  RandomStrategy(Random* random, uint32_t switch_one_in, uint32_t stall_one_in)
+      : random_(random), one_in_(switch_one_in), stall_one_in_(stall_one_in) {}
   Task* Pick(const std::vector<Task*>& runnable, Task* current) override {
-    if (current != nullptr && !random_->OneIn(one_in_)) return current;
-    return runnable[random_->Below(static_cast<uint32_t>(runnable.size()))];
+    if (stall_one_in_ != 0 && stalled_ == nullptr && current != nullptr && random_->OneIn(stall_one_in_)) {
+      stalled_ = current;
+      picks_left_ = 1u << random_->Below(13);
+    }
+    if (stalled_ != nullptr && picks_left_-- == 0) stalled_ = nullptr;
+    if (current != nullptr && current != stalled_ && !random_->OneIn(one_in_)) return current;
+    Task* const picked = runnable[random_->Below(static_cast<uint32_t>(runnable.size()))];
+    if (picked != stalled_ || runnable.size() == 1) return picked;
+    const uint32_t other = random_->Below(static_cast<uint32_t>(runnable.size()) - 1);
+    return runnable[other] == stalled_ ? runnable.back() : runnable[other];
   }
   uint32_t Choose(uint32_t count) override { return random_->Below(count); }
 
  private:
   Random* const random_;
   const uint32_t one_in_;
+  const uint32_t stall_one_in_;
+  Task* stalled_ = nullptr;
+  uint32_t picks_left_ = 0;
 };
 
 class PriorityStrategy : public Strategy {

@@ -23,7 +23,7 @@ class AnyImage : public allocator::HashCode {
 WorldSettings WorldSettings::Draw(Random* random) {
   WorldSettings settings;
   settings.chunk_bytes = random->OneIn(4) ? 8192 : 4096;
-  settings.target_chunks = 8 + random->Below(24);
+  settings.target_chunks = random->OneIn(2) ? 8 + random->Below(8) : 8 + random->Below(24);
   settings.host_pieces = random->OneIn(6) ? 0 : 4 + random->Below(60);
   settings.disk_slots = random->OneIn(2) ? 0 : 8 + random->Below(80);
   settings.reserve_chunks = 1 + random->Below(3);

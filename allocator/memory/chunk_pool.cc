@@ -73,7 +73,7 @@ absl::Status ReleaseChunk(const CudaDriver* driver, ChunkHandle chunk) {
 }
 
 absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, uint64_t chunk_bytes,
-                       const std::vector<ChunkHandle>& chunks) {
+                       const std::vector<ChunkHandle>& chunks, bool* stays_mapped) {
   CUresult result = CUDA_SUCCESS;
   size_t mapped = 0;
   for (; mapped < chunks.size(); ++mapped) {
@@ -85,7 +85,9 @@ absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, u
     what = "making mapped chunks accessible";
     result = SetAccess(driver, device, address, chunk_bytes * chunks.size());
   }
-  if (result != CUDA_SUCCESS && mapped > 0) driver->cuMemUnmap(address, mapped * chunk_bytes);
+  if (result != CUDA_SUCCESS && mapped > 0) {
+    *stays_mapped = driver->cuMemUnmap(address, mapped * chunk_bytes) != CUDA_SUCCESS;
+  }
   return driver->ToStatus(result, what);
 }
 

@@ -14,8 +14,8 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/residency/hash_code.h"
 #include "io/os/atomic.h"
+#include "io/os/joinable_thread.h"
 #include "io/os/sync.h"
-#include "io/os/thread.h"
 
 namespace spillway::allocator {
 
@@ -75,8 +75,9 @@ class HashLoader {
   void Begin();
   // Null until it is loaded, and for good when it could not be. Any thread.
   DeviceHash* Get() const { return ready_.load(std::memory_order_acquire); }
-  // Waits until the thread has ended, about a second when it compiles. Any other thread.
-  void Stop();
+  // Waits until the thread has ended, about a second when it compiles. False when it takes longer: it is left behind, and
+  // what it uses must stay. Any other thread.
+  bool Stop(std::chrono::nanoseconds longest = std::chrono::seconds(1));
   // In a forked child, where the thread is not.
   void Abandon();
 
@@ -90,7 +91,7 @@ class HashLoader {
   std::unique_ptr<DeviceHash> hash_;        // the thread's until it is published
   os::Atomic<DeviceHash*> ready_{nullptr};  // release in Load, acquire in Get
   os::Atomic<bool> begun_{false};
-  os::Thread thread_;
+  os::JoinableThread thread_;
 };
 
 }  // namespace spillway::allocator

@@ -23,6 +23,9 @@ class SpillRoom {
   // Bytes; the host's may fall when the system refuses memory, and promises made before then stay.
   uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_capacity(); }
   uint64_t disk_bytes() const { return disk_bytes_; }
+  // Whether the tiers may come to hold more than they do, and making them hold `bytes` more than is promised.
+  bool CanGrow() const { return false; }
+  absl::Status Grow(uint64_t bytes) { return absl::OkStatus(); }
   // What all devices have promised.
   uint64_t promised_bytes() const { return promised_.load(); }
 

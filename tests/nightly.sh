@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
 # everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|asan|tsan|clang|tidy]...
+#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy]...
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,6 +23,16 @@ part() {
 run_jobs() {
   build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON && install_python_package &&
     ctest --test-dir "$ROOT/build" -j 2 --timeout 7200
+}
+
+# 10^7 operations of random jobs, all schedules of the scenes with three departures, and every mutant.
+run_simulation() {
+  local simulate=$ROOT/build/tests/core_simulation
+  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
+  "$simulate" --seeds=1000..10999 --operations=500 &
+  local half=$!
+  "$simulate" --seeds=11000..20999 --operations=500 && wait "$half" &&
+    "$simulate" --scene=all --departures=3 && "$simulate" --mutants --seeds=1..4000 --operations=500
 }
 
 # What sanitizers look at: all but what loads our libraries into programs without one.
@@ -54,7 +64,7 @@ run_tidy() {
 }
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs asan tsan clang tidy)
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy)
 install_packages binutils git
 make_venvs ""
 install_third_party

@@ -28,6 +28,7 @@ struct EvictJob {
   };
 
   Block* block = nullptr;  // null once a cancelled job has let it go
+  uint32_t generation = 0;  // of the block when the job began: what it copies is of no other life of it
   bool strip = false;
   policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if there is room; else to the other
   Phase phase = Phase::kStarted;

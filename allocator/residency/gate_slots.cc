@@ -48,7 +48,9 @@ GateSlots::Slot* GateSlots::ForThisThread() {
 
 void GateSlots::WaitForAll() const {
   if (SPILLWAY_MUTANT(kSkipSlotWait)) return;
-  if (fence_) {
+  if (SPILLWAY_MUTANT(kNoBarrier)) {
+    // Nothing.
+  } else if (fence_) {
     os::FullFence();
   } else {
     os::HeavyBarrier();

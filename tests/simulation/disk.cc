@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -34,7 +35,8 @@ void Disk::Close(int file) { files_[static_cast<size_t>(file)]->open = false; }
 bool Disk::Resize(int file, uint64_t bytes) {
   scheduler().SwitchPoint();
   const int one_in = options_.refuse_growth_one_in;
-  if (bytes > options_.most_bytes || (one_in > 0 && random_->OneIn(static_cast<uint32_t>(one_in)))) return false;
+  if (bytes > options_.most_bytes || (one_in > 0 && random_->OneIn(static_cast<uint32_t>(one_in))))
+    return false;
   files_[static_cast<size_t>(file)]->bytes = bytes;
   scheduler().NoteProgress();
   return true;
@@ -53,7 +55,13 @@ int32_t Disk::Move(int number, const io::IoRequest& request) {
     scheduler().SleepUntil(scheduler().now() + (int64_t{10'000} << random_->Below(12)));
   }
   scheduler().SwitchPoint();
-  if (chance(options_.fail_one_in)) return -EIO;
+  // Of what is to be read there is no other copy: a read succeeds when it is tried again.
+  const std::pair<int, uint64_t> place(number, request.offset);
+  const bool again = request.op == io::IoOp::kRead && failed_reads_.erase(place) > 0;
+  if (!again && chance(options_.fail_one_in)) {
+    if (request.op == io::IoOp::kRead) failed_reads_.insert(place);
+    return -EIO;
+  }
   File& file = *files_[static_cast<size_t>(number)];
   if (!file.open) scheduler().Fail("a transfer touches a file that is closed");
   uint32_t length = request.length;

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "io/engine.h"
@@ -56,6 +58,7 @@ class Disk {
   Random* const random_;
   std::vector<std::unique_ptr<File>> files_;
   uint64_t transfers_ = 0;
+  std::set<std::pair<int, uint64_t>> failed_reads_;  // file and offset
 };
 
 }  // namespace spillway::simulation

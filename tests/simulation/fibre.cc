@@ -55,8 +55,8 @@ void* TakeStack() {
     unused_stacks.pop_back();
     return stack;
   }
-  void* const stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const stack =
+      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (stack == MAP_FAILED) std::abort();
   mprotect(stack, 4096, PROT_NONE);  // an overflow is a fault, not another fibre's wrong variable
   return stack;

@@ -26,7 +26,7 @@ class Fibre {
   static void Enter();
 
   std::function<void()> body_;
-  void* stack_ = nullptr;  // lowest address
+  void* stack_ = nullptr;    // lowest address
   void* pointer_ = nullptr;  // its stack pointer while it does not run, or its ucontext
   void* sanitizer_stack_ = nullptr;
   const void* bottom_ = nullptr;

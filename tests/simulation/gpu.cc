@@ -160,6 +160,7 @@ void Gpu::Poison(CUresult error) {
 
 CUresult Gpu::Call() const {
   scheduler().SwitchPoint();
+  if (error_ == CUDA_SUCCESS) scheduler().NoteEffect();
   return error_;
 }
 

@@ -138,7 +138,8 @@ struct Gpu::Entries {
     return CUDA_SUCCESS;
   }
   static CUresult Query(CUevent handle) {
-    ENTER();
+    scheduler().SwitchPoint();
+    if (gpu->error_ != CUDA_SUCCESS) return gpu->error_;
     const auto* const event = reinterpret_cast<Event*>(handle);
     return event->last == nullptr || event->last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   }

@@ -4,16 +4,20 @@
 #include <utility>
 
 #include "io/os/check.h"
+#include "policy/plan.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/scheduler.h"
 
 namespace spillway::simulation {
 namespace {
 
+// Once nothing new begins, everything ends within so many switch points.
+constexpr uint64_t kMostStepsOfTheEnd = 20'000'000;
+
 struct Held {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
-  uint64_t version = 0;     // 0: not written yet
+  uint64_t version = 0;  // 0: not written yet
   CUstream owner = nullptr;
   CUstream last = nullptr;  // that used it last
 };
@@ -40,9 +44,12 @@ class Thread {
     while (shared_.left > 0) {
       --shared_.left;
       ++shared_.counts.operations;
+      ChangeFaults();
+      scheduler().NoteEffect();
       scheduler().NoteProgress();
       One();
     }
+    scheduler().BoundSteps(kMostStepsOfTheEnd);
     while (!blocks_.empty()) FreeAt(blocks_.size() - 1);
     for (CUstream stream : streams_) world_.gpu().Synchronize(stream);
   }
@@ -54,8 +61,20 @@ class Thread {
     return (block.bytes + world_.chunk_bytes() - 1) / world_.chunk_bytes();
   }
 
+  void ChangeFaults() {
+    const JobSettings& settings = shared_.settings;
+    const int left = shared_.left;
+    if (settings.poison && left == settings.operations / 2) world_.gpu().Poison(CUDA_ERROR_ASSERT);
+    const bool now = left > settings.operations / 2;
+    if (settings.disk_faults && world_.drives() != nullptr) world_.drives()->set_failures(now ? 40 : 0);
+    if (settings.chunk_faults) world_.gpu().set_refuse_chunks(now ? 20 : 0);
+  }
+  bool Ended() const { return world_.gpu().error() != CUDA_SUCCESS; }
+
   void One() {
     if (blocks_.empty()) return Allocate();
+    const uint32_t plans = shared_.settings.plan_one_in;
+    if (plans != 0 && shared_.random->OneIn(plans)) return ChangePlan();
     const uint32_t what = Pick(1000);
     if (what < 160) return Allocate();
     if (what < 250) return FreeAt(Pick(blocks_.size()));
@@ -89,7 +108,7 @@ class Thread {
     const Held block = blocks_[at];
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at));
     if (block.last != block.owner && Pick(2) == 0) {
-      SPILLWAY_CHECK(world_.residency().RecordStream(block.address, block.last).ok());
+      SPILLWAY_CHECK(world_.residency().RecordStream(block.address, block.last).ok() || Ended());
     } else {
       MakeWait(block.owner, block.last);
     }
@@ -168,7 +187,10 @@ class Thread {
     ++shared_.counts.launches;
     if (result == CUDA_SUCCESS) return true;
     ++shared_.counts.refused_launches;
-    if (!shared_.settings.faults) {
+    if (Ended() && result != world_.gpu().error()) {
+      scheduler().Fail("after a device error a launch is answered with another code");
+    }
+    if (!shared_.settings.MayRefuse()) {
       scheduler().Fail("a launch was refused: " + world_.residency().LastError());
     }
     return false;
@@ -211,6 +233,29 @@ class Thread {
     world_.residency().thread()->Wake();
   }
 
+  // Of one launch, over and over: what it drops leaves, what it fetches comes back, at any time.
+  void ChangePlan() {
+    if (Pick(3) == 0) return world_.residency().SetPlan(nullptr);
+    auto plan = std::make_shared<policy::MigrationPlan>();
+    plan->start = world_.core()->launches.load();
+    plan->period = 1;
+    const uint32_t steps = 1 + Pick(8);
+    for (uint32_t i = 0; i < steps; ++i) {
+      policy::PlanStep step;
+      const uint32_t kind = Pick(6);
+      step.action = kind == 0   ? policy::PlanAction::kDrop
+                    : kind == 1 ? policy::PlanAction::kCopyOut
+                                : policy::PlanAction::kFetch;
+      step.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
+      if (kind < 2) step.trigger = policy::PlanTrigger::kAfterCompleted;
+      step.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
+      plan->uses.push_back({step.block, 1});
+      plan->steps.push_back(step);
+    }
+    plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
+    world_.residency().SetPlan(std::move(plan));
+  }
+
   void HandOver() {
     const size_t at = Pick(blocks_.size());
     shared_.handed_over.push_back(blocks_[at]);
@@ -243,11 +288,16 @@ class Thread {
 JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int operations) {
   JobSettings settings;
   settings.threads = 1 + static_cast<int>(random->Below(3));
-  settings.streams = 1 + static_cast<int>(random->Below(3));
+  settings.streams =
+      random->OneIn(4) ? 3 + static_cast<int>(random->Below(6)) : 1 + static_cast<int>(random->Below(3));
   settings.operations = operations;
   settings.most_block = 1 + random->Below(static_cast<uint32_t>(world.target_chunks / 4));
   settings.most_blocks = random->OneIn(2) ? 24 : 2 + random->Below(10);
   settings.seek_leaving_one_in = random->OneIn(2) ? 0 : 1 + random->Below(4);
+  settings.plan_one_in = random->OneIn(3) ? 20 + random->Below(200) : 0;
+  settings.disk_faults = world.disk_slots > 0 && random->OneIn(8);
+  settings.chunk_faults = random->OneIn(12);
+  settings.poison = random->OneIn(16);
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
   return settings;
 }
@@ -255,8 +305,10 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
 std::string JobSettings::Describe() const {
   return std::to_string(threads) + " threads of " + std::to_string(streams) + " streams, " +
          std::to_string(operations) + " operations, sets to " + std::to_string(most_set) +
-         " chunks, blocks to " + std::to_string(most_block) + ", at most " +
-         std::to_string(most_blocks) + " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in);
+         " chunks, blocks to " + std::to_string(most_block) + ", at most " + std::to_string(most_blocks) +
+         " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in) + ", plans " +
+         std::to_string(plan_one_in) + (disk_faults ? ", disk faults" : "") +
+         (chunk_faults ? ", chunk faults" : "") + (poison ? ", device error" : "");
 }
 
 void JobCounts::Add(const JobCounts& other) {

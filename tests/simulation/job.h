@@ -21,10 +21,14 @@ struct JobSettings {
   int operations = 1000;  // of all threads
   uint64_t most_set = 4;  // chunks of one launch
   uint64_t most_block = 2;
-  uint32_t most_blocks = 24;      // of each thread
+  uint32_t most_blocks = 24;         // of each thread
   uint32_t seek_leaving_one_in = 0;  // launches that look for a block on its way out; 0: none
-  int plan_one_in = 0;     // operations that change the plan
-  bool faults = false;
+  uint32_t plan_one_in = 0;          // operations that change the plan
+  // Faults, until half of the operations are done; then launches and allocations may be refused.
+  bool disk_faults = false;
+  bool chunk_faults = false;
+  bool poison = false;  // the device fails for good, at a random time
+  bool MayRefuse() const { return disk_faults || chunk_faults || poison; }
 
   static JobSettings Draw(Random* random, const WorldSettings& world, int operations);
   std::string Describe() const;

@@ -12,13 +12,50 @@ struct Row {
   Mutant mutant;
 };
 
+#define ROW(name) \
+  { #name, Mutant::name }
 constexpr Row kRows[] = {
-    {"kSkipSlotWait", Mutant::kSkipSlotWait},
-    {"kPublishBeforeEvent", Mutant::kPublishBeforeEvent},
-    {"kReuseDrainingBlock", Mutant::kReuseDrainingBlock},
-    {"kNoExchangeRoom", Mutant::kNoExchangeRoom},
-    {"kTrustOldCopy", Mutant::kTrustOldCopy},
+    ROW(kSkipSlotWait),
+    ROW(kPublishBeforeEvent),
+    ROW(kReuseDrainingBlock),
+    ROW(kNoExchangeRoom),
+    ROW(kTrustOldCopy),
+    ROW(kCopyWithoutLock),
+    ROW(kKeepAnyCopy),
+    ROW(kReuseRecordEarly),
+    ROW(kPublishWithoutLook),
+    ROW(kNoBarrier),
+    ROW(kNoFence),
+    ROW(kStampAfterLeave),
+    ROW(kPinnedUnstamped),
+    ROW(kStripGateOpen),
+    ROW(kManyUsesForgotten),
+    ROW(kForgetUsesAtClose),
+    ROW(kStripUsed),
+    ROW(kSkipUses),
+    ROW(kCommitBeforeCopy),
+    ROW(kCommitWithoutLook),
+    ROW(kCancelLate),
+    ROW(kForgetRecordedUse),
+    ROW(kStagingNotAwaited),
+    ROW(kNoWaitForArrival),
+    ROW(kFirstArrivalOnly),
+    ROW(kReadNotAwaited),
+    ROW(kStagingGivenEarly),
+    ROW(kDrainWithoutLook),
+    ROW(kReuseArrival),
+    ROW(kKeepCopyOfOldLife),
+    ROW(kReuseRecorded),
+    ROW(kFreeKeepsCopy),
+    ROW(kCoverAfterRecord),
+    ROW(kReuseWaitedEvent),
+    ROW(kKeepTicket),
+    ROW(kNextNotTold),
+    ROW(kChunksNotTold),
+    ROW(kArrivalNotTold),
+    ROW(kErrorUnseen),
 };
+#undef ROW
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace spillway::simulation {
 
 struct OsSettings {
-  bool asymmetric_barrier = true;  // false: a kernel without membarrier
+  bool asymmetric_barrier = true;               // false: a kernel without membarrier
   std::function<void(const std::string&)> say;  // lines of the log
 };
 

@@ -19,7 +19,7 @@ void StoreNow(const BufferedStore& store) { std::memcpy(store.address, &store.va
 }  // namespace
 
 Scheduler::Scheduler(Strategy* strategy, Random* random, const Options& options)
-    : strategy_(strategy), random_(random), options_(options) {}
+    : strategy_(strategy), random_(random), options_(options), most_steps_(options.most_steps) {}
 
 Scheduler::~Scheduler() = default;
 
@@ -89,7 +89,7 @@ void Scheduler::FlushSome() {
 }
 
 void Scheduler::SwitchPointSlow() {
-  if (steps_ > options_.most_steps) Fail("no end after " + std::to_string(steps_) + " switch points");
+  if (steps_ > most_steps_) Fail("no end after " + std::to_string(steps_) + " switch points");
   if (now_ >= next_timer_) WakeTimers();
   if (buffered_tasks_ > 0) FlushSome();
   if (runnable_.size() == 1) return;
@@ -108,7 +108,7 @@ void Scheduler::SwitchTo(Task* next) {
 // The current task cannot go on.
 void Scheduler::GoOn() {
   while (true) {
-    if (steps_ > options_.most_steps) Fail("no end after " + std::to_string(steps_) + " switch points");
+    if (steps_ > most_steps_) Fail("no end after " + std::to_string(steps_) + " switch points");
     ++steps_;
     if (now_ >= next_timer_) WakeTimers();
     if (!runnable_.empty()) {
@@ -254,7 +254,9 @@ std::string Scheduler::Describe() const {
   return text;
 }
 
-void Scheduler::set_on_failure(std::function<void(const std::string&)> tell) { tell_failure = std::move(tell); }
+void Scheduler::set_on_failure(std::function<void(const std::string&)> tell) {
+  tell_failure = std::move(tell);
+}
 
 void Scheduler::Fail(const std::string& what) {
   const std::string text = what + "\n" + Describe();

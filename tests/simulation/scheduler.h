@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_TESTS_SIMULATION_SCHEDULER_H_
 #define SPILLWAY_TESTS_SIMULATION_SCHEDULER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,13 +49,13 @@ struct Task {
   std::function<void()> body;
   std::unique_ptr<Fibre> fibre;
   State state = State::kRunnable;
-  const char* doing = "";        // what it blocks on, for reports
+  const char* doing = "";          // what it blocks on, for reports
   const void* waits_on = nullptr;  // mutex, condition, task or stream; null: for time alone
-  int64_t wake_at = kNever;      // a timer that has something to do by then
-  bool rechecks = false;         // a time-out that only looks again, when nothing else can run
+  int64_t wake_at = kNever;        // a timer that has something to do by then
+  bool rechecks = false;           // a time-out that only looks again, when nothing else can run
   bool timed_out = false;
-  const void* rechecked = nullptr;  // the mutex of the wait that ended so, until it waits again
-  int64_t priority = 0;          // of PriorityStrategy
+  bool rechecked = false;  // a wait ended so, and none has begun since
+  int64_t priority = 0;    // of PriorityStrategy
   std::vector<BufferedStore> buffer;
   std::vector<PerTaskState> states;
   std::vector<const os::Mutex*> held;
@@ -116,6 +117,12 @@ class Scheduler {
   uint64_t switches() const { return switches_; }
   // The job, the GPU or a disk has done something: time-outs that only look again start anew.
   void NoteProgress() { progress_at_ = now_; }
+  // The current task does something that others can see: a waiter that was woken only by its own look for safety must not.
+  void NoteEffect() {
+    if (self_->rechecked) Fail("a wake-up was lost: a waiter went on because it looked again for safety");
+  }
+  // From here on the run must end within so many switch points.
+  void BoundSteps(uint64_t more) { most_steps_ = std::min(most_steps_, steps_ + more); }
   // While there are any, switch points do nothing: set-up and looks of the simulation itself.
   void HoldSwitches() { ++hold_; }
   void AllowSwitches() { --hold_; }
@@ -170,6 +177,7 @@ class Scheduler {
   int64_t progress_at_ = 0;
   int idle_rounds_ = 0;
   uint64_t steps_ = 0;
+  uint64_t most_steps_;
   uint64_t switches_ = 0;
   int hold_ = 0;
   int buffered_tasks_ = 0;

@@ -52,7 +52,8 @@ class PriorityStrategy : public Strategy {
   Task* Pick(const std::vector<Task*>& runnable, Task* current) override {
     if (current != nullptr && random_->OneIn(one_in_)) current->priority = --lowest_;
     // Who has fallen comes up again in time: a schedule is to be fair in the end.
-    if (random_->OneIn(4096)) runnable[random_->Below(static_cast<uint32_t>(runnable.size()))]->priority = ++highest_;
+    if (random_->OneIn(4096))
+      runnable[random_->Below(static_cast<uint32_t>(runnable.size()))]->priority = ++highest_;
     return *std::max_element(runnable.begin(), runnable.end(), [](const Task* a, const Task* b) {
       return a->priority < b->priority || (a->priority == b->priority && a->id > b->id);
     });

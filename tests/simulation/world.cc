@@ -50,8 +50,7 @@ World::World(const WorldSettings& settings, Random* random) : settings_(settings
   gpu.slow_one_in = settings.slow_gpu_one_in;
   gpu_ = std::make_unique<Gpu>(gpu, random);
   hash_code_ = std::make_unique<AnyImage>();
-  auto addresses =
-      allocator::AddressMap::Reserve(gpu_->driver(), 1, uint64_t{1} << 28, settings.chunk_bytes);
+  auto addresses = allocator::AddressMap::Reserve(gpu_->driver(), 1, uint64_t{1} << 28, settings.chunk_bytes);
   SPILLWAY_CHECK(addresses.ok());
   addresses_ = *std::move(addresses);
   allocator::HostPool::Options pool;

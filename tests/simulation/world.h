@@ -21,10 +21,10 @@ namespace spillway::simulation {
 
 struct WorldSettings {
   uint64_t chunk_bytes = 4096;
-  uint64_t target_chunks = 16;   // of the budget
-  uint64_t host_pieces = 32;     // 0: no host tier
-  uint64_t disk_slots = 0;       // 0: no disk tier
-  uint64_t reserve_chunks = 1;   // free_reserve_bytes
+  uint64_t target_chunks = 16;  // of the budget
+  uint64_t host_pieces = 32;    // 0: no host tier
+  uint64_t disk_slots = 0;      // 0: no disk tier
+  uint64_t reserve_chunks = 1;  // free_reserve_bytes
   uint64_t run_ahead_chunks = 8;
   bool hash = true;
   bool asymmetric_barrier = true;
@@ -48,6 +48,7 @@ class World {
   allocator::HostPool& host() { return *host_; }
   io::SpillStore* disk() { return disk_.get(); }
   Gpu& gpu() { return *gpu_; }
+  Disk* drives() { return drives_.get(); }  // null: none
   const WorldSettings& settings() const { return settings_; }
   uint64_t chunk_bytes() const { return settings_.chunk_bytes; }
 

@@ -32,8 +32,7 @@ class Thread {
 using ThreadId = int;
 
 inline Thread StartThread(const std::string& name, std::function<void()> body) {
-  return Thread(
-      simulation::scheduler().Start(name, simulation::TaskKind::kBackground, std::move(body)));
+  return Thread(simulation::scheduler().Start(name, simulation::TaskKind::kBackground, std::move(body)));
 }
 inline ThreadId ThisThreadId() { return simulation::scheduler().self()->id; }
 inline void SleepFor(std::chrono::nanoseconds duration) {

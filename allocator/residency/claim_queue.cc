@@ -76,7 +76,10 @@ bool ClaimQueue::TryGrantLocked(const AccessSet& set, Ticket* ticket, Grant* gra
     DistributeLocked(&chunks, grant);
     return true;
   }
+  const bool tried_again = ticket->tried_again;
   RefuseIfTooLargeLocked(set, ticket);
+  // The budget is what it was again: nobody else would tell that there is room.
+  if (ticket->tried_again != tried_again && ticket->refusal.ok()) return TryGrantLocked(set, ticket, grant);
   // The lock may have been released: what is missing is looked up again after the wait.
   ticket->needed = lack.chunks;
   wake_();

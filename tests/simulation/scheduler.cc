@@ -142,9 +142,9 @@ bool Scheduler::PassTime() {
       if (task->state != Task::State::kBlocked || !task->rechecks) continue;
       task->timed_out = true;
       Unblock(task.get());
-      progress_at_ = now_;
-      return true;
     }
+    progress_at_ = now_;
+    if (!runnable_.empty()) return true;
   }
   if (next_timer_ == kNever) return false;
   // Timers may be late: the longer nothing happens, the later, so that long silences take few steps.

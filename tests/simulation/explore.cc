@@ -29,23 +29,32 @@ class ScriptStrategy : public Strategy {
       if (plain == runnable.size()) plain = 0;
     }
     size_t chosen = plain;
-    if (playing && runnable.size() > 1) {
-      const auto point = static_cast<uint32_t>(alternatives.size());
-      alternatives.push_back(static_cast<uint8_t>(runnable.size() - 1));
-      if (next_ < departures_.size() && departures_[next_].point == point) {
-        chosen = (plain + departures_[next_].choice) % runnable.size();
-        ++next_;
-      }
+    if (playing && current == nullptr && runnable.size() > 1) {
+      chosen = (plain + Departs(static_cast<uint32_t>(runnable.size() - 1))) % runnable.size();
     }
     last_ = runnable[chosen]->id;
     return runnable[chosen];
   }
   uint32_t Choose(uint32_t) override { return 0; }
+  // A preemption: whoever else can goes on, for as long as somebody may be held up who polls. The device's own streams and
+  // drives are not preempted: they are let go or not where others wait.
+  int64_t Nap(const Task& current) override {
+    if (!playing || current.name.starts_with("stream") || current.name.starts_with("disk") || current.id == 0) return 0;
+    return Departs(1) != 0 ? 20'000'000 : 0;
+  }
 
   std::vector<uint8_t> alternatives;  // by point
   static bool playing;
 
  private:
+  // The choice at this point: 0, the plain one, unless the script says otherwise.
+  uint32_t Departs(uint32_t choices) {
+    const auto point = static_cast<uint32_t>(alternatives.size());
+    alternatives.push_back(static_cast<uint8_t>(choices));
+    if (next_ == departures_.size() || departures_[next_].point != point) return 0;
+    return departures_[next_++].choice;
+  }
+
   const std::vector<Departure> departures_;
   size_t next_ = 0;
   int last_ = -1;

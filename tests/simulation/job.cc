@@ -73,6 +73,8 @@ class Thread {
 
   void One() {
     if (blocks_.empty()) return Allocate();
+    const uint32_t evicts = shared_.settings.evict_one_in;
+    if (evicts != 0 && shared_.random->OneIn(evicts)) Pick(3) == 0 ? CopyEarly() : Evict();
     const uint32_t plans = shared_.settings.plan_one_in;
     if (plans != 0 && shared_.random->OneIn(plans)) return ChangePlan();
     const uint32_t what = Pick(1000);
@@ -215,6 +217,20 @@ class Thread {
     Compare(words.data(), 0, words.size(), block.version, "a copy");
   }
 
+  // As the device's thread would, but at any time.
+  void Evict() {
+    allocator::Core* const core = world_.core();
+    const allocator::BlockId id = world_.addresses().Find(blocks_[Pick(blocks_.size())].address);
+    {
+      os::MutexLock lock(&core->table.mu);
+      allocator::Block& block = core->table.at(id);
+      const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
+                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping && !block.freed;
+      if (may_leave && !core->stopped.load()) world_.residency().thread()->evictor()->StartLocked({&block});
+    }
+    world_.residency().thread()->Wake();
+  }
+
   // As a plan would: copied out where it lies, if it may leave.
   void CopyEarly() {
     allocator::Core* const core = world_.core();
@@ -295,6 +311,7 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.most_blocks = random->OneIn(2) ? 24 : 2 + random->Below(10);
   settings.seek_leaving_one_in = random->OneIn(2) ? 0 : 1 + random->Below(4);
   settings.plan_one_in = random->OneIn(3) ? 20 + random->Below(200) : 0;
+  settings.evict_one_in = random->OneIn(3) ? 1 + random->Below(6) : 0;
   settings.disk_faults = world.disk_slots > 0 && random->OneIn(8);
   settings.chunk_faults = random->OneIn(12);
   settings.poison = random->OneIn(16);

@@ -23,6 +23,7 @@ struct JobSettings {
   uint64_t most_block = 2;
   uint32_t most_blocks = 24;         // of each thread
   uint32_t seek_leaving_one_in = 0;  // launches that look for a block on its way out; 0: none
+  uint32_t evict_one_in = 0;         // operations before which a block is evicted or copied out; 0: none
   uint32_t plan_one_in = 0;          // operations that change the plan
   // Faults, until half of the operations are done; then launches and allocations may be refused.
   bool disk_faults = false;

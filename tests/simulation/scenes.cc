@@ -183,6 +183,45 @@ void FetchFromDiskAgainstLaunch(Stage* stage) {
   stage->Play({[=] { stage->Touch(stream, {block}); }});
 }
 
+// The device's thread records events while a launch is numbered.
+void CoverAgainstLaunch(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); },
+               [=] {
+                 stage->world().core()->clock.CoverAll();
+                 stage->Evict(block);
+               }});
+}
+
+// More streams than a block has stamps.
+void ManyStreams(Stage* stage) {
+  const size_t block = stage->Make(1, stage->NewStream());
+  std::vector<CUstream> streams;
+  for (size_t i = 0; i < allocator::Block::kStamps + 2; ++i) streams.push_back(stage->NewStream());
+  stage->Settle();
+  stage->Play({[=] {
+    scheduler().HoldSwitches();
+    for (CUstream stream : streams) stage->Touch(stream, {block}, false);
+    scheduler().AllowSwitches();
+    stage->Evict(block);
+  }});
+}
+
+// Work that came past the gate, on a stream that is recorded.
+void RecordedWork(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] {
+    stage->TouchUnseen(other, block);
+    SPILLWAY_CHECK(stage->world().residency().RecordStream(stage->AddressOf(block), other).ok());
+    stage->Evict(block);
+  }});
+}
+
 }  // namespace
 
 const std::vector<Scene>& AllScenes() {
@@ -203,6 +242,9 @@ const std::vector<Scene>& AllScenes() {
       {"device_error_claim", Small(2, 8), DeviceErrorAgainstClaim},
       {"shutdown_launch", Small(4, 8), ShutdownAgainstLaunch},
       {"fetch_disk", Small(4, 0, 8), FetchFromDiskAgainstLaunch},
+      {"cover_launch", Small(4, 8), CoverAgainstLaunch},
+      {"many_streams", Small(4, 8), ManyStreams},
+      {"recorded_work", Small(4, 8), RecordedWork},
   };
   return scenes;
 }
@@ -241,6 +283,13 @@ bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write
   }
   for (size_t i = 0; i < blocks.size(); ++i) blocks_[blocks[i]].version = uses[i].after;
   return true;
+}
+
+void Stage::TouchUnseen(CUstream stream, size_t number) {
+  const Made& block = blocks_[number];
+  const Use use = {block.address, block.bytes, block.version, block.version};
+  const uint64_t chunk_bytes = world_.chunk_bytes();
+  world_.gpu().Enqueue(stream, [use, chunk_bytes](Gpu* gpu) { UseBlock(gpu, use, chunk_bytes); });
 }
 
 void Stage::Free(size_t block) {

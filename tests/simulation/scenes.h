@@ -25,6 +25,8 @@ class Stage {
   size_t Make(uint64_t chunks, CUstream stream, bool unused = false);
   // A launch on these blocks through the gate, which compares and writes each. False: refused.
   bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true);
+  // A kernel that reads the block and did not come through the gate.
+  void TouchUnseen(CUstream stream, size_t block);
   void Free(size_t block);
   allocator::Block& Record(size_t block);
   CUdeviceptr AddressOf(size_t block) const { return blocks_[block].address; }

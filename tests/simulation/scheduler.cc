@@ -92,6 +92,10 @@ void Scheduler::SwitchPointSlow() {
   if (steps_ > most_steps_) Fail("no end after " + std::to_string(steps_) + " switch points");
   if (now_ >= next_timer_) WakeTimers();
   if (buffered_tasks_ > 0) FlushSome();
+  if (const int64_t nap = strategy_->Nap(*self_); nap > 0) {
+    Suspend("its turn", nullptr, now_ + nap, false);
+    return;
+  }
   if (runnable_.size() == 1) return;
   Task* const next = strategy_->Pick(runnable_, self_);
   if (next != self_) SwitchTo(next);
@@ -155,8 +159,12 @@ bool Scheduler::PassTime() {
 }
 
 bool Scheduler::Block(const char* doing, const void* on, int64_t wake_at, bool rechecks) {
+  Drain(self_);
+  return Suspend(doing, on, wake_at, rechecks);
+}
+
+bool Scheduler::Suspend(const char* doing, const void* on, int64_t wake_at, bool rechecks) {
   Task* const task = self_;
-  Drain(task);
   task->doing = doing;
   task->waits_on = on;
   task->wake_at = wake_at;

@@ -68,6 +68,8 @@ class Strategy {
   virtual Task* Pick(const std::vector<Task*>& runnable, Task* current) = 0;
   // One of 0 .. count - 1: what the GPU, the disk or a condition decides.
   virtual uint32_t Choose(uint32_t count) = 0;
+  // For how long the current task is left standing from here on, though it could go on; its stores stay where they are.
+  virtual int64_t Nap(const Task& current) { return 0; }
   // A new task, one that spins.
   virtual void OnTask(Task* task) {}
   virtual void OnSpin(Task* task) {}
@@ -156,6 +158,7 @@ class Scheduler {
   static constexpr int64_t kStepNanos = 25;
 
   void SwitchPointSlow();
+  bool Suspend(const char* doing, const void* on, int64_t wake_at, bool rechecks);
   void SwitchTo(Task* next);
   void GoOn();
   void WakeTimers();

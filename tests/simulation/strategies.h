@@ -22,16 +22,12 @@ class RandomStrategy : public Strategy {
   RandomStrategy(Random* random, uint32_t switch_one_in, uint32_t stall_one_in)
       : random_(random), one_in_(switch_one_in), stall_one_in_(stall_one_in) {}
   Task* Pick(const std::vector<Task*>& runnable, Task* current) override {
-    if (stall_one_in_ != 0 && stalled_ == nullptr && current != nullptr && random_->OneIn(stall_one_in_)) {
-      stalled_ = current;
-      picks_left_ = 1u << random_->Below(13);
-    }
-    if (stalled_ != nullptr && picks_left_-- == 0) stalled_ = nullptr;
-    if (current != nullptr && current != stalled_ && !random_->OneIn(one_in_)) return current;
-    Task* const picked = runnable[random_->Below(static_cast<uint32_t>(runnable.size()))];
-    if (picked != stalled_ || runnable.size() == 1) return picked;
-    const uint32_t other = random_->Below(static_cast<uint32_t>(runnable.size()) - 1);
-    return runnable[other] == stalled_ ? runnable.back() : runnable[other];
+    if (current != nullptr && !random_->OneIn(one_in_)) return current;
+    return runnable[random_->Below(static_cast<uint32_t>(runnable.size()))];
+  }
+  int64_t Nap(const Task&) override {
+    if (stall_one_in_ == 0 || !random_->OneIn(stall_one_in_)) return 0;
+    return int64_t{500} << random_->Below(14);
   }
   uint32_t Choose(uint32_t count) override { return random_->Below(count); }
 
@@ -39,8 +35,6 @@ class RandomStrategy : public Strategy {
   Random* const random_;
   const uint32_t one_in_;
   const uint32_t stall_one_in_;
-  Task* stalled_ = nullptr;
-  uint32_t picks_left_ = 0;
 };
 
 class PriorityStrategy : public Strategy {

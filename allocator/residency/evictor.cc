@@ -131,7 +131,7 @@ bool Evictor::MayMoveLocked(EvictJob* job) {
 
 void Evictor::AfterGatesClosed() {
   SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
-  core_->gates.WaitForAll();
+  core_->gates.WaitForAll(core_->waits);
   os::MutexLock lock(&core_->table.mu);
   for (const auto& job : jobs_) {
     if (job->phase != EvictJob::Phase::kStarted) continue;
@@ -397,9 +397,9 @@ void Evictor::LetGo(EvictJob* job) {
   if (!job->stays) chunks_coming_ -= block->chunks;
   block->evict = nullptr;
   job->block = nullptr;
-  // A block that was freed and handed out again while this drained is another one.
-  const bool same_life = block->generation == job->generation || SPILLWAY_MUTANT(kKeepCopyOfOldLife);
-  const bool keep = same_life && (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy));
+  // Freed and handed out again meanwhile, it has other bytes: a life of its own.
+  const bool same_life = job->generation == block->generation || SPILLWAY_MUTANT(kKeepOfLastLife);
+  const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
   if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     core_->clean.Keep(block, std::move(job->homes), job->content);
     job->homes.clear();

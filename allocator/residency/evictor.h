@@ -27,8 +27,8 @@ struct EvictJob {
     CUevent copied = nullptr;  // null once the write has been submitted
   };
 
-  Block* block = nullptr;  // null once a cancelled job has let it go
-  uint32_t generation = 0;  // of the block when the job began: what it copies is of no other life of it
+  Block* block = nullptr;   // null once a cancelled job has let it go
+  uint32_t generation = 0;  // of the block's life whose bytes these are
   bool strip = false;
   policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if there is room; else to the other
   Phase phase = Phase::kStarted;
@@ -113,7 +113,7 @@ class Evictor {
   void ForgetCopy(EvictJob* job);
   bool ReserveHomes(EvictJob* job);
   void TakePieces(size_t count, EvictJob* job);
-  bool TakeSlots(size_t count, EvictJob* job);
+  absl::Status TakeSlots(size_t count, EvictJob* job);
   bool GiveCopiesToOthers();
   bool Copy(EvictJob* job);
   void EndCopy(EvictJob* job);

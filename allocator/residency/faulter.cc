@@ -192,7 +192,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   }
   CountLateness(*job, host_bytes + disk_bytes);
   // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
-  if (block->pins > 0 && !SPILLWAY_MUTANT(kReuseArrival)) {
+  if (block->pins > 0) {
     retired_.push_back({block, block->arrival});
   } else {
     core_->clock.GiveEvent(block->arrival);
@@ -241,8 +241,7 @@ bool Faulter::Drain(FetchJob* job) {
   SPILLWAY_DELAY_POINT("faulter.before_unmap");
   {
     os::MutexLock lock(&core_->table.mu);
-    if (!job->cancelled && job->failure.ok() && !SPILLWAY_MUTANT(kDrainWithoutLook))
-      return true;  // demanded again meanwhile
+    if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
     for (const FetchJob::StagedChunk& staged : job->staged) {
       if (staged.copied != nullptr) core_->clock.GiveEvent(staged.copied);
       core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);

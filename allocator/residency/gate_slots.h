@@ -12,6 +12,7 @@
 #include "allocator/residency/test_points.h"
 #include "io/os/atomic.h"
 #include "io/os/barrier.h"
+#include "io/os/wait.h"
 
 namespace spillway::allocator {
 
@@ -55,7 +56,8 @@ class GateSlots {
 
   // Returns once every slot that was inside when called has been left since. States written before the call are seen
   // by everyone who enters after it. Must not be called from inside a slot.
-  void WaitForAll() const;
+  // Not ended by anything else: a launch is one call of the driver; entered in `waits` when it takes long.
+  void WaitForAll(os::WaitList* waits) const;
 
  private:
   const bool fence_;

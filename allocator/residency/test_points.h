@@ -20,6 +20,7 @@ enum class Mutant : int {
   kTrustOldCopy,        // a copy from before is taken for the content without looking
   kCopyWithoutLock,     // a copy is called good without looking whether the block was taken meanwhile
   kKeepAnyCopy,         // an eviction that was taken back keeps whatever it has copied
+  kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
   kReuseRecordEarly,  // the record of a freed block serves another address while somebody still has to do with it
   kPublishWithoutLook,  // an early copy is published although a launch has taken the block
   // ---- The gate.
@@ -43,10 +44,7 @@ enum class Mutant : int {
   kFirstArrivalOnly,   // it waits for the first arrival only
   kReadNotAwaited,     // a chunk is copied to the GPU before it has been read
   kStagingGivenEarly,  // staging is given back before the copy from it has ended
-  kDrainWithoutLook,   // a fetch that is wanted again is taken back all the same
-  kReuseArrival,       // an arrival event is recorded anew while a launch is still to wait for it
   // ---- Frees, streams, events.
-  kKeepCopyOfOldLife,  // an eviction that was taken back keeps its copy though the block was handed out anew
   kReuseRecorded,      // a block is handed out again before its recorded streams are done
   kFreeKeepsCopy,      // a freed block keeps its copy
   kCoverAfterRecord,   // an event counts for launches that were numbered after it was recorded

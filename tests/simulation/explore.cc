@@ -39,7 +39,8 @@ class ScriptStrategy : public Strategy {
   // A preemption: whoever else can goes on, for as long as somebody may be held up who polls. The device's own streams and
   // drives are not preempted: they are let go or not where others wait.
   int64_t Nap(const Task& current) override {
-    if (!playing || current.name.starts_with("stream") || current.name.starts_with("disk") || current.id == 0) return 0;
+    if (!playing || current.name.starts_with("stream") || current.name.starts_with("disk") || current.id == 0)
+      return 0;
     return Departs(1) != 0 ? 20'000'000 : 0;
   }
 

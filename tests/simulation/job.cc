@@ -225,7 +225,8 @@ class Thread {
       os::MutexLock lock(&core->table.mu);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping && !block.freed;
+                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
+                             !block.freed;
       if (may_leave && !core->stopped.load()) world_.residency().thread()->evictor()->StartLocked({&block});
     }
     world_.residency().thread()->Wake();
@@ -324,8 +325,9 @@ std::string JobSettings::Describe() const {
          std::to_string(operations) + " operations, sets to " + std::to_string(most_set) +
          " chunks, blocks to " + std::to_string(most_block) + ", at most " + std::to_string(most_blocks) +
          " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in) + ", plans " +
-         std::to_string(plan_one_in) + (disk_faults ? ", disk faults" : "") +
-         (chunk_faults ? ", chunk faults" : "") + (poison ? ", device error" : "");
+         std::to_string(plan_one_in) + ", evicts " + std::to_string(evict_one_in) +
+         (disk_faults ? ", disk faults" : "") + (chunk_faults ? ", chunk faults" : "") +
+         (poison ? ", device error" : "");
 }
 
 void JobCounts::Add(const JobCounts& other) {

@@ -235,6 +235,7 @@ struct Core {
   void RestoreTargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     create_failed_nanos = 0;
     chunks.set_target(budget.ChunkTarget() / chunk_bytes);
+    table.changed.NotifyAll();  // a claim may fit now
   }
   void NotePeakLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     peak_device_bytes = std::max(peak_device_bytes, chunks.held() * chunk_bytes + budget.others);

@@ -130,12 +130,13 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
       if (__builtin_expect(marked, 0)) MarkReady(stream);
       const CUresult result = launch();
       policy::LaunchIndex at = 0;
+      if (SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
       if (result == CUDA_SUCCESS) {
         const allocator::Stamp stamp = NumberLaunch(index, bytes, &at);
         const uint8_t thread = GateSlots::NumberOf(slot);
         for (BlockId id : set) NoteUse(core_->clock, &core_->table.at(id), stamp, thread, at);
       }
-      slot->Leave();
+      if (!SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
       NoteSet(set, bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) return NoteResult(result);
@@ -300,6 +301,7 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* str
     if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, name, &arrivals);
     if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
     for (CUevent arrival : arrivals) {
+      if (SPILLWAY_MUTANT(kNoWaitForArrival)) break;
       if (status.ok())
         status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
@@ -323,7 +325,9 @@ CUresult DeviceResidency::RunPrepared(const AccessSet& needed, const AccessSet& 
     const allocator::Stamp stamp = NumberLaunch(index, BytesOf(needed), &at);
     const uint8_t thread = GateSlots::NumberOf(GateSlots::ForThisThread());
     // Not what was named and is freed: without a pin its stamps may be forgotten, and be others', at any moment.
-    for (Block* block : grant->pinned) NoteUse(core_->clock, block, stamp, thread, at);
+    for (Block* block : grant->pinned) {
+      if (!SPILLWAY_MUTANT(kPinnedUnstamped)) NoteUse(core_->clock, block, stamp, thread, at);
+    }
   }
   thread_->claims()->Release(grant);
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);

@@ -52,7 +52,9 @@ GateSlots::Slot* GateSlots::ForThisThread() {
 
 void GateSlots::WaitForAll(os::WaitList* waits) const {
   if (SPILLWAY_MUTANT(kSkipSlotWait)) return;
-  if (fence_) {
+  if (SPILLWAY_MUTANT(kNoBarrier)) {
+    // Nothing.
+  } else if (fence_) {
     os::FullFence();
   } else {
     os::HeavyBarrier();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "allocator/residency/test_points.h"
 #include "io/os/atomic.h"
 #include "io/os/barrier.h"
 #include "io/os/wait.h"
@@ -27,7 +28,7 @@ class GateSlots {
       // Odd: inside. Pairs with the evictor's load after its barrier: either it sees us inside and waits, or we see
       // the state that it wrote before.
       count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      if (fence) {
+      if (fence && !SPILLWAY_MUTANT(kNoFence)) {
         os::FullFence();
       } else {
         os::LightBarrier();  // the evictor's heavy one does the rest

@@ -1,9 +1,10 @@
-# The memory core on the stand-in driver, built once more with delay points and mutants.
+# The memory core on the stand-in driver, built once more with delay points, mutants and checks of locks.
 get_target_property(core_sources spillway_residency SOURCES)
 list(TRANSFORM core_sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/")
 spillway_room(spillway_residency_hooked
   SOURCES ${core_sources}
-  DEPS spillway_memory spillway_tier spillway_io spillway_policy spillway_driver_table spillway_os
+  DEPS spillway_memory_checked spillway_tier_checked spillway_io_checked spillway_policy spillway_driver_table_checked
+       spillway_os_checked
        absl::status absl::statusor absl::function_ref)
 target_compile_definitions(spillway_residency_hooked PUBLIC SPILLWAY_TEST_HOOKS=1)
 

@@ -392,6 +392,7 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
     setup.host_bytes = scene.host_bytes;
     setup.directory = directory;
     setup.growth_bytes = 4 << 20;
+    setup.grow_at_once = false;
     setup.request_timeout = std::chrono::seconds(2);
     setup.driver = driver;
     setup.may_fail = true;

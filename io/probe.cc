@@ -25,12 +25,11 @@ constexpr uint64_t kDefaultBandwidthBytes = 64ull << 20;
 // One request and its whole result.
 absl::Status TransferWhole(IoEngine* engine, const IoRequest& request) {
   const std::string what = std::string(engine->name()) + (request.op == IoOp::kWrite ? ": write" : ": read");
-  const auto deadline = std::chrono::steady_clock::now() + kProbeTimeout;
+  const auto deadline = os::SteadyClock::now() + kProbeTimeout;
   engine->Submit({&request, 1});
   IoResult result;
   while (engine->Poll({&result, 1}, std::chrono::milliseconds(100)) == 0) {
-    if (std::chrono::steady_clock::now() > deadline)
-      return absl::DeadlineExceededError(what + " did not end");
+    if (os::SteadyClock::now() > deadline) return absl::DeadlineExceededError(what + " did not end");
   }
   if (result.tag != request.tag) return absl::InternalError(what + " ended as another one");
   if (result.result < 0) return os::StatusFromErrno(-result.result, what);

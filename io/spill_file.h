@@ -5,13 +5,13 @@
 #define SPILLWAY_IO_SPILL_FILE_H_
 
 #include <sys/types.h>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/os/atomic.h"
 
 namespace spillway::io {
 
@@ -68,8 +68,8 @@ class SpillFile {
   const std::string directory_;
   const dev_t device_;
   const bool direct_;
-  uint64_t size_ = 0;    // bytes; Grow and Truncate only
-  std::atomic<int> fd_;  // -1 once closed; Close exchanges it, the users of fd() load it
+  uint64_t size_ = 0;   // bytes; Grow and Truncate only
+  os::Atomic<int> fd_;  // -1 once closed; Close exchanges it, the users of fd() load it
 };
 
 // Name of a file system, "ext4", or "0x..." when unknown, from statfs of an open descriptor.

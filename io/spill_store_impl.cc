@@ -3,11 +3,12 @@
 #include "io/spill_store_impl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "io/checksum.h"
+#include "io/os/atomic.h"
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -37,9 +38,9 @@ struct SpillStore::Impl::WriteState {
   uint32_t bytes = 0;
   uint64_t seed = 0;
   Done done;
-  Checksum checksum;          // by the checksum part, before it counts itself off
-  absl::Status status;        // by the transfer part, likewise
-  std::atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
+  Checksum checksum;         // by the checksum part, before it counts itself off
+  absl::Status status;       // by the transfer part, likewise
+  os::Atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
 };
 
 struct SpillStore::Impl::ReadState {
@@ -281,9 +282,9 @@ void SpillStore::Impl::Shutdown() {
     grow_cv_.NotifyAll();
     grown_cv_.NotifyAll();
   }
-  const auto deadline = std::chrono::steady_clock::now() + kShutdownWait;
+  const auto deadline = os::SteadyClock::now() + kShutdownWait;
   const auto left = [deadline] {
-    return std::max(deadline - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration::zero());
+    return std::max(deadline - os::SteadyClock::now(), os::SteadyClock::duration::zero());
   };
   bool stuck = false;
   for (const auto& directory : directories_) directory->queue->BeginStop(kShutdownWait);
@@ -297,12 +298,12 @@ void SpillStore::Impl::Shutdown() {
 
 bool SpillStore::Impl::EndGrower(std::chrono::nanoseconds timeout) {
   if (!grower_.joinable()) return true;  // Open failed before it was started
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = os::SteadyClock::now() + timeout;
   bool ended = false;
   {
     os::MutexLock lock(&mu_);
-    while (!grower_ended_ && std::chrono::steady_clock::now() < deadline) {
-      grown_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    while (!grower_ended_ && os::SteadyClock::now() < deadline) {
+      grown_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
     ended = grower_ended_;
   }

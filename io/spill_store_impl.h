@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "io/completion_pool.h"
 #include "io/os/sync.h"
+#include "io/os/thread.h"
 #include "io/probe.h"
 #include "io/slot_table.h"
 #include "io/spill_file.h"
@@ -90,7 +90,7 @@ class SpillStore::Impl {
   // Internally synchronised.
   CompletionPool pool_;
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
-  std::thread grower_;                                   // started by Open, joined by Shutdown
+  os::Thread grower_;                                    // started by Open, joined by Shutdown
 
   mutable os::Mutex mu_{os::LockRank::kSpillStore};
   os::CondVar grow_cv_;                              // grow_requests_ or stopped_ changed

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -70,12 +71,12 @@ void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
 }
 
 bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout + 2 * kStopSlack;
+  const auto deadline = os::SteadyClock::now() + timeout + 2 * kStopSlack;
   bool ended = false;
   {
     os::MutexLock lock(&mu_);
-    while (!ended_ && std::chrono::steady_clock::now() < deadline) {
-      ended_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    while (!ended_ && os::SteadyClock::now() < deadline) {
+      ended_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
     ended = ended_;
   }

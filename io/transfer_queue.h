@@ -7,17 +7,17 @@
 #define SPILLWAY_IO_TRANSFER_QUEUE_H_
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "io/engine.h"
+#include "io/os/atomic.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
+#include "io/os/thread.h"
 #include "io/transfer_order.h"
 
 namespace spillway::io {
@@ -31,11 +31,11 @@ struct TransferQueueOptions {
 
 // Since the start; any thread may read while the queue's thread counts.
 struct TransferCounters {
-  std::atomic<uint64_t> bytes_written{0};
-  std::atomic<uint64_t> bytes_read{0};
-  std::atomic<uint64_t> retries{0};
-  std::atomic<uint64_t> errors{0};        // transfers that failed, cancelled ones not counted
-  std::atomic<bool> unresponsive{false};  // a request was given up
+  os::Atomic<uint64_t> bytes_written{0};
+  os::Atomic<uint64_t> bytes_read{0};
+  os::Atomic<uint64_t> retries{0};
+  os::Atomic<uint64_t> errors{0};        // transfers that failed, cancelled ones not counted
+  os::Atomic<bool> unresponsive{false};  // a request was given up
 };
 
 class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
@@ -110,8 +110,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
 
   // Internally synchronised.
   TransferCounters counters_;
-  std::atomic<uint64_t> queued_bytes_{0};    // Push adds, CompleteIfEnded subtracts; read for striping only
-  std::atomic<double> bytes_per_second_{0};  // written by MeasureSpeed; read for striping only
+  os::Atomic<uint64_t> queued_bytes_{0};    // Push adds, CompleteIfEnded subtracts; read for striping only
+  os::Atomic<double> bytes_per_second_{0};  // written by MeasureSpeed; read for striping only
 
   // The queue's thread only.
   std::vector<Flight> flights_;
@@ -133,7 +133,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   int64_t stop_deadline_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 
-  std::thread thread_;  // started and joined by the owner
+  os::Thread thread_;  // started and joined by the owner
 };
 
 }  // namespace spillway::io

@@ -7,6 +7,7 @@
 #include "io/os/check.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 namespace {
@@ -233,7 +234,7 @@ bool AuditedResidency::TakeTurn(Clock::time_point until) {
   }
   if (core_->closed.load()) return false;
   taken_ = true;
-  taker_ = std::this_thread::get_id();
+  taker_ = os::ThisThreadId();
   return true;
 }
 
@@ -250,7 +251,7 @@ void AuditedResidency::EndTurn() {
 
 bool AuditedResidency::IsMyTurn() const {
   os::MutexLock lock(&core_->table.mu);
-  return taken_ && taker_ == std::this_thread::get_id();
+  return taken_ && taker_ == os::ThisThreadId();
 }
 
 }  // namespace spillway::allocator

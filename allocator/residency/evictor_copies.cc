@@ -110,7 +110,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   os::MutexLock lock(&core_->table.mu);
-  if (job->cancelled) return;  // Abandon finds it in the next step
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
   if (!job->clean) CountSpilledLocked(*job);
   ++core_->counters.early_copies;
   block->evict = nullptr;
@@ -132,14 +132,13 @@ bool Evictor::ReserveHomes(EvictJob* job) {
   const size_t chunks = job->block->chunks;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr && TakeSlots(chunks, job))
     return true;
+  job->failure = absl::OkStatus();
   TakePieces(chunks, job);
   const size_t rest = chunks - job->homes.size();
   if (rest == 0) return true;
   if (TakeSlots(rest, job)) return true;
   // Copies that other devices keep may be in the way; tried again soon.
   copies_asked_ = core_->room->AskForCopies();
-  ++refusals_;
-  job->failure = refusal_;
   return false;
 }
 
@@ -174,10 +173,10 @@ bool Evictor::TakeSlots(size_t count, EvictJob* job) {
     if (more) slots = disk->ReserveSlots(count);
   }
   if (!slots.ok()) {
-    refusal_ = slots.status();
+    job->failure = absl::ResourceExhaustedError("nothing more can be moved off the GPU: " +
+                                                std::string(slots.status().message()));
     return false;
   }
-  refusal_ = absl::OkStatus();
   for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
   return true;
 }

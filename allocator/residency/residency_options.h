@@ -13,6 +13,9 @@
 namespace spillway::io {
 class SpillStore;
 }
+namespace spillway::os {
+class WaitList;
+}
 namespace spillway::policy {
 struct MigrationPlan;
 class WriteFacts;
@@ -52,7 +55,10 @@ struct ResidencyParts {
   // make it fit. No lock is held. Null: none.
   std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
   AuditObserver* audit = nullptr;  // not null: audit mode, which tells it what it finds
-  HashCode* hash_code = nullptr;   // the content hash for the device; null: every eviction writes
+  os::WaitList* waits = nullptr;   // where waits are entered; null: a list of its own, which nobody reads out
+  // What a launch of that tag is called, for lines about waits. No lock is held. Null: no name.
+  std::function<std::string(uint64_t tag)> name_of_launch;
+  HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
 };
 
 }  // namespace spillway::allocator

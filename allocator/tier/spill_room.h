@@ -5,10 +5,10 @@
 #ifndef SPILLWAY_ALLOCATOR_TIER_SPILL_ROOM_H_
 #define SPILLWAY_ALLOCATOR_TIER_SPILL_ROOM_H_
 
-#include <atomic>
 #include <cstdint>
 
 #include "allocator/tier/host_pool.h"
+#include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
@@ -23,6 +23,9 @@ class SpillRoom {
   // Bytes; the host's may fall when the system refuses memory, and promises made before then stay.
   uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_capacity(); }
   uint64_t disk_bytes() const { return disk_bytes_; }
+  // Whether the tiers may come to hold more than they do, and making them hold `bytes` more than is promised.
+  bool CanGrow() const { return false; }
+  absl::Status Grow(uint64_t bytes) { return absl::OkStatus(); }
   // What all devices have promised.
   uint64_t promised_bytes() const { return promised_.load(); }
 
@@ -50,8 +53,8 @@ class SpillRoom {
  private:
   const HostPool* const host_;
   const uint64_t disk_bytes_;
-  std::atomic<uint64_t> promised_{0};      // only ever read and changed by itself: pairs with nothing else
-  std::atomic<uint64_t> copies_asked_{0};  // likewise
+  os::Atomic<uint64_t> promised_{0};      // only ever read and changed by itself: pairs with nothing else
+  os::Atomic<uint64_t> copies_asked_{0};  // likewise
 };
 
 }  // namespace spillway::allocator

@@ -127,7 +127,7 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
   ResidencyParts parts;
-  parts.driver = Driver();
+  parts.driver = setup.driver != nullptr ? setup.driver : Driver();
   parts.context = Context();
   parts.addresses = addresses_.get();
   parts.host = host_.get();
@@ -166,6 +166,7 @@ CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& add
   const CUfunction function = KernelOf(addresses.size());
   bool launched = false;
   const auto launch = [&] {
+    if (launch_error.load() != CUDA_SUCCESS) return launch_error.load();
     std::vector<CUdeviceptr> copies = addresses;
     std::vector<void*> parameters = {&owned};
     for (CUdeviceptr& address : copies) parameters.push_back(&address);

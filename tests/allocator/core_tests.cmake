@@ -17,6 +17,7 @@ spillway_test(residency_test
   SOURCES residency_test.cc residency_motion_test.cc residency_uses_test.cc residency_limits_test.cc
     ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)
+spillway_test(core_promises_test SOURCES charging_test.cc device_error_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(plan_runner_test SOURCES plan_runner_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(residency_audit_test SOURCES residency_audit_test.cc DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.

@@ -22,7 +22,7 @@ constexpr uint64_t kChunk = CoreDevice::kChunk;
 
 class StreamClockTest : public testing::Test {
  protected:
-  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context()) {
+  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context(), &error_) {
     driver_->cuCtxSetCurrent(CoreDevice::Context());
   }
   ~StreamClockTest() override { HoldStreams(false); }
@@ -40,9 +40,67 @@ class StreamClockTest : public testing::Test {
     EXPECT_TRUE(clock_.Completed(stamp));
   }
 
+  // False when nothing was there to wait for.
+  bool WaitForOldest() {
+    const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+    bool more = true;
+    EXPECT_TRUE(clock_.WaitForOldest(wait, stopped_, &more).ok());
+    return more;
+  }
+
   const CudaDriver* const driver_ = CoreDevice::Driver();
+  os::WaitList waits_;
+  os::Atomic<bool> stopped_{false};
+  DeviceError error_;
   StreamClock clock_;
 };
+
+TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  HoldStreams(true);
+  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+  bool more = true;
+  stopped_.store(true);
+  EXPECT_EQ(clock_.WaitForOldest(wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(clock_.WaitFor(stamp, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(clock_.Completed(stamp));
+  HoldStreams(false);
+  PollUntil(stamp);
+}
+
+TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
+  CudaDriver driver = *driver_;
+  DeviceError error;
+  StreamClock clock(&driver, CoreDevice::Context(), &error);
+  const StreamIndex stream = clock.Find({NewStream(), false});
+  const Stamp stamp{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(stamp).ok());
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_UNKNOWN; };
+  for (int i = 0; i < 500; ++i) clock.Poll();
+  EXPECT_FALSE(clock.Completed(stamp));
+  EXPECT_FALSE(error.any());
+  // One that does not go away is the device's.
+  for (int i = 0; i < 1000; ++i) clock.Poll();
+  EXPECT_EQ(error.first(), CUDA_ERROR_UNKNOWN);
+}
+
+TEST_F(StreamClockTest, AStickyErrorIsKeptAndEndsEverything) {
+  CudaDriver driver = *driver_;
+  int stops = 0;
+  DeviceError error([&] { ++stops; });
+  StreamClock clock(&driver, CoreDevice::Context(), &error);
+  const StreamIndex stream = clock.Find({NewStream(), false});
+  const Stamp stamp{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(stamp).ok());
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_ASSERT; };
+  clock.Poll();
+  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
+  error.Note(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
+  EXPECT_EQ(ResultOf(error.status(driver)), CUDA_ERROR_ASSERT);
+  EXPECT_EQ(stops, 1);
+}
 
 TEST_F(StreamClockTest, TellsStreamsApart) {
   const CUstream one = NewStream();
@@ -81,12 +139,12 @@ TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
 }
 
 TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
-  EXPECT_FALSE(clock_.WaitForOldest());
+  EXPECT_FALSE(WaitForOldest());
   const StreamIndex stream = clock_.Find({NewStream(), false});
   const Stamp stamp{stream, clock_.Next(stream, 1)};
-  EXPECT_TRUE(clock_.WaitForOldest());  // records the event that is missing
+  EXPECT_TRUE(WaitForOldest());  // records the event that is missing
   EXPECT_TRUE(clock_.Completed(stamp));
-  EXPECT_FALSE(clock_.WaitForOldest());
+  EXPECT_FALSE(WaitForOldest());
 }
 
 TEST_F(StreamClockTest, ACaptureIsLeftAlone) {
@@ -116,7 +174,7 @@ TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
     for (int i = 0; i < 4; ++i) {
       waiters.emplace_back([&] {
         driver_->cuCtxSetCurrent(CoreDevice::Context());
-        while (clock_.WaitForOldest()) {
+        while (WaitForOldest()) {
         }
       });
     }
@@ -141,7 +199,7 @@ TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
 
 TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   CudaDriver driver = *driver_;
-  StreamClock clock(&driver, CoreDevice::Context());
+  StreamClock clock(&driver, CoreDevice::Context(), &error_);
   const CUstream handle = NewStream();
   const StreamIndex stream = clock.Find({handle, false});
   const Stamp covered{stream, clock.Next(stream, 5)};

@@ -1,9 +1,12 @@
 #include "io/probe.h"
 
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -86,6 +89,16 @@ absl::Status ProbeEngine(IoEngine* engine) {
     return absl::DataLossError(std::string(engine->name()) + ": what was read is not what was written");
   }
   return absl::OkStatus();
+}
+
+std::string DriveName(dev_t device) {
+  const std::string link =
+      "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  char target[PATH_MAX];
+  const ssize_t length = readlink(link.c_str(), target, sizeof(target));
+  if (length <= 0) return "";
+  const std::string path(target, static_cast<size_t>(length));
+  return path.substr(path.rfind('/') + 1);
 }
 
 absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions& options) {

@@ -57,8 +57,10 @@ struct Core {
       : options(residency_options),
         parts(residency_parts),
         chunk_bytes(residency_parts.addresses->chunk_bytes()),
-        own_room(residency_parts.host, residency_parts.disk == nullptr ? 0 : residency_parts.disk_bytes),
-        room(residency_parts.room == nullptr ? &own_room : residency_parts.room),
+        own_room(residency_parts.room != nullptr
+                     ? nullptr
+                     : std::make_unique<SpillRoom>(residency_parts.host, residency_parts.disk)),
+        room(residency_parts.room != nullptr ? residency_parts.room : own_room.get()),
         table(residency_options.device, residency_parts.addresses),
         waits(residency_parts.waits == nullptr ? &own_waits : residency_parts.waits),
         error([this] { Stop(); }),
@@ -75,7 +77,7 @@ struct Core {
   const ResidencyOptions options;
   const ResidencyParts parts;
   const uint64_t chunk_bytes;
-  SpillRoom own_room;     // of a device that shares its tiers with none
+  const std::unique_ptr<SpillRoom> own_room;  // of a device that shares its tiers with none
   SpillRoom* const room;  // what this device promises its blocks off the GPU is entered here
 
   // ---- Internally synchronised.

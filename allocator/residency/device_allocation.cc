@@ -127,7 +127,6 @@ absl::Status DeviceResidency::ChargeAndGrowLocked(uint64_t chunks) {
   uint64_t lacking = 0;
   absl::Status status = ChargeLocked(chunks, &lacking);
   if (status.ok() || lacking == 0) return status;
-  if (!core_->room->CanGrow()) return status;
   // The tiers may grow: that takes the file system's and the driver's time, so nobody waits for it with the lock.
   core_->table.mu.Unlock();
   const absl::Status grown = core_->room->Grow(lacking);

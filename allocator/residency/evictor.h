@@ -112,7 +112,7 @@ class Evictor {
   void ForgetCopy(EvictJob* job);
   bool ReserveHomes(EvictJob* job);
   void TakePieces(size_t count, EvictJob* job);
-  bool TakeSlots(size_t count, EvictJob* job);
+  absl::Status TakeSlots(size_t count, EvictJob* job);
   bool GiveCopiesToOthers();
   bool Copy(EvictJob* job);
   void EndCopy(EvictJob* job);

@@ -47,7 +47,6 @@ struct ResidencyParts {
   AddressMap* addresses = nullptr;
   HostPool* host = nullptr;        // pinned memory shared by the process's devices: host tier and staging
   io::SpillStore* disk = nullptr;  // null: no disk tier
-  uint64_t disk_bytes = 0;         // room that the disk tier may use, for charging
   SpillRoom* room = nullptr;       // account of `host` and `disk`, shared by devices; null: this one's alone
   LaunchObserver* observer = nullptr;           // the recorder; null: none
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave

@@ -28,6 +28,7 @@
 #include "integration/hooks/predictor.h"
 #include "integration/preload/shim_abi.h"
 #include "io/os/sync.h"
+#include "io/os/wait.h"
 #include "io/spill_store.h"
 
 namespace spillway::integration {
@@ -60,7 +61,8 @@ class Runtime {
   // The job's step ends here, on every device. Any thread.
   void MarkStep();
 
-  // Everything ends: reports, transfers, threads; within 2 s. Afterwards frees are no-ops. Once; the exit handler.
+  // Everything ends: reports, transfers, threads; within 2 s, whatever a driver or a disk does: what does not end is left
+  // to itself. Afterwards frees are no-ops. Once; the exit handler.
   void Shutdown();
   // In a forked child, on its only thread.
   void AbandonAfterFork();
@@ -83,6 +85,7 @@ class Runtime {
   ObservedStep ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
   // Why blocks of ours must not be handed out, when launches or copies of this process go unseen.
   absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool LockForEnd() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
   void WriteTraces() const;
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void SwitchEvictionOff(const char* reason);
@@ -95,6 +98,7 @@ class Runtime {
   std::unique_ptr<AuditSetup> audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
   allocator::PtxHashCode hash_code_;   // without state
+  os::WaitList waits_;                 // of the process
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;

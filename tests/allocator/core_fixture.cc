@@ -110,6 +110,8 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   auto pool = HostPool::Create(Driver(), Context(), host);
   SPILLWAY_CHECK(pool.ok());
   host_ = std::move(*pool);
+  // Not in the background: tests count the steps of single evictions.
+  SPILLWAY_CHECK(host_->GrowStorageTo(setup.host_bytes).ok());
   if (setup.disk) {
     io::SpillStoreOptions options;
     options.directories = {{"/var/tmp", setup.disk_cap_bytes}};
@@ -132,7 +134,6 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = setup.disk ? uint64_t{1} << 30 : 0;
   parts.observer = setup.observer;
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;

@@ -167,7 +167,7 @@ class TwoDevicesTest : public testing::Test {
     host.storage_bytes = kHost;
     host.evict_staging_pieces = host.fault_staging_pieces = 0;
     host_ = std::move(*HostPool::Create(Driver(), ContextOf(0), host));
-    room_ = std::make_unique<SpillRoom>(host_.get(), 0);
+    room_ = std::make_unique<SpillRoom>(host_.get(), uint64_t{0});
     for (int device : {0, 1}) {
       ResidencyOptions options;
       options.device = device;

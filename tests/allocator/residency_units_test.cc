@@ -344,6 +344,9 @@ TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 5u);
   std::vector<HostPiece> storage;
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &storage), 0u) << "Take never pins";
+  ASSERT_TRUE((*pool)->GrowStorageTo(5 * kChunk).ok());
+  EXPECT_EQ((*pool)->storage_room_bytes(), 5 * kChunk);
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 9, &storage), 5u);
   EXPECT_EQ((*pool)->storage_in_use(), 5 * kChunk);
   std::vector<HostPiece> staging;
@@ -366,13 +369,26 @@ TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
   options.slab_bytes = 4 * kChunk;
   options.evict_staging_pieces = options.fault_staging_pieces = 0;
   CudaDriver driver = *CoreDevice::Driver();
+  // Refuses from its fourth call on; the entry is not changed while the pinning thread may use it.
+  static std::atomic<int> pins;
+  static const auto real = CoreDevice::Driver()->cuMemHostRegister_v2;
+  pins = 0;
+  driver.cuMemHostRegister_v2 = [](void* data, size_t bytes, unsigned flags) {
+    return ++pins > 3 ? CUDA_ERROR_OUT_OF_MEMORY : real(data, bytes, flags);
+  };
   auto pool = HostPool::Create(&driver, CoreDevice::Context(), options);
   ASSERT_TRUE(pool.ok());
   std::vector<HostPiece> pieces;
+  ASSERT_TRUE((*pool)->GrowStorageTo(4 * kChunk).ok());
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 4u);
-  driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 0u);
-  EXPECT_EQ((*pool)->storage_capacity(), 4 * kChunk);
+  const absl::Status grown = (*pool)->GrowStorageTo(64 * kChunk);
+  EXPECT_TRUE(absl::IsResourceExhausted(grown)) << grown;
+  EXPECT_NE(std::string(grown.message()).find("pinning"), std::string::npos) << grown;
+  const uint64_t room = (*pool)->storage_room_bytes();
+  EXPECT_EQ((*pool)->storage_cap_bytes(), room);
+  EXPECT_LT(room, 64 * kChunk);
+  EXPECT_TRUE((*pool)->GrowStorageTo(room).ok());
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 64, &pieces), room / kChunk - 4);
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 0u);
   (*pool)->Give(HostUse::kStorage, pieces.back());
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 1u);

@@ -4,9 +4,6 @@
 //
 //   motion_bench [--dir DIRECTORY] [--rounds N] [--json FILE]
 
-#include <dlfcn.h>
-#include <linux/limits.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +20,7 @@
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "bench/plain_file.h"
+#include "bench/stand_in.h"
 #include "io/os/clock.h"
 #include "io/spill_store.h"
 
@@ -37,31 +35,6 @@ constexpr size_t kSetBlocks = 2;     // of one launch
 constexpr size_t kRoomBlocks = 16;   // on the device
 constexpr size_t kSpillBlocks = 48;  // beyond it
 constexpr uint64_t kPlainBytes = kSpillBlocks * kBlockBytes;
-
-[[noreturn]] void Die(const std::string& text) {
-  std::fprintf(stderr, "motion_bench: %s\n", text.c_str());
-  std::exit(1);
-}
-
-void Must(CUresult result, const char* what) {
-  if (result != CUDA_SUCCESS) Die(std::string(what) + " failed: " + std::to_string(result));
-}
-
-// The stand-in driver beside this program.
-const CudaDriver* OpenDriver() {
-  char path[PATH_MAX] = {};
-  if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0) Die("where am I?");
-  std::string library(path);
-  library = library.substr(0, library.rfind('/')) + "/../lib/simcuda/libcuda.so.1";
-  setenv("SIMCUDA_MEMORY", "1GiB", 1);
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) Die(dlerror());
-  auto driver = CudaDriver::Load([handle](const char* symbol) { return dlsym(handle, symbol); });
-  if (!driver.ok()) Die(driver.status().ToString());
-  auto* const init = reinterpret_cast<CUresult (*)(unsigned int)>(dlsym(handle, "cuInit"));
-  Must(init(0), "cuInit");
-  return driver->release();
-}
 
 // One device with one tier.
 class Device {
@@ -197,7 +170,7 @@ constexpr Line kLines[] = {{"disk out", "plain write"},     {"disk in", "plain r
                            {"host in", "memcpy"},           {"host exchange", "memcpy"}};
 
 void Run(const std::string& directory, int rounds, const std::string& json_file) {
-  const CudaDriver* const driver = OpenDriver();
+  const CudaDriver* const driver = OpenStandIn("1GiB");
   CUcontext context = nullptr;
   Must(driver->cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
   Must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");

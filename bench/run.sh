@@ -43,6 +43,8 @@ title "evictions and faults"
 "$build/bin/motion_bench" --dir "$spill" --rounds 5 --json "$out/motion.json"
 title "choice of what leaves, by number of blocks"
 "$build/bin/victim_bench" --json "$out/victims.json"
+title "a fault, by what was and what is allocated"
+"$build/bin/history_bench" --json "$out/history.json"
 title "the spill store alone"
 "$build/bin/io_engine_bench" --dir "$spill" --mib 256 --rounds 3 | tee "$out/io.txt"
 
@@ -51,7 +53,7 @@ import json, sys
 from pathlib import Path
 
 out = Path(sys.argv[1])
-names = ("launch", "allocations", "fits", "motion", "victims")
+names = ("launch", "allocations", "fits", "motion", "victims", "history")
 report = {"machine": (out / "machine.txt").read_text().splitlines()}
 report |= {name: json.loads((out / f"{name}.json").read_text()) for name in names}
 (out / "costs.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -8,6 +8,8 @@ namespace {
 constexpr size_t kMostUnderWay = 2;
 // A gap of unknown length is taken to be long enough from so many launches on.
 constexpr policy::LaunchIndex kLaunchesOfAGap = 8;
+// Entries that one step looks at: those behind are wanted later, and their turn comes as these start or go.
+constexpr int kMostLooks = 128;
 
 }  // namespace
 
@@ -38,7 +40,9 @@ bool PlanCopies::Step(policy::LaunchIndex gpu, const GapOf& gap_of) {
     return true;
   });
   bool progress = false;
-  for (auto it = waiting_.begin(); it != waiting_.end() && under_way_.size() < kMostUnderWay;) {
+  int looks = 0;
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && under_way_.size() < kMostUnderWay && looks < kMostLooks; ++looks) {
     Block& block = core_->table.at(BlockId::FromRaw(it->block));
     if (it->wanted <= gpu || !block.live()) {
       it = waiting_.erase(it);  // it leaves with a transfer, or is gone

@@ -10,6 +10,8 @@ using policy::LaunchIndex;
 
 // Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
 constexpr uint64_t kHostBytesUnderWay = 64 << 20;
+// Entries that one step looks at: those behind are due later, and their turn comes as these start or go.
+constexpr int kMostLooks = 128;
 
 }  // namespace
 
@@ -34,7 +36,9 @@ bool PlanFetches::Step(LaunchIndex gpu) {
   chunks_wanted_ = 0;
   bool progress = LookAtUnderWay(gpu);
   std::array<bool, kLanes> held_up = {LaneIsFull(kHost), LaneIsFull(kDisk)};
-  for (auto it = waiting_.begin(); it != waiting_.end() && !(held_up[kHost] && held_up[kDisk]);) {
+  int looks = 0;
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && !(held_up[kHost] && held_up[kDisk]) && looks < kMostLooks; ++looks) {
     const Start result = TryStart(*it, gpu, &held_up);
     progress |= result == Start::kStarted;
     it = result == Start::kStarted || result == Start::kGone ? waiting_.erase(it) : std::next(it);

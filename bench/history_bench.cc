@@ -1,0 +1,161 @@
+// What a fault costs by what the process has allocated and freed before, and by how many live blocks lie idle on the
+// device. Each fault drives one block out to host memory and brings another back, on the stand-in driver; a case is
+// timed in turn with the smallest one, and the ratio of each pair is taken.
+//
+//   history_bench [--pairs N] [--faults N] [--json FILE]
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/residency.h"
+#include "allocator/tier/host_pool.h"
+#include "bench/stand_in.h"
+#include "io/os/clock.h"
+#include "policy/plan.h"
+
+namespace spillway::bench {
+namespace {
+
+constexpr uint64_t kChunkBytes = 64 << 10;
+constexpr size_t kAway = 64;  // blocks that are not on the device
+
+struct Case {
+  size_t old = 0;   // blocks that were allocated and freed before, each of another stream
+  size_t idle = 0;  // live blocks on the device
+  bool plan = false;
+};
+
+class Device {
+ public:
+  Device(const allocator::CudaDriver* driver, CUcontext context, const Case& what) : driver_(driver) {
+    addresses_ = *allocator::AddressMap::Reserve(driver, 1, uint64_t{64} << 30, kChunkBytes);
+    allocator::HostPool::Options host;
+    host.piece_bytes = kChunkBytes;
+    host.storage_bytes = 4 * kAway * kChunkBytes;
+    host.evict_staging_pieces = host.fault_staging_pieces = 0;
+    host_ = *allocator::HostPool::Create(driver, context, host);
+    if (!host_->GrowStorageTo(host.storage_bytes).ok()) Die("no host memory");
+    allocator::ResidencyOptions options;
+    options.others_share_bytes = kChunkBytes;
+    options.budget_bytes = (what.idle + 1) * kChunkBytes;
+    options.free_reserve_bytes = 1;  // nothing leaves but for a fault
+    allocator::ResidencyParts parts;
+    parts.driver = driver;
+    parts.context = context;
+    parts.addresses = addresses_.get();
+    parts.host = host_.get();
+    residency_ = *allocator::Residency::Create(options, parts);
+    for (size_t i = 1; i <= what.old; ++i) {
+      const auto stream = reinterpret_cast<CUstream>(i << 8);
+      if (!residency_->Free(residency_->Allocate(kChunkBytes, {stream, false}).value()).ok())
+        Die("a free failed");
+    }
+    for (size_t i = 0; i < what.idle + kAway; ++i)
+      blocks_.push_back(residency_->Allocate(kChunkBytes, {}).value());
+    for (size_t i = 0; i < blocks_.size(); ++i) Use();
+    if (what.plan) residency_->SetPlan(EachOnce());
+  }
+  ~Device() {
+    Must(driver_->cuCtxSynchronize(), "cuCtxSynchronize");
+    residency_->Shutdown();
+  }
+
+  // Nanoseconds for each of so many faults: every use is of the block that has been away longest.
+  double Faults(size_t count) {
+    const uint64_t before = residency_->Stats().faults;
+    const int64_t start = os::Clock::System()->NowNanos();
+    for (size_t i = 0; i < count; ++i) Use();
+    const int64_t nanos = os::Clock::System()->NowNanos() - start;
+    if (residency_->Stats().faults - before < count * 9 / 10) Die("hardly any use was a fault");
+    return static_cast<double>(nanos) / static_cast<double>(count);
+  }
+
+ private:
+  void Use() {
+    const CUdeviceptr block = blocks_[next_++ % blocks_.size()];
+    allocator::AccessSet set;
+    addresses_->Collect(block, &set);
+    Must(
+        residency_->Run(set, {}, 1, [&] { return driver_->cuMemcpyHtoDAsync_v2(block, &word_, 8, nullptr); }),
+        "a launch");
+    Must(driver_->cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+  }
+
+  // A period in which every block is used once, in the order of Use, and nothing is moved by the plan itself.
+  std::shared_ptr<const policy::MigrationPlan> EachOnce() const {
+    auto plan = std::make_shared<policy::MigrationPlan>();
+    plan->period = static_cast<uint32_t>(blocks_.size());
+    plan->start = residency_->Stats().launches;
+    for (uint32_t i = 0; i < plan->period; ++i) {
+      plan->launches.push_back({0, i, 1});
+      plan->uses.push_back({addresses_->Find(blocks_[(next_ + i) % blocks_.size()]).raw(), i + plan->period});
+    }
+    return plan;
+  }
+
+  const allocator::CudaDriver* const driver_;
+  std::unique_ptr<allocator::AddressMap> addresses_;
+  std::unique_ptr<allocator::HostPool> host_;
+  std::unique_ptr<allocator::Residency> residency_;
+  std::vector<CUdeviceptr> blocks_;
+  size_t next_ = 0;
+  uint64_t word_ = 7;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void Run(int pairs, size_t faults, const std::string& json_file) {
+  setenv("SIMCUDA_GRANULARITY", "64KiB", 1);
+  const allocator::CudaDriver* const driver = OpenStandIn("4GiB");
+  CUcontext context = nullptr;
+  Must(driver->cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+  Must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  nlohmann::json rows = nlohmann::json::array();
+  std::printf("%8s %8s %6s %12s %8s\n", "freed", "idle", "plan", "us a fault", "ratio");
+  for (const bool plan : {false, true}) {
+    Device least(driver, context, {100, 100, plan});
+    for (const auto& [old, idle] :
+         {std::pair<size_t, size_t>{100, 100}, {10'000, 100}, {100'000, 100}, {100, 1'000}, {100, 10'000}}) {
+      Device device(driver, context, {old, idle, plan});
+      std::vector<double> nanos;
+      std::vector<double> ratios;
+      for (int pair = 0; pair < pairs; ++pair) {
+        const double base = least.Faults(faults);
+        nanos.push_back(device.Faults(faults));
+        ratios.push_back(nanos.back() / base);
+      }
+      std::printf("%8zu %8zu %6s %12.1f %8.2f\n", old, idle, plan ? "yes" : "no", Median(nanos) / 1000,
+                  Median(ratios));
+      rows.push_back(
+          {{"freed", old}, {"idle", idle}, {"plan", plan}, {"ns", Median(nanos)}, {"ratio", Median(ratios)}});
+    }
+  }
+  if (!json_file.empty()) std::ofstream(json_file) << rows.dump(1) << "\n";
+}
+
+}  // namespace
+}  // namespace spillway::bench
+
+int main(int argc, char** argv) {
+  std::string json_file;
+  int pairs = 5;
+  size_t faults = 2000;
+  CLI::App app{"Cost of a fault by the history of the process and by idle blocks"};
+  app.add_option("--pairs", pairs, "pairs of timings a case")->check(CLI::Range(1, 1000));
+  app.add_option("--faults", faults, "faults a timing");
+  app.add_option("--json", json_file, "write the figures here");
+  CLI11_PARSE(app, argc, argv);
+  spillway::bench::Run(pairs, faults, json_file);
+  return 0;
+}

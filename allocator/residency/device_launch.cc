@@ -155,7 +155,8 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
   ++core_->counters.slow_launches;
   if (IsCapturing(stream)) {
     // The launch will be replayed without us: its blocks must be there for good.
-    if (absl::Status status = Hold(set, HoldReason::kGraph); !status.ok()) return Refuse(status);
+    if (absl::Status status = Hold(set, HoldReason::kGraph); !status.ok())
+      return Ended(status, [&] { return InCallersContext(stream, launch); });
     return InCallersContext(stream, launch);
   }
   return RunClaimed(set, set, stream, tag, launch);

@@ -30,7 +30,7 @@ HookContext* ContextOf(HookState* state) {
 }
 
 // Holds the targets of what the call puts into device memory, by where it puts them.
-bool HoldFound(Touch* touch, std::vector<HoldTicket>* tickets) {
+CUresult HoldFound(Touch* touch, std::vector<HoldTicket>* tickets) {
   AccessSet in_globals;
   AccessSet in_tables;
   for (const TableSlot& slot : touch->found()) {
@@ -41,13 +41,13 @@ bool HoldFound(Touch* touch, std::vector<HoldTicket>* tickets) {
   for (const auto& [set, reason] : parts) {
     if (set->empty()) continue;
     TellOfHold(touch->state(), reason, "a copy to the device");
-    if (!HoldBlocks(touch->context(), *set, reason, &tickets->emplace_back())) {
-      tickets->pop_back();
-      EndAll(touch->context(), tickets, {});
-      return false;
-    }
+    const CUresult held = HoldBlocks(touch->context(), *set, reason, &tickets->emplace_back());
+    if (held == CUDA_SUCCESS) continue;
+    tickets->pop_back();
+    EndAll(touch->context(), tickets, {});
+    return held;
   }
-  return true;
+  return CUDA_SUCCESS;
 }
 
 void EnterFound(Touch* touch, std::vector<HoldTicket>* tickets) {
@@ -118,7 +118,7 @@ uint64_t CaptureOf(const HookState& state, StreamRef stream) {
 
 CUresult PassRewriting(Touch* touch, StreamRef stream, RealCall pass) {
   std::vector<HoldTicket> tickets;
-  if (!HoldFound(touch, &tickets)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult held = HoldFound(touch, &tickets); held != CUDA_SUCCESS) return held;
   const CUresult result = pass();
   if (result != CUDA_SUCCESS) {
     EndAll(touch->context(), &tickets, {});
@@ -153,7 +153,10 @@ CUresult PassHolding(Touch* touch, HoldReason reason, HoldTicket* ticket, RealCa
   AccessSet set = touch->set();
   for (const TableSlot& slot : touch->found()) set.Add(slot.target);
   HoldTicket taken;
-  if (!set.empty() && !HoldBlocks(touch->context(), set, reason, &taken)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!set.empty()) {
+    const CUresult held = HoldBlocks(touch->context(), set, reason, &taken);
+    if (held != CUDA_SUCCESS) return held;
+  }
   const CUresult result = CallOthers(touch->state(), 0, real);
   if (result != CUDA_SUCCESS) {
     EndHolds(touch->context(), &taken, {});
@@ -166,7 +169,7 @@ CUresult PassHolding(Touch* touch, HoldReason reason, HoldTicket* ticket, RealCa
 bool HoldDenied(Touch* touch, const char* kernel) {
   if (touch->set().empty()) return true;
   TellOfHold(touch->state(), HoldReason::kDenied, kernel);
-  return HoldBlocks(touch->context(), touch->set(), HoldReason::kDenied, nullptr);
+  return HoldBlocks(touch->context(), touch->set(), HoldReason::kDenied, nullptr) == CUDA_SUCCESS;
 }
 
 void NoteBlockFreed(uint64_t address) {

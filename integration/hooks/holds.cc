@@ -22,7 +22,7 @@ bool IsOrdinary(HoldReason reason) {
 
 }  // namespace
 
-bool HoldBlocks(HookContext* context, const AccessSet& set, HoldReason reason, HoldTicket* ticket) {
+CUresult HoldBlocks(HookContext* context, const AccessSet& set, HoldReason reason, HoldTicket* ticket) {
   HoldTicket taken{reason, {}};
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
     AccessSet part;
@@ -35,10 +35,10 @@ bool HoldBlocks(HookContext* context, const AccessSet& set, HoldReason reason, H
     if (held.ok()) continue;
     os::Log(os::LogLevel::kError, "cannot hold blocks on the GPU: " + std::string(held.message()));
     EndHolds(context, &taken, {});
-    return false;
+    return allocator::ResultOf(held);
   }
   if (ticket != nullptr) *ticket = std::move(taken);
-  return true;
+  return CUDA_SUCCESS;
 }
 
 void EndHolds(HookContext* context, HoldTicket* ticket, const allocator::HiddenUsers& users) {

@@ -25,9 +25,10 @@ struct HoldTicket {
   std::vector<allocator::HeldBlock> blocks;
 };
 
-// Makes the set resident and holds it for `reason`. False when one could not be held: what was taken is ended again,
-// and standard error has said why. Null `ticket`: until the blocks are freed. Any thread; no lock held.
-bool HoldBlocks(HookContext* context, const allocator::AccessSet& set, allocator::HoldReason reason,
+// Makes the set resident and holds it for `reason`. When one cannot be held, the code for the caller (out of memory only
+// where memory is what lacks): what was taken is ended again, and standard error has said why. Null `ticket`: until the
+// blocks are freed. Any thread; no lock held.
+CUresult HoldBlocks(HookContext* context, const allocator::AccessSet& set, allocator::HoldReason reason,
                 HoldTicket* ticket);
 // Ends the ticket's holds once `users` are done, and empties it.
 void EndHolds(HookContext* context, HoldTicket* ticket, const allocator::HiddenUsers& users);

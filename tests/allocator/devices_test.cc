@@ -241,7 +241,7 @@ TEST_F(TwoDevicesTest, PromiseTheSharedRoomOnce) {
   for (;;) {
     auto address = residencies_[0]->Allocate(kMib / 2, {nullptr, false});
     if (!address.ok()) {
-      EXPECT_THAT(std::string(address.status().message()), testing::HasSubstr("8 MiB in host memory"));
+      EXPECT_THAT(std::string(address.status().message()), testing::HasSubstr("8 MiB of host memory"));
       break;
     }
     first.push_back(*address);
@@ -256,7 +256,7 @@ TEST_F(TwoDevicesTest, PromiseTheSharedRoomOnce) {
     second.push_back(*address);
   }
   EXPECT_EQ(second.size(), 7u) << "its own GPU less others' share, and nothing beyond";
-  EXPECT_THAT(std::string(refusal.message()), testing::HasSubstr("for blocks of other GPUs"));
+  EXPECT_THAT(std::string(refusal.message()), testing::HasSubstr("are for blocks of other GPUs"));
   // What the first gives up the second may have.
   for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(residencies_[0]->Free(first[i]).ok());
   EXPECT_NE(MustAllocate(1, kMib / 2), 0u);

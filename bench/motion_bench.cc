@@ -91,7 +91,6 @@ class Device {
       if (!made.ok()) Die(made.status().ToString());
       disk_ = *std::move(made);
       parts.disk = disk_.get();
-      parts.disk_bytes = uint64_t{4} << 30;
     }
     residency_ = *allocator::Residency::Create(options, parts);
   }

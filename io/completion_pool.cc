@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/worker_arena.h"
 
@@ -57,10 +58,10 @@ void CompletionPool::PostFirst(std::function<void()> task) {
 }
 
 bool CompletionPool::WaitUntilIdle(std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = os::SteadyClock::now() + timeout;
   os::MutexLock lock(&state_->mu);
   while (state_->unfinished > 0) {
-    const auto left = deadline - std::chrono::steady_clock::now();
+    const auto left = deadline - os::SteadyClock::now();
     if (left <= std::chrono::nanoseconds::zero()) return false;
     state_->idle.WaitFor(&state_->mu, left);
   }

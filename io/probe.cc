@@ -1,9 +1,12 @@
 #include "io/probe.h"
 
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -25,12 +28,11 @@ constexpr uint64_t kDefaultBandwidthBytes = 64ull << 20;
 // One request and its whole result.
 absl::Status TransferWhole(IoEngine* engine, const IoRequest& request) {
   const std::string what = std::string(engine->name()) + (request.op == IoOp::kWrite ? ": write" : ": read");
-  const auto deadline = std::chrono::steady_clock::now() + kProbeTimeout;
+  const auto deadline = os::SteadyClock::now() + kProbeTimeout;
   engine->Submit({&request, 1});
   IoResult result;
   while (engine->Poll({&result, 1}, std::chrono::milliseconds(100)) == 0) {
-    if (std::chrono::steady_clock::now() > deadline)
-      return absl::DeadlineExceededError(what + " did not end");
+    if (os::SteadyClock::now() > deadline) return absl::DeadlineExceededError(what + " did not end");
   }
   if (result.tag != request.tag) return absl::InternalError(what + " ended as another one");
   if (result.result < 0) return os::StatusFromErrno(-result.result, what);
@@ -87,6 +89,16 @@ absl::Status ProbeEngine(IoEngine* engine) {
     return absl::DataLossError(std::string(engine->name()) + ": what was read is not what was written");
   }
   return absl::OkStatus();
+}
+
+std::string DriveName(dev_t device) {
+  const std::string link =
+      "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  char target[PATH_MAX];
+  const ssize_t length = readlink(link.c_str(), target, sizeof(target));
+  if (length <= 0) return "";
+  const std::string path(target, static_cast<size_t>(length));
+  return path.substr(path.rfind('/') + 1);
 }
 
 absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions& options) {

@@ -4,6 +4,8 @@
 #ifndef SPILLWAY_IO_PROBE_H_
 #define SPILLWAY_IO_PROBE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +20,9 @@ namespace spillway::io {
 
 // Writes, reads back and compares 64 KiB at the start of file 0, which it overwrites. The engine must be idle.
 absl::Status ProbeEngine(IoEngine* engine);
+
+// Name of the block device of a file system as the kernel has it ("nvme0n1p2"), or nothing.
+std::string DriveName(dev_t device);
 
 struct OpenedDirectory {
   std::unique_ptr<SpillFile> file;   // empty

@@ -15,6 +15,12 @@ class SlotAllocator {
   // Adds slots [size(), size() + count) as free; of these the lowest goes out first.
   void Grow(uint32_t count);
 
+  // Free slots at the end of the file that nothing in use or out of use follows.
+  uint32_t free_tail() const;
+
+  // Takes the last `count` slots away; they are of the free tail.
+  void Shrink(uint32_t count);
+
   // A free slot, or nothing.
   std::optional<uint32_t> Allocate();
 
@@ -35,6 +41,7 @@ class SlotAllocator {
 
  private:
   std::vector<bool> in_use_;      // handed out and not given back; also false for quarantined slots
+  std::vector<bool> out_of_use_;  // quarantined
   std::vector<uint32_t> reused_;  // given back; the last one goes out first
   std::vector<uint32_t> fresh_;   // never used; used only when nothing was given back
   uint32_t quarantined_ = 0;

@@ -14,6 +14,11 @@ void SlotTable::Grow(uint32_t count) {
   table_.resize(slots_.size());
 }
 
+void SlotTable::Shrink(uint32_t count) {
+  slots_.Shrink(count);
+  table_.resize(slots_.size());
+}
+
 std::optional<uint32_t> SlotTable::Allocate() {
   const std::optional<uint32_t> index = slots_.Allocate();
   if (index) {

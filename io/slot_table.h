@@ -28,6 +28,7 @@ class SlotTable {
   };
 
   void Grow(uint32_t count);
+  void Shrink(uint32_t count);  // the last ones, of the free tail
   std::optional<uint32_t> Allocate();
   void Release(uint32_t index);  // no write or read pending
 

@@ -2,7 +2,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -15,6 +17,7 @@
 #include <random>
 #include <utility>
 
+#include "io/aligned_buffer.h"
 #include "io/os/errno.h"
 
 namespace spillway::io {
@@ -108,6 +111,18 @@ int OpenWith(int directory_fd, int flags, FileNaming naming) {
   return OpenNamed(directory_fd, flags);
 }
 
+// Where files are written anew at every overwrite (btrfs), what is allocated may not be enough for the next write. An
+// empty file can be spared that; elsewhere the flag is unknown.
+void WriteInPlace(int fd) {
+  int flags = 0;
+  if (ioctl(fd, FS_IOC_GETFLAGS, &flags) != 0) return;
+  struct statfs info;
+  if (fstatfs(fd, &info) != 0 || info.f_type != BTRFS_SUPER_MAGIC) return;
+  flags |= FS_NOCOW_FL;
+  const int ignored = ioctl(fd, FS_IOC_SETFLAGS, &flags);
+  (void)ignored;
+}
+
 uint64_t FileSizeLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
@@ -179,18 +194,22 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& 
     const absl::Status status = os::StatusFromErrno(error, "no file can be made in it");
     return Refuse(status.code(), directory, std::string(status.message()));
   }
+  WriteInPlace(fd);
   return std::unique_ptr<SpillFile>(new SpillFile(directory, fd, info.st_dev, direct));
 }
 
-absl::Status SpillFile::Grow(uint64_t bytes) {
-  int error = 0;
+absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
+  int error = grows_by_writing_.load() ? EOPNOTSUPP : 0;
   // Blocks now, not at the write: a full disk must show here, where nothing is under way.
-  if (fallocate(fd(), 0, static_cast<off_t>(size_), static_cast<off_t>(bytes - size_)) != 0) error = errno;
+  if (error == 0 && fallocate(fd(), 0, static_cast<off_t>(size_), static_cast<off_t>(bytes - size_)) != 0) {
+    error = errno;
+  }
   if (error == EOPNOTSUPP || error == ENOSYS) {
-    error = ftruncate(fd(), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    grows_by_writing_.store(true);
+    error = AllocateByWriting(bytes, stop);
   }
   if (error != 0) {
-    // A failed fallocate may leave part of what was asked for.
+    // A failed growth may leave part of what was asked for.
     const int ignored = ftruncate(fd(), static_cast<off_t>(size_));
     (void)ignored;
     return os::StatusFromErrno(error, "spill file in " + directory_ + ": cannot grow from " +
@@ -198,6 +217,25 @@ absl::Status SpillFile::Grow(uint64_t bytes) {
   }
   size_ = bytes;
   return absl::OkStatus();
+}
+
+// Zeros from size_ to `bytes`; 0 or the error. Without O_DIRECT they are written out: blocks that only the cache promises
+// are none.
+int SpillFile::AllocateByWriting(uint64_t bytes, const os::Atomic<bool>* stop) const {
+  AlignedBuffer zeros(1u << 20);
+  std::memset(zeros.data(), 0, zeros.size());
+  uint64_t at = size_;
+  while (at < bytes) {
+    if (stop != nullptr && stop->load()) return ECANCELED;
+    const uint64_t length = std::min<uint64_t>(zeros.size(), bytes - at);
+    const ssize_t written = pwrite(fd(), zeros.data(), length, static_cast<off_t>(at));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    const uint64_t pages = static_cast<uint64_t>(written) / kPageBytes * kPageBytes;
+    if (pages == 0) return ENOSPC;
+    at += pages;
+  }
+  return direct_ || fdatasync(fd()) == 0 ? 0 : errno;
 }
 
 absl::Status SpillFile::Truncate(uint64_t bytes) {
@@ -208,20 +246,19 @@ absl::Status SpillFile::Truncate(uint64_t bytes) {
   return absl::OkStatus();
 }
 
-uint64_t SpillFile::FreeBeyondReserve(uint64_t reserve_bytes) const {
+SpillFile::Growable SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const {
+  Growable growable;
+  uint64_t most = std::min(FileSizeLimit(), uint64_t{INT64_MAX});
+  if (cap_bytes != 0) most = std::min(most, cap_bytes);
+  growable.by_limits = most > size ? most - size : 0;
   struct statvfs info;
-  if (fstatvfs(fd(), &info) != 0) return 0;
+  if (fstatvfs(fd(), &info) != 0) return growable;
   const uint64_t total = uint64_t{info.f_blocks} * info.f_frsize;
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t reserve = reserve_bytes != 0 ? reserve_bytes : std::max(total / 20, kDefaultReserve);
-  return free > reserve ? free - reserve : 0;
-}
-
-uint64_t SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const {
-  uint64_t most = std::min(FileSizeLimit(), uint64_t{INT64_MAX});
-  if (cap_bytes != 0) most = std::min(most, cap_bytes);
-  if (most <= size) return 0;
-  return std::min(most - size, FreeBeyondReserve(reserve_bytes));
+  growable.by_disk = free > reserve ? free - reserve : 0;
+  growable.by_limits = std::min(growable.by_limits, total > reserve ? total - reserve : 0);
+  return growable;
 }
 
 void SpillFile::Close() {

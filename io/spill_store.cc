@@ -48,6 +48,11 @@ SpillStore::~SpillStore() {
   if (abandoned_ || !impl_->MayBeFreed()) static_cast<void>(impl_.release());
 }
 
+uint64_t SpillStore::room_bytes() const { return impl_->room_bytes(); }
+absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
+absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
+void SpillStore::SetPromised(std::function<uint64_t()> promised) { impl_->SetPromised(std::move(promised)); }
+void SpillStore::NotePromise(uint64_t promised) { impl_->NotePromise(promised); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::ReserveSlots(size_t n) { return impl_->ReserveSlots(n); }
 void SpillStore::ReleaseSlot(SlotId slot) { impl_->ReleaseSlot(slot); }
 

@@ -20,6 +20,7 @@
 #include "io/engine.h"
 #include "io/model_engine.h"
 #include "io/os/clock.h"
+#include "io/os/wait.h"
 
 namespace spillway::io {
 
@@ -47,15 +48,13 @@ struct SlotId {
 struct SpillDirectory {
   std::string path;
   uint64_t cap_bytes = 0;  // the most our file may grow to; 0: no cap but the reserve
-  // Processes that begin to spill into this file system now, this one included: of what is free beyond the reserve at
-  // Create, our files there take at most an equal part.
-  int sharers = 1;
 };
 
 struct SpillStoreOptions {
   std::vector<SpillDirectory> directories;  // at least one
   uint64_t disk_reserve_bytes = 0;          // left free in each file system; 0: max(5 %, 10 GiB)
-  uint64_t growth_bytes = 1ull << 30;       // step by which files grow, clipped by cap and reserve
+  uint64_t growth_bytes =
+      1ull << 30;  // most that a file grows by at a time; ahead of need half of it at most
   ChecksumMode checksum = ChecksumMode::kOn;
   EngineKind engine = EngineKind::kAuto;  // kAuto: io_uring where a probe shows that it works, else threads
   uint32_t request_bytes = 512u << 10;    // size of one transfer; a multiple of 4 KiB, at most kSlotBytes
@@ -64,9 +63,12 @@ struct SpillStoreOptions {
   int checksum_threads = 2;
   int errors_until_bad = 8;  // failed transfers after which a directory gets no new slots
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  // From Create, a full disk is not believed to be full: what a killed process held is freed at the next commit.
+  std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();
-  DiskModelOptions model;  // of each directory; without limits: the disk as it is
+  os::WaitList* waits = nullptr;  // the process's; null: one of the store's own
+  DiskModelOptions model;         // of each directory; without limits: the disk as it is
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
 };
@@ -125,10 +127,28 @@ class SpillStore {
   SpillStore(const SpillStore&) = delete;
   SpillStore& operator=(const SpillStore&) = delete;
 
-  // Takes `n` slots, spread over the directories, or none. ResourceExhausted when the directories have no
-  // room by cap, reserve and disk; Cancelled after Shutdown. Usually takes no time (files grow in the
-  // background, ahead of need), else waits for a growth step, some milliseconds. Any thread, not a completion
-  // thread.
+  // Bytes that slots can hold, taken or not, in what the file systems have allocated for our files in directories that
+  // are usable: what may be promised. Falls at once when a directory closes (errors, a full disk), grows when files
+  // grow. Slots out of use do not count. No lock; any thread.
+  uint64_t room_bytes() const;
+
+  // Waits until room_bytes() >= bytes. ResourceExhausted, with words, when caps, reserves and disks do not give as much;
+  // Cancelled after Shutdown; DeadlineExceeded at the user's limit of waits. A known wait that names the directories.
+  // Any thread but the store's own, no lock held.
+  absl::Status GrowTo(uint64_t bytes);
+
+  // Takes `n` slots, spread over the directories, or none; never waits. Unavailable: not now, files are being grown for
+  // it in the background, ask again. ResourceExhausted: there is no room by cap, reserve and disk. Cancelled after
+  // Shutdown. Any thread.
+  absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
+
+  // `promised` tells how many bytes of room are promised: so many are never given back to a disk that runs short. It is
+  // called with the store's lock held, by any thread; null: nothing is given back. Who promises makes sure that what is
+  // promised still fits room_bytes() afterwards, and calls NotePromise: files then grow ahead of need.
+  void SetPromised(std::function<uint64_t()> promised);
+  void NotePromise(uint64_t promised);  // any thread; a lock only when room runs low
+
+  // TakeSlots that waits for growth, as GrowTo does. Any thread, not a completion thread.
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
 
   // Gives a slot back; what it held is gone. No read or write of it may be pending (checked). Slots whose
@@ -157,8 +177,8 @@ class SpillStore {
   SpillStoreStats stats() const;
   SpillCapacity capacity() const;
 
-  // Ends everything within about 2 s: waiting requests get Cancelled, those under way are waited for. Then
-  // closes the files, which frees their space. Later calls of Write and Read get Cancelled. Any thread but a
+  // Ends everything within 1 s: waiting requests get Cancelled, those under way are waited for. Then
+  // closes the files, which frees their space. A thread that is stuck in the kernel is left to itself. Later calls of Write and Read get Cancelled. Any thread but a
   // completion thread; a second call does nothing.
   void Shutdown();
 

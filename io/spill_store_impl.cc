@@ -3,11 +3,12 @@
 #include "io/spill_store_impl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "io/checksum.h"
+#include "io/os/atomic.h"
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -15,8 +16,11 @@
 namespace spillway::io {
 namespace {
 
-constexpr auto kShutdownWait = std::chrono::milliseconds(1500);
-constexpr auto kCallbackWait = std::chrono::milliseconds(500);
+// From the beginning of Shutdown. An exit handler has 2 s for everything.
+constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // those under way are given up
+constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left to itself
+constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper likewise
+constexpr auto kCallbackWait = std::chrono::milliseconds(150);
 
 bool IsPageAligned(const void* data, uint32_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % kPageBytes == 0 && bytes % kPageBytes == 0;
@@ -37,9 +41,9 @@ struct SpillStore::Impl::WriteState {
   uint32_t bytes = 0;
   uint64_t seed = 0;
   Done done;
-  Checksum checksum;          // by the checksum part, before it counts itself off
-  absl::Status status;        // by the transfer part, likewise
-  std::atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
+  Checksum checksum;         // by the checksum part, before it counts itself off
+  absl::Status status;       // by the transfer part, likewise
+  os::Atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
 };
 
 struct SpillStore::Impl::ReadState {
@@ -52,7 +56,10 @@ struct SpillStore::Impl::ReadState {
 };
 
 SpillStore::Impl::Impl(SpillStoreOptions options)
-    : options_(std::move(options)), pool_(std::max(1, options_.checksum_threads)) {}
+    : options_(std::move(options)),
+      pool_(std::max(1, options_.checksum_threads)),
+      waits_(options_.waits != nullptr ? options_.waits : &own_waits_),
+      opened_at_(options_.clock->NowNanos()) {}
 
 absl::Status SpillStore::Impl::Open() {
   for (size_t i = 0; i < options_.directories.size(); ++i) {
@@ -61,31 +68,22 @@ absl::Status SpillStore::Impl::Open() {
     OpenedDirectory opened;
     SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(directory->settings.path, options_));
     directory->file = std::move(opened.file);
+    directory->order = std::make_unique<DiskOrder>(directory->settings.path);
     if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
-    directory->queue = TransferQueue::Start(std::move(opened.engine),
-                                            TransferQueueOptions{.path = directory->settings.path,
-                                                                 .request_bytes = options_.request_bytes,
-                                                                 .request_timeout = options_.request_timeout,
-                                                                 .clock = options_.clock});
+    directory->queue = TransferQueue::Start(
+        std::move(opened.engine), TransferQueueOptions{.path = directory->settings.path,
+                                                       .drive = DriveName(directory->file->device()),
+                                                       .request_bytes = options_.request_bytes,
+                                                       .request_timeout = options_.request_timeout,
+                                                       .clock = options_.clock,
+                                                       .waits = waits_});
     directories_.push_back(std::move(directory));
   }
-  for (const auto& directory : directories_) LimitToPart(directory.get());
-  grower_ = os::StartThread("spill-grow", [this] { GrowLoop(); });
+  for (const auto& directory : directories_) {
+    directory->keeper = os::StartThread("spill-grow", [this, kept = directory.get()] { KeepLoop(kept); });
+  }
   return absl::OkStatus();
-}
-
-// What is free is measured once: the files of the other sharers are part of what is taken later.
-void SpillStore::Impl::LimitToPart(Directory* directory) {
-  SpillDirectory& settings = directory->settings;
-  if (settings.sharers <= 1) return;
-  const auto ours = std::count_if(directories_.begin(), directories_.end(), [&](const auto& other) {
-    return other->file->device() == directory->file->device();
-  });
-  const uint64_t files = static_cast<uint64_t>(settings.sharers) * static_cast<uint64_t>(ours);
-  const uint64_t slots = directory->file->FreeBeyondReserve(options_.disk_reserve_bytes) / files / kSlotBytes;
-  const uint64_t part = std::max<uint64_t>(1, slots) * kSlotBytes;  // 0 would be no cap
-  settings.cap_bytes = settings.cap_bytes == 0 ? part : std::min(settings.cap_bytes, part);
 }
 
 SpillStore::Impl::Directory& SpillStore::Impl::DirectoryOf(SlotId slot) {
@@ -150,8 +148,10 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
     os::MutexLock lock(&mu_);
     Directory& directory = DirectoryOf(state->slot);
     directory.table.EndWrite(state->slot.index, OutcomeOf(state->status), state->checksum);
-    if (absl::IsResourceExhausted(state->status)) directory.disk_full = true;
+    if (absl::IsResourceExhausted(state->status)) CloseFullLocked(&directory);
+    if (state->status.ok()) directory.full_pause = 0;
     NoteFailureLocked(&directory, state->status);
+    if (!state->status.ok()) UpdateRoomLocked();
   }
   state->done(state->status);
 }
@@ -234,6 +234,7 @@ void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl:
     Directory& directory = DirectoryOf(state->slot);
     directory.table.EndRead(state->slot.index);
     NoteFailureLocked(&directory, status);
+    if (!status.ok()) UpdateRoomLocked();
   }
   state->done(std::move(status));
 }
@@ -251,7 +252,8 @@ SpillStoreStats SpillStore::Impl::stats() {
     DirectoryStats one{.path = directory->settings.path,
                        .engine = directory->queue->engine_name(),
                        .direct = directory->file->direct(),
-                       .full = directory->disk_full || directory->cannot_grow,
+                       .full = directory->disk_full ||
+                               (directory->look.at >= 0 && directory->look.growable.bytes() < kSlotBytes),
                        .bad = IsBad(*directory),
                        .file_bytes = directory->file_bytes,
                        .bytes_written = counters.bytes_written.load(),
@@ -274,44 +276,32 @@ SpillStoreStats SpillStore::Impl::stats() {
 }
 
 void SpillStore::Impl::Shutdown() {
+  ending_.store(true);
   {
     os::MutexLock lock(&mu_);
     if (stopped_) return;
     stopped_ = true;
-    grow_cv_.NotifyAll();
+    keep_cv_.NotifyAll();
     grown_cv_.NotifyAll();
   }
-  const auto deadline = std::chrono::steady_clock::now() + kShutdownWait;
-  const auto left = [deadline] {
-    return std::max(deadline - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration::zero());
+  const auto start = os::SteadyClock::now();
+  const auto left = [start](std::chrono::nanoseconds until) {
+    return std::max<std::chrono::nanoseconds>(start + until - os::SteadyClock::now(),
+                                              std::chrono::nanoseconds::zero());
   };
   bool stuck = false;
-  for (const auto& directory : directories_) directory->queue->BeginStop(kShutdownWait);
-  for (const auto& directory : directories_) stuck = !directory->queue->FinishStop(left()) || stuck;
-  stuck = !EndGrower(left()) || stuck;
-  stuck = !pool_.WaitUntilIdle(kCallbackWait) || stuck;
-  for (const auto& directory : directories_) directory->file->Close();
-  os::MutexLock lock(&mu_);
-  stuck_ = stuck;
-}
-
-bool SpillStore::Impl::EndGrower(std::chrono::nanoseconds timeout) {
-  if (!grower_.joinable()) return true;  // Open failed before it was started
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  bool ended = false;
+  for (const auto& directory : directories_) directory->queue->BeginStop(kTransfersEnd);
+  for (const auto& directory : directories_) stuck = !directory->queue->FinishStop(left(kQueuesEnd)) || stuck;
   {
     os::MutexLock lock(&mu_);
-    while (!grower_ended_ && std::chrono::steady_clock::now() < deadline) {
-      grown_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
-    }
-    ended = grower_ended_;
+    close_files_ = true;
+    keep_cv_.NotifyAll();
   }
-  if (ended) {
-    grower_.join();
-  } else {
-    grower_.detach();
-  }
-  return ended;
+  for (const auto& directory : directories_)
+    stuck = !EndKeeper(directory.get(), start + kKeepersEnd) || stuck;
+  stuck = !pool_.WaitUntilIdle(kCallbackWait) || stuck;
+  os::MutexLock lock(&mu_);
+  stuck_ = stuck;
 }
 
 bool SpillStore::Impl::MayBeFreed() {
@@ -326,6 +316,7 @@ void SpillStore::Impl::AbandonAfterFork() {
   for (const auto& directory : directories_) {
     directory->queue->AbandonAfterFork();
     directory->file->Close();
+    directory->order->Close();
   }
 }
 

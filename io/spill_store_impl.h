@@ -1,17 +1,25 @@
-// The inside of SpillStore: its state, its lock, the way of a write and of a read, and the thread that grows files.
-// spill_store_impl.cc holds transfers and the end; spill_space.cc holds slots and growth.
+// The inside of SpillStore: its state, its lock, the way of a write and of a read, and the threads that grow files.
+// spill_store_impl.cc holds transfers and the end; spill_space.cc holds slots and who waits for them; spill_growth.cc
+// holds the keepers, one thread per directory, the only ones that ask a file system for room.
 
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "io/completion_pool.h"
+#include "io/disk_order.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
+#include "io/os/thread.h"
+#include "io/os/wait.h"
 #include "io/probe.h"
 #include "io/slot_table.h"
 #include "io/spill_file.h"
@@ -27,7 +35,15 @@ class SpillStore::Impl {
 
   absl::Status Open();  // first, once
 
+  uint64_t room_bytes() const { return room_.load(); }
+  absl::Status GrowTo(uint64_t bytes);
+  absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
+  void SetPromised(std::function<uint64_t()> promised);
+  void NotePromise(uint64_t promised) {
+    if (promised > low_room_.load(std::memory_order_relaxed)) PokeKeepers();
+  }
+  void PokeKeepers();
   void ReleaseSlot(SlotId slot);
   void Write(SlotId slot, const void* data, uint32_t bytes, Done done);
   void Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done);
@@ -41,20 +57,36 @@ class SpillStore::Impl {
   void AbandonAfterFork();
 
  private:
+  // What a keeper found when it last asked the file system.
+  struct Look {
+    int64_t at = -1;               // clock, ns: when it began; -1: never yet
+    SpillFile::Growable growable;  // less what was grown since, and nothing of a disk that refused lately
+    uint64_t free = 0;             // bytes beyond the reserve, as the file system said
+  };
   struct Directory {
     // Constant after Open.
     SpillDirectory settings;
     std::unique_ptr<SpillFile> file;
     std::shared_ptr<TransferQueue> queue;
+    std::unique_ptr<DiskOrder> order;
+    os::Thread keeper;  // joined by Shutdown
     // Guarded by mu_ (of Impl).
     SlotTable table;
     uint64_t file_bytes = 0;
     uint64_t mismatches = 0;
-    uint64_t failures = 0;       // transfers that failed for the disk's fault
-    bool disk_full = false;      // a write into allocated space met a full disk: no more slots from here
-    bool cannot_grow = false;    // as of the last try
-    int64_t next_growth_at = 0;  // clock, ns: no try before, after one that failed
+    uint64_t failures = 0;   // transfers that failed for the disk's fault
+    bool disk_full = false;  // a write into allocated space met a full disk: no slots from here
+    int64_t full_until = 0;  // clock, ns: then it is looked at again
+    int64_t full_pause = 0;  // ns, doubles
+    Look look;
+    uint64_t growing_bytes = 0;  // by the call under way
+    int64_t growing_since = 0;   // clock, ns, of that call or look; 0: none
+    int64_t next_growth_at = 0;  // clock, ns: no try before, after one that was refused
+    int64_t surplus_since = 0;   // clock, ns: more free slots than are needed ahead since then; 0: not so
+    bool poked = true;           // the keeper has reason to look now
+    bool keeper_ended = false;
   };
+  enum class Hope { kUnknown, kYes, kNotNow, kNever };
   struct WriteState;
   struct ReadState;
 
@@ -71,36 +103,69 @@ class SpillStore::Impl {
   Directory& DirectoryOf(SlotId slot);
   std::string Place(SlotId slot, uint32_t bytes) const;
 
-  // Space.
-  void LimitToPart(Directory* directory);  // in Open
+  // Space: slots and those who wait for them.
   bool IsBad(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUsable(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint64_t FreeSlotsNow();
   uint64_t UsableFreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool ShortOfSlots(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<SlotId> TakeSlots(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status NoRoom(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void GrowLoop();
-  bool EndGrower(std::chrono::nanoseconds timeout);
-  void GrowRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool GrowOnce(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<SlotId> PickSlotsLocked(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UpdateRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CloseFullLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WaitForRoomLocked(uint64_t bytes, const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t PatienceEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Hope HopeOfLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteOthersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteHopeLocked(Hope hope) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status NoRoom(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string Paths() const;
+
+  // Space: the keepers.
+  void KeepLoop(Directory* directory);
+  int64_t TurnLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LookLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool ReopenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t StepLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t StepForNeedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t StepAheadLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool GrowLocked(Directory* directory, uint64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GiveBackLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t NextTurnLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t WantedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t FeasibleLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t NeededLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t SpareLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t AheadOf(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  size_t ActiveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool StuckLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PokeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool EndKeeper(Directory* directory, os::SteadyClock::time_point deadline);
 
   const SpillStoreOptions options_;
 
   // Internally synchronised.
   CompletionPool pool_;
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
-  std::thread grower_;                                   // started by Open, joined by Shutdown
+  os::WaitList own_waits_;
+  os::WaitList* const waits_;
+  const int64_t opened_at_;       // clock, ns
+  os::Atomic<uint64_t> room_{0};  // written under mu_ by UpdateRoomLocked; pairs with SpillRoom::Change
+  os::Atomic<uint64_t> low_room_{
+      0};  // promises beyond this get more grown ahead; written under mu_, read by NotePromise
+  os::Atomic<bool> ending_{false};  // set by Shutdown: growth by writing ends
 
   mutable os::Mutex mu_{os::LockRank::kSpillStore};
-  os::CondVar grow_cv_;                              // grow_requests_ or stopped_ changed
-  os::CondVar grown_cv_;                             // free slots, grow_served_ or stopped_ changed
-  uint64_t grow_requests_ ABSL_GUARDED_BY(mu_) = 0;  // rounds asked for
-  uint64_t grow_served_ ABSL_GUARDED_BY(mu_) = 0;    // request up to which rounds were begun and ended
-  uint64_t wanted_slots_ ABSL_GUARDED_BY(mu_) = 0;   // of the callers that wait
+  os::CondVar keep_cv_;   // a directory's `poked`, stopped_ or close_files_ changed
+  os::CondVar grown_cv_;  // room, a look, stopped_ or a keeper's end
+  std::list<uint64_t> demands_ ABSL_GUARDED_BY(mu_);  // bytes of room that callers of GrowTo wait for
+  uint64_t asked_room_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of room that TakeSlots would have needed, lately
+  int64_t asked_since_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns
+  int64_t asked_last_ ABSL_GUARDED_BY(mu_) = 0;   // clock, ns
+  int64_t short_since_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: the disks had not what was wanted; 0: they had
+  int64_t gained_at_ ABSL_GUARDED_BY(mu_) = 0;    // clock, ns: room, or free space of a disk, last grew
+  int64_t others_until_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: when others that began later were last seen
+  std::function<uint64_t()> promised_ ABSL_GUARDED_BY(mu_);  // of room; null: slots in use are what is needed
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  bool grower_ended_ ABSL_GUARDED_BY(mu_) = false;
-  bool stuck_ ABSL_GUARDED_BY(mu_) = false;  // set by Shutdown
+  bool close_files_ ABSL_GUARDED_BY(mu_) = false;  // the queues have ended, or never will
+  bool stuck_ ABSL_GUARDED_BY(mu_) = false;        // set by Shutdown
 };
 
 }  // namespace spillway::io

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <thread>
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/os/thread.h"
 
@@ -96,10 +96,10 @@ class ThreadEngine : public IoEngine {
   }
 
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const auto deadline = os::SteadyClock::now() + timeout;
     os::MutexLock lock(&shared_->mu);
     while (shared_->done.empty() && !shared_->woken) {
-      const auto left = deadline - std::chrono::steady_clock::now();
+      const auto left = deadline - os::SteadyClock::now();
       if (left <= std::chrono::nanoseconds::zero()) break;
       shared_->finished.WaitFor(&shared_->mu, left);
     }
@@ -118,7 +118,7 @@ class ThreadEngine : public IoEngine {
 
   bool Stop(std::chrono::nanoseconds timeout) override {
     const bool ended = WaitForThreads(timeout);
-    for (std::thread& thread : threads_) {
+    for (os::Thread& thread : threads_) {
       if (ended) {
         thread.join();
       } else {
@@ -131,12 +131,12 @@ class ThreadEngine : public IoEngine {
 
  private:
   bool WaitForThreads(std::chrono::nanoseconds timeout) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const auto deadline = os::SteadyClock::now() + timeout;
     os::MutexLock lock(&shared_->mu);
     shared_->stopping = true;
     shared_->work.NotifyAll();
     while (shared_->running > 0) {
-      const auto left = deadline - std::chrono::steady_clock::now();
+      const auto left = deadline - os::SteadyClock::now();
       if (left <= std::chrono::nanoseconds::zero()) return false;
       shared_->finished.WaitFor(&shared_->mu, left);
     }
@@ -145,7 +145,7 @@ class ThreadEngine : public IoEngine {
 
   const size_t capacity_;
   const std::shared_ptr<Shared> shared_;  // internally synchronised
-  std::vector<std::thread> threads_;      // the owner's thread only
+  std::vector<os::Thread> threads_;       // the owner's thread only
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -14,11 +15,12 @@ namespace spillway::io {
 namespace {
 
 constexpr int kPlaceBits = 16;
-constexpr int kMostInterruptions = 64;         // in a row with pauses: about a second
-constexpr int kMostFailures = 2;               // the first try and one more
-constexpr int64_t kRetryPauseNanos = 250'000;  // doubled with each interruption, up to 32 ms
+constexpr int kMostInterruptions = 64;           // in a row with pauses: about a second
+constexpr int kMostFailures = 2;                 // the first try and one more
+constexpr int64_t kRetryPauseNanos = 250'000;    // doubled with each interruption, up to 32 ms
+constexpr int64_t kLongRequest = 1'000'000'000;  // ns: from then on it is a wait that is entered
 constexpr auto kIdleWait = std::chrono::seconds(3600);
-constexpr auto kStopSlack = std::chrono::milliseconds(200);
+constexpr auto kStopSlack = std::chrono::milliseconds(150);
 constexpr uint64_t kSpeedWindowBytes = 64 << 20;
 
 // Nothing is wrong with the disk: the kernel was interrupted, or short of requests or memory.
@@ -70,21 +72,21 @@ void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
 }
 
 bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout + 2 * kStopSlack;
-  bool ended = false;
+  const auto deadline = os::SteadyClock::now() + timeout;
+  bool joins = false;
   {
     os::MutexLock lock(&mu_);
-    while (!ended_ && std::chrono::steady_clock::now() < deadline) {
-      ended_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    while (!ended_ && os::SteadyClock::now() < deadline) {
+      ended_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
-    ended = ended_;
+    joins = ended_ && answered_;  // the kernel does not let a thread go whose requests it still has
   }
-  if (ended) {
+  if (joins) {
     thread_.join();
   } else {
     thread_.detach();
   }
-  return ended;
+  return joins;
 }
 
 void TransferQueue::Run() {
@@ -113,10 +115,13 @@ void TransferQueue::Run() {
                           : PollTimeout());
     for (size_t i = 0; i < count; ++i) Judge(results[i]);
     GiveUpLateFlights(options_.clock->NowNanos());
+    NoteWaits(options_.clock->NowNanos());
   }
-  EndAll();
+  wait_ = nullptr;
+  const bool answered = EndAll();
   os::MutexLock lock(&mu_);
   ended_ = true;
+  answered_ = answered;
   ended_cv_.NotifyAll();
 }
 
@@ -149,6 +154,7 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
   flight = Flight{};
   flight.start = transfer->submitted;
   flight.length = std::min(options_.request_bytes, transfer->bytes - transfer->submitted);
+  flight.started = now;
   flight.deadline = now + options_.request_timeout.count();
   transfer->submitted += flight.length;
   ++transfer->in_flight;
@@ -184,6 +190,7 @@ std::chrono::nanoseconds TransferQueue::PollTimeout() const {
   for (const Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
     soonest = std::min(soonest, flight.waiting_to_retry ? flight.retry_at : flight.deadline);
+    if (wait_ == nullptr) soonest = std::min(soonest, flight.started + kLongRequest);
   }
   return std::chrono::nanoseconds(std::max<int64_t>(soonest - now, 0));
 }
@@ -323,7 +330,7 @@ void TransferQueue::EndTransfers(const std::deque<std::shared_ptr<Transfer>>& tr
   }
 }
 
-void TransferQueue::EndAll() {
+bool TransferQueue::EndAll() {
   for (Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
     if (flight.waiting_to_retry) {  // not in the kernel: nothing will touch its buffer
@@ -332,8 +339,26 @@ void TransferQueue::EndAll() {
     }
     GiveUp(&flight);
   }
-  if (!engine_->Stop(kStopSlack)) {
+  const bool answered = engine_->Stop(kStopSlack);
+  if (!answered) {
     os::Log(os::LogLevel::kWarn, "path=" + options_.path + " the disk still had not answered at the end");
+  }
+  return answered;
+}
+
+// Enters the oldest request as a wait once it takes long, until it is over.
+void TransferQueue::NoteWaits(int64_t now) {
+  const Flight* oldest = nullptr;
+  for (const Flight& flight : flights_) {
+    if (flight.transfer == nullptr || now - flight.started < kLongRequest) continue;
+    if (oldest == nullptr || flight.started < oldest->started) oldest = &flight;
+  }
+  if (oldest == nullptr) {
+    wait_ = nullptr;
+  } else if (wait_ == nullptr && options_.waits != nullptr) {
+    wait_ = std::make_unique<os::Wait>(
+        options_.waits, os::WaitKind::kDrive,
+        std::string(oldest->transfer->op == IoOp::kWrite ? "a write to " : "a read from ") + place());
   }
 }
 

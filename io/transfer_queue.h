@@ -7,35 +7,38 @@
 #define SPILLWAY_IO_TRANSFER_QUEUE_H_
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "io/engine.h"
+#include "io/os/atomic.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
+#include "io/os/thread.h"
+#include "io/os/wait.h"
 #include "io/transfer_order.h"
 
 namespace spillway::io {
 
 struct TransferQueueOptions {
-  std::string path;  // of the directory, for messages
+  std::string path;   // of the directory, for messages
+  std::string drive;  // "nvme0n1p2"; likewise
   uint32_t request_bytes = 512u << 10;
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
   const os::Clock* clock = os::Clock::System();
+  os::WaitList* waits = nullptr;  // null: requests that take long are not entered
 };
 
 // Since the start; any thread may read while the queue's thread counts.
 struct TransferCounters {
-  std::atomic<uint64_t> bytes_written{0};
-  std::atomic<uint64_t> bytes_read{0};
-  std::atomic<uint64_t> retries{0};
-  std::atomic<uint64_t> errors{0};        // transfers that failed, cancelled ones not counted
-  std::atomic<bool> unresponsive{false};  // a request was given up
+  os::Atomic<uint64_t> bytes_written{0};
+  os::Atomic<uint64_t> bytes_read{0};
+  os::Atomic<uint64_t> retries{0};
+  os::Atomic<uint64_t> errors{0};        // transfers that failed, cancelled ones not counted
+  os::Atomic<bool> unresponsive{false};  // a request was given up
 };
 
 class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
@@ -54,12 +57,16 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   // The end, in two calls so that several queues end at the same time; each once. Waiting transfers get Cancelled;
   // those under way are waited for until `timeout`, then get DeadlineExceeded. Any thread but the queue's.
   void BeginStop(std::chrono::nanoseconds timeout);
-  // Joins the thread. False when that is stuck in the kernel after `timeout`: then the queue lives on by itself, and
-  // so must what its callbacks use.
+  // Joins the thread. False when that is stuck in the kernel after `timeout`, or will be when it ends: then the queue
+  // lives on by itself, and so must what its callbacks use.
   bool FinishStop(std::chrono::nanoseconds timeout);
 
   const TransferCounters& counters() const { return counters_; }
   const char* engine_name() const { return engine_->name(); }
+  // On whom one waits: "/scratch (nvme0n1p2)".
+  std::string place() const {
+    return options_.path + (options_.drive.empty() ? "" : " (" + options_.drive + ")");
+  }
   uint64_t queued_bytes() const { return queued_bytes_.load(); }  // pushed and not done
   double bytes_per_second() const {
     return bytes_per_second_.load();
@@ -80,6 +87,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
     bool waiting_to_retry = false;
     int64_t retry_at = 0;  // clock, ns
     int64_t deadline = 0;  // clock, ns
+    int64_t started = 0;   // clock, ns
     uint64_t tag = 0;
   };
 
@@ -101,7 +109,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void GiveUpLateFlights(int64_t now);
   void EndWaiting(EndReason reason);
   void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
-  void EndAll();
+  bool EndAll();  // true when nothing of it is in the kernel any more
+  void NoteWaits(int64_t now);
   void MeasureSpeed(int64_t now);
   std::string Describe(const Transfer& transfer) const;
 
@@ -110,8 +119,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
 
   // Internally synchronised.
   TransferCounters counters_;
-  std::atomic<uint64_t> queued_bytes_{0};    // Push adds, CompleteIfEnded subtracts; read for striping only
-  std::atomic<double> bytes_per_second_{0};  // written by MeasureSpeed; read for striping only
+  os::Atomic<uint64_t> queued_bytes_{0};    // Push adds, CompleteIfEnded subtracts; read for striping only
+  os::Atomic<double> bytes_per_second_{0};  // written by MeasureSpeed; read for striping only
 
   // The queue's thread only.
   std::vector<Flight> flights_;
@@ -120,6 +129,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   size_t given_up_places_ = 0;  // of these, given up
   uint64_t next_sequence_ =
       0;  // high part of the tags: a result of an earlier use of a place is known as such
+  std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
   int64_t busy_since_ = 0;
   uint64_t busy_bytes_ = 0;
 
@@ -132,8 +142,9 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   int64_t stop_deadline_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // with ended_: nothing of it is in the kernel
 
-  std::thread thread_;  // started and joined by the owner
+  os::Thread thread_;  // started and joined by the owner
 };
 
 }  // namespace spillway::io

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <thread>
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
+#include "io/os/thread.h"
 
 namespace spillway::io {
 namespace {
@@ -51,7 +52,7 @@ class UringEngine : public IoEngine {
     size_t count = Reap(results, &woken);
     if (count > 0 || woken) return count;
     if (broken_ != 0) {  // nothing will come; do not let the caller spin
-      std::this_thread::sleep_for(std::min(timeout, std::chrono::nanoseconds(std::chrono::milliseconds(10))));
+      os::SleepFor(std::min(timeout, std::chrono::nanoseconds(std::chrono::milliseconds(10))));
       return 0;
     }
     ArmWake();
@@ -66,7 +67,7 @@ class UringEngine : public IoEngine {
   }
 
   bool Stop(std::chrono::nanoseconds timeout) override {
-    const bool idle = DrainUntil(std::chrono::steady_clock::now() + timeout);
+    const bool idle = DrainUntil(os::SteadyClock::now() + timeout);
     if (ring_open_) io_uring_queue_exit(&ring_);
     ring_open_ = false;
     if (wake_fd_ >= 0) close(wake_fd_);
@@ -117,8 +118,7 @@ class UringEngine : public IoEngine {
     while (untaken_.size() > io_uring_sq_ready(&ring_)) untaken_.pop_front();
     if (result >= 0 || result == -EINTR || result == -ETIME) return;
     if (result == -EAGAIN || result == -EBUSY || result == -ENOMEM) {
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(1));  // the kernel is short of something; the next call tries
+      os::SleepFor(std::chrono::milliseconds(1));  // the kernel is short of something; the next call tries
       return;
     }
     broken_ = result;
@@ -161,12 +161,12 @@ class UringEngine : public IoEngine {
     wake_armed_ = true;
   }
 
-  bool DrainUntil(std::chrono::steady_clock::time_point deadline) {
+  bool DrainUntil(os::SteadyClock::time_point deadline) {
     IoResult dropped[16];
     bool woken = false;
     while (ring_open_ && in_flight_ > 0) {
       if (Reap(dropped, &woken) > 0) continue;
-      const auto left = deadline - std::chrono::steady_clock::now();
+      const auto left = deadline - os::SteadyClock::now();
       if (left <= std::chrono::nanoseconds::zero() || broken_ != 0) return false;
       Enter(1, left);
     }

@@ -1,7 +1,6 @@
 // WorkerArena over threads of its own: for builds with ThreadSanitizer.
 
 #include <deque>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,7 +23,7 @@ class ThreadArena : public WorkerArena {
       stopping_ = true;
       changed_.NotifyAll();
     }
-    for (std::thread& thread : threads_) thread.join();
+    for (os::Thread& thread : threads_) thread.join();
   }
 
   void Run(std::function<void()> task) override {
@@ -48,7 +47,7 @@ class ThreadArena : public WorkerArena {
     mu_.Unlock();
   }
 
-  std::vector<std::thread> threads_;  // constant after construction
+  std::vector<os::Thread> threads_;  // constant after construction
   os::Mutex mu_{os::LockRank::kEngine};
   os::CondVar changed_;
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);

@@ -3,8 +3,13 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+
 namespace spillway::allocator {
 namespace {
+
+constexpr char kResultPayload[] = "spillway/CUresult";
 
 // Absent from drivers before 12.4 or 12.0: whoever uses them asks first.
 bool MayBeMissing(const char* symbol) {
@@ -50,7 +55,28 @@ absl::Status CudaDriver::ToStatus(CUresult result, const std::string& what) cons
   const char* text = nullptr;
   if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "unknown CUDA error";
   if (cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr) text = "no text";
-  return absl::Status(CodeOf(result), what + ": " + name + " (" + text + ")");
+  absl::Status status(CodeOf(result), what + ": " + name + " (" + text + ")");
+  status.SetPayload(kResultPayload, absl::Cord(std::to_string(static_cast<int>(result))));
+  return status;
+}
+
+CUresult ResultOf(const absl::Status& status) {
+  if (status.ok()) return CUDA_SUCCESS;
+  if (const auto payload = status.GetPayload(kResultPayload)) {
+    int result = CUDA_ERROR_UNKNOWN;
+    if (absl::SimpleAtoi(std::string(*payload), &result)) return static_cast<CUresult>(result);
+  }
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted: return CUDA_ERROR_OUT_OF_MEMORY;
+    case absl::StatusCode::kDeadlineExceeded: return CUDA_ERROR_TIMEOUT;
+    default: return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+absl::Status WithWords(const absl::Status& status, const std::string& words) {
+  absl::Status same(status.code(), words);
+  if (const auto payload = status.GetPayload(kResultPayload)) same.SetPayload(kResultPayload, *payload);
+  return same;
 }
 
 ScopedContext::ScopedContext(const CudaDriver* driver, CUcontext context) : driver_(driver) {

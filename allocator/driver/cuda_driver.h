@@ -33,9 +33,16 @@ struct CudaDriver {
 #undef DRIVER_ENTRY
 
   // OK for CUDA_SUCCESS; else "WHAT: CUDA_ERROR_X (text)". OUT_OF_MEMORY is kResourceExhausted, NOT_READY
-  // kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, all else kInternal.
+  // kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, all else kInternal. The code itself
+  // travels with it: ResultOf.
   absl::Status ToStatus(CUresult result, const std::string& what) const;
 };
+
+// The driver's answer that a status carries. CUDA_SUCCESS for OK; without one CUDA_ERROR_OUT_OF_MEMORY for
+// kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded, else CUDA_ERROR_UNKNOWN.
+CUresult ResultOf(const absl::Status& status);
+// The same status and code with other words.
+absl::Status WithWords(const absl::Status& status, const std::string& words);
 
 // Makes `context` current for a scope and sets the thread's capture mode to RELAXED, so that our own calls inside a
 // hook neither see a wrong device nor break somebody's stream capture. Puts both back.

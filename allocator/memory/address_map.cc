@@ -35,13 +35,13 @@ AddressMap::AddressMap(uint64_t base, int devices, uint64_t bytes_per_device, in
       total_bytes_(bytes_per_device * devices),
       chunk_shift_(chunk_shift),
       chunks_(total_bytes_ >> chunk_shift) {
-  void* const table = mmap(nullptr, chunks_ * sizeof(std::atomic<uint32_t>), PROT_READ | PROT_WRITE,
+  void* const table = mmap(nullptr, chunks_ * sizeof(os::Atomic<uint32_t>), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  pages_ = table == MAP_FAILED ? nullptr : static_cast<std::atomic<uint32_t>*>(table);
+  pages_ = table == MAP_FAILED ? nullptr : static_cast<os::Atomic<uint32_t>*>(table);
 }
 
 AddressMap::~AddressMap() {
-  if (pages_ != nullptr) munmap(pages_, chunks_ * sizeof(std::atomic<uint32_t>));
+  if (pages_ != nullptr) munmap(pages_, chunks_ * sizeof(os::Atomic<uint32_t>));
 }
 
 void AddressMap::CollectNeighbours(uint64_t chunk, AccessSet* set) const {

@@ -6,13 +6,13 @@
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/block_id.h"
+#include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
@@ -68,7 +68,7 @@ class AddressMap {
   const uint64_t chunks_;
   // One word per chunk: BlockId::raw(), 0 = none. Release stores in Assign/Clear pair with the acquire loads of
   // the look-ups: who sees an id sees the block that was filled in before.
-  std::atomic<uint32_t>* pages_;  // anonymous zero pages, touched only where blocks are
+  os::Atomic<uint32_t>* pages_;  // anonymous zero pages, touched only where blocks are
 };
 
 }  // namespace spillway::allocator

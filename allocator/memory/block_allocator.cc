@@ -21,6 +21,13 @@ std::optional<BlockId> BlockAllocator::Take(CUstream stream, uint32_t chunks) {
   return id;
 }
 
+void BlockAllocator::Remove(CUstream stream, uint32_t chunks, uint64_t address) {
+  const auto list = lists_.find({stream, chunks});
+  SPILLWAY_CHECK(list != lists_.end() && list->second.erase(address) == 1);
+  if (list->second.empty()) lists_.erase(list);
+  --count_;
+}
+
 std::vector<BlockId> BlockAllocator::TakeAll() {
   std::vector<BlockId> ids;
   for (const auto& [key, list] : lists_) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "io/os/errno.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 namespace {
@@ -29,7 +29,7 @@ CUresult SetAccess(const CudaDriver* driver, int device, uint64_t address, uint6
   for (int i = 0; i < kSetAccessTries; ++i) {
     result = driver->cuMemSetAccess(address, bytes, &access, 1);
     if (result != CUDA_ERROR_NOT_READY) break;
-    std::this_thread::sleep_for(std::chrono::microseconds(100 << std::min(i, 5)));
+    os::SleepFor(std::chrono::microseconds(100 << std::min(i, 5)));
   }
   return result;
 }
@@ -73,7 +73,7 @@ absl::Status ReleaseChunk(const CudaDriver* driver, ChunkHandle chunk) {
 }
 
 absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, uint64_t chunk_bytes,
-                       const std::vector<ChunkHandle>& chunks) {
+                       const std::vector<ChunkHandle>& chunks, bool* stays_mapped) {
   CUresult result = CUDA_SUCCESS;
   size_t mapped = 0;
   for (; mapped < chunks.size(); ++mapped) {
@@ -85,7 +85,9 @@ absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, u
     what = "making mapped chunks accessible";
     result = SetAccess(driver, device, address, chunk_bytes * chunks.size());
   }
-  if (result != CUDA_SUCCESS && mapped > 0) driver->cuMemUnmap(address, mapped * chunk_bytes);
+  if (result != CUDA_SUCCESS && mapped > 0) {
+    *stays_mapped = driver->cuMemUnmap(address, mapped * chunk_bytes) != CUDA_SUCCESS;
+  }
   return driver->ToStatus(result, what);
 }
 

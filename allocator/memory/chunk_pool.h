@@ -56,10 +56,10 @@ absl::Status CreateChunk(const CudaDriver* driver, int device, uint64_t chunk_by
 absl::Status ReleaseChunk(const CudaDriver* driver, ChunkHandle chunk);
 
 // Maps `chunks` at `address`, in order, and makes them readable and writable for `device`. On failure nothing stays
-// mapped. NOT_READY from set-access (seen under concurrent work) is tried again a bounded number of times. Calls the
+// mapped, or `stays_mapped` becomes true: what had been mapped could not be unmapped either. NOT_READY from set-access (seen under concurrent work) is tried again a bounded number of times. Calls the
 // driver.
 absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, uint64_t chunk_bytes,
-                       const std::vector<ChunkHandle>& chunks);
+                       const std::vector<ChunkHandle>& chunks, bool* stays_mapped);
 // Unmaps the whole range that MapChunks mapped. The caller has made sure that no queued work touches it.
 // Lets another device touch what is mapped there. Fails where the devices cannot reach each other's memory.
 absl::Status GrantAccess(const CudaDriver* driver, int device, uint64_t address, uint64_t bytes);

@@ -27,22 +27,27 @@ struct GpuBudget {
 // The default share of others: 2 % of the budget, at least 16 MiB.
 inline uint64_t DefaultOthersShare(uint64_t budget) { return std::max<uint64_t>(budget / 50, 16 << 20); }
 
-// What charging compares, for one device.
+// What charging compares, for one device: of what is live, never of what once was.
 struct Charge {
   uint64_t live = 0;           // live blocks, in whole chunks, the new one included
-  uint64_t largest_block = 0;  // the new one included
-  uint64_t largest_set = 0;    // largest launch seen
+  uint64_t largest_block = 0;  // of the live blocks that may leave, the new one included
+  uint64_t largest_set = 0;    // that a launch may still name, of live blocks that may leave
+  uint64_t held = 0;           // live blocks that never leave
   uint64_t chunk_target = 0;   // GpuBudget::ChunkTarget
 
-  // Room that must stay free so that blocks can be exchanged: the largest set, at least twice the largest block.
-  // Nothing needs to be exchanged while everything fits on the GPU.
-  uint64_t ExchangeRoom() const { return std::max(largest_set, 2 * largest_block); }
   bool FitsGpu() const { return live <= chunk_target; }
-  // What does not fit the GPU can only be exchanged with room for it there.
-  bool CanExchange() const { return ExchangeRoom() <= chunk_target; }
-  // Bytes that must find room in the tiers, which the devices of a process share (SpillRoom).
+  // A launch may name any block alone.
+  uint64_t LargestLaunch() const { return std::max(largest_set, largest_block); }
+  // On the GPU: whatever a launch names lies there together, beside what never leaves.
+  bool LaunchFits() const { return held + LargestLaunch() <= chunk_target; }
+  // Room that must stay free, here or in the tiers, so that blocks can be exchanged: for the launch that is to come, and for
+  // one block that leaves whole, which is in both places meanwhile. With both somewhere, either every block can leave
+  // or the launch has room already.
+  uint64_t Headroom() const { return LargestLaunch() + largest_block; }
+  // Bytes that must find room in the tiers, which the devices of a process share (SpillRoom). Nothing needs to be
+  // exchanged while everything fits on the GPU.
   uint64_t BeyondGpu() const {
-    const uint64_t needed = live + ExchangeRoom();
+    const uint64_t needed = live + Headroom();
     return FitsGpu() || needed <= chunk_target ? 0 : needed - chunk_target;
   }
 };

@@ -6,15 +6,16 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <thread>
 #include <unordered_set>
 #include <vector>
 
 #include "allocator/residency/audit_observer.h"
 #include "allocator/residency/device_residency.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 
@@ -44,7 +45,7 @@ class AuditedResidency final : public DeviceResidency {
 
  private:
   enum class Reach { kNamed, kAll };
-  using Clock = std::chrono::steady_clock;
+  using Clock = os::SteadyClock;
 
   CUresult RunAudited(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
@@ -71,12 +72,12 @@ class AuditedResidency final : public DeviceResidency {
   bool IsMyTurn() const;
 
   AuditObserver* const observer_;
-  std::atomic<bool> over_{false};         // nothing is hidden any more: after a fault, or evictions stopped
-  std::atomic<bool> stop_wanted_{false};  // evictions stopped in the middle of a turn of the same thread
-  std::atomic<bool> said_captured_{false};
+  os::Atomic<bool> over_{false};         // nothing is hidden any more: after a fault, or evictions stopped
+  os::Atomic<bool> stop_wanted_{false};  // evictions stopped in the middle of a turn of the same thread
+  os::Atomic<bool> said_captured_{false};
   uint64_t number_ = 0;  // of the launch that has its turn
   bool taken_ ABSL_GUARDED_BY(core_->table.mu) = false;
-  std::thread::id taker_ ABSL_GUARDED_BY(core_->table.mu);
+  os::ThreadId taker_ ABSL_GUARDED_BY(core_->table.mu);
 };
 
 }  // namespace spillway::allocator

@@ -10,7 +10,7 @@
 
 namespace spillway::allocator {
 BlockTable::BlockTable(int device, AddressMap* addresses)
-    : device_(device), addresses_(addresses), pages_(new std::atomic<Block*>[kPages]()) {}
+    : device_(device), addresses_(addresses), pages_(new os::Atomic<Block*>[kPages]()) {}
 
 BlockTable::~BlockTable() {
   for (uint32_t i = 0; i < kPages; ++i) delete[] pages_[i].load();
@@ -35,14 +35,19 @@ Block* BlockTable::CreateLocked(uint64_t address, uint32_t chunks) {
   block.address = address;
   block.chunks = chunks;
   block.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
+  block.failed_evictions = 0;
+  Link(&block);
   addresses_->Assign(address, chunks * addresses_->chunk_bytes(), id);
   return &block;
 }
 
 void BlockTable::DestroyLocked(Block* block) {
   SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->listed &&
-                 block->copy_homes.empty());
+                 block->copy_homes.empty() && block->pins == 0 && block->evict == nullptr &&
+                 block->fetch == nullptr && !block->mapping && !block->freed && !block->wanted);
   addresses_->Clear(block->address, block->chunks * addresses_->chunk_bytes());
+  launch_sets.OnDestroy(block);
+  Unlink(block);
   block->chunks = 0;
   free_indices_.push_back(block->id.index());
 }
@@ -65,12 +70,60 @@ void BlockTable::MoveLocked(Block* block, BlockState to) {
     std::abort();
   }
   ++moves_[static_cast<int>(block->state)][static_cast<int>(to)];
+  LeaveVictims(block);
+  Unlink(block);
   block->state = to;
+  Link(block);
+  EnterVictim(block);
   RestoreGateLocked(block);
+}
+
+void BlockTable::Link(Block* block) {
+  List& list = lists_[static_cast<int>(block->state)];
+  block->list_next = nullptr;
+  block->list_previous = list.last;
+  (list.last == nullptr ? list.first : list.last->list_next) = block;
+  list.last = block;
+  ++list.count;
+  list.chunks += block->chunks;
+}
+
+void BlockTable::Unlink(Block* block) {
+  List& list = lists_[static_cast<int>(block->state)];
+  (block->list_previous == nullptr ? list.first : block->list_previous->list_next) = block->list_next;
+  (block->list_next == nullptr ? list.last : block->list_next->list_previous) = block->list_previous;
+  block->list_previous = block->list_next = nullptr;
+  --list.count;
+  list.chunks -= block->chunks;
+}
+
+void BlockTable::EnterVictim(Block* block) {
+  if (block->state == BlockState::kCached) {
+    victims.cached.Add(KeyOf(*block));
+  } else if (block->state == BlockState::kResident && block->held_reasons == 0) {
+    (block->used_since_hand_out() ? victims.idle : victims.unused).Add(KeyOf(*block));
+  }
+}
+
+void BlockTable::LeaveVictims(Block* block) {
+  victims.cached.Remove(KeyOf(*block));
+  victims.unused.Remove(KeyOf(*block));
+  victims.idle.Remove(KeyOf(*block));
+}
+
+Block* BlockTable::FindLocked(uint64_t address) const {
+  const BlockId id = addresses_->Find(address);
+  return id.valid() && id.device() == device_ ? &at(id) : nullptr;
 }
 
 void BlockTable::AddHoldLocked(Block* block, HoldReason reason, uint64_t launches) {
   ++block->holds[static_cast<int>(reason)];
+  if (block->held_reasons == 0) {
+    held_chunks_ += block->chunks;
+    leaver_sizes_.Remove(block->chunks);
+    launch_sets.OnHeld(block);
+    LeaveVictims(block);
+  }
   block->held_reasons |= 1u << static_cast<int>(reason);
   // What nobody has used is stripped without a copy: a block that is written through its hold only must not be.
   block->used.store(true, std::memory_order_relaxed);
@@ -83,17 +136,45 @@ void BlockTable::EndHoldLocked(Block* block, HoldReason reason) {
   uint32_t& holds = block->holds[static_cast<int>(reason)];
   if (holds == 0 || --holds != 0) return;
   block->held_reasons &= ~(1u << static_cast<int>(reason));
+  if (block->held_reasons == 0) NoteUnheld(block);
+}
+
+void BlockTable::NoteUnheld(Block* block) {
+  held_chunks_ -= block->chunks;
+  leaver_sizes_.Add(block->chunks);
+  launch_sets.OnHoldEnded(block);
+  EnterVictim(block);
+}
+
+void BlockTable::NoteHandedOutLocked(Block* block) {
+  leaver_sizes_.Add(block->chunks);
+  launch_sets.OnHandOut(block);
+}
+
+void BlockTable::NoteFreedLocked(Block* block) {
+  leaver_sizes_.Remove(block->chunks);
+  launch_sets.OnFree(block);
 }
 
 void BlockTable::ForgetHoldsLocked(Block* block) {
+  const bool held = block->held_reasons != 0;
   block->held_reasons = 0;
   block->holds.fill(0);
+  if (held) NoteUnheld(block);
 }
 
 void BlockTable::CheckInvariantsLocked() const {
+  uint64_t held = 0;
+  std::array<size_t, kBlockStates> counts = {};
   for (uint32_t i = 1; i < next_index_; ++i) {
     const Block& block = at(BlockId(device_, i));
     if (block.chunks == 0) continue;
+    ++counts[static_cast<size_t>(block.state)];
+    if (block.live() && block.held_reasons != 0) held += block.chunks;
+    const bool resident = block.state == BlockState::kResident;
+    SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
+    SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
+                   (resident && block.held_reasons == 0));
     const bool whole = block.handles.size() == block.chunks;
     SPILLWAY_CHECK(block.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {
@@ -112,6 +193,10 @@ void BlockTable::CheckInvariantsLocked() const {
     }
     SPILLWAY_CHECK(block.gate.load() == Gate::kClosed || block.gate.load() == GateOf(block));
   }
+  SPILLWAY_CHECK(held == held_chunks_);
+  for (int state = 0; state < kBlockStates; ++state)
+    SPILLWAY_CHECK(counts[static_cast<size_t>(state)] == lists_[state].count);
+  launch_sets.CheckInvariants();
 }
 
 void StampBlock(const StreamClock& clock, Block* block, Stamp stamp) {
@@ -136,7 +221,7 @@ std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
   std::vector<Stamp> uses;
   // Not cleared here: if this eviction is taken back, the next one must wait for the same streams.
   if (block->many_streams.load()) uses = clock.CurrentOfAll();
-  for (const std::atomic<uint64_t>& entry : block->stamps) {
+  for (const os::Atomic<uint64_t>& entry : block->stamps) {
     const Stamp stamp = Stamp::Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream && !clock.Completed(stamp)) uses.push_back(stamp);
   }

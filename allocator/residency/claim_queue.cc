@@ -1,6 +1,7 @@
 #include "allocator/residency/claim_queue.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,7 +13,8 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr int64_t kTellAfterNanos = 10'000'000'000;  // a longer wait is told to the user, once
+// A wait that has lasted so long says who waits.
+constexpr int64_t kNameAfterNanos = 1'000'000'000;
 
 std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -21,66 +23,80 @@ std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 ClaimQueue::ClaimQueue(Core* core, Faulter* faulter, std::function<void()> wake)
     : core_(core), faulter_(faulter), wake_(std::move(wake)) {}
 
-absl::Status ClaimQueue::Claim(const AccessSet& set, Grant* grant) {
-  Ticket ticket;
-  bool queued = false;
-  bool told = false;
-  const int64_t start = os::Clock::System()->NowNanos();
+absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
   os::MutexLock lock(&core_->table.mu);
-  for (;;) {
-    const Lack lack = LackOfLocked(set);
-    // Who would only have to take evictions back may do so while nobody waits for them; else it is behind them.
-    const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
-    if (!queued && !waits) {
-      PinLocked(set, grant);
-      break;
-    }
-    if (!queued) {
-      RefuseIfTooLargeLocked(set, &ticket);
-      if (!ticket.refusal.ok()) return ticket.refusal;
-      queue_.push_back(&ticket);
-      queued = true;
-      core_->clock.CoverAll();  // so that it is seen when the GPU has nothing left to do
-    }
-    if (queue_.front() == &ticket) {
-      if (grant->pinned.empty()) {
-        PinLocked(set, grant);
-        continue;  // pinning may have taken an eviction back
-      }
-      std::vector<ChunkHandle> chunks;
-      if (!lack.busy && TakeChunksLocked(lack.chunks, &chunks)) {
-        DistributeLocked(&chunks, grant);
-        break;
-      }
-      RefuseIfTooLargeLocked(set, &ticket);
-      // The lock may have been released: what is missing is looked up again after the wait.
-      ticket.needed = lack.chunks;
-      wake_();
-    }
-    if (!ticket.refusal.ok() || core_->closed.load()) {
-      UnpinLocked(grant);
-      std::erase(queue_, &ticket);
-      core_->table.changed.NotifyAll();
-      return ticket.refusal.ok() ? absl::CancelledError("Spillway has shut down") : ticket.refusal;
-    }
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
-    if (!told && os::Clock::System()->NowNanos() - start > kTellAfterNanos) {
-      told = true;
-      os::Announce("a launch has waited 10 s for room: it lacks " + Mib(ticket.needed * core_->chunk_bytes) +
-                   ", " + std::to_string(queue_.size()) + " launches wait, " + std::to_string(grants_) +
-                   " are being prepared, " + std::to_string(core_->clock.UncompletedLaunches()) +
-                   " are on the GPU (one of them may be waiting for a later call of this thread)");
+  const Lack lack = LackOfLocked(set);
+  // Who would only have to take evictions back may do so while nobody waits for them; else it is behind them.
+  const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
+  if (!waits) {
+    if (core_->stopped.load()) return core_->StopStatus();
+    PinLocked(set, grant);
+    ++grants_;
+    return absl::OkStatus();
+  }
+  return ClaimInTurnLocked(set, name, grant);
+}
+
+absl::Status ClaimQueue::ClaimInTurnLocked(const AccessSet& set, Name name, Grant* grant) {
+  Ticket ticket;
+  RefuseIfTooLargeLocked(set, &ticket);
+  if (!ticket.refusal.ok()) return ticket.refusal;
+  os::Wait wait(core_->waits, os::WaitKind::kChunks, "");
+  bool named = false;
+  queue_.push_back(&ticket);
+  core_->clock.CoverAll();  // so that it is seen when the GPU has nothing left to do
+  absl::Status status;
+  while (status.ok() && !TryGrantLocked(set, &ticket, grant)) {
+    if (!ticket.refusal.ok()) {
+      status = ticket.refusal;
+    } else {
+      status = AwaitLocked(
+          &wait, [&] { return name(); }, &named);
     }
   }
-  if (queued) {
-    std::erase(queue_, &ticket);
-    const int64_t now = os::Clock::System()->NowNanos();
-    core_->counters.stall_room_nanos += now - start;
-    core_->counters.lost_room_nanos += core_->LostSince(start, now);
-    core_->table.changed.NotifyAll();
-  }
+  if (!status.ok()) UnpinLocked(grant);
+  std::erase(queue_, &ticket);
+  core_->table.changed.NotifyAll();
+  if (!status.ok()) return status;
+  const int64_t now = os::Clock::System()->NowNanos();
+  core_->counters.stall_room_nanos += now - wait.since();
+  core_->counters.lost_room_nanos += core_->LostSince(wait.since(), now);
   ++grants_;
-  return absl::OkStatus();
+  return status;
+}
+
+// The head takes its pins, and then its chunks, all of them or none. False: it must wait.
+bool ClaimQueue::TryGrantLocked(const AccessSet& set, Ticket* ticket, Grant* grant) {
+  if (queue_.front() != ticket) return false;
+  if (grant->pinned.empty()) PinLocked(set, grant);  // may take evictions back
+  const Lack lack = LackOfLocked(set);
+  std::vector<ChunkHandle> chunks;
+  if (!lack.busy && TakeChunksLocked(lack.chunks, &chunks)) {
+    DistributeLocked(&chunks, grant);
+    return true;
+  }
+  RefuseIfTooLargeLocked(set, ticket);
+  // The lock may have been released: what is missing is looked up again after the wait.
+  ticket->needed = lack.chunks;
+  wake_();
+  return false;
+}
+
+absl::Status ClaimQueue::AwaitLocked(os::Wait* wait, Name name, bool* named) {
+  if (!*named && os::Clock::System()->NowNanos() - wait->since() > kNameAfterNanos) {
+    *named = true;
+    std::string subject = ", " + std::to_string(queue_.size()) + " launches wait, " +
+                          std::to_string(grants_) + " are being prepared, " +
+                          std::to_string(core_->clock.UncompletedLaunches()) +
+                          " are on the GPU (one of them may be waiting for a later call of this thread)";
+    if (!queue_.empty())
+      subject = ", the first lacks " + Mib(queue_.front()->needed * core_->chunk_bytes) + subject;
+    core_->table.mu.Unlock();
+    wait->SetSubject(name() + subject);
+    core_->table.mu.Lock();
+    return absl::OkStatus();  // much may have changed
+  }
+  return core_->AwaitChangeLocked(*wait);
 }
 
 ClaimQueue::Lack ClaimQueue::LackOfLocked(const AccessSet& set) {
@@ -132,6 +148,7 @@ bool ClaimQueue::TakeChunksLocked(uint64_t needed, std::vector<ChunkHandle>* chu
   while (to_create > 0 && status.ok()) {
     ChunkHandle chunk;
     status = CreateChunk(core_->parts.driver, core_->options.device, core_->chunk_bytes, &chunk);
+    core_->error.Note(status);
     if (!status.ok()) break;
     chunks->push_back(chunk);
     --to_create;
@@ -185,7 +202,7 @@ absl::Status ClaimQueue::CheckFitsLocked(const AccessSet& set) {
                                       " blocks of together " + Mib(chunks * core_->chunk_bytes) +
                                       ", and the budget leaves " +
                                       Mib(core_->chunks.target() * core_->chunk_bytes) +
-                                      " for them. A larger budget or smaller tensors make it fit.");
+                                      " for them. A larger budget or smaller tensors make it fit");
 }
 
 void ClaimQueue::RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) {
@@ -198,34 +215,47 @@ void ClaimQueue::RefuseIfTooLargeLocked(const AccessSet& set, Ticket* ticket) {
   if (ticket->refusal.ok()) ticket->refusal = std::move(status);
 }
 
-absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, std::vector<CUevent>* arrivals) {
-  const int64_t start = os::Clock::System()->NowNanos();
-  bool waited = false;
+absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals) {
+  std::optional<os::Wait> wait;
+  bool named = false;
   os::MutexLock lock(&core_->table.mu);
-  for (Block* block : grant.pinned) {
-    for (;;) {
-      if (core_->closed.load()) return absl::CancelledError("Spillway has shut down");
-      if (block->state == BlockState::kResident && !block->mapping) break;
-      if (block->state == BlockState::kFaulting && !block->mapping && block->arrival != nullptr) {
-        if (std::find(arrivals->begin(), arrivals->end(), block->arrival) == arrivals->end()) {
-          arrivals->push_back(block->arrival);
-        }
-        break;
+  absl::Status status;
+  for (size_t i = 0; i < grant.pinned.size() && status.ok();) {
+    Block* const block = grant.pinned[i];
+    if (core_->stopped.load()) {
+      status = core_->StopStatus();
+    } else if (IsLaunchableLocked(*block, arrivals)) {
+      ++i;
+    } else if (!block->holds_chunks() && !block->mapping) {
+      status = block->fetch_failure.ok() ? absl::AbortedError("a block lost its chunks again")
+                                         : block->fetch_failure;
+    } else {
+      if (!wait) {
+        core_->clock.CoverAll();
+        wait.emplace(core_->waits, os::WaitKind::kArrival, "");
       }
-      if (!block->live()) break;  // freed meanwhile: its owner said that nobody needs it
-      if (!block->holds_chunks() && !block->mapping)
-        return absl::AbortedError("a block lost its chunks again");
-      if (!waited) core_->clock.CoverAll();
-      waited = true;
-      core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+      status = AwaitLocked(
+          &*wait, [&] { return name(); }, &named);
     }
   }
-  if (waited) {
+  if (wait) {
     const int64_t now = os::Clock::System()->NowNanos();
-    core_->counters.stall_disk_nanos += now - start;
-    core_->counters.lost_read_nanos += core_->LostSince(start, now);
+    core_->counters.stall_disk_nanos += now - wait->since();
+    core_->counters.lost_read_nanos += core_->LostSince(wait->since(), now);
   }
-  return absl::OkStatus();
+  return status;
+}
+
+// Mapped, and whole or with an arrival event, which is collected; or freed meanwhile: its owner said that nobody needs it.
+bool ClaimQueue::IsLaunchableLocked(const Block& block, std::vector<CUevent>* arrivals) {
+  if (!block.live()) return true;
+  if (block.mapping) return false;
+  if (block.state == BlockState::kResident) return true;
+  if (block.state != BlockState::kFaulting || block.arrival == nullptr) return false;
+  if (std::find(arrivals->begin(), arrivals->end(), block.arrival) == arrivals->end()) {
+    arrivals->push_back(block.arrival);
+  }
+  return true;
 }
 
 void ClaimQueue::NoteWaiter(const Grant& grant, Stamp before) {

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "allocator/residency/core.h"
 #include "allocator/residency/faulter.h"
 
@@ -24,15 +26,19 @@ struct Grant {
 
 class ClaimQueue {
  public:
+  // Who waits, in words; asked only when the wait gets long. No lock is held.
+  using Name = absl::FunctionRef<std::string()>;
+
   // `wake` makes the device's thread look for victims.
   ClaimQueue(Core* core, Faulter* faulter, std::function<void()> wake);
 
   // Pins every live block of the set and gives chunks to those without; waits for its turn and for room.
-  // kResourceExhausted with words when the set can never fit. Holds no chunk, no slot, no staging while it waits.
-  absl::Status Claim(const AccessSet& set, Grant* grant);
+  // kResourceExhausted with words when the set can never fit; the device's error, kCancelled at the end, kDeadlineExceeded
+  // at the user's limit. Holds no chunk, no slot, no staging while it waits. `name` says who waits.
+  absl::Status Claim(const AccessSet& set, Name name, Grant* grant);
   // Waits until every pinned block may be launched on: mapped, and whole or with an arrival event (collected, no
   // repeats). kAborted when a block lost its chunks again (its starter failed): let go and claim anew.
-  absl::Status WaitLaunchable(const Grant& grant, std::vector<CUevent>* arrivals);
+  absl::Status WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals);
   // A stream that has come to `before` waits on the GPU for what is on its way.
   void NoteWaiter(const Grant& grant, Stamp before);
   // Takes the pins off.
@@ -67,6 +73,14 @@ class ClaimQueue {
     bool leaving = false;  // a block is on its way out, for whoever is the head
   };
   Lack LackOfLocked(const AccessSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // One step of a wait, that says of whom once it is worth it. May release the lock.
+  absl::Status AwaitLocked(os::Wait* wait, Name name, bool* named)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  absl::Status ClaimInTurnLocked(const AccessSet& set, Name name, Grant* grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool TryGrantLocked(const AccessSet& set, Ticket* ticket, Grant* grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  static bool IsLaunchableLocked(const Block& block, std::vector<CUevent>* arrivals);
   void PinLocked(const AccessSet& set, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void UnpinLocked(Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void DistributeLocked(std::vector<ChunkHandle>* chunks, Grant* grant)

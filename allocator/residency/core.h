@@ -17,15 +17,20 @@
 #include "allocator/memory/va_space.h"
 #include "allocator/residency/block_table.h"
 #include "allocator/residency/clean_copies.h"
+#include "allocator/residency/device_error.h"
 #include "allocator/residency/device_hash.h"
 #include "allocator/residency/gate_slots.h"
 #include "allocator/residency/lane_meter.h"
 #include "allocator/residency/leave_permission.h"
 #include "allocator/residency/plan_pace.h"
+#include "allocator/residency/refusals.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
+#include "allocator/residency/test_points.h"
 #include "allocator/residency/write_sampler.h"
 #include "allocator/tier/spill_room.h"
+#include "io/os/atomic.h"
+#include "io/os/wait.h"
 #include "policy/units.h"
 
 namespace spillway::allocator {
@@ -53,10 +58,15 @@ struct Core {
       : options(residency_options),
         parts(residency_parts),
         chunk_bytes(residency_parts.addresses->chunk_bytes()),
-        own_room(residency_parts.host, residency_parts.disk == nullptr ? 0 : residency_parts.disk_bytes),
-        room(residency_parts.room == nullptr ? &own_room : residency_parts.room),
+        own_room(residency_parts.room != nullptr
+                     ? nullptr
+                     : std::make_unique<SpillRoom>(residency_parts.host, residency_parts.disk)),
+        room(residency_parts.room != nullptr ? residency_parts.room : own_room.get()),
+        refusals(residency_parts.refusals == nullptr ? &own_refusals : residency_parts.refusals),
         table(residency_options.device, residency_parts.addresses),
-        clock(residency_parts.driver, residency_parts.context),
+        waits(residency_parts.waits == nullptr ? &own_waits : residency_parts.waits),
+        error([this] { Stop(); }),
+        clock(residency_parts.driver, residency_parts.context, &error),
         hash(residency_parts.driver, residency_parts.context, residency_options.device,
              residency_parts.hash_code),
         writes(residency_parts.driver, &hash, &table),
@@ -69,29 +79,35 @@ struct Core {
   const ResidencyOptions options;
   const ResidencyParts parts;
   const uint64_t chunk_bytes;
-  SpillRoom own_room;     // of a device that shares its tiers with none
+  const std::unique_ptr<SpillRoom> own_room;  // of a device that shares its tiers with none
   SpillRoom* const room;  // what this device promises its blocks off the GPU is entered here
+  Refusals own_refusals;  // of a device that is not told the process's
+  Refusals* const refusals;
 
   // ---- Internally synchronised.
 
   BlockTable table;
+  os::WaitList own_waits;     // of a device outside a process that reports waits
+  os::WaitList* const waits;  // every wait of this device is entered here
+  DeviceError error;          // the first after which nothing moves any more
   StreamClock clock;
   GateSlots gates;
   Counters counters;
   HashLoader hash;
   WriteSampler writes;
   std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
-  PlanPace pace;                                 // of the plan in force; replaced by PlanRunner::Set alone
-  std::atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
+  PlanPace pace;                                // of the plan in force; replaced by PlanRunner::Set alone
+  os::Atomic<policy::LaunchIndex> launches{0};  // launches let through; the next one's index
   // Stamp of launch i at i % size, packed: tells completed launch indices from stream numbers.
   static constexpr uint64_t kLaunchRing = 1 << 16;
-  std::unique_ptr<std::atomic<uint64_t>[]> launch_stamps { new std::atomic<uint64_t>[ kLaunchRing ]() };
+  std::unique_ptr<os::Atomic<uint64_t>[]> launch_stamps { new os::Atomic<uint64_t>[ kLaunchRing ]() };
   // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
-  std::atomic<bool> pressure{false};
-  std::atomic<bool> evict{options.evict};              // false: nothing leaves the GPU any more
-  std::atomic<bool> map_at_once{options.map_at_once};  // blocks have memory from their allocation on
-  std::atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
-  std::atomic<uint64_t> largest_set_bytes{0};
+  os::Atomic<bool> pressure{false};
+  os::Atomic<bool> evict{options.evict};              // false: nothing leaves the GPU any more
+  os::Atomic<bool> map_at_once{options.map_at_once};  // blocks have memory from their allocation on
+  os::Atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
+  // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
+  os::Atomic<bool> stopped{false};
 
   // ---- Guarded by table.mu.
 
@@ -100,11 +116,11 @@ struct Core {
   VaSpace space ABSL_GUARDED_BY(table.mu);
   GpuBudget budget ABSL_GUARDED_BY(table.mu);
   CleanCopies clean ABSL_GUARDED_BY(table.mu);
+  uint64_t live_blocks ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t live_chunks ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t promised_chunks ABSL_GUARDED_BY(table.mu) = 0;  // of live_chunks: their block is still being found
   uint64_t promised_room_bytes ABSL_GUARDED_BY(table.mu) = 0;  // this device's part of room's promises
   uint64_t live_requested_bytes ABSL_GUARDED_BY(table.mu) = 0;
-  uint64_t largest_block_bytes ABSL_GUARDED_BY(table.mu) = 0;
   uint64_t frees ABSL_GUARDED_BY(table.mu) = 0;
   int64_t create_failed_nanos ABSL_GUARDED_BY(table.mu) =
       0;  // last refused chunk, which lowered the target; 0: none
@@ -117,7 +133,26 @@ struct Core {
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] ABSL_GUARDED_BY(table.mu) = {};
 
-  std::atomic<int64_t> lost_until{0};  // up to when lost time has been counted; TakeLost alone
+  os::Atomic<int64_t> lost_until{0};  // up to when lost time has been counted; TakeLost alone
+
+  // Every wait ends. Any thread, whatever locks it holds; the device's thread wakes those who have just begun to wait.
+  void Stop() {
+    stopped.store(true);
+    table.changed.NotifyAll();
+  }
+  // Why it has stopped.
+  absl::Status StopStatus() const {
+    return error.any() ? error.status(*parts.driver) : absl::CancelledError("Spillway has shut down");
+  }
+  // One step of a wait for something that the table's lock guards: returns OK when it should be looked at again, else why
+  // the wait is to end.
+  absl::Status AwaitChangeLocked(const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    if (stopped.load()) return StopStatus();
+    if (absl::Status status = wait.Check(); !status.ok()) return status;
+    table.changed.WaitRechecking(&table.mu, kLookAgain);
+    return absl::OkStatus();
+  }
+  static constexpr std::chrono::milliseconds kLookAgain{100};
 
   LaneMeter& lane(Lane which) { return lanes[static_cast<int>(which)]; }
   // Of the time since `start` (nanoseconds of the system's steady clock), what the GPU has spent with nothing to do and
@@ -171,7 +206,31 @@ struct Core {
     }
     block->recorded.clear();
     if (!block->listed && !block->wanted) ListLocked(block);
+    GiveUpOldAddressesLocked();
   }
+  // Kept addresses that nobody has taken for long are free space again: what is kept follows what is live, not what has
+  // ever been allocated.
+  void GiveUpOldAddressesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    const size_t kept = table.CountLocked(BlockState::kFree);
+    if (kept <= kLeastKeptAddresses) return;
+    const size_t most = kLeastKeptAddresses + 4 * live_blocks;
+    for (size_t i = most; i < std::min(kept, most + 2); ++i) {
+      if (!GiveUpAddressLocked(table.OldestLocked(BlockState::kFree))) return;
+    }
+  }
+  // A kFree block's address goes back to the space of addresses, its record to the table. False when somebody still has
+  // to do with it.
+  bool GiveUpAddressLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
+    const bool busy =
+        block->evict != nullptr || block->mapping || block->pins > 0 || block->wanted || block->freed;
+    if (busy && !SPILLWAY_MUTANT(kReuseRecordEarly)) return false;
+    if (block->listed) addresses.Remove(block->owner, block->chunks, block->address);
+    block->listed = false;
+    space.Free(block->address, block->chunks);
+    table.DestroyLocked(block);
+    return true;
+  }
+  static constexpr size_t kLeastKeptAddresses = 4096;
   // After a chunk was refused: what the budget allows is tried again, for memory may have come back.
   void RestoreTargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     create_failed_nanos = 0;
@@ -181,6 +240,11 @@ struct Core {
     peak_device_bytes = std::max(peak_device_bytes, chunks.held() * chunk_bytes + budget.others);
   }
 };
+
+// Maps the block's chunks. On failure nothing is mapped, or the device has an error.
+absl::Status MapBlock(Core* core, const Block& block);
+// Takes the block's mapping away, whose uses are over. A failure leaves it in an unknown state: the device's error.
+absl::Status UnmapBlock(Core* core, const Block& block);
 
 }  // namespace spillway::allocator
 

@@ -13,33 +13,64 @@
 
 namespace spillway::allocator {
 
+// ---- Charging: only what could be held on GPU, host and disk together is handed out.
+
 Charge DeviceResidency::ChargeOfLocked(uint64_t more_chunks) const {
+  const BlockTable& table = core_->table;
   Charge charge;
   charge.live = (core_->live_chunks + more_chunks) * core_->chunk_bytes;
-  charge.largest_block = std::max(core_->largest_block_bytes, more_chunks * core_->chunk_bytes);
-  charge.largest_set = core_->largest_set_bytes.load();
+  charge.largest_block = std::max<uint64_t>(table.LargestLeaverLocked(), more_chunks) * core_->chunk_bytes;
+  charge.largest_set = table.launch_sets.largest_movable_bytes();
+  charge.held = table.held_chunks_locked() * core_->chunk_bytes;
   charge.chunk_target = core_->chunks.target() * core_->chunk_bytes;
   if (SPILLWAY_MUTANT(kNoExchangeRoom)) charge.largest_set = charge.largest_block = 0;
   return charge;
 }
 
-absl::Status DeviceResidency::ChargeLocked(uint64_t chunks) {
+absl::Status DeviceResidency::ChargeLocked(uint64_t chunks, uint64_t* lacking_bytes) {
+  *lacking_bytes = 0;
   const Charge charge = ChargeOfLocked(chunks);
   SpillRoom* const room = core_->room;
-  const bool fits = charge.FitsGpu() || (core_->evict.load() && charge.CanExchange());
-  if (fits && room->Change(core_->promised_room_bytes, charge.BeyondGpu())) {
-    core_->promised_room_bytes = charge.BeyondGpu();
-    return absl::OkStatus();
+  if (charge.FitsGpu() || (core_->evict.load() && charge.LaunchFits())) {
+    if (room->Change(core_->promised_room_bytes, charge.BeyondGpu())) {
+      core_->promised_room_bytes = charge.BeyondGpu();
+      return absl::OkStatus();
+    }
+    *lacking_bytes = charge.BeyondGpu() - core_->promised_room_bytes;
   }
+  return RefusalOf(charge, room->promised_bytes() - core_->promised_room_bytes);
+}
+
+// Which term is short, by how much, and what would help.
+absl::Status DeviceResidency::RefusalOf(const Charge& charge, uint64_t others_promised) const {
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-  const bool tiers = core_->evict.load();
-  const uint64_t others = room->promised_bytes() - core_->promised_room_bytes;
+  const std::string on_gpu = mib(charge.chunk_target) + " of GPU memory";
+  if (!core_->evict.load()) {
+    return absl::ResourceExhaustedError(
+        mib(charge.live) + " of blocks would be live, nothing is moved off the GPU, and there are " + on_gpu +
+        " for them. A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
+  }
+  if (!charge.LaunchFits()) {
+    const bool block = charge.largest_block >= charge.largest_set;
+    std::string text = block ? "a block of " + mib(charge.largest_block)
+                             : "the blocks that one launch names, together " + mib(charge.largest_set) + ",";
+    text += " cannot be on the GPU at once: there are " + on_gpu;
+    if (charge.held > 0) text += ", of which " + mib(charge.held) + " hold blocks that must stay";
+    return absl::ResourceExhaustedError(text +
+                                        ". A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
+  }
+  const SpillRoom& room = *core_->room;
+  const uint64_t needed = charge.live + charge.Headroom();
+  const uint64_t there = charge.chunk_target + room.host_bytes() + room.disk_bytes();
+  std::string text =
+      "room off the GPU is short by " +
+      mib(std::max<uint64_t>(needed + others_promised, there + (1 << 20)) - there) + ": " + mib(charge.live) +
+      " of blocks would be live, and " + mib(charge.Headroom()) +
+      " must stay free to exchange them (the largest launch and the largest block); there are " + on_gpu +
+      ", " + mib(room.host_bytes()) + " of host memory and " + mib(room.disk_bytes()) + " on disk";
+  if (others_promised > 0) text += ", of which " + mib(others_promised) + " are for blocks of other GPUs";
   return absl::ResourceExhaustedError(
-      "Spillway: " + mib(charge.live) + " of blocks would be live; there is room for " +
-      mib(charge.chunk_target) + " on the GPU, " + mib(tiers ? room->host_bytes() : 0) +
-      " in host memory and " + mib(tiers ? room->disk_bytes() : 0) + " on disk" +
-      (others > 0 ? " (" + mib(others) + " of it for blocks of other GPUs)" : "") + ", of which " +
-      mib(charge.ExchangeRoom()) + " must stay free to exchange blocks");
+      text + ". A larger SPILLWAY_HOST_MEMORY or more room in SPILLWAY_DIRS makes it fit");
 }
 
 // After blocks have gone: what they were promised off the GPU is others' again.
@@ -50,8 +81,11 @@ void DeviceResidency::LowerPromiseLocked() {
   core_->promised_room_bytes = beyond;
 }
 
+// ---- Allocation.
+
 absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef stream) {
   if (core_->closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
+  if (core_->error.any()) return core_->error.status(*core_->parts.driver);
   if (bytes == 0) return absl::InvalidArgumentError("a block of 0 bytes");
   const uint64_t chunks = (bytes + core_->chunk_bytes - 1) / core_->chunk_bytes;
   if (chunks > UINT32_MAX)
@@ -59,7 +93,7 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
   Block* block = nullptr;
   {
     os::MutexLock lock(&core_->table.mu);
-    SPILLWAY_RETURN_IF_ERROR(ChargeLocked(chunks));
+    SPILLWAY_RETURN_IF_ERROR(ChargeAndGrowLocked(chunks));
     // Charged before the lock may be let go of: others must not be promised the same room.
     core_->live_chunks += chunks;
     core_->promised_chunks += chunks;
@@ -71,23 +105,35 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
       LowerPromiseLocked();
       return status;
     }
+    ++core_->live_blocks;
     core_->live_requested_bytes += bytes;
     if (core_->live_chunks > core_->peak_live_chunks) {
       core_->peak_live_chunks = core_->live_chunks;
       core_->peak_requested_bytes = core_->live_requested_bytes;
     }
-    core_->largest_block_bytes = std::max(core_->largest_block_bytes, chunks * core_->chunk_bytes);
     block->requested_bytes = bytes;
-    block->handed_out_at = core_->launches.load();
-    block->used.store(false, std::memory_order_relaxed);
     block->content_known = false;
     ++block->generation;
+    core_->table.NoteHandedOutLocked(block);
   }
   if (core_->parts.observer != nullptr) {
     core_->parts.observer->OnAllocate(core_->options.device, block->id, chunks * core_->chunk_bytes);
   }
   if (core_->map_at_once.load()) SPILLWAY_RETURN_IF_ERROR(MapNow(block, stream));
   return block->address;
+}
+
+absl::Status DeviceResidency::ChargeAndGrowLocked(uint64_t chunks) {
+  uint64_t lacking = 0;
+  absl::Status status = ChargeLocked(chunks, &lacking);
+  if (status.ok() || lacking == 0) return status;
+  // The tiers may grow: that takes the file system's and the driver's time, so nobody waits for it with the lock.
+  core_->table.mu.Unlock();
+  const absl::Status grown = core_->room->Grow(lacking);
+  core_->table.mu.Lock();
+  if (core_->closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
+  if (absl::IsDeadlineExceeded(grown)) return grown;
+  return ChargeLocked(chunks, &lacking);
 }
 
 absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {
@@ -107,14 +153,15 @@ Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::
     block->listed = false;
     // A strip that has passed its commit point, or the transfer of a freed block, ends in a moment.
     block->wanted = true;
-    while (block->freed || (block->evict != nullptr && !Evictor::CancelLocked(core_.get(), block))) {
-      if (core_->closed.load()) {
-        *status = absl::CancelledError("Spillway has shut down");
-        return nullptr;
-      }
-      core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
-    }
+    *status = AwaitEndOfTransferLocked(block);
     block->wanted = false;
+    if (!status->ok()) {
+      if (!block->freed) core_->ListLocked(block);
+      return nullptr;
+    }
+    // Before it is live: who chooses victims goes by them.
+    block->used.store(false, std::memory_order_relaxed);
+    block->handed_out_at = core_->launches.load();
     if (block->state == BlockState::kCached) {
       core_->table.MoveLocked(block, BlockState::kResident);
       ++core_->allocation_paths[static_cast<int>(AllocationPath::kCachedSameStream)];
@@ -127,16 +174,10 @@ Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::
   absl::StatusOr<uint64_t> address = core_->space.Allocate(chunks);
   if (!address.ok()) {
     // Kept addresses are a convenience: give those without chunks back, and try again.
-    for (BlockId id : core_->addresses.TakeAll()) {
-      Block* const kept = &core_->table.at(id);
-      if (kept->state != BlockState::kFree || kept->evict != nullptr || kept->mapping || kept->pins > 0) {
-        core_->addresses.Add(kept->owner, kept->chunks, kept->address, id);
-        continue;
-      }
-      kept->listed = false;
-      core_->space.Free(kept->address, kept->chunks);
-      core_->table.DestroyLocked(kept);
-    }
+    core_->table.ForEachLocked(BlockState::kFree, [&](Block* kept) {
+      core_->table.mu.AssertHeld();
+      core_->GiveUpAddressLocked(kept);
+    });
     address = core_->space.Allocate(chunks);
   }
   if (!address.ok()) {
@@ -145,9 +186,23 @@ Block* DeviceResidency::TakeBlockLocked(uint32_t chunks, CUstream stream, absl::
   }
   Block* const block = core_->table.CreateLocked(*address, chunks);
   block->owner = stream;
+  block->used.store(false, std::memory_order_relaxed);
+  block->handed_out_at = core_->launches.load();
   core_->table.MoveLocked(block, BlockState::kEmpty);
   ++core_->allocation_paths[static_cast<int>(AllocationPath::kNewAddress)];
   return block;
+}
+
+absl::Status DeviceResidency::AwaitEndOfTransferLocked(Block* block) {
+  const auto under_way = [&] {
+    core_->table.mu.AssertHeld();
+    return block->freed || (block->evict != nullptr && !Evictor::CancelLocked(core_.get(), block));
+  };
+  if (!under_way()) return absl::OkStatus();
+  const os::Wait wait(core_->waits, os::WaitKind::kEndOfTransfer,
+                      "an allocation, for the address it is to get");
+  while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(wait));
+  return absl::OkStatus();
 }
 
 absl::Status DeviceResidency::Free(CUdeviceptr address) {
@@ -160,15 +215,17 @@ absl::Status DeviceResidency::Free(CUdeviceptr address) {
     if (block->address != address || !block->live()) {
       return absl::InvalidArgumentError("free of an address that is not the start of a live block");
     }
+    --core_->live_blocks;
     core_->live_chunks -= block->chunks;
     core_->live_requested_bytes -= block->requested_bytes;
-    LowerPromiseLocked();
     block->freed_at = ++core_->frees;
     // Kernels that reached it without naming it left no stamp; by PyTorch's rules they ran on its own stream or on
     // recorded ones.
     if (block->held_reasons != 0) StampQueuedWorkLocked(block, {block->owner, false});
     core_->table.ForgetHoldsLocked(block);
     FreeLocked(block);
+    core_->table.NoteFreedLocked(block);
+    LowerPromiseLocked();
   }
   if (core_->parts.observer != nullptr) core_->parts.observer->OnFree(core_->options.device, id);
   return absl::OkStatus();
@@ -232,7 +289,9 @@ absl::Status DeviceResidency::RecordStream(CUdeviceptr address, CUstream stream)
   // Nobody else can cover it, and this thread may not come back.
   if (core_->clock.IsPerThread(index)) core_->clock.Cover({index, number}).IgnoreError();
   os::MutexLock lock(&core_->table.mu);
-  Block* const block = &core_->table.at(id);
+  Block* const block = core_->table.FindLocked(address);
+  if (block == nullptr || !block->live())
+    return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
   if (block->owner == stream && !foreign) return absl::OkStatus();
   std::erase_if(block->recorded, [&](const allocator::Stamp& stamp) { return stamp.stream == index; });
   block->recorded.push_back({index, number});
@@ -242,47 +301,49 @@ absl::Status DeviceResidency::RecordStream(CUdeviceptr address, CUstream stream)
 }
 
 absl::StatusOr<Residency::Range> DeviceResidency::FindRange(CUdeviceptr address) const {
-  const BlockId id = core_->parts.addresses->Find(address);
-  if (!id.valid()) return absl::NotFoundError("no block of Spillway's holds this address");
   os::MutexLock lock(&core_->table.mu);
-  const Block& block = core_->table.at(id);
-  if (!block.live()) return absl::NotFoundError("the block that held this address has been freed");
-  return Range{block.address, block.requested_bytes};
+  const Block* const block = core_->table.FindLocked(address);
+  if (block == nullptr) return absl::NotFoundError("no block of Spillway's holds this address");
+  if (!block->live()) return absl::NotFoundError("the block that held this address has been freed");
+  return Range{block->address, block->requested_bytes};
 }
 
 absl::Status DeviceResidency::EmptyCache() {
-  StripCache(UINT64_MAX);
+  StripCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
   std::vector<ChunkHandle> chunks;
   {
     os::MutexLock lock(&core_->table.mu);
+    core_->table.launch_sets.ForgetDead();
+    LowerPromiseLocked();
     core_->chunks.BeginRelease(core_->chunks.free(), &chunks);
   }
   absl::Status status;
   for (const ChunkHandle chunk : chunks) status.Update(ReleaseChunk(core_->parts.driver, chunk));
-  return status;
+  core_->error.Note(status);
+  return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
 }
 
-uint64_t DeviceResidency::StripCache(uint64_t chunks) {
+absl::Status DeviceResidency::StripCache(uint64_t chunks) {
   os::MutexLock lock(&core_->table.mu);
+  if (core_->stopped.load()) return core_->StopStatus();
   std::vector<Block*> victims;
   uint64_t taken = 0;
-  core_->table.ForEachLocked([&](Block* block) {
-    if (taken >= chunks || block->state != BlockState::kCached || !block->listed || block->evict != nullptr)
-      return;
+  core_->table.ForEachLocked(BlockState::kCached, [&](Block* block) {
+    if (taken >= chunks || !block->listed || block->evict != nullptr) return;
     if (block->pins > 0 || block->mapping || block->freed) return;
     victims.push_back(block);
     taken += block->chunks;
   });
-  if (victims.empty()) return 0;
+  if (victims.empty()) return absl::OkStatus();
   thread_->RequestStripsLocked(victims);
   const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return std::any_of(victims.begin(), victims.end(),
                        [](Block* block) { return block->evict != nullptr && !block->evict->cancelled; });
   };
-  while (under_way() && !core_->closed.load()) {
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
-  }
-  return taken;
+  const os::Wait wait(core_->waits, os::WaitKind::kCacheRelease,
+                      std::to_string(victims.size()) + " cached blocks");
+  while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(wait));
+  return absl::OkStatus();
 }
 
 }  // namespace spillway::allocator

@@ -117,7 +117,7 @@ void DeviceHash::Drop(Request* request) {
 void HashLoader::Begin() {
   if (code_ == nullptr || begun_.load(std::memory_order_relaxed)) return;
   begun_.store(true);
-  thread_ = os::StartThread("spillway-hash", [this] { Load(); });
+  thread_.Start("spillway-hash", [this] { Load(); });
 }
 
 void HashLoader::Load() {
@@ -144,12 +144,8 @@ void HashLoader::Load() {
                std::string(status.message()));
 }
 
-void HashLoader::Stop() {
-  if (thread_.joinable()) thread_.join();
-}
+bool HashLoader::Stop(std::chrono::nanoseconds longest) { return thread_.JoinFor(longest); }
 
-void HashLoader::Abandon() {
-  if (thread_.joinable()) thread_.detach();
-}
+void HashLoader::Abandon() { thread_.Abandon(); }
 
 }  // namespace spillway::allocator

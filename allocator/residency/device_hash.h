@@ -4,17 +4,17 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_HASH_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_HASH_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "allocator/driver/content_hash.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/residency/hash_code.h"
+#include "io/os/atomic.h"
+#include "io/os/joinable_thread.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
@@ -75,8 +75,9 @@ class HashLoader {
   void Begin();
   // Null until it is loaded, and for good when it could not be. Any thread.
   DeviceHash* Get() const { return ready_.load(std::memory_order_acquire); }
-  // Waits until the thread has ended, about a second when it compiles. Any other thread.
-  void Stop();
+  // Waits until the thread has ended, about a second when it compiles. False when it takes longer: it is left behind, and
+  // what it uses must stay. Any other thread.
+  bool Stop(std::chrono::nanoseconds longest = std::chrono::seconds(1));
   // In a forked child, where the thread is not.
   void Abandon();
 
@@ -87,10 +88,10 @@ class HashLoader {
   const CUcontext context_;
   const int device_;
   HashCode* const code_;
-  std::unique_ptr<DeviceHash> hash_;         // the thread's until it is published
-  std::atomic<DeviceHash*> ready_{nullptr};  // release in Load, acquire in Get
-  std::atomic<bool> begun_{false};
-  std::thread thread_;
+  std::unique_ptr<DeviceHash> hash_;        // the thread's until it is published
+  os::Atomic<DeviceHash*> ready_{nullptr};  // release in Load, acquire in Get
+  os::Atomic<bool> begun_{false};
+  os::JoinableThread thread_;
 };
 
 }  // namespace spillway::allocator

@@ -12,7 +12,7 @@ absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std:
   if (core_->closed.load()) return absl::OkStatus();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   Grant grant;
-  absl::Status status = Prepare(set, nullptr, &grant);  // it is not known which streams will use them
+  absl::Status status = Prepare(set, nullptr, 0, &grant);  // it is not known which streams will use them
   if (status.ok()) {
     status = HoldPinned(grant, reason, out);
     thread_->claims()->Release(&grant);
@@ -29,21 +29,14 @@ absl::Status DeviceResidency::HoldPinned(const Grant& grant, HoldReason reason, 
   for (Block* block : grant.pinned) {
     if (block->live()) stay.push_back(block);
   }
-  uint64_t held = 0;
-  core_->table.ForEachLocked([&](Block* block) {
-    if (block->held_reasons != 0) held += block->chunks;
-  });
-  for (Block* block : stay) {
-    if (block->held_reasons == 0) held += block->chunks;
-  }
-  const uint64_t largest = core_->largest_set_bytes.load() / core_->chunk_bytes;
+  for (Block* block : stay) core_->table.AddHoldLocked(block, reason, core_->launches.load());
   // Where nothing is evicted there is no room to keep; but what looks unused is stripped there, too.
-  if (core_->evict.load() && held + largest > core_->chunks.target()) {
+  if (core_->evict.load() && !ChargeOfLocked(0).LaunchFits()) {
+    for (Block* block : stay) core_->table.EndHoldLocked(block, reason);
     return absl::ResourceExhaustedError(
         "blocks that must stay on the GPU would leave no room for the largest launch");
   }
   for (Block* block : stay) {
-    core_->table.AddHoldLocked(block, reason, core_->launches.load());
     if (out != nullptr) out->push_back({block->id, block->generation});
   }
   return absl::OkStatus();
@@ -98,7 +91,7 @@ void DeviceResidency::StampQueuedWorkLocked(Block* block, StreamRef stream) {
 void DeviceResidency::StampAsCarrierLocked(Block* block, const Block& carrier) {
   StampQueuedWorkLocked(block, {carrier.owner, false});
   if (carrier.many_streams.load()) block->many_streams.store(true);
-  for (const std::atomic<uint64_t>& entry : carrier.stamps) {
+  for (const os::Atomic<uint64_t>& entry : carrier.stamps) {
     const allocator::Stamp stamp = allocator::Stamp::Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
   }

@@ -5,15 +5,21 @@
 #include "allocator/residency/device_residency.h"
 #include "allocator/residency/test_points.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {
 namespace {
 
-thread_local std::string last_error;
-
 // Claims of one launch that may come to nothing because a block could not be brought in.
 constexpr int kMostAttempts = 100;
+// Of which may fail for the driver's fault.
+constexpr int kMostFailures = 3;
+
+bool MayBeTriedAgain(const absl::Status& status) {
+  return !absl::IsResourceExhausted(status) && !absl::IsDeadlineExceeded(status) &&
+         !absl::IsCancelled(status);
+}
 
 // Under pressure the launching thread records an event each so many launches.
 constexpr policy::LaunchIndex kLaunchesBetweenEvents = 16;
@@ -81,15 +87,25 @@ void DeviceResidency::MarkReady(StreamRef stream) const {
   if (captures_.load() == 0) core_->parts.observer->OnReady(stream);
 }
 
-void DeviceResidency::NoteLargestSet(uint64_t bytes) {
-  uint64_t seen = core_->largest_set_bytes.load(std::memory_order_relaxed);
-  while (bytes > seen && !core_->largest_set_bytes.compare_exchange_weak(seen, bytes)) {
-  }
+void DeviceResidency::RememberSet(const AccessSet& set) {
+  std::vector<Block*> blocks;
+  for (BlockId id : set) blocks.push_back(&core_->table.at(id));
+  os::MutexLock lock(&core_->table.mu);
+  core_->table.launch_sets.Note(blocks);
+}
+
+// After a device error the driver answers with its code; where it was ours to find (a mapping that may be half gone), the
+// launch might meet anything, and is not made.
+CUresult DeviceResidency::Bypass(absl::FunctionRef<CUresult()> launch) const {
+  if (core_->closed.load() || !core_->error.any()) return launch();
+  if (!IsSticky(core_->error.first())) return core_->error.first();
+  const CUresult result = launch();
+  return result != CUDA_SUCCESS ? result : core_->error.first();
 }
 
 CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                               absl::FunctionRef<CUresult()> launch) {
-  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
   if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
   const bool marked = MarkEntry(stream);
@@ -104,7 +120,10 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
     return RunPinned(set, stream, tag, launch);
   }
   if (slot != nullptr && index != kNoStream && no_capture) {
-    if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(BytesOf(set));
+    if (core_->pressure.load(std::memory_order_relaxed)) {
+      if (absl::Status status = WaitForRunAhead(BytesOf(set), tag); !status.ok())
+        return Ended(status, launch);
+    }
     slot->Enter(core_->gates.fence());
     if (AllOpen(set, &bytes)) {
       SPILLWAY_DELAY_POINT("launch.inside_slot");
@@ -117,9 +136,9 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
         for (BlockId id : set) NoteUse(core_->clock, &core_->table.at(id), stamp, thread, at);
       }
       slot->Leave();
-      NoteLargestSet(bytes);
+      NoteSet(set, bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
-      if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+      if (result != CUDA_ERROR_OUT_OF_MEMORY) return NoteResult(result);
       if (!ReleaseForOthers(0)) return result;  // then once more, under pins
     } else {
       slot->Leave();
@@ -130,7 +149,7 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
 
 CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                                     absl::FunctionRef<CUresult()> launch) {
-  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
   if (IsCapturing(stream)) {
@@ -143,7 +162,7 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
 
 CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                                          absl::FunctionRef<CUresult()> launch) {
-  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
   // Who lets such a launch into a graph has stopped evictions.
@@ -193,9 +212,7 @@ CUresult DeviceResidency::InCallersContext(StreamRef stream, absl::FunctionRef<C
 AccessSet DeviceResidency::LiveBlocks() const {
   AccessSet live;
   os::MutexLock lock(&core_->table.mu);
-  core_->table.ForEachLocked([&](Block* block) {
-    if (block->live()) live.AddNew(block->id);
-  });
+  core_->table.ForEachLiveLocked([&](Block* block) { live.AddNew(block->id); });
   return live;
 }
 
@@ -212,32 +229,47 @@ CUresult DeviceResidency::RunClaimed(const AccessSet& needed, const AccessSet& n
   const bool plain = &needed == &named && !foreign && core_->parts.audit == nullptr && captures_.load() == 0;
   const auto in_context = [&] {
     const bool looked =
-        plain && core_->pressure.load() && !core_->closed.load() &&
+        plain && core_->pressure.load() && !core_->stopped.load() &&
         core_->writes.Begin(tag, named, grant.pinned, core_->launches.load(), stream.Explicit());
     if (marked) MarkReady(stream);
     const CUresult result = InCallersContext(stream, launch);
     if (looked) core_->writes.End(stream.Explicit(), result == CUDA_SUCCESS);
     return result;
   };
-  if (absl::Status status = Prepare(needed, &stream, &grant); !status.ok()) {
-    if (core_->closed.load()) return in_context();
-    return Refuse(WithAdvice(status, tag, needed.size()));
+  if (absl::Status status = Prepare(needed, &stream, tag, &grant); !status.ok()) {
+    return Ended(WithAdvice(status, tag, needed.size()), in_context);
   }
   GrantToCaller(stream, grant);
-  NoteLargestSet(BytesOf(named));  // only what fits: room to exchange a refused set need not be kept
+  NoteSet(named, BytesOf(named));  // only what fits: room to exchange a refused set need not be kept
   return RunPrepared(needed, named, index, tag, in_context, &grant);
 }
 
 absl::Status DeviceResidency::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
   const auto& advice = core_->parts.refusal_advice;
   const std::string words = advice ? advice(tag, blocks) : std::string();
-  if (words.empty()) return why;
-  return absl::Status(why.code(), std::string(why.message()) + " " + words);
+  if (words.empty() || !absl::IsResourceExhausted(why)) return why;
+  return WithWords(why, std::string(why.message()) + ". " + words);
+}
+
+// A launch that could not be prepared: the driver's business where nothing is moved any more, else refused.
+CUresult DeviceResidency::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
+  return core_->stopped.load() ? Bypass(launch) : Refuse(why);
+}
+
+CUresult DeviceResidency::NoteResult(CUresult result) {
+  core_->error.Note(result);
+  return result;
+}
+
+std::string DeviceResidency::NameOfLaunch(uint64_t tag) const {
+  const auto& name = core_->parts.name_of_launch;
+  const std::string text = name ? name(tag) : std::string();
+  return text.empty() ? "a launch" : "a launch of " + text;
 }
 
 absl::Status DeviceResidency::AwaitArrival(CUevent arrival) {
-  return core_->parts.driver->ToStatus(core_->parts.driver->cuEventSynchronize(arrival),
-                                       "waiting for a block that is to stay");
+  const os::Wait wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay");
+  return core_->clock.Await(arrival, wait, core_->stopped);
 }
 
 // For reports: the event tells when the stream had done all else, and only waited.
@@ -250,11 +282,13 @@ void DeviceResidency::NoteWaiter(StreamRef stream, const Grant& grant) {
 
 // Everything that the launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
 // there when this returns.
-absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* stream, Grant* grant) {
+absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag,
+                                      Grant* grant) {
+  const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
   for (int attempt = 1;; ++attempt) {
-    const uint64_t bytes = BytesOf(set);
-    if (core_->pressure.load(std::memory_order_relaxed)) WaitForRunAhead(bytes);
-    absl::Status status = thread_->claims()->Claim(set, grant);
+    if (core_->pressure.load(std::memory_order_relaxed))
+      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), tag));
+    absl::Status status = thread_->claims()->Claim(set, name, grant);
     if (!status.ok()) return status;
     for (Block* block : grant->to_map) {
       if (absl::Status mapped = thread_->faulter()->MapEmpty(block); !mapped.ok()) status = mapped;
@@ -263,17 +297,19 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* str
       if (absl::Status started = thread_->faulter()->Start(block); !started.ok()) status = started;
     }
     std::vector<CUevent> arrivals;
-    if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, &arrivals);
+    if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, name, &arrivals);
     if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
     for (CUevent arrival : arrivals) {
       if (status.ok())
         status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
     if (status.ok()) return status;
+    core_->error.Note(status);
     thread_->claims()->Release(grant);
     *grant = Grant();
     // A block that lost its chunks again to a race is claimed anew; one whose copies fail each time is not, for ever.
-    if (status.code() != absl::StatusCode::kAborted || attempt == kMostAttempts) return status;
+    const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
+    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
   }
 }
 
@@ -291,7 +327,7 @@ CUresult DeviceResidency::RunPrepared(const AccessSet& needed, const AccessSet& 
   }
   thread_->claims()->Release(grant);
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
-  return result;
+  return NoteResult(result);
 }
 
 // With a plan in force: the launch that must have completed before the next one goes.
@@ -302,36 +338,45 @@ Stamp DeviceResidency::StampToWaitFor() const {
   return Stamp::Unpack(core_->launch_stamps[index % Core::kLaunchRing].load(std::memory_order_acquire));
 }
 
-void DeviceResidency::WaitForRunAhead(uint64_t bytes) {
-  const uint64_t bound =
-      std::max(core_->options.run_ahead_bytes, core_->largest_set_bytes.load(std::memory_order_relaxed));
+absl::Status DeviceResidency::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
+  const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
   const allocator::Stamp before = StampToWaitFor();
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
   const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };
-  if (!too_many_bytes() && !too_far()) return;
+  if (!too_many_bytes() && !too_far()) return absl::OkStatus();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   const int64_t start = os::Clock::System()->NowNanos();
   core_->clock.Poll();
-  while (!core_->closed.load() && too_many_bytes() && core_->clock.WaitForOldest()) {
-  }
-  while (!core_->closed.load() && too_far() && core_->clock.WaitFor(before)) {
+  absl::Status status;
+  if (too_many_bytes() || too_far()) {
+    const os::Wait wait(core_->waits, os::WaitKind::kRunAhead, "");
+    bool more = true;
+    while (status.ok() && more && too_many_bytes())
+      status = core_->clock.WaitForOldest(wait, core_->stopped, &more);
+    more = true;
+    while (status.ok() && more && too_far())
+      status = core_->clock.WaitFor(before, wait, core_->stopped, &more);
   }
   const int64_t now = os::Clock::System()->NowNanos();
   core_->counters.held_back_nanos += now - start;
   core_->counters.lost_run_ahead_nanos += core_->LostSince(start, now);
+  return status;
 }
 
 absl::Status DeviceResidency::NoteError(const absl::Status& why) const {
-  last_error = std::string(why.message());
+  core_->refusals->NoteCall(why);
   return why;
 }
 
-CUresult DeviceResidency::Refuse(const absl::Status& why) {
+CUresult DeviceResidency::Refuse(const absl::Status& why) const {
   NoteError(why).IgnoreError();
-  os::Announce("a launch was refused with out-of-memory: " + last_error);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = ResultOf(why);
+  os::Announce((result == CUDA_ERROR_OUT_OF_MEMORY ? "a launch was refused with out-of-memory: "
+                                                   : "a launch was refused: ") +
+               LastError());
+  return result;
 }
 
-std::string DeviceResidency::LastError() const { return last_error; }
+std::string DeviceResidency::LastError() const { return core_->refusals->OfThisThread(); }
 
 }  // namespace spillway::allocator

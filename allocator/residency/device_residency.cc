@@ -47,11 +47,18 @@ absl::StatusOr<std::unique_ptr<Residency>> Residency::Create(const ResidencyOpti
 DeviceResidency::DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts)
     : core_(std::make_unique<Core>(WithDefaults(options), parts)) {}
 
-DeviceResidency::~DeviceResidency() { Shutdown(); }
+DeviceResidency::~DeviceResidency() {
+  Shutdown();
+  if (!left_behind_) return;
+  // A thread of ours is stuck in the driver and may come back: what it uses stays.
+  static_cast<void>(thread_.release());
+  static_cast<void>(copies_.release());
+  static_cast<void>(core_.release());
+}
 
 absl::Status DeviceResidency::Start() {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
-  SPILLWAY_ASSIGN_OR_RETURN(copies_, CopyStreams::Create(core_->parts.driver, &core_->clock));
+  SPILLWAY_ASSIGN_OR_RETURN(copies_, CopyStreams::Create(core_->parts.driver, &core_->clock, &core_->error));
   thread_ = std::make_unique<DeviceThread>(core_.get(), copies_.get());
   {
     os::MutexLock lock(&core_->table.mu);
@@ -115,10 +122,10 @@ void DeviceResidency::BeginForeignAllocation(uint64_t bytes) {
       os::MutexLock lock(&core_->table.mu);
       core_->chunks.BeginRelease(core_->chunks.excess(), &chunks);
     }
-    for (const ChunkHandle chunk : chunks) ReleaseChunk(core_->parts.driver, chunk).IgnoreError();
+    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
     const int64_t now = os::Clock::System()->NowNanos();
     os::MutexLock lock(&core_->table.mu);
-    if (core_->chunks.excess() == 0 || core_->closed.load()) return;
+    if (core_->chunks.excess() == 0 || core_->stopped.load()) return;
     if (core_->chunks.held() != held) last_progress = now;
     held = core_->chunks.held();
     if (now - start > kLongestWaitForOthers || now - last_progress > kWaitWithoutProgress) return;
@@ -138,11 +145,12 @@ absl::Status DeviceResidency::StopEvicting() {
   core_->map_at_once.store(true);
   core_->evict.store(false);
   const CUresult result = DeviceResidency::RunReachingAll({}, {}, 0, [] { return CUDA_SUCCESS; });
+  if (core_->error.any()) return core_->error.status(*core_->parts.driver);
   return result == CUDA_SUCCESS ? absl::OkStatus() : absl::ResourceExhaustedError(LastError());
 }
 
 bool DeviceResidency::ReleaseForOthers(uint64_t bytes_wanted) {
-  if (core_->closed.load()) return false;
+  if (core_->stopped.load()) return false;
   const uint64_t wanted = std::max<uint64_t>(bytes_wanted, 32 << 20) / core_->chunk_bytes + 1;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   uint64_t released = 0;
@@ -152,9 +160,9 @@ bool DeviceResidency::ReleaseForOthers(uint64_t bytes_wanted) {
       os::MutexLock lock(&core_->table.mu);
       core_->chunks.BeginRelease(std::min(core_->chunks.free(), wanted - released), &chunks);
     }
-    for (const ChunkHandle chunk : chunks) ReleaseChunk(core_->parts.driver, chunk).IgnoreError();
+    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
     released += chunks.size();
-    if (released < wanted && round == 0) StripCache(wanted - released);
+    if (released < wanted && round == 0) StripCache(wanted - released).IgnoreError();
   }
   return released > 0;
 }
@@ -181,10 +189,10 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.peak_live_bytes = core_->peak_live_chunks * core_->chunk_bytes;
     stats.peak_requested_bytes = core_->peak_requested_bytes;
     stats.others_bytes = core_->budget.others;
-    core_->table.ForEachLocked([&](Block* block) {
+    stats.cached_bytes = core_->table.ChunksLocked(BlockState::kCached) * core_->chunk_bytes;
+    core_->table.ForEachLiveLocked([&](Block* block) {
       const uint64_t bytes = block->chunks * core_->chunk_bytes;
-      if (block->state == BlockState::kCached) stats.cached_bytes += bytes;
-      if (block->live() && block->holds_chunks()) stats.resident_bytes += bytes;
+      if (block->holds_chunks()) stats.resident_bytes += bytes;
       stats.clean_copy_bytes += block->copy_homes.size() * core_->chunk_bytes;
       for (const ChunkHome& home : block->homes) {
         (home.on_disk ? stats.disk_tier_bytes : stats.host_tier_bytes) += core_->chunk_bytes;
@@ -224,7 +232,7 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.disk_out_rate = core_->lane(Lane::kDiskOut).rate();
   stats.host_in_rate = core_->lane(Lane::kHostIn).rate();
   stats.disk_in_rate = core_->lane(Lane::kDiskIn).rate();
-  stats.largest_set_bytes = core_->largest_set_bytes;
+  stats.largest_set_bytes = core_->table.launch_sets.largest_bytes();
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;
 }
@@ -235,24 +243,32 @@ Residency::HeldChunks DeviceResidency::ChunksHeld() const {
 }
 
 void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
-  const ResidencyStats stats = Stats();
-  const uint64_t used = stats.resident_bytes + stats.others_bytes;
-  *total_bytes = stats.budget_bytes;
-  *free_bytes = stats.budget_bytes > used ? stats.budget_bytes - used : 0;
+  os::MutexLock lock(&core_->table.mu);
+  const uint64_t used = ResidentBytesLocked() + core_->budget.others;
+  *total_bytes = core_->options.budget_bytes;
+  *free_bytes = *total_bytes > used ? *total_bytes - used : 0;
+}
+
+uint64_t DeviceResidency::ResidentBytesLocked() const {
+  uint64_t chunks = 0;
+  for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
+    chunks += core_->table.ChunksLocked(state);
+  return chunks * core_->chunk_bytes;
 }
 
 void DeviceResidency::Shutdown() {
   if (core_->closed.exchange(true)) return;
   {
-    os::MutexLock lock(&core_->table.mu);  // who has looked at `closed` and not begun to wait yet holds it
-    core_->table.changed.NotifyAll();
+    os::MutexLock lock(&core_->table.mu);  // who has looked at `stopped` and not begun to wait yet holds it
+    core_->Stop();
   }
-  if (thread_ != nullptr) thread_->Stop();
-  core_->hash.Stop();
+  if (thread_ != nullptr && !thread_->Stop()) left_behind_ = true;
+  if (!core_->hash.Stop()) left_behind_ = true;
 }
 
 void DeviceResidency::AbandonAfterFork() {
   core_->closed.store(true);
+  core_->stopped.store(true);
   if (thread_ != nullptr) thread_->Abandon();
   core_->hash.Abandon();
 }
@@ -262,12 +278,15 @@ void DeviceResidency::CheckInvariants() {
   core_->table.CheckInvariantsLocked();
   core_->space.CheckInvariants();
   uint64_t live = 0;
+  uint64_t live_blocks = 0;
   uint64_t backing = 0;
   core_->table.ForEachLocked([&](Block* block) {
     if (block->live()) live += block->chunks;
+    live_blocks += block->live() ? 1 : 0;
     backing += block->handles.size();
   });
   SPILLWAY_CHECK(live + core_->promised_chunks == core_->live_chunks);
+  SPILLWAY_CHECK(live_blocks == core_->live_blocks);
   // Chunks between owners (a claim creating, a release under way) are in neither sum.
   SPILLWAY_CHECK(backing + core_->chunks.free() <= core_->chunks.held());
 }

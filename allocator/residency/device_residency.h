@@ -13,6 +13,7 @@
 #include "allocator/residency/launch_observer.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/transfer.h"
+#include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
@@ -78,7 +79,11 @@ class DeviceResidency : public Residency {
   // Claims `needed`, launches and stamps it under pins, and reports `named` as the launch's set. Context current.
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
-  CUresult Refuse(const absl::Status& why);
+  CUresult Refuse(const absl::Status& why) const;
+  // What a launch gets while nothing is moved any more.
+  CUresult Bypass(absl::FunctionRef<CUresult()> launch) const;
+  // What a launch gets that could not be prepared: Bypass where nothing is moved any more, else Refuse.
+  CUresult Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const;
   // Its words are LastError's from now on. Returns it.
   absl::Status NoteError(const absl::Status& why) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
@@ -100,13 +105,20 @@ class DeviceResidency : public Residency {
   bool MarkEntry(StreamRef stream) const;
   // Right before the real launch.
   void MarkReady(StreamRef stream) const;
-  void NoteLargestSet(uint64_t bytes);
+  // Remembers a set that is larger than all that are. Takes the lock then.
+  void NoteSet(const AccessSet& set, uint64_t bytes) {
+    if (__builtin_expect(bytes > core_->table.launch_sets.largest_bytes(), 0)) RememberSet(set);
+  }
+  void RememberSet(const AccessSet& set);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.
-  void WaitForRunAhead(uint64_t bytes);
+  absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
   Stamp StampToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);
-  absl::Status Prepare(const AccessSet& set, const StreamRef* stream, Grant* grant);
+  absl::Status Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant);
+  // What the driver answered to a launch; keeps an error that ends the device.
+  CUresult NoteResult(CUresult result);
+  std::string NameOfLaunch(uint64_t tag) const;
   absl::Status AwaitArrival(CUevent arrival);
   void NoteWaiter(StreamRef stream, const Grant& grant);
   absl::Status HoldPinned(const Grant& grant, HoldReason reason, std::vector<HeldBlock>* out);
@@ -117,16 +129,25 @@ class DeviceResidency : public Residency {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Charge ChargeOfLocked(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void LowerPromiseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  absl::Status ChargeLocked(uint64_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Promises room for a new block, or says why not; `lacking_bytes`: of room off the GPU, which may yet grow.
+  absl::Status ChargeLocked(uint64_t chunks, uint64_t* lacking_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // The same; waits for the tiers to grow where that is all it takes. May release the lock.
+  absl::Status ChargeAndGrowLocked(uint64_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  absl::Status RefusalOf(const Charge& charge, uint64_t others_promised) const;
+  absl::Status AwaitEndOfTransferLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Block* TakeBlockLocked(uint32_t chunks, CUstream stream, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Gives the block, just handed out, its memory; frees it again when that fails.
   absl::Status MapNow(Block* block, StreamRef stream);
   void FreeLocked(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Strips up to `chunks` chunks of cached blocks and waits for it; returns chunks now free.
-  uint64_t StripCache(uint64_t chunks);
+  // Strips up to `chunks` chunks of cached blocks and waits for it.
+  absl::Status StripCache(uint64_t chunks);
 
-  std::atomic<int> captures_{0};  // streams under capture
+  uint64_t ResidentBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+
+  bool left_behind_ = false;     // a thread that could not be ended
+  os::Atomic<int> captures_{0};  // streams under capture
 };
 
 }  // namespace spillway::allocator

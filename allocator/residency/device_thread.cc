@@ -1,13 +1,10 @@
 #include "allocator/residency/device_thread.h"
 
-#include <sys/prctl.h>
-
 #include <algorithm>
 
 #include "io/os/clock.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
-#include "policy/victim.h"
 
 namespace spillway::allocator {
 namespace {
@@ -17,15 +14,16 @@ constexpr int64_t kShortestPollNanos = 20'000;
 constexpr int64_t kLongestPollNanos = 500'000;
 constexpr auto kPollLaunches = std::chrono::microseconds(200);  // nothing under way but the job's own work
 constexpr auto kSleepWhenIdle = std::chrono::milliseconds(200);
-// How long a head may have no hope before it is refused: an other thread's pins or frees may still turn up.
+// How long a head may have no hope before it is refused: another thread's pins or frees may still turn up.
 constexpr int64_t kStuckNanos = 200'000'000;
-// How long the tiers may refuse bytes before the head is refused.
-constexpr int64_t kTierRefusalNanos = 1'000'000'000;
-constexpr uint64_t kTierRefusals = 10;
+// The same once evictions have failed: what failed may pass.
+constexpr int64_t kFailureNanos = 1'000'000'000;
 // How long a launch that lacks room waits for a plan at most: other threads' launches may go on for ever.
 constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
+// How long the end of the process waits for the thread, which may be in a call of the driver.
+constexpr auto kLongestJoin = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -39,18 +37,18 @@ DeviceThread::DeviceThread(Core* core, CopyStreams* copies)
 DeviceThread::~DeviceThread() { Stop(); }
 
 void DeviceThread::Start() {
-  thread_ = os::StartThread("spillway-device", [this] { Loop(); });
+  thread_.Start("spillway-device", [this] { Loop(); });
 }
 
-void DeviceThread::Stop() {
-  if (!thread_.joinable()) return;
+bool DeviceThread::Stop() {
   {
     os::MutexLock lock(&wake_mu_);
     stop_ = true;
     woken_ = true;
   }
   wake_.NotifyAll();
-  thread_.join();
+  if (!thread_.JoinFor(kLongestJoin)) left_behind_ = true;
+  return !left_behind_;
 }
 
 void DeviceThread::Wake() {
@@ -62,7 +60,7 @@ void DeviceThread::Wake() {
 }
 
 void DeviceThread::Loop() {
-  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // sleeps of 20 us end after 20 us, not 70
+  os::SetTimerSlack(std::chrono::microseconds(1));  // sleeps of 20 us end after 20 us, not 70
   const CudaDriver* const driver = core_->parts.driver;
   driver->cuCtxSetCurrent(core_->parts.context);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -72,28 +70,41 @@ void DeviceThread::Loop() {
       os::MutexLock lock(&wake_mu_);
       if (stop_) return;
     }
-    bool progress = core_->clock.Poll();
-    progress |= faulter_.Step();
-    progress |= evictor_.Step();
-    if (progress) last_progress_ = os::Clock::System()->NowNanos();
-    progress |= FinishFrees();
-    progress |= core_->writes.Step();
-    bool room_wanted;
-    {
-      os::MutexLock lock(&core_->table.mu);
-      room_wanted = claims_.WantedLocked() > 0;
-    }
-    progress |= plan_runner_.Step(room_wanted);
-    progress |= StartEvictions();
-    progress |= ReleaseExcess();
-    Sleep(progress);
+    Sleep(core_->stopped.load() ? EndWaits() : Step());
   }
+}
+
+bool DeviceThread::Step() {
+  bool progress = core_->clock.Poll();
+  progress |= faulter_.Step();
+  progress |= evictor_.Step();
+  if (progress) last_progress_ = os::Clock::System()->NowNanos();
+  progress |= FinishFrees();
+  progress |= core_->writes.Step();
+  bool room_wanted;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    room_wanted = claims_.WantedLocked() > 0;
+  }
+  progress |= plan_runner_.Step(room_wanted);
+  progress |= StartEvictions();
+  progress |= ReleaseExcess();
+  return progress;
+}
+
+// After a device error nothing moves any more. Who had just begun to wait when it came has not heard of it.
+bool DeviceThread::EndWaits() {
+  os::MutexLock lock(&core_->table.mu);
+  core_->table.changed.NotifyAll();
+  return false;
 }
 
 void DeviceThread::Sleep(bool progress) {
   if (progress) return;
   std::chrono::nanoseconds pause = kSleepWhenIdle;
-  if (!evictor_.idle() || !faulter_.idle()) {
+  if (core_->stopped.load()) {
+    pause = kSleepWhenIdle;
+  } else if (!evictor_.idle() || !faulter_.idle()) {
     const int64_t still = os::Clock::System()->NowNanos() - last_progress_;
     pause = std::chrono::nanoseconds(std::clamp(still / 4, kShortestPollNanos, kLongestPollNanos));
   } else if (plan_runner_.active() || frees_wait_ ||
@@ -152,7 +163,7 @@ bool DeviceThread::StartEvictions() {
     }
     started = !victims.empty();
     if (started) evictor_.StartLocked(victims);
-    if (demand) RefuseIfStuckLocked(started || cancelled);
+    if (demand) RefuseIfStuckLocked(cancelled);
     if (!demand) stuck_since_ = 0;
   }
   if (started) evictor_.Step();  // close the gates for all of them at once
@@ -180,99 +191,103 @@ bool MayLeave(const Block& block) {
          !block.freed;
 }
 
-// Blocks that could go, and what the policy judges them by.
-struct Candidates {
-  std::vector<Block*> blocks;
-  std::vector<policy::VictimCandidate> facts;
-
-  // `idle_since`: any count that grows with use: the last use, or the order of frees. `distance`: launches until the
-  // next use, kNever when unknown.
-  void Add(Block* block, uint64_t idle_since, uint64_t distance) {
-    blocks.push_back(block);
-    facts.push_back({block->id.raw(), block->chunks, idle_since, distance});
-  }
-  // Adds those that the policy picks to `victims`; returns how many chunks they are.
-  uint64_t Choose(uint64_t chunks, std::vector<Block*>* victims) const {
-    uint64_t taken = 0;
-    for (const uint32_t i : policy::SelectVictims(facts, chunks)) {
-      taken += blocks[i]->chunks;
-      victims->push_back(blocks[i]);
-    }
-    return taken;
-  }
-};
+uint64_t ChunksOf(const std::vector<Block*>& blocks) {
+  uint64_t chunks = 0;
+  for (const Block* block : blocks) chunks += block->chunks;
+  return chunks;
+}
 
 }  // namespace
 
-// Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
-uint64_t DeviceThread::ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims) {
-  Candidates cached;
-  Candidates unused;
-  core_->table.ForEachLocked([&](Block* block) {
-    if (!MayLeave(*block)) return;
-    if (block->state == BlockState::kCached && block->listed) {
-      cached.Add(block, block->freed_at, plan_runner_.DistanceToNextUse(*block));
-    } else if (demand && block->state == BlockState::kResident && !block->used_since_hand_out()) {
-      unused.Add(block, block->handed_out_at, plan_runner_.DistanceToNextUse(*block));
-    }
-  });
-  const uint64_t taken = cached.Choose(chunks, victims);
-  return taken + (taken < chunks ? unused.Choose(chunks - taken, victims) : 0);
+// The first of `index`, by their next use and by `idle_since`, that may leave, until they are `chunks` together.
+void DeviceThread::SelectLocked(policy::VictimIndex* index, uint64_t chunks,
+                                absl::FunctionRef<uint64_t(const Block&)> idle_since,
+                                absl::FunctionRef<bool(const Block&)> may_leave,
+                                std::vector<Block*>* victims) {
+  const BlockTable& table = core_->table;
+  const policy::LaunchIndex now = plan_runner_.Now();
+  const auto facts = [&](policy::VictimIndex::Key key) {
+    const Block& block = *table.BlockOf(key);
+    return policy::VictimIndex::Facts{idle_since(block), plan_runner_.NextUse(block, now)};
+  };
+  const auto bytes = [&](policy::VictimIndex::Key key) -> policy::Bytes {
+    const Block& block = *table.BlockOf(key);
+    return MayLeave(block) && may_leave(block) ? block.chunks : 0;
+  };
+  for (const auto key : index->Select(chunks, now, plan_runner_.plan_number(), facts, bytes))
+    victims->push_back(table.BlockOf(key));
 }
 
-// Live blocks: the one needed farthest ahead, else the least recently used. In the background only those whose last use is over; for a waiting launch any.
+// Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
+uint64_t DeviceThread::ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims) {
+  BlockTable::Victims& choice = core_->table.victims;
+  for (const auto key : choice.unused.Keys()) {
+    if (!core_->table.BlockOf(key)->used_since_hand_out()) continue;
+    choice.unused.Remove(key);
+    choice.idle.Add(key);
+  }
+  SelectLocked(
+      &choice.cached, chunks, [](const Block& block) { return block.freed_at; },
+      [](const Block& block) { return block.listed; }, victims);
+  const uint64_t cached = ChunksOf(*victims);
+  if (!demand || cached >= chunks) return cached;
+  SelectLocked(
+      &choice.unused, chunks - cached, [](const Block& block) { return block.handed_out_at; },
+      [](const Block& block) { return !block.used_since_hand_out(); }, victims);
+  return ChunksOf(*victims);
+}
+
+// Live blocks: the one needed farthest ahead, else the least recently used. In the background only those whose last use is
+// over; for a waiting launch any. One whose eviction has failed has a pause.
 void DeviceThread::ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims) {
   const int64_t now = os::Clock::System()->NowNanos();
-  if (!evictor_.refusal().ok()) {
-    // No tier took the last block. Try again now and then: frees make room.
-    if (refused_since_ != 0 && now - refused_since_ < 10'000'000) return;
-    refused_since_ = now;
-  } else {
-    refused_since_ = 0;
-  }
-  Candidates candidates;
-  core_->table.ForEachLocked([&](Block* block) {
-    if (block->state != BlockState::kResident || !MayLeave(*block) || !block->used_since_hand_out()) return;
-    if (!core_->MayLeave(*block)) return;
-    if (!demand) {
-      for (const std::atomic<uint64_t>& packed : block->stamps) {
-        const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
-        if (stamp.stream != kNoStream && !core_->clock.Completed(stamp)) return;
-      }
-    }
-    candidates.Add(block, block->last_use.load(), plan_runner_.DistanceToNextUse(*block));
-  });
+  const auto may_leave = [&](const Block& block) {
+    if (!block.used_since_hand_out() || !core_->MayLeave(block)) return false;
+    if (block.failed_evictions > 0 && now < block.evict_again_at) return false;
+    return demand || IsIdle(block);
+  };
   const size_t stripped = victims->size();
-  const uint64_t taken = candidates.Choose(chunks, victims);
+  SelectLocked(
+      &core_->table.victims.idle, chunks, [](const Block& block) { return block.last_use.load(); }, may_leave,
+      victims);
   for (size_t i = stripped; i < victims->size(); ++i) plan_runner_.NoteUnplannedLocked(*(*victims)[i]);
-  if (taken > 0 && !core_->pressure.exchange(true)) {
+  if (victims->size() > stripped && !core_->pressure.exchange(true)) {
     os::Announce("spilling starts: the job has outgrown its " +
                  std::to_string(core_->chunks.target() * core_->chunk_bytes >> 20) + " MiB of GPU memory");
   }
 }
 
-void DeviceThread::RefuseIfStuckLocked(bool any_candidate) {
-  const bool hope = any_candidate || evictor_.chunks_coming() > 0 || !evictor_.idle() ||
-                    claims_.grants() > 0 || faulter_.prefetches_under_way() > 0 ||
-                    core_->clock.UncompletedLaunches() > 0;
-  const bool refused = !evictor_.refusal().ok();
+bool DeviceThread::IsIdle(const Block& block) const {
+  return std::ranges::all_of(block.stamps, [&](const auto& packed) {
+    const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
+    return stamp.stream == kNoStream || core_->clock.Completed(stamp);
+  });
+}
+
+// The head is refused when nothing is left to hope for: what has failed before is no hope, though it is tried again.
+void DeviceThread::RefuseIfStuckLocked(bool cancelled) {
+  const bool hope = cancelled || evictor_.HasHope() || claims_.grants() > 0 ||
+                    faulter_.prefetches_under_way() > 0 || core_->clock.UncompletedLaunches() > 0;
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t room_made = core_->counters.evictions.load() + core_->frees;
-  if (stuck_since_ == 0 || claims_.HeadLocked() != stuck_head_ || room_made != room_made_ ||
-      (hope && !refused)) {
-    stuck_since_ = hope && !refused ? 0 : now;
+  if (claims_.HeadLocked() != stuck_head_ || room_made != room_made_) evictor_.ForgetFailures();
+  if (stuck_since_ == 0 || claims_.HeadLocked() != stuck_head_ || room_made != room_made_ || hope) {
+    stuck_since_ = hope ? 0 : now;
     stuck_head_ = claims_.HeadLocked();
     room_made_ = room_made;
-    refusals_ = evictor_.refusals();
     return;
   }
-  if (now - stuck_since_ < (refused ? kTierRefusalNanos : kStuckNanos)) return;
-  // While the tiers refuse, tries go on and look like hope; one that waits for a long launch may yet succeed.
-  if (hope && evictor_.refusals() - refusals_ < kTierRefusals) return;
+  const absl::Status& failure = evictor_.first_failure();
+  if (now - stuck_since_ < (failure.ok() ? kStuckNanos : kFailureNanos)) return;
   stuck_since_ = 0;
-  claims_.RefuseHeadLocked(absl::ResourceExhaustedError(
-      refused ? "nothing more can be moved off the GPU: " + std::string(evictor_.refusal().message())
-              : "every other block is held on the GPU"));
+  if (failure.ok()) {
+    claims_.RefuseHeadLocked(absl::ResourceExhaustedError("every other block is held on the GPU"));
+  } else if (ResultOf(failure) == CUDA_ERROR_UNKNOWN) {
+    claims_.RefuseHeadLocked(absl::ResourceExhaustedError("nothing more can be moved off the GPU: " +
+                                                          std::string(failure.message())));
+  } else {
+    claims_.RefuseHeadLocked(failure);
+  }
 }
 
 // ---- Giving back.
@@ -284,7 +299,7 @@ bool DeviceThread::ReleaseExcess() {
     if (core_->chunks.excess() == 0) return false;
     core_->chunks.BeginRelease(core_->chunks.excess(), &chunks);
   }
-  for (const ChunkHandle chunk : chunks) ReleaseChunk(core_->parts.driver, chunk).IgnoreError();
+  for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
   if (chunks.empty()) return false;
   core_->table.changed.NotifyAll();
   return true;

@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "allocator/residency/claim_queue.h"
@@ -15,6 +14,7 @@
 #include "allocator/residency/evictor.h"
 #include "allocator/residency/faulter.h"
 #include "allocator/residency/plan_runner.h"
+#include "io/os/joinable_thread.h"
 
 namespace spillway::allocator {
 
@@ -24,10 +24,11 @@ class DeviceThread {
   ~DeviceThread();
 
   void Start();
-  // Ends the thread within about 2 s; transfers under way are left to the process's end. Any other thread.
-  void Stop();
+  // Ends the thread; transfers under way are left to the process's end. False when it could not be ended in half a second
+  // (a call of the driver that does not return): it is left behind, and all that it uses must stay. Any other thread.
+  bool Stop();
   // In a forked child: the thread is not there, and nothing is waited for.
-  void Abandon() { thread_.detach(); }
+  void Abandon() { thread_.Abandon(); }
   // Makes the thread look again. Any thread, also I/O completion threads; may be called with the table's lock held.
   void Wake();
 
@@ -44,6 +45,8 @@ class DeviceThread {
 
  private:
   void Loop();
+  bool Step();
+  bool EndWaits();
   bool StartEvictions();
   // Chunks that must become free: by giving up cached blocks only, and by any means.
   struct Missing {
@@ -52,11 +55,16 @@ class DeviceThread {
   };
   bool PlanGivesRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   Missing MissingChunksLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void SelectLocked(policy::VictimIndex* index, uint64_t chunks,
+                    absl::FunctionRef<uint64_t(const Block&)> idle_since,
+                    absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   uint64_t ChooseStripsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void ChooseVictimsLocked(uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void RefuseIfStuckLocked(bool any_candidate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool IsIdle(const Block& block) const;
+  void RefuseIfStuckLocked(bool cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool ReleaseExcess();
   bool FinishFrees();
   void Sleep(bool progress);
@@ -66,8 +74,8 @@ class DeviceThread {
   Evictor evictor_;
   ClaimQueue claims_;
   PlanRunner plan_runner_;
-  std::thread thread_;
-  int64_t refused_since_ = 0;  // device's thread: when the tiers first refused and nothing moved since
+  os::JoinableThread thread_;
+  bool left_behind_ = false;
   bool frees_wait_ = false;    // device's thread: freed blocks wait for recorded streams
   int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on, or a launch completed
 
@@ -77,7 +85,6 @@ class DeviceThread {
   uint64_t room_made_ = 0;
   const void* plan_head_ = nullptr;  // that waits for the plan
   int64_t plan_wait_since_ = 0;      // since when
-  uint64_t refusals_ = 0;
 
   os::Mutex wake_mu_{os::LockRank::kStreams};
   os::CondVar wake_;

@@ -10,6 +10,13 @@
 #include "io/os/log.h"
 
 namespace spillway::allocator {
+namespace {
+
+// Between a failed eviction of a block and the next: 10 ms, and at most 10 s.
+constexpr int64_t kFirstPauseNanos = 10'000'000;
+constexpr uint8_t kMostDoublings = 10;
+
+}  // namespace
 
 Evictor::Evictor(Core* core, CopyStreams* copies, std::function<void()> wake)
     : core_(core), copies_(copies), wake_(std::move(wake)) {}
@@ -27,6 +34,7 @@ void Evictor::StartJobLocked(Block* block, policy::PlanTier tier, bool stays) {
   SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
   auto job = std::make_unique<EvictJob>();
   job->block = block;
+  job->generation = block->generation;
   job->tier = tier;
   job->stays = stays;
   job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
@@ -52,6 +60,14 @@ bool Evictor::CancelLocked(Core* core, Block* block) {
     core->table.MoveLocked(block, BlockState::kResident);
   }
   return true;
+}
+
+bool Evictor::HasHope() const {
+  core_->table.mu.AssertHeld();
+  const auto hopeful = [](const std::unique_ptr<EvictJob>& job) {
+    return job->block != nullptr && job->block->failed_evictions == 0;
+  };
+  return std::ranges::any_of(jobs_, hopeful) || std::ranges::any_of(started_, hopeful);
 }
 
 bool Evictor::Step() {
@@ -84,6 +100,7 @@ bool Evictor::Advance(EvictJob* job) {
     cancelled = job->cancelled;
     may_move = MayMoveLocked(job);
   }
+  SPILLWAY_DELAY_POINT("evictor.looked");
   if (cancelled || !job->failure.ok()) {
     const bool held = job->block != nullptr;
     Abandon(job);
@@ -113,7 +130,7 @@ bool Evictor::MayMoveLocked(EvictJob* job) {
 
 void Evictor::AfterGatesClosed() {
   SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
-  core_->gates.WaitForAll();
+  core_->gates.WaitForAll(core_->waits);
   os::MutexLock lock(&core_->table.mu);
   for (const auto& job : jobs_) {
     if (job->phase != EvictJob::Phase::kStarted) continue;
@@ -157,11 +174,20 @@ bool Evictor::Copy(EvictJob* job) {
       job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
   if (job->hashed != nullptr) job->content_known = HashEnded(job, &job->content);
   if (host_done && disk_done && job->hashed == nullptr) {
-    job->holds_copy = job->content_known;
-    job->phase = EvictJob::Phase::kCommit;
+    EndCopy(job);
     moved = true;
   }
   return moved;
+}
+
+// Copy and hash are of the same bytes, and good to be kept, only if nobody has taken the block since its gate closed: who
+// did may have written it between the two. After this moment one may: what was copied stays what was hashed.
+void Evictor::EndCopy(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.copied");
+  os::MutexLock lock(&core_->table.mu);
+  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it in the next step
+  job->holds_copy = job->content_known;
+  job->phase = EvictJob::Phase::kCommit;
 }
 
 void Evictor::CopyToHost(EvictJob* job) {
@@ -271,14 +297,9 @@ void Evictor::Commit(EvictJob* job) {
       core_->table.MoveLocked(block, BlockState::kEmpty);
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
-  const absl::Status status =
-      block->hidden ? absl::OkStatus()
-                    : UnmapChunks(core_->parts.driver, block->address, block->chunks * core_->chunk_bytes);
-  if (!status.ok()) {
-    // The mapping may be half gone: nothing that we could do would be safe.
-    os::Announce("cannot go on: " + std::string(status.message()));
-    std::abort();
-  }
+  // Nobody else changes `hidden` while the block is being unmapped.
+  const absl::Status status = block->hidden ? absl::OkStatus() : UnmapBlock(core_, *block);
+  if (!status.ok()) return;  // the device's error from now on; the block stays as it is
   os::MutexLock lock(&core_->table.mu);
   FinishLocked(job);
 }
@@ -307,6 +328,7 @@ void Evictor::FinishLocked(EvictJob* job) {
   block->mapping = false;
   block->hidden = false;
   block->evict = nullptr;
+  block->failed_evictions = 0;
   chunks_coming_ -= block->chunks;
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
   if (job->strip) {
@@ -335,7 +357,10 @@ void Evictor::FinishLocked(EvictJob* job) {
 void Evictor::Abandon(EvictJob* job) {
   if (!job->failure.ok()) {
     os::MutexLock lock(&core_->table.mu);
-    if (!job->cancelled && job->block != nullptr) CancelLocked(core_, job->block);
+    if (!job->cancelled && job->block != nullptr) {
+      NoteFailureLocked(job->block, job->failure);
+      CancelLocked(core_, job->block);
+    }
   }
   if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");
   ContentHash unwanted;
@@ -354,6 +379,14 @@ void Evictor::Abandon(EvictJob* job) {
   job->phase = EvictJob::Phase::kDone;
 }
 
+// It is tried again after a pause, twice as long each time, and is no hope for those who wait until it has succeeded.
+void Evictor::NoteFailureLocked(Block* block, const absl::Status& why) {
+  block->evict_again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->failed_evictions);
+  if (block->failed_evictions < kMostDoublings) ++block->failed_evictions;
+  ++failures_;
+  if (first_failure_.ok()) first_failure_ = why;
+}
+
 void Evictor::LetGo(EvictJob* job) {
   Block* const block = job->block;
   os::MutexLock lock(&core_->table.mu);
@@ -362,7 +395,10 @@ void Evictor::LetGo(EvictJob* job) {
   if (!job->stays) chunks_coming_ -= block->chunks;
   block->evict = nullptr;
   job->block = nullptr;
-  if (job->holds_copy && block->state == BlockState::kResident && block->live()) {
+  // Freed and handed out again meanwhile, it has other bytes: a life of its own.
+  const bool same_life = job->generation == block->generation || SPILLWAY_MUTANT(kKeepOfLastLife);
+  const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
+  if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     core_->clean.Keep(block, std::move(job->homes), job->content);
     job->homes.clear();
   }

@@ -27,7 +27,8 @@ struct EvictJob {
     CUevent copied = nullptr;  // null once the write has been submitted
   };
 
-  Block* block = nullptr;  // null once a cancelled job has let it go
+  Block* block = nullptr;   // null once a cancelled job has let it go
+  uint32_t generation = 0;  // of the block's life whose bytes these are
   bool strip = false;
   policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if there is room; else to the other
   Phase phase = Phase::kStarted;
@@ -39,9 +40,11 @@ struct EvictJob {
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
-  bool stays = false;       // copied out only: the block is resident again afterwards
-  bool holds_copy = false;  // `homes` hold what `content` is the hash of: good to be kept if the block stays
-  bool clean = false;       // the copy from before is the block's content: nothing to write
+  bool stays = false;  // copied out only: the block is resident again afterwards
+  // `homes` hold what `content` is the hash of: good to be kept if the block stays. Of a copy from before it is known
+  // from the start; of one that this job makes once both have ended and nobody has taken the block (EndCopy).
+  bool holds_copy = false;
+  bool clean = false;          // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`
   ContentHash content;
   DeviceHash::Request hash;  // under way while `hashed` is not null
@@ -77,9 +80,13 @@ class Evictor {
     return chunks_coming_;
   }
   bool idle() const { return jobs_.empty(); }
-  // Neither tier took the last block that was tried; cleared when one does. Why, in words.
-  const absl::Status& refusal() const { return refusal_; }
-  uint64_t refusals() const { return refusals_; }  // tries that ended so
+  // Whether a job is under way that may yet give chunks or room: none of those that have failed before. Under the
+  // table's lock, device's thread.
+  bool HasHope() const;
+  // Evictions that failed, and the first failure since ForgetFailures. Device's thread.
+  uint64_t failures() const { return failures_; }
+  const absl::Status& first_failure() const { return first_failure_; }
+  void ForgetFailures() { first_failure_ = absl::OkStatus(); }
   // Jobs that were taken back, by the phase that they had reached (EvictJob::Phase), for tests.
   uint64_t cancelled_in_phase[6] = {};
 
@@ -106,9 +113,10 @@ class Evictor {
   void ForgetCopy(EvictJob* job);
   bool ReserveHomes(EvictJob* job);
   void TakePieces(size_t count, EvictJob* job);
-  bool TakeSlots(size_t count, EvictJob* job);
+  absl::Status TakeSlots(size_t count, EvictJob* job);
   bool GiveCopiesToOthers();
   bool Copy(EvictJob* job);
+  void EndCopy(EvictJob* job);
   void CopyToHost(EvictJob* job);
   void EndHostCopies(EvictJob* job);
   void CopyToStaging(EvictJob* job);
@@ -117,6 +125,8 @@ class Evictor {
   void PublishCopy(EvictJob* job);
   void CountSpilledLocked(const EvictJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void FinishLocked(EvictJob* job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void NoteFailureLocked(Block* block, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Abandon(EvictJob* job);
   void LetGo(EvictJob* job);
   void ReleaseHomes(std::vector<ChunkHome>* homes);
@@ -130,8 +140,8 @@ class Evictor {
   uint64_t chunks_coming_ ABSL_GUARDED_BY(core_->table.mu) = 0;
 
   std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
-  absl::Status refusal_;                        // device's thread
-  uint64_t refusals_ = 0;                       // device's thread
+  absl::Status first_failure_;                  // device's thread
+  uint64_t failures_ = 0;                       // device's thread
   uint64_t copies_asked_ = 0;                   // device's thread: SpillRoom's count when last looked at
 
   os::Mutex results_mu_{os::LockRank::kTier};

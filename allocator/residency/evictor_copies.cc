@@ -95,7 +95,8 @@ bool Evictor::Compare(EvictJob* job) {
   ForgetCopy(job);
   job->content = now;
   job->content_known = job->stays;  // one that changes is not kept, unless a plan wants it
-  if (ReserveHomes(job)) job->phase = EvictJob::Phase::kCopy;
+  // Without room now, the next step begins the copy anew.
+  job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;
 }
 
@@ -110,7 +111,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   os::MutexLock lock(&core_->table.mu);
-  if (job->cancelled) return;  // Abandon finds it in the next step
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
   if (!job->clean) CountSpilledLocked(*job);
   ++core_->counters.early_copies;
   block->evict = nullptr;
@@ -127,19 +128,35 @@ void Evictor::PublishCopy(EvictJob* job) {
 
 // ---- Room for the bytes.
 
+// False without a failure: not now, room is being made by threads whose work this is; asked again in the next step.
 bool Evictor::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
   const size_t chunks = job->block->chunks;
-  if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr && TakeSlots(chunks, job))
-    return true;
+  absl::Status slots;
+  if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
+    slots = TakeSlots(chunks, job);
+    if (slots.ok()) return true;
+  }
+  bool soon = absl::IsUnavailable(slots);
   TakePieces(chunks, job);
   const size_t rest = chunks - job->homes.size();
   if (rest == 0) return true;
-  if (TakeSlots(rest, job)) return true;
+  // What the host tier is about to get is not worth a disk's transfer.
+  if (core_->parts.host != nullptr && core_->parts.host->storage_growing()) {
+    soon = true;
+  } else {
+    slots = TakeSlots(rest, job);
+    if (slots.ok()) return true;
+    soon = soon || absl::IsUnavailable(slots);
+  }
+  if (soon) {
+    ReleaseHomes(&job->homes);  // another eviction may do with them
+    return false;
+  }
   // Copies that other devices keep may be in the way; tried again soon.
   copies_asked_ = core_->room->AskForCopies();
-  ++refusals_;
-  job->failure = refusal_;
+  job->failure =
+      absl::ResourceExhaustedError("nothing more can be moved off the GPU: " + std::string(slots.message()));
   return false;
 }
 
@@ -147,7 +164,7 @@ void Evictor::TakePieces(size_t count, EvictJob* job) {
   HostPool* const host = core_->parts.host;
   if (host == nullptr) return;
   std::vector<HostPiece> pieces;
-  if (host->Take(HostUse::kStorage, count, &pieces) < count) {
+  if (host->Take(HostUse::kStorage, count, &pieces) < count && !host->storage_growing()) {
     bool more;
     {
       os::MutexLock lock(&core_->table.mu);
@@ -159,27 +176,22 @@ void Evictor::TakePieces(size_t count, EvictJob* job) {
   for (const HostPiece& piece : pieces) job->homes.push_back({piece, {}, false});
 }
 
-bool Evictor::TakeSlots(size_t count, EvictJob* job) {
+absl::Status Evictor::TakeSlots(size_t count, EvictJob* job) {
   io::SpillStore* const disk = core_->parts.disk;
-  absl::StatusOr<std::vector<io::SlotId>> slots =
-      absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
-  if (disk != nullptr) slots = disk->ReserveSlots(count);
-  if (disk != nullptr && !slots.ok()) {
+  if (disk == nullptr) return absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
+  absl::StatusOr<std::vector<io::SlotId>> slots = disk->TakeSlots(count);
+  if (!slots.ok() && !absl::IsUnavailable(slots.status())) {
     bool more;
     {
       os::MutexLock lock(&core_->table.mu);
       more = core_->clean.disk_slots() > 0;
       core_->clean.ReclaimDisk(count);
     }
-    if (more) slots = disk->ReserveSlots(count);
+    if (more) slots = disk->TakeSlots(count);
   }
-  if (!slots.ok()) {
-    refusal_ = slots.status();
-    return false;
-  }
-  refusal_ = absl::OkStatus();
+  if (!slots.ok()) return slots.status();
   for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
-  return true;
+  return absl::OkStatus();
 }
 
 // Another device found no room: copies here are given up.

@@ -10,18 +10,6 @@
 #include "io/os/log.h"
 
 namespace spillway::allocator {
-namespace {
-
-// The mapping may be half gone when this fails: nothing that we could do would be safe.
-void UnmapOrStop(Core* core, Block* block) {
-  const absl::Status status =
-      UnmapChunks(core->parts.driver, block->address, block->chunks * core->chunk_bytes);
-  if (status.ok()) return;
-  os::Announce("cannot go on: " + std::string(status.message()));
-  std::abort();
-}
-
-}  // namespace
 
 Faulter::Faulter(Core* core, CopyStreams* copies, std::function<void()> wake)
     : core_(core), copies_(copies), wake_(std::move(wake)) {}
@@ -41,34 +29,28 @@ void Faulter::BeginLocked(Block* block, std::vector<ChunkHandle> chunks, bool pr
   block->fetch->demanded = !prefetch;
   block->prefetched = prefetch;
   block->arrival = nullptr;
+  block->fetch_failure = absl::OkStatus();
   core_->table.MoveLocked(block, BlockState::kFaulting);
 }
 
 absl::Status Faulter::Start(Block* block) {
   FetchJob* const job = block->fetch;
-  absl::Status status = MapChunks(core_->parts.driver, core_->options.device, block->address,
-                                  core_->chunk_bytes, block->handles);
+  absl::Status status = MapBlock(core_, *block);
   const bool mapped = status.ok();
   if (status.ok()) status = EnqueueHostChunks(job);
-  if (mapped && !status.ok()) {
-    // Copies may be under way: wait for them before the mapping goes. Rare, so plainly.
-    if (absl::StatusOr<CUevent> mark = copies_->MarkIn(); mark.ok()) {
-      core_->parts.driver->cuEventSynchronize(*mark);
-      core_->clock.GiveEvent(*mark);
-    }
-    UnmapOrStop(core_, block);
+  if (status.ok() && job->disk_chunks_left == 0) {
+    job->from_host = true;
+    core_->lane(Lane::kHostIn).Begin(os::Clock::System()->NowNanos());
+    status = FinishEnqueue(job);
+    if (!status.ok()) core_->lane(Lane::kHostIn).End(0, os::Clock::System()->NowNanos());
   }
   if (status.ok()) {
-    if (job->disk_chunks_left == 0) {
-      job->from_host = true;
-      core_->lane(Lane::kHostIn).Begin(os::Clock::System()->NowNanos());
-      FinishEnqueue(job);
-    }
     os::MutexLock lock(&core_->table.mu);
     posted_.push_back(job);
     wake_();
     return status;
   }
+  if (mapped && !TakeMappingBack(job)) return status;
   os::MutexLock lock(&core_->table.mu);
   core_->chunks.Give(&block->handles);
   block->fetch = nullptr;
@@ -77,9 +59,20 @@ absl::Status Faulter::Start(Block* block) {
   return status;
 }
 
+// Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays, with the
+// device's error.
+bool Faulter::TakeMappingBack(FetchJob* job) {
+  const absl::Status ended =
+      core_->parts.driver->ToStatus(copies_->SynchronizeIn(), "waiting for copies into a block");
+  if (!ended.ok()) {
+    core_->error.Fail(ended);
+    return false;
+  }
+  return UnmapBlock(core_, *job->block).ok();
+}
+
 absl::Status Faulter::MapEmpty(Block* block) {
-  const absl::Status status = MapChunks(core_->parts.driver, core_->options.device, block->address,
-                                        core_->chunk_bytes, block->handles);
+  const absl::Status status = MapBlock(core_, *block);
   os::MutexLock lock(&core_->table.mu);
   block->mapping = false;
   if (status.ok()) {
@@ -108,17 +101,14 @@ absl::Status Faulter::EnqueueHostChunks(FetchJob* job) {
   return absl::OkStatus();
 }
 
-// Everything has been enqueued: from now on a launch may go behind the arrival event.
-void Faulter::FinishEnqueue(FetchJob* job) {
-  absl::StatusOr<CUevent> mark = copies_->MarkIn();
-  if (!mark.ok()) {
-    // Without an event nobody can wait for the copies; a device that refuses one is past saving.
-    os::Announce("cannot go on: " + std::string(mark.status().message()));
-    std::abort();
-  }
+// Everything has been enqueued: from now on a launch may go behind the arrival event. Without an event nobody can wait for
+// the copies: then the fetch is taken back.
+absl::Status Faulter::FinishEnqueue(FetchJob* job) {
+  SPILLWAY_ASSIGN_OR_RETURN(const CUevent mark, copies_->MarkIn());
   os::MutexLock lock(&core_->table.mu);
-  job->block->arrival = *mark;
+  job->block->arrival = mark;
   core_->table.changed.NotifyAll();
+  return absl::OkStatus();
 }
 
 void Faulter::DemandLocked(Block* block) {
@@ -174,7 +164,7 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
   progress |= EnqueueReadChunks(job);
   if (job->failure.ok() && job->disk_chunks_left == 0) {
     SPILLWAY_DELAY_POINT("faulter.before_arrival");
-    FinishEnqueue(job);
+    job->failure = FinishEnqueue(job);
     progress = true;
   }
   return progress;
@@ -243,9 +233,10 @@ bool Faulter::Drain(FetchJob* job) {
   }
   if (job->drained == nullptr) {
     absl::StatusOr<CUevent> mark = copies_->MarkIn();
-    if (mark.ok()) job->drained = *mark;  // else the device is lost: nothing runs any more
+    if (!mark.ok()) return false;  // tried again; a lost device stops us before
+    job->drained = *mark;
   }
-  if (job->drained != nullptr && !copies_->Done(job->drained)) return false;
+  if (!copies_->Done(job->drained)) return false;
   ForgetDrain(job);
   SPILLWAY_DELAY_POINT("faulter.before_unmap");
   {
@@ -268,13 +259,15 @@ bool Faulter::Drain(FetchJob* job) {
     block->mapping = true;
   }
   SPILLWAY_DELAY_POINT("faulter.committed");
-  UnmapOrStop(core_, block);
+  if (!UnmapBlock(core_, *block).ok())
+    return true;  // the device's error from now on; the block stays as it is
   os::MutexLock lock(&core_->table.mu);
   block->mapping = false;
   core_->chunks.Give(&block->handles);
   block->fetch = nullptr;
   job->block = nullptr;
   ++core_->counters.prefetches_cancelled;
+  block->fetch_failure = job->failure;
   BackToSpilledLocked(block);
   return true;
 }

@@ -76,7 +76,8 @@ class Faulter {
   };
 
   absl::Status EnqueueHostChunks(FetchJob* job);
-  void FinishEnqueue(FetchJob* job);
+  absl::Status FinishEnqueue(FetchJob* job);
+  bool TakeMappingBack(FetchJob* job);
   bool SubmitReads(FetchJob* job, bool demanded, bool others_demand);
   bool EnqueueReadChunks(FetchJob* job);
   bool ReturnStaging(FetchJob* job);

@@ -9,20 +9,11 @@
 #include <cstdint>
 #include <vector>
 
-namespace spillway::allocator {
+#include "io/os/atomic.h"
+#include "io/os/barrier.h"
+#include "io/os/wait.h"
 
-// The one place with a fence. ThreadSanitizer does not model it and gcc warns; nothing that it checks depends on it:
-// what a slot publishes goes by the release in Leave.
-inline void FullFence() {
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-}
+namespace spillway::allocator {
 
 class GateSlots {
  public:
@@ -37,9 +28,9 @@ class GateSlots {
       // the state that it wrote before.
       count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       if (fence) {
-        FullFence();
+        os::FullFence();
       } else {
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
+        os::LightBarrier();  // the evictor's heavy one does the rest
       }
     }
     // Release: the stamps written inside are visible to whoever sees the slot left.
@@ -47,8 +38,8 @@ class GateSlots {
 
    private:
     friend class GateSlots;
-    std::atomic<uint64_t> count_{0};
-    std::atomic<bool> taken_{false};
+    os::Atomic<uint64_t> count_{0};
+    os::Atomic<bool> taken_{false};
     uint8_t number_ = 0;  // written by the first thread that takes it, before it is used
   };
 
@@ -64,7 +55,8 @@ class GateSlots {
 
   // Returns once every slot that was inside when called has been left since. States written before the call are seen
   // by everyone who enters after it. Must not be called from inside a slot.
-  void WaitForAll() const;
+  // Not ended by anything else: a launch is one call of the driver; entered in `waits` when it takes long.
+  void WaitForAll(os::WaitList* waits) const;
 
  private:
   const bool fence_;

@@ -1,6 +1,7 @@
 #include "allocator/residency/hiding.h"
 
 #include "allocator/residency/evictor.h"
+#include "io/os/errno.h"
 
 namespace spillway::allocator {
 namespace {
@@ -15,18 +16,17 @@ void Publish(Core* core, Block* block, bool hidden) {
 absl::Status MapAgain(Core* core, Block* block, bool take_back) {
   {
     os::MutexLock lock(&core->table.mu);
-    while (block->hidden && block->mapping && !core->closed.load()) {
-      core->table.changed.WaitFor(&core->table.mu, std::chrono::milliseconds(100));
+    if (block->hidden && block->mapping) {
+      const os::Wait wait(core->waits, os::WaitKind::kAudit, "a block that is being mapped");
+      while (block->hidden && block->mapping) SPILLWAY_RETURN_IF_ERROR(core->AwaitChangeLocked(wait));
     }
     if (!block->hidden) return absl::OkStatus();
-    if (block->mapping) return absl::CancelledError("Spillway has shut down");
     // In the same breath as `mapping` is set: no strip may give its chunks away now.
     if (take_back) Evictor::CancelLocked(core, block);
     block->mapping = true;
     block->peers = 0;  // a new mapping is open to its own device alone
   }
-  const absl::Status status =
-      MapChunks(core->parts.driver, core->options.device, block->address, core->chunk_bytes, block->handles);
+  const absl::Status status = MapBlock(core, *block);
   Publish(core, block, !status.ok());
   return status;
 }
@@ -38,8 +38,7 @@ absl::Status Reveal(Core* core, Block* block) { return MapAgain(core, block, /*t
 absl::Status RevealForCopy(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/false); }
 
 absl::Status Hide(Core* core, Block* block) {
-  const absl::Status status =
-      UnmapChunks(core->parts.driver, block->address, block->chunks * core->chunk_bytes);
+  const absl::Status status = UnmapBlock(core, *block);
   Publish(core, block, status.ok());
   return status;
 }

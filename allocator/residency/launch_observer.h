@@ -3,11 +3,11 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_OBSERVER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_OBSERVER_H_
 
-#include <atomic>
 #include <cstdint>
 
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/stream_ref.h"
+#include "io/os/atomic.h"
 #include "policy/units.h"
 
 namespace spillway::allocator {
@@ -36,7 +36,7 @@ class LaunchObserver {
   virtual void OnInterrupt() {}
 
  protected:
-  std::atomic<bool> wants_marks_{false};  // stored by the observer, at any time
+  os::Atomic<bool> wants_marks_{false};  // stored by the observer, at any time
 };
 
 }  // namespace spillway::allocator

@@ -5,11 +5,11 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PACE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PACE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "io/os/atomic.h"
 #include "policy/plan.h"
 #include "policy/units.h"
 
@@ -42,10 +42,10 @@ class PlanPace {
   policy::LaunchIndex MustHaveCompleted(policy::LaunchIndex index) const;
 
  private:
-  std::atomic<const Table*> table_{nullptr};
+  os::Atomic<const Table*> table_{nullptr};
   // Launching threads that look at a table. Sequentially consistent with FreeRetired: it sees them, or they see the
   // table that is in force by then.
-  mutable std::atomic<int> readers_{0};
+  mutable os::Atomic<int> readers_{0};
   std::vector<std::unique_ptr<const Table>> tables_;  // in force, and retired but maybe looked at
 };
 

@@ -34,6 +34,7 @@ void PlanRunner::Adopt() {
     changed_ = false;
     plan_ = std::move(next_);
     next_ = nullptr;
+    ++plan_number_;
     core_->pace.FreeRetired();
   }
   evictions_ = copy_steps_ = fetch_steps_ = Cursor();
@@ -124,11 +125,9 @@ LaunchIndex PlanRunner::NextUse(uint32_t block, LaunchIndex from) const {
   return next != found->second.end() ? IndexOf(lap, *next) : IndexOf(lap + 1, found->second.front());
 }
 
-uint64_t PlanRunner::DistanceToNextUse(const Block& block) const {
-  if (plan_ == nullptr) return policy::kNever;
-  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
-  const LaunchIndex use = NextUse(block.id.raw(), now);
-  return use == policy::kNever ? policy::kNever : use - now;
+LaunchIndex PlanRunner::Now() const {
+  const LaunchIndex launches = core_->launches.load();
+  return plan_ == nullptr ? launches : std::max(launches, plan_->start);
 }
 
 // ---- Moving.

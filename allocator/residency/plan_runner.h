@@ -34,8 +34,14 @@ class PlanRunner {
   bool Step(bool room_wanted);
   // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
   uint64_t chunks_wanted() const { return fetches_.chunks_wanted(); }
-  // Launches from now until the block's next use by the plan; kNever without a plan or a use.
-  uint64_t DistanceToNextUse(const Block& block) const;
+  // The launch that next uses a block is reckoned from here on: the host's place, or the plan's start.
+  policy::LaunchIndex Now() const;
+  // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
+  policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const {
+    return plan_ == nullptr ? policy::kNever : NextUse(block.id.raw(), now);
+  }
+  // Changes with the plan that NextUse is of.
+  uint64_t plan_number() const { return plan_number_; }
   // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
   // room waits for them.
   bool EvictionsToCome() const;
@@ -77,6 +83,7 @@ class PlanRunner {
 
   // ---- Device's thread.
   std::shared_ptr<const policy::MigrationPlan> plan_;
+  uint64_t plan_number_ = 0;
   Cursor evictions_;
   Cursor copy_steps_;
   Cursor fetch_steps_;

@@ -13,6 +13,9 @@
 namespace spillway::io {
 class SpillStore;
 }
+namespace spillway::os {
+class WaitList;
+}
 namespace spillway::policy {
 struct MigrationPlan;
 class WriteFacts;
@@ -26,6 +29,7 @@ class HashCode;
 class HostPool;
 class LaunchObserver;
 class LeavePermission;
+class Refusals;
 class SpillRoom;
 
 struct ResidencyOptions {
@@ -44,7 +48,6 @@ struct ResidencyParts {
   AddressMap* addresses = nullptr;
   HostPool* host = nullptr;        // pinned memory shared by the process's devices: host tier and staging
   io::SpillStore* disk = nullptr;  // null: no disk tier
-  uint64_t disk_bytes = 0;         // room that the disk tier may use, for charging
   SpillRoom* room = nullptr;       // account of `host` and `disk`, shared by devices; null: this one's alone
   LaunchObserver* observer = nullptr;           // the recorder; null: none
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
@@ -52,7 +55,11 @@ struct ResidencyParts {
   // make it fit. No lock is held. Null: none.
   std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
   AuditObserver* audit = nullptr;  // not null: audit mode, which tells it what it finds
-  HashCode* hash_code = nullptr;   // the content hash for the device; null: every eviction writes
+  os::WaitList* waits = nullptr;   // where waits are entered; null: a list of its own, which nobody reads out
+  // What a launch of that tag is called, for lines about waits. No lock is held. Null: no name.
+  std::function<std::string(uint64_t tag)> name_of_launch;
+  HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
+  Refusals* refusals = nullptr;   // where the words of refusals go, the process's; null: this device's alone
 };
 
 }  // namespace spillway::allocator

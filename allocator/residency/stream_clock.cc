@@ -5,6 +5,8 @@
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
+#include "io/os/per_thread.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 namespace {
@@ -12,29 +14,35 @@ namespace {
 constexpr uint64_t kEmptyKey = 0;
 constexpr uint64_t kDeletedKey = 1;
 
+// Looks at an event that are made one after the other before a waiting thread begins to sleep in between.
+constexpr int kLooksWithoutPause = 8;
+
 // Any address that is this thread's alone names its per-thread default stream; those of other devices' contexts have an
 // entry each.
-thread_local char thread_identity;
 constexpr size_t kForeignContexts = 16;
-thread_local CUcontext foreign_contexts[kForeignContexts];
+struct ThreadIdentity {
+  char own = 0;
+  CUcontext foreign[kForeignContexts] = {};
+};
 
 uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
 
 }  // namespace
 
-StreamClock::StreamClock(const CudaDriver* driver, CUcontext context)
+StreamClock::StreamClock(const CudaDriver* driver, CUcontext context, DeviceError* error)
     : driver_(driver),
       context_(context),
+      error_(error),
       streams_(new Stream[kMaxStreams]),
-      keys_(new std::atomic<uint64_t>[kTableSize]()),
-      values_(new std::atomic<StreamIndex>[kTableSize]()) {}
+      keys_(new os::Atomic<uint64_t>[kTableSize]()),
+      values_(new os::Atomic<StreamIndex>[kTableSize]()) {}
 
 StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
 
 uint64_t StreamClock::PerThreadKey(CUcontext context) const {
   // Odd: no stream's address.
-  if (context == context_) return reinterpret_cast<uint64_t>(&thread_identity) | 1;
-  for (CUcontext& entry : foreign_contexts) {
+  if (context == context_) return reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>().own) | 1;
+  for (CUcontext& entry : os::PerThread<ThreadIdentity>().foreign) {
     if (entry == nullptr) entry = context;
     if (entry == context) return reinterpret_cast<uint64_t>(&entry) | 1;
   }
@@ -173,12 +181,12 @@ absl::Status StreamClock::CoverLocked(StreamIndex index) {
   ScopedContext scope(driver_, stream.context);  // which a default stream's handle means its stream in
   // An event recorded in a capture covers nothing, and asking for it would end the job's capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_->cuStreamIsCapturing(stream.handle, &capturing) != CUDA_SUCCESS ||
+  if (Noted(driver_->cuStreamIsCapturing(stream.handle, &capturing)) != CUDA_SUCCESS ||
       capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
     return absl::UnavailableError("a stream that captures is covered when it has ended");
   }
   SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked(stream.context));
-  const CUresult result = driver_->cuEventRecord(event, stream.handle);
+  const CUresult result = Noted(driver_->cuEventRecord(event, stream.handle));
   if (result != CUDA_SUCCESS) {
     free_events_[stream.context].push_back(event);
     return driver_->ToStatus(result, "recording an event on a stream of the application");
@@ -213,8 +221,7 @@ bool StreamClock::PollLocked() {
     Stream& stream = streams_[i];
     while (!stream.pending.empty()) {
       const Pending& oldest = stream.pending.front();
-      if (driver_->cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY) break;
-      // Any other error is sticky: the GPU runs nothing any more, so nothing is in use either.
+      if (!error_->Completed(driver_->cuEventQuery(oldest.event))) break;
       // Never backwards: OnDestroy may have set more.
       if (oldest.number > stream.completed.load(std::memory_order_relaxed)) {
         stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
@@ -238,12 +245,17 @@ bool StreamClock::Poll() {
   return PollLocked();
 }
 
-bool StreamClock::WaitForOldest() {
+CUresult StreamClock::Noted(CUresult result) const {
+  error_->Note(result);
+  return result;
+}
+
+absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more) {
   CUevent event = nullptr;
   CUcontext context = nullptr;  // that it was made in
   {
     os::MutexLock lock(&mu_);
-    if (PollLocked()) return true;
+    if (PollLocked()) return absl::OkStatus();
     const uint32_t count = stream_count_.load(std::memory_order_acquire);
     for (uint32_t i = 1; i < count && event == nullptr; ++i) {
       Stream& stream = streams_[i];
@@ -254,36 +266,56 @@ bool StreamClock::WaitForOldest() {
       event = stream.pending.front().event;
       context = stream.context;
     }
-    if (event == nullptr) return false;
+    *more = event != nullptr;
+    if (event == nullptr) return absl::OkStatus();
     waited_events_.push_back(event);  // nobody may reuse it while we wait
   }
-  WaitAndRetire(event, context);
-  return true;
+  return WaitAndRetire(event, context, wait, stopped);
 }
 
-bool StreamClock::WaitFor(Stamp stamp) {
+absl::Status StreamClock::WaitFor(Stamp stamp, const os::Wait& wait, const os::Atomic<bool>& stopped,
+                                  bool* more) {
   CUevent event = nullptr;
   CUcontext context = nullptr;
   {
     os::MutexLock lock(&mu_);
     PollLocked();
-    if (Completed(stamp)) return true;
+    if (Completed(stamp)) return absl::OkStatus();
     Stream& stream = streams_[stamp.stream];
-    if (stream.covered.load() < stamp.number && !CoverLocked(stamp.stream).ok()) return false;
+    *more = stream.covered.load() >= stamp.number || CoverLocked(stamp.stream).ok();
     const auto covers = [&](const Pending& pending) { return pending.number >= stamp.number; };
     const auto first = std::find_if(stream.pending.begin(), stream.pending.end(), covers);
-    if (first == stream.pending.end()) return false;
+    *more = *more && first != stream.pending.end();
+    if (!*more) return absl::OkStatus();
     event = first->event;
     context = stream.context;
     waited_events_.push_back(event);
   }
-  WaitAndRetire(event, context);
-  return true;
+  return WaitAndRetire(event, context, wait, stopped);
+}
+
+// A call of the driver that waits could not be ended. The first looks are close together: what is waited for is mostly the
+// end of one launch.
+absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const {
+  constexpr int64_t kShortestPause = 5'000;
+  constexpr int64_t kLongestPause = 100'000;
+  int64_t pause = kShortestPause;
+  for (int looks = 0;; ++looks) {
+    const CUresult result = Noted(driver_->cuEventQuery(event));
+    if (result == CUDA_SUCCESS) return absl::OkStatus();
+    if (result != CUDA_ERROR_NOT_READY) return driver_->ToStatus(result, "waiting for the device");
+    if (stopped.load()) return absl::CancelledError("Spillway has shut down");
+    if (absl::Status status = wait.Check(); !status.ok()) return status;
+    if (looks < kLooksWithoutPause) continue;
+    os::SleepFor(std::chrono::nanoseconds(pause));
+    pause = std::min(kLongestPause, pause + pause / 4);
+  }
 }
 
 // An event noted in waited_events_, made in `context`.
-void StreamClock::WaitAndRetire(CUevent event, CUcontext context) {
-  driver_->cuEventSynchronize(event);
+absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
+                                        const os::Atomic<bool>& stopped) {
+  absl::Status status = Await(event, wait, stopped);
   os::MutexLock lock(&mu_);
   // The one who takes the last waiter's note away gives the event back, if it has been retired meanwhile.
   waited_events_.erase(std::find(waited_events_.begin(), waited_events_.end(), event));
@@ -296,6 +328,7 @@ void StreamClock::WaitAndRetire(CUevent event, CUcontext context) {
   }
   if (!pending && !still_waited) free_events_[context].push_back(event);
   PollLocked();
+  return status;
 }
 
 void StreamClock::OnDestroy(CUstream stream) {
@@ -317,7 +350,7 @@ void StreamClock::OnDestroy(CUstream stream) {
   // Nothing can be recorded on it any more (a capture, a dead context): wait for the work itself.
   const uint64_t number = streams_[index].next.load();
   const uint64_t bytes = streams_[index].issued_bytes.load();
-  driver_->cuStreamSynchronize(stream);
+  Noted(driver_->cuStreamSynchronize(stream));
   os::MutexLock lock(&mu_);
   if (streams_[index].completed.load() >= number) return;
   streams_[index].completed_bytes.store(bytes, std::memory_order_relaxed);

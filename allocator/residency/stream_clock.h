@@ -6,7 +6,6 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STREAM_CLOCK_H_
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -15,8 +14,11 @@
 
 #include "absl/status/status.h"
 #include "allocator/driver/cuda_driver.h"
+#include "allocator/residency/device_error.h"
 #include "allocator/residency/stream_ref.h"
+#include "io/os/atomic.h"
 #include "io/os/sync.h"
+#include "io/os/wait.h"
 
 namespace spillway::allocator {
 
@@ -43,8 +45,8 @@ class StreamClock {
  public:
   static constexpr int kMaxStreams = 1024;
 
-  // `context`: that of the device whose blocks are stamped.
-  StreamClock(const CudaDriver* driver, CUcontext context);
+  // `context`: that of the device whose blocks are stamped. `error` learns what the driver answers.
+  StreamClock(const CudaDriver* driver, CUcontext context, DeviceError* error);
   ~StreamClock();
 
   // The index of the stream, given to it at its first mention. kNoStream when all indices are in use. Lock-free but
@@ -81,12 +83,14 @@ class StreamClock {
   void TryCoverNow(StreamIndex stream);
   // Asks the driver for the events recorded so far. Returns whether anything completed. Context current.
   bool Poll();
-  // Waits for the oldest recorded event of any stream, or records one first. False when nothing is uncompleted.
-  // Holds no lock while it waits. Context current.
-  bool WaitForOldest();
-  // Waits for an event that covers the stamp, or records one first; other streams may do what they like. False when there
-  // is none to wait for. As above.
-  bool WaitFor(Stamp stamp);
+  // Waits for the oldest recorded event of any stream, or records one first; `more` becomes false when nothing is
+  // uncompleted. Holds no lock while it waits. Ends when `stopped` becomes true and as `wait` says. Context current.
+  absl::Status WaitForOldest(const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more);
+  // Waits for an event that covers the stamp, or records one first; other streams may do what they like. `more` becomes
+  // false when there is none to wait for. As above.
+  absl::Status WaitFor(Stamp stamp, const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more);
+  // Waits for an event: asks for it often at first, then less and less, so that it can end as above. Context current.
+  absl::Status Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const;
 
   // The stream is about to be destroyed: covers what it holds, then forgets the handle. Context current.
   void OnDestroy(CUstream stream);
@@ -104,15 +108,15 @@ class StreamClock {
     uint64_t bytes = 0;
   };
   struct Stream {
-    std::atomic<uint64_t> next{0};         // last number taken; pairs with Current's acquire
-    std::atomic<uint64_t> completed{0};    // release in Poll, acquire in Completed
-    std::atomic<int64_t> completed_at{0};  // when `completed` last grew, for reports
-    std::atomic<uint64_t> issued_bytes{0};
-    std::atomic<uint64_t> completed_bytes{0};
-    std::atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
-    CUstream handle = nullptr;         // guarded by mu_ after publication
-    CUcontext context = nullptr;       // guarded by mu_: what the stream belongs to
-    bool live = false;                 // guarded by mu_
+    os::Atomic<uint64_t> next{0};         // last number taken; pairs with Current's acquire
+    os::Atomic<uint64_t> completed{0};    // release in Poll, acquire in Completed
+    os::Atomic<int64_t> completed_at{0};  // when `completed` last grew, for reports
+    os::Atomic<uint64_t> issued_bytes{0};
+    os::Atomic<uint64_t> completed_bytes{0};
+    os::Atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
+    CUstream handle = nullptr;        // guarded by mu_ after publication
+    CUcontext context = nullptr;      // guarded by mu_: what the stream belongs to
+    bool live = false;                // guarded by mu_
     uint64_t owner = 0;  // per-thread default stream: key of its thread, which alone may record on it
     std::deque<Pending> pending;  // guarded by mu_, oldest first
   };
@@ -124,20 +128,24 @@ class StreamClock {
   StreamIndex Insert(uint64_t key, StreamRef stream);
   absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WaitAndRetire(CUevent event, CUcontext context);
+  absl::Status WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
+                             const os::Atomic<bool>& stopped);
+  // Keeps an error that ends the device; returns what it was given.
+  CUresult Noted(CUresult result) const;
   bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static constexpr int kTableSize = 4096;  // a power of two, four times the streams
 
   const CudaDriver* const driver_;
   const CUcontext context_;
+  DeviceError* const error_;
   std::unique_ptr<Stream[]> streams_;
-  std::atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
+  os::Atomic<uint32_t> stream_count_{1};  // index 0 is kNoStream; release in Insert
   // Open addressing, keys never move: 0 = empty, 1 = deleted. A value is stored before its key (release).
-  std::unique_ptr<std::atomic<uint64_t>[]> keys_;
-  std::unique_ptr<std::atomic<StreamIndex>[]> values_;
+  std::unique_ptr<os::Atomic<uint64_t>[]> keys_;
+  std::unique_ptr<os::Atomic<StreamIndex>[]> values_;
 
-  std::atomic<int64_t> completed_at_{0};  // the latest of the streams'
+  os::Atomic<int64_t> completed_at_{0};  // the latest of the streams'
 
   mutable os::Mutex mu_{os::LockRank::kStreams};
   std::map<CUcontext, std::vector<CUevent>> free_events_

@@ -18,6 +18,11 @@ enum class Mutant : int {
   kReuseDrainingBlock,  // a block freed during a transfer is handed out before the transfer has ended
   kNoExchangeRoom,      // charging leaves no room to exchange blocks
   kTrustOldCopy,        // a copy from before is taken for the content without looking
+  kCopyWithoutLock,     // a copy is called good without looking whether the block was taken meanwhile
+  kKeepAnyCopy,         // an eviction that was taken back keeps whatever it has copied
+  kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
+  kReuseRecordEarly,  // the record of a freed block serves another address while somebody still has to do with it
+  kPublishWithoutLook,  // an early copy is published although a launch has taken the block
 };
 extern std::atomic<Mutant> active_mutant;
 // Called at each named point when set; may sleep or yield.

@@ -6,23 +6,28 @@
 
 namespace spillway::allocator {
 
-absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver,
-                                                                 StreamClock* clock) {
+absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver, StreamClock* clock,
+                                                                 DeviceError* error) {
   CUstream out = nullptr;
   CUstream in = nullptr;
   SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(
       driver->cuStreamCreateWithPriority(&out, CU_STREAM_NON_BLOCKING, 0), "creating the copy-out stream"));
   SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(
       driver->cuStreamCreateWithPriority(&in, CU_STREAM_NON_BLOCKING, 0), "creating the copy-in stream"));
-  return std::unique_ptr<CopyStreams>(new CopyStreams(driver, clock, out, in));
+  return std::unique_ptr<CopyStreams>(new CopyStreams(driver, clock, error, out, in));
+}
+
+absl::Status CopyStreams::Noted(CUresult result, const char* what) const {
+  error_->Note(result);
+  return driver_->ToStatus(result, what);
 }
 
 absl::Status CopyStreams::Out(void* host, CUdeviceptr device, uint32_t bytes) {
-  return driver_->ToStatus(driver_->cuMemcpyDtoHAsync_v2(host, device, bytes, out_), "copying a chunk out");
+  return Noted(driver_->cuMemcpyDtoHAsync_v2(host, device, bytes, out_), "copying a chunk out");
 }
 
 absl::Status CopyStreams::In(CUdeviceptr device, const void* host, uint32_t bytes) {
-  return driver_->ToStatus(driver_->cuMemcpyHtoDAsync_v2(device, host, bytes, in_), "copying a chunk in");
+  return Noted(driver_->cuMemcpyHtoDAsync_v2(device, host, bytes, in_), "copying a chunk in");
 }
 
 absl::StatusOr<CUevent> CopyStreams::MarkOut() { return Mark(out_); }
@@ -33,16 +38,15 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
   const CUresult result = driver_->cuEventRecord(event, stream);
   if (result == CUDA_SUCCESS) return event;
   clock_->GiveEvent(event);
-  return driver_->ToStatus(result, "recording an event on a copy stream");
+  return Noted(result, "recording an event on a copy stream");
 }
 
-bool CopyStreams::Done(CUevent event) const { return driver_->cuEventQuery(event) != CUDA_ERROR_NOT_READY; }
+bool CopyStreams::Done(CUevent event) const { return error_->Completed(driver_->cuEventQuery(event)); }
 
 absl::Status CopyStreams::MakeWait(StreamRef stream, CUevent event) {
   std::optional<ScopedContext> scope;
   if (stream.context != nullptr) scope.emplace(driver_, stream.context);
-  return driver_->ToStatus(driver_->cuStreamWaitEvent(stream.Explicit(), event, 0),
-                           "making a stream wait for a copy");
+  return Noted(driver_->cuStreamWaitEvent(stream.Explicit(), event, 0), "making a stream wait for a copy");
 }
 
 }  // namespace spillway::allocator

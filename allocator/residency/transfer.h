@@ -14,8 +14,9 @@ namespace spillway::allocator {
 
 class CopyStreams {
  public:
-  // Context current. `clock` lends events.
-  static absl::StatusOr<std::unique_ptr<CopyStreams>> Create(const CudaDriver* driver, StreamClock* clock);
+  // Context current. `clock` lends events; `error` learns what the driver answers.
+  static absl::StatusOr<std::unique_ptr<CopyStreams>> Create(const CudaDriver* driver, StreamClock* clock,
+                                                             DeviceError* error);
 
   // Enqueue one copy and return. Any thread with the context current; copies of one direction run in order.
   absl::Status Out(void* host, CUdeviceptr device, uint32_t bytes);
@@ -23,18 +24,23 @@ class CopyStreams {
   // An event that completes when everything enqueued so far in that direction has. To be given back to the clock.
   absl::StatusOr<CUevent> MarkOut();
   absl::StatusOr<CUevent> MarkIn();
-  // Whether the event has completed; a sticky device error counts as completed, for nothing runs any more.
+  // Waits for everything enqueued in that direction.
+  CUresult SynchronizeIn() { return driver_->cuStreamSynchronize(in_); }
+  // Whether the event has completed, as far as is known.
   bool Done(CUevent event) const;
   // Makes the application's stream, which may be another device's, wait for an event of ours.
   absl::Status MakeWait(StreamRef stream, CUevent event);
 
  private:
-  CopyStreams(const CudaDriver* driver, StreamClock* clock, CUstream out, CUstream in)
-      : driver_(driver), clock_(clock), out_(out), in_(in) {}
+  CopyStreams(const CudaDriver* driver, StreamClock* clock, DeviceError* error, CUstream out, CUstream in)
+      : driver_(driver), clock_(clock), error_(error), out_(out), in_(in) {}
+  // As a status; keeps an error that ends the device.
+  absl::Status Noted(CUresult result, const char* what) const;
   absl::StatusOr<CUevent> Mark(CUstream stream);
 
   const CudaDriver* const driver_;
   StreamClock* const clock_;
+  DeviceError* const error_;
   const CUstream out_;
   const CUstream in_;
 };

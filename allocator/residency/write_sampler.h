@@ -5,7 +5,6 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_WRITE_SAMPLER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_WRITE_SAMPLER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -14,6 +13,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/block_table.h"
 #include "allocator/residency/device_hash.h"
+#include "io/os/atomic.h"
 #include "io/os/sync.h"
 #include "policy/units.h"
 #include "policy/write_facts.h"
@@ -67,10 +67,10 @@ class WriteSampler {
   const HashLoader* const hash_;
   const BlockTable* const table_;
 
-  std::atomic<Phase> phase_{Phase::kIdle};
-  std::atomic<int64_t> next_nanos_{0};  // no look before it
-  std::atomic<uint32_t> asked_{0};      // launches; most are not even looked up
-  std::atomic<uint64_t> looks_{0};
+  os::Atomic<Phase> phase_{Phase::kIdle};
+  os::Atomic<int64_t> next_nanos_{0};  // no look before it
+  os::Atomic<uint32_t> asked_{0};      // launches; most are not even looked up
+  os::Atomic<uint64_t> looks_{0};
 
   // ---- Of the owner of the look.
   std::vector<Operand> operands_;

@@ -4,15 +4,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <string>
+#include <utility>
 
-#include "io/os/check.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
+#include "io/os/sync.h"
+#include "io/os/thread.h"
 
 namespace spillway::allocator {
 namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);  // of who waits, at the user's limit
+constexpr auto kEndWait = std::chrono::milliseconds(200);
 
 // Anonymous memory in huge pages where the kernel gives them, kept out of forked children: a child's copy-on-write
 // would move pages that the device copies from.
@@ -31,94 +39,233 @@ std::byte* MapSlab(uint64_t bytes) {
   return slab;
 }
 
+std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
 }  // namespace
+
+struct HostPool::State {
+  struct Kind {
+    std::vector<HostPiece> free;
+    size_t limit = 0;    // pieces
+    size_t created = 0;  // of those, registered
+  };
+
+  State(const CudaDriver* driver_in, CUcontext context_in, const Options& options_in)
+      : driver(driver_in),
+        context(context_in),
+        options(options_in),
+        waits(options_in.waits != nullptr ? options_in.waits : &own_waits),
+        cap(options_in.storage_bytes / options_in.piece_bytes * options_in.piece_bytes) {}
+
+  Kind& KindOf(HostUse use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return kinds[static_cast<int>(use)]; }
+  absl::StatusOr<std::byte*> PinSlab(uint64_t bytes) const;
+  void AddSlabLocked(HostUse use, std::byte* slab, size_t pieces) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void RefuseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  size_t NextSlabLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void PinLoop();
+
+  const CudaDriver* const driver;
+  const CUcontext context;
+  const Options options;
+  os::WaitList own_waits;
+  os::WaitList* const waits;
+
+  // Written under mu, read without it: figures that promises are made by, good for as long as they last.
+  os::Atomic<uint64_t> room{0};
+  os::Atomic<uint64_t> cap;
+
+  mutable os::Mutex mu{os::LockRank::kTier};
+  os::CondVar asked;   // wanted or stopping changed
+  os::CondVar pinned;  // room, cap, stopping or ended changed
+  Kind kinds[3] ABSL_GUARDED_BY(mu);
+  uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage that were asked for, the most so far
+  absl::Status refusal ABSL_GUARDED_BY(mu);  // of the system, when it lowered the cap
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not touch this any more
+  os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need
+};
 
 absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* driver, CUcontext context,
                                                            const Options& options) {
-  std::unique_ptr<HostPool> pool(new HostPool(driver, context, options));
-  os::MutexLock lock(&pool->mu_);
+  auto state = std::make_shared<State>(driver, context, options);
+  os::MutexLock lock(&state->mu);
+  state->KindOf(HostUse::kStorage).limit = options.storage_bytes / options.piece_bytes;
+  state->KindOf(HostUse::kEvictStaging).limit = static_cast<size_t>(options.evict_staging_pieces);
+  state->KindOf(HostUse::kFaultStaging).limit = static_cast<size_t>(options.fault_staging_pieces);
   for (HostUse use : {HostUse::kEvictStaging, HostUse::kFaultStaging}) {
-    Kind& kind = pool->kinds_[static_cast<int>(use)];
-    if (kind.limit > 0) SPILLWAY_RETURN_IF_ERROR(pool->GrowLocked(&kind, kind.limit));
+    const size_t pieces = state->KindOf(use).limit;
+    if (pieces == 0) continue;
+    std::byte* slab = nullptr;  // nobody else has the pool yet: no one waits for the lock
+    SPILLWAY_ASSIGN_OR_RETURN(slab, state->PinSlab(pieces * options.piece_bytes));
+    state->AddSlabLocked(use, slab, pieces);
   }
-  return pool;
+  return std::unique_ptr<HostPool>(new HostPool(state));
 }
 
-HostPool::HostPool(const CudaDriver* driver, CUcontext context, const Options& options)
-    : driver_(driver), context_(context), options_(options) {
-  kinds_[static_cast<int>(HostUse::kStorage)].limit = options.storage_bytes / options.piece_bytes;
-  kinds_[static_cast<int>(HostUse::kEvictStaging)].limit = options.evict_staging_pieces;
-  kinds_[static_cast<int>(HostUse::kFaultStaging)].limit = options.fault_staging_pieces;
-}
+HostPool::HostPool(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-HostPool::~HostPool() = default;
+HostPool::~HostPool() { Shutdown(); }
 
-absl::Status HostPool::GrowLocked(Kind* kind, size_t pieces) {
-  const uint64_t bytes = (pieces * options_.piece_bytes + 4095) / 4096 * 4096;
+// ---- Pinning.
+
+absl::StatusOr<std::byte*> HostPool::State::PinSlab(uint64_t wanted_bytes) const {
+  const uint64_t bytes = (wanted_bytes + 4095) / 4096 * 4096;
   std::byte* const slab = MapSlab(bytes);
   if (slab == nullptr)
     return os::StatusFromErrno(errno, "mapping " + std::to_string(bytes) + " bytes of host memory");
-  ScopedContext scope(driver_, context_);
+  ScopedContext scope(driver, context);
   const absl::Status status =
-      driver_->ToStatus(driver_->cuMemHostRegister_v2(slab, bytes, CU_MEMHOSTREGISTER_PORTABLE),
-                        "pinning " + std::to_string(bytes) + " bytes of host memory");
-  if (!status.ok()) {
-    munmap(slab, bytes);
-    return status;
+      driver->ToStatus(driver->cuMemHostRegister_v2(slab, bytes, CU_MEMHOSTREGISTER_PORTABLE),
+                       "pinning " + std::to_string(bytes) + " bytes of host memory");
+  if (status.ok()) return slab;
+  munmap(slab, bytes);
+  return status;
+}
+
+void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t pieces) {
+  Kind& kind = KindOf(use);
+  for (size_t i = 0; i < pieces; ++i) kind.free.push_back({slab + i * options.piece_bytes});
+  kind.created += pieces;
+  if (use == HostUse::kStorage) room.store(kind.created * options.piece_bytes);
+}
+
+void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
+  if (bytes <= wanted || stopping) return;
+  wanted = bytes;
+  asked.NotifyAll();
+  if (!thread.joinable() && room.load() < cap.load()) {
+    thread = os::StartThread("spill-pin", [self] { self->PinLoop(); });
   }
-  for (size_t i = 0; i < pieces; ++i) kind->free.push_back({slab + i * options_.piece_bytes});
-  kind->created += pieces;
+}
+
+// Pieces to pin next: towards what was asked for, and one slab ahead of it.
+size_t HostPool::State::NextSlabLocked() {
+  Kind& storage = KindOf(HostUse::kStorage);
+  const uint64_t target = std::min(cap.load(), wanted == 0 ? 0 : wanted + options.slab_bytes);
+  if (room.load() >= target) return 0;
+  return std::min<size_t>(std::max<uint64_t>(1, options.slab_bytes / options.piece_bytes),
+                          storage.limit - storage.created);
+}
+
+void HostPool::State::RefuseLocked(const absl::Status& status) {
+  Kind& storage = KindOf(HostUse::kStorage);
+  os::Log(os::LogLevel::kWarn, "host memory stays at " +
+                                   std::to_string(storage.created * options.piece_bytes) +
+                                   " bytes: " + std::string(status.message()));
+  storage.limit = storage.created;
+  cap.store(room.load());
+  refusal = status;
+}
+
+void HostPool::State::PinLoop() {
+  os::MutexLock lock(&mu);
+  while (!stopping) {
+    const size_t pieces = NextSlabLocked();
+    if (pieces == 0) {
+      asked.Wait(&mu);
+      continue;
+    }
+    mu.Unlock();
+    absl::StatusOr<std::byte*> slab = PinSlab(pieces * options.piece_bytes);
+    mu.Lock();
+    if (slab.ok()) {
+      AddSlabLocked(HostUse::kStorage, *slab, pieces);
+    } else {
+      RefuseLocked(slab.status());
+    }
+    pinned.NotifyAll();
+  }
+  ended = true;
+  pinned.NotifyAll();
+}
+
+absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
+  State& state = *state_;
+  if (state.room.load() >= bytes) return absl::OkStatus();
+  const os::Wait wait(state.waits, os::WaitKind::kPinning, Mebibytes(bytes) + " of the host tier");
+  os::MutexLock lock(&state.mu);
+  while (state.room.load() < bytes) {
+    if (state.stopping) return absl::CancelledError("the host tier was shut down");
+    if (state.cap.load() < bytes) {
+      return absl::ResourceExhaustedError(
+          "the host tier has " + Mebibytes(state.cap.load()) +
+          (state.refusal.ok() ? " and no more"
+                              : " and gets no more: " + std::string(state.refusal.message())));
+    }
+    SPILLWAY_RETURN_IF_ERROR(wait.Check());
+    state.AskLocked(state_, bytes);
+    state.pinned.WaitFor(&state.mu, kBetweenLooks);
+  }
   return absl::OkStatus();
 }
 
-size_t HostPool::Take(HostUse use, size_t count, std::vector<HostPiece>* pieces) {
-  os::MutexLock lock(&mu_);
-  Kind& kind = kinds_[static_cast<int>(use)];
-  size_t taken = 0;
-  while (taken < count) {
-    if (kind.free.empty()) {
-      const size_t slab = std::max<uint64_t>(1, options_.slab_bytes / options_.piece_bytes);
-      const size_t grow = std::min(slab, kind.limit - kind.created);
-      if (grow == 0) break;
-      if (absl::Status status = GrowLocked(&kind, grow); !status.ok()) {
-        os::Log(os::LogLevel::kWarn, "host memory stays at " +
-                                         std::to_string(kind.created * options_.piece_bytes) +
-                                         " bytes: " + std::string(status.message()));
-        kind.limit = kind.created;
-        break;
-      }
+void HostPool::Shutdown() {
+  os::Thread thread;
+  bool ended = true;
+  {
+    os::MutexLock lock(&state_->mu);
+    state_->stopping = true;
+    state_->asked.NotifyAll();
+    state_->pinned.NotifyAll();
+    thread.swap(state_->thread);
+    if (!thread.joinable()) return;
+    const auto deadline = os::SteadyClock::now() + kEndWait;
+    while (!state_->ended && os::SteadyClock::now() < deadline) {
+      state_->pinned.WaitFor(&state_->mu, deadline - os::SteadyClock::now());
     }
-    pieces->push_back(kind.free.back());
-    kind.free.pop_back();
-    ++taken;
+    ended = state_->ended;
+  }
+  if (ended) {
+    thread.join();
+  } else {
+    thread.detach();  // stuck in the driver; it keeps the state alive
+  }
+}
+
+// ---- Pieces.
+
+size_t HostPool::Take(HostUse use, size_t count, std::vector<HostPiece>* pieces) {
+  os::MutexLock lock(&state_->mu);
+  State::Kind& kind = state_->KindOf(use);
+  const size_t taken = std::min(count, kind.free.size());
+  pieces->insert(pieces->end(), kind.free.rbegin(), kind.free.rbegin() + static_cast<ptrdiff_t>(taken));
+  kind.free.resize(kind.free.size() - taken);
+  if (use == HostUse::kStorage && taken < count) {
+    state_->AskLocked(state_, (kind.created + count - taken) * state_->options.piece_bytes);
   }
   return taken;
 }
 
 void HostPool::Give(HostUse use, HostPiece piece) {
-  os::MutexLock lock(&mu_);
-  kinds_[static_cast<int>(use)].free.push_back(piece);
+  os::MutexLock lock(&state_->mu);
+  state_->KindOf(use).free.push_back(piece);
 }
 
-uint64_t HostPool::storage_capacity() const {
-  os::MutexLock lock(&mu_);
-  return kinds_[static_cast<int>(HostUse::kStorage)].limit * options_.piece_bytes;
+uint64_t HostPool::piece_bytes() const { return state_->options.piece_bytes; }
+uint64_t HostPool::storage_room_bytes() const { return state_->room.load(); }
+uint64_t HostPool::storage_cap_bytes() const { return state_->cap.load(); }
+
+bool HostPool::storage_growing() const {
+  os::MutexLock lock(&state_->mu);
+  const uint64_t room = state_->room.load();
+  return !state_->stopping && room < state_->cap.load() && room < state_->wanted;
 }
 
 uint64_t HostPool::storage_in_use() const {
-  os::MutexLock lock(&mu_);
-  const Kind& kind = kinds_[static_cast<int>(HostUse::kStorage)];
-  return (kind.created - kind.free.size()) * options_.piece_bytes;
+  os::MutexLock lock(&state_->mu);
+  const State::Kind& kind = state_->KindOf(HostUse::kStorage);
+  return (kind.created - kind.free.size()) * state_->options.piece_bytes;
 }
 
 size_t HostPool::Limit(HostUse use) const {
-  os::MutexLock lock(&mu_);
-  return kinds_[static_cast<int>(use)].limit;
+  os::MutexLock lock(&state_->mu);
+  return state_->KindOf(use).limit;
 }
 
 size_t HostPool::Free(HostUse use) const {
-  os::MutexLock lock(&mu_);
-  const Kind& kind = kinds_[static_cast<int>(use)];
+  os::MutexLock lock(&state_->mu);
+  const State::Kind& kind = state_->KindOf(use);
   return kind.free.size() + (kind.limit - kind.created);
 }
 

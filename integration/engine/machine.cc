@@ -111,26 +111,23 @@ absl::Status CheckDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-Sharers RanksThatShare(const std::string& directory,
-                       const std::vector<std::vector<std::string>>& rank_directories, int ranks) {
-  if (rank_directories.empty()) return {std::max(1, ranks), std::max(1, ranks)};
+int RanksThatShare(const std::string& directory,
+                   const std::vector<std::vector<std::string>>& rank_directories, int ranks) {
+  if (rank_directories.empty()) return std::max(1, ranks);
   struct stat mine = {};
   const bool known = ::stat(directory.c_str(), &mine) == 0;
-  Sharers sharers{0, 0};
+  const auto same = [&](const std::string& path) {
+    struct stat other = {};
+    if (path == directory) return true;
+    return known && ::stat(path.c_str(), &other) == 0 && other.st_dev == mine.st_dev &&
+           other.st_ino == mine.st_ino;
+  };
+  int sharers = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    bool same_directory = false;
-    bool same_file_system = false;
-    for (const std::string& path : rank_directories[static_cast<size_t>(rank) % rank_directories.size()]) {
-      struct stat other = {};
-      const bool both = known && ::stat(path.c_str(), &other) == 0;
-      same_directory |=
-          path == directory || (both && other.st_dev == mine.st_dev && other.st_ino == mine.st_ino);
-      same_file_system |= same_directory || (both && other.st_dev == mine.st_dev);
-    }
-    sharers.directory += same_directory ? 1 : 0;
-    sharers.file_system += same_file_system ? 1 : 0;
+    const auto& list = rank_directories[static_cast<size_t>(rank) % rank_directories.size()];
+    sharers += std::any_of(list.begin(), list.end(), same) ? 1 : 0;
   }
-  return {std::max(1, sharers.directory), std::max(1, sharers.file_system)};
+  return std::max(1, sharers);
 }
 
 }  // namespace spillway::integration

@@ -22,16 +22,10 @@ std::string FirstDiskDirectory(const std::vector<std::string>& candidates);
 // OK when spill files can be made in `path`; else why not.
 absl::Status CheckDirectory(const std::string& path);
 
-// How many ranks of a node spill into one place.
-struct Sharers {
-  int directory = 1;    // into the same directory
-  int file_system = 1;  // into the same file system
-};
-
-// Of `ranks` ranks, rank r spills into the directories rank_directories[r % size]; with no lists all spill where this one
+// How many ranks of a node spill into `directory`. Of `ranks` ranks, rank r spills into the directories rank_directories[r % size]; with no lists all spill where this one
 // does. A directory that cannot be looked at shares with none but itself. At least 1 each: the caller.
-Sharers RanksThatShare(const std::string& directory,
-                       const std::vector<std::vector<std::string>>& rank_directories, int ranks);
+int RanksThatShare(const std::string& directory,
+                   const std::vector<std::vector<std::string>>& rank_directories, int ranks);
 
 }  // namespace spillway::integration
 

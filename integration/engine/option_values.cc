@@ -54,6 +54,7 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
   return entry;
 }
 
+constexpr char kDurationForms[] = "a time such as 30s or 5min, or none";
 constexpr char kModelForms[] =
     "read, write (bytes a second, 1e6 to 1e12) and latency (up to 1s), each at most once, as in "
     "read:1.2e9,write:800MB,latency:80us; or none";
@@ -69,8 +70,8 @@ double ParseNumber(std::string_view text, double (*factor)(std::string_view), do
 }
 
 double NanosOfUnit(std::string_view unit) {
-  static constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  static constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1},  {"us", 1e3},   {"ms", 1e6},
+                                                                   {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
   for (const auto& [name, nanos] : kUnits) {
     if (absl::EqualsIgnoreCase(Absl(unit), Absl(name))) return nanos;
   }
@@ -135,6 +136,14 @@ absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::s
     }
   }
   return ranks;
+}
+
+absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
+  constexpr double kYear = 365.0 * 24 * 3600 * 1e9;
+  if (absl::EqualsIgnoreCase(Absl(Trimmed(text)), "none")) return std::chrono::nanoseconds::zero();
+  const double nanos = ParseNumber(text, NanosOfUnit, 1e6, kYear);
+  if (nanos == 0) return absl::InvalidArgumentError(kDurationForms);
+  return std::chrono::nanoseconds(static_cast<int64_t>(nanos));
 }
 
 absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text) {

@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
 #define SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -47,6 +48,9 @@ struct DirectoryEntry {
 // "a,b:2TiB;c": a list of directories for each rank of the node, ranks separated by ';', a cap after the last ':'.
 // "none" yields one empty list.
 absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::string_view text);
+
+// "30s", "5min", "1.5h", "500ms": from a millisecond to a year. "none" yields zero.
+absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 
 // "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a second), each
 // at most once and at least one of them. "none" yields a model without limits.

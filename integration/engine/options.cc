@@ -32,9 +32,7 @@ constexpr OptionRow kTable[] = {
      true},
     {"dirs", "the first of /var/tmp, TMPDIR, /tmp that is no tmpfs", "directories `a,b:2TiB`, or none",
      "Spill directories, each with a cap after a colon if wanted; after `;` those of the second rank of the "
-     "node. Ranks that name the same directory have equal parts of its cap, those on one file system of what "
-     "is free "
-     "there. `none`: no disk",
+     "node. Ranks that name the same directory have equal parts of its cap. `none`: no disk",
      true},
     {"disk_reserve", "max(5 %, 10 GiB)", "a size", "Space left free in the file system of each directory",
      true},
@@ -56,6 +54,11 @@ constexpr OptionRow kTable[] = {
      true},
     {"log", "warn", "off, error, warn, info or debug", "What is written to standard error", true},
     {"cuda_driver", "as ld.so finds it", "a path", "The real driver, `libcuda.so.1`", true},
+    {"wait_limit", "none", "a time such as 30s or 5min, or none",
+     "A wait of the job's that takes longer ends with a refusal that names it: out-of-memory, with what was "
+     "waited for, "
+     "on whom and for how long. `none`: for ever; lines after 10 s, 60 s and then every 5 minutes say so",
+     true},
     {"write_budget", "none", "a size", "Bytes a day that may be written to disk", false},
     {"encrypt", "off", "on, off, 1 or 0", "Encryption of what is written to disk", false},
     {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
@@ -267,6 +270,7 @@ absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std
   ReadWord(&reader, "trust", &options.trust, {"normal", "strict"});
   reader.Read("audit", &options.audit, ParseSwitch);
   reader.Read("denylist", &options.denylist_file, ReadPathOrNone);
+  reader.Read("wait_limit", &options.wait_limit, ParseDuration);
   reader.Read("io_model", &options.io_model, ParseDiskModel);
   reader.Read("metrics", &options.metrics_file, ReadPath);
   reader.Read("trace", &options.trace_file, ReadPathOrNone);

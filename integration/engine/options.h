@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_INTEGRATION_ENGINE_OPTIONS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_OPTIONS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -38,10 +39,11 @@ struct Options {
   OnFull on_full = OnFull::kSpill;
   Trust trust = Trust::kNormal;
   bool audit = false;
-  std::string denylist_file;      // empty: none
-  std::string metrics_file;       // empty: none
-  std::string trace_file;         // empty: none
-  io::DiskModelOptions io_model;  // without limits: the disk as it is
+  std::string denylist_file;               // empty: none
+  std::string metrics_file;                // empty: none
+  std::string trace_file;                  // empty: none
+  std::chrono::nanoseconds wait_limit{0};  // zero: for ever
+  io::DiskModelOptions io_model;           // without limits: the disk as it is
   StatusLine status = StatusLine::kOff;
   os::LogLevel log_level = os::LogLevel::kWarn;
   int local_rank = 0;        // of torchrun and its kin

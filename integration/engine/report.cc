@@ -150,6 +150,25 @@ nlohmann::ordered_json StepJson(const DeviceFigures& device) {
   return json;
 }
 
+// By os::WaitKind.
+constexpr const char* kWaitKeys[] = {"chunks",        "arrival",    "run_ahead",   "end_of_transfer",
+                                     "cache_release", "audit",      "disk_growth", "pinning",
+                                     "drive",         "gate_slots", "driver_call"};
+static_assert(std::size(kWaitKeys) == static_cast<size_t>(os::WaitKind::kCount));
+
+nlohmann::ordered_json WaitsJson(const Figures& figures) {
+  nlohmann::ordered_json json;
+  for (size_t kind = 0; kind < figures.waits.size(); ++kind) {
+    const os::WaitList::Totals& totals = figures.waits[kind];
+    nlohmann::ordered_json& entry = json[kWaitKeys[kind]];
+    entry["ended"] = totals.ended;
+    entry["seconds"] = Seconds(totals.nanos);
+    entry["now"] = totals.now;
+    entry["longest_now_seconds"] = Seconds(totals.longest_now_nanos);
+  }
+  return json;
+}
+
 nlohmann::ordered_json ToJson(const ObservedStep& step) {
   nlohmann::ordered_json json;
   json["step_launches"] = step.launches;
@@ -194,6 +213,9 @@ std::string MetricsJson(const Figures& figures) {
   json.update(ToJson(Total(figures.devices)));
   json["ssd_written_bytes"] = figures.disk.written_bytes;
   json["ssd_read_bytes"] = figures.disk.read_bytes;
+  json["host_room_bytes"] = figures.host_room_bytes;
+  json["disk_room_bytes"] = figures.disk.room_bytes;
+  json["waits"] = WaitsJson(figures);
   json["devices"] = nlohmann::ordered_json::array();
   for (const DeviceFigures& device : figures.devices) {
     nlohmann::ordered_json entry;
@@ -321,6 +343,7 @@ std::string StatusText(const Figures& figures) {
   for (const DeviceFigures& device : figures.devices) {
     if (const auto percent = PercentOfBound(device)) text += absl::StrFormat("; %.1f %% of bound", *percent);
   }
+  if (!figures.waits_now.empty()) text += "; " + figures.waits_now;
   return text;
 }
 

@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "allocator/residency/residency_stats.h"
 #include "integration/engine/observation.h"
 #include "integration/engine/step_meter.h"
+#include "io/os/wait.h"
 
 namespace spillway::integration {
 
@@ -36,11 +38,15 @@ struct DeviceFigures {
 struct DiskFigures {
   uint64_t written_bytes = 0;
   uint64_t read_bytes = 0;
+  uint64_t room_bytes = 0;  // that slots can hold in what the file systems have allocated for us
 };
 
 struct Figures {
   std::vector<DeviceFigures> devices;
   DiskFigures disk;
+  uint64_t host_room_bytes = 0;  // of the host tier, pinned
+  std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
+  std::string waits_now;        // those of a second and longer, in words; empty: none
   double seconds = 0;           // since the first block
   double steps_per_second = 0;  // lately; 0: not known
 };

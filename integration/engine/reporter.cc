@@ -17,6 +17,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr double kShortestRateSeconds = 1;
+constexpr auto kLongestFinish = std::chrono::milliseconds(350);
 
 }  // namespace
 
@@ -44,6 +45,7 @@ Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
       status_(settings.status),
       every_(settings.every),
       look_(settings.look),
+      waits_(settings.waits),
       collect_(std::move(collect)) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (status_ == StatusLine::kSignal) SetStatusWake(wake_);
@@ -55,6 +57,7 @@ Reporter::~Reporter() { Finish(); }
 void Reporter::Loop() {
   Time next = std::chrono::steady_clock::now() + every_;
   while (!stop_.load()) {
+    if (waits_ != nullptr) waits_->Look();  // first: what is waited for may hold up the rest
     const Figures figures = Collect();
     if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::Announce(StatusText(figures));
     if (std::chrono::steady_clock::now() >= next) {
@@ -63,6 +66,10 @@ void Reporter::Loop() {
     }
     WaitUntil(std::min(next, std::chrono::steady_clock::now() + look_));
   }
+  SayWhatWas();
+  os::MutexLock lock(&mu_);
+  ended_ = true;
+  ended_cv_.NotifyAll();
 }
 
 // Or until somebody wakes us. Without a descriptor (none was left), the end may come a little late.
@@ -103,8 +110,24 @@ void Reporter::Finish() {
   const uint64_t one = 1;
   if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0)
     os::Log(os::LogLevel::kDebug, "the reporter is awake");
-  if (thread_.joinable()) thread_.join();
+  const auto deadline = std::chrono::steady_clock::now() + kLongestFinish;
+  bool ended = false;
+  {
+    os::MutexLock lock(&mu_);
+    while (!ended_ && std::chrono::steady_clock::now() < deadline) {
+      ended_cv_.WaitFor(&mu_, deadline - std::chrono::steady_clock::now());
+    }
+    ended = ended_;
+  }
+  if (ended) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
   // The descriptor stays open: a signal handler may be about to write to it.
+}
+
+void Reporter::SayWhatWas() {
   const Figures figures = Collect();
   if (const std::string summary = Summary(figures); !summary.empty()) os::Announce(summary);
   for (const std::string& line : StepLines(figures)) os::Announce(line);

@@ -1,6 +1,7 @@
 // Reporter: tells the user what happened: the metrics file every 10 s and at the end, a status line when SIGUSR1 asks
-// for it, the summary at the end. It looks at the figures every second, to know what a step takes. It collects figures through a function and owns none. (The line when spilling starts
-// is the allocator room's.)
+// for it, lines about waits that take long, the summary at the end. It looks at the figures every second, to know what a
+// step takes. It collects figures through a function and owns none. (The line when spilling starts is the allocator
+// room's.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
@@ -16,6 +17,7 @@
 #include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "io/os/sync.h"
+#include "io/os/wait.h"
 
 namespace spillway::integration {
 
@@ -43,12 +45,15 @@ class Reporter {
     StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
     std::chrono::milliseconds every{10'000};  // between two writings of the metrics file
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
+    os::WaitList* waits = nullptr;            // says what is due of these; null: none
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Settings& settings, std::function<Figures()> collect);
   ~Reporter();
 
-  // Ends the thread, prints the summary and writes the metrics for the last time. Once.
+  // Has the thread print the summary, write the metrics for the last time, and end. Waits for that 0.35 s at
+  // most: the file may lie on a drive that does not answer. Then the thread, and this, live as long as the process.
+  // Once.
   void Finish();
   // In a forked child: the descriptor is closed, nothing is written any more.
   void AbandonAfterFork();
@@ -62,6 +67,7 @@ class Reporter {
  private:
   using Time = std::chrono::steady_clock::time_point;
   void Loop();
+  void SayWhatWas();
   void WaitUntil(Time time);
   void WriteMetrics(const Figures& figures);
 
@@ -69,12 +75,15 @@ class Reporter {
   const StatusLine status_;
   const std::chrono::milliseconds every_;
   const std::chrono::milliseconds look_;
+  os::WaitList* const waits_;
   const std::function<Figures()> collect_;
-  bool write_failed_ = false;      // said so; the reporter's thread, then Finish
+  bool write_failed_ = false;      // said so; the reporter's thread
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
   std::atomic<bool> stop_{false};  // stored before wake_ is written, read after it was
 
   os::Mutex mu_{os::LockRank::kRegistry};
+  os::CondVar ended_cv_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
   StepRate rate_ ABSL_GUARDED_BY(mu_);
   std::map<int, StepMeter> meters_ ABSL_GUARDED_BY(mu_);  // by device
   std::thread thread_;

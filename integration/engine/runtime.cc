@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "integration/engine/bounded_call.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/step_trace.h"
@@ -24,6 +27,12 @@ namespace {
 // Release by Set, acquire by Get.
 std::atomic<Runtime*> g_runtime{nullptr};
 
+// Of the 2 s that an exit handler has. The host tier takes 0.2 s at most, the reporter 0.35 s.
+constexpr auto kLockWait = std::chrono::milliseconds(100);
+constexpr auto kDevicesEnd = std::chrono::milliseconds(900);
+constexpr auto kDiskEnd = std::chrono::milliseconds(1000);
+constexpr auto kDiskEndWhenLate = std::chrono::milliseconds(400);
+
 constexpr uint64_t kDefaultSpillRoom = uint64_t{1}
                                        << 40;  // of address space, when the disk's room is not known
 
@@ -32,9 +41,8 @@ absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended i
 io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<DirectoryEntry>& directories) {
   io::SpillStoreOptions store;
   for (const DirectoryEntry& entry : directories) {
-    const Sharers ranks = RanksThatShare(entry.path, options.rank_directories, options.local_world_size);
-    store.directories.push_back(
-        {entry.path, PartOfRank(entry.cap_bytes, ranks.directory), ranks.file_system});
+    const int ranks = RanksThatShare(entry.path, options.rank_directories, options.local_world_size);
+    store.directories.push_back({entry.path, PartOfRank(entry.cap_bytes, ranks)});
   }
   if (options.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, options.disk_reserve->bytes);
   store.checksum = options.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
@@ -47,9 +55,8 @@ io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<Dir
 Runtime* Runtime::Get() { return g_runtime.load(std::memory_order_acquire); }
 void Runtime::Set(Runtime* runtime) { g_runtime.store(runtime, std::memory_order_release); }
 
-Runtime::Runtime(const spillway_shim* shim, Options options) : shim_(shim), options_(std::move(options)) {
-  for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
-}
+Runtime::Runtime(const spillway_shim* shim, Options options)
+    : shim_(shim), options_(std::move(options)), waits_(os::Clock::System(), nullptr, options_.wait_limit) {}
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Options options,
                                                          DenyList deny_list) {
@@ -112,14 +119,16 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = room_->disk_bytes();
   parts.room = room_.get();
+  parts.waits = &waits_;
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
   parts.refusal_advice = [](uint64_t tag, size_t blocks) {
     return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
   };
+  parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
   parts.hash_code = &hash_code_;
+  parts.refusals = &refusals_;
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;
@@ -145,20 +154,16 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   if (predictors_[place] != nullptr) predictors_[place]->Start(owned_[place].get());
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
-  os::Log(os::LogLevel::kInfo,
-          absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes), ", host ",
-                       BytesText(host_->storage_capacity()), ", disk ", BytesText(parts.disk_bytes)));
+  os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
+                                            ", host ", BytesText(host_->storage_capacity()), ", disk ",
+                                            disk_ == nullptr ? "none" : "as it grows"));
   return owned_[place].get();
 }
 
 // What all devices share.
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
-  size_t total = 0;
-  CUdevice handle = 0;
-  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
-  SPILLWAY_RETURN_IF_ERROR(
-      driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&total, handle), "cuDeviceTotalMem"));
+  SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
   if (!options_.trace_file.empty() && trace_path_.empty()) {
     trace_path_ = Reporter::MetricsPath(options_.trace_file, options_.local_rank);
     if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
@@ -168,8 +173,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
   if (room_ == nullptr) {
-    const uint64_t disk_bytes = disk_ == nullptr ? 0 : disk_->capacity().total_bytes;
-    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_bytes);
+    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_.get());
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
   int devices = 0;
@@ -186,7 +190,8 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   const auto start = std::chrono::steady_clock::now();
-  const Reporter::Settings reports = {options_.metrics_file, options_.local_rank, options_.status};
+  Reporter::Settings reports = {options_.metrics_file, options_.local_rank, options_.status};
+  reports.waits = &waits_;
   reporter_ = std::make_unique<Reporter>(reports, [this, start] {
     Figures figures = CollectFigures();
     figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -201,8 +206,9 @@ absl::Status Runtime::StartHostLocked(CUcontext context) {
   const int ranks = options_.local_world_size;  // a size that the user set is the node's, too
   const uint64_t cap = options_.host_memory ? PartOfRank(options_.host_memory->Of(available), ranks)
                                             : DefaultHostCap(available, ranks);
-  SPILLWAY_ASSIGN_OR_RETURN(
-      host_, allocator::HostPool::Create(driver_.get(), context, HostPoolOptions(cap, disk_ != nullptr)));
+  allocator::HostPool::Options pool = HostPoolOptions(cap, disk_ != nullptr);
+  pool.waits = &waits_;
+  SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_.get(), context, pool));
   return absl::OkStatus();
 }
 
@@ -216,7 +222,9 @@ absl::Status Runtime::StartDiskLocked() {
     if (!path.empty()) directories.push_back({path, 0});
   }
   if (directories.empty()) return absl::OkStatus();
-  auto store = io::SpillStore::Create(StoreOptions(options_, directories));
+  io::SpillStoreOptions store_options = StoreOptions(options_, directories);
+  store_options.waits = &waits_;
+  auto store = io::SpillStore::Create(std::move(store_options));
   if (store.ok()) {
     disk_ = *std::move(store);
     if (options_.io_model.Limits())
@@ -294,9 +302,13 @@ allocator::Residency* Runtime::Owner(const void* address) const {
   return Existing(static_cast<int>(offset / map->bytes_per_device()));
 }
 
-void Runtime::SetFraction(int device, double fraction) {
-  if (device < 0 || device >= allocator::kMaxDevices) return;
-  fractions_[static_cast<size_t>(device)].store(fraction, std::memory_order_relaxed);
+absl::StatusOr<uint64_t> Runtime::DeviceBytes(int device) const {
+  CUdevice handle = 0;
+  size_t bytes = 0;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
+  SPILLWAY_RETURN_IF_ERROR(
+      driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&bytes, handle), "cuDeviceTotalMem"));
+  return bytes;
 }
 
 void Runtime::MarkStep() {
@@ -306,27 +318,46 @@ void Runtime::MarkStep() {
   }
 }
 
-double Runtime::Fraction(int device) const {
-  if (device < 0 || device >= allocator::kMaxDevices) return 1.0;
-  return fractions_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
-}
-
 // ---- Ending.
+
+// False when another thread is stuck while it starts something.
+bool Runtime::LockForEnd() {
+  const auto deadline = std::chrono::steady_clock::now() + kLockWait;
+  while (!mu_.TryLock()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 void Runtime::Shutdown() {
   if (dead_.exchange(true)) return;
   PublishHookContext(nullptr);
-  os::MutexLock lock(&mu_);
-  for (auto& predictor : predictors_) {
-    if (predictor != nullptr) predictor->Stop();
+  if (!LockForEnd()) return os::Announce("ends without a summary: a GPU or a disk does not answer");
+  // Pointers, not members: the thread goes on without the lock when it is late.
+  std::vector<Predictor*> predictors;
+  std::vector<allocator::Residency*> residencies;
+  for (const auto& predictor : predictors_) {
+    if (predictor != nullptr) predictors.push_back(predictor.get());
   }
-  if (!options_.trace_file.empty()) WriteTraces();
-  for (auto& residency : owned_) {
-    if (residency != nullptr) residency->Shutdown();
+  for (const auto& residency : owned_) {
+    if (residency != nullptr) residencies.push_back(residency.get());
   }
-  if (disk_ != nullptr) disk_->Shutdown();
+  bool late = false;
+  if (!residencies.empty()) {
+    late = !RunWithin(kDevicesEnd, [this, predictors, residencies] {
+      for (Predictor* predictor : predictors) predictor->Stop();
+      if (!options_.trace_file.empty()) WriteTraces();
+      for (allocator::Residency* residency : residencies) residency->Shutdown();
+    });
+  }
+  if (disk_ != nullptr) {
+    RunWithin(late ? kDiskEndWhenLate : kDiskEnd, [disk = disk_.get()] { disk->Shutdown(); });
+  }
+  if (host_ != nullptr) host_->Shutdown();
   if (reporter_ != nullptr) reporter_->Finish();
   if (started_ && !audit_->Summary().empty()) os::Announce(audit_->Summary());
+  mu_.Unlock();
 }
 
 // After the predictors have stopped.

@@ -17,6 +17,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/hash_code.h"
+#include "allocator/residency/refusals.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
@@ -28,6 +29,7 @@
 #include "integration/hooks/predictor.h"
 #include "integration/preload/shim_abi.h"
 #include "io/os/sync.h"
+#include "io/os/wait.h"
 #include "io/spill_store.h"
 
 namespace spillway::integration {
@@ -55,12 +57,13 @@ class Runtime {
   allocator::Residency* Owner(const void* address) const;
   bool Owns(const void* address) const;
 
-  void SetFraction(int device, double fraction);
-  double Fraction(int device) const;
+  // Memory of the device, used or not. Asks the driver, which must have been initialised.
+  absl::StatusOr<uint64_t> DeviceBytes(int device) const;
   // The job's step ends here, on every device. Any thread.
   void MarkStep();
 
-  // Everything ends: reports, transfers, threads; within 2 s. Afterwards frees are no-ops. Once; the exit handler.
+  // Everything ends: reports, transfers, threads; within 2 s, whatever a driver or a disk does: what does not end is left
+  // to itself. Afterwards frees are no-ops. Once; the exit handler.
   void Shutdown();
   // In a forked child, on its only thread.
   void AbandonAfterFork();
@@ -68,6 +71,8 @@ class Runtime {
   // Figures of now, as they are reported; empty before the first block. Any thread.
   Figures CurrentFigures() const;
   bool dead() const { return dead_.load(); }
+  allocator::Refusals* refusals() { return &refusals_; }
+  const allocator::Refusals* refusals() const { return &refusals_; }
   const Options& options() const { return options_; }
 
  private:
@@ -83,6 +88,7 @@ class Runtime {
   ObservedStep ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
   // Why blocks of ours must not be handed out, when launches or copies of this process go unseen.
   absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool LockForEnd() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
   void WriteTraces() const;
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void SwitchEvictionOff(const char* reason);
@@ -95,6 +101,8 @@ class Runtime {
   std::unique_ptr<AuditSetup> audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
   allocator::PtxHashCode hash_code_;   // without state
+  allocator::Refusals refusals_;       // internally synchronised
+  os::WaitList waits_;                 // of the process
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;
@@ -107,8 +115,7 @@ class Runtime {
   HookContext hook_context_;
   std::atomic<const allocator::AddressMap*> addresses_ready_{nullptr};  // pairs with Owns and Owner
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
-      residencies_{};  // pairs with Existing
-  std::array<std::atomic<double>, allocator::kMaxDevices> fractions_{};
+      residencies_{};                                                        // pairs with Existing
   std::array<std::atomic<uint64_t>, allocator::kMaxDevices> total_bytes_{};  // of the devices, for shares
 
   std::atomic<bool> dead_{false};          // exit or fork has begun: refuse and ignore

@@ -48,7 +48,11 @@ Figures Runtime::CollectFigures() const {
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
     figures.disk = {stats.bytes_written, stats.bytes_read};
+    figures.disk.room_bytes = disk_->room_bytes();
   }
+  if (host_ != nullptr) figures.host_room_bytes = host_->storage_room_bytes();
+  figures.waits = waits_.Figures();
+  figures.waits_now = waits_.Describe();
   return figures;
 }
 

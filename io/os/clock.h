@@ -3,6 +3,7 @@
 #ifndef SPILLWAY_IO_OS_CLOCK_H_
 #define SPILLWAY_IO_OS_CLOCK_H_
 
+#include <chrono>
 #include <cstdint>
 
 namespace spillway::os {
@@ -14,6 +15,16 @@ class Clock {
   virtual int64_t NowNanos() const = 0;
   // CLOCK_MONOTONIC; lives for ever.
   static const Clock* System();
+};
+
+// The same time for std::chrono: points and durations of the steady clock.
+struct SteadyClock {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<SteadyClock>;
+  static constexpr bool is_steady = true;
+  static time_point now() { return time_point(duration(Clock::System()->NowNanos())); }
 };
 
 }  // namespace spillway::os

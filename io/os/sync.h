@@ -82,8 +82,13 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // True when it was woken, false when `timeout` went by.
+  // True when it was woken, false when `timeout` went by. For whoever has something to do by then.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // The same for whoever is woken by what he waits for and looks again only for safety: the simulation takes a waiter
+  // that goes on because `period` went by for a lost wake-up.
+  bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds period) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return WaitFor(mutex, period);
+  }
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }
 

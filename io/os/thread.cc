@@ -1,12 +1,13 @@
 #include "io/os/thread.h"
 
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <csignal>
 #include <utility>
 
 namespace spillway::os {
 
-std::thread StartThread(const std::string& name, std::function<void()> body) {
+Thread StartThread(const std::string& name, std::function<void()> body) {
   // A new thread inherits the mask: blocking here leaves no moment in which a handler could run on it.
   sigset_t all;
   sigset_t before;
@@ -18,6 +19,10 @@ std::thread StartThread(const std::string& name, std::function<void()> body) {
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
+}
+
+void SetTimerSlack(std::chrono::nanoseconds slack) {
+  prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack.count()), 0, 0, 0);
 }
 
 }  // namespace spillway::os

@@ -1,18 +1,27 @@
-// Starts the named background threads of this library. They run none of the application's signal handlers and take
-// no SIGXFSZ (a write beyond RLIMIT_FSIZE must be an error of that write, not the end of the job).
+// Threads: starts the named background threads of this library. They run none of the application's signal handlers and
+// take no SIGXFSZ (a write beyond RLIMIT_FSIZE must be an error of that write, not the end of the job).
 
 #ifndef SPILLWAY_IO_OS_THREAD_H_
 #define SPILLWAY_IO_OS_THREAD_H_
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
 
 namespace spillway::os {
 
+using Thread = std::thread;
+using ThreadId = std::thread::id;
+
 // A thread with every signal blocked and `name` (cut to 15 bytes) shown by ps and gdb. Aborts when the system has no
 // thread left. Any thread.
-std::thread StartThread(const std::string& name, std::function<void()> body);
+Thread StartThread(const std::string& name, std::function<void()> body);
+
+inline ThreadId ThisThreadId() { return std::this_thread::get_id(); }
+inline void SleepFor(std::chrono::nanoseconds duration) { std::this_thread::sleep_for(duration); }
+// By how much the calling thread's sleeps may end late.
+void SetTimerSlack(std::chrono::nanoseconds slack);
 
 }  // namespace spillway::os
 

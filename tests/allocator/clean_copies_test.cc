@@ -347,6 +347,52 @@ TEST(CleanCopiesTest, ALaunchTakesAnEarlyCopyBack) {
   device->CheckInvariants();
 }
 
+// ---- A block that is taken back between its copy and its hash. The copy is of version 1, the hash of version 2: kept
+// together, the next eviction would call the block unchanged and drop version 2.
+
+class TakenBackTest : public testing::TestWithParam<bool> {};
+
+TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
+  const bool early = GetParam();
+  FixedHashCode code;
+  CoreDevice device(SetupWith(&code));
+  AwaitHash(device);
+  const CUdeviceptr block = Filled(device, 1);
+  // The hash waits on its stream, so that the copy is there long before it.
+  std::atomic<bool> hash_may_go{false};
+  const CUstream hash_stream = device->core()->hash.Get()->stream();
+  const CUdeviceptr other = device.MustAllocate(kBlock);
+  ASSERT_EQ(device.Launch(hash_stream, {other},
+                          [&](const auto&) {
+                            while (!hash_may_go.load()) usleep(100);
+                          }),
+            CUDA_SUCCESS);
+  if (early) {
+    CopyOut(device, block);
+  } else {
+    StartEviction(device, block);
+  }
+  usleep(20'000);
+  {
+    StopAt stop("evictor.looked");
+    device->thread()->Wake();
+    stop.WaitUntilReached();
+    EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 2); }),
+              CUDA_SUCCESS);
+    ASSERT_EQ(CoreDevice::Driver()->cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    hash_may_go.store(true);
+    device.Synchronize();
+  }
+  for (int i = 0; i < 20'000 && device->Stats().evictions_cancelled == 0; ++i) usleep(200);
+  EXPECT_FALSE(HasCopy(device, block));
+  Evict(device, block);
+  EXPECT_EQ(Read(device, block, 2), 0u);
+  device->CheckInvariants();
+}
+
+INSTANTIATE_TEST_SUITE_P(EvictionsAndEarlyCopies, TakenBackTest, testing::Bool(),
+                         [](const auto& named) { return named.param ? "EarlyCopy" : "Eviction"; });
+
 TEST(CleanCopiesTest, WithoutAHashNothingIsCopiedEarly) {
   CoreDevice device(SetupWith(nullptr));
   const CUdeviceptr block = Filled(device, 1);

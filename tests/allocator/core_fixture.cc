@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "allocator/residency/audit.h"
@@ -110,6 +111,8 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   auto pool = HostPool::Create(Driver(), Context(), host);
   SPILLWAY_CHECK(pool.ok());
   host_ = std::move(*pool);
+  // Not in the background: tests count the steps of single evictions.
+  SPILLWAY_CHECK(host_->GrowStorageTo(setup.host_bytes).ok());
   if (setup.disk) {
     io::SpillStoreOptions options;
     options.directories = {{"/var/tmp", setup.disk_cap_bytes}};
@@ -119,6 +122,7 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
     auto store = io::SpillStore::Create(options);
     SPILLWAY_CHECK(store.ok());
     disk_ = std::move(*store);
+    disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();  // likewise
   }
   ResidencyOptions options;
   options.budget_bytes = setup.budget_bytes;
@@ -127,15 +131,15 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
   ResidencyParts parts;
-  parts.driver = Driver();
+  parts.driver = setup.driver != nullptr ? setup.driver : Driver();
   parts.context = Context();
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = setup.disk ? uint64_t{1} << 30 : 0;
   parts.observer = setup.observer;
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;
+  parts.refusals = setup.refusals;
   if (setup.audit != nullptr) {
     residency_ = std::make_unique<AuditedResidency>(options, parts);
   } else {
@@ -166,6 +170,7 @@ CUresult CoreDevice::Launch(CUstream stream, const std::vector<CUdeviceptr>& add
   const CUfunction function = KernelOf(addresses.size());
   bool launched = false;
   const auto launch = [&] {
+    if (launch_error.load() != CUDA_SUCCESS) return launch_error.load();
     std::vector<CUdeviceptr> copies = addresses;
     std::vector<void*> parameters = {&owned};
     for (CUdeviceptr& address : copies) parameters.push_back(&address);

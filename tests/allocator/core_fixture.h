@@ -31,7 +31,9 @@ struct CoreSetup {
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
-  HashCode* hash_code = nullptr;  // null: no hash, every eviction writes
+  HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
+  const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
+  Refusals* refusals = nullptr;        // null: the device's own
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.
@@ -66,6 +68,10 @@ class CoreDevice {
   HostPool& host() { return *host_; }
 
   CUdeviceptr MustAllocate(uint64_t bytes, CUstream stream = nullptr);
+
+  // What Launch's call of the driver answers instead of launching, as on a device with a sticky error; CUDA_SUCCESS: it
+  // launches.
+  static inline std::atomic<CUresult> launch_error{CUDA_SUCCESS};
 
   enum class Way { kGate, kPins, kReachingAll };
   // Launches `body` on the stream with these device addresses, through the gate. `body` gets the same addresses.

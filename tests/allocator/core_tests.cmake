@@ -17,6 +17,7 @@ spillway_test(residency_test
   SOURCES residency_test.cc residency_motion_test.cc residency_uses_test.cc residency_limits_test.cc
     ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)
+spillway_test(core_promises_test SOURCES charging_test.cc device_error_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(plan_runner_test SOURCES plan_runner_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(residency_audit_test SOURCES residency_audit_test.cc DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.
@@ -25,7 +26,7 @@ spillway_test(residency_model_test
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
-  SOURCES block_state_test.cc memory_units_test.cc residency_units_test.cc
+  SOURCES block_state_test.cc cuda_driver_test.cc memory_units_test.cc refusals_test.cc residency_units_test.cc
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)

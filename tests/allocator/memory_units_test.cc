@@ -250,13 +250,24 @@ TEST(ChunkPoolTest, MappingFailsWhole) {
   std::vector<ChunkHandle> chunks(2);
   for (ChunkHandle& chunk : chunks) ASSERT_TRUE(CreateChunk(driver, 0, kChunk, &chunk).ok());
   const uint64_t at = (*map)->base();
+  bool stays = false;
   SetSimcuda("FAIL_SET_ACCESS_EVERY", "1");
-  EXPECT_FALSE(MapChunks(driver, 0, at, kChunk, chunks).ok());
+  EXPECT_FALSE(MapChunks(driver, 0, at, kChunk, chunks, &stays).ok());
   SetSimcuda("FAIL_SET_ACCESS_EVERY", "2");  // not ready, once: tried again
-  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks).ok());
+  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks, &stays).ok());
   EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
-  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks).ok());
+  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks, &stays).ok());
   SetSimcuda("FAIL_SET_ACCESS_EVERY", "0");
+  EXPECT_FALSE(stays);
+  EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
+  // What has been mapped, and can be neither opened nor unmapped, stays.
+  CudaDriver stubborn = *driver;
+  stubborn.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+    return CUDA_ERROR_UNKNOWN;
+  };
+  stubborn.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_ERROR_UNKNOWN; };
+  EXPECT_FALSE(MapChunks(&stubborn, 0, at, kChunk, chunks, &stays).ok());
+  EXPECT_TRUE(stays);
   EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
   for (ChunkHandle chunk : chunks) EXPECT_TRUE(ReleaseChunk(driver, chunk).ok());
 }
@@ -284,17 +295,29 @@ Charge ChargeOf(uint64_t live, uint64_t block, uint64_t set) {
 TEST(ChargeTest, WhatFitsTheGpuNeedsNoExchange) {
   EXPECT_EQ(ChargeOf(84, 84, 84).BeyondGpu(), 0u);
   EXPECT_TRUE(ChargeOf(84, 84, 84).FitsGpu());
-  EXPECT_FALSE(ChargeOf(85, 84, 84).CanExchange());
+  EXPECT_FALSE(ChargeOf(85, 84, 84).FitsGpu());
 }
 
-TEST(ChargeTest, ExchangeRoomIsTheLargestSetOrTwiceTheLargestBlock) {
-  EXPECT_EQ(ChargeOf(0, 10, 15).ExchangeRoom(), 20 * kMib);
-  EXPECT_EQ(ChargeOf(0, 10, 25).ExchangeRoom(), 25 * kMib);
+TEST(ChargeTest, HeadroomIsTheLargestLaunchAndOneBlockThatLeaves) {
+  EXPECT_EQ(ChargeOf(0, 10, 15).Headroom(), 25 * kMib);
+  EXPECT_EQ(ChargeOf(0, 20, 15).Headroom(), 40 * kMib);  // a launch may name the block alone
   EXPECT_EQ(ChargeOf(144, 10, 0).BeyondGpu(), 80 * kMib);
-  EXPECT_EQ(ChargeOf(139, 10, 25).BeyondGpu(), 80 * kMib);
+  EXPECT_EQ(ChargeOf(139, 10, 15).BeyondGpu(), 80 * kMib);
   EXPECT_EQ(ChargeOf(85, 1, 0).BeyondGpu(), 3 * kMib);
-  EXPECT_TRUE(ChargeOf(90, 42, 0).CanExchange());
-  EXPECT_FALSE(ChargeOf(90, 43, 0).CanExchange()) << "two of the largest block do not fit the GPU";
+}
+
+TEST(ChargeTest, ABlockMayTakeAllOfTheGpuAloneInItsLaunch) {
+  EXPECT_TRUE(ChargeOf(90, 84, 0).LaunchFits());
+  EXPECT_FALSE(ChargeOf(90, 85, 0).LaunchFits());
+  EXPECT_FALSE(ChargeOf(90, 10, 85).LaunchFits());
+}
+
+TEST(ChargeTest, WhatNeverLeavesIsNotThereForLaunches) {
+  Charge charge = ChargeOf(100, 10, 40);
+  charge.held = 44 * kMib;
+  EXPECT_TRUE(charge.LaunchFits());
+  charge.held = 45 * kMib;
+  EXPECT_FALSE(charge.LaunchFits());
 }
 
 // ---- SpillRoom.

@@ -154,15 +154,21 @@ TEST(LimitsTest, ARefusedChunkLowersTheBudgetForAWhileOnly) {
 
 TEST(LimitsTest, HoldingMoreThanLeavesRoomIsRefused) {
   CoreDevice device({});
-  const std::vector<CUdeviceptr> blocks = Allocate(device, 6);
-  EXPECT_EQ(device.Launch(nullptr, {blocks.begin(), blocks.begin() + 4}, [](const auto&) {}), CUDA_SUCCESS);
-  AccessSet set;
-  for (int i = 0; i < 3; ++i) device.addresses().Collect(blocks[i], &set);
-  EXPECT_TRUE(device->Hold(set, HoldReason::kGraph).ok());
-  AccessSet more;
-  device.addresses().Collect(blocks[3], &more);
-  EXPECT_EQ(device->Hold(more, HoldReason::kGraph).code(), absl::StatusCode::kResourceExhausted);
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 12);
+  const auto hold = [&](size_t at) {
+    AccessSet set;
+    device.addresses().Collect(blocks[at], &set);
+    return device->Hold(set, HoldReason::kGraph).code();
+  };
+  EXPECT_EQ(device.Launch(nullptr, {blocks.begin() + 8, blocks.end()}, [](const auto&) {}), CUDA_SUCCESS);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(hold(i), absl::StatusCode::kOk);
+  // 32 chunks held and 32 for the largest launch, of 63.
+  EXPECT_EQ(hold(3), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(device->Stats().held_bytes, 3 * kBlock);
+  // What is held and named is there once.
+  EXPECT_EQ(hold(8), absl::StatusCode::kOk);
+  EXPECT_EQ(hold(3), absl::StatusCode::kResourceExhausted);
+  device->CheckInvariants();
 }
 
 TEST(LimitsTest, AnEndedHoldLetsTheBlockGoOnceItsHiddenUsersAreDone) {

@@ -56,7 +56,7 @@ ModelOptions OptionsFor(Mutant mutant, int attempt) {
   options.host_bytes = 16 << 20;
   switch (mutant) {
     case Mutant::kNone:
-    case Mutant::kNoExchangeRoom: break;
+    default: break;  // kNoExchangeRoom: FillUp; the others: tests/simulation
     case Mutant::kSkipSlotWait: options.delay_one_in = 4; break;
     case Mutant::kTrustOldCopy: break;
     case Mutant::kPublishBeforeEvent:

@@ -101,7 +101,7 @@ TEST(ResidencyTest, RefusesWhatCanNeverFit) {
     if (block.ok()) blocks.push_back(*block);
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(std::string(status.message()).find("to exchange blocks"), std::string::npos);
+  EXPECT_NE(std::string(status.message()).find("must stay free to exchange them"), std::string::npos);
   for (CUdeviceptr block : blocks) {
     EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 3); }),
               CUDA_SUCCESS);

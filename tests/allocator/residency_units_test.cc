@@ -22,7 +22,7 @@ constexpr uint64_t kChunk = CoreDevice::kChunk;
 
 class StreamClockTest : public testing::Test {
  protected:
-  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context()) {
+  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context(), &error_) {
     driver_->cuCtxSetCurrent(CoreDevice::Context());
   }
   ~StreamClockTest() override { HoldStreams(false); }
@@ -40,9 +40,67 @@ class StreamClockTest : public testing::Test {
     EXPECT_TRUE(clock_.Completed(stamp));
   }
 
+  // False when nothing was there to wait for.
+  bool WaitForOldest() {
+    const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+    bool more = true;
+    EXPECT_TRUE(clock_.WaitForOldest(wait, stopped_, &more).ok());
+    return more;
+  }
+
   const CudaDriver* const driver_ = CoreDevice::Driver();
+  os::WaitList waits_;
+  os::Atomic<bool> stopped_{false};
+  DeviceError error_;
   StreamClock clock_;
 };
+
+TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  HoldStreams(true);
+  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+  bool more = true;
+  stopped_.store(true);
+  EXPECT_EQ(clock_.WaitForOldest(wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(clock_.WaitFor(stamp, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(clock_.Completed(stamp));
+  HoldStreams(false);
+  PollUntil(stamp);
+}
+
+TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
+  CudaDriver driver = *driver_;
+  DeviceError error;
+  StreamClock clock(&driver, CoreDevice::Context(), &error);
+  const StreamIndex stream = clock.Find({NewStream(), false});
+  const Stamp stamp{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(stamp).ok());
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_UNKNOWN; };
+  for (int i = 0; i < 500; ++i) clock.Poll();
+  EXPECT_FALSE(clock.Completed(stamp));
+  EXPECT_FALSE(error.any());
+  // One that does not go away is the device's.
+  for (int i = 0; i < 1000; ++i) clock.Poll();
+  EXPECT_EQ(error.first(), CUDA_ERROR_UNKNOWN);
+}
+
+TEST_F(StreamClockTest, AStickyErrorIsKeptAndEndsEverything) {
+  CudaDriver driver = *driver_;
+  int stops = 0;
+  DeviceError error([&] { ++stops; });
+  StreamClock clock(&driver, CoreDevice::Context(), &error);
+  const StreamIndex stream = clock.Find({NewStream(), false});
+  const Stamp stamp{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(stamp).ok());
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_ASSERT; };
+  clock.Poll();
+  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
+  error.Note(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
+  EXPECT_EQ(ResultOf(error.status(driver)), CUDA_ERROR_ASSERT);
+  EXPECT_EQ(stops, 1);
+}
 
 TEST_F(StreamClockTest, TellsStreamsApart) {
   const CUstream one = NewStream();
@@ -81,12 +139,12 @@ TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
 }
 
 TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
-  EXPECT_FALSE(clock_.WaitForOldest());
+  EXPECT_FALSE(WaitForOldest());
   const StreamIndex stream = clock_.Find({NewStream(), false});
   const Stamp stamp{stream, clock_.Next(stream, 1)};
-  EXPECT_TRUE(clock_.WaitForOldest());  // records the event that is missing
+  EXPECT_TRUE(WaitForOldest());  // records the event that is missing
   EXPECT_TRUE(clock_.Completed(stamp));
-  EXPECT_FALSE(clock_.WaitForOldest());
+  EXPECT_FALSE(WaitForOldest());
 }
 
 TEST_F(StreamClockTest, ACaptureIsLeftAlone) {
@@ -116,7 +174,7 @@ TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
     for (int i = 0; i < 4; ++i) {
       waiters.emplace_back([&] {
         driver_->cuCtxSetCurrent(CoreDevice::Context());
-        while (clock_.WaitForOldest()) {
+        while (WaitForOldest()) {
         }
       });
     }
@@ -141,7 +199,7 @@ TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
 
 TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   CudaDriver driver = *driver_;
-  StreamClock clock(&driver, CoreDevice::Context());
+  StreamClock clock(&driver, CoreDevice::Context(), &error_);
   const CUstream handle = NewStream();
   const StreamIndex stream = clock.Find({handle, false});
   const Stamp covered{stream, clock.Next(stream, 5)};
@@ -248,7 +306,8 @@ TEST_F(StreamClockTest, ThreadsKeepStampsOfTheirOwnAndAllCount) {
 
 TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
   GateSlots gates;
-  gates.WaitForAll();
+  os::WaitList waits;
+  gates.WaitForAll(&waits);
   std::atomic<int> step{0};
   std::thread inside([&] {
     GateSlots::Slot* const slot = GateSlots::ForThisThread();
@@ -259,10 +318,10 @@ TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
     slot->Leave();
   });
   while (step.load() == 0) usleep(100);
-  gates.WaitForAll();
+  gates.WaitForAll(&waits);
   EXPECT_EQ(step.load(), 2);
   inside.join();
-  gates.WaitForAll();
+  gates.WaitForAll(&waits);
 }
 
 TEST(GateSlotsTest, AThreadThatEndsGivesItsSlotBack) {
@@ -286,6 +345,9 @@ TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 5u);
   std::vector<HostPiece> storage;
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &storage), 0u) << "Take never pins";
+  ASSERT_TRUE((*pool)->GrowStorageTo(5 * kChunk).ok());
+  EXPECT_EQ((*pool)->storage_room_bytes(), 5 * kChunk);
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 9, &storage), 5u);
   EXPECT_EQ((*pool)->storage_in_use(), 5 * kChunk);
   std::vector<HostPiece> staging;
@@ -308,13 +370,26 @@ TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
   options.slab_bytes = 4 * kChunk;
   options.evict_staging_pieces = options.fault_staging_pieces = 0;
   CudaDriver driver = *CoreDevice::Driver();
+  // Refuses from its fourth call on; the entry is not changed while the pinning thread may use it.
+  static std::atomic<int> pins;
+  static const auto real = CoreDevice::Driver()->cuMemHostRegister_v2;
+  pins = 0;
+  driver.cuMemHostRegister_v2 = [](void* data, size_t bytes, unsigned flags) {
+    return ++pins > 3 ? CUDA_ERROR_OUT_OF_MEMORY : real(data, bytes, flags);
+  };
   auto pool = HostPool::Create(&driver, CoreDevice::Context(), options);
   ASSERT_TRUE(pool.ok());
   std::vector<HostPiece> pieces;
+  ASSERT_TRUE((*pool)->GrowStorageTo(4 * kChunk).ok());
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 4u);
-  driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 0u);
-  EXPECT_EQ((*pool)->storage_capacity(), 4 * kChunk);
+  const absl::Status grown = (*pool)->GrowStorageTo(64 * kChunk);
+  EXPECT_TRUE(absl::IsResourceExhausted(grown)) << grown;
+  EXPECT_NE(std::string(grown.message()).find("pinning"), std::string::npos) << grown;
+  const uint64_t room = (*pool)->storage_room_bytes();
+  EXPECT_EQ((*pool)->storage_cap_bytes(), room);
+  EXPECT_LT(room, 64 * kChunk);
+  EXPECT_TRUE((*pool)->GrowStorageTo(room).ok());
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 64, &pieces), room / kChunk - 4);
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 0u);
   (*pool)->Give(HostUse::kStorage, pieces.back());
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 1u);

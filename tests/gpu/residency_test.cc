@@ -70,7 +70,6 @@ House Build(bool disk) {
   parts.addresses = house.addresses.get();
   parts.host = house.host.get();
   parts.disk = house.disk.get();
-  parts.disk_bytes = disk ? all * 2 : 0;
   house.residency = Value(Residency::Create(options, parts));
   return house;
 }

@@ -38,30 +38,6 @@ TEST(SpillStoreSpaceTest, ReservesAllOrNothingWithinTheCap) {
   EXPECT_EQ(Reserve(store.get(), 1)[0], slots[3]);
 }
 
-TEST(SpillStoreSpaceTest, SharersOfAFileSystemTakeEqualParts) {
-  TestDirectory first;
-  TestDirectory second;
-  SpillStoreOptions options = SmallOptions(first.path());
-  const uint64_t whole = MakeStore(options)->capacity().total_bytes;
-  options.directories[0].sharers = 4;
-  const uint64_t quarter = MakeStore(options)->capacity().total_bytes;
-  // Others use the disk meanwhile: a tenth of it is not in question here.
-  EXPECT_LE(quarter, whole / 4 + whole / 40);
-  EXPECT_GE(quarter, whole / 4 - whole / 40);
-  // Two directories there are one part, in halves.
-  options.directories.push_back({second.path(), 0, 4});
-  auto both = MakeStore(options);
-  EXPECT_LE(both->capacity().total_bytes, whole / 4 + whole / 40);
-  EXPECT_GE(both->capacity().total_bytes, whole / 4 - whole / 40);
-  // A cap of its own holds where it is less.
-  options.directories.pop_back();
-  options.directories[0].cap_bytes = 3 * kSlotBytes;
-  auto capped = MakeStore(options);
-  EXPECT_EQ(capped->capacity().total_bytes, 3u * kSlotBytes);
-  EXPECT_TRUE(absl::IsResourceExhausted(capped->ReserveSlots(4).status()));
-  EXPECT_TRUE(capped->ReserveSlots(3).ok());
-}
-
 TEST(SpillStoreSpaceTest, ADemandThatCannotBeMetTakesNoSpace) {
   TestDirectory directory;
   auto store = MakeStore(SmallOptions(directory.path()));
@@ -94,10 +70,10 @@ TEST(SpillStoreSpaceTest, GrowsAheadInTheBackground) {
   auto store = MakeStore(SmallOptions(directory.path()));  // steps of 16 slots
   ASSERT_TRUE(store->ReserveSlots(10).ok());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (store->stats().file_bytes < 32u * kSlotBytes && std::chrono::steady_clock::now() < deadline) {
+  while (store->stats().file_bytes < 18u * kSlotBytes && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();
   }
-  EXPECT_EQ(store->stats().file_bytes, 32u * kSlotBytes);
+  EXPECT_EQ(store->stats().file_bytes, 18u * kSlotBytes);  // what was asked for, and half a step
 }
 
 TEST(SpillStoreSpaceTest, SpreadsSlotsOverDirectories) {

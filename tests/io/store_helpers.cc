@@ -49,6 +49,7 @@ SpillStoreOptions SmallOptions(const std::string& path) {
   options.directories.push_back(SpillDirectory{path, 0});
   options.growth_bytes = 32u << 20;
   options.disk_reserve_bytes = 1u << 20;
+  options.late_frees = std::chrono::nanoseconds::zero();
   return options;
 }
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "policy/range_max.h"
-#include "policy/victim.h"
+#include "tests/policy/full_scan.h"
 
 namespace spillway::policy {
 namespace {

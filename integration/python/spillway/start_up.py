@@ -16,7 +16,7 @@ CONF_VARIABLES = (*PYTORCH_VARIABLES, KEPT_VARIABLE)
 # Our names inside the configuration: the variables SPILLWAY_... in small letters, without the prefix.
 OUR_KEYS = (
     "gpu_memory", "host_memory", "dirs", "disk_reserve", "write_budget", "policy", "checksum", "encrypt", "gds", "trust",
-    "on_full", "trace", "metrics", "status", "log", "audit", "denylist", "cuda_driver", "io_model", "io_faults",
+    "on_full", "trace", "metrics", "status", "log", "audit", "denylist", "wait_limit", "cuda_driver", "io_model", "io_faults",
 )  # fmt: skip
 
 

@@ -88,20 +88,16 @@ TEST_F(MachineTest, RanksShareWhatTheirListsShare) {
   Write("/first/x", "");
   Write("/second/x", "");
   const auto expect = [&](const std::string& path, const std::vector<std::vector<std::string>>& lists,
-                          int ranks, int directory, int file_system) {
-    const Sharers sharers = RanksThatShare(path, lists, ranks);
-    EXPECT_EQ(sharers.directory, directory);
-    EXPECT_EQ(sharers.file_system, file_system);
-  };
-  expect(first, {}, 4, 4, 4);  // the default directory
-  expect(first, {}, 1, 1, 1);
-  expect(first, {{first, second}}, 3, 3, 3);
-  expect(first, {{first}, {second}}, 2, 1, 2);  // directories of their own on one disk
-  expect(first, {{first}, {second}}, 5, 3, 5);  // ranks 0, 2 and 4
-  expect(second, {{first}, {second}}, 5, 2, 5);
-  expect(first, {{first}, {"/proc"}}, 2, 1, 1);  // another file system
-  expect(first, {{first + "/."}, {first}}, 2, 2, 2);
-  expect("/none", {{"/none"}, {first}}, 2, 1, 1);
+                          int ranks, int sharers) { EXPECT_EQ(RanksThatShare(path, lists, ranks), sharers); };
+  expect(first, {}, 4, 4);  // the default directory
+  expect(first, {}, 1, 1);
+  expect(first, {{first, second}}, 3, 3);
+  expect(first, {{first}, {second}}, 2, 1);  // directories of their own on one disk
+  expect(first, {{first}, {second}}, 5, 3);  // ranks 0, 2 and 4
+  expect(second, {{first}, {second}}, 5, 2);
+  expect(first, {{first}, {"/proc"}}, 2, 1);
+  expect(first, {{first + "/."}, {first}}, 2, 2);
+  expect("/none", {{"/none"}, {first}}, 2, 1);
 }
 
 TEST(SizingTest, ASizeOfTheNodeIsSharedByItsRanks) {

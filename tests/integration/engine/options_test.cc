@@ -112,7 +112,7 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
   const std::map<std::string, std::string> wrong = {
       {"spillway", "maybe"}, {"host_memory", "-1"}, {"dirs", "tmp"},      {"disk_reserve", "5%"},
       {"checksum", "yes"},   {"on_full", "panic"},  {"status", "SIGHUP"}, {"metrics", ""},
-      {"log", "loud"},       {"io_model", "slow"},  {"trace", ""},
+      {"log", "loud"},       {"io_model", "slow"},  {"wait_limit", "30"}, {"trace", ""},
   };
   for (const auto& [name, value] : wrong) {
     const std::string error = ErrorOf(name, value);

@@ -9,7 +9,7 @@ import sys
 
 OURS = (
     "gpu_memory host_memory dirs disk_reserve write_budget policy checksum encrypt gds trust on_full trace metrics log "
-    "audit denylist cuda_driver io_model io_faults"
+    "audit denylist wait_limit cuda_driver io_model io_faults"
 ).split()
 PIECES = [*OURS[:6], "backend", "spillway", "native", "max_split_size_mb", "a", "/b:2TiB", "64", " ", "\t", "", "é"]
 SEPARATORS = [",", ",", ":", ":", "[", "]", ";", "][", ",,", ""]

@@ -1,4 +1,4 @@
-#include "policy/victim.h"
+#include "tests/policy/full_scan.h"
 
 #include <algorithm>
 #include <numeric>

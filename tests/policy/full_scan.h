@@ -1,7 +1,7 @@
-// SelectVictims: which blocks give up their GPU memory when room is needed. Pure; the evictor asks and acts.
+// SelectVictims: the choice of victims by a look at all candidates, as it is meant. What policy::VictimIndex must equal.
 
-#ifndef SPILLWAY_POLICY_VICTIM_H_
-#define SPILLWAY_POLICY_VICTIM_H_
+#ifndef SPILLWAY_TESTS_POLICY_FULL_SCAN_H_
+#define SPILLWAY_TESTS_POLICY_FULL_SCAN_H_
 
 #include <cstdint>
 #include <span>
@@ -25,4 +25,4 @@ std::vector<uint32_t> SelectVictims(std::span<const VictimCandidate> candidates,
 
 }  // namespace spillway::policy
 
-#endif  // SPILLWAY_POLICY_VICTIM_H_
+#endif  // SPILLWAY_TESTS_POLICY_FULL_SCAN_H_

@@ -1,0 +1,69 @@
+#include "io/disk_order.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+namespace spillway::io {
+namespace {
+
+// The highest directory above `directory` on the same file system.
+std::string MountRoot(const std::string& directory) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(directory.c_str(), nullptr), &free);
+  struct stat here;
+  if (real == nullptr || stat(real.get(), &here) != 0) return "";
+  std::filesystem::path path = real.get();
+  while (path.has_relative_path()) {
+    struct stat above;
+    if (stat(path.parent_path().c_str(), &above) != 0 || above.st_dev != here.st_dev) break;
+    path = path.parent_path();
+  }
+  return path.string();
+}
+
+struct flock LockOf(short type, int64_t from, int64_t bytes) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = from;
+  lock.l_len = bytes;
+  return lock;
+}
+
+}  // namespace
+
+DiskOrder::DiskOrder(const std::string& directory) {
+  const std::string root = MountRoot(directory);
+  const int fd = root.empty() ? -1 : open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  place_ = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  struct flock mine = LockOf(F_RDLCK, place_, 1);
+  if (fcntl(fd, F_OFD_SETLK, &mine) != 0) {
+    close(fd);
+    return;
+  }
+  fd_.store(fd);
+}
+
+bool DiskOrder::FirstOfSeveral() const { return Others(place_ + 1, 0) && !Others(0, place_); }
+
+// Read locks stand in the way of nobody but of a write lock, which is only asked about.
+bool DiskOrder::Others(int64_t from, int64_t bytes) const {
+  struct flock all = LockOf(F_WRLCK, from, bytes);
+  const int fd = fd_.load();
+  return fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+}
+
+void DiskOrder::Close() {
+  const int fd = fd_.exchange(-1);
+  if (fd >= 0) close(fd);
+}
+
+}  // namespace spillway::io

@@ -1,0 +1,68 @@
+// JoinableThread: a background thread whose end is waited for no longer than its owner likes. One that is stuck in the
+// kernel or in a driver is left behind; what it uses must then stay.
+
+#ifndef SPILLWAY_IO_OS_JOINABLE_THREAD_H_
+#define SPILLWAY_IO_OS_JOINABLE_THREAD_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/os/clock.h"
+#include "io/os/sync.h"
+#include "io/os/thread.h"
+
+namespace spillway::os {
+
+// One owner, which starts it once.
+class JoinableThread {
+ public:
+  void Start(const std::string& name, std::function<void()> body) {
+    thread_ = StartThread(name, [end = end_, work = std::move(body)] {
+      work();
+      MutexLock lock(&end->mu);
+      end->ended = true;
+      end->changed.NotifyAll();
+    });
+  }
+  bool joinable() const { return thread_.joinable(); }
+  // True when the thread has ended within `timeout`, or was never started; false: it is left behind. Its owner has told it
+  // to end.
+  bool JoinFor(std::chrono::nanoseconds timeout) {
+    if (!thread_.joinable()) return true;
+    bool ended = false;
+    {
+      const int64_t deadline = Clock::System()->NowNanos() + timeout.count();
+      MutexLock lock(&end_->mu);
+      for (int64_t now = 0; !end_->ended && (now = Clock::System()->NowNanos()) < deadline;) {
+        end_->changed.WaitFor(&end_->mu, std::chrono::nanoseconds(deadline - now));
+      }
+      ended = end_->ended;
+    }
+    if (ended) {
+      thread_.join();
+    } else {
+      thread_.detach();
+    }
+    return ended;
+  }
+  // In a forked child, where the thread is not.
+  void Abandon() {
+    if (thread_.joinable()) thread_.detach();
+  }
+
+ private:
+  struct End {
+    Mutex mu{LockRank::kWaits};
+    CondVar changed;
+    bool ended ABSL_GUARDED_BY(mu) = false;
+  };
+  std::shared_ptr<End> end_ = std::make_shared<End>();  // outlives whoever is left behind
+  Thread thread_;
+};
+
+}  // namespace spillway::os
+
+#endif  // SPILLWAY_IO_OS_JOINABLE_THREAD_H_

@@ -1,0 +1,398 @@
+// What SpillStore lets be promised: bytes that are there, on disks that others fill, that run full, that close, that
+// are shared, and that do not answer. Small file systems of the test's own stand for the disks.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "io/aligned_buffer.h"
+#include "io/os/wait.h"
+#include "io/spill_store.h"
+#include "tests/fakes/faulty_engine.h"
+#include "tests/io/loop_mount.h"
+#include "tests/io/store_helpers.h"
+
+namespace spillway::io {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kGiB = 1 << 30;
+
+SpillStoreOptions DiskOptions(const std::string& path) {
+  SpillStoreOptions options = SmallOptions(path);
+  options.disk_reserve_bytes = 1;  // the file system itself is the limit
+  options.growth_bytes = kGiB;
+  return options;
+}
+
+template <typename Condition>
+bool Within(std::chrono::seconds time, Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + time;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// Takes all that is free, as another user of the disk.
+class Filler {
+ public:
+  explicit Filler(const std::string& directory) : path_(directory + "/filler") {
+    const int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    off_t size = 0;
+    for (off_t step = 64 << 20; fd >= 0 && step >= 4096; step /= 2) {
+      while (posix_fallocate(fd, size, step) == 0) size += step;
+    }
+    filled_ = size > 0;
+    close(fd);
+  }
+  ~Filler() { Remove(); }
+  void Remove() { unlink(path_.c_str()); }
+  bool filled() const { return filled_; }
+
+ private:
+  const std::string path_;
+  bool filled_ = false;
+};
+
+// Writes and reads all `slots` at once.
+void ExpectUsable(SpillStore* store, const std::vector<SlotId>& slots) {
+  AlignedBuffer data(kSlotBytes);
+  FillPattern(data.data(), kSlotBytes, 7);
+  Waiter writes;
+  for (const SlotId slot : slots) store->Write(slot, data.data(), kSlotBytes, writes.Expect());
+  for (const absl::Status& status : writes.WaitAll()) EXPECT_TRUE(status.ok()) << status;
+  AlignedBuffer back(kSlotBytes);
+  for (const SlotId slot : slots) {
+    ASSERT_TRUE(ReadSync(store, slot, back.data(), kSlotBytes).ok());
+    ASSERT_EQ(std::memcmp(back.data(), data.data(), kSlotBytes), 0);
+  }
+}
+
+// In a process of its own: takes room and holds it until it is killed.
+int Hold(const std::string& path, uint64_t bytes) {
+  auto store = MakeStore(DiskOptions(path));
+  const bool ok = store->GrowTo(bytes).ok();
+  // Blocks that were written are freed later than such that were only allocated.
+  AlignedBuffer data(kSlotBytes);
+  for (int i = 0; ok && i < 64; ++i) {
+    WriteSync(store.get(), Reserve(store.get(), 1)[0], data.data(), kSlotBytes).IgnoreError();
+  }
+  const char said = ok ? 'y' : 'n';
+  if (write(STDOUT_FILENO, &said, 1) != 1) return 1;
+  pause();
+  return 0;
+}
+
+class SpillRoomTest : public ::testing::Test {
+ protected:
+  // Skips where it cannot be mounted.
+  void Mount(int mebibytes) {
+    mount_ = std::make_unique<LoopMount>(mebibytes);
+    if (!mount_->mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";
+  }
+  const std::string& path() const { return mount_->path(); }
+
+  std::unique_ptr<LoopMount> mount_;
+};
+
+#define MOUNT_OR_SKIP(mebibytes) \
+  Mount(mebibytes);              \
+  if (IsSkipped()) return
+
+TEST_F(SpillRoomTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten) {
+  MOUNT_OR_SKIP(256);
+  auto store = MakeStore(DiskOptions(path()));
+  EXPECT_EQ(store->room_bytes(), 0u) << "free space promises nothing";
+  ASSERT_TRUE(store->GrowTo(64 * kMiB).ok());
+  Filler others(path());
+  ASSERT_TRUE(others.filled());
+  const uint64_t room = store->room_bytes();
+  EXPECT_GE(room, 64 * kMiB);
+  const absl::Status refused = store->GrowTo(room + kSlotBytes);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(path()));
+  EXPECT_EQ(store->room_bytes(), room);
+  // The disk has not a byte more, and none is needed.
+  ExpectUsable(store.get(), Reserve(store.get(), room / kSlotBytes));
+  EXPECT_TRUE(absl::IsResourceExhausted(store->TakeSlots(1).status()) ||
+              absl::IsUnavailable(store->TakeSlots(1).status()));
+  others.Remove();
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->GrowTo(room + 32 * kMiB).ok(); }));
+}
+
+TEST_F(SpillRoomTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
+  MOUNT_OR_SKIP(128);
+  auto store = MakeStore(DiskOptions(path()));
+  EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(4).status()));
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->TakeSlots(4).ok(); }));
+}
+
+// Two jobs on one disk of 3 GiB.
+TEST_F(SpillRoomTest, TwoJobsThatFitBothHaveTheirRoom) {
+  MOUNT_OR_SKIP(3072);
+  auto first = MakeStore(DiskOptions(path()));
+  auto second = MakeStore(DiskOptions(path()));
+  std::thread other([&] {
+    for (uint64_t room = 0; room <= 1229 * kMiB; room += 48 * kMiB) EXPECT_TRUE(second->GrowTo(room).ok());
+  });
+  for (uint64_t room = 0; room <= 1229 * kMiB; room += 48 * kMiB) EXPECT_TRUE(first->GrowTo(room).ok());
+  other.join();
+}
+
+TEST_F(SpillRoomTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefused) {
+  MOUNT_OR_SKIP(3072);
+  auto first = MakeStore(DiskOptions(path()));
+  auto second = MakeStore(DiskOptions(path()));
+  absl::Status refused;
+  std::thread other([&] {
+    for (uint64_t room = 0; room <= 2048 * kMiB && refused.ok(); room += 48 * kMiB)
+      refused = second->GrowTo(room);
+    second->Shutdown();  // as a job that ends for want of memory
+  });
+  absl::Status granted;
+  for (uint64_t room = 0; room <= 2048 * kMiB && granted.ok(); room += 48 * kMiB)
+    granted = first->GrowTo(room);
+  other.join();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_TRUE(granted.ok()) << granted;
+}
+
+TEST_F(SpillRoomTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) {
+  MOUNT_OR_SKIP(512);
+  auto first = MakeStore(DiskOptions(path()));
+  std::atomic<uint64_t> promised{300 * kMiB};
+  first->SetPromised([&promised] { return promised.load(); });
+  ASSERT_TRUE(first->GrowTo(300 * kMiB).ok());
+  auto second = MakeStore(DiskOptions(path()));
+  EXPECT_TRUE(absl::IsResourceExhausted(second->GrowTo(300 * kMiB)));
+  EXPECT_GE(first->room_bytes(), 300 * kMiB) << "what is promised stays";
+  promised = 50 * kMiB;  // a batch was too large, and is halved
+  EXPECT_TRUE(Within(std::chrono::seconds(30), [&] { return second->GrowTo(300 * kMiB).ok(); }));
+  EXPECT_GE(first->room_bytes(), 50 * kMiB);
+  first->SetPromised(nullptr);
+}
+
+// ext4 frees what a killed process held at its next commit, some seconds later.
+TEST_F(SpillRoomTest, ARestartRightAfterAKillHasTheRoomThatTheFirstHad) {
+  MOUNT_OR_SKIP(3072);
+  const uint64_t free = FreeBytes(path());
+  const uint64_t wanted = free / 100 * 95;
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ready[1], STDOUT_FILENO);
+    close(ready[0]);
+    close(ready[1]);
+    execl("/proc/self/exe", "spill_room_test", "--hold", path().c_str(), std::to_string(wanted).c_str(),
+          nullptr);
+    _exit(127);
+  }
+  close(ready[1]);
+  char ok = 0;
+  EXPECT_EQ(read(ready[0], &ok, 1), 1);
+  EXPECT_EQ(ok, 'y');
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  SpillStoreOptions options = DiskOptions(path());
+  options.late_frees = std::chrono::seconds(10);
+  const auto start = std::chrono::steady_clock::now();
+  auto store = MakeStore(options);
+  const absl::Status grown = store->GrowTo(wanted);
+  EXPECT_TRUE(grown.ok()) << grown;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+// ---- Directories that close.
+
+Fault WriteFault(int error, uint64_t count) {
+  Fault fault;
+  fault.kind = FaultKind::kErrno;
+  fault.op = IoOp::kWrite;
+  fault.error = error;
+  fault.count = count;
+  return fault;
+}
+
+SpillStoreOptions FaultyOptions(const std::string& path, const Fault& fault) {
+  SpillStoreOptions options = SmallOptions(path);
+  options.wrap_engine = [fault](std::unique_ptr<IoEngine> inner, size_t) {
+    FaultPlan plan;
+    plan.faults = {fault};
+    return MakeFaultyEngine(std::move(inner), plan);
+  };
+  return options;
+}
+
+TEST(SpillRoomOfDirectoriesTest, ADirectoryThatClosesForErrorsHasNoRoomAtOnce) {
+  TestDirectory bad;
+  TestDirectory good;
+  SpillStoreOptions options = SmallOptions(bad.path());
+  options.directories.push_back({good.path(), 0});
+  options.wrap_engine = [](std::unique_ptr<IoEngine> inner, size_t directory) {
+    FaultPlan plan;
+    if (directory == 0) plan.faults = {WriteFault(EIO, UINT64_MAX)};
+    return MakeFaultyEngine(std::move(inner), plan);
+  };
+  auto store = MakeStore(options);
+  ASSERT_TRUE(store->GrowTo(64 * kMiB).ok());
+  const std::vector<SlotId> slots = Reserve(store.get(), 32);
+  AlignedBuffer data(kSlotBytes);
+  for (const SlotId slot : slots) {
+    if (slot.directory == 0) WriteSync(store.get(), slot, data.data(), kPageBytes).IgnoreError();
+  }
+  const uint64_t after = store->room_bytes();
+  const SpillStoreStats stats = store->stats();
+  EXPECT_TRUE(stats.directories[0].bad);
+  EXPECT_LE(after, stats.directories[1].file_bytes);
+  EXPECT_TRUE(store->GrowTo(64 * kMiB).ok()) << "the other one makes up for it";
+}
+
+TEST(SpillRoomOfDirectoriesTest, ADirectoryThatClosesFullComesBackWithTheSpace) {
+  TestDirectory directory;
+  auto store = MakeStore(FaultyOptions(directory.path(), WriteFault(ENOSPC, 1)));
+  ASSERT_TRUE(store->GrowTo(16 * kMiB).ok());
+  const SlotId slot = Reserve(store.get(), 1)[0];
+  AlignedBuffer data(kSlotBytes);
+  EXPECT_TRUE(absl::IsResourceExhausted(WriteSync(store.get(), slot, data.data(), kPageBytes)));
+  EXPECT_EQ(store->room_bytes(), 0u);
+  EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return store->room_bytes() >= 16 * kMiB; }));
+  EXPECT_TRUE(WriteSync(store.get(), slot, data.data(), kPageBytes).ok());
+}
+
+// ---- Disks that do not answer.
+
+class Freeze {
+ public:
+  explicit Freeze(const std::string& path) : path_(path) {
+    frozen_ = std::system(("fsfreeze -f " + path_ + " >/dev/null 2>&1").c_str()) == 0;
+  }
+  ~Freeze() { Thaw(); }
+  void Thaw() {
+    if (frozen_ && std::system(("fsfreeze -u " + path_).c_str()) == 0) frozen_ = false;
+  }
+  bool frozen() const { return frozen_; }
+
+ private:
+  const std::string path_;
+  bool frozen_ = false;
+};
+
+bool WaitsFor(const os::WaitList& waits, os::WaitKind kind, const std::string& subject) {
+  for (const os::WaitList::Entry& entry : waits.UnderWay()) {
+    if (entry.kind == kind && entry.subject.find(subject) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_F(SpillRoomTest, GrowthOnADiskThatDoesNotAnswerIsAWaitThatNamesItAndEnds) {
+  MOUNT_OR_SKIP(128);
+  os::WaitList waits(
+      os::Clock::System(), [](const std::string&) {}, std::chrono::seconds(2));
+  SpillStoreOptions options = DiskOptions(path());
+  options.waits = &waits;
+  auto store = MakeStore(options);
+  Freeze freeze(path());
+  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
+  absl::Status grown;
+  std::thread caller([&] { grown = store->GrowTo(64 * kMiB); });
+  EXPECT_TRUE(Within(std::chrono::seconds(10),
+                     [&] { return WaitsFor(waits, os::WaitKind::kDiskGrowth, path() + " (loop"); }));
+  caller.join();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(grown)) << grown;
+  EXPECT_THAT(std::string(grown.message()), HasSubstr(path()));
+  EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(1).status()));  // and does not wait
+  const auto start = std::chrono::steady_clock::now();
+  store->Shutdown();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
+  freeze.Thaw();
+}
+
+TEST_F(SpillRoomTest, AnotherDiskMakesUpForOneThatDoesNotAnswer) {
+  MOUNT_OR_SKIP(128);
+  TestDirectory answers;
+  SpillStoreOptions options = DiskOptions(path());
+  options.directories.push_back({answers.path(), 0});
+  auto store = MakeStore(options);
+  Freeze freeze(path());
+  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
+  EXPECT_TRUE(store->GrowTo(64 * kMiB).ok());
+  freeze.Thaw();
+}
+
+class FrozenTransferTest : public SpillRoomTest, public ::testing::WithParamInterface<EngineKind> {};
+
+INSTANTIATE_TEST_SUITE_P(Engines, FrozenTransferTest,
+                         ::testing::Values(EngineKind::kThreads, EngineKind::kUring));
+
+TEST_P(FrozenTransferTest, ARequestWithoutAnswerIsAWaitAndTheEndDoesNotJoinIt) {
+  MOUNT_OR_SKIP(128);
+  os::WaitList waits(os::Clock::System(), [](const std::string&) {});
+  SpillStoreOptions options = DiskOptions(path());
+  options.waits = &waits;
+  options.engine = GetParam();
+  absl::StatusOr<std::unique_ptr<SpillStore>> made = SpillStore::Create(options);
+  if (!made.ok()) GTEST_SKIP() << made.status();
+  std::unique_ptr<SpillStore> store = *std::move(made);
+  const SlotId slot = Reserve(store.get(), 1)[0];
+  Freeze freeze(path());
+  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
+  AlignedBuffer data(kSlotBytes);
+  Waiter waiter;
+  store->Write(slot, data.data(), kSlotBytes, waiter.Expect());
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
+    return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + path() + " (loop");
+  }));
+  const auto start = std::chrono::steady_clock::now();
+  store->Shutdown();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
+  EXPECT_FALSE(waiter.WaitAll()[0].ok());
+  freeze.Thaw();
+  store.reset();
+  // The kernel may still read the buffer: what is stuck was not waited for.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
+TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp) {
+  TestDirectory directory;
+  os::WaitList waits(os::Clock::System(), [](const std::string&) {});
+  Fault never;
+  never.kind = FaultKind::kNever;
+  SpillStoreOptions options = FaultyOptions(directory.path(), never);
+  options.waits = &waits;
+  options.request_timeout = std::chrono::seconds(3);
+  auto store = MakeStore(options);
+  const SlotId slot = Reserve(store.get(), 1)[0];
+  AlignedBuffer data(kSlotBytes);
+  Waiter waiter;
+  store->Write(slot, data.data(), kPageBytes, waiter.Expect());
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
+    return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + directory.path());
+  }));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return waits.UnderWay().empty(); }));
+  EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 1u);
+  EXPECT_EQ(store->room_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace spillway::io
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::strcmp(argv[1], "--hold") == 0) {
+    return spillway::io::Hold(argv[2], std::strtoull(argv[3], nullptr, 10));
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -5,6 +5,7 @@
 #define SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,11 @@ struct CoreSetup {
   uint64_t host_bytes = 1 << 20;  // storage, staging not included; 0 = no host tier
   bool disk = true;
   uint64_t disk_cap_bytes = uint64_t{4} << 30;  // of the directory; charging counts on 1 GiB in any case
+  std::string directory = "/var/tmp";
+  uint64_t growth_bytes = 64 << 20;
+  std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  bool grow_ahead = true;  // the tiers have their first room before the device starts
+  bool may_fail = false;   // the device's context may have failed when the fixture ends
   bool evict = true;
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;
@@ -59,6 +65,8 @@ class CoreDevice {
   static CUcontext Context();
 
   explicit CoreDevice(const CoreSetup& setup);
+  // The same where making it may fail.
+  static absl::StatusOr<std::unique_ptr<CoreDevice>> Create(const CoreSetup& setup);
   ~CoreDevice();  // shuts down and waits for the GPU
 
   DeviceResidency* operator->() { return residency_.get(); }
@@ -90,6 +98,10 @@ class CoreDevice {
   void Synchronize();
 
  private:
+  CoreDevice() = default;
+  absl::Status Build(const CoreSetup& setup);
+
+  bool may_fail_ = false;
   std::unique_ptr<AddressMap> addresses_;
   std::unique_ptr<HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;

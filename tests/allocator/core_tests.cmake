@@ -37,3 +37,11 @@ if(spillway_nvrtc)
   target_compile_definitions(content_hash_test PRIVATE SPILLWAY_NVRTC="${spillway_nvrtc}" SPILLWAY_DRIVER_SOURCES="${CMAKE_SOURCE_DIR}/allocator/driver")
 endif()
 spillway_test(clean_copies_test SOURCES clean_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)
+# Every call fails once. Not with a sanitizer, whose own forms of these calls the wrappers would go around.
+if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
+  include(${CMAKE_SOURCE_DIR}/tests/fakes/failing_calls.cmake)
+  spillway_test(every_call_test
+    SOURCES every_call_test.cc every_call_scenes.cc ../fakes/failing_calls.cc
+    DEPS spillway_core_fixture LABELS nightly every_call TIMEOUT 7200)
+  spillway_wrap_calls(every_call_test)
+endif()

@@ -102,8 +102,9 @@ CUcontext CoreDevice::Context() {
 CoreDevice::CoreDevice(const CoreSetup& setup) { SPILLWAY_CHECK(Build(setup).ok()); }
 
 absl::StatusOr<std::unique_ptr<CoreDevice>> CoreDevice::Create(const CoreSetup& setup) {
-  std::unique_ptr<CoreDevice> device(new CoreDevice);
-  SPILLWAY_RETURN_IF_ERROR(device->Build(setup));
+  absl::Status status;
+  std::unique_ptr<CoreDevice> device(new CoreDevice(setup, &status));
+  if (!status.ok()) return status;
   return device;
 }
 
@@ -119,7 +120,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   if (!setup.disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
   SPILLWAY_ASSIGN_OR_RETURN(host_, HostPool::Create(driver, Context(), host));
   // Not in the background: tests count the steps of single evictions.
-  if (setup.grow_at_once) host_->GrowStorageTo(setup.host_bytes).IgnoreError();
+  if (setup.grow_ahead) SPILLWAY_RETURN_IF_ERROR(host_->GrowStorageTo(setup.host_bytes));
   if (setup.disk) {
     io::SpillStoreOptions options;
     options.directories = {{setup.directory, setup.disk_cap_bytes}};
@@ -128,7 +129,8 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
     options.disk_reserve_bytes = 1 << 20;
     options.wrap_engine = setup.wrap_engine;
     SPILLWAY_ASSIGN_OR_RETURN(disk_, io::SpillStore::Create(options));
-    if (setup.grow_at_once) disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();
+    if (setup.grow_ahead)  // likewise
+      disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();
   }
   ResidencyOptions options;
   options.budget_bytes = setup.budget_bytes;

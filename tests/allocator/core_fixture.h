@@ -29,7 +29,8 @@ struct CoreSetup {
   std::string directory = "/var/tmp";
   uint64_t growth_bytes = 64 << 20;
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
-  bool may_fail = false;  // the device's context may have failed when the fixture ends
+  bool grow_ahead = true;  // the tiers have their first room before the device starts
+  bool may_fail = false;   // the device's context may have failed when the fixture ends
   bool evict = true;
   bool grow_at_once = true;  // host tier and spill file, up to 32 MiB; else when they are needed
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
@@ -98,7 +99,8 @@ class CoreDevice {
   void Synchronize();
 
  private:
-  CoreDevice() = default;
+  // Two arguments: `CoreDevice device({})` is one with the defaults.
+  CoreDevice(const CoreSetup& setup, absl::Status* status) { *status = Build(setup); }
   absl::Status Build(const CoreSetup& setup);
 
   bool may_fail_ = false;

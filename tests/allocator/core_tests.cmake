@@ -43,6 +43,6 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
   include(${CMAKE_SOURCE_DIR}/tests/fakes/failing_calls.cmake)
   spillway_test(every_call_test
     SOURCES every_call_test.cc every_call_scenes.cc ../fakes/failing_calls.cc
-    DEPS spillway_core_fixture LABELS every_call TIMEOUT 7200)
+    DEPS spillway_core_fixture LABELS nightly every_call TIMEOUT 7200)
   spillway_wrap_calls(every_call_test)
 endif()

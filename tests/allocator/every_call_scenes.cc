@@ -392,8 +392,8 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
     setup.host_bytes = scene.host_bytes;
     setup.directory = directory;
     setup.growth_bytes = 4 << 20;
-    setup.grow_at_once = false;
     setup.request_timeout = std::chrono::seconds(2);
+    setup.grow_ahead = scene.prepare != nullptr && name != "growth";
     setup.driver = driver;
     setup.may_fail = true;
     setup.hash_code = scene.hash ? &hash : nullptr;

@@ -87,7 +87,7 @@ size_t AuditedResidency::HiddenBlocks() const {
 
 CUresult AuditedResidency::RunAudited(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                                       absl::FunctionRef<CUresult()> launch) {
-  if (core_->stopped.load(std::memory_order_relaxed)) return PassThrough(launch);
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   if (over_.load()) return PassThrough(set, reach, stream, tag, launch);
   if (IsCapturing(stream)) {

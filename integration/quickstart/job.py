@@ -64,6 +64,7 @@ class Run:
     stats: dict | None  # simcuda's
     log: str
     seconds: float
+    exit_status: int | None = None  # negative: the signal that ended it
 
 
 def has_gpu():
@@ -141,8 +142,9 @@ def worth_showing(line):
 
 
 def run_job(machine, mode, train_arguments, cap=None, total_bytes=None, script=TRAIN, name=None, show=worth_showing,
-            timeout=1500, extra_environment=None):  # fmt: skip
-    """One run. total_bytes: the GPU's memory, for PyTorch's own limit (capped-plain on a GPU)."""
+            timeout=1500, extra_environment=None, prefix=()):  # fmt: skip
+    """One run. total_bytes: the GPU's memory, for PyTorch's own limit (capped-plain on a GPU). prefix: a command that
+    starts the job's command, as prlimit does."""
     machine.work.mkdir(parents=True, exist_ok=True)
     base = machine.work / (name or mode)
     report, metrics, stats, log = (base.with_suffix(s) for s in (".json", ".metrics.json", ".simcuda.json", ".log"))
@@ -153,10 +155,10 @@ def run_job(machine, mode, train_arguments, cap=None, total_bytes=None, script=T
         env["SIMCUDA_STATS"] = str(stats)
     env.update(extra_environment or {})
     start = time.monotonic()
-    status = call(command(machine, mode, cap, train_arguments, report, script), env, log, show, timeout)
+    status = call([*prefix, *command(machine, mode, cap, train_arguments, report, script)], env, log, show, timeout)
     seconds = time.monotonic() - start
     text = log.read_text(encoding="utf-8", errors="replace")
-    run = Run({}, read_json(report), read_json(metrics), read_json(stats), text, seconds)
+    run = Run({}, read_json(report), read_json(metrics), read_json(stats), text, seconds, status)
     run.keys = collect(machine, mode, cap, run, status)
     return run
 

@@ -15,6 +15,9 @@ import harness
 import job
 import kill
 import matrix
+import rooms
+import scene_table
+import scenes
 
 ROW = configurations.Configuration("x", 1, "foreach", "35", "both")
 
@@ -83,6 +86,68 @@ class KillTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             free = harness.free_bytes(folder)
             self.assertTrue(kill.space_came_back(folder, free - (256 << 20), 256 << 20))
+
+
+class ScenesTest(unittest.TestCase):
+    """The judge of scenes.py: nothing to say of equal reports, one problem for each difference."""
+
+    SCENE = scene_table.Scene("x")
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def judge(self, status=0, scene=SCENE, left=(), metrics=(), **page):
+        entry = {"seen": [1, "OutOfMemoryError"], "hashes": {"model": "a"}, "figures": {"seconds": 0.5, "ending_seconds": 0.5}}
+        figures = {"spilled_bytes": 1, "fetched_bytes": 1, "peak_bytes": 1, "budget_bytes": 2, **dict(metrics)}
+        native = job.Run({}, {"pages": {"x": entry}}, None, {}, "", 1.0, 0)
+        ours = job.Run({}, {"pages": {"x": {**entry, **page}}}, figures, {}, "", 1.0, status)
+        for name in left:
+            (Path(self.folder.name) / name).touch()
+        problems = harness.Problems()
+        with contextlib.redirect_stdout(io.StringIO()):
+            good = scenes.judge("x", scene, native, ours, Path(self.folder.name), problems)
+        self.assertEqual(good, problems.found == [])
+        return len(problems.found)
+
+    def test_equal_reports_are_good(self):
+        self.assertEqual(self.judge(), 0)
+
+    def test_each_difference_is_found(self):
+        for change in ({"status": 1}, {"seen": [1]}, {"seen": [1, "AcceleratorError"]}, {"hashes": {"model": "b"}}, {"hashes": {}},
+                       {"left_by": "RuntimeError"}, {"metrics": {"spilled_bytes": 0}}, {"metrics": {"peak_bytes": 3}}):  # fmt: skip
+            self.assertEqual(self.judge(**change), 1, change)
+
+    def test_files_left_are_found(self):
+        self.assertEqual(self.judge(left=["spill"]), 1)
+
+    def test_traffic_where_nothing_can_be_spilled_is_found(self):
+        scene = scene_table.Scene("x", spills=False)
+        self.assertEqual(self.judge(scene=scene, metrics={"spilled_bytes": 0, "fetched_bytes": 0}), 0)
+        self.assertEqual(self.judge(scene=scene), 1)
+
+    def test_slow_and_unpressed_phases_are_found(self):
+        scene = scene_table.Scene("x", script=scene_table.ERRORS)
+        fast = {"seconds": 1.0, "ending_seconds": 1.0, "figures": {"evictions": 3}}
+        self.assertEqual(self.judge(scene=scene, figures=fast), 0)
+        for change in ({"seconds": 99.0}, {"seconds": None}, {"ending_seconds": 99.0}, {"figures": {"evictions": 0}}):
+            self.assertEqual(self.judge(scene=scene, figures={**fast, **change}), 1, change)
+
+    def test_every_scene_has_its_pages_once(self):
+        names = [scene.name for scene in scene_table.SCENES]
+        self.assertEqual(len(names), len(set(names)))
+        pages = {path.stem for path in (harness.HERE / "scenes").glob("*.py")}
+        used = {word for scene in scene_table.SCENES if scene.script == scene_table.PAGES for word in scene.words()}
+        self.assertEqual(used, pages - {"small"})
+
+
+class RoomsTest(unittest.TestCase):
+    def test_the_filler_takes_what_is_free(self):
+        """On the disk of the test that would be much, so its loop is run with a limit of file size."""
+        with tempfile.TemporaryDirectory() as folder:
+            command = f"import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); import sys; sys.argv = ['', '{folder}/x']"
+            rooms.subprocess.run([job.sys.executable, "-c", command + rooms.FILL], check=True)
+            self.assertEqual((Path(folder) / "x").stat().st_size, 1 << 20)
 
 
 class DeviceLogTest(unittest.TestCase):

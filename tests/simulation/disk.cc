@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "io/disk_order.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/sync.h"
@@ -164,7 +165,7 @@ std::unique_ptr<io::IoEngine> Disk::NewEngine(int file) { return std::make_uniqu
 
 }  // namespace spillway::simulation
 
-// ---- In place of io/spill_file.cc and io/probe.cc.
+// ---- In place of io/spill_file.cc, io/probe.cc and io/disk_order.cc.
 
 namespace spillway::io {
 
@@ -179,7 +180,7 @@ SpillFile::SpillFile(std::string directory, int fd, dev_t device, bool direct)
     : directory_(std::move(directory)), device_(device), direct_(direct), fd_(fd) {}
 SpillFile::~SpillFile() { Close(); }
 
-absl::Status SpillFile::Grow(uint64_t bytes) {
+absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>*) {
   if (!Disk::current()->Resize(fd_.load(), bytes)) return os::StatusFromErrno(ENOSPC, "growing a file");
   size_ = bytes;
   return absl::OkStatus();
@@ -191,17 +192,22 @@ absl::Status SpillFile::Truncate(uint64_t bytes) {
   return absl::OkStatus();
 }
 
-uint64_t SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t) const {
+SpillFile::Growable SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t) const {
   const uint64_t room = Disk::current()->Room(fd_.load());
-  return cap_bytes == 0 ? room : std::min(room, cap_bytes - std::min(cap_bytes, size));
+  return {cap_bytes == 0 ? room : cap_bytes - std::min(cap_bytes, size), room};
 }
-
-uint64_t SpillFile::FreeBeyondReserve(uint64_t) const { return Disk::current()->Room(fd_.load()); }
 
 void SpillFile::Close() {
   const int fd = fd_.exchange(-1);
   if (fd >= 0 && Disk::current() != nullptr) Disk::current()->Close(fd);
 }
+
+// No other process spills.
+DiskOrder::DiskOrder(const std::string&) {}
+bool DiskOrder::FirstOfSeveral() const { return false; }
+void DiskOrder::Close() {}
+
+std::string DriveName(dev_t) { return "drive"; }
 
 absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions&) {
   OpenedDirectory opened;

@@ -74,7 +74,6 @@ World::World(const WorldSettings& settings, Random* random) : settings_(settings
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  parts.disk_bytes = settings.disk_slots * settings.chunk_bytes;
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
   core()->table.mu.set_look([this] { LookUnderLock(); });
@@ -90,7 +89,7 @@ void World::MakeDisk(Random* random) {
   disk.short_one_in = 64;
   drives_ = std::make_unique<Disk>(disk, random);
   io::SpillStoreOptions store;
-  for (int i = 0; i < directories; ++i) store.directories.push_back({"/drive" + std::to_string(i), 0, 1});
+  for (int i = 0; i < directories; ++i) store.directories.push_back({.path = "/drive" + std::to_string(i)});
   store.growth_bytes = (1 + random->Below(8)) * io::kSlotBytes;
   store.checksum = io::ChecksumMode::kOn;
   auto made = io::SpillStore::Create(store);
@@ -100,6 +99,7 @@ void World::MakeDisk(Random* random) {
 
 World::~World() {
   residency_->Shutdown();
+  host_->Shutdown();
   if (disk_ != nullptr) disk_->Shutdown();
   scheduler().set_on_switch(nullptr);
   core()->table.mu.set_look(nullptr);

@@ -60,7 +60,7 @@ def exchange(scene, name, seen, large_first):
     larges = [make(LARGE // MIB, n) for n in (100, 200)] if large_first else []
     fillers = fill()
     if not large_first:
-        del fillers[-(2 * LARGE // MIB // 24 + 1) :]
+        del fillers[-(4 * LARGE // MIB // 24 + 1) :]  # for the two, and for what must move when they are exchanged
         larges = [make(LARGE // MIB, n) for n in (100, 200)]
     scene.figures[name] = [large is not None for large in larges] + [len(fillers)]
     there = [(large, n) for large, n in zip(larges, (100, 200)) if large is not None]

@@ -5,9 +5,10 @@
 #ifndef SPILLWAY_IO_DISK_ORDER_H_
 #define SPILLWAY_IO_DISK_ORDER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <string>
+
+#include "io/os/atomic.h"
 
 namespace spillway::io {
 
@@ -29,8 +30,8 @@ class DiskOrder {
  private:
   bool Others(int64_t from, int64_t bytes) const;
 
-  std::atomic<int> fd_{-1};  // of the root; Close exchanges it
-  int64_t place_ = 0;        // the byte that is locked
+  os::Atomic<int> fd_{-1};  // of the root; Close exchanges it
+  int64_t place_ = 0;       // the byte that is locked
 };
 
 }  // namespace spillway::io

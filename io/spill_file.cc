@@ -198,7 +198,7 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& 
   return std::unique_ptr<SpillFile>(new SpillFile(directory, fd, info.st_dev, direct));
 }
 
-absl::Status SpillFile::Grow(uint64_t bytes, const std::atomic<bool>* stop) {
+absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
   int error = grows_by_writing_.load() ? EOPNOTSUPP : 0;
   // Blocks now, not at the write: a full disk must show here, where nothing is under way.
   if (error == 0 && fallocate(fd(), 0, static_cast<off_t>(size_), static_cast<off_t>(bytes - size_)) != 0) {
@@ -221,7 +221,7 @@ absl::Status SpillFile::Grow(uint64_t bytes, const std::atomic<bool>* stop) {
 
 // Zeros from size_ to `bytes`; 0 or the error. Without O_DIRECT they are written out: blocks that only the cache promises
 // are none.
-int SpillFile::AllocateByWriting(uint64_t bytes, const std::atomic<bool>* stop) const {
+int SpillFile::AllocateByWriting(uint64_t bytes, const os::Atomic<bool>* stop) const {
   AlignedBuffer zeros(1u << 20);
   std::memset(zeros.data(), 0, zeros.size());
   uint64_t at = size_;

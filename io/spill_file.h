@@ -48,7 +48,7 @@ class SpillFile {
   // Makes the file `bytes` long with its blocks allocated: by fallocate, or by writing where that is not supported, until
   // `stop` is set. On failure (ResourceExhausted: disk, quota or file size limit) the file is as long as before. One
   // caller at a time.
-  absl::Status Grow(uint64_t bytes, const std::atomic<bool>* stop = nullptr);
+  absl::Status Grow(uint64_t bytes, const os::Atomic<bool>* stop = nullptr);
   // True once it was found that growing means writing: small steps are better.
   bool grows_by_writing() const { return grows_by_writing_.load(); }
 
@@ -70,7 +70,7 @@ class SpillFile {
 
  private:
   SpillFile(std::string directory, int fd, dev_t device, bool direct);
-  int AllocateByWriting(uint64_t bytes, const std::atomic<bool>* stop) const;
+  int AllocateByWriting(uint64_t bytes, const os::Atomic<bool>* stop) const;
 
   const std::string directory_;
   const dev_t device_;

@@ -13,10 +13,13 @@ namespace spillway::io {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-// How long a caller waits for a disk that has not enough: others may be about to give something back.
-constexpr int64_t kPatience = kSecond;
-// That of the process that began first of those that spill there: the next one is refused meanwhile, and ends.
-constexpr int64_t kPatienceOfFirst = 15 * kSecond;
+// How long a caller waits for a disk that has not enough: others may be about to give something back, and what was
+// refused is tried again after a second.
+constexpr int64_t kPatience = kSecond + kSecond / 2;
+// That of the process that began first of those that spill there: the next one is refused meanwhile, and ends. What it
+// had comes some seconds later, at the file system's next commit.
+constexpr int64_t kPatienceOfFirst = 20 * kSecond;
+constexpr int64_t kPatienceAfterOthers = 10 * kSecond;
 constexpr int64_t kLongestShortage = 60 * kSecond;
 constexpr int64_t kFirstFullPause = kSecond;
 constexpr int64_t kLongestFullPause = 30 * kSecond;
@@ -89,6 +92,7 @@ absl::Status SpillStore::Impl::WaitForRoomLocked(uint64_t bytes, const os::Wait&
     const Hope hope = HopeOfLocked(bytes, start);
     NoteHopeLocked(hope);
     if (hope == Hope::kNever) return NoRoom(bytes);
+    if (hope == Hope::kNotNow) NoteOthersLocked();
     if (hope == Hope::kNotNow && options_.clock->NowNanos() >= PatienceEndsLocked(start))
       return NoRoom(bytes);
     grown_cv_.WaitFor(&mu_, kBetweenLooks);
@@ -100,14 +104,18 @@ void SpillStore::Impl::NoteHopeLocked(Hope hope) {
   if (hope == Hope::kNotNow && short_since_ == 0) short_since_ = options_.clock->NowNanos();
 }
 
+void SpillStore::Impl::NoteOthersLocked() {
+  for (const auto& directory : directories_) {
+    if (!IsUsable(*directory) || !directory->order->FirstOfSeveral()) continue;
+    others_until_ = options_.clock->NowNanos();
+  }
+}
+
 // While space comes back, and a little longer, there is more to come.
 int64_t SpillStore::Impl::PatienceEndsLocked(int64_t start) const {
-  bool first_of_several = false;
-  for (const auto& directory : directories_) {
-    first_of_several = first_of_several || (IsUsable(*directory) && directory->order->FirstOfSeveral());
-  }
   int64_t end = std::max(short_since_, gained_at_) + kPatience;
-  if (first_of_several) end = std::max(end, start + kPatienceOfFirst);
+  if (others_until_ != 0)
+    end = std::max(end, std::min(others_until_ + kPatienceAfterOthers, start + kPatienceOfFirst));
   end = std::max(end, opened_at_ + options_.late_frees.count());
   return std::min(end, start + kLongestShortage);
 }

@@ -18,8 +18,8 @@ namespace {
 
 // From the beginning of Shutdown. An exit handler has 2 s for everything.
 constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // those under way are given up
-constexpr auto kQueuesEnd = std::chrono::milliseconds(650);    // a queue's thread is left to itself
-constexpr auto kKeepersEnd = std::chrono::milliseconds(750);   // a keeper likewise
+constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left to itself
+constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper likewise
 constexpr auto kCallbackWait = std::chrono::milliseconds(150);
 
 bool IsPageAligned(const void* data, uint32_t bytes) {

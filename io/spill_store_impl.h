@@ -5,7 +5,6 @@
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -16,6 +15,8 @@
 
 #include "io/completion_pool.h"
 #include "io/disk_order.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/os/thread.h"
 #include "io/os/wait.h"
@@ -112,6 +113,7 @@ class SpillStore::Impl {
   absl::Status WaitForRoomLocked(uint64_t bytes, const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t PatienceEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Hope HopeOfLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteOthersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteHopeLocked(Hope hope) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoRoom(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Paths() const;
@@ -159,6 +161,7 @@ class SpillStore::Impl {
   int64_t asked_last_ ABSL_GUARDED_BY(mu_) = 0;   // clock, ns
   int64_t short_since_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: the disks had not what was wanted; 0: they had
   int64_t gained_at_ ABSL_GUARDED_BY(mu_) = 0;    // clock, ns: room, or free space of a disk, last grew
+  int64_t others_until_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: when others that began later were last seen
   std::function<uint64_t()> promised_ ABSL_GUARDED_BY(mu_);  // of room; null: slots in use are what is needed
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool close_files_ ABSL_GUARDED_BY(mu_) = false;  // the queues have ended, or never will

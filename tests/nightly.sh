@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
 # everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|asan|tsan|clang|tidy]...
+#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy]...
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,17 +25,27 @@ run_jobs() {
     ctest --test-dir "$ROOT/build" -j 2 --timeout 7200
 }
 
+# 10^7 operations of random jobs, all schedules of the scenes with three departures, and every mutant.
+run_simulation() {
+  local simulate=$ROOT/build/tests/core_simulation
+  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
+  "$simulate" --seeds=1000..10999 --operations=500 &
+  local half=$!
+  "$simulate" --seeds=11000..20999 --operations=500 && wait "$half" &&
+    "$simulate" --scene=all --departures=3 && "$simulate" --mutants --seeds=1..4000 --operations=500
+}
+
 # What sanitizers look at: all but what loads our libraries into programs without one.
 SANITIZED="unit|hooks|engine|io|policy|simcuda"
 
 # A build of its own for each sanitizer, without the parts that PyTorch's uninstrumented libraries load.
 run_asan() {
-  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
     SPILLWAY_TEST_OPERATIONS=5000 ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "$ROOT/build/asan" -j 2 --timeout 7200 -L "$SANITIZED" -E driver_run_test
 }
 
 run_tsan() {
-  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
     SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E driver_run_test
 }
 
@@ -54,7 +64,7 @@ run_tidy() {
 }
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs asan tsan clang tidy)
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy)
 install_packages binutils git
 make_venvs ""
 install_third_party

@@ -87,7 +87,7 @@ size_t AuditedResidency::HiddenBlocks() const {
 
 CUresult AuditedResidency::RunAudited(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                                       absl::FunctionRef<CUresult()> launch) {
-  if (core_->closed.load(std::memory_order_relaxed)) return launch();
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   if (over_.load()) return PassThrough(set, reach, stream, tag, launch);
   if (IsCapturing(stream)) {
@@ -120,8 +120,7 @@ CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRe
   const AccessSet all = reach == Reach::kAll ? LiveBlocks() : AccessSet();
   const AccessSet& needed = reach == Reach::kAll ? all : set;
   if (absl::Status status = RevealSet(needed); !status.ok()) {
-    if (core_->closed.load()) return launch();
-    return Refuse(status);
+    return Ended(status, launch);
   }
   const auto alone = [&] { return LaunchAlone(needed, stream, launch); };
   ++core_->counters.slow_launches;
@@ -170,7 +169,9 @@ absl::Status AuditedResidency::HideAllBut(const AccessSet& visible) {
   {
     os::MutexLock lock(&core_->table.mu);
     core_->audited_launch_runs = true;  // before looking: no further eviction begins to move
-    while (TransfersUnderWayLocked(keep) && !core_->closed.load()) {
+    const os::Wait wait(core_->waits, os::WaitKind::kAudit, "transfers under way");
+    while (TransfersUnderWayLocked(keep) && !core_->stopped.load()) {
+      SPILLWAY_RETURN_IF_ERROR(wait.Check());
       thread_->Wake();
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
     }
@@ -227,10 +228,10 @@ std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
 // ---- Turns.
 
 bool AuditedResidency::TakeTurn(Clock::time_point until) {
+  const os::Wait wait(core_->waits, os::WaitKind::kAudit, "the turn of a launch");
   os::MutexLock lock(&core_->table.mu);
-  while (taken_ && !core_->closed.load()) {
-    if (Clock::now() >= until) return false;
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(100));
+  while (taken_) {
+    if (Clock::now() >= until || !core_->AwaitChangeLocked(wait).ok()) return false;
   }
   if (core_->closed.load()) return false;
   taken_ = true;

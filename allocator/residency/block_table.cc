@@ -5,6 +5,7 @@
 #include <string>
 
 #include "allocator/residency/gate_slots.h"
+#include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "io/os/log.h"
 
@@ -214,7 +215,7 @@ void StampBlockAnew(const StreamClock& clock, Block* block, Stamp stamp, uint8_t
     block->stamps[i].store(stamp.Packed(), std::memory_order_relaxed);
     return;
   }
-  block->many_streams.store(true, std::memory_order_relaxed);
+  if (!SPILLWAY_MUTANT(kManyUsesForgotten)) block->many_streams.store(true, std::memory_order_relaxed);
 }
 
 std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
@@ -226,7 +227,7 @@ std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block) {
     if (stamp.stream != kNoStream && !clock.Completed(stamp)) uses.push_back(stamp);
   }
   for (const Stamp& stamp : block->recorded) {
-    if (!clock.Completed(stamp)) uses.push_back(stamp);
+    if (!clock.Completed(stamp) && !SPILLWAY_MUTANT(kForgetRecordedUse)) uses.push_back(stamp);
   }
   return uses;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/residency/evictor.h"
+#include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -55,8 +56,8 @@ absl::Status ClaimQueue::ClaimInTurnLocked(const AccessSet& set, Name name, Gran
     }
   }
   if (!status.ok()) UnpinLocked(grant);
-  std::erase(queue_, &ticket);
-  core_->table.changed.NotifyAll();
+  if (status.ok() || !SPILLWAY_MUTANT(kKeepTicket)) std::erase(queue_, &ticket);
+  if (!SPILLWAY_MUTANT(kNextNotTold)) core_->table.changed.NotifyAll();
   if (!status.ok()) return status;
   const int64_t now = os::Clock::System()->NowNanos();
   core_->counters.stall_room_nanos += now - wait.since();
@@ -75,7 +76,10 @@ bool ClaimQueue::TryGrantLocked(const AccessSet& set, Ticket* ticket, Grant* gra
     DistributeLocked(&chunks, grant);
     return true;
   }
+  const bool tried_again = ticket->tried_again;
   RefuseIfTooLargeLocked(set, ticket);
+  // The budget is what it was again: nobody else would tell that there is room.
+  if (ticket->tried_again != tried_again && ticket->refusal.ok()) return TryGrantLocked(set, ticket, grant);
   // The lock may have been released: what is missing is looked up again after the wait.
   ticket->needed = lack.chunks;
   wake_();
@@ -252,7 +256,8 @@ bool ClaimQueue::IsLaunchableLocked(const Block& block, std::vector<CUevent>* ar
   if (block.mapping) return false;
   if (block.state == BlockState::kResident) return true;
   if (block.state != BlockState::kFaulting || block.arrival == nullptr) return false;
-  if (std::find(arrivals->begin(), arrivals->end(), block.arrival) == arrivals->end()) {
+  const bool enough = SPILLWAY_MUTANT(kFirstArrivalOnly) && !arrivals->empty();
+  if (!enough && std::find(arrivals->begin(), arrivals->end(), block.arrival) == arrivals->end()) {
     arrivals->push_back(block.arrival);
   }
   return true;

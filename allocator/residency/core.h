@@ -23,6 +23,7 @@
 #include "allocator/residency/lane_meter.h"
 #include "allocator/residency/leave_permission.h"
 #include "allocator/residency/plan_pace.h"
+#include "allocator/residency/refusals.h"
 #include "allocator/residency/residency_options.h"
 #include "allocator/residency/stream_clock.h"
 #include "allocator/residency/test_points.h"
@@ -61,6 +62,7 @@ struct Core {
                      ? nullptr
                      : std::make_unique<SpillRoom>(residency_parts.host, residency_parts.disk)),
         room(residency_parts.room != nullptr ? residency_parts.room : own_room.get()),
+        refusals(residency_parts.refusals == nullptr ? &own_refusals : residency_parts.refusals),
         table(residency_options.device, residency_parts.addresses),
         waits(residency_parts.waits == nullptr ? &own_waits : residency_parts.waits),
         error([this] { Stop(); }),
@@ -79,6 +81,8 @@ struct Core {
   const uint64_t chunk_bytes;
   const std::unique_ptr<SpillRoom> own_room;  // of a device that shares its tiers with none
   SpillRoom* const room;  // what this device promises its blocks off the GPU is entered here
+  Refusals own_refusals;  // of a device that is not told the process's
+  Refusals* const refusals;
 
   // ---- Internally synchronised.
 
@@ -231,6 +235,7 @@ struct Core {
   void RestoreTargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     create_failed_nanos = 0;
     chunks.set_target(budget.ChunkTarget() / chunk_bytes);
+    table.changed.NotifyAll();  // a claim may fit now
   }
   void NotePeakLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     peak_device_bytes = std::max(peak_device_bytes, chunks.held() * chunk_bytes + budget.others);

@@ -234,7 +234,7 @@ absl::Status DeviceResidency::Free(CUdeviceptr address) {
 void DeviceResidency::FreeLocked(Block* block) {
   if (block->evict != nullptr && block->state != BlockState::kEvicting)
     Evictor::CancelLocked(core_.get(), block);
-  core_->clean.Drop(block);
+  if (!SPILLWAY_MUTANT(kFreeKeepsCopy)) core_->clean.Drop(block);
   switch (block->state) {
     case BlockState::kResident: core_->table.MoveLocked(block, BlockState::kCached); break;
     case BlockState::kEmpty:

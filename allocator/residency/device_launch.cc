@@ -11,8 +11,6 @@
 namespace spillway::allocator {
 namespace {
 
-thread_local std::string last_error;
-
 // Claims of one launch that may come to nothing because a block could not be brought in.
 constexpr int kMostAttempts = 100;
 // Of which may fail for the driver's fault.
@@ -98,7 +96,7 @@ void DeviceResidency::RememberSet(const AccessSet& set) {
 
 // After a device error the driver answers with its code; where it was ours to find (a mapping that may be half gone), the
 // launch might meet anything, and is not made.
-CUresult DeviceResidency::PassThrough(absl::FunctionRef<CUresult()> launch) const {
+CUresult DeviceResidency::Bypass(absl::FunctionRef<CUresult()> launch) const {
   if (core_->closed.load() || !core_->error.any()) return launch();
   if (!IsSticky(core_->error.first())) return core_->error.first();
   const CUresult result = launch();
@@ -107,7 +105,7 @@ CUresult DeviceResidency::PassThrough(absl::FunctionRef<CUresult()> launch) cons
 
 CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                               absl::FunctionRef<CUresult()> launch) {
-  if (core_->stopped.load(std::memory_order_relaxed)) return PassThrough(launch);
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
   if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
   const bool marked = MarkEntry(stream);
@@ -132,12 +130,13 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
       if (__builtin_expect(marked, 0)) MarkReady(stream);
       const CUresult result = launch();
       policy::LaunchIndex at = 0;
+      if (SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
       if (result == CUDA_SUCCESS) {
         const allocator::Stamp stamp = NumberLaunch(index, bytes, &at);
         const uint8_t thread = GateSlots::NumberOf(slot);
         for (BlockId id : set) NoteUse(core_->clock, &core_->table.at(id), stamp, thread, at);
       }
-      slot->Leave();
+      if (!SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
       NoteSet(set, bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) return NoteResult(result);
@@ -151,7 +150,7 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
 
 CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                                     absl::FunctionRef<CUresult()> launch) {
-  if (core_->stopped.load(std::memory_order_relaxed)) return PassThrough(launch);
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
   if (IsCapturing(stream)) {
@@ -164,7 +163,7 @@ CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint
 
 CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                                          absl::FunctionRef<CUresult()> launch) {
-  if (core_->stopped.load(std::memory_order_relaxed)) return PassThrough(launch);
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
   // Who lets such a launch into a graph has stopped evictions.
@@ -255,7 +254,7 @@ absl::Status DeviceResidency::WithAdvice(const absl::Status& why, uint64_t tag, 
 
 // A launch that could not be prepared: the driver's business where nothing is moved any more, else refused.
 CUresult DeviceResidency::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
-  return core_->stopped.load() ? PassThrough(launch) : Refuse(why);
+  return core_->stopped.load() ? Bypass(launch) : Refuse(why);
 }
 
 CUresult DeviceResidency::NoteResult(CUresult result) {
@@ -302,6 +301,7 @@ absl::Status DeviceResidency::Prepare(const AccessSet& set, const StreamRef* str
     if (status.ok()) status = thread_->claims()->WaitLaunchable(*grant, name, &arrivals);
     if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
     for (CUevent arrival : arrivals) {
+      if (SPILLWAY_MUTANT(kNoWaitForArrival)) break;
       if (status.ok())
         status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
     }
@@ -325,7 +325,9 @@ CUresult DeviceResidency::RunPrepared(const AccessSet& needed, const AccessSet& 
     const allocator::Stamp stamp = NumberLaunch(index, BytesOf(needed), &at);
     const uint8_t thread = GateSlots::NumberOf(GateSlots::ForThisThread());
     // Not what was named and is freed: without a pin its stamps may be forgotten, and be others', at any moment.
-    for (Block* block : grant->pinned) NoteUse(core_->clock, block, stamp, thread, at);
+    for (Block* block : grant->pinned) {
+      if (!SPILLWAY_MUTANT(kPinnedUnstamped)) NoteUse(core_->clock, block, stamp, thread, at);
+    }
   }
   thread_->claims()->Release(grant);
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
@@ -366,7 +368,7 @@ absl::Status DeviceResidency::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
 }
 
 absl::Status DeviceResidency::NoteError(const absl::Status& why) const {
-  last_error = std::string(why.message());
+  core_->refusals->NoteCall(why);
   return why;
 }
 
@@ -375,10 +377,10 @@ CUresult DeviceResidency::Refuse(const absl::Status& why) const {
   const CUresult result = ResultOf(why);
   os::Announce((result == CUDA_ERROR_OUT_OF_MEMORY ? "a launch was refused with out-of-memory: "
                                                    : "a launch was refused: ") +
-               last_error);
+               LastError());
   return result;
 }
 
-std::string DeviceResidency::LastError() const { return last_error; }
+std::string DeviceResidency::LastError() const { return core_->refusals->OfThisThread(); }
 
 }  // namespace spillway::allocator

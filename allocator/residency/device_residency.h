@@ -80,6 +80,10 @@ class DeviceResidency : public Residency {
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
   CUresult Refuse(const absl::Status& why) const;
+  // What a launch gets while nothing is moved any more.
+  CUresult Bypass(absl::FunctionRef<CUresult()> launch) const;
+  // What a launch gets that could not be prepared: Bypass where nothing is moved any more, else Refuse.
+  CUresult Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const;
   // Its words are LastError's from now on. Returns it.
   absl::Status NoteError(const absl::Status& why) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
@@ -106,15 +110,12 @@ class DeviceResidency : public Residency {
     if (__builtin_expect(bytes > core_->table.launch_sets.largest_bytes(), 0)) RememberSet(set);
   }
   void RememberSet(const AccessSet& set);
-  // What a launch gets while nothing is moved any more.
-  CUresult PassThrough(absl::FunctionRef<CUresult()> launch) const;
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.
   absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
   Stamp StampToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);
   absl::Status Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant);
-  CUresult Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const;
   // What the driver answered to a launch; keeps an error that ends the device.
   CUresult NoteResult(CUresult result);
   std::string NameOfLaunch(uint64_t tag) const;

@@ -34,12 +34,14 @@ void Evictor::StartJobLocked(Block* block, policy::PlanTier tier, bool stays) {
   SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
   auto job = std::make_unique<EvictJob>();
   job->block = block;
+  job->generation = block->generation;
   job->tier = tier;
   job->stays = stays;
   job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
   block->evict = job.get();
+  if (SPILLWAY_MUTANT(kForgetUsesAtClose)) block->ForgetUses();
   if (job->strip) {
-    core_->table.CloseGateLocked(block);
+    if (!SPILLWAY_MUTANT(kStripGateOpen)) core_->table.CloseGateLocked(block);
   } else {
     TakeCopyLocked(job.get());
     core_->table.MoveLocked(block, BlockState::kEvicting);
@@ -51,7 +53,7 @@ void Evictor::StartJobLocked(Block* block, policy::PlanTier tier, bool stays) {
 bool Evictor::CancelLocked(Core* core, Block* block) {
   EvictJob* const job = block->evict;
   if (job == nullptr || job->cancelled) return true;
-  if (job->committed) return false;
+  if (job->committed && !SPILLWAY_MUTANT(kCancelLate)) return false;
   job->cancelled = true;
   if (job->strip) {
     core->table.RestoreGateLocked(block);
@@ -129,14 +131,14 @@ bool Evictor::MayMoveLocked(EvictJob* job) {
 
 void Evictor::AfterGatesClosed() {
   SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
-  core_->gates.WaitForAll();
+  core_->gates.WaitForAll(core_->waits);
   os::MutexLock lock(&core_->table.mu);
   for (const auto& job : jobs_) {
     if (job->phase != EvictJob::Phase::kStarted) continue;
     job->uses = UncompletedUses(core_->clock, job->block);
     // A launch that was inside may have used a block that was to be stripped as unused: then its bytes count.
     if (job->strip && !job->cancelled && job->block->state == BlockState::kResident &&
-        job->block->used_since_hand_out()) {
+        job->block->used_since_hand_out() && !SPILLWAY_MUTANT(kStripUsed)) {
       job->strip = false;
       core_->table.MoveLocked(job->block, BlockState::kEvicting);
     }
@@ -151,7 +153,7 @@ bool Evictor::UsesCompleted(EvictJob* job) {
     core_->clock.Cover(stamp).IgnoreError();
     return false;
   });
-  return job->uses.empty();
+  return job->uses.empty() || SPILLWAY_MUTANT(kSkipUses);
 }
 
 // ---- Phase 3: copy out. The GPU's copy stays valid until the commit point.
@@ -167,7 +169,8 @@ bool Evictor::Copy(EvictJob* job) {
   CopyToStaging(job);
   moved |= staged != job->staged.size() + job->writes_under_way;
   if (!job->failure.ok()) return true;
-  const bool host_done = job->host_copied == nullptr || copies_->Done(job->host_copied);
+  const bool host_done =
+      job->host_copied == nullptr || SPILLWAY_MUTANT(kCommitBeforeCopy) || copies_->Done(job->host_copied);
   if (host_done) EndHostCopies(job);
   const bool disk_done =
       job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
@@ -238,7 +241,7 @@ void Evictor::CopyToStaging(EvictJob* job) {
 void Evictor::SubmitWrites(EvictJob* job) {
   std::erase_if(job->staged, [&](EvictJob::StagedChunk& staged) {
     if (staged.copied != nullptr) {
-      if (!copies_->Done(staged.copied)) return false;
+      if (!SPILLWAY_MUTANT(kStagingNotAwaited) && !copies_->Done(staged.copied)) return false;
       core_->clock.GiveEvent(staged.copied);
     }
     if (!job->failure.ok()) {
@@ -288,7 +291,7 @@ void Evictor::Commit(EvictJob* job) {
   Block* const block = job->block;
   {
     os::MutexLock lock(&core_->table.mu);
-    if (job->cancelled) return;  // Abandon finds it in the next step
+    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon finds it in the next step
     job->committed = true;
     block->mapping = true;
     block->ForgetUses();
@@ -347,7 +350,7 @@ void Evictor::FinishLocked(EvictJob* job) {
     core_->table.MoveLocked(block, BlockState::kSpilled);
   }
   job->phase = EvictJob::Phase::kDone;
-  core_->table.changed.NotifyAll();
+  if (!SPILLWAY_MUTANT(kChunksNotTold)) core_->table.changed.NotifyAll();
 }
 
 // ---- A cancelled or failed job: let what is under way drain, then give everything back. The GPU's copy was valid
@@ -394,7 +397,9 @@ void Evictor::LetGo(EvictJob* job) {
   if (!job->stays) chunks_coming_ -= block->chunks;
   block->evict = nullptr;
   job->block = nullptr;
-  const bool keep = job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy);
+  // Freed and handed out again meanwhile, it has other bytes: a life of its own.
+  const bool same_life = job->generation == block->generation || SPILLWAY_MUTANT(kKeepOfLastLife);
+  const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
   if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     core_->clean.Keep(block, std::move(job->homes), job->content);
     job->homes.clear();

@@ -27,7 +27,8 @@ struct EvictJob {
     CUevent copied = nullptr;  // null once the write has been submitted
   };
 
-  Block* block = nullptr;  // null once a cancelled job has let it go
+  Block* block = nullptr;   // null once a cancelled job has let it go
+  uint32_t generation = 0;  // of the block's life whose bytes these are
   bool strip = false;
   policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if there is room; else to the other
   Phase phase = Phase::kStarted;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "allocator/residency/faulter.h"
+#include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 
@@ -83,7 +84,8 @@ bool Faulter::CollectReads() {
 bool Faulter::EnqueueReadChunks(FetchJob* job) {
   bool progress = false;
   for (FetchJob::StagedChunk& staged : job->staged) {
-    if (!staged.read || staged.copied != nullptr || !job->failure.ok()) continue;
+    const bool read = staged.read || SPILLWAY_MUTANT(kReadNotAwaited);
+    if (!read || staged.copied != nullptr || !job->failure.ok()) continue;
     job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.piece.data,
                                core_->BytesOfChunk(*job->block, staged.chunk));
     absl::StatusOr<CUevent> mark = copies_->MarkIn();
@@ -99,7 +101,8 @@ bool Faulter::EnqueueReadChunks(FetchJob* job) {
 bool Faulter::ReturnStaging(FetchJob* job) {
   const size_t before = job->staged.size();
   std::erase_if(job->staged, [&](const FetchJob::StagedChunk& staged) {
-    if (staged.copied == nullptr || !copies_->Done(staged.copied)) return false;
+    if (staged.copied == nullptr) return false;
+    if (!SPILLWAY_MUTANT(kStagingGivenEarly) && !copies_->Done(staged.copied)) return false;
     core_->clock.GiveEvent(staged.copied);
     core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
     return true;

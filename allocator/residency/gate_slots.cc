@@ -1,10 +1,14 @@
 #include "allocator/residency/gate_slots.h"
 
+#include <optional>
+
 #include "allocator/residency/test_points.h"
 #include "io/os/per_thread.h"
 
 namespace spillway::allocator {
 namespace {
+
+constexpr int kLongWait = 10'000;  // pauses, some 100 ms: a launch takes microseconds
 
 // Slots belong to threads, not to devices: one thread is inside one gate at a time, and waiting for a thread that is
 // inside another device's gate costs a microsecond.
@@ -46,9 +50,11 @@ GateSlots::Slot* GateSlots::ForThisThread() {
   return nullptr;
 }
 
-void GateSlots::WaitForAll() const {
+void GateSlots::WaitForAll(os::WaitList* waits) const {
   if (SPILLWAY_MUTANT(kSkipSlotWait)) return;
-  if (fence_) {
+  if (SPILLWAY_MUTANT(kNoBarrier)) {
+    // Nothing.
+  } else if (fence_) {
     os::FullFence();
   } else {
     os::HeavyBarrier();
@@ -56,7 +62,11 @@ void GateSlots::WaitForAll() const {
   for (const Slot& slot : slots) {
     const uint64_t seen = slot.count_.load(std::memory_order_acquire);
     if (seen % 2 == 0) continue;
-    for (int spins = 0; slot.count_.load(std::memory_order_acquire) == seen; ++spins) os::SpinPause(spins);
+    std::optional<os::Wait> wait;
+    for (int spins = 0; slot.count_.load(std::memory_order_acquire) == seen; ++spins) {
+      if (spins == kLongWait) wait.emplace(waits, os::WaitKind::kGateSlots, "a launch that is being made");
+      os::SpinPause(spins);
+    }
   }
 }
 

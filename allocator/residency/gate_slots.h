@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "allocator/residency/test_points.h"
 #include "io/os/atomic.h"
 #include "io/os/barrier.h"
+#include "io/os/wait.h"
 
 namespace spillway::allocator {
 
@@ -26,7 +28,7 @@ class GateSlots {
       // Odd: inside. Pairs with the evictor's load after its barrier: either it sees us inside and waits, or we see
       // the state that it wrote before.
       count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      if (fence) {
+      if (fence && !SPILLWAY_MUTANT(kNoFence)) {
         os::FullFence();
       } else {
         os::LightBarrier();  // the evictor's heavy one does the rest
@@ -54,7 +56,8 @@ class GateSlots {
 
   // Returns once every slot that was inside when called has been left since. States written before the call are seen
   // by everyone who enters after it. Must not be called from inside a slot.
-  void WaitForAll() const;
+  // Not ended by anything else: a launch is one call of the driver; entered in `waits` when it takes long.
+  void WaitForAll(os::WaitList* waits) const;
 
  private:
   const bool fence_;

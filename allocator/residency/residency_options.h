@@ -29,6 +29,7 @@ class HashCode;
 class HostPool;
 class LaunchObserver;
 class LeavePermission;
+class Refusals;
 class SpillRoom;
 
 struct ResidencyOptions {
@@ -58,6 +59,7 @@ struct ResidencyParts {
   // What a launch of that tag is called, for lines about waits. No lock is held. Null: no name.
   std::function<std::string(uint64_t tag)> name_of_launch;
   HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
+  Refusals* refusals = nullptr;   // where the words of refusals go, the process's; null: this device's alone
 };
 
 }  // namespace spillway::allocator

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -171,7 +172,7 @@ void StreamClock::GiveEvent(CUevent event) {
 absl::Status StreamClock::CoverLocked(StreamIndex index) {
   Stream& stream = streams_[index];
   // Read before the record: everything numbered up to here was enqueued before the event.
-  const uint64_t number = stream.next.load(std::memory_order_acquire);
+  uint64_t number = stream.next.load(std::memory_order_acquire);
   const uint64_t bytes = stream.issued_bytes.load(std::memory_order_relaxed);
   if (number <= stream.covered.load(std::memory_order_relaxed)) return absl::OkStatus();
   if (!stream.live) return absl::OkStatus();  // OnDestroy covered it
@@ -191,6 +192,7 @@ absl::Status StreamClock::CoverLocked(StreamIndex index) {
     free_events_[stream.context].push_back(event);
     return driver_->ToStatus(result, "recording an event on a stream of the application");
   }
+  if (SPILLWAY_MUTANT(kCoverAfterRecord)) number = stream.next.load(std::memory_order_acquire);
   stream.pending.push_back({event, number, bytes});
   stream.covered.store(number, std::memory_order_release);
   return absl::OkStatus();
@@ -232,7 +234,7 @@ bool StreamClock::PollLocked() {
       }
       const bool waited =
           std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
-      if (!waited) free_events_[stream.context].push_back(oldest.event);
+      if (!waited || SPILLWAY_MUTANT(kReuseWaitedEvent)) free_events_[stream.context].push_back(oldest.event);
       stream.pending.pop_front();
       progress = true;
     }

@@ -10,7 +10,7 @@
 
 namespace spillway::allocator {
 
-// A rule left out on purpose. Each must be caught by tests/allocator/residency_model_test.
+// A rule left out on purpose. Each is caught by tests/simulation (docs/results), some by tests/allocator/residency_model_test too.
 enum class Mutant : int {
   kNone,
   kSkipSlotWait,        // the evictor does not wait for threads inside the gate
@@ -20,8 +20,41 @@ enum class Mutant : int {
   kTrustOldCopy,        // a copy from before is taken for the content without looking
   kCopyWithoutLock,     // a copy is called good without looking whether the block was taken meanwhile
   kKeepAnyCopy,         // an eviction that was taken back keeps whatever it has copied
+  kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
   kReuseRecordEarly,  // the record of a freed block serves another address while somebody still has to do with it
   kPublishWithoutLook,  // an early copy is published although a launch has taken the block
+  // ---- The gate.
+  kNoBarrier,          // the evictor waits for slots without its barrier
+  kNoFence,            // without membarrier, a launching thread enters its slot without a fence
+  kStampAfterLeave,    // a launch leaves its slot before it stamps its blocks
+  kPinnedUnstamped,    // a launch under pins does not stamp its blocks
+  kStripGateOpen,      // the gate of a block that is stripped stays open
+  kManyUsesForgotten,  // a use that finds no stamp is not noted
+  kForgetUsesAtClose,  // stamps are given up when the gate closes, not at the commit point
+  kStripUsed,          // a block that a launch used while it was chosen as unused is stripped all the same
+  // ---- The way out.
+  kSkipUses,           // the last use is not waited for
+  kCommitBeforeCopy,   // unmapped before the copies to host memory have ended
+  kCommitWithoutLook,  // committed although a launch has taken the block
+  kCancelLate,         // taken back after the commit point
+  kForgetRecordedUse,  // an eviction does not wait for recorded streams
+  kStagingNotAwaited,  // a write is submitted before its copy to staging has ended
+  // ---- The way in.
+  kNoWaitForArrival,   // the launch's stream does not wait for what is on its way
+  kFirstArrivalOnly,   // it waits for the first arrival only
+  kReadNotAwaited,     // a chunk is copied to the GPU before it has been read
+  kStagingGivenEarly,  // staging is given back before the copy from it has ended
+  // ---- Frees, streams, events.
+  kReuseRecorded,      // a block is handed out again before its recorded streams are done
+  kFreeKeepsCopy,      // a freed block keeps its copy
+  kCoverAfterRecord,   // an event counts for launches that were numbered after it was recorded
+  kReuseWaitedEvent,   // an event goes back to the pool while a thread waits for it
+  // ---- Waits and wake-ups.
+  kKeepTicket,      // a claim that was refused stays in the queue
+  kNextNotTold,     // who leaves the queue of claims tells nobody
+  kChunksNotTold,   // the end of an eviction tells nobody
+  kArrivalNotTold,  // a read that has come back tells nobody
+  kErrorUnseen,     // the device's first error is not kept
 };
 extern std::atomic<Mutant> active_mutant;
 // Called at each named point when set; may sleep or yield.

@@ -3,14 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "io/os/check.h"
+#include "io/os/atomic.h"
+#include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 #include "io/os/sync.h"
@@ -73,8 +72,8 @@ struct HostPool::State {
   os::WaitList* const waits;
 
   // Written under mu, read without it: figures that promises are made by, good for as long as they last.
-  std::atomic<uint64_t> room{0};
-  std::atomic<uint64_t> cap;
+  os::Atomic<uint64_t> room{0};
+  os::Atomic<uint64_t> cap;
 
   mutable os::Mutex mu{os::LockRank::kTier};
   os::CondVar asked;   // wanted or stopping changed
@@ -84,7 +83,7 @@ struct HostPool::State {
   absl::Status refusal ABSL_GUARDED_BY(mu);  // of the system, when it lowered the cap
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not touch this any more
-  os::Thread thread ABSL_GUARDED_BY(mu);  // started with the first need
+  os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need
 };
 
 absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* driver, CUcontext context,

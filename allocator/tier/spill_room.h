@@ -39,6 +39,8 @@ class SpillRoom {
   uint64_t disk_bytes() const { return disk_ == nullptr ? set_disk_bytes_ : disk_->room_bytes(); }
   // What pinned host memory may become. What files may become only the disk tells, when they grow.
   uint64_t host_cap_bytes() const { return host_ == nullptr ? 0 : host_->storage_cap_bytes(); }
+  // Whether the tiers may come to hold more than they do; whether they will, Grow finds out.
+  bool CanGrow() const { return !set_ && (disk_ != nullptr || host_bytes() < host_cap_bytes()); }
   // What all devices have promised.
   uint64_t promised_bytes() const { return promised_.load(); }
 
@@ -96,7 +98,7 @@ class SpillRoom {
   const uint64_t set_disk_bytes_ = 0;
   const bool set_ = false;
   os::Atomic<uint64_t> promised_{0};      // Change pairs with the store's room, see there
-  os::Atomic<uint64_t> copies_asked_{0};  // likewise
+  os::Atomic<uint64_t> copies_asked_{0};  // only ever read and changed by itself
 };
 
 }  // namespace spillway::allocator

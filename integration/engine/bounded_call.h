@@ -5,12 +5,19 @@
 
 #include <chrono>
 #include <functional>
+#include <utility>
+
+#include "io/os/joinable_thread.h"
 
 namespace spillway::integration {
 
 // Runs `work` on a thread of its own and waits for it, at most `timeout`. False: it still runs, and what it uses must
 // live as long as the process.
-bool RunWithin(std::chrono::milliseconds timeout, std::function<void()> work);
+inline bool RunWithin(std::chrono::milliseconds timeout, std::function<void()> work) {
+  os::JoinableThread thread;
+  thread.Start("spillway-exit", std::move(work));
+  return thread.JoinFor(timeout);
+}
 
 }  // namespace spillway::integration
 

@@ -5,53 +5,21 @@
 #include <exception>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/residency/refusals.h"
 #include "integration/engine/runtime.h"
 #include "integration/hooks/launch_gate.h"
-#include "io/os/sync.h"
 
 namespace spillway::integration {
 namespace {
 
 constexpr uint64_t kSmallestBlock = 1 << 20;
 
-std::string& LastError() {
-  thread_local std::string text;
-  return text;
-}
-
-// The last refusal of any thread, for people who ask later.
-class LastRefusal {
- public:
-  static LastRefusal& Get() {
-    static LastRefusal* const instance =
-        new LastRefusal;  // never destroyed: calls come until the process is gone
-    return *instance;
-  }
-  void Set(const std::string& text) {
-    os::MutexLock lock(&mu_);
-    text_ = text;
-  }
-  std::string Text() {
-    os::MutexLock lock(&mu_);
-    return text_;
-  }
-
- private:
-  os::Mutex mu_{os::LockRank::kLog};
-  std::string text_ ABSL_GUARDED_BY(mu_);
-};
-
-int Refuse(int result, std::string text) {
-  if (result != CUDA_ERROR_NOT_INITIALIZED) LastRefusal::Get().Set(text);
-  LastError() = std::move(text);
-  return result;
-}
-
+// The driver's own code where one travels in the status, else what its kind means to the caller.
 int ResultOf(const absl::Status& status) {
+  const CUresult known = allocator::ResultOf(status);
+  if (known != CUDA_ERROR_UNKNOWN) return known;
   switch (status.code()) {
-    case absl::StatusCode::kOk: return CUDA_SUCCESS;
-    case absl::StatusCode::kResourceExhausted: return CUDA_ERROR_OUT_OF_MEMORY;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kOutOfRange: return CUDA_ERROR_INVALID_VALUE;
@@ -61,47 +29,40 @@ int ResultOf(const absl::Status& status) {
   }
 }
 
-int Answer(const absl::Status& status) {
-  if (status.ok()) return CUDA_SUCCESS;
-  return Refuse(ResultOf(status), std::string(status.message()));
+int Refuse(const absl::Status& why) {
+  if (Runtime* runtime = Runtime::Get()) runtime->refusals()->Note(why);
+  return ResultOf(why);
 }
 
-// Runs `body`, which returns a CUresult; whatever is thrown below (bad_alloc) becomes one.
+int WrongUse(const char* words) { return Refuse(absl::InvalidArgumentError(words)); }
+
+int Answer(const absl::Status& status) { return status.ok() ? CUDA_SUCCESS : Refuse(status); }
+
+// Runs `body`, which returns a CUresult; whatever is thrown below (bad_alloc, a lock that cannot be had) becomes one.
 template <typename Body>
 int Guarded(Body body) {
   try {
-    LastError().clear();
     return body();
   } catch (const std::exception& failure) {
-    return Refuse(CUDA_ERROR_UNKNOWN, failure.what());
+    try {
+      return Refuse(absl::InternalError(failure.what()));
+    } catch (const std::exception&) {  // no memory for the words either
+      return CUDA_ERROR_UNKNOWN;
+    }
   }
 }
 
-int NotInitialised() { return Refuse(CUDA_ERROR_NOT_INITIALIZED, "Spillway is not running in this process"); }
-
-// The budget times PyTorch's fraction, as a cap of live bytes.
-absl::Status CheckFraction(const Runtime& runtime, allocator::Residency* residency, int device,
-                           size_t bytes) {
-  const double fraction = runtime.Fraction(device);
-  if (fraction >= 1.0) return absl::OkStatus();
-  const allocator::ResidencyStats stats = residency->Stats();
-  const auto limit = static_cast<uint64_t>(fraction * static_cast<double>(stats.budget_bytes));
-  if (stats.live_bytes + bytes <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("blocks of ", BytesText(stats.live_bytes), " are live and ", BytesText(bytes),
-                   " more are asked for; the process may have ", BytesText(limit)));
-}
+// Not refused: the caller does without us.
+int NotInitialised() { return CUDA_ERROR_NOT_INITIALIZED; }
 
 int Allocate(int device, size_t bytes, void* stream, void** pointer) {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
     if (runtime == nullptr) return NotInitialised();
-    if (bytes == 0 || pointer == nullptr)
-      return Refuse(CUDA_ERROR_INVALID_VALUE, "no bytes, or no place for them");
+    runtime->refusals()->Forget();
+    if (bytes == 0 || pointer == nullptr) return WrongUse("no bytes, or no place for them");
     auto residency = runtime->Device(device);
     if (!residency.ok()) return Answer(residency.status());
-    if (absl::Status status = CheckFraction(*runtime, *residency, device, bytes); !status.ok())
-      return Answer(status);
     auto address = (*residency)->Allocate(bytes, {static_cast<CUstream>(stream), false});
     if (!address.ok()) return Answer(address.status());
     *pointer = reinterpret_cast<void*>(*address);
@@ -129,9 +90,14 @@ int RecordStream(void* pointer, void* stream) {
   });
 }
 
+// "Not ours" is the answer that does no harm where there is none: native looks at the pointer then.
 int Owns(const void* pointer) {
-  const Runtime* runtime = Runtime::Get();
-  return runtime != nullptr && runtime->Owns(pointer) ? 1 : 0;
+  try {
+    const Runtime* runtime = Runtime::Get();
+    return runtime != nullptr && runtime->Owns(pointer) ? 1 : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
 }
 
 int FindRange(const void* pointer, void** base, size_t* bytes) {
@@ -175,7 +141,7 @@ int MemoryInfo(int device, size_t* free_bytes, size_t* total_bytes) {
 
 int DeviceStats(int device, spillway_device_stats* out) {
   return Guarded([&] {
-    if (out == nullptr) return Refuse(CUDA_ERROR_INVALID_VALUE, "no place for the figures");
+    if (out == nullptr) return WrongUse("no place for the figures");
     *out = {};
     allocator::Residency* residency = Existing(device);
     if (residency == nullptr) return NotInitialised();
@@ -196,29 +162,33 @@ int DeviceStats(int device, spillway_device_stats* out) {
 }
 
 int HeldBytes(int device, size_t* now, size_t* peak) {
-  allocator::Residency* residency = Existing(device);
-  if (residency == nullptr) return NotInitialised();
-  const allocator::Residency::HeldChunks held = residency->ChunksHeld();
-  *now = held.bytes;
-  *peak = held.peak_bytes;
-  return CUDA_SUCCESS;
-}
-
-int SetFraction(int device, double fraction) {
   return Guarded([&] {
-    Runtime* runtime = Runtime::Get();
-    if (runtime == nullptr) return NotInitialised();
-    if (!(fraction >= 0 && fraction <= 1)) return Refuse(CUDA_ERROR_INVALID_VALUE, "a fraction lies in 0..1");
-    runtime->SetFraction(device, fraction);
+    if (now == nullptr || peak == nullptr) return WrongUse("no place for the bytes");
+    allocator::Residency* residency = Existing(device);
+    if (residency == nullptr) return NotInitialised();
+    const allocator::Residency::HeldChunks held = residency->ChunksHeld();
+    *now = held.bytes;
+    *peak = held.peak_bytes;
     return static_cast<int>(CUDA_SUCCESS);
   });
 }
 
-const char* LastErrorText() { return LastError().c_str(); }
+int SetFraction(int, double fraction) {
+  return Guarded([&] {
+    if (Runtime::Get() == nullptr) return NotInitialised();
+    if (!(fraction >= 0 && fraction <= 1)) return WrongUse("a fraction lies in 0..1");
+    return static_cast<int>(CUDA_SUCCESS);
+  });
+}
+
+const char* LastErrorText() {
+  Runtime* runtime = Runtime::Get();
+  return runtime == nullptr ? "" : runtime->refusals()->OfThisThread();
+}
 
 // Hands a text out as spillway.h says.
 int HandOut(const std::string& from, char* text, size_t bytes, size_t* needed) {
-  if (needed == nullptr) return Refuse(CUDA_ERROR_INVALID_VALUE, "no place for the size of the text");
+  if (needed == nullptr) return WrongUse("no place for the size of the text");
   *needed = from.size() + 1;
   if (text == nullptr || bytes == 0) return CUDA_SUCCESS;
   const size_t copied = std::min(bytes - 1, from.size());
@@ -236,14 +206,43 @@ int StatsJson(char* text, size_t bytes, size_t* needed) {
 }
 
 int LastRefusalText(char* text, size_t bytes, size_t* needed) {
-  return Guarded([&] { return HandOut(LastRefusal::Get().Text(), text, bytes, needed); });
+  return Guarded([&] {
+    const Runtime* runtime = Runtime::Get();
+    return HandOut(runtime == nullptr ? "" : runtime->refusals()->Latest(), text, bytes, needed);
+  });
 }
 
 int MarkStep() {
+  return Guarded([&] {
+    Runtime* runtime = Runtime::Get();
+    if (runtime == nullptr || runtime->dead()) return NotInitialised();
+    runtime->MarkStep();
+    return static_cast<int>(CUDA_SUCCESS);
+  });
+}
+
+int TakeRefusedCall() {
   Runtime* runtime = Runtime::Get();
-  if (runtime == nullptr || runtime->dead()) return NotInitialised();
-  runtime->MarkStep();
+  return runtime != nullptr && runtime->refusals()->TakeCall() ? 1 : 0;
+}
+
+int OnRefusedCall(void (*listener)()) {
+  Runtime* runtime = Runtime::Get();
+  if (runtime == nullptr) return NotInitialised();
+  runtime->refusals()->SetListener(listener);
   return CUDA_SUCCESS;
+}
+
+int DeviceBytes(int device, size_t* bytes) {
+  return Guarded([&] {
+    if (bytes == nullptr) return WrongUse("no place for the bytes");
+    Runtime* runtime = Runtime::Get();
+    if (runtime == nullptr) return NotInitialised();
+    const auto total = runtime->DeviceBytes(device);
+    if (!total.ok()) return Answer(total.status());
+    *bytes = *total;
+    return static_cast<int>(CUDA_SUCCESS);
+  });
 }
 
 constexpr spillway_api kApi = {
@@ -265,6 +264,9 @@ constexpr spillway_api kApi = {
     &LastRefusalText,
     &HeldBytes,
     &MarkStep,
+    &TakeRefusedCall,
+    &OnRefusedCall,
+    &DeviceBytes,
 };
 
 }  // namespace

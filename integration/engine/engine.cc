@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,19 @@ constexpr int kExitBadSetting = 2;
 
 // Set once by Open, before any other thread can come here.
 TorchSwap* g_torch_swap = nullptr;
+
+// Runs `body` for a caller in C (the preload, exit): whatever is thrown below (bad_alloc) ends here, with one line.
+template <typename Body>
+void Guarded(const char* what, Body body) {
+  try {
+    body();
+  } catch (const std::exception& failure) {
+    try {
+      os::Announce(absl::StrCat(what, " has failed: ", failure.what()));
+    } catch (const std::exception&) {  // no memory for the line either
+    }
+  }
+}
 
 // A job that would run with other settings than its user believes must not run.
 [[noreturn]] void StopJob(const std::string& message) {
@@ -77,7 +91,7 @@ int Open(const spillway_shim* shim) {
     return 1;
   }
   Runtime::Set(runtime->release());
-  std::atexit([] { Runtime::Get()->Shutdown(); });
+  std::atexit([] { Guarded("the end", [] { Runtime::Get()->Shutdown(); }); });
   g_torch_swap = new TorchSwap(shim->library_directory, GetApi());
   g_torch_swap->Try();
   return 0;
@@ -89,11 +103,15 @@ int Open(const spillway_shim* shim) {
 extern "C" {
 
 __attribute__((visibility("default"))) int spillway_engine_open(const spillway_shim* shim) {
-  return spillway::integration::Open(shim);
+  int result = 1;
+  spillway::integration::Guarded("the start", [&] { result = spillway::integration::Open(shim); });
+  return result;
 }
 
 __attribute__((visibility("default"))) void spillway_engine_cu_init() {
-  if (spillway::integration::g_torch_swap != nullptr) spillway::integration::g_torch_swap->Try();
+  spillway::integration::Guarded("a look for PyTorch", [] {
+    if (spillway::integration::g_torch_swap != nullptr) spillway::integration::g_torch_swap->Try();
+  });
 }
 
 __attribute__((visibility("default"))) const spillway_api* spillway_engine_api() {
@@ -101,7 +119,9 @@ __attribute__((visibility("default"))) const spillway_api* spillway_engine_api()
 }
 
 __attribute__((visibility("default"))) void spillway_engine_fork_child() {
-  if (auto* runtime = spillway::integration::Runtime::Get()) runtime->AbandonAfterFork();
+  spillway::integration::Guarded("a fork", [] {
+    if (auto* runtime = spillway::integration::Runtime::Get()) runtime->AbandonAfterFork();
+  });
 }
 
 }  // extern "C"

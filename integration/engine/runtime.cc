@@ -56,9 +56,7 @@ Runtime* Runtime::Get() { return g_runtime.load(std::memory_order_acquire); }
 void Runtime::Set(Runtime* runtime) { g_runtime.store(runtime, std::memory_order_release); }
 
 Runtime::Runtime(const spillway_shim* shim, Options options)
-    : shim_(shim), options_(std::move(options)), waits_(os::Clock::System(), nullptr, options_.wait_limit) {
-  for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
-}
+    : shim_(shim), options_(std::move(options)), waits_(os::Clock::System(), nullptr, options_.wait_limit) {}
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Options options,
                                                          DenyList deny_list) {
@@ -122,6 +120,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.host = host_.get();
   parts.disk = disk_.get();
   parts.room = room_.get();
+  parts.waits = &waits_;
   parts.audit = audit_->auditor();
   parts.permission = trust_.get();
   parts.refusal_advice = [](uint64_t tag, size_t blocks) {
@@ -129,6 +128,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   };
   parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
   parts.hash_code = &hash_code_;
+  parts.refusals = &refusals_;
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;
@@ -154,20 +154,16 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   if (predictors_[place] != nullptr) predictors_[place]->Start(owned_[place].get());
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
-  os::Log(os::LogLevel::kInfo,
-          absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes), ", host ",
-                       BytesText(host_->storage_capacity()), ", disk ", BytesText(disk_ == nullptr ? 0 : disk_->capacity().total_bytes)));
+  os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
+                                            ", host ", BytesText(host_->storage_capacity()), ", disk ",
+                                            disk_ == nullptr ? "none" : "as it grows"));
   return owned_[place].get();
 }
 
 // What all devices share.
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
-  size_t total = 0;
-  CUdevice handle = 0;
-  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
-  SPILLWAY_RETURN_IF_ERROR(
-      driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&total, handle), "cuDeviceTotalMem"));
+  SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
   if (!options_.trace_file.empty() && trace_path_.empty()) {
     trace_path_ = Reporter::MetricsPath(options_.trace_file, options_.local_rank);
     if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
@@ -306,9 +302,13 @@ allocator::Residency* Runtime::Owner(const void* address) const {
   return Existing(static_cast<int>(offset / map->bytes_per_device()));
 }
 
-void Runtime::SetFraction(int device, double fraction) {
-  if (device < 0 || device >= allocator::kMaxDevices) return;
-  fractions_[static_cast<size_t>(device)].store(fraction, std::memory_order_relaxed);
+absl::StatusOr<uint64_t> Runtime::DeviceBytes(int device) const {
+  CUdevice handle = 0;
+  size_t bytes = 0;
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
+  SPILLWAY_RETURN_IF_ERROR(
+      driver_->ToStatus(driver_->cuDeviceTotalMem_v2(&bytes, handle), "cuDeviceTotalMem"));
+  return bytes;
 }
 
 void Runtime::MarkStep() {
@@ -316,11 +316,6 @@ void Runtime::MarkStep() {
     if (residencies_[place].load(std::memory_order_acquire) == nullptr) continue;
     if (predictors_[place] != nullptr) predictors_[place]->MarkStep();
   }
-}
-
-double Runtime::Fraction(int device) const {
-  if (device < 0 || device >= allocator::kMaxDevices) return 1.0;
-  return fractions_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
 }
 
 // ---- Ending.

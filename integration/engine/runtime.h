@@ -17,6 +17,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/hash_code.h"
+#include "allocator/residency/refusals.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
@@ -56,8 +57,8 @@ class Runtime {
   allocator::Residency* Owner(const void* address) const;
   bool Owns(const void* address) const;
 
-  void SetFraction(int device, double fraction);
-  double Fraction(int device) const;
+  // Memory of the device, used or not. Asks the driver, which must have been initialised.
+  absl::StatusOr<uint64_t> DeviceBytes(int device) const;
   // The job's step ends here, on every device. Any thread.
   void MarkStep();
 
@@ -70,6 +71,8 @@ class Runtime {
   // Figures of now, as they are reported; empty before the first block. Any thread.
   Figures CurrentFigures() const;
   bool dead() const { return dead_.load(); }
+  allocator::Refusals* refusals() { return &refusals_; }
+  const allocator::Refusals* refusals() const { return &refusals_; }
   const Options& options() const { return options_; }
 
  private:
@@ -98,6 +101,7 @@ class Runtime {
   std::unique_ptr<AuditSetup> audit_;
   std::unique_ptr<BlockTrust> trust_;  // SPILLWAY_TRUST=strict, else null
   allocator::PtxHashCode hash_code_;   // without state
+  allocator::Refusals refusals_;       // internally synchronised
   os::WaitList waits_;                 // of the process
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
@@ -111,8 +115,7 @@ class Runtime {
   HookContext hook_context_;
   std::atomic<const allocator::AddressMap*> addresses_ready_{nullptr};  // pairs with Owns and Owner
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
-      residencies_{};  // pairs with Existing
-  std::array<std::atomic<double>, allocator::kMaxDevices> fractions_{};
+      residencies_{};                                                        // pairs with Existing
   std::array<std::atomic<uint64_t>, allocator::kMaxDevices> total_bytes_{};  // of the devices, for shares
 
   std::atomic<bool> dead_{false};          // exit or fork has begun: refuse and ignore

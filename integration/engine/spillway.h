@@ -1,7 +1,8 @@
 /* The C ABI between the engine and what sits above it (PyTorch's allocator library, tests, other frameworks).
  * The engine is opened RTLD_LOCAL, so it hands out this table instead of symbols. All calls may come from any
- * thread; none throws; int results are CUresult values (0 success, 2 out of memory, 1 invalid value, 3 not
- * initialised, after fork or shutdown), with words for a refusal in last_error(). */
+ * thread; none throws; int results are CUresult values: 0 success, 2 out of memory, 1 invalid value, 3 not initialised
+ * (after fork or shutdown: do without us), 999 a failure of ours, else the driver's own code of what has failed, such as a
+ * device-side error. Words for a refusal are in last_error(). */
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_
 #define SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_
@@ -50,9 +51,12 @@ typedef struct spillway_api {
   /* total = budget, free = budget - live resident - others. */
   int (*memory_info)(int device, size_t* free_bytes, size_t* total_bytes);
   int (*device_stats)(int device, spillway_device_stats* stats);
-  /* Upper limit as a fraction of the budget for live blocks (PyTorch's set_per_process_memory_fraction), 0..1. */
+  /* Changes nothing: the fraction of the device that a process may use (PyTorch's set_per_process_memory_fraction) is kept
+   * to by the framework's side of this table, which knows how it rounds and what its own allocator holds. 1 (invalid
+   * value) outside of 0..1. */
   int (*set_fraction)(int device, double fraction);
-  /* Words for the last refusal on this thread; empty string when none. Valid until the thread's next call. */
+  /* Words for the last refusal on this thread, of a call of this table or of a driver call, since its last allocation
+   * began; empty string when none. Valid until the thread's next call. Without "Spillway:" at their head. */
   const char* (*last_error)(void);
 
   /* Below: only where `size` covers them. */
@@ -60,14 +64,22 @@ typedef struct spillway_api {
   /* All figures as JSON, the keys of docs/metrics.md. Writes at most `bytes`, the closing 0 included, and always the
    * bytes that the whole text needs into `needed`: ask again with more when that is more than `bytes`. */
   int (*stats_json)(char* text, size_t bytes, size_t* needed);
-  /* Words for the last refusal of a call of this table, on any thread; empty when there was none. Written as by
-   * stats_json. */
+  /* Words for the last refusal, of a call of this table, a launch or a copy, on any thread; empty when there was none.
+   * Written as by stats_json. */
   int (*last_refusal)(char* text, size_t bytes, size_t* needed);
   /* chunk_bytes and peak_chunk_bytes of device_stats alone, which costs little however many blocks there are. */
   int (*held_bytes)(int device, size_t* now, size_t* peak);
   /* The job's step ends here, on all devices: what was launched before this call by the calling thread belongs to it. For
    * prediction, which finds steps without marks, too, but later. */
   int (*mark_step)(void);
+  /* 1 when a driver call of this thread (a launch, a copy, a graph) was refused since its last allocation began and has not
+   * been asked about: its words are last_error()'s. Else 0. */
+  int (*take_refused_call)(void);
+  /* `listener` runs on the thread of each such refusal, before the driver call returns to the application; it must not
+   * call the driver. One for the process, null for none. */
+  int (*on_refused_call)(void (*listener)(void));
+  /* Bytes of memory that the device has, whatever the budget: what PyTorch shows as total_memory. */
+  int (*device_bytes)(int device, size_t* bytes);
 } spillway_api;
 
 /* The engine's one exported symbol for others than the preload. Null results never. */
@@ -75,7 +87,8 @@ const spillway_api* spillway_engine_api(void);
 #define SPILLWAY_ENGINE_API "spillway_engine_api"
 
 /* What the engine looks up in libspillway_torch_<major>_<minor>.so after opening it: swaps PyTorch's CUDA allocator.
- * Returns 0 when installed, else a short text is written to `error`. Must run before CUDA's lazy initialisation. */
+ * Returns 0 when installed, else a short text is written to `error`; also with 0, where a part that nothing depends on
+ * could not be had. Must run before CUDA's lazy initialisation. */
 typedef int (*spillway_torch_install_fn)(const spillway_api* api, char* error, size_t error_bytes);
 #define SPILLWAY_TORCH_INSTALL "spillway_torch_install"
 

@@ -125,6 +125,7 @@ absl::Status TorchSwap::InstallInto(const std::string& library) {
   if (install == nullptr) return absl::InternalError(absl::StrCat(path, " lacks ", SPILLWAY_TORCH_INSTALL));
   char error[512] = "";
   if (install(api_, error, sizeof(error)) != 0) return absl::FailedPreconditionError(error);
+  if (error[0] != 0) os::Log(os::LogLevel::kDebug, error);
   return absl::OkStatus();
 }
 

@@ -19,8 +19,11 @@ namespace spillway::integration {
 namespace {
 
 constexpr int kSuccess = 0;
+constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr int kNotInitialised = 3;  // not started, after fork, or shut down
+constexpr int kTimeout = 909;       // a wait that the user has limited (SPILLWAY_WAIT_LIMIT)
+constexpr int kUnknown = 999;       // a failure of the engine's own
 constexpr size_t kExabyte = size_t{1} << 60;
 
 // True while work on `stream` is being captured into a graph. The legacy stream cannot be asked while another
@@ -40,6 +43,7 @@ SpillwayAllocator* SpillwayAllocator::instance_ = nullptr;
 SpillwayAllocator::SpillwayAllocator(const spillway_api* api, CUDAAllocator* native)
     : CompatAllocator(native), api_(api), native_deleter_(native->raw_deleter()) {
   for (std::atomic<double>& fraction : fractions_) fraction.store(1.0, std::memory_order_relaxed);
+  for (std::atomic<size_t>& limit : limits_) limit.store(kNoLimit, std::memory_order_relaxed);
 }
 
 SpillwayAllocator* SpillwayAllocator::Install(const spillway_api* api) {
@@ -60,7 +64,8 @@ void SpillwayAllocator::ForgetAfterFork() { instance_->forked_.store(true); }
 c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < kExabyte,
                    "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  if (bytes < api_->smallest_block_bytes) return AdoptNative(native_->allocate(bytes), bytes);
+  if (bytes < api_->smallest_block_bytes && !limited_.load(std::memory_order_relaxed))
+    return AdoptNative(native_->allocate(bytes), bytes);
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
@@ -69,6 +74,7 @@ c10::DataPtr SpillwayAllocator::allocate(size_t bytes) {
       return {pointer, pointer, &SpillwayAllocator::Delete, c10::Device(c10::DeviceType::CUDA, device)};
     }
   }
+  KeepToFraction(bytes, device, stream);
   return AdoptNative(native_->allocate(bytes), bytes);
 }
 
@@ -86,6 +92,7 @@ void* SpillwayAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream
   if (IsOurs(bytes, device, stream)) {
     if (void* pointer = AllocateOurs(bytes, device, stream)) return pointer;
   }
+  KeepToFraction(bytes, device, stream);
   void* pointer = native_->raw_alloc_with_stream(bytes, stream);
   NoteNativeAllocation(bytes, device);
   return pointer;
@@ -103,13 +110,26 @@ int SpillwayAllocator::AskEngine(size_t bytes, c10::DeviceIndex device, cudaStre
 }
 
 bool SpillwayAllocator::ExceedsFraction(size_t bytes, c10::DeviceIndex device) {
-  const double fraction = getMemoryFraction(device);
-  if (fraction >= 1.0) return false;
+  const size_t limit = limits_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+  if (limit == kNoLimit || bytes == 0) return false;
   const auto native = native_->getDeviceStats(device);
-  const size_t used =
-      static_cast<size_t>(native.reserved_bytes[0].current) + LedgerOf(device).allocated_bytes();
-  const auto allowed = static_cast<size_t>(fraction * static_cast<double>(getMemoryInfo(device).second));
-  return used + DeviceLedger::CountedBytes(bytes) > allowed;
+  const size_t live =
+      static_cast<size_t>(native.allocated_bytes[0].current) + LedgerOf(device).allocated_bytes();
+  return live + DeviceLedger::CountedBytes(bytes) > limit;
+}
+
+void SpillwayAllocator::KeepToFraction(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
+  if (!ExceedsFraction(bytes, device)) return;
+  if (RunFreeMemoryCallbacks() && !ExceedsFraction(bytes, device)) return;
+  LedgerOf(device).NoteRetry();
+  Refuse(bytes, device, stream, trace_.Gather(torch_cuda::RecordContext::STATE));
+}
+
+void SpillwayAllocator::CheckEngine(int result, const char* what) const {
+  if (result == kSuccess || result == kNotInitialised) return;
+  const bool own = result == kInvalidValue || result == kTimeout || result == kUnknown;
+  if (!own) C10_CUDA_CHECK(static_cast<cudaError_t>(result));
+  TORCH_CHECK(false, "Spillway could not ", what, ": ", api_->last_error());
 }
 
 // Native's order: allocate; callbacks that free memory, again; release what is cached, again; out of memory.
@@ -128,8 +148,7 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
   }
   if (result == kNotInitialised) return nullptr;
   if (result == kOutOfMemory) Refuse(bytes, device, stream, std::move(context));
-  TORCH_CHECK(result == kSuccess, "Spillway could not allocate ", bytes, " bytes (CUresult ", result,
-              "): ", api_->last_error());
+  CheckEngine(result, "allocate");
   Enlist(pointer, bytes, device, stream, std::move(context));
   return pointer;
 }
@@ -159,11 +178,11 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   Refusal refusal;
   refusal.device = device;
   refusal.requested = bytes;
-  const double fraction = getMemoryFraction(device);
+  const size_t limit = limits_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   const bool by_fraction = ExceedsFraction(bytes, device);
   refusal.reason = by_fraction ? "PyTorch's memory fraction for this process is used up" : api_->last_error();
   std::tie(refusal.free, refusal.total) = getMemoryInfo(device);
-  if (fraction < 1.0) refusal.allowed = static_cast<size_t>(fraction * static_cast<double>(refusal.total));
+  if (limit != kNoLimit) refusal.allowed = limit;
   const auto stats = getDeviceStats(device);
   refusal.allocated = static_cast<size_t>(stats.allocated_bytes[0].current);
   refusal.reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
@@ -218,8 +237,8 @@ void SpillwayAllocator::Free(void* pointer) {
   if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
   }
-  const int result = api_->free(pointer);
-  TORCH_CHECK(result == kSuccess || result == kNotInitialised, "invalid device pointer: ", pointer,
+  // Deleters must not throw for what is the device's error, not the caller's: it is raised by the next call that asks.
+  TORCH_CHECK(api_->free(pointer) != kInvalidValue, "invalid device pointer: ", pointer,
               " (Spillway: ", api_->last_error(), ")");
 }
 
@@ -254,9 +273,7 @@ void SpillwayAllocator::recordStream(const c10::DataPtr& pointer, c10::cuda::CUD
   const bool same_device = pointer.device().index() == stream.device_index();
   if (block && same_device && block->stream == stream.stream()) return;
   const c10::cuda::CUDAGuard guard(stream.device_index());
-  const int result = api_->record_stream(pointer.get(), stream.stream());
-  TORCH_CHECK(result == kSuccess || result == kNotInitialised,
-              "Spillway could not record a stream: ", api_->last_error());
+  CheckEngine(api_->record_stream(pointer.get(), stream.stream()), "record a stream");
 }
 
 }  // namespace spillway::integration

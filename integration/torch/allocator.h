@@ -103,6 +103,8 @@ class SpillwayAllocator final : public CompatAllocator {
   std::string name() override;
 
  private:
+  static constexpr size_t kNoLimit = SIZE_MAX;
+
   SpillwayAllocator(const spillway_api* api, CUDAAllocator* native);
 
   static void Delete(void* pointer);  // the one deleter
@@ -119,7 +121,14 @@ class SpillwayAllocator final : public CompatAllocator {
   // Null when the engine is not to be used (forked child, exit): the caller then asks native.
   void* AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
   int AskEngine(size_t bytes, c10::DeviceIndex device, cudaStream_t stream, void** pointer);
+  // Whether a block of this size more would be above set_per_process_memory_fraction, which caps what is live, native's
+  // and ours, wherever it lies.
   bool ExceedsFraction(size_t bytes, c10::DeviceIndex device);
+  // Before native hands out such a block: native knows the fraction, but not our blocks.
+  void KeepToFraction(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
+  // Raises what PyTorch raises for a driver's code; a failure that is the engine's alone, with its words. `what` was to be
+  // done. Nothing for success, and where the engine does not run.
+  void CheckEngine(int result, const char* what) const;
   void Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
               TraceLog::Context context);
   [[noreturn]] void Refuse(size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
@@ -140,8 +149,11 @@ class SpillwayAllocator final : public CompatAllocator {
   // Internally synchronised.
   std::atomic<bool> forked_{false};  // set in a child with one thread
   std::atomic<int> device_count_{0};
+  std::atomic<bool> limited_{false};  // some device has had a limit: small blocks, too, are looked at
   std::array<DeviceLedger, C10_COMPILE_TIME_MAX_GPUS> ledgers_;
   std::array<std::atomic<double>, C10_COMPILE_TIME_MAX_GPUS> fractions_;
+  std::array<std::atomic<size_t>, C10_COMPILE_TIME_MAX_GPUS>
+      limits_;  // the same in bytes; kNoLimit from 1.0 on
   PoolFilters pools_;
   TraceLog trace_;
 

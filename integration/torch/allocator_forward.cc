@@ -33,7 +33,7 @@ void SpillwayAllocator::emptyCache(c10::MempoolId_t pool) {
   native_->emptyCache(pool);
   if (pool != c10::MempoolId_t{0, 0}) return;
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
-    if (LedgerOf(device).used()) (void)api_->empty_cache(device);
+    if (LedgerOf(device).used()) CheckEngine(api_->empty_cache(device), "empty its cache");
   }
 }
 
@@ -43,8 +43,16 @@ double SpillwayAllocator::getMemoryFraction(c10::DeviceIndex device) {
 
 void SpillwayAllocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
   native_->setMemoryFraction(fraction, device);
-  fractions_[static_cast<size_t>(device)].store(fraction, std::memory_order_relaxed);
-  (void)api_->set_fraction(device, fraction);
+  const auto place = static_cast<size_t>(device);
+  fractions_[place].store(fraction, std::memory_order_relaxed);
+  size_t limit = kNoLimit;
+  if (fraction < 1.0) {
+    size_t total = 0;
+    if (api_->device_bytes(device, &total) != 0) total = getMemoryInfo(device).second;
+    limit = static_cast<size_t>(fraction * static_cast<double>(total));
+    limited_.store(true, std::memory_order_relaxed);
+  }
+  limits_[place].store(limit, std::memory_order_relaxed);
 }
 
 std::vector<torch_cuda::StreamSegmentSize> SpillwayAllocator::getExpandableSegmentSizes(

@@ -8,6 +8,7 @@
 
 #include "integration/engine/spillway.h"
 #include "integration/torch/allocator.h"
+#include "integration/torch/refused_calls.h"
 #include "integration/torch/step_marks.h"
 
 namespace spillway::integration {
@@ -52,6 +53,7 @@ extern "C" __attribute__((visibility("default"))) int spillway_torch_install(con
                                                                              char* error,
                                                                              size_t error_bytes) {
   using namespace spillway::integration;  // NOLINT: one function outside the namespace
+  if (error_bytes > 0) error[0] = 0;
   try {
     auto* native = torch_cuda::allocator.load();
     std::string reason = WhyNot(api, native);
@@ -59,6 +61,11 @@ extern "C" __attribute__((visibility("default"))) int spillway_torch_install(con
       ParsePyTorchVariables(native);
       SpillwayAllocator::Install(api);
       InstallStepMarks(api);
+      const std::string unserved = InstallRefusedCalls(api);
+      if (!unserved.empty()) {
+        std::snprintf(error, error_bytes, "a refused launch stays torch.AcceleratorError: %s",
+                      unserved.c_str());
+      }
       return 0;
     }
     std::snprintf(error, error_bytes, "%s", reason.c_str());

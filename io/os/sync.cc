@@ -4,7 +4,7 @@
 
 namespace spillway::os {
 
-#ifndef NDEBUG
+#ifdef SPILLWAY_LOCK_CHECKS
 namespace {
 // The locks that this thread holds, in the order in which it took them.
 constexpr int kMaxHeld = 16;

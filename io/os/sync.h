@@ -1,6 +1,7 @@
-// Annotated mutex and condition variable over std::mutex, with a rank check in debug builds: a thread may only
-// take locks of increasing rank. Plain std::mutex cannot be analysed by clang, and TSan reports false races
-// through the distribution's uninstrumented absl::Mutex. Ranks are listed in docs/threading.md.
+// Annotated mutex and condition variable over std::mutex. With SPILLWAY_LOCK_CHECKS (the core's tests, sanitizer builds) a
+// thread that takes a lock whose rank is not above those of all that it holds is stopped, and so is one that says it holds
+// a lock and does not. Plain std::mutex cannot be analysed by clang, and TSan reports false races through the
+// distribution's uninstrumented absl::Mutex. Ranks are listed in docs/threading.md.
 
 #ifndef SPILLWAY_IO_OS_SYNC_H_
 #define SPILLWAY_IO_OS_SYNC_H_
@@ -28,6 +29,11 @@ enum class LockRank : int {
   kLog = 90,
 };
 
+// Code with the checks and code without cannot be linked together unseen: their names differ.
+#ifdef SPILLWAY_LOCK_CHECKS
+inline namespace with_lock_checks {
+#endif
+
 class ABSL_LOCKABLE Mutex {
  public:
   explicit Mutex(LockRank rank) : rank_(rank) {}
@@ -48,23 +54,23 @@ class ABSL_LOCKABLE Mutex {
     NoteLocked();
     return true;
   }
-  // Aborts in debug builds unless this thread holds the mutex.
+  // Aborts, where locks are checked, unless this thread holds the mutex.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK();
 
  private:
   friend class CondVar;
-#ifdef NDEBUG
-  void CheckRankBeforeLock() const {}
-  void NoteLocked() const {}
-  void NoteUnlocked() const {}
-#else
+#ifdef SPILLWAY_LOCK_CHECKS
   void CheckRankBeforeLock() const;
   void NoteLocked() const;
   void NoteUnlocked() const;
+#else
+  void CheckRankBeforeLock() const {}
+  void NoteLocked() const {}
+  void NoteUnlocked() const {}
 #endif
 
   std::mutex mutex_;
-  [[maybe_unused]] const LockRank rank_;  // constant after construction; read by the checks of debug builds
+  [[maybe_unused]] const LockRank rank_;  // constant after construction; read by the checks
 };
 
 class ABSL_SCOPED_LOCKABLE MutexLock {
@@ -95,6 +101,10 @@ class CondVar {
  private:
   std::condition_variable condition_;
 };
+
+#ifdef SPILLWAY_LOCK_CHECKS
+}  // namespace with_lock_checks
+#endif
 
 }  // namespace spillway::os
 

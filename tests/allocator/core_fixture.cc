@@ -2,11 +2,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "allocator/residency/audit.h"
 #include "integration/simcuda/driver/simcuda.h"
 #include "io/os/check.h"
+#include "io/os/errno.h"
 
 #if defined(__SANITIZE_THREAD__)
 // A copy out, or a hash for a comparison, that a launch has made void may still read the block while the launch's kernel
@@ -97,30 +99,36 @@ CUcontext CoreDevice::Context() {
   return context;
 }
 
-CoreDevice::CoreDevice(const CoreSetup& setup) {
+CoreDevice::CoreDevice(const CoreSetup& setup) { SPILLWAY_CHECK(Build(setup).ok()); }
+
+absl::StatusOr<std::unique_ptr<CoreDevice>> CoreDevice::Create(const CoreSetup& setup) {
+  std::unique_ptr<CoreDevice> device(new CoreDevice);
+  SPILLWAY_RETURN_IF_ERROR(device->Build(setup));
+  return device;
+}
+
+absl::Status CoreDevice::Build(const CoreSetup& setup) {
+  const CudaDriver* const driver = setup.driver != nullptr ? setup.driver : Driver();
+  may_fail_ = setup.may_fail;
   Driver()->cuCtxSetCurrent(Context());
-  auto addresses = AddressMap::Reserve(Driver(), 1, uint64_t{4} << 30, kChunk);
-  SPILLWAY_CHECK(addresses.ok());
-  addresses_ = std::move(*addresses);
+  SPILLWAY_ASSIGN_OR_RETURN(addresses_, AddressMap::Reserve(driver, 1, uint64_t{4} << 30, kChunk));
   HostPool::Options host;
   host.piece_bytes = kChunk;
   host.storage_bytes = setup.host_bytes;
   host.slab_bytes = 512 << 10;
   if (!setup.disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
-  auto pool = HostPool::Create(Driver(), Context(), host);
-  SPILLWAY_CHECK(pool.ok());
-  host_ = std::move(*pool);
+  SPILLWAY_ASSIGN_OR_RETURN(host_, HostPool::Create(driver, Context(), host));
   // Not in the background: tests count the steps of single evictions.
-  SPILLWAY_CHECK(host_->GrowStorageTo(setup.host_bytes).ok());
+  if (setup.grow_at_once) host_->GrowStorageTo(setup.host_bytes).IgnoreError();
   if (setup.disk) {
     io::SpillStoreOptions options;
-    options.directories = {{"/var/tmp", setup.disk_cap_bytes}};
-    options.growth_bytes = 64 << 20;
+    options.directories = {{setup.directory, setup.disk_cap_bytes}};
+    options.growth_bytes = setup.growth_bytes;
+    options.request_timeout = setup.request_timeout;
     options.disk_reserve_bytes = 1 << 20;
     options.wrap_engine = setup.wrap_engine;
-    auto store = io::SpillStore::Create(options);
-    SPILLWAY_CHECK(store.ok());
-    disk_ = std::move(*store);
+    SPILLWAY_ASSIGN_OR_RETURN(disk_, io::SpillStore::Create(options));
+    if (setup.grow_at_once) disk_->GrowTo(std::min<uint64_t>(setup.disk_cap_bytes, 32 << 20)).IgnoreError();
   }
   ResidencyOptions options;
   options.budget_bytes = setup.budget_bytes;
@@ -129,7 +137,7 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
   ResidencyParts parts;
-  parts.driver = setup.driver != nullptr ? setup.driver : Driver();
+  parts.driver = driver;
   parts.context = Context();
   parts.addresses = addresses_.get();
   parts.host = host_.get();
@@ -137,19 +145,20 @@ CoreDevice::CoreDevice(const CoreSetup& setup) {
   parts.observer = setup.observer;
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;
+  parts.refusals = setup.refusals;
   if (setup.audit != nullptr) {
     residency_ = std::make_unique<AuditedResidency>(options, parts);
   } else {
     residency_ = std::make_unique<DeviceResidency>(options, parts);
   }
-  SPILLWAY_CHECK(residency_->Start().ok());
+  return residency_->Start();
 }
 
 CoreDevice::~CoreDevice() {
-  Synchronize();
-  residency_->Shutdown();
+  if (!may_fail_) Synchronize();
+  if (residency_ != nullptr) residency_->Shutdown();
   if (disk_ != nullptr) disk_->Shutdown();
-  Synchronize();
+  if (!may_fail_) Synchronize();
 }
 
 CUdeviceptr CoreDevice::MustAllocate(uint64_t bytes, CUstream stream) {

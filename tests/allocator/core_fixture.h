@@ -5,6 +5,7 @@
 #define SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,14 +26,20 @@ struct CoreSetup {
   uint64_t host_bytes = 1 << 20;  // storage, staging not included; 0 = no host tier
   bool disk = true;
   uint64_t disk_cap_bytes = uint64_t{4} << 30;  // of the directory; charging counts on 1 GiB in any case
+  std::string directory = "/var/tmp";
+  uint64_t growth_bytes = 64 << 20;
+  std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  bool may_fail = false;  // the device's context may have failed when the fixture ends
   bool evict = true;
+  bool grow_at_once = true;  // host tier and spill file, up to 32 MiB; else when they are needed
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
-  HashCode* hash_code = nullptr;  // null: no hash, every eviction writes
+  HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
+  Refusals* refusals = nullptr;        // null: the device's own
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.
@@ -58,6 +65,8 @@ class CoreDevice {
   static CUcontext Context();
 
   explicit CoreDevice(const CoreSetup& setup);
+  // The same where making it may fail.
+  static absl::StatusOr<std::unique_ptr<CoreDevice>> Create(const CoreSetup& setup);
   ~CoreDevice();  // shuts down and waits for the GPU
 
   DeviceResidency* operator->() { return residency_.get(); }
@@ -89,6 +98,10 @@ class CoreDevice {
   void Synchronize();
 
  private:
+  CoreDevice() = default;
+  absl::Status Build(const CoreSetup& setup);
+
+  bool may_fail_ = false;
   std::unique_ptr<AddressMap> addresses_;
   std::unique_ptr<HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;

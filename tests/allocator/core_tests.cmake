@@ -1,9 +1,10 @@
-# The memory core on the stand-in driver, built once more with delay points and mutants.
+# The memory core on the stand-in driver, built once more with delay points, mutants and checks of locks.
 get_target_property(core_sources spillway_residency SOURCES)
 list(TRANSFORM core_sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/")
 spillway_room(spillway_residency_hooked
   SOURCES ${core_sources}
-  DEPS spillway_memory spillway_tier spillway_io spillway_policy spillway_driver_table spillway_os
+  DEPS spillway_memory_checked spillway_tier_checked spillway_io_checked spillway_policy spillway_driver_table_checked
+       spillway_os_checked
        absl::status absl::statusor absl::function_ref)
 target_compile_definitions(spillway_residency_hooked PUBLIC SPILLWAY_TEST_HOOKS=1)
 
@@ -26,7 +27,7 @@ spillway_test(residency_model_test
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
-  SOURCES block_state_test.cc memory_units_test.cc residency_units_test.cc
+  SOURCES block_state_test.cc cuda_driver_test.cc memory_units_test.cc refusals_test.cc residency_units_test.cc
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
@@ -37,3 +38,11 @@ if(spillway_nvrtc)
   target_compile_definitions(content_hash_test PRIVATE SPILLWAY_NVRTC="${spillway_nvrtc}" SPILLWAY_DRIVER_SOURCES="${CMAKE_SOURCE_DIR}/allocator/driver")
 endif()
 spillway_test(clean_copies_test SOURCES clean_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)
+# Every call fails once. Not with a sanitizer, whose own forms of these calls the wrappers would go around.
+if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
+  include(${CMAKE_SOURCE_DIR}/tests/fakes/failing_calls.cmake)
+  spillway_test(every_call_test
+    SOURCES every_call_test.cc every_call_scenes.cc ../fakes/failing_calls.cc
+    DEPS spillway_core_fixture LABELS every_call TIMEOUT 7200)
+  spillway_wrap_calls(every_call_test)
+endif()

@@ -109,7 +109,8 @@ Function Entry(const char* name) {
 // ---- The clock.
 
 TEST(OtherDevicesStreamsTest, DefaultStreamsOfTwoContextsAreTwo) {
-  StreamClock clock(Driver(), ContextOf(0));
+  DeviceError error;
+  StreamClock clock(Driver(), ContextOf(0), &error);
   const StreamIndex own = clock.Find({nullptr, false});
   EXPECT_EQ(clock.Find({nullptr, false, ContextOf(0)}), own);
   const StreamIndex other = clock.Find({nullptr, false, ContextOf(1)});
@@ -121,8 +122,16 @@ TEST(OtherDevicesStreamsTest, DefaultStreamsOfTwoContextsAreTwo) {
             clock.Find({nullptr, true, ContextOf(1)}));
 }
 
+void WaitForAll(StreamClock* clock) {
+  os::WaitList waits;
+  const os::Wait wait(&waits, os::WaitKind::kRunAhead, "");
+  const os::Atomic<bool> never{false};
+  for (bool more = true; more;) ASSERT_TRUE(clock->WaitForOldest(wait, never, &more).ok());
+}
+
 TEST(OtherDevicesStreamsTest, AreCoveredByEventsOfTheirOwnContext) {
-  StreamClock clock(Driver(), ContextOf(0));
+  DeviceError error;
+  StreamClock clock(Driver(), ContextOf(0), &error);
   Driver()->cuCtxSetCurrent(ContextOf(1));
   CUstream foreign = nullptr;
   ASSERT_EQ(Driver()->cuStreamCreateWithPriority(&foreign, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
@@ -137,16 +146,14 @@ TEST(OtherDevicesStreamsTest, AreCoveredByEventsOfTheirOwnContext) {
   }
   clock.Poll();
   HoldStreams(false);
-  while (clock.WaitForOldest()) {
-  }
+  WaitForAll(&clock);
   for (const Stamp& stamp : stamps) EXPECT_TRUE(clock.Completed(stamp));
   // Events are used again: each on the streams of its context.
   for (Stamp& stamp : stamps) {
     stamp.number = clock.Next(stamp.stream, 1);
     EXPECT_TRUE(clock.Cover(stamp).ok());
   }
-  while (clock.WaitForOldest()) {
-  }
+  WaitForAll(&clock);
   clock.OnDestroy(foreign);
   EXPECT_EQ(Driver()->cuStreamDestroy_v2(foreign), CUDA_SUCCESS);
   EXPECT_EQ(wrong_records.load(), 0);
@@ -167,7 +174,7 @@ class TwoDevicesTest : public testing::Test {
     host.storage_bytes = kHost;
     host.evict_staging_pieces = host.fault_staging_pieces = 0;
     host_ = std::move(*HostPool::Create(Driver(), ContextOf(0), host));
-    room_ = std::make_unique<SpillRoom>(host_.get(), uint64_t{0});
+    room_ = std::make_unique<SpillRoom>(host_.get(), nullptr);
     for (int device : {0, 1}) {
       ResidencyOptions options;
       options.device = device;

@@ -306,7 +306,8 @@ TEST_F(StreamClockTest, ThreadsKeepStampsOfTheirOwnAndAllCount) {
 
 TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
   GateSlots gates;
-  gates.WaitForAll();
+  os::WaitList waits;
+  gates.WaitForAll(&waits);
   std::atomic<int> step{0};
   std::thread inside([&] {
     GateSlots::Slot* const slot = GateSlots::ForThisThread();
@@ -317,10 +318,10 @@ TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
     slot->Leave();
   });
   while (step.load() == 0) usleep(100);
-  gates.WaitForAll();
+  gates.WaitForAll(&waits);
   EXPECT_EQ(step.load(), 2);
   inside.join();
-  gates.WaitForAll();
+  gates.WaitForAll(&waits);
 }
 
 TEST(GateSlotsTest, AThreadThatEndsGivesItsSlotBack) {

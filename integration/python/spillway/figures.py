@@ -74,5 +74,5 @@ def stats():
 
 
 def last_error():
-    """Why Spillway last refused an allocation in this process, on any thread; "" when it never did."""
+    """Why Spillway last refused an allocation, a launch or a copy in this process, on any thread; "" when it never did."""
     return _text(_api().last_refusal)

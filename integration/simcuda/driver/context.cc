@@ -219,6 +219,15 @@ CUresult EnterContext(Context** context) {
   return (*context)->status();
 }
 
+CUresult EnterAny() {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (const Context* context = CurrentContext(); context != nullptr) return context->status();
+  for (int i = 0; i < DeviceCount(); ++i) {
+    if (CUresult result = PrimaryStatus(*FindDevice(i)); result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult EnterStream(CUstream handle, Form form, Stream** stream) {
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;

@@ -41,7 +41,7 @@ class Context {
   void SynchronizeLegacy();
   bool IsLegacyIdle();
 
-  // First error wins. The context's calls return it from now on.
+  // First error wins; one of sticky_errors.h. The context's calls return it from now on, and its streams do no work.
   void Fail(CUresult error, const std::string& text);
   bool failed() const { return status() != CUDA_SUCCESS; }
   CUresult status() const { return error_.load(); }
@@ -90,6 +90,13 @@ Context& PrimaryContext(Device& device);
 
 // What nearly every call begins with: NOT_INITIALIZED, INVALID_CONTEXT, the sticky error, or success.
 CUresult EnterContext(Context** context);
+
+// For calls that name no context (virtual memory, libraries): as EnterContext where one is current, else the error of
+// the first device whose primary context has one.
+CUresult EnterAny();
+
+// The error of the device's primary context, if it has been made.
+CUresult PrimaryStatus(const Device& device);
 
 // The stream that a handle means in the current context.
 CUresult EnterStream(CUstream handle, Form form, Stream** stream);

@@ -120,6 +120,12 @@ Context& PrimaryContext(Device& device) {
   return *context;
 }
 
+CUresult PrimaryStatus(const Device& device) {
+  std::lock_guard<std::mutex> lock(g_primary_mutex);
+  const Context* context = g_primary[device.ordinal()];
+  return context == nullptr ? CUDA_SUCCESS : context->status();
+}
+
 }  // namespace simcuda
 
 using simcuda::Context;

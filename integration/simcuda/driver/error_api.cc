@@ -1,5 +1,5 @@
-// Driver functions: names and texts of errors. PyTorch compares texts of few errors; those are written as CUDA
-// words them, the others are made of their names.
+// Driver functions: names and texts of errors. Texts that programs and people look for are written as CUDA words them,
+// the others are made of their names.
 #include <cctype>
 #include <map>
 #include <string>
@@ -33,10 +33,20 @@ constexpr struct {
 #undef ERROR_NAME
 };
 
+constexpr struct {
+  int number;
+  const char* text;
+} kTexts[] = {
+    {700, "an illegal memory access was encountered"},
+    {710, "device-side assert triggered"},
+    {719, "unspecified launch failure"},
+};
+
 const std::map<int, ErrorText>& Errors() {
   static const auto* errors = [] {
     auto* made = new std::map<int, ErrorText>;
     for (const auto& [number, name] : kErrors) (*made)[number] = {name, TextOf(name)};
+    for (const auto& [number, text] : kTexts) (*made)[number].text = text;
     return made;
   }();
   return *errors;

@@ -186,9 +186,13 @@ SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
     event->magic = 0;
     ++event->generation;  // a record that is still queued is not ours any more
   }
-  std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
-  simcuda::GetPool().unused.push_back(event);
-  return CUDA_SUCCESS;
+  {
+    std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
+    simcuda::GetPool().unused.push_back(event);
+  }
+  // The event is gone; like every call it tells of a context that has failed.
+  const simcuda::Context* context = simcuda::CurrentContext();
+  return context == nullptr ? CUDA_SUCCESS : context->status();
 }
 
 SIMCUDA_API CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
@@ -198,7 +202,8 @@ SIMCUDA_API CUresult cuEventQuery(CUevent handle) {
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   const simcuda::Place place = simcuda::PlaceOf(*event);
   if (CUresult result = simcuda::CheckEventUse(place.captured); result != CUDA_SUCCESS) return result;
-  return place.reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!place.reached()) return CUDA_ERROR_NOT_READY;
+  return place.stream == nullptr ? CUDA_SUCCESS : place.stream->context()->status();
 }
 
 SIMCUDA_API CUresult cuEventSynchronize(CUevent handle) {

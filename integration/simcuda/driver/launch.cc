@@ -16,6 +16,7 @@
 #include "integration/simcuda/driver/log.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
+#include "integration/simcuda/driver/sticky_errors.h"
 
 namespace simcuda {
 namespace {
@@ -278,10 +279,17 @@ SIMCUDA_BOTH_FORMS(cuLaunchCooperativeKernel, _ptsz, simcuda::LaunchCooperative,
 SIMCUDA_BOTH_FORMS(cuLaunchKernelEx, _ptsz, simcuda::LaunchKernelEx,
                    (const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra),
                    (config, f, parameters, extra))
-SIMCUDA_API void simcuda_set_device_error(const char* text) {
+SIMCUDA_API int simcuda_fail_device(int code, const char* text) {
   simcuda::Context* context =
       simcuda::t_kernel_context != nullptr ? simcuda::t_kernel_context : simcuda::CurrentContext();
-  if (context != nullptr) context->Fail(CUDA_ERROR_LAUNCH_FAILED, text == nullptr ? "" : text);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!simcuda::IsSticky(code)) return CUDA_ERROR_INVALID_VALUE;
+  context->Fail(static_cast<CUresult>(code), text == nullptr ? "" : text);
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API void simcuda_set_device_error(const char* text) {
+  simcuda_fail_device(CUDA_ERROR_LAUNCH_FAILED, text);
 }
 
 SIMCUDA_API const char* simcuda_device_error(void) {

@@ -33,7 +33,7 @@ CUresult LoadModule(CUmodule* handle, const void* image) {
 }
 
 CUresult LoadLibrary(CUlibrary* handle, const void* image) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Module* module = nullptr;
   const CUresult result = Module::Load(image, nullptr, &module);
@@ -89,7 +89,7 @@ CUresult Count(const void* handle, unsigned int* count) {
 }
 
 CUresult Unload(const void* handle) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   Module* module = Module::FromHandle(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   module->Unload();

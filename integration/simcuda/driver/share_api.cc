@@ -63,7 +63,7 @@ SIMCUDA_API CUresult cuIpcCloseMemHandle(CUdeviceptr) { return CUDA_ERROR_INVALI
 
 SIMCUDA_API CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
                                                   CUmemAllocationHandleType type, unsigned long long flags) {
-  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = simcuda::EnterAny(); result != CUDA_SUCCESS) return result;
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp properties = {};
   if (CUresult result = GetAddressSpace().GetProperties(handle, &properties); result != CUDA_SUCCESS)
@@ -83,7 +83,7 @@ SIMCUDA_API CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocat
 
 SIMCUDA_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* os_handle,
                                                     CUmemAllocationHandleType type) {
-  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = simcuda::EnterAny(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   const int descriptor = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));

@@ -105,6 +105,11 @@ int simcuda_texture_memory(uint64_t texture, uint64_t* address, uint64_t* bytes)
  * kernel it fails the current context. */
 void simcuda_set_device_error(const char* text);
 
+/* As simcuda_set_device_error, with the error code that those calls return: one of those that end a context
+ * (sticky_errors.h; CUDA_ERROR_ASSERT is 710), else CUDA_ERROR_INVALID_VALUE and nothing happens. 0 when the context has
+ * failed, now or before: the first error stays. CUDA_ERROR_INVALID_CONTEXT when there is none. */
+int simcuda_fail_device(int code, const char* text);
+
 /* The text of the device-side error of the current context ("" if none). Valid until the thread's next call. */
 const char* simcuda_device_error(void);
 

@@ -113,9 +113,10 @@ SIMCUDA_API CUresult cuStreamDestroy_v2(CUstream handle) {
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Stream* stream = Stream::FromHandle(handle);
   if (stream == nullptr || stream->kind() == simcuda::StreamKind::kLegacy) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = stream->context();
   simcuda::AbandonCapture(*stream);
-  stream->context()->CloseStream(stream);
-  return CUDA_SUCCESS;
+  context->CloseStream(stream);
+  return context->status();  // the stream is gone all the same
 }
 
 SIMCUDA_API CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }

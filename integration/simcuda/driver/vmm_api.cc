@@ -1,5 +1,6 @@
 // Driver functions: virtual memory management.
 #include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/failures.h"
 #include "integration/simcuda/driver/faults.h"
@@ -26,6 +27,7 @@ CUresult DeviceOf(const CUmemLocation& location, Device** device) {
 }  // namespace simcuda
 
 using simcuda::Device;
+using simcuda::EnterAny;
 using simcuda::GetAddressSpace;
 using simcuda::IsAlive;
 
@@ -42,7 +44,7 @@ SIMCUDA_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CU
 
 SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size_t alignment,
                                          CUdeviceptr hint, unsigned long long flags) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t start = 0;
   const CUresult result = GetAddressSpace().Reserve(size, alignment, hint, &start);
@@ -51,13 +53,13 @@ SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size
 }
 
 SIMCUDA_API CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   return GetAddressSpace().FreeReservation(pointer, size);
 }
 
 SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                                  const CUmemAllocationProp* properties, unsigned long long flags) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr || properties == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
@@ -67,6 +69,9 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
   Device* device = nullptr;
   if (CUresult result = simcuda::DeviceOf(properties->location, &device); result != CUDA_SUCCESS)
     return result;
+  if (device != nullptr) {
+    if (CUresult result = simcuda::PrimaryStatus(*device); result != CUDA_SUCCESS) return result;
+  }
   if (simcuda::ShouldFailCreate()) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t id = 0;
   const CUresult result = GetAddressSpace().Create(size, *properties, device, &id);
@@ -75,19 +80,19 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
 }
 
 SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   return GetAddressSpace().Release(handle);
 }
 
 SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
                               CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return GetAddressSpace().Map(pointer, size, offset, handle);
 }
 
 SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (CUresult result = GetAddressSpace().CheckUnmap(pointer, size); result != CUDA_SUCCESS) return result;
   // The real driver does not wait for kernels here: work that is still to touch the range is a bug of the caller.
   simcuda::CheckNobodyTouches(pointer, size, "cuMemUnmap");
@@ -96,7 +101,7 @@ SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
 
 SIMCUDA_API CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc* descriptions,
                                     size_t count) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   if (simcuda::ShouldFailSetAccess()) return CUDA_ERROR_NOT_READY;
   for (size_t i = 0; i < count; ++i) {
@@ -129,7 +134,7 @@ SIMCUDA_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocati
 }
 
 SIMCUDA_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t id = 0;
   const CUresult result = GetAddressSpace().Retain(reinterpret_cast<uint64_t>(address), &id);

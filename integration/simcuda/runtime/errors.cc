@@ -1,6 +1,7 @@
 // Error codes, names, texts and the last error of a thread: see errors.h.
 #include "integration/simcuda/runtime/errors.h"
 
+#include "integration/simcuda/driver/sticky_errors.h"
 #include "integration/simcuda/runtime/not_supported.h"
 
 namespace simcuda {
@@ -27,30 +28,13 @@ const ErrorRow* FindError(cudaError_t error) {
   return nullptr;
 }
 
-// After one of these the context is lost: every later call fails with it, and reading it does not clear it.
-bool IsSticky(cudaError_t error) {
-  switch (error) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure: return true;
-    default: return false;
-  }
-}
-
 static_assert(static_cast<int>(cudaErrorMemoryAllocation) == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(static_cast<int>(cudaErrorInitializationError) == CUDA_ERROR_NOT_INITIALIZED);
 static_assert(static_cast<int>(cudaErrorNoDevice) == CUDA_ERROR_NO_DEVICE);
 static_assert(static_cast<int>(cudaErrorInvalidResourceHandle) == CUDA_ERROR_INVALID_HANDLE);
 static_assert(static_cast<int>(cudaErrorNotReady) == CUDA_ERROR_NOT_READY);
 static_assert(static_cast<int>(cudaErrorIllegalAddress) == CUDA_ERROR_ILLEGAL_ADDRESS);
+static_assert(static_cast<int>(cudaErrorAssert) == CUDA_ERROR_ASSERT);
 static_assert(static_cast<int>(cudaErrorLaunchFailure) == CUDA_ERROR_LAUNCH_FAILED);
 static_assert(static_cast<int>(cudaErrorNotSupported) == CUDA_ERROR_NOT_SUPPORTED);
 static_assert(static_cast<int>(cudaErrorStreamCaptureUnsupported) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -74,6 +58,7 @@ int NoteNotSupported() { return Note(cudaErrorNotSupported); }
 
 cudaError_t cudaGetLastError() {
   const cudaError_t error = simcuda::last_error;
+  // After a sticky error the context is lost: every later call fails with it, and reading it does not clear it.
   if (!simcuda::IsSticky(error)) simcuda::last_error = cudaSuccess;
   return error;
 }

@@ -165,6 +165,10 @@ void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::
   }
   stream.synchronize();  // the host copies end with this call
   Return(facts, *geometry, aliases.device_storages(), fresh, &call.body.stack, stack);
+  if (call.broken()) {  // the call has returned, as far as its caller can tell; now its kernel ends
+    Launch(facts.name, &facts.functions, aliases.addresses(),
+           std::make_shared<FailingCall>(facts.name, *call.broken()), stream);
+  }
   if (learn) facts.geometries.Insert(key, std::move(geometry));
 }
 
@@ -179,7 +183,8 @@ void CallAsLaunch(const OpFacts& facts, c10::Stack* stack) {
   const c10::DeviceIndex device = description.device.value_or(c10::cuda::current_device());
   const c10::cuda::CUDAGuard guard(device);
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
-  const bool waits = facts.always_waits || (facts.waits_for_masks && description.has_mask);
+  const bool waits = facts.always_waits || (facts.waits_for_masks && description.has_mask) ||
+                     (facts.device_assert != nullptr && RaisesOnTheHost(facts.handle, *stack));
   std::shared_ptr<const Geometry> promise = waits ? nullptr : facts.geometries.Find(description.key);
   if (promise != nullptr) {
     CallPromised(facts, std::move(promise), stream, stack);

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -19,7 +20,7 @@ struct Driver {
   PFN_cuCtxGetCurrent_v4000 context_get_current = nullptr;
   decltype(&simcuda_register_kernel) register_kernel = nullptr;
   decltype(&simcuda_set_release) set_release = nullptr;
-  decltype(&simcuda_set_device_error) set_device_error = nullptr;
+  decltype(&simcuda_fail_device) fail_device = nullptr;
 };
 
 Driver& GetDriver() {
@@ -114,12 +115,11 @@ bool OpenDriver(std::string* reason) {
   }
   driver.register_kernel =
       reinterpret_cast<decltype(driver.register_kernel)>(FindInLoadedDriver("simcuda_register_kernel"));
-  driver.set_device_error =
-      reinterpret_cast<decltype(driver.set_device_error)>(FindInLoadedDriver("simcuda_set_device_error"));
+  driver.fail_device =
+      reinterpret_cast<decltype(driver.fail_device)>(FindInLoadedDriver("simcuda_fail_device"));
   driver.set_release =
       reinterpret_cast<decltype(driver.set_release)>(FindInLoadedDriver("simcuda_set_release"));
-  if (driver.register_kernel == nullptr || driver.set_release == nullptr ||
-      driver.set_device_error == nullptr) {
+  if (driver.register_kernel == nullptr || driver.set_release == nullptr || driver.fail_device == nullptr) {
     *reason = "libcuda.so.1 is not the stand-in driver";
     return false;
   }
@@ -148,6 +148,11 @@ void Launch(const std::string& name, LaunchFunctions* functions, const std::vect
   CheckDriver(result, __func__, __LINE__);
 }
 
-void FailDevice(const std::string& text) { GetDriver().set_device_error(text.c_str()); }
+void FailDevice(const std::string& text) { GetDriver().fail_device(CUDA_ERROR_LAUNCH_FAILED, text.c_str()); }
+
+void FailDeviceByAssert(const std::string& line) {
+  std::fprintf(stderr, "simcuda: %s\n", line.c_str());
+  GetDriver().fail_device(CUDA_ERROR_ASSERT, ("device-side assert triggered: " + line).c_str());
+}
 
 }  // namespace simcuda::ops

@@ -45,8 +45,12 @@ void Launch(const std::string& name, LaunchFunctions* functions, const std::vect
             std::shared_ptr<QueuedWork> work, c10::cuda::CUDAStream stream);
 
 // Fails the device of the operator that runs on this thread; the text goes to standard error and the next
-// synchronisation throws.
+// synchronisation throws ("unspecified launch failure").
 void FailDevice(const std::string& text);
+
+// Likewise by a device-side assert: `line` goes to standard error as a device prints it, and the error is
+// "device-side assert triggered".
+void FailDeviceByAssert(const std::string& line);
 
 }  // namespace simcuda::ops
 

@@ -108,6 +108,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : handle(op), name(toString(op.o
   splits_lists = StartsWith(base, "aten::_foreach_") || StartsWith(base, "aten::_fused_ada") ||
                  StartsWith(base, "aten::_fused_sgd") || StartsWith(base, "aten::_amp_foreach_");
   host_form = FindHostForm(op);
+  device_assert = FindDeviceAssert(op);
 }
 
 bool IsLeftAsItIs(const c10::OperatorHandle& op) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "integration/simcuda/torch/device_asserts.h"
 #include "integration/simcuda/torch/geometry.h"
 #include "integration/simcuda/torch/host_forms.h"
 #include "integration/simcuda/torch/launch.h"
@@ -39,6 +40,7 @@ struct OpFacts {
   bool takes_host_tensors = false;  // CUDA, too, accepts CPU tensors of any size among its arguments
   bool splits_lists = false;        // one launch per tensor of its lists
   HostForm host_form = nullptr;     // how it is computed; nullptr: no CPU form exists
+  DeviceAssert device_assert = nullptr;  // what its CUDA kernel asserts about values; nullptr: nothing
 
   mutable GeometryCache geometries;
   mutable LaunchFunctions functions;

@@ -20,6 +20,13 @@ std::string Text(const std::exception& error) {
 
 }  // namespace
 
+std::optional<BrokenAssert> CallBody::Assert() {
+  if (facts->device_assert == nullptr) return std::nullopt;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::AutoGradMode no_grad(false);
+  return facts->device_assert(facts->handle, &stack);
+}
+
 void CallBody::Compute() {
   // Each stream thread takes PyTorch's thread count (OMP_NUM_THREADS, torch.set_num_threads) once.
   [[maybe_unused]] static thread_local const bool threads_set = (at::init_num_threads(), true);
@@ -32,6 +39,7 @@ void CallBody::Compute() {
 
 void WaitedCall::Run() {
   try {
+    broken_ = body.Assert();
     body.Compute();
   } catch (c10::Error& error) {
     // PyTorch names the CPU kernel that lacks a dtype, which is seldom the op's name.
@@ -71,6 +79,7 @@ void PromisedCall::ComputeAndDeliver() {
   };
   CallBody run = body;  // the stack becomes the returns
   Clear clear{run.stack, fresh};
+  if (const auto broken = run.Assert()) return FailDeviceByAssert(broken->Line(body.facts->name));
   run.Compute();
   const Geometry found =
       DescribeReturns(run.stack, body.facts->returned_argument, body.argument_storages, &fresh);

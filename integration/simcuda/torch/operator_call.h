@@ -9,6 +9,8 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "integration/simcuda/torch/launch.h"
@@ -25,21 +27,37 @@ struct CallBody {
   std::vector<c10::Storage> argument_storages;
   std::optional<CallSeed> seed;
 
+  // What the CUDA kernel would assert and does not hold; then the arguments are harmless ones from here on.
+  std::optional<BrokenAssert> Assert();
   // Computes on the current thread, with this thread's allocations of `blocks`' sizes placed there. Throws what the
   // kernels throw.
   void Compute();
 };
 
-// A call whose caller waits: results and errors stay in it.
+// A call whose caller waits: results and errors stay in it. A broken assert is kept as well: a GPU's caller would know
+// nothing of it yet, so the device fails only when the call has its results (FailingCall).
 class WaitedCall final : public QueuedWork {
  public:
   CallBody body;
 
   void Run() override;
   void RethrowError() const;
+  const std::optional<BrokenAssert>& broken() const { return broken_; }
 
  private:
   std::exception_ptr error_;
+  std::optional<BrokenAssert> broken_;
+};
+
+// Fails the device as the kernel of `op` does whose assert is broken.
+class FailingCall final : public QueuedWork {
+ public:
+  FailingCall(std::string op, BrokenAssert broken) : op_(std::move(op)), broken_(std::move(broken)) {}
+  void Run() override { FailDeviceByAssert(broken_.Line(op_)); }
+
+ private:
+  const std::string op_;
+  const BrokenAssert broken_;
 };
 
 // A call that nobody waits for: its results go to `blocks` as `promise` says, its errors fail the device. A captured one

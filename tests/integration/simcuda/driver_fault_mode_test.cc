@@ -27,7 +27,8 @@ TEST_F(DriverFaultModeTest, KernelEndsAndEveryLaterCallSaysIllegalAddress) {
   const Kernel later("later", 0, [&](uint64_t*) { later_ran = true; });
   TestEvent event;
   {
-    TestStream stream(CU_STREAM_NON_BLOCKING);
+    CUstream stream = nullptr;
+    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     testing::internal::CaptureStderr();
     ASSERT_EQ(stray.Launch(stream, {range.start + 8}), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -43,6 +44,7 @@ TEST_F(DriverFaultModeTest, KernelEndsAndEveryLaterCallSaysIllegalAddress) {
     CUdeviceptr pointer = 0;
     EXPECT_EQ(cuMemAlloc(&pointer, 4096), CUDA_ERROR_ILLEGAL_ADDRESS);
     EXPECT_EQ(Stats().missed_accesses, 1u);
+    EXPECT_EQ(cuStreamDestroy(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
   }
   EXPECT_FALSE(went_on);
   EXPECT_FALSE(later_ran);
@@ -62,6 +64,7 @@ TEST_F(DriverFaultModeTest, QueuedWorkBehindTheFaultDoesNotRun) {
   simcuda_hold_streams(0);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_FALSE(later_ran);
+  EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);  // the range ends before TearDown
 }
 
 TEST_F(DriverFaultModeTest, CopyAndMemsetFault) {
@@ -71,6 +74,7 @@ TEST_F(DriverFaultModeTest, CopyAndMemsetFault) {
   EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
   EXPECT_EQ(cuMemsetD8(range.start, 1, 64), CUDA_SUCCESS);  // returns before the device has done it
   EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);  // the range ends before TearDown
 }
 
 TEST_F(DriverFaultModeTest, UnmapUnderAQueuedKernelBecomesItsFault) {
@@ -84,6 +88,7 @@ TEST_F(DriverFaultModeTest, UnmapUnderAQueuedKernelBecomesItsFault) {
   simcuda_hold_streams(0);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_NE(std::strstr(simcuda_device_error(), "it was unmapped"), nullptr) << simcuda_device_error();
+  EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);  // the range ends before TearDown
 }
 
 TEST_F(DriverFaultModeTest, OtherContextsGoOn) {
@@ -97,6 +102,7 @@ TEST_F(DriverFaultModeTest, OtherContextsGoOn) {
   EXPECT_EQ(cuMemFree(0), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxPopCurrent(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);  // the range ends before TearDown
 }
 
 using DriverFaultModeDeathTest = DriverFaultModeTest;

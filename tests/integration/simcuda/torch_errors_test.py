@@ -59,8 +59,8 @@ class ErrorsTest(unittest.TestCase):
         run = subprocess.run([sys.executable, "-c", BAD_INDEX], capture_output=True, text=True)
         self.assertEqual(run.stdout.split(), ["launched", "raised", "AcceleratorError", "still", "AcceleratorError"],
                          run.stdout + run.stderr)
-        self.assertIn("aten::index_select", run.stderr)
-        self.assertRegex(run.stderr, "index out of range|out of bounds")
+        self.assertIn("device-side assert triggered: aten::index_select", run.stderr)
+        self.assertRegex(run.stderr, r"thread: \[1,0,0\] Assertion `.*` failed\. \(index 6 is out of bounds\)")
 
     def test_out_of_memory_is_pytorchs_own(self):
         x = torch.ones(1 << 20, device=CUDA)

@@ -27,7 +27,7 @@ struct FakeEngine {
   std::map<uintptr_t, Block> blocks;
   uint64_t budget = uint64_t{1} << 30;
   uint64_t live = 0, requested = 0, held = 0, peak = 0;
-  double fraction = 1.0;
+  int failure = 0;  // what allocations and empty_cache answer
   bool dead = false;
   uint64_t allocations = 0, frees = 0, records = 0, empties = 0, marks = 0;
   void* last_recorded = nullptr;
@@ -68,7 +68,8 @@ int Allocate(int, size_t bytes, void* stream, void** pointer) {
   std::lock_guard lock(fake.mu);
   if (fake.dead) return Refuse(3, "the fake engine has ended");
   const size_t size = (bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20);
-  if (fake.live + size > static_cast<uint64_t>(static_cast<double>(fake.budget) * fake.fraction)) {
+  if (fake.failure != 0) return Refuse(fake.failure, "the fake engine fails");
+  if (fake.live + size > fake.budget) {
     return Refuse(2, "the fake budget of " + std::to_string(fake.budget) + " bytes is used up");
   }
   uintptr_t address = 0;
@@ -136,6 +137,7 @@ int FindRange(const void* pointer, void** base, size_t* bytes) {
 int EmptyCache(int) {
   std::lock_guard lock(fake.mu);
   ++fake.empties;
+  if (fake.failure != 0) return Refuse(fake.failure, "the fake engine fails");
   DropCached();
   return 0;
 }
@@ -166,9 +168,10 @@ int HeldBytes(int, size_t* now, size_t* peak) {
   return 0;
 }
 
-int SetFraction(int, double fraction) {
+// The fake device is as large as its budget.
+int DeviceBytes(int, size_t* bytes) {
   std::lock_guard lock(fake.mu);
-  fake.fraction = fraction;
+  *bytes = fake.budget;
   return 0;
 }
 
@@ -197,7 +200,7 @@ spillway_api MakeApi() {
   api.device_stats = &DeviceStats;
   api.held_bytes = &HeldBytes;
   api.mark_step = &MarkStep;
-  api.set_fraction = &SetFraction;
+  api.device_bytes = &DeviceBytes;
   api.last_error = &LastError;
   return api;
 }
@@ -239,6 +242,12 @@ __attribute__((visibility("default"))) uint64_t fake_count(const char* what) {
 
 __attribute__((visibility("default"))) int fake_owns(uint64_t address) {
   return Owns(reinterpret_cast<void*>(address));
+}
+
+// What allocations and empty_cache answer from now on; 0: they work.
+__attribute__((visibility("default"))) void fake_fail(int result) {
+  std::lock_guard lock(fake.mu);
+  fake.failure = result;
 }
 
 // From now on every call answers "not initialised", as after exit has begun.

@@ -129,6 +129,34 @@ class OutOfMemoryTest(TorchTest):
             torch.empty(1 << 60, dtype=torch.uint8, device="cuda")
 
 
+class OtherErrorsTest(TorchTest):
+    """What the driver says is raised as PyTorch raises it; what only we know, with our words."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.engine.fail, 0)
+
+    def test_a_device_side_error(self):
+        held = block(4)
+        for code, words in ((710, "device-side assert triggered"), (700, "an illegal memory access was encountered")):
+            self.engine.fail(code)
+            for call in (lambda: block(4), torch.cuda.empty_cache):
+                with self.assertRaises(torch.AcceleratorError) as caught:
+                    call()
+                self.assertTrue(str(caught.exception).startswith("CUDA error: " + words), str(caught.exception))
+                self.assertNotIsInstance(caught.exception, torch.cuda.OutOfMemoryError)
+        frees = self.engine.count("frees")
+        del held
+        self.assertEqual(self.engine.count("frees"), frees + 1)
+
+    def test_a_failure_of_ours(self):
+        block(4)
+        for code in (1, 909, 999):
+            self.engine.fail(code)
+            with self.assertRaisesRegex(RuntimeError, "Spillway could not allocate: the fake engine fails"):
+                block(4)
+
+
 class SnapshotTest(TorchTest):
     def test_our_blocks_are_segments(self):
         tensor, small = block(6), block(0.25)

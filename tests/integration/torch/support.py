@@ -31,6 +31,10 @@ class FakeEngine:
     def owns(self, tensor):
         return bool(self.library.fake_owns(tensor.untyped_storage().data_ptr()))
 
+    def fail(self, result):
+        """What allocations and empty_cache answer from now on; 0: they work."""
+        self.library.fake_fail(result)
+
     def end(self):
         self.library.fake_end()
 

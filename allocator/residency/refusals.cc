@@ -1,0 +1,81 @@
+#include "allocator/residency/refusals.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+namespace spillway::allocator {
+namespace {
+
+// Whoever shows the words says whose they are.
+constexpr std::string_view kOurName = "Spillway: ";
+
+// Without a destructor: hooks run in destructors of other thread-local objects, too.
+struct ThreadsWords {
+  uint64_t owner;  // the Refusals' id
+  bool call;       // noted by NoteCall, not taken yet
+  char text[Refusals::kMostWords];
+};
+thread_local ThreadsWords t_words;
+
+std::string_view WordsOf(const absl::Status& why) {
+  const auto message = why.message();
+  std::string_view words(message.data(), message.size());
+  if (words.starts_with(kOurName)) words.remove_prefix(kOurName.size());
+  return words;
+}
+
+uint64_t NextId() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Refusals::Refusals() : id_(NextId()) {}
+
+void Refusals::Keep(const absl::Status& why, bool call) {
+  const std::string_view words = WordsOf(why);
+  const size_t kept = std::min(words.size(), kMostWords - 1);
+  t_words.owner = id_;
+  t_words.call = call;
+  std::memcpy(t_words.text, words.data(), kept);
+  t_words.text[kept] = 0;
+  try {
+    os::MutexLock lock(&mu_);
+    latest_ = words;
+  } catch (const std::bad_alloc&) {  // the thread's own words need no memory
+  }
+}
+
+void Refusals::Note(const absl::Status& why) {
+  if (!why.ok()) Keep(why, false);
+}
+
+void Refusals::NoteCall(const absl::Status& why) {
+  if (why.ok()) return;
+  Keep(why, true);
+  if (const Listener listener = listener_.load(std::memory_order_acquire)) listener();
+}
+
+const char* Refusals::OfThisThread() const { return t_words.owner == id_ ? t_words.text : ""; }
+
+void Refusals::Forget() {
+  if (t_words.owner != id_) return;
+  t_words.call = false;
+  t_words.text[0] = 0;
+}
+
+bool Refusals::TakeCall() {
+  if (t_words.owner != id_ || !t_words.call) return false;
+  t_words.call = false;
+  return true;
+}
+
+std::string Refusals::Latest() const {
+  os::MutexLock lock(&mu_);
+  return latest_;
+}
+
+}  // namespace spillway::allocator

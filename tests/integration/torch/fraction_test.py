@@ -1,0 +1,131 @@
+"""The memory fraction, with the product: it caps what is live, wherever that lies, at a part of the device's memory as
+PyTorch shows it, beside the budget; and refuses in PyTorch's words."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+BUILD = os.environ["SPILLWAY_BUILD"]
+PYTHON = os.environ["SPILLWAY_TEST_PYTHON"]
+MIB = 1 << 20
+
+PRELUDE = """
+import json, torch
+MIB = 1 << 20
+def block(size): return torch.empty(size, dtype=torch.uint8, device="cuda")
+small = torch.zeros(1024, device="cuda")
+TOTAL = torch.cuda.get_device_properties(0).total_memory
+def refused(size):
+    try:
+        block(size)
+    except torch.cuda.OutOfMemoryError as error:
+        return str(error)
+def many(count, mib):
+    held = []
+    for number in range(count):
+        try:
+            held.append(block(mib * MIB))
+        except torch.cuda.OutOfMemoryError as error:
+            return held, str(error)
+    return held, None
+def answer(**what):
+    small.fill_(1)  # what was refused has left the device as it was
+    assert small.sum().item() == 1024
+    print(json.dumps(what))
+"""
+
+
+def run(code, memory="1GiB", preload=True, **settings):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH_", "LD_PRELOAD"))}
+    environment.update(OMP_NUM_THREADS="1", SPILLWAY_DIRS="none", **settings)
+    if preload:
+        environment["LD_PRELOAD"] = f"{BUILD}/lib/libspillway.so"
+    command = [f"{BUILD}/bin/simcuda-run", "--memory", memory, "--", PYTHON, "-B", "-c", PRELUDE + code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
+    if done.returncode != 0:
+        raise AssertionError(f"exit {done.returncode}\n{done.stdout[-500:]}\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def without_figures(text):
+    """PyTorch's text; what the process has in use, it says only where NVML answers, which the stand-in has not."""
+    text = re.sub(r"Including non-PyTorch memory, .*? in use\. ", "", text.split("\nSpillway:")[0])
+    return re.sub(r"[0-9.]+ (bytes|[KMG]iB)", "SIZE", text.split(" If reserved")[0])
+
+
+class FractionTest(unittest.TestCase):
+    HALF = (
+        "torch.cuda.set_per_process_memory_fraction(0.5)\n"
+        "fits = block(int(TOTAL * 0.499) - torch.cuda.max_memory_reserved()).numel()\n"
+        "torch.cuda.empty_cache()\n"
+        "answer(total=TOTAL, fits=fits, refused=refused(int(TOTAL * 0.5)))"
+    )
+
+    def test_half_of_the_device(self):
+        ours, native = run(self.HALF), run(self.HALF, preload=False)
+        self.assertGreater(ours["fits"], 500 * MIB)
+        self.assertEqual(ours["total"], native["total"])
+        text = ours["refused"]
+        self.assertRegex(
+            text,
+            r"^CUDA out of memory\. Tried to allocate 512\.00 MiB\. GPU 0 has a total capacity of .+ of which .+ is free\. "
+            r"Including non-PyTorch memory, this process has .+ memory in use\. 512\.00 MiB allowed; Of the allocated "
+            r"memory .+ is allocated by PyTorch, and .+ is reserved by PyTorch but unallocated\.\nSpillway: ",
+        )
+        self.assertEqual(text.count("Spillway:"), 1, text)
+        self.assertEqual(without_figures(text), without_figures(native["refused"]))
+
+    def test_the_budget_is_another_limit(self):
+        code = (
+            "torch.cuda.set_per_process_memory_fraction(0.5)\n"  # 128 MiB, of which 100 fit the budget
+            "held, why = many(20, 10)\n"
+            "count = len(held); del held[0]; held.append(block(10 * MIB))\n"
+            "again = refused(10 * MIB)\n"
+            "torch.cuda.set_per_process_memory_fraction(1.0)\n"
+            "free, none = many(10, 10)\n"
+            "answer(count=count, why=why, again=again, free=len(free), live=torch.cuda.memory_allocated())"
+        )
+        found = run(code, "256MiB", SPILLWAY_GPU_MEMORY="100MiB", SPILLWAY_HOST_MEMORY="600MiB")
+        self.assertEqual(found["count"], 12)
+        self.assertIn("128.00 MiB allowed; ", found["why"])
+        self.assertIn("128.00 MiB allowed; ", found["again"])
+        self.assertEqual(found["free"], 10)
+        self.assertGreater(found["live"], 220 * MIB)
+
+    def test_a_budget_below_the_fraction_does_not_speak_of_it(self):
+        code = "torch.cuda.set_per_process_memory_fraction(0.9)\nheld, why = many(40, 10)\nanswer(why=why, count=len(held))"
+        found = run(code, "256MiB", SPILLWAY_GPU_MEMORY="100MiB", SPILLWAY_ON_FULL="error")
+        self.assertLess(found["count"], 10)
+        self.assertEqual(found["why"].count("Spillway:"), 1, found["why"])
+        self.assertNotIn("fraction", found["why"])
+
+    def test_small_blocks_count_too(self):
+        code = (
+            "torch.cuda.set_per_process_memory_fraction(0.25)\n"  # 64 MiB
+            "large = block(63 * MIB)\n"
+            "first = refused(900 << 10)\n"
+            "kept = block(900 << 10)\n"
+            "answer(first=first, second=refused(900 << 10))"
+        )
+        found = run(code, "256MiB")
+        self.assertIsNone(found["first"])
+        self.assertIn("64.00 MiB allowed; ", found["second"])
+
+    def test_pytorchs_variable(self):
+        code = "held, why = many(20, 10)\nanswer(count=len(held), why=why)"
+        found = run(code, "256MiB", PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.5")
+        self.assertEqual(found["count"], 12)
+        self.assertIn("128.00 MiB allowed; ", found["why"])
+
+    def test_impossible_sizes(self):
+        code = "answer(huge=refused(800000000 << 30), more=refused(1 << 60))"
+        found = run(code)
+        self.assertIn("Tried to allocate 800000000.00 GiB. GPU 0 has a total capacity of", found["huge"])
+        self.assertIn("Tried to allocate more than 1EB memory", found["more"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

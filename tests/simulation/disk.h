@@ -1,0 +1,66 @@
+// Disk: simulated directories with files of slots, below the product's SpillStore. Bytes are kept by place; a transfer
+// takes its time, moves its bytes in two parts with a switch in between, may fail, stop short or never come back, and the
+// disk may be full.
+
+#ifndef SPILLWAY_TESTS_SIMULATION_DISK_H_
+#define SPILLWAY_TESTS_SIMULATION_DISK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "io/engine.h"
+#include "tests/simulation/random.h"
+
+namespace spillway::simulation {
+
+class Disk {
+ public:
+  struct Options {
+    uint64_t most_bytes = 0;  // of each file
+    int slow_one_in = 0;      // transfers that take longer than all others
+    int fail_one_in = 0;
+    int short_one_in = 0;
+    int refuse_growth_one_in = 0;
+  };
+
+  Disk(const Options& options, Random* random);
+  ~Disk();
+  static Disk* current();
+
+  // ---- For the files.
+  int Open();
+  void Close(int file);
+  // False: full.
+  bool Resize(int file, uint64_t bytes);
+  uint64_t Room(int file) const;
+
+  std::unique_ptr<io::IoEngine> NewEngine(int file);
+  uint64_t transfers() const { return transfers_; }
+  void set_failures(int fail_one_in) { options_.fail_one_in = fail_one_in; }
+  // Changes bytes of a file that hold something: what a broken drive does.
+  const Options& options() const { return options_; }
+
+ private:
+  friend class Engine;
+  struct File {
+    uint64_t bytes = 0;
+    bool open = true;
+    std::map<uint64_t, std::vector<char>> pages;  // by offset / kPageBytes
+  };
+  // Result as of pread and pwrite, or a negative errno value.
+  int32_t Move(int file, const io::IoRequest& request);
+
+  Options options_;
+  Random* const random_;
+  std::vector<std::unique_ptr<File>> files_;
+  uint64_t transfers_ = 0;
+  std::set<std::pair<int, uint64_t>> failed_reads_;  // file and offset
+};
+
+}  // namespace spillway::simulation
+
+#endif  // SPILLWAY_TESTS_SIMULATION_DISK_H_

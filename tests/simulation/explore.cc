@@ -1,0 +1,145 @@
+// Going through the schedules of a scene: the plain schedule lets the current task go on until it cannot, then the next
+// one in turn; each further schedule departs from one before at a later point.
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/simulation/os.h"
+#include "tests/simulation/scenes.h"
+#include "tests/simulation/scheduler.h"
+
+namespace spillway::simulation {
+namespace {
+
+struct Departure {
+  uint32_t point = 0;
+  uint32_t choice = 0;  // 1: the next task in turn after the one that would go on, and so on
+};
+
+class ScriptStrategy : public Strategy {
+ public:
+  explicit ScriptStrategy(std::vector<Departure> departures) : departures_(std::move(departures)) {}
+
+  Task* Pick(const std::vector<Task*>& runnable, Task* current) override {
+    size_t plain = 0;
+    if (current != nullptr) {
+      while (runnable[plain] != current) ++plain;
+    } else {
+      while (plain < runnable.size() && runnable[plain]->id <= last_) ++plain;
+      if (plain == runnable.size()) plain = 0;
+    }
+    size_t chosen = plain;
+    if (playing && current == nullptr && runnable.size() > 1) {
+      chosen = (plain + Departs(static_cast<uint32_t>(runnable.size() - 1))) % runnable.size();
+    }
+    last_ = runnable[chosen]->id;
+    return runnable[chosen];
+  }
+  uint32_t Choose(uint32_t) override { return 0; }
+  // A preemption: whoever else can goes on, for as long as somebody may be held up who polls. The device's own streams and
+  // drives are not preempted: they are let go or not where others wait.
+  int64_t Nap(const Task& current) override {
+    if (!playing || current.name.starts_with("stream") || current.name.starts_with("disk") || current.id == 0)
+      return 0;
+    return Departs(1) != 0 ? 20'000'000 : 0;
+  }
+
+  std::vector<uint8_t> alternatives;  // by point
+  static bool playing;
+
+ private:
+  // The choice at this point: 0, the plain one, unless the script says otherwise.
+  uint32_t Departs(uint32_t choices) {
+    const auto point = static_cast<uint32_t>(alternatives.size());
+    alternatives.push_back(static_cast<uint8_t>(choices));
+    if (next_ == departures_.size() || departures_[next_].point != point) return 0;
+    return departures_[next_++].choice;
+  }
+
+  const std::vector<Departure> departures_;
+  size_t next_ = 0;
+  int last_ = -1;
+};
+
+bool ScriptStrategy::playing = false;
+
+std::string TextOf(const std::vector<Departure>& departures) {
+  std::string text;
+  for (const Departure& departure : departures) {
+    text +=
+        (text.empty() ? "" : ",") + std::to_string(departure.point) + ":" + std::to_string(departure.choice);
+  }
+  return text.empty() ? "plain" : text;
+}
+
+std::vector<uint8_t> RunOnce(const Scene& scene, const std::vector<Departure>& departures) {
+  Random random(1);
+  ScriptStrategy strategy(departures);
+  ScriptStrategy::playing = false;
+  Scheduler::set_on_failure([&](const std::string&) {
+    std::printf("scene %s fails\nreplay: build/tests/core_simulation --scene=%s --schedule=%s\n", scene.name,
+                scene.name, TextOf(departures).c_str());
+  });
+  Scheduler::Options options;
+  options.most_steps = 5'000'000;
+  options.flush_one_in = 1 << 30;  // stores stay in their buffers for as long as they may
+  Scheduler scheduler(&strategy, &random, options);
+  scheduler.Run([&] {
+    Stage stage(scene.settings, &random);
+    scene.act(&stage);
+    stage.Settle();
+    stage.CompareAll();
+  });
+  return strategy.alternatives;
+}
+
+}  // namespace
+
+void Stage::Play(const std::vector<std::function<void()>>& parts) {
+  std::vector<Task*> tasks;
+  for (const auto& part : parts) {
+    tasks.push_back(scheduler().Start("part " + std::to_string(tasks.size()), TaskKind::kApplication, part));
+  }
+  ScriptStrategy::playing = true;
+  for (Task* task : tasks) scheduler().Join(task);
+  ScriptStrategy::playing = false;
+}
+
+SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most) {
+  SceneCounts counts;
+  std::vector<std::vector<Departure>> todo = {{}};
+  while (!todo.empty()) {
+    const std::vector<Departure> script = std::move(todo.back());
+    todo.pop_back();
+    const std::vector<uint8_t> alternatives = RunOnce(scene, script);
+    if (script.empty()) counts.points = alternatives.size();
+    ++counts.schedules;
+    if (most != 0 && counts.schedules >= most) break;
+    if (static_cast<int>(script.size()) >= departures) continue;
+    const uint32_t first = script.empty() ? 0 : script.back().point + 1;
+    for (auto point = static_cast<uint32_t>(alternatives.size()); point-- > first;) {
+      for (uint32_t choice = 1; choice <= alternatives[point]; ++choice) {
+        todo.push_back(script);
+        todo.back().push_back({point, choice});
+      }
+    }
+  }
+  return counts;
+}
+
+void Replay(const Scene& scene, const std::string& schedule) {
+  std::vector<Departure> script;
+  const char* at = schedule.c_str();
+  while (schedule != "plain" && *at != 0) {
+    char* end = nullptr;
+    Departure departure;
+    departure.point = static_cast<uint32_t>(std::strtoul(at, &end, 10));
+    departure.choice = static_cast<uint32_t>(std::strtoul(end + 1, &end, 10));
+    script.push_back(departure);
+    at = *end == ',' ? end + 1 : end;
+  }
+  settings_of_os().say = [](const std::string& text) { std::printf("  says: %s\n", text.c_str()); };
+  RunOnce(scene, script);
+}
+
+}  // namespace spillway::simulation

@@ -1,0 +1,270 @@
+// The table of the simulated device: the entry points that the allocator calls. Any other one fails the run.
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "allocator/driver/content_hash.h"
+#include "tests/simulation/gpu.h"
+#include "tests/simulation/scheduler.h"
+
+namespace spillway::simulation {
+namespace {
+
+Gpu* gpu = nullptr;
+
+}  // namespace
+
+// An entry point is a switch point, and answers the error that stays, if there is one.
+struct Gpu::Entries {
+#define ENTER()                                                                  \
+  do {                                                                           \
+    if (const CUresult stays = gpu->Call(); stays != CUDA_SUCCESS) return stays; \
+  } while (false)
+
+  // ---- Memory.
+
+  static CUresult Reserve(CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+    ENTER();
+    *address = gpu->next_base_;
+    gpu->next_base_ += bytes;
+    return CUDA_SUCCESS;
+  }
+  static CUresult AddressFree(CUdeviceptr, size_t) { return CUDA_SUCCESS; }
+  static CUresult Create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
+                         unsigned long long) {
+    ENTER();
+    const int one_in = gpu->options_.refuse_chunk_one_in;
+    if (gpu->held_ >= gpu->options_.most_chunks || (one_in > 0 && gpu->random_->OneIn(one_in))) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    auto chunk = std::make_unique<Chunk>();
+    chunk->words.assign(bytes / 8, 0xdeadbeefdeadbeef);
+    *handle = gpu->next_chunk_++;
+    gpu->chunks_[*handle] = std::move(chunk);
+    ++gpu->held_;
+    return CUDA_SUCCESS;
+  }
+  static CUresult Release(CUmemGenericAllocationHandle handle) {
+    ENTER();
+    const auto it = gpu->chunks_.find(handle);
+    if (it == gpu->chunks_.end() || it->second->released) scheduler().Fail("a chunk is released twice");
+    it->second->released = true;
+    --gpu->held_;
+    gpu->Forget(it->second.get());
+    return CUDA_SUCCESS;
+  }
+  static CUresult Map(CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+                      unsigned long long) {
+    ENTER();
+    const auto it = gpu->chunks_.find(handle);
+    if (it == gpu->chunks_.end() || it->second->released) scheduler().Fail("a chunk that is gone is mapped");
+    if (it->second->maps > 0) scheduler().Fail("a chunk is mapped at two addresses");
+    if (bytes != gpu->options_.chunk_bytes) scheduler().Fail("a mapping is not one chunk");
+    Page& page = gpu->pages_[address / gpu->options_.chunk_bytes];
+    if (page.chunk != nullptr) scheduler().Fail("an address is mapped twice");
+    page.chunk = it->second.get();
+    ++page.chunk->maps;
+    return CUDA_SUCCESS;
+  }
+  static CUresult SetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*, size_t) {
+    ENTER();
+    for (uint64_t at = 0; at < bytes; at += gpu->options_.chunk_bytes) {
+      const auto page = gpu->pages_.find((address + at) / gpu->options_.chunk_bytes);
+      if (page == gpu->pages_.end()) scheduler().Fail("access is given to an address that is not mapped");
+      page->second.access = true;
+    }
+    return CUDA_SUCCESS;
+  }
+  static CUresult Unmap(CUdeviceptr address, size_t bytes) {
+    ENTER();
+    for (uint64_t at = 0; at < bytes; at += gpu->options_.chunk_bytes) {
+      const auto page = gpu->pages_.find((address + at) / gpu->options_.chunk_bytes);
+      if (page == gpu->pages_.end()) scheduler().Fail("an address is unmapped that is not mapped");
+      Chunk* const chunk = page->second.chunk;
+      gpu->pages_.erase(page);
+      --chunk->maps;
+      gpu->Forget(chunk);
+    }
+    return CUDA_SUCCESS;
+  }
+  static CUresult Register(void* memory, size_t bytes, unsigned) {
+    ENTER();
+    gpu->registered_.emplace_back(memory, bytes);
+    return CUDA_SUCCESS;
+  }
+  static CUresult Unregister(void* memory) {
+    ENTER();
+    std::erase_if(gpu->registered_, [&](const auto& range) { return range.first == memory; });
+    return CUDA_SUCCESS;
+  }
+  static CUresult DevicePointer(CUdeviceptr* address, void* memory, unsigned) {
+    ENTER();
+    *address = reinterpret_cast<CUdeviceptr>(memory);
+    return CUDA_SUCCESS;
+  }
+
+  // ---- Work.
+
+  static CUresult CopyOut(void* host, CUdeviceptr address, size_t bytes, CUstream stream) {
+    ENTER();
+    return gpu->Enqueue(stream, gpu->CopyOf(static_cast<std::byte*>(host), address, bytes, true));
+  }
+  static CUresult CopyIn(CUdeviceptr address, const void* host, size_t bytes, CUstream stream) {
+    ENTER();
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(host));
+    return gpu->Enqueue(stream, gpu->CopyOf(from, address, bytes, false));
+  }
+  static CUresult Launch(CUfunction, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         unsigned, CUstream stream, void** parameters, void**) {
+    ENTER();
+    const CUdeviceptr address = *static_cast<CUdeviceptr*>(parameters[0]);
+    const uint64_t vectors = *static_cast<uint64_t*>(parameters[1]);
+    const CUdeviceptr partials = *static_cast<CUdeviceptr*>(parameters[2]);
+    return gpu->Enqueue(stream, gpu->HashOf(address, vectors, reinterpret_cast<uint64_t*>(partials), blocks));
+  }
+  static CUresult NewEvent(CUevent* event, unsigned) {
+    ENTER();
+    gpu->events_.push_back(std::make_unique<Event>());
+    *event = reinterpret_cast<CUevent>(gpu->events_.back().get());
+    return CUDA_SUCCESS;
+  }
+  static CUresult Record(CUevent handle, CUstream stream) {
+    ENTER();
+    auto* const event = reinterpret_cast<Event*>(handle);
+    event->last = std::make_shared<Gpu::Record>();
+    gpu->Add(gpu->StreamOf(stream), {nullptr, event->last, false});
+    return CUDA_SUCCESS;
+  }
+  static CUresult Query(CUevent handle) {
+    scheduler().SwitchPoint();
+    if (gpu->error_ != CUDA_SUCCESS) return gpu->error_;
+    const auto* const event = reinterpret_cast<Event*>(handle);
+    return event->last == nullptr || event->last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  }
+  static CUresult EventSynchronize(CUevent handle) {
+    ENTER();
+    auto* const event = reinterpret_cast<Event*>(handle);
+    const std::shared_ptr<Gpu::Record> record = event->last;
+    while (record != nullptr && !record->done && gpu->error_ == CUDA_SUCCESS) {
+      scheduler().Block("an event", record.get());
+    }
+    return gpu->error_;
+  }
+  static CUresult Elapsed(float* milliseconds, CUevent, CUevent) {
+    ENTER();
+    *milliseconds = 0.01F;
+    return CUDA_SUCCESS;
+  }
+  static CUresult WaitEvent(CUstream stream, CUevent handle, unsigned) {
+    ENTER();
+    auto* const event = reinterpret_cast<Event*>(handle);
+    if (event->last != nullptr) gpu->Add(gpu->StreamOf(stream), {nullptr, event->last, true});
+    return CUDA_SUCCESS;
+  }
+  static CUresult StreamSynchronize(CUstream stream) {
+    ENTER();
+    gpu->Synchronize(stream);
+    return gpu->error_;
+  }
+  static CUresult NewStream(CUstream* stream, unsigned, int) {
+    ENTER();
+    *stream = gpu->NewStream();
+    return CUDA_SUCCESS;
+  }
+  static CUresult Capturing(CUstream, CUstreamCaptureStatus* status) {
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  }
+  static CUresult ContextOf(CUstream, CUcontext* context) {
+    *context = Gpu::context();
+    return CUDA_SUCCESS;
+  }
+
+  // ---- The rest.
+
+  static CUresult CurrentContext(CUcontext* context) { return ContextOf(nullptr, context); }
+  static CUresult Push(CUcontext) { return CUDA_SUCCESS; }
+  static CUresult Pop(CUcontext* context) { return ContextOf(nullptr, context); }
+  static CUresult ContextDevice(CUdevice* device) {
+    *device = 0;
+    return CUDA_SUCCESS;
+  }
+  static CUresult ContextSynchronize() {
+    ENTER();
+    for (size_t i = 0; i < gpu->streams_.size(); ++i) {
+      gpu->Synchronize(reinterpret_cast<CUstream>(gpu->streams_[i].get()));
+    }
+    return gpu->error_;
+  }
+  static CUresult Mode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+  static CUresult Device(CUdevice* device, int) { return ContextDevice(device); }
+  static CUresult Attribute(int* value, CUdevice_attribute, CUdevice) {
+    *value = 9;
+    return CUDA_SUCCESS;
+  }
+  static CUresult LoadModule(CUmodule* module, const void*) {
+    ENTER();
+    *module = reinterpret_cast<CUmodule>(uint64_t{1});
+    return CUDA_SUCCESS;
+  }
+  static CUresult FunctionOf(CUfunction* function, CUmodule, const char*) {
+    ENTER();
+    *function = reinterpret_cast<CUfunction>(uint64_t{1});
+    return CUDA_SUCCESS;
+  }
+  static CUresult Words(CUresult, const char** text) {
+    *text = "simulated";
+    return CUDA_SUCCESS;
+  }
+#undef ENTER
+};
+
+Gpu::Gpu(const Options& options, Random* random) : options_(options), random_(random) {
+  gpu = this;
+  driver_.cuMemAddressReserve = &Entries::Reserve;
+  driver_.cuMemAddressFree = &Entries::AddressFree;
+  driver_.cuMemCreate = &Entries::Create;
+  driver_.cuMemRelease = &Entries::Release;
+  driver_.cuMemMap = &Entries::Map;
+  driver_.cuMemSetAccess = &Entries::SetAccess;
+  driver_.cuMemUnmap = &Entries::Unmap;
+  driver_.cuMemHostRegister_v2 = &Entries::Register;
+  driver_.cuMemHostGetDevicePointer_v2 = &Entries::DevicePointer;
+  driver_.cuMemcpyDtoHAsync_v2 = &Entries::CopyOut;
+  driver_.cuMemcpyHtoDAsync_v2 = &Entries::CopyIn;
+  driver_.cuLaunchKernel = &Entries::Launch;
+  driver_.cuEventCreate = &Entries::NewEvent;
+  driver_.cuEventRecord = &Entries::Record;
+  driver_.cuEventQuery = &Entries::Query;
+  driver_.cuEventSynchronize = &Entries::EventSynchronize;
+  driver_.cuEventElapsedTime = &Entries::Elapsed;
+  driver_.cuStreamWaitEvent = &Entries::WaitEvent;
+  driver_.cuStreamSynchronize = &Entries::StreamSynchronize;
+  driver_.cuStreamCreateWithPriority = &Entries::NewStream;
+  driver_.cuStreamIsCapturing = &Entries::Capturing;
+  driver_.cuStreamGetCtx = &Entries::ContextOf;
+  driver_.cuCtxGetCurrent = &Entries::CurrentContext;
+  driver_.cuCtxSetCurrent = &Entries::Push;
+  driver_.cuCtxPushCurrent_v2 = &Entries::Push;
+  driver_.cuCtxPopCurrent_v2 = &Entries::Pop;
+  driver_.cuCtxGetDevice = &Entries::ContextDevice;
+  driver_.cuCtxSynchronize = &Entries::ContextSynchronize;
+  driver_.cuThreadExchangeStreamCaptureMode = &Entries::Mode;
+  driver_.cuDeviceGet = &Entries::Device;
+  driver_.cuDeviceGetAttribute = &Entries::Attribute;
+  driver_.cuModuleLoadData = &Entries::LoadModule;
+  driver_.cuModuleGetFunction = &Entries::FunctionOf;
+  driver_.cuGetErrorName = &Entries::Words;
+  driver_.cuGetErrorString = &Entries::Words;
+}
+
+Gpu::~Gpu() {
+  gpu = nullptr;
+  for (const auto& [memory, bytes] : registered_) munmap(memory, bytes);
+}
+
+Gpu* Gpu::current() { return gpu; }
+
+}  // namespace spillway::simulation

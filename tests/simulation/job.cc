@@ -1,0 +1,364 @@
+#include "tests/simulation/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "io/os/check.h"
+#include "policy/plan.h"
+#include "tests/simulation/contents.h"
+#include "tests/simulation/scheduler.h"
+
+namespace spillway::simulation {
+namespace {
+
+// Once nothing new begins, everything ends within so many switch points.
+constexpr uint64_t kMostStepsOfTheEnd = 20'000'000;
+
+struct Held {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  uint64_t version = 0;  // 0: not written yet
+  CUstream owner = nullptr;
+  CUstream last = nullptr;  // that used it last
+};
+
+struct Shared {
+  World* world;
+  const JobSettings& settings;
+  Random* random;
+  JobCounts counts;
+  uint64_t last_version = 0;
+  int left = 0;  // operations
+  std::vector<Held> handed_over;
+};
+
+// One thread of the application. Blocks are its own until it hands them over.
+class Thread {
+ public:
+  explicit Thread(Shared* shared) : shared_(*shared), world_(*shared->world) {}
+
+  void Run() {
+    for (int i = 0; i < shared_.settings.streams; ++i) streams_.push_back(world_.gpu().NewStream());
+    const CUresult made = world_.gpu().driver()->cuEventCreate(&event_, 0);
+    SPILLWAY_CHECK(made == CUDA_SUCCESS || world_.gpu().error() != CUDA_SUCCESS);
+    while (shared_.left > 0) {
+      --shared_.left;
+      ++shared_.counts.operations;
+      ChangeFaults();
+      scheduler().NoteEffect();
+      scheduler().NoteProgress();
+      One();
+    }
+    scheduler().BoundSteps(kMostStepsOfTheEnd);
+    while (!blocks_.empty()) FreeAt(blocks_.size() - 1);
+    for (CUstream stream : streams_) world_.gpu().Synchronize(stream);
+  }
+
+ private:
+  uint32_t Pick(uint64_t count) { return shared_.random->Below(static_cast<uint32_t>(count)); }
+  CUstream AnyStream() { return streams_[Pick(streams_.size())]; }
+  uint64_t ChunksOf(const Held& block) const {
+    return (block.bytes + world_.chunk_bytes() - 1) / world_.chunk_bytes();
+  }
+
+  void ChangeFaults() {
+    const JobSettings& settings = shared_.settings;
+    const int left = shared_.left;
+    if (settings.poison && left == settings.operations / 2) world_.gpu().Poison(CUDA_ERROR_ASSERT);
+    const bool now = left > settings.operations / 2;
+    if (settings.disk_faults && world_.drives() != nullptr) world_.drives()->set_failures(now ? 40 : 0);
+    if (settings.chunk_faults) world_.gpu().set_refuse_chunks(now ? 20 : 0);
+  }
+  bool Ended() const { return world_.gpu().error() != CUDA_SUCCESS; }
+
+  void One() {
+    if (blocks_.empty()) return Allocate();
+    const uint32_t evicts = shared_.settings.evict_one_in;
+    if (evicts != 0 && shared_.random->OneIn(evicts)) Pick(3) == 0 ? CopyEarly() : Evict();
+    const uint32_t plans = shared_.settings.plan_one_in;
+    if (plans != 0 && shared_.random->OneIn(plans)) return ChangePlan();
+    const uint32_t what = Pick(1000);
+    if (what < 160) return Allocate();
+    if (what < 250) return FreeAt(Pick(blocks_.size()));
+    if (what < 800) return Launch(1 + Pick(4), /*pinned=*/what < 290);
+    if (what < 880) return CopyOut();
+    if (what < 920) return CopyEarly();
+    if (what < 940) return HandOver();
+    if (what < 960) return TakeOver();
+    if (what < 970) return world_.gpu().Synchronize(AnyStream());
+    if (what < 974) return (void)world_.residency().EmptyCache();
+    if (what < 980) return Foreign();
+    scheduler().SleepUntil(scheduler().now() + (int64_t{1'000} << Pick(10)));
+  }
+
+  void Allocate() {
+    if (blocks_.size() >= shared_.settings.most_blocks) return FreeAt(Pick(blocks_.size()));
+    const uint64_t chunks = 1 + Pick(shared_.settings.most_block);
+    const uint64_t bytes = chunks * world_.chunk_bytes() - 512 * uint64_t{Pick(7)};
+    const CUstream stream = AnyStream();
+    const auto address = world_.residency().Allocate(bytes, {stream, false});
+    if (address.ok()) {
+      blocks_.push_back({*address, bytes, 0, stream, stream});
+      return;
+    }
+    ++shared_.counts.refused_allocations;
+    if (!blocks_.empty()) FreeAt(Pick(blocks_.size()));
+  }
+
+  // Frees as PyTorch does: either the owner's stream waits for the last use, or that is recorded.
+  void FreeAt(size_t at) {
+    const Held block = blocks_[at];
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (block.last != block.owner && Pick(2) == 0) {
+      SPILLWAY_CHECK(world_.residency().RecordStream(block.address, block.last).ok() || Ended());
+    } else {
+      MakeWait(block.owner, block.last);
+    }
+    SPILLWAY_CHECK(world_.residency().Free(block.address).ok());
+  }
+
+  void MakeWait(CUstream stream, CUstream for_stream) {
+    if (stream == for_stream) return;
+    const allocator::CudaDriver* const driver = world_.gpu().driver();
+    driver->cuEventRecord(event_, for_stream);
+    driver->cuStreamWaitEvent(stream, event_, 0);
+  }
+
+  std::vector<size_t> Choose(uint32_t count) {
+    std::vector<size_t> chosen;
+    uint64_t chunks = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      size_t at = Pick(blocks_.size());
+      if (i == 0 && SeeksLeaving()) at = Leaving(at);
+      if (std::find(chosen.begin(), chosen.end(), at) != chosen.end()) continue;
+      const uint64_t more = ChunksOf(blocks_[at]);
+      if (chunks + more > shared_.settings.most_set) continue;
+      chunks += more;
+      chosen.push_back(at);
+    }
+    return chosen;
+  }
+
+  bool SeeksLeaving() {
+    const uint32_t one_in = shared_.settings.seek_leaving_one_in;
+    return one_in != 0 && shared_.random->OneIn(one_in);
+  }
+  // A block that is on its way out just now, else the one given.
+  size_t Leaving(size_t otherwise) const {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      scheduler().HoldSwitches();
+      const allocator::BlockId id = world_.addresses().Find(blocks_[i].address);
+      const bool leaving = id.valid() && world_.core()->table.at(id).evict != nullptr;
+      scheduler().AllowSwitches();
+      if (leaving) return i;
+    }
+    return otherwise;
+  }
+
+  void Launch(uint32_t count, bool pinned) {
+    const CUstream stream = AnyStream();
+    const std::vector<size_t> chosen = Choose(count);
+    std::vector<Use> uses;
+    allocator::AccessSet set;
+    for (size_t at : chosen) {
+      Held& block = blocks_[at];
+      MakeWait(stream, block.last);
+      const uint64_t after = block.version == 0 || Pick(2) == 0 ? ++shared_.last_version : block.version;
+      uses.push_back({block.address, block.bytes, block.version, after});
+      world_.addresses().Collect(block.address, &set);
+    }
+    const uint64_t chunk_bytes = world_.chunk_bytes();
+    const auto body = [uses, chunk_bytes](Gpu* gpu) {
+      for (const Use& use : uses) UseBlock(gpu, use, chunk_bytes);
+    };
+    const auto launch = [&]() -> CUresult {
+      world_.gpu().Pause();
+      return world_.gpu().Enqueue(stream, body);
+    };
+    allocator::DeviceResidency& residency = world_.residency();
+    const CUresult result = pinned ? residency.RunPinned(set, {stream, false}, 1, launch)
+                                   : residency.Run(set, {stream, false}, 1, launch);
+    if (!Passed(result)) return;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      blocks_[chosen[i]].version = uses[i].after;
+      blocks_[chosen[i]].last = stream;
+    }
+  }
+
+  bool Passed(CUresult result) {
+    ++shared_.counts.launches;
+    if (result == CUDA_SUCCESS) return true;
+    ++shared_.counts.refused_launches;
+    if (Ended() && result != world_.gpu().error()) {
+      scheduler().Fail("after a device error a launch is answered with another code");
+    }
+    if (!shared_.settings.MayRefuse()) {
+      scheduler().Fail("a launch was refused: " + world_.residency().LastError());
+    }
+    return false;
+  }
+
+  // A synchronous copy to the host, compared there.
+  void CopyOut() {
+    Held& block = blocks_[Pick(blocks_.size())];
+    if (block.version == 0) return;
+    const CUstream stream = AnyStream();
+    MakeWait(stream, block.last);
+    allocator::AccessSet set;
+    world_.addresses().Collect(block.address, &set);
+    std::vector<uint64_t> words(block.bytes / 8);
+    const allocator::CudaDriver* const driver = world_.gpu().driver();
+    const CUresult result = world_.residency().RunPinned(set, {stream, false}, 2, [&]() -> CUresult {
+      const CUresult queued = driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
+      return queued == CUDA_SUCCESS ? driver->cuStreamSynchronize(stream) : queued;
+    });
+    if (!Passed(result)) return;
+    block.last = stream;
+    Compare(words.data(), 0, words.size(), block.version, "a copy");
+  }
+
+  // As the device's thread would, but at any time.
+  void Evict() {
+    allocator::Core* const core = world_.core();
+    const allocator::BlockId id = world_.addresses().Find(blocks_[Pick(blocks_.size())].address);
+    {
+      os::MutexLock lock(&core->table.mu);
+      allocator::Block& block = core->table.at(id);
+      const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
+                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
+                             !block.freed;
+      if (may_leave && !core->stopped.load()) world_.residency().thread()->evictor()->StartLocked({&block});
+    }
+    world_.residency().thread()->Wake();
+  }
+
+  // As a plan would: copied out where it lies, if it may leave.
+  void CopyEarly() {
+    allocator::Core* const core = world_.core();
+    const Held& held = blocks_[Pick(blocks_.size())];
+    const allocator::BlockId id = world_.addresses().Find(held.address);
+    {
+      os::MutexLock lock(&core->table.mu);
+      allocator::Block& block = core->table.at(id);
+      const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
+                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
+      if (may_leave) {
+        world_.residency().thread()->evictor()->CopyOutLocked(
+            &block, Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk);
+      }
+    }
+    world_.residency().thread()->Wake();
+  }
+
+  // Of one launch, over and over: what it drops leaves, what it fetches comes back, at any time.
+  void ChangePlan() {
+    if (Pick(3) == 0) return world_.residency().SetPlan(nullptr);
+    auto plan = std::make_shared<policy::MigrationPlan>();
+    plan->start = world_.core()->launches.load();
+    plan->period = 1;
+    const uint32_t steps = 1 + Pick(8);
+    for (uint32_t i = 0; i < steps; ++i) {
+      policy::PlanStep step;
+      const uint32_t kind = Pick(6);
+      step.action = kind == 0   ? policy::PlanAction::kDrop
+                    : kind == 1 ? policy::PlanAction::kCopyOut
+                                : policy::PlanAction::kFetch;
+      step.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
+      if (kind < 2) step.trigger = policy::PlanTrigger::kAfterCompleted;
+      step.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
+      plan->uses.push_back({step.block, 1});
+      plan->steps.push_back(step);
+    }
+    plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
+    world_.residency().SetPlan(std::move(plan));
+  }
+
+  void HandOver() {
+    const size_t at = Pick(blocks_.size());
+    shared_.handed_over.push_back(blocks_[at]);
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+
+  void TakeOver() {
+    if (shared_.handed_over.empty()) return;
+    blocks_.push_back(shared_.handed_over.back());
+    shared_.handed_over.pop_back();
+    if (Pick(2) == 0) FreeAt(blocks_.size() - 1);
+  }
+
+  // A driver allocation of the job's own comes and goes.
+  void Foreign() {
+    const uint64_t bytes = world_.chunk_bytes() * (1 + Pick(2));
+    world_.residency().BeginForeignAllocation(bytes);
+    world_.residency().EndForeignAllocation(bytes, /*failed=*/true);
+  }
+
+  Shared& shared_;
+  World& world_;
+  std::vector<CUstream> streams_;
+  std::vector<Held> blocks_;
+  CUevent event_ = nullptr;
+};
+
+}  // namespace
+
+JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int operations) {
+  JobSettings settings;
+  settings.threads = 1 + static_cast<int>(random->Below(3));
+  settings.streams =
+      random->OneIn(4) ? 3 + static_cast<int>(random->Below(6)) : 1 + static_cast<int>(random->Below(3));
+  settings.operations = operations;
+  settings.most_block = 1 + random->Below(static_cast<uint32_t>(world.target_chunks / 4));
+  settings.most_blocks = random->OneIn(2) ? 24 : 2 + random->Below(10);
+  settings.seek_leaving_one_in = random->OneIn(2) ? 0 : 1 + random->Below(4);
+  settings.plan_one_in = random->OneIn(3) ? 20 + random->Below(200) : 0;
+  settings.evict_one_in = random->OneIn(3) ? 1 + random->Below(6) : 0;
+  settings.disk_faults = world.disk_slots > 0 && random->OneIn(8);
+  settings.chunk_faults = random->OneIn(12);
+  settings.poison = random->OneIn(16);
+  settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
+  return settings;
+}
+
+std::string JobSettings::Describe() const {
+  return std::to_string(threads) + " threads of " + std::to_string(streams) + " streams, " +
+         std::to_string(operations) + " operations, sets to " + std::to_string(most_set) +
+         " chunks, blocks to " + std::to_string(most_block) + ", at most " + std::to_string(most_blocks) +
+         " of a thread, seeks leaving " + std::to_string(seek_leaving_one_in) + ", plans " +
+         std::to_string(plan_one_in) + ", evicts " + std::to_string(evict_one_in) +
+         (disk_faults ? ", disk faults" : "") + (chunk_faults ? ", chunk faults" : "") +
+         (poison ? ", device error" : "");
+}
+
+void JobCounts::Add(const JobCounts& other) {
+  operations += other.operations;
+  launches += other.launches;
+  refused_launches += other.refused_launches;
+  refused_allocations += other.refused_allocations;
+  evictions += other.evictions;
+  cancelled += other.cancelled;
+  faults += other.faults;
+  clean_drops += other.clean_drops;
+  early_copies += other.early_copies;
+  disk_bytes += other.disk_bytes;
+}
+
+JobCounts RunJob(World* world, const JobSettings& settings, Random* random) {
+  Shared shared{world, settings, random, {}, 0, settings.operations, {}};
+  std::vector<Task*> tasks;
+  for (int i = 0; i < settings.threads; ++i) {
+    tasks.push_back(scheduler().Start("thread " + std::to_string(i), TaskKind::kApplication,
+                                      [&shared] { Thread(&shared).Run(); }));
+  }
+  for (Task* task : tasks) scheduler().Join(task);
+  const allocator::ResidencyStats stats = world->residency().Stats();
+  shared.counts.evictions = stats.evictions;
+  shared.counts.cancelled = stats.evictions_cancelled;
+  shared.counts.faults = stats.faults;
+  shared.counts.clean_drops = stats.clean_drops;
+  shared.counts.early_copies = stats.early_copies;
+  shared.counts.disk_bytes = stats.disk_spilled_bytes;
+  return shared.counts;
+}
+
+}  // namespace spillway::simulation

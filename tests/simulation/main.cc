@@ -1,0 +1,210 @@
+// core_simulation: random jobs against the simulated core, by seed.
+//   core_simulation --seeds=FIRST..LAST --operations=N [--mutant=NAME] [--say]
+//   core_simulation --scene=NAME|all [--departures=N] [--schedule=PLACE:CHOICE,..] [--mutant=NAME]
+//   core_simulation --mutants [--seeds=..] [--operations=N]   how many seeds each mutant takes
+// Stops at the first failure with exit code 1 and the one command that replays it.
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tests/simulation/job.h"
+#include "tests/simulation/mutants.h"
+#include "tests/simulation/os.h"
+#include "tests/simulation/scenes.h"
+#include "tests/simulation/scheduler.h"
+#include "tests/simulation/strategies.h"
+#include "tests/simulation/world.h"
+
+namespace spillway::simulation {
+namespace {
+
+struct Arguments {
+  uint64_t first = 1, last = 1;
+  int operations = 500;
+  std::string mutant;
+  bool say = false;
+  std::string scene, schedule;
+  int departures = 2;
+  uint64_t most_schedules = 0;
+  bool all_mutants = false;
+};
+
+std::unique_ptr<Strategy> DrawStrategy(Random* random) {
+  if (random->OneIn(3)) return std::make_unique<PriorityStrategy>(random, 20u << random->Below(6));
+  const uint32_t stall_one_in = random->OneIn(2) ? 0 : 64u << random->Below(6);
+  return std::make_unique<RandomStrategy>(random, 1u << random->Below(7), stall_one_in);
+}
+
+JobCounts RunSeed(const Arguments& arguments, uint64_t seed, uint64_t* steps) {
+  Random random(seed);
+  const WorldSettings world_settings = WorldSettings::Draw(&random);
+  const JobSettings job_settings = JobSettings::Draw(&random, world_settings, arguments.operations);
+  const std::string replay = "core_simulation --seeds=" + std::to_string(seed) + ".." + std::to_string(seed) +
+                             " --operations=" + std::to_string(arguments.operations) +
+                             (arguments.mutant.empty() ? "" : " --mutant=" + arguments.mutant);
+  Scheduler::set_on_failure([&](const std::string&) {
+    std::printf("seed %llu fails: %s; %s\nreplay: build/tests/%s\n", static_cast<unsigned long long>(seed),
+                world_settings.Describe().c_str(), job_settings.Describe().c_str(), replay.c_str());
+  });
+  settings_of_os().say = nullptr;
+  if (arguments.say) {
+    std::printf("seed %llu: %s; %s\n", static_cast<unsigned long long>(seed),
+                world_settings.Describe().c_str(), job_settings.Describe().c_str());
+    settings_of_os().say = [](const std::string& text) { std::printf("  says: %s\n", text.c_str()); };
+  }
+  const std::unique_ptr<Strategy> strategy = DrawStrategy(&random);
+  Scheduler::Options options;
+  options.flush_one_in = 1 << random.Below(8);
+  JobCounts counts;
+  Scheduler scheduler(strategy.get(), &random, options);
+  scheduler.Run([&] {
+    World world(world_settings, &random);
+    counts = RunJob(&world, job_settings, &random);
+  });
+  *steps += scheduler.steps();
+  return counts;
+}
+
+uint64_t NumberAfter(const char* text, const char* name) {
+  return std::strtoull(text + std::strlen(name), nullptr, 10);
+}
+
+bool Parse(int argc, char** argv, Arguments* arguments) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text.starts_with("--seeds=")) {
+      arguments->first = NumberAfter(argv[i], "--seeds=");
+      const size_t dots = text.find("..");
+      arguments->last = dots == std::string::npos ? arguments->first : NumberAfter(argv[i] + dots, "..");
+    } else if (text.starts_with("--operations=")) {
+      arguments->operations = static_cast<int>(NumberAfter(argv[i], "--operations="));
+    } else if (text.starts_with("--mutant=")) {
+      arguments->mutant = text.substr(std::strlen("--mutant="));
+    } else if (text.starts_with("--scene=")) {
+      arguments->scene = text.substr(std::strlen("--scene="));
+    } else if (text.starts_with("--schedule=")) {
+      arguments->schedule = text.substr(std::strlen("--schedule="));
+    } else if (text.starts_with("--departures=")) {
+      arguments->departures = static_cast<int>(NumberAfter(argv[i], "--departures="));
+    } else if (text.starts_with("--most=")) {
+      arguments->most_schedules = NumberAfter(argv[i], "--most=");
+    } else if (text == "--mutants") {
+      arguments->all_mutants = true;
+    } else if (text == "--say") {
+      arguments->say = true;
+    } else {
+      std::fprintf(stderr, "what is %s?\n", argv[i]);
+      return false;
+    }
+  }
+  return true;
+}
+
+// abort() of the product, and what a mutant may come to.
+void Crashed(int signal) {
+  if (Scheduler::current() != nullptr)
+    Scheduler::current()->Fail("the process ends by signal " + std::to_string(signal));
+  std::_Exit(1);
+}
+
+int RunScenes(const Arguments& arguments) {
+  for (const Scene& scene : AllScenes()) {
+    if (arguments.scene != "all" && arguments.scene != scene.name) continue;
+    if (!arguments.schedule.empty()) {
+      Replay(scene, arguments.schedule);
+      continue;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const SceneCounts counts = GoThrough(scene, arguments.departures, arguments.most_schedules);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    std::printf("%-24s %6llu points, %8llu schedules with at most %d departures, %.1f s\n", scene.name,
+                static_cast<unsigned long long>(counts.points),
+                static_cast<unsigned long long>(counts.schedules), arguments.departures, seconds);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+// Seeds until the mutant fails, each batch in a process of its own; 0: none did.
+uint64_t SeedsToCatch(Arguments arguments, const std::string& mutant) {
+  arguments.mutant = mutant;
+  SetMutant(mutant);
+  for (uint64_t seed = arguments.first; seed <= arguments.last; ++seed) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      const int nowhere = open("/dev/null", O_WRONLY);
+      dup2(nowhere, 1);
+      dup2(nowhere, 2);
+      alarm(60);
+      uint64_t steps = 0;
+      RunSeed(arguments, seed, &steps);
+      std::_Exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status != 0) return seed - arguments.first + 1;
+  }
+  return 0;
+}
+
+int TryMutants(const Arguments& arguments) {
+  int missed = 0;
+  for (const std::string& mutant : AllMutants()) {
+    if (!arguments.mutant.empty() && mutant != arguments.mutant) continue;
+    const uint64_t seeds = SeedsToCatch(arguments, mutant);
+    std::printf("| `%s` | %s |\n", mutant.c_str(), seeds == 0 ? "not caught" : std::to_string(seeds).c_str());
+    std::fflush(stdout);
+    missed += seeds == 0;
+  }
+  std::printf("%d not caught within %llu seeds of %d operations\n", missed,
+              static_cast<unsigned long long>(arguments.last - arguments.first + 1), arguments.operations);
+  return missed == 0 ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  if (!Parse(argc, argv, &arguments)) return 2;
+  if (!arguments.mutant.empty() && !SetMutant(arguments.mutant)) {
+    std::fprintf(stderr, "no mutant %s\n", arguments.mutant.c_str());
+    return 2;
+  }
+  std::signal(SIGABRT, Crashed);
+  std::signal(SIGSEGV, Crashed);
+  if (!arguments.scene.empty()) return RunScenes(arguments);
+  if (arguments.all_mutants) return TryMutants(arguments);
+  JobCounts sum;
+  uint64_t steps = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t seed = arguments.first; seed <= arguments.last; ++seed) {
+    sum.Add(RunSeed(arguments, seed, &steps));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf(
+      "%llu seeds, %llu operations, %llu launches (%llu refused), %llu allocations refused, %llu switch "
+      "points, "
+      "%llu evictions, %llu cancelled, %llu faults, %llu clean drops, %llu early copies, %llu bytes to disk, "
+      "%.1f s\n",
+      static_cast<unsigned long long>(arguments.last - arguments.first + 1),
+      static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.launches),
+      static_cast<unsigned long long>(sum.refused_launches),
+      static_cast<unsigned long long>(sum.refused_allocations), static_cast<unsigned long long>(steps),
+      static_cast<unsigned long long>(sum.evictions), static_cast<unsigned long long>(sum.cancelled),
+      static_cast<unsigned long long>(sum.faults), static_cast<unsigned long long>(sum.clean_drops),
+      static_cast<unsigned long long>(sum.early_copies), static_cast<unsigned long long>(sum.disk_bytes),
+      seconds);
+  return 0;
+}
+
+}  // namespace
+}  // namespace spillway::simulation
+
+int main(int argc, char** argv) { return spillway::simulation::Main(argc, argv); }

@@ -1,0 +1,48 @@
+#include "tests/simulation/mutants.h"
+
+#include "allocator/residency/test_points.h"
+
+namespace spillway::simulation {
+namespace {
+
+using allocator::Mutant;
+
+struct Row {
+  const char* name;
+  Mutant mutant;
+};
+
+#define ROW(name) \
+  { #name, Mutant::name }
+constexpr Row kRows[] = {
+    ROW(kSkipSlotWait),      ROW(kPublishBeforeEvent), ROW(kReuseDrainingBlock), ROW(kNoExchangeRoom),
+    ROW(kTrustOldCopy),      ROW(kCopyWithoutLock),    ROW(kKeepAnyCopy),        ROW(kKeepOfLastLife),
+    ROW(kReuseRecordEarly),  ROW(kPublishWithoutLook), ROW(kNoBarrier),          ROW(kNoFence),
+    ROW(kStampAfterLeave),   ROW(kPinnedUnstamped),    ROW(kStripGateOpen),      ROW(kManyUsesForgotten),
+    ROW(kForgetUsesAtClose), ROW(kStripUsed),          ROW(kSkipUses),           ROW(kCommitBeforeCopy),
+    ROW(kCommitWithoutLook), ROW(kCancelLate),         ROW(kForgetRecordedUse),  ROW(kStagingNotAwaited),
+    ROW(kNoWaitForArrival),  ROW(kFirstArrivalOnly),   ROW(kReadNotAwaited),     ROW(kStagingGivenEarly),
+    ROW(kReuseRecorded),     ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),   ROW(kReuseWaitedEvent),
+    ROW(kKeepTicket),        ROW(kNextNotTold),        ROW(kChunksNotTold),      ROW(kArrivalNotTold),
+    ROW(kErrorUnseen),
+};
+#undef ROW
+
+}  // namespace
+
+std::vector<std::string> AllMutants() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) names.push_back(row.name);
+  return names;
+}
+
+bool SetMutant(const std::string& name) {
+  for (const Row& row : kRows) {
+    if (name != row.name) continue;
+    allocator::active_mutant.store(row.mutant);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace spillway::simulation

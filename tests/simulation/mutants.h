@@ -1,0 +1,17 @@
+// Mutants by name: rules of the product that are left out on purpose (allocator/residency/test_points.h).
+
+#ifndef SPILLWAY_TESTS_SIMULATION_MUTANTS_H_
+#define SPILLWAY_TESTS_SIMULATION_MUTANTS_H_
+
+#include <string>
+#include <vector>
+
+namespace spillway::simulation {
+
+std::vector<std::string> AllMutants();
+// False when there is none of that name.
+bool SetMutant(const std::string& name);
+
+}  // namespace spillway::simulation
+
+#endif  // SPILLWAY_TESTS_SIMULATION_MUTANTS_H_

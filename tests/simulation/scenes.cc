@@ -1,0 +1,342 @@
+#include "tests/simulation/scenes.h"
+
+#include "io/os/check.h"
+#include "tests/simulation/scheduler.h"
+
+namespace spillway::simulation {
+namespace {
+
+WorldSettings Small(uint64_t target, uint64_t host, uint64_t disk = 0, bool hash = false) {
+  WorldSettings settings;
+  settings.target_chunks = target;
+  settings.host_pieces = host;
+  settings.disk_slots = disk;
+  settings.hash = hash;
+  settings.reserve_chunks = 0;
+  settings.run_ahead_chunks = 64;
+  return settings;
+}
+
+WorldSettings WithoutMembarrier(WorldSettings settings) {
+  settings.asymmetric_barrier = false;
+  return settings;
+}
+
+// ---- What they play.
+
+void LaunchAgainstEviction(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
+}
+
+void LaunchAgainstStrip(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream, /*unused=*/true);
+  stage->world().residency().StopEvicting().IgnoreError();
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
+}
+
+void FreeAgainstEviction(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] { stage->Free(block); }, [=] { stage->Evict(block); }});
+}
+
+void FreeAndReuseAgainstEviction(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Evict(block);
+  stage->Play({[=] {
+    stage->Touch(stream, {block});
+    stage->Free(block);
+    stage->Make(1, stream);
+  }});
+}
+
+void FreeAgainstFetch(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  const size_t second = stage->Make(1, other);
+  stage->Evict(block);
+  stage->Evict(second);
+  stage->Settle();
+  stage->Play({[=] {
+                 stage->Touch(stream, {block});
+                 stage->Free(block);
+               },
+               [=] { stage->Touch(other, {second}); }});
+}
+
+void TwoClaimsForOneChunk(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t first = stage->Make(2, stream);
+  stage->Settle();
+  stage->Evict(first);
+  stage->Settle();
+  const size_t second = stage->Make(2, other);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {first}); }, [=] { stage->Touch(other, {second}); }});
+}
+
+void LaunchAgainstEarlyCopy(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Evict(block);  // loads the hash
+  stage->Settle();
+  stage->Touch(stream, {block});
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->CopyOut(block); }});
+  stage->Settle();
+  stage->Evict(block);
+}
+
+void LaunchAgainstComparison(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Evict(block);
+  stage->Settle();
+  stage->Touch(stream, {block});
+  stage->Settle();
+  stage->CopyOut(block);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
+  stage->Settle();
+  stage->Evict(block);
+}
+
+void TwoLaunchesOnOneSpilledBlock(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Evict(block);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}, false); }, [=] { stage->Touch(other, {block}, false); }});
+}
+
+void EmptyCacheAgainstAllocation(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Free(block);
+  stage->Settle();
+  stage->Play(
+      {[=] { stage->world().residency().EmptyCache().IgnoreError(); }, [=] { stage->Make(1, stream); }});
+}
+
+void RecordStreamAgainstEviction(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] {
+                 SPILLWAY_CHECK(stage->world().residency().RecordStream(stage->AddressOf(block), other).ok());
+                 stage->Free(block);
+                 stage->Make(1, stream);
+               },
+               [=] { stage->Evict(block); }});
+}
+
+void HoldAgainstEviction(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] {
+                 allocator::AccessSet set;
+                 set.Add(stage->Record(block).id);
+                 const auto held = stage->world().residency().Hold(set, allocator::HoldReason::kExport);
+                 SPILLWAY_CHECK(held.ok() && stage->world().gpu().IsMapped(stage->AddressOf(block)));
+               },
+               [=] { stage->Evict(block); }});
+}
+
+void DeviceErrorAgainstClaim(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t first = stage->Make(2, stream);
+  stage->Evict(first);
+  stage->Settle();
+  const size_t second = stage->Make(2, other);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {first}); },
+               [=] { stage->world().gpu().Poison(CUDA_ERROR_ASSERT); },
+               [=] { stage->Touch(other, {second}); }});
+}
+
+void ShutdownAgainstLaunch(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->world().residency().Shutdown(); }});
+}
+
+void FetchFromDiskAgainstLaunch(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Evict(block, policy::PlanTier::kDisk);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); }});
+}
+
+// The device's thread records events while a launch is numbered.
+void CoverAgainstLaunch(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] { stage->Touch(stream, {block}); },
+               [=] {
+                 stage->world().core()->clock.CoverAll();
+                 stage->Evict(block);
+               }});
+}
+
+// More streams than a block has stamps.
+void ManyStreams(Stage* stage) {
+  const size_t block = stage->Make(1, stage->NewStream());
+  std::vector<CUstream> streams;
+  for (size_t i = 0; i < allocator::Block::kStamps + 2; ++i) streams.push_back(stage->NewStream());
+  stage->Settle();
+  stage->Play({[=] {
+    scheduler().HoldSwitches();
+    for (CUstream stream : streams) stage->Touch(stream, {block}, false);
+    scheduler().AllowSwitches();
+    stage->Evict(block);
+  }});
+}
+
+// Work that came past the gate, on a stream that is recorded.
+void RecordedWork(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] {
+    stage->TouchUnseen(other, block);
+    SPILLWAY_CHECK(stage->world().residency().RecordStream(stage->AddressOf(block), other).ok());
+    stage->Evict(block);
+  }});
+}
+
+}  // namespace
+
+const std::vector<Scene>& AllScenes() {
+  static const std::vector<Scene> scenes = {
+      {"launch_eviction", Small(4, 8), LaunchAgainstEviction},
+      {"launch_eviction_fence", WithoutMembarrier(Small(4, 8)), LaunchAgainstEviction},
+      {"launch_strip", Small(4, 8), LaunchAgainstStrip},
+      {"free_eviction", Small(4, 8), FreeAgainstEviction},
+      {"free_reuse_eviction", Small(4, 8, 0, true), FreeAndReuseAgainstEviction},
+      {"free_fetch", Small(4, 8), FreeAgainstFetch},
+      {"two_claims", Small(2, 8), TwoClaimsForOneChunk},
+      {"launch_early_copy", Small(4, 8, 0, true), LaunchAgainstEarlyCopy},
+      {"launch_comparison", Small(4, 8, 0, true), LaunchAgainstComparison},
+      {"two_launches", Small(4, 8), TwoLaunchesOnOneSpilledBlock},
+      {"empty_cache", Small(4, 8), EmptyCacheAgainstAllocation},
+      {"record_stream", Small(4, 8), RecordStreamAgainstEviction},
+      {"hold_eviction", Small(4, 8), HoldAgainstEviction},
+      {"device_error_claim", Small(2, 8), DeviceErrorAgainstClaim},
+      {"shutdown_launch", Small(4, 8), ShutdownAgainstLaunch},
+      {"fetch_disk", Small(4, 0, 8), FetchFromDiskAgainstLaunch},
+      {"cover_launch", Small(4, 8), CoverAgainstLaunch},
+      {"many_streams", Small(4, 8), ManyStreams},
+      {"recorded_work", Small(4, 8), RecordedWork},
+  };
+  return scenes;
+}
+
+// ---- The stage.
+
+Stage::Stage(const WorldSettings& settings, Random* random) : world_(settings, random) {}
+
+size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused) {
+  const uint64_t bytes = chunks * world_.chunk_bytes();
+  const auto address = world_.residency().Allocate(bytes, {stream, false});
+  SPILLWAY_CHECK(address.ok());
+  blocks_.push_back({*address, bytes, 0, stream, true});
+  const size_t block = blocks_.size() - 1;
+  if (!unused) SPILLWAY_CHECK(Touch(stream, {block}) || world_.gpu().error() != CUDA_SUCCESS);
+  return block;
+}
+
+bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write) {
+  std::vector<Use> uses;
+  allocator::AccessSet set;
+  for (size_t i : blocks) {
+    const Made& block = blocks_[i];
+    uses.push_back({block.address, block.bytes, block.version, write ? ++last_version_ : block.version});
+    world_.addresses().Collect(block.address, &set);
+  }
+  const uint64_t chunk_bytes = world_.chunk_bytes();
+  const CUresult result = world_.residency().Run(set, {stream, false}, 1, [&]() -> CUresult {
+    return world_.gpu().Enqueue(stream, [uses, chunk_bytes](Gpu* gpu) {
+      for (const Use& use : uses) UseBlock(gpu, use, chunk_bytes);
+    });
+  });
+  if (result != CUDA_SUCCESS) {
+    if (world_.gpu().error() == CUDA_SUCCESS) scheduler().Fail("a launch was refused");
+    return false;
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) blocks_[blocks[i]].version = uses[i].after;
+  return true;
+}
+
+void Stage::TouchUnseen(CUstream stream, size_t number) {
+  const Made& block = blocks_[number];
+  const Use use = {block.address, block.bytes, block.version, block.version};
+  const uint64_t chunk_bytes = world_.chunk_bytes();
+  world_.gpu().Enqueue(stream, [use, chunk_bytes](Gpu* gpu) { UseBlock(gpu, use, chunk_bytes); });
+}
+
+void Stage::Free(size_t block) {
+  blocks_[block].live = false;
+  SPILLWAY_CHECK(world_.residency().Free(blocks_[block].address).ok());
+}
+
+allocator::Block& Stage::Record(size_t block) {
+  return world_.core()->table.at(world_.addresses().Find(blocks_[block].address));
+}
+
+void Stage::Evict(size_t number, policy::PlanTier tier) {
+  allocator::Core* const core = world_.core();
+  {
+    os::MutexLock lock(&core->table.mu);
+    allocator::Block& block = Record(number);
+    const bool may = (block.state == allocator::BlockState::kResident ||
+                      (block.state == allocator::BlockState::kCached && block.listed)) &&
+                     block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
+                     !block.freed;
+    if (may && !core->closed.load()) world_.residency().thread()->evictor()->StartLocked({&block}, tier);
+  }
+  world_.residency().thread()->Wake();
+}
+
+void Stage::CopyOut(size_t number) {
+  allocator::Core* const core = world_.core();
+  {
+    os::MutexLock lock(&core->table.mu);
+    allocator::Block& block = Record(number);
+    const bool may = block.state == allocator::BlockState::kResident && block.pins == 0 &&
+                     block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
+    if (may) world_.residency().thread()->evictor()->CopyOutLocked(&block, policy::PlanTier::kHost);
+  }
+  world_.residency().thread()->Wake();
+}
+
+void Stage::Settle() { scheduler().SleepUntil(scheduler().now() + 2'000'000'000); }
+
+void Stage::CompareAll() {
+  if (world_.core()->closed.load() || world_.gpu().error() != CUDA_SUCCESS) return;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (!blocks_[i].live) continue;
+    world_.gpu().Synchronize(blocks_[i].stream);
+    Touch(blocks_[i].stream, {i}, /*write=*/false);
+    world_.gpu().Synchronize(blocks_[i].stream);
+  }
+}
+
+}  // namespace spillway::simulation

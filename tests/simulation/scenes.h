@@ -1,0 +1,80 @@
+// Scenes: small situations of two or three tasks, whose schedules are all gone through up to a number of departures from
+// the plain one. A departure is a preemption, or another choice of who goes on where the current task cannot.
+
+#ifndef SPILLWAY_TESTS_SIMULATION_SCENES_H_
+#define SPILLWAY_TESTS_SIMULATION_SCENES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/contents.h"
+#include "tests/simulation/world.h"
+
+namespace spillway::simulation {
+
+// The world of a scene, and what its tasks do there. Blocks are numbered; each is written by the launch that makes it.
+class Stage {
+ public:
+  Stage(const WorldSettings& settings, Random* random);
+
+  World& world() { return world_; }
+  // A block of that many chunks on that stream, written once unless `unused`.
+  size_t Make(uint64_t chunks, CUstream stream, bool unused = false);
+  // A launch on these blocks through the gate, which compares and writes each. False: refused.
+  bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true);
+  // A kernel that reads the block and did not come through the gate.
+  void TouchUnseen(CUstream stream, size_t block);
+  void Free(size_t block);
+  allocator::Block& Record(size_t block);
+  CUdeviceptr AddressOf(size_t block) const { return blocks_[block].address; }
+  // Starts taking the block off the GPU, if it may leave.
+  void Evict(size_t block, policy::PlanTier tier = policy::PlanTier::kHost);
+  void CopyOut(size_t block);
+  // Returns when nothing of the device's thread is under way.
+  void Settle();
+  // Compares every block that is left.
+  void CompareAll();
+  CUstream NewStream() { return world_.gpu().NewStream(); }
+  // Tasks that take part, from Play on until all have ended.
+  void Play(const std::vector<std::function<void()>>& parts);
+
+ private:
+  struct Made {
+    CUdeviceptr address = 0;
+    uint64_t bytes = 0;
+    uint64_t version = 0;
+    CUstream stream = nullptr;
+    bool live = true;
+  };
+
+  World world_;
+  std::vector<Made> blocks_;
+  uint64_t last_version_ = 0;
+};
+
+struct Scene {
+  const char* name;
+  // Whether the device has a disk, a hash, a kernel with membarrier.
+  WorldSettings settings;
+  std::function<void(Stage*)> act;
+};
+
+const std::vector<Scene>& AllScenes();
+
+struct SceneCounts {
+  uint64_t points = 0;  // switch points at which somebody else could have gone on, of the plain schedule
+  uint64_t schedules = 0;
+};
+
+// Goes through all schedules of the scene with at most `departures`. `most`: stops after so many schedules; 0: never.
+// Ends the process at the first failure, with the command that replays it.
+SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most);
+// One schedule, as a failure names it: "12:1,40:2".
+void Replay(const Scene& scene, const std::string& schedule);
+
+}  // namespace spillway::simulation
+
+#endif  // SPILLWAY_TESTS_SIMULATION_SCENES_H_

@@ -1,0 +1,26 @@
+// The simulation's form of io/os/barrier.h.
+
+#ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_BARRIER_H_
+#define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_BARRIER_H_
+
+#include "tests/simulation/scheduler.h"
+
+namespace spillway::os {
+
+// As the world's settings say: a kernel with membarrier or one without.
+bool RegisterAsymmetricBarrier();
+// What every task has stored is seen by all from now on.
+inline void HeavyBarrier() {
+  simulation::scheduler().SwitchPoint();
+  simulation::scheduler().DrainAll();
+}
+inline void LightBarrier() {}
+inline void FullFence() {
+  simulation::scheduler().SwitchPoint();
+  simulation::scheduler().DrainMine();
+}
+inline void SpinPause(int) { simulation::scheduler().Spin(); }
+
+}  // namespace spillway::os
+
+#endif  // SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_BARRIER_H_

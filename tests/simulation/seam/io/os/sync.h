@@ -1,0 +1,86 @@
+// The simulation's form of io/os/sync.h: locking, unlocking and waiting are switch points, ranks and holders are always
+// checked, and what a lock protects can be looked at whenever it is given up.
+
+#ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_SYNC_H_
+#define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_SYNC_H_
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "tests/simulation/scheduler.h"
+
+namespace spillway::os {
+
+enum class LockRank : int {
+  kRuntime = 10,
+  kRegistry = 20,
+  kResidency = 30,
+  kStreams = 40,
+  kTier = 50,
+  kSpillStore = 60,
+  kTransferQueue = 65,
+  kEngine = 70,
+  kRecorder = 80,
+  kWaits = 85,
+  kLog = 90,
+};
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  explicit Mutex(LockRank rank) : rank_(rank) {}
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
+  void Unlock() ABSL_UNLOCK_FUNCTION();
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK();
+
+  // ---- Of the simulation.
+
+  LockRank rank() const { return rank_; }
+  // Called, with the lock held and nobody else going on, each time it is about to be given up.
+  void set_look(std::function<void()> look) { look_ = std::move(look); }
+  bool held() const { return holder_ != nullptr; }
+
+ private:
+  friend class CondVar;
+  void Take();
+  void Give();
+
+  const LockRank rank_;
+  simulation::Task* holder_ = nullptr;
+  int waiters_ = 0;
+  std::function<void()> look_;
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->Lock(); }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+class CondVar {
+ public:
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds period) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void NotifyOne();
+  void NotifyAll();
+
+ private:
+  bool WaitUntil(Mutex* mutex, int64_t wake_at, bool rechecks);
+
+  std::vector<simulation::Task*> waiters_;
+};
+
+}  // namespace spillway::os
+
+#endif  // SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_SYNC_H_

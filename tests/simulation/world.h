@@ -1,0 +1,73 @@
+// World: one device of the product in the simulation, with its tiers, built as integration/engine/runtime builds it, from
+// settings that a seed draws. It knows the invariants that can be looked at from outside.
+
+#ifndef SPILLWAY_TESTS_SIMULATION_WORLD_H_
+#define SPILLWAY_TESTS_SIMULATION_WORLD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/device_residency.h"
+#include "allocator/residency/hash_code.h"
+#include "allocator/tier/host_pool.h"
+#include "io/spill_store.h"
+#include "tests/simulation/disk.h"
+#include "tests/simulation/gpu.h"
+#include "tests/simulation/random.h"
+
+namespace spillway::simulation {
+
+struct WorldSettings {
+  uint64_t chunk_bytes = 4096;
+  uint64_t target_chunks = 16;  // of the budget
+  uint64_t host_pieces = 32;    // 0: no host tier
+  uint64_t disk_slots = 0;      // 0: no disk tier
+  uint64_t reserve_chunks = 1;  // free_reserve_bytes
+  uint64_t run_ahead_chunks = 8;
+  bool hash = true;
+  bool asymmetric_barrier = true;
+  int slow_gpu_one_in = 0;
+  int slow_disk_one_in = 0;
+
+  static WorldSettings Draw(Random* random);
+  std::string Describe() const;
+};
+
+class World {
+ public:
+  World(const WorldSettings& settings, Random* random);
+  ~World();  // shuts the residency down
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  allocator::DeviceResidency& residency() { return *residency_; }
+  allocator::Core* core() { return residency_->core(); }
+  allocator::AddressMap& addresses() { return *addresses_; }
+  allocator::HostPool& host() { return *host_; }
+  io::SpillStore* disk() { return disk_.get(); }
+  Gpu& gpu() { return *gpu_; }
+  Disk* drives() { return drives_.get(); }  // null: none
+  const WorldSettings& settings() const { return settings_; }
+  uint64_t chunk_bytes() const { return settings_.chunk_bytes; }
+
+ private:
+  void MakeDisk(Random* random);
+  void LookUnderLock();
+  void LookAnytime();
+
+  const WorldSettings settings_;
+  std::vector<allocator::Block*> blocks_;  // as of the last look under the lock
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<Disk> drives_;
+  std::unique_ptr<allocator::HashCode> hash_code_;
+  std::unique_ptr<allocator::AddressMap> addresses_;
+  std::unique_ptr<allocator::HostPool> host_;
+  std::unique_ptr<io::SpillStore> disk_;
+  std::unique_ptr<allocator::DeviceResidency> residency_;
+};
+
+}  // namespace spillway::simulation
+
+#endif  // SPILLWAY_TESTS_SIMULATION_WORLD_H_

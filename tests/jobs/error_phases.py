@@ -7,6 +7,7 @@ the exit status and the bytes of the file; the seconds are figures.
 """
 
 import argparse
+import functools
 import io
 import json
 import sys
@@ -14,15 +15,17 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "integration" / "python")]
+sys.path[:0] = [str(HERE.parents[1] / "integration" / "python"), str(HERE / "scenes")]
 
-import forks  # noqa: E402  (the path comes first)
+import forks  # noqa: E402  (the paths come first)
+import small  # noqa: E402
 import torch  # noqa: E402
 
 import spillway  # noqa: E402
 
 MIB = 1 << 20
 TENSOR = 16 * MIB
+ANSWER_SECONDS = 60
 CYCLES = 1_000_000_000  # of torch.cuda._sleep: half a second or more
 
 
@@ -47,6 +50,27 @@ class Job:
     def touch(self, which):
         for tensor in self.held[which]:
             tensor += 1
+
+
+class Training:
+    """A model that has been trained for some steps, so that they are known and planned."""
+
+    def __init__(self):
+        self.model, self.optimizer = small.make(1)
+        self.series = small.batches(1)
+        for _ in range(6):
+            small.step(self.model, self.optimizer, next(self.series))
+        self.on_host = [value.cpu() for value in self.model.state_dict().values()]
+
+
+def train(job):
+    """A token that the embedding does not have; the steps go on until the error is seen."""
+    tokens = next(job.series)
+    tokens[0, 0] = 10**6
+    for _ in range(3):
+        small.step(job.model, job.optimizer, tokens)
+        tokens = next(job.series)
+    torch.cuda.synchronize()
 
 
 def slowly(job):
@@ -114,10 +138,12 @@ def allocate(job):
     more[0].sum().item()
 
 
-# The phase, and how many tensors are held: 18 are twice what the budget of the scene has room for, 4 leave chunks free.
-PHASES = {"claim": (claim, 18), "fault": (fault, 18), "evict": (evict, 18), "run_ahead": (run_ahead, 18),
-          "empty_cache": (empty_cache, 18), "leave": (leave, 18), "leave_evicting": (leave_evicting, 18),
-          "allocate": (allocate, 18), "chunks_free": (allocate, 4), "empty_cache_chunks_free": (empty_cache, 4)}  # fmt: skip
+# The phase, and what it begins with: 18 tensors are twice what the budget of the scene has room for, 4 leave chunks free.
+PRESSED, FREE = functools.partial(Job, 18), functools.partial(Job, 4)
+PHASES = {"claim": (claim, PRESSED), "fault": (fault, PRESSED), "evict": (evict, PRESSED), "run_ahead": (run_ahead, PRESSED),
+          "empty_cache": (empty_cache, PRESSED), "leave": (leave, PRESSED), "leave_evicting": (leave_evicting, PRESSED),
+          "allocate": (allocate, PRESSED), "train": (train, Training), "chunks_free": (allocate, FREE),
+          "empty_cache_chunks_free": (empty_cache, FREE)}  # fmt: skip
 
 
 def figures():
@@ -136,8 +162,8 @@ def saved(job):
 
 
 def run_phase(name):
-    phase, count = PHASES[name]
-    job = Job(count)
+    phase, begin_with = PHASES[name]
+    job = begin_with()
     result = {"figures": figures(), "raised": "nothing"}
     begin = time.monotonic()
     try:
@@ -157,10 +183,10 @@ def main():
     args = parser.parse_args()
     pages = {}
     for name in args.only:
-        child = forks.fork(run_phase, name, limit=20)
+        child = forks.fork(run_phase, name, limit=ANSWER_SECONDS)
         if child is None:
             return  # this is the child: its end is what is looked at
-        result = child.result or {"raised": "no answer within 20 s", "saved": None, "seconds": None}
+        result = child.result or {"raised": f"no answer within {ANSWER_SECONDS} s", "saved": None, "seconds": None}
         pages[name] = {"seen": [result["raised"], child.status], "hashes": {"saved": result["saved"]},
                        "figures": {**result, "ending_seconds": child.ending_seconds}}  # fmt: skip
         print(f"{name}: {result['raised']} after {result['seconds']} s, ended with {child.status} after {child.ending_seconds:.2f} s", flush=True)

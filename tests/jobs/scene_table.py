@@ -1,6 +1,7 @@
 """What people do: the scenes of scenes.py, each with the memory that it gets and what must be seen."""
 
 import dataclasses
+import importlib.util
 import os
 import shutil
 
@@ -26,6 +27,8 @@ class Scene:
     ordinary_user: bool = False
     environment: tuple = ()
     spills: bool = True  # False: what fits the GPU stays there, and nothing else can be
+    needs: str | None = None  # a package of tests/third_party; where it is missing the scene is skipped
+    nightly: bool = False  # not in the short form
     policy: str = "plan"  # in the short form; the long one has both
     arguments: tuple = ()  # of the script, instead of pages
 
@@ -35,9 +38,10 @@ class Scene:
 
 
 SCENES = (
-    Scene("halve", ("halve", "finder"), gpu=192, host=128, disk=256, native=576),
+    Scene("halve", ("halve", "finder"), gpu=192, host=128, disk=256, native=576, needs="accelerate"),
     Scene("error", script=ERRORS, environment=(("SIMCUDA_COPY_BANDWIDTH", "400MB"),)),
     Scene("interrupt", policy="lru"),
+    Scene("interrupt_random", ("interrupt",), environment=(("SCENE_INTERRUPT", "random"),), nightly=True),
     Scene("exception"),
     Scene("threads", policy="lru"),
     Scene("loader"),
@@ -47,10 +51,10 @@ SCENES = (
     Scene("deleted"),
     Scene("nowhere", gpu=320, host=0, disk=0, native=304, spills=False),
     Scene("oversized", gpu=128, host=96, disk=192, native=416),
-    Scene("saving"),
+    Scene("saving", needs="transformers"),
     Scene("fits", gpu=256, host=64, policy="lru"),
     Scene("after_refusal", script=REFUSAL, gpu=256, host=64),
-    Scene("exchange", gpu=256, device=320, host=128, disk=768, environment=(("SCENE_BUDGET_MIB", "256"),)),
+    Scene("exchange", gpu=256, device=320, host=128, disk=896, environment=(("SCENE_BUDGET_MIB", "256"),)),
 )
 
 
@@ -70,11 +74,18 @@ def can_be_nobody(paths):
     return True
 
 
-def prefix_of(scene, paths):
-    """The command that sets the scene's limits and user; None where this machine does not allow it."""
+def why_not(scene, paths):
+    """Why the scene cannot run on this machine; None when it can. paths: what its processes must be able to read."""
+    if scene.needs and importlib.util.find_spec(scene.needs) is None:
+        return f"{scene.needs} is not installed"
+    if scene.ordinary_user and os.geteuid() == 0 and not can_be_nobody([*paths, harness.HERE / PAGES]):
+        return "the user nobody cannot read this checkout or its Python"
+    return None
+
+
+def prefix_of(scene):
+    """The command that sets the scene's limits and user."""
     prefix = ["prlimit", *scene.limits] if scene.limits else []
-    if not scene.ordinary_user or os.geteuid() != 0:
-        return prefix
-    if not can_be_nobody([*paths, harness.HERE / PAGES]):
-        return None
-    return [*prefix, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    if scene.ordinary_user and os.geteuid() == 0:
+        prefix += ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return prefix

@@ -133,10 +133,11 @@ def line(name, good, ours):
 
 
 def run_scene(args, scene, pool, problems):
-    prefix = scene_table.prefix_of(scene, [args.build / "bin" / "simcuda-run", args.work, Path(sys.executable)])
-    if prefix is None:
-        print(f"skipped: {scene.name}: the user nobody cannot read this checkout", flush=True)
+    reason = scene_table.why_not(scene, [args.build / "bin" / "simcuda-run", args.work, Path(sys.executable)])
+    if reason:
+        print(f"skipped: {scene.name}: {reason}", flush=True)
         return []
+    prefix = scene_table.prefix_of(scene)
     natives, rows = {}, []
     for mode, policy, seed in forms(args, scene):
         name = f"{scene.name} {mode.removeprefix('capped-')} {policy} {seed}"
@@ -166,7 +167,7 @@ def parse():
 
 def main():
     args = parse()
-    scenes = [scene for scene in SCENES if not args.only or scene.name in args.only]
+    scenes = [scene for scene in SCENES if (scene.name in args.only if args.only else args.long or not scene.nightly)]
     if args.list:
         print("\n".join(scene.name for scene in scenes))
         return

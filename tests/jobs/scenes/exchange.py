@@ -50,23 +50,22 @@ def fill(limit=FILLERS):
 
 
 def use(larges):
-    """Each of the two in turn, in place and alone in its launch, twice."""
-    for _ in range(2):
-        for large in larges:
-            large += 1
+    """Each of the two in turn, in place and alone in its launch."""
+    for large in larges:
+        large += 1
 
 
 def exchange(scene, name, seen, large_first):
     larges = [make(LARGE // MIB, n) for n in (100, 200)] if large_first else []
     fillers = fill()
     if not large_first:
-        del fillers[-(2 * LARGE // MIB // 24 + 1) :]
+        del fillers[-(4 * LARGE // MIB // 24 + 1) :]  # for the two, and for what must move when they are exchanged
         larges = [make(LARGE // MIB, n) for n in (100, 200)]
     scene.figures[name] = [large is not None for large in larges] + [len(fillers)]
     there = [(large, n) for large, n in zip(larges, (100, 200)) if large is not None]
     use([large for large, _ in there])
     use([large for large, _ in reversed(there)])
-    seen += [all(right(large, n + 4) for large, n in there), all(right(filler, i) for i, filler in enumerate(fillers))]
+    seen += [all(right(large, n + 2) for large, n in there), all(right(filler, i) for i, filler in enumerate(fillers))]
 
 
 def main(scene):

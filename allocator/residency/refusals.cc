@@ -5,6 +5,8 @@
 #include <new>
 #include <string_view>
 
+#include "io/os/per_thread.h"
+
 namespace spillway::allocator {
 namespace {
 
@@ -17,7 +19,6 @@ struct ThreadsWords {
   bool call;       // noted by NoteCall, not taken yet
   char text[Refusals::kMostWords];
 };
-thread_local ThreadsWords t_words;
 
 std::string_view WordsOf(const absl::Status& why) {
   const auto message = why.message();
@@ -38,10 +39,10 @@ Refusals::Refusals() : id_(NextId()) {}
 void Refusals::Keep(const absl::Status& why, bool call) {
   const std::string_view words = WordsOf(why);
   const size_t kept = std::min(words.size(), kMostWords - 1);
-  t_words.owner = id_;
-  t_words.call = call;
-  std::memcpy(t_words.text, words.data(), kept);
-  t_words.text[kept] = 0;
+  os::PerThread<ThreadsWords>().owner = id_;
+  os::PerThread<ThreadsWords>().call = call;
+  std::memcpy(os::PerThread<ThreadsWords>().text, words.data(), kept);
+  os::PerThread<ThreadsWords>().text[kept] = 0;
   try {
     os::MutexLock lock(&mu_);
     latest_ = words;
@@ -59,17 +60,19 @@ void Refusals::NoteCall(const absl::Status& why) {
   if (const Listener listener = listener_.load(std::memory_order_acquire)) listener();
 }
 
-const char* Refusals::OfThisThread() const { return t_words.owner == id_ ? t_words.text : ""; }
+const char* Refusals::OfThisThread() const {
+  return os::PerThread<ThreadsWords>().owner == id_ ? os::PerThread<ThreadsWords>().text : "";
+}
 
 void Refusals::Forget() {
-  if (t_words.owner != id_) return;
-  t_words.call = false;
-  t_words.text[0] = 0;
+  if (os::PerThread<ThreadsWords>().owner != id_) return;
+  os::PerThread<ThreadsWords>().call = false;
+  os::PerThread<ThreadsWords>().text[0] = 0;
 }
 
 bool Refusals::TakeCall() {
-  if (t_words.owner != id_ || !t_words.call) return false;
-  t_words.call = false;
+  if (os::PerThread<ThreadsWords>().owner != id_ || !os::PerThread<ThreadsWords>().call) return false;
+  os::PerThread<ThreadsWords>().call = false;
   return true;
 }
 

@@ -208,7 +208,7 @@ void HostPool::Shutdown() {
     state_->stopping = true;
     state_->asked.NotifyAll();
     state_->pinned.NotifyAll();
-    thread.swap(state_->thread);
+    std::swap(thread, state_->thread);
     if (!thread.joinable()) return;
     const auto deadline = os::SteadyClock::now() + kEndWait;
     while (!state_->ended && os::SteadyClock::now() < deadline) {

@@ -74,6 +74,9 @@ World::World(const WorldSettings& settings, Random* random) : settings_(settings
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
+  // A chunk here is far smaller than a slot, so the store's bytes of room are not the room for chunks.
+  room_ = std::make_unique<allocator::SpillRoom>(host_.get(), settings.disk_slots * settings.chunk_bytes);
+  parts.room = room_.get();
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
   core()->table.mu.set_look([this] { LookUnderLock(); });

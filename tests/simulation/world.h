@@ -12,6 +12,7 @@
 #include "allocator/residency/device_residency.h"
 #include "allocator/residency/hash_code.h"
 #include "allocator/tier/host_pool.h"
+#include "allocator/tier/spill_room.h"
 #include "io/spill_store.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/gpu.h"
@@ -65,6 +66,7 @@ class World {
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;
+  std::unique_ptr<allocator::SpillRoom> room_;
   std::unique_ptr<allocator::DeviceResidency> residency_;
 };
 

@@ -124,16 +124,26 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
 }
 
 absl::Status DeviceResidency::ChargeAndGrowLocked(uint64_t chunks) {
+  // Another device may take what has grown for this one; not for ever.
+  constexpr int kMostGrowths = 100;
   uint64_t lacking = 0;
-  absl::Status status = ChargeLocked(chunks, &lacking);
-  if (status.ok() || lacking == 0) return status;
-  // The tiers may grow: that takes the file system's and the driver's time, so nobody waits for it with the lock.
-  core_->table.mu.Unlock();
-  const absl::Status grown = core_->room->Grow(lacking);
-  core_->table.mu.Lock();
-  if (core_->closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
-  if (absl::IsDeadlineExceeded(grown)) return grown;
-  return ChargeLocked(chunks, &lacking);
+  for (int growths = 0;; ++growths) {
+    absl::Status status = ChargeLocked(chunks, &lacking);
+    if (status.ok() || lacking == 0 || !core_->room->CanGrow() || growths == kMostGrowths) return status;
+    // The tiers may grow: that takes the file system's and the driver's time, so nobody waits for it with the lock.
+    core_->table.mu.Unlock();
+    const absl::Status grown = core_->room->Grow(lacking);
+    core_->table.mu.Lock();
+    if (core_->closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
+    if (core_->error.any()) return core_->error.status(*core_->parts.driver);
+    if (absl::IsDeadlineExceeded(grown)) return grown;
+    if (!grown.ok()) {
+      // Somebody may have freed a block meanwhile.
+      status = ChargeLocked(chunks, &lacking);
+      if (status.ok()) return status;
+      return WithWords(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
+    }
+  }
 }
 
 absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {

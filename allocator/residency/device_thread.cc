@@ -63,7 +63,10 @@ void DeviceThread::Wake() {
 void DeviceThread::Loop() {
   os::SetTimerSlack(std::chrono::microseconds(1));  // sleeps of 20 us end after 20 us, not 70
   const CudaDriver* const driver = core_->parts.driver;
-  driver->cuCtxSetCurrent(core_->parts.context);
+  const CUresult current = driver->cuCtxSetCurrent(core_->parts.context);
+  // Without a context no call of this thread succeeds.
+  if (current != CUDA_SUCCESS)
+    core_->error.Fail(driver->ToStatus(current, "making the device's context current"));
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver->cuThreadExchangeStreamCaptureMode(&mode);
   for (;;) {

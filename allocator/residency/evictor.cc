@@ -147,10 +147,12 @@ void Evictor::AfterGatesClosed() {
 }
 
 bool Evictor::UsesCompleted(EvictJob* job) {
-  std::erase_if(job->uses, [this](const Stamp& stamp) {
+  std::erase_if(job->uses, [this, job](const Stamp& stamp) {
     if (core_->clock.Completed(stamp)) return true;
-    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again later.
-    core_->clock.Cover(stamp).IgnoreError();
+    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again later; what the
+    // driver refuses otherwise is this eviction's failure.
+    const absl::Status covered = core_->clock.Cover(stamp);
+    if (!covered.ok() && !absl::IsUnavailable(covered)) job->failure = covered;
     return false;
   });
   return job->uses.empty() || SPILLWAY_MUTANT(kSkipUses);

@@ -182,8 +182,12 @@ absl::Status StreamClock::CoverLocked(StreamIndex index) {
   ScopedContext scope(driver_, stream.context);  // which a default stream's handle means its stream in
   // An event recorded in a capture covers nothing, and asking for it would end the job's capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (Noted(driver_->cuStreamIsCapturing(stream.handle, &capturing)) != CUDA_SUCCESS ||
-      capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+  const CUresult asked = Noted(driver_->cuStreamIsCapturing(stream.handle, &capturing));
+  // The legacy stream cannot be asked while another captures.
+  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+    return driver_->ToStatus(asked, "asking whether a stream captures");
+  }
+  if (asked != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
     return absl::UnavailableError("a stream that captures is covered when it has ended");
   }
   SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked(stream.context));

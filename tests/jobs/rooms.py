@@ -261,6 +261,7 @@ def main():
     args = harness.arguments(__doc__, ("--only", {"nargs": "+", "choices": list(SCENES)}),
                              ("--policy", {"nargs": "+", "choices": ["plan", "lru"], "default": ["plan"]}))  # fmt: skip
     args.work = args.work / "rooms"
+    signal.signal(signal.SIGTERM, lambda *_: job.sys.exit(1))  # so that nothing stays mounted
     reason = why_not(args)
     if reason:
         print(f"skipped: no ext4 of our own can be mounted here: {reason}")

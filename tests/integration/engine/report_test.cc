@@ -215,7 +215,7 @@ TEST(MetricsPageTest, NamesEachKey) {
     for (const auto& [key, value] : json.items()) {
       if (json.is_object()) written.insert(key);
       const bool by_cause = key == "stall_seconds" || key == "lost_seconds" ||
-                            key == "held_bytes_by_reason" || key == "bytes_per_second";
+                            key == "held_bytes_by_reason" || key == "bytes_per_second" || key == "waits";
       if (value.is_structured() && !by_cause) collect(value);
     }
   };

@@ -245,7 +245,6 @@ def restart(args, problems, policy):
         answer = first.ask("claim 4096").split()
         whole = 1216 + int(answer[1])
         problems.expect(answer[0] == "refused" and whole > 2560, f"restart: {answer} of a disk of 3 GiB")
-        expect(problems, first, "use", "used", "before the kill")
         first.kill()
         killed, wanted = time.monotonic(), -(-whole * 95 // 100 // 32) * 32
         taken = claim_all(second, wanted, killed + ROOM_SECONDS)

@@ -191,7 +191,9 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
   asked_last_ = options_.clock->NowNanos();
   if (asked_room_ == 0) asked_since_ = asked_last_;
   const uint64_t wanted = room_.load() + (n - free) * kSlotBytes;
-  if (asked_room_ < wanted) {
+  // A larger question from before that has no hope must not stand before this one.
+  const Hope before = HopeOfLocked(asked_room_, asked_since_);
+  if (asked_room_ < wanted || before == Hope::kNotNow || before == Hope::kNever) {
     asked_room_ = wanted;
     PokeLocked();
   }

@@ -16,12 +16,12 @@ namespace spillway::allocator {
 // ---- Charging: only what could be held on GPU, host and disk together is handed out.
 
 Charge DeviceResidency::ChargeOfLocked(uint64_t more_chunks) const {
-  const BlockTable& table = core_->table;
   Charge charge;
   charge.live = (core_->live_chunks + more_chunks) * core_->chunk_bytes;
-  charge.largest_block = std::max<uint64_t>(table.LargestLeaverLocked(), more_chunks) * core_->chunk_bytes;
-  charge.largest_set = table.launch_sets.largest_movable_bytes();
-  charge.held = table.held_chunks_locked() * core_->chunk_bytes;
+  charge.largest_block =
+      std::max<uint64_t>(core_->table.LargestLeaverLocked(), more_chunks) * core_->chunk_bytes;
+  charge.largest_set = core_->table.launch_sets.largest_movable_bytes();
+  charge.held = core_->table.held_chunks_locked() * core_->chunk_bytes;
   charge.chunk_target = core_->chunks.target() * core_->chunk_bytes;
   if (SPILLWAY_MUTANT(kNoExchangeRoom)) charge.largest_set = charge.largest_block = 0;
   return charge;

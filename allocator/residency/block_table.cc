@@ -107,9 +107,12 @@ void BlockTable::EnterVictim(Block* block) {
 }
 
 void BlockTable::LeaveVictims(Block* block) {
-  victims.cached.Remove(KeyOf(*block));
-  victims.unused.Remove(KeyOf(*block));
-  victims.idle.Remove(KeyOf(*block));
+  if (block->state == BlockState::kCached) {
+    victims.cached.Remove(KeyOf(*block));
+  } else if (block->state == BlockState::kResident) {
+    victims.unused.Remove(KeyOf(*block));
+    victims.idle.Remove(KeyOf(*block));
+  }
 }
 
 Block* BlockTable::FindLocked(uint64_t address) const {

@@ -29,6 +29,9 @@ Charge DeviceResidency::ChargeOfLocked(uint64_t more_chunks) const {
 
 absl::Status DeviceResidency::ChargeLocked(uint64_t chunks, uint64_t* lacking_bytes) {
   *lacking_bytes = 0;
+  // What fits the GPU together asks nothing of the tiers: no need to look at what could be launched.
+  if (core_->live_chunks + chunks <= core_->chunks.target() && core_->promised_room_bytes == 0)
+    return absl::OkStatus();
   const Charge charge = ChargeOfLocked(chunks);
   SpillRoom* const room = core_->room;
   if (charge.FitsGpu() || (core_->evict.load() && charge.LaunchFits())) {
@@ -75,6 +78,7 @@ absl::Status DeviceResidency::RefusalOf(const Charge& charge, uint64_t others_pr
 
 // After blocks have gone: what they were promised off the GPU is others' again.
 void DeviceResidency::LowerPromiseLocked() {
+  if (core_->promised_room_bytes == 0) return;
   const uint64_t beyond = ChargeOfLocked(0).BeyondGpu();
   if (beyond >= core_->promised_room_bytes) return;
   core_->room->Change(core_->promised_room_bytes, beyond);

@@ -120,9 +120,9 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
     return RunPinned(set, stream, tag, launch);
   }
   if (slot != nullptr && index != kNoStream && no_capture) {
-    if (core_->pressure.load(std::memory_order_relaxed)) {
-      if (absl::Status status = WaitForRunAhead(BytesOf(set), tag); !status.ok())
-        return Ended(status, launch);
+    if (__builtin_expect(pressed, 0)) {
+      CUresult ended = CUDA_SUCCESS;
+      if (EndsAtRunAhead(set, tag, launch, &ended)) return ended;
     }
     slot->Enter(core_->gates.fence());
     if (AllOpen(set, &bytes)) {
@@ -139,6 +139,7 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
       if (!SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
       NoteSet(set, bytes);
       if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
+      if (__builtin_expect(result == CUDA_SUCCESS, 1)) return result;
       if (result != CUDA_ERROR_OUT_OF_MEMORY) return NoteResult(result);
       if (!ReleaseForOthers(0)) return result;  // then once more, under pins
     } else {
@@ -251,6 +252,14 @@ absl::Status DeviceResidency::WithAdvice(const absl::Status& why, uint64_t tag, 
   const std::string words = advice ? advice(tag, blocks) : std::string();
   if (words.empty() || !absl::IsResourceExhausted(why)) return why;
   return WithWords(why, std::string(why.message()) + ". " + words);
+}
+
+// Apart from Run, whose fast path carries no status. True when the launch has got its answer.
+bool DeviceResidency::EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                                     CUresult* answer) {
+  const absl::Status status = WaitForRunAhead(BytesOf(set), tag);
+  if (!status.ok()) *answer = Ended(status, launch);
+  return !status.ok();
 }
 
 // A launch that could not be prepared: the driver's business where nothing is moved any more, else refused.

@@ -189,6 +189,7 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.peak_live_bytes = core_->peak_live_chunks * core_->chunk_bytes;
     stats.peak_requested_bytes = core_->peak_requested_bytes;
     stats.others_bytes = core_->budget.others;
+    stats.largest_set_bytes = core_->table.launch_sets.peak_bytes();
     stats.cached_bytes = core_->table.ChunksLocked(BlockState::kCached) * core_->chunk_bytes;
     core_->table.ForEachLiveLocked([&](Block* block) {
       const uint64_t bytes = block->chunks * core_->chunk_bytes;
@@ -232,7 +233,6 @@ ResidencyStats DeviceResidency::Stats() const {
   stats.disk_out_rate = core_->lane(Lane::kDiskOut).rate();
   stats.host_in_rate = core_->lane(Lane::kHostIn).rate();
   stats.disk_in_rate = core_->lane(Lane::kDiskIn).rate();
-  stats.largest_set_bytes = core_->table.launch_sets.largest_bytes();
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;
 }

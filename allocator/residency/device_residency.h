@@ -112,6 +112,8 @@ class DeviceResidency : public Residency {
   void RememberSet(const AccessSet& set);
   // Waits while uncompleted launches touch more than the bound. Without lock or slot.
   absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
+  bool EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                      CUresult* answer);
   Stamp StampToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);

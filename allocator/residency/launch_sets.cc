@@ -72,6 +72,7 @@ void LaunchSets::FindLargest() {
   uint64_t largest = 0;
   for (const Set& set : sets_) largest = std::max(largest, set.live_bytes);
   largest_.store(largest, std::memory_order_relaxed);
+  peak_ = std::max(peak_, largest);
 }
 
 uint64_t LaunchSets::largest_movable_bytes() const {

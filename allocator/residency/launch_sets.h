@@ -34,6 +34,8 @@ class LaunchSets {
 
   // Live bytes of the largest set. Any thread, no lock.
   uint64_t largest_bytes() const { return largest_.load(std::memory_order_relaxed); }
+  // The most that it ever was, for reports.
+  uint64_t peak_bytes() const { return peak_; }
   // The same without blocks that are held on the GPU anyway.
   uint64_t largest_movable_bytes() const;
   // Aborts unless all sums are those of the blocks.
@@ -53,6 +55,7 @@ class LaunchSets {
   void FindLargest();
 
   std::array<Set, kSets> sets_;
+  uint64_t peak_ = 0;
   std::atomic<uint64_t> largest_{0};  // a hint for launching threads: pairs with nothing
 };
 

@@ -1,6 +1,7 @@
 // What a fault costs by what the process has allocated and freed before, and by how many live blocks lie idle on the
 // device. Each fault drives one block out to host memory and brings another back, on the stand-in driver; a case is
-// timed in turn with the smallest one, and the ratio of each pair is taken.
+// timed in turn with the smallest one, and the ratio of each pair is taken. Without a plan: what a choice costs with one
+// is in victim_bench.
 //
 //   history_bench [--pairs N] [--faults N] [--json FILE]
 
@@ -19,7 +20,6 @@
 #include "allocator/tier/host_pool.h"
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
-#include "policy/plan.h"
 
 namespace spillway::bench {
 namespace {
@@ -30,7 +30,6 @@ constexpr size_t kAway = 64;  // blocks that are not on the device
 struct Case {
   size_t old = 0;   // blocks that were allocated and freed before, each of another stream
   size_t idle = 0;  // live blocks on the device
-  bool plan = false;
 };
 
 class Device {
@@ -61,7 +60,6 @@ class Device {
     for (size_t i = 0; i < what.idle + kAway; ++i)
       blocks_.push_back(residency_->Allocate(kChunkBytes, {}).value());
     for (size_t i = 0; i < blocks_.size(); ++i) Use();
-    if (what.plan) residency_->SetPlan(EachOnce());
   }
   ~Device() {
     Must(driver_->cuCtxSynchronize(), "cuCtxSynchronize");
@@ -89,18 +87,6 @@ class Device {
     Must(driver_->cuStreamSynchronize(nullptr), "cuStreamSynchronize");
   }
 
-  // A period in which every block is used once, in the order of Use, and nothing is moved by the plan itself.
-  std::shared_ptr<const policy::MigrationPlan> EachOnce() const {
-    auto plan = std::make_shared<policy::MigrationPlan>();
-    plan->period = static_cast<uint32_t>(blocks_.size());
-    plan->start = residency_->Stats().launches;
-    for (uint32_t i = 0; i < plan->period; ++i) {
-      plan->launches.push_back({0, i, 1});
-      plan->uses.push_back({addresses_->Find(blocks_[(next_ + i) % blocks_.size()]).raw(), i + plan->period});
-    }
-    return plan;
-  }
-
   const allocator::CudaDriver* const driver_;
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
@@ -122,24 +108,20 @@ void Run(int pairs, size_t faults, const std::string& json_file) {
   Must(driver->cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
   Must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
   nlohmann::json rows = nlohmann::json::array();
-  std::printf("%8s %8s %6s %12s %8s\n", "freed", "idle", "plan", "us a fault", "ratio");
-  for (const bool plan : {false, true}) {
-    Device least(driver, context, {100, 100, plan});
-    for (const auto& [old, idle] :
-         {std::pair<size_t, size_t>{100, 100}, {10'000, 100}, {100'000, 100}, {100, 1'000}, {100, 10'000}}) {
-      Device device(driver, context, {old, idle, plan});
-      std::vector<double> nanos;
-      std::vector<double> ratios;
-      for (int pair = 0; pair < pairs; ++pair) {
-        const double base = least.Faults(faults);
-        nanos.push_back(device.Faults(faults));
-        ratios.push_back(nanos.back() / base);
-      }
-      std::printf("%8zu %8zu %6s %12.1f %8.2f\n", old, idle, plan ? "yes" : "no", Median(nanos) / 1000,
-                  Median(ratios));
-      rows.push_back(
-          {{"freed", old}, {"idle", idle}, {"plan", plan}, {"ns", Median(nanos)}, {"ratio", Median(ratios)}});
+  std::printf("%8s %8s %12s %8s\n", "freed", "idle", "us a fault", "ratio");
+  Device least(driver, context, {100, 100});
+  for (const auto& [old, idle] :
+       {std::pair<size_t, size_t>{100, 100}, {10'000, 100}, {100'000, 100}, {100, 1'000}, {100, 10'000}}) {
+    Device device(driver, context, {old, idle});
+    std::vector<double> nanos;
+    std::vector<double> ratios;
+    for (int pair = 0; pair < pairs; ++pair) {
+      const double base = least.Faults(faults);
+      nanos.push_back(device.Faults(faults));
+      ratios.push_back(nanos.back() / base);
     }
+    std::printf("%8zu %8zu %12.1f %8.2f\n", old, idle, Median(nanos) / 1000, Median(ratios));
+    rows.push_back({{"freed", old}, {"idle", idle}, {"ns", Median(nanos)}, {"ratio", Median(ratios)}});
   }
   if (!json_file.empty()) std::ofstream(json_file) << rows.dump(1) << "\n";
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -116,11 +117,13 @@ TEST_F(SpillRoomTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten)
   ASSERT_TRUE(store->GrowTo(64 * kMiB).ok());
   Filler others(path());
   ASSERT_TRUE(others.filled());
+  // Also ends what is being grown ahead of need.
+  const absl::Status refused = store->GrowTo(kGiB);
   const uint64_t room = store->room_bytes();
   EXPECT_GE(room, 64 * kMiB);
-  const absl::Status refused = store->GrowTo(room + kSlotBytes);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr(path()));
+  EXPECT_TRUE(absl::IsResourceExhausted(store->GrowTo(room + kSlotBytes)));
   EXPECT_EQ(store->room_bytes(), room);
   // The disk has not a byte more, and none is needed.
   ExpectUsable(store.get(), Reserve(store.get(), room / kSlotBytes));
@@ -153,15 +156,22 @@ TEST_F(SpillRoomTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefus
   MOUNT_OR_SKIP(3072);
   auto first = MakeStore(DiskOptions(path()));
   auto second = MakeStore(DiskOptions(path()));
+  // The second asks for a step once the first does, or it could have all before the first has begun.
+  std::atomic<uint64_t> asked_by_first{0};
   absl::Status refused;
   std::thread other([&] {
-    for (uint64_t room = 0; room <= 2048 * kMiB && refused.ok(); room += 48 * kMiB)
+    for (uint64_t room = 0; room <= 2048 * kMiB && refused.ok(); room += 48 * kMiB) {
+      while (asked_by_first.load() < room) std::this_thread::yield();
       refused = second->GrowTo(room);
+    }
     second->Shutdown();  // as a job that ends for want of memory
   });
   absl::Status granted;
-  for (uint64_t room = 0; room <= 2048 * kMiB && granted.ok(); room += 48 * kMiB)
+  for (uint64_t room = 0; room <= 2048 * kMiB && granted.ok(); room += 48 * kMiB) {
+    asked_by_first = room;
     granted = first->GrowTo(room);
+  }
+  asked_by_first = UINT64_MAX;
   other.join();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_TRUE(granted.ok()) << granted;

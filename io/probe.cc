@@ -55,8 +55,8 @@ absl::StatusOr<std::unique_ptr<IoEngine>> MakeProbed(SpillFile* file, const Spil
     SPILLWAY_ASSIGN_OR_RETURN(engine,
                               MakeUringEngine({file->fd()}, static_cast<size_t>(options.requests_in_flight)));
   } else {
-    engine = MakeThreadEngine(
-        {file->fd()}, ThreadOptions(options, file->direct() ? PageCache::kBypassed : PageCache::kDropped));
+    const PageCache page_cache = file->direct() ? PageCache::kBypassed : PageCache::kDropped;
+    SPILLWAY_ASSIGN_OR_RETURN(engine, MakeThreadEngine({file->fd()}, ThreadOptions(options, page_cache)));
   }
   SPILLWAY_RETURN_IF_ERROR(ProbeEngine(engine.get()));
   SPILLWAY_RETURN_IF_ERROR(file->Truncate(0));

@@ -24,8 +24,11 @@
 
 namespace spillway::io {
 
-// Size of a slot, and the most that one Write or Read moves.
-inline constexpr uint32_t kSlotBytes = 2u << 20;
+// Size of a slot, and the most that one Write or Read moves. The simulation's are smaller.
+#ifndef SPILLWAY_SLOT_BYTES
+#define SPILLWAY_SLOT_BYTES (2u << 20)
+#endif
+inline constexpr uint32_t kSlotBytes = SPILLWAY_SLOT_BYTES;
 
 enum class ChecksumMode : uint8_t { kOn, kOff };
 enum class EngineKind : uint8_t { kAuto, kThreads, kUring };

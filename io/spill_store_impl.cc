@@ -71,17 +71,18 @@ absl::Status SpillStore::Impl::Open() {
     directory->order = std::make_unique<DiskOrder>(directory->settings.path);
     if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
-    directory->queue = TransferQueue::Start(
-        std::move(opened.engine), TransferQueueOptions{.path = directory->settings.path,
-                                                       .drive = DriveName(directory->file->device()),
-                                                       .request_bytes = options_.request_bytes,
-                                                       .request_timeout = options_.request_timeout,
-                                                       .clock = options_.clock,
-                                                       .waits = waits_});
+    const TransferQueueOptions queue{.path = directory->settings.path,
+                                     .drive = DriveName(directory->file->device()),
+                                     .request_bytes = options_.request_bytes,
+                                     .request_timeout = options_.request_timeout,
+                                     .clock = options_.clock,
+                                     .waits = waits_};
+    SPILLWAY_ASSIGN_OR_RETURN(directory->queue, TransferQueue::Start(std::move(opened.engine), queue));
     directories_.push_back(std::move(directory));
   }
   for (const auto& directory : directories_) {
-    directory->keeper = os::StartThread("spill-grow", [this, kept = directory.get()] { KeepLoop(kept); });
+    SPILLWAY_ASSIGN_OR_RETURN(directory->keeper,
+                              os::StartThread("spill-grow", [this, kept = directory.get()] { KeepLoop(kept); }));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "io/os/check.h"
+#include "io/os/errno.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/os/thread.h"
@@ -72,13 +73,18 @@ class ThreadEngine : public IoEngine {
   ThreadEngine(std::vector<int> files, const ThreadEngineOptions& options)
       : capacity_(options.capacity), shared_(std::make_shared<Shared>(std::move(files), options.page_cache)) {
     SPILLWAY_CHECK(options.threads > 0 && options.capacity > 0);
-    {
-      os::MutexLock lock(&shared_->mu);
-      shared_->running = options.threads;
-    }
+  }
+
+  absl::Status Start(const ThreadEngineOptions& options) {
     for (int i = 0; i < options.threads; ++i) {
-      threads_.push_back(os::StartThread(options.thread_name, [shared = shared_] { Work(shared.get()); }));
+      absl::StatusOr<os::Thread> thread =
+          os::StartThread(options.thread_name, [shared = shared_] { Work(shared.get()); });
+      if (!thread.ok()) return threads_.empty() ? thread.status() : absl::OkStatus();
+      threads_.push_back(*std::move(thread));
+      os::MutexLock lock(&shared_->mu);
+      ++shared_->running;
     }
+    return absl::OkStatus();
   }
 
   ~ThreadEngine() override { Stop(std::chrono::seconds(2)); }
@@ -150,8 +156,11 @@ class ThreadEngine : public IoEngine {
 
 }  // namespace
 
-std::unique_ptr<IoEngine> MakeThreadEngine(std::vector<int> files, const ThreadEngineOptions& options) {
-  return std::make_unique<ThreadEngine>(std::move(files), options);
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files,
+                                                           const ThreadEngineOptions& options) {
+  auto engine = std::make_unique<ThreadEngine>(std::move(files), options);
+  SPILLWAY_RETURN_IF_ERROR(engine->Start(options));
+  return engine;
 }
 
 }  // namespace spillway::io

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "io/engine.h"
 
 namespace spillway::io {
@@ -23,8 +24,9 @@ struct ThreadEngineOptions {
   std::string thread_name = "spill-io";
 };
 
-// `files` are open descriptors, which the caller closes after Stop.
-std::unique_ptr<IoEngine> MakeThreadEngine(std::vector<int> files, const ThreadEngineOptions& options);
+// `files` are open descriptors, which the caller closes after Stop. With fewer threads when the system has no more;
+// kResourceExhausted when it has none.
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files, const ThreadEngineOptions& options);
 
 }  // namespace spillway::io
 

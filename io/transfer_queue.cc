@@ -33,10 +33,10 @@ TransferQueue::TransferQueue(std::unique_ptr<IoEngine> engine, const TransferQue
   SPILLWAY_CHECK(flights_.size() < (1u << kPlaceBits));
 }
 
-std::shared_ptr<TransferQueue> TransferQueue::Start(std::unique_ptr<IoEngine> engine,
-                                                    const TransferQueueOptions& options) {
+absl::StatusOr<std::shared_ptr<TransferQueue>> TransferQueue::Start(std::unique_ptr<IoEngine> engine,
+                                                                    const TransferQueueOptions& options) {
   std::shared_ptr<TransferQueue> queue(new TransferQueue(std::move(engine), options));
-  queue->thread_ = os::StartThread("spill-dir", [queue] { queue->Run(); });
+  SPILLWAY_ASSIGN_OR_RETURN(queue->thread_, os::StartThread("spill-dir", [queue] { queue->Run(); }));
   return queue;
 }
 

@@ -43,9 +43,9 @@ struct TransferCounters {
 
 class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
  public:
-  // Starts the thread.
-  static std::shared_ptr<TransferQueue> Start(std::unique_ptr<IoEngine> engine,
-                                              const TransferQueueOptions& options);
+  // Starts the thread; kResourceExhausted when the system has none left.
+  static absl::StatusOr<std::shared_ptr<TransferQueue>> Start(std::unique_ptr<IoEngine> engine,
+                                                              const TransferQueueOptions& options);
 
   // Takes the transfer, whose `done` is then called exactly once on the queue's thread. False after BeginStop: the transfer
   // is left alone. Any thread.

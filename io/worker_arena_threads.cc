@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/os/check.h"
 #include "io/os/sync.h"
 #include "io/os/thread.h"
 #include "io/worker_arena.h"
@@ -14,7 +15,11 @@ namespace {
 class ThreadArena : public WorkerArena {
  public:
   explicit ThreadArena(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.push_back(os::StartThread("spill-sum", [this] { Work(); }));
+    for (int i = 0; i < threads; ++i) {
+      absl::StatusOr<os::Thread> thread = os::StartThread("spill-sum", [this] { Work(); });
+      SPILLWAY_CHECK(thread.ok());
+      threads_.push_back(*std::move(thread));
+    }
   }
 
   ~ThreadArena() override {

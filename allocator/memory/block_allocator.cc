@@ -28,14 +28,4 @@ void BlockAllocator::Remove(CUstream stream, uint32_t chunks, uint64_t address) 
   --count_;
 }
 
-std::vector<BlockId> BlockAllocator::TakeAll() {
-  std::vector<BlockId> ids;
-  for (const auto& [key, list] : lists_) {
-    for (const auto& [address, id] : list) ids.push_back(id);
-  }
-  lists_.clear();
-  count_ = 0;
-  return ids;
-}
-
 }  // namespace spillway::allocator

@@ -26,8 +26,6 @@ class BlockAllocator {
   std::optional<BlockId> Take(CUstream stream, uint32_t chunks);
   // Takes that address out of the list, where it must be.
   void Remove(CUstream stream, uint32_t chunks, uint64_t address);
-  // Everything in the list, emptied: for giving address space back.
-  std::vector<BlockId> TakeAll();
   size_t size() const { return count_; }
 
  private:

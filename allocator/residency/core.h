@@ -149,7 +149,11 @@ struct Core {
   absl::Status AwaitChangeLocked(const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     if (stopped.load()) return StopStatus();
     if (absl::Status status = wait.Check(); !status.ok()) return status;
-    table.changed.WaitRechecking(&table.mu, kLookAgain);
+    if (const std::chrono::nanoseconds left = wait.Left(); left < kLookAgain) {
+      table.changed.WaitFor(&table.mu, left);
+    } else {
+      table.changed.WaitRechecking(&table.mu, kLookAgain);
+    }
     return absl::OkStatus();
   }
   static constexpr std::chrono::milliseconds kLookAgain{100};
@@ -212,8 +216,8 @@ struct Core {
   // ever been allocated.
   void GiveUpOldAddressesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     const size_t kept = table.CountLocked(BlockState::kFree);
-    if (kept <= kLeastKeptAddresses) return;
-    const size_t most = kLeastKeptAddresses + 4 * live_blocks;
+    if (kept <= options.kept_addresses) return;
+    const size_t most = options.kept_addresses + 4 * live_blocks;
     for (size_t i = most; i < std::min(kept, most + 2); ++i) {
       if (!GiveUpAddressLocked(table.OldestLocked(BlockState::kFree))) return;
     }
@@ -230,7 +234,6 @@ struct Core {
     table.DestroyLocked(block);
     return true;
   }
-  static constexpr size_t kLeastKeptAddresses = 4096;
   // After a chunk was refused: what the budget allows is tried again, for memory may have come back.
   void RestoreTargetLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu) {
     create_failed_nanos = 0;

@@ -117,7 +117,14 @@ void DeviceHash::Drop(Request* request) {
 void HashLoader::Begin() {
   if (code_ == nullptr || begun_.load(std::memory_order_relaxed)) return;
   begun_.store(true);
-  thread_.Start("spillway-hash", [this] { Load(); });
+  const absl::Status started = thread_.Start("spillway-hash", [this] { Load(); });
+  if (!started.ok()) SayUnused(started);
+}
+
+void HashLoader::SayUnused(const absl::Status& why) {
+  // Once for the process would be right, but each device has its own driver's words; devices are few.
+  os::Announce("blocks that have not changed are written again each time they leave the GPU: " +
+               std::string(why.message()));
 }
 
 void HashLoader::Load() {
@@ -139,9 +146,7 @@ void HashLoader::Load() {
     ready_.store(hash_.get(), std::memory_order_release);
     return;
   }
-  // Once for the process would be right, but each device has its own driver's words; devices are few.
-  os::Announce("blocks that have not changed are written again each time they leave the GPU: " +
-               std::string(status.message()));
+  SayUnused(status);
 }
 
 bool HashLoader::Stop(std::chrono::nanoseconds longest) { return thread_.JoinFor(longest); }

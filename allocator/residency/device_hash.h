@@ -83,6 +83,7 @@ class HashLoader {
 
  private:
   void Load();
+  static void SayUnused(const absl::Status& why);
 
   const CudaDriver* const driver_;
   const CUcontext context_;

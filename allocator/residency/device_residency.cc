@@ -15,6 +15,7 @@ namespace spillway::allocator {
 #ifdef SPILLWAY_TEST_HOOKS
 std::atomic<Mutant> active_mutant{Mutant::kNone};
 std::atomic<void (*)(const char*)> delay_function{nullptr};
+std::atomic<SelectionWatch*> selection_watch{nullptr};
 #endif
 
 namespace {
@@ -65,8 +66,7 @@ absl::Status DeviceResidency::Start() {
     core_->budget = {core_->options.budget_bytes, core_->options.others_share_bytes, 0, 0};
     core_->RestoreTargetLocked();
   }
-  thread_->Start();
-  return absl::OkStatus();
+  return thread_->Start();
 }
 
 // ---- Streams, capture, foreign memory.

@@ -37,8 +37,8 @@ DeviceThread::DeviceThread(Core* core, CopyStreams* copies)
 
 DeviceThread::~DeviceThread() { Stop(); }
 
-void DeviceThread::Start() {
-  thread_.Start("spillway-device", [this] { Loop(); });
+absl::Status DeviceThread::Start() {
+  return thread_.Start("spillway-device", [this] { Loop(); });
 }
 
 bool DeviceThread::Stop() {
@@ -106,8 +106,9 @@ bool DeviceThread::EndWaits() {
 void DeviceThread::Sleep(bool progress) {
   if (progress) return;
   std::chrono::nanoseconds pause = kSleepWhenIdle;
-  if (core_->stopped.load()) {
-    pause = kSleepWhenIdle;
+  bool for_safety = true;  // whoever gives this thread something to do wakes it
+  if (core_->stopped.load() || waits_for_time_) {
+    for_safety = false;
   } else if (!evictor_.idle() || !faulter_.idle()) {
     const int64_t still = os::Clock::System()->NowNanos() - last_progress_;
     pause = std::chrono::nanoseconds(std::clamp(still / 4, kShortestPollNanos, kLongestPollNanos));
@@ -116,7 +117,13 @@ void DeviceThread::Sleep(bool progress) {
     pause = kPollLaunches;
   }
   os::MutexLock lock(&wake_mu_);
-  if (!woken_ && !stop_) wake_.WaitFor(&wake_mu_, pause);
+  if (!woken_ && !stop_) {
+    if (for_safety && pause == kSleepWhenIdle) {
+      wake_.WaitRechecking(&wake_mu_, pause);
+    } else {
+      wake_.WaitFor(&wake_mu_, pause);
+    }
+  }
   woken_ = false;
 }
 
@@ -144,6 +151,8 @@ bool DeviceThread::StartEvictions() {
       core_->RestoreTargetLocked();
     }
     const Missing missing = MissingChunksLocked();
+    // What is missing may come by the end of a pause; a budget that fell is tried again after a while.
+    waits_for_time_ = missing.any > 0 || missing.cached_only > 0 || core_->create_failed_nanos != 0;
     if (missing.any == 0) stuck_since_ = 0;
     if (missing.any == 0 && missing.cached_only == 0) return false;
   }
@@ -180,7 +189,7 @@ bool DeviceThread::PlanGivesRoom() {
   const int64_t now = os::Clock::System()->NowNanos();
   const bool hope =
       plan_runner_.active() && (plan_runner_.EvictionsToCome() || evictor_.chunks_coming() > 0 ||
-                                core_->clock.UncompletedLaunches() > 0);
+                                core_->clock.MayComplete());
   if (claims_.HeadLocked() != plan_head_) {
     plan_head_ = claims_.HeadLocked();
     plan_wait_since_ = now;
@@ -218,8 +227,11 @@ void DeviceThread::SelectLocked(policy::VictimIndex* index, uint64_t chunks,
     const Block& block = *table.BlockOf(key);
     return MayLeave(block) && may_leave(block) ? block.chunks : 0;
   };
-  for (const auto key : index->Select(chunks, now, plan_runner_.plan_number(), facts, bytes))
-    victims->push_back(table.BlockOf(key));
+  SPILLWAY_BEFORE_SELECTION();
+  const std::vector<policy::VictimIndex::Key> chosen =
+      index->Select(chunks, now, plan_runner_.plan_number(), facts, bytes);
+  SPILLWAY_AFTER_SELECTION(*index, chunks, facts, bytes, chosen);
+  for (const auto key : chosen) victims->push_back(table.BlockOf(key));
 }
 
 // Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
@@ -271,7 +283,7 @@ bool DeviceThread::IsIdle(const Block& block) const {
 // The head is refused when nothing is left to hope for: what has failed before is no hope, though it is tried again.
 void DeviceThread::RefuseIfStuckLocked(bool cancelled) {
   const bool hope = cancelled || evictor_.HasHope() || claims_.grants() > 0 ||
-                    faulter_.prefetches_under_way() > 0 || core_->clock.UncompletedLaunches() > 0;
+                    faulter_.prefetches_under_way() > 0 || core_->clock.MayComplete();
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t room_made = core_->counters.evictions.load() + core_->frees;
   if (claims_.HeadLocked() != stuck_head_ || room_made != room_made_) evictor_.ForgetFailures();

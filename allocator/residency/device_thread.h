@@ -23,7 +23,7 @@ class DeviceThread {
   DeviceThread(Core* core, CopyStreams* copies);
   ~DeviceThread();
 
-  void Start();
+  absl::Status Start();
   // Ends the thread; transfers under way are left to the process's end. False when it could not be ended in half a second
   // (a call of the driver that does not return): it is left behind, and all that it uses must stay. Any other thread.
   bool Stop();
@@ -76,6 +76,7 @@ class DeviceThread {
   PlanRunner plan_runner_;
   os::JoinableThread thread_;
   bool left_behind_ = false;
+  bool waits_for_time_ = false;  // device's thread: chunks are missing, or the budget has fallen
   bool frees_wait_ = false;    // device's thread: freed blocks wait for recorded streams
   int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on, or a launch completed
 

@@ -57,7 +57,9 @@ bool Evictor::BeginHash(EvictJob* job) {
     return true;
   }
   if (event.ok()) core_->clock.GiveEvent(*event);
-  core_->parts.driver->cuStreamSynchronize(hash->stream());
+  const absl::Status ended = core_->parts.driver->ToStatus(
+      core_->parts.driver->cuStreamSynchronize(hash->stream()), "waiting for a hash");
+  if (!ended.ok()) core_->error.Fail(ended);
   hash->Drop(&*request);
   return false;
 }

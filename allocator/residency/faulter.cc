@@ -107,7 +107,7 @@ absl::Status Faulter::FinishEnqueue(FetchJob* job) {
   SPILLWAY_ASSIGN_OR_RETURN(const CUevent mark, copies_->MarkIn());
   os::MutexLock lock(&core_->table.mu);
   job->block->arrival = mark;
-  if (!SPILLWAY_MUTANT(kArrivalNotTold)) core_->table.changed.NotifyAll();
+  core_->table.changed.NotifyAll();
   return absl::OkStatus();
 }
 
@@ -233,10 +233,11 @@ bool Faulter::Drain(FetchJob* job) {
   }
   if (job->drained == nullptr) {
     absl::StatusOr<CUevent> mark = copies_->MarkIn();
-    if (!mark.ok()) return false;  // tried again; a lost device stops us before
-    job->drained = *mark;
+    if (mark.ok()) job->drained = *mark;
+    if (!mark.ok() && core_->error.any()) return false;  // nothing moves any more
   }
-  if (!copies_->Done(job->drained)) return false;
+  // Without a mark the copies have ended.
+  if (job->drained != nullptr && !copies_->Done(job->drained)) return false;
   ForgetDrain(job);
   SPILLWAY_DELAY_POINT("faulter.before_unmap");
   {

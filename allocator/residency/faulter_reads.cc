@@ -88,8 +88,9 @@ bool Faulter::EnqueueReadChunks(FetchJob* job) {
     if (!read || staged.copied != nullptr || !job->failure.ok()) continue;
     job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.piece.data,
                                core_->BytesOfChunk(*job->block, staged.chunk));
+    if (!job->failure.ok()) break;
     absl::StatusOr<CUevent> mark = copies_->MarkIn();
-    if (!mark.ok()) job->failure = mark.status();
+    job->failure = mark.status();
     if (!job->failure.ok()) break;
     staged.copied = *mark;
     --job->disk_chunks_left;

@@ -57,7 +57,12 @@ void GateSlots::WaitForAll(os::WaitList* waits) const {
   } else if (fence_) {
     os::FullFence();
   } else {
-    os::HeavyBarrier();
+    // To go on without it would be to miss stores.
+    std::optional<os::Wait> wait;
+    while (!os::HeavyBarrier()) {
+      if (!wait) wait.emplace(waits, os::WaitKind::kGateSlots, "memory of the kernel for a barrier");
+      os::SpinPause(kLongWait);
+    }
   }
   for (const Slot& slot : slots) {
     const uint64_t seen = slot.count_.load(std::memory_order_acquire);

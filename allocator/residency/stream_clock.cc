@@ -144,6 +144,19 @@ uint64_t StreamClock::UncompletedLaunches() const {
   return sum;
 }
 
+bool StreamClock::MayComplete() const {
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const Stream& stream = streams_[i];
+    const uint64_t completed = stream.completed.load(std::memory_order_relaxed);
+    if (stream.next.load(std::memory_order_relaxed) <= completed) continue;
+    // What was covered before the refusal can still be seen to end.
+    const bool covered = stream.covered.load(std::memory_order_relaxed) > completed;
+    if (covered || !stream.refused.load(std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<CUevent> StreamClock::TakeEventLocked(CUcontext context) {
   std::vector<CUevent>& unused = free_events_[context];
   if (!unused.empty()) {
@@ -170,6 +183,12 @@ void StreamClock::GiveEvent(CUevent event) {
 }
 
 absl::Status StreamClock::CoverLocked(StreamIndex index) {
+  absl::Status status = RecordLocked(index);
+  streams_[index].refused.store(!status.ok() && !absl::IsUnavailable(status), std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status StreamClock::RecordLocked(StreamIndex index) {
   Stream& stream = streams_[index];
   // Read before the record: everything numbered up to here was enqueued before the event.
   uint64_t number = stream.next.load(std::memory_order_acquire);

@@ -67,6 +67,9 @@ class StreamClock {
   uint64_t UncompletedBytes() const;
   // Launches numbered and not known to be completed.
   uint64_t UncompletedLaunches() const;
+  // Whether the end of some launch is still to be seen: there are uncompleted ones, and not only on streams where the driver
+  // refused the last event.
+  bool MayComplete() const;
   // When a launch of the stream, or of any, was last seen to have completed: nanoseconds of the system's steady clock.
   int64_t LastCompletedAt(StreamIndex stream) const {
     return streams_[stream].completed_at.load(std::memory_order_relaxed);
@@ -114,6 +117,7 @@ class StreamClock {
     os::Atomic<uint64_t> issued_bytes{0};
     os::Atomic<uint64_t> completed_bytes{0};
     os::Atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
+    os::Atomic<bool> refused{false};  // the driver refused the last event; written under mu_; a look that is late looks again
     CUstream handle = nullptr;        // guarded by mu_ after publication
     CUcontext context = nullptr;      // guarded by mu_: what the stream belongs to
     bool live = false;                // guarded by mu_
@@ -127,6 +131,7 @@ class StreamClock {
   CUcontext ContextOf(StreamRef stream) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
   absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RecordLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
                              const os::Atomic<bool>& stopped);

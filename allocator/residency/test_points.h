@@ -7,6 +7,10 @@
 #ifdef SPILLWAY_TEST_HOOKS
 
 #include <atomic>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "policy/victim_index.h"
 
 namespace spillway::allocator {
 
@@ -53,10 +57,20 @@ enum class Mutant : int {
   kKeepTicket,      // a claim that was refused stays in the queue
   kNextNotTold,     // who leaves the queue of claims tells nobody
   kChunksNotTold,   // the end of an eviction tells nobody
-  kArrivalNotTold,  // a read that has come back tells nobody
   kErrorUnseen,     // the device's first error is not kept
 };
 extern std::atomic<Mutant> active_mutant;
+// Sees each choice of victims, under the table's lock.
+class SelectionWatch {
+ public:
+  using Index = policy::VictimIndex;
+  virtual ~SelectionWatch() = default;
+  virtual void Before() = 0;
+  virtual void After(const Index& index, policy::Bytes needed, absl::FunctionRef<Index::Facts(Index::Key)> facts,
+                     absl::FunctionRef<policy::Bytes(Index::Key)> bytes,
+                     const std::vector<Index::Key>& chosen) = 0;
+};
+extern std::atomic<SelectionWatch*> selection_watch;
 // Called at each named point when set; may sleep or yield.
 extern std::atomic<void (*)(const char* point)> delay_function;
 
@@ -69,9 +83,21 @@ extern std::atomic<void (*)(const char* point)> delay_function;
     if (auto* delay_ = ::spillway::allocator::delay_function.load()) delay_(name); \
   } while (false)
 
+#define SPILLWAY_BEFORE_SELECTION()                                                   \
+  do {                                                                                \
+    if (auto* watch_ = ::spillway::allocator::selection_watch.load()) watch_->Before(); \
+  } while (false)
+#define SPILLWAY_AFTER_SELECTION(index, needed, facts, bytes, chosen)                      \
+  do {                                                                                     \
+    if (auto* watch_ = ::spillway::allocator::selection_watch.load())                      \
+      watch_->After(index, needed, facts, bytes, chosen);                                  \
+  } while (false)
+
 #else
 
 #define SPILLWAY_MUTANT(name) false
+#define SPILLWAY_BEFORE_SELECTION() ((void)0)
+#define SPILLWAY_AFTER_SELECTION(...) ((void)0)
 #define SPILLWAY_DELAY_POINT(name) ((void)0)
 
 #endif  // SPILLWAY_TEST_HOOKS

@@ -34,11 +34,17 @@ absl::StatusOr<CUevent> CopyStreams::MarkOut() { return Mark(out_); }
 absl::StatusOr<CUevent> CopyStreams::MarkIn() { return Mark(in_); }
 
 absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
-  SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, clock_->TakeEvent());
-  const CUresult result = driver_->cuEventRecord(event, stream);
-  if (result == CUDA_SUCCESS) return event;
-  clock_->GiveEvent(event);
-  return Noted(result, "recording an event on a copy stream");
+  absl::StatusOr<CUevent> event = clock_->TakeEvent();
+  if (event.ok()) {
+    const CUresult result = driver_->cuEventRecord(*event, stream);
+    if (result == CUDA_SUCCESS) return event;
+    clock_->GiveEvent(*event);
+    event = Noted(result, "recording an event on a copy stream");
+  }
+  // The caller gives memory back that copies may still touch.
+  const absl::Status ended = driver_->ToStatus(driver_->cuStreamSynchronize(stream), "waiting for copies");
+  if (!ended.ok()) error_->Fail(ended);
+  return event.status();
 }
 
 bool CopyStreams::Done(CUevent event) const { return error_->Completed(driver_->cuEventQuery(event)); }

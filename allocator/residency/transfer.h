@@ -21,7 +21,8 @@ class CopyStreams {
   // Enqueue one copy and return. Any thread with the context current; copies of one direction run in order.
   absl::Status Out(void* host, CUdeviceptr device, uint32_t bytes);
   absl::Status In(CUdeviceptr device, const void* host, uint32_t bytes);
-  // An event that completes when everything enqueued so far in that direction has. To be given back to the clock.
+  // An event that completes when everything enqueued so far in that direction has. To be given back to the clock. When it
+  // fails, everything enqueued has ended: it waits for that, and where it cannot the device has an error from now on.
   absl::StatusOr<CUevent> MarkOut();
   absl::StatusOr<CUevent> MarkIn();
   // Waits for everything enqueued in that direction.

@@ -135,7 +135,12 @@ void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t byt
   wanted = bytes;
   asked.NotifyAll();
   if (!thread.joinable() && room.load() < cap.load()) {
-    thread = os::StartThread("spill-pin", [self] { self->PinLoop(); });
+    absl::StatusOr<os::Thread> started = os::StartThread("spill-pin", [self] { self->PinLoop(); });
+    if (started.ok()) {
+      thread = *std::move(started);
+    } else {
+      RefuseLocked(started.status());
+    }
   }
 }
 

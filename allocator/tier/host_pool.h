@@ -62,7 +62,6 @@ class HostPool {
   uint64_t storage_cap_bytes() const;
   // True while the pinning thread works on storage that Take or GrowStorageTo asked for. No lock held.
   bool storage_growing() const;
-  uint64_t storage_capacity() const { return storage_cap_bytes(); }
   uint64_t storage_in_use() const;
   // Pieces of the kind that nobody has taken, storage not yet pinned included.
   size_t Free(HostUse use) const;

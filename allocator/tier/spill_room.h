@@ -26,21 +26,16 @@ class SpillRoom {
   ~SpillRoom() {
     if (disk_ != nullptr) disk_->SetPromised(nullptr);
   }
-  // With a disk of a set size, and all of the host tier counted as if it was pinned. Goes when nobody uses it.
-  SpillRoom(HostPool* host, uint64_t disk_bytes) : host_(host), set_disk_bytes_(disk_bytes), set_(true) {}
   SpillRoom(const SpillRoom&) = delete;
   SpillRoom& operator=(const SpillRoom&) = delete;
 
   // Bytes that there are now. The disk's fall when a directory closes; promises made before then stay.
-  uint64_t host_bytes() const {
-    if (host_ == nullptr) return 0;
-    return set_ ? host_->storage_cap_bytes() : host_->storage_room_bytes();
-  }
-  uint64_t disk_bytes() const { return disk_ == nullptr ? set_disk_bytes_ : disk_->room_bytes(); }
+  uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_room_bytes(); }
+  uint64_t disk_bytes() const { return disk_ == nullptr ? 0 : disk_->room_bytes(); }
   // What pinned host memory may become. What files may become only the disk tells, when they grow.
   uint64_t host_cap_bytes() const { return host_ == nullptr ? 0 : host_->storage_cap_bytes(); }
   // Whether the tiers may come to hold more than they do; whether they will, Grow finds out.
-  bool CanGrow() const { return !set_ && (disk_ != nullptr || host_bytes() < host_cap_bytes()); }
+  bool CanGrow() const { return disk_ != nullptr || host_bytes() < host_cap_bytes(); }
   // What all devices have promised.
   uint64_t promised_bytes() const { return promised_.load(); }
 
@@ -75,7 +70,6 @@ class SpillRoom {
   // tried again after OK, and may fail. Pins first, then grows files. The error is that of the tier that gives no more.
   // No lock held.
   absl::Status Grow(uint64_t more) {
-    if (set_) return absl::ResourceExhaustedError("the tiers have a set size");
     const uint64_t wanted = promised_.load() + more;
     absl::Status pinned;
     if (host_ != nullptr) pinned = host_->GrowStorageTo(std::min(wanted, host_cap_bytes()));
@@ -94,9 +88,7 @@ class SpillRoom {
   }
 
   HostPool* const host_;
-  io::SpillStore* const disk_ = nullptr;
-  const uint64_t set_disk_bytes_ = 0;
-  const bool set_ = false;
+  io::SpillStore* const disk_;
   os::Atomic<uint64_t> promised_{0};      // Change pairs with the store's room, see there
   os::Atomic<uint64_t> copies_asked_{0};  // only ever read and changed by itself
 };

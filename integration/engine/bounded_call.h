@@ -12,11 +12,10 @@
 namespace spillway::integration {
 
 // Runs `work` on a thread of its own and waits for it, at most `timeout`. False: it still runs, and what it uses must
-// live as long as the process.
+// live as long as the process. Without a thread left in the system the work is not done, which counts as false, too.
 inline bool RunWithin(std::chrono::milliseconds timeout, std::function<void()> work) {
   os::JoinableThread thread;
-  thread.Start("spillway-exit", std::move(work));
-  return thread.JoinFor(timeout);
+  return thread.Start("spillway-exit", std::move(work)).ok() && thread.JoinFor(timeout);
 }
 
 }  // namespace spillway::integration

@@ -49,7 +49,12 @@ Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
       collect_(std::move(collect)) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (status_ == StatusLine::kSignal) SetStatusWake(wake_);
-  thread_ = os::StartThread("spillway-report", [this] { Loop(); });
+  absl::StatusOr<os::Thread> thread = os::StartThread("spillway-report", [this] { Loop(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    os::Announce("neither metrics nor waits are reported: " + std::string(thread.status().message()));
+  }
 }
 
 Reporter::~Reporter() { Finish(); }

@@ -145,7 +145,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
       return residency == nullptr ? nullptr : residency->LearntWrites();
     };
     prediction.keep_step = trace;
-    prediction.host_bytes = host_->storage_capacity();
+    prediction.host_bytes = host_->storage_cap_bytes();
     prediction.has_disk = disk_ != nullptr;
     predictors_[place] = std::make_unique<Predictor>(prediction);
     parts.observer = predictors_[place].get();
@@ -155,7 +155,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
   os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
-                                            ", host ", BytesText(host_->storage_capacity()), ", disk ",
+                                            ", host ", BytesText(host_->storage_cap_bytes()), ", disk ",
                                             disk_ == nullptr ? "none" : "as it grows"));
   return owned_[place].get();
 }
@@ -243,7 +243,7 @@ absl::Status Runtime::ReserveAddressesLocked(uint64_t device_total) {
   int devices = 0;
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
   devices = std::clamp(devices, 1, allocator::kMaxDevices);
-  const uint64_t host = host_->storage_capacity();
+  const uint64_t host = host_->storage_cap_bytes();
   const uint64_t disk = disk_ == nullptr ? 0 : kDefaultSpillRoom;
   uint64_t bytes = AddressSpaceBytes(device_total, host, disk);
   while (true) {

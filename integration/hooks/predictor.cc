@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "allocator/residency/plan_pace.h"
+#include "io/os/log.h"
 #include "io/os/thread.h"
 
 namespace spillway::integration {
@@ -31,7 +32,12 @@ Predictor::~Predictor() { Stop(); }
 
 void Predictor::Start(allocator::Residency* residency) {
   UsePlansOf(residency);
-  thread_ = os::StartThread("spillway-plan", [this] { Loop(); });
+  absl::StatusOr<os::Thread> thread = os::StartThread("spillway-plan", [this] { Loop(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    os::Announce("nothing is predicted: " + std::string(thread.status().message()));
+  }
 }
 
 void Predictor::Stop() {

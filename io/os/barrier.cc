@@ -20,12 +20,10 @@ bool RegisterAsymmetricBarrier() {
   return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-void HeavyBarrier() {
-  // Registered, it can only fail for want of memory. To go on without it would be to miss stores.
-  while (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
-    SPILLWAY_CHECK(errno == ENOMEM);
-    SpinPause(kSpins);
-  }
+bool HeavyBarrier() {
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return true;
+  SPILLWAY_CHECK(errno == ENOMEM);  // registered, it has no other reason
+  return false;
 }
 
 void SpinPause(int spins) {

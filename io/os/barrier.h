@@ -11,7 +11,8 @@ namespace spillway::os {
 
 // Before the first HeavyBarrier; false when the kernel has none: both sides must then use FullFence.
 bool RegisterAsymmetricBarrier();
-void HeavyBarrier();
+// False when the kernel had no memory for it: nothing is seen yet, and it is to be tried again.
+bool HeavyBarrier();
 // Costs no instruction: holds the compiler alone.
 inline void LightBarrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 

@@ -19,13 +19,16 @@ namespace spillway::os {
 // One owner, which starts it once.
 class JoinableThread {
  public:
-  void Start(const std::string& name, std::function<void()> body) {
-    thread_ = StartThread(name, [end = end_, work = std::move(body)] {
+  // As StartThread; without a thread it is as if it was never started.
+  absl::Status Start(const std::string& name, std::function<void()> body) {
+    absl::StatusOr<Thread> thread = StartThread(name, [end = end_, work = std::move(body)] {
       work();
       MutexLock lock(&end->mu);
       end->ended = true;
       end->changed.NotifyAll();
     });
+    if (thread.ok()) thread_ = *std::move(thread);
+    return thread.status();
   }
   bool joinable() const { return thread_.joinable(); }
   // True when the thread has ended within `timeout`, or was never started; false: it is left behind. Its owner has told it

@@ -3,20 +3,26 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <csignal>
+#include <system_error>
 #include <utility>
 
 namespace spillway::os {
 
-Thread StartThread(const std::string& name, std::function<void()> body) {
+absl::StatusOr<Thread> StartThread(const std::string& name, std::function<void()> body) {
   // A new thread inherits the mask: blocking here leaves no moment in which a handler could run on it.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread([short_name = name.substr(0, 15), body = std::move(body)] {
-    pthread_setname_np(pthread_self(), short_name.c_str());
-    body();
-  });
+  absl::StatusOr<Thread> thread;
+  try {
+    thread = std::thread([short_name = name.substr(0, 15), body = std::move(body)] {
+      pthread_setname_np(pthread_self(), short_name.c_str());
+      body();
+    });
+  } catch (const std::system_error& error) {
+    thread = absl::ResourceExhaustedError("the system starts no thread " + name + ": " + error.what());
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }

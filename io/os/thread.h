@@ -9,14 +9,16 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/statusor.h"
+
 namespace spillway::os {
 
 using Thread = std::thread;
 using ThreadId = std::thread::id;
 
-// A thread with every signal blocked and `name` (cut to 15 bytes) shown by ps and gdb. Aborts when the system has no
-// thread left. Any thread.
-Thread StartThread(const std::string& name, std::function<void()> body);
+// A thread with every signal blocked and `name` (cut to 15 bytes) shown by ps and gdb. kResourceExhausted, in words, when
+// the system has no thread left. Any thread.
+absl::StatusOr<Thread> StartThread(const std::string& name, std::function<void()> body);
 
 inline ThreadId ThisThreadId() { return std::this_thread::get_id(); }
 inline void SleepFor(std::chrono::nanoseconds duration) { std::this_thread::sleep_for(duration); }

@@ -123,10 +123,15 @@ void Wait::SetSubject(std::string subject) {
   entry_->subject = std::move(subject);
 }
 
+std::chrono::nanoseconds Wait::Left() const {
+  if (list_->limit_nanos_ <= 0) return std::chrono::nanoseconds::max();
+  const int64_t waited = list_->clock_->NowNanos() - since_;
+  return std::chrono::nanoseconds(std::max<int64_t>(0, list_->limit_nanos_ - waited));
+}
+
 absl::Status Wait::Check() const {
-  if (list_->limit_nanos_ <= 0) return absl::OkStatus();
+  if (Left() > std::chrono::nanoseconds::zero()) return absl::OkStatus();
   const int64_t now = list_->clock_->NowNanos();
-  if (now - since_ < list_->limit_nanos_) return absl::OkStatus();
   MutexLock lock(&list_->mu_);
   return absl::DeadlineExceededError("gave up as SPILLWAY_WAIT_LIMIT says: " + list_->LineOf(*entry_, now));
 }

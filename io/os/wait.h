@@ -102,6 +102,8 @@ class Wait {
   // Says anew on whom.
   void SetSubject(std::string subject);
   int64_t since() const { return since_; }
+  // Until the user's limit; the longest time there is without one.
+  std::chrono::nanoseconds Left() const;
   // OK, or kDeadlineExceeded with the wait in words once it has passed the user's limit: the caller then gives up.
   absl::Status Check() const;
 

@@ -162,17 +162,15 @@ class Stage {
     const absl::Status started = device()->thread()->faulter()->Start(At(block));
     if (!started.ok()) Refused("prefetch", started);
   }
-  // A prefetch that is taken back at once.
+  // A prefetch that is taken back before its reads have ended.
   void PrefetchInVain(int block) {
     if (block < 0) return;
-    HoldStreams(true);  // its copies do not end by themselves
     Begin(block);
     {
       os::MutexLock lock(&device()->core()->table.mu);
       if (At(block)->fetch != nullptr) Faulter::CancelLocked(At(block));
     }
     device()->thread()->Wake();
-    HoldStreams(false);
     Settle();
   }
   void Hold(int block) {
@@ -309,7 +307,7 @@ const Scene kScenes[] = {
     {"fault from disk", 0, false, &AddAndEvict, [](Stage& stage) { stage.Check(0); }},
     {"prefetch from host", kRoomy, false, &AddAndEvict, [](Stage& stage) { stage.Prefetch(0); }},
     {"prefetch from disk", 0, false, &AddAndEvict, [](Stage& stage) { stage.Prefetch(0); }},
-    {"prefetch taken back", kRoomy, false, &AddAndEvict, [](Stage& stage) { stage.PrefetchInVain(0); }},
+    {"prefetch taken back", 0, false, &AddAndEvict, [](Stage& stage) { stage.PrefetchInVain(0); }},
     {"early copy", kRoomy, true,
      [](Stage& stage) {
        stage.AwaitHash();

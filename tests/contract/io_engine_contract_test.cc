@@ -12,7 +12,7 @@ namespace spillway::io {
 namespace {
 
 std::unique_ptr<IoEngine> Threads(int fd, size_t capacity) {
-  return MakeThreadEngine({fd}, {.threads = 4, .capacity = capacity});
+  return *MakeThreadEngine({fd}, {.threads = 4, .capacity = capacity});
 }
 
 std::unique_ptr<IoEngine> Uring(int fd, size_t capacity) { return MakeUringEngine({fd}, capacity).value(); }

@@ -62,7 +62,7 @@ TEST(ProbeTest, UsesThePageCacheWhereDirectTransfersAreRefused) {
   EXPECT_FALSE((*file)->direct());
   ThreadEngineOptions threads;
   threads.page_cache = PageCache::kDropped;
-  const std::unique_ptr<IoEngine> engine = MakeThreadEngine({(*file)->fd()}, threads);
+  const std::unique_ptr<IoEngine> engine = *MakeThreadEngine({(*file)->fd()}, threads);
   EXPECT_TRUE(ProbeEngine(engine.get()).ok());
 }
 

@@ -90,7 +90,7 @@ class Engine : public io::IoEngine {
  public:
   explicit Engine(int file) : file_(file), shared_(std::make_shared<Shared>()) {
     for (int i = 0; i < 2; ++i) {
-      os::StartThread("disk", [shared = shared_, file] { Work(shared.get(), file); }).detach();
+      os::StartThread("disk", [shared = shared_, file] { Work(shared.get(), file); })->detach();
     }
   }
   const char* name() const override { return "simulated"; }

@@ -1,12 +1,14 @@
 // Going through the schedules of a scene: the plain schedule lets the current task go on until it cannot, then the next
 // one in turn; each further schedule departs from one before at a later point.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "tests/simulation/os.h"
 #include "tests/simulation/scenes.h"
 #include "tests/simulation/scheduler.h"
+#include "tests/simulation/strategies.h"
 
 namespace spillway::simulation {
 namespace {
@@ -107,24 +109,52 @@ void Stage::Play(const std::vector<std::function<void()>>& parts) {
 
 SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most) {
   SceneCounts counts;
-  std::vector<std::vector<Departure>> todo = {{}};
-  while (!todo.empty()) {
-    const std::vector<Departure> script = std::move(todo.back());
-    todo.pop_back();
-    const std::vector<uint8_t> alternatives = RunOnce(scene, script);
-    if (script.empty()) counts.points = alternatives.size();
-    ++counts.schedules;
-    if (most != 0 && counts.schedules >= most) break;
-    if (static_cast<int>(script.size()) >= departures) continue;
-    const uint32_t first = script.empty() ? 0 : script.back().point + 1;
-    for (auto point = static_cast<uint32_t>(alternatives.size()); point-- > first;) {
-      for (uint32_t choice = 1; choice <= alternatives[point]; ++choice) {
-        todo.push_back(script);
-        todo.back().push_back({point, choice});
+  Random random(1);
+  std::vector<std::vector<Departure>> level = {{}};
+  for (int more = departures; !level.empty(); --more) {
+    std::vector<std::vector<Departure>> next;
+    for (const std::vector<Departure>& script : level) {
+      const std::vector<uint8_t> alternatives = RunOnce(scene, script);
+      ++counts.schedules;
+      if (script.empty()) counts.points = alternatives.size();
+      if (more == 0) continue;
+      std::vector<Departure> choices;
+      for (uint32_t point = script.empty() ? 0 : script.back().point + 1; point < alternatives.size(); ++point) {
+        for (uint32_t choice = 1; choice <= alternatives[point]; ++choice) choices.push_back({point, choice});
+      }
+      const uint64_t share = most == 0 ? choices.size() : std::max<uint64_t>(1, most / level.size());
+      counts.all &= choices.size() <= share;
+      for (uint64_t i = 0; i < std::min<uint64_t>(share, choices.size()); ++i) {
+        std::swap(choices[i], choices[i + random.Below(static_cast<uint32_t>(choices.size() - i))]);
+        next.push_back(script);
+        next.back().push_back(choices[i]);
       }
     }
+    level = std::move(next);
   }
   return counts;
+}
+
+void GoThroughSeeds(const Scene& scene, uint64_t first, uint64_t last) {
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    Random random(seed);
+    const std::unique_ptr<Strategy> strategy = DrawStrategy(&random);
+    Scheduler::set_on_failure([&](const std::string&) {
+      std::printf("scene %s fails\nreplay: build/tests/core_simulation --scene=%s --seeds=%llu..%llu\n", scene.name,
+                  scene.name, static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed));
+    });
+    Scheduler::Options options;
+    options.flush_one_in = 1 << random.Below(8);
+    WorldSettings settings = scene.settings;
+    settings.slow_gpu_one_in = static_cast<int>(random.Below(4));
+    Scheduler scheduler(strategy.get(), &random, options);
+    scheduler.Run([&] {
+      Stage stage(settings, &random);
+      scene.act(&stage);
+      stage.Settle();
+      stage.CompareAll();
+    });
+  }
 }
 
 void Replay(const Scene& scene, const std::string& schedule) {

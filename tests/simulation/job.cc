@@ -12,14 +12,15 @@ namespace spillway::simulation {
 namespace {
 
 // Once nothing new begins, everything ends within so many switch points.
-constexpr uint64_t kMostStepsOfTheEnd = 20'000'000;
+constexpr uint64_t kMostStepsOfTheEnd = 4'000'000;
 
 struct Held {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   uint64_t version = 0;  // 0: not written yet
   CUstream owner = nullptr;
-  CUstream last = nullptr;  // that used it last
+  CUstream writer = nullptr;       // that wrote it last
+  std::vector<CUstream> readers;  // since then; they do not wait for each other
 };
 
 struct Shared {
@@ -49,7 +50,7 @@ class Thread {
       scheduler().NoteProgress();
       One();
     }
-    scheduler().BoundSteps(kMostStepsOfTheEnd);
+    scheduler().BeFair(kMostStepsOfTheEnd);
     while (!blocks_.empty()) FreeAt(blocks_.size() - 1);
     for (CUstream stream : streams_) world_.gpu().Synchronize(stream);
   }
@@ -98,21 +99,25 @@ class Thread {
     const CUstream stream = AnyStream();
     const auto address = world_.residency().Allocate(bytes, {stream, false});
     if (address.ok()) {
-      blocks_.push_back({*address, bytes, 0, stream, stream});
+      blocks_.push_back({*address, bytes, 0, stream, stream, {}});
       return;
     }
     ++shared_.counts.refused_allocations;
     if (!blocks_.empty()) FreeAt(Pick(blocks_.size()));
   }
 
-  // Frees as PyTorch does: either the owner's stream waits for the last use, or that is recorded.
+  // Frees as PyTorch does: either the owner's stream waits for a use, or that is recorded.
   void FreeAt(size_t at) {
     const Held block = blocks_[at];
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at));
-    if (block.last != block.owner && Pick(2) == 0) {
-      SPILLWAY_CHECK(world_.residency().RecordStream(block.address, block.last).ok() || Ended());
-    } else {
-      MakeWait(block.owner, block.last);
+    std::vector<CUstream> users = block.readers;
+    users.push_back(block.writer);
+    for (CUstream user : users) {
+      if (user != block.owner && Pick(2) == 0) {
+        SPILLWAY_CHECK(world_.residency().RecordStream(block.address, user).ok() || Ended());
+      } else {
+        MakeWait(block.owner, user);
+      }
     }
     SPILLWAY_CHECK(world_.residency().Free(block.address).ok());
   }
@@ -162,8 +167,11 @@ class Thread {
     allocator::AccessSet set;
     for (size_t at : chosen) {
       Held& block = blocks_[at];
-      MakeWait(stream, block.last);
       const uint64_t after = block.version == 0 || Pick(2) == 0 ? ++shared_.last_version : block.version;
+      MakeWait(stream, block.writer);
+      if (after != block.version) {
+        for (CUstream reader : block.readers) MakeWait(stream, reader);
+      }
       uses.push_back({block.address, block.bytes, block.version, after});
       world_.addresses().Collect(block.address, &set);
     }
@@ -180,8 +188,14 @@ class Thread {
                                    : residency.Run(set, {stream, false}, 1, launch);
     if (!Passed(result)) return;
     for (size_t i = 0; i < chosen.size(); ++i) {
-      blocks_[chosen[i]].version = uses[i].after;
-      blocks_[chosen[i]].last = stream;
+      Held& block = blocks_[chosen[i]];
+      if (uses[i].after != block.version) {
+        block.writer = stream;
+        block.readers.clear();
+      } else if (std::find(block.readers.begin(), block.readers.end(), stream) == block.readers.end()) {
+        block.readers.push_back(stream);
+      }
+      block.version = uses[i].after;
     }
   }
 
@@ -189,7 +203,8 @@ class Thread {
     ++shared_.counts.launches;
     if (result == CUDA_SUCCESS) return true;
     ++shared_.counts.refused_launches;
-    if (Ended() && result != world_.gpu().error()) {
+    // At the limit of waits it may be refused before anybody has heard of the error.
+    if (Ended() && result != world_.gpu().error() && !shared_.settings.wait_limit) {
       scheduler().Fail("after a device error a launch is answered with another code");
     }
     if (!shared_.settings.MayRefuse()) {
@@ -203,7 +218,7 @@ class Thread {
     Held& block = blocks_[Pick(blocks_.size())];
     if (block.version == 0) return;
     const CUstream stream = AnyStream();
-    MakeWait(stream, block.last);
+    MakeWait(stream, block.writer);
     allocator::AccessSet set;
     world_.addresses().Collect(block.address, &set);
     std::vector<uint64_t> words(block.bytes / 8);
@@ -213,7 +228,6 @@ class Thread {
       return queued == CUDA_SUCCESS ? driver->cuStreamSynchronize(stream) : queued;
     });
     if (!Passed(result)) return;
-    block.last = stream;
     Compare(words.data(), 0, words.size(), block.version, "a copy");
   }
 
@@ -316,6 +330,7 @@ JobSettings JobSettings::Draw(Random* random, const WorldSettings& world, int op
   settings.disk_faults = world.disk_slots > 0 && random->OneIn(8);
   settings.chunk_faults = random->OneIn(12);
   settings.poison = random->OneIn(16);
+  settings.wait_limit = world.wait_limit_nanos > 0;
   settings.most_set = std::max<uint64_t>(settings.most_block, world.target_chunks / 4);
   return settings;
 }

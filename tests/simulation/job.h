@@ -29,7 +29,8 @@ struct JobSettings {
   bool disk_faults = false;
   bool chunk_faults = false;
   bool poison = false;  // the device fails for good, at a random time
-  bool MayRefuse() const { return disk_faults || chunk_faults || poison; }
+  bool wait_limit = false;  // of the world: a wait may end in a refusal
+  bool MayRefuse() const { return disk_faults || chunk_faults || poison || wait_limit; }
 
   static JobSettings Draw(Random* random, const WorldSettings& world, int operations);
   std::string Describe() const;

@@ -23,8 +23,7 @@ constexpr Row kRows[] = {
     ROW(kCommitWithoutLook), ROW(kCancelLate),         ROW(kForgetRecordedUse),  ROW(kStagingNotAwaited),
     ROW(kNoWaitForArrival),  ROW(kFirstArrivalOnly),   ROW(kReadNotAwaited),     ROW(kStagingGivenEarly),
     ROW(kReuseRecorded),     ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),   ROW(kReuseWaitedEvent),
-    ROW(kKeepTicket),        ROW(kNextNotTold),        ROW(kChunksNotTold),      ROW(kArrivalNotTold),
-    ROW(kErrorUnseen),
+    ROW(kKeepTicket),        ROW(kNextNotTold),        ROW(kChunksNotTold),      ROW(kErrorUnseen),
 };
 #undef ROW
 

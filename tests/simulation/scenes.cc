@@ -22,6 +22,11 @@ WorldSettings WithoutMembarrier(WorldSettings settings) {
   return settings;
 }
 
+WorldSettings KeepingOneAddress(WorldSettings settings) {
+  settings.kept_addresses = 1;
+  return settings;
+}
+
 // ---- What they play.
 
 void LaunchAgainstEviction(Stage* stage) {
@@ -222,6 +227,61 @@ void RecordedWork(Stage* stage) {
   }});
 }
 
+// Evicted, taken back and evicted again, with copies that are hashed.
+void TakenBackOften(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Evict(block);  // loads the hash
+  stage->Settle();
+  stage->Touch(stream, {block}, false);
+  stage->Settle();
+  stage->Play({[=] {
+                 for (int i = 0; i < 3; ++i) stage->Touch(stream, {block});
+               },
+               [=] {
+                 for (int i = 0; i < 3; ++i) {
+                   i % 2 == 0 ? stage->Evict(block) : stage->CopyOut(block);
+                   scheduler().SleepUntil(scheduler().now() + 20'000);
+                 }
+               }});
+  stage->Settle();
+  stage->Evict(block);
+}
+
+// The first in the queue is refused, since a driver allocation of the job takes the room; the one behind it goes on.
+void ClaimThatIsRefused(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t large = stage->Make(3, stream);
+  stage->Evict(large);
+  stage->Settle();
+  const size_t small = stage->Make(1, other);
+  stage->Evict(small);
+  stage->Settle();
+  const size_t there = stage->Make(4, stream);
+  stage->Settle();
+  const uint64_t bytes = 3 * World::chunk_bytes();
+  stage->Play({[=] { stage->Touch(stream, {large}, true, /*may_refuse=*/true); },
+               [=] { stage->Touch(other, {small}, true, /*may_refuse=*/true); },
+               [=] {
+                 stage->world().residency().BeginForeignAllocation(bytes);
+                 stage->world().residency().EndForeignAllocation(bytes, /*failed=*/true);
+               }});
+  stage->Settle();
+  stage->Touch(stream, {there});
+}
+
+// A freed block's address is promised to an allocation that waits for its strip while another is freed.
+void AddressGivenUp(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Free(block);
+  stage->Settle();
+  stage->Play({[=] { stage->Evict(block); }, [=] { stage->Make(1, stream); },
+               [=] { stage->Free(stage->Make(2, other, /*unused=*/true)); }});
+}
+
 }  // namespace
 
 const std::vector<Scene>& AllScenes() {
@@ -245,6 +305,9 @@ const std::vector<Scene>& AllScenes() {
       {"cover_launch", Small(4, 8), CoverAgainstLaunch},
       {"many_streams", Small(4, 8), ManyStreams},
       {"recorded_work", Small(4, 8), RecordedWork},
+      {"taken_back", Small(4, 8, 0, true), TakenBackOften},
+      {"claim_refused", Small(4, 12), ClaimThatIsRefused},
+      {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };
   return scenes;
 }
@@ -263,7 +326,7 @@ size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused) {
   return block;
 }
 
-bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write) {
+bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write, bool may_refuse) {
   std::vector<Use> uses;
   allocator::AccessSet set;
   for (size_t i : blocks) {
@@ -278,7 +341,7 @@ bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write
     });
   });
   if (result != CUDA_SUCCESS) {
-    if (world_.gpu().error() == CUDA_SUCCESS) scheduler().Fail("a launch was refused");
+    if (world_.gpu().error() == CUDA_SUCCESS && !may_refuse) scheduler().Fail("a launch was refused");
     return false;
   }
   for (size_t i = 0; i < blocks.size(); ++i) blocks_[blocks[i]].version = uses[i].after;

@@ -23,8 +23,9 @@ class Stage {
   World& world() { return world_; }
   // A block of that many chunks on that stream, written once unless `unused`.
   size_t Make(uint64_t chunks, CUstream stream, bool unused = false);
-  // A launch on these blocks through the gate, which compares and writes each. False: refused.
-  bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true);
+  // A launch on these blocks through the gate, which compares and writes each. False: refused, which fails the run unless
+  // the device has an error or it `may_refuse`.
+  bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
   // A kernel that reads the block and did not come through the gate.
   void TouchUnseen(CUstream stream, size_t block);
   void Free(size_t block);
@@ -67,11 +68,15 @@ const std::vector<Scene>& AllScenes();
 struct SceneCounts {
   uint64_t points = 0;  // switch points at which somebody else could have gone on, of the plain schedule
   uint64_t schedules = 0;
+  bool all = true;  // that there are, not a sample
 };
 
-// Goes through all schedules of the scene with at most `departures`. `most`: stops after so many schedules; 0: never.
+// Goes through all schedules of the scene with at most `departures`. Of each number of departures with more than `most`
+// schedules it plays so many, drawn evenly over those with one departure less; 0: all.
 // Ends the process at the first failure, with the command that replays it.
 SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most);
+// Plays the scene with a schedule drawn by each seed. Ends the process at the first failure, likewise.
+void GoThroughSeeds(const Scene& scene, uint64_t first, uint64_t last);
 // One schedule, as a failure names it: "12:1,40:2".
 void Replay(const Scene& scene, const std::string& schedule);
 

@@ -92,13 +92,20 @@ void Scheduler::SwitchPointSlow() {
   if (steps_ > most_steps_) Fail("no end after " + std::to_string(steps_) + " switch points");
   if (now_ >= next_timer_) WakeTimers();
   if (buffered_tasks_ > 0) FlushSome();
-  if (const int64_t nap = strategy_->Nap(*self_); nap > 0) {
+  if (const int64_t nap = fair_ ? 0 : strategy_->Nap(*self_); nap > 0) {
     Suspend("its turn", nullptr, now_ + nap, false);
     return;
   }
   if (runnable_.size() == 1) return;
-  Task* const next = strategy_->Pick(runnable_, self_);
+  Task* const next = Pick(self_);
   if (next != self_) SwitchTo(next);
+}
+
+Task* Scheduler::Pick(Task* current) {
+  if (!fair_) return strategy_->Pick(runnable_, current);
+  const auto after = std::find_if(runnable_.begin(), runnable_.end(),
+                                  [this](const Task* task) { return task->id > self_->id; });
+  return after == runnable_.end() ? runnable_.front() : *after;
 }
 
 void Scheduler::SwitchTo(Task* next) {
@@ -116,7 +123,7 @@ void Scheduler::GoOn() {
     ++steps_;
     if (now_ >= next_timer_) WakeTimers();
     if (!runnable_.empty()) {
-      Task* const next = strategy_->Pick(runnable_, nullptr);
+      Task* const next = Pick(nullptr);
       if (next != self_) SwitchTo(next);
       return;
     }

@@ -123,8 +123,12 @@ class Scheduler {
   void NoteEffect() {
     if (self_->rechecked) Fail("a wake-up was lost: a waiter went on because it looked again for safety");
   }
-  // From here on the run must end within so many switch points.
-  void BoundSteps(uint64_t more) { most_steps_ = std::min(most_steps_, steps_ + more); }
+  // From here on everybody who can go on does so in turn, and the run must end within so many switch points.
+  void BeFair(uint64_t more) {
+    if (fair_) return;
+    fair_ = true;
+    most_steps_ = std::min(most_steps_, steps_ + more);
+  }
   // While there are any, switch points do nothing: set-up and looks of the simulation itself.
   void HoldSwitches() { ++hold_; }
   void AllowSwitches() { --hold_; }
@@ -166,6 +170,7 @@ class Scheduler {
   void FlushSome();
   bool ForwardSlow(const void* address, uint64_t* value) const;
   void EndSelf();
+  Task* Pick(Task* current);
   std::vector<Task*>& Runnable();
 
   Strategy* const strategy_;
@@ -182,6 +187,7 @@ class Scheduler {
   uint64_t steps_ = 0;
   uint64_t most_steps_;
   uint64_t switches_ = 0;
+  bool fair_ = false;
   int hold_ = 0;
   int buffered_tasks_ = 0;
   std::function<void()> on_switch_;

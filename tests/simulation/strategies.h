@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tests/simulation/random.h"
@@ -60,6 +61,13 @@ class PriorityStrategy : public Strategy {
   int64_t lowest_ = 0;
   int64_t highest_ = int64_t{1} << 31;
 };
+
+// By the seed, one of them.
+inline std::unique_ptr<Strategy> DrawStrategy(Random* random) {
+  if (random->OneIn(3)) return std::make_unique<PriorityStrategy>(random, 20u << random->Below(6));
+  const uint32_t stall_one_in = random->OneIn(2) ? 0 : 64u << random->Below(6);
+  return std::make_unique<RandomStrategy>(random, 1u << random->Below(7), stall_one_in);
+}
 
 }  // namespace spillway::simulation
 

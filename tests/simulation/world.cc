@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/residency/test_points.h"
 #include "io/os/check.h"
 #include "tests/simulation/os.h"
 #include "tests/simulation/scheduler.h"
@@ -13,6 +14,38 @@ using allocator::Block;
 using allocator::BlockState;
 using allocator::Gate;
 
+// Each choice of victims against the full scan: all blocks of the index, sorted by what they are now.
+class FullScan : public allocator::SelectionWatch {
+ public:
+  void Before() override { scheduler().HoldSwitches(); }
+  void After(const Index& index, policy::Bytes needed, absl::FunctionRef<Index::Facts(Index::Key)> facts,
+             absl::FunctionRef<policy::Bytes(Index::Key)> bytes,
+             const std::vector<Index::Key>& chosen) override {
+    struct Row {
+      Index::Key key;
+      Index::Facts facts;
+    };
+    std::vector<Row> rows;
+    for (const Index::Key key : index.Keys()) rows.push_back({key, facts(key)});
+    std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+      if (a.facts.next_use != b.facts.next_use) return a.facts.next_use > b.facts.next_use;
+      if (a.facts.idle_since != b.facts.idle_since) return a.facts.idle_since < b.facts.idle_since;
+      return a.key < b.key;
+    });
+    std::vector<Index::Key> expected;
+    policy::Bytes together = 0;
+    for (const Row& row : rows) {
+      if (together >= needed) break;
+      const policy::Bytes more = bytes(row.key);
+      if (more > 0) expected.push_back(row.key);
+      together += more;
+    }
+    if (expected != chosen) scheduler().Fail("other victims are chosen than by the full scan");
+    scheduler().AllowSwitches();
+  }
+};
+FullScan full_scan;
+
 class AnyImage : public allocator::HashCode {
  public:
   absl::StatusOr<std::string> Image(int, int) override { return std::string("image"); }
@@ -22,7 +55,6 @@ class AnyImage : public allocator::HashCode {
 
 WorldSettings WorldSettings::Draw(Random* random) {
   WorldSettings settings;
-  settings.chunk_bytes = random->OneIn(4) ? 8192 : 4096;
   settings.target_chunks = random->OneIn(2) ? 8 + random->Below(8) : 8 + random->Below(24);
   settings.host_pieces = random->OneIn(6) ? 0 : 4 + random->Below(60);
   settings.disk_slots = random->OneIn(2) ? 0 : 8 + random->Below(80);
@@ -32,55 +64,64 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.asymmetric_barrier = !random->OneIn(4);
   settings.slow_gpu_one_in = random->OneIn(2) ? 0 : 2 + static_cast<int>(random->Below(30));
   settings.slow_disk_one_in = random->OneIn(2) ? 0 : 2 + static_cast<int>(random->Below(10));
+  settings.kept_addresses = random->OneIn(2) ? 4096 : 1 + random->Below(8);
+  settings.wait_limit_nanos = random->OneIn(8) ? int64_t{100'000} << random->Below(10) : 0;
   return settings;
 }
 
 std::string WorldSettings::Describe() const {
-  return "chunk " + std::to_string(chunk_bytes) + ", target " + std::to_string(target_chunks) + ", host " +
+  return "target " + std::to_string(target_chunks) + ", host " +
          std::to_string(host_pieces) + ", disk " + std::to_string(disk_slots) + ", reserve " +
          std::to_string(reserve_chunks) + ", run-ahead " + std::to_string(run_ahead_chunks) +
          (hash ? ", hash" : ", no hash") + (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " +
-         std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in);
+         std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in) +
+         ", keeps " + std::to_string(kept_addresses) + " addresses, waits to " +
+         std::to_string(wait_limit_nanos) + " ns";
 }
 
-World::World(const WorldSettings& settings, Random* random) : settings_(settings) {
+World::World(const WorldSettings& settings, Random* random)
+    : settings_(settings),
+      waits_(os::Clock::System(), nullptr, std::chrono::nanoseconds(settings.wait_limit_nanos)) {
   settings_of_os().asymmetric_barrier = settings.asymmetric_barrier;
   Gpu::Options gpu;
-  gpu.chunk_bytes = settings.chunk_bytes;
+  gpu.chunk_bytes = chunk_bytes();
   gpu.slow_one_in = settings.slow_gpu_one_in;
   gpu_ = std::make_unique<Gpu>(gpu, random);
   hash_code_ = std::make_unique<AnyImage>();
-  auto addresses = allocator::AddressMap::Reserve(gpu_->driver(), 1, uint64_t{1} << 28, settings.chunk_bytes);
+  auto addresses = allocator::AddressMap::Reserve(gpu_->driver(), 1, uint64_t{1} << 28, chunk_bytes());
   SPILLWAY_CHECK(addresses.ok());
   addresses_ = *std::move(addresses);
   allocator::HostPool::Options pool;
-  pool.piece_bytes = settings.chunk_bytes;
-  pool.storage_bytes = settings.host_pieces * settings.chunk_bytes;
+  pool.piece_bytes = chunk_bytes();
+  pool.storage_bytes = settings.host_pieces * chunk_bytes();
   pool.evict_staging_pieces = settings.disk_slots > 0 ? 3 : 0;
   pool.fault_staging_pieces = settings.disk_slots > 0 ? 3 : 0;
-  pool.slab_bytes = 16 * settings.chunk_bytes;
+  pool.waits = &waits_;
+  pool.slab_bytes = 16 * chunk_bytes();
   auto host = allocator::HostPool::Create(gpu_->driver(), Gpu::context(), pool);
   SPILLWAY_CHECK(host.ok());
   host_ = *std::move(host);
   if (settings.disk_slots > 0) MakeDisk(random);
   allocator::ResidencyOptions options;
-  options.budget_bytes = (settings.target_chunks + 1) * settings.chunk_bytes;
-  options.others_share_bytes = settings.chunk_bytes;
-  options.free_reserve_bytes = settings.reserve_chunks * settings.chunk_bytes;
-  options.run_ahead_bytes = settings.run_ahead_chunks * settings.chunk_bytes;
+  options.budget_bytes = (settings.target_chunks + 1) * chunk_bytes();
+  options.others_share_bytes = chunk_bytes();
+  options.free_reserve_bytes = settings.reserve_chunks * chunk_bytes();
+  options.kept_addresses = settings.kept_addresses;
+  options.run_ahead_bytes = settings.run_ahead_chunks * chunk_bytes();
   allocator::ResidencyParts parts;
   parts.driver = gpu_->driver();
   parts.context = Gpu::context();
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  // A chunk here is far smaller than a slot, so the store's bytes of room are not the room for chunks.
-  room_ = std::make_unique<allocator::SpillRoom>(host_.get(), settings.disk_slots * settings.chunk_bytes);
+  room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_.get());
   parts.room = room_.get();
+  parts.waits = &waits_;
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
   core()->table.mu.set_look([this] { LookUnderLock(); });
   scheduler().set_on_switch([this] { LookAnytime(); });
+  allocator::selection_watch.store(&full_scan);
   SPILLWAY_CHECK(residency_->Start().ok());
 }
 
@@ -94,7 +135,10 @@ void World::MakeDisk(Random* random) {
   io::SpillStoreOptions store;
   for (int i = 0; i < directories; ++i) store.directories.push_back({.path = "/drive" + std::to_string(i)});
   store.growth_bytes = (1 + random->Below(8)) * io::kSlotBytes;
+  store.request_bytes = io::kPageBytes;
   store.checksum = io::ChecksumMode::kOn;
+  store.late_frees = std::chrono::nanoseconds::zero();
+  store.waits = &waits_;
   auto made = io::SpillStore::Create(store);
   SPILLWAY_CHECK(made.ok());
   disk_ = *std::move(made);
@@ -128,7 +172,7 @@ void World::LookAnytime() {
   for (Block* block : blocks_) {
     if (block->gate.load() != Gate::kOpen) continue;
     for (uint32_t i = 0; i < block->chunks; ++i) {
-      if (!gpu_->IsMapped(block->address + i * settings_.chunk_bytes)) {
+      if (!gpu_->IsMapped(block->address + i * chunk_bytes())) {
         scheduler().Fail("the gate of a block is open, and the block is not mapped");
       }
     }

@@ -21,7 +21,6 @@
 namespace spillway::simulation {
 
 struct WorldSettings {
-  uint64_t chunk_bytes = 4096;
   uint64_t target_chunks = 16;  // of the budget
   uint64_t host_pieces = 32;    // 0: no host tier
   uint64_t disk_slots = 0;      // 0: no disk tier
@@ -31,6 +30,8 @@ struct WorldSettings {
   bool asymmetric_barrier = true;
   int slow_gpu_one_in = 0;
   int slow_disk_one_in = 0;
+  uint64_t kept_addresses = 4096;
+  int64_t wait_limit_nanos = 0;  // SPILLWAY_WAIT_LIMIT; 0: none
 
   static WorldSettings Draw(Random* random);
   std::string Describe() const;
@@ -51,7 +52,8 @@ class World {
   Gpu& gpu() { return *gpu_; }
   Disk* drives() { return drives_.get(); }  // null: none
   const WorldSettings& settings() const { return settings_; }
-  uint64_t chunk_bytes() const { return settings_.chunk_bytes; }
+  // A chunk is as large as a slot, as it is in the product.
+  static constexpr uint64_t chunk_bytes() { return io::kSlotBytes; }
 
  private:
   void MakeDisk(Random* random);
@@ -60,6 +62,7 @@ class World {
 
   const WorldSettings settings_;
   std::vector<allocator::Block*> blocks_;  // as of the last look under the lock
+  os::WaitList waits_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<Disk> drives_;
   std::unique_ptr<allocator::HashCode> hash_code_;

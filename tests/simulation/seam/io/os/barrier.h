@@ -10,9 +10,10 @@ namespace spillway::os {
 // As the world's settings say: a kernel with membarrier or one without.
 bool RegisterAsymmetricBarrier();
 // What every task has stored is seen by all from now on.
-inline void HeavyBarrier() {
+inline bool HeavyBarrier() {
   simulation::scheduler().SwitchPoint();
   simulation::scheduler().DrainAll();
+  return true;
 }
 inline void LightBarrier() {}
 inline void FullFence() {

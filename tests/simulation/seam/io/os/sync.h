@@ -9,23 +9,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "io/os/lock_rank.h"
 #include "tests/simulation/scheduler.h"
 
 namespace spillway::os {
-
-enum class LockRank : int {
-  kRuntime = 10,
-  kRegistry = 20,
-  kResidency = 30,
-  kStreams = 40,
-  kTier = 50,
-  kSpillStore = 60,
-  kTransferQueue = 65,
-  kEngine = 70,
-  kRecorder = 80,
-  kWaits = 85,
-  kLog = 90,
-};
 
 class ABSL_LOCKABLE Mutex {
  public:

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "tests/simulation/scheduler.h"
 
 namespace spillway::os {
@@ -31,7 +32,7 @@ class Thread {
 
 using ThreadId = int;
 
-inline Thread StartThread(const std::string& name, std::function<void()> body) {
+inline absl::StatusOr<Thread> StartThread(const std::string& name, std::function<void()> body) {
   return Thread(simulation::scheduler().Start(name, simulation::TaskKind::kBackground, std::move(body)));
 }
 inline ThreadId ThisThreadId() { return simulation::scheduler().self()->id; }

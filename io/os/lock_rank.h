@@ -1,0 +1,25 @@
+// LockRank: the order in which locks are taken. Who uses which is in docs/threading.md.
+
+#ifndef SPILLWAY_IO_OS_LOCK_RANK_H_
+#define SPILLWAY_IO_OS_LOCK_RANK_H_
+
+namespace spillway::os {
+
+// One value per lock class; a thread that holds rank r may only take a lock of rank > r.
+enum class LockRank : int {
+  kRuntime = 10,        // engine life cycle
+  kRegistry = 20,       // hooks: functions, modules, foreign allocations
+  kResidency = 30,      // block states, queue of claims, chunks
+  kStreams = 40,        // streams and their events
+  kTier = 50,           // host pool, slots of the disk tier
+  kSpillStore = 60,     // spill files and their slots
+  kTransferQueue = 65,  // transfers that wait for a directory
+  kEngine = 70,         // submission queues of an I/O engine
+  kRecorder = 80,       // trace ring and prediction
+  kWaits = 85,          // the list of waits
+  kLog = 90,
+};
+
+}  // namespace spillway::os
+
+#endif  // SPILLWAY_IO_OS_LOCK_RANK_H_

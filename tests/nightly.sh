@@ -32,7 +32,7 @@ run_simulation() {
   "$simulate" --seeds=1000..10999 --operations=500 &
   local half=$!
   "$simulate" --seeds=11000..20999 --operations=500 && wait "$half" &&
-    "$simulate" --scene=all --departures=2 && "$simulate" --scene=all --departures=3 --most=100000 && "$simulate" --mutants --seeds=1..4000 --operations=500
+    "$simulate" --scene=all --departures=2 && "$simulate" --scene=all --departures=3 --most=100000 && "$simulate" --mutants --seeds=1..3000 --operations=500
 }
 
 # What sanitizers look at: all but what loads our libraries into programs without one.

@@ -45,4 +45,7 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
     SOURCES every_call_test.cc every_call_scenes.cc ../fakes/failing_calls.cc
     DEPS spillway_core_fixture LABELS nightly every_call TIMEOUT 7200)
   spillway_wrap_calls(every_call_test)
+  # Without the cases that wait for a refusal.
+  add_test(NAME every_call_once COMMAND every_call_test --gtest_filter=-*FromThenOn*)
+  set_tests_properties(every_call_once PROPERTIES TIMEOUT 900 LABELS "unit;every_call")
 endif()

@@ -147,6 +147,7 @@ void GoThroughSeeds(const Scene& scene, uint64_t first, uint64_t last) {
     options.flush_one_in = 1 << random.Below(8);
     WorldSettings settings = scene.settings;
     settings.slow_gpu_one_in = static_cast<int>(random.Below(4));
+    settings.preempt_at_points_one_in = static_cast<int>(2 * random.Below(4));
     Scheduler scheduler(strategy.get(), &random, options);
     scheduler.Run([&] {
       Stage stage(settings, &random);

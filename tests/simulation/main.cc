@@ -180,7 +180,7 @@ Caught TryMutant(Arguments arguments, const std::string& mutant) {
   for (const Scene& scene : AllScenes()) {
     if (caught.by_schedules.empty() && Fails([&] { GoThrough(scene, 1, 0); })) caught.by_schedules = scene.name;
   }
-  constexpr uint64_t kSceneSeeds = 2'000;
+  constexpr uint64_t kSceneSeeds = 10'000;
   for (const Scene& scene : AllScenes()) {
     if (caught.by_schedules != "" || caught.by_scene_seeds != "") break;
     const auto run = [&](uint64_t first, uint64_t last) { GoThroughSeeds(scene, first, last); };

@@ -97,7 +97,11 @@ void LaunchAgainstEarlyCopy(Stage* stage) {
   stage->Settle();
   stage->Touch(stream, {block});
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->CopyOut(block); }});
+  stage->Play({[=] {
+                 stage->SomeTime();
+                 stage->Touch(stream, {block});
+               },
+               [=] { stage->CopyOut(block); }});
   stage->Settle();
   stage->Evict(block);
 }
@@ -278,8 +282,33 @@ void AddressGivenUp(Stage* stage) {
   const size_t block = stage->Make(1, stream);
   stage->Free(block);
   stage->Settle();
-  stage->Play({[=] { stage->Evict(block); }, [=] { stage->Make(1, stream); },
-               [=] { stage->Free(stage->Make(2, other, /*unused=*/true)); }});
+  stage->Play({[=] { stage->Evict(block); },
+               [=] {
+                 stage->SomeTime();
+                 stage->Make(1, stream, /*unused=*/true);
+               },
+               [=] {
+                 for (int i = 0; i < 8; ++i) {
+                   scheduler().SleepUntil(scheduler().now() + 2'000);
+                   stage->Free(stage->Make(2, other, /*unused=*/true));
+                 }
+               }});
+}
+
+// The drive fails: nothing can leave, and the first in the queue is refused; the one behind it fits.
+void ClaimThatNothingCanMeet(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t large = stage->Make(4, stream);
+  stage->Evict(large, policy::PlanTier::kDisk);
+  stage->Settle();
+  stage->Make(3, stream);
+  const size_t small = stage->Make(1, other, /*unused=*/true);
+  stage->Settle();
+  stage->world().drives()->set_failures(1);
+  stage->Play({[=] { stage->Touch(stream, {large}, true, /*may_refuse=*/true); },
+               [=] { stage->Touch(other, {small}); }});
+  stage->Free(large);
 }
 
 }  // namespace
@@ -307,6 +336,7 @@ const std::vector<Scene>& AllScenes() {
       {"recorded_work", Small(4, 8), RecordedWork},
       {"taken_back", Small(4, 8, 0, true), TakenBackOften},
       {"claim_refused", Small(4, 12), ClaimThatIsRefused},
+      {"claim_hopeless", Small(4, 0, 16), ClaimThatNothingCanMeet},
       {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };
   return scenes;
@@ -314,7 +344,7 @@ const std::vector<Scene>& AllScenes() {
 
 // ---- The stage.
 
-Stage::Stage(const WorldSettings& settings, Random* random) : world_(settings, random) {}
+Stage::Stage(const WorldSettings& settings, Random* random) : random_(random), world_(settings, random) {}
 
 size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused) {
   const uint64_t bytes = chunks * world_.chunk_bytes();
@@ -389,6 +419,8 @@ void Stage::CopyOut(size_t number) {
   }
   world_.residency().thread()->Wake();
 }
+
+void Stage::SomeTime() { scheduler().SleepUntil(scheduler().now() + int64_t{100} * random_->Below(512)); }
 
 void Stage::Settle() { scheduler().SleepUntil(scheduler().now() + 2'000'000'000); }
 

@@ -34,6 +34,8 @@ class Stage {
   // Starts taking the block off the GPU, if it may leave.
   void Evict(size_t block, policy::PlanTier tier = policy::PlanTier::kHost);
   void CopyOut(size_t block);
+  // Sleeps for up to 50 us.
+  void SomeTime();
   // Returns when nothing of the device's thread is under way.
   void Settle();
   // Compares every block that is left.
@@ -51,6 +53,7 @@ class Stage {
     bool live = true;
   };
 
+  Random* const random_;
   World world_;
   std::vector<Made> blocks_;
   uint64_t last_version_ = 0;

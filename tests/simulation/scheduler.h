@@ -111,6 +111,8 @@ class Scheduler {
   // Somebody else goes on if anybody can; else time passes.
   void Spin();
   void SleepUntil(int64_t time);
+  // As an operating system that runs others meanwhile: what the task has stored stays where it is.
+  void Preempt(int64_t nanos) { Suspend("its turn", nullptr, now_ + nanos, false); }
   uint32_t Choose(uint32_t count) { return count < 2 ? 0 : strategy_->Choose(count); }
 
   int64_t now() const { return now_; }

@@ -46,6 +46,14 @@ class FullScan : public allocator::SelectionWatch {
 };
 FullScan full_scan;
 
+// Where races are known to be, threads are preempted more often than elsewhere.
+Random* random_of_points = nullptr;
+int preempt_one_in = 0;
+void AtDelayPoint(const char*) {
+  if (preempt_one_in == 0 || !random_of_points->OneIn(static_cast<uint32_t>(preempt_one_in))) return;
+  scheduler().Preempt(int64_t{500} << random_of_points->Below(12));
+}
+
 class AnyImage : public allocator::HashCode {
  public:
   absl::StatusOr<std::string> Image(int, int) override { return std::string("image"); }
@@ -64,6 +72,7 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.asymmetric_barrier = !random->OneIn(4);
   settings.slow_gpu_one_in = random->OneIn(2) ? 0 : 2 + static_cast<int>(random->Below(30));
   settings.slow_disk_one_in = random->OneIn(2) ? 0 : 2 + static_cast<int>(random->Below(10));
+  settings.preempt_at_points_one_in = random->OneIn(2) ? 0 : 2 << random->Below(6);
   settings.kept_addresses = random->OneIn(2) ? 4096 : 1 + random->Below(8);
   settings.wait_limit_nanos = random->OneIn(8) ? int64_t{100'000} << random->Below(10) : 0;
   return settings;
@@ -75,7 +84,7 @@ std::string WorldSettings::Describe() const {
          std::to_string(reserve_chunks) + ", run-ahead " + std::to_string(run_ahead_chunks) +
          (hash ? ", hash" : ", no hash") + (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " +
          std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in) +
-         ", keeps " + std::to_string(kept_addresses) + " addresses, waits to " +
+         ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " + std::to_string(kept_addresses) + " addresses, waits to " +
          std::to_string(wait_limit_nanos) + " ns";
 }
 
@@ -122,6 +131,9 @@ World::World(const WorldSettings& settings, Random* random)
   core()->table.mu.set_look([this] { LookUnderLock(); });
   scheduler().set_on_switch([this] { LookAnytime(); });
   allocator::selection_watch.store(&full_scan);
+  random_of_points = random;
+  preempt_one_in = settings.preempt_at_points_one_in;
+  allocator::delay_function.store(&AtDelayPoint);
   SPILLWAY_CHECK(residency_->Start().ok());
 }
 

@@ -2,7 +2,8 @@
 
 filled: another process takes the disk in mid-run; what is allocated stays usable, an allocation is out of memory, and
 goes through again when the space has come back. two: two jobs that need 1.2 GiB each of 3 GiB. two_large: 2 GiB each.
-restart: after SIGKILL the next job has the room at once.
+restart: after SIGKILL the next job has the room at once. frozen: the drive stops answering (fsfreeze): the launch is
+refused at SPILLWAY_WAIT_LIMIT, and the job leaves at once all the same.
 """
 
 import contextlib
@@ -24,6 +25,8 @@ GPU = 160  # MiB, of which tensors may take 144; no host memory, so the rest is 
 ANSWER_SECONDS = 120
 GONE = "gone"  # the answer of a job that has ended
 ROOM_SECONDS = 10  # after a kill, by when the next job has what the killed one had
+WAIT_LIMIT = 12  # seconds; a line about the wait comes after 10
+EXIT_SECONDS = 3  # ours take 2 s at most; the rest is Python's own end
 
 
 class Disk:
@@ -72,10 +75,10 @@ def why_not(args):
 class Job:
     """room_script.py in a process of its own."""
 
-    def __init__(self, args, name, folder, *, policy="plan"):
+    def __init__(self, args, name, folder, *, policy="plan", **settings):
         here = harness.machine(args, name)
         here.work.mkdir(parents=True, exist_ok=True)
-        cap = job.Cap(GPU * MIB, "0", str(folder), {"gpu_memory": f"{GPU}MiB", "disk_reserve": "0", "policy": policy})
+        cap = job.Cap(GPU * MIB, "0", str(folder), {"gpu_memory": f"{GPU}MiB", "disk_reserve": "0", "policy": policy, **settings})
         env = job.environment(here, job.PRELOAD, cap, here.work / "metrics.json", None)
         command = job.command(here, job.PRELOAD, cap, [], here.work / "unused.json", SCRIPT)
         self.name, self.log = name, here.work / "log"
@@ -118,6 +121,18 @@ class Job:
         except subprocess.TimeoutExpired:
             self.kill()
             return "no end within 20 s"
+
+    def seconds_to_leave(self, most):
+        """From the question on until the job's main thread has ended; others may be stuck in the kernel."""
+        begun = time.monotonic()
+        self.say("end")
+        while time.monotonic() - begun < most:
+            with contextlib.suppress(OSError):
+                state = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                if state == "Z":
+                    break
+            time.sleep(0.02)
+        return time.monotonic() - begun
 
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
@@ -253,7 +268,33 @@ def restart(args, problems, policy):
         expect(problems, second, "use", "used", "after the restart")
 
 
-SCENES = {"filled": filled, "two": two, "two_large": two_large, "restart": restart}
+@contextlib.contextmanager
+def no_answers(mounted):
+    """Nothing can be written there until the end; reads are answered from what is there."""
+    subprocess.run(["fsfreeze", "--freeze", str(mounted.path)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", str(mounted.path)], check=True)
+
+
+def frozen(args, problems, policy):
+    with disk(args, 1024) as mounted, started(args, "frozen", mounted.path, policy=policy, wait_limit=f"{WAIT_LIMIT}s") as child:
+        problems.expect(child.answer() == "ready", f"frozen: no start\n{child.words()}")
+        for question, wanted in (("take 384", "took 384"), ("use", "used")):
+            expect(problems, child, question, wanted, "the drive answers")
+        with no_answers(mounted):
+            expect(problems, child, "use", "failed AcceleratorError CUDA error: wait operation timed out", "nothing can leave the GPU")
+            seconds = child.seconds_to_leave(20)
+            print(f"   left after {seconds:.2f} s", flush=True)
+            problems.expect(seconds < EXIT_SECONDS, f"frozen: its end took {seconds:.1f} s\n{child.words()}")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.child.wait(20)
+        said = [line for line in child.words().splitlines() if "waits" in line and str(mounted.path) in line]
+        problems.expect(said, f"frozen: no line says what is waited for, and where\n{child.words()}")
+
+
+SCENES = {"filled": filled, "two": two, "two_large": two_large, "restart": restart, "frozen": frozen}
 
 
 def main():

@@ -25,7 +25,7 @@ run_jobs() {
     ctest --test-dir "$ROOT/build" -j 2 --timeout 7200
 }
 
-# 10^7 operations of random jobs, all schedules of the scenes with three departures, and every mutant.
+# 10^7 operations of random jobs, all schedules of the scenes with two departures, 100,000 of each with three, and every mutant.
 run_simulation() {
   local simulate=$ROOT/build/tests/core_simulation
   build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1

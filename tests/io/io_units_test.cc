@@ -34,6 +34,27 @@ TEST(SlotAllocatorTest, HandsOutTheSlotGivenBackLastFirst) {
   EXPECT_FALSE(slots.Allocate().has_value());
 }
 
+TEST(SlotAllocatorTest, OnlyFreeSlotsAtTheEndCanBeTakenAway) {
+  SlotAllocator slots;
+  slots.Grow(6);
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(slots.Allocate(), i);
+  EXPECT_EQ(slots.free_tail(), 2u);
+  slots.Free(3);
+  slots.Free(1);
+  EXPECT_EQ(slots.free_tail(), 3u);
+  slots.Shrink(3);
+  EXPECT_EQ(slots.size(), 3u);
+  EXPECT_EQ(slots.free_count(), 1u);
+  slots.CheckInvariants();
+  slots.Quarantine(2);
+  EXPECT_EQ(slots.free_tail(), 0u);
+  slots.Grow(1);
+  EXPECT_EQ(slots.Allocate(), 1u);
+  EXPECT_EQ(slots.Allocate(), 3u);
+  EXPECT_EQ(slots.Allocate(), std::nullopt);
+  slots.CheckInvariants();
+}
+
 TEST(SlotAllocatorTest, QuarantinedSlotsStayAway) {
   SlotAllocator slots;
   slots.Grow(2);

@@ -97,8 +97,8 @@ int Hold(const std::string& path, uint64_t bytes) {
 class SpillRoomTest : public ::testing::Test {
  protected:
   // Skips where it cannot be mounted.
-  void Mount(int mebibytes) {
-    mount_ = std::make_unique<LoopMount>(mebibytes);
+  void Mount(int mebibytes, const std::string& features = "") {
+    mount_ = std::make_unique<LoopMount>(mebibytes, features);
     if (!mount_->mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";
   }
   const std::string& path() const { return mount_->path(); }
@@ -106,8 +106,8 @@ class SpillRoomTest : public ::testing::Test {
   std::unique_ptr<LoopMount> mount_;
 };
 
-#define MOUNT_OR_SKIP(mebibytes) \
-  Mount(mebibytes);              \
+#define MOUNT_OR_SKIP(...) \
+  Mount(__VA_ARGS__);      \
   if (IsSkipped()) return
 
 TEST_F(SpillRoomTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten) {
@@ -138,6 +138,19 @@ TEST_F(SpillRoomTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
   auto store = MakeStore(DiskOptions(path()));
   EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(4).status()));
   EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->TakeSlots(4).ok(); }));
+}
+
+// ext4 without extents has no fallocate, as ext2 and ext3.
+TEST_F(SpillRoomTest, WhereFallocateIsMissingFilesGrowByWriting) {
+  MOUNT_OR_SKIP(256, "^extent,^64bit");
+  const uint64_t free = FreeBytes(path());
+  auto store = MakeStore(DiskOptions(path()));
+  ASSERT_TRUE(store->GrowTo(64 * kMiB).ok());
+  EXPECT_LE(FreeBytes(path()), free - 64 * kMiB) << "the blocks are there, not only the size";
+  Filler others(path());
+  ASSERT_TRUE(others.filled());
+  EXPECT_TRUE(absl::IsResourceExhausted(store->GrowTo(kGiB)));
+  ExpectUsable(store.get(), Reserve(store.get(), 64 * kMiB / kSlotBytes));
 }
 
 // Two jobs on one disk of 3 GiB.

@@ -77,6 +77,21 @@ TEST(ParseDirectoriesTest, RefusesEveryWrongForm) {
   }
 }
 
+TEST(ParseDurationTest, ReadsNumbersWithUnits) {
+  using std::chrono::nanoseconds;
+  EXPECT_EQ(*ParseDuration("30s"), nanoseconds(30'000'000'000));
+  EXPECT_EQ(*ParseDuration(" 1.5 min "), nanoseconds(90'000'000'000));
+  EXPECT_EQ(*ParseDuration("250ms"), nanoseconds(250'000'000));
+  EXPECT_EQ(*ParseDuration("2H"), nanoseconds(7'200'000'000'000));
+  EXPECT_EQ(*ParseDuration("none"), nanoseconds::zero());
+}
+
+TEST(ParseDurationTest, RefusesEveryWrongForm) {
+  for (const char* text : {"", "30", "s", "-5s", "0s", "10us", "9000h", "30 seconds", "30s5", "nan s", "inf s"}) {
+    EXPECT_FALSE(ParseDuration(text).ok()) << text;
+  }
+}
+
 TEST(ParseDiskModelTest, ReadsRatesAndLatency) {
   const auto model = ParseDiskModel("read:1.2e9,write:800MB,latency:80us");
   ASSERT_TRUE(model.ok()) << model.status();

@@ -58,7 +58,7 @@ void Build(bool predict) {
     parts.observer = gate->predictor.get();
   }
   gate->residency = *allocator::Residency::Create(options, parts);
-  if (predict) gate->predictor->Start(gate->residency.get());
+  if (predict) SPILLWAY_CHECK(gate->predictor->Start(gate->residency.get()).ok());
   gate->context.addresses = gate->addresses.get();
   integration::AttachDevice(&gate->context, 0, gate->residency.get(), nullptr);
   integration::PublishHookContext(&gate->context);

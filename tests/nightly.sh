@@ -25,14 +25,14 @@ run_jobs() {
     ctest --test-dir "$ROOT/build" -j 2 --timeout 7200
 }
 
-# 10^7 operations of random jobs, all schedules of the scenes with two departures, 100,000 of each with three, and every mutant.
+# 10^7 operations of random jobs, a million schedules of each scene with two departures, 100,000 with three, and every mutant.
 run_simulation() {
   local simulate=$ROOT/build/tests/core_simulation
   build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
   "$simulate" --seeds=1000..10999 --operations=500 &
   local half=$!
   "$simulate" --seeds=11000..20999 --operations=500 && wait "$half" &&
-    "$simulate" --scene=all --departures=2 && "$simulate" --scene=all --departures=3 --most=100000 && "$simulate" --mutants --seeds=1..3000 --operations=500
+    "$simulate" --scene=all --departures=2 --most=1000000 && "$simulate" --scene=all --departures=3 --most=100000 && "$simulate" --mutants --seeds=1..3000 --operations=500
 }
 
 # What sanitizers look at: all but what loads our libraries into programs without one.

@@ -106,19 +106,21 @@ bool DeviceThread::EndWaits() {
 void DeviceThread::Sleep(bool progress) {
   if (progress) return;
   std::chrono::nanoseconds pause = kSleepWhenIdle;
-  bool for_safety = true;  // whoever gives this thread something to do wakes it
-  if (core_->stopped.load() || waits_for_time_) {
-    for_safety = false;
+  bool looks_for_safety = false;  // only in case that somebody forgot to wake it
+  if (core_->stopped.load()) {
+    pause = kSleepWhenIdle;
   } else if (!evictor_.idle() || !faulter_.idle()) {
     const int64_t still = os::Clock::System()->NowNanos() - last_progress_;
     pause = std::chrono::nanoseconds(std::clamp(still / 4, kShortestPollNanos, kLongestPollNanos));
   } else if (plan_runner_.active() || frees_wait_ ||
              (core_->pressure.load() && core_->clock.UncompletedLaunches() > 0)) {
     pause = kPollLaunches;
+  } else {
+    looks_for_safety = !waits_for_time_;
   }
   os::MutexLock lock(&wake_mu_);
   if (!woken_ && !stop_) {
-    if (for_safety && pause == kSleepWhenIdle) {
+    if (looks_for_safety) {
       wake_.WaitRechecking(&wake_mu_, pause);
     } else {
       wake_.WaitFor(&wake_mu_, pause);
@@ -151,7 +153,7 @@ bool DeviceThread::StartEvictions() {
       core_->RestoreTargetLocked();
     }
     const Missing missing = MissingChunksLocked();
-    // What is missing may come by the end of a pause; a budget that fell is tried again after a while.
+    // A block whose eviction failed is tried again after its pause; a budget that fell, after a second.
     waits_for_time_ = missing.any > 0 || missing.cached_only > 0 || core_->create_failed_nanos != 0;
     if (missing.any == 0) stuck_since_ = 0;
     if (missing.any == 0 && missing.cached_only == 0) return false;

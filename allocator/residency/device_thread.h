@@ -77,8 +77,8 @@ class DeviceThread {
   os::JoinableThread thread_;
   bool left_behind_ = false;
   bool waits_for_time_ = false;  // device's thread: chunks are missing, or the budget has fallen
-  bool frees_wait_ = false;    // device's thread: freed blocks wait for recorded streams
-  int64_t last_progress_ = 0;  // device's thread: when a transfer last moved on, or a launch completed
+  bool frees_wait_ = false;      // device's thread: freed blocks wait for recorded streams
+  int64_t last_progress_ = 0;    // device's thread: when a transfer last moved on, or a launch completed
 
   // ---- Device's thread: since when this head has had no hope, and what had been done by then.
   int64_t stuck_since_ = 0;

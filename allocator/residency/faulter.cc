@@ -62,13 +62,7 @@ absl::Status Faulter::Start(Block* block) {
 // Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays, with the
 // device's error.
 bool Faulter::TakeMappingBack(FetchJob* job) {
-  const absl::Status ended =
-      core_->parts.driver->ToStatus(copies_->SynchronizeIn(), "waiting for copies into a block");
-  if (!ended.ok()) {
-    core_->error.Fail(ended);
-    return false;
-  }
-  return UnmapBlock(core_, *job->block).ok();
+  return copies_->SynchronizeIn().ok() && UnmapBlock(core_, *job->block).ok();
 }
 
 absl::Status Faulter::MapEmpty(Block* block) {
@@ -83,6 +77,7 @@ absl::Status Faulter::MapEmpty(Block* block) {
   if (block->freed) {
     core_->table.MoveLocked(block, status.ok() ? BlockState::kCached : BlockState::kFree);
     core_->FinishFreeLocked(block);
+    wake_();  // recorded streams may keep it
   }
   core_->table.changed.NotifyAll();
   return status;

@@ -7,14 +7,15 @@
 namespace spillway::allocator {
 
 absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver, StreamClock* clock,
-                                                                 DeviceError* error) {
+                                                                 DeviceError* error,
+                                                                 os::WaitList* waits) {
   CUstream out = nullptr;
   CUstream in = nullptr;
   SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(
       driver->cuStreamCreateWithPriority(&out, CU_STREAM_NON_BLOCKING, 0), "creating the copy-out stream"));
   SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(
       driver->cuStreamCreateWithPriority(&in, CU_STREAM_NON_BLOCKING, 0), "creating the copy-in stream"));
-  return std::unique_ptr<CopyStreams>(new CopyStreams(driver, clock, error, out, in));
+  return std::unique_ptr<CopyStreams>(new CopyStreams(driver, clock, error, waits, out, in));
 }
 
 absl::Status CopyStreams::Noted(CUresult result, const char* what) const {
@@ -42,9 +43,15 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
     event = Noted(result, "recording an event on a copy stream");
   }
   // The caller gives memory back that copies may still touch.
-  const absl::Status ended = driver_->ToStatus(driver_->cuStreamSynchronize(stream), "waiting for copies");
-  if (!ended.ok()) error_->Fail(ended);
+  AwaitEnd(stream).IgnoreError();
   return event.status();
+}
+
+absl::Status CopyStreams::AwaitEnd(CUstream stream) {
+  const os::Wait wait(waits_, os::WaitKind::kDriverCall, "cuStreamSynchronize");
+  absl::Status ended = driver_->ToStatus(driver_->cuStreamSynchronize(stream), "waiting for copies");
+  if (!ended.ok()) error_->Fail(ended);
+  return ended;
 }
 
 bool CopyStreams::Done(CUevent event) const { return error_->Completed(driver_->cuEventQuery(event)); }

@@ -161,6 +161,7 @@ void HostPool::State::RefuseLocked(const absl::Status& status) {
   storage.limit = storage.created;
   cap.store(room.load());
   refusal = status;
+  pinned.NotifyAll();
 }
 
 void HostPool::State::PinLoop() {
@@ -200,6 +201,7 @@ absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
     }
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     state.AskLocked(state_, bytes);
+    if (state.cap.load() < bytes) continue;  // refused already
     state.pinned.WaitFor(&state.mu, kBetweenLooks);
   }
   return absl::OkStatus();

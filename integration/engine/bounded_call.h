@@ -5,17 +5,18 @@
 
 #include <chrono>
 #include <functional>
-#include <utility>
 
 #include "io/os/joinable_thread.h"
 
 namespace spillway::integration {
 
 // Runs `work` on a thread of its own and waits for it, at most `timeout`. False: it still runs, and what it uses must
-// live as long as the process. Without a thread left in the system the work is not done, which counts as false, too.
-inline bool RunWithin(std::chrono::milliseconds timeout, std::function<void()> work) {
+// live as long as the process. Without a thread left in the system it is done here, however long it takes.
+inline bool RunWithin(std::chrono::milliseconds timeout, const std::function<void()>& work) {
   os::JoinableThread thread;
-  return thread.Start("spillway-exit", std::move(work)).ok() && thread.JoinFor(timeout);
+  if (thread.Start("spillway-exit", work).ok()) return thread.JoinFor(timeout);
+  work();
+  return true;
 }
 
 }  // namespace spillway::integration

@@ -112,6 +112,7 @@ void Reporter::WriteMetrics(const Figures& figures) {
 
 void Reporter::Finish() {
   if (stop_.exchange(true)) return;
+  if (!thread_.joinable()) return SayWhatWas();
   const uint64_t one = 1;
   if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0)
     os::Log(os::LogLevel::kDebug, "the reporter is awake");

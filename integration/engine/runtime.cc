@@ -151,7 +151,11 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
     parts.observer = predictors_[place].get();
   }
   SPILLWAY_ASSIGN_OR_RETURN(owned_[place], allocator::Residency::Create(options, parts));
-  if (predictors_[place] != nullptr) predictors_[place]->Start(owned_[place].get());
+  if (predictors_[place] != nullptr) {
+    const absl::Status started = predictors_[place]->Start(owned_[place].get());
+    if (!started.ok()) owned_[place]->Shutdown();
+    SPILLWAY_RETURN_IF_ERROR(started);
+  }
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
   residencies_[place].store(owned_[place].get(), std::memory_order_release);
   os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
@@ -232,6 +236,7 @@ absl::Status Runtime::StartDiskLocked() {
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.
+  if (absl::IsResourceExhausted(store.status())) return store.status();
   if (options_.directories) {
     return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_DIRS: ", std::string(store.status().message())));
   }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "allocator/residency/plan_pace.h"
-#include "io/os/log.h"
+#include "io/os/errno.h"
 #include "io/os/thread.h"
 
 namespace spillway::integration {
@@ -30,14 +30,10 @@ Predictor::Predictor(const PredictorOptions& options) : options_(options), track
 
 Predictor::~Predictor() { Stop(); }
 
-void Predictor::Start(allocator::Residency* residency) {
+absl::Status Predictor::Start(allocator::Residency* residency) {
   UsePlansOf(residency);
-  absl::StatusOr<os::Thread> thread = os::StartThread("spillway-plan", [this] { Loop(); });
-  if (thread.ok()) {
-    thread_ = *std::move(thread);
-  } else {
-    os::Announce("nothing is predicted: " + std::string(thread.status().message()));
-  }
+  SPILLWAY_ASSIGN_OR_RETURN(thread_, os::StartThread("spillway-plan", [this] { Loop(); }));
+  return absl::OkStatus();
 }
 
 void Predictor::Stop() {

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <csignal>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 namespace spillway::os {
@@ -20,7 +20,7 @@ absl::StatusOr<Thread> StartThread(const std::string& name, std::function<void()
       pthread_setname_np(pthread_self(), short_name.c_str());
       body();
     });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     thread = absl::ResourceExhaustedError("the system starts no thread " + name + ": " + error.what());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -147,7 +147,7 @@ class Stage {
     device()->thread()->Wake();
     Settle();
   }
-  void Begin(int block) {
+  void Begin(int block, bool in_vain = false) {
     ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
     {
       os::MutexLock lock(&device()->core()->table.mu);
@@ -158,20 +158,18 @@ class Stage {
         return;
       }
       device()->thread()->faulter()->BeginLocked(At(block), std::move(chunks), /*prefetch=*/true);
+      if (in_vain) Faulter::CancelLocked(At(block));
     }
     const absl::Status started = device()->thread()->faulter()->Start(At(block));
     if (!started.ok()) Refused("prefetch", started);
   }
-  // A prefetch that is taken back before its reads have ended.
+  // A prefetch that is taken back before its reads have begun.
   void PrefetchInVain(int block) {
     if (block < 0) return;
-    Begin(block);
-    {
-      os::MutexLock lock(&device()->core()->table.mu);
-      if (At(block)->fetch != nullptr) Faulter::CancelLocked(At(block));
-    }
+    Begin(block, /*in_vain=*/true);
     device()->thread()->Wake();
     Settle();
+    if (failure_.call.empty() && device()->Stats().prefetches_cancelled == 0) Problem("nothing was taken back");
   }
   void Hold(int block) {
     if (block < 0) return;

@@ -169,22 +169,22 @@ TEST_F(SpillRoomTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefus
   MOUNT_OR_SKIP(3072);
   auto first = MakeStore(DiskOptions(path()));
   auto second = MakeStore(DiskOptions(path()));
-  // The second asks for a step once the first does, or it could have all before the first has begun.
-  std::atomic<uint64_t> asked_by_first{0};
+  // The second is at most a step ahead, or it could have all before the first has begun.
+  std::atomic<uint64_t> most_for_second{0};
   absl::Status refused;
   std::thread other([&] {
     for (uint64_t room = 0; room <= 2048 * kMiB && refused.ok(); room += 48 * kMiB) {
-      while (asked_by_first.load() < room) std::this_thread::yield();
+      while (most_for_second.load() < room) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       refused = second->GrowTo(room);
     }
     second->Shutdown();  // as a job that ends for want of memory
   });
   absl::Status granted;
   for (uint64_t room = 0; room <= 2048 * kMiB && granted.ok(); room += 48 * kMiB) {
-    asked_by_first = room;
+    most_for_second = room + 48 * kMiB;
     granted = first->GrowTo(room);
   }
-  asked_by_first = UINT64_MAX;
+  most_for_second = UINT64_MAX;
   other.join();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_TRUE(granted.ok()) << granted;

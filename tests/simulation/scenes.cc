@@ -22,6 +22,11 @@ WorldSettings WithoutMembarrier(WorldSettings settings) {
   return settings;
 }
 
+WorldSettings KeepingRoom(WorldSettings settings) {
+  settings.reserve_chunks = 1;
+  return settings;
+}
+
 WorldSettings KeepingOneAddress(WorldSettings settings) {
   settings.kept_addresses = 1;
   return settings;
@@ -311,6 +316,27 @@ void ClaimThatNothingCanMeet(Stage* stage) {
   stage->Free(large);
 }
 
+// Room is short until long kernels end: then blocks leave soon, though nobody wakes the device's thread.
+void EvictionSoonAfterItsUse(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  std::vector<size_t> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(stage->Make(1, stream));
+  stage->Settle();
+  stage->Play({[=] {
+    for (size_t block : blocks) stage->TouchFor(stream, block, 50'000);
+    stage->world().gpu().Synchronize(stream);
+    const int64_t ended = scheduler().now();
+    allocator::Core* const core = stage->world().core();
+    const auto room = [core] {
+      os::MutexLock lock(&core->table.mu);
+      return core->chunks.available();
+    };
+    while (room() < 1) scheduler().SleepUntil(scheduler().now() + 100'000);
+    // Two preemptions of 20 ms, and polls.
+    if (scheduler().now() - ended > 80'000'000) scheduler().Fail("a block leaves long after its last use");
+  }});
+}
+
 }  // namespace
 
 const std::vector<Scene>& AllScenes() {
@@ -336,6 +362,7 @@ const std::vector<Scene>& AllScenes() {
       {"recorded_work", Small(4, 8), RecordedWork},
       {"taken_back", Small(4, 8, 0, true), TakenBackOften},
       {"claim_refused", Small(4, 12), ClaimThatIsRefused},
+      {"eviction_in_time", KeepingRoom(Small(2, 12)), EvictionSoonAfterItsUse},
       {"claim_hopeless", Small(4, 0, 16), ClaimThatNothingCanMeet},
       {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };
@@ -376,6 +403,20 @@ bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write
   }
   for (size_t i = 0; i < blocks.size(); ++i) blocks_[blocks[i]].version = uses[i].after;
   return true;
+}
+
+void Stage::TouchFor(CUstream stream, size_t number, int64_t nanos) {
+  const Made& block = blocks_[number];
+  const Use use = {block.address, block.bytes, block.version, block.version};
+  allocator::AccessSet set;
+  world_.addresses().Collect(block.address, &set);
+  const CUresult result = world_.residency().Run(set, {stream, false}, 1, [&]() -> CUresult {
+    return world_.gpu().Enqueue(stream, [use, nanos](Gpu* gpu) {
+      scheduler().SleepUntil(scheduler().now() + nanos);
+      UseBlock(gpu, use, World::chunk_bytes());
+    });
+  });
+  SPILLWAY_CHECK(result == CUDA_SUCCESS);
 }
 
 void Stage::TouchUnseen(CUstream stream, size_t number) {

@@ -26,6 +26,8 @@ class Stage {
   // A launch on these blocks through the gate, which compares and writes each. False: refused, which fails the run unless
   // the device has an error or it `may_refuse`.
   bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
+  // A launch through the gate whose kernel takes so long.
+  void TouchFor(CUstream stream, size_t block, int64_t nanos);
   // A kernel that reads the block and did not come through the gate.
   void TouchUnseen(CUstream stream, size_t block);
   void Free(size_t block);

@@ -309,7 +309,7 @@ TEST_F(PredictorTest, PlansAnewWhenTheRoomChanges) {
 }
 
 TEST_F(PredictorTest, ItsThreadPlansAndStops) {
-  predictor_.Start(&residency_);
+  ASSERT_TRUE(predictor_.Start(&residency_).ok());
   for (int i = 0; i < 2000 && predictor_.stats().plans == 0; ++i) {
     RunStep();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

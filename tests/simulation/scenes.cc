@@ -320,10 +320,12 @@ void ClaimThatNothingCanMeet(Stage* stage) {
 void EvictionSoonAfterItsUse(Stage* stage) {
   const CUstream stream = stage->NewStream();
   std::vector<size_t> blocks;
-  for (int i = 0; i < 3; ++i) blocks.push_back(stage->Make(1, stream));
+  for (int i = 0; i < 6; ++i) blocks.push_back(stage->Make(1, stream));
   stage->Settle();
+  // Those that are there, and one that takes the last chunk.
+  blocks = {blocks[3], blocks[4], blocks[5], blocks[0]};
   stage->Play({[=] {
-    for (size_t block : blocks) stage->TouchFor(stream, block, 50'000);
+    for (size_t block : blocks) stage->TouchFor(stream, block, 200'000);
     stage->world().gpu().Synchronize(stream);
     const int64_t ended = scheduler().now();
     allocator::Core* const core = stage->world().core();
@@ -362,7 +364,7 @@ const std::vector<Scene>& AllScenes() {
       {"recorded_work", Small(4, 8), RecordedWork},
       {"taken_back", Small(4, 8, 0, true), TakenBackOften},
       {"claim_refused", Small(4, 12), ClaimThatIsRefused},
-      {"eviction_in_time", KeepingRoom(Small(2, 12)), EvictionSoonAfterItsUse},
+      {"eviction_in_time", KeepingRoom(Small(4, 12)), EvictionSoonAfterItsUse},
       {"claim_hopeless", Small(4, 0, 16), ClaimThatNothingCanMeet},
       {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };

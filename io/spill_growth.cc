@@ -116,8 +116,9 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
     turn_at = TurnLocked(directory);
   }
   while (!close_files_) keep_cv_.Wait(&mu_);
+  const bool in_use = directory->in_use;
   mu_.Unlock();
-  directory->file->Close();  // on a disk that does not answer, this does not return either
+  if (!in_use) directory->file->Close();  // on a disk that does not answer, this does not return either
   directory->order->Close();
   mu_.Lock();
   directory->keeper_ended = true;

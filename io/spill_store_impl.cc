@@ -292,9 +292,14 @@ void SpillStore::Impl::Shutdown() {
   };
   bool stuck = false;
   for (const auto& directory : directories_) directory->queue->BeginStop(kTransfersEnd);
-  for (const auto& directory : directories_) stuck = !directory->queue->FinishStop(left(kQueuesEnd)) || stuck;
+  std::vector<bool> in_use;
+  for (const auto& directory : directories_) in_use.push_back(!directory->queue->FinishStop(left(kQueuesEnd)));
   {
     os::MutexLock lock(&mu_);
+    for (size_t i = 0; i < directories_.size(); ++i) {
+      directories_[i]->in_use = in_use[i];
+      stuck |= in_use[i];
+    }
     close_files_ = true;
     keep_cv_.NotifyAll();
   }

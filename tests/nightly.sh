@@ -38,6 +38,8 @@ run_simulation() {
 # What sanitizers look at: all but what loads our libraries into programs without one.
 SANITIZED="unit|hooks|engine|io|policy|simcuda"
 
+# driver_run_test starts a Python without the sanitizer; driver_fault_mode_test leaves a signal handler by a jump, out of
+# functions that ThreadSanitizer stands in for.
 # A build of its own for each sanitizer, without the parts that PyTorch's uninstrumented libraries load.
 run_asan() {
   build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
@@ -46,7 +48,7 @@ run_asan() {
 
 run_tsan() {
   build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
-    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E driver_run_test
+    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E "driver_run_test|driver_fault_mode_test"
 }
 
 run_clang() {

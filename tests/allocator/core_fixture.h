@@ -115,8 +115,10 @@ void SetCopyBandwidth(const char* bytes_per_second);
 // Another setting of the stand-in, by the name of its variable without SIMCUDA_.
 void SetSimcuda(const char* name, const std::string& value);
 
-// Keeps what is queued on all streams queued, until called with false.
+// Keeps what is queued on all streams queued, until called with false. Events are not held, but what lies before them.
 void HoldStreams(bool hold);
+// A kernel that does nothing, past the gate.
+void LaunchNothing(CUstream stream);
 
 }  // namespace spillway::allocator
 

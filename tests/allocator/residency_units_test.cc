@@ -56,8 +56,10 @@ class StreamClockTest : public testing::Test {
 };
 
 TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
-  const StreamIndex stream = clock_.Find({NewStream(), false});
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
   HoldStreams(true);
+  LaunchNothing(handle);
   const Stamp stamp{stream, clock_.Next(stream, 1)};
   const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
   bool more = true;

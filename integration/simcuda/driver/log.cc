@@ -43,8 +43,8 @@ void WriteOutLocked(Log& log) {
 }  // namespace
 
 void OpenLog(const std::string& path) {
+  Log& log = GetLog();  // made now: a fault's handler may not
   if (path.empty()) return;
-  Log& log = GetLog();
   std::lock_guard<std::mutex> lock(log.mutex);
   log.file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (log.file < 0) {

@@ -1,7 +1,7 @@
 // What a fault costs by what the process has allocated and freed before, and by how many live blocks lie idle on the
 // device. Each fault drives one block out to host memory and brings another back, on the stand-in driver; a case is
-// timed in turn with the smallest one, and the ratio of each pair is taken. Without a plan: what a choice costs with one
-// is in victim_bench.
+// timed in turn with the smallest one, and the ratio of each pair is taken; without a plan, and with one in force that
+// knows when each block is used next and moves nothing itself.
 //
 //   history_bench [--pairs N] [--faults N] [--json FILE]
 
@@ -16,10 +16,11 @@
 #include <vector>
 
 #include "allocator/memory/address_map.h"
-#include "allocator/residency/residency.h"
+#include "allocator/residency/device_residency.h"
 #include "allocator/tier/host_pool.h"
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
+#include "policy/plan.h"
 
 namespace spillway::bench {
 namespace {
@@ -30,6 +31,7 @@ constexpr size_t kAway = 64;  // blocks that are not on the device
 struct Case {
   size_t old = 0;   // blocks that were allocated and freed before, each of another stream
   size_t idle = 0;  // live blocks on the device
+  bool planned = false;
 };
 
 class Device {
@@ -51,7 +53,8 @@ class Device {
     parts.context = context;
     parts.addresses = addresses_.get();
     parts.host = host_.get();
-    residency_ = *allocator::Residency::Create(options, parts);
+    residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
+    if (!residency_->Start().ok()) Die("no device");
     for (size_t i = 1; i <= what.old; ++i) {
       const auto stream = reinterpret_cast<CUstream>(i << 8);
       if (!residency_->Free(residency_->Allocate(kChunkBytes, {stream, false}).value()).ok())
@@ -59,26 +62,44 @@ class Device {
     }
     for (size_t i = 0; i < what.idle + kAway; ++i)
       blocks_.push_back(residency_->Allocate(kChunkBytes, {}).value());
-    for (size_t i = 0; i < blocks_.size(); ++i) Use();
+    for (const CUdeviceptr block : blocks_) Use(block);
+    if (what.planned) SetPlan();
   }
   ~Device() {
     Must(driver_->cuCtxSynchronize(), "cuCtxSynchronize");
     residency_->Shutdown();
   }
 
-  // Nanoseconds for each of so many faults: every use is of the block that has been away longest.
+  // Nanoseconds for each of so many faults: each use is of the block that has been away longest.
   double Faults(size_t count) {
     const uint64_t before = residency_->Stats().faults;
     const int64_t start = os::Clock::System()->NowNanos();
-    for (size_t i = 0; i < count; ++i) Use();
+    for (size_t i = 0; i < count; ++i) Use(LongestAway());
     const int64_t nanos = os::Clock::System()->NowNanos() - start;
     if (residency_->Stats().faults - before < count * 9 / 10) Die("hardly any use was a fault");
     return static_cast<double>(nanos) / static_cast<double>(count);
   }
 
  private:
-  void Use() {
-    const CUdeviceptr block = blocks_[next_++ % blocks_.size()];
+  CUdeviceptr LongestAway() {
+    allocator::Core* const core = residency_->core();
+    os::MutexLock lock(&core->table.mu);
+    const allocator::Block* const block = core->table.OldestLocked(allocator::BlockState::kSpilled);
+    if (block == nullptr) Die("no block is away");
+    return block->address;
+  }
+  // A period in which each launch uses one block, all in turn.
+  void SetPlan() {
+    auto plan = std::make_shared<policy::MigrationPlan>();
+    plan->start = residency_->core()->launches.load();
+    plan->period = static_cast<uint32_t>(blocks_.size());
+    for (uint32_t i = 0; i < plan->period; ++i) {
+      plan->uses.push_back({addresses_->Find(blocks_[i]).raw(), i + plan->period});
+      plan->launches.push_back({0, i, 1});
+    }
+    residency_->SetPlan(std::move(plan));
+  }
+  void Use(CUdeviceptr block) {
     allocator::AccessSet set;
     addresses_->Collect(block, &set);
     Must(
@@ -90,9 +111,8 @@ class Device {
   const allocator::CudaDriver* const driver_;
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
-  std::unique_ptr<allocator::Residency> residency_;
+  std::unique_ptr<allocator::DeviceResidency> residency_;
   std::vector<CUdeviceptr> blocks_;
-  size_t next_ = 0;
   uint64_t word_ = 7;
 };
 
@@ -108,20 +128,23 @@ void Run(int pairs, size_t faults, const std::string& json_file) {
   Must(driver->cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
   Must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
   nlohmann::json rows = nlohmann::json::array();
-  std::printf("%8s %8s %12s %8s\n", "freed", "idle", "us a fault", "ratio");
-  Device least(driver, context, {100, 100});
-  for (const auto& [old, idle] :
-       {std::pair<size_t, size_t>{100, 100}, {10'000, 100}, {100'000, 100}, {100, 1'000}, {100, 10'000}}) {
-    Device device(driver, context, {old, idle});
-    std::vector<double> nanos;
-    std::vector<double> ratios;
-    for (int pair = 0; pair < pairs; ++pair) {
-      const double base = least.Faults(faults);
-      nanos.push_back(device.Faults(faults));
-      ratios.push_back(nanos.back() / base);
+  std::printf("%8s %8s %6s %12s %8s\n", "freed", "idle", "plan", "us a fault", "ratio");
+  for (const bool planned : {false, true}) {
+    Device least(driver, context, {100, 100, planned});
+    for (const auto& [old, idle] :
+         {std::pair<size_t, size_t>{100, 100}, {10'000, 100}, {100'000, 100}, {100, 1'000}, {100, 10'000}}) {
+      Device device(driver, context, {old, idle, planned});
+      std::vector<double> nanos;
+      std::vector<double> ratios;
+      for (int pair = 0; pair < pairs; ++pair) {
+        const double base = least.Faults(faults);
+        nanos.push_back(device.Faults(faults));
+        ratios.push_back(nanos.back() / base);
+      }
+      std::printf("%8zu %8zu %6s %12.1f %8.2f\n", old, idle, planned ? "yes" : "no", Median(nanos) / 1000,
+                  Median(ratios));
+      rows.push_back({{"freed", old}, {"idle", idle}, {"plan", planned}, {"ns", Median(nanos)}, {"ratio", Median(ratios)}});
     }
-    std::printf("%8zu %8zu %12.1f %8.2f\n", old, idle, Median(nanos) / 1000, Median(ratios));
-    rows.push_back({{"freed", old}, {"idle", idle}, {"ns", Median(nanos)}, {"ratio", Median(ratios)}});
   }
   if (!json_file.empty()) std::ofstream(json_file) << rows.dump(1) << "\n";
 }

@@ -13,8 +13,7 @@ void VictimIndex::Add(Key key) {
   pending_.push_back(key);
 }
 
-void VictimIndex::Remove(Key key) {
-  if (!Contains(key)) return;
+void VictimIndex::Take(Key key) {
   Place& place = places_[key];
   if (place.where == Where::kOrdered) {
     ordered_.erase(place.entry);

@@ -27,7 +27,9 @@ class VictimIndex {
   // In constant time: facts are asked for when somebody selects.
   void Add(Key key);
   // Nothing happens when it is not here.
-  void Remove(Key key);
+  void Remove(Key key) {
+    if (Contains(key)) Take(key);
+  }
   bool Contains(Key key) const { return key < places_.size() && places_[key].where != Where::kNowhere; }
   size_t size() const { return pending_.size() + ordered_.size(); }
   std::vector<Key> Keys() const;
@@ -40,6 +42,8 @@ class VictimIndex {
                           absl::FunctionRef<Bytes(Key)> bytes);
 
  private:
+  void Take(Key key);
+
   enum class Where : uint8_t { kNowhere, kPending, kOrdered };
   struct Entry {
     LaunchIndex next_use = kNever;

@@ -16,14 +16,17 @@ namespace spillway::allocator {
 class BlockSizes {
  public:
   void Add(uint32_t chunks) {
-    if (sizes_.size() > kMostSizes)
-      std::erase_if(sizes_, [](const auto& entry) { return entry.second == 0; });
-    ++sizes_[chunks];
+    if (latest_ == sizes_.end() || latest_->first != chunks) {
+      if (sizes_.size() > kMostSizes)
+        std::erase_if(sizes_, [](const auto& entry) { return entry.second == 0; });
+      latest_ = sizes_.try_emplace(chunks, 0).first;
+    }
+    ++latest_->second;
   }
   void Remove(uint32_t chunks) {
-    const auto found = sizes_.find(chunks);
-    SPILLWAY_CHECK(found != sizes_.end() && found->second > 0);
-    --found->second;
+    if (latest_ == sizes_.end() || latest_->first != chunks) latest_ = sizes_.find(chunks);
+    SPILLWAY_CHECK(latest_ != sizes_.end() && latest_->second > 0);
+    --latest_->second;
   }
   // 0: there is no block.
   uint32_t Largest() const {
@@ -36,6 +39,7 @@ class BlockSizes {
  private:
   static constexpr size_t kMostSizes = 256;
   std::map<uint32_t, uint64_t, std::greater<>> sizes_;
+  std::map<uint32_t, uint64_t, std::greater<>>::iterator latest_ = sizes_.end();  // often the next one, too
 };
 
 }  // namespace spillway::allocator

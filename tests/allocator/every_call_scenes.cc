@@ -178,7 +178,8 @@ class Stage {
     std::vector<HeldBlock> held;
     const absl::Status status = device()->Hold(set, HoldReason::kPointerTable, &held);
     if (!status.ok()) Refused("hold", status);
-    if (status.ok() && State(block) != BlockState::kResident && State(block) != BlockState::kFaulting)
+    const BlockState state = State(block);
+    if (status.ok() && state != BlockState::kResident && state != BlockState::kFaulting)
       Problem("a held block is not on the GPU, nor on its way there");
     device()->EndHold(held, HoldReason::kPointerTable, {});
   }

@@ -143,7 +143,11 @@ void Run(int pairs, size_t faults, const std::string& json_file) {
       }
       std::printf("%8zu %8zu %6s %12.1f %8.2f\n", old, idle, planned ? "yes" : "no", Median(nanos) / 1000,
                   Median(ratios));
-      rows.push_back({{"freed", old}, {"idle", idle}, {"plan", planned}, {"ns", Median(nanos)}, {"ratio", Median(ratios)}});
+      rows.push_back({{"freed", old},
+                      {"idle", idle},
+                      {"plan", planned},
+                      {"ns", Median(nanos)},
+                      {"ratio", Median(ratios)}});
     }
   }
   if (!json_file.empty()) std::ofstream(json_file) << rows.dump(1) << "\n";

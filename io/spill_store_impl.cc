@@ -81,8 +81,8 @@ absl::Status SpillStore::Impl::Open() {
     directories_.push_back(std::move(directory));
   }
   for (const auto& directory : directories_) {
-    SPILLWAY_ASSIGN_OR_RETURN(directory->keeper,
-                              os::StartThread("spill-grow", [this, kept = directory.get()] { KeepLoop(kept); }));
+    SPILLWAY_ASSIGN_OR_RETURN(
+        directory->keeper, os::StartThread("spill-grow", [this, kept = directory.get()] { KeepLoop(kept); }));
   }
   return absl::OkStatus();
 }
@@ -293,7 +293,8 @@ void SpillStore::Impl::Shutdown() {
   bool stuck = false;
   for (const auto& directory : directories_) directory->queue->BeginStop(kTransfersEnd);
   std::vector<bool> in_use;
-  for (const auto& directory : directories_) in_use.push_back(!directory->queue->FinishStop(left(kQueuesEnd)));
+  for (const auto& directory : directories_)
+    in_use.push_back(!directory->queue->FinishStop(left(kQueuesEnd)));
   {
     os::MutexLock lock(&mu_);
     for (size_t i = 0; i < directories_.size(); ++i) {

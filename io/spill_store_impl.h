@@ -85,7 +85,7 @@ class SpillStore::Impl {
     int64_t surplus_since = 0;   // clock, ns: more free slots than are needed ahead since then; 0: not so
     bool poked = true;           // the keeper has reason to look now
     bool keeper_ended = false;
-    bool in_use = false;  // at the end a transfer is stuck: the file stays open, or it would go to another file
+    bool in_use = false;  // at the end, by a stuck transfer, which must not find another file: it stays open
   };
   enum class Hope { kUnknown, kYes, kNotNow, kNever };
   struct WriteState;

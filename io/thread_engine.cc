@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "io/os/check.h"
-#include "io/os/errno.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 #include "io/os/sync.h"
 #include "io/os/thread.h"
 

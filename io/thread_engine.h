@@ -26,7 +26,8 @@ struct ThreadEngineOptions {
 
 // `files` are open descriptors, which the caller closes after Stop. With fewer threads when the system has no more;
 // kResourceExhausted when it has none.
-absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files, const ThreadEngineOptions& options);
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files,
+                                                           const ThreadEngineOptions& options);
 
 }  // namespace spillway::io
 

@@ -59,7 +59,8 @@ DeviceResidency::~DeviceResidency() {
 
 absl::Status DeviceResidency::Start() {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
-  SPILLWAY_ASSIGN_OR_RETURN(copies_, CopyStreams::Create(core_->parts.driver, &core_->clock, &core_->error, core_->waits));
+  SPILLWAY_ASSIGN_OR_RETURN(
+      copies_, CopyStreams::Create(core_->parts.driver, &core_->clock, &core_->error, core_->waits));
   thread_ = std::make_unique<DeviceThread>(core_.get(), copies_.get());
   {
     os::MutexLock lock(&core_->table.mu);

@@ -189,9 +189,8 @@ bool DeviceThread::StartEvictions() {
 // done all that could bring them. Not for ever: what is queued may wait for a later call of the thread that waits here.
 bool DeviceThread::PlanGivesRoom() {
   const int64_t now = os::Clock::System()->NowNanos();
-  const bool hope =
-      plan_runner_.active() && (plan_runner_.EvictionsToCome() || evictor_.chunks_coming() > 0 ||
-                                core_->clock.MayComplete());
+  const bool hope = plan_runner_.active() && (plan_runner_.EvictionsToCome() ||
+                                              evictor_.chunks_coming() > 0 || core_->clock.MayComplete());
   if (claims_.HeadLocked() != plan_head_) {
     plan_head_ = claims_.HeadLocked();
     plan_wait_since_ = now;

@@ -117,7 +117,7 @@ class StreamClock {
     os::Atomic<uint64_t> issued_bytes{0};
     os::Atomic<uint64_t> completed_bytes{0};
     os::Atomic<uint64_t> covered{0};  // greatest number that an event was recorded for
-    os::Atomic<bool> refused{false};  // the driver refused the last event; written under mu_; a look that is late looks again
+    os::Atomic<bool> refused{false};  // the driver refused the last event; written under mu_
     CUstream handle = nullptr;        // guarded by mu_ after publication
     CUcontext context = nullptr;      // guarded by mu_: what the stream belongs to
     bool live = false;                // guarded by mu_

@@ -49,15 +49,15 @@ enum class Mutant : int {
   kReadNotAwaited,     // a chunk is copied to the GPU before it has been read
   kStagingGivenEarly,  // staging is given back before the copy from it has ended
   // ---- Frees, streams, events.
-  kReuseRecorded,      // a block is handed out again before its recorded streams are done
-  kFreeKeepsCopy,      // a freed block keeps its copy
-  kCoverAfterRecord,   // an event counts for launches that were numbered after it was recorded
-  kReuseWaitedEvent,   // an event goes back to the pool while a thread waits for it
+  kReuseRecorded,     // a block is handed out again before its recorded streams are done
+  kFreeKeepsCopy,     // a freed block keeps its copy
+  kCoverAfterRecord,  // an event counts for launches that were numbered after it was recorded
+  kReuseWaitedEvent,  // an event goes back to the pool while a thread waits for it
   // ---- Waits and wake-ups.
-  kKeepTicket,      // a claim that was refused stays in the queue
-  kNextNotTold,     // who leaves the queue of claims tells nobody
-  kChunksNotTold,   // the end of an eviction tells nobody
-  kErrorUnseen,     // the device's first error is not kept
+  kKeepTicket,     // a claim that was refused stays in the queue
+  kNextNotTold,    // who leaves the queue of claims tells nobody
+  kChunksNotTold,  // the end of an eviction tells nobody
+  kErrorUnseen,    // the device's first error is not kept
 };
 extern std::atomic<Mutant> active_mutant;
 // Sees each choice of victims, under the table's lock.
@@ -66,7 +66,8 @@ class SelectionWatch {
   using Index = policy::VictimIndex;
   virtual ~SelectionWatch() = default;
   virtual void Before() = 0;
-  virtual void After(const Index& index, policy::Bytes needed, absl::FunctionRef<Index::Facts(Index::Key)> facts,
+  virtual void After(const Index& index, policy::Bytes needed,
+                     absl::FunctionRef<Index::Facts(Index::Key)> facts,
                      absl::FunctionRef<policy::Bytes(Index::Key)> bytes,
                      const std::vector<Index::Key>& chosen) = 0;
 };
@@ -83,14 +84,14 @@ extern std::atomic<void (*)(const char* point)> delay_function;
     if (auto* delay_ = ::spillway::allocator::delay_function.load()) delay_(name); \
   } while (false)
 
-#define SPILLWAY_BEFORE_SELECTION()                                                   \
-  do {                                                                                \
+#define SPILLWAY_BEFORE_SELECTION()                                                     \
+  do {                                                                                  \
     if (auto* watch_ = ::spillway::allocator::selection_watch.load()) watch_->Before(); \
   } while (false)
-#define SPILLWAY_AFTER_SELECTION(index, needed, facts, bytes, chosen)                      \
-  do {                                                                                     \
-    if (auto* watch_ = ::spillway::allocator::selection_watch.load())                      \
-      watch_->After(index, needed, facts, bytes, chosen);                                  \
+#define SPILLWAY_AFTER_SELECTION(index, needed, facts, bytes, chosen) \
+  do {                                                                \
+    if (auto* watch_ = ::spillway::allocator::selection_watch.load()) \
+      watch_->After(index, needed, facts, bytes, chosen);             \
   } while (false)
 
 #else

@@ -7,8 +7,7 @@
 namespace spillway::allocator {
 
 absl::StatusOr<std::unique_ptr<CopyStreams>> CopyStreams::Create(const CudaDriver* driver, StreamClock* clock,
-                                                                 DeviceError* error,
-                                                                 os::WaitList* waits) {
+                                                                 DeviceError* error, os::WaitList* waits) {
   CUstream out = nullptr;
   CUstream in = nullptr;
   SPILLWAY_RETURN_IF_ERROR(driver->ToStatus(

@@ -34,8 +34,8 @@ class CopyStreams {
   absl::Status MakeWait(StreamRef stream, CUevent event);
 
  private:
-  CopyStreams(const CudaDriver* driver, StreamClock* clock, DeviceError* error, os::WaitList* waits, CUstream out,
-              CUstream in)
+  CopyStreams(const CudaDriver* driver, StreamClock* clock, DeviceError* error, os::WaitList* waits,
+              CUstream out, CUstream in)
       : driver_(driver), clock_(clock), error_(error), waits_(waits), out_(out), in_(in) {}
   // As a status; keeps an error that ends the device.
   absl::Status Noted(CUresult result, const char* what) const;

@@ -237,7 +237,8 @@ void LaunchNothing(CUstream stream) {
   static const auto launch_kernel = Entry<decltype(&cuLaunchKernel)>("cuLaunchKernel");
   auto* owned = new Body([](const std::vector<CUdeviceptr>&) {});  // the kernel deletes it
   void* parameters[] = {&owned};
-  SPILLWAY_CHECK(launch_kernel(KernelOf(0), 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr) == CUDA_SUCCESS);
+  SPILLWAY_CHECK(launch_kernel(KernelOf(0), 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr) ==
+                 CUDA_SUCCESS);
 }
 
 void SetCopyBandwidth(const char* bytes_per_second) { SetSimcuda("COPY_BANDWIDTH", bytes_per_second); }

@@ -169,7 +169,8 @@ class Stage {
     Begin(block, /*in_vain=*/true);
     device()->thread()->Wake();
     Settle();
-    if (failure_.call.empty() && device()->Stats().prefetches_cancelled == 0) Problem("nothing was taken back");
+    if (failure_.call.empty() && device()->Stats().prefetches_cancelled == 0)
+      Problem("nothing was taken back");
   }
   void Hold(int block) {
     if (block < 0) return;

@@ -20,8 +20,7 @@ class LoopMount {
       : image_(directory_.path() + "/image"), path_(directory_.path() + "/mount") {
     const std::string commands = "truncate -s " + std::to_string(mebibytes) + "M " + image_ +
                                  " && mkfs.ext4 -q -m 0 " + (features.empty() ? "" : "-O " + features + " ") +
-                                 image_ + " && mkdir " + path_ +
-                                 " && mount -o loop " + image_ + " " + path_;
+                                 image_ + " && mkdir " + path_ + " && mount -o loop " + image_ + " " + path_;
     mounted_ = std::system(("{ " + commands + "; } >/dev/null 2>&1").c_str()) == 0;
   }
   ~LoopMount() {

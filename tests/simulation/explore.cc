@@ -119,7 +119,8 @@ SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most) {
       if (script.empty()) counts.points = alternatives.size();
       if (more == 0) continue;
       std::vector<Departure> choices;
-      for (uint32_t point = script.empty() ? 0 : script.back().point + 1; point < alternatives.size(); ++point) {
+      for (uint32_t point = script.empty() ? 0 : script.back().point + 1; point < alternatives.size();
+           ++point) {
         for (uint32_t choice = 1; choice <= alternatives[point]; ++choice) choices.push_back({point, choice});
       }
       const uint64_t share = most == 0 ? choices.size() : std::max<uint64_t>(1, most / level.size());
@@ -140,8 +141,9 @@ void GoThroughSeeds(const Scene& scene, uint64_t first, uint64_t last) {
     Random random(seed);
     const std::unique_ptr<Strategy> strategy = DrawStrategy(&random);
     Scheduler::set_on_failure([&](const std::string&) {
-      std::printf("scene %s fails\nreplay: build/tests/core_simulation --scene=%s --seeds=%llu..%llu\n", scene.name,
-                  scene.name, static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed));
+      std::printf("scene %s fails\nreplay: build/tests/core_simulation --scene=%s --seeds=%llu..%llu\n",
+                  scene.name, scene.name, static_cast<unsigned long long>(seed),
+                  static_cast<unsigned long long>(seed));
     });
     Scheduler::Options options;
     options.flush_one_in = 1 << random.Below(8);

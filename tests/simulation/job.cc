@@ -19,7 +19,7 @@ struct Held {
   uint64_t bytes = 0;
   uint64_t version = 0;  // 0: not written yet
   CUstream owner = nullptr;
-  CUstream writer = nullptr;       // that wrote it last
+  CUstream writer = nullptr;      // that wrote it last
   std::vector<CUstream> readers;  // since then; they do not wait for each other
 };
 

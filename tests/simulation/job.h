@@ -28,7 +28,7 @@ struct JobSettings {
   // Faults, until half of the operations are done; then launches and allocations may be refused.
   bool disk_faults = false;
   bool chunk_faults = false;
-  bool poison = false;  // the device fails for good, at a random time
+  bool poison = false;      // the device fails for good, at a random time
   bool wait_limit = false;  // of the world: a wait may end in a refusal
   bool MayRefuse() const { return disk_faults || chunk_faults || poison || wait_limit; }
 

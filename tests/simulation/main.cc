@@ -178,7 +178,8 @@ Caught TryMutant(Arguments arguments, const std::string& mutant) {
   SetMutant(mutant);
   Caught caught;
   for (const Scene& scene : AllScenes()) {
-    if (caught.by_schedules.empty() && Fails([&] { GoThrough(scene, 1, 0); })) caught.by_schedules = scene.name;
+    if (caught.by_schedules.empty() && Fails([&] { GoThrough(scene, 1, 0); }))
+      caught.by_schedules = scene.name;
   }
   const auto jobs = [&](uint64_t from, uint64_t to) {
     uint64_t steps = 0;
@@ -202,7 +203,9 @@ Caught TryMutant(Arguments arguments, const std::string& mutant) {
 
 int TryMutants(const Arguments& arguments) {
   int missed = 0;
-  std::printf("| mutant | all schedules with one departure of | random jobs, seeds | random schedules of, seeds |\n|---|---|---|---|\n");
+  std::printf(
+      "| mutant | all schedules with one departure of | random jobs, seeds | random schedules of, seeds "
+      "|\n|---|---|---|---|\n");
   for (const std::string& mutant : AllMutants()) {
     if (!arguments.mutant.empty() && mutant != arguments.mutant) continue;
     const Caught caught = TryMutant(arguments, mutant);

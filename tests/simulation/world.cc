@@ -79,13 +79,13 @@ WorldSettings WorldSettings::Draw(Random* random) {
 }
 
 std::string WorldSettings::Describe() const {
-  return "target " + std::to_string(target_chunks) + ", host " +
-         std::to_string(host_pieces) + ", disk " + std::to_string(disk_slots) + ", reserve " +
-         std::to_string(reserve_chunks) + ", run-ahead " + std::to_string(run_ahead_chunks) +
-         (hash ? ", hash" : ", no hash") + (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " +
-         std::to_string(slow_gpu_one_in) + ", slow disk " + std::to_string(slow_disk_one_in) +
-         ", preempted at points " + std::to_string(preempt_at_points_one_in) + ", keeps " + std::to_string(kept_addresses) + " addresses, waits to " +
-         std::to_string(wait_limit_nanos) + " ns";
+  return "target " + std::to_string(target_chunks) + ", host " + std::to_string(host_pieces) + ", disk " +
+         std::to_string(disk_slots) + ", reserve " + std::to_string(reserve_chunks) + ", run-ahead " +
+         std::to_string(run_ahead_chunks) + (hash ? ", hash" : ", no hash") +
+         (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " + std::to_string(slow_gpu_one_in) +
+         ", slow disk " + std::to_string(slow_disk_one_in) + ", preempted at points " +
+         std::to_string(preempt_at_points_one_in) + ", keeps " + std::to_string(kept_addresses) +
+         " addresses, waits to " + std::to_string(wait_limit_nanos) + " ns";
 }
 
 World::World(const WorldSettings& settings, Random* random)

@@ -87,7 +87,8 @@ TEST(ParseDurationTest, ReadsNumbersWithUnits) {
 }
 
 TEST(ParseDurationTest, RefusesEveryWrongForm) {
-  for (const char* text : {"", "30", "s", "-5s", "0s", "10us", "9000h", "30 seconds", "30s5", "nan s", "inf s"}) {
+  for (const char* text :
+       {"", "30", "s", "-5s", "0s", "10us", "9000h", "30 seconds", "30s5", "nan s", "inf s"}) {
     EXPECT_FALSE(ParseDuration(text).ok()) << text;
   }
 }

@@ -15,6 +15,7 @@ constexpr int64_t kShortestPollNanos = 20'000;
 constexpr int64_t kLongestPollNanos = 500'000;
 constexpr auto kPollLaunches = std::chrono::microseconds(200);  // nothing under way but the job's own work
 constexpr auto kSleepWhenIdle = std::chrono::milliseconds(200);
+constexpr auto kLookForPauses = std::chrono::milliseconds(10);  // the shortest pause after a failed eviction
 // How long a head may have no hope before it is refused: another thread's pins or frees may still turn up.
 constexpr int64_t kStuckNanos = 200'000'000;
 // The same once evictions have failed: what failed may pass.
@@ -115,8 +116,10 @@ void DeviceThread::Sleep(bool progress) {
   } else if (plan_runner_.active() || frees_wait_ ||
              (core_->pressure.load() && core_->clock.UncompletedLaunches() > 0)) {
     pause = kPollLaunches;
+  } else if (waits_for_time_) {
+    pause = kLookForPauses;
   } else {
-    looks_for_safety = !waits_for_time_;
+    looks_for_safety = true;
   }
   os::MutexLock lock(&wake_mu_);
   if (!woken_ && !stop_) {
@@ -281,13 +284,15 @@ bool DeviceThread::IsIdle(const Block& block) const {
   });
 }
 
-// The head is refused when nothing is left to hope for: what has failed before is no hope, though it is tried again.
+// The head is refused when nothing is left to hope for. What has failed before is tried again, and is hope until
+// something has failed since room was last made.
 void DeviceThread::RefuseIfStuckLocked(bool cancelled) {
-  const bool hope = cancelled || evictor_.HasHope() || claims_.grants() > 0 ||
-                    faulter_.prefetches_under_way() > 0 || core_->clock.MayComplete();
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t room_made = core_->counters.evictions.load() + core_->frees;
   if (claims_.HeadLocked() != stuck_head_ || room_made != room_made_) evictor_.ForgetFailures();
+  const bool retries = evictor_.first_failure().ok() && evictor_.chunks_coming() > 0;
+  const bool hope = cancelled || retries || evictor_.HasHope() || claims_.grants() > 0 ||
+                    faulter_.prefetches_under_way() > 0 || core_->clock.MayComplete();
   if (stuck_since_ == 0 || claims_.HeadLocked() != stuck_head_ || room_made != room_made_ || hope) {
     stuck_since_ = hope ? 0 : now;
     stuck_head_ = claims_.HeadLocked();

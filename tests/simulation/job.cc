@@ -208,7 +208,7 @@ class Thread {
       scheduler().Fail("after a device error a launch is answered with another code");
     }
     if (!shared_.settings.MayRefuse()) {
-      scheduler().Fail("a launch was refused: " + world_.residency().LastError());
+      scheduler().Fail("a launch was refused: " + world_.residency().LastError() + world_.Describe());
     }
     return false;
   }

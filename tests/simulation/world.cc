@@ -164,6 +164,31 @@ World::~World() {
   core()->table.mu.set_look(nullptr);
 }
 
+std::string World::Describe() {
+  allocator::Core* const core = residency_->core();
+  scheduler().HoldSwitches();
+  std::string text = "\n  chunks: target " + std::to_string(core->chunks.target()) + ", held " +
+                     std::to_string(core->chunks.held()) + ", free " + std::to_string(core->chunks.free()) +
+                     "; live " + std::to_string(core->live_chunks) + ", promised off the GPU " +
+                     std::to_string(core->promised_room_bytes / chunk_bytes()) + " of " +
+                     std::to_string((room_->host_bytes() + room_->disk_bytes()) / chunk_bytes());
+  if (disk_ != nullptr) {
+    const io::SpillStoreStats stats = disk_->stats();
+    text += "; slots in use " + std::to_string(stats.slots_in_use);
+    for (const io::DirectoryStats& directory : stats.directories)
+      text += ", a file of " + std::to_string(directory.file_bytes / io::kSlotBytes);
+  }
+  for (Block* block : blocks_) {
+    if (block->state == BlockState::kFree) continue;
+    text += "\n  block of " + std::to_string(block->chunks) + ": " + NameOf(block->state) + ", pins " +
+            std::to_string(block->pins) + ", keeps a copy in " + std::to_string(block->copy_homes.size()) +
+            (block->evict != nullptr ? ", leaves" : "") + (block->fetch != nullptr ? ", comes" : "") +
+            (block->freed ? ", freed" : "") + ", failed " + std::to_string(block->failed_evictions);
+  }
+  scheduler().AllowSwitches();
+  return text;
+}
+
 // What holds whenever nobody holds the table's lock.
 void World::LookUnderLock() {
   allocator::Core* const core = residency_->core();

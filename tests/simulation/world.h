@@ -53,6 +53,8 @@ class World {
   Gpu& gpu() { return *gpu_; }
   Disk* drives() { return drives_.get(); }  // null: none
   const WorldSettings& settings() const { return settings_; }
+  // Blocks, chunks and room, for a failure's report. No lock held.
+  std::string Describe();
   // A chunk is as large as a slot, as it is in the product.
   static constexpr uint64_t chunk_bytes() { return io::kSlotBytes; }
 

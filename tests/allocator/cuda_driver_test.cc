@@ -12,7 +12,7 @@ namespace {
 TEST(CudaDriverTest, ACodeTravelsInItsStatus) {
   const CudaDriver* const driver = CoreDevice::Driver();
   for (const CUresult code : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ASSERT, CUDA_ERROR_ILLEGAL_ADDRESS,
-                              CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNKNOWN, static_cast<CUresult>(12345)}) {
+                              CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNKNOWN, static_cast<CUresult>(1001)}) {
     const absl::Status status = driver->ToStatus(code, "a call");
     EXPECT_EQ(ResultOf(status), code) << status;
     absl::Status copy = status;

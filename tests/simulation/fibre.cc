@@ -9,6 +9,7 @@
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define SPILLWAY_FIBRE_ASAN 1
 #endif
@@ -53,6 +54,10 @@ void* TakeStack() {
   if (!unused_stacks.empty()) {
     void* const stack = unused_stacks.back();
     unused_stacks.pop_back();
+#ifdef SPILLWAY_FIBRE_ASAN
+    // Of a fibre that was left in the middle of its frames.
+    ASAN_UNPOISON_MEMORY_REGION(static_cast<char*>(stack) + 4096, kStackBytes - 4096);
+#endif
     return stack;
   }
   void* const stack =

@@ -236,7 +236,6 @@ absl::Status Runtime::StartDiskLocked() {
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.
-  if (absl::IsResourceExhausted(store.status())) return store.status();
   if (options_.directories) {
     return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_DIRS: ", std::string(store.status().message())));
   }

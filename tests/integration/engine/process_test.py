@@ -114,6 +114,19 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("host_memory in PYTORCH_CUDA_ALLOC_CONF=lots is not accepted", done.stderr)
 
+    def test_a_default_directory_that_cannot_be_written_is_done_without(self):
+        code = """
+import resource, signal, torch
+torch.ones(1, device="cuda")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+print(float(torch.full((4 << 20,), 3.0, device="cuda")[0]))
+"""
+        done = self.run_job(code, SPILLWAY_DIRS=None, SPILLWAY_METRICS=None)
+        self.assertEqual((done.returncode, done.stdout), (0, "3.0\n"), done.stderr)
+        self.assertIn("spillway: warning no disk tier: ", done.stderr)
+        self.assertNotIn("not used on GPU", done.stderr)
+
     def test_an_unknown_name_warns(self):
         done = self.run_job("import torch; torch.ones(8, device='cuda')", SPILLWAY_GPU_MEMROY="1GiB")
         self.assertEqual(done.returncode, 0, done.stderr)

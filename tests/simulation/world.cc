@@ -4,6 +4,7 @@
 
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
+#include "tests/policy/full_scan.h"
 #include "tests/simulation/os.h"
 #include "tests/simulation/scheduler.h"
 
@@ -14,32 +15,24 @@ using allocator::Block;
 using allocator::BlockState;
 using allocator::Gate;
 
-// Each choice of victims against the full scan: all blocks of the index, sorted by what they are now.
+// Each choice of victims against the full scan of all blocks of the index, by what they are now.
 class FullScan : public allocator::SelectionWatch {
  public:
   void Before() override { scheduler().HoldSwitches(); }
   void After(const Index& index, policy::Bytes needed, absl::FunctionRef<Index::Facts(Index::Key)> facts,
              absl::FunctionRef<policy::Bytes(Index::Key)> bytes,
              const std::vector<Index::Key>& chosen) override {
-    struct Row {
-      Index::Key key;
-      Index::Facts facts;
-    };
-    std::vector<Row> rows;
-    for (const Index::Key key : index.Keys()) rows.push_back({key, facts(key)});
-    std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-      if (a.facts.next_use != b.facts.next_use) return a.facts.next_use > b.facts.next_use;
-      if (a.facts.idle_since != b.facts.idle_since) return a.facts.idle_since < b.facts.idle_since;
-      return a.key < b.key;
-    });
-    std::vector<Index::Key> expected;
-    policy::Bytes together = 0;
-    for (const Row& row : rows) {
-      if (together >= needed) break;
-      const policy::Bytes more = bytes(row.key);
-      if (more > 0) expected.push_back(row.key);
-      together += more;
+    std::vector<policy::VictimCandidate> candidates;
+    for (const Index::Key key : index.Keys()) {
+      const Index::Facts now = facts(key);
+      if (const policy::Bytes size = bytes(key); size > 0)
+        candidates.push_back({key, size, now.idle_since, now.next_use});
     }
+    std::sort(candidates.begin(), candidates.end(),
+              [](const auto& a, const auto& b) { return a.key < b.key; });
+    std::vector<Index::Key> expected;
+    for (const uint32_t i : policy::SelectVictims(candidates, needed))
+      expected.push_back(static_cast<Index::Key>(candidates[i].key));
     if (expected != chosen) scheduler().Fail("other victims are chosen than by the full scan");
     scheduler().AllowSwitches();
   }

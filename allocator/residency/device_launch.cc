@@ -138,8 +138,10 @@ CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t t
       }
       if (!SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
       NoteSet(set, bytes);
-      if (result == CUDA_SUCCESS) AfterLaunch(set, index, at, tag);
-      if (__builtin_expect(result == CUDA_SUCCESS, 1)) return result;
+      if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
+        AfterLaunch(set, index, at, tag);
+        return result;
+      }
       if (result != CUDA_ERROR_OUT_OF_MEMORY) return NoteResult(result);
       if (!ReleaseForOthers(0)) return result;  // then once more, under pins
     } else {

@@ -57,10 +57,7 @@ bool Evictor::BeginHash(EvictJob* job) {
     return true;
   }
   if (event.ok()) core_->clock.GiveEvent(*event);
-  const os::Wait wait(core_->waits, os::WaitKind::kDriverCall, "cuStreamSynchronize");
-  const absl::Status ended = core_->parts.driver->ToStatus(
-      core_->parts.driver->cuStreamSynchronize(hash->stream()), "waiting for a hash");
-  if (!ended.ok()) core_->error.Fail(ended);
+  copies_->AwaitEnd(hash->stream()).IgnoreError();
   hash->Drop(&*request);
   return false;
 }

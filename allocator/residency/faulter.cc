@@ -62,7 +62,7 @@ absl::Status Faulter::Start(Block* block) {
 // Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays, with the
 // device's error.
 bool Faulter::TakeMappingBack(FetchJob* job) {
-  return copies_->SynchronizeIn().ok() && UnmapBlock(core_, *job->block).ok();
+  return copies_->AwaitEndIn().ok() && UnmapBlock(core_, *job->block).ok();
 }
 
 absl::Status Faulter::MapEmpty(Block* block) {

@@ -48,7 +48,8 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
 
 absl::Status CopyStreams::AwaitEnd(CUstream stream) {
   const os::Wait wait(waits_, os::WaitKind::kDriverCall, "cuStreamSynchronize");
-  absl::Status ended = driver_->ToStatus(driver_->cuStreamSynchronize(stream), "waiting for copies");
+  absl::Status ended =
+      driver_->ToStatus(driver_->cuStreamSynchronize(stream), "waiting for our work on the device");
   if (!ended.ok()) error_->Fail(ended);
   return ended;
 }

@@ -26,8 +26,9 @@ class CopyStreams {
   // fails, everything enqueued has ended: it waits for that, and where it cannot the device has an error from now on.
   absl::StatusOr<CUevent> MarkOut();
   absl::StatusOr<CUevent> MarkIn();
-  // Waits for everything enqueued in that direction. A failure is the device's error from then on.
-  absl::Status SynchronizeIn() { return AwaitEnd(in_); }
+  // Waits for everything enqueued on a stream of ours, or in that direction. A failure is the device's error from then on.
+  absl::Status AwaitEnd(CUstream stream);
+  absl::Status AwaitEndIn() { return AwaitEnd(in_); }
   // Whether the event has completed, as far as is known.
   bool Done(CUevent event) const;
   // Makes the application's stream, which may be another device's, wait for an event of ours.
@@ -40,7 +41,6 @@ class CopyStreams {
   // As a status; keeps an error that ends the device.
   absl::Status Noted(CUresult result, const char* what) const;
   absl::StatusOr<CUevent> Mark(CUstream stream);
-  absl::Status AwaitEnd(CUstream stream);
 
   const CudaDriver* const driver_;
   StreamClock* const clock_;

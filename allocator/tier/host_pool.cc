@@ -140,6 +140,7 @@ void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t byt
       thread = *std::move(started);
     } else {
       RefuseLocked(started.status());
+      pinned.NotifyAll();
     }
   }
 }
@@ -161,7 +162,6 @@ void HostPool::State::RefuseLocked(const absl::Status& status) {
   storage.limit = storage.created;
   cap.store(room.load());
   refusal = status;
-  pinned.NotifyAll();
 }
 
 void HostPool::State::PinLoop() {

@@ -56,8 +56,7 @@ constexpr OptionRow kTable[] = {
     {"cuda_driver", "as ld.so finds it", "a path", "The real driver, `libcuda.so.1`", true},
     {"wait_limit", "none", "a time such as 30s or 5min, or none",
      "A wait of the job's that takes longer ends with a refusal that names it (what was waited for, on whom, "
-     "for "
-     "how long): CUDA_ERROR_TIMEOUT with these words. `none`: for ever; lines after 10 s, 60 s and then "
+     "for how long): CUDA_ERROR_TIMEOUT with these words. `none`: for ever; lines after 10 s, 60 s and then "
      "every 5 minutes say so",
      true},
     {"write_budget", "none", "a size", "Bytes a day that may be written to disk", false},

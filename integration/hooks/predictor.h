@@ -73,7 +73,8 @@ class Predictor : public allocator::LaunchObserver {
   explicit Predictor(const PredictorOptions& options);
   ~Predictor() override;  // after Stop, and after the last launch
 
-  // Starts the thread, or says that the system has none; plans go to `residency`, which must live until Stop has returned. Once.
+  // Starts the thread, or says that the system has none. Plans go to `residency`, which must live until Stop has
+  // returned. Once.
   absl::Status Start(allocator::Residency* residency);
   // Joins the thread: it is in no wait longer than a plan's making. Launches may go on; no plan follows. Any
   // number of times.

@@ -27,11 +27,11 @@ spillway_test(residency_model_test
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
-  SOURCES block_state_test.cc cuda_driver_test.cc memory_units_test.cc refusals_test.cc residency_units_test.cc
+  SOURCES block_state_test.cc driver/cuda_driver_test.cc memory/address_map_test.cc refusals_test.cc residency_units_test.cc
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(content_hash_test SOURCES content_hash_test.cc nvrtc.cc DEPS spillway_driver_table LABELS unit)
+spillway_test(content_hash_test SOURCES driver/content_hash_test.cc driver/nvrtc.cc DEPS spillway_driver_table LABELS unit)
 # The compiler comes with PyTorch's wheel.
 file(GLOB spillway_nvrtc "${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13")
 if(spillway_nvrtc)

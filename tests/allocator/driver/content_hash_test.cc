@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/allocator/nvrtc.h"
+#include "tests/allocator/driver/nvrtc.h"
 
 namespace spillway::allocator {
 namespace {

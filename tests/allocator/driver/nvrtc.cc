@@ -1,4 +1,4 @@
-#include "tests/allocator/nvrtc.h"
+#include "tests/allocator/driver/nvrtc.h"
 
 #include <dlfcn.h>
 

@@ -1,8 +1,8 @@
 // Nvrtc: NVIDIA's run-time compiler, opened by path where PyTorch's wheel brought it. Makes the content hash's PTX, which
 // is kept in the tree; nothing is needed of it when Spillway is built or runs.
 
-#ifndef SPILLWAY_TESTS_ALLOCATOR_NVRTC_H_
-#define SPILLWAY_TESTS_ALLOCATOR_NVRTC_H_
+#ifndef SPILLWAY_TESTS_ALLOCATOR_DRIVER_NVRTC_H_
+#define SPILLWAY_TESTS_ALLOCATOR_DRIVER_NVRTC_H_
 
 #include <memory>
 #include <string>
@@ -36,4 +36,4 @@ class Nvrtc {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_TESTS_ALLOCATOR_NVRTC_H_
+#endif  // SPILLWAY_TESTS_ALLOCATOR_DRIVER_NVRTC_H_

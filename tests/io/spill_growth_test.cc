@@ -217,7 +217,7 @@ TEST_F(SpillRoomTest, ARestartRightAfterAKillHasTheRoomThatTheFirstHad) {
     dup2(ready[1], STDOUT_FILENO);
     close(ready[0]);
     close(ready[1]);
-    execl("/proc/self/exe", "spill_room_test", "--hold", path().c_str(), std::to_string(wanted).c_str(),
+    execl("/proc/self/exe", "spill_growth_test", "--hold", path().c_str(), std::to_string(wanted).c_str(),
           nullptr);
     _exit(127);
   }

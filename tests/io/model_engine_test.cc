@@ -1,11 +1,13 @@
-// The modelled disk: its arithmetic by hand-computed cases, and that no result comes before it is due, whatever the
-// engine inside and whoever wakes the one who waits.
+// The modelled disk: its arithmetic by hand-computed cases, and that no result comes before it is due,
+// whatever the engine inside and whoever wakes the one who waits.
 
 #include "io/model_engine.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -58,7 +60,8 @@ class ModelEngineTest : public ::testing::Test {
     std::vector<uint64_t> tags;
     while (tags.size() < count) {
       IoResult results[2];
-      const size_t got = engine->Poll(results, std::chrono::seconds(20));
+      const std::span<IoResult> wanted(results, std::min<size_t>(2, count - tags.size()));
+      const size_t got = engine->Poll(wanted, std::chrono::seconds(20));
       for (size_t i = 0; i < got; ++i) tags.push_back(results[i].tag);
     }
     return tags;
@@ -135,7 +138,8 @@ TEST_F(ModelEngineTest, ErrorsAndDoubleResultsArePassedOn) {
   std::vector<IoResult> all;
   while (all.size() < 3) {
     IoResult results[3];
-    const size_t got = engine->Poll(results, std::chrono::seconds(20));
+    const std::span<IoResult> wanted(results, std::min<size_t>(2, count - tags.size()));
+    const size_t got = engine->Poll(wanted, std::chrono::seconds(20));
     all.insert(all.end(), results, results + got);
   }
   int errors = 0;

@@ -1,5 +1,5 @@
-// What SpillStore lets be promised: bytes that are there, on disks that others fill, that run full, that close, that
-// are shared, and that do not answer. Small file systems of the test's own stand for the disks.
+// What SpillStore lets be promised: bytes that are there, on disks that others fill, that run full, that
+// close, and that are shared. Small file systems of the test's own stand for the disks.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,36 +13,13 @@
 #include <thread>
 
 #include "io/aligned_buffer.h"
-#include "io/os/wait.h"
 #include "io/spill_store.h"
-#include "tests/fakes/faulty_engine.h"
-#include "tests/io/loop_mount.h"
-#include "tests/io/store_helpers.h"
+#include "tests/io/disk_fixture.h"
 
 namespace spillway::io {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kGiB = 1 << 30;
-
-SpillStoreOptions DiskOptions(const std::string& path) {
-  SpillStoreOptions options = SmallOptions(path);
-  options.disk_reserve_bytes = 1;  // the file system itself is the limit
-  options.growth_bytes = kGiB;
-  return options;
-}
-
-template <typename Condition>
-bool Within(std::chrono::seconds time, Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + time;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 // Takes all that is free, as another user of the disk.
 class Filler {
@@ -94,23 +71,9 @@ int Hold(const std::string& path, uint64_t bytes) {
   return 0;
 }
 
-class SpillRoomTest : public ::testing::Test {
- protected:
-  // Skips where it cannot be mounted.
-  void Mount(int mebibytes, const std::string& features = "") {
-    mount_ = std::make_unique<LoopMount>(mebibytes, features);
-    if (!mount_->mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";
-  }
-  const std::string& path() const { return mount_->path(); }
+using SpillGrowthTest = DiskTest;
 
-  std::unique_ptr<LoopMount> mount_;
-};
-
-#define MOUNT_OR_SKIP(...) \
-  Mount(__VA_ARGS__);      \
-  if (IsSkipped()) return
-
-TEST_F(SpillRoomTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten) {
+TEST_F(SpillGrowthTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten) {
   MOUNT_OR_SKIP(256);
   auto store = MakeStore(DiskOptions(path()));
   EXPECT_EQ(store->room_bytes(), 0u) << "free space promises nothing";
@@ -133,7 +96,7 @@ TEST_F(SpillRoomTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten)
   EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->GrowTo(room + 32 * kMiB).ok(); }));
 }
 
-TEST_F(SpillRoomTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
+TEST_F(SpillGrowthTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
   MOUNT_OR_SKIP(128);
   auto store = MakeStore(DiskOptions(path()));
   EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(4).status()));
@@ -141,7 +104,7 @@ TEST_F(SpillRoomTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
 }
 
 // ext4 without extents has no fallocate, as ext2 and ext3.
-TEST_F(SpillRoomTest, WhereFallocateIsMissingFilesGrowByWriting) {
+TEST_F(SpillGrowthTest, WhereFallocateIsMissingFilesGrowByWriting) {
   MOUNT_OR_SKIP(256, "^extent,^64bit");
   const uint64_t free = FreeBytes(path());
   auto store = MakeStore(DiskOptions(path()));
@@ -154,7 +117,7 @@ TEST_F(SpillRoomTest, WhereFallocateIsMissingFilesGrowByWriting) {
 }
 
 // Two jobs on one disk of 3 GiB.
-TEST_F(SpillRoomTest, TwoJobsThatFitBothHaveTheirRoom) {
+TEST_F(SpillGrowthTest, TwoJobsThatFitBothHaveTheirRoom) {
   MOUNT_OR_SKIP(3072);
   auto first = MakeStore(DiskOptions(path()));
   auto second = MakeStore(DiskOptions(path()));
@@ -165,7 +128,7 @@ TEST_F(SpillRoomTest, TwoJobsThatFitBothHaveTheirRoom) {
   other.join();
 }
 
-TEST_F(SpillRoomTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefused) {
+TEST_F(SpillGrowthTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefused) {
   MOUNT_OR_SKIP(3072);
   auto first = MakeStore(DiskOptions(path()));
   auto second = MakeStore(DiskOptions(path()));
@@ -190,7 +153,7 @@ TEST_F(SpillRoomTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefus
   EXPECT_TRUE(granted.ok()) << granted;
 }
 
-TEST_F(SpillRoomTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) {
+TEST_F(SpillGrowthTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) {
   MOUNT_OR_SKIP(512);
   auto first = MakeStore(DiskOptions(path()));
   std::atomic<uint64_t> promised{300 * kMiB};
@@ -206,7 +169,7 @@ TEST_F(SpillRoomTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) {
 }
 
 // ext4 frees what a killed process held at its next commit, some seconds later.
-TEST_F(SpillRoomTest, ARestartRightAfterAKillHasTheRoomThatTheFirstHad) {
+TEST_F(SpillGrowthTest, ARestartRightAfterAKillHasTheRoomThatTheFirstHad) {
   MOUNT_OR_SKIP(3072);
   const uint64_t free = FreeBytes(path());
   const uint64_t wanted = free / 100 * 95;
@@ -248,17 +211,7 @@ Fault WriteFault(int error, uint64_t count) {
   return fault;
 }
 
-SpillStoreOptions FaultyOptions(const std::string& path, const Fault& fault) {
-  SpillStoreOptions options = SmallOptions(path);
-  options.wrap_engine = [fault](std::unique_ptr<IoEngine> inner, size_t) {
-    FaultPlan plan;
-    plan.faults = {fault};
-    return MakeFaultyEngine(std::move(inner), plan);
-  };
-  return options;
-}
-
-TEST(SpillRoomOfDirectoriesTest, ADirectoryThatClosesForErrorsHasNoRoomAtOnce) {
+TEST(ClosedDirectoryTest, ADirectoryThatClosesForErrorsHasNoRoomAtOnce) {
   TestDirectory bad;
   TestDirectory good;
   SpillStoreOptions options = SmallOptions(bad.path());
@@ -282,7 +235,7 @@ TEST(SpillRoomOfDirectoriesTest, ADirectoryThatClosesForErrorsHasNoRoomAtOnce) {
   EXPECT_TRUE(store->GrowTo(64 * kMiB).ok()) << "the other one makes up for it";
 }
 
-TEST(SpillRoomOfDirectoriesTest, ADirectoryThatClosesFullComesBackWithTheSpace) {
+TEST(ClosedDirectoryTest, ADirectoryThatClosesFullComesBackWithTheSpace) {
   TestDirectory directory;
   auto store = MakeStore(FaultyOptions(directory.path(), WriteFault(ENOSPC, 1)));
   ASSERT_TRUE(store->GrowTo(16 * kMiB).ok());
@@ -292,131 +245,6 @@ TEST(SpillRoomOfDirectoriesTest, ADirectoryThatClosesFullComesBackWithTheSpace) 
   EXPECT_EQ(store->room_bytes(), 0u);
   EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return store->room_bytes() >= 16 * kMiB; }));
   EXPECT_TRUE(WriteSync(store.get(), slot, data.data(), kPageBytes).ok());
-}
-
-// ---- Disks that do not answer.
-
-// Should the test end before it thaws, another process does after a minute: the kernel would keep ours for ever.
-class Freeze {
- public:
-  explicit Freeze(const std::string& path) : path_(path) {
-    frozen_ = std::system(("fsfreeze -f " + path_ + " >/dev/null 2>&1").c_str()) == 0;
-    if (!frozen_) return;
-    guard_ = fork();
-    if (guard_ != 0) return;
-    for (int fd = 0; fd < 256; ++fd) close(fd);
-    sleep(60);
-    execlp("fsfreeze", "fsfreeze", "-u", path_.c_str(), nullptr);
-    _exit(127);
-  }
-  ~Freeze() { Thaw(); }
-  void Thaw() {
-    if (!frozen_ || std::system(("fsfreeze -u " + path_).c_str()) != 0) return;
-    frozen_ = false;
-    kill(guard_, SIGKILL);
-    waitpid(guard_, nullptr, 0);
-  }
-  bool frozen() const { return frozen_; }
-
- private:
-  const std::string path_;
-  bool frozen_ = false;
-  pid_t guard_ = -1;
-};
-
-bool WaitsFor(const os::WaitList& waits, os::WaitKind kind, const std::string& subject) {
-  for (const os::WaitList::Entry& entry : waits.UnderWay()) {
-    if (entry.kind == kind && entry.subject.find(subject) != std::string::npos) return true;
-  }
-  return false;
-}
-
-TEST_F(SpillRoomTest, GrowthOnADiskThatDoesNotAnswerIsAWaitThatNamesItAndEnds) {
-  MOUNT_OR_SKIP(128);
-  os::WaitList waits(
-      os::Clock::System(), [](const std::string&) {}, std::chrono::seconds(2));
-  SpillStoreOptions options = DiskOptions(path());
-  options.waits = &waits;
-  auto store = MakeStore(options);
-  Freeze freeze(path());
-  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
-  absl::Status grown;
-  std::thread caller([&] { grown = store->GrowTo(64 * kMiB); });
-  EXPECT_TRUE(Within(std::chrono::seconds(10),
-                     [&] { return WaitsFor(waits, os::WaitKind::kDiskGrowth, path() + " (loop"); }));
-  caller.join();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(grown)) << grown;
-  EXPECT_THAT(std::string(grown.message()), HasSubstr(path()));
-  EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(1).status()));  // and does not wait
-  const auto start = std::chrono::steady_clock::now();
-  store->Shutdown();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
-  freeze.Thaw();
-}
-
-TEST_F(SpillRoomTest, AnotherDiskMakesUpForOneThatDoesNotAnswer) {
-  MOUNT_OR_SKIP(128);
-  TestDirectory answers;
-  SpillStoreOptions options = DiskOptions(path());
-  options.directories.push_back({answers.path(), 0});
-  auto store = MakeStore(options);
-  Freeze freeze(path());
-  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
-  EXPECT_TRUE(store->GrowTo(64 * kMiB).ok());
-  freeze.Thaw();
-}
-
-class FrozenTransferTest : public SpillRoomTest, public ::testing::WithParamInterface<EngineKind> {};
-
-INSTANTIATE_TEST_SUITE_P(Engines, FrozenTransferTest,
-                         ::testing::Values(EngineKind::kThreads, EngineKind::kUring));
-
-TEST_P(FrozenTransferTest, ARequestWithoutAnswerIsAWaitAndTheEndDoesNotJoinIt) {
-  MOUNT_OR_SKIP(128);
-  os::WaitList waits(os::Clock::System(), [](const std::string&) {});
-  SpillStoreOptions options = DiskOptions(path());
-  options.waits = &waits;
-  options.engine = GetParam();
-  absl::StatusOr<std::unique_ptr<SpillStore>> made = SpillStore::Create(options);
-  if (!made.ok()) GTEST_SKIP() << made.status();
-  std::unique_ptr<SpillStore> store = *std::move(made);
-  const SlotId slot = Reserve(store.get(), 1)[0];
-  Freeze freeze(path());
-  if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
-  // Never freed: what is stuck is not waited for, and may still read it.
-  auto* const data = new AlignedBuffer(kSlotBytes);
-  Waiter waiter;
-  store->Write(slot, data->data(), kSlotBytes, waiter.Expect());
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
-    return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + path() + " (loop");
-  }));
-  const auto start = std::chrono::steady_clock::now();
-  store->Shutdown();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
-  EXPECT_FALSE(waiter.WaitAll()[0].ok());
-  freeze.Thaw();
-}
-
-TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp) {
-  TestDirectory directory;
-  os::WaitList waits(os::Clock::System(), [](const std::string&) {});
-  Fault never;
-  never.kind = FaultKind::kNever;
-  SpillStoreOptions options = FaultyOptions(directory.path(), never);
-  options.waits = &waits;
-  options.request_timeout = std::chrono::seconds(3);
-  auto store = MakeStore(options);
-  const SlotId slot = Reserve(store.get(), 1)[0];
-  AlignedBuffer data(kSlotBytes);
-  Waiter waiter;
-  store->Write(slot, data.data(), kPageBytes, waiter.Expect());
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
-    return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + directory.path());
-  }));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return waits.UnderWay().empty(); }));
-  EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 1u);
-  EXPECT_EQ(store->room_bytes(), 0u);
 }
 
 }  // namespace

@@ -175,7 +175,8 @@ TEST(SpillStoreSpaceTest, RefusesWrongOptions) {
   EXPECT_TRUE(absl::IsInvalidArgument(SpillStore::Create(options).status()));
 }
 
-// A slot that is written while it is read, given back while it is busy, or given back twice would lose a block.
+// A slot that is written while it is read, given back while it is busy, or given back twice would lose a
+// block.
 TEST(SpillStoreSpaceDeathTest, WrongUseStopsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto make = [](const std::string& path) {

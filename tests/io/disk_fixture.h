@@ -1,0 +1,72 @@
+// Tests of spill stores on small disks of their own: a file system that holds nothing else, options that
+// leave none of it free, and waiting for what the store's threads do.
+
+#ifndef SPILLWAY_TESTS_IO_DISK_FIXTURE_H_
+#define SPILLWAY_TESTS_IO_DISK_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "io/spill_store.h"
+#include "tests/fakes/faulty_engine.h"
+#include "tests/io/loop_mount.h"
+#include "tests/io/store_helpers.h"
+
+namespace spillway::io {
+
+inline constexpr uint64_t kMiB = 1 << 20;
+inline constexpr uint64_t kGiB = 1 << 30;
+
+inline SpillStoreOptions DiskOptions(const std::string& path) {
+  SpillStoreOptions options = SmallOptions(path);
+  options.disk_reserve_bytes = 1;  // the file system itself is the limit
+  options.growth_bytes = kGiB;
+  return options;
+}
+
+// All requests pass an engine that fails by this plan.
+inline SpillStoreOptions FaultyOptions(const std::string& path, const Fault& fault) {
+  SpillStoreOptions options = SmallOptions(path);
+  options.wrap_engine = [fault](std::unique_ptr<IoEngine> inner, size_t) {
+    FaultPlan plan;
+    plan.faults = {fault};
+    return MakeFaultyEngine(std::move(inner), plan);
+  };
+  return options;
+}
+
+// False when that does not become true within `time`.
+template <typename Condition>
+bool Within(std::chrono::seconds time, Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + time;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+class DiskTest : public ::testing::Test {
+ protected:
+  // Skips where it cannot be mounted.
+  void Mount(int mebibytes, const std::string& features = "") {
+    mount_ = std::make_unique<LoopMount>(mebibytes, features);
+    if (!mount_->mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";
+  }
+  const std::string& path() const { return mount_->path(); }
+
+  std::unique_ptr<LoopMount> mount_;
+};
+
+#define MOUNT_OR_SKIP(...) \
+  Mount(__VA_ARGS__);      \
+  if (IsSkipped()) return
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_TESTS_IO_DISK_FIXTURE_H_

@@ -1,0 +1,58 @@
+#include "io/slot_table.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace spillway::io {
+namespace {
+
+TEST(SlotTableTest, KnowsWhatASlotHoldsAndForgetsItWhenItShould) {
+  SlotTable table;
+  table.Grow(2);
+  const uint32_t slot = table.Allocate().value();
+  EXPECT_EQ(table.awaiting_write(), 1u);
+  EXPECT_FALSE(table.BeginRead(slot).has_value());
+  const uint32_t first = table.BeginWrite(slot, 4096);
+  EXPECT_EQ(table.awaiting_write(), 0u);
+  table.EndWrite(slot, WriteOutcome::kWritten, Checksum{1, 2});
+  const std::optional<SlotTable::Contents> contents = table.BeginRead(slot);
+  ASSERT_TRUE(contents.has_value());
+  EXPECT_EQ(contents->bytes, 4096u);
+  EXPECT_EQ(contents->generation, first);
+  EXPECT_EQ(contents->checksum, (Checksum{1, 2}));
+  table.EndRead(slot);
+  const uint32_t second = table.BeginWrite(slot, 8192);
+  EXPECT_GT(second, first);
+  table.EndWrite(slot, WriteOutcome::kFailed, Checksum{});
+  EXPECT_FALSE(table.BeginRead(slot).has_value());
+  table.Release(slot);
+  ASSERT_EQ(table.Allocate(), slot);
+  EXPECT_FALSE(table.BeginRead(slot).has_value());
+  EXPECT_GT(table.BeginWrite(slot, 4096), second);
+  table.EndWrite(slot, WriteOutcome::kSlotSuspect, Checksum{});
+  table.Release(slot);
+  EXPECT_EQ(table.slots().quarantined_count(), 1u);
+}
+
+TEST(SlotTableDeathTest, RefusesOverlappingUse) {
+  const auto busy = [](bool writing) {
+    SlotTable table;
+    table.Grow(1);
+    table.Allocate();
+    table.BeginWrite(0, 4096);
+    if (!writing) {
+      table.EndWrite(0, WriteOutcome::kWritten, Checksum{});
+      table.BeginRead(0);
+    }
+    return table;
+  };
+  EXPECT_DEATH(busy(true).BeginWrite(0, 4096), "CHECK failed");
+  EXPECT_DEATH(busy(true).BeginRead(0), "CHECK failed");
+  EXPECT_DEATH(busy(true).Release(0), "CHECK failed");
+  EXPECT_DEATH(busy(false).BeginWrite(0, 4096), "CHECK failed");
+  EXPECT_DEATH(busy(false).Release(0), "CHECK failed");
+}
+
+}  // namespace
+}  // namespace spillway::io

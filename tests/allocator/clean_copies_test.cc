@@ -5,48 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/copy_helpers.h"
 
 namespace spillway::allocator {
 namespace {
-
-CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
-  CoreSetup setup;
-  setup.host_bytes = host_bytes;
-  setup.hash_code = code;
-  return setup;
-}
-
-// Loads the hash now; else the first eviction would begin it.
-void AwaitHash(CoreDevice& device) {
-  device->core()->hash.Begin();
-  for (int i = 0; i < 50'000 && device->core()->hash.Get() == nullptr; ++i) usleep(200);
-  ASSERT_NE(device->core()->hash.Get(), nullptr);
-}
-
-void Evict(CoreDevice& device, CUdeviceptr block) {
-  StartEviction(device, block);
-  WaitForState(device, block, BlockState::kSpilled);
-}
-
-// Brings it back by a kernel that reads it; returns how many words were wrong.
-uint64_t Read(CoreDevice& device, CUdeviceptr block, uint64_t version) {
-  const uint64_t wrong = Wrong(device, block, version);
-  WaitForState(device, block, BlockState::kResident);
-  return wrong;
-}
-
-void Write(CoreDevice& device, CUdeviceptr block, uint64_t version) {
-  EXPECT_EQ(device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); }),
-            CUDA_SUCCESS);
-  device.Synchronize();
-}
-
-bool HasCopy(CoreDevice& device, CUdeviceptr address) {
-  Core* const core = device->core();
-  os::MutexLock lock(&core->table.mu);
-  return !BlockAt(device, address)->copy_homes.empty();
-}
 
 TEST(CleanCopiesTest, AnUnchangedBlockIsWrittenOnce) {
   FixedHashCode code;
@@ -281,127 +243,6 @@ TEST(CleanCopiesTest, ALaunchDuringTheComparisonTakesItBackAndKeepsTheCopy) {
   EXPECT_EQ(Read(device, block, 2), 0u);
 }
 
-// ---- Copies ahead of the drop.
-
-void CopyOut(CoreDevice& device, CUdeviceptr block) {
-  {
-    os::MutexLock lock(&device->core()->table.mu);
-    ASSERT_TRUE(device->thread()->evictor()->CopyOutLocked(BlockAt(device, block), policy::PlanTier::kHost));
-  }
-  device->thread()->Wake();
-}
-
-TEST(CleanCopiesTest, WrittenEarlyAndDroppedClean) {
-  FixedHashCode code;
-  CoreDevice device(SetupWith(&code));
-  AwaitHash(device);
-  const CUdeviceptr block = Filled(device, 1);
-  CopyOut(device, block);
-  for (int i = 0; i < 20'000 && !HasCopy(device, block); ++i) usleep(200);
-  ASSERT_TRUE(HasCopy(device, block));
-  EXPECT_EQ(StateOf(device, block), BlockState::kResident);
-  EXPECT_EQ(Wrong(device, block, 1), 0u);  // still read where it lies
-  EXPECT_EQ(device->Stats().fetched_bytes, 0u);
-  EXPECT_EQ(device->Stats().early_copies, 1u);
-  Evict(device, block);
-  EXPECT_EQ(device->Stats().spilled_bytes, kBlock);
-  EXPECT_EQ(device->Stats().clean_drops, 1u);
-  EXPECT_EQ(Read(device, block, 1), 0u);
-  // Again, while the copy is good: nothing is moved.
-  CopyOut(device, block);
-  for (int i = 0; i < 20'000 && device->Stats().early_copies < 2; ++i) usleep(200);
-  EXPECT_EQ(device->Stats().spilled_bytes, kBlock);
-  device->CheckInvariants();
-}
-
-TEST(CleanCopiesTest, AnEarlyCopyOfWhatIsWrittenLaterIsNoUse) {
-  FixedHashCode code;
-  CoreDevice device(SetupWith(&code));
-  AwaitHash(device);
-  const CUdeviceptr block = Filled(device, 1);
-  CopyOut(device, block);
-  for (int i = 0; i < 20'000 && !HasCopy(device, block); ++i) usleep(200);
-  Write(device, block, 2);
-  Evict(device, block);
-  EXPECT_EQ(device->Stats().hash_mismatches, 1u);
-  EXPECT_EQ(device->Stats().spilled_bytes, 2 * kBlock);
-  EXPECT_EQ(Read(device, block, 2), 0u);
-}
-
-TEST(CleanCopiesTest, ALaunchTakesAnEarlyCopyBack) {
-  FixedHashCode code;
-  CoreDevice device(SetupWith(&code));
-  AwaitHash(device);
-  const CUdeviceptr block = Filled(device, 1);
-  {
-    StopAt stop("evictor.before_commit");
-    CopyOut(device, block);
-    stop.WaitUntilReached();
-    Write(device, block, 2);
-  }
-  device.Synchronize();
-  for (int i = 0; i < 20'000 && device->Stats().evictions_cancelled == 0; ++i) usleep(200);
-  EXPECT_EQ(device->Stats().early_copies, 0u);
-  Evict(device, block);
-  EXPECT_EQ(Read(device, block, 2), 0u);
-  device->CheckInvariants();
-}
-
-// ---- A block that is taken back between its copy and its hash. The copy is of version 1, the hash of version 2: kept
-// together, the next eviction would call the block unchanged and drop version 2.
-
-class TakenBackTest : public testing::TestWithParam<bool> {};
-
-TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
-  const bool early = GetParam();
-  FixedHashCode code;
-  CoreDevice device(SetupWith(&code));
-  AwaitHash(device);
-  const CUdeviceptr block = Filled(device, 1);
-  // The hash waits on its stream, so that the copy is there long before it.
-  std::atomic<bool> hash_may_go{false};
-  const CUstream hash_stream = device->core()->hash.Get()->stream();
-  const CUdeviceptr other = device.MustAllocate(kBlock);
-  ASSERT_EQ(device.Launch(hash_stream, {other},
-                          [&](const auto&) {
-                            while (!hash_may_go.load()) usleep(100);
-                          }),
-            CUDA_SUCCESS);
-  if (early) {
-    CopyOut(device, block);
-  } else {
-    StartEviction(device, block);
-  }
-  usleep(20'000);
-  {
-    StopAt stop("evictor.looked");
-    device->thread()->Wake();
-    stop.WaitUntilReached();
-    EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 2); }),
-              CUDA_SUCCESS);
-    ASSERT_EQ(CoreDevice::Driver()->cuStreamSynchronize(nullptr), CUDA_SUCCESS);
-    hash_may_go.store(true);
-    device.Synchronize();
-  }
-  for (int i = 0; i < 20'000 && device->Stats().evictions_cancelled == 0; ++i) usleep(200);
-  EXPECT_FALSE(HasCopy(device, block));
-  Evict(device, block);
-  EXPECT_EQ(Read(device, block, 2), 0u);
-  device->CheckInvariants();
-}
-
-INSTANTIATE_TEST_SUITE_P(EvictionsAndEarlyCopies, TakenBackTest, testing::Bool(),
-                         [](const auto& named) { return named.param ? "EarlyCopy" : "Eviction"; });
-
-TEST(CleanCopiesTest, WithoutAHashNothingIsCopiedEarly) {
-  CoreDevice device(SetupWith(nullptr));
-  const CUdeviceptr block = Filled(device, 1);
-  os::MutexLock lock(&device->core()->table.mu);
-  EXPECT_FALSE(device->thread()->evictor()->CopyOutLocked(BlockAt(device, block), policy::PlanTier::kHost));
-}
-
-// ---- The parts.
-
 TEST(CopyHabitTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
   CopyHabit habit;
   uint32_t hashed = 0;
@@ -416,29 +257,6 @@ TEST(CopyHabitTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
   habit.NoteUnchanged();
   EXPECT_TRUE(habit.proven());
   EXPECT_TRUE(habit.WantsHash());
-}
-
-TEST(DeviceHashTest, TheDeviceGivesWhatTheHostGives) {
-  std::vector<std::string> images = {"//simcuda image 1\nspillway_content_hash\n"};
-  CoreDevice device(SetupWith(nullptr));
-  const CUdeviceptr block = Filled(device, 9);
-  ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
-  auto hash = DeviceHash::Create(CoreDevice::Driver(), images[0]);
-  ASSERT_TRUE(hash.ok()) << hash.status();
-  for (uint64_t bytes : {uint64_t{4096}, uint64_t{64 << 10}, kBlock}) {
-    ContentHash expected;
-    EXPECT_EQ(device.Launch(nullptr, {block},
-                            [&](const auto& a) { expected = HashOf(reinterpret_cast<void*>(a[0]), bytes); }),
-              CUDA_SUCCESS);
-    device.Synchronize();
-    auto request = (*hash)->Enqueue((*hash)->stream(), block, bytes);
-    ASSERT_TRUE(request.ok());
-    device.Synchronize();
-    EXPECT_EQ((*hash)->Take(&*request), expected) << bytes;
-    EXPECT_FALSE(request->valid());
-  }
-  EXPECT_FALSE(DeviceHash::Create(CoreDevice::Driver(), "no image").ok());
-  EXPECT_FALSE(DeviceHash::Create(CoreDevice::Driver(), "//simcuda image 1\nanother\n").ok());
 }
 
 }  // namespace

@@ -23,21 +23,15 @@ spillway_test(plan_runner_test SOURCES plan_runner_test.cc DEPS spillway_core_fi
 spillway_test(residency_audit_test SOURCES residency_audit_test.cc DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.
 spillway_test(residency_model_test
-  SOURCES residency_model_test.cc core_model.cc core_coverage.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
+  SOURCES residency_model_test.cc core_model.cc core_coverage.cc model_worker.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
-  SOURCES block_state_test.cc driver/cuda_driver_test.cc memory/address_map_test.cc refusals_test.cc residency_units_test.cc
+  SOURCES block_state_test.cc refusals_test.cc residency_units_test.cc
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(content_hash_test SOURCES driver/content_hash_test.cc driver/nvrtc.cc DEPS spillway_driver_table LABELS unit)
-# The compiler comes with PyTorch's wheel.
-file(GLOB spillway_nvrtc "${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13")
-if(spillway_nvrtc)
-  target_compile_definitions(content_hash_test PRIVATE SPILLWAY_NVRTC="${spillway_nvrtc}" SPILLWAY_DRIVER_SOURCES="${CMAKE_SOURCE_DIR}/allocator/driver")
-endif()
-spillway_test(clean_copies_test SOURCES clean_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(clean_copies_test SOURCES clean_copies_test.cc driver/device_hash_test.cc early_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)
 # Every call fails once. Not with a sanitizer, whose own forms of these calls the wrappers would go around.
 if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
   include(${CMAKE_SOURCE_DIR}/tests/fakes/failing_calls.cmake)

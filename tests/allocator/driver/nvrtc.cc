@@ -6,7 +6,8 @@
 
 namespace spillway::allocator {
 
-// The few functions of NVRTC's C interface that are used, by their documented signatures; results are 0 for success.
+// The few functions of NVRTC's C interface that are used, by their documented signatures; results are 0 for
+// success.
 struct Nvrtc::Functions {
   using Program = void*;
   int (*create)(Program*, const char* source, const char* name, int headers, const char* const*,

@@ -1,0 +1,53 @@
+// For tests of copies that are kept off the GPU: a device with a hash, and single ways of one block.
+
+#ifndef SPILLWAY_TESTS_ALLOCATOR_COPY_HELPERS_H_
+#define SPILLWAY_TESTS_ALLOCATOR_COPY_HELPERS_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/allocator/motion_helpers.h"
+
+namespace spillway::allocator {
+
+inline CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
+  CoreSetup setup;
+  setup.host_bytes = host_bytes;
+  setup.hash_code = code;
+  return setup;
+}
+
+// Loads the hash now; else the first eviction would begin it.
+inline void AwaitHash(CoreDevice& device) {
+  device->core()->hash.Begin();
+  for (int i = 0; i < 50'000 && device->core()->hash.Get() == nullptr; ++i) usleep(200);
+  ASSERT_NE(device->core()->hash.Get(), nullptr);
+}
+
+inline void Evict(CoreDevice& device, CUdeviceptr block) {
+  StartEviction(device, block);
+  WaitForState(device, block, BlockState::kSpilled);
+}
+
+// Brings it back by a kernel that reads it; returns how many words were wrong.
+inline uint64_t Read(CoreDevice& device, CUdeviceptr block, uint64_t version) {
+  const uint64_t wrong = Wrong(device, block, version);
+  WaitForState(device, block, BlockState::kResident);
+  return wrong;
+}
+
+inline void Write(CoreDevice& device, CUdeviceptr block, uint64_t version) {
+  EXPECT_EQ(device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); }),
+            CUDA_SUCCESS);
+  device.Synchronize();
+}
+
+inline bool HasCopy(CoreDevice& device, CUdeviceptr address) {
+  Core* const core = device->core();
+  os::MutexLock lock(&core->table.mu);
+  return !BlockAt(device, address)->copy_homes.empty();
+}
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_TESTS_ALLOCATOR_COPY_HELPERS_H_

@@ -1,0 +1,260 @@
+// The stage that scenes of every_call_scenes play on: a device, its blocks with what must be in them, the
+// operations of a scene, and what was seen. Each operation may be refused; what must never be is a problem of
+// the report.
+
+#ifndef SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_STAGE_H_
+#define SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_STAGE_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/allocator/core_fixture.h"
+#include "tests/allocator/every_call_scenes.h"
+#include "tests/fakes/failing_calls.h"
+
+namespace spillway::allocator {
+
+// One scene under way: the device, the blocks with what must be in them, and what was seen.
+class Stage {
+ public:
+  Stage(const CoreSetup& setup, Failure failure, Report* report)
+      : setup_(setup), failure_(std::move(failure)), report_(report) {}
+
+  bool Start() {
+    absl::StatusOr<std::unique_ptr<CoreDevice>> device = CoreDevice::Create(setup_);
+    if (device.ok()) {
+      device_ = *std::move(device);
+      return true;
+    }
+    Refused("start", device.status());
+    return false;
+  }
+  CoreDevice& device() { return *device_; }
+  void DropDevice() { device_ = nullptr; }
+
+  // From here on calls count, and one fails.
+  void Arm() { fakes::Arm(failure_.call, failure_.nth, failure_.mode); }
+  // A failure that comes once is over; one that goes on, goes on.
+  void AfterAct() {
+    report_->counts = fakes::Counts();
+    report_->reached = fakes::Reached();
+    if (failure_.mode != fakes::FailMode::kFromThenOn) fakes::Disarm();
+  }
+
+  void Problem(const std::string& what) { report_->problems.push_back(what); }
+  void Refused(const std::string& what, const absl::Status& status) {
+    if (status.message().empty()) Problem(what + ": refused without a word");
+    if (report_->outcome == "success")
+      report_->outcome = what + ": " + std::string(status.message().substr(0, 200));
+  }
+
+  // ---- Steps. Each may be refused.
+
+  // A new block with a content of its own; -1 when it was refused.
+  int Add() {
+    const absl::StatusOr<CUdeviceptr> address = device()->Allocate(kBlock, {nullptr, false});
+    if (!address.ok()) {
+      Refused("allocation", address.status());
+      return -1;
+    }
+    blocks_.push_back({*address, 0, false});
+    const int block = static_cast<int>(blocks_.size()) - 1;
+    Fill(block, 100 + block);
+    return block;
+  }
+  void Fill(int block, uint64_t version) {
+    if (block < 0) return;
+    const CUresult result = device().Launch(nullptr, {blocks_[block].address},
+                                            [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); });
+    if (!Launched("launch", result)) return;
+    blocks_[block].version = version;
+    blocks_[block].filled = Ended();
+  }
+  // A kernel that reads the block and compares.
+  void Check(int block) {
+    if (block < 0 || !blocks_[block].filled) return;
+    auto wrong = std::make_shared<std::atomic<int64_t>>(-1);
+    const uint64_t version = blocks_[block].version;
+    const CUresult result = device().Launch(nullptr, {blocks_[block].address}, [=](const auto& a) {
+      wrong->store(static_cast<int64_t>(CoreDevice::Differences(a[0], kBlock, version)));
+    });
+    if (!Launched("launch", result) || !Ended()) return;
+    if (wrong->load() != 0)
+      Problem("block " + std::to_string(block) + ": " + std::to_string(wrong->load()) + " words are wrong");
+  }
+  void CheckAll() {
+    for (size_t block = 0; block < blocks_.size(); ++block) Check(static_cast<int>(block));
+  }
+  void Evict(int block) {
+    if (block < 0) return;
+    Settle();
+    {
+      os::MutexLock lock(&device()->core()->table.mu);
+      Block* const record = At(block);
+      if (record->state != BlockState::kResident || record->evict != nullptr || record->pins != 0) return;
+      device()->thread()->evictor()->StartLocked({record});
+    }
+    device()->thread()->Wake();
+    Settle();
+  }
+  void CopyOut(int block) {
+    if (block < 0) return;
+    {
+      os::MutexLock lock(&device()->core()->table.mu);
+      if (At(block)->state != BlockState::kResident || At(block)->evict != nullptr) return;
+      device()->thread()->evictor()->CopyOutLocked(At(block), policy::PlanTier::kHost);
+    }
+    device()->thread()->Wake();
+    Settle();
+  }
+  void Prefetch(int block) {
+    if (block < 0) return;
+    Begin(block);
+    device()->thread()->Wake();
+    Settle();
+  }
+  void Begin(int block, bool in_vain = false) {
+    ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
+    {
+      os::MutexLock lock(&device()->core()->table.mu);
+      if (At(block)->state != BlockState::kSpilled) return;
+      std::vector<ChunkHandle> chunks;
+      if (device()->core()->chunks.TakeFree(At(block)->chunks, &chunks) < At(block)->chunks) {
+        device()->core()->chunks.Give(&chunks);
+        return;
+      }
+      device()->thread()->faulter()->BeginLocked(At(block), std::move(chunks), /*prefetch=*/true);
+      if (in_vain) Faulter::CancelLocked(At(block));
+    }
+    const absl::Status started = device()->thread()->faulter()->Start(At(block));
+    if (!started.ok()) Refused("prefetch", started);
+  }
+  // A prefetch that is taken back before its reads have begun.
+  void PrefetchInVain(int block) {
+    if (block < 0) return;
+    Begin(block, /*in_vain=*/true);
+    device()->thread()->Wake();
+    Settle();
+    if (failure_.call.empty() && device()->Stats().prefetches_cancelled == 0)
+      Problem("nothing was taken back");
+  }
+  void Hold(int block) {
+    if (block < 0) return;
+    AccessSet set;
+    device().addresses().Collect(blocks_[block].address, &set);
+    std::vector<HeldBlock> held;
+    const absl::Status status = device()->Hold(set, HoldReason::kPointerTable, &held);
+    if (!status.ok()) Refused("hold", status);
+    const BlockState state = State(block);
+    if (status.ok() && state != BlockState::kResident && state != BlockState::kFaulting)
+      Problem("a held block is not on the GPU, nor on its way there");
+    device()->EndHold(held, HoldReason::kPointerTable, {});
+  }
+  void AwaitHash() {
+    device()->core()->hash.Begin();
+    for (int i = 0; i < kPatience && device()->core()->hash.Get() == nullptr; ++i) usleep(1000);
+  }
+
+  // The core has given the device up: nothing moves any more, and what was under way stays as it is.
+  bool DeviceLost() { return device()->core()->error.first() != CUDA_SUCCESS; }
+
+  // Waits until nothing is on its way, or the device is lost.
+  void Settle() {
+    for (int i = 0; i < kPatience && !stuck_ && !DeviceLost(); ++i) {
+      bool moving = false;
+      {
+        os::MutexLock lock(&device()->core()->table.mu);
+        for (const Known& block : blocks_) {
+          const Block& record = device()->core()->table.at(device().addresses().Find(block.address));
+          moving |= record.evict != nullptr || record.fetch != nullptr || record.mapping;
+        }
+      }
+      if (!moving) return;
+      usleep(1000);
+    }
+    if (DeviceLost()) return;
+    if (report_->problems.empty()) Problem("something is still on its way after 5 s");
+    stuck_ = true;
+  }
+  bool stuck() const { return stuck_; }
+
+  // Frees everything and looks for what is left. Objects of the driver cannot be given back when it refuses
+  // everything.
+  void FreeAll() {
+    const bool refuses = Sticky() || DeviceLost() || failure_.mode == fakes::FailMode::kFromThenOn;
+    for (const Known& block : blocks_) {
+      if (const absl::Status freed = device()->Free(block.address); !freed.ok()) Refused("free", freed);
+    }
+    if (const absl::Status emptied = device()->EmptyCache(); !emptied.ok()) Refused("empty_cache", emptied);
+    if (DeviceLost()) return blocks_.clear();  // copies may still be under way: what they use is kept
+    for (int i = 0; i < 3000 && (PiecesOut() || SlotsOut() != 0); ++i) usleep(1000);
+    if (PiecesOut()) Problem("pieces of host memory were not given back");
+    if (SlotsOut() != 0) Problem(std::to_string(SlotsOut()) + " slots were not given back");
+    blocks_.clear();
+    if (refuses) return;
+    // What the failing call itself would have given back, and the device that it took along.
+    const bool lost = failure_.mode == fakes::FailMode::kOnce && report_->reached &&
+                      (failure_.call == "cuMemUnmap" || failure_.call == "cuMemRelease");
+    const fakes::DriverObjects objects = fakes::Objects();
+    if (objects.mapped != 0 && !lost) Problem(std::to_string(objects.mapped) + " bytes are still mapped");
+    if (objects.chunks != 0 && !lost) Problem(std::to_string(objects.chunks) + " chunks were not given back");
+    if (!lost) device()->CheckInvariants();
+  }
+
+ private:
+  static constexpr uint64_t kBlock = 256 << 10;  // 4 chunks
+  static constexpr int kPatience = 5'000;  // polls of a millisecond: no wait of the core is that long here
+
+  struct Known {
+    CUdeviceptr address;
+    uint64_t version;
+    bool filled;  // its kernel has run
+  };
+
+  Block* At(int block) {
+    return &device()->core()->table.at(device().addresses().Find(blocks_[block].address));
+  }
+  BlockState State(int block) {
+    os::MutexLock lock(&device()->core()->table.mu);
+    return At(block)->state;
+  }
+  bool Sticky() const { return failure_.mode == fakes::FailMode::kSticky && fakes::Reached(); }
+  bool Launched(const char* what, CUresult result) {
+    if (result == CUDA_SUCCESS) return true;
+    std::string words = device()->LastError();
+    const bool coded = result == fakes::kPlainError || result == fakes::kStickyError;
+    if (coded && words.empty()) words = "the driver's error " + std::to_string(result);
+    if (words.empty()) Problem(std::string(what) + " answered " + std::to_string(result) + " without a word");
+    Refused(what, absl::InternalError(words));
+    return false;
+  }
+  // Whether what was launched has run.
+  bool Ended() {
+    ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
+    return CoreDevice::Driver()->cuCtxSynchronize() == CUDA_SUCCESS;
+  }
+  bool PiecesOut() {
+    HostPool& host = device().host();
+    bool out = host.storage_in_use() != 0;
+    for (HostUse use : {HostUse::kEvictStaging, HostUse::kFaultStaging})
+      out |= host.Free(use) != host.Limit(use);
+    return out;
+  }
+  uint64_t SlotsOut() { return device().disk() == nullptr ? 0 : device().disk()->stats().slots_in_use; }
+
+  const CoreSetup setup_;
+  const Failure failure_;
+  Report* const report_;
+  std::unique_ptr<CoreDevice> device_;
+  std::vector<Known> blocks_;
+  bool stuck_ = false;  // nothing is to be expected any more
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_STAGE_H_

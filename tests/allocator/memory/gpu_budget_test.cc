@@ -1,0 +1,59 @@
+// A GPU of 100 MiB, of which others have a share of 16 MiB; cases computed by hand.
+
+#include "allocator/memory/gpu_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kMib = 1 << 20;
+
+TEST(GpuBudgetTest, OthersShareIsTheirsEvenWhileUnused) {
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 0}.ChunkTarget()), 84 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 10 * kMib}.ChunkTarget()), 84 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 40 * kMib}.ChunkTarget()), 60 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 400 * kMib}.ChunkTarget()), 0u);
+  EXPECT_EQ(DefaultOthersShare(100 * kMib), 16 * kMib);
+  EXPECT_EQ(DefaultOthersShare(10'000 * kMib), 200 * kMib);
+}
+
+Charge ChargeOf(uint64_t live, uint64_t block, uint64_t set) {
+  Charge charge;
+  charge.live = live * kMib;
+  charge.largest_block = block * kMib;
+  charge.largest_set = set * kMib;
+  charge.chunk_target = 84 * kMib;
+  return charge;
+}
+
+TEST(ChargeTest, WhatFitsTheGpuNeedsNoExchange) {
+  EXPECT_EQ(ChargeOf(84, 84, 84).BeyondGpu(), 0u);
+  EXPECT_TRUE(ChargeOf(84, 84, 84).FitsGpu());
+  EXPECT_FALSE(ChargeOf(85, 84, 84).FitsGpu());
+}
+
+TEST(ChargeTest, HeadroomIsTheLargestLaunchAndOneBlockThatLeaves) {
+  EXPECT_EQ(ChargeOf(0, 10, 15).Headroom(), 25 * kMib);
+  EXPECT_EQ(ChargeOf(0, 20, 15).Headroom(), 40 * kMib);  // a launch may name the block alone
+  EXPECT_EQ(ChargeOf(144, 10, 0).BeyondGpu(), 80 * kMib);
+  EXPECT_EQ(ChargeOf(139, 10, 15).BeyondGpu(), 80 * kMib);
+  EXPECT_EQ(ChargeOf(85, 1, 0).BeyondGpu(), 3 * kMib);
+}
+
+TEST(ChargeTest, ABlockMayTakeAllOfTheGpuAloneInItsLaunch) {
+  EXPECT_TRUE(ChargeOf(90, 84, 0).LaunchFits());
+  EXPECT_FALSE(ChargeOf(90, 85, 0).LaunchFits());
+  EXPECT_FALSE(ChargeOf(90, 10, 85).LaunchFits());
+}
+
+TEST(ChargeTest, WhatNeverLeavesIsNotThereForLaunches) {
+  Charge charge = ChargeOf(100, 10, 40);
+  charge.held = 44 * kMib;
+  EXPECT_TRUE(charge.LaunchFits());
+  charge.held = 45 * kMib;
+  EXPECT_FALSE(charge.LaunchFits());
+}
+
+}  // namespace
+}  // namespace spillway::allocator

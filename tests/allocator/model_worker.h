@@ -1,0 +1,47 @@
+// One application thread of the random job of core_model: which operation comes next, what each block must
+// hold, and that the thread waits for others' streams as an application would.
+
+#ifndef SPILLWAY_TESTS_ALLOCATOR_MODEL_WORKER_H_
+#define SPILLWAY_TESTS_ALLOCATOR_MODEL_WORKER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+
+struct ModelBlock {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  uint64_t version = 0;      // 0: never written
+  CUstream owner = nullptr;  // may reuse the block as soon as it is freed
+  CUstream last = nullptr;   // stream of the last launch: others must wait for it, as an application would
+  bool held = false;
+  uint64_t used = 0;  // count of the last launch
+};
+
+// What each thread may take at a time besides the sets of its launches.
+inline constexpr uint64_t kForeignChunks = 2;
+inline constexpr uint64_t kHeldChunks = 2;
+
+// Shared by the threads and kernels of one run.
+struct ModelJob {
+  CoreDevice* device = nullptr;
+  uint64_t most_chunks = 0;  // that one launch may name: room for it is there whatever else the threads hold
+  std::atomic<uint64_t> wrong_words{0}, refused{0}, holds{0}, streams_destroyed{0}, freed_by_others{0};
+  std::atomic<uint64_t> host_copies{0}, pinned_launches{0}, last_version{0};
+  std::mutex mu;
+  std::vector<ModelBlock> handed_over;  // given by one thread, to be used or freed by another
+};
+
+// A thread's body, to be run once with the number of operations; it frees its blocks at the end. Streams are
+// made now.
+std::function<void(int operations)> MakeModelWorker(ModelJob* job, int seed, int streams, int most_blocks);
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_TESTS_ALLOCATOR_MODEL_WORKER_H_

@@ -1,8 +1,9 @@
-// What differs between the PyTorch minors that Spillway serves (versions.txt), and nothing else: the members that
-// PyTorch's allocator interface gained after 2.11, each below the minor that brought it. A minor that is served next adds
-// its own group here; tests/integration/torch/virtuals_test names the members that are missing. Each member is native's
-// business, and is forwarded; where a block of Spillway's may be meant, the derived class is asked through the hooks below.
-// SpillwayAllocator alone uses this. PyTorch calls on any thread; native throws c10::Error, which goes to its caller.
+// What differs between the PyTorch minors that Spillway serves (versions.txt), and nothing else: the members
+// that PyTorch's allocator interface gained after 2.11, each below the minor that brought it. A minor that is
+// served next adds its own group here; tests/integration/torch/virtuals_test names the members that are
+// missing. Each member is native's business, and is forwarded; where a block of Spillway's may be meant, the
+// derived class is asked through the hooks below. SpillwayAllocator alone uses this. PyTorch calls on any
+// thread; native throws c10::Error, which goes to its caller.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_COMPAT_H_
 #define SPILLWAY_INTEGRATION_TORCH_COMPAT_H_

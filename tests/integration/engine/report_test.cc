@@ -2,14 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,42 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <thread>
 
-#include "integration/engine/reporter.h"
-#include "integration/engine/status_signal.h"
+#include "tests/integration/engine/report_helpers.h"
 
 namespace spillway::integration {
 namespace {
 
 using ::testing::HasSubstr;
-
-Figures TwoDevices() {
-  Figures figures;
-  DeviceFigures first;
-  first.device = 0;
-  first.stats.budget_bytes = uint64_t{2} << 30;
-  first.stats.peak_device_bytes = uint64_t{1} << 30;
-  first.stats.peak_chunk_bytes = 900 << 20;
-  first.stats.spilled_bytes = 300;
-  first.stats.host_spilled_bytes = 100;
-  first.stats.disk_spilled_bytes = 200;
-  first.stats.fetched_bytes = 70;
-  first.stats.stall_room_nanos = 1'500'000'000;
-  first.stats.lost_room_nanos = 400'000'000;
-  first.stats.lost_read_nanos = 500'000'000;
-  first.stats.held_back_nanos = 7'000'000'000;
-  first.stats.held_bytes_by_reason[1] = 5;
-  first.plan_period_launches = 186;
-  DeviceFigures second = first;
-  second.device = 1;
-  second.plans = 2;
-  second.stats.stall_disk_nanos = 250'000'000;
-  figures.devices = {first, second};
-  figures.disk = {4096, 2048};
-  figures.seconds = 12.5;
-  return figures;
-}
 
 TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
   const auto json = nlohmann::json::parse(MetricsJson(TwoDevices()));
@@ -127,22 +92,7 @@ TEST(BytesTextTest, ChoosesTheUnit) {
   EXPECT_EQ(BytesText(uint64_t{3} << 40), "3.00 TiB");
 }
 
-class MetricsFileTest : public ::testing::Test {
- protected:
-  MetricsFileTest() {
-    char name[] = "/tmp/spillway_report_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~MetricsFileTest() override { std::filesystem::remove_all(folder_); }
-  static std::string Text(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-  std::string folder_;
-};
-
-TEST_F(MetricsFileTest, IsReplacedAsAWhole) {
+TEST_F(ReportFileTest, IsReplacedAsAWhole) {
   const std::string path = folder_ + "/metrics.json";
   ASSERT_TRUE(WriteFileAtomically(path, "one").ok());
   ASSERT_TRUE(WriteFileAtomically(path, "two, longer").ok());
@@ -150,45 +100,9 @@ TEST_F(MetricsFileTest, IsReplacedAsAWhole) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
-TEST_F(MetricsFileTest, AFolderThatIsNotThereIsAnError) {
+TEST_F(ReportFileTest, AFolderThatIsNotThereIsAnError) {
   const absl::Status status = WriteFileAtomically(folder_ + "/none/metrics.json", "x");
   EXPECT_THAT(std::string(status.message()), HasSubstr("/none/metrics.json"));
-}
-
-TEST_F(MetricsFileTest, TheReporterWritesAtTheEnd) {
-  const std::string pattern = folder_ + "/%p-%r.json";
-  Reporter reporter({pattern, 3}, [] { return TwoDevices(); });
-  reporter.Finish();
-  const std::string path = Reporter::MetricsPath(pattern, 3);
-  EXPECT_EQ(path, folder_ + "/" + std::to_string(::getpid()) + "-3.json");
-  EXPECT_EQ(nlohmann::json::parse(Text(path))["spilled_bytes"], 600);
-}
-
-TEST_F(MetricsFileTest, TheSummaryIsPrintedOnce) {
-  ::testing::internal::CaptureStderr();
-  {
-    Reporter reporter(Reporter::Settings{}, [] { return TwoDevices(); });
-    reporter.Finish();
-    reporter.Finish();
-  }
-  const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, ::testing::StartsWith("spillway: summary: peak"));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-}
-
-TEST_F(MetricsFileTest, TheReporterWritesNowAndThen) {
-  Reporter::Settings settings;
-  settings.metrics_file = folder_ + "/metrics.json";
-  settings.every = std::chrono::milliseconds(1);
-  std::atomic<int> collected{0};
-  Reporter reporter(settings, [&collected] {
-    ++collected;
-    return TwoDevices();
-  });
-  while (collected.load() < 4) std::this_thread::yield();
-  // Whenever one looks, there is a whole file.
-  EXPECT_EQ(nlohmann::json::parse(Text(settings.metrics_file))["spilled_bytes"], 600);
-  reporter.Finish();
 }
 
 // docs/metrics.md names each key, and no other.
@@ -234,53 +148,6 @@ TEST(StatusTextTest, SaysWhereTheBytesAreAndHowItGoes) {
   EXPECT_THAT(StatusText(figures), ::testing::EndsWith("; 2.50 steps/s"));
 }
 
-// 10 launches a step, 2 s each, from second 100 on; each step brings 300 bytes back and waits 0.1 s for room.
-allocator::ResidencyStats AfterSteps(double steps) {
-  allocator::ResidencyStats stats;
-  stats.launches = 1000 + static_cast<uint64_t>(steps * 10);
-  stats.fetched_bytes = stats.disk_fetched_bytes = 5000 + static_cast<uint64_t>(steps * 300);
-  stats.stall_room_nanos = static_cast<uint64_t>(steps * 1e8);
-  return stats;
-}
-
-TEST(StepMeterTest, KnowsNothingBeforeThreeSteps) {
-  StepMeter meter;
-  EXPECT_EQ(meter.Steady().steps, 0);
-  for (int i = 0; i <= 2; ++i) meter.Look(100 + 2 * i, 10, 0, AfterSteps(i));
-  EXPECT_EQ(meter.Steady().steps, 0);
-  meter.Look(106, 10, 0, AfterSteps(3));
-  EXPECT_DOUBLE_EQ(meter.Steady().steps, 3);
-  EXPECT_DOUBLE_EQ(meter.Steady().step_seconds, 2);
-}
-
-TEST(StepMeterTest, DividesWhatGrewByTheSteps) {
-  StepMeter meter;
-  for (int i = 0; i <= 20; ++i) meter.Look(100 + i, 10, 0, AfterSteps(i / 2.0));
-  const SteadySteps steady = meter.Steady();
-  EXPECT_DOUBLE_EQ(steady.step_seconds, 2);
-  EXPECT_EQ(steady.per_step.fetched_bytes, 300u);
-  EXPECT_EQ(steady.per_step.disk_fetched_bytes, 300u);
-  EXPECT_EQ(steady.per_step.stall_room_nanos, 100'000'000u);
-  EXPECT_EQ(steady.steps, std::floor(steady.steps)) << "whole steps where the looks allow it";
-}
-
-TEST(StepMeterTest, AStretchEndsWhereTheJobDoesSomethingElse) {
-  StepMeter meter;
-  for (int i = 0; i <= 10; ++i) meter.Look(100 + 2 * i, 10, 0, AfterSteps(i));
-  // Five slow launches of something else, then the same step again, at half the speed.
-  meter.Look(200, 0, 1, AfterSteps(10.5));
-  EXPECT_DOUBLE_EQ(meter.Steady().step_seconds, 2) << "that of before";
-  for (int i = 0; i <= 20; ++i) meter.Look(200 + 4 * i, 10, 1, AfterSteps(10.5 + i));
-  EXPECT_DOUBLE_EQ(meter.Steady().step_seconds, 4);
-}
-
-TEST(StepMeterTest, LongJobsKeepFewLooks) {
-  StepMeter meter;
-  for (int i = 0; i <= 10'000; ++i) meter.Look(100 + 0.25 * i, 10, 0, AfterSteps(i / 8.0));
-  EXPECT_NEAR(meter.Steady().step_seconds, 2, 0.01);
-  EXPECT_GE(meter.Steady().steps, 500);
-}
-
 Figures WithStep(double step_seconds, double bound_seconds) {
   Figures figures = TwoDevices();
   figures.devices.resize(1);
@@ -318,52 +185,6 @@ TEST(PercentOfBoundTest, IsNeverOverAHundred) {
   EXPECT_DOUBLE_EQ(PercentOfBound(WithStep(2, 2.02).devices[0]).value(), 100) << "the noise of samples";
   EXPECT_FALSE(PercentOfBound(WithStep(2, 3).devices[0]).has_value()) << "then the bound is none";
   EXPECT_FALSE(PercentOfBound(TwoDevices().devices[0]).has_value());
-}
-
-TEST(StepRateTest, IsThatOfTheLastLooks) {
-  StepRate rate;
-  Figures figures;
-  figures.devices.push_back({});
-  figures.devices[0].plan_period_launches = 10;
-  const auto at = [&](double seconds, uint64_t launches) {
-    figures.seconds = seconds;
-    figures.devices[0].stats.launches = launches;
-    return rate.Update(figures);
-  };
-  EXPECT_EQ(at(0.5, 100), 0);                    // too short
-  EXPECT_DOUBLE_EQ(at(10, 200), 2);              // 20 steps in 10 s
-  EXPECT_DOUBLE_EQ(at(20, 1200), 10);            // 100 steps since the look before
-  EXPECT_DOUBLE_EQ(at(20.5, 1300), 110 / 10.5);  // half a second is too short to forget that look
-  figures.devices[0].plan_period_launches = 0;
-  EXPECT_EQ(at(30, 2000), 0);
-}
-
-TEST(StatusSignalTest, WakesAndLeavesOthersHandlersAlone) {
-  ASSERT_NE(::signal(SIGUSR1, SIG_IGN), SIG_ERR);
-  EXPECT_FALSE(InstallStatusSignal());
-  EXPECT_EQ(::signal(SIGUSR1, SIG_DFL), SIG_IGN);
-  ASSERT_TRUE(InstallStatusSignal());
-  EXPECT_FALSE(InstallStatusSignal());  // it is ours now, which is somebody's
-  const int wake = ::eventfd(0, EFD_NONBLOCK);
-  SetStatusWake(wake);
-  EXPECT_FALSE(TakeStatusRequest());
-  ::raise(SIGUSR1);
-  ::raise(SIGUSR1);
-  pollfd ready = {wake, POLLIN, 0};
-  EXPECT_EQ(::poll(&ready, 1, 0), 1);
-  EXPECT_TRUE(TakeStatusRequest());
-  EXPECT_FALSE(TakeStatusRequest());
-  SetStatusWake(-1);
-  ::raise(SIGUSR1);  // wakes nobody, ends nobody
-  EXPECT_TRUE(TakeStatusRequest());
-  ::close(wake);
-  ::signal(SIGUSR1, SIG_DFL);
-}
-
-TEST(ObservationTest, WithoutARepeatNothingIsSaid) {
-  const ObservedStep step = ObserveStep(nullptr, {}, uint64_t{1} << 30);
-  EXPECT_EQ(step.launches, 0u);
-  EXPECT_THAT(ObservationLines(0, step), ::testing::ElementsAre(HasSubstr("no step repeated")));
 }
 
 }  // namespace

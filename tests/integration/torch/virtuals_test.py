@@ -1,7 +1,8 @@
-"""Every virtual function of PyTorch's CUDAAllocator, down to c10::Allocator, is overridden by ours or listed with a reason.
+"""Every virtual function of PyTorch's CUDAAllocator and its bases is overridden by ours or listed with a reason.
 
-The compiler says what is virtual: `g++ -fdump-lang-class` writes the table of virtual functions of each class, in which a
-derived class keeps the places of its bases. A place of CUDAAllocator that SpillwayAllocator has not filled is reported.
+The compiler says what is virtual: `g++ -fdump-lang-class` writes the table of virtual functions of each class, in
+which a derived class keeps the places of its bases. A place of CUDAAllocator that SpillwayAllocator has not filled
+is reported.
 
 Needs TORCH_INCLUDE (of one PyTorch), CUDA_INCLUDE, SPILLWAY_SOURCE (the checkout) and SPILLWAY_GXX.
 """

@@ -1,0 +1,76 @@
+#include "integration/engine/reporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "tests/integration/engine/report_helpers.h"
+
+namespace spillway::integration {
+namespace {
+
+using ReporterTest = ReportFileTest;
+
+TEST_F(ReporterTest, WritesAtTheEnd) {
+  const std::string pattern = folder_ + "/%p-%r.json";
+  Reporter reporter({pattern, 3}, [] { return TwoDevices(); });
+  reporter.Finish();
+  const std::string path = Reporter::MetricsPath(pattern, 3);
+  EXPECT_EQ(path, folder_ + "/" + std::to_string(::getpid()) + "-3.json");
+  EXPECT_EQ(nlohmann::json::parse(Text(path))["spilled_bytes"], 600);
+}
+
+TEST_F(ReporterTest, TheSummaryIsPrintedOnce) {
+  ::testing::internal::CaptureStderr();
+  {
+    Reporter reporter(Reporter::Settings{}, [] { return TwoDevices(); });
+    reporter.Finish();
+    reporter.Finish();
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, ::testing::StartsWith("spillway: summary: peak"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+TEST_F(ReporterTest, WritesNowAndThen) {
+  Reporter::Settings settings;
+  settings.metrics_file = folder_ + "/metrics.json";
+  settings.every = std::chrono::milliseconds(1);
+  std::atomic<int> collected{0};
+  Reporter reporter(settings, [&collected] {
+    ++collected;
+    return TwoDevices();
+  });
+  while (collected.load() < 4) std::this_thread::yield();
+  // Whenever one looks, there is a whole file.
+  EXPECT_EQ(nlohmann::json::parse(Text(settings.metrics_file))["spilled_bytes"], 600);
+  reporter.Finish();
+}
+
+TEST(StepRateTest, IsThatOfTheLastLooks) {
+  StepRate rate;
+  Figures figures;
+  figures.devices.push_back({});
+  figures.devices[0].plan_period_launches = 10;
+  const auto at = [&](double seconds, uint64_t launches) {
+    figures.seconds = seconds;
+    figures.devices[0].stats.launches = launches;
+    return rate.Update(figures);
+  };
+  EXPECT_EQ(at(0.5, 100), 0);                    // too short
+  EXPECT_DOUBLE_EQ(at(10, 200), 2);              // 20 steps in 10 s
+  EXPECT_DOUBLE_EQ(at(20, 1200), 10);            // 100 steps since the look before
+  EXPECT_DOUBLE_EQ(at(20.5, 1300), 110 / 10.5);  // half a second is too short to forget that look
+  figures.devices[0].plan_period_launches = 0;
+  EXPECT_EQ(at(30, 2000), 0);
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -1,10 +1,12 @@
-"""Compiles every header of the rooms alone, so that none leans on what its includer happened to include before.
+"""Checks that every header compiles alone, so that none leans on what its includer happened to include before.
 
-Flags come from compile_commands.json: those of a source in the same folder, else in the same room. With ccache the
-second run costs little.
+A header that some compiled source includes before all else has shown it in the build already: its own source does, or
+its test. The others are compiled here, with the flags of a source in the same folder, else in the same layer (from
+compile_commands.json). With ccache a second run costs little.
 """
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,15 +15,33 @@ from pathlib import Path
 
 import common
 
+FIRST_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)$", re.MULTILINE)
+
+
+def sources_of(database, root):
+    """(source, its words of command, folder to run in) for each compiled source below root."""
+    for entry in json.loads(database.read_text()):
+        source = Path(entry["directory"], entry["file"]).resolve()
+        if source.is_relative_to(root) and source.is_file():
+            yield source, shlex.split(entry["command"]), entry
+
+
+def first_include(text):
+    """The quoted name that a source includes before any other directive, or None."""
+    found = FIRST_DIRECTIVE.search(re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+    if found and found.group(1) == "include" and found.group(2).startswith('"'):
+        return found.group(2).split('"')[1]
+    return None
+
+
+def shown_by_the_build(database, root):
+    return {root / name for source, _, _ in sources_of(database, root) if (name := first_include(source.read_text()))}
+
 
 def flags_by_folder(database, root):
     """Folder -> flags of one of its sources; more sources of one folder may differ, the first is taken."""
     flags = {}
-    for entry in json.loads(database.read_text()):
-        source = Path(entry["directory"], entry["file"]).resolve()
-        if not source.is_relative_to(root):
-            continue
-        words = shlex.split(entry["command"])
+    for source, words, entry in sources_of(database, root):
         while words and ("ccache" in Path(words[0]).name or words[0] == "--"):
             words.pop(0)
         kept = [words[0]]
@@ -60,14 +80,15 @@ def compile_alone(header, flags, objects):
 def find_problems(root, build, jobs=2):
     objects = build / "headers_alone"
     objects.mkdir(exist_ok=True)
-    flags = flags_by_folder(build / "compile_commands.json", root)
+    database = build / "compile_commands.json"
     headers = [root / path for path in common.source_files(root, common.ROOMS) if path.suffix == ".h"]
-    work = [(header, flags_for(header, flags, root)) for header in headers]
+    shown, flags = shown_by_the_build(database, root), flags_by_folder(database, root)
+    work = [(header, flags_for(header, flags, root)) for header in headers if header not in shown]
     # A folder without compiled sources (PyTorch's, when there is none) has no flags to compile with.
     work = [(header, found) for header, found in work if found]
     with ThreadPoolExecutor(jobs) as pool:
         results = list(pool.map(lambda item: compile_alone(*item, objects), work))
-    print(f"{len(results)} of {len(headers)} headers compiled")
+    print(f"{len(headers)} headers: {len(shown & set(headers))} shown by the build, {len(results)} compiled")
     problems = []
     for (header, _), result in zip(work, results):
         if result.returncode:

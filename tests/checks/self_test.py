@@ -5,9 +5,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import function_size
 import headers_alone
 import include_direction
 import libraries
+import mirror
 import text_rules
 import top_level
 
@@ -77,31 +79,133 @@ class IncludeDirectionTest(Planted):
 
 
 class TextRulesTest(Planted):
+    def found(self, long_files=()):
+        return text_rules.find_problems(self.root, long_files)
+
     def test_clean_file_passes(self):
         self.put("io/os/a.h", HEAD + "#ifndef SPILLWAY_IO_OS_A_H_\n#define SPILLWAY_IO_OS_A_H_\n#endif\n")
-        self.assertEqual(text_rules.find_problems(self.root), [])
+        self.assertEqual(self.found(), [])
 
     def test_missing_head_is_found(self):
         self.put("io/a.cc", "int a;\n")
-        self.assertEqual(len(text_rules.find_problems(self.root)), 1)
+        self.assertEqual(len(self.found()), 1)
 
     def test_source_of_a_header_needs_no_second_head(self):
         self.put("io/a.h", HEAD + "#ifndef SPILLWAY_IO_A_H_\n#define SPILLWAY_IO_A_H_\n#endif\n")
         self.put("io/a.cc", "int a;\n")
-        self.assertEqual(text_rules.find_problems(self.root), [])
+        self.assertEqual(self.found(), [])
 
     def test_wrong_guard_is_found(self):
         self.put("io/a.h", HEAD + "#ifndef A_H\n#define A_H\n#endif\n")
-        self.assertEqual(len(text_rules.find_problems(self.root)), 1)
+        self.assertEqual(len(self.found()), 1)
 
     def test_marks_are_found_in_any_text(self):
         self.put("integration/a.py", "# TO" "DO later\n")
-        self.assertEqual(len(text_rules.find_problems(self.root)), 1)
+        self.assertEqual(len(self.found()), 1)
 
-    def test_long_files_are_reported_only(self):
-        self.put("io/a.cc", HEAD + "int a;\n" * 401)
-        self.assertEqual(text_rules.find_problems(self.root), [])
-        self.assertEqual(len(text_rules.long_files(self.root)), 1)
+    def test_long_files_are_found_unless_listed(self):
+        self.put("io/a.cc", HEAD + "int a;\n" * 399)
+        self.assertEqual(self.found(), [])
+        self.put("io/a.cc", HEAD + "int a;\n" * 400)
+        self.put("tests/a.py", "a = 1\n" * 401)
+        self.assertEqual(len(self.found()), 2)
+        self.assertEqual(self.found({"io/a.cc": "generated", "tests/": "generated"}), [])
+
+    def test_a_line_for_a_file_that_is_not_long_is_found(self):
+        self.put("io/a.cc", HEAD + "int a;\n")
+        self.assertEqual(len(self.found({"io/a.cc": "generated"})), 1)
+
+
+class FunctionSizeTest(Planted):
+    def found(self, text, path="io/a.cc", allowed=None):
+        self.put(path, text)
+        return function_size.find_problems(self.root, allowed or {})
+
+    @staticmethod
+    def body(lines, indent="  "):
+        return f"{indent}++a;\n" * lines
+
+    def test_each_form_of_a_long_function_is_found(self):
+        heads = (
+            "int Sum(int a) {\n",
+            "absl::StatusOr<std::unique_ptr<A>> A::Create(const std::string& one,\n"
+            "                                             int other) {\n",
+            "A::A(int a)\n    : a_(a), b_{a} {\n",
+            "TEST(ATest, Works) {\n",
+            "template <typename T>\nvoid Each(T function) noexcept {\n",
+            "bool operator==(const A& a, const A& b) {\n",
+            "auto Make(int a) -> std::vector<int> {\n",
+            "static void (*Find(const char* name))(int) {\n",
+        )
+        for head in heads:
+            fits = 59 - head.count("\n") - 1
+            with self.subTest(head):
+                self.assertEqual(self.found(head + self.body(fits) + "}\n"), [])
+                self.assertEqual(len(self.found(head + self.body(fits + 1) + "}\n")), 1)
+
+    def test_methods_inside_of_classes_are_found(self):
+        text = "class A {\n public:\n  int Sum() const {\n" + self.body(60, "    ") + "  }\n};\n"
+        self.assertEqual(len(self.found("namespace a {\n" + text + "}  // namespace a\n")), 1)
+
+    def test_what_is_no_function_is_not_counted(self):
+        for head, end in (("namespace a {\n", "}\n"), ("struct A {\n", "};\n"), ("enum class A {\n", "};\n"),
+                          ("const Row kRows[] = {\n", "};\n"), ('extern "C" {\n', "}\n")):  # fmt: skip
+            with self.subTest(head):
+                self.assertEqual(self.found(head + "  int a;\n" * 80 + end), [])
+
+    def test_a_loop_or_lambda_counts_to_its_function(self):
+        text = "void A() {\n  for (int i : b) {\n" + self.body(30, "    ") + "  }\n  Run([&] {\n" + self.body(30, "    ")
+        self.assertEqual(len(self.found(text + "  });\n}\n")), 1)
+
+    def test_python_is_looked_at(self):
+        long = "def f():\n" + "    a = 1\n" * 59
+        self.assertEqual(len(self.found(long, "tests/a.py")), 1)
+        self.assertEqual(self.found("def f():\n" + "    a = 1\n" * 58, "tests/a.py"), [])
+
+    def test_listed_functions_may_be_long_and_others_not_be_listed(self):
+        text = "void A() {\n" + self.body(60) + "}\n"
+        self.assertEqual(self.found(text, allowed={"io/a.cc: A": "a table"}), [])
+        self.assertEqual(len(self.found("", allowed={"io/a.cc: A": "a table"})), 1)
+
+    def test_a_tree_that_was_not_read_is_found(self):
+        self.put("io/a.cc", "void A() {\n}\n")
+        self.assertEqual(len(function_size.find_problems(self.root, {}, fewest=2)), 1)
+
+
+class MirrorTest(Planted):
+    def found(self, exceptions=None, fewest=0):
+        return mirror.find_problems(self.root, exceptions or {}, fewest)
+
+    def test_a_unit_is_tested_beside_its_mirror(self):
+        self.put("io/os/a.h")
+        self.put("io/os/a.cc")
+        self.assertEqual(self.found(), ["io/os/a: no tests/io/os/a_test.*"])
+        self.put("tests/io/a_test.cc")
+        self.assertEqual(len(self.found()), 1)
+        self.put("tests/io/os/a_test.cc")
+        self.assertEqual(self.found(), [])
+
+    def test_a_line_with_a_reason_excuses_a_unit_or_a_folder(self):
+        self.put("io/a.h")
+        self.put("policy/plan/b.cc")
+        self.assertEqual(self.found({"io/a": "an interface", "policy/": "moves"}), [])
+        self.assertEqual(len(self.found({"io/": "moves"})), 1)
+
+    def test_a_line_without_need_is_found(self):
+        self.put("io/a.h")
+        self.put("tests/io/a_test.py")
+        self.assertEqual(self.found({"io/a": "an interface"}), ["io/a: listed without need"])
+
+    def test_lines_need_a_reason(self):
+        path = self.put("exceptions", "# comment\n\nio/a: an interface\n")
+        self.assertEqual(mirror.read_exceptions(path), {"io/a": "an interface"})
+        for bad in ("io/a\n", "io/a: \n", "io/a: one\nio/a: two\n"):
+            self.put("exceptions", bad)
+            with self.assertRaises(ValueError):
+                mirror.read_exceptions(path)
+
+    def test_a_tree_that_was_not_read_is_found(self):
+        self.assertEqual(len(self.found(fewest=1)), 1)
 
 
 class TopLevelTest(Planted):
@@ -172,17 +276,24 @@ class LibrariesTest(Planted):
 
 
 class HeadersAloneTest(Planted):
-    def test_header_that_leans_on_its_includer_is_found(self):
+    def found(self, source):
         self.put("io/good.h", HEAD + "#ifndef A\n#define A\n#include <string>\nstd::string A1();\n#endif\n")
         self.put("io/bad.h", HEAD + "#ifndef B\n#define B\nstd::string B1();\n#endif\n")
-        self.put("io/a.cc", HEAD + '#include "io/good.h"\n#include "io/bad.h"\n')
-        build = self.root / "build"
+        self.put("io/a.cc", source)
         command = f"c++ -I{self.root} -o a.o -c {self.root}/io/a.cc"
         self.put("build/compile_commands.json",
-                 f'[{{"directory": "{build}", "file": "{self.root}/io/a.cc", "command": "{command}"}}]')  # fmt: skip
-        problems = headers_alone.find_problems(self.root, build)
-        self.assertEqual(len(problems), 1)
-        self.assertIn("io/bad.h", problems[0])
+                 f'[{{"directory": "{self.root}/build", "file": "{self.root}/io/a.cc", "command": "{command}"}}]')  # fmt: skip
+        return headers_alone.find_problems(self.root, self.root / "build")
+
+    def test_header_that_leans_on_its_includer_is_found(self):
+        for source in ('#include "io/good.h"\n#include "io/bad.h"\n', '#include <string>\n#include "io/bad.h"\n',
+                       '#define B2\n#include "io/bad.h"\n'):  # fmt: skip
+            problems = self.found(HEAD + source)
+            self.assertEqual(len(problems), 1)
+            self.assertIn("io/bad.h", problems[0])
+
+    def test_header_that_the_build_compiles_first_is_not_compiled_again(self):
+        self.assertEqual(self.found(HEAD + '#include "io/bad.h"\n'), [])
 
 
 if __name__ == "__main__":

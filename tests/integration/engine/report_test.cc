@@ -19,6 +19,7 @@
 #include <sstream>
 #include <thread>
 
+#include "integration/engine/bytes_text.h"
 #include "integration/engine/reporter.h"
 #include "integration/engine/status_signal.h"
 

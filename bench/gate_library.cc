@@ -64,7 +64,7 @@ void Build(bool predict) {
   integration::PublishHookContext(&gate->context);
 }
 
-constexpr spillway_gate_bench kDoor = {
+constexpr spillway_gate_bench kInterface = {
     [](const char* symbol) -> void* {
       const auto found = gate->wrappers.find(symbol);
       return found == gate->wrappers.end() ? nullptr : found->second;
@@ -79,5 +79,5 @@ constexpr spillway_gate_bench kDoor = {
 extern "C" __attribute__((visibility("default"))) const spillway_gate_bench* spillway_gate_bench_open(
     int predict) {
   spillway::bench::Build(predict != 0);
-  return &spillway::bench::kDoor;
+  return &spillway::bench::kInterface;
 }

@@ -6,10 +6,12 @@ import unittest
 from pathlib import Path
 
 import headers_alone
+import include_chains
 import include_direction
 import libraries
 import text_rules
 import top_level
+import words
 
 HEAD = "// What this file is.\n"
 
@@ -74,6 +76,90 @@ class IncludeDirectionTest(Planted):
         self.put("io/engine.h")
         self.assertEqual(len(self.found("io/engine.cc", '#include "engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/other.cc", '#include "../io/engine.h"\n')), 2)
+
+
+class IncludeChainsTest(Planted):
+    MODULES = (include_chains.Module(("io",), chain=2, units=3),)
+
+    def unit(self, name, *included):
+        self.put(f"{name}.h", HEAD + "".join(f'#include "{other}.h"\n' for other in included))
+
+    def found(self):
+        return include_chains.find_problems(self.root, self.MODULES)
+
+    def test_a_tree_passes_and_its_longest_chain_is_counted(self):
+        self.unit("io/a", "io/b")
+        self.unit("io/b")
+        self.assertEqual(self.found(), [])
+        self.unit("io/b", "io/os/c")
+        self.unit("io/os/c")
+        self.assertEqual(len(self.found()), 1)
+
+    def test_a_chain_is_followed_through_other_modules(self):
+        self.unit("io/a", "policy/x")
+        self.unit("policy/x", "io/b")
+        self.unit("io/b", "io/c")
+        self.unit("io/c")
+        self.assertIn("the longest chain of includes has 3 units", " ".join(self.found()))
+
+    def test_too_many_units_are_found(self):
+        for name in "abcd":
+            self.unit(f"io/{name}")
+        self.assertEqual(len(self.found()), 1)
+
+    def test_a_circle_of_units_is_found_also_through_a_source(self):
+        self.unit("io/a", "io/b")
+        self.unit("io/b")
+        self.put("io/b.cc", HEAD + '#include "io/b.h"\n#include "io/a.h"\n')
+        self.assertEqual(self.found(), ["files include in a circle: io/a, io/b"])
+
+    def test_a_circle_of_folders_is_found(self):
+        self.unit("io/a", "io/os/b")
+        self.unit("io/os/b")
+        self.unit("io/c")
+        self.put("io/os/b.cc", HEAD + '#include "io/c.h"\n')
+        self.assertIn("folders include in a circle: io, io/os", self.found())
+
+
+class WordsTest(Planted):
+    GLOSSARY = "| word | meaning | replaces |\n|---|---|---|\n| chunk | one handle | grain, `clod` |\n| pin | stays | old peg |\n"
+
+    def found(self, path, text, allowed=""):
+        self.put("docs/glossary.md", self.GLOSSARY)
+        self.put("tests/checks/word_exceptions.txt", allowed)
+        self.put(path, text)
+        return words.find_problems(self.root)
+
+    def test_other_words_pass(self):
+        self.assertEqual(self.found("io/a.cc", "int grainy = 1;  // ingrained\n"), [])
+
+    def test_a_struck_word_is_found_in_code_comments_messages_and_docs(self):
+        for path, text in (("io/a.cc", "int kMostGrains = 1;\n"), ("io/a.cc", "// a grain\n"),
+                           ("io/a.cc", 'Log("no grain left");\n'), ("docs/a.md", "Each grain.\n"),
+                           ("tests/a.py", "grain_size = 1\n")):  # fmt: skip
+            self.assertEqual(len(self.found(path, text)), 1, text)
+            (self.root / path).unlink()
+
+    def test_a_word_of_identifiers_may_stand_in_text(self):
+        self.assertEqual(self.found("io/a.cc", "// a clod of earth\n"), [])
+        self.assertEqual(len(self.found("io/a.cc", "int clod = 1;\n")), 1)
+        self.assertEqual(len(self.found("io/a.cc", "// see FindClods\n")), 1)
+
+    def test_words_of_several_parts_are_found_whole(self):
+        self.assertEqual(self.found("io/a.cc", "int old = peg;  // an old, used peg\n"), [])
+        self.assertEqual(len(self.found("io/a.cc", "int old_pegs;\n")), 1)
+        self.assertEqual(len(self.found("io/a.cc", "// the old peg\n")), 1)
+
+    def test_an_exception_allows_what_it_names_and_must_allow_something(self):
+        rule = "grain | io/*.cc | wheat | what wheat has\n"
+        self.assertEqual(self.found("io/a.cc", "// a grain of wheat\n", rule), [])
+        self.assertEqual(len(self.found("io/a.cc", "// a grain\n", rule)), 2)
+        self.assertEqual(len(self.found("io/a.cc", "\n", "grain | io/*.cc\n")), 1)
+
+    def test_a_glossary_without_struck_words_is_found(self):
+        self.put("tests/checks/word_exceptions.txt", "")
+        self.put("docs/glossary.md", "| word | meaning |\n|---|---|\n| chunk | one handle |\n")
+        self.assertEqual(len(words.find_problems(self.root)), 1)
 
 
 class TextRulesTest(Planted):

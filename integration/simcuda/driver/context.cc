@@ -138,7 +138,7 @@ uint64_t Context::Enqueue(Stream& stream, Work* work) {
     }
   }
   const uint64_t number = stream.Enqueue(work);
-  stream.WaitForRoom(number);
+  stream.WaitForQueueSpace(number);
   return number;
 }
 

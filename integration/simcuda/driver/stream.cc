@@ -20,7 +20,7 @@ constexpr uint32_t kOpenMagic = 0x53545245;
 // Work of one stream that may wait for the device; a driver's launch queue is of this size, too.
 constexpr uint64_t kMostQueued = 1024;
 
-// All streams ever made. Fixed room, so that a signal handler may walk it without a lock.
+// All streams ever made. A fixed array, so that a signal handler may walk it without a lock.
 constexpr int kMostStreams = 1 << 16;
 struct Registry {
   std::mutex mutex;
@@ -124,7 +124,7 @@ uint64_t Stream::Enqueue(Work* work) {
   return number;
 }
 
-void Stream::WaitForRoom(uint64_t number) {
+void Stream::WaitForQueueSpace(uint64_t number) {
   const bool far_ahead = number > completed() + kMostQueued;
   if (far_ahead && t_stream == nullptr && !GetHold().on.load()) WaitFor(number - kMostQueued);
 }

@@ -60,7 +60,7 @@ class Stream {
   void WaitFor(uint64_t number);
   // As a driver does: a caller whose work has got far ahead of the device waits. Not on a stream's thread, nor while
   // streams are held.
-  void WaitForRoom(uint64_t number);
+  void WaitForQueueSpace(uint64_t number);
 
   // No more work comes; what is queued is done, then the stream is free for Open.
   void Close();

@@ -2,7 +2,7 @@
 
 filled: another process takes the disk in mid-run; what is allocated stays usable, an allocation is out of memory, and
 goes through again when the space has come back. two: two jobs that need 1.2 GiB each of 3 GiB. two_large: 2 GiB each.
-restart: after SIGKILL the next job has the room at once. frozen: the drive stops answering (fsfreeze): the launch is
+restart: after SIGKILL the next job has the space at once. frozen: the drive stops answering (fsfreeze): the launch is
 refused at SPILLWAY_WAIT_LIMIT, and the job leaves at once all the same.
 """
 
@@ -20,11 +20,11 @@ import harness
 import job
 from harness import MIB
 
-SCRIPT = harness.HERE / "room_script.py"
+SCRIPT = harness.HERE / "shared_disk_script.py"
 GPU = 160  # MiB, of which tensors may take 144; no host memory, so the rest is on the disk
 ANSWER_SECONDS = 120
 GONE = "gone"  # the answer of a job that has ended
-ROOM_SECONDS = 10  # after a kill, by when the next job has what the killed one had
+SPACE_SECONDS = 10  # after a kill, by when the next job has what the killed one had
 WAIT_LIMIT = 12  # seconds; a line about the wait comes after 10
 EXIT_SECONDS = 3  # ours take 2 s at most; the rest is Python's own end
 
@@ -73,7 +73,7 @@ def why_not(args):
 
 
 class Job:
-    """room_script.py in a process of its own."""
+    """shared_disk_script.py in a process of its own."""
 
     def __init__(self, args, name, folder, *, policy="plan", **settings):
         here = harness.machine(args, name)
@@ -262,9 +262,9 @@ def restart(args, problems, policy):
         problems.expect(answer[0] == "refused" and whole > 2560, f"restart: {answer} of a disk of 3 GiB")
         first.kill()
         killed, wanted = time.monotonic(), -(-whole * 95 // 100 // 32) * 32
-        taken = claim_all(second, wanted, killed + ROOM_SECONDS)
+        taken = claim_all(second, wanted, killed + SPACE_SECONDS)
         print(f"   {taken} of {whole} MiB, the last {time.monotonic() - killed:.1f} s after the kill", flush=True)
-        problems.expect(taken >= wanted, f"restart: only {taken} of {whole} MiB in {ROOM_SECONDS} s\n{second.words()}")
+        problems.expect(taken >= wanted, f"restart: only {taken} of {whole} MiB in {SPACE_SECONDS} s\n{second.words()}")
         expect(problems, second, "use", "used", "after the restart")
 
 
@@ -290,8 +290,8 @@ def frozen(args, problems, policy):
             problems.expect(seconds < EXIT_SECONDS, f"frozen: its end took {seconds:.1f} s\n{child.words()}")
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.child.wait(20)
-        said = [line for line in child.words().splitlines() if "waits" in line and str(mounted.path) in line]
-        problems.expect(said, f"frozen: no line says what is waited for, and where\n{child.words()}")
+        lines = [line for line in child.words().splitlines() if "waits" in line and str(mounted.path) in line]
+        problems.expect(lines, f"frozen: no line says what is waited for, and where\n{child.words()}")
 
 
 SCENES = {"filled": filled, "two": two, "two_large": two_large, "restart": restart, "frozen": frozen}
@@ -300,7 +300,7 @@ SCENES = {"filled": filled, "two": two, "two_large": two_large, "restart": resta
 def main():
     args = harness.arguments(__doc__, ("--only", {"nargs": "+", "choices": list(SCENES)}),
                              ("--policy", {"nargs": "+", "choices": ["plan", "lru"], "default": ["plan"]}))  # fmt: skip
-    args.work = args.work / "rooms"
+    args.work = args.work / "shared-disk"
     signal.signal(signal.SIGTERM, lambda *_: job.sys.exit(1))  # so that nothing stays mounted
     reason = why_not(args)
     if reason:

@@ -17,73 +17,44 @@ namespace {
 
 constexpr OptionRow kTable[] = {
     {"spillway", "on", "on, off or observe",
-     "`off`: do nothing, as if Spillway were not loaded. `observe`: record, never evict; the summary says "
-     "what "
-     "smaller budgets would move each step",
-     true},
+     "`off`: do nothing; `observe`: evict nothing, report what smaller budgets would move", true},
     {"gpu_memory", "what is free at the first block, less 3 % (at least 32 MiB, at most 1 GiB)",
      "a size or a share above 0", "Budget per device. A share is of the device's total memory", true},
     {"host_memory", "a quarter of what is available (control group too), shared by the ranks of the node",
      "a size or a share",
-     "Cap of the pinned host tier of the node, staging included: its ranks have equal parts, the devices of "
-     "a process "
-     "one pool. 0: no host tier, and 48 MiB of staging for the disk tier. A share is of the available "
-     "memory",
+     "Cap of the pinned host tier of the node, staging included; 0: none. A share is of the available memory",
      true},
     {"dirs", "the first of /var/tmp, TMPDIR, /tmp that is no tmpfs", "directories `a,b:2TiB`, or none",
-     "Spill directories, each with a cap after a colon if wanted; after `;` those of the second rank of the "
-     "node. Ranks that name the same directory have equal parts of its cap. `none`: no disk",
-     true},
+     "Spill directories, each with a cap after a colon if wanted. `none`: no disk", true},
     {"disk_reserve", "max(5 %, 10 GiB)", "a size", "Space left free in the file system of each directory",
      true},
     {"policy", "plan", "plan or lru",
-     "`plan`: by the predicted next use where steps repeat; `lru`: least recently used, always", true},
+     "`plan`: by the predicted next use where iterations recur; `lru`: least recently used, always", true},
     {"checksum", "on", "on, off, 1 or 0", "Checksums of what is written to disk, verified on the way back",
      true},
     {"on_full", "spill", "spill or error",
-     "`error`: PyTorch's out-of-memory error as without Spillway; nothing is evicted, only caching is ours",
-     true},
-    {"metrics", "none", "a path",
-     "File of figures in JSON, written every 10 s and at the end; in the path `%p` is "
-     "the process number, `%r` the rank on the node",
-     true},
+     "`error`: evict nothing; PyTorch's out-of-memory error as without Spillway", true},
+    {"metrics", "none", "a path", "File of figures in JSON, written every 10 s and at the end", true},
     {"status", "off", "off or signal",
-     "`signal`: SIGUSR1 makes the process write one line of figures to standard error; a handler of the "
-     "job's "
-     "own is left alone",
-     true},
+     "`signal`: SIGUSR1 makes the process write one line of figures to standard error", true},
     {"log", "warn", "off, error, warn, info or debug", "What is written to standard error", true},
     {"cuda_driver", "as ld.so finds it", "a path", "The real driver, `libcuda.so.1`", true},
     {"wait_limit", "none", "a time such as 30s or 5min, or none",
-     "A wait of the job's that takes longer ends with a refusal that names it (what was waited for, on whom, "
-     "for how long): CUDA_ERROR_TIMEOUT with these words. `none`: for ever; lines after 10 s, 60 s and then "
-     "every 5 minutes say so",
-     true},
+     "A wait of the job's that takes longer ends with a refusal that names it", true},
     {"write_budget", "none", "a size", "Bytes a day that may be written to disk", false},
     {"encrypt", "off", "on, off, 1 or 0", "Encryption of what is written to disk", false},
     {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
     {"trust", "normal", "normal or strict",
-     "`strict`: a block may leave the GPU only where every kernel that named it has run before, none found "
-     "its address in a large struct, and no table ever named it (docs/hidden-pointers.md)",
-     true},
+     "`strict`: a block leaves the GPU only where its kernels have run before and no table named it", true},
     {"trace", "none", "a path, or none",
-     "File that gets the job's step at the end, with times measured on the GPU, for `spillway simulate "
-     "--trace`; in the path `%p` and `%r` as for SPILLWAY_METRICS. Of several devices of a process, the "
-     "second and later ones' files end in `.gpuN`",
-     true},
+     "File that gets the job's iteration at the end, for `spillway simulate --trace`", true},
     {"audit", "off", "on, off, 1 or 0",
-     "`on`: launches run one at a time with nothing mapped that they do not name, so that the first kernel "
-     "that reaches further is found (docs/audit.md). Slow",
-     true},
+     "`on`: find kernels that reach memory which they do not name (docs/audit.md). Slow", true},
     {"denylist", "none", "a path, or none",
-     "File of kernels that reach memory which their parameters do not name: everything is on the GPU when "
-     "one is launched. In audit mode what is found is added to it",
-     true},
+     "File of kernels that reach memory which their parameters do not name", true},
     {"io_model", "none",
      "none, or rates and a latency as in `read:1.2e9,write:1.2e9,latency:80us`, or a part of it",
-     "For trials: each spill directory is at most that fast (bytes a second in each direction, and a time "
-     "added to each request)",
-     true},
+     "For trials: each spill directory is at most that fast", true},
     {"io_faults", "none", "-", "For tests: injected faults", false},
 };
 

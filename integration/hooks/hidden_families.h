@@ -1,6 +1,6 @@
 // Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and surfaces,
 // tensor maps, globals of modules, tables of the driver's private functions. What is held, and what ends it, is kept by
-// HookState; docs/hidden-pointers.md says what is covered.
+// HookState; docs/escaped-pointers.md says what is covered.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HIDDEN_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HIDDEN_FAMILIES_H_

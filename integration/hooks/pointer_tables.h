@@ -1,6 +1,6 @@
 // PointerTables: which words of device memory are known to hold an address of ours, because a copy put it there. Each
 // keeps its target held; the word's end (overwritten by a copy, its memory freed) ends that. Finding the words is the
-// collectors' business, taking and ending holds PassGate's. See docs/hidden-pointers.md.
+// collectors' business, taking and ending holds PassGate's. See docs/escaped-pointers.md.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_POINTER_TABLES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_POINTER_TABLES_H_

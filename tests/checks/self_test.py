@@ -3,8 +3,10 @@
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
+import doc_format
 import headers_alone
 import include_chains
 import include_direction
@@ -188,6 +190,45 @@ class TextRulesTest(Planted):
         self.put("io/a.cc", HEAD + "int a;\n" * 401)
         self.assertEqual(text_rules.find_problems(self.root), [])
         self.assertEqual(len(text_rules.long_files(self.root)), 1)
+
+
+class DocFormatTest(Planted):
+    PAGE = "docs" + "/a.md"  # in two, since the check looks for mentions of pages
+
+    def found(self, text, page=PAGE):
+        self.put(page, text)
+        return doc_format.find_problems(self.root)
+
+    def test_what_is_free_passes(self):
+        long = "word " * 40
+        self.put("docs" + "/b.md", "# Some Heading, of b\n")
+        text = (f"# A\n\n```\n{long}\n```\n\n    {long}\n\n| {'c' * 120} | {'d' * 120} |\n|---|---|\n\n"
+                f"[what](https://example.org/{'x' * 120})\n\n- [b](b.md#some-heading-of-b)\n- `[no](link)`\n")  # fmt: skip
+        self.assertEqual(self.found(text), [])
+
+    def test_long_lines_are_found(self):
+        self.assertEqual(len(self.found("word " * 23 + "\n")), 1)
+        self.assertEqual(len(self.found("- item\n\n    " + "word " * 23 + "\n")), 1, "a paragraph of a list item")
+
+    def test_long_cells_are_found(self):
+        self.assertEqual(len(self.found(f"| a | {'word ' * 25} |\n|---|---|\n")), 1)
+
+    def test_a_long_readme_is_found(self):
+        self.assertEqual(self.found("line\n" * 60, "README.md"), [])
+        self.assertEqual(len(self.found("line\n" * 61, "README.md")), 1)
+
+    def test_links_that_lead_nowhere_are_found(self):
+        self.assertEqual(len(self.found("[x](gone.md) [y](#no-heading)\n")), 2)
+
+    def test_mentions_of_pages_that_are_gone_are_found(self):
+        self.put("io/a.cc", HEAD + "// See docs" + "/gone.md.\n")
+        self.assertEqual(len(self.found("# A\n")), 1)
+
+    def test_exceptions_count_and_must_be_needed(self):
+        line = "word " * 23
+        with unittest.mock.patch.dict(doc_format.EXCEPTIONS, {(self.PAGE, "word word"): "planted"}):
+            self.assertEqual(self.found(line + "\n"), [])
+            self.assertEqual(len(self.found("short\n")), 1)
 
 
 class TopLevelTest(Planted):

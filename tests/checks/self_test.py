@@ -137,7 +137,7 @@ class WordsTest(Planted):
 
     def test_a_struck_word_is_found_in_code_comments_messages_and_docs(self):
         for path, text in (("io/a.cc", "int kMostGrains = 1;\n"), ("io/a.cc", "// a grain\n"),
-                           ("io/a.cc", 'Log("no grain left");\n'), ("docs/a.md", "Each grain.\n"),
+                           ("io/a.cc", 'Log("no grain left");\n'), ("docs/design.md", "Each grain.\n"),
                            ("tests/a.py", "grain_size = 1\n")):  # fmt: skip
             self.assertEqual(len(self.found(path, text)), 1, text)
             (self.root / path).unlink()

@@ -10,7 +10,7 @@
 #include "allocator/tier/host_pool.h"
 #include "bench/null_driver.h"
 #include "integration/hooks/hooks.h"
-#include "integration/hooks/predictor.h"
+#include "integration/prediction/predictor.h"
 #include "io/os/check.h"
 
 namespace spillway::bench {

@@ -64,7 +64,7 @@ constexpr OptionRow kTable[] = {
     {"gds", "off", "on, off, 1 or 0", "GPUDirect Storage", false},
     {"trust", "normal", "normal or strict",
      "`strict`: a block may leave the GPU only where every kernel that named it has run before, none found "
-     "its address in a large struct, and no table ever named it (docs/hidden-pointers.md)",
+     "its address in a large struct, and no table ever named it (docs/escaped-pointers.md)",
      true},
     {"trace", "none", "a path, or none",
      "File that gets the job's step at the end, with times measured on the GPU, for `spillway simulate "

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "integration/hooks/deny_list.h"
+#include "integration/escape/deny_list.h"
 #include "integration/hooks/kernel_params.h"
 #include "io/os/sync.h"
 

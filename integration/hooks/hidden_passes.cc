@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "integration/hooks/audit.h"
+#include "integration/hooks/launch_reports.h"
 #include "integration/hooks/pointer_queries.h"
 #include "io/os/log.h"
 

@@ -13,15 +13,15 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/residency.h"
-#include "integration/hooks/block_trust.h"
-#include "integration/hooks/foreign_ledger.h"
+#include "integration/escape/block_trust.h"
+#include "integration/escape/graph_pins.h"
+#include "integration/escape/pins.h"
+#include "integration/escape/pointer_tables.h"
+#include "integration/escape/tensor_maps.h"
+#include "integration/hooks/external_memory.h"
 #include "integration/hooks/function_registry.h"
-#include "integration/hooks/graph_holds.h"
-#include "integration/hooks/holds.h"
 #include "integration/hooks/hook_rows.h"
 #include "integration/hooks/module_origins.h"
-#include "integration/hooks/pointer_tables.h"
-#include "integration/hooks/tensor_maps.h"
 
 namespace spillway::integration {
 

@@ -5,10 +5,10 @@
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 
-#include "integration/hooks/copy_collectors.h"
-#include "integration/hooks/hidden_families.h"
+#include "integration/hooks/copy_access_sets.h"
+#include "integration/hooks/escaped_families.h"
 #include "integration/hooks/hook_families.h"
-#include "integration/hooks/launch_collectors.h"
+#include "integration/hooks/launch_access_sets.h"
 #include "integration/hooks/lifetime_families.h"
 #include "integration/hooks/memory_families.h"
 #include "integration/hooks/module_families.h"

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "integration/hooks/audit.h"
 #include "integration/hooks/hidden_passes.h"
+#include "integration/hooks/launch_reports.h"
 
 namespace spillway::integration {
 namespace {

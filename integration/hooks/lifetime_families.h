@@ -4,7 +4,7 @@
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 
-#include "integration/hooks/hidden_families.h"
+#include "integration/hooks/escaped_families.h"
 #include "integration/hooks/hook_families.h"
 
 namespace spillway::integration {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "integration/hooks/launch_collectors.h"
+#include "integration/hooks/launch_access_sets.h"
 #include "integration/hooks/memory_families.h"
 
 namespace spillway::integration {

@@ -1,6 +1,6 @@
 // The deny list and audit mode at the gate, over the fake driver and fake residencies.
 
-#include "integration/hooks/audit.h"
+#include "integration/hooks/launch_reports.h"
 
 #include "tests/integration/hooks/hook_fixture.h"
 

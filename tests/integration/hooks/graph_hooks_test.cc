@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "tests/integration/hooks/hidden_fixture.h"
+#include "tests/integration/hooks/escape_fixture.h"
 
 namespace spillway::integration {
 namespace {

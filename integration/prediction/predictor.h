@@ -1,7 +1,8 @@
-// Predictor: watches the launches of one device, and while they go along a path that is known, has a plan in force.
-// On the launching thread it only compares signatures and records; finding paths and planning happen on its own
-// thread. The first launch that departs from the path drops the plan at once; the plan is back as soon as the job is
-// recognised to be on a known path, in the middle of a step, too.
+// Predictor: watches the launches of one device, and while they go along a sequence that is known, has a plan in force.
+// The engine makes one per device; the residency calls it as its LaunchObserver. On the launching thread it only
+// compares signatures and records; finding sequences and planning happen on its own thread. The first launch that
+// departs from the sequence drops the plan at once; the plan is back as soon as the job is recognised to be on a known
+// one, in the middle of an iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -19,9 +20,8 @@
 #include "absl/base/thread_annotations.h"
 #include "allocator/residency/launch_observer.h"
 #include "allocator/residency/residency.h"
-#include "integration/prediction/followed_sequence.h"
 #include "integration/prediction/launch_timer.h"
-#include "integration/prediction/sequence_plan.h"
+#include "integration/prediction/sequences.h"
 #include "integration/prediction/trace_recorder.h"
 #include "io/os/sync.h"
 #include "policy/cycle.h"

@@ -1,5 +1,5 @@
-// TraceRecorder: takes launches from the launching threads into fixed memory without a lock, and hands them
-// on in order to one reader. A reader that falls too far behind loses launches and is told so. Decides
+// TraceRecorder: takes launches from the launching threads into fixed memory without a lock, and hands them on in order
+// to one reader, the predictor's thread. A reader that falls too far behind loses launches and hears of it. Decides
 // nothing.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_TRACE_RECORDER_H_

@@ -1,11 +1,13 @@
-// PathPlan: the plan for one path of a job: made at once from the path's period, improved in slices of work, and handed out
-// for wherever the path begins. Owns the planner and what it plans from; leaves when to plan to the predictor. One thread.
+// What the predictor keeps of the sequences that a job repeats: PathPlan, the plan of one, and FollowedPeriod, the one
+// that was followed for the most launches. One thread, the predictor's; a sequence that cannot be planned has no plan,
+// and nothing else fails. Which sequence the job is on is policy's to find.
 
-#ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
-#define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
+#ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
+#define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "policy/kernel_times.h"
 #include "policy/plan.h"
@@ -22,6 +24,8 @@ struct LearntFacts {
   const policy::WriteFacts* writes = nullptr;
 };
 
+// The plan for one sequence: made at once, improved in slices of work, and handed out for wherever the sequence begins.
+// Owns the planner and what it plans from; leaves when to plan to the predictor.
 class PathPlan {
  public:
   // `period` begins with launch 0. Plans: CPU time of about 100 ms for 5,000 launches.
@@ -62,6 +66,34 @@ class PathPlan {
   uint64_t turns_ = 0;
 };
 
+// The iteration that a job followed for the most launches, with what happened in it, kept for the end. Makes no plans.
+// policy::PathTracker cannot give it: that keeps each sequence as it was when it was first seen, which in a job's first
+// iterations hands out blocks that later ones do not, and forgets sequences that others crowd out.
+class FollowedPeriod {
+ public:
+  // The job repeats `period` launches at the end of `trace`; 0: none that is known. To be called as the trace grows.
+  void Note(const policy::Trace& trace, uint32_t period);
+
+  struct Step {
+    policy::Trace trace;  // one period and no more
+    uint32_t period = 0;
+    uint64_t launches = 0;  // for which a period of this length was followed
+  };
+  // Null when nothing repeated.
+  const Step* Most() const;
+
+  static constexpr size_t kMostSteps = 4;  // kept: lengths that were followed for longest
+
+ private:
+  Step* Of(uint32_t period);
+  static bool Repeats(const policy::Trace& trace, uint32_t period);
+
+  std::vector<Step> steps_;
+  uint32_t period_ = 0;               // as it was told last
+  policy::LaunchIndex noted_to_ = 0;  // end of the trace then
+  uint64_t copied_at_ = 0;            // launches of the step in hand when it was copied last
+};
+
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
+#endif  // SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_

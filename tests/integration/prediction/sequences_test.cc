@@ -1,4 +1,4 @@
-#include "integration/prediction/followed_sequence.h"
+#include "integration/prediction/sequences.h"
 
 #include <gtest/gtest.h>
 

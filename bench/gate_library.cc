@@ -9,7 +9,7 @@
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "bench/null_driver.h"
-#include "integration/hooks/hooks.h"
+#include "integration/hooks/hook_table.h"
 #include "integration/prediction/predictor.h"
 #include "io/os/check.h"
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "integration/engine/options.h"
 #include "integration/escape/deny_list.h"
+#include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_reports.h"
 
 namespace spillway::integration {

@@ -3,11 +3,6 @@
 #include <bit>
 
 namespace spillway::integration {
-namespace {
-
-constexpr uint32_t kSmallStructWords = 8;
-
-}  // namespace
 
 BlockTrust::BlockTrust()
     : unproven_(new std::atomic<uint32_t>[kBits]()),
@@ -88,14 +83,6 @@ bool BlockTrust::MayLeave(allocator::BlockId block) const {
     }
   }
   return true;
-}
-
-void CollectFromStructs(const void* const* params, const ParamLayout& layout,
-                        const allocator::AddressMap& map, allocator::AccessSet* set) {
-  for (const ParamLayout::Entry& entry : layout.entries()) {
-    if (entry.words <= kSmallStructWords || params[entry.index] == nullptr) continue;
-    ScanBytes(params[entry.index], entry.words * sizeof(uint64_t), map, set);
-  }
 }
 
 }  // namespace spillway::integration

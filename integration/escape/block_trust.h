@@ -1,7 +1,8 @@
 // BlockTrust: SPILLWAY_TRUST=strict. It remembers which functions named a block, and lets the block leave the GPU only
-// when each of them has been launched before and none was handed its address inside a larger struct. What is known
-// without it (no layout: eviction off) is the collectors' business. Wrong in one direction only: two functions that
-// share a bit may keep a block on the GPU.
+// when each of them has been launched before and none was handed its address inside a larger struct. The access-set
+// builders tell it of launches, on the launching threads; the residency asks it. What is known without it (no layout:
+// eviction off) is the builders' business. Wrong in one direction only: two functions that share a bit may keep a
+// block on the GPU.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
@@ -12,10 +13,8 @@
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
-#include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/leave_permission.h"
-#include "integration/hooks/kernel_params.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
@@ -62,10 +61,6 @@ class BlockTrust final : public allocator::LeavePermission {
   std::unique_ptr<std::atomic<Page*>[]> pages_;
   os::Mutex mu_{os::LockRank::kRegistry};  // makes pages
 };
-
-// The blocks that parameters of more than 64 bytes name.
-void CollectFromStructs(const void* const* params, const ParamLayout& layout,
-                        const allocator::AddressMap& map, allocator::AccessSet* set);
 
 }  // namespace spillway::integration
 

@@ -1,6 +1,6 @@
-// GraphHolds: which holds belong to which graph, executable graph or capture under way, and when they end. A launch of
-// a graph names no block, so everything its nodes name stays while the graph or anything made from it exists. Taking
-// holds is PassGate's business.
+// GraphHolds: which pins belong to which graph, executable graph or capture under way, and when they end. A launch of
+// a graph names no block, so everything its nodes name stays while the graph or anything made from it exists. Called by
+// the hooks of the graph functions, on any thread. Nothing fails: taking and ending pins is the caller's business.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_GRAPH_PINS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_GRAPH_PINS_H_

@@ -1,6 +1,7 @@
 // PointerTables: which words of device memory are known to hold an address of ours, because a copy put it there. Each
-// keeps its target held; the word's end (overwritten by a copy, its memory freed) ends that. Finding the words is the
-// collectors' business, taking and ending holds PassGate's. See docs/escaped-pointers.md.
+// keeps its target pinned; the word's end (overwritten by a copy, its memory freed) ends that. Finding the words is the
+// access-set builders' business, taking and ending pins the gate's. Called by the hooks on any thread; only Add can be
+// short of room. See docs/escaped-pointers.md.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_

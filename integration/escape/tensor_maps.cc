@@ -87,14 +87,4 @@ void TensorMaps::Scan(const void* bytes, size_t size, const allocator::AddressMa
   }
 }
 
-void TensorMaps::ScanParams(const void* const* params, const ParamLayout& layout,
-                            const allocator::AddressMap& addresses, allocator::AccessSet* set) const {
-  for (const ParamLayout::Entry& entry : layout.entries()) {
-    const size_t bytes = entry.words * sizeof(uint64_t);
-    if (bytes >= kBytes && params[entry.index] != nullptr) {
-      Scan(params[entry.index], bytes, addresses, set);
-    }
-  }
-}
-
 }  // namespace spillway::integration

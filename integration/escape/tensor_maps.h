@@ -1,6 +1,6 @@
 // TensorMaps: the address range behind each tensor map (128 opaque bytes) that was encoded over memory of ours, found
-// by content: equal bytes mean an equal address, so copies of a map are known as well. What is done with the blocks is
-// the collectors' business.
+// by content: equal bytes mean an equal address, so copies of a map are known as well. The hooks ask on any thread, at
+// each launch with parameters that are large enough, and decide what is done with the blocks. Only Note can fail.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
@@ -12,7 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/address_map.h"
-#include "integration/hooks/kernel_params.h"
+#include "allocator/memory/block_id.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
@@ -42,8 +42,6 @@ class TensorMaps {
   // Adds the blocks behind each map that lies in the bytes at a step of 64. Lock-free.
   void Scan(const void* bytes, size_t size, const allocator::AddressMap& addresses,
             allocator::AccessSet* set) const;
-  void ScanParams(const void* const* params, const ParamLayout& layout,
-                  const allocator::AddressMap& addresses, allocator::AccessSet* set) const;
 
  private:
   // Written under mu_ with `version` odd; a reader that sees it change or odd reads again. All by seqlock rules.

@@ -1,13 +1,6 @@
 #include "integration/hooks/copy_access_sets.h"
 
 namespace spillway::integration {
-namespace {
-
-// What may be a table of pointers.
-constexpr uint64_t kSmall = 64 * 1024;
-
-}  // namespace
-
 bool IsReadableHost(const HookState& state, CUdeviceptr address) {
   const auto query = state.real.Get<Row::cuPointerGetAttribute>();
   if (query == nullptr) return false;
@@ -18,8 +11,8 @@ bool IsReadableHost(const HookState& state, CUdeviceptr address) {
 }
 
 void CollectUnknownSource(Touch* touch, CUdeviceptr destination, CUdeviceptr source, uint64_t bytes) {
-  if (bytes < sizeof(uint64_t) || bytes > kSmall || source == 0 || touch->map().Contains(source) ||
-      !IsReadableHost(*touch->state(), source)) {
+  if (bytes < sizeof(uint64_t) || bytes > Touch::kLargestPointerTable || source == 0 ||
+      touch->map().Contains(source) || !IsReadableHost(*touch->state(), source)) {
     touch->WritesFromDevice(destination, source, bytes);
     return;
   }
@@ -28,7 +21,7 @@ void CollectUnknownSource(Touch* touch, CUdeviceptr destination, CUdeviceptr sou
 
 void CollectPitchedWrite(Touch* touch, const PitchedPlace& to, const PitchedPlace& from, uint64_t width,
                          uint64_t rows, uint64_t layers) {
-  const bool small = width * rows * layers <= kSmall;
+  const bool small = width * rows * layers <= Touch::kLargestPointerTable;
   const bool from_host = small && from.address != 0 && !touch->map().Contains(from.address) &&
                          IsReadableHost(*touch->state(), from.address);
   for (uint64_t layer = 0; layer < layers; ++layer) {

@@ -1,14 +1,14 @@
-// Collectors for copies, memsets, prefetches and words that streams read or write: which ranges their
+// Access-set builders of copies, memsets, prefetches and words that streams read or write: which ranges their
 // arguments name. Templates over the ABIs: a 32-bit address of the first interface is never ours, and falls
-// through.
+// through. Called by the wrappers' families on the thread of the call, before the gate. Arguments that the driver will
+// refuse name nothing here.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
 
 #include <cstdint>
 
-#include "integration/hooks/hook_families.h"
-#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/access_set_builder.h"
 
 namespace spillway::integration {
 

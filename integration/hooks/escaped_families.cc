@@ -65,7 +65,7 @@ CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t addr
   HookState* const state = touch->state();
   if (state->tensor_maps.Note(map, {address, bytes}, touch->map())) return CUDA_SUCCESS;
   touch->Range(address, bytes);
-  TellOfHold(state, allocator::HoldReason::kUnknownCall, row.symbol);
+  state->pin_reports.Report(allocator::HoldReason::kUnknownCall, row.symbol);
   return PassHolding(touch, allocator::HoldReason::kUnknownCall, [] { return CUDA_SUCCESS; });
 }
 
@@ -78,16 +78,6 @@ CUresult TensorMapMoved::Call(const RowInfo& row, decltype(&::cuTensorMapReplace
   return NoteTensorMap(row, map, AddressOf(address), std::max<uint64_t>(known, 1));
 }
 
-void NoteGlobalsGone(const void* module) {
-  HookState* const state = GetHookState();
-  HookContext* const context = state->context.load(std::memory_order_acquire);
-  std::vector<HoldTicket> ended;
-  state->tables.DropGlobals(module, &ended);
-  for (HoldTicket& ticket : ended) {
-    if (context != nullptr) EndHolds(context, &ticket, {});
-  }
-}
-
 CUresult ExportTable::Call(const RowInfo&, decltype(&::cuGetExportTable) real, const void** table,
                            const CUuuid* id) {
   const CUresult result = real(table, id);
@@ -98,7 +88,7 @@ CUresult ExportTable::Call(const RowInfo&, decltype(&::cuGetExportTable) real, c
     const size_t length = std::strlen(name);
     std::snprintf(name + length, sizeof(name) - length, "%02x", static_cast<unsigned char>(id->bytes[i]));
   }
-  HookContext* const context = state->context.load(std::memory_order_acquire);
+  HookContext* const context = ContextOf(state);
   if (context != nullptr && context->strict) {
     SwitchEvictionOff(state, name);
   } else {

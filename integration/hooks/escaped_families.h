@@ -1,32 +1,19 @@
 // Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and surfaces,
-// tensor maps, globals of modules, tables of the driver's private functions. What is held, and what ends it, is kept by
-// HookState; docs/escaped-pointers.md says what is covered.
+// tensor maps, globals of modules, tables of the driver's private functions. What is pinned, and what ends it, is kept
+// by HookState; docs/escaped-pointers.md says what is covered. On the thread of the call, which is refused when its
+// blocks cannot be pinned.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 
 #include <utility>
 
-#include "integration/hooks/hidden_passes.h"
 #include "integration/hooks/hook_families.h"
 #include "integration/hooks/launch_access_sets.h"
-#include "integration/hooks/launch_reports.h"
+#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/pin_ends.h"
 
 namespace spillway::integration {
-
-// The first argument of that type; null when the call has none.
-template <typename T>
-void TakeFirst(T* found, T argument) {
-  if (*found == nullptr) *found = argument;
-}
-template <typename T, typename Other>
-void TakeFirst(T*, const Other&) {}
-template <typename T, typename... A>
-T FirstOf(A... args) {
-  T found = nullptr;
-  (TakeFirst<T>(&found, args), ...);
-  return found;
-}
 
 // A node is made, or given other parameters: its blocks stay as long as what it belongs to. A node without a graph
 // among the arguments: until they are freed.
@@ -39,7 +26,7 @@ struct NodeParameters {
     GraphNode::Collect(touch, args...);
     const CUgraph graph = FirstOf<CUgraph>(args...);
     const CUgraphExec exec = FirstOf<CUgraphExec>(args...);
-    if (!touch->set().empty()) TellOfHold(touch->state(), allocator::HoldReason::kGraph, row.symbol);
+    if (!touch->set().empty()) touch->state()->pin_reports.Report(allocator::HoldReason::kGraph, row.symbol);
     HoldTicket ticket;
     const bool owned = graph != nullptr || exec != nullptr;
     const CUresult result = PassHolding(touch, allocator::HoldReason::kGraph, owned ? &ticket : nullptr,
@@ -165,7 +152,8 @@ struct ObjectMade {
     Touch* const touch = scope.touch();
     if (touch == nullptr) return real(object, rest...);
     ResourceWords::Collect(touch, object, rest...);
-    if (!touch->set().empty()) TellOfHold(touch->state(), allocator::HoldReason::kTexture, row.symbol);
+    if (!touch->set().empty())
+      touch->state()->pin_reports.Report(allocator::HoldReason::kTexture, row.symbol);
     HoldTicket ticket;
     const CUresult result =
         PassHolding(touch, allocator::HoldReason::kTexture, &ticket, [&] { return real(object, rest...); });
@@ -184,12 +172,12 @@ struct ObjectEnd {
     HookState* const state = GetHookState();
     HoldTicket ticket = state->objects.Take(kKind, object);
     const CUresult result = real(object);
-    HookContext* const context = state->context.load(std::memory_order_acquire);
+    HookContext* const context = ContextOf(state);
     const auto synchronize = state->real.Get<Row::cuCtxSynchronize>();
     if (ticket.blocks.empty() || context == nullptr || synchronize == nullptr) return result;
     // Not while anybody captures: waiting would break the capture. The blocks then stay until they are freed.
     if (state->captures.load() != 0 || synchronize() != CUDA_SUCCESS) return result;
-    EndHolds(context, &ticket, {});
+    EndHolds(context->devices, &ticket, {});
     return result;
   }
 };
@@ -230,8 +218,6 @@ struct GlobalFound {
     return result;
   }
 };
-// The module, library or context that the globals belong to is gone (null: all of them).
-void NoteGlobalsGone(const void* module);
 
 // cuGetExportTable: private functions of the driver. Those that CUDA's own libraries ask for launch nothing.
 struct ExportTable {

@@ -1,5 +1,7 @@
 #include "integration/hooks/launch_access_sets.h"
 
+#include "integration/hooks/kernel_params.h"
+
 namespace spillway::integration {
 namespace {
 
@@ -33,6 +35,28 @@ void NoteUnusual(Touch* touch, const FunctionInfo& info, bool has_params) {
   touch->may_block = true;  // so that ordinary launches need not look
 }
 
+// Structs by value of more than so many words are not trusted to be arguments alone.
+constexpr uint32_t kSmallStructWords = 8;
+
+void CollectFromStructs(const void* const* params, const ParamLayout& layout,
+                        const allocator::AddressMap& map, allocator::AccessSet* set) {
+  for (const ParamLayout::Entry& entry : layout.entries()) {
+    if (entry.words <= kSmallStructWords || params[entry.index] == nullptr) continue;
+    ScanBytes(params[entry.index], entry.words * sizeof(uint64_t), map, set);
+  }
+}
+
+// The blocks behind the tensor maps among the parameters.
+void CollectTensorMaps(const TensorMaps& maps, const void* const* params, const ParamLayout& layout,
+                       const allocator::AddressMap& map, allocator::AccessSet* set) {
+  for (const ParamLayout::Entry& entry : layout.entries()) {
+    const size_t bytes = entry.words * sizeof(uint64_t);
+    if (bytes >= TensorMaps::kBytes && params[entry.index] != nullptr) {
+      maps.Scan(params[entry.index], bytes, map, set);
+    }
+  }
+}
+
 // SPILLWAY_TRUST=strict only.
 void NoteTrust(Touch* touch, const FunctionInfo& info, void* const* params) {
   BlockTrust* const trust = touch->context()->trust;
@@ -54,7 +78,7 @@ void CollectKernel(Touch* touch, void* function, void* const* params, void* cons
   if (params != nullptr) {
     ScanKernelParams(params, info->layout, touch->map(), &touch->set());
     if (__builtin_expect(info->layout.wide(), 0) && touch->state()->tensor_maps.any()) {
-      touch->state()->tensor_maps.ScanParams(params, info->layout, touch->map(), &touch->set());
+      CollectTensorMaps(touch->state()->tensor_maps, params, info->layout, touch->map(), &touch->set());
     }
   }
   if (extra != nullptr) {

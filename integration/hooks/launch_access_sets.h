@@ -1,10 +1,12 @@
-// Collectors for kernel launches and graph nodes: the blocks that parameters name, by the function's layout.
+// Access-set builders of kernel launches and graph nodes: the blocks that parameters name, by the function's layout.
+// Called by the wrappers' families on the thread of the call, before the gate; no lock and no allocation once the
+// function is known. A kernel without a layout is marked as reaching everything.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_
 
+#include "integration/hooks/access_set_builder.h"
 #include "integration/hooks/copy_access_sets.h"
-#include "integration/hooks/launch_gate.h"
 
 namespace spillway::integration {
 

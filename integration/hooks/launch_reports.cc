@@ -1,17 +1,32 @@
 #include "integration/hooks/launch_reports.h"
 
-#include <cstdio>
+#include <cxxabi.h>
 
-#include "integration/hooks/tag_names.h"
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "allocator/residency/residency.h"
+#include "integration/hooks/hook_rows.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
 namespace {
 
-using allocator::AccessSet;
-using allocator::BlockId;
 using allocator::Residency;
-using allocator::StreamRef;
+
+// More blocks than an operator on single tensors names.
+constexpr size_t kManyBlocks = 12;
+constexpr size_t kLongestName = 160;
+
+bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts) {
+    if (text.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
 
 constexpr size_t kMostBlocksShown = 8;
 
@@ -43,64 +58,56 @@ std::string BlocksText(const std::vector<Residency::Range>& blocks) {
   return blocks.size() > kMostBlocksShown ? text + " ..." : text;
 }
 
-bool AllOn(const AccessSet& set, int device) {
-  for (const BlockId id : set) {
-    if (id.device() != device) return false;
-  }
-  return true;
-}
-
-Residency* CurrentResidency(HookState* state, HookContext* context) {
-  return context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
-}
-
 }  // namespace
 
-CUresult CallUncollected(HookState* state, uint64_t tag, StreamRef stream, RealCall real) {
-  HookContext* const context = state == nullptr ? nullptr : state->context.load(std::memory_order_acquire);
-  if (context == nullptr || !context->audit) return CallOthers(state, 0, real);
-  Residency* const residency = CurrentResidency(state, context);
-  if (residency == nullptr) return CallOthers(state, 0, real);
-  const AccessSet nothing;
-  return CallOthers(state, 0, [&] { return residency->Run(nothing, stream, tag, real); });
+std::string Demangled(const std::string& name) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  const std::string readable = status == 0 && text != nullptr ? text : name;
+  std::free(text);
+  return readable;
 }
 
-CUresult PassNothingNamed(Touch* touch, StreamRef stream, RealCall real) {
-  if (__builtin_expect(touch->denied != nullptr, 0)) return PassDenied(touch, stream, real);
-  if (__builtin_expect(touch->reaches_all, 0))
-    return CallReachingAll(touch->state(), stream, touch->tag, real);
-  return CallUncollected(touch->state(), touch->tag, stream, real);
+std::string CallOfTag(uint64_t tag) {
+  std::string_view name;
+  ForEachRow([&]<Row R>() {
+    if (RowTraits<R>::kInfo.tag == tag) name = BaseNameOf(RowTraits<R>::kSymbol);
+  });
+  return std::string(name);
 }
 
-CUresult PassDenied(Touch* touch, StreamRef stream, RealCall real) {
-  static std::atomic<bool> told{false}, told_refused{false}, no_room_to_hold{false};
-  const std::string kernel = Demangled(touch->denied->name);
-  const int device = CurrentDevice(*touch->state());
-  Residency* const residency = touch->context()->Of(device);
-  if (!AllOn(touch->set(), device)) {
-    touch->NotUnderstood((kernel + " (of the deny list, on several devices)").c_str());
-    touch->denied = nullptr;
-    return PassGate(touch, stream, real);
-  }
-  if (residency == nullptr) return CallOthers(touch->state(), 0, real);
-  if (!told.exchange(true)) {
-    os::Announce("kernel " + kernel +
-                 " is in the deny list: all blocks are brought to the GPU for each launch of it");
-  }
-  if (!no_room_to_hold.load() && !HoldDenied(touch, kernel.c_str())) no_room_to_hold.store(true);
-  const CUresult result = residency->RunReachingAll(touch->set(), stream, touch->tag, real);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !told_refused.exchange(true)) {
-    os::Announce(
-        "kernel " + kernel +
-        " is in the deny list and may reach any block, and all of them together do not fit the budget: "
-        "a larger SPILLWAY_GPU_MEMORY is needed");
-  }
-  return result;
+std::string NameOfTag(FunctionRegistry* functions, uint64_t tag) {
+  const FunctionInfo* const info = functions->FindByTag(tag);
+  return info != nullptr ? Demangled(info->name) : CallOfTag(tag);
 }
 
-void NoteDeniedInGraph(Touch* touch) {
-  touch->NotUnderstood((Demangled(touch->denied->name) + " (of the deny list) in a graph").c_str());
-  touch->denied = nullptr;
+std::string RefusalAdvice(const std::string& kernel, size_t blocks) {
+  std::string text;
+  if (!kernel.empty()) {
+    text =
+        "The kernel is " + kernel.substr(0, kLongestName) + (kernel.size() > kLongestName ? "..." : "") + ".";
+  }
+  // PyTorch's kernels for lists of tensors (Apex and others have theirs under the same name), and the operators of that
+  // name where kernels are called after them.
+  const bool fused = HasAny(kernel, {"FusedAdam", "FusedSgd", "FusedSGD", "FusedAdagrad", "_fused_"});
+  const bool lists = fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"});
+  const auto add = [&text](std::string_view more) {
+    text += text.empty() ? "" : " ";
+    text += more;
+  };
+  if (lists && HasAny(kernel, {"Norm", "norm"})) {
+    add("It works on many tensors at once: foreach=False for clip_grad_norm_ makes it work on one at a "
+        "time.");
+  } else if (lists) {
+    add("It works on many tensors of the optimiser at once: ");
+    text += fused ? "fused=False with foreach=False" : "foreach=False";
+    text += " for the optimiser makes it work on one at a time; smaller parameter groups help, too.";
+  } else if (blocks >= kManyBlocks) {
+    add("If it is a part of an optimiser's step, foreach=False and fused=False, or smaller parameter groups, "
+        "make it "
+        "fit.");
+  }
+  return text;
 }
 
 void Auditor::OnFault(const allocator::AuditedLaunch& launch) {

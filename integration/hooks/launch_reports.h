@@ -1,33 +1,38 @@
-// Audit mode and the deny list at the gate: launches that name no block, launches of denied kernels, and the words for
-// what an audit finds. What is mapped when is the residency's business (allocator/residency/audit.h), files are the
-// engine's.
+// What users read of launches: the names of kernels and calls, what an audit finds, and what helps a launch that does
+// not fit the budget. Called by the gate on launching threads, by residencies on the thread that has something to
+// report, and by the engine at the end; only when something is wrong or over, so that locks and allocations are fine.
+// What is mapped when is the residency's business (allocator/residency/audit.h), files are the engine's.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "allocator/residency/audit_observer.h"
-#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/function_registry.h"
 
 namespace spillway::integration {
 
-// A launch that names no block of ours. In audit mode it is audited as any other; a denied kernel brings all back.
-CUresult PassNothingNamed(Touch* touch, allocator::StreamRef stream, RealCall real);
-// The same for calls that are not collected (graph launches).
-CUresult CallUncollected(HookState* state, uint64_t tag, allocator::StreamRef stream, RealCall real);
+// ---- Words for the tags that launches carry: kernels and kinds of copy.
 
-// A launch of a kernel of the deny list: its own blocks are held as far as there is room, and every live block of the
-// device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
-CUresult PassDenied(Touch* touch, allocator::StreamRef stream, RealCall real);
+// As in the source, if it is a C++ name; else as it is.
+std::string Demangled(const std::string& name);
+// The driver function whose calls carry the tag; empty for a kernel's.
+std::string CallOfTag(uint64_t tag);
+// "cuMemcpyDtoDAsync", or the demangled kernel; empty when neither is known. Takes the registry's lock.
+std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);
 
-// A kernel of the deny list goes into a graph, whose launches nobody sees coming: no eviction from now on.
-void NoteDeniedInGraph(Touch* touch);
+// What helps when a launch needs more than the budget: which kernel it is, and if it works on many tensors at once, as
+// optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two sentences, or nothing.
+// `kernel`: its name, readable, empty when not known; `blocks`: that the launch names. Pure.
+std::string RefusalAdvice(const std::string& kernel, size_t blocks);
 
-// Tells the user what the audit finds, and has kernels written down.
+// Reports what the audit finds, and has kernels written down. Any thread.
 class Auditor : public allocator::AuditObserver {
  public:
   struct Kernel {

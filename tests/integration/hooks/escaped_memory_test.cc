@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "integration/hooks/hooks.h"
+#include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_gate.h"
 #include "integration/simcuda/driver/simcuda.h"
 #include "tests/allocator/core_fixture.h"

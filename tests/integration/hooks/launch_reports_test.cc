@@ -1,7 +1,8 @@
-#include "integration/hooks/refusal_advice.h"
+#include "integration/hooks/launch_reports.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
+
+#include "tests/integration/hooks/hook_fixture.h"
 
 namespace spillway::integration {
 namespace {
@@ -31,6 +32,34 @@ TEST(RefusalAdviceTest, SaysOfAnyOtherKernelOnlyWhatIsTrue) {
               AllOf(HasSubstr("If it is"), HasSubstr("foreach=False")));
   EXPECT_THAT(RefusalAdvice("", 40), HasSubstr("If it is"));
   EXPECT_LT(RefusalAdvice(std::string(5000, 'x'), 1).size(), 300u) << "names of templates have no end";
+}
+
+class AuditorTest : public HookTest {};
+
+TEST_F(AuditorTest, NamesKernelsAndCalls) {
+  Publish();
+  GetHookState()->functions.Find(Function());
+  std::vector<Auditor::Kernel> recorded;
+  Auditor auditor(&GetHookState()->functions, [&](const Auditor::Kernel& kernel) {
+    recorded.push_back(kernel);
+    return std::string("RECORDED");
+  });
+  auditor.OnPassed(0);
+  testing::internal::CaptureStderr();
+  auditor.OnFault({0, 7, HashName("test_kernel"), CUDA_ERROR_ILLEGAL_ADDRESS, {{0x1000, 64}}});
+  auditor.OnFault({1, 8, HashName("cuMemcpyDtoHAsync"), CUDA_ERROR_LAUNCH_FAILED, {}});
+  const std::string text = testing::internal::GetCapturedStderr();
+  ASSERT_EQ(recorded.size(), 1u);
+  EXPECT_EQ(recorded[0].name, "test_kernel");
+  EXPECT_EQ(recorded[0].launch, 7u);
+  EXPECT_NE(text.find("launch 7 on GPU 0 ended in CUDA_ERROR_ILLEGAL_ADDRESS: kernel test_kernel"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("1 block: 0x1000 (64 bytes). RECORDED"), std::string::npos) << text;
+  EXPECT_NE(text.find("launch 8 on GPU 1 ended in CUDA_ERROR_LAUNCH_FAILED: cuMemcpyDtoHAsync"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(auditor.Summary(), "audit: 3 launches, 2 faults");
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-#include "integration/hooks/pointer_queries.h"
+#include "integration/hooks/memory_families.h"
 
 #include <cstring>
 
 #include "integration/hooks/launch_access_sets.h"
-#include "integration/hooks/memory_families.h"
 
 namespace spillway::integration {
 namespace {
@@ -14,7 +13,7 @@ CUresult Put(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
-bool FindFacts(HookContext* context, CUdeviceptr address, PointerFacts* facts) {
+bool FindFacts(const HookContext* context, CUdeviceptr address, PointerFacts* facts) {
   allocator::Residency::Range range;
   if (!FindOurs(context, address, &range)) return false;
   const int device = context->addresses->Find(range.base).device();
@@ -30,22 +29,6 @@ CUresult AskDriver(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, 
 
 }  // namespace
 
-HookContext* ContextOwning(uint64_t address) {
-  HookState* const state = GetHookState();
-  HookContext* const context = state == nullptr ? nullptr : state->context.load(std::memory_order_acquire);
-  return context != nullptr && context->addresses->Contains(address) ? context : nullptr;
-}
-
-bool FindOurs(HookContext* context, uint64_t address, allocator::Residency::Range* range) {
-  const allocator::BlockId block = context->addresses->Find(address);
-  const allocator::Residency* const residency = block.valid() ? context->Of(block.device()) : nullptr;
-  if (residency == nullptr) return false;
-  const absl::StatusOr<allocator::Residency::Range> found = residency->FindRange(address);
-  if (!found.ok()) return false;
-  *range = *found;
-  return true;
-}
-
 CUresult FreeOurs(HookContext* context, uint64_t address, CUstream stream, bool in_stream_order) {
   const allocator::BlockId block = context->addresses->Find(address);
   allocator::Residency* const residency = block.valid() ? context->Of(block.device()) : nullptr;
@@ -57,7 +40,7 @@ CUresult FreeOurs(HookContext* context, uint64_t address, CUstream stream, bool 
 
 bool BudgetOfCurrentDevice(uint64_t* free_bytes, uint64_t* total_bytes) {
   HookState* const state = GetHookState();
-  HookContext* const context = state->context.load(std::memory_order_acquire);
+  const HookContext* const context = ContextOf(state);
   const allocator::Residency* const residency =
       context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
   if (residency == nullptr) return false;

@@ -1,8 +1,8 @@
-// BlockTrust: SPILLWAY_TRUST=strict. It remembers which functions named a block, and lets the block leave the GPU only
-// when each of them has been launched before and none was handed its address inside a larger struct. The access-set
-// builders tell it of launches, on the launching threads; the residency asks it. What is known without it (no layout:
-// eviction off) is the builders' business. Wrong in one direction only: two functions that share a bit may keep a
-// block on the GPU.
+// BlockTrust: SPILLWAY_TRUST=strict. It remembers which functions named a block, and lets the block leave the
+// GPU only when each of them has been launched before and none was handed its address inside a larger struct.
+// The access-set builders tell it of launches, on the launching threads; the residency asks it. What is known
+// without it (no layout: eviction off) is the builders' business. Wrong in one direction only: two functions
+// that share a bit may keep a block on the GPU.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
@@ -24,7 +24,8 @@ class BlockTrust final : public allocator::LeavePermission {
   BlockTrust();
   ~BlockTrust() override;
 
-  // A kernel of that tag is about to be launched with these blocks. Lock-free once it and they are known. Any thread.
+  // A kernel of that tag is about to be launched with these blocks. Lock-free once it and they are known. Any
+  // thread.
   void NoteLaunch(uint64_t tag, const allocator::AccessSet& set);
   // These were named from inside a struct by value.
   void NoteInStruct(const allocator::AccessSet& set);

@@ -71,7 +71,8 @@ absl::Status DenyList::Add(std::string_view text, const std::string& file) {
 }
 
 std::string_view DenyList::Shipped() {
-  // No audit on a GPU has found a kernel yet. One that does belongs here, with the version that it was seen in.
+  // No audit on a GPU has found a kernel yet. One that does belongs here, with the version that it was seen
+  // in.
   static constexpr std::string_view kText = R"(
 # Kernels that reach memory by pointers which are not among their parameters.
 # NAME [LIBRARY]   # where it was seen

@@ -1,6 +1,7 @@
-// GraphHolds: which pins belong to which graph, executable graph or capture under way, and when they end. A launch of
-// a graph names no block, so everything its nodes name stays while the graph or anything made from it exists. Called by
-// the hooks of the graph functions, on any thread. Nothing fails: taking and ending pins is the caller's business.
+// GraphHolds: which pins belong to which graph, executable graph or capture under way, and when they end. A
+// launch of a graph names no block, so everything its nodes name stays while the graph or anything made from
+// it exists. Called by the hooks of the graph functions, on any thread. Nothing fails: taking and ending pins
+// is the caller's business.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_GRAPH_PINS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_GRAPH_PINS_H_
@@ -44,7 +45,8 @@ class GraphHolds {
   void NoteLaunch(CUgraphExec exec, allocator::StreamRef stream);
   void DropExec(CUgraphExec exec, Ended* ended);
 
-  // The stream is about to be destroyed: what was launched on it must be stamped now. Visits the tickets' blocks.
+  // The stream is about to be destroyed: what was launched on it must be stamped now. Visits the tickets'
+  // blocks.
   void ForgetStream(CUstream stream, std::vector<HoldTicket>* launched);
 
  private:

@@ -1,7 +1,8 @@
-// Pins over all devices, for whoever lets an address of ours go where no launch names it: pins are taken before the
-// real call and ended when the last word that leads to the block is gone. Called by the hooks on the thread of the
-// hooked call, with no lock of ours held. A pin that cannot be had is refused with the driver's code for it. Which
-// pins there are and what ends them is kept by PointerTables, GraphHolds and ObjectHolds; counting is Residency's.
+// Pins over all devices, for whoever lets an address of ours go where no launch names it: pins are taken
+// before the real call and ended when the last word that leads to the block is gone. Called by the hooks on
+// the thread of the hooked call, with no lock of ours held. A pin that cannot be had is refused with the
+// driver's code for it. Which pins there are and what ends them is kept by PointerTables, GraphHolds and
+// ObjectHolds; counting is Residency's.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_PINS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_PINS_H_
@@ -41,9 +42,9 @@ struct HoldTicket {
   std::vector<allocator::HeldBlock> blocks;
 };
 
-// Makes the set resident and pins it for `reason`. When one cannot be pinned, the code for the caller (out of memory
-// only where memory is what lacks): what was taken is ended again, and standard error has said why. Null `ticket`:
-// until the blocks are freed. Any thread; no lock held.
+// Makes the set resident and pins it for `reason`. When one cannot be pinned, the code for the caller (out of
+// memory only where memory is what lacks): what was taken is ended again, and standard error has said why.
+// Null `ticket`: until the blocks are freed. Any thread; no lock held.
 CUresult HoldBlocks(const DeviceResidencies& devices, const allocator::AccessSet& set,
                     allocator::HoldReason reason, HoldTicket* ticket);
 // Ends the tickets' pins once `users` are done, and empties them.
@@ -51,7 +52,8 @@ void EndHolds(const DeviceResidencies& devices, HoldTicket* ticket, const alloca
 void EndHolds(const DeviceResidencies& devices, std::vector<HoldTicket>* tickets,
               const allocator::HiddenUsers& users);
 
-// Says once for each reason that blocks stay on the GPU from now on, and which call was the first. Any thread.
+// Says once for each reason that blocks stay on the GPU from now on, and which call was the first. Any
+// thread.
 class PinReports {
  public:
   void Report(allocator::HoldReason reason, const char* call);

@@ -1,7 +1,7 @@
-// PointerTables: which words of device memory are known to hold an address of ours, because a copy put it there. Each
-// keeps its target pinned; the word's end (overwritten by a copy, its memory freed) ends that. Finding the words is the
-// access-set builders' business, taking and ending pins the gate's. Called by the hooks on any thread; only Add can be
-// short of room. See docs/escaped-pointers.md.
+// PointerTables: which words of device memory are known to hold an address of ours, because a copy put it
+// there. Each keeps its target pinned; the word's end (overwritten by a copy, its memory freed) ends that.
+// Finding the words is the access-set builders' business, taking and ending pins the gate's. Called by the
+// hooks on any thread; only Add can be short of room. See docs/escaped-pointers.md.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
@@ -40,13 +40,15 @@ class PointerTables {
   // Slots that lie wholly in [source, source + bytes), as they will lie at `destination` after a copy.
   void Moved(uint64_t source, uint64_t bytes, uint64_t destination, std::vector<TableSlot>* out) const;
 
-  // Enters slots whose targets are held by the tickets. One hold of each target is kept here, the others are left in
-  // `tickets` for the caller to end. False when there was no room: the targets then stay held until they are freed.
+  // Enters slots whose targets are held by the tickets. One hold of each target is kept here, the others are
+  // left in `tickets` for the caller to end. False when there was no room: the targets then stay held until
+  // they are freed.
   bool Add(const std::vector<TableSlot>& slots, std::vector<HoldTicket>* tickets);
   // Forgets the slots with a byte in the range; the holds that only they needed are appended to `ended`.
   void Remove(uint64_t address, uint64_t bytes, std::vector<HoldTicket>* ended);
 
-  // Globals of modules: what is copied there is held for that reason, until the module (null: any) is unloaded.
+  // Globals of modules: what is copied there is held for that reason, until the module (null: any) is
+  // unloaded.
   void NoteGlobal(const void* module, uint64_t address, uint64_t bytes);
   bool IsGlobal(uint64_t address) const;
   void DropGlobals(const void* module, std::vector<HoldTicket>* ended);

@@ -1,6 +1,7 @@
-// TensorMaps: the address range behind each tensor map (128 opaque bytes) that was encoded over memory of ours, found
-// by content: equal bytes mean an equal address, so copies of a map are known as well. The hooks ask on any thread, at
-// each launch with parameters that are large enough, and decide what is done with the blocks. Only Note can fail.
+// TensorMaps: the address range behind each tensor map (128 opaque bytes) that was encoded over memory of
+// ours, found by content: equal bytes mean an equal address, so copies of a map are known as well. The hooks
+// ask on any thread, at each launch with parameters that are large enough, and decide what is done with the
+// blocks. Only Note can fail.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
@@ -30,11 +31,12 @@ class TensorMaps {
   TensorMaps();
   ~TensorMaps();
 
-  // Whether any map was ever encoded over memory of ours. Lock-free; false spares the launches everything else.
+  // Whether any map was ever encoded over memory of ours. Lock-free; false spares the launches everything
+  // else.
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
-  // Remembers what the 128 bytes at `content` lead to. False when its place is taken by maps that are in use still:
-  // the caller then holds the blocks.
+  // Remembers what the 128 bytes at `content` lead to. False when its place is taken by maps that are in use
+  // still: the caller then holds the blocks.
   bool Note(const void* content, const Range& range, const allocator::AddressMap& addresses);
   // What they lead to; no bytes when they are no known map. Lock-free.
   Range Find(const void* content) const;
@@ -44,7 +46,8 @@ class TensorMaps {
             allocator::AccessSet* set) const;
 
  private:
-  // Written under mu_ with `version` odd; a reader that sees it change or odd reads again. All by seqlock rules.
+  // Written under mu_ with `version` odd; a reader that sees it change or odd reads again. All by seqlock
+  // rules.
   struct Entry {
     std::atomic<uint64_t> version{0};
     std::atomic<uint64_t> hash{0};  // 0: empty

@@ -1,7 +1,7 @@
-// Touch: the blocks that one call touches, and what it does to the addresses that are known to lie in device memory. The
-// wrapper of the call opens a HookScope, the access-set builders of its arguments (copy_access_sets.h,
-// launch_access_sets.h) fill the Touch, the gate acts on it. One thread, the caller's; nothing fails: what is not
-// understood is marked as reaching everything.
+// Touch: the blocks that one call touches, and what it does to the addresses that are known to lie in device
+// memory. The wrapper of the call opens a HookScope, the access-set builders of its arguments
+// (copy_access_sets.h, launch_access_sets.h) fill the Touch, the gate acts on it. One thread, the caller's;
+// nothing fails: what is not understood is marked as reaching everything.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_
@@ -50,8 +50,9 @@ class Touch {
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
   }
-  // Bytes of device memory that a call writes: addresses of ours may be among them, to be followed by a kernel that
-  // names only the table, and what was known to lie there is gone. Their targets are held before the call.
+  // Bytes of device memory that a call writes: addresses of ours may be among them, to be followed by a
+  // kernel that names only the table, and what was known to lie there is gone. Their targets are held before
+  // the call.
   void Writes(uint64_t address, uint64_t bytes) {
     if (bytes != 0 && state_->tables.MayTouch(address, bytes)) overwritten_.push_back({address, bytes});
   }

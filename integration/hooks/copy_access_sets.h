@@ -1,7 +1,7 @@
 // Access-set builders of copies, memsets, prefetches and words that streams read or write: which ranges their
 // arguments name. Templates over the ABIs: a 32-bit address of the first interface is never ours, and falls
-// through. Called by the wrappers' families on the thread of the call, before the gate. Arguments that the driver will
-// refuse name nothing here.
+// through. Called by the wrappers' families on the thread of the call, before the gate. Arguments that the
+// driver will refuse name nothing here.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
@@ -14,7 +14,8 @@ namespace spillway::integration {
 
 // True when `address` is host memory that this process may read. Real driver call, so only for small copies.
 bool IsReadableHost(const HookState& state, CUdeviceptr address);
-// A copy whose kind the call does not tell: its source is looked through for addresses when small and on the host.
+// A copy whose kind the call does not tell: its source is looked through for addresses when small and on the
+// host.
 void CollectUnknownSource(Touch* touch, CUdeviceptr destination, CUdeviceptr source, uint64_t bytes);
 // The same for `rows` runs of `width` bytes, and layers of rows.
 struct PitchedPlace {

@@ -10,7 +10,8 @@
 namespace spillway::integration {
 namespace {
 
-// First words of the tables that CUDA's runtime and libraries are known to ask for (docs/escaped-pointers.md).
+// First words of the tables that CUDA's runtime and libraries are known to ask for
+// (docs/escaped-pointers.md).
 constexpr unsigned char kKnownTables[][4] = {
     {0x6b, 0xd5, 0xfb, 0x6c},  // runtime interface
     {0xa0, 0x94, 0x79, 0x8c},  // runtime callbacks

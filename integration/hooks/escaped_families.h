@@ -1,7 +1,7 @@
-// Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and surfaces,
-// tensor maps, globals of modules, tables of the driver's private functions. What is pinned, and what ends it, is kept
-// by HookState; docs/escaped-pointers.md says what is covered. On the thread of the call, which is refused when its
-// blocks cannot be pinned.
+// Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and
+// surfaces, tensor maps, globals of modules, tables of the driver's private functions. What is pinned, and
+// what ends it, is kept by HookState; docs/escaped-pointers.md says what is covered. On the thread of the
+// call, which is refused when its blocks cannot be pinned.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
@@ -15,8 +15,8 @@
 
 namespace spillway::integration {
 
-// A node is made, or given other parameters: its blocks stay as long as what it belongs to. A node without a graph
-// among the arguments: until they are freed.
+// A node is made, or given other parameters: its blocks stay as long as what it belongs to. A node without a
+// graph among the arguments: until they are freed.
 struct NodeParameters {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {

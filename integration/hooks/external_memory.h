@@ -1,7 +1,8 @@
-// ForeignLedger: device memory that others than Spillway hold, learnt from the wrapped allocation calls, so that a free
-// without a size is known by what it frees. Counts from the first hooked call on; a device's Residency hears the sum
-// when it comes into being and each change after that, on the calling thread and without the ledger's lock. Contexts
-// and modules do not count. Nothing fails; what the wrappers have not seen is not counted.
+// ForeignLedger: device memory that others than Spillway hold, learnt from the wrapped allocation calls, so
+// that a free without a size is known by what it frees. Counts from the first hooked call on; a device's
+// Residency hears the sum when it comes into being and each change after that, on the calling thread and
+// without the ledger's lock. Contexts and modules do not count. Nothing fails; what the wrappers have not
+// seen is not counted.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_

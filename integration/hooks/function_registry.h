@@ -1,8 +1,8 @@
-// What is known of kernels. FunctionRegistry: parameter layout and tag of each handle, asked of the driver once and then
-// read without a lock, by every launch on its own thread. A handle may be a CUfunction or a CUkernel cast to one; hooks
-// on cuLibraryGetKernel and its kin tell which. Unloads drop what they end: a new module may get the old handle.
-// ModuleOrigins: the file that each kernel came from. A kernel whose layout cannot be had is not understood; nothing
-// else fails.
+// What is known of kernels. FunctionRegistry: parameter layout and tag of each handle, asked of the driver
+// once and then read without a lock, by every launch on its own thread. A handle may be a CUfunction or a
+// CUkernel cast to one; hooks on cuLibraryGetKernel and its kin tell which. Unloads drop what they end: a new
+// module may get the old handle. ModuleOrigins: the file that each kernel came from. A kernel whose layout
+// cannot be had is not understood; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -50,8 +50,8 @@ class FunctionQueries {
   virtual std::string LibraryOf(void* owner) const { return ""; }
 };
 
-// The shared object, or file, that each module and library of kernels was loaded from, noted as it is loaded. Only where
-// somebody wants to know: in audit mode, or when a deny list names libraries. Any thread.
+// The shared object, or file, that each module and library of kernels was loaded from, noted as it is loaded.
+// Only where somebody wants to know: in audit mode, or when a deny list names libraries. Any thread.
 class ModuleOrigins {
  public:
   // From now on; before the first load that matters.
@@ -88,8 +88,8 @@ class ModuleOrigins {
   std::unordered_map<const void*, Origin> origins_ ABSL_GUARDED_BY(mu_);
 };
 
-// Asks the real driver, and the origins where they are noted. Both must outlive this; the table is filled before the
-// first question.
+// Asks the real driver, and the origins where they are noted. Both must outlive this; the table is filled
+// before the first question.
 class DriverFunctionQueries : public FunctionQueries {
  public:
   DriverFunctionQueries(const RealTable* real, const ModuleOrigins* origins)

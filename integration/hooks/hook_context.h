@@ -1,8 +1,8 @@
-// HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first device's
-// Residency exists; before that, wrappers pass calls through. HookState is what is kept from the first hooked call on:
-// real functions, external allocations, functions, captures and escaped pointers. One per process: wrappers are plain C
-// functions. Everything here may be called on any thread of the application; nothing fails but by saying that there is
-// no answer.
+// HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first
+// device's Residency exists; before that, wrappers pass calls through. HookState is what is kept from the
+// first hooked call on: real functions, external allocations, functions, captures and escaped pointers. One
+// per process: wrappers are plain C functions. Everything here may be called on any thread of the
+// application; nothing fails but by saying that there is no answer.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
@@ -37,8 +37,8 @@ struct HookContext {
   // Constant after publication.
   bool several_devices = false;
 
-  // SPILLWAY_TRUST=strict: a copied address counts until its target is freed, since kernels may have copied it on.
-  // Constant after publication.
+  // SPILLWAY_TRUST=strict: a copied address counts until its target is freed, since kernels may have copied
+  // it on. Constant after publication.
   bool strict = false;
   BlockTrust* trust = nullptr;  // of strict mode, else null
 
@@ -88,7 +88,8 @@ inline HookContext* ContextOf(const HookState* state) {
 // The device takes part: its residency hears of external bytes, launches with its blocks go through it.
 void AttachDevice(HookContext* context, int device, allocator::Residency* residency, CUcontext primary);
 
-// The context when `address` lies in our reservation and the wrappers work; else null: not ours to answer for.
+// The context when `address` lies in our reservation and the wrappers work; else null: not ours to answer
+// for.
 HookContext* ContextOwning(uint64_t address);
 // The block that holds `address`; false when none does (free space of our reservation).
 bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency::Range* range);

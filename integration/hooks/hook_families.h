@@ -1,7 +1,7 @@
-// Families of wrappers: what to do around a real call, as templates over its arguments. A family says what happens
-// (through the gate, pinned, repeated); an access-set builder says which blocks the arguments name. hook_table.cc gives
-// each driver function its family. The application's threads are in here instead of in the driver: what a family
-// returns is the driver's result, or the gate's refusal.
+// Families of wrappers: what to do around a real call, as templates over its arguments. A family says what
+// happens (through the gate, pinned, repeated); an access-set builder says which blocks the arguments name.
+// hook_table.cc gives each driver function its family. The application's threads are in here instead of in
+// the driver: what a family returns is the driver's result, or the gate's refusal.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_

@@ -1,7 +1,7 @@
 // The rows of driver_symbols.def as types and constants: one Row per symbol, its function type, its name
 // without ABI suffixes, and whether it is a per-thread-default-stream form. The address of each real function
-// lies in a RealTable, filled once when the hooks are installed and constant for the wrappers, which read it on any
-// thread; it is null for what this driver lacks. No wrapper lives here.
+// lies in a RealTable, filled once when the hooks are installed and constant for the wrappers, which read it
+// on any thread; it is null for what this driver lacks. No wrapper lives here.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_
@@ -13,9 +13,9 @@
 
 #include "allocator/driver/cuda_driver.h"
 
-// Prototypes that the oldest supported headers (CUDA 12.4) do not have yet, so that every row has a type whatever
-// toolkit compiles us. A pointer to a struct that the headers lack is `void*` here: same ABI, and the access-set
-// builders treat such a call as not understood.
+// Prototypes that the oldest supported headers (CUDA 12.4) do not have yet, so that every row has a type
+// whatever toolkit compiles us. A pointer to a struct that the headers lack is `void*` here: same ABI, and
+// the access-set builders treat such a call as not understood.
 extern "C" {
 
 #if CUDA_VERSION < 12050

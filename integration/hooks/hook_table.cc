@@ -1,6 +1,6 @@
-// One line per base name of driver_symbols.def, for all ABIs and stream forms of it. A HOOK or MUST row without a line
-// here does not compile. A family works on any ABI whose arguments its access-set builder takes; an ABI that it cannot
-// take does not compile either.
+// One line per base name of driver_symbols.def, for all ABIs and stream forms of it. A HOOK or MUST row
+// without a line here does not compile. A family works on any ABI whose arguments its access-set builder
+// takes; an ABI that it cannot take does not compile either.
 
 #include "integration/hooks/hook_table.h"
 

@@ -1,6 +1,6 @@
-// The table of hooks: which family wraps which driver function, and the interface that puts a wrapper over each HOOK and
-// MUST row of driver_symbols.def that needs one. Called by the engine once, when the shim starts it. A MUST row that
-// cannot be wrapped is reported, and nothing may be evicted then.
+// The table of hooks: which family wraps which driver function, and the interface that puts a wrapper over
+// each HOOK and MUST row of driver_symbols.def that needs one. Called by the engine once, when the shim
+// starts it. A MUST row that cannot be wrapped is reported, and nothing may be evicted then.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_

@@ -1,6 +1,6 @@
-// Access-set builders of kernel launches and graph nodes: the blocks that parameters name, by the function's layout.
-// Called by the wrappers' families on the thread of the call, before the gate; no lock and no allocation once the
-// function is known. A kernel without a layout is marked as reaching everything.
+// Access-set builders of kernel launches and graph nodes: the blocks that parameters name, by the function's
+// layout. Called by the wrappers' families on the thread of the call, before the gate; no lock and no
+// allocation once the function is known. A kernel without a layout is marked as reaching everything.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_ACCESS_SETS_H_

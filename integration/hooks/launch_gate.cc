@@ -21,8 +21,8 @@ using allocator::StreamRef;
 
 // A call that becomes a node of a graph: everything it names is pinned as long as the graph lives.
 CUresult PassCaptured(Touch* touch, StreamRef stream, RealCall real);
-// `pass` under pins on the targets of the addresses that the call puts into device memory. Once it has succeeded,
-// they belong to the table, and those of addresses that it has overwritten end.
+// `pass` under pins on the targets of the addresses that the call puts into device memory. Once it has
+// succeeded, they belong to the table, and those of addresses that it has overwritten end.
 CUresult PassRewriting(Touch* touch, StreamRef stream, RealCall pass);
 // The named blocks of a call, resident and stamped: the way of every launch.
 CUresult PassNamed(Touch* touch, StreamRef stream, RealCall real);
@@ -31,10 +31,11 @@ CUresult PassNested(Touch* touch, int after, StreamRef stream, RealCall real);
 // A call that may reach any block: all of each device's, from `device` on.
 CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
                          uint64_t tag, RealCall real);
-// A launch that names no block of ours. In audit mode it is audited as any other; a denied kernel brings all back.
+// A launch that names no block of ours. In audit mode it is audited as any other; a denied kernel brings all
+// back.
 CUresult PassNothingNamed(Touch* touch, StreamRef stream, RealCall real);
-// A launch of a kernel of the deny list: its own blocks are pinned as far as there is room, and every live block of the
-// device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
+// A launch of a kernel of the deny list: its own blocks are pinned as far as there is room, and every live
+// block of the device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
 CUresult PassDenied(Touch* touch, StreamRef stream, RealCall real);
 
 // Asked back when the size of a failed call is not known (launches, module loads).

@@ -87,8 +87,8 @@ std::string RefusalAdvice(const std::string& kernel, size_t blocks) {
     text =
         "The kernel is " + kernel.substr(0, kLongestName) + (kernel.size() > kLongestName ? "..." : "") + ".";
   }
-  // PyTorch's kernels for lists of tensors (Apex and others have theirs under the same name), and the operators of that
-  // name where kernels are called after them.
+  // PyTorch's kernels for lists of tensors (Apex and others have theirs under the same name), and the
+  // operators of that name where kernels are called after them.
   const bool fused = HasAny(kernel, {"FusedAdam", "FusedSgd", "FusedSGD", "FusedAdagrad", "_fused_"});
   const bool lists = fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"});
   const auto add = [&text](std::string_view more) {

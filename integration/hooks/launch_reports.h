@@ -1,7 +1,8 @@
-// What users read of launches: the names of kernels and calls, what an audit finds, and what helps a launch that does
-// not fit the budget. Called by the gate on launching threads, by residencies on the thread that has something to
-// report, and by the engine at the end; only when something is wrong or over, so that locks and allocations are fine.
-// What is mapped when is the residency's business (allocator/residency/audit.h), files are the engine's.
+// What users read of launches: the names of kernels and calls, what an audit finds, and what helps a launch
+// that does not fit the budget. Called by the gate on launching threads, by residencies on the thread that
+// has something to report, and by the engine at the end; only when something is wrong or over, so that locks
+// and allocations are fine. What is mapped when is the residency's business (allocator/residency/audit.h),
+// files are the engine's.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
@@ -27,9 +28,10 @@ std::string CallOfTag(uint64_t tag);
 // "cuMemcpyDtoDAsync", or the demangled kernel; empty when neither is known. Takes the registry's lock.
 std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);
 
-// What helps when a launch needs more than the budget: which kernel it is, and if it works on many tensors at once, as
-// optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two sentences, or nothing.
-// `kernel`: its name, readable, empty when not known; `blocks`: that the launch names. Pure.
+// What helps when a launch needs more than the budget: which kernel it is, and if it works on many tensors at
+// once, as optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two
+// sentences, or nothing. `kernel`: its name, readable, empty when not known; `blocks`: that the launch names.
+// Pure.
 std::string RefusalAdvice(const std::string& kernel, size_t blocks);
 
 // Reports what the audit finds, and has kernels written down. Any thread.
@@ -41,7 +43,8 @@ class Auditor : public allocator::AuditObserver {
     std::string library;   // empty: not known
     uint64_t launch = 0;
   };
-  // Writes the kernel into the user's list; returns what the user should know of it and do now, as a sentence.
+  // Writes the kernel into the user's list; returns what the user should know of it and do now, as a
+  // sentence.
   using Record = std::function<std::string(const Kernel&)>;
 
   Auditor(FunctionRegistry* functions, Record record) : functions_(functions), record_(std::move(record)) {}

@@ -1,6 +1,6 @@
-// Families for things that begin or end: modules and kernels, streams, captures, contexts. They keep the registry of
-// functions true, note where kernels come from, and inform every Residency before a stream is lost to it. On the thread
-// of the call; nothing is refused.
+// Families for things that begin or end: modules and kernels, streams, captures, contexts. They keep the
+// registry of functions true, note where kernels come from, and inform every Residency before a stream is
+// lost to it. On the thread of the call; nothing is refused.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
@@ -25,8 +25,8 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
   }
 }
 
-// Calls that load kernels: as any call that may want device memory, and noted where they come from, for audit mode and
-// deny lists that name libraries.
+// Calls that load kernels: as any call that may want device memory, and noted where they come from, for audit
+// mode and deny lists that name libraries.
 
 // (handle, image in memory, ...). Inlined into the wrapper, whose caller is who loads the image.
 struct ImageLoaded {
@@ -149,8 +149,8 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
-    // What was captured is held as long as the graph; a capture that comes to nothing will not run. The one form that
-    // gives no graph keeps it where it is, in the process for good.
+    // What was captured is held as long as the graph; a capture that comes to nothing will not run. The one
+    // form that gives no graph keeps it where it is, in the process for good.
     CUgraph* const graph = FirstOf<CUgraph*>(rest...);
     GraphHolds::Ended ended;
     if (result != CUDA_SUCCESS) {

@@ -1,7 +1,7 @@
-// Families for memory of others and for questions about ours: allocations are counted, frees of our blocks are ours to
-// do, and questions about a block of ours get the answers that a driver would give for resident device memory, so that
-// an evicted block looks no different from outside. On the thread of the call; what names free space of our
-// reservation is refused as the driver would.
+// Families for memory of others and for questions about ours: allocations are counted, frees of our blocks
+// are ours to do, and questions about a block of ours get the answers that a driver would give for resident
+// device memory, so that an evicted block looks no different from outside. On the thread of the call; what
+// names free space of our reservation is refused as the driver would.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_

@@ -1,6 +1,6 @@
-// What ends the pins of escaped pointers: memory that carried them is freed, a module's globals or a graph are gone, a
-// stream is about to be. Called by the wrappers and by the engine on the thread of the call that ends it, with no lock
-// held. Nothing fails; before there is a context, nothing is pinned.
+// What ends the pins of escaped pointers: memory that carried them is freed, a module's globals or a graph
+// are gone, a stream is about to be. Called by the wrappers and by the engine on the thread of the call that
+// ends it, with no lock held. Nothing fails; before there is a context, nothing is pinned.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_PIN_ENDS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_PIN_ENDS_H_
@@ -11,7 +11,8 @@
 
 namespace spillway::integration {
 
-// Our block is about to be freed: the addresses that it carries keep nothing any more. Before Residency::Free.
+// Our block is about to be freed: the addresses that it carries keep nothing any more. Before
+// Residency::Free.
 void NoteBlockFreed(uint64_t address);
 // Memory of others is gone: after the real call. `users`: what may still read it.
 void NoteForeignFreed(uint64_t address, uint64_t bytes, const allocator::HiddenUsers& users);

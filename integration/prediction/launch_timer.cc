@@ -13,7 +13,8 @@ using policy::LaunchIndex;
 // With so many samples and still no period, the job gets the later share: nothing is planned from its times.
 constexpr uint64_t kSamplesWithoutPeriod = 4096;
 constexpr size_t kMostKindsKept = 1 << 16;
-// A recording that takes longer waits for room in the stream's queue, as the launch itself would, or for a processor.
+// A recording that takes longer waits for room in the stream's queue, as the launch itself would, or for a
+// processor.
 constexpr int64_t kLongestRecording = 20'000;
 
 // An address that is this thread's alone names it.
@@ -67,7 +68,8 @@ bool LaunchTimer::RecordStart(const StreamRef& stream) {
   return Record(slot.start, stream) == CUDA_SUCCESS;
 }
 
-// The launch `index` is reported: begins the next sample when it is time, or learns which launch is being sampled.
+// The launch `index` is reported: begins the next sample when it is time, or learns which launch is being
+// sampled.
 void LaunchTimer::Note(LaunchIndex index) {
   const Phase phase = phase_.load(std::memory_order_acquire);
   if (phase == Phase::kIdle && Take(phase)) {
@@ -85,7 +87,8 @@ void LaunchTimer::Note(LaunchIndex index) {
   Settle(index);
 }
 
-// Whether an event recorded now on the stream of the sample, by this thread, tells when the sampled launch was over.
+// Whether an event recorded now on the stream of the sample, by this thread, tells when the sampled launch
+// was over.
 bool LaunchTimer::MayEndOn(const StreamRef& stream) const {
   return SameStream(stream, stream_) && (!stream_.IsPerThread() || StartedHere());
 }
@@ -230,8 +233,8 @@ LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, uint64_t kind) cons
   return {index, ends_right_away_.contains(kind) ? Ends::kRightAway : Ends::kAtNextLaunch};
 }
 
-// One launch of each kind that was never measured, of those to come; where there is none, of each that has too few
-// samples.
+// One launch of each kind that was never measured, of those to come; where there is none, of each that has
+// too few samples.
 void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
                                const policy::KernelTimes& times, std::vector<Target>* chosen) {
   const LaunchIndex begin = std::clamp(looked_to_, trace.end() + 1, trace.end() + period);
@@ -272,7 +275,8 @@ void LaunchTimer::Publish(const std::vector<Target>& chosen) {
   targets_filled_.store(filled, std::memory_order_release);
   tokens_ -= static_cast<double>(chosen.size());
   if (targets_taken_.load(std::memory_order_acquire) == filled) return;
-  // Also when nothing is new: who settled meanwhile may have seen no target. A launch that comes at once settles.
+  // Also when nothing is new: who settled meanwhile may have seen no target. A launch that comes at once
+  // settles.
   LaunchIndex none = kNever;
   next_.compare_exchange_strong(none, 1);
 }

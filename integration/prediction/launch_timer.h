@@ -1,7 +1,8 @@
-// LaunchTimer: how long launches of one device last on the GPU, from samples. A sampled launch gets a timing event on its
-// own stream right before it, after all waits of ours, and one at the next launch's entry into the gate, before any wait
-// of ours: between them lies the launch and what followed it unseen. Launching threads record events that exist
-// already, without a lock; creating, polling, choosing what to sample and keeping the cost low are one reader's.
+// LaunchTimer: how long launches of one device last on the GPU, from samples. A sampled launch gets a timing
+// event on its own stream right before it, after all waits of ours, and one at the next launch's entry into
+// the gate, before any wait of ours: between them lies the launch and what followed it unseen. Launching
+// threads record events that exist already, without a lock; creating, polling, choosing what to sample and
+// keeping the cost low are the predictor's thread's. A sample that the driver refuses is dropped.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_
@@ -48,14 +49,14 @@ class LaunchTimer {
 
   // ---- One thread, the trace's owner.
 
-  // Takes the times that are there into `times`, and chooses launches to come for sampling. `trace` holds the launches
-  // that were reported, `period` is that of the job, 0 when it is not known; launches to come are then taken to be those
-  // a period ago. Asks the GPU, never waits for it.
+  // Takes the times that are there into `times`, and chooses launches to come for sampling. `trace` holds the
+  // launches that were reported, `period` is that of the job, 0 when it is not known; launches to come are
+  // then taken to be those a period ago. Asks the GPU, never waits for it.
   void Step(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
             policy::KernelTimes* times);
 
-  // Samples that gave a time, and those that did not because the next launch was on another stream: launches of that
-  // kind are from then on measured alone, without what follows them.
+  // Samples that gave a time, and those that did not because the next launch was on another stream: launches
+  // of that kind are from then on measured alone, without what follows them.
   uint64_t measured() const { return measured_; }
   uint64_t abandoned() const { return abandoned_; }
 
@@ -124,7 +125,8 @@ class LaunchTimer {
   std::atomic<uint64_t> interruptions_{0};
   std::atomic<uint64_t> host_nanos_{0}, recorded_{0};  // spent on recording; events recorded
 
-  // Rings of one producer and one consumer: slots go from whoever holds kBusy to the reader, targets the other way.
+  // Rings of one producer and one consumer: slots go from whoever holds kBusy to the reader, targets the
+  // other way.
   std::array<Slot, kSlots> slots_;
   std::atomic<uint64_t> slots_filled_{0},
       slots_taken_{0};  // release by their one writer, acquire by the other side

@@ -201,7 +201,8 @@ void Predictor::PutInForce() {
   period_.store(static_cast<uint32_t>(period.end()), std::memory_order_relaxed);
   lap_ = LapNow();
   entered_ = true;
-  // Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by this plan.
+  // Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by
+  // this plan.
   if (options_.foresight == Foresight::kObserve) {
     Observe();
   } else {
@@ -242,8 +243,8 @@ void Predictor::Replace(bool better) {
   if (expected_.load() != in_force_) residency->SetPlan(nullptr);
 }
 
-// Room changes with others' allocations and refused chunks: the path is planned anew at once. All else is looked at
-// when a step has ended, and better plans take over there.
+// Room changes with others' allocations and refused chunks: the path is planned anew at once. All else is
+// looked at when a step has ended, and better plans take over there.
 void Predictor::KeepUpToDate() {
   if (options_.foresight == Foresight::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
     return;

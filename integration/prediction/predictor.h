@@ -1,8 +1,8 @@
-// Predictor: watches the launches of one device, and while they go along a sequence that is known, has a plan in force.
-// The engine makes one per device; the residency calls it as its LaunchObserver. On the launching thread it only
-// compares signatures and records; finding sequences and planning happen on its own thread. The first launch that
-// departs from the sequence drops the plan at once; the plan is back as soon as the job is recognised to be on a known
-// one, in the middle of an iteration, too. Only Start can fail.
+// Predictor: watches the launches of one device, and while they go along a sequence that is known, has a plan
+// in force. The engine makes one per device; the residency calls it as its LaunchObserver. On the launching
+// thread it only compares signatures and records; finding sequences and planning happen on its own thread.
+// The first launch that departs from the sequence drops the plan at once; the plan is back as soon as the job
+// is recognised to be on a known one, in the middle of an iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -48,7 +48,8 @@ struct PredictorOptions {
   const allocator::CudaDriver* driver = nullptr;
   CUcontext context = nullptr;  // the device's
   bool keep_step = false;       // the step that is followed for longest is kept for FollowedStep
-  // What was learnt of writes by now; null, or a function that returns null, when nothing is. Called on the thread.
+  // What was learnt of writes by now; null, or a function that returns null, when nothing is. Called on the
+  // thread.
   std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
 };
 
@@ -73,8 +74,8 @@ class Predictor : public allocator::LaunchObserver {
   explicit Predictor(const PredictorOptions& options);
   ~Predictor() override;  // after Stop, and after the last launch
 
-  // Starts the thread, or says that the system has none. Plans go to `residency`, which must live until Stop has
-  // returned. Once.
+  // Starts the thread, or says that the system has none. Plans go to `residency`, which must live until Stop
+  // has returned. Once.
   absl::Status Start(allocator::Residency* residency);
   // Joins the thread: it is in no wait longer than a plan's making. Launches may go on; no plan follows. Any
   // number of times.
@@ -92,12 +93,12 @@ class Predictor : public allocator::LaunchObserver {
 
   PredictorStats stats() const;
 
-  // The cycle that the job followed for the most launches, with Foresight::kObserve; null when nothing repeated. Any
-  // thread.
+  // The cycle that the job followed for the most launches, with Foresight::kObserve; null when nothing
+  // repeated. Any thread.
   std::shared_ptr<const policy::Cycle> observed() const;
 
-  // With keep_step: the step that the job followed for the most launches, with the times that were measured, and the
-  // launches themselves. Nothing when nothing repeated. After Stop.
+  // With keep_step: the step that the job followed for the most launches, with the times that were measured,
+  // and the launches themselves. Nothing when nothing repeated. After Stop.
   struct Followed {
     policy::RecordedWorkload recorded;
     policy::Trace launches;  // kernel k of the workload is launch begin() + k
@@ -106,10 +107,11 @@ class Predictor : public allocator::LaunchObserver {
   };
   std::optional<Followed> FollowedStep() const;
 
-  // The body of the thread once through: takes what was recorded, follows it, plans. True when there was something.
-  // For the thread, and for tests that start none but call UsePlansOf.
+  // The body of the thread once through: takes what was recorded, follows it, plans. True when there was
+  // something. For the thread, and for tests that start none but call UsePlansOf.
   bool Step();
-  // A slice of work on a better plan for the path that the job is on. False when there is nothing to try. As Step.
+  // A slice of work on a better plan for the path that the job is on. False when there is nothing to try. As
+  // Step.
   bool Improve();
   void UsePlansOf(allocator::Residency* residency) { residency_.store(residency); }
 

@@ -6,7 +6,8 @@
 namespace spillway::integration {
 namespace {
 
-// Room, rates and times that differ by no more than this share of what was planned with leave a plan in force.
+// Room, rates and times that differ by no more than this share of what was planned with leave a plan in
+// force.
 constexpr double kRoomChange = 1.0 / 32, kRateChange = 0.5, kTimeChange = 0.15;
 
 bool Differs(double now, double then, double share) {
@@ -83,7 +84,8 @@ bool PathPlan::OutOfDate(const policy::Trace& period, const policy::BlockSizes& 
 
 // ---- The one that is followed for the longest.
 
-// The last two periods are there and equal, so that what lies in the last is one step and no passage to another.
+// The last two periods are there and equal, so that what lies in the last is one step and no passage to
+// another.
 bool FollowedPeriod::Repeats(const policy::Trace& trace, uint32_t period) {
   if (trace.end() - trace.begin() < 2 * policy::LaunchIndex{period}) return false;
   for (policy::LaunchIndex index = trace.end() - period; index < trace.end(); ++index) {
@@ -107,8 +109,8 @@ void FollowedPeriod::Note(const policy::Trace& trace, uint32_t period) {
   if (period == 0) return;
   Step* const step = Of(period);
   step->launches += trace.end() - std::clamp(before, trace.begin(), trace.end());
-  // Again now and then: the first steps of a job hand out blocks that later ones do not, and the copies must not cost more
-  // than following.
+  // Again now and then: the first steps of a job hand out blocks that later ones do not, and the copies must
+  // not cost more than following.
   const bool due = copied_at_ == 0 || step->launches >= 2 * copied_at_;
   if (!due || !Repeats(trace, period)) return;
   step->trace = trace.Slice(trace.end() - period, trace.end());

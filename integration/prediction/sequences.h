@@ -1,6 +1,7 @@
-// What the predictor keeps of the sequences that a job repeats: PathPlan, the plan of one, and FollowedPeriod, the one
-// that was followed for the most launches. One thread, the predictor's; a sequence that cannot be planned has no plan,
-// and nothing else fails. Which sequence the job is on is policy's to find.
+// What the predictor keeps of the sequences that a job repeats: PathPlan, the plan of one, and
+// FollowedPeriod, the one that was followed for the most launches. One thread, the predictor's; a sequence
+// that cannot be planned has no plan, and nothing else fails. Which sequence the job is on is policy's to
+// find.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
@@ -24,8 +25,8 @@ struct LearntFacts {
   const policy::WriteFacts* writes = nullptr;
 };
 
-// The plan for one sequence: made at once, improved in slices of work, and handed out for wherever the sequence begins.
-// Owns the planner and what it plans from; leaves when to plan to the predictor.
+// The plan for one sequence: made at once, improved in slices of work, and handed out for wherever the
+// sequence begins. Owns the planner and what it plans from; leaves when to plan to the predictor.
 class PathPlan {
  public:
   // `period` begins with launch 0. Plans: CPU time of about 100 ms for 5,000 launches.
@@ -41,16 +42,16 @@ class PathPlan {
 
   // The memory to plan for is not what it was.
   bool RoomChanged(const policy::RuntimeMachine& machine) const;
-  // To be asked whenever the path is entered or gone through again: whether it is time to ask OutOfDate, less and less
-  // often.
+  // To be asked whenever the path is entered or gone through again: whether it is time to ask OutOfDate, less
+  // and less often.
   bool DueForALook() {
     ++turns_;
     return (turns_ & (turns_ - 1)) == 0 || turns_ % kTurnsBetweenLooks == 0;
   }
   // As often as for the plan that this one replaces.
   void GoOnFrom(const PathPlan& before) { turns_ = before.turns_; }
-  // What it was made for has changed so much that it should be made anew: room, rates, kernel times, or writes. Walks the
-  // period: for now and then.
+  // What it was made for has changed so much that it should be made anew: room, rates, kernel times, or
+  // writes. Walks the period: for now and then.
   bool OutOfDate(const policy::Trace& period, const policy::BlockSizes& sizes,
                  const policy::RuntimeMachine& machine, const LearntFacts& facts) const;
   policy::Forecast forecast() const { return planner_->forecast(); }
@@ -66,12 +67,14 @@ class PathPlan {
   uint64_t turns_ = 0;
 };
 
-// The iteration that a job followed for the most launches, with what happened in it, kept for the end. Makes no plans.
-// policy::PathTracker cannot give it: that keeps each sequence as it was when it was first seen, which in a job's first
-// iterations hands out blocks that later ones do not, and forgets sequences that others crowd out.
+// The iteration that a job followed for the most launches, with what happened in it, kept for the end. Makes
+// no plans. policy::PathTracker cannot give it: that keeps each sequence as it was when it was first seen,
+// which in a job's first iterations hands out blocks that later ones do not, and forgets sequences that
+// others crowd out.
 class FollowedPeriod {
  public:
-  // The job repeats `period` launches at the end of `trace`; 0: none that is known. To be called as the trace grows.
+  // The job repeats `period` launches at the end of `trace`; 0: none that is known. To be called as the trace
+  // grows.
   void Note(const policy::Trace& trace, uint32_t period);
 
   struct Step {

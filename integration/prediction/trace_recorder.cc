@@ -49,8 +49,8 @@ void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::
   }
 }
 
-// Launches that other threads have reported stand just above what the lowest of them wrote last; the caller's own are
-// among them.
+// Launches that other threads have reported stand just above what the lowest of them wrote last; the caller's
+// own are among them.
 LaunchIndex TraceRecorder::NextIndex() const {
   LaunchIndex next = next_index_.load(std::memory_order_acquire);
   for (LaunchIndex index = next; index < next + kRacingThreads; ++index) {

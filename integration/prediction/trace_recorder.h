@@ -1,6 +1,6 @@
-// TraceRecorder: takes launches from the launching threads into fixed memory without a lock, and hands them on in order
-// to one reader, the predictor's thread. A reader that falls too far behind loses launches and hears of it. Decides
-// nothing.
+// TraceRecorder: takes launches from the launching threads into fixed memory without a lock, and hands them
+// on in order to one reader, the predictor's thread. A reader that falls too far behind loses launches and
+// hears of it. Decides nothing.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_TRACE_RECORDER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_TRACE_RECORDER_H_
@@ -75,7 +75,8 @@ class TraceRecorder {
   const std::unique_ptr<Slot[]> slots_;
   const std::unique_ptr<std::atomic<uint32_t>[]> names_;
   std::atomic<uint64_t> names_taken_{0};  // names handed to writers since the start
-  // About one past the greatest index seen: of threads that write it at once the lowest may win. NextIndex mends that.
+  // About one past the greatest index seen: of threads that write it at once the lowest may win. NextIndex
+  // mends that.
   std::atomic<policy::LaunchIndex> next_index_{0};
 
   os::Mutex mu_{os::LockRank::kRecorder};

@@ -10,7 +10,8 @@ namespace {
 using allocator::BlockId;
 using allocator::HoldReason;
 
-// How long the pins of a captured graph last; the graph functions themselves are tried in escaped_families_test.
+// How long the pins of a captured graph last; the graph functions themselves are tried in
+// escaped_families_test.
 class GraphPinsTest : public testing::Test {
  protected:
   static CUgraph Graph(uintptr_t n) { return reinterpret_cast<CUgraph>(0xb000 + 16 * n); }

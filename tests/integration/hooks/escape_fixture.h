@@ -1,5 +1,5 @@
-// HiddenHookTest: the wrappers over fakes, with short words for what escaped pointers need. TensorMapHookTest: the same,
-// with tensor maps.
+// HiddenHookTest: the wrappers over fakes, with short words for what escaped pointers need.
+// TensorMapHookTest: the same, with tensor maps.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPE_FIXTURE_H_
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPE_FIXTURE_H_

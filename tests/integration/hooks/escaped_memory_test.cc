@@ -1,6 +1,6 @@
-// The wrappers over the stand-in driver and the real memory core, with kernels that reach a block by an address that
-// no launch names, after enough other work to have it evicted. The stand-in counts each touch of an evicted block: each
-// way is also walked around its wrapper, where it must be caught.
+// The wrappers over the stand-in driver and the real memory core, with kernels that reach a block by an
+// address that no launch names, after enough other work to have it evicted. The stand-in counts each touch of
+// an evicted block: each way is also walked around its wrapper, where it must be caught.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -19,8 +19,8 @@ constexpr StreamRef kMain = {nullptr, false, nullptr};
 const StreamRef kSide = {reinterpret_cast<CUstream>(0x1000), false, nullptr};
 constexpr StreamRef kPerThread = {nullptr, true, nullptr};
 
-// A GPU whose streams run what they are given one after the other, from the host's time on: an event is reached when the
-// work before it is. Times are the test's own.
+// A GPU whose streams run what they are given one after the other, from the host's time on: an event is
+// reached when the work before it is. Times are the test's own.
 class FakeGpu : public os::Clock {
  public:
   static FakeGpu& Get() {
@@ -304,8 +304,8 @@ TEST_F(LaunchTimerTest, ADriverThatRefusesIsNoHarm) {
   ExpectNear(TimeOf(1), 200'000);
 }
 
-// Launches of two threads on their per-thread default streams: the handle means the caller's own, so a sample may only be
-// ended by the thread that began it.
+// Launches of two threads on their per-thread default streams: the handle means the caller's own, so a sample
+// may only be ended by the thread that began it.
 TEST_F(LaunchTimerTest, APerThreadStreamIsMarkedByItsOwnThreadAlone) {
   Launch own;
   own.stream = kPerThread;

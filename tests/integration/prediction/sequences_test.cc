@@ -8,7 +8,8 @@ namespace {
 // A job that hands blocks out and frees them in its steps.
 class FollowedPeriodTest : public ::testing::Test {
  protected:
-  // One step: `length` launches, tags from `first` on; a block of the step's own is handed out before its second launch.
+  // One step: `length` launches, tags from `first` on; a block of the step's own is handed out before its
+  // second launch.
   void RunStep(uint64_t first, uint32_t length) {
     for (uint32_t i = 0; i < length; ++i) {
       if (i == 1) trace_.AddAllocate(100 + first, 1 << 20);

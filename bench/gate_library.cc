@@ -9,8 +9,8 @@
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "bench/null_driver.h"
-#include "integration/hooks/hooks.h"
-#include "integration/hooks/predictor.h"
+#include "integration/hooks/hook_table.h"
+#include "integration/prediction/predictor.h"
 #include "io/os/check.h"
 
 namespace spillway::bench {

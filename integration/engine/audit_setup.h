@@ -10,8 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "integration/engine/options.h"
-#include "integration/hooks/audit.h"
-#include "integration/hooks/deny_list.h"
+#include "integration/escape/deny_list.h"
+#include "integration/hooks/hook_context.h"
+#include "integration/hooks/launch_reports.h"
 
 namespace spillway::integration {
 

@@ -16,9 +16,8 @@
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/step_trace.h"
-#include "integration/hooks/hooks.h"
-#include "integration/hooks/refusal_advice.h"
-#include "integration/hooks/tag_names.h"
+#include "integration/hooks/hook_table.h"
+#include "integration/hooks/launch_reports.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 

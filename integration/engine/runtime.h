@@ -26,7 +26,7 @@
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
 #include "integration/hooks/hook_context.h"
-#include "integration/hooks/predictor.h"
+#include "integration/prediction/predictor.h"
 #include "integration/preload/shim_abi.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"

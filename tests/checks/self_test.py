@@ -56,6 +56,12 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("policy/plan.cc", '#include "io/engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/engine.cc", '  #  include "policy/units.h"\n')), 2)
 
+    def test_folders_of_a_layer(self):
+        self.assertEqual(self.found("integration/hooks/a.h", '#include "integration/escape/b.h"\n'), [])
+        self.assertEqual(self.found("integration/engine/a.h", '#include "integration/hooks/a.h"\n'), [])
+        self.assertEqual(len(self.found("integration/escape/b.h", '#include "integration/hooks/a.h"\n')), 1)
+        self.assertEqual(len(self.found("integration/prediction/c.h", '#include "integration/escape/b.h"\n')), 2)
+
     def test_product_does_not_include_simcuda(self):
         self.assertEqual(len(self.found("integration/hooks/a.cc", '#include "integration/simcuda/driver/x.h"\n')), 1)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import headers_alone
 import include_direction
 import libraries
+import preload_calls
 import text_rules
 import top_level
 
@@ -74,6 +75,26 @@ class IncludeDirectionTest(Planted):
         self.put("io/engine.h")
         self.assertEqual(len(self.found("io/engine.cc", '#include "engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/other.cc", '#include "../io/engine.h"\n')), 2)
+
+
+class PreloadCallsTest(Planted):
+    def found(self, **files):
+        for name, text in files.items():
+            self.put(f"integration/preload/{name}.c", f"/* Upper() is called by nobody here. */\n{text}\n")
+        return preload_calls.find_problems(self.root)
+
+    def test_one_direction_is_allowed(self):
+        lower = "static int Upper(void) { return 1; }\nvoid* Lower(int a,\n            int b) {\n  return 0;\n}"
+        self.assertEqual(self.found(low=lower, up="int Upper(void) { Lower(1, 2); return 0; } /* Lower() */"), [])
+
+    def test_both_directions_are_found(self):
+        found = self.found(low="void Lower(void) { Upper(); }", up="int Upper(void) { Lower(); return 0; }")
+        self.assertEqual(len(found), 1)
+        self.assertIn("low.c uses Upper of up.c", found[0])
+
+    def test_an_address_and_a_way_over_a_third_are_found(self):
+        self.assertEqual(len(self.found(a="int A(void) { return B(); }", b="int B(void) { return C(); }",
+                                        c="int C(void) {\n  return (int)(long)A;\n}")), 1)  # fmt: skip
 
 
 class TextRulesTest(Planted):

@@ -21,8 +21,8 @@
 #include "integration/cli/doctor.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
-#include "integration/engine/option_values.h"
-#include "integration/engine/options.h"
+#include "integration/settings/setting_values.h"
+#include "integration/settings/settings.h"
 
 namespace spillway::integration {
 namespace {
@@ -48,7 +48,7 @@ absl::Status CheckSettings(const std::map<std::string, std::string>& settings) {
     return described.c_str();
   };
   std::vector<std::string> warnings;
-  return ReadOptions(source, &warnings).status();
+  return ReadSettings(source, &warnings).status();
 }
 
 // build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
@@ -114,7 +114,7 @@ int Main(int argc, char** argv) {
   CLI::App* run =
       app.add_subcommand("run", "Run a command under Spillway: spillway run [options] -- COMMAND...");
   std::map<std::string, std::string> settings;
-  for (const OptionRow& row : OptionTable()) {
+  for (const SettingRow& row : SettingTable()) {
     const std::string name = row.name;
     if (!row.exists) continue;
     run->add_option_function<std::string>(

@@ -1,4 +1,4 @@
-#include "integration/engine/options.h"
+#include "integration/settings/settings.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,7 +15,7 @@ extern char** environ;  // NOLINT: declared by no header in strict C++ modes
 namespace spillway::integration {
 namespace {
 
-constexpr OptionRow kTable[] = {
+constexpr SettingRow kTable[] = {
     {"spillway", "on", "on, off or observe",
      "`off`: do nothing, as if Spillway were not loaded. `observe`: record, never evict; the summary says "
      "what "
@@ -108,7 +108,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 bool IsOurs(const std::string& variable) {
-  for (const OptionRow& row : kTable) {
+  for (const SettingRow& row : kTable) {
     if (VariableOf(row.name) == variable) return true;
   }
   return std::find(std::begin(kOtherVariables), std::end(kOtherVariables), variable) !=
@@ -119,7 +119,7 @@ void WarnOfUnknown(const std::vector<std::string>& variables, std::vector<std::s
   for (const std::string& variable : variables) {
     if (!variable.starts_with("SPILLWAY_") || IsOurs(variable)) continue;
     std::string nearest;
-    for (const OptionRow& row : kTable) {
+    for (const SettingRow& row : kTable) {
       const std::string name = VariableOf(row.name);
       if (row.exists && (nearest.empty() || EditDistance(variable, name) < EditDistance(variable, nearest))) {
         nearest = name;
@@ -197,7 +197,7 @@ absl::StatusOr<Size> ReadPositiveShare(std::string_view text) {
 }
 
 // A setting whose feature is missing may say that it is not wanted.
-void ReadMissing(const OptionRow& row, Reader* reader) {
+void ReadMissing(const SettingRow& row, Reader* reader) {
   const char* text = reader->Value(row.name);
   if (text == nullptr) return;
   const std::string value = absl::AsciiStrToLower(text);
@@ -210,17 +210,17 @@ void ReadMissing(const OptionRow& row, Reader* reader) {
 // Far more than a node has: ranks are looked at one by one.
 constexpr int kMostRanks = 4096;
 
-void ReadRanks(Options* options) {
+void ReadRanks(Settings* settings) {
   int number = 0;
-  if (absl::SimpleAtoi(EnvironmentValue("LOCAL_RANK"), &number) && number >= 0) options->local_rank = number;
+  if (absl::SimpleAtoi(EnvironmentValue("LOCAL_RANK"), &number) && number >= 0) settings->local_rank = number;
   if (absl::SimpleAtoi(EnvironmentValue("LOCAL_WORLD_SIZE"), &number) && number >= 1) {
-    options->local_world_size = std::min(number, kMostRanks);
+    settings->local_world_size = std::min(number, kMostRanks);
   }
 }
 
 }  // namespace
 
-std::span<const OptionRow> OptionTable() { return kTable; }
+std::span<const SettingRow> SettingTable() { return kTable; }
 
 std::string VariableOf(const std::string& name) {
   if (name == "spillway") return std::string(kPrefix);
@@ -241,44 +241,44 @@ std::string EnvironmentValue(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std::string>* warnings) {
-  Options options;
+absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings) {
+  Settings settings;
   Reader reader(source);
-  ReadRanks(&options);
-  for (const OptionRow& row : kTable) {
+  ReadRanks(&settings);
+  for (const SettingRow& row : kTable) {
     if (!row.exists) ReadMissing(row, &reader);
   }
   const auto size = [](std::string_view text) { return ParseSize(text, Percent::kRefused); };
   const auto share = [](std::string_view text) { return ParseSize(text, Percent::kAccepted); };
   Mode mode = Mode::kOn;
   reader.Read("spillway", &mode, ReadMode);
-  options.enabled = mode != Mode::kOff;
-  options.observe = mode == Mode::kObserve;
-  reader.Read("gpu_memory", &options.gpu_memory, ReadPositiveShare);
-  reader.Read("host_memory", &options.host_memory, share);
+  settings.enabled = mode != Mode::kOff;
+  settings.observe = mode == Mode::kObserve;
+  reader.Read("gpu_memory", &settings.gpu_memory, ReadPositiveShare);
+  reader.Read("host_memory", &settings.host_memory, share);
   std::vector<std::vector<DirectoryEntry>> ranks;
   reader.Read("dirs", &ranks, ParseDirectories);
-  if (!ranks.empty()) options.directories = ranks[static_cast<size_t>(options.local_rank) % ranks.size()];
+  if (!ranks.empty()) settings.directories = ranks[static_cast<size_t>(settings.local_rank) % ranks.size()];
   for (const std::vector<DirectoryEntry>& list : ranks) {
-    std::vector<std::string>& paths = options.rank_directories.emplace_back();
+    std::vector<std::string>& paths = settings.rank_directories.emplace_back();
     for (const DirectoryEntry& entry : list) paths.push_back(entry.path);
   }
-  reader.Read("disk_reserve", &options.disk_reserve, size);
-  ReadWord(&reader, "policy", &options.policy, {"plan", "lru"});
-  reader.Read("checksum", &options.checksum, ParseSwitch);
-  ReadWord(&reader, "on_full", &options.on_full, {"spill", "error"});
-  ReadWord(&reader, "trust", &options.trust, {"normal", "strict"});
-  reader.Read("audit", &options.audit, ParseSwitch);
-  reader.Read("denylist", &options.denylist_file, ReadPathOrNone);
-  reader.Read("wait_limit", &options.wait_limit, ParseDuration);
-  reader.Read("io_model", &options.io_model, ParseDiskModel);
-  reader.Read("metrics", &options.metrics_file, ReadPath);
-  reader.Read("trace", &options.trace_file, ReadPathOrNone);
-  ReadWord(&reader, "status", &options.status, {"off", "signal"});
-  ReadWord(&reader, "log", &options.log_level, {"off", "error", "warn", "info", "debug"});
+  reader.Read("disk_reserve", &settings.disk_reserve, size);
+  ReadWord(&reader, "policy", &settings.policy, {"plan", "lru"});
+  reader.Read("checksum", &settings.checksum, ParseSwitch);
+  ReadWord(&reader, "on_full", &settings.on_full, {"spill", "error"});
+  ReadWord(&reader, "trust", &settings.trust, {"normal", "strict"});
+  reader.Read("audit", &settings.audit, ParseSwitch);
+  reader.Read("denylist", &settings.denylist_file, ReadPathOrNone);
+  reader.Read("wait_limit", &settings.wait_limit, ParseDuration);
+  reader.Read("io_model", &settings.io_model, ParseDiskModel);
+  reader.Read("metrics", &settings.metrics_file, ReadPath);
+  reader.Read("trace", &settings.trace_file, ReadPathOrNone);
+  ReadWord(&reader, "status", &settings.status, {"off", "signal"});
+  ReadWord(&reader, "log", &settings.log_level, {"off", "error", "warn", "info", "debug"});
   if (!reader.status().ok()) return reader.status();
   WarnOfUnknown(source.variables, warnings);
-  return options;
+  return settings;
 }
 
 }  // namespace spillway::integration

@@ -1,9 +1,9 @@
-// Options: what the user set, read once and checked. The one table of settings is here: name, default, what is
+// What the user set, read once and checked. The one table of settings is here: name, default, what is
 // accepted, meaning. docs/environment.md is tested against it. Values come from the preload (variables, or keys of
 // PyTorch's variable), so nothing below the engine reads the environment.
 
-#ifndef SPILLWAY_INTEGRATION_ENGINE_OPTIONS_H_
-#define SPILLWAY_INTEGRATION_ENGINE_OPTIONS_H_
+#ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_
+#define SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_
 
 #include <chrono>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "integration/engine/option_values.h"
+#include "integration/settings/setting_values.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -24,7 +24,7 @@ enum class OnFull : uint8_t { kSpill, kError };
 enum class Trust : uint8_t { kNormal, kStrict };
 enum class StatusLine : uint8_t { kOff, kSignal };
 
-struct Options {
+struct Settings {
   bool enabled = true;              // SPILLWAY
   bool observe = false;             // SPILLWAY=observe: record and report, never evict
   std::optional<Size> gpu_memory;   // none: what is free at the first block, less a reserve
@@ -51,14 +51,14 @@ struct Options {
 };
 
 // One row of the table.
-struct OptionRow {
+struct SettingRow {
   const char* name;      // without the prefix, in small letters; "spillway" for SPILLWAY itself
   const char* fallback;  // default, in words
   const char* accepted;  // what a value may be, in words
   const char* meaning;
   bool exists;  // false: known by name, but its feature is not there yet
 };
-std::span<const OptionRow> OptionTable();
+std::span<const SettingRow> SettingTable();
 // "SPILLWAY_GPU_MEMORY" for "gpu_memory".
 std::string VariableOf(const std::string& name);
 
@@ -75,8 +75,8 @@ std::string EnvironmentValue(const char* name);
 
 // Reads everything. The error is one sentence: name, value, what is accepted. Warnings (a name with our prefix that
 // is none of ours) are appended to `warnings`.
-absl::StatusOr<Options> ReadOptions(const SettingSource& source, std::vector<std::string>* warnings);
+absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_ENGINE_OPTIONS_H_
+#endif  // SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_

@@ -1,8 +1,8 @@
 // Readers of the values that settings take: sizes, switches, lists of directories. Pure functions of their text;
-// each error says what is accepted. What a setting is called and means is in options.h.
+// each error says what is accepted. What a setting is called and means is in settings.h.
 
-#ifndef SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
-#define SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
+#ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
+#define SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
 
 #include <chrono>
 #include <cstdint>
@@ -58,4 +58,4 @@ absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
+#endif  // SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_

@@ -1,4 +1,4 @@
-#include "integration/engine/options.h"
+#include "integration/settings/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class OptionsTest : public ::testing::Test {
+class SettingsTest : public ::testing::Test {
  protected:
-  OptionsTest() {
+  SettingsTest() {
     ::unsetenv("LOCAL_RANK");
     ::unsetenv("LOCAL_WORLD_SIZE");
     source_.value = [this](const char* name) {
@@ -30,19 +30,19 @@ class OptionsTest : public ::testing::Test {
       return described_.c_str();
     };
   }
-  ~OptionsTest() override {
+  ~SettingsTest() override {
     ::unsetenv("LOCAL_RANK");
     ::unsetenv("LOCAL_WORLD_SIZE");
   }
 
-  absl::StatusOr<Options> Read(std::map<std::string, std::string> values) {
+  absl::StatusOr<Settings> Read(std::map<std::string, std::string> values) {
     values_ = std::move(values);
     warnings_.clear();
-    return ReadOptions(source_, &warnings_);
+    return ReadSettings(source_, &warnings_);
   }
   std::string ErrorOf(const std::string& name, const std::string& value) {
-    auto options = Read({{name, value}});
-    return options.ok() ? "" : std::string(options.status().message());
+    auto settings = Read({{name, value}});
+    return settings.ok() ? "" : std::string(settings.status().message());
   }
 
   SettingSource source_;
@@ -51,60 +51,60 @@ class OptionsTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(OptionsTest, DefaultsAreThoseOfTheTable) {
-  const Options options = Read({}).value();
-  EXPECT_TRUE(options.enabled);
-  EXPECT_FALSE(options.gpu_memory);
-  EXPECT_FALSE(options.host_memory);
-  EXPECT_FALSE(options.directories);
-  EXPECT_FALSE(options.disk_reserve);
-  EXPECT_EQ(options.policy, PolicyKind::kPlan);
-  EXPECT_TRUE(options.checksum);
-  EXPECT_EQ(options.on_full, OnFull::kSpill);
-  EXPECT_FALSE(options.observe);
-  EXPECT_EQ(options.trust, Trust::kNormal);
-  EXPECT_FALSE(options.audit);
-  EXPECT_EQ(options.denylist_file, "");
-  EXPECT_EQ(options.metrics_file, "");
-  EXPECT_EQ(options.trace_file, "");
-  EXPECT_EQ(options.status, StatusLine::kOff);
-  EXPECT_EQ(options.log_level, os::LogLevel::kWarn);
-  EXPECT_EQ(options.local_world_size, 1);
+TEST_F(SettingsTest, DefaultsAreThoseOfTheTable) {
+  const Settings settings = Read({}).value();
+  EXPECT_TRUE(settings.enabled);
+  EXPECT_FALSE(settings.gpu_memory);
+  EXPECT_FALSE(settings.host_memory);
+  EXPECT_FALSE(settings.directories);
+  EXPECT_FALSE(settings.disk_reserve);
+  EXPECT_EQ(settings.policy, PolicyKind::kPlan);
+  EXPECT_TRUE(settings.checksum);
+  EXPECT_EQ(settings.on_full, OnFull::kSpill);
+  EXPECT_FALSE(settings.observe);
+  EXPECT_EQ(settings.trust, Trust::kNormal);
+  EXPECT_FALSE(settings.audit);
+  EXPECT_EQ(settings.denylist_file, "");
+  EXPECT_EQ(settings.metrics_file, "");
+  EXPECT_EQ(settings.trace_file, "");
+  EXPECT_EQ(settings.status, StatusLine::kOff);
+  EXPECT_EQ(settings.log_level, os::LogLevel::kWarn);
+  EXPECT_EQ(settings.local_world_size, 1);
 }
 
-TEST_F(OptionsTest, ReadsEachSetting) {
-  const Options options = Read({{"gpu_memory", "20GiB"},
-                                {"host_memory", "10%"},
-                                {"dirs", "/a:1GB,/b"},
-                                {"disk_reserve", "0"},
-                                {"policy", "LRU"},
-                                {"checksum", "off"},
-                                {"on_full", "error"},
-                                {"metrics", "/tmp/m.json"},
-                                {"trace", "/tmp/t.trace"},
-                                {"status", "signal"},
-                                {"log", "debug"}})
-                              .value();
-  EXPECT_EQ(options.gpu_memory->bytes, uint64_t{20} << 30);
-  EXPECT_EQ(options.host_memory->Of(1000), 100u);
-  EXPECT_EQ(options.directories->size(), 2u);
-  EXPECT_EQ(options.disk_reserve->bytes, 0u);
-  EXPECT_EQ(options.policy, PolicyKind::kLru);
-  EXPECT_FALSE(options.checksum);
-  EXPECT_EQ(options.on_full, OnFull::kError);
-  EXPECT_EQ(options.metrics_file, "/tmp/m.json");
-  EXPECT_EQ(options.trace_file, "/tmp/t.trace");
-  EXPECT_EQ(options.status, StatusLine::kSignal);
-  EXPECT_EQ(options.log_level, os::LogLevel::kDebug);
+TEST_F(SettingsTest, ReadsEachSetting) {
+  const Settings settings = Read({{"gpu_memory", "20GiB"},
+                                  {"host_memory", "10%"},
+                                  {"dirs", "/a:1GB,/b"},
+                                  {"disk_reserve", "0"},
+                                  {"policy", "LRU"},
+                                  {"checksum", "off"},
+                                  {"on_full", "error"},
+                                  {"metrics", "/tmp/m.json"},
+                                  {"trace", "/tmp/t.trace"},
+                                  {"status", "signal"},
+                                  {"log", "debug"}})
+                                .value();
+  EXPECT_EQ(settings.gpu_memory->bytes, uint64_t{20} << 30);
+  EXPECT_EQ(settings.host_memory->Of(1000), 100u);
+  EXPECT_EQ(settings.directories->size(), 2u);
+  EXPECT_EQ(settings.disk_reserve->bytes, 0u);
+  EXPECT_EQ(settings.policy, PolicyKind::kLru);
+  EXPECT_FALSE(settings.checksum);
+  EXPECT_EQ(settings.on_full, OnFull::kError);
+  EXPECT_EQ(settings.metrics_file, "/tmp/m.json");
+  EXPECT_EQ(settings.trace_file, "/tmp/t.trace");
+  EXPECT_EQ(settings.status, StatusLine::kSignal);
+  EXPECT_EQ(settings.log_level, os::LogLevel::kDebug);
 }
 
-TEST_F(OptionsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {
+TEST_F(SettingsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {
   EXPECT_EQ(Read({{"host_memory", "0"}})->host_memory->bytes, 0u);
   EXPECT_THAT(ErrorOf("gpu_memory", "0"), HasSubstr("at least 64MiB"));
   EXPECT_THAT(ErrorOf("gpu_memory", "63MiB"), HasSubstr("at least 64MiB"));
 }
 
-TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
+TEST_F(SettingsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
   EXPECT_EQ(ErrorOf("gpu_memory", "lots"),
             "SPILLWAY_GPU_MEMORY=lots is not accepted; accepted: a size such as 20GiB or 500MB, or a share "
             "such as 60%");
@@ -120,7 +120,7 @@ TEST_F(OptionsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
   }
 }
 
-TEST_F(OptionsTest, TheModeIsOneOfThree) {
+TEST_F(SettingsTest, TheModeIsOneOfThree) {
   EXPECT_TRUE(Read({{"spillway", "Observe"}})->observe);
   EXPECT_TRUE(Read({{"spillway", "observe"}})->enabled);
   EXPECT_FALSE(Read({{"spillway", "1"}})->observe);
@@ -128,15 +128,15 @@ TEST_F(OptionsTest, TheModeIsOneOfThree) {
   EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is not accepted; accepted: on, off or observe");
 }
 
-TEST_F(OptionsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
-  for (const OptionRow& row : OptionTable()) {
+TEST_F(SettingsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
+  for (const SettingRow& row : SettingTable()) {
     if (row.exists) continue;
     EXPECT_THAT(ErrorOf(row.name, "on"), HasSubstr("this version does not have it")) << row.name;
     EXPECT_EQ(ErrorOf(row.name, row.fallback), "") << row.name;
   }
 }
 
-TEST_F(OptionsTest, AnUnknownNameWarnsWithTheNearest) {
+TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
   source_.variables = {"PATH", "SPILLWAY", "SPILLWAY_GPU_MEMROY", "SPILLWAY_DIRS",
                        "SPILLWAY_ALLOC_CONF_ORIGINAL"};
   ASSERT_TRUE(Read({}).ok());
@@ -145,7 +145,7 @@ TEST_F(OptionsTest, AnUnknownNameWarnsWithTheNearest) {
       ElementsAre("SPILLWAY_GPU_MEMROY is unknown and ignored; the nearest name is SPILLWAY_GPU_MEMORY"));
 }
 
-TEST_F(OptionsTest, ARankTakesItsDirectories) {
+TEST_F(SettingsTest, ARankTakesItsDirectories) {
   for (const auto& [rank, path] : std::map<std::string, std::string>{{"0", "/a"}, {"1", "/b"}, {"2", "/a"}}) {
     ::setenv("LOCAL_RANK", rank.c_str(), 1);
     EXPECT_EQ(Read({{"dirs", "/a;/b"}})->directories->front().path, path);
@@ -175,7 +175,7 @@ TEST(EnvironmentPageTest, IsTheTable) {
     rows[line.substr(3, end - 3)] = line.substr(end + 3, line.size() - end - 4);
   }
   size_t existing = 0;
-  for (const OptionRow& row : OptionTable()) {
+  for (const SettingRow& row : SettingTable()) {
     const std::string variable = VariableOf(row.name);
     if (!row.exists) {
       EXPECT_EQ(rows.count(variable), 0u) << variable;
@@ -196,7 +196,7 @@ TEST(ConfKeysTest, AreTheTable) {
 #include "integration/preload/conf_keys.def"
 #undef CONF_KEY
   std::set<std::string> names;
-  for (const OptionRow& row : OptionTable()) names.insert(row.name);
+  for (const SettingRow& row : SettingTable()) names.insert(row.name);
   names.erase("spillway");
   EXPECT_EQ(keys, names);
 }

@@ -21,6 +21,8 @@
 #include "integration/cli/doctor.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
+#include "integration/settings/environment.h"
+#include "integration/settings/setting_table.h"
 #include "integration/settings/setting_values.h"
 #include "integration/settings/settings.h"
 
@@ -41,7 +43,7 @@ absl::Status CheckSettings(const std::map<std::string, std::string>& settings) {
   SettingSource source;
   source.value = [&settings](const char* name) -> const char* {
     const auto found = settings.find(name);
-    return found != settings.end() ? found->second.c_str() : std::getenv(VariableOf(name).c_str());
+    return found != settings.end() ? found->second.c_str() : EnvironmentSetting(name);
   };
   source.described = [&](const char* name) {
     described = settings.contains(name) ? FlagOf(name) : VariableOf(name);
@@ -116,7 +118,6 @@ int Main(int argc, char** argv) {
   std::map<std::string, std::string> settings;
   for (const SettingRow& row : SettingTable()) {
     const std::string name = row.name;
-    if (!row.exists) continue;
     run->add_option_function<std::string>(
         FlagOf(name), [&settings, name](const std::string& value) { settings[name] = value; },
         absl::StrCat(row.meaning, " (", row.accepted, "; default: ", row.fallback, ")"));

@@ -49,11 +49,11 @@ absl::StatusOr<std::string> ReadAll(const File& file, const std::string& path) {
 
 // The user's list; empty when it is still to be made.
 absl::StatusOr<std::string> ReadUsersList(const Settings& settings) {
-  if (settings.denylist_file.empty()) return std::string();
+  if (settings.denylist.empty()) return std::string();
   // In audit mode it is to be written, so that is tried now and not after an hour.
-  const File file(settings.denylist_file, settings.audit ? O_RDWR | O_CREAT : O_RDONLY);
-  if (!file.open()) return Failure(settings.denylist_file);
-  return ReadAll(file, settings.denylist_file);
+  const File file(settings.denylist, settings.audit ? O_RDWR | O_CREAT : O_RDONLY);
+  if (!file.open()) return Failure(settings.denylist);
+  return ReadAll(file, settings.denylist);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ absl::StatusOr<DenyList> ReadDenyLists(const Settings& settings) {
   DenyList list;
   SPILLWAY_RETURN_IF_ERROR(list.Add(DenyList::Shipped(), "the shipped deny list"));
   SPILLWAY_ASSIGN_OR_RETURN(const std::string text, ReadUsersList(settings));
-  SPILLWAY_RETURN_IF_ERROR(list.Add(text, settings.denylist_file));
+  SPILLWAY_RETURN_IF_ERROR(list.Add(text, settings.denylist));
   return list;
 }
 
@@ -88,7 +88,7 @@ absl::StatusOr<bool> AppendToDenyList(const std::string& path, const Auditor::Ke
 }
 
 AuditSetup::AuditSetup(const Settings& settings, DenyList list, HookState* state)
-    : list_(std::move(list)), file_(settings.denylist_file) {
+    : list_(std::move(list)), file_(settings.denylist) {
   if (!list_.entries().empty()) state->functions.SetDenyList(&list_);
   if (settings.audit || list_.NamesLibraries()) state->origins.Enable();
   if (!settings.audit) return;

@@ -16,6 +16,7 @@
 #include "integration/engine/status_signal.h"
 #include "integration/engine/torch_swap.h"
 #include "integration/preload/shim_abi.h"
+#include "integration/settings/environment.h"
 #include "integration/settings/settings.h"
 #include "io/os/log.h"
 
@@ -55,10 +56,10 @@ Settings ReadSettingsOrStop(const spillway_shim* shim) {
   std::vector<std::string> warnings;
   auto settings = ReadSettings(source, &warnings);
   if (!settings.ok()) StopJob(std::string(settings.status().message()));
-  os::SetLogLevel(settings->log_level);
+  os::SetLogLevel(settings->log);
   for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
-  if (settings->directories) {
-    for (const DirectoryEntry& entry : *settings->directories) {
+  if (const auto directories = settings->OwnDirectories()) {
+    for (const DirectoryEntry& entry : *directories) {
       const absl::Status status = CheckDirectory(entry.path);
       if (status.ok()) continue;
       const char* described = shim->setting_source("dirs");
@@ -76,7 +77,7 @@ int Open(const spillway_shim* shim) {
     return 1;
   }
   Settings settings = ReadSettingsOrStop(shim);
-  if (!settings.enabled)
+  if (!settings.Enabled())
     return 0;  // the shim asks before it opens us; a key of PyTorch's variable may say so too
   if (settings.status == StatusLine::kSignal && !InstallStatusSignal()) {
     os::Announce("SIGUSR1 is in use by the job: no status line");

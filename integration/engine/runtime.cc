@@ -18,6 +18,7 @@
 #include "integration/hooks/hooks.h"
 #include "integration/hooks/refusal_advice.h"
 #include "integration/hooks/tag_names.h"
+#include "integration/settings/environment.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 
@@ -41,7 +42,7 @@ absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended i
 io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<DirectoryEntry>& directories) {
   io::SpillStoreOptions store;
   for (const DirectoryEntry& entry : directories) {
-    const int ranks = RanksThatShare(entry.path, settings.rank_directories, settings.local_world_size);
+    const int ranks = RanksThatShare(entry.path, settings.RankDirectories(), settings.local_world_size);
     store.directories.push_back({entry.path, PartOfRank(entry.cap_bytes, ranks)});
   }
   if (settings.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, settings.disk_reserve->bytes);
@@ -134,9 +135,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = settings_.policy == PolicyKind::kPlan && options.evict && !settings_.audit;
-  const bool trace = !settings_.trace_file.empty();
+  const bool trace = !settings_.trace.empty();
   const bool reckon = settings_.policy == PolicyKind::kLru && options.evict && !settings_.audit;
-  if (settings_.observe || plan || reckon || trace) {
+  if (settings_.Observes() || plan || reckon || trace) {
     PredictorOptions prediction;
     prediction.device = device;
     prediction.foresight = plan ? Foresight::kPlan : reckon ? Foresight::kReckon : Foresight::kObserve;
@@ -170,8 +171,8 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
-  if (!settings_.trace_file.empty() && trace_path_.empty()) {
-    trace_path_ = Reporter::MetricsPath(settings_.trace_file, settings_.local_rank);
+  if (!settings_.trace.empty() && trace_path_.empty()) {
+    trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.local_rank);
     if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_TRACE: ", std::string(status.message())));
     }
@@ -196,7 +197,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   const auto start = std::chrono::steady_clock::now();
-  Reporter::Options reports = {settings_.metrics_file, settings_.local_rank, settings_.status};
+  Reporter::Options reports = {settings_.metrics, settings_.local_rank, settings_.status};
   reports.waits = &waits_;
   reporter_ = std::make_unique<Reporter>(reports, [this, start] {
     Figures figures = CollectFigures();
@@ -219,10 +220,10 @@ absl::Status Runtime::StartHostLocked(CUcontext context) {
 }
 
 absl::Status Runtime::StartDiskLocked() {
-  if (settings_.on_full == OnFull::kError || settings_.observe) return absl::OkStatus();
+  if (settings_.on_full == OnFull::kError || settings_.Observes()) return absl::OkStatus();
   std::vector<DirectoryEntry> directories;
-  if (settings_.directories) {
-    directories = *settings_.directories;
+  if (settings_.dirs) {
+    directories = *settings_.OwnDirectories();
   } else {
     const std::string path = FirstDiskDirectory({"/var/tmp", EnvironmentValue("TMPDIR"), "/tmp"});
     if (!path.empty()) directories.push_back({path, 0});
@@ -238,7 +239,7 @@ absl::Status Runtime::StartDiskLocked() {
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.
-  if (settings_.directories) {
+  if (settings_.dirs) {
     return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_DIRS: ", std::string(store.status().message())));
   }
   os::Log(os::LogLevel::kWarn, absl::StrCat("no disk tier: ", std::string(store.status().message())));
@@ -271,7 +272,8 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
   total_bytes_[static_cast<size_t>(device)].store(total, std::memory_order_relaxed);
   const HookState* hooks = GetHookState();
   const int64_t others = hooks == nullptr ? 0 : std::max<int64_t>(0, hooks->foreign.bytes(device));
-  if (!settings_.gpu_memory || settings_.observe) return DefaultBudget(free, static_cast<uint64_t>(others));
+  if (!settings_.gpu_memory || settings_.Observes())
+    return DefaultBudget(free, static_cast<uint64_t>(others));
   const uint64_t wanted = settings_.gpu_memory->Of(total);
   if (wanted > free + static_cast<uint64_t>(others)) {
     os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", BytesText(wanted), ", but only ",
@@ -281,7 +283,7 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
 }
 
 bool Runtime::MayEvictLocked() {
-  if (settings_.on_full == OnFull::kError || settings_.observe || eviction_off_.load() ||
+  if (settings_.on_full == OnFull::kError || settings_.Observes() || eviction_off_.load() ||
       !missing_hooks_.empty())
     return false;
   if ((shim_->flags & SPILLWAY_SHIM_DRIVER_ALREADY_LOADED) != 0) return false;
@@ -353,7 +355,7 @@ void Runtime::Shutdown() {
   if (!residencies.empty()) {
     late = !RunWithin(kDevicesEnd, [this, predictors, residencies] {
       for (Predictor* predictor : predictors) predictor->Stop();
-      if (!settings_.trace_file.empty()) WriteTraces();
+      if (!settings_.trace.empty()) WriteTraces();
       for (allocator::Residency* residency : residencies) residency->Shutdown();
     });
   }

@@ -43,7 +43,7 @@ Figures Runtime::CollectFigures() const {
     entry.followed_launches = prediction.followed;
     entry.step_marks = prediction.marks;
     entry.forecast = ForecastOf(prediction, entry.stats);
-    if (settings_.observe) entry.observed = ObservedAt(place, entry.stats);
+    if (settings_.Observes()) entry.observed = ObservedAt(place, entry.stats);
   }
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();

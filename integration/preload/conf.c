@@ -21,9 +21,9 @@ static const char kOriginal[] = "SPILLWAY_ALLOC_CONF_ORIGINAL";
 static const char* const kVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
 
 static const char* const kKeys[] = {
-#define CONF_KEY(name) #name,
-#include "integration/preload/conf_keys.def"
-#undef CONF_KEY
+#define SETTING(name, ...) #name,
+#define RETIRED_SETTING(name, ...) #name,
+#include "integration/settings/settings.def"
     "backend", /* taken only when it names us */
 };
 enum { kKeyCount = sizeof(kKeys) / sizeof(kKeys[0]) };

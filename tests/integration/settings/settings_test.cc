@@ -4,17 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <set>
-#include <sstream>
+
+#include "integration/settings/setting_table.h"
 
 namespace spillway::integration {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class SettingsTest : public ::testing::Test {
  protected:
@@ -53,22 +51,23 @@ class SettingsTest : public ::testing::Test {
 
 TEST_F(SettingsTest, DefaultsAreThoseOfTheTable) {
   const Settings settings = Read({}).value();
-  EXPECT_TRUE(settings.enabled);
+  EXPECT_TRUE(settings.Enabled());
   EXPECT_FALSE(settings.gpu_memory);
   EXPECT_FALSE(settings.host_memory);
-  EXPECT_FALSE(settings.directories);
+  EXPECT_FALSE(settings.dirs);
+  EXPECT_FALSE(settings.OwnDirectories());
   EXPECT_FALSE(settings.disk_reserve);
   EXPECT_EQ(settings.policy, PolicyKind::kPlan);
   EXPECT_TRUE(settings.checksum);
   EXPECT_EQ(settings.on_full, OnFull::kSpill);
-  EXPECT_FALSE(settings.observe);
+  EXPECT_FALSE(settings.Observes());
   EXPECT_EQ(settings.trust, Trust::kNormal);
   EXPECT_FALSE(settings.audit);
-  EXPECT_EQ(settings.denylist_file, "");
-  EXPECT_EQ(settings.metrics_file, "");
-  EXPECT_EQ(settings.trace_file, "");
+  EXPECT_EQ(settings.denylist, "");
+  EXPECT_EQ(settings.metrics, "");
+  EXPECT_EQ(settings.trace, "");
   EXPECT_EQ(settings.status, StatusLine::kOff);
-  EXPECT_EQ(settings.log_level, os::LogLevel::kWarn);
+  EXPECT_EQ(settings.log, os::LogLevel::kWarn);
   EXPECT_EQ(settings.local_world_size, 1);
 }
 
@@ -87,15 +86,15 @@ TEST_F(SettingsTest, ReadsEachSetting) {
                                 .value();
   EXPECT_EQ(settings.gpu_memory->bytes, uint64_t{20} << 30);
   EXPECT_EQ(settings.host_memory->Of(1000), 100u);
-  EXPECT_EQ(settings.directories->size(), 2u);
+  EXPECT_EQ(settings.OwnDirectories()->size(), 2u);
   EXPECT_EQ(settings.disk_reserve->bytes, 0u);
   EXPECT_EQ(settings.policy, PolicyKind::kLru);
   EXPECT_FALSE(settings.checksum);
   EXPECT_EQ(settings.on_full, OnFull::kError);
-  EXPECT_EQ(settings.metrics_file, "/tmp/m.json");
-  EXPECT_EQ(settings.trace_file, "/tmp/t.trace");
+  EXPECT_EQ(settings.metrics, "/tmp/m.json");
+  EXPECT_EQ(settings.trace, "/tmp/t.trace");
   EXPECT_EQ(settings.status, StatusLine::kSignal);
-  EXPECT_EQ(settings.log_level, os::LogLevel::kDebug);
+  EXPECT_EQ(settings.log, os::LogLevel::kDebug);
 }
 
 TEST_F(SettingsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {
@@ -121,24 +120,29 @@ TEST_F(SettingsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
 }
 
 TEST_F(SettingsTest, TheModeIsOneOfThree) {
-  EXPECT_TRUE(Read({{"spillway", "Observe"}})->observe);
-  EXPECT_TRUE(Read({{"spillway", "observe"}})->enabled);
-  EXPECT_FALSE(Read({{"spillway", "1"}})->observe);
-  EXPECT_FALSE(Read({{"spillway", "off"}})->enabled);
+  EXPECT_TRUE(Read({{"spillway", "Observe"}})->Observes());
+  EXPECT_TRUE(Read({{"spillway", "observe"}})->Enabled());
+  EXPECT_FALSE(Read({{"spillway", "1"}})->Observes());
+  EXPECT_FALSE(Read({{"spillway", "off"}})->Enabled());
   EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is not accepted; accepted: on, off or observe");
 }
 
 TEST_F(SettingsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
-  for (const SettingRow& row : SettingTable()) {
-    if (row.exists) continue;
-    EXPECT_THAT(ErrorOf(row.name, "on"), HasSubstr("this version does not have it")) << row.name;
-    EXPECT_EQ(ErrorOf(row.name, row.fallback), "") << row.name;
+  EXPECT_EQ(ErrorOf("gds", "on"),
+            "SPILLWAY_GDS=on is not accepted; accepted: off only, since it is not available in this version");
+  const std::map<std::string, std::string> retired = {
+#define RETIRED_SETTING(name, fallback) {#name, fallback},
+#include "integration/settings/settings.def"
+  };
+  EXPECT_EQ(retired.size(), 4u);
+  for (const auto& [name, fallback] : retired) {
+    EXPECT_THAT(ErrorOf(name, "1GiB"), HasSubstr("not available in this version")) << name;
+    EXPECT_EQ(ErrorOf(name, fallback), "") << name;
   }
 }
 
 TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
-  source_.variables = {"PATH", "SPILLWAY", "SPILLWAY_GPU_MEMROY", "SPILLWAY_DIRS",
-                       "SPILLWAY_ALLOC_CONF_ORIGINAL"};
+  source_.variables = {"PATH", "SPILLWAY", "SPILLWAY_GPU_MEMROY"};
   ASSERT_TRUE(Read({}).ok());
   EXPECT_THAT(
       warnings_,
@@ -148,11 +152,11 @@ TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
 TEST_F(SettingsTest, ARankTakesItsDirectories) {
   for (const auto& [rank, path] : std::map<std::string, std::string>{{"0", "/a"}, {"1", "/b"}, {"2", "/a"}}) {
     ::setenv("LOCAL_RANK", rank.c_str(), 1);
-    EXPECT_EQ(Read({{"dirs", "/a;/b"}})->directories->front().path, path);
-    EXPECT_THAT(Read({{"dirs", "/a:1GB;/b,/c"}})->rank_directories,
+    EXPECT_EQ(Read({{"dirs", "/a;/b"}})->OwnDirectories()->front().path, path);
+    EXPECT_THAT(Read({{"dirs", "/a:1GB;/b,/c"}})->RankDirectories(),
                 ElementsAre(ElementsAre("/a"), ElementsAre("/b", "/c")));
   }
-  EXPECT_TRUE(Read({})->rank_directories.empty());
+  EXPECT_TRUE(Read({})->RankDirectories().empty());
   ::setenv("LOCAL_WORLD_SIZE", "4", 1);
   EXPECT_EQ(Read({})->local_world_size, 4);
   for (const char* none : {"no", "0", "-4", "99999999999"}) {
@@ -161,44 +165,6 @@ TEST_F(SettingsTest, ARankTakesItsDirectories) {
   }
   ::setenv("LOCAL_WORLD_SIZE", "2147483647", 1);
   EXPECT_EQ(Read({})->local_world_size, 4096) << "each is looked at";
-}
-
-// docs/environment.md has one row for each setting that exists, word for word, and no other.
-TEST(EnvironmentPageTest, IsTheTable) {
-  std::ifstream page(SPILLWAY_SOURCE_DIR "/docs/environment.md");
-  ASSERT_TRUE(page.is_open());
-  std::map<std::string, std::string> rows;
-  // | `NAME` | the rest |
-  for (std::string line; std::getline(page, line);) {
-    const size_t end = line.find("` |");
-    if (!line.starts_with("| `SPILLWAY") || !line.ends_with("|") || end == std::string::npos) continue;
-    rows[line.substr(3, end - 3)] = line.substr(end + 3, line.size() - end - 4);
-  }
-  size_t existing = 0;
-  for (const SettingRow& row : SettingTable()) {
-    const std::string variable = VariableOf(row.name);
-    if (!row.exists) {
-      EXPECT_EQ(rows.count(variable), 0u) << variable;
-      continue;
-    }
-    ++existing;
-    std::ostringstream expected;
-    expected << " " << row.fallback << " | " << row.accepted << " | " << row.meaning << " ";
-    EXPECT_EQ(rows[variable], expected.str()) << variable;
-  }
-  EXPECT_EQ(rows.size(), existing);
-}
-
-// The preload takes these names out of PyTorch's variables; SPILLWAY itself is a variable only.
-TEST(ConfKeysTest, AreTheTable) {
-  std::set<std::string> keys;
-#define CONF_KEY(name) keys.insert(#name);
-#include "integration/preload/conf_keys.def"
-#undef CONF_KEY
-  std::set<std::string> names;
-  for (const SettingRow& row : SettingTable()) names.insert(row.name);
-  names.erase("spillway");
-  EXPECT_EQ(keys, names);
 }
 
 }  // namespace

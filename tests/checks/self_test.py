@@ -11,6 +11,8 @@ import headers_alone
 import include_chains
 import include_direction
 import libraries
+import preload_calls
+import settings_page
 import text_rules
 import top_level
 import words
@@ -75,8 +77,15 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("policy/plan.cc", "#include <thread>\n")), 1)
         self.assertEqual(len(self.found("policy/time.cc", '#include "absl/time/clock.h"\n')), 2)
 
-    def test_only_integration_reads_the_environment(self):
-        self.assertEqual(self.found("integration/engine/options.cc", 'auto* a = getenv("A");\n'), [])
+    def test_a_folder_with_a_row_of_its_own(self):
+        good = '#include "integration/settings/settings.h"\n#include "io/os/log.h"\n#include <string>\n'
+        self.assertEqual(self.found("integration/settings/settings.cc", good), [])
+        self.assertEqual(len(self.found("integration/settings/a.cc", '#include "integration/engine/sizing.h"\n')), 1)
+
+    def test_only_the_settings_and_the_preload_read_the_environment(self):
+        self.assertEqual(self.found("integration/settings/environment.cc", 'auto* a = getenv("A");\n'), [])
+        self.assertEqual(len(self.found("integration/engine/engine.cc", 'auto* a = getenv("A");\n')), 1)
+        (self.root / "integration/engine/engine.cc").unlink()
         self.assertEqual(self.found("io/comment.cc", "// getenv() is not called here\n"), [])
         self.assertEqual(len(self.found("io/engine.cc", 'auto* a = std::getenv("A");\n')), 1)
 
@@ -168,6 +177,60 @@ class WordsTest(Planted):
         self.put("tests/checks/word_exceptions.txt", "")
         self.put("docs/glossary.md", "| word | meaning |\n|---|---|\n| chunk | one handle |\n")
         self.assertEqual(len(words.find_problems(self.root)), 1)
+
+
+class PreloadCallsTest(Planted):
+    def found(self, **files):
+        for name, text in files.items():
+            self.put(f"integration/preload/{name}.c", f"/* Upper() is called by nobody here. */\n{text}\n")
+        return preload_calls.find_problems(self.root)
+
+    def test_one_direction_is_allowed(self):
+        lower = "static int Upper(void) { return 1; }\nvoid* Lower(int a,\n            int b) {\n  return 0;\n}"
+        self.assertEqual(self.found(low=lower, up="int Upper(void) { Lower(1, 2); return 0; } /* Lower() */"), [])
+
+    def test_both_directions_are_found(self):
+        found = self.found(low="void Lower(void) { Upper(); }", up="int Upper(void) { Lower(); return 0; }")
+        self.assertEqual(len(found), 1)
+        self.assertIn("low.c uses Upper of up.c", found[0])
+
+    def test_an_address_and_a_way_over_a_third_are_found(self):
+        self.assertEqual(len(self.found(a="int A(void) { return B(); }", b="int B(void) { return C(); }",
+                                        c="int C(void) {\n  return (int)(long)A;\n}")), 1)  # fmt: skip
+
+
+class SettingsPageTest(Planted):
+    ROWS = ('// SETTING(name, type, default, accepted, meaning)\n'
+            'MODE_SETTING(spillway, Word<Mode>, "on", "on or off", "What is done")\n'
+            'SETTING(dirs, Directories,\n        "none", "paths, or \\"none\\"", "Where spilled "\n        "bytes (all of them) go")\n'
+            'RETIRED_SETTING(gds, "off")\n')  # fmt: skip
+    TABLE = ("| variable | default | accepted | meaning |\n|---|---|---|---|\n| `SPILLWAY` | on | on or off | What is done |\n"
+             '| `SPILLWAY_DIRS` | none | paths, or "none" | Where spilled bytes (all of them) go |\n')  # fmt: skip
+
+    def found(self, rows=ROWS, table=TABLE, notes="Notes\n"):
+        self.put("integration/settings/settings.def", rows)
+        self.put("docs/environment.md", f"# Settings\n\n{table}\n{notes}")
+        return settings_page.find_problems(self.root)
+
+    def test_the_same_table_passes(self):
+        self.assertEqual(self.found(), [])
+
+    def test_any_difference_is_found(self):
+        first, second = self.TABLE.splitlines(keepends=True)[2:]
+        for table in (self.TABLE.replace("all of", "most of"), self.TABLE.replace(first, ""), "", self.TABLE + first,
+                      self.TABLE.replace(first + second, second + first), self.TABLE + "| `SPILLWAY_X` | a | b | c |\n"):
+            self.assertNotEqual(self.found(table=table), [], table)
+
+    def test_a_row_of_another_form_a_long_cell_and_a_retired_name_are_found(self):
+        self.assertEqual(len(self.found(rows=self.ROWS + 'SETTING(log, Word, "warn", "a word")\n')), 1)
+        self.assertEqual(len(self.found(rows=self.ROWS.replace("What is done", "x" * 121))), 3)
+        self.assertEqual(len(self.found(notes="`SPILLWAY_GDS` is not there\n")), 1)
+
+    def test_update_writes_a_table_that_passes(self):
+        self.assertNotEqual(self.found(table=self.TABLE.replace("none", "nothing")), [])
+        settings_page.update(self.root)
+        self.assertEqual(settings_page.find_problems(self.root), [])
+        self.assertEqual((self.root / "docs/environment.md").read_text(), f"# Settings\n\n{self.TABLE}\nNotes\n")
 
 
 class TextRulesTest(Planted):

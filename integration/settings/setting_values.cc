@@ -1,4 +1,4 @@
-#include "integration/engine/option_values.h"
+#include "integration/settings/setting_values.h"
 
 #include <charconv>
 #include <cmath>

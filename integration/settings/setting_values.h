@@ -1,8 +1,8 @@
-// Readers of the values that settings take: sizes, switches, lists of directories. Pure functions of their text;
-// each error says what is accepted. What a setting is called and means is in options.h.
+// Readers of the values that settings take: sizes, switches, lists of directories. Pure functions of their
+// text; each error says what is accepted. What a setting is called and means is in settings.def.
 
-#ifndef SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
-#define SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
+#ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
+#define SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
 
 #include <chrono>
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Size {
 
 enum class Percent : uint8_t { kAccepted, kRefused };
 
-// "20GiB", "500 MB", "1.5TiB", "4096" (bytes), with kAccepted also "60%" (above 0, at most 100). Units: B, KB, MB, GB,
-// TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter.
+// "20GiB", "500 MB", "1.5TiB", "4096" (bytes), with kAccepted also "60%" (above 0, at most 100). Units: B,
+// KB, MB, GB, TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter.
 absl::StatusOr<Size> ParseSize(std::string_view text, Percent percent);
 
 // on, off, 1, 0, in any case.
@@ -45,17 +45,17 @@ struct DirectoryEntry {
   friend bool operator==(const DirectoryEntry&, const DirectoryEntry&) = default;
 };
 
-// "a,b:2TiB;c": a list of directories for each rank of the node, ranks separated by ';', a cap after the last ':'.
-// "none" yields one empty list.
+// "a,b:2TiB;c": a list of directories for each rank of the node, ranks separated by ';', a cap after the last
+// ':'. "none" yields one empty list.
 absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::string_view text);
 
 // "30s", "5min", "1.5h", "500ms": from a millisecond to a year. "none" yields zero.
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 
-// "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a second), each
-// at most once and at least one of them. "none" yields a model without limits.
+// "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a
+// second), each at most once and at least one of them. "none" yields a model without limits.
 absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_ENGINE_OPTION_VALUES_H_
+#endif  // SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What Spillway costs a job that fits: the example job without and with it, in pairs, on a device with room for all.
+"""What Spillway costs a job that fits: the example job without and with it, in pairs, on a device that holds all of it.
 
     build/venv/bin/python bench/fits.py [--build build] [--pairs 5] [--json FILE] [-- ARGUMENTS of train_gpt.py]
 

@@ -9,8 +9,8 @@
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
 #include "bench/null_driver.h"
-#include "integration/hooks/hooks.h"
-#include "integration/hooks/predictor.h"
+#include "integration/hooks/hook_table.h"
+#include "integration/prediction/predictor.h"
 #include "io/os/check.h"
 
 namespace spillway::bench {
@@ -64,7 +64,7 @@ void Build(bool predict) {
   integration::PublishHookContext(&gate->context);
 }
 
-constexpr spillway_gate_bench kDoor = {
+constexpr spillway_gate_bench kInterface = {
     [](const char* symbol) -> void* {
       const auto found = gate->wrappers.find(symbol);
       return found == gate->wrappers.end() ? nullptr : found->second;
@@ -79,5 +79,5 @@ constexpr spillway_gate_bench kDoor = {
 extern "C" __attribute__((visibility("default"))) const spillway_gate_bench* spillway_gate_bench_open(
     int predict) {
   spillway::bench::Build(predict != 0);
-  return &spillway::bench::kDoor;
+  return &spillway::bench::kInterface;
 }

@@ -146,7 +146,7 @@ void AllocateAndFree(benchmark::State& state, const spillway_gate_bench* gate) {
 }
 
 // Keeps each benchmark's repetitions, and writes nothing.
-class Collector : public benchmark::BenchmarkReporter {
+class ResultReporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
@@ -180,14 +180,14 @@ void Register(const Stage& stage, const std::vector<Case>& cases) {
   benchmark::RegisterBenchmark("allocate", AllocateAndFree, stage.gate);
 }
 
-nlohmann::json Report(const std::vector<Case>& cases, Collector* collected) {
+nlohmann::json Report(const std::vector<Case>& cases, ResultReporter* results) {
   nlohmann::json rows = nlohmann::json::array();
   std::printf("%-40s %-5s %8s %8s %10s %8s %10s %12s\n", "parameters", "", "read ns", "scan ns", "scan/read",
               "gate ns", "gate/read", "gate of 5 us");
   for (const Case& test : cases) {
-    const double read = collected->Median(NameOf("read", test));
-    const double scan = collected->Median(NameOf("scan", test));
-    const double gate = collected->Median(NameOf("gate", test));
+    const double read = results->Median(NameOf("read", test));
+    const double scan = results->Median(NameOf("scan", test));
+    const double gate = results->Median(NameOf("gate", test));
     std::printf("%-40s %-5s %8.1f %8.1f %10.2f %8.1f %10.2f %10.2f %%\n", test.form->name.c_str(),
                 test.warmth->name, read, scan, scan / read, gate, gate / read,
                 100 * gate / kShortLaunchNanos);
@@ -200,7 +200,7 @@ nlohmann::json Report(const std::vector<Case>& cases, Collector* collected) {
                     {"gate_over_read", gate / read},
                     {"gate_of_5us", gate / kShortLaunchNanos}});
   }
-  const double allocate = collected->Median("allocate");
+  const double allocate = results->Median("allocate");
   std::printf("allocate and free a cached block of 2 MiB: %.1f ns\n", allocate);
   return {{"launches", rows}, {"allocate_free_ns", allocate}};
 }
@@ -239,9 +239,9 @@ int Main(int argc, char** argv) {
     }
   }
   Register(stage, cases);
-  Collector collected;
-  benchmark::RunSpecifiedBenchmarks(&collected);
-  const nlohmann::json report = Report(cases, &collected);
+  ResultReporter results;
+  benchmark::RunSpecifiedBenchmarks(&results);
+  const nlohmann::json report = Report(cases, &results);
   if (!json_file.empty()) std::ofstream(json_file) << report.dump(1) << "\n";
   return 0;
 }

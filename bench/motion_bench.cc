@@ -32,7 +32,7 @@ using allocator::CudaDriver;
 constexpr uint64_t kChunkBytes = 2 << 20;
 constexpr uint64_t kBlockBytes = 16 << 20;
 constexpr size_t kSetBlocks = 2;     // of one launch
-constexpr size_t kRoomBlocks = 16;   // on the device
+constexpr size_t kFittingBlocks = 16;   // on the device
 constexpr size_t kSpillBlocks = 48;  // beyond it
 constexpr uint64_t kPlainBytes = kSpillBlocks * kBlockBytes;
 
@@ -48,7 +48,7 @@ class Device {
     if (!disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
     host_ = *allocator::HostPool::Create(driver, context, host);
     allocator::ResidencyOptions options;
-    options.budget_bytes = kRoomBlocks * kBlockBytes + (32 << 20);
+    options.budget_bytes = kFittingBlocks * kBlockBytes + (32 << 20);
     options.others_share_bytes = 32 << 20;
     allocator::ResidencyParts parts;
     parts.driver = driver;
@@ -128,21 +128,21 @@ using Rates = std::map<std::string, std::vector<double>>;
 // fit come back. Exchange: each set that comes in drives another out.
 void MeasureTier(Device* device, const std::string& tier, Rates* rates) {
   std::vector<CUdeviceptr> blocks;
-  for (size_t i = 0; i < kRoomBlocks + kSpillBlocks; ++i) blocks.push_back(device->Allocate());
+  for (size_t i = 0; i < kFittingBlocks + kSpillBlocks; ++i) blocks.push_back(device->Allocate());
   const auto use = [&](size_t from, size_t to, bool write) {
     for (size_t i = from; i < to; i += kSetBlocks) device->Launch(blocks, i, write);
   };
-  use(0, kRoomBlocks, true);
+  use(0, kFittingBlocks, true);
   (*rates)[tier + " out"].push_back(Rate(device, &allocator::ResidencyStats::spilled_bytes,
-                                         [&] { use(kRoomBlocks, blocks.size(), true); }));
+                                         [&] { use(kFittingBlocks, blocks.size(), true); }));
   (*rates)[tier + " exchange"].push_back(
       Rate(device, &allocator::ResidencyStats::fetched_bytes, [&] { use(0, kSpillBlocks, false); }));
   // What was used last is on the device: after the exchange the blocks before kSpillBlocks.
-  for (size_t i = kSpillBlocks - kRoomBlocks; i < kSpillBlocks; ++i) device->Free(blocks[i]);
+  for (size_t i = kSpillBlocks - kFittingBlocks; i < kSpillBlocks; ++i) device->Free(blocks[i]);
   (*rates)[tier + " in"].push_back(Rate(device, &allocator::ResidencyStats::fetched_bytes,
-                                        [&] { use(0, kRoomBlocks - 2 * kSetBlocks, false); }));
+                                        [&] { use(0, kFittingBlocks - 2 * kSetBlocks, false); }));
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (i < kSpillBlocks - kRoomBlocks || i >= kSpillBlocks) device->Free(blocks[i]);
+    if (i < kSpillBlocks - kFittingBlocks || i >= kSpillBlocks) device->Free(blocks[i]);
   }
 }
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "io/engine.h"
 #include "io/spill_file.h"
-#include "io/spill_store.h"
+#include "io/spill_store_options.h"
 
 namespace spillway::io {
 

@@ -18,20 +18,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/engine.h"
-#include "io/model_engine.h"
-#include "io/os/clock.h"
 #include "io/os/wait.h"
+#include "io/spill_store_options.h"
 
 namespace spillway::io {
-
-// Size of a slot, and the most that one Write or Read moves. The simulation's are smaller.
-#ifndef SPILLWAY_SLOT_BYTES
-#define SPILLWAY_SLOT_BYTES (2u << 20)
-#endif
-inline constexpr uint32_t kSlotBytes = SPILLWAY_SLOT_BYTES;
-
-enum class ChecksumMode : uint8_t { kOn, kOff };
-enum class EngineKind : uint8_t { kAuto, kThreads, kUring };
 
 // A fault whose launch waits (kDemand) goes before reads ahead of need (kPrefetch) and writes.
 enum class Priority : uint8_t { kDemand, kPrefetch };
@@ -46,34 +36,6 @@ struct SlotId {
   friend H AbslHashValue(H state, const SlotId& slot) {
     return H::combine(std::move(state), slot.directory, slot.index);
   }
-};
-
-struct SpillDirectory {
-  std::string path;
-  uint64_t cap_bytes = 0;  // the most our file may grow to; 0: no cap but the reserve
-};
-
-struct SpillStoreOptions {
-  std::vector<SpillDirectory> directories;  // at least one
-  uint64_t disk_reserve_bytes = 0;          // left free in each file system; 0: max(5 %, 10 GiB)
-  uint64_t growth_bytes =
-      1ull << 30;  // most that a file grows by at a time; ahead of need half of it at most
-  ChecksumMode checksum = ChecksumMode::kOn;
-  EngineKind engine = EngineKind::kAuto;  // kAuto: io_uring where a probe shows that it works, else threads
-  uint32_t request_bytes = 512u << 10;    // size of one transfer; a multiple of 4 KiB, at most kSlotBytes
-  int requests_in_flight = 16;            // per directory
-  int engine_threads = 8;                 // per directory, thread engine only
-  int checksum_threads = 2;
-  int errors_until_bad = 8;  // failed transfers after which a directory gets no new slots
-  std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
-  // From Create, a full disk is not believed to be full: what a killed process held is freed at the next commit.
-  std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
-  bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
-  const os::Clock* clock = os::Clock::System();
-  os::WaitList* waits = nullptr;  // the process's; null: one of the store's own
-  DiskModelOptions model;         // of each directory; without limits: the disk as it is
-  // For tests: replaces the engine of the directory with that index by one that wraps it.
-  std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
 };
 
 // What one directory did, in bytes and counts since Create.

@@ -327,4 +327,48 @@ void SpillStore::Impl::AbandonAfterFork() {
   }
 }
 
+// --- the interface: every call goes to the inside ---
+
+SpillStore::SpillStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<SpillStore>> SpillStore::Create(SpillStoreOptions options) {
+  SPILLWAY_RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<SpillStore> store(new SpillStore(std::make_unique<Impl>(std::move(options))));
+  SPILLWAY_RETURN_IF_ERROR(store->impl_->Open());
+  return store;
+}
+
+SpillStore::~SpillStore() {
+  if (!abandoned_) Shutdown();
+  // Threads that do not exist here, or that may still call back, must find or not miss what they use: leak it.
+  if (abandoned_ || !impl_->MayBeFreed()) static_cast<void>(impl_.release());
+}
+
+uint64_t SpillStore::room_bytes() const { return impl_->room_bytes(); }
+absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
+absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
+void SpillStore::SetPromised(std::function<uint64_t()> promised) { impl_->SetPromised(std::move(promised)); }
+void SpillStore::NotePromise(uint64_t promised) { impl_->NotePromise(promised); }
+absl::StatusOr<std::vector<SlotId>> SpillStore::ReserveSlots(size_t n) { return impl_->ReserveSlots(n); }
+void SpillStore::ReleaseSlot(SlotId slot) { impl_->ReleaseSlot(slot); }
+
+void SpillStore::Write(SlotId slot, const void* data, uint32_t bytes, Done done) {
+  impl_->Write(slot, data, bytes, std::move(done));
+}
+
+void SpillStore::Read(SlotId slot, void* data, uint32_t bytes, Priority priority, Done done) {
+  impl_->Read(slot, data, bytes, priority, std::move(done));
+}
+
+void SpillStore::Promote(SlotId slot) { impl_->Promote(slot); }
+void SpillStore::CancelPrefetch(SlotId slot) { impl_->CancelPrefetch(slot); }
+SpillStoreStats SpillStore::stats() const { return impl_->stats(); }
+SpillCapacity SpillStore::capacity() const { return impl_->capacity(); }
+void SpillStore::Shutdown() { impl_->Shutdown(); }
+
+void SpillStore::AbandonAfterFork() {
+  abandoned_ = true;
+  impl_->AbandonAfterFork();
+}
+
 }  // namespace spillway::io

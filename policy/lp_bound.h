@@ -1,5 +1,5 @@
 // FindLpBound: the time of a steady iteration that no plan beats, by a linear programme over all plans that move bytes
-// as a fluid. Offline: seconds for a thousand kernels. docs/policy.md, heading "The LP bound".
+// as a fluid. Offline: seconds for a thousand kernels. docs/planner.md, heading "Bounds".
 
 #ifndef SPILLWAY_POLICY_LP_BOUND_H_
 #define SPILLWAY_POLICY_LP_BOUND_H_

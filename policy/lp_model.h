@@ -1,6 +1,6 @@
 // LpModel: the linear programme whose value no plan beats. Variables are bytes of each idle interval that are away and
 // bytes that flow in each slot of an LpTimeline; bytes of all intervals in one pool are interchangeable, which makes it a
-// relaxation of any schedule. docs/policy.md describes it. Data only: lp_solve solves it.
+// relaxation of any schedule. docs/planner.md describes it. Data only: lp_solve solves it.
 
 #ifndef SPILLWAY_POLICY_LP_MODEL_H_
 #define SPILLWAY_POLICY_LP_MODEL_H_

@@ -1,5 +1,5 @@
 // PlanSearch: the offline planner. A first plan at once, then better ones: each is executed by the simulator, what
-// kernels waited for bytes is fed back as longer kernel times, and the best is kept. docs/policy.md tells the method.
+// kernels waited for bytes is fed back as longer kernel times, and the best is kept. docs/planner.md tells the method.
 
 #ifndef SPILLWAY_POLICY_PLAN_SEARCH_H_
 #define SPILLWAY_POLICY_PLAN_SEARCH_H_

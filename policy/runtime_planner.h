@@ -1,4 +1,4 @@
-// RuntimePlanner: the offline planner (docs/policy.md) at run time. Takes one recorded period and what the machine was
+// RuntimePlanner: the offline planner (docs/planner.md) at run time. Takes one recorded period and what the machine was
 // measured to do, has a plan at once and better ones after each further slice of work, and says what they promise.
 
 #ifndef SPILLWAY_POLICY_RUNTIME_PLANNER_H_

@@ -21,8 +21,10 @@
 #include "integration/cli/doctor.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
-#include "integration/engine/option_values.h"
-#include "integration/engine/options.h"
+#include "integration/settings/environment.h"
+#include "integration/settings/setting_table.h"
+#include "integration/settings/setting_values.h"
+#include "integration/settings/settings.h"
 
 namespace spillway::integration {
 namespace {
@@ -41,14 +43,14 @@ absl::Status CheckSettings(const std::map<std::string, std::string>& settings) {
   SettingSource source;
   source.value = [&settings](const char* name) -> const char* {
     const auto found = settings.find(name);
-    return found != settings.end() ? found->second.c_str() : std::getenv(VariableOf(name).c_str());
+    return found != settings.end() ? found->second.c_str() : EnvironmentSetting(name);
   };
   source.described = [&](const char* name) {
     described = settings.contains(name) ? FlagOf(name) : VariableOf(name);
     return described.c_str();
   };
   std::vector<std::string> warnings;
-  return ReadOptions(source, &warnings).status();
+  return ReadSettings(source, &warnings).status();
 }
 
 // build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
@@ -114,9 +116,8 @@ int Main(int argc, char** argv) {
   CLI::App* run =
       app.add_subcommand("run", "Run a command under Spillway: spillway run [options] -- COMMAND...");
   std::map<std::string, std::string> settings;
-  for (const OptionRow& row : OptionTable()) {
+  for (const SettingRow& row : SettingTable()) {
     const std::string name = row.name;
-    if (!row.exists) continue;
     run->add_option_function<std::string>(
         FlagOf(name), [&settings, name](const std::string& value) { settings[name] = value; },
         absl::StrCat(row.meaning, " (", row.accepted, "; default: ", row.fallback, ")"));

@@ -48,21 +48,21 @@ absl::StatusOr<std::string> ReadAll(const File& file, const std::string& path) {
 }
 
 // The user's list; empty when it is still to be made.
-absl::StatusOr<std::string> ReadUsersList(const Options& options) {
-  if (options.denylist_file.empty()) return std::string();
+absl::StatusOr<std::string> ReadUsersList(const Settings& settings) {
+  if (settings.denylist.empty()) return std::string();
   // In audit mode it is to be written, so that is tried now and not after an hour.
-  const File file(options.denylist_file, options.audit ? O_RDWR | O_CREAT : O_RDONLY);
-  if (!file.open()) return Failure(options.denylist_file);
-  return ReadAll(file, options.denylist_file);
+  const File file(settings.denylist, settings.audit ? O_RDWR | O_CREAT : O_RDONLY);
+  if (!file.open()) return Failure(settings.denylist);
+  return ReadAll(file, settings.denylist);
 }
 
 }  // namespace
 
-absl::StatusOr<DenyList> ReadDenyLists(const Options& options) {
+absl::StatusOr<DenyList> ReadDenyLists(const Settings& settings) {
   DenyList list;
   SPILLWAY_RETURN_IF_ERROR(list.Add(DenyList::Shipped(), "the shipped deny list"));
-  SPILLWAY_ASSIGN_OR_RETURN(const std::string text, ReadUsersList(options));
-  SPILLWAY_RETURN_IF_ERROR(list.Add(text, options.denylist_file));
+  SPILLWAY_ASSIGN_OR_RETURN(const std::string text, ReadUsersList(settings));
+  SPILLWAY_RETURN_IF_ERROR(list.Add(text, settings.denylist));
   return list;
 }
 
@@ -87,11 +87,11 @@ absl::StatusOr<bool> AppendToDenyList(const std::string& path, const Auditor::Ke
   return true;
 }
 
-AuditSetup::AuditSetup(const Options& options, DenyList list, HookState* state)
-    : list_(std::move(list)), file_(options.denylist_file) {
+AuditSetup::AuditSetup(const Settings& settings, DenyList list, HookState* state)
+    : list_(std::move(list)), file_(settings.denylist) {
   if (!list_.entries().empty()) state->functions.SetDenyList(&list_);
-  if (options.audit || list_.NamesLibraries()) state->origins.Enable();
-  if (!options.audit) return;
+  if (settings.audit || list_.NamesLibraries()) state->origins.Enable();
+  if (!settings.audit) return;
   auditor_ = std::make_unique<Auditor>(&state->functions,
                                        [this](const Auditor::Kernel& kernel) { return Record(kernel); });
   os::Announce(absl::StrCat("audit: launches run one at a time, with nothing mapped that they do not name; ",

@@ -9,15 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "integration/engine/options.h"
-#include "integration/hooks/audit.h"
-#include "integration/hooks/deny_list.h"
+#include "integration/escape/deny_list.h"
+#include "integration/hooks/hook_context.h"
+#include "integration/hooks/launch_reports.h"
+#include "integration/settings/settings.h"
 
 namespace spillway::integration {
 
 // The shipped list and the user's. kInvalidArgument with words for the user when the file cannot be read or holds a bad
 // line. In audit mode the file need not exist yet, but it must be possible to make it.
-absl::StatusOr<DenyList> ReadDenyLists(const Options& options);
+absl::StatusOr<DenyList> ReadDenyLists(const Settings& settings);
 
 // Appends one line for the kernel unless a line for it is there, in one write under a lock of the file; makes the file
 // when it is missing. True when a line was added.
@@ -26,7 +27,7 @@ absl::StatusOr<bool> AppendToDenyList(const std::string& path, const Auditor::Ke
 class AuditSetup {
  public:
   // `state` lives as long as the process. Before any block exists.
-  AuditSetup(const Options& options, DenyList list, HookState* state);
+  AuditSetup(const Settings& settings, DenyList list, HookState* state);
 
   // Null: no audit.
   allocator::AuditObserver* auditor() { return auditor_.get(); }

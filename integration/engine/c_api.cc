@@ -8,7 +8,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/residency/refusals.h"
 #include "integration/engine/runtime.h"
-#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/pin_ends.h"
 
 namespace spillway::integration {
 namespace {

@@ -12,11 +12,12 @@
 #include "integration/engine/audit_setup.h"
 #include "integration/engine/c_api.h"
 #include "integration/engine/machine.h"
-#include "integration/engine/options.h"
 #include "integration/engine/runtime.h"
 #include "integration/engine/status_signal.h"
 #include "integration/engine/torch_swap.h"
 #include "integration/preload/shim_abi.h"
+#include "integration/settings/environment.h"
+#include "integration/settings/settings.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -47,18 +48,18 @@ void Guarded(const char* what, Body body) {
   ::_exit(kExitBadSetting);
 }
 
-Options ReadOptionsOrStop(const spillway_shim* shim) {
+Settings ReadSettingsOrStop(const spillway_shim* shim) {
   SettingSource source;
   source.value = shim->setting;
   source.described = shim->setting_source;
   source.variables = EnvironmentNames();
   std::vector<std::string> warnings;
-  auto options = ReadOptions(source, &warnings);
-  if (!options.ok()) StopJob(std::string(options.status().message()));
-  os::SetLogLevel(options->log_level);
+  auto settings = ReadSettings(source, &warnings);
+  if (!settings.ok()) StopJob(std::string(settings.status().message()));
+  os::SetLogLevel(settings->log);
   for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
-  if (options->directories) {
-    for (const DirectoryEntry& entry : *options->directories) {
+  if (const auto directories = settings->OwnDirectories()) {
+    for (const DirectoryEntry& entry : *directories) {
       const absl::Status status = CheckDirectory(entry.path);
       if (status.ok()) continue;
       const char* described = shim->setting_source("dirs");
@@ -67,7 +68,7 @@ Options ReadOptionsOrStop(const spillway_shim* shim) {
                            std::string(status.message()), ")"));
     }
   }
-  return *std::move(options);
+  return *std::move(settings);
 }
 
 int Open(const spillway_shim* shim) {
@@ -75,17 +76,17 @@ int Open(const spillway_shim* shim) {
     os::Announce("libspillway.so and libspillway_engine.so are of different versions");
     return 1;
   }
-  Options options = ReadOptionsOrStop(shim);
-  if (!options.enabled)
+  Settings settings = ReadSettingsOrStop(shim);
+  if (!settings.Enabled())
     return 0;  // the shim asks before it opens us; a key of PyTorch's variable may say so too
-  if (options.status == StatusLine::kSignal && !InstallStatusSignal()) {
+  if (settings.status == StatusLine::kSignal && !InstallStatusSignal()) {
     os::Announce("SIGUSR1 is in use by the job: no status line");
-    options.status = StatusLine::kOff;
+    settings.status = StatusLine::kOff;
   }
-  auto deny_list = ReadDenyLists(options);
+  auto deny_list = ReadDenyLists(settings);
   if (!deny_list.ok())
     StopJob(absl::StrCat("SPILLWAY_DENYLIST: ", std::string(deny_list.status().message())));
-  auto runtime = Runtime::Create(shim, std::move(options), *std::move(deny_list));
+  auto runtime = Runtime::Create(shim, std::move(settings), *std::move(deny_list));
   if (!runtime.ok()) {
     os::Announce(std::string(runtime.status().message()));
     return 1;

@@ -40,12 +40,12 @@ std::string Reporter::MetricsPath(const std::string& metrics_file, int local_ran
                              {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}});
 }
 
-Reporter::Reporter(const Settings& settings, std::function<Figures()> collect)
-    : path_(MetricsPath(settings.metrics_file, settings.local_rank)),
-      status_(settings.status),
-      every_(settings.every),
-      look_(settings.look),
-      waits_(settings.waits),
+Reporter::Reporter(const Options& options, std::function<Figures()> collect)
+    : path_(MetricsPath(options.metrics_file, options.local_rank)),
+      status_(options.status),
+      every_(options.every),
+      look_(options.look),
+      waits_(options.waits),
       collect_(std::move(collect)) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (status_ == StatusLine::kSignal) SetStatusWake(wake_);

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "integration/engine/options.h"
 #include "integration/engine/report.h"
+#include "integration/settings/settings.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"
 
@@ -39,7 +39,7 @@ class StepRate {
 
 class Reporter {
  public:
-  struct Settings {
+  struct Options {
     std::string metrics_file;  // empty: none; "%p" becomes the process number and "%r" the rank
     int local_rank = 0;
     StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
@@ -48,7 +48,7 @@ class Reporter {
     os::WaitList* waits = nullptr;            // says what is due of these; null: none
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
-  Reporter(const Settings& settings, std::function<Figures()> collect);
+  Reporter(const Options& options, std::function<Figures()> collect);
   ~Reporter();
 
   // Has the thread print the summary, write the metrics for the last time, and end. Waits for that 0.35 s at

@@ -12,12 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "integration/engine/bounded_call.h"
+#include "integration/engine/bytes_text.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/step_trace.h"
-#include "integration/hooks/hooks.h"
-#include "integration/hooks/refusal_advice.h"
-#include "integration/hooks/tag_names.h"
+#include "integration/hooks/hook_table.h"
+#include "integration/hooks/launch_reports.h"
+#include "integration/settings/environment.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 
@@ -38,15 +39,15 @@ constexpr uint64_t kDefaultSpillRoom = uint64_t{1}
 
 absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended in this process"); }
 
-io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<DirectoryEntry>& directories) {
+io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<DirectoryEntry>& directories) {
   io::SpillStoreOptions store;
   for (const DirectoryEntry& entry : directories) {
-    const int ranks = RanksThatShare(entry.path, options.rank_directories, options.local_world_size);
+    const int ranks = RanksThatShare(entry.path, settings.RankDirectories(), settings.local_world_size);
     store.directories.push_back({entry.path, PartOfRank(entry.cap_bytes, ranks)});
   }
-  if (options.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, options.disk_reserve->bytes);
-  store.checksum = options.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
-  store.model = options.io_model;
+  if (settings.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, settings.disk_reserve->bytes);
+  store.checksum = settings.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
+  store.model = settings.io_model;
   return store;
 }
 
@@ -55,19 +56,21 @@ io::SpillStoreOptions StoreOptions(const Options& options, const std::vector<Dir
 Runtime* Runtime::Get() { return g_runtime.load(std::memory_order_acquire); }
 void Runtime::Set(Runtime* runtime) { g_runtime.store(runtime, std::memory_order_release); }
 
-Runtime::Runtime(const spillway_shim* shim, Options options)
-    : shim_(shim), options_(std::move(options)), waits_(os::Clock::System(), nullptr, options_.wait_limit) {}
+Runtime::Runtime(const spillway_shim* shim, Settings settings)
+    : shim_(shim),
+      settings_(std::move(settings)),
+      waits_(os::Clock::System(), nullptr, settings_.wait_limit) {}
 
-absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Options options,
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* shim, Settings settings,
                                                          DenyList deny_list) {
-  std::unique_ptr<Runtime> runtime(new Runtime(shim, std::move(options)));
+  std::unique_ptr<Runtime> runtime(new Runtime(shim, std::move(settings)));
   SPILLWAY_ASSIGN_OR_RETURN(runtime->driver_, allocator::CudaDriver::Load(shim->real));
   const HookReport report = InstallHooks(shim);
   if (!report.missing.empty()) {
     runtime->missing_hooks_ = absl::StrJoin(report.missing, ", ");
     os::Announce(absl::StrCat("nothing will be moved off the GPU: could not wrap ", runtime->missing_hooks_));
   }
-  runtime->audit_ = std::make_unique<AuditSetup>(runtime->options_, std::move(deny_list), GetHookState());
+  runtime->audit_ = std::make_unique<AuditSetup>(runtime->settings_, std::move(deny_list), GetHookState());
   shim->set_unwrapped_callback([](const char* name, int) {
     if (HookState* state = GetHookState()) spillway::integration::SwitchEvictionOff(state, name);
     SwitchEvictionOff(name);
@@ -131,10 +134,10 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   parts.refusals = &refusals_;
   const auto place = static_cast<size_t>(device);
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
-  const bool plan = options_.policy == PolicyKind::kPlan && options.evict && !options_.audit;
-  const bool trace = !options_.trace_file.empty();
-  const bool reckon = options_.policy == PolicyKind::kLru && options.evict && !options_.audit;
-  if (options_.observe || plan || reckon || trace) {
+  const bool plan = settings_.policy == PolicyKind::kPlan && options.evict && !settings_.audit;
+  const bool trace = !settings_.trace.empty();
+  const bool reckon = settings_.policy == PolicyKind::kLru && options.evict && !settings_.audit;
+  if (settings_.Observes() || plan || reckon || trace) {
     PredictorOptions prediction;
     prediction.device = device;
     prediction.foresight = plan ? Foresight::kPlan : reckon ? Foresight::kReckon : Foresight::kObserve;
@@ -168,8 +171,8 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
-  if (!options_.trace_file.empty() && trace_path_.empty()) {
-    trace_path_ = Reporter::MetricsPath(options_.trace_file, options_.local_rank);
+  if (!settings_.trace.empty() && trace_path_.empty()) {
+    trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.local_rank);
     if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_TRACE: ", std::string(status.message())));
     }
@@ -185,8 +188,8 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   hook_context_.several_devices = devices > 1;
   hook_context_.addresses = addresses_.get();
   hook_context_.switch_eviction_off = &Runtime::SwitchEvictionOff;
-  hook_context_.audit = options_.audit;
-  if (options_.trust == Trust::kStrict) {
+  hook_context_.audit = settings_.audit;
+  if (settings_.trust == Trust::kStrict) {
     trust_ = std::make_unique<BlockTrust>();
     hook_context_.strict = true;
     hook_context_.trust = trust_.get();
@@ -194,7 +197,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   const auto start = std::chrono::steady_clock::now();
-  Reporter::Settings reports = {options_.metrics_file, options_.local_rank, options_.status};
+  Reporter::Options reports = {settings_.metrics, settings_.local_rank, settings_.status};
   reports.waits = &waits_;
   reporter_ = std::make_unique<Reporter>(reports, [this, start] {
     Figures figures = CollectFigures();
@@ -207,9 +210,9 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
 
 absl::Status Runtime::StartHostLocked(CUcontext context) {
   const uint64_t available = AvailableHostMemory();
-  const int ranks = options_.local_world_size;  // a size that the user set is the node's, too
-  const uint64_t cap = options_.host_memory ? PartOfRank(options_.host_memory->Of(available), ranks)
-                                            : DefaultHostCap(available, ranks);
+  const int ranks = settings_.local_world_size;  // a size that the user set is the node's, too
+  const uint64_t cap = settings_.host_memory ? PartOfRank(settings_.host_memory->Of(available), ranks)
+                                             : DefaultHostCap(available, ranks);
   allocator::HostPool::Options pool = HostPoolOptions(cap, disk_ != nullptr);
   pool.waits = &waits_;
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_.get(), context, pool));
@@ -217,26 +220,26 @@ absl::Status Runtime::StartHostLocked(CUcontext context) {
 }
 
 absl::Status Runtime::StartDiskLocked() {
-  if (options_.on_full == OnFull::kError || options_.observe) return absl::OkStatus();
+  if (settings_.on_full == OnFull::kError || settings_.Observes()) return absl::OkStatus();
   std::vector<DirectoryEntry> directories;
-  if (options_.directories) {
-    directories = *options_.directories;
+  if (settings_.dirs) {
+    directories = *settings_.OwnDirectories();
   } else {
     const std::string path = FirstDiskDirectory({"/var/tmp", EnvironmentValue("TMPDIR"), "/tmp"});
     if (!path.empty()) directories.push_back({path, 0});
   }
   if (directories.empty()) return absl::OkStatus();
-  io::SpillStoreOptions store_options = StoreOptions(options_, directories);
+  io::SpillStoreOptions store_options = StoreOptions(settings_, directories);
   store_options.waits = &waits_;
   auto store = io::SpillStore::Create(std::move(store_options));
   if (store.ok()) {
     disk_ = *std::move(store);
-    if (options_.io_model.Limits())
-      os::Announce(absl::StrCat("the disk is modelled: ", io::DescribeModel(options_.io_model)));
+    if (settings_.io_model.Limits())
+      os::Announce(absl::StrCat("the disk is modelled: ", io::DescribeModel(settings_.io_model)));
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.
-  if (options_.directories) {
+  if (settings_.dirs) {
     return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_DIRS: ", std::string(store.status().message())));
   }
   os::Log(os::LogLevel::kWarn, absl::StrCat("no disk tier: ", std::string(store.status().message())));
@@ -269,8 +272,9 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
   total_bytes_[static_cast<size_t>(device)].store(total, std::memory_order_relaxed);
   const HookState* hooks = GetHookState();
   const int64_t others = hooks == nullptr ? 0 : std::max<int64_t>(0, hooks->foreign.bytes(device));
-  if (!options_.gpu_memory || options_.observe) return DefaultBudget(free, static_cast<uint64_t>(others));
-  const uint64_t wanted = options_.gpu_memory->Of(total);
+  if (!settings_.gpu_memory || settings_.Observes())
+    return DefaultBudget(free, static_cast<uint64_t>(others));
+  const uint64_t wanted = settings_.gpu_memory->Of(total);
   if (wanted > free + static_cast<uint64_t>(others)) {
     os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", BytesText(wanted), ", but only ",
                                               BytesText(free), " are free on GPU ", device));
@@ -279,7 +283,7 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
 }
 
 bool Runtime::MayEvictLocked() {
-  if (options_.on_full == OnFull::kError || options_.observe || eviction_off_.load() ||
+  if (settings_.on_full == OnFull::kError || settings_.Observes() || eviction_off_.load() ||
       !missing_hooks_.empty())
     return false;
   if ((shim_->flags & SPILLWAY_SHIM_DRIVER_ALREADY_LOADED) != 0) return false;
@@ -351,7 +355,7 @@ void Runtime::Shutdown() {
   if (!residencies.empty()) {
     late = !RunWithin(kDevicesEnd, [this, predictors, residencies] {
       for (Predictor* predictor : predictors) predictor->Stop();
-      if (!options_.trace_file.empty()) WriteTraces();
+      if (!settings_.trace.empty()) WriteTraces();
       for (allocator::Residency* residency : residencies) residency->Shutdown();
     });
   }

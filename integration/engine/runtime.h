@@ -22,12 +22,12 @@
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
 #include "integration/engine/audit_setup.h"
-#include "integration/engine/options.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
 #include "integration/hooks/hook_context.h"
-#include "integration/hooks/predictor.h"
+#include "integration/prediction/predictor.h"
 #include "integration/preload/shim_abi.h"
+#include "integration/settings/settings.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"
 #include "io/spill_store.h"
@@ -38,7 +38,7 @@ class Runtime {
  public:
   // Resolves the driver's entry points and installs the hooks, which pass through until there is a block. Takes no
   // memory, opens no file, starts no thread. Fails when the driver lacks what is needed.
-  static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Options options,
+  static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Settings settings,
                                                          DenyList deny_list);
 
   // The one that the C ABI and the exit handler use; null before the engine is open. Never destroyed.
@@ -73,10 +73,9 @@ class Runtime {
   bool dead() const { return dead_.load(); }
   allocator::Refusals* refusals() { return &refusals_; }
   const allocator::Refusals* refusals() const { return &refusals_; }
-  const Options& options() const { return options_; }
 
  private:
-  Runtime(const spillway_shim* shim, Options options);
+  Runtime(const spillway_shim* shim, Settings settings);
 
   absl::Status StartLocked(int device, CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -95,7 +94,7 @@ class Runtime {
 
   // Constant after Create.
   const spillway_shim* const shim_;
-  const Options options_;
+  const Settings settings_;
   std::unique_ptr<const allocator::CudaDriver> driver_;
   std::string missing_hooks_;
   std::unique_ptr<AuditSetup> audit_;

@@ -43,7 +43,7 @@ Figures Runtime::CollectFigures() const {
     entry.followed_launches = prediction.followed;
     entry.step_marks = prediction.marks;
     entry.forecast = ForecastOf(prediction, entry.stats);
-    if (options_.observe) entry.observed = ObservedAt(place, entry.stats);
+    if (settings_.Observes()) entry.observed = ObservedAt(place, entry.stats);
   }
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
@@ -58,7 +58,8 @@ Figures Runtime::CollectFigures() const {
 
 ObservedStep Runtime::ObservedAt(size_t place, const allocator::ResidencyStats& stats) const {
   std::optional<uint64_t> set;
-  if (options_.gpu_memory) set = options_.gpu_memory->Of(total_bytes_[place].load(std::memory_order_relaxed));
+  if (settings_.gpu_memory)
+    set = settings_.gpu_memory->Of(total_bytes_[place].load(std::memory_order_relaxed));
   return ObserveStep(predictors_[place]->observed().get(), stats, set);
 }
 

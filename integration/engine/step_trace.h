@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "integration/hooks/predictor.h"
+#include "integration/prediction/predictor.h"
 
 namespace spillway::integration {
 

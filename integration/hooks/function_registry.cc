@@ -1,8 +1,8 @@
 #include "integration/hooks/function_registry.h"
 
-#include <utility>
+#include <dlfcn.h>
 
-#include "integration/hooks/hook_rows.h"
+#include <utility>
 
 namespace spillway::integration {
 namespace {
@@ -11,7 +11,102 @@ constexpr size_t kFirstCapacity = 1024;
 // A driver that never says "past the end" must not hang the launch: 32,764 bytes of parameters are the most.
 constexpr size_t kMostParams = 32764;
 
+// Path of the shared object that `address` lies in; empty for memory of no object.
+std::string_view ObjectAt(const void* address) {
+  Dl_info info = {};
+  if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
+  return info.dli_fname;
+}
+
 }  // namespace
+
+// ---- Where they come from.
+
+std::string ModuleOrigins::FileNameOf(std::string_view path) {
+  return std::string(path.substr(path.find_last_of('/') + 1));
+}
+
+std::string ModuleOrigins::LibraryAt(const void* image, const void* caller) {
+  const std::string_view holder = ObjectAt(image);
+  return FileNameOf(holder.empty() ? ObjectAt(caller) : holder);
+}
+
+void ModuleOrigins::Note(const void* handle, bool is_library, std::string file) {
+  os::MutexLock lock(&mu_);
+  origins_[handle] = {is_library, std::move(file)};
+}
+
+std::string ModuleOrigins::Find(const void* handle) const {
+  os::MutexLock lock(&mu_);
+  const auto found = origins_.find(handle);
+  return found == origins_.end() ? "" : found->second.file;
+}
+
+std::vector<CUlibrary> ModuleOrigins::Libraries() const {
+  os::MutexLock lock(&mu_);
+  std::vector<CUlibrary> libraries;
+  for (const auto& [handle, origin] : origins_) {
+    if (origin.is_library) libraries.push_back(static_cast<CUlibrary>(const_cast<void*>(handle)));
+  }
+  return libraries;
+}
+
+// ---- What the driver tells.
+
+FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, bool is_kernel, size_t index,
+                                                         size_t* bytes) const {
+  size_t offset = 0;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (is_kernel) {
+    if (const auto ask = real_->Get<Row::cuKernelGetParamInfo>()) {
+      result = ask(static_cast<CUkernel>(handle), index, &offset, bytes);
+    }
+  } else if (const auto ask = real_->Get<Row::cuFuncGetParamInfo>()) {
+    result = ask(static_cast<CUfunction>(handle), index, &offset, bytes);
+  }
+  if (result == CUDA_SUCCESS) return Answer::kOk;
+  return result == CUDA_ERROR_INVALID_VALUE ? Answer::kPastEnd : Answer::kFailed;
+}
+
+bool DriverFunctionQueries::Name(void* handle, bool is_kernel, std::string* name) const {
+  const char* text = nullptr;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (is_kernel) {
+    if (const auto ask = real_->Get<Row::cuKernelGetName>())
+      result = ask(&text, static_cast<CUkernel>(handle));
+  } else if (const auto ask = real_->Get<Row::cuFuncGetName>()) {
+    result = ask(&text, static_cast<CUfunction>(handle));
+  }
+  if (result != CUDA_SUCCESS || text == nullptr) return false;
+  *name = text;
+  return true;
+}
+
+void* DriverFunctionQueries::Owner(void* handle, bool is_kernel) const {
+  if (is_kernel) {
+    CUlibrary library = nullptr;
+    const auto ask = real_->Get<Row::cuKernelGetLibrary>();
+    return ask != nullptr && ask(&library, static_cast<CUkernel>(handle)) == CUDA_SUCCESS ? library : nullptr;
+  }
+  CUmodule module = nullptr;
+  const auto ask = real_->Get<Row::cuFuncGetModule>();
+  return ask != nullptr && ask(&module, static_cast<CUfunction>(handle)) == CUDA_SUCCESS ? module : nullptr;
+}
+
+std::string DriverFunctionQueries::LibraryOf(void* owner) const {
+  if (owner == nullptr || !origins_->enabled()) return "";
+  std::string library = origins_->Find(owner);
+  const auto module_of = real_->Get<Row::cuLibraryGetModule>();
+  if (!library.empty() || module_of == nullptr) return library;
+  // A CUfunction got from a CUkernel belongs to a module that nobody loaded as one.
+  for (const CUlibrary candidate : origins_->Libraries()) {
+    CUmodule module = nullptr;
+    if (module_of(&module, candidate) == CUDA_SUCCESS && module == owner) return origins_->Find(candidate);
+  }
+  return "";
+}
+
+// ---- What is kept.
 
 FunctionRegistry::FunctionRegistry(const FunctionQueries* queries) : queries_(queries) {
   auto table = std::make_unique<Table>(kFirstCapacity);

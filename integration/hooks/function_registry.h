@@ -1,6 +1,8 @@
-// FunctionRegistry: parameter layout and tag of each kernel handle, asked of the driver once and then read
-// without a lock. A handle may be a CUfunction or a CUkernel cast to one; hooks on cuLibraryGetKernel and its
-// kin tell which. Unloads drop what they end: a new module may get the old handle.
+// What is known of kernels. FunctionRegistry: parameter layout and tag of each handle, asked of the driver
+// once and then read without a lock, by every launch on its own thread. A handle may be a CUfunction or a
+// CUkernel cast to one; hooks on cuLibraryGetKernel and its kin tell which. Unloads drop what they end: a new
+// module may get the old handle. ModuleOrigins: the file that each kernel came from. A kernel whose layout
+// cannot be had is not understood; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -9,12 +11,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "integration/hooks/deny_list.h"
+#include "integration/escape/deny_list.h"
+#include "integration/hooks/hook_rows.h"
 #include "integration/hooks/kernel_params.h"
 #include "io/os/sync.h"
 
@@ -43,6 +48,61 @@ class FunctionQueries {
   virtual void* Owner(void* handle, bool is_kernel) const = 0;
   // The file that `owner` was loaded from, without folders; empty when not known.
   virtual std::string LibraryOf(void* owner) const { return ""; }
+};
+
+// The shared object, or file, that each module and library of kernels was loaded from, noted as it is loaded.
+// Only where somebody wants to know: in audit mode, or when a deny list names libraries. Any thread.
+class ModuleOrigins {
+ public:
+  // From now on; before the first load that matters.
+  void Enable() { enabled_.store(true, std::memory_order_relaxed); }
+  bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
+
+  // A module or library was loaded from the image at `image` by code at `caller`: the shared object that
+  // holds the image, else (an image made at run time) the one that asked for it.
+  template <typename H>
+  void NoteImage(H handle, const void* image, const void* caller) {
+    if (enabled()) Note(handle, kIsLibrary<H>, LibraryAt(image, caller));
+  }
+  template <typename H>
+  void NoteFile(H handle, const char* path) {
+    if (enabled() && path != nullptr) Note(handle, kIsLibrary<H>, FileNameOf(path));
+  }
+  // File name without folders; empty when not known.
+  std::string Find(const void* handle) const;
+  std::vector<CUlibrary> Libraries() const;
+
+ private:
+  template <typename H>
+  static constexpr bool kIsLibrary = std::is_same_v<H, CUlibrary>;
+  static std::string LibraryAt(const void* image, const void* caller);
+  static std::string FileNameOf(std::string_view path);
+  void Note(const void* handle, bool is_library, std::string file);
+
+  std::atomic<bool> enabled_{false};
+  mutable os::Mutex mu_{os::LockRank::kRegistry};
+  struct Origin {
+    bool is_library;  // a CUlibrary, else a CUmodule
+    std::string file;
+  };
+  std::unordered_map<const void*, Origin> origins_ ABSL_GUARDED_BY(mu_);
+};
+
+// Asks the real driver, and the origins where they are noted. Both must outlive this; the table is filled
+// before the first question.
+class DriverFunctionQueries : public FunctionQueries {
+ public:
+  DriverFunctionQueries(const RealTable* real, const ModuleOrigins* origins)
+      : real_(real), origins_(origins) {}
+
+  Answer ParamSize(void* handle, bool is_kernel, size_t index, size_t* bytes) const override;
+  bool Name(void* handle, bool is_kernel, std::string* name) const override;
+  void* Owner(void* handle, bool is_kernel) const override;
+  std::string LibraryOf(void* owner) const override;
+
+ private:
+  const RealTable* const real_;
+  const ModuleOrigins* const origins_;
 };
 
 class FunctionRegistry {

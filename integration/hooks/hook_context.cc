@@ -3,9 +3,16 @@
 namespace spillway::integration {
 namespace {
 
+using allocator::StreamRef;
+
 // The one mutable global of the hooks: C functions have no other way to their state. Released by
 // SetHookState, acquired by GetHookState.
 std::atomic<HookState*> g_state{nullptr};
+
+// The stream's handle for a query, whose own form stands for the legacy default stream.
+CUstream HandleFor(StreamRef stream) {
+  return stream.handle == nullptr && stream.per_thread_default ? CU_STREAM_PER_THREAD : stream.handle;
+}
 
 }  // namespace
 
@@ -20,9 +27,24 @@ void PublishHookContext(HookContext* context) {
 
 void AttachDevice(HookContext* context, int device, allocator::Residency* residency, CUcontext primary) {
   context->contexts[device] = primary;
-  context->residencies[device].store(residency, std::memory_order_release);
+  context->devices.Set(device, residency);
   HookState* const state = GetHookState();
   if (state != nullptr) state->foreign.Attach(device, residency);
+}
+
+HookContext* ContextOwning(uint64_t address) {
+  HookContext* const context = ContextOf(GetHookState());
+  return context != nullptr && context->addresses->Contains(address) ? context : nullptr;
+}
+
+bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency::Range* range) {
+  const allocator::BlockId block = context->addresses->Find(address);
+  const allocator::Residency* const residency = block.valid() ? context->Of(block.device()) : nullptr;
+  if (residency == nullptr) return false;
+  const absl::StatusOr<allocator::Residency::Range> found = residency->FindRange(address);
+  if (!found.ok()) return false;
+  *range = *found;
+  return true;
 }
 
 CUcontext CurrentContext(const HookState& state) {
@@ -38,8 +60,25 @@ int CurrentDevice(const HookState& state) {
   return device;
 }
 
+bool IsCapturingNow(const HookState& state, StreamRef stream) {
+  const auto query = state.real.Get<Row::cuStreamIsCapturing>();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // A query that fails (legacy stream while another captures) will fail the launch as well.
+  return query != nullptr && query(HandleFor(stream), &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+uint64_t CaptureOf(const HookState& state, StreamRef stream) {
+  const auto query = state.real.Get<Row::cuStreamGetCaptureInfo_v2>();
+  if (query == nullptr) return 0;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  if (query(HandleFor(stream), &status, &id, nullptr, nullptr, nullptr) != CUDA_SUCCESS) return 0;
+  return status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : id;
+}
+
 void SwitchEvictionOff(HookState* state, const char* reason) {
-  HookContext* const context = state->context.load(std::memory_order_acquire);
+  HookContext* const context = ContextOf(state);
   if (context == nullptr || state->eviction_off.exchange(true)) return;
   if (context->switch_eviction_off != nullptr) context->switch_eviction_off(reason);
 }

@@ -1,7 +1,8 @@
 // HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first
 // device's Residency exists; before that, wrappers pass calls through. HookState is what is kept from the
-// first hooked call on: real functions, foreign allocations, functions and captures. One per process:
-// wrappers are plain C functions.
+// first hooked call on: real functions, external allocations, functions, captures and escaped pointers. One
+// per process: wrappers are plain C functions. Everything here may be called on any thread of the
+// application; nothing fails but by saying that there is no answer.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
@@ -13,33 +14,31 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/residency.h"
-#include "integration/hooks/block_trust.h"
-#include "integration/hooks/foreign_ledger.h"
+#include "integration/escape/block_trust.h"
+#include "integration/escape/graph_pins.h"
+#include "integration/escape/pins.h"
+#include "integration/escape/pointer_tables.h"
+#include "integration/escape/tensor_maps.h"
+#include "integration/hooks/external_memory.h"
 #include "integration/hooks/function_registry.h"
-#include "integration/hooks/graph_holds.h"
-#include "integration/hooks/holds.h"
 #include "integration/hooks/hook_rows.h"
-#include "integration/hooks/module_origins.h"
-#include "integration/hooks/pointer_tables.h"
-#include "integration/hooks/tensor_maps.h"
 
 namespace spillway::integration {
 
 struct HookContext {
   const allocator::AddressMap* addresses = nullptr;  // constant after publication
 
-  // One per device, null until the device has blocks. Set by AttachDevice (release), read by the wrappers
-  // (acquire).
-  std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices> residencies{};
+  // Set by AttachDevice, read by the wrappers.
+  DeviceResidencies devices;
   // The device's primary context: what pointer queries answer. Written before the device's residency.
   std::array<CUcontext, allocator::kMaxDevices> contexts{};
 
-  // The process sees more than one device, so that a default stream is told only by the current context. Constant after
-  // publication.
+  // The process sees more than one device, so that only the current context tells whose a default stream is.
+  // Constant after publication.
   bool several_devices = false;
 
-  // SPILLWAY_TRUST=strict: a copied address counts until its target is freed, since kernels may have copied it on.
-  // Constant after publication.
+  // SPILLWAY_TRUST=strict: a copied address counts until its target is freed, since kernels may have copied
+  // it on. Constant after publication.
   bool strict = false;
   BlockTrust* trust = nullptr;  // of strict mode, else null
 
@@ -50,26 +49,24 @@ struct HookContext {
   // `reason` is words for the user. May be null.
   void (*switch_eviction_off)(const char* reason) = nullptr;
 
-  allocator::Residency* Of(int device) const {
-    return device >= 0 && device < allocator::kMaxDevices
-               ? residencies[device].load(std::memory_order_acquire)
-               : nullptr;
-  }
+  allocator::Residency* Of(int device) const { return devices.Of(device); }
 };
 
 // Kept from the installation of the hooks on; never destroyed, since wrappers run until the process is gone.
 struct HookState {
-  explicit HookState(const FunctionQueries* queries) : functions(queries) {}
+  // The registry asks the real driver, once `real` is filled.
+  HookState() : functions(&queries) {}
 
   RealTable real;
+  ModuleOrigins origins;
+  DriverFunctionQueries queries{&real, &origins};
   FunctionRegistry functions;
   ForeignLedger foreign;
-  ModuleOrigins origins;
   PointerTables tables;
   TensorMaps tensor_maps;
   GraphHolds graphs;
   ObjectHolds objects;
-  std::array<std::atomic<bool>, allocator::kHoldReasons> holds_told{};  // TellOfHold has spoken of the reason
+  PinReports pin_reports;
   std::atomic<int> captures{0};           // begun and not ended, process-wide; 0 spares the launches a query
   std::atomic<bool> eviction_off{false};  // switch_eviction_off was called
   std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper
@@ -83,15 +80,33 @@ void SetHookState(HookState* state);
 // The wrappers work from now on. `context` must outlive every hooked call: it is never deleted. Null: they
 // pass through again (shutdown has begun, or the process is a forked child).
 void PublishHookContext(HookContext* context);
+// The published context; null while wrappers pass through.
+inline HookContext* ContextOf(const HookState* state) {
+  return state == nullptr ? nullptr : state->context.load(std::memory_order_acquire);
+}
 
-// The device takes part: its residency hears of foreign bytes, launches with its blocks go through it.
+// The device takes part: its residency hears of external bytes, launches with its blocks go through it.
 void AttachDevice(HookContext* context, int device, allocator::Residency* residency, CUcontext primary);
+
+// The context when `address` lies in our reservation and the wrappers work; else null: not ours to answer
+// for.
+HookContext* ContextOwning(uint64_t address);
+// The block that holds `address`; false when none does (free space of our reservation).
+bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency::Range* range);
 
 // The calling thread's current context, or null.
 CUcontext CurrentContext(const HookState& state);
-
 // The current context's device, or -1.
 int CurrentDevice(const HookState& state);
+
+// Whether what is enqueued on the stream now is captured. One load when nobody captures.
+bool IsCapturingNow(const HookState& state, allocator::StreamRef stream);
+inline bool IsCapturing(const HookState& state, allocator::StreamRef stream) {
+  return __builtin_expect(state.captures.load(std::memory_order_relaxed) != 0, 0) &&
+         IsCapturingNow(state, stream);
+}
+// The id of the capture that the stream takes part in; 0: none, or the driver does not tell.
+uint64_t CaptureOf(const HookState& state, allocator::StreamRef stream);
 
 // One call that cannot be understood was met: evictions stop for the process. Once; later calls do nothing.
 void SwitchEvictionOff(HookState* state, const char* reason);

@@ -1,6 +1,7 @@
 // Families of wrappers: what to do around a real call, as templates over its arguments. A family says what
-// happens (through the gate, held, repeated); a collector says which blocks the arguments name. hook_table.h
-// gives each driver function its family.
+// happens (through the gate, pinned, repeated); an access-set builder says which blocks the arguments name.
+// hook_table.cc gives each driver function its family. The application's threads are in here instead of in
+// the driver: what a family returns is the driver's result, or the gate's refusal.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
@@ -8,23 +9,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "integration/hooks/access_set_builder.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/hook_rows.h"
 #include "integration/hooks/launch_gate.h"
 
 namespace spillway::integration {
-
-// An argument as an address; what is neither a pointer nor 64 bits wide cannot be one of ours.
-template <typename T>
-uint64_t AddressOf(T value) {
-  if constexpr (std::is_pointer_v<T>) {
-    return reinterpret_cast<uint64_t>(value);
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<uint64_t>(value);
-  } else {
-    return 0;
-  }
-}
 
 // The stream among the arguments; null, the default stream, when the call takes none.
 inline void TakeStream(CUstream* stream, CUstream argument) { *stream = argument; }
@@ -39,6 +29,20 @@ CUstream StreamOf(A... args) {
   CUstream stream = nullptr;
   (TakeStream(&stream, args), ...);
   return stream;
+}
+
+// The first argument of that type; null when the call has none.
+template <typename T>
+void TakeFirst(T* found, T argument) {
+  if (*found == nullptr) *found = argument;
+}
+template <typename T, typename Other>
+void TakeFirst(T*, const Other&) {}
+template <typename T, typename... A>
+T FirstOf(A... args) {
+  T found = nullptr;
+  (TakeFirst<T>(&found, args), ...);
+  return found;
 }
 
 // The call reads or writes blocks on a stream: resident before it, stamped by it.
@@ -66,7 +70,7 @@ struct Held {
     if (touch == nullptr) return real(args...);
     touch->tag = row.tag;
     Collector::Collect(touch, args...);
-    if (!touch->set().empty()) TellOfHold(touch->state(), kReason, row.symbol);
+    if (!touch->set().empty()) touch->state()->pin_reports.Report(kReason, row.symbol);
     return PassHolding(touch, kReason, [&] { return real(args...); });
   }
 };
@@ -96,7 +100,7 @@ struct NotWrapped {};
 
 // The wrapper of one row: the C function that the shim installs.
 template <FixedString kBase>
-struct HookOf;  // hook_table.h specialises it for each base name of driver_symbols.def
+struct HookOf;  // hook_table.cc specialises it for each base name of driver_symbols.def
 
 template <Row R, typename Function = typename RowTraits<R>::Function>
 struct Wrapper;

@@ -1,251 +1,31 @@
-// Which family wraps which driver function: one line per base name, for all ABIs and stream forms of it. A
-// HOOK or MUST row of driver_symbols.def without a line here does not compile. A family works on any ABI
-// whose arguments its collector takes; an ABI that it cannot take does not compile either.
+// The table of hooks: which family wraps which driver function, and the interface that puts a wrapper over
+// each HOOK and MUST row of driver_symbols.def that needs one. Called by the engine once, when the shim
+// starts it. A MUST row that cannot be wrapped is reported, and nothing may be evicted then.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 
-#include "integration/hooks/copy_collectors.h"
-#include "integration/hooks/hidden_families.h"
-#include "integration/hooks/hook_families.h"
-#include "integration/hooks/launch_collectors.h"
-#include "integration/hooks/lifetime_families.h"
-#include "integration/hooks/memory_families.h"
-#include "integration/hooks/module_families.h"
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "integration/hooks/hook_context.h"
+#include "integration/preload/shim_abi.h"
 
 namespace spillway::integration {
 
-using allocator::HoldReason;
+struct HookReport {
+  int installed = 0;
+  std::vector<std::string>
+      missing;  // MUST rows that the driver has and that could not be wrapped: eviction off
+};
 
-#define SPILLWAY_HOOK(base, ...)                     \
-  template <>                                        \
-  struct HookOf<FixedString<sizeof(#base)>(#base)> { \
-    using Family = __VA_ARGS__;                      \
-  };
-
-// Launches. Graph launches name no block: the nodes did, when they were made, and hold them.
-SPILLWAY_HOOK(cuLaunchKernel, Gated<KernelLaunch>)
-SPILLWAY_HOOK(cuLaunchKernelEx, Gated<KernelLaunch>)
-SPILLWAY_HOOK(cuLaunchCooperativeKernel, Gated<KernelLaunch>)
-SPILLWAY_HOOK(cuLaunchCooperativeKernelMultiDevice, Held<HoldReason::kUnknownCall, KernelLaunch>)
-SPILLWAY_HOOK(cuGraphLaunch, GraphLaunched)
-SPILLWAY_HOOK(cuGraphUpload, RepeatedWhenFull)
-
-// Launches of the first interface: parameters are put together piece by piece, out of sight.
-SPILLWAY_HOOK(cuLaunch, NotFollowed)
-SPILLWAY_HOOK(cuLaunchGrid, NotFollowed)
-SPILLWAY_HOOK(cuLaunchGridAsync, NotFollowed)
-SPILLWAY_HOOK(cuParamSetSize, NotFollowed)
-SPILLWAY_HOOK(cuParamSeti, NotFollowed)
-SPILLWAY_HOOK(cuParamSetf, NotFollowed)
-SPILLWAY_HOOK(cuParamSetv, NotFollowed)
-SPILLWAY_HOOK(cuParamSetTexRef, NotFollowed)
-
-// Copies.
-SPILLWAY_HOOK(cuMemcpy, Gated<UnifiedCopy>)
-SPILLWAY_HOOK(cuMemcpyAsync, Gated<UnifiedCopy>)
-SPILLWAY_HOOK(cuMemcpyWithAttributesAsync, Gated<UnifiedCopy>)
-SPILLWAY_HOOK(cuMemcpyHtoD, Gated<HostToDeviceCopy>)
-SPILLWAY_HOOK(cuMemcpyHtoDAsync, Gated<HostToDeviceCopy>)
-SPILLWAY_HOOK(cuMemcpyDtoH, Gated<LinearCopy>)
-SPILLWAY_HOOK(cuMemcpyDtoHAsync, Gated<LinearCopy>)
-SPILLWAY_HOOK(cuMemcpyDtoD, Gated<DeviceCopy>)
-SPILLWAY_HOOK(cuMemcpyDtoDAsync, Gated<DeviceCopy>)
-SPILLWAY_HOOK(cuMemcpyPeer, Gated<PeerCopy>)
-SPILLWAY_HOOK(cuMemcpyPeerAsync, Gated<PeerCopy>)
-SPILLWAY_HOOK(cuMemcpyAtoA, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemcpyAtoH, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemcpyAtoHAsync, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemcpyHtoA, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemcpyHtoAAsync, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemcpyAtoD, Gated<ArrayToLinearCopy>)
-SPILLWAY_HOOK(cuMemcpyDtoA, Gated<LinearToArrayCopy>)
-SPILLWAY_HOOK(cuMemcpy2D, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpy2DAsync, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpy2DUnaligned, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpy3D, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpy3DAsync, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpy3DPeer, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpy3DPeerAsync, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpyBatchAsync, Gated<BatchCopy>)
-SPILLWAY_HOOK(cuMemcpy3DBatchAsync, Gated<PitchedBatchCopy>)
-SPILLWAY_HOOK(cuMemcpy3DWithAttributesAsync, Gated<PitchedBatchCopy>)
-
-// Memsets.
-SPILLWAY_HOOK(cuMemsetD8, Gated<Memset>)
-SPILLWAY_HOOK(cuMemsetD16, Gated<Memset>)
-SPILLWAY_HOOK(cuMemsetD32, Gated<Memset>)
-SPILLWAY_HOOK(cuMemsetD8Async, Gated<Memset>)
-SPILLWAY_HOOK(cuMemsetD16Async, Gated<Memset>)
-SPILLWAY_HOOK(cuMemsetD32Async, Gated<Memset>)
-SPILLWAY_HOOK(cuMemsetD2D8, Gated<PitchedMemset>)
-SPILLWAY_HOOK(cuMemsetD2D16, Gated<PitchedMemset>)
-SPILLWAY_HOOK(cuMemsetD2D32, Gated<PitchedMemset>)
-SPILLWAY_HOOK(cuMemsetD2D8Async, Gated<PitchedMemset>)
-SPILLWAY_HOOK(cuMemsetD2D16Async, Gated<PitchedMemset>)
-SPILLWAY_HOOK(cuMemsetD2D32Async, Gated<PitchedMemset>)
-
-// Prefetch, discard, decompression.
-SPILLWAY_HOOK(cuMemPrefetchAsync, Gated<OneRange>)
-SPILLWAY_HOOK(cuMemPrefetchBatchAsync, Gated<RangeBatch>)
-SPILLWAY_HOOK(cuMemDiscardBatchAsync, Gated<RangeBatch>)
-SPILLWAY_HOOK(cuMemDiscardAndPrefetchBatchAsync, Gated<RangeBatch>)
-SPILLWAY_HOOK(cuMemBatchDecompressAsync, Gated<DecompressBatch>)
-
-// Words that streams read or write by themselves.
-SPILLWAY_HOOK(cuStreamWaitValue32, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamWaitValue64, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamWriteValue32, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamWriteValue64, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamBatchMemOp, Gated<StreamWordBatch>)
-
-// Capture.
-SPILLWAY_HOOK(cuStreamBeginCapture, CaptureBegin)
-SPILLWAY_HOOK(cuStreamBeginCaptureToGraph, CaptureBegin)
-SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureBegin)
-SPILLWAY_HOOK(cuStreamEndCapture, CaptureEnd)
-SPILLWAY_HOOK(cuStreamEndCaptureToCig, CaptureEnd)
-
-// Graphs: what their nodes name stays while they exist.
-SPILLWAY_HOOK(cuGraphAddNode, NodeParameters)
-SPILLWAY_HOOK(cuGraphAddKernelNode, NodeParameters)
-SPILLWAY_HOOK(cuGraphAddMemcpyNode, NodeParameters)
-SPILLWAY_HOOK(cuGraphAddMemsetNode, NodeParameters)
-SPILLWAY_HOOK(cuGraphAddBatchMemOpNode, NodeParameters)
-SPILLWAY_HOOK(cuGraphAddMemFreeNode, NodeParameters)
-SPILLWAY_HOOK(cuGraphNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphKernelNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphMemcpyNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphMemsetNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphBatchMemOpNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphExecNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphExecKernelNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphExecMemcpyNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphExecMemsetNodeSetParams, NodeParameters)
-SPILLWAY_HOOK(cuGraphExecBatchMemOpNodeSetParams, NodeParameters)
-// These put together nodes that were seen when they were made.
-SPILLWAY_HOOK(cuGraphAddChildGraphNode, ChildNode)
-SPILLWAY_HOOK(cuGraphAddMemAllocNode, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGraphExecChildGraphNodeSetParams, ChildParameters)
-SPILLWAY_HOOK(cuGraphClone, GraphCloned)
-SPILLWAY_HOOK(cuGraphInstantiate, GraphInstantiated)
-SPILLWAY_HOOK(cuGraphInstantiateWithFlags, GraphInstantiated)
-SPILLWAY_HOOK(cuGraphInstantiateWithParams, GraphInstantiated)
-SPILLWAY_HOOK(cuGraphExecUpdate, ExecUpdated)
-SPILLWAY_HOOK(cuGraphDestroy, GraphEnd)
-SPILLWAY_HOOK(cuGraphExecDestroy, ExecEnd)
-SPILLWAY_HOOK(cuGraphDestroyNode, NotWrapped)  // its blocks stay with the graph
-
-// Addresses that leave the process or the device.
-using Exported = Held<HoldReason::kExport, AnyArgument>;
-SPILLWAY_HOOK(cuIpcGetMemHandle, Exported)
-SPILLWAY_HOOK(cuMemRetainAllocationHandle, RetainedHandle)
-SPILLWAY_HOOK(cuMemGetHandleForAddressRange, Exported)
-SPILLWAY_HOOK(cuMulticastBindAddr, Held<HoldReason::kPeer, AnyArgument>)
-SPILLWAY_HOOK(cuMemPoolExportPointer, Exported)
-SPILLWAY_HOOK(cuMulticastBindMem, NotWrapped)  // a handle: ours never leave our hands
-SPILLWAY_HOOK(cuMemExportToShareableHandle, NotWrapped)
-SPILLWAY_HOOK(cuMemImportFromShareableHandle, NotWrapped)  // memory that its creator counts
-SPILLWAY_HOOK(cuMemPoolImportPointer, NotWrapped)
-SPILLWAY_HOOK(cuIpcOpenMemHandle, NotWrapped)
-SPILLWAY_HOOK(cuIpcCloseMemHandle, NotWrapped)
-
-// Textures, surfaces, tensor maps.
-using Textured = Held<HoldReason::kTexture, AnyArgument>;
-SPILLWAY_HOOK(cuTexObjectCreate, ObjectMade<ObjectHolds::Kind::kTexture>)
-SPILLWAY_HOOK(cuSurfObjectCreate, ObjectMade<ObjectHolds::Kind::kSurface>)
-SPILLWAY_HOOK(cuTexRefSetAddress, Textured)
-SPILLWAY_HOOK(cuTexRefSetAddress2D, Textured)
-SPILLWAY_HOOK(cuTexObjectDestroy, ObjectEnd<ObjectHolds::Kind::kTexture>)
-SPILLWAY_HOOK(cuTexObjectGetResourceDesc, NotWrapped)  // the descriptions come back as they were given
-SPILLWAY_HOOK(cuSurfObjectDestroy, ObjectEnd<ObjectHolds::Kind::kSurface>)
-SPILLWAY_HOOK(cuSurfObjectGetResourceDesc, NotWrapped)
-SPILLWAY_HOOK(cuTexRefGetAddress, NotWrapped)
-SPILLWAY_HOOK(cuTensorMapEncodeTiled, TensorMapEncoded)
-SPILLWAY_HOOK(cuTensorMapEncodeIm2col, TensorMapEncoded)
-SPILLWAY_HOOK(cuTensorMapEncodeIm2colWide, TensorMapEncoded)
-SPILLWAY_HOOK(cuTensorMapReplaceAddress, TensorMapMoved)
-
-// Questions and advice about an address.
-using Advised = Held<HoldReason::kUnknownCall, AnyArgument>;
-SPILLWAY_HOOK(cuPointerGetAttribute, PointerAttribute)
-SPILLWAY_HOOK(cuPointerGetAttributes, PointerAttributes)
-SPILLWAY_HOOK(cuPointerSetAttribute, Advised)
-SPILLWAY_HOOK(cuMemGetAddressRange, AddressRange)
-SPILLWAY_HOOK(cuMemGetAccess, AccessQuery)
-SPILLWAY_HOOK(cuMemRangeGetAttribute, NotWrapped)  // of managed memory only
-SPILLWAY_HOOK(cuMemRangeGetAttributes, NotWrapped)
-SPILLWAY_HOOK(cuMemAdvise, Advised)
-SPILLWAY_HOOK(cuStreamAttachMemAsync, Advised)
-
-// Memory of others. Managed memory is the driver's to move, and pools count by what is taken from them.
-SPILLWAY_HOOK(cuMemAlloc, CountedAlloc)
-SPILLWAY_HOOK(cuMemAllocPitch, CountedPitchedAlloc)
-SPILLWAY_HOOK(cuMemAllocManaged, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemAllocAsync, CountedAlloc)
-SPILLWAY_HOOK(cuMemAllocFromPoolAsync, CountedAlloc)
-SPILLWAY_HOOK(cuMemFree, CountedFree)
-SPILLWAY_HOOK(cuMemFreeAsync, CountedFree)
-SPILLWAY_HOOK(cuArrayCreate, CountedArray)
-SPILLWAY_HOOK(cuArray3DCreate, CountedArray)
-SPILLWAY_HOOK(cuArrayDestroy, CountedArrayFree<ForeignLedger::Kind::kArray>)
-SPILLWAY_HOOK(cuMipmappedArrayCreate, CountedArray)
-SPILLWAY_HOOK(cuMipmappedArrayDestroy, CountedArrayFree<ForeignLedger::Kind::kMipmappedArray>)
-SPILLWAY_HOOK(cuMemPoolCreate, RepeatedWhenFull)
-SPILLWAY_HOOK(cuMemPoolDestroy, NotWrapped)
-SPILLWAY_HOOK(cuMemPoolTrimTo, NotWrapped)
-SPILLWAY_HOOK(cuMemPoolSetAttribute, NotWrapped)
-SPILLWAY_HOOK(cuMemCreate, CountedCreate)
-SPILLWAY_HOOK(cuMemRelease, CountedRelease)
-SPILLWAY_HOOK(cuMemAddressReserve, NotWrapped)
-SPILLWAY_HOOK(cuMemAddressFree, RefusedOnOurs)
-SPILLWAY_HOOK(cuMemMap, CountedMap)
-SPILLWAY_HOOK(cuMemUnmap, CountedUnmap)
-SPILLWAY_HOOK(cuMemSetAccess, Held<HoldReason::kPeer, AnyArgument>)
-SPILLWAY_HOOK(cuMemGetInfo, MemoryInfo)
-
-// Modules and functions.
-SPILLWAY_HOOK(cuModuleUnload, ModuleEnd)
-SPILLWAY_HOOK(cuLibraryUnload, LibraryEnd)
-SPILLWAY_HOOK(cuModuleLoad, FileLoaded)
-SPILLWAY_HOOK(cuModuleLoadData, ImageLoaded)
-SPILLWAY_HOOK(cuModuleLoadDataEx, ImageLoaded)
-SPILLWAY_HOOK(cuModuleLoadFatBinary, ImageLoaded)
-SPILLWAY_HOOK(cuLibraryLoadData, ImageLoaded)
-SPILLWAY_HOOK(cuLibraryLoadFromFile, FileLoaded)
-SPILLWAY_HOOK(cuModuleGetFunction, RepeatedWhenFull)  // lazy loading: this is where the code is loaded
-SPILLWAY_HOOK(cuModuleEnumerateFunctions, RepeatedWhenFull)
-SPILLWAY_HOOK(cuModuleGetGlobal, GlobalFound)
-SPILLWAY_HOOK(cuModuleGetTexRef, NotWrapped)
-SPILLWAY_HOOK(cuModuleGetSurfRef, NotWrapped)
-SPILLWAY_HOOK(cuLibraryGetKernel, KernelFound)
-SPILLWAY_HOOK(cuLibraryEnumerateKernels, KernelFound)
-SPILLWAY_HOOK(cuLibraryGetModule, RepeatedWhenFull)
-SPILLWAY_HOOK(cuLibraryGetGlobal, GlobalFound)
-SPILLWAY_HOOK(cuLibraryGetManaged, RepeatedWhenFull)
-SPILLWAY_HOOK(cuLibraryGetUnifiedFunction, RepeatedWhenFull)
-SPILLWAY_HOOK(cuKernelGetFunction, RepeatedWhenFull)
-SPILLWAY_HOOK(cuFuncLoad, RepeatedWhenFull)
-
-// Streams and contexts.
-SPILLWAY_HOOK(cuStreamDestroy, StreamEnd)
-SPILLWAY_HOOK(cuStreamCreate, RepeatedWhenFull)
-SPILLWAY_HOOK(cuStreamCreateWithPriority, RepeatedWhenFull)
-SPILLWAY_HOOK(cuGreenCtxStreamCreate, RepeatedWhenFull)
-SPILLWAY_HOOK(cuCtxDestroy, AllFunctionsEnd)
-SPILLWAY_HOOK(cuCtxDetach, AllFunctionsEnd)
-SPILLWAY_HOOK(cuDevicePrimaryCtxRelease, AllFunctionsEnd)
-SPILLWAY_HOOK(cuDevicePrimaryCtxReset, DeviceReset)
-SPILLWAY_HOOK(cuGreenCtxDestroy, AllFunctionsEnd)
-
-// Private functions of the driver.
-SPILLWAY_HOOK(cuGetExportTable, ExportTable)
-
-// The shim's own.
-SPILLWAY_HOOK(cuInit, NotWrapped)
-SPILLWAY_HOOK(cuGetProcAddress, NotWrapped)
-
-#undef SPILLWAY_HOOK
+// `real` gives a driver symbol's address or null, `install` is 0 when the wrapper is in place. Once per
+// process, before any other thread calls the driver through the shim. Wrappers pass through until
+// PublishHookContext.
+HookReport InstallHooks(const std::function<void*(const char*)>& real,
+                        const std::function<int(const char*, void*)>& install);
+HookReport InstallHooks(const spillway_shim* shim);
 
 }  // namespace spillway::integration
 

@@ -71,7 +71,8 @@ class VectorScan {
   }
 
  private:
-  // address - base < total, unsigned, as a comparison of signed numbers: both sides with the top bit turned over.
+  // address - base < total, unsigned, as a comparison of signed numbers: both sides with the top bit turned
+  // over.
   static constexpr uint64_t kTopBit = uint64_t{1} << 63;
 
   SPILLWAY_AVX2 __m256i Inside(const char* four) const {

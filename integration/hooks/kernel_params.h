@@ -1,6 +1,7 @@
 // The scan of a launch's parameter bytes for addresses of our blocks. Pure: bytes and a layout in, blocks
-// out; needs no driver. Which parameters a function has is FunctionRegistry's business, what is done with the
-// set LaunchGate's.
+// out; needs no driver, takes no lock and cannot fail. The access-set builders call it on the launching
+// threads. Which parameters a function has is FunctionRegistry's business, what is done with the set the
+// gate's.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_

@@ -1,24 +1,58 @@
-// Families for things that end or begin: modules and kernels, streams, captures, contexts. They keep the
-// registry of functions true and tell every Residency before a stream is lost to it.
+// Families for things that begin or end: modules and kernels, streams, captures, contexts. They keep the
+// registry of functions true, note where kernels come from, and inform every Residency before a stream is
+// lost to it. On the thread of the call; nothing is refused.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 
-#include "integration/hooks/hidden_families.h"
+#include <vector>
+
+#include "integration/hooks/hook_context.h"
 #include "integration/hooks/hook_families.h"
+#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/pin_ends.h"
 
 namespace spillway::integration {
 
 // Calls visit(residency) for each device that has one; nothing before the context is published.
 template <typename Visitor>
 void ForEachResidency(HookState* state, Visitor&& visit) {
-  HookContext* const context = state->context.load(std::memory_order_acquire);
+  HookContext* const context = ContextOf(state);
   if (context == nullptr) return;
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
     allocator::Residency* const residency = context->Of(device);
     if (residency != nullptr) visit(residency);
   }
 }
+
+// Calls that load kernels: as any call that may want device memory, and noted where they come from, for audit
+// mode and deny lists that name libraries.
+
+// (handle, image in memory, ...). Inlined into the wrapper, whose caller is who loads the image.
+struct ImageLoaded {
+  template <typename H, typename... Rest>
+  __attribute__((always_inline)) static CUresult Call(const RowInfo&,
+                                                      CUresult(CUDAAPI* real)(H*, const void*, Rest...),
+                                                      H* handle, const void* image, Rest... rest) {
+    const void* const caller = __builtin_return_address(0);
+    HookState* const state = GetHookState();
+    const CUresult result = CallOthers(state, 0, [&] { return real(handle, image, rest...); });
+    if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteImage(*handle, image, caller);
+    return result;
+  }
+};
+
+// (handle, path, ...).
+struct FileLoaded {
+  template <typename H, typename... Rest>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const char*, Rest...), H* handle,
+                       const char* path, Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallOthers(state, 0, [&] { return real(handle, path, rest...); });
+    if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteFile(*handle, path);
+    return result;
+  }
+};
 
 // Handles die with their module; those of a library or a context are not known one by one.
 struct ModuleEnd {
@@ -115,8 +149,8 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
-    // What was captured is held as long as the graph; a capture that comes to nothing will not run. The one form that
-    // gives no graph keeps it where it is, in the process for good.
+    // What was captured is held as long as the graph; a capture that comes to nothing will not run. The one
+    // form that gives no graph keeps it where it is, in the process for good.
     CUgraph* const graph = FirstOf<CUgraph*>(rest...);
     GraphHolds::Ended ended;
     if (result != CUDA_SUCCESS) {

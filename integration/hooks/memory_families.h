@@ -1,18 +1,21 @@
 // Families for memory of others and for questions about ours: allocations are counted, frees of our blocks
-// are ours to do, and queries answer for a block of ours whether it is resident or evicted.
+// are ours to do, and questions about a block of ours get the answers that a driver would give for resident
+// device memory, so that an evicted block looks no different from outside. On the thread of the call; what
+// names free space of our reservation is refused as the driver would.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
 
 #include <cstdint>
 
+#include "integration/hooks/hook_context.h"
 #include "integration/hooks/hook_families.h"
-#include "integration/hooks/pointer_queries.h"
+#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/pin_ends.h"
 
 namespace spillway::integration {
 
-// Is `address` inside our reservation, and do wrappers work at all? Null when not.
-HookContext* ContextOwning(uint64_t address);
+// ---- Memory of others, and frees.
 
 // (address*, bytes, ...): counted on success, repeated when the device is full.
 struct CountedAlloc {
@@ -44,6 +47,8 @@ struct CountedPitchedAlloc {
   }
 };
 
+// Bytes of one channel of an array's texel; formats that pack several texels count as one byte.
+uint64_t BytesPerChannel(CUarray_format format);
 // Bytes of an array as its description gives them; the driver may round up.
 template <typename Descriptor>
 uint64_t BytesOfArray(const Descriptor& array) {
@@ -77,6 +82,9 @@ struct CountedArrayFree {
     return result;
   }
 };
+
+// Frees the block that starts at `address`. Ordered after what is queued on `stream` when `in_stream_order`.
+CUresult FreeOurs(HookContext* context, uint64_t address, CUstream stream, bool in_stream_order);
 
 // cuMemFree and cuMemFreeAsync: a block of ours goes back to its Residency.
 struct CountedFree {
@@ -148,6 +156,11 @@ struct RetainedHandle {
                        CUmemGenericAllocationHandle* handle, void* address);
 };
 
+// ---- Questions.
+
+// Budget and what is left of it on the current context's device; false when that device has none.
+bool BudgetOfCurrentDevice(uint64_t* free_bytes, uint64_t* total_bytes);
+
 // What is free and what there is: of the budget, for a device that has one.
 struct MemoryInfo {
   template <typename N>
@@ -174,6 +187,19 @@ struct AddressRange {
     return CUDA_SUCCESS;
   }
 };
+// What pointer attributes are answered from.
+struct PointerFacts {
+  CUdeviceptr address = 0;
+  CUdeviceptr base = 0;
+  uint64_t bytes = 0;
+  int device = 0;
+  CUcontext context = nullptr;
+};
+
+// Writes the attribute's value to `data`. CUDA_ERROR_INVALID_VALUE for what device memory does not have;
+// CUDA_ERROR_NOT_SUPPORTED for attributes that only the driver can answer. Pure.
+CUresult AnswerAttribute(const PointerFacts& facts, CUpointer_attribute attribute, void* data);
+
 struct PointerAttribute {
   static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
                        CUpointer_attribute attribute, CUdeviceptr address);

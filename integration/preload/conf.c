@@ -1,7 +1,7 @@
-/* The user's settings: SPILLWAY_ variables, and our keys inside PyTorch's allocator variables.
- * Our keys are taken out of PyTorch's variables, whose parsers stop the job at a key or backend they do not know; the
- * whole text stays in SPILLWAY_ALLOC_CONF_ORIGINAL, from which child processes take the keys. Judges no value: that
- * is the engine's. Grammar and moments: docs/decisions/0001-loading.md. */
+/* The user's settings: SPILLWAY_ variables, and our keys inside PyTorch's allocator variables. Our keys are
+ * taken out of PyTorch's variables, whose parsers stop the job at a key or backend they do not know; the
+ * whole text stays in SPILLWAY_ALLOC_CONF_ORIGINAL, from which child processes take the keys. Judges no
+ * value: that is the engine's. Grammar and moments: docs/decisions/0001-loading.md. */
 
 #include "integration/preload/shim.h"
 
@@ -16,14 +16,14 @@ extern char** environ;
 
 static const char kPrefix[] = "SPILLWAY_";
 static const char kOriginal[] = "SPILLWAY_ALLOC_CONF_ORIGINAL";
-/* In the order in which they are read: for a key in both, the later one counts. PyTorch's newer name comes first,
- * as PyTorch itself prefers the older one where both are set. */
+/* In the order in which they are read: for a key in both, the later one counts. PyTorch's newer name comes
+ * first, as PyTorch itself prefers the older one where both are set. */
 static const char* const kVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
 
 static const char* const kKeys[] = {
-#define CONF_KEY(name) #name,
-#include "integration/preload/conf_keys.def"
-#undef CONF_KEY
+#define SETTING(name, ...) #name,
+#define RETIRED_SETTING(name, ...) #name,
+#include "integration/settings/settings.def"
     "backend", /* taken only when it names us */
 };
 enum { kKeyCount = sizeof(kKeys) / sizeof(kKeys[0]) };
@@ -89,8 +89,8 @@ static int ParseEntry(struct Span entry, struct Span* value) {
   return -1;
 }
 
-/* Splits a text into our keys, which are remembered under the name of their variable, and the rest, written to
- * `rest` (as long as the text). The number of keys taken. */
+/* Splits a text into our keys, which are remembered under the name of their variable, and the rest, written
+ * to `rest` (as long as the text). The number of keys taken. */
 static int SplitConf(const char* text, const char* variable, char* rest) {
   int count = 0;
   size_t rest_bytes = 0;

@@ -1,32 +1,16 @@
-/* The filter of the dlopen hook; the hook itself is the tail jump in trampolines.S.
- * Closes the two gaps of the SONAME: a driver opened by path, or by the development name libcuda.so. And, since it
- * sees PyTorch come, it takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them. */
+/* The filter of the dlopen hook; the hook itself is the tail jump in trampolines.S. Closes the two gaps of
+ * the SONAME: a driver opened by path, or by the development name libcuda.so. And, since it sees PyTorch
+ * come, it takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them. */
 
 #include "integration/preload/shim.h"
 
-#include <dlfcn.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-const char* DlopenName(const char* path);
-
 static const char kDriverName[] = "libcuda.so.1";
 
-void* DlopenTarget(void) {
-  static _Atomic(void*) target;
-  void* real = atomic_load(&target);
-  if (real) return real;
-  /* The next in line, which may be another interposer. Loaded late into the global scope we are the last: then the
-   * first in line is the real one. */
-  real = dlsym(RTLD_NEXT, "dlopen");
-  if (!real) real = dlsym(RTLD_DEFAULT, "dlopen");
-  atomic_store(&target, real);
-  return real;
-}
-
-/* PyTorch's libraries that bring libc10_cuda with them, whose static initialisers parse the variables: the one that
- * `import torch` opens first, the extension module, and those that C++ programs open. */
+/* PyTorch's libraries that bring libc10_cuda with them, whose static initialisers parse the variables: the
+ * one that `import torch` opens first, the extension module, and those that C++ programs open. */
 static int BringsTorch(const char* path, const char* base) {
   static const char* const kLibraries[] = {"libtorch_global_deps.so", "libtorch_python.so", "libtorch.so",
                                            "libtorch_cuda.so", "libc10_cuda.so"};

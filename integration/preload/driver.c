@@ -33,11 +33,6 @@ const char* DriverPath(void) { return path_; }
 int DriverWasAlreadyLoaded(void) { return atomic_load(&loaded_before_us_); }
 const char* ShimDirectory(void) { return directory_; }
 
-void* RealDlopen(const char* path, int mode) {
-  void* (*real)(const char*, int) = (void* (*)(const char*, int))DlopenTarget();
-  return real ? real(path, mode) : NULL;
-}
-
 void RememberDriverHint(const char* path) {
   if (atomic_load(&hint_)) return;
   char* copy = strdup(path);
@@ -45,8 +40,8 @@ void RememberDriverHint(const char* path) {
   if (copy && !atomic_compare_exchange_strong(&hint_, &expected, copy)) free(copy);
 }
 
-/* The file of this library. LD_PRELOAD may have named it relative to a directory that is no longer ours: then the
- * kernel knows better than the loader. */
+/* The file of this library. LD_PRELOAD may have named it relative to a directory that is no longer ours: then
+ * the kernel knows better than the loader. */
 static void FindOwnFile(char* path, size_t bytes) {
   Dl_info info;
   path[0] = '\0';
@@ -112,25 +107,26 @@ static void FindDriver(void) {
 }
 
 /* Under LockStart, by the first thread that has found out. May not call the loader: see OpenDriver. */
-static void Publish(void* const* real, const char* own_file) {
+static void Publish(void* const* real, const char* own_file, const struct OwnWrapper* own,
+                    void (*opened)(void)) {
   const char* slash = strrchr(own_file, '/');
   snprintf(directory_, sizeof(directory_), "%.*s", slash ? (int)(slash - own_file) : 1,
            slash ? own_file : ".");
   path_ = found_.path;
-  FillSlots(real, found_.handle != NULL);
-  RegisterForkHandlers();
+  FillSlots(real, found_.handle != NULL, own);
+  opened();
   atomic_store(&open_, 1);
 }
 
-int OpenDriver(void) {
+int OpenDriver(const struct OwnWrapper* own, void (*opened)(void)) {
   if (DriverIsOpen()) return 1;
   if (opening_) return 0; /* the driver's own constructors came back through us */
   opening_ = 1;
   TakeConf();
   void** real = calloc((size_t)SlotCount(), sizeof(*real));
   if (!real) abort();
-  /* Without LockStart: whoever calls us from a constructor holds the loader's lock, which dlopen, dlsym and dladdr
-   * need. Two threads that get here together open the same file and find the same. */
+  /* Without LockStart: whoever calls us from a constructor holds the loader's lock, which dlopen, dlsym and
+   * dladdr need. Two threads that get here together open the same file and find the same. */
   char own_file[sizeof(directory_)];
   FindOwnFile(own_file, sizeof(own_file));
   memset(&found_, 0, sizeof(found_));
@@ -139,7 +135,7 @@ int OpenDriver(void) {
   LookUpSlots(found_.handle, real);
   LockStart();
   int first = !DriverIsOpen();
-  if (first) Publish(real, own_file);
+  if (first) Publish(real, own_file, own, opened);
   UnlockStart();
   free(real);
   opening_ = 0;

@@ -1,5 +1,5 @@
-/* Where the real driver may lie, in the order in which ld.so would look for libcuda.so.1, and then the places where
- * containers put it. dlopen("libcuda.so.1") itself is of no use here: that name is ours. */
+/* Where the real driver may lie, in the order in which ld.so would look for libcuda.so.1, and then the places
+ * where containers put it. dlopen("libcuda.so.1") itself is of no use here: that name is ours. */
 
 #include "integration/preload/shim.h"
 
@@ -45,7 +45,8 @@ static int IsSystemDirectory(const char* directory) {
   return 0;
 }
 
-/* LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH: the loader tells. */
+/* LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH: the loader tells.
+ * */
 static int VisitLoaderPath(int (*visit)(const char* path)) {
   void* program = RealDlopen(NULL, RTLD_NOW);
   Dl_serinfo size;

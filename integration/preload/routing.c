@@ -1,6 +1,6 @@
-/* cuGetProcAddress, both forms: asks the real driver and replaces what it answers by our trampoline when the pointer
- * is that of a wrapped function. By identity of the pointer, never by name and newest suffix: one name has several
- * ABIs. Owns the record of must-hooks that somebody got without a wrapper. */
+/* cuGetProcAddress, both forms: asks the real driver and replaces what it answers by our trampoline when the
+ * pointer is that of a wrapped function. By identity of the pointer, never by name and newest suffix: one
+ * name has several ABIs. Owns the record of must-hooks that somebody got without a wrapper. */
 
 #include "integration/preload/shim.h"
 
@@ -63,9 +63,9 @@ static int IsHooked(int slot) {
   return slot >= 0 && (SlotUseOf(slot) == kUseHook || SlotUseOf(slot) == kUseMust);
 }
 
-/* Drivers are known to answer with the functions that they export. Should one answer with an inner twin, the table
- * of versions says which exported function that is; but only for versions that the table covers, and only when the
- * pointer is the driver's own and not that of a tool which wraps it. */
+/* Drivers are known to answer with the functions that they export. Should one answer with an inner twin, the
+ * table of versions says which exported function that is; but only for versions that the table covers, and
+ * only when the pointer is the driver's own and not that of a tool which wraps it. */
 static int FindTwin(const void* pointer, const struct Request* request) {
   Dl_info asked, driver;
   int slot = request->version <= kNewestVersion ? FindSlotOfRequest(request, 1) : -1;
@@ -73,8 +73,9 @@ static int FindTwin(const void* pointer, const struct Request* request) {
   return asked.dli_fbase == driver.dli_fbase ? slot : -1;
 }
 
-/* One line per process about a function that driver_functions.def does not name: the driver and the asker are newer
- * than we are. Not a reason to stop evicting: a runtime asks for every name, also for those that it never calls. */
+/* One line per process about a function that driver_functions.def does not name: the driver and the asker are
+ * newer than we are. Not a reason to stop evicting: a runtime asks for every name, also for those that it
+ * never calls. */
 static void TellNewerName(const struct Request* request) {
   static atomic_int told;
   if (IsKnownBase(request->base) || SwitchedOff() || atomic_exchange(&told, 1)) return;

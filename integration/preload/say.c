@@ -1,4 +1,5 @@
-/* The shim's words: one whole line per call on standard error, without stdio (whose locks a fork may leave held). */
+/* The shim's words: one whole line per call on standard error, without stdio (whose locks a fork may leave
+ * held). */
 
 #include "integration/preload/shim.h"
 

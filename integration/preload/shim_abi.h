@@ -1,6 +1,6 @@
-/* The C ABI between the preload shim (libspillway.so) and the engine (libspillway_engine.so).
- * The shim opens the engine RTLD_LOCAL from its own directory, inside the first cuInit of the process that succeeds,
- * and calls spillway_engine_open(). Nothing of the engine runs before that. The shim owns the driver's names, the
+/* The C ABI between the preload shim (libspillway.so) and the engine (libspillway_engine.so). The shim opens
+ * the engine RTLD_LOCAL from its own directory, inside the first cuInit of the process that succeeds, and
+ * calls spillway_engine_open(). Nothing of the engine runs before that. The shim owns the driver's names, the
  * choice of pointers and PyTorch's variables; it leaves every decision about memory to the engine. */
 
 #ifndef SPILLWAY_INTEGRATION_PRELOAD_SHIM_ABI_H_
@@ -16,12 +16,12 @@ extern "C" {
 #define SPILLWAY_SHIM_ABI_VERSION 1
 
 /* Bits of spillway_shim.flags. */
-/* The real libcuda was in the process before the shim: calls bound to it are not seen. Eviction must stay off. The
- * shim has printed the line. */
+/* The real libcuda was in the process before the shim: calls bound to it are not seen. Eviction must stay
+ * off. The shim has printed the line. */
 #define SPILLWAY_SHIM_DRIVER_ALREADY_LOADED 1u
 
-/* What the shim hands to the engine. The struct and all strings in it live as long as the process. All functions
- * may be called from any thread at any time, unless said otherwise. */
+/* What the shim hands to the engine. The struct and all strings in it live as long as the process. All
+ * functions may be called from any thread at any time, unless said otherwise. */
 struct spillway_shim {
   uint32_t abi_version; /* SPILLWAY_SHIM_ABI_VERSION */
   uint32_t flags;
@@ -30,39 +30,40 @@ struct spillway_shim {
    * driver_functions.def does not name it. */
   void* (*real)(const char* symbol);
 
-  /* From now on calls through that symbol go to `wrapper`, also those through pointers that were handed out before;
-   * NULL takes the wrapper away. 0, or -1: the symbol is unknown, absent from this driver, one of the shim's own
-   * (cuInit, cuGetProcAddress, cuGetProcAddress_v2), or the process is a forked child. A MUST row of
-   * driver_symbols.def that has no wrapper counts as unwrapped at its first call. */
+  /* From now on calls through that symbol go to `wrapper`, also those through pointers that were handed out
+   * before; NULL takes the wrapper away. 0, or -1: the symbol is unknown, absent from this driver, one of the
+   * shim's own (cuInit, cuGetProcAddress, cuGetProcAddress_v2), or the process is a forked child. A MUST row
+   * of driver_symbols.def that has no wrapper counts as unwrapped at its first call. */
   int (*install)(const char* symbol, void* wrapper);
 
-  /* The user's setting of that name, NULL where there is none. `name` is the variable without its prefix in small
-   * letters ("gpu_memory" for SPILLWAY_GPU_MEMORY; "spillway" for SPILLWAY itself). A variable wins over the same key
-   * in PyTorch's variables. Both as they were when the process first used CUDA. Brackets around a list are removed. */
+  /* The user's setting of that name, NULL where there is none. `name` is the variable without its prefix in
+   * small letters ("gpu_memory" for SPILLWAY_GPU_MEMORY; "spillway" for SPILLWAY itself). A variable wins
+   * over the same key in PyTorch's variables. Both as they were when the process first used CUDA. Brackets
+   * around a list are removed. */
   const char* (*setting)(const char* name);
 
-  /* Where setting(name) comes from, for messages: "SPILLWAY_GPU_MEMORY" or "gpu_memory in PYTORCH_CUDA_ALLOC_CONF";
-   * NULL where there is none. */
+  /* Where setting(name) comes from, for messages: "SPILLWAY_GPU_MEMORY" or "gpu_memory in
+   * PYTORCH_CUDA_ALLOC_CONF"; NULL where there is none. */
   const char* (*setting_source)(const char* name);
 
   /* The file of the real driver, and the directory of the shim (no slash at the end). */
   const char* driver_path;
   const char* library_directory;
 
-  /* The first must-hook that somebody got, or called, unwrapped: writes its name and returns the CUDA version that
-   * was asked for (0 where it was called by symbol), or -1 when there was none so far. */
+  /* The first must-hook that somebody got, or called, unwrapped: writes its name and returns the CUDA version
+   * that was asked for (0 where it was called by symbol), or -1 when there was none so far. */
   int (*first_unwrapped)(char* name, size_t bytes);
 
-  /* Called for each unwrapped must-hook from now on, on the thread that asks or calls, before it goes on, outside all
-   * locks of the shim. Each name is reported once. */
+  /* Called for each unwrapped must-hook from now on, on the thread that asks or calls, before it goes on,
+   * outside all locks of the shim. Each name is reported once. */
   void (*set_unwrapped_callback)(void (*callback)(const char* name, int version));
 };
 
 /* What the shim looks up in the engine. */
 
-/* Required. Once per process, in the first successful cuInit, on that thread; other threads' cuInit waits for it.
- * Installs the wrappers. 0: open; anything else: the shim prints one line and passes everything through. Calls that
- * it makes through driver symbols reach the real driver's cuInit directly. */
+/* Required. Once per process, in the first successful cuInit, on that thread; other threads' cuInit waits for
+ * it. Installs the wrappers. 0: open; anything else: the shim prints one line and passes everything through.
+ * Calls that it makes through driver symbols reach the real driver's cuInit directly. */
 int spillway_engine_open(const struct spillway_shim* shim);
 
 /* Optional. After each later cuInit of the process that succeeds. */

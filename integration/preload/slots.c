@@ -1,5 +1,6 @@
 /* The slot table: one row per driver symbol, what it is called, where the real one is, where calls go now.
- * Owns the jump table of trampolines.S. Leaves finding the driver to driver.c and the choice of pointers to routing.c. */
+ * Owns the jump table of trampolines.S. Leaves finding the driver to driver.c, the choice of pointers to
+ * routing.c and the first call through a slot to resolve.c. */
 
 #include "integration/preload/shim.h"
 
@@ -30,14 +31,15 @@ enum { kSlots = sizeof(kRows) / sizeof(kRows[0]) };
 /* Each trampoline of trampolines.S takes that many bytes. */
 enum { kTrampolineBytes = 16 };
 
-/* Where calls go now: a lazy stub, the real function, or a wrapper. Read by the trampolines without any order; an
- * aligned pointer is read whole, and whatever it points at was complete before the store. */
+/* Where calls go now: a lazy stub, the real function, or a wrapper. Read by the trampolines without any
+ * order; an aligned pointer is read whole, and whatever it points at was complete before the store. */
 extern _Atomic(void*) spillway_targets[kSlots];
 extern const char spillway_trampolines[];
 
 static void* lazy_[kSlots];             /* the stubs that the targets start with */
 static _Atomic(void*) real_[kSlots];    /* written once by FillSlots */
 static _Atomic(void*) wrapper_[kSlots]; /* of the engine */
+static void* own_[kSlots];              /* the shim's own wrappers, NULL for all but a few; likewise */
 static unsigned char use_[kSlots];      /* enum SlotUse */
 static short by_address_[kSlots];       /* slots with a real function, sorted by its address */
 static int by_address_count_;
@@ -86,7 +88,8 @@ static int CompareAddress(const void* a, const void* b) {
   return left < right ? -1 : left > right;
 }
 
-/* How well a slot fits a request; of drivers' functions with several names only the asked one may be taken. */
+/* How well a slot fits a request; of drivers' functions with several names only the asked one may be taken.
+ * */
 static int Fit(int slot, const struct Request* request) {
   const struct Row* row = &kRows[slot];
   if (strcmp(row->base, request->base) != 0) return 0;
@@ -149,7 +152,6 @@ int IsMustBase(const char* base) {
 
 static int MissingFunction(void) { return kCudaNotSupported; }
 static int NoDriver(void) { return kCudaNoDevice; }
-static int CalledWhileOpening(void) { return kCudaNotInitialized; }
 
 static int NoDriverVersion(int* version) {
   if (!version) return kCudaInvalidValue;
@@ -186,20 +188,10 @@ static void* WithoutDriver(int slot) {
   return (void*)NoDriver;
 }
 
-/* The shim's own wrapper of the slot, NULL for all but three. */
-static void* OwnWrapper(int slot) {
-  const char* symbol = kRows[slot].symbol;
-  if (strcmp(symbol, "cuInit") == 0) return (void*)WrappedInit;
-  if (strcmp(symbol, "cuGetProcAddress") == 0) return (void*)WrappedGetProcAddress;
-  if (strcmp(symbol, "cuGetProcAddress_v2") == 0) return (void*)WrappedGetProcAddressV2;
-  return NULL;
-}
-
 /* Where calls of the slot go when the engine has no say. */
 static void* PlainTarget(int slot, int has_driver) {
   void* real = atomic_load(&real_[slot]);
-  void* own = OwnWrapper(slot);
-  if (own && (real || !has_driver)) return own;
+  if (own_[slot] && (real || !has_driver)) return own_[slot];
   if (real) return real;
   return has_driver ? (void*)MissingFunction : WithoutDriver(slot);
 }
@@ -211,8 +203,12 @@ void LookUpSlots(void* driver, void** real) {
   }
 }
 
-void FillSlots(void* const* real, int has_driver) {
+void FillSlots(void* const* real, int has_driver, const struct OwnWrapper* own) {
   FillUses();
+  for (; own->symbol; ++own) {
+    int slot = FindSlot(own->symbol);
+    if (slot >= 0) own_[slot] = own->function;
+  }
   for (int slot = 0; slot < kSlots; ++slot) {
     lazy_[slot] = atomic_load(&spillway_targets[slot]);
     atomic_store(&real_[slot], real[slot]);
@@ -236,7 +232,7 @@ void WatchUnwrappedSlots(void) {
 
 int InstallWrapper(const char* symbol, void* wrapper) {
   int slot = FindSlot(symbol);
-  if (slot < 0 || !SlotReal(slot) || OwnWrapper(slot) || atomic_load(&wrappers_dead_)) return -1;
+  if (slot < 0 || !SlotReal(slot) || own_[slot] || atomic_load(&wrappers_dead_)) return -1;
   atomic_store(&wrapper_[slot], wrapper);
   void* plain = use_[slot] == kUseMust && atomic_load(&watching_) ? lazy_[slot] : SlotReal(slot);
   atomic_store(&spillway_targets[slot], wrapper ? wrapper : plain);
@@ -251,13 +247,14 @@ void RemoveWrappers(void) {
   }
 }
 
-void* ResolveSlot(void** target) {
-  int slot = (int)((_Atomic(void*)*)target - spillway_targets);
-  if (!DriverIsOpen() && !OpenDriver()) return (void*)CalledWhileOpening;
+int SlotOfTarget(void** target) { return (int)((_Atomic(void*)*)target - spillway_targets); }
+
+void* SlotTarget(int slot) {
   void* now = atomic_load(&spillway_targets[slot]);
-  if (now != lazy_[slot]) return now;
-  /* A must-hook that is called with no wrapper in place. */
-  ReportUnwrapped(kRows[slot].symbol, 0);
+  return now == lazy_[slot] ? NULL : now;
+}
+
+void* SkipLazyStub(int slot) {
   void* expected = lazy_[slot];
   atomic_compare_exchange_strong(&spillway_targets[slot], &expected, SlotReal(slot));
   return atomic_load(&spillway_targets[slot]);

@@ -1,5 +1,5 @@
-/* cuInit: opens the engine after the first one of the process that succeeds. And fork: in a child the engine is dead
- * and calls go to the real driver. Owns the lock under which both happen once. */
+/* cuInit: opens the engine after the first one of the process that succeeds. And fork: in a child the engine
+ * is dead and calls go to the real driver. */
 
 #include "integration/preload/shim.h"
 
@@ -14,40 +14,27 @@
 
 static const char kEngineName[] = "libspillway_engine.so";
 
-static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-static __thread int holds_;  /* this thread holds mutex_ */
 static __thread int inside_; /* this thread is in cuInit below us: of the engine, or of the driver itself */
 
 enum EngineState { kEngineNotOpened = 0, kEngineOpen, kEngineRefused };
-static atomic_int engine_;            /* enum EngineState; changes under mutex_ */
+static atomic_int engine_;            /* enum EngineState; changes under LockStart */
 static void (*engine_cu_init_)(void); /* these two are written before engine_ */
 static void (*engine_fork_child_)(void);
 static struct spillway_shim shim_; /* likewise */
 
-void LockStart(void) {
-  pthread_mutex_lock(&mutex_);
-  holds_ = 1;
-}
-
-void UnlockStart(void) {
-  holds_ = 0;
-  pthread_mutex_unlock(&mutex_);
-}
-
-/* The engine may fork while it opens (holds_): then its own child has the lock already. */
 static void BeforeFork(void) {
-  if (!holds_) pthread_mutex_lock(&mutex_);
+  LockStartForFork();
   LockConf();
 }
 
 static void AfterForkInParent(void) {
   UnlockConf();
-  if (!holds_) pthread_mutex_unlock(&mutex_);
+  UnlockStartAfterFork();
 }
 
 static void AfterForkInChild(void) {
   AfterForkInParent();
-  if (atomic_load(&engine_) == kEngineNotOpened && !holds_) return; /* the child may start its own */
+  if (atomic_load(&engine_) == kEngineNotOpened && !HoldsStart()) return; /* the child may start its own */
   atomic_store(&engine_, kEngineRefused);
   RemoveWrappers();
   if (engine_fork_child_) engine_fork_child_();

@@ -1,5 +1,5 @@
-/* The marker by which a copy of the shim is known (a driver search must not take one for the driver), and the call
- * for loaders that bring the shim in without LD_PRELOAD, where the dlopen hook sees nothing. */
+/* The marker by which a copy of the shim is known (a driver search must not take one for the driver), and the
+ * call for loaders that bring the shim in without LD_PRELOAD, where the dlopen hook sees nothing. */
 
 #include "integration/preload/shim.h"
 

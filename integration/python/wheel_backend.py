@@ -14,6 +14,8 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+# The names of our settings, which the start-up hook looks up.
+SETTINGS = HERE.parent / "settings" / "settings.def"
 REQUIRED = ["libspillway.so", "libspillway_engine.so"]
 
 
@@ -78,6 +80,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     wheel.add("spillway_start_up.pth", (HERE / "spillway_start_up.pth").read_bytes())
     for path in sorted((HERE / "spillway").glob("*.py")):
         wheel.add(f"spillway/{path.name}", path.read_bytes())
+    wheel.add(f"spillway/{SETTINGS.name}", SETTINGS.read_bytes())
     for path in libraries:
         wheel.add(f"spillway/lib/{path.name}", path.read_bytes(), 0o755)
     wheel.add(f"{info}/METADATA", _metadata())

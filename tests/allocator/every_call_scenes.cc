@@ -12,7 +12,6 @@
 
 #include "allocator/residency/test_points.h"
 #include "tests/allocator/core_fixture.h"
-#include "tests/allocator/every_call_stage.h"
 
 namespace spillway::allocator {
 namespace {

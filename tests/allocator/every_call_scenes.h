@@ -5,28 +5,12 @@
 #ifndef SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_SCENES_H_
 #define SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_SCENES_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tests/fakes/failing_calls.h"
+#include "tests/allocator/every_call_stage.h"
 
 namespace spillway::allocator {
-
-struct Failure {
-  std::string call;  // empty: none, the calls are counted
-  uint64_t nth = 0;
-  fakes::FailMode mode = fakes::FailMode::kNone;
-  std::string point;  // not empty: SIGKILL at this delay point instead
-};
-
-// What a played scene found, by way of a pipe.
-struct Report {
-  bool reached = false;               // the call that was to fail came
-  std::string outcome;                // "success", or the first refusal's words
-  std::vector<std::string> problems;  // what must not be
-  std::vector<fakes::CallCount> counts;
-};
 
 std::vector<std::string> SceneNames();
 

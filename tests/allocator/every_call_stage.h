@@ -8,16 +8,31 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/allocator/core_fixture.h"
-#include "tests/allocator/every_call_scenes.h"
 #include "tests/fakes/failing_calls.h"
 
 namespace spillway::allocator {
+
+struct Failure {
+  std::string call;  // empty: none, the calls are counted
+  uint64_t nth = 0;
+  fakes::FailMode mode = fakes::FailMode::kNone;
+  std::string point;  // not empty: SIGKILL at this delay point instead
+};
+
+// What a played scene found, by way of a pipe.
+struct Report {
+  bool reached = false;               // the call that was to fail came
+  std::string outcome;                // "success", or the first refusal's words
+  std::vector<std::string> problems;  // what must not be
+  std::vector<fakes::CallCount> counts;
+};
 
 // One scene under way: the device, the blocks with what must be in them, and what was seen.
 class Stage {

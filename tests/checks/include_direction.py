@@ -1,7 +1,7 @@
 """Checks that nothing includes upward: integration -> allocator -> {io, policy}; simcuda is used by itself and tests.
 
-Also: policy stays pure (no CUDA, files, threads, clocks), only integration reads the environment, and includes are
-written from the root of the checkout.
+Also: folders of a layer include each other as FOLDERS says, policy stays pure (no CUDA, files, threads, clocks), only
+integration/settings and the preload read the environment, and includes are written from the root of the checkout.
 """
 
 import re
@@ -17,6 +17,13 @@ ALLOWED = {
     "bench": {"bench", "tests", "integration", "allocator", "io", "policy"},
     "tests": {"tests", "integration", "allocator", "io", "policy"},
 }
+# Folders inside a layer: what of its own layer each may include beside itself. One without a row may include all of it.
+FOLDERS = {
+    "integration/escape": set(),
+    "integration/hooks": {"integration/escape", "integration/preload"},
+    "integration/prediction": set(),
+    "integration/settings": set(),
+}
 IMPURE = re.compile(
     r"cuda.*|cufile.*|fstream|iostream|cstdio|filesystem|thread|mutex|condition_variable|future|atomic|chrono|ctime|"
     r"unistd\.h|fcntl\.h|sys/.*|pthread\.h|dlfcn\.h|absl/(time|synchronization)/.*|tbb/.*|oneapi/.*"
@@ -24,10 +31,26 @@ IMPURE = re.compile(
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]', re.MULTILINE)
 READS_ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 SIMCUDA = "integration/simcuda"
+# The stand-in has settings of its own, and the preload hands over what the engine reads.
+ENVIRONMENT = ("integration/settings/environment.cc", "integration/preload/conf.c", SIMCUDA + "/", "tests/", "bench/")
 
 
 def is_simcuda(path):
     return path.as_posix().startswith(SIMCUDA + "/")
+
+
+def lies_in(name, folder):
+    return name.startswith(folder + "/")
+
+
+def folder_problem(path, target):
+    """What is wrong with an include inside a layer, by the row of the innermost folder that has one; or None."""
+    folder = max((f for f in FOLDERS if lies_in(path.as_posix(), f)), key=len, default=None)
+    if folder is None or path.parts[0] != target.split("/", 1)[0]:
+        return None
+    if any(lies_in(target, allowed) for allowed in {folder} | FOLDERS[folder]):
+        return None
+    return f"{folder} must not include {target}"
 
 
 def include_problem(root, path, quoted, target):
@@ -45,6 +68,8 @@ def include_problem(root, path, quoted, target):
         return None
     if target_room not in ALLOWED[room]:
         return f"{room} must not include {target_room} ({target})"
+    if problem := folder_problem(path, target):
+        return problem
     if target.startswith(SIMCUDA + "/") and not (is_simcuda(path) or room == "tests"):
         return f"only simcuda itself and tests may include {target}"
     return None
@@ -57,8 +82,8 @@ def file_problems(root, path):
         if problem:
             yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {problem}"
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
-    if path.parts[0] in ("policy", "io", "allocator") and READS_ENVIRONMENT.search(code):
-        yield f"{path}: only integration reads the environment"
+    if not path.as_posix().startswith(ENVIRONMENT) and READS_ENVIRONMENT.search(code):
+        yield f"{path}: only integration/settings and the preload read the environment"
 
 
 def link_problems(root, path):

@@ -1,39 +1,18 @@
-"""Plants a violation for every rule of the checks and expects it to be found; a clean tree must pass."""
+"""Plants a violation for every rule of the checks and expects it to be found; a clean tree must pass.
+
+Here the checks of includes, calls, folders and libraries; text_self_test has those of text.
+"""
 
 import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
-import function_size
 import headers_alone
+import include_chains
 import include_direction
 import libraries
-import mirror
-import text_rules
+import preload_calls
 import top_level
-
-HEAD = "// What this file is.\n"
-
-
-class Planted(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = Path(folder.name).resolve()
-
-    def put(self, path, text=HEAD):
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        return target
-
-    def library(self, path, code, *flags):
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-xnone", "-o", str(target), *flags],
-                       input=code, text=True, check=True)  # fmt: skip
-        return target
+from planted import HEAD, Planted
 
 
 class IncludeDirectionTest(Planted):
@@ -54,6 +33,12 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("policy/plan.cc", '#include "io/engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/engine.cc", '  #  include "policy/units.h"\n')), 2)
 
+    def test_folders_of_a_layer(self):
+        self.assertEqual(self.found("integration/hooks/a.h", '#include "integration/escape/b.h"\n'), [])
+        self.assertEqual(self.found("integration/engine/a.h", '#include "integration/hooks/a.h"\n'), [])
+        self.assertEqual(len(self.found("integration/escape/b.h", '#include "integration/hooks/a.h"\n')), 1)
+        self.assertEqual(len(self.found("integration/prediction/c.h", '#include "integration/escape/b.h"\n')), 2)
+
     def test_product_does_not_include_simcuda(self):
         self.assertEqual(len(self.found("integration/hooks/a.cc", '#include "integration/simcuda/driver/x.h"\n')), 1)
 
@@ -67,8 +52,15 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("policy/plan.cc", "#include <thread>\n")), 1)
         self.assertEqual(len(self.found("policy/time.cc", '#include "absl/time/clock.h"\n')), 2)
 
-    def test_only_integration_reads_the_environment(self):
-        self.assertEqual(self.found("integration/engine/options.cc", 'auto* a = getenv("A");\n'), [])
+    def test_a_folder_with_a_row_of_its_own(self):
+        good = '#include "integration/settings/settings.h"\n#include "io/os/log.h"\n#include <string>\n'
+        self.assertEqual(self.found("integration/settings/settings.cc", good), [])
+        self.assertEqual(len(self.found("integration/settings/a.cc", '#include "integration/engine/sizing.h"\n')), 1)
+
+    def test_only_the_settings_and_the_preload_read_the_environment(self):
+        self.assertEqual(self.found("integration/settings/environment.cc", 'auto* a = getenv("A");\n'), [])
+        self.assertEqual(len(self.found("integration/engine/engine.cc", 'auto* a = getenv("A");\n')), 1)
+        (self.root / "integration/engine/engine.cc").unlink()
         self.assertEqual(self.found("io/comment.cc", "// getenv() is not called here\n"), [])
         self.assertEqual(len(self.found("io/engine.cc", 'auto* a = std::getenv("A");\n')), 1)
 
@@ -78,134 +70,67 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("io/other.cc", '#include "../io/engine.h"\n')), 2)
 
 
-class TextRulesTest(Planted):
-    def found(self, long_files=()):
-        return text_rules.find_problems(self.root, long_files)
+class IncludeChainsTest(Planted):
+    MODULES = (include_chains.Module(("io",), chain=2, units=3),)
 
-    def test_clean_file_passes(self):
-        self.put("io/os/a.h", HEAD + "#ifndef SPILLWAY_IO_OS_A_H_\n#define SPILLWAY_IO_OS_A_H_\n#endif\n")
+    def unit(self, name, *included):
+        self.put(f"{name}.h", HEAD + "".join(f'#include "{other}.h"\n' for other in included))
+
+    def found(self):
+        return include_chains.find_problems(self.root, self.MODULES)
+
+    def test_a_tree_passes_and_its_longest_chain_is_counted(self):
+        self.unit("io/a", "io/b")
+        self.unit("io/b")
         self.assertEqual(self.found(), [])
-
-    def test_missing_head_is_found(self):
-        self.put("io/a.cc", "int a;\n")
+        self.unit("io/b", "io/os/c")
+        self.unit("io/os/c")
         self.assertEqual(len(self.found()), 1)
 
-    def test_source_of_a_header_needs_no_second_head(self):
-        self.put("io/a.h", HEAD + "#ifndef SPILLWAY_IO_A_H_\n#define SPILLWAY_IO_A_H_\n#endif\n")
-        self.put("io/a.cc", "int a;\n")
-        self.assertEqual(self.found(), [])
+    def test_a_chain_is_followed_through_other_modules(self):
+        self.unit("io/a", "policy/x")
+        self.unit("policy/x", "io/b")
+        self.unit("io/b", "io/c")
+        self.unit("io/c")
+        self.assertIn("the longest chain of includes has 3 units", " ".join(self.found()))
 
-    def test_wrong_guard_is_found(self):
-        self.put("io/a.h", HEAD + "#ifndef A_H\n#define A_H\n#endif\n")
+    def test_too_many_units_are_found(self):
+        for name in "abcd":
+            self.unit(f"io/{name}")
         self.assertEqual(len(self.found()), 1)
 
-    def test_marks_are_found_in_any_text(self):
-        self.put("integration/a.py", "# TO" "DO later\n")
-        self.assertEqual(len(self.found()), 1)
+    def test_a_circle_of_units_is_found_also_through_a_source(self):
+        self.unit("io/a", "io/b")
+        self.unit("io/b")
+        self.put("io/b.cc", HEAD + '#include "io/b.h"\n#include "io/a.h"\n')
+        self.assertEqual(self.found(), ["files include in a circle: io/a, io/b"])
 
-    def test_long_files_are_found_unless_listed(self):
-        self.put("io/a.cc", HEAD + "int a;\n" * 399)
-        self.assertEqual(self.found(), [])
-        self.put("io/a.cc", HEAD + "int a;\n" * 400)
-        self.put("tests/a.py", "a = 1\n" * 401)
-        self.assertEqual(len(self.found()), 2)
-        self.assertEqual(self.found({"io/a.cc": "generated", "tests/": "generated"}), [])
-
-    def test_a_line_for_a_file_that_is_not_long_is_found(self):
-        self.put("io/a.cc", HEAD + "int a;\n")
-        self.assertEqual(len(self.found({"io/a.cc": "generated"})), 1)
+    def test_a_circle_of_folders_is_found(self):
+        self.unit("io/a", "io/os/b")
+        self.unit("io/os/b")
+        self.unit("io/c")
+        self.put("io/os/b.cc", HEAD + '#include "io/c.h"\n')
+        self.assertIn("folders include in a circle: io, io/os", self.found())
 
 
-class FunctionSizeTest(Planted):
-    def found(self, text, path="io/a.cc", allowed=None):
-        self.put(path, text)
-        return function_size.find_problems(self.root, allowed or {})
+class PreloadCallsTest(Planted):
+    def found(self, **files):
+        for name, text in files.items():
+            self.put(f"integration/preload/{name}.c", f"/* Upper() is called by nobody here. */\n{text}\n")
+        return preload_calls.find_problems(self.root)
 
-    @staticmethod
-    def body(lines, indent="  "):
-        return f"{indent}++a;\n" * lines
+    def test_one_direction_is_allowed(self):
+        lower = "static int Upper(void) { return 1; }\nvoid* Lower(int a,\n            int b) {\n  return 0;\n}"
+        self.assertEqual(self.found(low=lower, up="int Upper(void) { Lower(1, 2); return 0; } /* Lower() */"), [])
 
-    def test_each_form_of_a_long_function_is_found(self):
-        heads = (
-            "int Sum(int a) {\n",
-            "absl::StatusOr<std::unique_ptr<A>> A::Create(const std::string& one,\n"
-            "                                             int other) {\n",
-            "A::A(int a)\n    : a_(a), b_{a} {\n",
-            "TEST(ATest, Works) {\n",
-            "template <typename T>\nvoid Each(T function) noexcept {\n",
-            "bool operator==(const A& a, const A& b) {\n",
-            "auto Make(int a) -> std::vector<int> {\n",
-            "static void (*Find(const char* name))(int) {\n",
-        )
-        for head in heads:
-            fits = 59 - head.count("\n") - 1
-            with self.subTest(head):
-                self.assertEqual(self.found(head + self.body(fits) + "}\n"), [])
-                self.assertEqual(len(self.found(head + self.body(fits + 1) + "}\n")), 1)
+    def test_both_directions_are_found(self):
+        found = self.found(low="void Lower(void) { Upper(); }", up="int Upper(void) { Lower(); return 0; }")
+        self.assertEqual(len(found), 1)
+        self.assertIn("low.c uses Upper of up.c", found[0])
 
-    def test_methods_inside_of_classes_are_found(self):
-        text = "class A {\n public:\n  int Sum() const {\n" + self.body(60, "    ") + "  }\n};\n"
-        self.assertEqual(len(self.found("namespace a {\n" + text + "}  // namespace a\n")), 1)
-
-    def test_what_is_no_function_is_not_counted(self):
-        for head, end in (("namespace a {\n", "}\n"), ("struct A {\n", "};\n"), ("enum class A {\n", "};\n"),
-                          ("const Row kRows[] = {\n", "};\n"), ('extern "C" {\n', "}\n")):  # fmt: skip
-            with self.subTest(head):
-                self.assertEqual(self.found(head + "  int a;\n" * 80 + end), [])
-
-    def test_a_loop_or_lambda_counts_to_its_function(self):
-        text = "void A() {\n  for (int i : b) {\n" + self.body(30, "    ") + "  }\n  Run([&] {\n" + self.body(30, "    ")
-        self.assertEqual(len(self.found(text + "  });\n}\n")), 1)
-
-    def test_python_is_looked_at(self):
-        long = "def f():\n" + "    a = 1\n" * 59
-        self.assertEqual(len(self.found(long, "tests/a.py")), 1)
-        self.assertEqual(self.found("def f():\n" + "    a = 1\n" * 58, "tests/a.py"), [])
-
-    def test_listed_functions_may_be_long_and_others_not_be_listed(self):
-        text = "void A() {\n" + self.body(60) + "}\n"
-        self.assertEqual(self.found(text, allowed={"io/a.cc: A": "a table"}), [])
-        self.assertEqual(len(self.found("", allowed={"io/a.cc: A": "a table"})), 1)
-
-    def test_a_tree_that_was_not_read_is_found(self):
-        self.put("io/a.cc", "void A() {\n}\n")
-        self.assertEqual(len(function_size.find_problems(self.root, {}, fewest=2)), 1)
-
-
-class MirrorTest(Planted):
-    def found(self, exceptions=None, fewest=0):
-        return mirror.find_problems(self.root, exceptions or {}, fewest)
-
-    def test_a_unit_is_tested_beside_its_mirror(self):
-        self.put("io/os/a.h")
-        self.put("io/os/a.cc")
-        self.assertEqual(self.found(), ["io/os/a: no tests/io/os/a_test.*"])
-        self.put("tests/io/a_test.cc")
-        self.assertEqual(len(self.found()), 1)
-        self.put("tests/io/os/a_test.cc")
-        self.assertEqual(self.found(), [])
-
-    def test_a_line_with_a_reason_excuses_a_unit_or_a_folder(self):
-        self.put("io/a.h")
-        self.put("policy/plan/b.cc")
-        self.assertEqual(self.found({"io/a": "an interface", "policy/": "moves"}), [])
-        self.assertEqual(len(self.found({"io/": "moves"})), 1)
-
-    def test_a_line_without_need_is_found(self):
-        self.put("io/a.h")
-        self.put("tests/io/a_test.py")
-        self.assertEqual(self.found({"io/a": "an interface"}), ["io/a: listed without need"])
-
-    def test_lines_need_a_reason(self):
-        path = self.put("exceptions", "# comment\n\nio/a: an interface\n")
-        self.assertEqual(mirror.read_exceptions(path), {"io/a": "an interface"})
-        for bad in ("io/a\n", "io/a: \n", "io/a: one\nio/a: two\n"):
-            self.put("exceptions", bad)
-            with self.assertRaises(ValueError):
-                mirror.read_exceptions(path)
-
-    def test_a_tree_that_was_not_read_is_found(self):
-        self.assertEqual(len(self.found(fewest=1)), 1)
+    def test_an_address_and_a_way_over_a_third_are_found(self):
+        self.assertEqual(len(self.found(a="int A(void) { return B(); }", b="int B(void) { return C(); }",
+                                        c="int C(void) {\n  return (int)(long)A;\n}")), 1)  # fmt: skip
 
 
 class TopLevelTest(Planted):

@@ -63,6 +63,7 @@ find "$build/lib" "$build/lib/bench" "$build/bin" "$build/tests" -maxdepth 1 \( 
 # The pip package's Python files, for loading by the configuration variable.
 mkdir -p "$to/python"
 cp -r "$ROOT/integration/python/spillway" "$ROOT/integration/python/spillway_start_up.pth" "$to/python/"
+cp "$ROOT/integration/settings/settings.def" "$to/python/spillway/"
 rm -rf "$to/python/spillway/__pycache__" "$to/python/spillway/lib"
 
 newest=$(find "$to" -type f \( -name '*.so*' -o -perm -100 \) -exec objdump -T {} + 2>/dev/null |

@@ -31,7 +31,7 @@ const char* SpillDirectory() {
   return given != nullptr ? given : "/var/tmp";
 }
 
-struct House {
+struct Core {
   std::unique_ptr<AddressMap> addresses;
   std::unique_ptr<HostPool> host;
   std::unique_ptr<io::SpillStore> disk;
@@ -48,37 +48,37 @@ T Value(absl::StatusOr<T> result) {
 }
 
 // A quarter of all blocks fits the GPU; half of the rest goes to host memory when there is a disk.
-House Build(bool disk) {
+Core Build(bool disk) {
   Gpu& gpu = Gpu::Get();
   const uint64_t all = kBlocks * BlockBytes();
-  House house;
-  house.addresses = Value(AddressMap::Reserve(&gpu.driver(), 1, uint64_t{16} << 30, uint64_t{2} << 20));
+  Core core;
+  core.addresses = Value(AddressMap::Reserve(&gpu.driver(), 1, uint64_t{16} << 30, uint64_t{2} << 20));
   HostPool::Options host;
   host.storage_bytes = disk ? all * 3 / 8 : all * 5 / 4;
   if (!disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
-  house.host = Value(HostPool::Create(&gpu.driver(), gpu.context(), host));
+  core.host = Value(HostPool::Create(&gpu.driver(), gpu.context(), host));
   if (disk) {
     io::SpillStoreOptions options;
     options.directories = {{SpillDirectory(), all * 2}};
-    house.disk = Value(io::SpillStore::Create(options));
+    core.disk = Value(io::SpillStore::Create(options));
   }
   allocator::ResidencyOptions options;
   options.budget_bytes = all / 4 + (uint64_t{16} << 20);
   allocator::ResidencyParts parts;
   parts.driver = &gpu.driver();
   parts.context = gpu.context();
-  parts.addresses = house.addresses.get();
-  parts.host = house.host.get();
-  parts.disk = house.disk.get();
-  house.residency = Value(Residency::Create(options, parts));
-  return house;
+  parts.addresses = core.addresses.get();
+  parts.host = core.host.get();
+  parts.disk = core.disk.get();
+  core.residency = Value(Residency::Create(options, parts));
+  return core;
 }
 
 class ResidencyTest : public testing::TestWithParam<bool> {};
 
 TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
   Gpu& gpu = Gpu::Get();
-  House house = Build(GetParam());
+  Core core = Build(GetParam());
   const CUstream streams[] = {gpu.NewStream(), gpu.NewStream()};
   CUdeviceptr differences = 0;
   gpu.Must(gpu.mem_alloc(&differences, 4), "cuMemAlloc");
@@ -87,31 +87,31 @@ TEST_P(ResidencyTest, FourTimesTheBudgetKeepsEveryWord) {
   gpu.Synchronize();
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < kBlocks; ++i) {
-    blocks.push_back(Value(house.residency->Allocate(BlockBytes(), {streams[i % 2], false})));
+    blocks.push_back(Value(core.residency->Allocate(BlockBytes(), {streams[i % 2], false})));
   }
   for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < kBlocks; ++i) {
       const CUstream stream = streams[i % 2];
       AccessSet set;
-      house.addresses->Collect(blocks[i], &set);
-      const CUresult result = house.residency->Run(set, {stream, false}, 1, [&] {
+      core.addresses->Collect(blocks[i], &set);
+      const CUresult result = core.residency->Run(set, {stream, false}, 1, [&] {
         if (round > 0) gpu.Compare(stream, blocks[i], BlockBytes(), (round - 1) * kBlocks + i, differences);
         gpu.Fill(stream, blocks[i], BlockBytes(), round * kBlocks + i);
         return CUDA_SUCCESS;
       });
-      ASSERT_EQ(result, CUDA_SUCCESS) << house.residency->LastError();
+      ASSERT_EQ(result, CUDA_SUCCESS) << core.residency->LastError();
     }
   }
   gpu.Synchronize();
   gpu.Must(gpu.driver().cuMemcpyDtoHAsync_v2(&count, differences, 4, nullptr), "copying the counter");
   gpu.Synchronize();
   EXPECT_EQ(count, 0u);
-  const allocator::ResidencyStats stats = house.residency->Stats();
+  const allocator::ResidencyStats stats = core.residency->Stats();
   EXPECT_GT(stats.evictions, 0u);
   EXPECT_LE(stats.peak_chunk_bytes, stats.budget_bytes);
-  for (CUdeviceptr block : blocks) EXPECT_TRUE(house.residency->Free(block).ok());
-  house.residency->Shutdown();
-  if (house.disk != nullptr) house.disk->Shutdown();
+  for (CUdeviceptr block : blocks) EXPECT_TRUE(core.residency->Free(block).ok());
+  core.residency->Shutdown();
+  if (core.disk != nullptr) core.disk->Shutdown();
   gpu.Must(gpu.mem_free(differences), "cuMemFree");
 }
 

@@ -89,7 +89,7 @@ def claim(job):
 
 
 def fault(job):
-    """Room is there; what is away must come back."""
+    """Memory is free; what is away must come back."""
     del job.held[-6:]
     slowly(job)
     job.touch(slice(0, 5))
@@ -138,7 +138,7 @@ def allocate(job):
     more[0].sum().item()
 
 
-# The phase, and what it begins with: 18 tensors are twice what the budget of the scene has room for, 4 leave chunks free.
+# The phase, and what it begins with: 18 tensors are twice what fits the budget of the scene, 4 leave chunks free.
 PRESSED, FREE = functools.partial(Job, 18), functools.partial(Job, 4)
 PHASES = {"claim": (claim, PRESSED), "fault": (fault, PRESSED), "evict": (evict, PRESSED), "run_ahead": (run_ahead, PRESSED),
           "empty_cache": (empty_cache, PRESSED), "leave": (leave, PRESSED), "leave_evicting": (leave_evicting, PRESSED),

@@ -1,5 +1,5 @@
 """Frozen weights cost no writes: a job most of whose weights never change, on a device that holds a third of it. Each
-frozen block is written once; later drops of it move nothing. The bits are those of a run with room for everything.
+frozen block is written once; later drops of it move nothing. The bits are those of a run where everything fits.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ def main():
     args = harness.arguments(__doc__)
     problems = harness.Problems()
     here = harness.machine(args, "frozen")
-    # Room for all copies in host memory, and for none: then on disk.
+    # Host memory for all copies, and for none: then on disk.
     for name, host in (("host", "512MiB"), ("disk", "0")):
         capped = job.run_job(here, job.PRELOAD, [], job.Cap(BUDGET, host), script=SCRIPT, name=f"preload-{name}")
         steps = len(capped.report["losses"]) if capped.report else 1

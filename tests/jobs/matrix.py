@@ -22,7 +22,7 @@ def train_arguments(row, steps=STEPS):
 
 
 def cap_of(row, gpu_bytes, peak, folder):
-    # With host memory alone: what is live at the peak, and room to exchange it (the largest launch and the largest block).
+    # With host memory alone: what is live at the peak, and headroom to exchange it (the largest launch and the largest block).
     host = {"host": peak + peak // 8, "both": peak // 10, "ssd": 0}[row.tiers]
     dirs = "none" if row.tiers == "host" else str(folder)
     return job.Cap(gpu_bytes, job.size_text(host) if host else "0", dirs)

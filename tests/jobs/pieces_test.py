@@ -15,9 +15,9 @@ import harness
 import job
 import kill
 import matrix
-import rooms
 import scene_table
 import scenes
+import shared_disk
 
 ROW = configurations.Configuration("x", 1, "foreach", "35", "both")
 
@@ -141,12 +141,12 @@ class ScenesTest(unittest.TestCase):
         self.assertEqual(used, pages - {"small"})
 
 
-class RoomsTest(unittest.TestCase):
+class SharedDiskTest(unittest.TestCase):
     def test_the_filler_takes_what_is_free(self):
         """On the disk of the test that would be much, so its loop is run with a limit of file size."""
         with tempfile.TemporaryDirectory() as folder:
             command = f"import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); import sys; sys.argv = ['', '{folder}/x']"
-            rooms.subprocess.run([job.sys.executable, "-c", command + rooms.FILL], check=True)
+            shared_disk.subprocess.run([job.sys.executable, "-c", command + shared_disk.FILL], check=True)
             self.assertEqual((Path(folder) / "x").stat().st_size, 1 << 20)
 
 

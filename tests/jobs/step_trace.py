@@ -1,6 +1,6 @@
 """SPILLWAY_TRACE: the step that a real job writes at its end is the step that it made, and `spillway simulate` plans it.
 
-Two runs of the example job: observed with room for everything, then with half of its memory on a device whose kernels
+Two runs of the example job: observed where everything fits, then with half of its memory on a device whose kernels
 take a known time at least.
 """
 
@@ -73,7 +73,7 @@ def check_file(args, problems, path, half):
     whole = path.read_bytes()
     damaged = bytearray(whole)
     damaged[len(damaged) // 2] ^= 0x10
-    for name, content in (("cut", whole[: len(whole) // 2]), ("flipped", bytes(damaged)), ("foreign", b"PK\3\4" + whole[4:])):
+    for name, content in (("cut", whole[: len(whole) // 2]), ("flipped", bytes(damaged)), ("other", b"PK\3\4" + whole[4:])):
         wrong = path.with_suffix(f".{name}")
         wrong.write_bytes(content)
         refused = simulate(args, "--trace", wrong)
@@ -90,8 +90,8 @@ def main():
         old.unlink()
     paths = {"capped": folder / "capped.trace"}
 
-    room = job.Cap(harness.machine(args, "step-trace").uncapped_memory, "0", "none", {})
-    observed = run(args, "observed", room, STEPS, SPILLWAY="observe", SPILLWAY_TRACE=str(folder / "%r-%p.trace"))
+    uncapped = job.Cap(harness.machine(args, "step-trace").uncapped_memory, "0", "none", {})
+    observed = run(args, "observed", uncapped, STEPS, SPILLWAY="observe", SPILLWAY_TRACE=str(folder / "%r-%p.trace"))
     found = sorted(folder.glob("0-*.trace"))
     if not problems.expect(len(found) == 1, f"%r and %p gave {found}:\n{observed.log[-2000:]}"):
         problems.exit()
@@ -106,12 +106,12 @@ def main():
     capped_launches, measured, samples = step_of(problems, capped, paths["capped"])
     problems.expect(capped.keys["losses_sha256"] == observed.keys["losses_sha256"], "the losses differ")
     problems.expect((capped.metrics["fetched_bytes"] or 0) > 0, "nothing was moved")
-    problems.expect(capped_launches == launches, f"a step of {capped_launches} launches, {launches} with room for all")
+    problems.expect(capped_launches == launches, f"a step of {capped_launches} launches, {launches} where all fits")
     kernels = check_file(args, problems, paths["capped"], half)
     problems.expect(len(kernels) == capped_launches, f"{len(kernels)} kernels in the file, a step has {capped_launches} launches")
     check_times(problems, kernels, capped, measured, samples)
 
-    refused = run(args, "refused", room, 1, SPILLWAY_TRACE=str(folder / "no-such-folder" / "step.trace"))
+    refused = run(args, "refused", uncapped, 1, SPILLWAY_TRACE=str(folder / "no-such-folder" / "step.trace"))
     problems.expect(refused.keys["status"] != "ok" and "SPILLWAY_TRACE: " in refused.log, f"a path that cannot be:\n{refused.log[-1000:]}")
     problems.exit()
 

@@ -13,11 +13,16 @@ PYTORCH_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # Where the library keeps the whole text for child processes, once it has taken our entries out of PyTorch's variables.
 KEPT_VARIABLE = "SPILLWAY_ALLOC_CONF_ORIGINAL"
 CONF_VARIABLES = (*PYTORCH_VARIABLES, KEPT_VARIABLE)
-# Our names inside the configuration: the variables SPILLWAY_... in small letters, without the prefix.
-OUR_KEYS = (
-    "gpu_memory", "host_memory", "dirs", "disk_reserve", "write_budget", "policy", "checksum", "encrypt", "gds", "trust",
-    "on_full", "trace", "metrics", "status", "log", "audit", "denylist", "wait_limit", "cuda_driver", "io_model", "io_faults",
-)  # fmt: skip
+
+
+def our_keys():
+    """Our names inside the configuration: those of settings.def, which the wheel carries and a checkout has."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.path.join(here, "settings.def")
+    if not os.path.isfile(path):
+        path = os.path.join(here, "..", "..", "settings", "settings.def")
+    with open(path, encoding="utf-8") as file:
+        return re.findall(r"^(?:RETIRED_)?SETTING\((\w+)", file.read(), re.MULTILINE)
 
 
 def split_conf(text):
@@ -37,7 +42,8 @@ def without_our_entries(text):
     """What remains for PyTorch's own parser, which refuses backends and keys that it does not know."""
     if not names_our_backend(text):
         return text
-    return ",".join(e for e in split_conf(text) if entry_key(e) not in OUR_KEYS + ("backend",))
+    ours = {*our_keys(), "backend"}
+    return ",".join(e for e in split_conf(text) if entry_key(e) not in ours)
 
 
 def switched_off():

@@ -116,10 +116,25 @@ CUresult CheckUnsafeLocked() {
   return result;
 }
 
+// The stream is going away.
+void AbandonCapture(Stream& stream) {
+  if (!AnyCapture()) return;
+  const Lock lock(GetTable().mutex);
+  const Lock graph_lock(GraphMutex());
+  Capture* capture = FindLocked(stream);
+  if (capture == nullptr) return;
+  capture->valid = false;
+  capture->strands.erase(&stream);
+  if (capture->origin != &stream) return;
+  if (capture->owns_graph) capture->graph->Destroy();
+  DropLocked(capture);
+}
+
 }  // namespace
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode, CUgraph graph,
                       const CUgraphNode* dependencies, size_t count) {
+  Context::BeforeClose(&AbandonCapture);
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
   if (stream.kind() == StreamKind::kLegacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -303,19 +318,6 @@ CUresult CheckUnsafeCall() {
   if (!AnyCapture()) return CUDA_SUCCESS;
   const Lock lock(GetTable().mutex);
   return CheckUnsafeLocked();
-}
-
-void AbandonCapture(Stream& stream) {
-  if (!AnyCapture()) return;
-  const Lock lock(GetTable().mutex);
-  const Lock graph_lock(GraphMutex());
-  Capture* capture = FindLocked(stream);
-  if (capture == nullptr) return;
-  capture->valid = false;
-  capture->strands.erase(&stream);
-  if (capture->origin != &stream) return;
-  if (capture->owns_graph) capture->graph->Destroy();
-  DropLocked(capture);
 }
 
 }  // namespace simcuda

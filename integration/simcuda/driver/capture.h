@@ -57,9 +57,6 @@ CUresult CheckContextUse(Context& context);
 // A call that may be unsafe while something is captured (allocations, frees, synchronous copies).
 CUresult CheckUnsafeCall();
 
-// The stream is going away.
-void AbandonCapture(Stream& stream);
-
 }  // namespace simcuda
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_CAPTURE_H_

@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "integration/simcuda/driver/address_space.h"
-#include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/driver.h"
 
 namespace simcuda {
@@ -16,6 +15,7 @@ namespace {
 constexpr uint32_t kContextMagic = 0x43545821;
 
 std::atomic<uint64_t> next_context_id{1};
+std::atomic<void (*)(Stream&)> g_before_close{nullptr};
 
 // The state of one thread.
 struct ThreadState {
@@ -39,9 +39,7 @@ struct ThreadStateReaper {
     if (t_state == nullptr || syscall(SYS_gettid) == getpid()) return;
     if (IsAlive()) {
       for (const auto& own : t_state->own_streams) {
-        if (!own.valid()) continue;
-        AbandonCapture(*own.stream);
-        own.context->CloseStream(own.stream);
+        if (own.valid()) own.context->CloseStream(own.stream);
       }
     }
     delete t_state;
@@ -67,7 +65,7 @@ Context::Context(Device* device, bool primary)
   limits[CU_LIMIT_STACK_SIZE] = 1024;
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-  legacy_ = Stream::Open(this, StreamKind::kLegacy, 0);
+  legacy_ = Stream::Open(this, &error_, StreamKind::kLegacy, 0);
 }
 
 Context* Context::FromHandle(CUcontext handle) {
@@ -85,7 +83,7 @@ Stream& Context::per_thread() {
 }
 
 Stream* Context::OpenStream(StreamKind kind, int priority) {
-  Stream* stream = Stream::Open(this, kind, priority);
+  Stream* stream = Stream::Open(this, &error_, kind, priority);
   if (stream == nullptr) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
   streams_.push_back(stream);
@@ -93,7 +91,10 @@ Stream* Context::OpenStream(StreamKind kind, int priority) {
   return stream;
 }
 
+void Context::BeforeClose(void (*see)(Stream&)) { g_before_close = see; }
+
 void Context::CloseStream(Stream* stream) {
+  if (const auto see = g_before_close.load()) see(*stream);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto it = std::find(streams_.begin(), streams_.end(), stream);
@@ -137,7 +138,7 @@ uint64_t Context::Enqueue(Stream& stream, Work* work) {
     }
   }
   const uint64_t number = stream.Enqueue(work);
-  stream.WaitForRoom(number);
+  stream.WaitForQueueSpace(number);
   return number;
 }
 
@@ -189,9 +190,7 @@ bool Context::SetPeer(Context* peer, bool enabled) {
 void Context::Reset() {
   Synchronize();
   for (Stream* stream : Streams()) {
-    if (stream == legacy_) continue;
-    AbandonCapture(*stream);
-    CloseStream(stream);
+    if (stream != legacy_) CloseStream(stream);
   }
   GetAddressSpace().FreeAllOf(this);
   std::lock_guard<std::mutex> lock(mutex_);

@@ -29,7 +29,10 @@ class Context {
   Stream& per_thread();
 
   Stream* OpenStream(StreamKind kind, int priority);
+  // What BeforeClose was given sees the stream first.
   void CloseStream(Stream* stream);
+  // For captures, which end with their stream; the first one sets it.
+  static void BeforeClose(void (*see)(Stream&));
 
   // Queues work with the rules of the legacy stream: it waits for all work of blocking streams before it, and
   // they wait for it. Returns the work's number on `stream`.

@@ -1,5 +1,5 @@
-// The life of the driver in this process: made by the first cuInit, dead in a forked child. Nothing happens when
-// the library is only loaded.
+// The life of the driver in this process, and its devices: alive from the first cuInit on, dead in a forked child.
+// Nothing happens when the library is only loaded. Any thread may ask.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 
@@ -11,11 +11,15 @@ namespace simcuda {
 // cuInit has succeeded in this process and it is not a fork of the one where it did.
 bool IsAlive();
 
-CUresult Initialise();
-
 int DeviceCount();
 // Null when there is no such device.
 Device* FindDevice(int ordinal);
+
+// For cuInit: makes what else the driver needs, by start(), and is alive from then on. Any later call answers success, or
+// NOT_INITIALIZED in a forked child; a start that failed is tried again.
+CUresult ComeAlive(CUresult (*start)());
+// For start(): `count` devices of `memory_bytes` each.
+void MakeDevices(int count, uint64_t memory_bytes);
 
 }  // namespace simcuda
 

@@ -69,10 +69,10 @@ CUresult GetEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdg
       }
     }
     if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    size_t room = *count;
+    size_t space = *count;
     if (from != nullptr && data != nullptr)
-      std::fill_n(data, std::min(room, before.size()), CUgraphEdgeData{});
-    Give(before, from, &room);
+      std::fill_n(data, std::min(space, before.size()), CUgraphEdgeData{});
+    Give(before, from, &space);
     return Give(after, to, count);
   });
 }

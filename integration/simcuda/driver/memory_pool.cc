@@ -15,7 +15,7 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// An inaccessible stretch of at most *size bytes (halved until the process has room), aligned to huge pages.
+// An inaccessible stretch of at most *size bytes (halved until the process can have it), aligned to huge pages.
 uint64_t ReserveStretch(uint64_t* size) {
   for (; *size >= kSmallestStretch; *size /= 2) {
     void* start = mmap(nullptr, *size + kHugePage, PROT_NONE, kReserved, -1, 0);

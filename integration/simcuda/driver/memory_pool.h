@@ -17,7 +17,7 @@ namespace simcuda {
 
 class MemoryPool {
  public:
-  // Reserves both stretches; false when the process has no room for them.
+  // Reserves both stretches; false when the process cannot have them.
   bool Init();
 
   // One compare each: whether the address can belong to a device at all.

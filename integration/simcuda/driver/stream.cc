@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "integration/simcuda/driver/clock.h"
-#include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
@@ -21,7 +20,7 @@ constexpr uint32_t kOpenMagic = 0x53545245;
 // Work of one stream that may wait for the device; a driver's launch queue is of this size, too.
 constexpr uint64_t kMostQueued = 1024;
 
-// All streams ever made. Fixed room, so that a signal handler may walk it without a lock.
+// All streams ever made. A fixed array, so that a signal handler may walk it without a lock.
 constexpr int kMostStreams = 1 << 16;
 struct Registry {
   std::mutex mutex;
@@ -76,7 +75,7 @@ void HoldStreams(bool hold) {
   state.released.notify_all();
 }
 
-Stream* Stream::Open(Context* context, StreamKind kind, int priority) {
+Stream* Stream::Open(Context* context, const std::atomic<CUresult>* error, StreamKind kind, int priority) {
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   Stream* stream = nullptr;
@@ -91,6 +90,7 @@ Stream* Stream::Open(Context* context, StreamKind kind, int priority) {
     registry.count = index + 1;
   }
   stream->context_ = context;
+  stream->error_ = error;
   stream->kind_ = kind;
   stream->priority_ = priority;
   stream->id_ = registry.next_id++;
@@ -124,7 +124,7 @@ uint64_t Stream::Enqueue(Work* work) {
   return number;
 }
 
-void Stream::WaitForRoom(uint64_t number) {
+void Stream::WaitForQueueSpace(uint64_t number) {
   const bool far_ahead = number > completed() + kMostQueued;
   if (far_ahead && t_stream == nullptr && !GetHold().on.load()) WaitFor(number - kMostQueued);
 }
@@ -210,7 +210,7 @@ void Stream::Execute(Work* work) {
     if (most > 0)
       SleepUntil(NowNs() + static_cast<int64_t>(NextRandom(&random_) % static_cast<uint64_t>(most)));
   }
-  work->Run(*this, context()->failed());
+  work->Run(*this, /*skip=*/error_.load()->load() != CUDA_SUCCESS);
 }
 
 bool Stream::CopyRunningName(char* name, size_t bytes) {

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <string>
 
+#include "integration/simcuda/driver/driver_api.h"
+
 namespace simcuda {
 
 class Context;
@@ -40,8 +42,8 @@ enum class StreamKind { kBlocking, kNonBlocking, kLegacy, kPerThread };
 
 class Stream {
  public:
-  // A stream of `context`, new or used before.
-  static Stream* Open(Context* context, StreamKind kind, int priority);
+  // A stream of `context`, new or used before. While `error` is none but success, its work is skipped.
+  static Stream* Open(Context* context, const std::atomic<CUresult>* error, StreamKind kind, int priority);
   // The stream of a handle, or null if the handle is none of a live stream.
   static Stream* FromHandle(void* handle);
 
@@ -58,7 +60,7 @@ class Stream {
   void WaitFor(uint64_t number);
   // As a driver does: a caller whose work has got far ahead of the device waits. Not on a stream's thread, nor while
   // streams are held.
-  void WaitForRoom(uint64_t number);
+  void WaitForQueueSpace(uint64_t number);
 
   // No more work comes; what is queued is done, then the stream is free for Open.
   void Close();
@@ -83,6 +85,7 @@ class Stream {
   // Set by Open, constant until Close. Atomic because a stale handle may be looked at while a stream is used again.
   std::atomic<uint32_t> magic_{0};
   std::atomic<Context*> context_{nullptr};
+  std::atomic<const std::atomic<CUresult>*> error_{nullptr};
   std::atomic<StreamKind> kind_{StreamKind::kBlocking};
   std::atomic<int> priority_{0};
   std::atomic<uint64_t> id_{0};

@@ -114,7 +114,6 @@ SIMCUDA_API CUresult cuStreamDestroy_v2(CUstream handle) {
   Stream* stream = Stream::FromHandle(handle);
   if (stream == nullptr || stream->kind() == simcuda::StreamKind::kLegacy) return CUDA_ERROR_INVALID_HANDLE;
   Context* context = stream->context();
-  simcuda::AbandonCapture(*stream);
   context->CloseStream(stream);
   return context->status();  // the stream is gone all the same
 }

@@ -5,8 +5,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/stack.h>
 
-#include "integration/simcuda/torch/host_forms.h"
-
 namespace simcuda::ops {
 namespace {
 

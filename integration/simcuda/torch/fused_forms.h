@@ -2,9 +2,9 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_FUSED_FORMS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_FUSED_FORMS_H_
 
-namespace simcuda::ops {
+#include "integration/simcuda/torch/host_call.h"
 
-struct HostCall;
+namespace simcuda::ops {
 
 void LstmCell(const HostCall& call);
 void LstmCellBackward(const HostCall& call);

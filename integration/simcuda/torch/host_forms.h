@@ -4,19 +4,9 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_FORMS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_FORMS_H_
 
-#include <ATen/core/Generator.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-
-#include <optional>
+#include "integration/simcuda/torch/host_call.h"
 
 namespace simcuda::ops {
-
-struct HostCall {
-  const c10::OperatorHandle& op;
-  c10::Stack* stack;                       // exactly the arguments; replaced by the returns
-  std::optional<at::Generator> generator;  // of this call alone; set for ops that draw random numbers
-  int generator_argument;                  // where it goes, or -1
-};
 
 // Runs the op; throws what the CPU kernels throw. The calling thread is below autograd.
 using HostForm = void (*)(const HostCall& call);

@@ -26,7 +26,7 @@ class QueuedWork {
 // The registered forms of one op: same name, one for each number of addresses. Any thread may call.
 class LaunchFunctions {
  public:
-  // The function of `name` with room for at least `addresses` addresses; *padded is how many it declares.
+  // The function of `name` that takes at least `addresses` addresses; *padded is how many it declares.
   CUfunction Find(const std::string& name, size_t addresses, size_t* padded);
 
  private:

@@ -1,4 +1,4 @@
-// The door of the operator library.
+// The interface of the operator library.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_
 

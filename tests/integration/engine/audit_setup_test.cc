@@ -16,51 +16,51 @@ class AuditSetupTest : public testing::Test {
   AuditSetupTest() {
     char folder[] = "/tmp/audit_setup_test_XXXXXX";
     folder_ = mkdtemp(folder);
-    options_.denylist_file = folder_ + "/list";
+    settings_.denylist = folder_ + "/list";
   }
   ~AuditSetupTest() override {
-    unlink(options_.denylist_file.c_str());
+    unlink(settings_.denylist.c_str());
     rmdir(folder_.c_str());
   }
-  void Write(const std::string& text) { std::ofstream(options_.denylist_file) << text; }
+  void Write(const std::string& text) { std::ofstream(settings_.denylist) << text; }
   std::string Text() const {
     std::ostringstream text;
-    text << std::ifstream(options_.denylist_file).rdbuf();
+    text << std::ifstream(settings_.denylist).rdbuf();
     return text.str();
   }
 
   std::string folder_;
-  Options options_;
+  Settings settings_;
 };
 
 TEST_F(AuditSetupTest, ListMustBeReadableAndGood) {
-  EXPECT_NE(std::string(ReadDenyLists(options_).status().message()).find(options_.denylist_file),
+  EXPECT_NE(std::string(ReadDenyLists(settings_).status().message()).find(settings_.denylist),
             std::string::npos);
   Write("good\none two three\n");
-  EXPECT_NE(std::string(ReadDenyLists(options_).status().message()).find("list:2: "), std::string::npos);
+  EXPECT_NE(std::string(ReadDenyLists(settings_).status().message()).find("list:2: "), std::string::npos);
   Write("good\n");
-  auto list = ReadDenyLists(options_);
+  auto list = ReadDenyLists(settings_);
   ASSERT_TRUE(list.ok());
   EXPECT_NE(list->Match("good", ""), nullptr);
-  options_.denylist_file = folder_;
-  EXPECT_FALSE(ReadDenyLists(options_).ok());
+  settings_.denylist = folder_;
+  EXPECT_FALSE(ReadDenyLists(settings_).ok());
 }
 
 TEST_F(AuditSetupTest, AuditMakesTheListAndNeedsToWriteIt) {
-  options_.audit = true;
-  EXPECT_TRUE(ReadDenyLists(options_).ok());
-  EXPECT_EQ(access(options_.denylist_file.c_str(), W_OK), 0);
-  const std::string good = options_.denylist_file;
-  options_.denylist_file = folder_ + "/missing/list";
-  EXPECT_FALSE(ReadDenyLists(options_).ok());
-  options_.denylist_file = good;
+  settings_.audit = true;
+  EXPECT_TRUE(ReadDenyLists(settings_).ok());
+  EXPECT_EQ(access(settings_.denylist.c_str(), W_OK), 0);
+  const std::string good = settings_.denylist;
+  settings_.denylist = folder_ + "/missing/list";
+  EXPECT_FALSE(ReadDenyLists(settings_).ok());
+  settings_.denylist = good;
 }
 
 TEST_F(AuditSetupTest, AppendsOneLineForEachKernel) {
   Write("# by hand, without an end of line");
   const Auditor::Kernel first = {"_Z3foov", "foo()", "libfoo.so", 12};
   const Auditor::Kernel second = {"bar", "bar", "", 3};
-  const std::string& path = options_.denylist_file;
+  const std::string& path = settings_.denylist;
   EXPECT_TRUE(AppendToDenyList(path, first).value());
   EXPECT_FALSE(AppendToDenyList(path, first).value());
   EXPECT_TRUE(AppendToDenyList(path, second).value());

@@ -85,13 +85,6 @@ TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {
   EXPECT_THAT(Summary(quiet), HasSubstr("nothing was moved"));
 }
 
-TEST(BytesTextTest, ChoosesTheUnit) {
-  EXPECT_EQ(BytesText(0), "0 B");
-  EXPECT_EQ(BytesText(1023), "1023 B");
-  EXPECT_EQ(BytesText(1536), "1.50 KiB");
-  EXPECT_EQ(BytesText(uint64_t{3} << 40), "3.00 TiB");
-}
-
 TEST_F(ReportFileTest, IsReplacedAsAWhole) {
   const std::string path = folder_ + "/metrics.json";
   ASSERT_TRUE(WriteFileAtomically(path, "one").ok());

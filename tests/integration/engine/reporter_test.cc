@@ -30,7 +30,7 @@ TEST_F(ReporterTest, WritesAtTheEnd) {
 TEST_F(ReporterTest, TheSummaryIsPrintedOnce) {
   ::testing::internal::CaptureStderr();
   {
-    Reporter reporter(Reporter::Settings{}, [] { return TwoDevices(); });
+    Reporter reporter(Reporter::Options{}, [] { return TwoDevices(); });
     reporter.Finish();
     reporter.Finish();
   }
@@ -40,17 +40,17 @@ TEST_F(ReporterTest, TheSummaryIsPrintedOnce) {
 }
 
 TEST_F(ReporterTest, WritesNowAndThen) {
-  Reporter::Settings settings;
-  settings.metrics_file = folder_ + "/metrics.json";
-  settings.every = std::chrono::milliseconds(1);
+  Reporter::Options options;
+  options.metrics_file = folder_ + "/metrics.json";
+  options.every = std::chrono::milliseconds(1);
   std::atomic<int> collected{0};
-  Reporter reporter(settings, [&collected] {
+  Reporter reporter(options, [&collected] {
     ++collected;
     return TwoDevices();
   });
   while (collected.load() < 4) std::this_thread::yield();
   // Whenever one looks, there is a whole file.
-  EXPECT_EQ(nlohmann::json::parse(Text(settings.metrics_file))["spilled_bytes"], 600);
+  EXPECT_EQ(nlohmann::json::parse(Text(options.metrics_file))["spilled_bytes"], 600);
   reporter.Finish();
 }
 

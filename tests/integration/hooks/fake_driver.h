@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "integration/hooks/hook_rows.h"
-#include "integration/hooks/hooks.h"
+#include "integration/hooks/hook_table.h"
 
 namespace spillway::integration {
 

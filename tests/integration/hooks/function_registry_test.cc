@@ -157,5 +157,55 @@ TEST(FunctionRegistryTest, ThreadsFindTheSameWhileTheTableGrowsAndModulesGo) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(ModuleOriginsTest, KeepsFileNamesOnceSomebodyWantsThem) {
+  ModuleOrigins origins;
+  const auto module = reinterpret_cast<CUmodule>(0x10);
+  const auto library = reinterpret_cast<CUlibrary>(0x20);
+  origins.NoteFile(module, "/a/early.cubin");
+  EXPECT_EQ(origins.Find(module), "");
+  origins.Enable();
+  origins.NoteFile(module, "/a/file.cubin");
+  static const int image = 0;  // lies in this program
+  origins.NoteImage(library, &image, nullptr);
+  EXPECT_EQ(origins.Find(module), "file.cubin");
+  EXPECT_NE(origins.Find(library), "");
+  EXPECT_EQ(origins.Libraries(), std::vector<CUlibrary>{library});
+}
+
+TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
+  RealTable real;
+  ModuleOrigins origins;
+  const DriverFunctionQueries queries(&real, &origins);
+  size_t bytes = 0;
+  std::string name;
+  EXPECT_EQ(queries.ParamSize(Handle(1), false, 0, &bytes), FunctionQueries::Answer::kFailed);
+  EXPECT_FALSE(queries.Name(Handle(1), false, &name));
+  EXPECT_EQ(queries.Owner(Handle(1), true), nullptr);
+  const decltype(&::cuFuncGetParamInfo) sizes = [](CUfunction, size_t index, size_t*, size_t* size) {
+    *size = 8;
+    return index == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
+  const decltype(&::cuFuncGetName) names = [](const char** text, CUfunction) {
+    *text = "kernel";
+    return CUDA_SUCCESS;
+  };
+  const decltype(&::cuFuncGetModule) modules = [](CUmodule* module, CUfunction) {
+    *module = reinterpret_cast<CUmodule>(0x10);
+    return CUDA_SUCCESS;
+  };
+  real.Set(Row::cuFuncGetParamInfo, reinterpret_cast<void*>(sizes));
+  real.Set(Row::cuFuncGetName, reinterpret_cast<void*>(names));
+  real.Set(Row::cuFuncGetModule, reinterpret_cast<void*>(modules));
+  EXPECT_EQ(queries.ParamSize(Handle(1), false, 0, &bytes), FunctionQueries::Answer::kOk);
+  EXPECT_EQ(bytes, 8u);
+  EXPECT_EQ(queries.ParamSize(Handle(1), false, 1, &bytes), FunctionQueries::Answer::kPastEnd);
+  EXPECT_TRUE(queries.Name(Handle(1), false, &name));
+  EXPECT_EQ(name, "kernel");
+  EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), false)), "") << "nobody wants to know";
+  origins.Enable();
+  origins.NoteFile(reinterpret_cast<CUmodule>(0x10), "of.cubin");
+  EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), false)), "of.cubin");
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -1,4 +1,5 @@
-// The product's wrappers over the fake driver and fake residencies, with blocks on two devices.
+// HookTest: the product's wrappers over the fake driver and fake residencies, with blocks on two devices.
+// LaunchHookTest: the same, with a launch.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_HOOK_FIXTURE_H_
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_HOOK_FIXTURE_H_
@@ -70,6 +71,21 @@ class HookTest : public testing::Test {
   HookReport report_;
   HookContext context_;
   FakeResidency residency_[kDevices];
+};
+
+// With launches that name two blocks.
+class LaunchHookTest : public HookTest {
+ protected:
+  LaunchHookTest() { driver().param_sizes = {8, 4, 24}; }
+
+  // A launch with a pointer to block `index`, a number, and a struct that points into block `index` + 1.
+  CUresult Launch(uint32_t index, CUstream stream) {
+    uint64_t pointer = Address(index);
+    int number = 3;
+    uint64_t value[3] = {1, Address(index + 1) + 100, 2};
+    void* params[] = {&pointer, &number, value};
+    return driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
+  }
 };
 
 }  // namespace spillway::integration

@@ -4,13 +4,13 @@ Run by conf_test.py: conf_model.py SHIM COUNT
 """
 
 import ctypes
+import pathlib
 import random
+import re
 import sys
 
-OURS = (
-    "gpu_memory host_memory dirs disk_reserve write_budget policy checksum encrypt gds trust on_full trace metrics log "
-    "audit denylist wait_limit cuda_driver io_model io_faults"
-).split()
+SETTINGS = pathlib.Path(__file__).parents[3] / "integration" / "settings" / "settings.def"
+OURS = re.findall(r"^(?:RETIRED_)?SETTING\((\w+)", SETTINGS.read_text(), re.MULTILINE)
 PIECES = [*OURS[:6], "backend", "spillway", "native", "max_split_size_mb", "a", "/b:2TiB", "64", " ", "\t", "", "é"]
 SEPARATORS = [",", ",", ":", ":", "[", "]", ";", "][", ",,", ""]
 VARIABLE, KEPT = b"PYTORCH_CUDA_ALLOC_CONF", b"SPILLWAY_ALLOC_CONF_ORIGINAL"

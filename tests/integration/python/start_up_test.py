@@ -30,9 +30,12 @@ class ConfigurationTest(unittest.TestCase):
     def test_leaves_other_backends_alone(self):
         self.assertEqual(start_up.without_our_entries("backend:cudaMallocAsync,log:1"), "backend:cudaMallocAsync,log:1")
 
-    def test_keys_are_those_of_the_library(self):
-        table = (ROOT / "integration" / "preload" / "conf_keys.def").read_text()
-        self.assertEqual(list(start_up.OUR_KEYS), re.findall(r"^CONF_KEY\((\w+)\)", table, re.MULTILINE))
+    def test_keys_are_the_settings_and_the_retired_ones(self):
+        table = (ROOT / "integration" / "settings" / "settings.def").read_text()
+        keys = start_up.our_keys()
+        self.assertEqual(keys, re.findall(r"^(?:RETIRED_)?SETTING\((\w+),", table, re.MULTILINE))
+        self.assertTrue({"gpu_memory", "io_model", "write_budget"} <= set(keys))
+        self.assertFalse({"spillway", "name"} & set(keys))
 
     def test_unfinished_bracket_is_not_an_error(self):
         self.assertEqual(start_up.without_our_entries("backend:spillway,dirs:[/a,/b"), "")

@@ -10,7 +10,7 @@ from accelerate.utils import find_executable_batch_size
 
 def main(scene):
     seen = []
-    smaller = (halve.FIRST_BATCH >> n for n in itertools.count(1))  # halves, so that a little more room changes nothing
+    smaller = (halve.FIRST_BATCH >> n for n in itertools.count(1))  # halves, so that a little more memory changes nothing
 
     @find_executable_batch_size(starting_batch_size=halve.FIRST_BATCH, reduce_batch_size_fn=lambda: next(smaller))
     def train(batch):

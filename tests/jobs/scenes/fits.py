@@ -7,7 +7,7 @@ COUNT = 16
 
 
 def fill():
-    """As many as there is room for, up to 16, and whether each holds its own number."""
+    """As many as fit, up to 16, and whether each holds its own number."""
     held = []
     try:
         for number in range(COUNT):

@@ -175,7 +175,7 @@ def judge_parts(row, capped, host, problems):
     """Each rank says what it may take: equal parts of the node's host memory. A disk is not divided beforehand."""
     hosts = [size_of(text) for text in
              re.findall(r"GPU \d+: budget [\d.]+ \w+, host ([\d.]+ \w+), disk as it grows", capped.log)]  # fmt: skip
-    if not problems.expect(len(hosts) == row.ranks * row.used, f"{row.name}: {len(hosts)} devices told their room"):
+    if not problems.expect(len(hosts) == row.ranks * row.used, f"{row.name}: {len(hosts)} devices reported what they have"):
         return
     host_sum = sum(hosts[:: row.used])  # the devices of a process have one pool
     problems.expect(0 < host_sum <= host, f"{row.name}: host tiers of together {host_sum} bytes, {host} is the node's")

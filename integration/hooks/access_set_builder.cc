@@ -1,0 +1,83 @@
+#include "integration/hooks/access_set_builder.h"
+
+#include <cstring>
+
+namespace spillway::integration {
+namespace {
+
+using allocator::BlockId;
+
+// Scratch of one thread. `dead` outlives the scratch: hooks run in destructors of other thread-locals, too.
+struct Scratch {
+  ~Scratch();
+  Touch touch;
+};
+thread_local bool t_scratch_dead = false;
+thread_local bool t_inside = false;
+thread_local Scratch t_scratch;
+
+Scratch::~Scratch() { t_scratch_dead = true; }
+
+}  // namespace
+
+void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
+  state_ = hook_state;
+  context_ = hook_context;
+  tag = 0;
+  may_block = reaches_all = false;
+  denied = nullptr;
+  set_.Clear();
+  if (__builtin_expect(rewrites(), 0)) {
+    found_.clear();
+    overwritten_.clear();
+  }
+}
+
+HookScope::HookScope() {
+  if (t_inside) return;
+  HookState* const state = GetHookState();
+  if (state == nullptr) return;
+  HookContext* const context = ContextOf(state);
+  if (context == nullptr) return;
+  t_inside = true;
+  touch_ = t_scratch_dead ? new Touch : &t_scratch.touch;
+  touch_->Begin(state, context);
+}
+
+HookScope::~HookScope() {
+  if (touch_ == nullptr) return;
+  t_inside = false;
+  if (t_scratch_dead) delete touch_;
+}
+
+void Touch::WritesFromHost(uint64_t address, const void* source, uint64_t bytes) {
+  Writes(address, bytes);
+  if (source == nullptr || bytes > kLargestPointerTable) return;
+  const char* const first = static_cast<const char*>(source);
+  for (uint64_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, first + at, sizeof(word));
+    if (__builtin_expect(!map().Contains(word), 1)) continue;
+    scratch_.Clear();
+    map().Collect(word, &scratch_);
+    for (const BlockId id : scratch_) found_.push_back({address + at, sizeof(word), id});
+  }
+  if (__builtin_expect(!state_->tensor_maps.any(), 1)) return;
+  for (uint64_t at = -address % TensorMaps::kStep; at + TensorMaps::kBytes <= bytes;
+       at += TensorMaps::kStep) {
+    const TensorMaps::Range range = state_->tensor_maps.Find(first + at);
+    if (range.bytes == 0) continue;
+    scratch_.Clear();
+    map().CollectRange(range.address, range.bytes, &scratch_);
+    for (const BlockId id : scratch_) found_.push_back({address + at, TensorMaps::kBytes, id});
+  }
+}
+
+void Touch::WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes) {
+  Writes(address, bytes);
+  if (bytes != 0 && state_->tables.MayTouch(source, bytes)) {
+    state_->tables.Moved(source, bytes, address, &found_);
+  }
+}
+
+}  // namespace spillway::integration

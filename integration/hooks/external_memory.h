@@ -1,0 +1,85 @@
+// ForeignLedger: device memory that others than Spillway hold, learnt from the wrapped allocation calls, so
+// that a free without a size is known by what it frees. Counts from the first hooked call on; a device's
+// Residency hears the sum when it comes into being and each change after that, on the calling thread and
+// without the ledger's lock. Contexts and modules do not count. Nothing fails; what the wrappers have not
+// seen is not counted.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
+#define SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "allocator/memory/block_id.h"
+#include "allocator/residency/residency.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+class ForeignLedger {
+ public:
+  ForeignLedger() = default;
+  ForeignLedger(const ForeignLedger&) = delete;
+  ForeignLedger& operator=(const ForeignLedger&) = delete;
+
+  // Whole allocations, named by address or by handle of an array; the two cannot collide in practice, and
+  // `kind` keeps them apart. Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
+  enum class Kind : uint8_t { kAddress, kArray, kMipmappedArray };
+  void OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes);
+  uint64_t OnFree(Kind kind, uint64_t key);  // the bytes that it had; 0 when it was not known
+
+  // Physical memory: it lives until its handle is released (each retain needs one release) and nothing maps
+  // it.
+  void OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes);
+  void OnRetain(CUmemGenericAllocationHandle handle);
+  void OnRelease(CUmemGenericAllocationHandle handle);
+  void OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+  void OnUnmap(CUdeviceptr address, uint64_t bytes);
+
+  // Everything on `device` is gone (its primary context was reset).
+  void ForgetDevice(int device);
+
+  // From now on `residency` hears of the device's foreign bytes, first of those there are. Null: no more.
+  void Attach(int device, allocator::Residency* residency);
+  int64_t bytes(int device) const;
+
+ private:
+  struct Entry {
+    int device = 0;
+    uint64_t bytes = 0;
+  };
+  struct Physical {
+    Entry entry;
+    int references = 1;
+    int mappings = 0;
+  };
+  struct Mapping {
+    uint64_t bytes = 0;
+    CUmemGenericAllocationHandle handle = 0;
+  };
+  // A change that the device's residency is told after mu_ is released.
+  struct Change {
+    allocator::Residency* residency = nullptr;
+    int64_t delta = 0;
+  };
+  Change AddLocked(int device, int64_t delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Drops the physical memory when nothing names it any more.
+  Change DropUnusedLocked(CUmemGenericAllocationHandle handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Tell(const Change& change);
+  static bool Counts(int device) { return device >= 0 && device < allocator::kMaxDevices; }
+
+  mutable os::Mutex mu_{os::LockRank::kRegistry};
+  std::map<std::pair<Kind, uint64_t>, Entry> allocations_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<CUmemGenericAllocationHandle, Physical> physical_ ABSL_GUARDED_BY(mu_);
+  std::map<CUdeviceptr, Mapping> mappings_ ABSL_GUARDED_BY(mu_);
+  std::array<int64_t, allocator::kMaxDevices> bytes_ ABSL_GUARDED_BY(mu_){};
+  std::array<allocator::Residency*, allocator::kMaxDevices> residencies_ ABSL_GUARDED_BY(mu_){};
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_

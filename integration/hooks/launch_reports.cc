@@ -1,0 +1,151 @@
+#include "integration/hooks/launch_reports.h"
+
+#include <cxxabi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "allocator/residency/residency.h"
+#include "integration/hooks/hook_rows.h"
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::Residency;
+
+// More blocks than an operator on single tensors names.
+constexpr size_t kManyBlocks = 12;
+constexpr size_t kLongestName = 160;
+
+bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts) {
+    if (text.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+constexpr size_t kMostBlocksShown = 8;
+
+const char* NameOf(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS: return "CUDA_ERROR_ILLEGAL_ADDRESS";
+    case CUDA_ERROR_LAUNCH_FAILED: return "CUDA_ERROR_LAUNCH_FAILED";
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE: return "CUDA_ERROR_INVALID_ADDRESS_SPACE";
+    case CUDA_ERROR_MISALIGNED_ADDRESS: return "CUDA_ERROR_MISALIGNED_ADDRESS";
+    default: return nullptr;
+  }
+}
+
+std::string TextOf(CUresult result) {
+  const char* const name = NameOf(result);
+  return name != nullptr ? name : "CUDA error " + std::to_string(static_cast<int>(result));
+}
+
+std::string BlocksText(const std::vector<Residency::Range>& blocks) {
+  if (blocks.empty()) return "its parameters name no block";
+  std::string text =
+      "its parameters name " + std::to_string(blocks.size()) + (blocks.size() == 1 ? " block:" : " blocks:");
+  for (size_t i = 0; i < blocks.size() && i < kMostBlocksShown; ++i) {
+    char one[64];
+    std::snprintf(one, sizeof(one), " 0x%llx (%llu bytes)", static_cast<unsigned long long>(blocks[i].base),
+                  static_cast<unsigned long long>(blocks[i].bytes));
+    text += one;
+  }
+  return blocks.size() > kMostBlocksShown ? text + " ..." : text;
+}
+
+}  // namespace
+
+std::string Demangled(const std::string& name) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  const std::string readable = status == 0 && text != nullptr ? text : name;
+  std::free(text);
+  return readable;
+}
+
+std::string CallOfTag(uint64_t tag) {
+  std::string_view name;
+  ForEachRow([&]<Row R>() {
+    if (RowTraits<R>::kInfo.tag == tag) name = BaseNameOf(RowTraits<R>::kSymbol);
+  });
+  return std::string(name);
+}
+
+std::string NameOfTag(FunctionRegistry* functions, uint64_t tag) {
+  const FunctionInfo* const info = functions->FindByTag(tag);
+  return info != nullptr ? Demangled(info->name) : CallOfTag(tag);
+}
+
+std::string RefusalAdvice(const std::string& kernel, size_t blocks) {
+  std::string text;
+  if (!kernel.empty()) {
+    text =
+        "The kernel is " + kernel.substr(0, kLongestName) + (kernel.size() > kLongestName ? "..." : "") + ".";
+  }
+  // PyTorch's kernels for lists of tensors (Apex and others have theirs under the same name), and the
+  // operators of that name where kernels are called after them.
+  const bool fused = HasAny(kernel, {"FusedAdam", "FusedSgd", "FusedSGD", "FusedAdagrad", "_fused_"});
+  const bool lists = fused || HasAny(kernel, {"multi_tensor_apply", "_foreach_"});
+  const auto add = [&text](std::string_view more) {
+    text += text.empty() ? "" : " ";
+    text += more;
+  };
+  if (lists && HasAny(kernel, {"Norm", "norm"})) {
+    add("It works on many tensors at once: foreach=False for clip_grad_norm_ makes it work on one at a "
+        "time.");
+  } else if (lists) {
+    add("It works on many tensors of the optimiser at once: ");
+    text += fused ? "fused=False with foreach=False" : "foreach=False";
+    text += " for the optimiser makes it work on one at a time; smaller parameter groups help, too.";
+  } else if (blocks >= kManyBlocks) {
+    add("If it is a part of an optimiser's step, foreach=False and fused=False, or smaller parameter groups, "
+        "make it "
+        "fit.");
+  }
+  return text;
+}
+
+void Auditor::OnFault(const allocator::AuditedLaunch& launch) {
+  faults_.fetch_add(1);
+  const std::string where = "audit: launch " + std::to_string(launch.number) + " on GPU " +
+                            std::to_string(launch.device) + " ended in " + TextOf(launch.result) + ": ";
+  const FunctionInfo* const info = functions_->FindByTag(launch.tag);
+  if (info == nullptr) {
+    const std::string call = CallOfTag(launch.tag);
+    os::Announce(where + (call.empty() ? "a kernel without a name" : call) + "; " +
+                 BlocksText(launch.blocks) + ". It cannot be put into a deny list.");
+    return;
+  }
+  const Kernel kernel = {info->name, Demangled(info->name), info->library, launch.number};
+  std::string text = where + "kernel " + kernel.readable;
+  text += kernel.library.empty() ? " of a library that is not known" : " of " + kernel.library;
+  text += " touched memory that is not mapped; " + BlocksText(launch.blocks) + ". " + record_(kernel);
+  os::Announce(text);
+}
+
+void Auditor::OnEarlierFault(int device, uint64_t number, CUresult result) {
+  faults_.fetch_add(1);
+  os::Announce("audit: before launch " + std::to_string(number) + " on GPU " + std::to_string(device) +
+               " something that is not audited (a host function, memory of others) failed with " +
+               TextOf(result) + ": the audit ends");
+}
+
+void Auditor::OnCaptured(int device, uint64_t tag) {
+  const FunctionInfo* const info = functions_->FindByTag(tag);
+  os::Announce("audit: launches that go into a graph are not audited one by one; the first on GPU " +
+               std::to_string(device) + " is of " +
+               (info == nullptr ? CallOfTag(tag) : Demangled(info->name)));
+}
+
+std::string Auditor::Summary() const {
+  const uint64_t faults = faults_.load();
+  return "audit: " + std::to_string(passed_.load() + faults) + " launches, " + std::to_string(faults) +
+         (faults == 1 ? " fault" : " faults");
+}
+
+}  // namespace spillway::integration

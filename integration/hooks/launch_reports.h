@@ -1,0 +1,69 @@
+// What users read of launches: the names of kernels and calls, what an audit finds, and what helps a launch
+// that does not fit the budget. Called by the gate on launching threads, by residencies on the thread that
+// has something to report, and by the engine at the end; only when something is wrong or over, so that locks
+// and allocations are fine. What is mapped when is the residency's business (allocator/residency/audit.h),
+// files are the engine's.
+
+#ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
+#define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "allocator/residency/audit_observer.h"
+#include "integration/hooks/function_registry.h"
+
+namespace spillway::integration {
+
+// ---- Words for the tags that launches carry: kernels and kinds of copy.
+
+// As in the source, if it is a C++ name; else as it is.
+std::string Demangled(const std::string& name);
+// The driver function whose calls carry the tag; empty for a kernel's.
+std::string CallOfTag(uint64_t tag);
+// "cuMemcpyDtoDAsync", or the demangled kernel; empty when neither is known. Takes the registry's lock.
+std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);
+
+// What helps when a launch needs more than the budget: which kernel it is, and if it works on many tensors at
+// once, as optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two
+// sentences, or nothing. `kernel`: its name, readable, empty when not known; `blocks`: that the launch names.
+// Pure.
+std::string RefusalAdvice(const std::string& kernel, size_t blocks);
+
+// Reports what the audit finds, and has kernels written down. Any thread.
+class Auditor : public allocator::AuditObserver {
+ public:
+  struct Kernel {
+    std::string name;      // as the driver tells it
+    std::string readable;  // demangled
+    std::string library;   // empty: not known
+    uint64_t launch = 0;
+  };
+  // Writes the kernel into the user's list; returns what the user should know of it and do now, as a
+  // sentence.
+  using Record = std::function<std::string(const Kernel&)>;
+
+  Auditor(FunctionRegistry* functions, Record record) : functions_(functions), record_(std::move(record)) {}
+
+  void OnFault(const allocator::AuditedLaunch& launch) override;
+  void OnEarlierFault(int device, uint64_t number, CUresult result) override;
+  void OnCaptured(int device, uint64_t tag) override;
+  void OnPassed(int) override { passed_.fetch_add(1, std::memory_order_relaxed); }
+
+  // "12345 launches, 1 fault": for the end.
+  std::string Summary() const;
+
+ private:
+  FunctionRegistry* const functions_;
+  const Record record_;
+  std::atomic<uint64_t> passed_{0};
+  std::atomic<uint64_t> faults_{0};
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_

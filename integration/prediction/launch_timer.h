@@ -1,0 +1,160 @@
+// LaunchTimer: how long launches of one device last on the GPU, from samples. A sampled launch gets a timing
+// event on its own stream right before it, after all waits of ours, and one at the next launch's entry into
+// the gate, before any wait of ours: between them lies the launch and what followed it unseen. Launching
+// threads record events that exist already, without a lock; creating, polling, choosing what to sample and
+// keeping the cost low are the predictor's thread's. A sample that the driver refuses is dropped.
+
+#ifndef SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_
+#define SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <unordered_set>
+#include <vector>
+
+#include "allocator/driver/cuda_driver.h"
+#include "allocator/residency/stream_ref.h"
+#include "io/os/clock.h"
+#include "policy/kernel_times.h"
+#include "policy/trace.h"
+
+namespace spillway::integration {
+
+struct LaunchTimerOptions {
+  const allocator::CudaDriver* driver = nullptr;
+  CUcontext context = nullptr;  // the device's; launches in others are not sampled
+  const os::Clock* clock = os::Clock::System();
+  // Part of the time that sampling may cost while kinds of launches are unknown, and afterwards.
+  double share_at_first = 0.005;
+  double share_later = 0.0005;
+};
+
+class LaunchTimer {
+ public:
+  // `wants_marks` is LaunchObserver's.
+  LaunchTimer(const LaunchTimerOptions& options, std::atomic<bool>* wants_marks);
+  LaunchTimer(const LaunchTimer&) = delete;
+  LaunchTimer& operator=(const LaunchTimer&) = delete;
+
+  // ---- Launching threads; see LaunchObserver. None waits, locks or allocates.
+
+  void OnEnter(const allocator::StreamRef& stream);
+  void OnReady(const allocator::StreamRef& stream);
+  void OnLaunch(policy::LaunchIndex index) {
+    if (__builtin_expect(index + 1 >= next_.load(std::memory_order_relaxed), 0)) Note(index);
+  }
+  void OnInterrupt() { interruptions_.fetch_add(1, std::memory_order_relaxed); }
+
+  // ---- One thread, the trace's owner.
+
+  // Takes the times that are there into `times`, and chooses launches to come for sampling. `trace` holds the
+  // launches that were reported, `period` is that of the job, 0 when it is not known; launches to come are
+  // then taken to be those a period ago. Asks the GPU, never waits for it.
+  void Step(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+            policy::KernelTimes* times);
+
+  // Samples that gave a time, and those that did not because the next launch was on another stream: launches
+  // of that kind are from then on measured alone, without what follows them.
+  uint64_t measured() const { return measured_; }
+  uint64_t abandoned() const { return abandoned_; }
+
+  static constexpr uint32_t kSlots = 64;         // samples under way
+  static constexpr uint32_t kTargets = 64;       // launches chosen and not yet there
+  static constexpr uint32_t kEnoughSamples = 4;  // of a kind, for it to count as known
+  static constexpr int64_t kSampleNanos =
+      4000;  // what two events cost the GPU, and the host beyond what is measured
+  static constexpr uint32_t kFewestTokens = 16;     // samples that are chosen for at a time, at least
+  static constexpr uint32_t kLaunchesAhead = 2048;  // looked at for choosing
+
+ private:
+  // Who holds kBusy owns what is below it; the others are left and entered by compare-exchange.
+  enum class Phase : uint32_t {
+    kIdle,     // waits for the next target
+    kBusy,     // somebody is at it: others pass by
+    kArmed,    // the next launch that is ready is sampled
+    kStarted,  // its first event is recorded, its index not yet known
+    kRunning,  // the next launch that enters ends it
+  };
+  enum class Outcome : uint8_t { kMeasured, kAbandoned };
+  enum class Ends : uint8_t { kAtNextLaunch, kRightAway };
+  struct Slot {
+    CUevent start = nullptr;
+    CUevent end = nullptr;
+    policy::LaunchIndex index = 0;
+    Outcome outcome = Outcome::kMeasured;
+  };
+  struct Target {
+    policy::LaunchIndex index = 0;
+    Ends ends = Ends::kAtNextLaunch;
+  };
+
+  bool Take(Phase from) { return phase_.compare_exchange_strong(from, Phase::kBusy); }
+  bool StartedHere() const;
+  void Note(policy::LaunchIndex index);
+  bool RecordStart(const allocator::StreamRef& stream);
+  bool MayEndOn(const allocator::StreamRef& stream) const;
+  void Finish(Outcome outcome);
+  void Settle(policy::LaunchIndex index);
+  CUresult Record(CUevent event, const allocator::StreamRef& stream);
+
+  bool CreateEvents();
+  void Collect(const policy::Trace& trace, const policy::BlockSizes& sizes, policy::KernelTimes* times);
+  void Accrue();
+  void Choose(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+              const policy::KernelTimes& times);
+  bool LooksForKinds() const { return known_launches_ < period_ && tries_ < 8 * uint64_t{period_} + 512; }
+  static policy::LaunchIndex Alike(const policy::Trace& trace, policy::LaunchIndex index, uint32_t period);
+  Target TargetOf(policy::LaunchIndex index, uint64_t kind) const;
+  void ChooseByKind(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+                    const policy::KernelTimes& times, std::vector<Target>* chosen);
+  void ChooseAnywhere(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+                      std::vector<Target>* chosen);
+  void Publish(const std::vector<Target>& chosen);
+  uint64_t KindOfLaunch(const policy::Trace& trace, policy::LaunchIndex index,
+                        const policy::BlockSizes& sizes);
+
+  const LaunchTimerOptions options_;
+  std::atomic<bool>* const wants_marks_;
+
+  // The next launch that somebody must look at: 0 while a sample is open, kNever when none is chosen.
+  std::atomic<policy::LaunchIndex> next_{policy::kNever};
+  std::atomic<Phase> phase_{Phase::kIdle};
+  std::atomic<const void*> thread_{nullptr};  // who recorded the first event; of use in kStarted alone
+  std::atomic<uint64_t> interruptions_{0};
+  std::atomic<uint64_t> host_nanos_{0}, recorded_{0};  // spent on recording; events recorded
+
+  // Rings of one producer and one consumer: slots go from whoever holds kBusy to the reader, targets the
+  // other way.
+  std::array<Slot, kSlots> slots_;
+  std::atomic<uint64_t> slots_filled_{0},
+      slots_taken_{0};  // release by their one writer, acquire by the other side
+  std::array<Target, kTargets> targets_;
+  std::atomic<uint64_t> targets_filled_{0}, targets_taken_{0};
+
+  // ---- Of whoever holds kBusy.
+  allocator::StreamRef stream_;
+  Ends ends_ = Ends::kAtNextLaunch;
+  uint64_t interruptions_before_ = 0;
+  policy::LaunchIndex last_ = 0;  // latest launch known here
+
+  // ---- The reader's own.
+  enum class Events : uint8_t { kNone, kThere, kFailed };
+  Events events_ = Events::kNone;
+  uint64_t measured_ = 0, abandoned_ = 0;
+  double tokens_ = kTargets;
+  int64_t accrued_at_ = 0;
+  uint32_t period_ = 0;
+  uint64_t tries_ = 0;  // samples chosen for unknown kinds of this period: some kinds may never give a time
+  uint64_t known_launches_ = 0;                   // in a row, of the period, whose kinds have enough samples
+  policy::LaunchIndex looked_to_ = 0;             // where the search for unknown kinds goes on
+  policy::LaunchIndex seen_to_ = 0;               // end of the trace when launches were chosen last
+  std::unordered_set<uint64_t> ends_right_away_;  // kinds that another stream's launch follows
+  std::vector<policy::Bytes> scratch_;
+  std::mt19937_64 random_{1};
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_

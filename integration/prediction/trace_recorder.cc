@@ -1,0 +1,151 @@
+#include "integration/prediction/trace_recorder.h"
+
+#include <algorithm>
+
+#include "io/os/check.h"
+
+namespace spillway::integration {
+
+using policy::LaunchIndex;
+
+namespace {
+
+// So many launches above next_index_ are looked for: more threads do not report at the same instant.
+constexpr LaunchIndex kRacingThreads = 4;
+
+}  // namespace
+
+TraceRecorder::TraceRecorder(const Room& room)
+    : slot_mask_(room.launches - 1),
+      name_mask_(room.names - 1),
+      slots_(new Slot[room.launches]),
+      names_(new std::atomic<uint32_t>[room.names]()) {
+  SPILLWAY_CHECK((room.launches & slot_mask_) == 0 && (room.names & name_mask_) == 0);
+}
+
+void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::AccessSet& set) {
+  const uint32_t count = static_cast<uint32_t>(set.size());
+  Slot& slot = slots_[index & slot_mask_];
+  slot.ready.store(0, std::memory_order_relaxed);
+  // Released, though they are published below: who reads one of these too late must not see the old `ready`
+  // after it.
+  if (count <= kFew) {
+    uint32_t at = 0;
+    for (const allocator::BlockId id : set) slot.few[at++].store(id.raw(), std::memory_order_release);
+  } else {
+    const uint64_t first = names_taken_.fetch_add(count, std::memory_order_relaxed);
+    uint64_t at = first;
+    for (const allocator::BlockId id : set) {
+      names_[at++ & name_mask_].store(id.raw(), std::memory_order_release);
+    }
+    slot.first.store(first, std::memory_order_release);
+  }
+  slot.tag.store(tag, std::memory_order_release);
+  slot.count.store(count, std::memory_order_release);
+  slot.ready.store(index + 1, std::memory_order_release);
+  // No exchange, which would cost as much as all the rest.
+  if (next_index_.load(std::memory_order_relaxed) < index + 1) {
+    next_index_.store(index + 1, std::memory_order_release);
+  }
+}
+
+// Launches that other threads have reported stand just above what the lowest of them wrote last; the caller's
+// own are among them.
+LaunchIndex TraceRecorder::NextIndex() const {
+  LaunchIndex next = next_index_.load(std::memory_order_acquire);
+  for (LaunchIndex index = next; index < next + kRacingThreads; ++index) {
+    if (slots_[index & slot_mask_].ready.load(std::memory_order_acquire) == index + 1) next = index + 1;
+  }
+  return next;
+}
+
+void TraceRecorder::AddEvent(allocator::BlockId block, uint64_t bytes) {
+  const LaunchIndex before = NextIndex();
+  os::MutexLock lock(&mu_);
+  events_.push_back({before, TraceBlockOf(block), bytes});
+}
+
+void TraceRecorder::AddMark() {
+  const LaunchIndex before = NextIndex();
+  os::MutexLock lock(&mu_);
+  marks_.push_back(before);
+}
+
+void TraceRecorder::TakeMarks(std::deque<LaunchIndex>* marks) {
+  marks->insert(marks->end(), marks_taken_.begin(), marks_taken_.end());
+  marks_taken_.clear();
+}
+
+TraceRecorder::Read TraceRecorder::ReadSlot(LaunchIndex index, uint64_t* tag,
+                                            std::vector<policy::TraceBlock>* blocks) const {
+  const Slot& slot = slots_[index & slot_mask_];
+  const uint64_t ready = slot.ready.load(std::memory_order_acquire);
+  if (ready != index + 1) {
+    // Lost when a later launch has the slot, or the launch that writes it now must be a later one.
+    const LaunchIndex next = next_index_.load(std::memory_order_acquire);
+    return ready > index + 1 || next > index + 1 + slot_mask_ ? Read::kLost : Read::kNotThere;
+  }
+  *tag = slot.tag.load(std::memory_order_acquire);
+  const uint32_t count = slot.count.load(std::memory_order_acquire);
+  blocks->clear();
+  if (count <= kFew) {
+    for (uint32_t i = 0; i < count; ++i) blocks->push_back(slot.few[i].load(std::memory_order_acquire));
+    return slot.ready.load(std::memory_order_relaxed) == index + 1 ? Read::kTaken : Read::kLost;
+  }
+  if (count > name_mask_) return Read::kLost;
+  const uint64_t first = slot.first.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    blocks->push_back(names_[(first + i) & name_mask_].load(std::memory_order_acquire));
+  }
+  const bool same = slot.ready.load(std::memory_order_relaxed) == index + 1;
+  const bool names_whole = names_taken_.load(std::memory_order_relaxed) - first <= name_mask_ + 1;
+  return same && names_whole ? Read::kTaken : Read::kLost;
+}
+
+void TraceRecorder::AppendEventsUpTo(LaunchIndex index, policy::Trace* trace) {
+  size_t taken = 0;
+  while (taken < pending_.size() && pending_[taken].before <= index) {
+    const policy::BlockEvent& event = pending_[taken++];
+    if (event.allocated()) {
+      trace->AddAllocate(event.block, event.bytes);
+      allocations_.push_back(event);
+    } else {
+      trace->AddFree(event.block);
+    }
+  }
+  pending_.erase(pending_.begin(), pending_.begin() + taken);
+}
+
+bool TraceRecorder::Drain(policy::Trace* trace, uint32_t most) {
+  bool whole = true;
+  // Events are taken after the launches' end is known: those before a launch are there when the launch is.
+  LaunchIndex end = std::min(next_index_.load(std::memory_order_acquire), read_ + most);
+  while (end < read_ + most && slots_[end & slot_mask_].ready.load(std::memory_order_acquire) == end + 1)
+    ++end;
+  {
+    os::MutexLock lock(&mu_);
+    pending_.insert(pending_.end(), events_.begin(), events_.end());
+    events_.clear();
+    marks_taken_.insert(marks_taken_.end(), marks_.begin(), marks_.end());
+    marks_.clear();
+  }
+  while (read_ < end) {
+    uint64_t tag = 0;
+    const Read read = ReadSlot(read_, &tag, &scratch_);
+    if (read == Read::kNotThere) break;  // another thread is about to write it
+    if (read == Read::kLost) {
+      const LaunchIndex next = next_index_.load(std::memory_order_acquire);
+      read_ = std::max(read_ + 1, next > slot_mask_ / 2 ? next - slot_mask_ / 2 : 0);
+      AppendEventsUpTo(read_, trace);
+      trace->Restart(read_);
+      whole = false;
+      continue;
+    }
+    AppendEventsUpTo(read_, trace);
+    trace->AddLaunch(tag, scratch_);
+    ++read_;
+  }
+  return whole;
+}
+
+}  // namespace spillway::integration

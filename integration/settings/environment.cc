@@ -1,0 +1,28 @@
+#include "integration/settings/environment.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "integration/settings/setting_table.h"
+
+extern char** environ;  // NOLINT: declared by no header in strict C++ modes
+
+namespace spillway::integration {
+
+std::vector<std::string> EnvironmentNames() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+std::string EnvironmentValue(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+const char* EnvironmentSetting(const char* name) { return std::getenv(VariableOf(name).c_str()); }
+
+}  // namespace spillway::integration

@@ -1,0 +1,120 @@
+// The types of settings.def: which texts a setting takes, and what its field holds. Each has a `Value`, and
+// Read(text, accepted), which yields it or an error whose message is what is accepted; `accepted` is that
+// column of the row. Used by settings.h alone, on any thread.
+
+#ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
+#define SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "integration/settings/setting_values.h"
+#include "io/model_engine.h"
+#include "io/os/errno.h"
+
+namespace spillway::integration::setting_type {
+
+// "plan", "lru" of "plan or lru"; "off", "error", "warn" of "off, error or warn".
+std::vector<std::string> WordsOf(std::string_view accepted);
+
+// One of the row's words, in any case. `Enum` has an enumerator for each, in the same order.
+template <typename Enum>
+struct Word {
+  using Value = Enum;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted) {
+    SPILLWAY_ASSIGN_OR_RETURN(const size_t place, ParseWord(text, WordsOf(accepted)));
+    return static_cast<Enum>(place);
+  }
+};
+
+// A Word whose `on` and `off` may be written 1 and 0.
+template <typename Enum>
+struct SwitchOrWord {
+  using Value = Enum;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted) {
+    const auto on = ParseSwitch(text);
+    return Word<Enum>::Read(on.ok() ? (*on ? "on" : "off") : text, accepted);
+  }
+};
+
+struct Switch {
+  using Value = bool;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseSwitch(text); }
+};
+
+// A size in bytes. Empty: not set.
+struct PlainSize {
+  using Value = std::optional<Size>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
+};
+
+// A size, or a share of something that is known later. Empty: not set.
+struct Share {
+  using Value = std::optional<Size>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
+};
+
+// The same, of at least 64 MiB.
+struct ShareAboveZero {
+  using Value = std::optional<Size>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
+};
+
+// A list of directories for each rank of the node: rank r has list r modulo their number; an empty one is no
+// disk. Empty: not set.
+struct Directories {
+  using Value = std::optional<std::vector<std::vector<DirectoryEntry>>>;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
+};
+
+// A path. Empty: not set.
+struct Path {
+  using Value = std::string;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
+};
+
+// The same; "none" is empty.
+struct PathOrNone {
+  using Value = std::string;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
+};
+
+// A path that the preload has used before anything here is read: any text will do.
+struct UnjudgedPath {
+  using Value = std::string;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return std::string(text); }
+};
+
+// A time; "none" is zero.
+struct Duration {
+  using Value = std::chrono::nanoseconds;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDuration(text); }
+};
+
+// Rates and a latency; "none" is without limits.
+struct DiskModel {
+  using Value = io::DiskModelOptions;
+  static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseDiskModel(text); }
+};
+
+// What the field of a row is when the user says nothing: empty where `Type` has that, else what `fallback`
+// says.
+template <typename Type>
+typename Type::Value Default(std::string_view fallback, std::string_view accepted) {
+  using Value = typename Type::Value;
+  if constexpr (std::same_as<Value, std::string> || requires(Value value) { value.reset(); }) {
+    return Value();
+  } else {
+    return Type::Read(fallback, accepted).value();
+  }
+}
+
+}  // namespace spillway::integration::setting_type
+
+#endif  // SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_

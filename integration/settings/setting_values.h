@@ -1,0 +1,61 @@
+// Readers of the values that settings take: sizes, switches, lists of directories. Pure functions of their
+// text; each error says what is accepted. What a setting is called and means is in settings.def.
+
+#ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
+#define SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "io/model_engine.h"
+
+namespace spillway::integration {
+
+// Bytes, or a share of something that is known later.
+struct Size {
+  uint64_t bytes = 0;
+  double percent = 0;  // above 0: this share instead of `bytes`
+
+  uint64_t Of(uint64_t whole) const {
+    return percent > 0 ? static_cast<uint64_t>(static_cast<double>(whole) * percent / 100.0) : bytes;
+  }
+  friend bool operator==(const Size&, const Size&) = default;
+};
+
+enum class Percent : uint8_t { kAccepted, kRefused };
+
+// "20GiB", "500 MB", "1.5TiB", "4096" (bytes), with kAccepted also "60%" (above 0, at most 100). Units: B,
+// KB, MB, GB, TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter.
+absl::StatusOr<Size> ParseSize(std::string_view text, Percent percent);
+
+// on, off, 1, 0, in any case.
+absl::StatusOr<bool> ParseSwitch(std::string_view text);
+
+// The place of `text` in `words`, in any case.
+absl::StatusOr<size_t> ParseWord(std::string_view text, const std::vector<std::string>& words);
+
+struct DirectoryEntry {
+  std::string path;        // absolute
+  uint64_t cap_bytes = 0;  // 0 = none of its own
+  friend bool operator==(const DirectoryEntry&, const DirectoryEntry&) = default;
+};
+
+// "a,b:2TiB;c": a list of directories for each rank of the node, ranks separated by ';', a cap after the last
+// ':'. "none" yields one empty list.
+absl::StatusOr<std::vector<std::vector<DirectoryEntry>>> ParseDirectories(std::string_view text);
+
+// "30s", "5min", "1.5h", "500ms": from a millisecond to a year. "none" yields zero.
+absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+
+// "read:1.2e9,write:800MB,latency:80us": bytes a second (1e6 to 1e12) and a time (ns, us, ms or s; up to a
+// second), each at most once and at least one of them. "none" yields a model without limits.
+absl::StatusOr<io::DiskModelOptions> ParseDiskModel(std::string_view text);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_SETTINGS_SETTING_VALUES_H_

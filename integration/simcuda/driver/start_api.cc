@@ -1,0 +1,63 @@
+// The start and the end of the driver: cuInit makes everything, an exit handler lets queued work end and writes files.
+#include <cstdio>
+#include <cstdlib>
+
+#include "integration/simcuda/driver/address_space.h"
+#include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/content_hash_twin.h"
+#include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/settings.h"
+#include "integration/simcuda/driver/stats.h"
+#include "integration/simcuda/driver/stream.h"
+
+namespace simcuda {
+namespace {
+
+// Work that is still queued uses what static destructors are about to take away; a GPU would be switched off here.
+void DrainStreams() {
+  constexpr int64_t kLongestNs = 10'000'000'000;
+  const int64_t until = NowNs() + kLongestNs;
+  ForEachStream([until](const Stream& stream) {
+    while (!stream.IsDone(stream.enqueued()) && NowNs() < until) SleepUntil(NowNs() + 1'000'000);
+  });
+}
+
+void OnExit() {
+  if (!IsAlive()) return;
+  DrainStreams();
+  FlushLog();
+  WriteStatsFile();
+}
+
+CUresult Start() {
+  if (!ReadEnvironment()) return CUDA_ERROR_INVALID_VALUE;
+  if (!GetAddressSpace().Init()) {
+    std::fprintf(stderr, "simcuda: cannot reserve addresses for the device's memory (ulimit -v?)\n");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const Settings& settings = GetSettings();
+  MakeDevices(static_cast<int>(settings.devices.load()), static_cast<uint64_t>(settings.memory_bytes.load()));
+  RegisterContentHash();
+  OpenLog(settings.log_file);
+  InstallFaultHandler();
+  std::atexit(&OnExit);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace simcuda
+
+SIMCUDA_API CUresult cuInit(unsigned int flags) {
+  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : simcuda::ComeAlive(&simcuda::Start);
+}
+
+SIMCUDA_API CUresult cuDriverGetVersion(int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Answers before cuInit as well, so the environment may not have been read.
+  const char* set = std::getenv("SIMCUDA_DRIVER_VERSION");
+  *version = set != nullptr && std::atoi(set) > 0 ? std::atoi(set)
+                                                  : static_cast<int>(simcuda::GetSettings().driver_version);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,21 @@
+// One call of an op on the stream thread: what a host form gets, and where it leaves its results.
+#ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_
+#define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+
+namespace simcuda::ops {
+
+struct HostCall {
+  const c10::OperatorHandle& op;
+  c10::Stack* stack;                       // exactly the arguments; replaced by the returns
+  std::optional<at::Generator> generator;  // of this call alone; set for ops that draw random numbers
+  int generator_argument;                  // where it goes, or -1
+};
+
+}  // namespace simcuda::ops
+
+#endif  // SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_

@@ -1,0 +1,82 @@
+#include "integration/escape/pins.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "tests/integration/hooks/fake_residency.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::BlockId;
+using allocator::HoldReason;
+
+class PinsTest : public testing::Test {
+ protected:
+  PinsTest() {
+    for (int device = 0; device < 2; ++device) devices_.Set(device, &residency_[device]);
+    set_.Add(first_);
+    set_.Add(second_);
+  }
+  int Pins() const {
+    return residency_[0].Held(first_, HoldReason::kGraph) + residency_[1].Held(second_, HoldReason::kGraph);
+  }
+
+  const BlockId first_{0, 3};
+  const BlockId second_{1, 5};
+  FakeResidency residency_[2];
+  DeviceResidencies devices_;
+  allocator::AccessSet set_;
+};
+
+TEST_F(PinsTest, EachDevicePinsItsOwnBlocks) {
+  HoldTicket ticket;
+  EXPECT_EQ(HoldBlocks(devices_, set_, HoldReason::kGraph, &ticket), CUDA_SUCCESS);
+  EXPECT_EQ(ticket.blocks.size(), 2u);
+  EXPECT_EQ(Pins(), 2);
+  std::vector<HoldTicket> tickets = {std::move(ticket), {}};
+  EndHolds(devices_, &tickets, {});
+  EXPECT_TRUE(tickets.empty());
+  EXPECT_EQ(Pins(), 0);
+}
+
+TEST_F(PinsTest, WhatWasTakenBeforeARefusalIsEnded) {
+  residency_[1].hold_status = absl::ResourceExhaustedError("full");
+  HoldTicket ticket;
+  EXPECT_EQ(HoldBlocks(devices_, set_, HoldReason::kGraph, &ticket), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_TRUE(ticket.blocks.empty());
+  EXPECT_EQ(Pins(), 0);
+}
+
+TEST_F(PinsTest, ADeviceWithoutAResidencyPinsNothing) {
+  devices_.Set(1, nullptr);
+  HoldTicket ticket;
+  EXPECT_EQ(HoldBlocks(devices_, set_, HoldReason::kGraph, &ticket), CUDA_SUCCESS);
+  EXPECT_EQ(ticket.blocks.size(), 1u);
+}
+
+TEST_F(PinsTest, AReasonIsReportedOnce) {
+  PinReports reports;
+  testing::internal::CaptureStderr();
+  reports.Report(HoldReason::kExport, "cuFirst");
+  reports.Report(HoldReason::kExport, "cuSecond");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("(export): cuFirst"), std::string::npos) << text;
+  EXPECT_EQ(text.find("cuSecond"), std::string::npos) << text;
+}
+
+TEST_F(PinsTest, ObjectsKeepTheirTicketsByKindAndName) {
+  ObjectHolds objects;
+  using Kind = ObjectHolds::Kind;
+  EXPECT_TRUE(objects.Add(Kind::kTexture, 5, {HoldReason::kTexture, {{first_, 1}}}).blocks.empty());
+  EXPECT_TRUE(objects.Take(Kind::kSurface, 5).blocks.empty());
+  const HoldTicket before = objects.Add(Kind::kTexture, 5, {HoldReason::kTexture, {{second_, 1}}});
+  ASSERT_EQ(before.blocks.size(), 1u);
+  EXPECT_EQ(before.blocks[0].id, first_);
+  EXPECT_EQ(objects.Take(Kind::kTexture, 5).blocks.size(), 1u);
+  EXPECT_TRUE(objects.Take(Kind::kTexture, 5).blocks.empty());
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -1,0 +1,68 @@
+#include "integration/hooks/access_set_builder.h"
+
+#include <functional>
+#include <thread>
+
+#include "tests/integration/hooks/hook_fixture.h"
+
+namespace spillway::integration {
+namespace {
+
+class AccessSetBuilderTest : public LaunchHookTest {};
+
+TEST_F(AccessSetBuilderTest, BeforeThereAreBlocksNothingIsAsked) {
+  EXPECT_EQ(Launch(2, Stream(1)), CUDA_SUCCESS);
+  EXPECT_TRUE(residency_[0].launches.empty());
+}
+
+TEST_F(AccessSetBuilderTest, CallsFromInsideAHookedCallPassThrough) {
+  Publish();
+  residency_[0].inside_run = [&] {
+    if (residency_[0].launches.size() == 1) Launch(5, Stream(2));
+  };
+  Launch(2, Stream(1));
+  EXPECT_EQ(residency_[0].launches.size(), 1u);
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 2u);
+  Launch(2, Stream(1));  // and the guard is off again
+  EXPECT_EQ(residency_[0].launches.size(), 2u);
+}
+
+TEST_F(AccessSetBuilderTest, AThreadThatEndsCanStillLaunch) {
+  Publish();
+  struct AtExit {
+    std::function<void()> call;
+    ~AtExit() { call(); }
+  };
+  std::thread([&] {
+    // Made before the hooks' own thread-local, so destroyed after it.
+    thread_local AtExit at_exit;
+    at_exit.call = [&] { Launch(1, Stream(1)); };
+    Launch(2, Stream(1));
+  }).join();
+  EXPECT_EQ(residency_[0].launches.size(), 2u);
+}
+
+TEST_F(AccessSetBuilderTest, NamesWhatCallsTouch) {
+  Publish();
+  HookScope scope;
+  Touch* const touch = scope.touch();
+  ASSERT_NE(touch, nullptr);
+  touch->Address(Address(1) + kTestBlockBytes);  // one past the end
+  touch->Range(Address(2), 0);
+  touch->Range(0x1000, 64);
+  touch->PitchedRange(Address(3), 512, 64, 3);
+  EXPECT_EQ(Ids(touch->set().begin(), touch->set().end()), (Ids{Id(1), Id(3)}));
+  uint64_t words[2] = {Address(5), 7};
+  touch->WritesFromHost(0x1000, words, sizeof(words));
+  ASSERT_EQ(touch->found().size(), 1u);
+  EXPECT_EQ(touch->found()[0].address, 0x1000u);
+  EXPECT_EQ(touch->found()[0].target, Id(5));
+  EXPECT_TRUE(touch->rewrites());
+  touch->NotUnderstood("a test");
+  EXPECT_TRUE(touch->reaches_all);
+  EXPECT_EQ(switched_off(), "a test;");
+  EXPECT_EQ(HookScope().touch(), nullptr) << "a call from inside a hooked call";
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -1,0 +1,129 @@
+// Copies, memsets and stream words: the ranges that their arguments name.
+
+#include "integration/hooks/copy_access_sets.h"
+
+#include "tests/integration/hooks/hook_fixture.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::HoldReason;
+
+class CopyAccessSetsTest : public HookTest {};
+
+TEST_F(CopyAccessSetsTest, CopiesNameSourceAndDestination) {
+  Publish();
+  driver().Hooked<Row::cuMemcpyDtoDAsync_v2>()(Address(1), Address(2) + 5, 4096, Stream(4));
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(1), Id(2)}));
+  EXPECT_EQ(OnlyLaunch().stream.handle, Stream(4));
+  EXPECT_FALSE(OnlyLaunch().pinned);
+  EXPECT_EQ(OnlyLaunch().tag, HashName("cuMemcpyDtoDAsync"));
+  driver().Hooked<Row::cuMemcpyDtoD_v2_ptds>()(Address(1), Address(2), 4096);
+  EXPECT_TRUE(residency_[0].launches[1].stream.per_thread_default);
+  EXPECT_TRUE(residency_[0].launches[1].pinned);  // may wait for the GPU
+  char host[64];
+  driver().Hooked<Row::cuMemcpyDtoHAsync_v2>()(host, Address(3), sizeof(host), Stream(4));
+  EXPECT_EQ(residency_[0].launches[2].set, Ids{Id(3)});
+  EXPECT_TRUE(residency_[0].launches[2].pinned);
+  driver().Hooked<Row::cuMemcpyPeerAsync>()(Address(4), nullptr, Address(5), nullptr, 100, Stream(1));
+  EXPECT_EQ(residency_[0].launches[3].set, (Ids{Id(4), Id(5)}));
+  driver().Hooked<Row::cuMemcpyDtoD_v2>()(Address(1), Address(2), 0);  // nothing is copied
+  driver().Hooked<Row::cuMemcpyAtoD_v2>()(Address(6), nullptr, 0, 64);
+  EXPECT_EQ(residency_[0].launches.size(), 5u);
+  EXPECT_EQ(residency_[0].launches[4].set, Ids{Id(6)});
+}
+
+TEST_F(CopyAccessSetsTest, PitchedCopiesReachTheirLastRow) {
+  Publish();
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = Address(1);
+  copy.srcY = 2;
+  copy.srcPitch = 512;
+  copy.dstDevice = Address(2);
+  copy.dstPitch = 512;
+  copy.WidthInBytes = 512;
+  copy.Height = 10;
+  driver().Hooked<Row::cuMemcpy2DAsync_v2>()(&copy, Stream(1));
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(1), Id(2)}));
+  // An offset that leads from the guard in front of a block into it.
+  CUDA_MEMCPY3D deep = {};
+  deep.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  deep.srcDevice = Address(3) - kTestChunk;
+  deep.srcPitch = 1024;
+  deep.srcHeight = 1024;
+  deep.srcZ = 2;  // 2 MiB
+  deep.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  deep.dstDevice = Address(6);  // ignored
+  deep.WidthInBytes = 1024;
+  deep.Height = 1024;
+  deep.Depth = 3;
+  driver().Hooked<Row::cuMemcpy3DAsync_v2>()(&deep, Stream(1));
+  EXPECT_EQ(residency_[0].launches[1].set, Ids{Id(3)});
+  deep.Height = 0;
+  driver().Hooked<Row::cuMemcpy3DAsync_v2>()(&deep, Stream(1));
+  EXPECT_EQ(residency_[0].launches.size(), 2u);
+}
+
+TEST_F(CopyAccessSetsTest, BatchesNameAllTheirRanges) {
+  Publish();
+  CUdeviceptr destinations[] = {Address(1), 64};
+  CUdeviceptr sources[] = {Address(2), Address(3)};
+  size_t sizes[] = {128, 100000};
+  driver().Hooked<Row::cuMemcpyBatchAsync_v2>()(destinations, sources, sizes, 2, nullptr, nullptr, 0,
+                                                Stream(2));
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(1), Id(2), Id(3)}));
+  size_t fail = 0;
+  driver().Hooked<Row::cuMemcpyBatchAsync>()(destinations, sources, sizes, 1, nullptr, nullptr, 0, &fail,
+                                             Stream(2));
+  EXPECT_EQ(residency_[0].launches[1].set, (Ids{Id(1), Id(2)}));
+  CUDA_MEMCPY3D_BATCH_OP op = {};
+  op.src.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  op.src.op.ptr.ptr = Address(4);
+  op.dst.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  op.extent = {1, 1, 1};
+  driver().Hooked<Row::cuMemcpy3DBatchAsync_v2>()(1, &op, 0, Stream(2));
+  EXPECT_EQ(residency_[0].launches[2].set, Ids{Id(4)});
+}
+
+TEST_F(CopyAccessSetsTest, MemsetsPrefetchesAndStreamWords) {
+  Publish();
+  driver().Hooked<Row::cuMemsetD32Async>()(Address(1), 0, 16, Stream(1));
+  driver().Hooked<Row::cuMemsetD2D16Async>()(Address(2), 4096, 0, 8, 4, Stream(1));
+  driver().Hooked<Row::cuStreamWriteValue32_v2>()(Stream(1), Address(3) + 4, 1, 0);
+  CUstreamBatchMemOpParams ops[2] = {};
+  ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  ops[1].waitValue.address = Address(4);
+  driver().Hooked<Row::cuStreamBatchMemOp_v2>()(Stream(1), 2, ops, 0);
+  CUdeviceptr ranges[] = {Address(5)};
+  size_t sizes[] = {4096};
+  driver().Hooked<Row::cuMemDiscardBatchAsync>()(ranges, sizes, 1, 0, Stream(1));
+  ASSERT_EQ(residency_[0].launches.size(), 5u);
+  for (uint32_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(residency_[0].launches[i].set, Ids{Id(i + 1)});
+    EXPECT_EQ(residency_[0].launches[i].stream.handle, Stream(1));
+  }
+}
+
+TEST_F(CopyAccessSetsTest, AddressesInSmallHostSourcesAreHeld) {
+  Publish();
+  const uint64_t foreign = 0x1000;
+  uint64_t table[4] = {1, Address(2), Address(3) + 64, 0};
+  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(foreign, table, sizeof(table), Stream(1));
+  ExpectHeld(HoldReason::kPointerTable, {Id(2), Id(3)});
+  EXPECT_TRUE(residency_[0].launches.empty());
+  residency_[0].holds.clear();
+  // Of unknown kind: read only when the driver says that it is host memory, or does not know it.
+  const auto source = reinterpret_cast<CUdeviceptr>(table);
+  driver().Hooked<Row::cuMemcpyAsync>()(foreign, source, sizeof(table), Stream(1));
+  EXPECT_EQ(residency_[0].holds.size(), 0u);  // the fake says: neither
+  driver().results["cuPointerGetAttribute"] = {CUDA_ERROR_INVALID_VALUE};
+  driver().Hooked<Row::cuMemcpyAsync>()(foreign, source, sizeof(table), Stream(1));
+  ExpectHeld(HoldReason::kPointerTable, {Id(2), Id(3)});
+  residency_[0].hold_status = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(driver().Hooked<Row::cuMemcpyHtoD_v2>()(foreign, table, sizeof(table)), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -1,0 +1,58 @@
+// HiddenHookTest: the wrappers over fakes, with short words for what escaped pointers need.
+// TensorMapHookTest: the same, with tensor maps.
+
+#ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPE_FIXTURE_H_
+#define SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPE_FIXTURE_H_
+
+#include <cstring>
+#include <vector>
+
+#include "tests/integration/hooks/hook_fixture.h"
+
+namespace spillway::integration {
+
+using allocator::HoldReason;
+
+inline constexpr uint64_t kForeign = 0x10000;
+
+class HiddenHookTest : public HookTest {
+ protected:
+  HiddenHookTest() { Publish(); }
+
+  static HookState* state() { return GetHookState(); }
+  int Held(uint32_t index, HoldReason reason = HoldReason::kPointerTable) const {
+    return residency_[0].Held(Id(index), reason);
+  }
+  // A table of these blocks' addresses, copied to `destination`.
+  CUresult Upload(uint64_t destination, const std::vector<uint32_t>& blocks, CUstream stream = Stream(1)) {
+    std::vector<uint64_t> table;
+    for (const uint32_t index : blocks) table.push_back(Address(index));
+    return driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(destination, table.data(), table.size() * 8, stream);
+  }
+  CUresult LaunchParam(void* param, CUstream stream = Stream(1)) {
+    void* params[] = {param};
+    return driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
+  }
+};
+
+class TensorMapHookTest : public HiddenHookTest {
+ protected:
+  struct Struct {
+    char before[64] = {};
+    CUtensorMap map = {};
+    char behind[32] = {};
+  };
+  // The fake driver encodes nothing: the bytes are the test's own, an address nowhere among them.
+  static void Fill(CUtensorMap* map, int with) { std::memset(map, with, sizeof(*map)); }
+  CUresult Encode(CUtensorMap* map, uint64_t address) {
+    const cuuint64_t sizes[2] = {64, 16};
+    const cuuint64_t strides[1] = {256};
+    return driver().Hooked<Row::cuTensorMapEncodeTiled>()(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2,
+                                                          reinterpret_cast<void*>(address), sizes, strides,
+                                                          nullptr, nullptr, {}, {}, {}, {});
+  }
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPE_FIXTURE_H_

@@ -1,0 +1,219 @@
+// Graphs, tensor maps, textures, private tables: what is pinned, and what ends it.
+
+#include "integration/hooks/escaped_families.h"
+
+#include "tests/integration/hooks/escape_fixture.h"
+
+namespace spillway::integration {
+namespace {
+
+// ---- Graphs.
+
+class GraphHookTest : public HiddenHookTest {
+ protected:
+  GraphHookTest() { driver().param_sizes = {8}; }
+  static CUgraph Graph(uintptr_t n) { return reinterpret_cast<CUgraph>(0xb000 + 16 * n); }
+  static CUgraphExec Exec(uintptr_t n) { return reinterpret_cast<CUgraphExec>(0xc000 + 16 * n); }
+  static CUgraphNode Node(uintptr_t n) { return reinterpret_cast<CUgraphNode>(0xd000 + 16 * n); }
+  int Held(uint32_t index) const { return HiddenHookTest::Held(index, HoldReason::kGraph); }
+
+  // A graph that launches a kernel on block `index`, captured.
+  CUgraph Capture(uintptr_t number, uint32_t index, CUresult end = CUDA_SUCCESS) {
+    driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    uint64_t pointer = Address(index);
+    LaunchParam(&pointer);
+    driver().results["cuStreamEndCapture"] = {end};
+    CUgraph graph = end == CUDA_SUCCESS ? Graph(number) : nullptr;  // the fake leaves it as it is
+    driver().Hooked<Row::cuStreamEndCapture>()(Stream(1), &graph);
+    driver().capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    return graph;
+  }
+  CUDA_KERNEL_NODE_PARAMS_v2 Kernel(uint64_t* pointer) {
+    params_[0] = pointer;
+    CUDA_KERNEL_NODE_PARAMS_v2 node = {};
+    node.func = Function();
+    node.kernelParams = params_;
+    return node;
+  }
+  void Instantiate(uintptr_t number, CUgraph graph) {
+    CUgraphExec exec = Exec(number);
+    driver().Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0);
+  }
+
+ private:
+  void* params_[1];
+};
+
+TEST_F(GraphHookTest, HoldsLastAsLongAsTheGraphAndWhatWasMadeOfIt) {
+  const CUgraph graph = Capture(1, 2);
+  EXPECT_EQ(Held(2), 1);
+  Instantiate(1, graph);
+  Instantiate(2, graph);
+  driver().Hooked<Row::cuGraphDestroy>()(graph);
+  driver().Hooked<Row::cuGraphLaunch>()(Exec(1), Stream(4));
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
+  EXPECT_EQ(Held(2), 1);
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(2));
+  EXPECT_EQ(Held(2), 0);
+  ASSERT_EQ(residency_[0].ends.back().users.streams.size(), 1u) << "the launch may still run";
+  EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(4));
+}
+
+TEST_F(GraphHookTest, ACaptureThatComesToNothingHoldsNothing) {
+  Capture(1, 2, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(Held(2), 0);
+}
+
+TEST_F(GraphHookTest, NodesChildrenAndClones) {
+  uint64_t pointer = Address(3);
+  const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
+  CUgraphNode made = Node(1);
+  driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, Graph(1), nullptr, 0, &node);
+  EXPECT_EQ(Held(3), 1);
+  driver().Hooked<Row::cuGraphAddChildGraphNode>()(&made, Graph(2), nullptr, 0, Graph(1));
+  CUgraph clone = Graph(3);
+  driver().Hooked<Row::cuGraphClone>()(&clone, Graph(2));
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(2));
+  EXPECT_EQ(Held(3), 1);
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(3));
+  EXPECT_EQ(Held(3), 0);
+}
+
+TEST_F(GraphHookTest, AChildThatWasPutInTwiceEndsOnce) {
+  const CUgraph child = Capture(1, 2);
+  CUgraphNode made = Node(1);
+  for (int i = 0; i < 2; ++i) {
+    driver().Hooked<Row::cuGraphAddChildGraphNode>()(&made, Graph(2), nullptr, 0, child);
+  }
+  driver().Hooked<Row::cuGraphDestroy>()(child);
+  EXPECT_EQ(Held(2), 1);
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(2));
+  EXPECT_EQ(Held(2), 0);
+}
+
+TEST_F(GraphHookTest, OtherParametersOfANodeReplaceThoseBefore) {
+  Instantiate(1, Capture(1, 2));
+  for (uint32_t index = 3; index < 7; ++index) {
+    uint64_t pointer = Address(index);
+    const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
+    driver().Hooked<Row::cuGraphExecKernelNodeSetParams_v2>()(Exec(1), Node(1), &node);
+    EXPECT_EQ(Held(index), 1);
+    EXPECT_EQ(Held(index - 1), index == 3 ? 1 : 0);
+  }
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
+  EXPECT_EQ(Held(6), 0);
+  EXPECT_EQ(Held(2), 1) << "of the graph";
+}
+
+TEST_F(GraphHookTest, AnUpdateTakesTheNewGraphsBlocksForTheOld) {
+  const CUgraph first = Capture(1, 2);
+  Instantiate(1, first);
+  driver().Hooked<Row::cuGraphDestroy>()(first);
+  const CUgraph second = Capture(2, 3);
+  driver().Hooked<Row::cuGraphExecUpdate_v2>()(Exec(1), second, nullptr);
+  driver().Hooked<Row::cuGraphDestroy>()(second);
+  EXPECT_EQ(Held(2), 0);
+  EXPECT_EQ(Held(3), 1);
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
+  EXPECT_EQ(Held(3), 0);
+}
+
+TEST_F(GraphHookTest, ParametersOfANodeWithoutItsGraphStay) {
+  uint64_t pointer = Address(4);
+  const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
+  driver().Hooked<Row::cuGraphKernelNodeSetParams_v2>()(Node(1), &node);
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
+  EXPECT_EQ(Held(4), 1);
+}
+
+TEST_F(GraphHookTest, AStreamThatIsDestroyedIsNotAskedLater) {
+  Instantiate(1, Capture(1, 2));
+  driver().Hooked<Row::cuGraphLaunch>()(Exec(1), Stream(4));
+  driver().Hooked<Row::cuStreamDestroy_v2>()(Stream(4));
+  ASSERT_EQ(residency_[0].hidden_uses.size(), 1u);
+  EXPECT_EQ(residency_[0].hidden_uses[0].held[0].id, Id(2));
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
+  EXPECT_TRUE(residency_[0].ends.back().users.streams.empty());
+}
+
+TEST_F(GraphHookTest, ACapturedTableIsHeldWithTheGraph) {
+  driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  Upload(kForeign, {5});
+  CUgraph graph = Graph(1);
+  driver().Hooked<Row::cuStreamEndCapture>()(Stream(1), &graph);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  EXPECT_EQ(Held(5), 1);
+  driver().Hooked<Row::cuGraphDestroy>()(graph);
+  EXPECT_EQ(Held(5), 0);
+}
+
+// ---- Tensor maps.
+
+TEST_F(TensorMapHookTest, AReplacedAddressIsFollowed) {
+  driver().param_sizes = {sizeof(Struct)};
+  Struct param;
+  Fill(&param.map, 4);
+  Encode(&param.map, Address(2));
+  Fill(&param.map, 5);
+  driver().Hooked<Row::cuTensorMapReplaceAddress>()(&param.map, reinterpret_cast<void*>(Address(6)));
+  LaunchParam(&param);
+  EXPECT_EQ(OnlyLaunch().set, Ids{Id(6)});
+}
+
+TEST_F(TensorMapHookTest, MapsOverOthersMemoryCostNothing) {
+  CUtensorMap map;
+  Fill(&map, 7);
+  Encode(&map, kForeign);
+  EXPECT_FALSE(state()->tensor_maps.any());
+}
+
+TEST_F(TensorMapHookTest, AMapThatCannotBeRememberedHoldsItsBlock) {
+  // Far more than there is room for, all over a block in use.
+  CUtensorMap map;
+  for (uint64_t i = 0; i < 40'000 && residency_[0].holds.empty(); ++i) {
+    Fill(&map, 0);
+    std::memcpy(&map, &i, sizeof(i));
+    Encode(&map, Address(2));
+  }
+  ExpectHeld(HoldReason::kUnknownCall, {Id(2)});
+}
+
+// ---- Textures, private tables.
+
+class EscapedFamiliesTest : public HiddenHookTest {};
+
+TEST_F(EscapedFamiliesTest, ATextureHoldsItsBlockWhileItExists) {
+  CUDA_RESOURCE_DESC resource = {};
+  resource.resType = CU_RESOURCE_TYPE_LINEAR;
+  resource.res.linear.devPtr = Address(2);
+  CUtexObject texture = 5;
+  CUsurfObject surface = 5;
+  driver().Hooked<Row::cuTexObjectCreate>()(&texture, &resource, nullptr, nullptr);
+  driver().Hooked<Row::cuSurfObjectCreate>()(&surface, &resource);
+  EXPECT_EQ(Held(2, HoldReason::kTexture), 2);
+  driver().Hooked<Row::cuTexObjectDestroy>()(texture);
+  EXPECT_EQ(Held(2, HoldReason::kTexture), 1);
+  EXPECT_EQ(driver().CountOf("cuCtxSynchronize"), 1u) << "kernels that use it may be under way";
+  driver().Hooked<Row::cuSurfObjectDestroy>()(surface);
+  EXPECT_EQ(Held(2, HoldReason::kTexture), 0);
+}
+
+TEST_F(EscapedFamiliesTest, UnknownPrivateTablesSwitchEvictionOffWhenStrict) {
+  const void* table = nullptr;
+  const CUuuid known = {{0x6b, static_cast<char>(0xd5), static_cast<char>(0xfb), 0x6c}};
+  const CUuuid unknown = {{1, 2, 3, 4}};
+  driver().Hooked<Row::cuGetExportTable>()(&table, &unknown);
+  EXPECT_EQ(switched_off(), "");
+  context_.strict = true;
+  driver().Hooked<Row::cuGetExportTable>()(&table, &known);
+  EXPECT_EQ(switched_off(), "");
+  driver().Hooked<Row::cuGetExportTable>()(&table, &unknown);
+  EXPECT_EQ(switched_off(), "private driver table 01020304;");
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -1,0 +1,369 @@
+// The wrappers over the stand-in driver and the real memory core, with kernels that reach a block by an
+// address that no launch names, after enough other work to have it evicted. The stand-in counts each touch of
+// an evicted block: each way is also walked around its wrapper, where it must be caught.
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "integration/hooks/hook_table.h"
+#include "integration/hooks/launch_gate.h"
+#include "integration/simcuda/driver/simcuda.h"
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::CoreDevice;
+using allocator::HoldReason;
+
+constexpr uint64_t kBlock = 512 << 10;  // 7 of them fit the budget of the fixture
+constexpr int kOthers = 14;
+
+void* Symbol(const std::string& name) {
+  static void* const library = dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : dlsym(library, name.c_str());
+}
+
+// The sum of the first words of the blocks that `words` addresses at `table` lead to, into *out.
+void SumTable(const uint64_t* table, uint64_t words, uint64_t* out) {
+  *out = 0;
+  for (uint64_t i = 0; i < words; ++i) *out += *reinterpret_cast<const volatile uint32_t*>(table[i]);
+}
+
+enum class Way { kHooked, kAround };
+
+class HiddenMemoryTest : public testing::Test {
+ protected:
+  HiddenMemoryTest() : device_({}) {
+    HookReport report = InstallHooks([](const char* name) { return Symbol(name); },
+                                     [this](const char* name, void* wrapper) {
+                                       wrappers_[name] = wrapper;
+                                       return 0;
+                                     });
+    EXPECT_TRUE(report.missing.empty());
+    context_.addresses = &device_.addresses();
+    AttachDevice(&context_, 0, &device_.residency(), CoreDevice::Context());
+    PublishHookContext(&context_);
+    simcuda_.set("MODE", "report");
+    simcuda_.reset();
+    for (int i = 0; i < kOthers; ++i) others_.push_back(device_.MustAllocate(kBlock));
+    EXPECT_EQ(Hooked<Row::cuMemAlloc_v2>()(&foreign_, 4096), CUDA_SUCCESS);
+    EXPECT_EQ(Hooked<Row::cuMemAlloc_v2>()(&out_, 64), CUDA_SUCCESS);
+  }
+  ~HiddenMemoryTest() override {
+    device_.Synchronize();
+    Hooked<Row::cuMemFree_v2>()(foreign_);
+    Hooked<Row::cuMemFree_v2>()(out_);
+    PublishHookContext(nullptr);
+    delete GetHookState();
+    SetHookState(nullptr);
+    simcuda_.set("MODE", "strict");
+  }
+
+  template <Row R>
+  typename RowTraits<R>::Function Hooked(Way way = Way::kHooked) const {
+    const char* const name = RowTraits<R>::kInfo.symbol;
+    return reinterpret_cast<typename RowTraits<R>::Function>(way == Way::kHooked ? wrappers_.at(name)
+                                                                                 : Symbol(name));
+  }
+
+  // A block full of `value`.
+  CUdeviceptr Target(uint32_t value) {
+    const CUdeviceptr block = device_.MustAllocate(kBlock);
+    EXPECT_EQ(Hooked<Row::cuMemsetD32Async>()(block, value, kBlock / 4, nullptr), CUDA_SUCCESS);
+    return block;
+  }
+  // Twice the budget is used by others.
+  void Press() {
+    for (const CUdeviceptr other : others_) {
+      EXPECT_EQ(Hooked<Row::cuMemsetD8Async>()(other, 1, kBlock, nullptr), CUDA_SUCCESS);
+    }
+    device_.Synchronize();
+  }
+  // Kernels with parameters of these sizes, each at its own alignment.
+  static CUfunction Kernel(const std::string& name, simcuda_kernel_function run,
+                           const std::vector<size_t>& sizes) {
+    static std::map<std::string, CUfunction> known;
+    CUfunction& function = known[name];
+    if (function != nullptr) return function;
+    std::vector<simcuda_parameter> parameters;
+    size_t at = 0;
+    for (const size_t size : sizes) {
+      const size_t alignment = size >= 128 ? 64 : 8;
+      at = (at + alignment - 1) / alignment * alignment;
+      parameters.push_back({at, size});
+      at += size;
+    }
+    const simcuda_kernel kernel = {name.c_str(), run, nullptr, parameters.data(), parameters.size()};
+    reinterpret_cast<decltype(&simcuda_register_kernel)>(Symbol("simcuda_register_kernel"))(&kernel,
+                                                                                            &function);
+    return function;
+  }
+  CUresult Launch(CUfunction function, std::vector<void*> params, CUstream stream = nullptr) {
+    return Hooked<Row::cuLaunchKernel>()(function, 1, 1, 1, 1, 1, 1, 0, stream, params.data(), nullptr);
+  }
+  // Runs a kernel that follows `words` addresses in the table; what it has summed.
+  uint64_t SumOf(CUdeviceptr table, uint64_t words) {
+    const CUfunction kernel =
+        Kernel("sum_table",
+               [](const simcuda_launch*, void** params) {
+                 SumTable(*static_cast<uint64_t**>(params[0]), *static_cast<uint64_t*>(params[1]),
+                          *static_cast<uint64_t**>(params[2]));
+               },
+               {8, 8, 8});
+    EXPECT_EQ(Launch(kernel, {&table, &words, &out_}), CUDA_SUCCESS);
+    return Result();
+  }
+  uint64_t Result() {
+    device_.Synchronize();
+    return *reinterpret_cast<uint64_t*>(out_);
+  }
+  void Upload(CUdeviceptr to, const std::vector<uint64_t>& words, Way way = Way::kHooked) {
+    EXPECT_EQ(Hooked<Row::cuMemcpyHtoDAsync_v2>(way)(to, words.data(), words.size() * 8, nullptr),
+              CUDA_SUCCESS);
+  }
+  uint64_t HeldFor(HoldReason reason) {
+    return device_->Stats().held_bytes_by_reason[static_cast<size_t>(reason)];
+  }
+  uint64_t Missed() { return simcuda_.missed(); }
+  // By the hooks nothing is missed; around them the same is caught.
+  void ExpectMisses(Way way) {
+    if (way == Way::kHooked) {
+      EXPECT_EQ(Missed(), 0u);
+    } else {
+      EXPECT_GT(Missed(), 0u) << "the block was not evicted: this test shows nothing";
+    }
+    simcuda_.reset();
+  }
+
+  struct Simcuda {
+    void set(const char* name, const char* value) {
+      reinterpret_cast<decltype(&simcuda_set)>(Symbol("simcuda_set"))(name, value);
+    }
+    uint64_t missed() {
+      return reinterpret_cast<decltype(&simcuda_missed_accesses)>(Symbol("simcuda_missed_accesses"))();
+    }
+    void reset() { reinterpret_cast<decltype(&simcuda_reset_stats)>(Symbol("simcuda_reset_stats"))(); }
+  };
+
+  CoreDevice device_;
+  HookContext context_;
+  std::map<std::string, void*> wrappers_;
+  Simcuda simcuda_;
+  std::vector<CUdeviceptr> others_;
+  CUdeviceptr foreign_ = 0;  // 4096 bytes that are not ours, as PyTorch's small blocks are
+  CUdeviceptr out_ = 0;
+};
+
+class EachWay : public HiddenMemoryTest, public testing::WithParamInterface<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values(Way::kHooked, Way::kAround),
+                         [](const auto& way) { return way.param == Way::kHooked ? "Hooked" : "Around"; });
+
+TEST_P(EachWay, ATableCopiedFromTheHost) {
+  const CUdeviceptr a = Target(5);
+  const CUdeviceptr b = Target(7);
+  Upload(foreign_, {a, b + 4096}, GetParam());
+  Press();
+  const uint64_t sum = SumOf(foreign_, 2);
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(sum, 12u);
+    EXPECT_EQ(HeldFor(HoldReason::kPointerTable), 2 * kBlock);
+  }
+  ExpectMisses(GetParam());
+}
+
+TEST_P(EachWay, ATableCopiedOnOnTheDevice) {
+  const CUdeviceptr a = Target(5);
+  Upload(foreign_, {a});
+  EXPECT_EQ(Hooked<Row::cuMemcpyDtoDAsync_v2>(GetParam())(foreign_ + 2048, foreign_, 8, nullptr),
+            CUDA_SUCCESS);
+  Upload(foreign_, {0});  // from here on the copy alone keeps it
+  Press();
+  const uint64_t sum = SumOf(foreign_ + 2048, 1);
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(sum, 5u);
+  }
+  ExpectMisses(GetParam());
+}
+
+TEST_P(EachWay, AGlobalOfAModule) {
+  static const char* const kImage = SIMCUDA_IMAGE_MAGIC "\nsum_global\n.global table 64\n";
+  Kernel("sum_global",
+         [](const simcuda_launch* launch, void** params) {
+           const auto find =
+               reinterpret_cast<decltype(&simcuda_module_global)>(Symbol("simcuda_module_global"));
+           SumTable(static_cast<const uint64_t*>(find(launch, "table", nullptr)), 1,
+                    *static_cast<uint64_t**>(params[0]));
+         },
+         {8});
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CUdeviceptr global = 0;
+  size_t bytes = 0;
+  ASSERT_EQ(Hooked<Row::cuModuleLoadData>()(&module, kImage), CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuModuleGetFunction>()(&function, module, "sum_global"), CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuModuleGetGlobal_v2>()(&global, &bytes, module, "table"), CUDA_SUCCESS);
+  Upload(global, {Target(9)}, GetParam());
+  Press();
+  EXPECT_EQ(Launch(function, {&out_}), CUDA_SUCCESS);
+  const uint64_t sum = Result();
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(sum, 9u);
+    EXPECT_EQ(HeldFor(HoldReason::kModuleGlobal), kBlock);
+  }
+  ExpectMisses(GetParam());
+  EXPECT_EQ(Hooked<Row::cuModuleUnload>()(module), CUDA_SUCCESS);
+  EXPECT_EQ(HeldFor(HoldReason::kModuleGlobal), 0u);
+}
+
+TEST_P(EachWay, ATensorMapInAParameter) {
+  CUtensorMap map = {};
+  const CUdeviceptr a = Target(11);
+  const cuuint64_t sizes[2] = {64, 64};
+  const cuuint64_t strides[1] = {256};
+  const cuuint32_t box[2] = {16, 16};
+  const cuuint32_t steps[2] = {1, 1};
+  ASSERT_EQ(Hooked<Row::cuTensorMapEncodeTiled>(GetParam())(
+                &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, reinterpret_cast<void*>(a), sizes, strides, box,
+                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            CUDA_SUCCESS);
+  Press();
+  const CUfunction kernel = Kernel("read_map",
+                                   [](const simcuda_launch*, void** params) {
+                                     simcuda_tensor_map decoded = {};
+                                     decoded.struct_bytes = sizeof(decoded);
+                                     reinterpret_cast<decltype(&simcuda_decode_tensor_map)>(
+                                         Symbol("simcuda_decode_tensor_map"))(params[0], &decoded);
+                                     SumTable(&decoded.address, 1, *static_cast<uint64_t**>(params[1]));
+                                   },
+                                   {sizeof(map), 8});
+  EXPECT_EQ(Launch(kernel, {&map, &out_}), CUDA_SUCCESS);
+  const uint64_t sum = Result();
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(sum, 11u);
+    EXPECT_EQ(device_->Stats().held_bytes, 0u) << "named by its launches, it need not stay";
+  }
+  ExpectMisses(GetParam());
+}
+
+TEST_P(EachWay, ALaunchThatWasCaptured) {
+  const CUdeviceptr a = Target(13);
+  const CUfunction kernel =
+      Kernel("sum_one",
+             [](const simcuda_launch*, void** params) {
+               SumTable(static_cast<const uint64_t*>(params[0]), 1, *static_cast<uint64_t**>(params[1]));
+             },
+             {8, 8});
+  CUstream stream = device_.NewStream();
+  device_.Synchronize();
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUdeviceptr parameter = a;
+  void* params[] = {&parameter, &out_};
+  ASSERT_EQ(Hooked<Row::cuStreamBeginCapture_v2>()(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuLaunchKernel>(GetParam())(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuStreamEndCapture>()(stream, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Hooked<Row::cuGraphDestroy>()(graph), CUDA_SUCCESS);
+  for (int replay = 0; replay < 2; ++replay) {
+    Press();
+    EXPECT_EQ(Hooked<Row::cuGraphLaunch>()(exec, stream), CUDA_SUCCESS);
+    const uint64_t sum = Result();
+    if (GetParam() == Way::kHooked) {
+      EXPECT_EQ(sum, 13u);
+    }
+  }
+  ExpectMisses(GetParam());
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(HeldFor(HoldReason::kGraph), kBlock);
+  }
+  EXPECT_EQ(Hooked<Row::cuGraphExecDestroy>()(exec), CUDA_SUCCESS);
+  EXPECT_EQ(HeldFor(HoldReason::kGraph), 0u);
+}
+
+TEST_P(EachWay, ATextureObject) {
+  if (Symbol("simcuda_texture_memory") == nullptr) GTEST_SKIP() << "the stand-in has no textures";
+  const CUdeviceptr a = Target(17);
+  CUDA_RESOURCE_DESC resource = {};
+  resource.resType = CU_RESOURCE_TYPE_LINEAR;
+  resource.res.linear.devPtr = a;
+  resource.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT32;
+  resource.res.linear.numChannels = 1;
+  resource.res.linear.sizeInBytes = kBlock;
+  CUDA_TEXTURE_DESC sampling = {};
+  CUtexObject texture = 0;
+  ASSERT_EQ(Hooked<Row::cuTexObjectCreate>(GetParam())(&texture, &resource, &sampling, nullptr),
+            CUDA_SUCCESS);
+  Press();
+  const CUfunction kernel =
+      Kernel("read_texture",
+             [](const simcuda_launch*, void** params) {
+               uint64_t address = 0;
+               uint64_t bytes = 0;
+               reinterpret_cast<int (*)(uint64_t, uint64_t*, uint64_t*)>(Symbol("simcuda_texture_memory"))(
+                   *static_cast<uint64_t*>(params[0]), &address, &bytes);
+               SumTable(&address, 1, *static_cast<uint64_t**>(params[1]));
+             },
+             {8, 8});
+  EXPECT_EQ(Launch(kernel, {&texture, &out_}), CUDA_SUCCESS);
+  const uint64_t sum = Result();
+  if (GetParam() == Way::kHooked) {
+    EXPECT_EQ(sum, 17u);
+    EXPECT_EQ(HeldFor(HoldReason::kTexture), kBlock);
+  }
+  ExpectMisses(GetParam());
+  EXPECT_EQ(Hooked<Row::cuTexObjectDestroy>()(texture), CUDA_SUCCESS);
+  EXPECT_EQ(HeldFor(HoldReason::kTexture), 0u);
+}
+
+// Each step names two other blocks in its table: held for good they would soon fill the GPU.
+TEST_F(HiddenMemoryTest, TablesOfEachStepHoldOnlyTheirOwn) {
+  std::vector<CUdeviceptr> targets;
+  for (uint32_t i = 0; i < 12; ++i) targets.push_back(Target(i));
+  for (uint32_t step = 0; step < 24; ++step) {
+    const uint32_t one = step % 12;
+    const uint32_t two = (step + 5) % 12;
+    const CUdeviceptr table = device_.MustAllocate(4096);
+    Upload(step % 2 == 0 ? table : foreign_, {targets[one], targets[two]});
+    for (int i = 0; i < 6; ++i) {
+      ASSERT_EQ(Hooked<Row::cuMemsetD8Async>()(others_[(step + i) % kOthers], 1, kBlock, nullptr),
+                CUDA_SUCCESS);
+    }
+    ASSERT_EQ(SumOf(step % 2 == 0 ? table : foreign_, 2), one + two) << step;
+    ASSERT_EQ(Hooked<Row::cuMemFree_v2>()(table), CUDA_SUCCESS);
+    EXPECT_LE(device_->Stats().held_bytes, 4 * kBlock);
+  }
+  EXPECT_EQ(Missed(), 0u);
+}
+
+TEST_F(HiddenMemoryTest, ABlockWhoseHandleWasTakenStays) {
+  const CUdeviceptr a = Target(3);
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_EQ(Hooked<Row::cuMemRetainAllocationHandle>()(&handle, reinterpret_cast<void*>(a)), CUDA_SUCCESS);
+  Press();
+  EXPECT_EQ(HeldFor(HoldReason::kExport), kBlock);
+  EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(a), 3u) << "as another process would read it";
+  EXPECT_EQ(Missed(), 0u);
+  EXPECT_EQ(Hooked<Row::cuMemRelease>()(handle), CUDA_SUCCESS);
+}
+
+TEST_F(HiddenMemoryTest, ABlockThatAPeerMayReadStays) {
+  const CUdeviceptr a = Target(4);
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  ASSERT_EQ(Hooked<Row::cuMemSetAccess>()(a, kBlock, &access, 1), CUDA_SUCCESS);
+  Press();
+  EXPECT_EQ(HeldFor(HoldReason::kPeer), kBlock);
+  EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(a), 4u);
+}
+
+}  // namespace
+}  // namespace spillway::integration

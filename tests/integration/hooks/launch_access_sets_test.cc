@@ -1,0 +1,128 @@
+// Launches: the blocks that their parameters name.
+
+#include "integration/hooks/launch_access_sets.h"
+
+#include "tests/integration/hooks/escape_fixture.h"
+
+namespace spillway::integration {
+namespace {
+
+class LaunchAccessSetsTest : public LaunchHookTest {};
+
+TEST_F(LaunchAccessSetsTest, AllFormsOfLaunches) {
+  Publish();
+  uint64_t pointer = Address(0);
+  int number = 0;
+  uint64_t value[3] = {};
+  void* params[] = {&pointer, &number, value};
+  const Ids expected{Id(0)};
+  driver().Hooked<Row::cuLaunchKernel_ptsz>()(Function(), 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr);
+  EXPECT_TRUE(residency_[0].launches.back().stream.per_thread_default);
+  driver().Hooked<Row::cuLaunchCooperativeKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(2), params);
+  EXPECT_EQ(residency_[0].launches.back().stream.handle, Stream(2));
+  CUlaunchConfig config = {};
+  config.hStream = Stream(3);
+  driver().Hooked<Row::cuLaunchKernelEx>()(&config, Function(), params, nullptr);
+  EXPECT_EQ(residency_[0].launches.back().stream.handle, Stream(3));
+  driver().Hooked<Row::cuLaunchKernelEx_ptsz>()(&config, Function(), params, nullptr);
+  ASSERT_EQ(residency_[0].launches.size(), 4u);
+  for (const auto& launch : residency_[0].launches) EXPECT_EQ(launch.set, expected);
+
+  uint64_t buffer[2] = {7, Address(5)};
+  size_t size = sizeof(buffer);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
+  driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(1), nullptr, extra);
+  EXPECT_EQ(residency_[0].launches.back().set, Ids{Id(5)});
+
+  CUDA_LAUNCH_PARAMS launches[1] = {};
+  launches[0].function = Function();
+  launches[0].kernelParams = params;
+  driver().Hooked<Row::cuLaunchCooperativeKernelMultiDevice>()(launches, 1, 0);
+  ExpectHeld(HoldReason::kUnknownCall, expected);
+}
+
+TEST_F(LaunchAccessSetsTest, AnAccessPolicyWindowNamesItsBlock) {
+  Publish();
+  driver().param_sizes = {};
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+  attribute.value.accessPolicyWindow.base_ptr = reinterpret_cast<void*>(Address(4));
+  attribute.value.accessPolicyWindow.num_bytes = 4096;
+  CUlaunchConfig config = {};
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  driver().Hooked<Row::cuLaunchKernelEx>()(&config, Function(), nullptr, nullptr);
+  EXPECT_EQ(OnlyLaunch().set, Ids{Id(4)});
+}
+
+TEST_F(LaunchAccessSetsTest, AKernelWithoutALayoutSwitchesEvictionOffOnce) {
+  Publish();
+  driver().layouts = false;
+  Launch(2, Stream(1));
+  Launch(2, Stream(1));
+  EXPECT_EQ(switched_off(), "test_kernel;");
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 2u);
+}
+
+// ---- Tensor maps.
+
+TEST_F(TensorMapHookTest, AMapInAParameterNamesItsBlocks) {
+  driver().param_sizes = {sizeof(Struct)};
+  Struct param;
+  Fill(&param.map, 1);
+  LaunchParam(&param);
+  EXPECT_TRUE(residency_[0].launches.empty());
+  Encode(&param.map, Address(2));
+  EXPECT_TRUE(residency_[0].holds.empty());
+  LaunchParam(&param);
+  EXPECT_EQ(OnlyLaunch().set, Ids{Id(2)});
+  Fill(&param.map, 2);
+  LaunchParam(&param);
+  EXPECT_EQ(residency_[0].launches.size(), 1u) << "another map";
+}
+
+TEST_F(TensorMapHookTest, ARangeOverSeveralBlocksNamesThemAll) {
+  driver().param_sizes = {sizeof(Struct)};
+  Struct param;
+  Fill(&param.map, 3);
+  const cuuint64_t sizes[2] = {8, 2};
+  const cuuint64_t strides[1] = {Address(3) - Address(2)};
+  driver().Hooked<Row::cuTensorMapEncodeTiled>()(&param.map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2,
+                                                 reinterpret_cast<void*>(Address(2)), sizes, strides, nullptr,
+                                                 nullptr, {}, {}, {}, {});
+  LaunchParam(&param);
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(2), Id(3)}));
+}
+
+// ---- Strict trust.
+
+TEST_F(HiddenHookTest, StrictLetsABlockGoOnceItsKernelsHaveRunBefore) {
+  BlockTrust trust;
+  context_.trust = &trust;
+  context_.strict = true;
+  driver().param_sizes = {8, 72};
+  struct Large {
+    uint64_t words[9] = {};
+  } large;
+  large.words[8] = Address(3);
+  uint64_t pointer = Address(2);
+  void* params[] = {&pointer, &large};
+  const auto launch = [&](uintptr_t function) {
+    driver().Hooked<Row::cuLaunchKernel>()(Function(function), 1, 1, 1, 1, 1, 1, 0, Stream(1), params,
+                                           nullptr);
+  };
+  EXPECT_TRUE(trust.MayLeave(Id(2)));
+  launch(0);
+  EXPECT_FALSE(trust.MayLeave(Id(2)));
+  EXPECT_TRUE(trust.MayLeave(Id(5)));
+  launch(0);
+  EXPECT_TRUE(trust.MayLeave(Id(2)));
+  EXPECT_FALSE(trust.MayLeave(Id(3))) << "named inside a struct";
+  residency_[0].range = {Address(3), kTestBlockBytes};
+  driver().Hooked<Row::cuMemFree_v2>()(Address(3));
+  EXPECT_TRUE(trust.MayLeave(Id(3)));
+}
+
+}  // namespace
+}  // namespace spillway::integration

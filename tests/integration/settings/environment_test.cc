@@ -1,0 +1,27 @@
+#include "integration/settings/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace spillway::integration {
+namespace {
+
+TEST(EnvironmentTest, TellsWhatIsSet) {
+  ::setenv("SPILLWAY_DIRS", "/a=b", 1);
+  ::setenv("SPILLWAY", "", 1);
+  ::unsetenv("SPILLWAY_LOG");
+  EXPECT_THAT(EnvironmentNames(), ::testing::IsSupersetOf({"SPILLWAY_DIRS", "SPILLWAY"}));
+  EXPECT_THAT(EnvironmentNames(), ::testing::Not(::testing::Contains("SPILLWAY_LOG")));
+  EXPECT_EQ(EnvironmentValue("SPILLWAY_DIRS"), "/a=b");
+  EXPECT_EQ(EnvironmentValue("SPILLWAY_LOG"), "");
+  EXPECT_STREQ(EnvironmentSetting("dirs"), "/a=b");
+  EXPECT_STREQ(EnvironmentSetting("spillway"), "");
+  EXPECT_EQ(EnvironmentSetting("log"), nullptr);
+  ::unsetenv("SPILLWAY_DIRS");
+  ::unsetenv("SPILLWAY");
+}
+
+}  // namespace
+}  // namespace spillway::integration

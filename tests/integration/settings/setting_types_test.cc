@@ -1,0 +1,66 @@
+#include "integration/settings/setting_types.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace spillway::integration::setting_type {
+namespace {
+
+using ::testing::ElementsAre;
+
+enum class Colour : uint8_t { kOn, kOff, kGreen };
+
+TEST(WordsOfTest, AreThoseOfTheColumn) {
+  EXPECT_THAT(WordsOf("plan or lru"), ElementsAre("plan", "lru"));
+  EXPECT_THAT(WordsOf("off, error, warn, info or debug"),
+              ElementsAre("off", "error", "warn", "info", "debug"));
+}
+
+TEST(WordTest, IsTheEnumeratorAtThePlaceOfTheWord) {
+  EXPECT_EQ(Word<Colour>::Read("Green", "on, off or green").value(), Colour::kGreen);
+  EXPECT_EQ(Word<Colour>::Read("1", "on, off or green").status().message(), "on, off or green");
+}
+
+TEST(SwitchOrWordTest, TakesNumbersForOnAndOff) {
+  EXPECT_EQ(SwitchOrWord<Colour>::Read("1", "on, off or green").value(), Colour::kOn);
+  EXPECT_EQ(SwitchOrWord<Colour>::Read("0", "on, off or green").value(), Colour::kOff);
+  EXPECT_EQ(SwitchOrWord<Colour>::Read("green", "on, off or green").value(), Colour::kGreen);
+  EXPECT_EQ(SwitchOrWord<Colour>::Read("2", "on, off or green").status().message(), "on, off or green");
+}
+
+TEST(SizeTypesTest, DifferInSharesAndInTheLeast) {
+  EXPECT_EQ(PlainSize::Read("0", "").value()->bytes, 0u);
+  EXPECT_FALSE(PlainSize::Read("5%", "").ok());
+  EXPECT_EQ(Share::Read("5%", "").value()->percent, 5);
+  EXPECT_EQ(Share::Read("0", "").value()->bytes, 0u);
+  EXPECT_EQ(ShareAboveZero::Read("64MiB", "").value()->bytes, uint64_t{64} << 20);
+  EXPECT_EQ(ShareAboveZero::Read("1%", "").value()->percent, 1);
+  EXPECT_FALSE(ShareAboveZero::Read("63MiB", "").ok());
+}
+
+TEST(PathTypesTest, DifferInNone) {
+  EXPECT_EQ(Path::Read("none", "").value(), "none");
+  EXPECT_EQ(PathOrNone::Read("none", "").value(), "");
+  EXPECT_EQ(PathOrNone::Read("/a b", "").value(), "/a b");
+  for (const char* text : {"", "a\nb"}) {
+    EXPECT_FALSE(Path::Read(text, "").ok());
+    EXPECT_FALSE(PathOrNone::Read(text, "").ok());
+    EXPECT_EQ(UnjudgedPath::Read(text, "").value(), text);
+  }
+}
+
+TEST(DefaultTest, IsEmptyWhereATypeHasThat) {
+  EXPECT_FALSE(Default<Share>("a quarter", "a size or a share"));
+  EXPECT_FALSE(Default<Directories>("/var/tmp", "directories"));
+  EXPECT_EQ(Default<Path>("as it is found", "a path"), "");
+}
+
+TEST(DefaultTest, IsReadWhereATypeHasNot) {
+  EXPECT_TRUE(Default<Switch>("on", ""));
+  EXPECT_EQ(Default<Word<Colour>>("green", "on, off or green"), Colour::kGreen);
+  EXPECT_EQ(Default<Duration>("30s", ""), std::chrono::seconds(30));
+  EXPECT_FALSE(Default<DiskModel>("none", "").Limits());
+}
+
+}  // namespace
+}  // namespace spillway::integration::setting_type

@@ -1,0 +1,171 @@
+#include "integration/settings/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "integration/settings/setting_table.h"
+
+namespace spillway::integration {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class SettingsTest : public ::testing::Test {
+ protected:
+  SettingsTest() {
+    ::unsetenv("LOCAL_RANK");
+    ::unsetenv("LOCAL_WORLD_SIZE");
+    source_.value = [this](const char* name) {
+      const auto found = values_.find(name);
+      return found == values_.end() ? nullptr : found->second.c_str();
+    };
+    source_.described = [this](const char* name) {
+      described_ = VariableOf(name);
+      return described_.c_str();
+    };
+  }
+  ~SettingsTest() override {
+    ::unsetenv("LOCAL_RANK");
+    ::unsetenv("LOCAL_WORLD_SIZE");
+  }
+
+  absl::StatusOr<Settings> Read(std::map<std::string, std::string> values) {
+    values_ = std::move(values);
+    warnings_.clear();
+    return ReadSettings(source_, &warnings_);
+  }
+  std::string ErrorOf(const std::string& name, const std::string& value) {
+    auto settings = Read({{name, value}});
+    return settings.ok() ? "" : std::string(settings.status().message());
+  }
+
+  SettingSource source_;
+  std::map<std::string, std::string> values_;
+  std::string described_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(SettingsTest, DefaultsAreThoseOfTheTable) {
+  const Settings settings = Read({}).value();
+  EXPECT_TRUE(settings.Enabled());
+  EXPECT_FALSE(settings.gpu_memory);
+  EXPECT_FALSE(settings.host_memory);
+  EXPECT_FALSE(settings.dirs);
+  EXPECT_FALSE(settings.OwnDirectories());
+  EXPECT_FALSE(settings.disk_reserve);
+  EXPECT_EQ(settings.policy, PolicyKind::kPlan);
+  EXPECT_TRUE(settings.checksum);
+  EXPECT_EQ(settings.on_full, OnFull::kSpill);
+  EXPECT_FALSE(settings.Observes());
+  EXPECT_EQ(settings.trust, Trust::kNormal);
+  EXPECT_FALSE(settings.audit);
+  EXPECT_EQ(settings.denylist, "");
+  EXPECT_EQ(settings.metrics, "");
+  EXPECT_EQ(settings.trace, "");
+  EXPECT_EQ(settings.status, StatusLine::kOff);
+  EXPECT_EQ(settings.log, os::LogLevel::kWarn);
+  EXPECT_EQ(settings.local_world_size, 1);
+}
+
+TEST_F(SettingsTest, ReadsEachSetting) {
+  const Settings settings = Read({{"gpu_memory", "20GiB"},
+                                  {"host_memory", "10%"},
+                                  {"dirs", "/a:1GB,/b"},
+                                  {"disk_reserve", "0"},
+                                  {"policy", "LRU"},
+                                  {"checksum", "off"},
+                                  {"on_full", "error"},
+                                  {"metrics", "/tmp/m.json"},
+                                  {"trace", "/tmp/t.trace"},
+                                  {"status", "signal"},
+                                  {"log", "debug"}})
+                                .value();
+  EXPECT_EQ(settings.gpu_memory->bytes, uint64_t{20} << 30);
+  EXPECT_EQ(settings.host_memory->Of(1000), 100u);
+  EXPECT_EQ(settings.OwnDirectories()->size(), 2u);
+  EXPECT_EQ(settings.disk_reserve->bytes, 0u);
+  EXPECT_EQ(settings.policy, PolicyKind::kLru);
+  EXPECT_FALSE(settings.checksum);
+  EXPECT_EQ(settings.on_full, OnFull::kError);
+  EXPECT_EQ(settings.metrics, "/tmp/m.json");
+  EXPECT_EQ(settings.trace, "/tmp/t.trace");
+  EXPECT_EQ(settings.status, StatusLine::kSignal);
+  EXPECT_EQ(settings.log, os::LogLevel::kDebug);
+}
+
+TEST_F(SettingsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {
+  EXPECT_EQ(Read({{"host_memory", "0"}})->host_memory->bytes, 0u);
+  EXPECT_THAT(ErrorOf("gpu_memory", "0"), HasSubstr("at least 64MiB"));
+  EXPECT_THAT(ErrorOf("gpu_memory", "63MiB"), HasSubstr("at least 64MiB"));
+}
+
+TEST_F(SettingsTest, AWrongValueNamesTheVariableTheValueAndWhatIsAccepted) {
+  EXPECT_EQ(ErrorOf("gpu_memory", "lots"),
+            "SPILLWAY_GPU_MEMORY=lots is not accepted; accepted: a size such as 20GiB or 500MB, or a share "
+            "such as 60%");
+  EXPECT_EQ(ErrorOf("policy", "fifo"), "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru");
+  const std::map<std::string, std::string> wrong = {
+      {"spillway", "maybe"}, {"host_memory", "-1"}, {"dirs", "tmp"},      {"disk_reserve", "5%"},
+      {"checksum", "yes"},   {"on_full", "panic"},  {"status", "SIGHUP"}, {"metrics", ""},
+      {"log", "loud"},       {"io_model", "slow"},  {"wait_limit", "30"}, {"trace", ""},
+  };
+  for (const auto& [name, value] : wrong) {
+    const std::string error = ErrorOf(name, value);
+    EXPECT_THAT(error, HasSubstr(VariableOf(name) + "=" + value + " is not accepted; accepted: ")) << name;
+  }
+}
+
+TEST_F(SettingsTest, TheModeIsOneOfThree) {
+  EXPECT_TRUE(Read({{"spillway", "Observe"}})->Observes());
+  EXPECT_TRUE(Read({{"spillway", "observe"}})->Enabled());
+  EXPECT_FALSE(Read({{"spillway", "1"}})->Observes());
+  EXPECT_FALSE(Read({{"spillway", "off"}})->Enabled());
+  EXPECT_EQ(ErrorOf("spillway", "watch"), "SPILLWAY=watch is not accepted; accepted: on, off or observe");
+}
+
+TEST_F(SettingsTest, AFeatureThatIsNotThereIsRefusedUnlessItIsNotWanted) {
+  EXPECT_EQ(ErrorOf("gds", "on"),
+            "SPILLWAY_GDS=on is not accepted; accepted: off only, since it is not available in this version");
+  const std::map<std::string, std::string> retired = {
+#define RETIRED_SETTING(name, fallback) {#name, fallback},
+#include "integration/settings/settings.def"
+  };
+  EXPECT_EQ(retired.size(), 4u);
+  for (const auto& [name, fallback] : retired) {
+    EXPECT_THAT(ErrorOf(name, "1GiB"), HasSubstr("not available in this version")) << name;
+    EXPECT_EQ(ErrorOf(name, fallback), "") << name;
+  }
+}
+
+TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
+  source_.variables = {"PATH", "SPILLWAY", "SPILLWAY_GPU_MEMROY"};
+  ASSERT_TRUE(Read({}).ok());
+  EXPECT_THAT(
+      warnings_,
+      ElementsAre("SPILLWAY_GPU_MEMROY is unknown and ignored; the nearest name is SPILLWAY_GPU_MEMORY"));
+}
+
+TEST_F(SettingsTest, ARankTakesItsDirectories) {
+  for (const auto& [rank, path] : std::map<std::string, std::string>{{"0", "/a"}, {"1", "/b"}, {"2", "/a"}}) {
+    ::setenv("LOCAL_RANK", rank.c_str(), 1);
+    EXPECT_EQ(Read({{"dirs", "/a;/b"}})->OwnDirectories()->front().path, path);
+    EXPECT_THAT(Read({{"dirs", "/a:1GB;/b,/c"}})->RankDirectories(),
+                ElementsAre(ElementsAre("/a"), ElementsAre("/b", "/c")));
+  }
+  EXPECT_TRUE(Read({})->RankDirectories().empty());
+  ::setenv("LOCAL_WORLD_SIZE", "4", 1);
+  EXPECT_EQ(Read({})->local_world_size, 4);
+  for (const char* none : {"no", "0", "-4", "99999999999"}) {
+    ::setenv("LOCAL_WORLD_SIZE", none, 1);
+    EXPECT_EQ(Read({})->local_world_size, 1) << none;
+  }
+  ::setenv("LOCAL_WORLD_SIZE", "2147483647", 1);
+  EXPECT_EQ(Read({})->local_world_size, 4096) << "each is looked at";
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "policy/plan.h"
-#include "policy/range_max.h"
-#include "policy/units.h"
+#include "policy/planner/plan.h"
+#include "policy/simulator/range_max.h"
+#include "policy/trace/units.h"
 
 namespace spillway::allocator {
 

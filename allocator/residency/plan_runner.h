@@ -15,7 +15,7 @@
 #include "allocator/residency/faulter.h"
 #include "allocator/residency/plan_copies.h"
 #include "allocator/residency/plan_fetches.h"
-#include "policy/plan.h"
+#include "policy/planner/plan.h"
 
 namespace spillway::allocator {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "policy/trace.h"
+#include "policy/trace/trace.h"
 
 namespace spillway::integration {
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "io/os/check.h"
-#include "policy/plan.h"
+#include "policy/planner/plan.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
 

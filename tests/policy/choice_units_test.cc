@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "policy/range_max.h"
-#include "tests/policy/full_scan.h"
+#include "policy/simulator/range_max.h"
+#include "tests/policy/planner/full_scan.h"
 
 namespace spillway::policy {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <string>
 
-#include "policy/execution.h"
-#include "policy/plan_search.h"
-#include "policy/quick_bound.h"
-#include "policy/workload_file.h"
+#include "policy/bound/quick_bound.h"
+#include "policy/planner/plan_search.h"
+#include "policy/simulator/execution.h"
+#include "policy/trace/workload_file.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {

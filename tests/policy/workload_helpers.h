@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "policy/machine.h"
-#include "policy/workload.h"
+#include "policy/simulator/machine.h"
+#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 

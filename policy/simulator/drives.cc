@@ -1,0 +1,58 @@
+#include "policy/simulator/drives.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway::policy {
+
+std::vector<Drive> DrivesOf(const Machine& machine) {
+  if (!machine.drives.empty()) return machine.drives;
+  return {{machine.ssd_read, machine.ssd_write}};
+}
+
+// What each drive can do is a triangle; what they can do together is the sum of the triangles. Its border consists of
+// their long sides, so each limit is the line along one of these, through the sum's outermost corner.
+std::vector<SharedLimit> SharedLimits(const Machine& machine) {
+  const std::vector<Drive> drives = DrivesOf(machine);
+  std::vector<SharedLimit> limits;
+  std::vector<double> slopes;
+  for (const Drive& side : drives) {
+    const double slope = side.write / side.read;
+    if (std::find(slopes.begin(), slopes.end(), slope) != slopes.end()) continue;
+    slopes.push_back(slope);
+    double most = 0;
+    for (const Drive& drive : drives) most += std::max(drive.read / side.read, drive.write / side.write);
+    limits.push_back({1 / (side.read * most), 1 / (side.write * most)});
+  }
+  return limits;
+}
+
+Drive RatesTogether(const Machine& machine) {
+  const std::vector<Drive> drives = DrivesOf(machine);
+  if (drives.size() == 1) return drives.front();
+  const auto speed = [](const Drive& drive) { return 1 / (1 / drive.write + 1 / drive.read); };
+  double all = 0;
+  for (const Drive& drive : drives) all += speed(drive);
+  Drive together{machine.ssd_read, machine.ssd_write};
+  for (const Drive& drive : drives) {
+    together.read = std::min(together.read, drive.read / speed(drive) * all);
+    together.write = std::min(together.write, drive.write / speed(drive) * all);
+  }
+  return together;
+}
+
+DriveLoads::DriveLoads(std::vector<Drive> drives) : drives_(std::move(drives)), loads_(drives_.size()) {}
+
+size_t DriveLoads::Pick(Bytes bytes) const {
+  const auto time = [&](size_t d) {
+    const double written = static_cast<double>(loads_[d].to_write + bytes);
+    return written / drives_[d].write + (written + static_cast<double>(loads_[d].to_read)) / drives_[d].read;
+  };
+  size_t best = 0;
+  for (size_t d = 1; d < drives_.size(); ++d) {
+    if (time(d) < time(best)) best = d;
+  }
+  return best;
+}
+
+}  // namespace spillway::policy

@@ -15,11 +15,14 @@
 #include "integration/cli/sweep.h"
 #include "integration/cli/sweep_page.h"
 #include "integration/cli/trace_files.h"
+#include "policy/offline/benefit_choice.h"
 #include "policy/offline/lp_bound.h"
 #include "policy/offline/lp_plan.h"
 #include "policy/offline/schedule_csv.h"
 #include "policy/planner/plan_search.h"
+#include "policy/planner/tier_choice.h"
 #include "policy/planner/transfer_choice.h"
+#include "policy/simulator/simulator.h"
 
 namespace spillway::integration {
 namespace {

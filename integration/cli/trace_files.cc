@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "policy/offline/model_workload.h"
+#include "policy/offline/workload_csv.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "policy/simulator/drives.h"
-
 namespace spillway::policy {
 namespace {
 
@@ -48,10 +46,6 @@ std::vector<Stretch> StretchesOf(const Workload& workload, uint32_t tensor,
   const auto first = std::lower_bound(uses.begin(), uses.end(), life->first);
   return {{0, life->last + 1, true, false, {uses.begin(), first}},
           {life->first, size, false, true, {first, uses.end()}}};
-}
-
-bool Names(const std::vector<uint32_t>& ids, uint32_t tensor) {
-  return std::binary_search(ids.begin(), ids.end(), tensor);
 }
 
 void AddOverwritten(const Workload& workload, const Stretch& stretch, uint32_t tensor, Exempt* exempt) {

@@ -1,9 +1,8 @@
-// ChooseByBenefit, declared in transfer_choice.h: the greedy choice of G10 and TERAIO, for comparison.
+#include "policy/offline/benefit_choice.h"
 
 #include <algorithm>
 #include <queue>
-
-#include "policy/planner/transfer_choice.h"
+#include <utility>
 
 namespace spillway::policy {
 namespace {

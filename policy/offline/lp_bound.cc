@@ -62,6 +62,7 @@ absl::StatusOr<Solved> SolveWithTiers(const LpTimeline& timeline, const Machine&
 
 absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
                                     const Machine& machine, LpForm form, LpAim aim) {
+  if (absl::Status status = CheckLpSolver(); !status.ok()) return status;
   const LpTimeline timeline = MakeLpTimeline(workload, lifetimes, machine);
   LpBound bound;
   bound.iteration = timeline.ideal;

@@ -38,7 +38,7 @@ struct LpBound {
 
 // Valid for all plans when `lifetimes` are those of all tensors or of any larger least size (smaller tensors are then
 // taken to need no room while idle). ResourceExhausted: a kernel's own tensors exceed the GPU's memory. Internal: the
-// solver failed.
+// solver failed. Unimplemented: the build has no solver.
 absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
                                     const Machine& machine, LpForm form, LpAim aim = LpAim::kBound);
 

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "policy/offline/lp_sum.h"
-#include "policy/simulator/drives.h"
-
 namespace spillway::policy {
 namespace {
 

@@ -8,19 +8,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "policy/offline/lp_solve.h"
 #include "policy/offline/lp_timeline.h"
 #include "policy/simulator/machine.h"
 
 namespace spillway::policy {
-
-// minimise cost * x with lower <= x <= upper and row_lower <= matrix * x <= row_upper; the matrix by entries, each place
-// once. Infinite bounds are infinite doubles.
-struct LpProblem {
-  std::vector<double> cost, lower, upper;
-  std::vector<double> row_lower, row_upper;
-  std::vector<int> rows, columns;
-  std::vector<double> values;
-};
 
 enum class LpTiers {
   kHostOnly,   // as if the host had room for everything

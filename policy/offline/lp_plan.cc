@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "policy/planner/copy_queue_time.h"
-#include "policy/simulator/execution.h"
+#include "policy/planner/tier_choice.h"
+#include "policy/simulator/simulator.h"
 
 namespace spillway::policy {
 namespace {
@@ -128,6 +129,7 @@ absl::StatusOr<TransferPlan> PlanByLp(const Workload& workload, const Lifetimes&
   TransferPlan plan = RoundLp(workload, lifetimes, machine, *solution);
   ExecutionOptions execution;
   execution.iterations = kReplayIterations;
+  FindReadLeads(workload, lifetimes, machine, &plan);
   Nanos best = 0, best_lead = -1;
   for (Nanos lead : kLeads) {
     plan.host_lead = lead;

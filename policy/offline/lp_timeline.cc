@@ -6,10 +6,6 @@
 namespace spillway::policy {
 namespace {
 
-bool Contains(const std::vector<uint32_t>& ascending, uint32_t id) {
-  return std::binary_search(ascending.begin(), ascending.end(), id);
-}
-
 // Bytes that must be away at each kernel; 0 where everything fits.
 std::vector<int64_t> NeedOf(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine) {
   const uint32_t kernels = static_cast<uint32_t>(workload.kernels.size());
@@ -69,7 +65,7 @@ class TimelineMaker {
       if (in_need[interval.before] == in_need[interval.after + 1]) continue;
       const bool made =
           interval.written < 0 ||
-          Contains(workload_.kernels[static_cast<uint32_t>(interval.written)].outputs, interval.tensor);
+          Names(workload_.kernels[static_cast<uint32_t>(interval.written)].outputs, interval.tensor);
       const uint32_t maker = static_cast<uint32_t>(
           interval.written < 0 ? interval.written + static_cast<int32_t>(kernels_) : interval.written);
       timeline_.intervals.push_back({i, workload_.tensors[interval.tensor].bytes, 2 * maker + (made ? 1 : 0),

@@ -12,8 +12,6 @@
 
 namespace spillway::policy {
 
-enum class PlanTier : uint8_t { kHost, kDisk };
-
 enum class PlanAction : uint8_t {
   kCopyOut,  // copy the block to `tier`; the GPU copy stays valid until a drop
   kDrop,     // give up the GPU copy, which must be copied out (kCopyOut) or clean by then

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "policy/planner/transfer_choice.h"
-#include "policy/simulator/drives.h"
 
 namespace spillway::policy {
 namespace {
@@ -43,7 +42,7 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
   settings_.push_back({TierOrder::kSpread, -1});
   first_ = Make(settings_[0], nominal_);
   if (machine.host_bytes != 0 && UsesDisk(first_)) {
-    first_.host_lead = kLongLead;  // as the first of the following
+    LeadHostReads(kLongLead, &first_);  // as the first of the following
     settings_.clear();
     for (TierOrder order : {TierOrder::kSpread, TierOrder::kNearestFirst, TierOrder::kFarthestFirst}) {
       settings_.push_back({order, kLongLead});
@@ -88,8 +87,13 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   plan.kernel_times = kernel_times;
   plan.absences = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
   ChooseTiers(workload_, lifetimes_, planned_, setting.order, &plan);
-  if (planned_.host_bytes != 0 && UsesDisk(plan)) plan.host_lead = setting.host_lead;
+  if (planned_.host_bytes != 0 && UsesDisk(plan)) LeadHostReads(setting.host_lead, &plan);
   return plan;
+}
+
+void PlanSearch::LeadHostReads(Nanos lead, TransferPlan* plan) const {
+  plan->host_lead = lead;
+  if (lead >= 0) FindReadLeads(workload_, lifetimes_, machine_, plan);
 }
 
 absl::StatusOr<bool> PlanSearch::Improve() {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "policy/planner/tier_choice.h"
-#include "policy/simulator/execution.h"
+#include "policy/simulator/simulator.h"
 
 namespace spillway::policy {
 
@@ -51,6 +51,7 @@ class PlanSearch {
     Nanos best = 0;
   };
   TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;
+  void LeadHostReads(Nanos lead, TransferPlan* plan) const;
   void NextSetting();
 
   const Workload& workload_;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "policy/planner/next_use.h"
-
 namespace spillway::policy {
 namespace {
 
@@ -145,6 +143,35 @@ void AddKernels(const Trace& trace, const BlockSizes& sizes, const KernelTimes* 
     kernel.duration = duration > 0 ? duration : typical > 0 ? typical : kUnmeasured;
     recorded->workload.kernels.push_back(std::move(kernel));
   }
+}
+
+// The launches and uses of the period, with each block's next use; no steps.
+MigrationPlan ExpectPeriod(const Trace& trace, LaunchIndex start, uint32_t period) {
+  MigrationPlan plan;
+  plan.start = start;
+  plan.period = period;
+  plan.launches.reserve(period);
+  for (uint32_t position = 0; position < period; ++position) {
+    const LaunchRecord launch = trace.at(start + position);
+    plan.launches.push_back({launch.signature, static_cast<uint32_t>(plan.uses.size()),
+                             static_cast<uint32_t>(launch.blocks.size())});
+    for (const TraceBlock block : launch.blocks) plan.uses.push_back({block, 0});
+  }
+  // Backwards, twice: the first round finds each block's first use of the period, which is the next use of
+  // its last.
+  std::unordered_map<TraceBlock, uint32_t> next;
+  for (int round = 1; round >= 0; --round) {
+    for (uint32_t position = period; position-- > 0;) {
+      const ExpectedLaunch& launch = plan.launches[position];
+      const auto first = plan.uses.begin() + launch.first_use;
+      for (auto use = first; use != first + launch.use_count; ++use) {
+        if (round == 0) use->next_position = next[use->block];
+      }
+      for (auto use = first; use != first + launch.use_count; ++use)
+        next[use->block] = position + round * period;
+    }
+  }
+  return plan;
 }
 
 }  // namespace

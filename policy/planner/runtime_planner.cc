@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "policy/bound/quick_bound.h"
+#include "policy/planner/tier_choice.h"
+#include "policy/simulator/due_parts.h"
 
 namespace spillway::policy {
 namespace {
@@ -44,26 +46,6 @@ Bytes SetBytes(const Workload& workload, const WorkloadKernel& kernel) {
 void Insert(std::vector<uint32_t>* ascending, uint32_t id) {
   const auto at = std::ranges::lower_bound(*ascending, id);
   if (at == ascending->end() || *at != id) ascending->insert(at, id);
-}
-
-// Bytes on the GPU at each kernel, absences taken as away.
-std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& lifetimes,
-                                   const TransferPlan& transfers) {
-  const size_t kernels = workload.kernels.size();
-  std::vector<int64_t> change(2 * kernels + 1, 0);
-  for (const PlannedAbsence& absence : transfers.absences) {
-    const IdleInterval& interval = lifetimes.intervals[absence.interval];
-    const int64_t bytes = static_cast<int64_t>(workload.tensors[interval.tensor].bytes);
-    change[absence.from] -= bytes;
-    change[interval.before] += bytes;
-  }
-  std::vector<int64_t> expected = lifetimes.live_bytes;
-  int64_t away = 0;
-  for (size_t position = 0; position < 2 * kernels; ++position) {
-    away += change[position];
-    expected[position % kernels] += away;
-  }
-  return expected;
 }
 
 }  // namespace
@@ -190,8 +172,9 @@ void RuntimePlanner::Adopt(TransferPlan transfers) {
     absence.tier = PlanTier::kHost;  // as far as it goes
     fits = false;
   }
+  if (!fits && transfers.host_lead >= 0) FindReadLeads(workload_, lifetimes_, planned_machine_, &transfers);
   auto plan = std::make_shared<MigrationPlan>(recorded_.expected);
-  plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, transfers);
+  plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, /*piece_bytes=*/0, transfers);
   for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);
   plan->budget_bytes = planned_machine_.gpu_bytes;
   const int64_t budget = static_cast<int64_t>(planned_machine_.gpu_bytes);
@@ -239,8 +222,6 @@ void SortSteps(MigrationPlan* plan) {
 
 void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan) const {
   const uint32_t size = plan->period;
-  std::vector<Nanos> leads(transfers.absences.size(), -1);
-  if (transfers.host_lead >= 0) leads = HostReadLeads(workload_, lifetimes_, planned_machine_, transfers);
   int64_t version = -1;
   for (const uint32_t a : ByVersion(lifetimes_, transfers)) {
     const PlannedAbsence& absence = transfers.absences[a];
@@ -267,7 +248,8 @@ void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan
     step.action = PlanAction::kFetch;
     step.trigger = PlanTrigger::kBeforeLaunch;
     step.needed = interval.before % size;
-    step.launch = EarliestFetch(interval, absence, leads[a] < 0 ? -1 : leads[a] + transfers.host_lead);
+    step.launch = EarliestFetch(interval, absence,
+                                transfers.host_lead < 0 ? -1 : absence.read_lead + transfers.host_lead);
     plan->steps.push_back(step);
   }
   SortSteps(plan);

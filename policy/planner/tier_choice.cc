@@ -185,32 +185,31 @@ void ChooseTiers(const Workload& workload, const Lifetimes& lifetimes, const Mac
   if (!plan->absences.empty()) TierSweep(workload, lifetimes, machine, plan).Run(order);
 }
 
-std::vector<Nanos> HostReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
-                                 const TransferPlan& plan) {
-  const int64_t size = static_cast<int64_t>(plan.kernel_times.size());
-  const Timeline timeline(plan.kernel_times);
+void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                   TransferPlan* plan) {
+  const int64_t size = static_cast<int64_t>(plan->kernel_times.size());
+  const Timeline timeline(plan->kernel_times);
   const double rate = std::max(machine.pcie_in - machine.ssd_read, machine.pcie_in / 2);
   std::vector<std::pair<int64_t, uint32_t>> reads;  // next use, absence
-  for (uint32_t a = 0; a < plan.absences.size(); ++a) {
-    const IdleInterval& interval = lifetimes.intervals[plan.absences[a].interval];
-    if (plan.absences[a].tier == PlanTier::kHost && interval.returns)
+  for (uint32_t a = 0; a < plan->absences.size(); ++a) {
+    const IdleInterval& interval = lifetimes.intervals[plan->absences[a].interval];
+    plan->absences[a].read_lead = 0;
+    if (plan->absences[a].tier == PlanTier::kHost && interval.returns)
       reads.emplace_back(interval.before % size, a);
   }
   std::sort(reads.begin(), reads.end());
-  std::vector<Nanos> leads(plan.absences.size(), 0);
   // Backwards over two iterations, so that the first one's end knows what the next one needs.
   Nanos latest = timeline.Start(2 * size);
   for (int64_t round : {int64_t{1}, int64_t{0}}) {
     for (auto it = reads.rbegin(); it != reads.rend(); ++it) {
-      const PlannedAbsence& absence = plan.absences[it->second];
+      PlannedAbsence& absence = plan->absences[it->second];
       const Bytes tensor = workload.tensors[lifetimes.intervals[absence.interval].tensor].bytes;
       const Bytes bytes = BytesOfPieces(tensor, machine.piece_bytes, absence.first_piece, absence.last_piece);
       const Nanos due = timeline.Start(it->first + round * size);
       latest = std::min(latest, due) - TimeFor(bytes, rate);
-      leads[it->second] = due - latest;
+      absence.read_lead = due - latest;
     }
   }
-  return leads;
 }
 
 }  // namespace spillway::policy

@@ -4,10 +4,9 @@
 #ifndef SPILLWAY_POLICY_PLANNER_TIER_CHOICE_H_
 #define SPILLWAY_POLICY_PLANNER_TIER_CHOICE_H_
 
-#include <vector>
-
 #include "policy/simulator/machine.h"
 #include "policy/simulator/transfer_plan.h"
+#include "policy/trace/lifetimes.h"
 #include "policy/trace/workload.h"
 
 namespace spillway::policy {
@@ -20,10 +19,10 @@ enum class TierOrder { kNearestFirst, kSpread, kFarthestFirst };
 void ChooseTiers(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                  TierOrder order, TransferPlan* plan);
 
-// Per absence: how long before the start of its next use its read from the host has to begin, so that it and all that
-// come after it are in time on the plan's times. 0 for those on the SSD.
-std::vector<Nanos> HostReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
-                                 const TransferPlan& plan);
+// Sets each absence's read_lead: how long before the start of its next use its read from the host has to begin, so that it
+// and all that come after it are in time on the plan's times. 0 for those on the SSD.
+void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                   TransferPlan* plan);
 
 }  // namespace spillway::policy
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policy/simulator/transfer_plan.h"
+#include "policy/trace/lifetimes.h"
 #include "policy/trace/workload.h"
 
 namespace spillway::policy {
@@ -28,12 +29,6 @@ struct ChoiceOptions {
 // `kernel_times`: as the kernels of an iteration follow each other. Where nothing is left to take, the kernel stays over
 // the budget. Time: kernels in need x candidates at worst.
 std::vector<PlannedAbsence> ChooseTransfers(const Workload& workload, const Lifetimes& lifetimes,
-                                            const std::vector<Nanos>& kernel_times,
-                                            const ChoiceOptions& options);
-
-// For comparison: as G10 and TERAIO choose. The interval with the most relief of overfull kernels per byte that it
-// moves goes first; whole intervals, written after the last use, until nothing is overfull.
-std::vector<PlannedAbsence> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
                                             const std::vector<Nanos>& kernel_times,
                                             const ChoiceOptions& options);
 

@@ -1,5 +1,5 @@
-// ExecutionTables: what a plan asks for at each kernel of an iteration, part by part: copies out that may start once the
-// kernel has ended, GPU copies to drop then. Distances are in kernels. Built once per execution.
+// DueParts: what a plan asks for at each kernel of an iteration, part by part: copies out that may start once the kernel
+// has ended, GPU copies to drop then. Distances are in kernels. Built once per execution.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
 #define SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
@@ -8,25 +8,10 @@
 #include <vector>
 
 #include "policy/simulator/part_state.h"
+#include "policy/simulator/transfer_plan.h"
+#include "policy/trace/lifetimes.h"
 
 namespace spillway::policy {
-
-struct DueWrite {
-  uint32_t part = 0;
-  PlanTier tier = PlanTier::kHost;
-  uint32_t needed = 0;   // kernels until the last use before the first absence: the order of the lane
-  uint32_t expires = 0;  // kernels until no absence needs it any more
-};
-
-struct DueDrop {
-  uint32_t part = 0;
-  PlanTier tier = PlanTier::kHost;
-  uint32_t counted_from = 0;  // kernels until the plan counts on the room
-  uint32_t away = 0;          // kernels until the next use
-  bool keep_copy = false;
-  bool returns = true;
-  Nanos read_lead = -1;
-};
 
 // A tensor that the plan has away when an iteration begins.
 struct AwayAtStart {
@@ -36,7 +21,7 @@ struct AwayAtStart {
   bool returns = true;  // false: that use does not read it, or there is none
 };
 
-struct ExecutionTables {
+struct DueParts {
   std::vector<std::vector<DueWrite>> writes;  // by the kernel that made the content
   std::vector<std::vector<DueDrop>> drops;    // by the kernel of the last use
   std::vector<DueWrite>
@@ -44,9 +29,17 @@ struct ExecutionTables {
   std::vector<AwayAtStart> away_at_start;
 };
 
-ExecutionTables MakeExecutionTables(const Workload& workload, const Lifetimes& lifetimes,
-                                    const Machine& machine, const TransferPlan& plan,
-                                    const ExecutionState& state);
+// Where the plan's absences begin and end: pieces of each tensor.
+std::vector<std::vector<uint32_t>> CutsOf(const Workload& workload, const Lifetimes& lifetimes,
+                                          const TransferPlan& plan);
+
+// `state` is cut so.
+DueParts MakeDueParts(const Workload& workload, const Lifetimes& lifetimes, const TransferPlan& plan,
+                      const PartState& state);
+
+// Bytes on the GPU at each kernel of an iteration that repeats, absences taken as away. `piece_bytes` as in Machine.
+std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
+                                   const TransferPlan& plan);
 
 }  // namespace spillway::policy
 

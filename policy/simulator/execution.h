@@ -1,6 +1,5 @@
-// Execute: what a machine does with a plan, event by event: kernels one after another, a transfer at a time per lane
-// (host and SSD, in and out), the plan's triggers, and where the plan does not suffice, eviction in need. The simulator
-// behind `spillway simulate`; decisions use queues and room, not the clock, so that a runtime can follow the same rules.
+// Execution: what an execution of a plan is asked for, and what came of it: times, waits, traffic and, if wanted, every
+// event. Data only; simulator.h makes it.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
 #define SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
@@ -8,10 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "policy/simulator/machine.h"
-#include "policy/simulator/transfer_plan.h"
-#include "policy/trace/workload.h"
+#include "policy/trace/units.h"
 
 namespace spillway::policy {
 
@@ -36,8 +32,8 @@ struct ExecutionOptions {
   bool record = false;           // keep the events
   bool prefetch = true;          // false: bytes come back only when the next kernel waits for them
   Victim victim = Victim::kFarthestNextUse;  // what leaves in need
-  Bytes move_bytes =
-      64 << 20;  // longer transfers are cut into moves of this size at most (whole tensors are not)
+  // Longer transfers are cut into moves of this size at most (whole tensors are not).
+  Bytes move_bytes = 64 << 20;
 };
 
 struct Traffic {  // bytes per measured iteration
@@ -61,11 +57,6 @@ struct Execution {
     return iteration == 0 ? 100 : 100.0 * static_cast<double>(ideal) / static_cast<double>(iteration);
   }
 };
-
-// ResourceExhausted, with the kernel and the bytes, when a kernel's own tensors exceed the GPU's memory.
-absl::StatusOr<Execution> Execute(const Workload& workload, const Lifetimes& lifetimes,
-                                  const Machine& machine, const TransferPlan& plan,
-                                  const ExecutionOptions& options);
 
 }  // namespace spillway::policy
 

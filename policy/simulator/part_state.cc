@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "policy/simulator/transfer_plan.h"
+
 namespace spillway::policy {
 namespace {
 
@@ -9,23 +11,16 @@ constexpr size_t Index(Place place) { return static_cast<size_t>(place); }
 
 }  // namespace
 
-ExecutionState::ExecutionState(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
-                               const TransferPlan& plan, Bytes move_bytes)
+PartState::PartState(const Workload& workload, Bytes piece_bytes, Bytes move_bytes,
+                     std::vector<std::vector<uint32_t>> cuts)
     : tensors(workload.tensors.size()), workload_(workload) {
-  std::vector<std::vector<uint32_t>> cuts(workload.tensors.size());
-  for (const PlannedAbsence& absence : plan.absences) {
-    auto& list = cuts[lifetimes.intervals[absence.interval].tensor];
-    list.push_back(absence.first_piece);
-    list.push_back(absence.last_piece);
-  }
-  const Bytes piece = machine.piece_bytes;
-  const uint32_t most = piece == 0 ? 1 : static_cast<uint32_t>(std::max<Bytes>(1, move_bytes / piece));
+  const uint32_t most =
+      piece_bytes == 0 ? 1 : static_cast<uint32_t>(std::max<Bytes>(1, move_bytes / piece_bytes));
   for (uint32_t t = 0; t < workload.tensors.size(); ++t) {
     const Bytes bytes = workload.tensors[t].bytes;
-    const uint32_t pieces = PiecesOf(bytes, piece);
     auto& list = cuts[t];
     list.push_back(0);
-    list.push_back(pieces);
+    list.push_back(PiecesOf(bytes, piece_bytes));
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     tensors[t].first_part = static_cast<uint32_t>(parts.size());
@@ -35,7 +30,7 @@ ExecutionState::ExecutionState(const Workload& workload, const Lifetimes& lifeti
         part.tensor = t;
         part.first_piece = first;
         part.last_piece = std::min(first + most, list[c + 1]);
-        part.bytes = BytesOfPieces(bytes, piece, part.first_piece, part.last_piece);
+        part.bytes = BytesOfPieces(bytes, piece_bytes, part.first_piece, part.last_piece);
         parts.push_back(part);
       }
     }
@@ -43,23 +38,46 @@ ExecutionState::ExecutionState(const Workload& workload, const Lifetimes& lifeti
   }
 }
 
-void ExecutionState::Take(Place place, Bytes bytes) {
+bool PartState::InputsReady(const WorkloadKernel& kernel) const {
+  return std::ranges::all_of(kernel.inputs, [this](uint32_t t) { return !tensors[t].live || AllOnGpu(t); });
+}
+
+Bytes PartState::RoomFor(const WorkloadKernel& kernel) const {
+  Bytes bytes = kernel.workspace_bytes;
+  for (uint32_t t : kernel.outputs) {
+    if (!tensors[t].live || !Names(kernel.inputs, t)) bytes += LackOnGpu(t);
+  }
+  for (uint32_t t : kernel.inputs) {
+    if (!tensors[t].live && !Names(kernel.outputs, t)) bytes += workload_.tensors[t].bytes;
+  }
+  return bytes;
+}
+
+Bytes PartState::MissingFor(const WorkloadKernel& kernel) const {
+  Bytes bytes = 0;
+  for (uint32_t t : kernel.inputs) {
+    if (tensors[t].live) bytes += LackOnGpu(t);
+  }
+  return bytes;
+}
+
+void PartState::Take(Place place, Bytes bytes) {
   used[Index(place)] += bytes;
   peak[Index(place)] = std::max(peak[Index(place)], used[Index(place)]);
 }
 
-void ExecutionState::SetValid(uint32_t part, Place place) {
+void PartState::SetValid(uint32_t part, Place place) {
   parts[part].valid[Index(place)] = true;
   if (place == Place::kGpu) ++tensors[parts[part].tensor].parts_on_gpu;
 }
 
-void ExecutionState::Put(uint32_t part, Place place) {
+void PartState::Put(uint32_t part, Place place) {
   Take(place, parts[part].bytes);
   if (place == Place::kGpu) tensors[parts[part].tensor].held_on_gpu += parts[part].bytes;
   SetValid(part, place);
 }
 
-void ExecutionState::Free(uint32_t part, Place place) {
+void PartState::Free(uint32_t part, Place place) {
   ExecutionPart& it = parts[part];
   if (!it.valid[Index(place)]) return;
   it.valid[Index(place)] = false;
@@ -69,20 +87,20 @@ void ExecutionState::Free(uint32_t part, Place place) {
   tensors[it.tensor].held_on_gpu -= it.bytes;
 }
 
-void ExecutionState::FreeAll(uint32_t tensor, Place place) {
+void PartState::FreeAll(uint32_t tensor, Place place) {
   for (uint32_t p = tensors[tensor].first_part; p < tensors[tensor].last_part; ++p) Free(p, place);
 }
 
-Bytes ExecutionState::LackOnGpu(uint32_t tensor) const {
+Bytes PartState::LackOnGpu(uint32_t tensor) const {
   return workload_.tensors[tensor].bytes - tensors[tensor].held_on_gpu;
 }
 
-void ExecutionState::HoldAllOnGpu(uint32_t tensor) {
+void PartState::HoldAllOnGpu(uint32_t tensor) {
   Take(Place::kGpu, LackOnGpu(tensor));
   tensors[tensor].held_on_gpu = workload_.tensors[tensor].bytes;
 }
 
-void ExecutionState::ValidateAllOnGpu(uint32_t tensor) {
+void PartState::ValidateAllOnGpu(uint32_t tensor) {
   TensorState& state = tensors[tensor];
   for (uint32_t p = state.first_part; p < state.last_part; ++p) parts[p].valid[0] = true;
   state.parts_on_gpu = state.last_part - state.first_part;

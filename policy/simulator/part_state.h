@@ -1,5 +1,5 @@
-// ExecutionState: where the parts of all tensors are while a plan is executed, and what memory that takes. A part is a
-// range of pieces that always moves as one. Owns the accounting; what moves when is decided in execution.cc.
+// PartState: where the parts of all tensors are while a plan is executed, and what memory that takes. A part is a range
+// of pieces that always moves as one. Owns the accounting; what moves when is the simulator's. Private to it.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_PART_STATE_H_
 #define SPILLWAY_POLICY_SIMULATOR_PART_STATE_H_
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "policy/simulator/execution.h"
+#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 
@@ -21,12 +22,29 @@ struct ExecutionPart {
   bool drop_pending = false;  // leaves the GPU when a copy elsewhere is there
   bool keep_copy = false;     // the copy outlives the way back: it is used again
   bool returns = true;        // the next use reads it
-  PlanTier tier = PlanTier::kHost;
   bool has_drive = false;
   uint32_t drive = 0;         // of the SSD, for its copies there; chosen for the first one
   bool read_to_come = false;  // from the drive; counted there
   uint64_t away_until = 0;    // next use, counted over iterations, of a part that is away or about to leave
-  Nanos read_lead = -1;       // see HostReadLeads; negative: read as early as room allows
+  Nanos read_lead = -1;       // see PlannedAbsence; negative: read as early as room allows
+};
+
+// A copy out that may start. Distances are in kernels.
+struct DueWrite {
+  uint32_t part = 0;
+  PlanTier tier = PlanTier::kHost;
+  uint32_t needed = 0;   // kernels until the last use before the first absence: the order of the copy queue
+  uint32_t expires = 0;  // kernels until no absence needs it any more
+};
+
+// A part that leaves the GPU by the plan.
+struct DueDrop {
+  uint32_t part = 0;
+  uint32_t counted_from = 0;  // kernels until the plan counts on the room
+  uint32_t away = 0;          // kernels until the next use
+  bool keep_copy = false;
+  bool returns = true;
+  Nanos read_lead = -1;
 };
 
 struct TensorState {
@@ -39,11 +57,11 @@ struct TensorState {
   uint64_t last_use = 0;  // counted over iterations, plus 1; 0: not used yet
 };
 
-class ExecutionState {
+class PartState {
  public:
-  // Parts are cut where absences of the plan begin and end, and to `move_bytes`.
-  ExecutionState(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
-                 const TransferPlan& plan, Bytes move_bytes);
+  // Parts are cut at the pieces `cuts` of each tensor, in any order, and to `move_bytes`.
+  PartState(const Workload& workload, Bytes piece_bytes, Bytes move_bytes,
+            std::vector<std::vector<uint32_t>> cuts);
 
   std::vector<ExecutionPart> parts;
   std::vector<TensorState> tensors;
@@ -54,7 +72,11 @@ class ExecutionState {
     const TensorState& state = tensors[tensor];
     return state.parts_on_gpu == state.last_part - state.first_part;
   }
-  bool ElsewhereValid(const ExecutionPart& part) const { return part.valid[1] || part.valid[2]; }
+  static bool ElsewhereValid(const ExecutionPart& part) { return part.valid[1] || part.valid[2]; }
+  bool InputsReady(const WorkloadKernel& kernel) const;
+  // What a kernel's start takes beside its inputs, and what of its inputs nothing brings yet.
+  Bytes RoomFor(const WorkloadKernel& kernel) const;
+  Bytes MissingFor(const WorkloadKernel& kernel) const;
 
   void Take(Place place, Bytes bytes);
   // The part becomes valid at a place where its space is taken already / with taking the space / stops being there.

@@ -24,7 +24,7 @@ class RangeMax {
   void AddIn(size_t node, size_t low, size_t high, size_t begin, size_t end, int64_t delta);
   int64_t MaxIn(size_t node, size_t low, size_t high, size_t begin, size_t end) const;
 
-  const size_t size_;
+  size_t size_;
   std::vector<int64_t> most_;   // of the node's range, without what lies on its ancestors
   std::vector<int64_t> added_;  // to the whole of the node's range; included in its most_
 };

@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/planner/plan.h"
-#include "policy/simulator/machine.h"
-#include "policy/trace/lifetimes.h"
+#include "policy/trace/units.h"
 
 namespace spillway::policy {
 
@@ -22,13 +20,17 @@ struct PlannedAbsence {
   uint32_t last_piece = 0;  // exclusive
   uint32_t from = 0;        // kernel from which on the room is counted on; after + 1 .. before - 1
   PlanTier tier = PlanTier::kHost;
+  // How long before the start of its next use its read from the host has to begin so that it and all that come after it
+  // are in time (FindReadLeads in planner/tier_choice.h); looked at when the plan has a host_lead.
+  Nanos read_lead = 0;
 };
 
 struct TransferPlan {
   std::vector<PlannedAbsence> absences;
   std::vector<Nanos> kernel_times;  // what the plan takes kernels to last, waits included
   bool early_writes = true;  // false: copies out start only after the last use, as most planners have it
-  Nanos host_lead = -1;      // reads from the host start at most so long before they must; negative: no limit
+  // Reads from the host start at most so long before their read_lead; negative: as early as room allows.
+  Nanos host_lead = -1;
 };
 
 // Pieces of a tensor, and bytes of a range of them. `piece_bytes` 0: a tensor is one piece.

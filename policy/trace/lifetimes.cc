@@ -5,10 +5,6 @@
 namespace spillway::policy {
 namespace {
 
-bool Contains(const std::vector<uint32_t>& ascending, uint32_t id) {
-  return std::binary_search(ascending.begin(), ascending.end(), id);
-}
-
 // The intervals of one tensor. Its uses are taken in the order of its life, which may go over the iteration's end;
 // kernels count on there.
 class TensorIntervals {
@@ -61,8 +57,8 @@ class TensorIntervals {
   }
 
  private:
-  bool Writes(uint32_t k) const { return Contains(workload_.kernels[k % kernels_].outputs, tensor_); }
-  bool Reads(uint32_t k) const { return Contains(workload_.kernels[k % kernels_].inputs, tensor_); }
+  bool Writes(uint32_t k) const { return Names(workload_.kernels[k % kernels_].outputs, tensor_); }
+  bool Reads(uint32_t k) const { return Names(workload_.kernels[k % kernels_].inputs, tensor_); }
 
   const Workload& workload_;
   const uint32_t tensor_;

@@ -1,4 +1,4 @@
-// Units and ids of the policy room.
+// Units and ids that all of policy shares.
 
 #ifndef SPILLWAY_POLICY_TRACE_UNITS_H_
 #define SPILLWAY_POLICY_TRACE_UNITS_H_
@@ -16,6 +16,9 @@ inline constexpr LaunchIndex kNever = ~LaunchIndex{0};
 
 // A block's identity in a trace, unique over the run: id in the low, generation in the high half.
 using TraceBlock = uint64_t;
+
+// Where bytes lie, or are to lie, while they are away from the GPU.
+enum class PlanTier : uint8_t { kHost, kDisk };
 
 }  // namespace spillway::policy
 

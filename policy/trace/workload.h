@@ -4,14 +4,13 @@
 #ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_H_
 #define SPILLWAY_POLICY_TRACE_WORKLOAD_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "policy/trace/units.h"
 
 namespace spillway::policy {
@@ -32,6 +31,11 @@ struct TensorLife {
   friend bool operator==(const TensorLife&, const TensorLife&) = default;
 };
 
+// Whether `tensor` is one of a kernel's inputs or outputs.
+inline bool Names(const std::vector<uint32_t>& ascending, uint32_t tensor) {
+  return std::ranges::binary_search(ascending, tensor);
+}
+
 struct WorkloadTensor {
   Bytes bytes = 0;          // more than 0
   bool persistent = false;  // lives across iterations; others live from first to last naming kernel
@@ -50,14 +54,11 @@ struct Workload {
 // 100 TB and kernels of eleven days together at most.
 absl::Status CheckWorkload(const Workload& workload);
 
-// Reads the two files of a G10 trace (kernels.csv, tensors.csv), given as bytes. A bad line is InvalidArgument with the
-// file's name, the line and the offset of the line in the file.
-absl::StatusOr<Workload> ParseCsvWorkload(absl::string_view kernels_csv, absl::string_view tensors_csv);
-
-// The same form back. It has no lives: a tensor that lives over the iteration's end becomes persistent there, any other
-// lives from its first to its last kernel. Commas and line ends in names become other signs.
-std::string KernelsCsv(const Workload& workload);
-std::string TensorsCsv(const Workload& workload);
+// Sums that CheckWorkload does not accept.
+inline constexpr Bytes kMostWorkloadBytes = 100'000'000'000'000;
+inline constexpr Nanos kLongestWorkload = 1'000'000'000'000'000;
+inline constexpr char kTooManyBytes[] = "more than 100 TB together";
+inline constexpr char kTooLong[] = "kernels that last more than eleven days together";
 
 }  // namespace spillway::policy
 

@@ -1,6 +1,6 @@
 """Checks that nothing includes upward: integration -> allocator -> {io, policy}; simcuda is used by itself and tests.
 
-Also: policy stays pure (no CUDA, files, threads, clocks), only integration reads the environment, and includes are
+Folders inside a layer have their own order. Also: policy stays pure (no CUDA, files, threads, clocks), only integration reads the environment, and includes are
 written from the root of the checkout.
 """
 
@@ -17,6 +17,14 @@ ALLOWED = {
     "bench": {"bench", "tests", "integration", "allocator", "io", "policy"},
     "tests": {"tests", "integration", "allocator", "io", "policy"},
 }
+# Folders inside a layer, and the folders of that layer which each may include beside itself.
+FOLDERS = {
+    "policy/trace": set(),
+    "policy/simulator": {"policy/trace"},
+    "policy/bound": {"policy/simulator", "policy/trace"},
+    "policy/planner": {"policy/bound", "policy/simulator", "policy/trace"},
+    "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/trace"},
+}
 IMPURE = re.compile(
     r"cuda.*|cufile.*|fstream|iostream|cstdio|filesystem|thread|mutex|condition_variable|future|atomic|chrono|ctime|"
     r"unistd\.h|fcntl\.h|sys/.*|pthread\.h|dlfcn\.h|absl/(time|synchronization)/.*|tbb/.*|oneapi/.*"
@@ -28,6 +36,11 @@ SIMCUDA = "integration/simcuda"
 
 def is_simcuda(path):
     return path.as_posix().startswith(SIMCUDA + "/")
+
+
+def folder_of(path):
+    """The row of FOLDERS that a path lies in, or None."""
+    return max((row for row in FOLDERS if path.startswith(row + "/")), key=len, default=None)
 
 
 def include_problem(root, path, quoted, target):
@@ -45,6 +58,9 @@ def include_problem(root, path, quoted, target):
         return None
     if target_room not in ALLOWED[room]:
         return f"{room} must not include {target_room} ({target})"
+    folder, target_folder = folder_of(path.as_posix()), folder_of(target)
+    if folder and target_folder and target_room == room and target_folder not in FOLDERS[folder] | {folder}:
+        return f"{folder} must not include {target_folder} ({target})"
     if target.startswith(SIMCUDA + "/") and not (is_simcuda(path) or room == "tests"):
         return f"only simcuda itself and tests may include {target}"
     return None

@@ -52,6 +52,11 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("policy/plan.cc", '#include "io/engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/engine.cc", '  #  include "policy/units.h"\n')), 2)
 
+    def test_folders_of_a_layer_have_an_order(self):
+        self.assertEqual(self.found("policy/planner/a.cc", '#include "policy/trace/units.h"\n'), [])
+        self.assertEqual(len(self.found("policy/trace/a.cc", '#include "policy/planner/plan.h"\n')), 1)
+        self.assertEqual(len(self.found("integration/hooks/a.cc", '#include "policy/planner/plan.h"\n')), 1)
+
     def test_product_does_not_include_simcuda(self):
         self.assertEqual(len(self.found("integration/hooks/a.cc", '#include "integration/simcuda/driver/x.h"\n')), 1)
 

@@ -11,7 +11,7 @@
 #include "policy/offline/lp_plan.h"
 #include "policy/planner/plan_search.h"
 #include "policy/planner/transfer_choice.h"
-#include "policy/simulator/execution.h"
+#include "policy/simulator/simulator.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {
@@ -35,28 +35,6 @@ Workload FourKernels() {
   return workload;
 }
 
-TEST(LpTimelineTest, KeepsOnlyThePointsThatMatter) {
-  const Workload workload = MountainWorkload();
-  const LpTimeline timeline =
-      MakeLpTimeline(workload, FindLifetimes(workload), PlainMachine(150 * kMega, kEnough));
-  // Tensor 0 is made and idle from the end of kernel 0 on, used at the start of 11; 50 MB are in the way from the
-  // start of 5 to the end of 6.
-  ASSERT_EQ(timeline.slots.size(), 4u);
-  const Nanos durations[] = {20 * kMilli, 40 * kMilli, 20 * kMilli, 40 * kMilli};
-  const int64_t needs[] = {0, 50'000'000, 50'000'000, 0};
-  for (size_t p = 0; p < 4; ++p) {
-    EXPECT_EQ(timeline.slots[p].duration, durations[p]) << p;
-    EXPECT_EQ(timeline.slots[p].need, needs[p]) << p;
-    EXPECT_TRUE(timeline.slots[p].stretches) << p;
-  }
-  ASSERT_EQ(timeline.intervals.size(), 1u);
-  EXPECT_EQ(timeline.intervals[0].release, 0u);
-  EXPECT_EQ(timeline.intervals[0].after, 0u);
-  EXPECT_EQ(timeline.intervals[0].before, 3u);
-  EXPECT_EQ(timeline.Between(0, 3), 100 * kMilli);
-  EXPECT_EQ(timeline.Between(3, 0), 20 * kMilli);
-}
-
 // Kernels of nearly no time: 50 MB go to the SSD and come back, over drives that share their limit between directions. One
 // of 1e9: 100 ms. Of 2e9 and 1e9: a third of that. One that reads at 3e9 and writes at 1e9 and one the other way round: at
 // first only writes (4e9 together), then only reads: no byte comes from where it did not go, but a sum of rates does not
@@ -73,21 +51,6 @@ TEST(LpBoundTest, DrivesThatShareTheirLimitAreTheirTriangles) {
   machine.ssd_read = machine.ssd_write = 4e9;
   machine.drives = {{3e9, 1e9}, {1e9, 3e9}};
   EXPECT_NEAR(BoundMillis(workload, machine), 25, 0.1);
-}
-
-TEST(LpTimelineTest, IsEmptyWhenEverythingFits) {
-  const Workload workload = MountainWorkload();
-  const LpTimeline timeline =
-      MakeLpTimeline(workload, FindLifetimes(workload), PlainMachine(200 * kMega, kEnough));
-  EXPECT_TRUE(timeline.slots.empty());
-  EXPECT_EQ(timeline.ideal, 120 * kMilli);
-}
-
-TEST(LpTimelineTest, TensorsWithoutIntervalsTakeNoRoomWhileIdle) {
-  const Workload workload = MountainWorkload();
-  const LpTimeline timeline =
-      MakeLpTimeline(workload, FindLifetimes(workload, 200 * kMega), PlainMachine(150 * kMega, kEnough));
-  EXPECT_TRUE(timeline.slots.empty());
 }
 
 TEST(LpBoundTest, IsTheSumOfTheKernelsWhenEverythingFits) {

@@ -8,12 +8,13 @@
 #include <string>
 
 #include "policy/bound/quick_bound.h"
+#include "policy/offline/benefit_choice.h"
 #include "policy/offline/lp_bound.h"
 #include "policy/offline/lp_plan.h"
 #include "policy/planner/plan_search.h"
 #include "policy/planner/tier_choice.h"
 #include "policy/planner/transfer_choice.h"
-#include "policy/simulator/execution.h"
+#include "policy/simulator/simulator.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {

@@ -5,20 +5,12 @@
 
 #include <tuple>
 
-#include "policy/bound/quick_bound.h"
-#include "policy/planner/tier_choice.h"
 #include "tests/policy/workload_helpers.h"
 
 namespace spillway::policy {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::vector<Nanos> TimesOf(const Workload& workload) {
-  std::vector<Nanos> times;
-  for (const WorkloadKernel& kernel : workload.kernels) times.push_back(kernel.duration);
-  return times;
-}
 
 ChoiceOptions Options(Bytes budget, Bytes piece) {
   ChoiceOptions options;
@@ -149,76 +141,6 @@ TEST(ChooseTransfersTest, ASecondAbsenceOfTheSameContentNeedsNoWrite) {
   EXPECT_EQ(absences[0].from, 2u);  // written during kernels 0 and 1, while 1 still reads it
   EXPECT_EQ(lifetimes.intervals[absences[1].interval].after, 5u);
   EXPECT_EQ(absences[1].from, 6u);
-}
-
-TEST(ChooseByBenefitTest, TakesWholeIntervalsUntilNothingIsTooMuch) {
-  const Workload workload = MountainWorkload();
-  const Lifetimes lifetimes = FindLifetimes(workload);
-  const auto absences =
-      ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(150 * kMega, 10 * kMega));
-  ASSERT_EQ(absences.size(), 1u);
-  EXPECT_EQ(absences[0].last_piece, 10u);
-  EXPECT_EQ(absences[0].from, 1u);
-  EXPECT_TRUE(ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(200 * kMega, 0)).empty());
-}
-
-// Two absences of 50 MB, and room for one on a host of 60 MB.
-TEST(ChooseTiersTest, OnlyWhatTheHostCannotHoldGoesToTheSsd) {
-  const Workload workload = MountainWorkload(20 * kMilli);
-  const Lifetimes lifetimes = FindLifetimes(workload);
-  Machine machine = PlainMachine(50 * kMega, 60 * kMega);
-  machine.piece_bytes = 10 * kMega;
-  for (TierOrder order : {TierOrder::kNearestFirst, TierOrder::kSpread, TierOrder::kFarthestFirst}) {
-    TransferPlan plan;
-    plan.kernel_times = TimesOf(workload);
-    plan.absences = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
-    ChooseTiers(workload, lifetimes, machine, order, &plan);
-    EXPECT_NE(plan.absences[0].tier, plan.absences[1].tier);
-    machine.host_bytes = 0;
-    ChooseTiers(workload, lifetimes, machine, order, &plan);
-    EXPECT_EQ(plan.absences[0].tier, PlanTier::kDisk);
-    EXPECT_EQ(plan.absences[1].tier, PlanTier::kDisk);
-    machine.host_bytes = 200 * kMega;
-    ChooseTiers(workload, lifetimes, machine, order, &plan);
-    EXPECT_EQ(plan.absences[0].tier, PlanTier::kHost);
-    EXPECT_EQ(plan.absences[1].tier, PlanTier::kHost);
-    machine.host_bytes = 60 * kMega;
-  }
-}
-
-// Half of the link is the SSD's: 50 MB take 100 ms. Both are due at kernel 11; the first must begin before the second.
-TEST(HostReadLeadsTest, QueuesBackwardsFromTheNextUse) {
-  const Workload workload = MountainWorkload(20 * kMilli);
-  TransferPlan plan;
-  plan.kernel_times = TimesOf(workload);
-  plan.absences = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
-  Machine machine = PlainMachine(50 * kMega, 200 * kMega);
-  machine.piece_bytes = 10 * kMega;
-  EXPECT_THAT(HostReadLeads(workload, FindLifetimes(workload), machine, plan),
-              ElementsAre(200 * kMilli, 100 * kMilli));
-  plan.absences[0].tier = PlanTier::kDisk;
-  EXPECT_THAT(HostReadLeads(workload, FindLifetimes(workload), machine, plan), ElementsAre(0, 100 * kMilli));
-}
-
-// 50 MB have to leave in the 25 ms before kernel 5 and to return in the 25 after kernel 6, one of which is in between
-// in either case: 50 + 5 + 50 ms.
-TEST(QuickBoundTest, WorkedByHand) {
-  const Workload workload = MountainWorkload(5 * kMilli);
-  const Lifetimes lifetimes = FindLifetimes(workload);
-  QuickBound bound = FindQuickBound(workload, lifetimes, PlainMachine(150 * kMega, 1000 * kMega));
-  EXPECT_EQ(bound.compute, 60 * kMilli);
-  EXPECT_EQ(bound.load, 50 * kMilli);
-  EXPECT_EQ(bound.phase, 105 * kMilli);
-  EXPECT_EQ(bound.ssd_phase, 60 * kMilli);
-  EXPECT_EQ(bound.Best(), 105 * kMilli);
-  Machine slow_ssd = PlainMachine(150 * kMega, 20 * kMega);
-  slow_ssd.ssd_read = slow_ssd.ssd_write = 0.25e9;  // 30 MB in 120 ms
-  bound = FindQuickBound(workload, lifetimes, slow_ssd);
-  EXPECT_EQ(bound.ssd_phase, 245 * kMilli);
-  EXPECT_EQ(bound.ssd_shared, 0);
-  slow_ssd.ssd_shared = true;  // out and in again, one after the other
-  EXPECT_EQ(FindQuickBound(workload, lifetimes, slow_ssd).ssd_shared, 240 * kMilli);
-  EXPECT_EQ(FindQuickBound(workload, lifetimes, PlainMachine(200 * kMega, 0)).Best(), 60 * kMilli);
 }
 
 }  // namespace

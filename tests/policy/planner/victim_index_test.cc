@@ -124,5 +124,15 @@ TEST(VictimIndexTest, RemovingWhatIsNotThereDoesNothing) {
   EXPECT_EQ(index.size(), 0u);
 }
 
+TEST(VictimTest, UnknownFirstByAgeThenFarthestNextUse) {
+  const std::vector<VictimCandidate> candidates = {
+      {1, 10, 90, 120}, {2, 10, 50, kNever}, {3, 10, 95, 300}, {4, 10, 20, kNever}, {5, 10, 10, 110}};
+  EXPECT_EQ(SelectVictims(candidates, 1), (std::vector<uint32_t>{3}));
+  EXPECT_EQ(SelectVictims(candidates, 25), (std::vector<uint32_t>{3, 1, 2}));
+  EXPECT_EQ(SelectVictims(candidates, 1000), (std::vector<uint32_t>{3, 1, 2, 0, 4}));
+  EXPECT_TRUE(SelectVictims(candidates, 0).empty());
+  EXPECT_TRUE(SelectVictims({}, 5).empty());
+}
+
 }  // namespace
 }  // namespace spillway::policy

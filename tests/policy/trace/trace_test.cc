@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "policy/planner/next_use.h"
 #include "tests/policy/trace_helpers.h"
 
 namespace spillway::policy {
@@ -73,37 +72,6 @@ TEST(TraceTest, ASliceHasItsLaunchesAndTheEventsBeforeThem) {
   ASSERT_EQ(slice.events().size(), 1u);
   EXPECT_EQ(slice.events()[0].before, 2u);
   EXPECT_EQ(slice.events()[0].bytes, 64u);
-}
-
-TEST(NextUseTest, ByHandWithWrapAround) {
-  Trace trace;
-  Append(&trace, {{9, {9}}, {1, {1, 2}}, {2, {2}}, {3, {1, 3}}});
-  const MigrationPlan plan = ExpectPeriod(trace, 1, 3);
-  ASSERT_EQ(plan.uses.size(), 5u);
-  EXPECT_EQ(plan.start, 1u);
-  const std::vector<uint32_t> next = {2, 1, 3, 3, 5};  // 1 at 0, 2 at 0, 2 at 1, 1 at 2, 3 at 2
-  for (size_t i = 0; i < next.size(); ++i) EXPECT_EQ(plan.uses[i].next_position, next[i]) << i;
-  EXPECT_EQ(plan.launches[1].signature, SignatureOf(2, std::vector<TraceBlock>{2}));
-}
-
-TEST(NextUseTest, EqualsASearchThroughRepeats) {
-  std::mt19937_64 random(11);
-  for (int round = 0; round < 200; ++round) {
-    const RandomJob job = MakeRandomJob(&random);
-    Trace trace;
-    for (int i = 0; i < 3; ++i) job.AppendStepTo(&trace);
-    const uint32_t period = job.step.size();
-    const MigrationPlan plan = ExpectPeriod(trace, 0, period);
-    for (uint32_t position = 0; position < period; ++position) {
-      const ExpectedLaunch& launch = plan.launches[position];
-      for (uint32_t i = 0; i < launch.use_count; ++i) {
-        const ExpectedUse& use = plan.uses[launch.first_use + i];
-        uint32_t next = position + 1;
-        while (std::ranges::count(trace.at(next).blocks, use.block) == 0) ++next;
-        EXPECT_EQ(use.next_position, next);
-      }
-    }
-  }
 }
 
 }  // namespace

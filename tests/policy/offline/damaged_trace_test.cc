@@ -8,7 +8,7 @@
 
 #include "policy/bound/quick_bound.h"
 #include "policy/planner/plan_search.h"
-#include "policy/simulator/execution.h"
+#include "policy/simulator/simulator.h"
 #include "policy/trace/workload_file.h"
 #include "tests/policy/workload_helpers.h"
 

@@ -1,7 +1,6 @@
-#include "policy/simulator/drives.h"
+#include "policy/simulator/machine.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace spillway::policy {
 
@@ -39,20 +38,6 @@ Drive RatesTogether(const Machine& machine) {
     together.write = std::min(together.write, drive.write / speed(drive) * all);
   }
   return together;
-}
-
-DriveLoads::DriveLoads(std::vector<Drive> drives) : drives_(std::move(drives)), loads_(drives_.size()) {}
-
-size_t DriveLoads::Pick(Bytes bytes) const {
-  const auto time = [&](size_t d) {
-    const double written = static_cast<double>(loads_[d].to_write + bytes);
-    return written / drives_[d].write + (written + static_cast<double>(loads_[d].to_read)) / drives_[d].read;
-  };
-  size_t best = 0;
-  for (size_t d = 1; d < drives_.size(); ++d) {
-    if (time(d) < time(best)) best = d;
-  }
-  return best;
 }
 
 }  // namespace spillway::policy

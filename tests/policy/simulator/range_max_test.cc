@@ -1,12 +1,10 @@
-// The small parts that choices are made with: range maxima, and the order of victims.
+#include "policy/simulator/range_max.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
-
-#include "policy/simulator/range_max.h"
-#include "tests/policy/planner/full_scan.h"
+#include <vector>
 
 namespace spillway::policy {
 namespace {
@@ -28,16 +26,6 @@ TEST(RangeMaxTest, AgreesWithAPlainVector) {
       for (size_t at = begin; at < end; ++at) plain[at] += delta;
     }
   }
-}
-
-TEST(VictimTest, UnknownFirstByAgeThenFarthestNextUse) {
-  const std::vector<VictimCandidate> candidates = {
-      {1, 10, 90, 120}, {2, 10, 50, kNever}, {3, 10, 95, 300}, {4, 10, 20, kNever}, {5, 10, 10, 110}};
-  EXPECT_EQ(SelectVictims(candidates, 1), (std::vector<uint32_t>{3}));
-  EXPECT_EQ(SelectVictims(candidates, 25), (std::vector<uint32_t>{3, 1, 2}));
-  EXPECT_EQ(SelectVictims(candidates, 1000), (std::vector<uint32_t>{3, 1, 2, 0, 4}));
-  EXPECT_TRUE(SelectVictims(candidates, 0).empty());
-  EXPECT_TRUE(SelectVictims({}, 5).empty());
 }
 
 }  // namespace

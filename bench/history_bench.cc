@@ -20,7 +20,7 @@
 #include "allocator/tier/host_pool.h"
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
-#include "policy/plan.h"
+#include "policy/planner/plan.h"
 
 namespace spillway::bench {
 namespace {

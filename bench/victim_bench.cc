@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "policy/victim_index.h"
-#include "tests/policy/full_scan.h"
+#include "policy/planner/victim_index.h"
+#include "tests/policy/planner/full_scan.h"
 
 namespace spillway::bench {
 namespace {

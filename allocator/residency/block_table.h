@@ -24,7 +24,7 @@
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
 #include "io/spill_store.h"
-#include "policy/victim_index.h"
+#include "policy/planner/victim_index.h"
 
 namespace spillway::allocator {
 

@@ -31,7 +31,7 @@
 #include "allocator/tier/spill_room.h"
 #include "io/os/atomic.h"
 #include "io/os/wait.h"
-#include "policy/units.h"
+#include "policy/trace/units.h"
 
 namespace spillway::allocator {
 

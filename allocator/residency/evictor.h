@@ -12,7 +12,7 @@
 
 #include "allocator/residency/core.h"
 #include "allocator/residency/transfer.h"
-#include "policy/plan.h"
+#include "policy/planner/plan.h"
 
 namespace spillway::allocator {
 

@@ -8,7 +8,7 @@
 #include "allocator/memory/block_id.h"
 #include "allocator/residency/stream_ref.h"
 #include "io/os/atomic.h"
-#include "policy/units.h"
+#include "policy/trace/units.h"
 
 namespace spillway::allocator {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "io/os/atomic.h"
-#include "policy/plan.h"
-#include "policy/units.h"
+#include "policy/planner/plan.h"
+#include "policy/trace/units.h"
 
 namespace spillway::allocator {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "allocator/driver/cuda_driver.h"
-#include "policy/units.h"
+#include "policy/trace/units.h"
 
 namespace spillway::io {
 class SpillStore;

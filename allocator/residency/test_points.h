@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "policy/victim_index.h"
+#include "policy/planner/victim_index.h"
 
 namespace spillway::allocator {
 

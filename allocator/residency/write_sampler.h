@@ -15,8 +15,8 @@
 #include "allocator/residency/device_hash.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
-#include "policy/units.h"
-#include "policy/write_facts.h"
+#include "policy/trace/units.h"
+#include "policy/trace/write_facts.h"
 
 namespace spillway::allocator {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
-#include "policy/characterization.h"
+#include "policy/offline/characterization.h"
 
 namespace spillway::integration {
 namespace {

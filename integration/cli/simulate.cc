@@ -15,11 +15,14 @@
 #include "integration/cli/sweep.h"
 #include "integration/cli/sweep_page.h"
 #include "integration/cli/trace_files.h"
-#include "policy/lp_bound.h"
-#include "policy/lp_plan.h"
-#include "policy/plan_search.h"
-#include "policy/schedule_csv.h"
-#include "policy/transfer_choice.h"
+#include "policy/offline/benefit_choice.h"
+#include "policy/offline/lp_bound.h"
+#include "policy/offline/lp_plan.h"
+#include "policy/offline/schedule_csv.h"
+#include "policy/planner/plan_search.h"
+#include "policy/planner/tier_choice.h"
+#include "policy/planner/transfer_choice.h"
+#include "policy/simulator/simulator.h"
 
 namespace spillway::integration {
 namespace {
@@ -69,9 +72,10 @@ absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine
   const auto writes = ReadRates("ssd-write", options.ssd_write);
   if (!writes.ok()) return writes.status();
   if (reads->size() != writes->size())
-    return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read, " and --ssd-write=",
-                                                   options.ssd_write, " are not accepted: rates of ", reads->size(),
-                                                   " and of ", writes->size(), " drives; accepted: one each per drive"));
+    return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read,
+                                                   " and --ssd-write=", options.ssd_write,
+                                                   " are not accepted: rates of ", reads->size(), " and of ",
+                                                   writes->size(), " drives; accepted: one each per drive"));
   if (reads->size() > kMostDrives)
     return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMostDrives, " drives"));
   machine->ssd_read = machine->ssd_write = 0;

@@ -7,8 +7,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "policy/execution.h"
-#include "policy/quick_bound.h"
+#include "policy/bound/quick_bound.h"
+#include "policy/simulator/execution.h"
 
 namespace spillway::integration {
 

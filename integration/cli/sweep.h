@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/simulate_report.h"
-#include "policy/workload.h"
+#include "policy/trace/workload.h"
 
 namespace spillway::integration {
 

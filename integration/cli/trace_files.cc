@@ -8,8 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "policy/model_workload.h"
-#include "policy/workload_file.h"
+#include "policy/offline/model_workload.h"
+#include "policy/offline/workload_csv.h"
+#include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "policy/workload.h"
+#include "policy/trace/workload.h"
 
 namespace spillway::integration {
 

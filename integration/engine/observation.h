@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "allocator/residency/residency_stats.h"
-#include "policy/bound.h"
-#include "policy/cycle.h"
+#include "policy/bound/iteration_uses.h"
+#include "policy/bound/traffic_bound.h"
 
 namespace spillway::integration {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "integration/engine/report.h"
 #include "io/os/errno.h"
-#include "policy/workload_file.h"
+#include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
 namespace {

@@ -17,8 +17,8 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/residency/stream_ref.h"
 #include "io/os/clock.h"
-#include "policy/kernel_times.h"
-#include "policy/trace.h"
+#include "policy/trace/kernel_times.h"
+#include "policy/trace/trace.h"
 
 namespace spillway::integration {
 

@@ -24,11 +24,11 @@
 #include "integration/prediction/sequences.h"
 #include "integration/prediction/trace_recorder.h"
 #include "io/os/sync.h"
-#include "policy/cycle.h"
-#include "policy/kernel_times.h"
-#include "policy/path_tracker.h"
-#include "policy/plan.h"
-#include "policy/recorded_workload.h"
+#include "policy/bound/iteration_uses.h"
+#include "policy/planner/plan.h"
+#include "policy/planner/recorded_workload.h"
+#include "policy/trace/kernel_times.h"
+#include "policy/trace/sequence_tracker.h"
 
 namespace spillway::integration {
 

@@ -10,12 +10,12 @@
 #include <memory>
 #include <vector>
 
-#include "policy/kernel_times.h"
-#include "policy/plan.h"
-#include "policy/runtime_planner.h"
-#include "policy/trace.h"
-#include "policy/units.h"
-#include "policy/write_facts.h"
+#include "policy/planner/plan.h"
+#include "policy/planner/runtime_planner.h"
+#include "policy/trace/kernel_times.h"
+#include "policy/trace/trace.h"
+#include "policy/trace/units.h"
+#include "policy/trace/write_facts.h"
 
 namespace spillway::integration {
 

@@ -23,6 +23,11 @@ FOLDERS = {
     "integration/hooks": {"integration/escape", "integration/preload"},
     "integration/prediction": set(),
     "integration/settings": set(),
+    "policy/trace": set(),
+    "policy/simulator": {"policy/trace"},
+    "policy/bound": {"policy/simulator", "policy/trace"},
+    "policy/planner": {"policy/bound", "policy/simulator", "policy/trace"},
+    "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/trace"},
 }
 IMPURE = re.compile(
     r"cuda.*|cufile.*|fstream|iostream|cstdio|filesystem|thread|mutex|condition_variable|future|atomic|chrono|ctime|"

@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "policy/kernel_times.h"
-#include "policy/recorded_workload.h"
-#include "policy/trace.h"
-#include "policy/write_facts.h"
+#include "policy/planner/recorded_workload.h"
+#include "policy/trace/kernel_times.h"
+#include "policy/trace/trace.h"
+#include "policy/trace/write_facts.h"
 
 namespace spillway::policy {
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "policy/trace.h"
+#include "policy/trace/trace.h"
 
 namespace spillway::policy {
 

@@ -3,6 +3,8 @@
 #ifndef SPILLWAY_TESTS_POLICY_WORKLOAD_HELPERS_H_
 #define SPILLWAY_TESTS_POLICY_WORKLOAD_HELPERS_H_
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <random>
 #include <set>
@@ -10,8 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "policy/machine.h"
-#include "policy/workload.h"
+#include "policy/offline/workload_csv.h"
+#include "policy/simulator/machine.h"
+#include "policy/simulator/transfer_plan.h"
+#include "policy/trace/workload.h"
 
 namespace spillway::policy {
 
@@ -81,6 +85,52 @@ inline Workload RandomWorkload(uint32_t seed) {
     workload.kernels.push_back(kernel);
   }
   return workload;
+}
+
+// The same with tensors in pieces of 10 MB.
+inline Machine PieceMachine(Bytes gpu, Bytes host) {
+  Machine machine = PlainMachine(gpu, host);
+  machine.piece_bytes = 10 * kMega;
+  return machine;
+}
+
+// The first half of MountainWorkload's tensor 0 is away from kernel 4 on.
+inline TransferPlan HalfAway(PlanTier tier) {
+  TransferPlan plan;
+  plan.absences = {{0, 0, 5, 4, tier}};
+  return plan;
+}
+
+inline Machine WithDrives(Machine machine, const std::vector<Drive>& drives) {
+  machine.drives = drives;
+  machine.ssd_read = machine.ssd_write = 0;
+  for (const Drive& drive : drives) {
+    machine.ssd_read += drive.read;
+    machine.ssd_write += drive.write;
+  }
+  return machine;
+}
+
+inline std::vector<Nanos> TimesOf(const Workload& workload) {
+  std::vector<Nanos> times;
+  for (const WorkloadKernel& kernel : workload.kernels) times.push_back(kernel.duration);
+  return times;
+}
+
+inline void ExpectSame(const Workload& a, const Workload& b) {
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  ASSERT_EQ(a.kernels.size(), b.kernels.size());
+  for (size_t t = 0; t < a.tensors.size(); ++t) {
+    EXPECT_EQ(a.tensors[t].bytes, b.tensors[t].bytes);
+    EXPECT_EQ(a.tensors[t].persistent, b.tensors[t].persistent);
+  }
+  for (size_t k = 0; k < a.kernels.size(); ++k) {
+    EXPECT_EQ(a.kernels[k].name, b.kernels[k].name);
+    EXPECT_EQ(a.kernels[k].duration, b.kernels[k].duration);
+    EXPECT_EQ(a.kernels[k].inputs, b.kernels[k].inputs);
+    EXPECT_EQ(a.kernels[k].outputs, b.kernels[k].outputs);
+    EXPECT_EQ(a.kernels[k].workspace_bytes, b.kernels[k].workspace_bytes);
+  }
 }
 
 }  // namespace spillway::policy

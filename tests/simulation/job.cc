@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "io/os/check.h"
-#include "policy/plan.h"
+#include "policy/planner/plan.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/scheduler.h"
 

@@ -4,7 +4,7 @@
 
 #include "allocator/residency/test_points.h"
 #include "io/os/check.h"
-#include "tests/policy/full_scan.h"
+#include "tests/policy/planner/full_scan.h"
 #include "tests/simulation/os.h"
 #include "tests/simulation/scheduler.h"
 

@@ -14,6 +14,12 @@ def simulate(trace, *options):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
 
+def without_lp():
+    """Whether the program was built without CLP, and says so."""
+    run = simulate("llama3-8b:layers=1", "--gpu-memory", "1TB", "--bound", "lp")
+    return run.returncode == 2 and "not available in this build: CLP was not found" in run.stderr
+
+
 def result_of(trace, *options):
     """The JSON of a run that must succeed."""
     run = simulate(trace, *options, "--json")

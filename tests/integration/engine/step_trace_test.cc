@@ -7,8 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "policy/recorded_workload.h"
-#include "policy/workload_file.h"
+#include "policy/planner/recorded_workload.h"
+#include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
 namespace {

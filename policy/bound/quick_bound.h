@@ -1,0 +1,29 @@
+// QuickBound: times of a steady iteration that no plan on a machine can beat, from one walk over the trace.
+
+#ifndef SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
+#define SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
+
+#include "policy/simulator/machine.h"
+#include "policy/trace/lifetimes.h"
+#include "policy/trace/workload.h"
+
+namespace spillway::policy {
+
+struct QuickBound {
+  Nanos compute = 0;  // the sum of the kernels
+  Nanos load = 0;     // what exceeds the GPU at the peak comes back over PCIe
+  Nanos phase =
+      0;  // what has to leave before a kernel and to return after it, over PCIe, for the worst kernel
+  Nanos ssd_phase = 0;  // the same for what exceeds GPU and host together, over the SSD
+  // An SSD whose reads and writes share one limit: what exceeds GPU and host together is written and read there once an
+  // iteration. 0 otherwise.
+  Nanos ssd_shared = 0;
+  Nanos Best() const;  // the greatest: the tightest
+};
+
+// `lifetimes` of all tensors (least_bytes 0).
+QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_

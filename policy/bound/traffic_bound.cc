@@ -1,0 +1,129 @@
+#include "policy/bound/traffic_bound.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace spillway::policy {
+namespace {
+
+// The walk settles within a few repeats; what is averaged over so many is a bound in any case.
+constexpr int kMostRepeats = 16;
+
+std::span<const CycleUse> UsesAt(const Cycle& cycle, uint32_t position) {
+  return std::span(cycle.uses)
+      .subspan(cycle.first_use[position], cycle.first_use[position + 1] - cycle.first_use[position]);
+}
+
+// What may leave: any part of a block, or only all of it.
+enum class Parts : uint8_t { kAny, kWhole };
+
+// One walk over repeats of the cycle: what exceeds the budget leaves, farthest next use first.
+// With any parts nothing is cheaper. Each launch asks that what is absent covers what exceeds the budget, and a byte
+// absent over a stretch between two uses costs one byte, however long the stretch. Covering points by stretches of
+// equal cost from left to right, the one that reaches farthest first, is optimal. It begins with everything absent free
+// of charge, which only lowers the cost, so the cost of the first n repeats, over n, bounds the average of any schedule.
+class Walk {
+ public:
+  Walk(const Cycle& cycle, Bytes budget, Parts parts)
+      : cycle_(cycle),
+        budget_(budget),
+        parts_(parts),
+        present_(cycle.blocks.size(), 0),
+        until_(cycle.blocks.size(), 0) {}
+
+  // Bytes that leave during the next repeat and are used again. Each launch's own blocks must fit.
+  Bytes RunPeriod() {
+    Bytes left = 0;
+    for (uint32_t position = 0; position < cycle_.period; ++position, ++now_) left += Launch(position);
+    return left;
+  }
+  // Bytes present of each block. Equal after two repeats: what lies between comes again and again.
+  const std::vector<Bytes>& state() const { return present_; }
+
+ private:
+  Bytes Launch(uint32_t position) {
+    const auto uses = UsesAt(cycle_, position);
+    for (const CycleUse& use : uses) {
+      candidates_.erase({until_[use.block], use.block});
+      const Bytes bytes = cycle_.blocks[use.block].bytes;
+      total_ += bytes - present_[use.block];
+      present_[use.block] = bytes;
+    }
+    const Bytes left = total_ > budget_ ? Leave(total_ - budget_) : 0;
+    for (const CycleUse& use : uses) {
+      if (use.gone_at != 0) {  // freed before it is used again: nobody misses its bytes
+        total_ -= std::exchange(present_[use.block], 0);
+        continue;
+      }
+      until_[use.block] = now_ - position + use.next_use;
+      candidates_.insert({until_[use.block], use.block});
+    }
+    return left;
+  }
+
+  Bytes Leave(Bytes wanted) {
+    Bytes left = 0;
+    while (left < wanted && !candidates_.empty()) {
+      const auto farthest = std::prev(candidates_.end());
+      Bytes& present = present_[farthest->second];
+      const Bytes part = parts_ == Parts::kWhole ? present : std::min(present, wanted - left);
+      present -= part;
+      left += part;
+      if (present == 0) candidates_.erase(farthest);
+    }
+    total_ -= left;
+    return left;
+  }
+
+  const Cycle& cycle_;
+  const Bytes budget_;
+  const Parts parts_;
+  std::vector<Bytes> present_;
+  std::vector<uint64_t> until_;                         // time of the next use
+  std::set<std::pair<uint64_t, uint32_t>> candidates_;  // present blocks that the launch now does not use
+  Bytes total_ = 0;                                     // of present_
+  uint64_t now_ = 0;
+};
+
+// Bytes a repeat on the long average.
+Bytes Fetched(const Cycle& cycle, Bytes budget, Parts parts) {
+  Walk walk(cycle, budget, parts);
+  std::vector<std::vector<Bytes>> states;  // after each repeat
+  std::vector<Bytes> costs = {0};          // of the first n repeats
+  for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
+    costs.push_back(costs.back() + walk.RunPeriod());
+    const auto same = std::ranges::find(states, walk.state());
+    if (same != states.end()) {
+      const auto earlier = static_cast<size_t>(same - states.begin()) + 1;
+      return (costs.back() - costs[earlier]) / (costs.size() - 1 - earlier);
+    }
+    states.push_back(walk.state());
+  }
+  return costs.back() / kMostRepeats;
+}
+
+}  // namespace
+
+Bytes LargestSetOf(const Cycle& cycle) {
+  Bytes largest = 0;
+  for (uint32_t position = 0; position < cycle.period; ++position) {
+    Bytes bytes = 0;
+    for (const CycleUse& use : UsesAt(cycle, position)) bytes += cycle.blocks[use.block].bytes;
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+StepTraffic TrafficOf(const Cycle& cycle, Bytes budget_bytes) {
+  StepTraffic traffic;
+  traffic.possible = LargestSetOf(cycle) <= budget_bytes;
+  if (!traffic.possible) return traffic;
+  traffic.least_fetched_bytes = Fetched(cycle, budget_bytes, Parts::kAny);
+  traffic.whole_block_fetched_bytes = Fetched(cycle, budget_bytes, Parts::kWhole);
+  return traffic;
+}
+
+}  // namespace spillway::policy

@@ -1,0 +1,45 @@
+// Characterization: what a job's memory looks like before anything moves. How little of it a kernel uses, how large its
+// tensors are, how long they lie idle, and how much of that is long enough to move them out and back.
+
+#ifndef SPILLWAY_POLICY_OFFLINE_CHARACTERIZATION_H_
+#define SPILLWAY_POLICY_OFFLINE_CHARACTERIZATION_H_
+
+#include <array>
+#include <cstdint>
+
+#include "policy/trace/workload.h"
+
+namespace spillway::policy {
+
+// Of tensors of `least_bytes` up to the next class. Idle intervals are those of Lifetimes: at least one kernel lies
+// between the two uses, and those of persistent tensors go over the iteration's end.
+struct SizeClass {
+  Bytes least_bytes = 0;
+  uint32_t tensors = 0;  // that a kernel names
+  Bytes bytes = 0;       // of these together
+  uint32_t intervals = 0;
+  std::array<uint32_t, 6> longer{};  // of these, longer than kIdleTimes
+  uint32_t dead = 0;                 // of these, what lies there is not read again
+  Bytes interval_bytes = 0;          // of the intervals that are not dead, each with its tensor's size
+  Bytes movable_bytes = 0;           // of those, long enough to move out and back, one after the other
+};
+
+struct Characterization {
+  static constexpr std::array<Bytes, 5> kLeastBytes = {0, 1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
+  static constexpr std::array<Nanos, 6> kIdleTimes = {10'000,     100'000,     1'000'000,
+                                                      10'000'000, 100'000'000, 1'000'000'000};
+  Bytes peak_live_bytes = 0;
+  // Bytes of the tensors that one kernel names, and its workspace, as part of peak_live_bytes: the mean over the
+  // kernels, the mean over time, and the most. (TERAIO, arXiv 2506.06472, says 1.7 % and less than 14 % of the GPU's
+  // memory for language models.)
+  double active_by_kernel = 0, active_by_time = 0, active_most = 0;
+  std::array<SizeClass, kLeastBytes.size()> sizes{};
+  SizeClass all;
+};
+
+// `bytes_per_s`: more than 0; at which a tensor leaves and at which it returns.
+Characterization Characterize(const Workload& workload, double bytes_per_s);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_OFFLINE_CHARACTERIZATION_H_

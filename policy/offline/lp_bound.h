@@ -1,0 +1,47 @@
+// FindLpBound: the time of a steady iteration that no plan beats, by a linear programme over all plans that move bytes
+// as a fluid. Offline: seconds for a thousand kernels. docs/planner.md, heading "Bounds".
+
+#ifndef SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_
+#define SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "policy/offline/lp_model.h"
+
+namespace spillway::policy {
+
+enum class LpForm {
+  kAnyPlan,  // spilled bytes may change their tier at any time
+  kKeepTier,  // each byte of a content has one tier, and is written once: a bound only for plans that keep to that
+};
+
+enum class LpAim {
+  kBound,
+  kFewBytes,  // among solutions of nearly the least waiting the one that moves least: to be rounded, no bound
+};
+
+// Bytes of an interval that the solution has away, by tier. Where tiers may change, all count as the host's.
+struct LpAbsence {
+  uint32_t interval = 0;  // index into Lifetimes::intervals
+  double host_bytes = 0, ssd_bytes = 0;
+};
+
+struct LpBound {
+  // A millionth of the kernels less than the LP's value, for the solver's tolerance; the quick bound if that is more.
+  Nanos iteration = 0;
+  std::vector<Nanos> gaps;          // before each kernel, in the solution
+  std::vector<LpAbsence> absences;  // of the intervals that have any
+  uint32_t columns = 0, rows = 0;   // of the last LP that was solved; 0: everything fits
+};
+
+// Valid for all plans when `lifetimes` are those of all tensors or of any larger least size (smaller tensors are then
+// taken to need no room while idle). ResourceExhausted: a kernel's own tensors exceed the GPU's memory. Internal: the
+// solver failed. Unimplemented: the build has no solver.
+absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
+                                    const Machine& machine, LpForm form, LpAim aim = LpAim::kBound);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_

@@ -1,0 +1,41 @@
+// LpModel: the linear programme whose value no plan beats. Variables are bytes of each idle interval that are away and
+// bytes that flow in each slot of an LpTimeline; bytes of all intervals in one pool are interchangeable, which makes it a
+// relaxation of any schedule. docs/planner.md describes it. Data only: lp_solve solves it.
+
+#ifndef SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_
+#define SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "policy/offline/lp_solve.h"
+#include "policy/offline/lp_timeline.h"
+#include "policy/simulator/machine.h"
+
+namespace spillway::policy {
+
+enum class LpTiers {
+  kHostOnly,   // as if the host had room for everything
+  kSsdOnly,    // no host memory
+  kMayChange,  // bytes may go to either and be moved between them at any time
+  kKeep,  // bytes of one content go to one tier only, and are written once: the bound of plans that demote and
+          // promote nothing and write nothing twice
+};
+
+struct LpModel {
+  LpProblem problem;
+  double byte_unit = 1;  // bytes per 1 of a variable
+  double nano_unit = 1;
+  std::vector<int> gaps;  // column of each slot's gap; -1: it has none
+  std::vector<int> absent_host,
+      absent_ssd;  // column of each interval's bytes away, by tier; -1: none. kMayChange: all
+                   // in absent_host
+  // With kHostOnly: bytes that the host holds at the end of each slot are the sum of these two columns.
+  std::vector<int> away, written;
+};
+
+LpModel MakeLpModel(const LpTimeline& timeline, const Machine& machine, LpTiers tiers);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_

@@ -1,0 +1,13 @@
+// lp_solve.h in a build without CLP.
+
+#include "policy/offline/lp_solve.h"
+
+namespace spillway::policy {
+
+absl::Status CheckLpSolver() {
+  return absl::UnimplementedError("the LP is not available in this build: CLP was not found");
+}
+
+absl::StatusOr<LpSolution> SolveLp(const LpProblem&) { return CheckLpSolver(); }
+
+}  // namespace spillway::policy

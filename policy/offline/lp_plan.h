@@ -1,0 +1,25 @@
+// PlanByLp: the LP's solution rounded to whole pieces, as a plan for the simulator. One more policy to compare with; it
+// needs seconds where the planner needs milliseconds.
+
+#ifndef SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
+#define SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
+
+#include "absl/status/statusor.h"
+#include "policy/offline/lp_bound.h"
+#include "policy/simulator/transfer_plan.h"
+
+namespace spillway::policy {
+
+// Which bytes are away is the LP's choice (one tier per interval, a margin of the GPU's memory kept free); when they are
+// written follows from the order of their last uses. Tries three leads for reads from the host by executing the plan,
+// and keeps the best. Errors are FindLpBound's and Execute's.
+absl::StatusOr<TransferPlan> PlanByLp(const Workload& workload, const Lifetimes& lifetimes,
+                                      const Machine& machine);
+
+// The rounding alone.
+TransferPlan RoundLp(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                     const LpBound& solution);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_

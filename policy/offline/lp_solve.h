@@ -1,0 +1,68 @@
+// LpProblem: a linear programme as data, and SolveLp, the only place that knows the solver (COIN-OR CLP). A build
+// without CLP has everything but the solver and says so. One thread at a time per problem.
+
+#ifndef SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_
+#define SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace spillway::policy {
+
+// minimise cost * x with lower <= x <= upper and row_lower <= matrix * x <= row_upper; the matrix by entries, each place
+// once. Infinite bounds are infinite doubles.
+struct LpProblem {
+  std::vector<double> cost, lower, upper;
+  std::vector<double> row_lower, row_upper;
+  std::vector<int> rows, columns;
+  std::vector<double> values;
+};
+
+// Columns with their factors, collected until they become a row of a problem.
+class LpSum {
+ public:
+  LpSum& Add(int column, double value) {
+    if (column >= 0) terms_.emplace_back(column, value);
+    return *this;
+  }
+  // Columns may have been added more than once.
+  void EndRow(LpProblem* problem, double lower, double upper) {
+    std::sort(terms_.begin(), terms_.end());
+    const int row = static_cast<int>(problem->row_lower.size());
+    for (size_t i = 0; i < terms_.size();) {
+      double value = 0;
+      const int column = terms_[i].first;
+      for (; i < terms_.size() && terms_[i].first == column; ++i) value += terms_[i].second;
+      if (value == 0) continue;
+      problem->rows.push_back(row);
+      problem->columns.push_back(column);
+      problem->values.push_back(value);
+    }
+    problem->row_lower.push_back(lower);
+    problem->row_upper.push_back(upper);
+    terms_.clear();
+  }
+
+ private:
+  std::vector<std::pair<int, double>> terms_;
+};
+
+struct LpSolution {
+  double objective = 0;
+  std::vector<double> values;  // of the columns
+};
+
+// Unimplemented, with what is missing, when the build has no solver.
+absl::Status CheckLpSolver();
+
+// FailedPrecondition: no solution exists. Internal: the solver gave up. Unimplemented: as above. Prints nothing.
+absl::StatusOr<LpSolution> SolveLp(const LpProblem& problem);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_

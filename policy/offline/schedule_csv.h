@@ -1,0 +1,18 @@
+// ScheduleCsv: the events of an execution as a table, one row each: kernels, moves, drops and where persistent tensors
+// begin. The form that an independent judge of schedules reads.
+
+#ifndef SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_
+#define SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_
+
+#include <string>
+
+#include "policy/simulator/execution.h"
+
+namespace spillway::policy {
+
+// Header kind,iteration,id,first,last,src,dst,start_us,end_us. Times in microseconds, exact.
+std::string ScheduleCsv(const Execution& execution);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_

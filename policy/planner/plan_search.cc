@@ -1,0 +1,140 @@
+#include "policy/planner/plan_search.h"
+
+#include <algorithm>
+
+#include "policy/planner/transfer_choice.h"
+
+namespace spillway::policy {
+namespace {
+
+constexpr Bytes kMargin = 64 << 20;       // of the GPU, planned to stay free; a sixty-fourth of a small one
+constexpr double kLaneEfficiency = 0.99;  // of the write lane, that choices are made for
+constexpr size_t kSettingsWithRounds = 2;
+constexpr Nanos kShortLead = 50'000'000, kLongLead = 500'000'000;
+
+bool UsesDisk(const TransferPlan& plan) {
+  return std::any_of(plan.absences.begin(), plan.absences.end(),
+                     [](const PlannedAbsence& absence) { return absence.tier == PlanTier::kDisk; });
+}
+
+// What plans reckon with.
+Machine Planned(Machine machine) {
+  const Drive together = RatesTogether(machine);
+  machine.ssd_read = together.read;
+  machine.ssd_write = together.write;
+  return machine;
+}
+
+}  // namespace
+
+Bytes PlanSearch::LeastBytes(const Machine& machine) {
+  return std::min<Bytes>(1 << 20, machine.gpu_bytes / 4096);
+}
+
+PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                       const SearchOptions& options)
+    : workload_(workload),
+      lifetimes_(lifetimes),
+      machine_(machine),
+      planned_(Planned(machine)),
+      options_(options) {
+  for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
+  settings_.push_back({TierOrder::kSpread, -1});
+  first_ = Make(settings_[0], nominal_);
+  if (machine.host_bytes != 0 && UsesDisk(first_)) {
+    LeadHostReads(kLongLead, &first_);  // as the first of the following
+    settings_.clear();
+    for (TierOrder order : {TierOrder::kSpread, TierOrder::kNearestFirst, TierOrder::kFarthestFirst}) {
+      settings_.push_back({order, kLongLead});
+      settings_.push_back({order, kShortLead});
+    }
+  }
+  // Where the links limit everything, the fewest bytes may win, whether or not there is time to write them.
+  Setting fewest = settings_[0];
+  fewest.write_ledger = false;
+  settings_.insert(settings_.begin() + 1, fewest);
+  // Where many next uses lie close together, what has time to return is better than what is used last.
+  Setting returning = settings_[0];
+  returning.read_ledger = true;
+  settings_.push_back(returning);
+  returning.early_returns = true;
+  settings_.push_back(returning);
+  // Where the links limit everything, what need not move both ways is better than what is used last.
+  for (Setting one_way : {settings_[0], fewest}) {
+    one_way.one_way_first = true;
+    settings_.push_back(one_way);
+  }
+  times_ = nominal_;
+  waits_.assign(nominal_.size(), 0);
+}
+
+TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const {
+  ChoiceOptions choice;
+  choice.budget_bytes = planned_.gpu_bytes - std::min(kMargin, planned_.gpu_bytes / 64);
+  choice.piece_bytes = planned_.piece_bytes;
+  choice.write_ledger = setting.write_ledger;
+  choice.one_way_first = setting.one_way_first;
+  if (setting.read_ledger) {
+    choice.early_returns = setting.early_returns;
+    choice.read_rate =
+        kLaneEfficiency *
+        (planned_.host_bytes != 0 ? planned_.pcie_in : std::min(planned_.pcie_in, planned_.ssd_read));
+  }
+  choice.write_rate =
+      kLaneEfficiency *
+      (planned_.host_bytes != 0 ? planned_.pcie_out : std::min(planned_.pcie_out, planned_.ssd_write));
+  TransferPlan plan;
+  plan.kernel_times = kernel_times;
+  plan.absences = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
+  ChooseTiers(workload_, lifetimes_, planned_, setting.order, &plan);
+  if (planned_.host_bytes != 0 && UsesDisk(plan)) LeadHostReads(setting.host_lead, &plan);
+  return plan;
+}
+
+void PlanSearch::LeadHostReads(Nanos lead, TransferPlan* plan) const {
+  plan->host_lead = lead;
+  if (lead >= 0) FindReadLeads(workload_, lifetimes_, machine_, plan);
+}
+
+absl::StatusOr<bool> PlanSearch::Improve() {
+  const Nanos bound = options_.bound != 0 ? options_.bound : workload_.IdealTime();
+  const bool spent = trials_ >= std::max<uint64_t>(3, options_.work / nominal_.size());
+  if (setting_ == settings_.size() || spent ||
+      (best_iteration_ != 0 &&
+       static_cast<double>(bound) >= options_.good_enough / 100 * static_cast<double>(best_iteration_)))
+    return false;
+  TransferPlan plan = trials_ == 0 ? first_ : Make(settings_[setting_], times_);
+  ExecutionOptions execution;
+  execution.iterations = options_.replay_iterations;
+  auto result = Execute(workload_, lifetimes_, machine_, plan, execution);
+  if (!result.ok()) return result.status();
+  ++trials_;
+  Setting& setting = settings_[setting_];
+  if (setting.best == 0 || result->iteration < setting.best) setting.best = result->iteration;
+  if (best_iteration_ == 0 || result->iteration < best_iteration_) {
+    best_iteration_ = result->iteration;
+    best_ = std::move(plan);
+  }
+  for (size_t k = 0; k < waits_.size(); ++k) {
+    waits_[k] = round_ == 0 ? result->read_waits[k] : (waits_[k] + result->read_waits[k]) / 2;
+    times_[k] = nominal_[k] + waits_[k];
+  }
+  ++round_;
+  if (first_pass_ && settings_.size() > 1 ? round_ >= 1 : round_ > options_.rounds) NextSetting();
+  return true;
+}
+
+// The first pass tries each setting once; after it, the best ones get the rounds.
+void PlanSearch::NextSetting() {
+  round_ = 0;
+  times_ = nominal_;
+  ++setting_;
+  if (!first_pass_ || setting_ != settings_.size() || settings_.size() == 1) return;
+  first_pass_ = false;
+  std::stable_sort(settings_.begin(), settings_.end(),
+                   [](const Setting& a, const Setting& b) { return a.best < b.best; });
+  settings_.resize(std::min(settings_.size(), kSettingsWithRounds));
+  setting_ = 0;
+}
+
+}  // namespace spillway::policy

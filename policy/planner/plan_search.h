@@ -1,0 +1,75 @@
+// PlanSearch: the offline planner. A first plan at once, then better ones: each is executed by the simulator, what
+// kernels waited for bytes is fed back as longer kernel times, and the best is kept. docs/planner.md tells the method.
+
+#ifndef SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
+#define SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "policy/planner/tier_choice.h"
+#include "policy/simulator/simulator.h"
+
+namespace spillway::policy {
+
+struct SearchOptions {
+  uint32_t rounds = 8;             // of feedback, per setting, at most
+  double good_enough = 99.99;      // percent of `bound`; the search ends there
+  Nanos bound = 0;                 // that no plan's iteration can beat; 0: the sum of the kernels
+  uint32_t replay_iterations = 4;  // of each trial
+  // Trials x kernels, at most, which bounds the time of long traces; three trials are always made.
+  uint64_t work = 240'000;
+};
+
+class PlanSearch {
+ public:
+  // The arguments must outlive the search.
+  PlanSearch(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+             const SearchOptions& options);
+
+  // Without a trial.
+  const TransferPlan& First() const { return first_; }
+  // Plans and tries the next setting or round. False when nothing is left to try. An error is the simulator's: the
+  // workload cannot run on this machine.
+  absl::StatusOr<bool> Improve();
+
+  const TransferPlan& best() const { return best_; }
+  Nanos best_iteration() const { return best_iteration_; }  // 0 before the first Improve
+  uint32_t trials() const { return trials_; }
+
+  // Tensors smaller than this stay; the simulator must get lifetimes of at least these.
+  static Bytes LeastBytes(const Machine& machine);
+
+ private:
+  struct Setting {
+    TierOrder order = TierOrder::kSpread;
+    Nanos host_lead = -1;
+    bool write_ledger = true;
+    bool read_ledger = false, early_returns = false;
+    bool one_way_first = false;
+    Nanos best = 0;
+  };
+  TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;
+  void LeadHostReads(Nanos lead, TransferPlan* plan) const;
+  void NextSetting();
+
+  const Workload& workload_;
+  const Lifetimes& lifetimes_;
+  const Machine& machine_;
+  const Machine planned_;  // with the rates that its drives reach together
+  const SearchOptions options_;
+  std::vector<Nanos> nominal_;
+  std::vector<Setting> settings_;
+  size_t setting_ = 0;
+  uint32_t round_ = 0;
+  bool first_pass_ = true;  // each setting once; then rounds for the best
+  std::vector<Nanos> times_, waits_;
+  TransferPlan first_, best_;
+  Nanos best_iteration_ = 0;
+  uint32_t trials_ = 0;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_

@@ -1,0 +1,272 @@
+#include "policy/planner/runtime_planner.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "policy/bound/quick_bound.h"
+#include "policy/planner/tier_choice.h"
+#include "policy/simulator/due_parts.h"
+
+namespace spillway::policy {
+namespace {
+
+// Until rates are measured: PCIe 4.0 x16 in practice, and a middling SSD.
+constexpr double kGuessedPcie = 12e9, kGuessedRead = 2e9, kGuessedWrite = 1.5e9;
+// A better plan replaces the one in force when it saves so much of the iteration.
+constexpr double kWorthChanging = 0.002;
+
+// Trials x launches, at most: beside a job, half of what is spent offline.
+constexpr uint64_t kWork = 120'000;
+
+// More launches than these are not on their way at once: no driver queues more.
+constexpr uint32_t kMostAhead = 1024;
+
+Machine Completed(Machine machine) {
+  for (auto [rate, guess] : {std::pair(&machine.pcie_in, kGuessedPcie),
+                             {&machine.pcie_out, kGuessedPcie},
+                             {&machine.ssd_read, kGuessedRead},
+                             {&machine.ssd_write, kGuessedWrite}}) {
+    if (!(*rate > 0)) *rate = guess;
+  }
+  machine.piece_bytes = 0;
+  return machine;
+}
+
+Bytes SetBytes(const Workload& workload, const WorkloadKernel& kernel) {
+  Bytes bytes = 0;
+  std::vector<uint32_t> named;
+  std::ranges::set_union(kernel.inputs, kernel.outputs, std::back_inserter(named));
+  for (uint32_t t : named) bytes += workload.tensors[t].bytes;
+  return bytes;
+}
+
+void Insert(std::vector<uint32_t>* ascending, uint32_t id) {
+  const auto at = std::ranges::lower_bound(*ascending, id);
+  if (at == ascending->end() || *at != id) ascending->insert(at, id);
+}
+
+}  // namespace
+
+RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& machine)
+    : recorded_(std::move(recorded)),
+      machine_(machine),
+      true_lifetimes_(FindLifetimes(recorded_.workload)),
+      workload_(recorded_.workload),
+      planned_machine_(Completed(machine.machine)) {
+  for (const WorkloadKernel& kernel : workload_.kernels)
+    largest_set_ = std::max(largest_set_, SetBytes(workload_, kernel));
+  forecast_.ideal = workload_.IdealTime();
+  forecast_.bound = FindQuickBound(recorded_.workload, true_lifetimes_, planned_machine_).Best();
+  if (largest_set_ > planned_machine_.gpu_bytes) return;
+  const Bytes spare = planned_machine_.gpu_bytes - largest_set_;
+  planned_machine_.gpu_bytes -= std::min(planned_machine_.gpu_bytes / 16, spare);
+  Widen();
+  if (lifetimes_.PeakLive() <= static_cast<int64_t>(planned_machine_.gpu_bytes)) {
+    Adopt(TransferPlan());
+    forecast_.iteration = plan_iteration_ = forecast_.ideal;
+    return;
+  }
+  SearchOptions options;
+  options.bound = forecast_.bound;
+  options.work = kWork;
+  search_ = std::make_unique<PlanSearch>(workload_, lifetimes_, planned_machine_, options);
+  Adopt(search_->First());
+}
+
+// How many kernels before each one the GPU may be when the host asks for its blocks: not so many that what they name
+// together leaves little room for anything else.
+std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
+  const auto& kernels = recorded_.workload.kernels;
+  const uint32_t size = static_cast<uint32_t>(kernels.size());
+  std::vector<uint32_t> ahead(size, 0);
+  const Bytes most = planned_machine_.gpu_bytes / 4 * 3;
+  const uint32_t most_kernels = std::min(kMostAhead, size - 1);
+  std::vector<uint32_t> seen(recorded_.workload.tensors.size(),
+                             size);  // the kernel that they were counted for
+  const auto new_bytes = [&](uint32_t kernel, uint32_t asking) {
+    Bytes bytes = 0;
+    for (const auto* ids : {&kernels[kernel].inputs, &kernels[kernel].outputs}) {
+      for (uint32_t t : *ids) {
+        if (std::exchange(seen[t], asking) != asking) bytes += recorded_.workload.tensors[t].bytes;
+      }
+    }
+    return bytes;
+  };
+  for (uint32_t k = 0; k < size; ++k) {
+    Nanos time = 0;
+    Bytes bytes = new_bytes(k, k);
+    while (ahead[k] < most_kernels &&
+           (ahead[k] < machine_.run_ahead_launches || time < machine_.run_ahead_nanos)) {
+      const uint32_t before = (k + size - ahead[k] - 1) % size;
+      time += kernels[before].duration;
+      bytes += new_bytes(before, k);
+      if (bytes > most) break;
+      ++ahead[k];
+    }
+  }
+  return ahead;
+}
+
+// A block's use reaches back to where the host asks for it: bytes have to be back, and memory of new tensors is taken,
+// from there on. Tensors are not idle within that reach.
+void RuntimePlanner::Widen() {
+  const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
+  const std::vector<uint32_t> ahead = KernelsAhead();
+  const auto asked_at = [&](uint32_t k) { return (k + size - ahead[k]) % size; };
+  for (const IdleInterval& interval : true_lifetimes_.intervals) {
+    if (!interval.returns) continue;
+    const uint32_t use = interval.before % size;
+    if (ahead[use] == 0 || interval.before - ahead[use] < interval.after + 2) continue;
+    Insert(&workload_.kernels[asked_at(use)].inputs, interval.tensor);
+  }
+  for (uint32_t t = 0; t < workload_.tensors.size(); ++t) {
+    std::optional<TensorLife>& life = workload_.tensors[t].life;
+    if (!life) continue;
+    // Never back to where it lived the time before.
+    const uint32_t dead = (life->first + size - life->last - 1) % size;
+    life->first = (life->first + size - std::min(ahead[life->first], dead)) % size;
+  }
+  lifetimes_ = FindLifetimes(workload_, PlanSearch::LeastBytes(planned_machine_));
+  std::erase_if(lifetimes_.intervals, [&](const IdleInterval& interval) {
+    const uint32_t next = NextUse(interval.tensor, interval.before % size);
+    const uint32_t wait = (next + size - interval.before % size) % size;
+    return interval.returns && interval.before + wait - interval.after <= ahead[next] + 1;
+  });
+}
+
+// The first kernel from `position` on that names the tensor in the recording.
+uint32_t RuntimePlanner::NextUse(uint32_t tensor, uint32_t position) const {
+  const std::vector<uint32_t>& uses = true_lifetimes_.uses[tensor];
+  const auto at = std::ranges::lower_bound(uses, position);
+  return at != uses.end() ? *at : uses.front();
+}
+
+bool RuntimePlanner::Improve() {
+  if (search_ == nullptr) return false;
+  const auto more = search_->Improve();
+  if (!more.ok()) {  // it cannot be executed
+    plan_ = nullptr;
+    search_ = nullptr;
+    forecast_.iteration = 0;
+    return false;
+  }
+  const Nanos best = search_->best_iteration();
+  if (search_->trials() == 1) {
+    forecast_.iteration = plan_iteration_ = best;  // of the first plan
+  } else if (static_cast<double>(best) < (1 - kWorthChanging) * static_cast<double>(plan_iteration_)) {
+    Adopt(search_->best());
+    forecast_.iteration = plan_iteration_ = best;
+  }
+  return *more;
+}
+
+void RuntimePlanner::Adopt(TransferPlan transfers) {
+  std::erase_if(transfers.absences,
+                [](const PlannedAbsence& absence) { return absence.first_piece >= absence.last_piece; });
+  bool fits = true;
+  for (PlannedAbsence& absence : transfers.absences) {
+    if (machine_.has_disk || absence.tier == PlanTier::kHost) continue;
+    absence.tier = PlanTier::kHost;  // as far as it goes
+    fits = false;
+  }
+  if (!fits && transfers.host_lead >= 0) FindReadLeads(workload_, lifetimes_, planned_machine_, &transfers);
+  auto plan = std::make_shared<MigrationPlan>(recorded_.expected);
+  plan->expected_bytes = ExpectedBytes(workload_, lifetimes_, /*piece_bytes=*/0, transfers);
+  for (const WorkloadKernel& kernel : recorded_.workload.kernels) plan->durations.push_back(kernel.duration);
+  plan->budget_bytes = planned_machine_.gpu_bytes;
+  const int64_t budget = static_cast<int64_t>(planned_machine_.gpu_bytes);
+  plan->steady =
+      fits && std::ranges::all_of(plan->expected_bytes, [budget](int64_t bytes) { return bytes <= budget; });
+  AddSteps(transfers, plan.get());
+  forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
+  std::unordered_map<TraceBlock, Bytes> sizes;
+  for (size_t t = 0; t < recorded_.blocks.size(); ++t)
+    sizes[recorded_.blocks[t]] = workload_.tensors[t].bytes;
+  for (const PlanStep& step : plan->steps) {
+    const bool host = step.tier == PlanTier::kHost;
+    const Bytes bytes = sizes[step.block];
+    if (step.action == PlanAction::kFetch) (host ? forecast_.fetched_host : forecast_.fetched_disk) += bytes;
+    if (step.action == PlanAction::kCopyOut)
+      (host ? forecast_.spilled_host : forecast_.spilled_disk) += bytes;
+  }
+  plan_ = std::move(plan);
+}
+
+namespace {
+
+// By version, in the order of their drops: the first one's copy is good for all.
+std::vector<uint32_t> ByVersion(const Lifetimes& lifetimes, const TransferPlan& transfers) {
+  std::vector<uint32_t> order(transfers.absences.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::sort(order, {}, [&](uint32_t a) {
+    const IdleInterval& interval = lifetimes.intervals[transfers.absences[a].interval];
+    return std::tuple(interval.version, static_cast<int64_t>(interval.after) - interval.written, a);
+  });
+  return order;
+}
+
+void SortSteps(MigrationPlan* plan) {
+  const auto key = [plan](const PlanStep& step) {
+    const bool fetch = step.action == PlanAction::kFetch;
+    const int kind = step.action == PlanAction::kDrop ? 0 : step.action == PlanAction::kCopyOut ? 1 : 2;
+    const uint32_t ahead = (step.needed + plan->period - step.launch) % plan->period;
+    return std::tuple(fetch ? step.launch : step.launch + 1, kind, ahead);
+  };
+  std::ranges::stable_sort(plan->steps, {}, key);
+}
+
+}  // namespace
+
+void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan) const {
+  const uint32_t size = plan->period;
+  int64_t version = -1;
+  for (const uint32_t a : ByVersion(lifetimes_, transfers)) {
+    const PlannedAbsence& absence = transfers.absences[a];
+    const IdleInterval& interval = lifetimes_.intervals[absence.interval];
+    PlanStep step;
+    step.tier = absence.tier;
+    step.block = recorded_.blocks[interval.tensor];
+    step.trigger = PlanTrigger::kAfterCompleted;
+    if (interval.version != version) {
+      version = interval.version;
+      step.action = PlanAction::kCopyOut;
+      const bool after_use = interval.never_dirty || !transfers.early_writes;
+      const int64_t made = after_use ? int64_t{interval.after} : int64_t{interval.written};
+      step.launch = static_cast<uint32_t>((made + size) % size);
+      step.needed = interval.after;
+      plan->steps.push_back(step);
+    }
+    step.action = PlanAction::kDrop;
+    step.launch = interval.after;
+    step.needed =
+        interval.returns ? NextUse(interval.tensor, interval.before % size) : interval.before % size;
+    plan->steps.push_back(step);
+    if (!interval.returns) continue;
+    step.action = PlanAction::kFetch;
+    step.trigger = PlanTrigger::kBeforeLaunch;
+    step.needed = interval.before % size;
+    step.launch = EarliestFetch(interval, absence,
+                                transfers.host_lead < 0 ? -1 : absence.read_lead + transfers.host_lead);
+    plan->steps.push_back(step);
+  }
+  SortSteps(plan);
+}
+
+// Right after its drop; with a lead, not more than that before its use by the plan's times.
+uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence,
+                                       Nanos lead) const {
+  const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
+  uint32_t launch = interval.after + 1;
+  if (lead >= 0 && absence.tier == PlanTier::kHost) {
+    Nanos time = 0;
+    uint32_t start = interval.before;
+    while (start > launch && time < lead) time += workload_.kernels[--start % size].duration;
+    launch = start;
+  }
+  return launch % size;
+}
+
+}  // namespace spillway::policy

@@ -1,0 +1,79 @@
+// RuntimePlanner: the offline planner (docs/planner.md) at run time. Takes one recorded period and what the machine was
+// measured to do, has a plan at once and better ones after each further slice of work, and says what they promise.
+
+#ifndef SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
+#define SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
+
+#include <memory>
+#include <vector>
+
+#include "policy/planner/plan.h"
+#include "policy/planner/plan_search.h"
+#include "policy/planner/recorded_workload.h"
+#include "policy/simulator/machine.h"
+
+namespace spillway::policy {
+
+struct RuntimeMachine {
+  // gpu_bytes: for the period's blocks, all that may ever be used of it; a margin is left out here. Whole blocks move,
+  // whatever piece_bytes says. Rates as measured; one that is not positive is replaced by a guess.
+  Machine machine;
+  bool has_disk = true;  // false: host memory is all there is
+  // How far ahead of the GPU the host asks for blocks while a plan is in force: so many launches before may be on their
+  // way, or as many as last so long, whichever is more. Memory is held and bytes are due that much earlier. Both 0: it
+  // asks when the GPU comes to the launch.
+  Nanos run_ahead_nanos = 0;
+  uint32_t run_ahead_launches = 0;
+};
+
+// What the plan that Plan() returns promises for a period.
+struct Forecast {
+  Nanos ideal = 0;                           // all launches one after another, with everything on the GPU
+  Nanos bound = 0;                           // no plan is faster on this machine (quick_bound)
+  Nanos iteration = 0;                       // as the simulator executes the plan; 0: not tried yet
+  Bytes fetched_host = 0, fetched_disk = 0;  // to the GPU, by tier
+  Bytes spilled_host = 0, spilled_disk = 0;  // from the GPU
+};
+
+// One thread at a time.
+class RuntimePlanner {
+ public:
+  RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& machine);
+  RuntimePlanner(const RuntimePlanner&) = delete;
+  RuntimePlanner& operator=(const RuntimePlanner&) = delete;
+
+  // The best plan so far; another object whenever there is one that is better enough to change to. Null when the period
+  // cannot run in this memory by a plan: what is needed then leaves and comes on demand.
+  std::shared_ptr<const MigrationPlan> Plan() const { return plan_; }
+
+  // Tries one more plan. False when nothing is left to try. A slice lasts for about 5 us of CPU time per launch and use
+  // of the period, some tens of ms for a period of 5,000 launches.
+  bool Improve();
+
+  Forecast forecast() const { return forecast_; }
+
+ private:
+  void Widen();
+  std::vector<uint32_t> KernelsAhead() const;
+  void Adopt(TransferPlan transfers);
+  void AddSteps(const TransferPlan& transfers, MigrationPlan* plan) const;
+  uint32_t NextUse(uint32_t tensor, uint32_t position) const;
+  uint32_t EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence, Nanos lead) const;
+
+  const RecordedWorkload recorded_;
+  const RuntimeMachine machine_;
+  Lifetimes true_lifetimes_;  // as recorded
+  Bytes largest_set_ = 0;
+  // As planned for: uses reach back by the host's run-ahead.
+  Workload workload_;
+  Machine planned_machine_;
+  Lifetimes lifetimes_;
+  std::unique_ptr<PlanSearch> search_;  // null: it cannot be planned, or nothing has to leave
+  std::shared_ptr<const MigrationPlan> plan_;
+  Nanos plan_iteration_ = 0;
+  Forecast forecast_;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_

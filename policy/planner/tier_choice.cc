@@ -1,0 +1,215 @@
+#include "policy/planner/tier_choice.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "policy/planner/copy_queue_time.h"
+#include "policy/simulator/range_max.h"
+
+namespace spillway::policy {
+namespace {
+
+constexpr double kNanosPerSecond = 1e9;
+constexpr Nanos kFirstWindow = 3'000'000'000;
+constexpr double kSsdEfficiency = 0.97;      // of the SSD's speed, that reads and writes are planned for
+constexpr Bytes kHostMargin = 256ull << 20;  // at most; an eighth of a small host
+
+Nanos TimeFor(Bytes bytes, double rate) {
+  return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
+}
+
+std::vector<Nanos> Scaled(const std::vector<Nanos>& times, double factor) {
+  std::vector<Nanos> scaled(times.size());
+  std::transform(times.begin(), times.end(), scaled.begin(),
+                 [factor](Nanos time) { return static_cast<Nanos>(static_cast<double>(time) * factor); });
+  return scaled;
+}
+
+// Start of each kernel, over three iterations: the one before, this one, the next.
+class Timeline {
+ public:
+  explicit Timeline(const std::vector<Nanos>& times) : size_(static_cast<int64_t>(times.size())) {
+    starts_.reserve(3 * times.size() + 1);
+    starts_.push_back(0);
+    for (int round = 0; round < 3; ++round) {
+      for (Nanos time : times) starts_.push_back(starts_.back() + time);
+    }
+  }
+  // `position` -kernels .. 2 * kernels.
+  Nanos Start(int64_t position) const { return starts_[position + size_]; }
+  // The first position that starts at `time` or later.
+  int64_t FirstFrom(Nanos time) const {
+    return std::lower_bound(starts_.begin(), starts_.end(), time) - starts_.begin() - size_;
+  }
+
+ private:
+  const int64_t size_;
+  std::vector<Nanos> starts_;
+};
+
+class TierSweep {
+ public:
+  TierSweep(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine, TransferPlan* plan)
+      : workload_(workload),
+        lifetimes_(lifetimes),
+        machine_(machine),
+        plan_(plan),
+        size_(static_cast<int64_t>(plan->kernel_times.size())),
+        timeline_(plan->kernel_times),
+        reads_(Scaled(plan->kernel_times, kSsdEfficiency)),
+        writes_(reads_),
+        on_host_(HostBytes()),
+        limit_(static_cast<int64_t>(machine.host_bytes - std::min(kHostMargin, machine.host_bytes / 8))) {}
+
+  void Run(TierOrder order) {
+    std::vector<uint32_t> list = Ordered(order);
+    for (Nanos window = kFirstWindow; !list.empty() && Overfull(); window *= 2) {
+      const bool last = window > 2 * timeline_.Start(size_) - timeline_.Start(0);
+      std::vector<uint32_t> left;
+      for (uint32_t a : list) {
+        if (!Overfull()) return;
+        if (!Relieves(a)) continue;  // room only grows: it never will
+        if (!last && !Fits(a, window)) {
+          left.push_back(a);
+        } else {
+          Accept(a, window);
+        }
+      }
+      list = std::move(left);
+    }
+  }
+
+ private:
+  Bytes BytesOf(const PlannedAbsence& absence) const {
+    const Bytes bytes = workload_.tensors[lifetimes_.intervals[absence.interval].tensor].bytes;
+    return BytesOfPieces(bytes, machine_.piece_bytes, absence.first_piece, absence.last_piece);
+  }
+
+  // Bytes away at each kernel, all on the host to begin with.
+  RangeMax HostBytes() const {
+    std::vector<int64_t> change(2 * size_ + 1, 0);
+    for (const PlannedAbsence& absence : plan_->absences) {
+      change[absence.from] += static_cast<int64_t>(BytesOf(absence));
+      change[lifetimes_.intervals[absence.interval].before] -= static_cast<int64_t>(BytesOf(absence));
+    }
+    std::partial_sum(change.begin(), change.end(), change.begin());
+    std::vector<int64_t> folded(change.begin(), change.begin() + size_);
+    for (int64_t k = 0; k < size_; ++k) folded[k] += change[k + size_];
+    return RangeMax(folded);
+  }
+  bool Overfull() const { return on_host_.Max(0, size_) > limit_; }
+  bool Relieves(uint32_t a) const {
+    const int64_t from = plan_->absences[a].from;
+    const int64_t before = Interval(a).before;
+    if (from >= size_) return on_host_.Max(from - size_, before - size_) > limit_;
+    return on_host_.Max(from, std::min(before, size_)) > limit_ ||
+           (before > size_ && on_host_.Max(0, before - size_) > limit_);
+  }
+  const IdleInterval& Interval(uint32_t a) const { return lifetimes_.intervals[plan_->absences[a].interval]; }
+
+  std::vector<uint32_t> Ordered(TierOrder order) const {
+    std::vector<uint32_t> list(plan_->absences.size());
+    std::iota(list.begin(), list.end(), 0);
+    std::stable_sort(list.begin(), list.end(),
+                     [this](uint32_t a, uint32_t b) { return Interval(a).before < Interval(b).before; });
+    if (order == TierOrder::kFarthestFirst) std::reverse(list.begin(), list.end());
+    if (order == TierOrder::kSpread) list = Spread(list);
+    return list;
+  }
+  // Steps of the golden ratio: any beginning of the order is spread evenly.
+  static std::vector<uint32_t> Spread(const std::vector<uint32_t>& list) {
+    std::vector<std::pair<double, uint32_t>> keyed;
+    double place = 0;
+    for (uint32_t a : list) {
+      place += 0.6180339887498949;
+      if (place >= 1) place -= 1;
+      keyed.emplace_back(place, a);
+    }
+    std::sort(keyed.begin(), keyed.end());
+    std::vector<uint32_t> spread;
+    for (const auto& [key, a] : keyed) spread.push_back(a);
+    return spread;
+  }
+
+  // The stretches in which an absence's read and write are looked for.
+  int64_t ReadFrom(uint32_t a, Nanos window) const {
+    const int64_t before = Interval(a).before;
+    return std::max<int64_t>(plan_->absences[a].from, timeline_.FirstFrom(timeline_.Start(before) - window));
+  }
+  int64_t WriteFrom(uint32_t a) const {
+    return 1 + (plan_->early_writes ? Interval(a).written : static_cast<int64_t>(Interval(a).after));
+  }
+  int64_t WriteUntil(uint32_t a, Nanos window) const {
+    const int64_t from = WriteFrom(a);
+    return std::min<int64_t>(Interval(a).before, timeline_.FirstFrom(timeline_.Start(from) + window));
+  }
+  bool Fits(uint32_t a, Nanos window) const {
+    const Bytes bytes = BytesOf(plan_->absences[a]);
+    return reads_.Free(ReadFrom(a, window), Interval(a).before) >= TimeFor(bytes, machine_.ssd_read) &&
+           writes_.Free(WriteFrom(a), WriteUntil(a, window)) >= TimeFor(bytes, machine_.ssd_write);
+  }
+
+  void Accept(uint32_t a, Nanos window) {
+    PlannedAbsence& absence = plan_->absences[a];
+    const Bytes bytes = BytesOf(absence);
+    const int64_t before = Interval(a).before;
+    reads_.TakeLatest(ReadFrom(a, window), before, TimeFor(bytes, machine_.ssd_read));
+    writes_.TakeEarliest(WriteFrom(a), WriteUntil(a, window), TimeFor(bytes, machine_.ssd_write));
+    absence.tier = PlanTier::kDisk;
+    const int64_t delta = -static_cast<int64_t>(bytes);
+    const int64_t from = absence.from;
+    on_host_.Add(std::min(from, size_), std::min(before, size_), delta);
+    on_host_.Add(std::max<int64_t>(from - size_, 0), std::max<int64_t>(before - size_, 0), delta);
+  }
+
+  const Workload& workload_;
+  const Lifetimes& lifetimes_;
+  const Machine& machine_;
+  TransferPlan* const plan_;
+  const int64_t size_;
+  const Timeline timeline_;
+  LaneTime reads_, writes_;
+  RangeMax on_host_;
+  const int64_t limit_;
+};
+
+}  // namespace
+
+void ChooseTiers(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                 TierOrder order, TransferPlan* plan) {
+  if (machine.host_bytes == 0) {
+    for (PlannedAbsence& absence : plan->absences) absence.tier = PlanTier::kDisk;
+    return;
+  }
+  for (PlannedAbsence& absence : plan->absences) absence.tier = PlanTier::kHost;
+  if (!plan->absences.empty()) TierSweep(workload, lifetimes, machine, plan).Run(order);
+}
+
+void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
+                   TransferPlan* plan) {
+  const int64_t size = static_cast<int64_t>(plan->kernel_times.size());
+  const Timeline timeline(plan->kernel_times);
+  const double rate = std::max(machine.pcie_in - machine.ssd_read, machine.pcie_in / 2);
+  std::vector<std::pair<int64_t, uint32_t>> reads;  // next use, absence
+  for (uint32_t a = 0; a < plan->absences.size(); ++a) {
+    const IdleInterval& interval = lifetimes.intervals[plan->absences[a].interval];
+    plan->absences[a].read_lead = 0;
+    if (plan->absences[a].tier == PlanTier::kHost && interval.returns)
+      reads.emplace_back(interval.before % size, a);
+  }
+  std::sort(reads.begin(), reads.end());
+  // Backwards over two iterations, so that the first one's end knows what the next one needs.
+  Nanos latest = timeline.Start(2 * size);
+  for (int64_t round : {int64_t{1}, int64_t{0}}) {
+    for (auto it = reads.rbegin(); it != reads.rend(); ++it) {
+      PlannedAbsence& absence = plan->absences[it->second];
+      const Bytes tensor = workload.tensors[lifetimes.intervals[absence.interval].tensor].bytes;
+      const Bytes bytes = BytesOfPieces(tensor, machine.piece_bytes, absence.first_piece, absence.last_piece);
+      const Nanos due = timeline.Start(it->first + round * size);
+      latest = std::min(latest, due) - TimeFor(bytes, rate);
+      absence.read_lead = due - latest;
+    }
+  }
+}
+
+}  // namespace spillway::policy

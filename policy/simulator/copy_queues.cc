@@ -1,0 +1,74 @@
+#include "policy/simulator/copy_queues.h"
+
+#include <algorithm>
+
+namespace spillway::policy {
+
+DriveLoads::DriveLoads(std::vector<Drive> drives) : drives_(std::move(drives)), loads_(drives_.size()) {}
+
+size_t DriveLoads::Pick(Bytes bytes) const {
+  const auto time = [&](size_t d) {
+    const double written = static_cast<double>(loads_[d].to_write + bytes);
+    return written / drives_[d].write + (written + static_cast<double>(loads_[d].to_read)) / drives_[d].read;
+  };
+  size_t best = 0;
+  for (size_t d = 1; d < drives_.size(); ++d) {
+    if (time(d) < time(best)) best = d;
+  }
+  return best;
+}
+
+CopyQueues::CopyQueues(const Machine& machine)
+    : machine_(machine),
+      drives_(DrivesOf(machine)),
+      tiers_(1 + drives_.size()),
+      copies_(2 * tiers_),
+      writes_(tiers_),
+      reads_(tiers_),
+      loads_(drives_) {}
+
+double CopyQueues::DriveRate(Queue queue) const {
+  return IsOut(queue) ? drives_[queue - 1].write : drives_[queue - tiers_ - 1].read;
+}
+
+// Of PCIe, that is a drive's while it has anything to do: together they have half, if they can use it.
+double CopyQueues::ShareOf(Queue queue) const {
+  const double pcie = IsOut(queue) ? machine_.pcie_out : machine_.pcie_in;
+  const double all = IsOut(queue) ? machine_.ssd_write : machine_.ssd_read;
+  return DriveRate(queue) * std::min(1.0, pcie / 2 / all);
+}
+
+bool CopyQueues::Asks(Queue queue) const {
+  return IsOut(queue) ? !writes_[queue].empty() : !reads_[queue - tiers_].empty();
+}
+
+double CopyQueues::RateNow(Queue queue) const {
+  const bool out = IsOut(queue);
+  const Queue host = out ? kHostOut : HostIn();
+  double left = out ? machine_.pcie_out : machine_.pcie_in;
+  for (Queue other = host; other < host + tiers_; ++other) {
+    if (other == queue) continue;
+    if (copies_[other].active) {
+      left -= copies_[other].rate;
+    } else if (queue == host && Asks(other)) {
+      left -= ShareOf(other);
+    }
+  }
+  if (queue == host) return left < (out ? machine_.pcie_out : machine_.pcie_in) / 100 ? 0 : left;
+  if (machine_.ssd_shared && copies_[out ? Back(queue) : queue - tiers_].active) return 0;
+  const double share = ShareOf(queue);
+  if (left < 0.999 * share) return 0;
+  return Asks(host) ? share : std::min(DriveRate(queue), left);
+}
+
+void CopyQueues::Push(Queue out, const Write& write) {
+  if (!IsHost(out)) loads_.AddWrite(out - 1, write.bytes);
+  writes_[out].push(write);
+}
+
+void CopyQueues::PopWrite(Queue out) {
+  if (!IsHost(out)) loads_.RemoveWrite(out - 1, writes_[out].top().bytes);
+  writes_[out].pop();
+}
+
+}  // namespace spillway::policy

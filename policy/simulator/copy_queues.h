@@ -1,0 +1,112 @@
+// CopyQueues: the copies of a simulated machine: one queue each way for the host and for each drive, of which one copy at
+// a time is under way, the order in which the others wait, and how fast each may go beside the others. Knows parts by
+// number only: what they are and whether they may move is the simulator's. Private to the simulator; nothing fails.
+
+#ifndef SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_
+#define SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "policy/simulator/machine.h"
+
+namespace spillway::policy {
+
+// What waits for each drive.
+class DriveLoads {
+ public:
+  explicit DriveLoads(std::vector<Drive> drives);
+
+  // The drive on which `bytes` more would be written and read back soonest, after all that waits for it; the first of
+  // several such.
+  size_t Pick(Bytes bytes) const;
+  void AddWrite(size_t drive, Bytes bytes) { loads_[drive].to_write += bytes; }
+  void RemoveWrite(size_t drive, Bytes bytes) { loads_[drive].to_write -= bytes; }
+  // Lies on the drive, to be read later.
+  void AddRead(size_t drive, Bytes bytes) { loads_[drive].to_read += bytes; }
+  void RemoveRead(size_t drive, Bytes bytes) { loads_[drive].to_read -= bytes; }
+
+ private:
+  struct Load {
+    Bytes to_write = 0, to_read = 0;
+  };
+  std::vector<Drive> drives_;
+  std::vector<Load> loads_;
+};
+
+class CopyQueues {
+ public:
+  // Out to the host, out to each drive, in from the host, in from each drive.
+  using Queue = size_t;
+  static constexpr Queue kHostOut = 0;
+
+  struct Copy {
+    bool active = false;
+    uint32_t part = 0;
+    Nanos end = 0;
+    double rate = 0;
+  };
+  struct Write {
+    uint64_t needed;  // kernel, counted over iterations, after which the part may be away
+    uint64_t order;   // first come, first served
+    uint32_t part;
+    Bytes bytes;
+    uint64_t content;
+    uint64_t expires;  // kernel, counted over iterations
+    bool operator>(const Write& other) const {
+      return std::pair(needed, order) > std::pair(other.needed, other.order);
+    }
+  };
+  struct Read {
+    uint64_t due;  // kernel, counted over iterations
+    uint32_t part;
+    bool operator>(const Read& other) const {
+      return std::pair(due, part) > std::pair(other.due, other.part);
+    }
+  };
+  template <typename Entry>
+  using Waiting = std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>>;
+
+  explicit CopyQueues(const Machine& machine);
+
+  Queue size() const { return copies_.size(); }
+  size_t tiers() const { return tiers_; }  // the host and the drives
+  bool IsOut(Queue queue) const { return queue < tiers_; }
+  bool IsHost(Queue queue) const { return queue == kHostOut || queue == HostIn(); }
+  Queue HostIn() const { return tiers_; }
+  static Queue DriveOut(size_t drive) { return 1 + drive; }
+  Queue Back(Queue out) const { return out + tiers_; }  // the queue in from where `out` goes to
+
+  const Copy& copy(Queue queue) const { return copies_[queue]; }
+  // Bytes per second of a copy that starts now; 0: it must wait for others.
+  double RateNow(Queue queue) const;
+  void Begin(Queue queue, const Copy& copy) { copies_[queue] = copy; }
+  void End(Queue queue) { copies_[queue].active = false; }
+
+  const Waiting<Write>& writes(Queue out) const { return writes_[out]; }
+  void Push(Queue out, const Write& write);
+  void PopWrite(Queue out);
+  Waiting<Read>& reads(Queue in) { return reads_[in - tiers_]; }
+  DriveLoads& loads() { return loads_; }
+
+ private:
+  double DriveRate(Queue queue) const;
+  double ShareOf(Queue queue) const;
+  bool Asks(Queue queue) const;
+
+  const Machine& machine_;
+  const std::vector<Drive> drives_;
+  const size_t tiers_;
+  std::vector<Copy> copies_;
+  std::vector<Waiting<Write>> writes_;
+  std::vector<Waiting<Read>> reads_;
+  DriveLoads loads_;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_

@@ -1,0 +1,46 @@
+// DueParts: what a plan asks for at each kernel of an iteration, part by part: copies out that may start once the kernel
+// has ended, GPU copies to drop then. Distances are in kernels. Built once per execution.
+
+#ifndef SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
+#define SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "policy/simulator/part_state.h"
+#include "policy/simulator/transfer_plan.h"
+#include "policy/trace/lifetimes.h"
+
+namespace spillway::policy {
+
+// A tensor that the plan has away when an iteration begins.
+struct AwayAtStart {
+  uint32_t tensor = 0;
+  PlanTier tier = PlanTier::kHost;
+  uint32_t until = 0;   // kernel of its next use, or before which it is freed
+  bool returns = true;  // false: that use does not read it, or there is none
+};
+
+struct DueParts {
+  std::vector<std::vector<DueWrite>> writes;  // by the kernel that made the content
+  std::vector<std::vector<DueDrop>> drops;    // by the kernel of the last use
+  std::vector<DueWrite>
+      first_writes;  // at the very start, of content that the iteration before would have written
+  std::vector<AwayAtStart> away_at_start;
+};
+
+// Where the plan's absences begin and end: pieces of each tensor.
+std::vector<std::vector<uint32_t>> CutsOf(const Workload& workload, const Lifetimes& lifetimes,
+                                          const TransferPlan& plan);
+
+// `state` is cut so.
+DueParts MakeDueParts(const Workload& workload, const Lifetimes& lifetimes, const TransferPlan& plan,
+                      const PartState& state);
+
+// Bytes on the GPU at each kernel of an iteration that repeats, absences taken as away. `piece_bytes` as in Machine.
+std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
+                                   const TransferPlan& plan);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_

@@ -1,0 +1,63 @@
+// Execution: what an execution of a plan is asked for, and what came of it: times, waits, traffic and, if wanted, every
+// event. Data only; simulator.h makes it.
+
+#ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
+#define SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "policy/trace/units.h"
+
+namespace spillway::policy {
+
+enum class Place : uint8_t { kGpu, kHost, kSsd };
+
+struct ScheduleEvent {
+  enum class Kind : uint8_t { kKernel, kMove, kDrop, kInit };
+  Kind kind = Kind::kKernel;
+  uint32_t iteration = 0;
+  uint32_t id = 0;  // kernel or tensor
+  uint32_t first_piece = 0, last_piece = 0;
+  Place from = Place::kGpu, to = Place::kGpu;
+  Nanos start = 0, end = 0;
+  uint32_t drive = 0;  // of a move from or to the SSD
+};
+
+enum class Victim : uint8_t { kFarthestNextUse, kLeastRecentlyUsed };
+
+struct ExecutionOptions {
+  uint32_t iterations = 6;       // 3 at least: the last two are measured
+  std::vector<Nanos> durations;  // of each kernel of each iteration; empty: the workload's
+  bool record = false;           // keep the events
+  bool prefetch = true;          // false: bytes come back only when the next kernel waits for them
+  Victim victim = Victim::kFarthestNextUse;  // what leaves in need
+  // Longer transfers are cut into moves of this size at most (whole tensors are not).
+  Bytes move_bytes = 64 << 20;
+};
+
+struct Traffic {  // bytes per measured iteration
+  double host_to_gpu = 0, gpu_to_host = 0, ssd_to_gpu = 0, gpu_to_ssd = 0;
+};
+
+struct Execution {
+  std::vector<Nanos> iteration_ends;
+  Nanos iteration = 0;            // mean of the last two
+  Nanos ideal = 0;                // mean of what their kernels last
+  std::vector<Nanos> read_waits;  // before each kernel, in the last iteration but one: for bytes to arrive
+  Nanos read_wait = 0, room_wait = 0;  // per measured iteration
+  // Of these, while the SSD was read for the kernel, or while a copy out to the SSD was under way.
+  Nanos ssd_read_wait = 0, ssd_room_wait = 0;
+  Traffic traffic;
+  Bytes peak_gpu_bytes = 0, peak_host_bytes = 0;
+  uint64_t evictions_in_need = 0;  // parts, over all iterations
+  std::vector<ScheduleEvent> events;
+
+  double PercentOfIdeal() const {
+    return iteration == 0 ? 100 : 100.0 * static_cast<double>(ideal) / static_cast<double>(iteration);
+  }
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_

@@ -1,0 +1,25 @@
+// Execute: what a machine does with a plan, event by event: kernels one after another, a transfer at a time per copy
+// queue (host and drives, in and out), the plan's triggers, and where the plan does not suffice, eviction in need. The
+// simulator behind `spillway simulate` and the trial of each plan; decisions use queues and room, not the clock, so that
+// a runtime can follow the same rules.
+
+#ifndef SPILLWAY_POLICY_SIMULATOR_SIMULATOR_H_
+#define SPILLWAY_POLICY_SIMULATOR_SIMULATOR_H_
+
+#include "absl/status/statusor.h"
+#include "policy/simulator/execution.h"
+#include "policy/simulator/machine.h"
+#include "policy/simulator/transfer_plan.h"
+#include "policy/trace/lifetimes.h"
+#include "policy/trace/workload.h"
+
+namespace spillway::policy {
+
+// ResourceExhausted, with the kernel and the bytes, when a kernel's own tensors exceed the GPU's memory.
+absl::StatusOr<Execution> Execute(const Workload& workload, const Lifetimes& lifetimes,
+                                  const Machine& machine, const TransferPlan& plan,
+                                  const ExecutionOptions& options);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_SIMULATOR_SIMULATOR_H_

@@ -1,0 +1,106 @@
+// Transfers: what a simulated machine copies and drops: the plan's copies out and drops, reads ahead of their use as far
+// as the headroom allows, and what the next kernel waits for. Moves parts through CopyQueues and keeps PartState's account
+// of them; kernels and time are the simulator's. Private to it; one thread; nothing fails.
+
+#ifndef SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
+#define SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "policy/simulator/copy_queues.h"
+#include "policy/simulator/execution_figures.h"
+#include "policy/simulator/headroom.h"
+#include "policy/simulator/part_state.h"
+#include "policy/trace/workload.h"
+
+namespace spillway::policy {
+
+// All times are multiples of 2 ns. Judges of schedules take times 1 ns apart for the same one; none of ours are.
+Nanos ToTicks(double nanos);
+
+// Where the job is.
+struct JobPlace {
+  Nanos now = 0;
+  bool running = false;
+  uint64_t started = 0;  // kernels started so far, over all iterations
+  uint64_t last = 0;     // kernels of all iterations together
+  Nanos kernel_start = 0;
+
+  bool Waiting() const { return !running && started < last; }
+  uint64_t Current() const { return running ? started - 1 : started; }
+};
+
+class Transfers {
+ public:
+  // The arguments outlive it; `place` is kept up to date by the caller. `headroom`: what the plan expects on the GPU.
+  // `prefetch`: as in ExecutionOptions.
+  Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
+            const JobPlace& place, PartState* state, ExecutionFigures* figures);
+
+  // At the start a tensor lies elsewhere, all of it, until kernel `until` if it is ever used.
+  void PlaceAway(uint32_t tensor, PlanTier tier, std::optional<uint32_t> until, bool returns);
+  // The copy may start now. Distances of `write` count from kernel `from`; it is wanted `advance` kernels earlier.
+  void QueueWrite(const DueWrite& write, uint64_t from, uint64_t advance);
+  // The part leaves by the plan, its last use being over.
+  void BeginAbsence(const DueDrop& due);
+  // It leaves outside the plan until kernel `until`, counted over iterations; to the host if `to_host`.
+  void LeaveInNeed(uint32_t part, uint64_t until, bool returns, bool to_host);
+  // Copies elsewhere are of no use any more.
+  void FreeElsewhere(uint32_t tensor);
+  // An iteration has ended.
+  void MoveTo(uint64_t kernel) { headroom_.MoveTo(kernel); }
+
+  // Start what may start now.
+  void StartWrites();
+  void StartReads();
+  void ForgetWake() { wake_ = 0; }
+
+  Nanos NextEvent(
+      Nanos latest) const;  // the next end of a copy or read that was too early; `latest` when none is
+  void EndMoves();          // those that end now
+  // What the next kernel waits for.
+  ExecutionFigures::Wait WaitOf(const WorkloadKernel& kernel) const;
+  Bytes FreeOnGpu() const;
+
+ private:
+  using Queue = CopyQueues::Queue;
+
+  uint32_t KernelOf(uint64_t position) const { return static_cast<uint32_t>(position % kernels_); }
+  const WorkloadKernel& Next() const { return workload_.kernels[KernelOf(place_.started)]; }
+  Queue QueueBack(const ExecutionPart& part) const;
+
+  void StartWritesOf(Queue queue);
+  bool Stale(const CopyQueues::Write& write) const;
+  void StartReadsOf(Queue queue);
+  bool StartOwnRead(Queue queue);
+  void StartQueuedRead(Queue queue);
+  bool MayReadAhead(const CopyQueues::Read& read);
+  void StartMove(Queue queue, uint32_t part);
+  void EndMove(Queue queue);
+  void Drop(uint32_t part);
+  void QueueRead(uint32_t part);
+  uint32_t DriveFor(ExecutionPart* part);
+  void SetToCome(ExecutionPart* part, bool to_come);
+  Nanos PlannedStart(uint64_t kernel) const;
+  Nanos PlannedNow() const;
+  void Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Place from, Place to, Nanos end);
+
+  const Workload& workload_;
+  const Machine& machine_;
+  const bool prefetch_;
+  const uint64_t kernels_;
+  const JobPlace& place_;
+  PartState& state_;
+  ExecutionFigures& figures_;
+  CopyQueues queues_;
+  Headroom headroom_;
+  std::vector<Nanos> planned_starts_;  // of the kernels of one iteration, and its end
+  uint64_t order_ = 0;
+  Nanos wake_ = 0;  // when a read may start that was too early; 0: none
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_

@@ -1,0 +1,59 @@
+// KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is a
+// function on blocks of given sizes, wherever they lie. Data only; who measures is not known here.
+
+#ifndef SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
+#define SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+
+#include "policy/trace/units.h"
+
+namespace spillway::policy {
+
+// Equal for launches of one function (`tag`) on blocks of the same sizes in the same order.
+uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks);
+
+// One writer, or readers: callers synchronise. A copy is a snapshot.
+class KernelTimes {
+ public:
+  // One launch of that kind was measured. Less than 0: not used; 0 counts as 1.
+  void Add(uint64_t kind, Nanos measured);
+
+  // The mean of the middle half of the kind's latest samples, so that a launch that was held up once, or a first one
+  // that loaded its code, does not count; follows a lasting change within kSamples samples. 0: not measured yet, or so
+  // long ago that kinds measured since have taken its place.
+  Nanos Of(uint64_t kind) const;
+  // How many of the kind's samples are kept: 0 to kSamples.
+  uint32_t SamplesOf(uint64_t kind) const;
+
+  // For kinds that were never measured: the median of the latest samples of all kinds. 0: nothing was measured.
+  Nanos Typical() const;
+
+  size_t kinds() const { return young_.size() + old_.size(); }
+
+  static constexpr uint32_t kSamples = 8;         // kept of a kind
+  static constexpr uint32_t kLatest = 256;        // kept of all kinds together
+  static constexpr size_t kGeneration = 1 << 15;  // kinds; at most two generations are kept
+
+ private:
+  struct Samples {
+    std::array<Nanos, kSamples> latest{};
+    uint32_t count = 0;  // ever added; the next one goes to count % kSamples
+  };
+  const Samples* Find(uint64_t kind) const;
+
+  // Kinds measured since the last change of generations, and those of the generation before: when the young ones are
+  // full, they become the old ones, and what was not measured for that long is forgotten.
+  std::unordered_map<uint64_t, Samples> young_;
+  std::unordered_map<uint64_t, Samples> old_;
+  std::array<Nanos, kLatest> latest_{};
+  uint64_t added_ = 0;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_

@@ -1,0 +1,25 @@
+// Units and ids that all of policy shares.
+
+#ifndef SPILLWAY_POLICY_TRACE_UNITS_H_
+#define SPILLWAY_POLICY_TRACE_UNITS_H_
+
+#include <cstdint>
+
+namespace spillway::policy {
+
+using Bytes = uint64_t;
+using Nanos = int64_t;
+
+// Place of a launch in the order in which the gate let launches through, from 0.
+using LaunchIndex = uint64_t;
+inline constexpr LaunchIndex kNever = ~LaunchIndex{0};
+
+// A block's identity in a trace, unique over the run: id in the low, generation in the high half.
+using TraceBlock = uint64_t;
+
+// Where bytes lie, or are to lie, while they are away from the GPU.
+enum class PlanTier : uint8_t { kHost, kDisk };
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_TRACE_UNITS_H_

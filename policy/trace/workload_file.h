@@ -1,0 +1,23 @@
+// The compact binary form of a Workload: a magic, a version, then numbers of variable length and a checksum. Bytes in,
+// bytes out; files are the caller's.
+
+#ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
+#define SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "policy/trace/workload.h"
+
+namespace spillway::policy {
+
+std::string EncodeWorkload(const Workload& workload);
+
+// InvalidArgument, with the offset and what is wrong there, for anything that EncodeWorkload has not written: foreign,
+// cut, longer or damaged bytes, or a workload that CheckWorkload does not accept.
+absl::StatusOr<Workload> DecodeWorkload(absl::string_view bytes);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_

@@ -1,0 +1,59 @@
+// WriteFacts: which touches write, learnt from observations. A touch is a function (by its tag) and the place of the
+// block in the launch's set of blocks. One observed change says that the touch writes, for ever; that it does not is
+// believed only after several looks, and never relied on for correctness: a plan may hope for it, the drop is checked.
+
+#ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
+#define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+namespace spillway::policy {
+
+enum class Writes : uint8_t { kUnknown, kNo, kYes };
+
+// Not synchronised: one thread at a time. Copied where another thread plans with it.
+class WriteFacts {
+ public:
+  // Looks without a change after which a touch is taken to read only. They are to come from different steps, for
+  // what a kernel writes in one step (a flag, a zero over a zero) it need not have changed in another.
+  static constexpr uint32_t kLooksForNo = 3;
+
+  // One observation: the block at place `operand` had, or had not, other bytes after a launch of `tag` than before it.
+  void Note(uint64_t tag, uint32_t operand, bool changed);
+
+  // Unknown counts as written wherever bytes depend on it.
+  Writes Of(uint64_t tag, uint32_t operand) const;
+  // Whether a further look at the touch could change the answer.
+  bool Settled(uint64_t tag, uint32_t operand) const { return Of(tag, operand) != Writes::kUnknown; }
+
+  size_t size() const { return touches_.size(); }  // touches seen
+  // Goes up whenever an answer of Of has changed: what was planned before may be planned better.
+  uint64_t version() const { return version_; }
+
+ private:
+  struct Key {
+    uint64_t tag;
+    uint32_t operand;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      const uint64_t mixed = (key.tag ^ (uint64_t{key.operand} << 56 | key.operand)) * 0x9e3779b97f4a7c15u;
+      return static_cast<size_t>(mixed ^ (mixed >> 32));
+    }
+  };
+  struct Touch {
+    bool changed = false;
+    uint32_t looks = 0;  // without a change
+  };
+  static Writes Answer(const Touch& touch);
+
+  std::unordered_map<Key, Touch, Hash> touches_;
+  uint64_t version_ = 0;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_

@@ -1,0 +1,30 @@
+#include "policy/offline/benefit_choice.h"
+
+#include <gtest/gtest.h>
+
+#include "policy/trace/lifetimes.h"
+#include "tests/policy/workload_helpers.h"
+
+namespace spillway::policy {
+namespace {
+
+ChoiceOptions Options(Bytes budget, Bytes piece) {
+  ChoiceOptions options;
+  options.budget_bytes = budget;
+  options.piece_bytes = piece;
+  return options;
+}
+
+TEST(ChooseByBenefitTest, TakesWholeIntervalsUntilNothingIsTooMuch) {
+  const Workload workload = MountainWorkload();
+  const Lifetimes lifetimes = FindLifetimes(workload);
+  const auto absences =
+      ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(150 * kMega, 10 * kMega));
+  ASSERT_EQ(absences.size(), 1u);
+  EXPECT_EQ(absences[0].last_piece, 10u);
+  EXPECT_EQ(absences[0].from, 1u);
+  EXPECT_TRUE(ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(200 * kMega, 0)).empty());
+}
+
+}  // namespace
+}  // namespace spillway::policy

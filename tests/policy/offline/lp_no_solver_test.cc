@@ -1,0 +1,30 @@
+// What a build without CLP has instead of a solver.
+
+#include "policy/offline/lp_solve.h"
+
+#include <gtest/gtest.h>
+
+#include "policy/offline/lp_bound.h"
+#include "policy/offline/lp_plan.h"
+#include "policy/trace/lifetimes.h"
+#include "tests/policy/workload_helpers.h"
+
+namespace spillway::policy {
+namespace {
+
+TEST(NoLpSolverTest, WhatNeedsOneSaysThatItIsMissing) {
+  const Workload workload = MountainWorkload();
+  const Lifetimes lifetimes = FindLifetimes(workload);
+  for (const Bytes gpu : {150 * kMega, 1000 * kMega}) {  // whether a programme is to be solved or not
+    const Machine machine = PlainMachine(gpu, 0);
+    const absl::Status bound = FindLpBound(workload, lifetimes, machine, LpForm::kAnyPlan).status();
+    const absl::Status plan = PlanByLp(workload, lifetimes, machine).status();
+    for (const absl::Status& status : {CheckLpSolver(), SolveLp({}).status(), bound, plan}) {
+      EXPECT_TRUE(absl::IsUnimplemented(status));
+      EXPECT_EQ(status.message(), "the LP is not available in this build: CLP was not found");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::policy

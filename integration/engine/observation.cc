@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "integration/engine/report.h"
+#include "integration/engine/bytes_text.h"
 
 namespace spillway::integration {
 namespace {

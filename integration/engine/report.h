@@ -70,9 +70,6 @@ std::optional<double> PercentOfBound(const DeviceFigures& device);
 // What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
 std::string StatusText(const Figures& figures);
 
-// "1.50 GiB".
-std::string BytesText(uint64_t bytes);
-
 // Writes `text` to a file beside `path` and renames it: readers see the old or the new one, whole.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& text);
 

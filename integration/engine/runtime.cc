@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "integration/engine/bounded_call.h"
+#include "integration/engine/bytes_text.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/step_trace.h"

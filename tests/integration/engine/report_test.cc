@@ -120,13 +120,6 @@ TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {
   EXPECT_THAT(Summary(quiet), HasSubstr("nothing was moved"));
 }
 
-TEST(BytesTextTest, ChoosesTheUnit) {
-  EXPECT_EQ(BytesText(0), "0 B");
-  EXPECT_EQ(BytesText(1023), "1023 B");
-  EXPECT_EQ(BytesText(1536), "1.50 KiB");
-  EXPECT_EQ(BytesText(uint64_t{3} << 40), "3.00 TiB");
-}
-
 class MetricsFileTest : public ::testing::Test {
  protected:
   MetricsFileTest() {

@@ -26,7 +26,8 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
-// "inactive_file 4096" in a control group's memory.stat: page cache that the kernel gives back under pressure.
+// "inactive_file 4096" in a control group's memory.stat: page cache that the kernel gives back under
+// pressure.
 uint64_t Reclaimable(const std::string& path) {
   std::ifstream file(path);
   std::string key;
@@ -38,7 +39,8 @@ uint64_t Reclaimable(const std::string& path) {
   return bytes;
 }
 
-// What one control group leaves, walking from `group` up to the root of its hierarchy: every parent limits too.
+// What one control group leaves, walking from `group` up to the root of its hierarchy: every parent limits
+// too.
 uint64_t LeftInGroup(const std::string& hierarchy, std::string group, const char* limit_file,
                      const char* usage_file) {
   uint64_t left = kNoLimit;

@@ -1,5 +1,6 @@
-// What the engine learns about the machine for its defaults: host memory that may be used, and a directory for spill
-// files. Paths are arguments, so that tests bring their own.
+// What the engine, and `spillway doctor`, learn about the machine for defaults: host memory that may be used,
+// and a directory for spill files. Any thread. What cannot be read counts as not there; paths are arguments,
+// so that tests bring their own.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_MACHINE_H_
@@ -12,8 +13,9 @@
 
 namespace spillway::integration {
 
-// Bytes of host memory that this process could still take: the least of MemAvailable in <root>/proc/meminfo and what
-// the control groups (version 1 and 2) of the process and their parents leave. 0 when nothing can be read.
+// Bytes of host memory that this process could still take: the least of MemAvailable in <root>/proc/meminfo
+// and what the control groups (version 1 and 2) of the process and their parents leave. 0 when nothing can be
+// read.
 uint64_t AvailableHostMemory(const std::string& root = "");
 
 // The first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty when none is.
@@ -22,8 +24,9 @@ std::string FirstDiskDirectory(const std::vector<std::string>& candidates);
 // OK when spill files can be made in `path`; else why not.
 absl::Status CheckDirectory(const std::string& path);
 
-// How many ranks of a node spill into `directory`. Of `ranks` ranks, rank r spills into the directories rank_directories[r % size]; with no lists all spill where this one
-// does. A directory that cannot be looked at shares with none but itself. At least 1 each: the caller.
+// How many ranks of a node spill into `directory`. Of `ranks` ranks, rank r spills into the directories
+// rank_directories[r % size]; with no lists all spill where this one does. A directory that cannot be looked
+// at shares with none but itself. At least 1: the caller itself.
 int RanksThatShare(const std::string& directory,
                    const std::vector<std::vector<std::string>>& rank_directories, int ranks);
 

@@ -8,7 +8,8 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-// Staging of each direction that lets a disk work without pause: transfers under way, and as much between disk and GPU.
+// Staging of each direction that lets a disk work without pause: transfers under way, and as much between
+// disk and GPU.
 constexpr uint64_t kDiskOnlyPieces = 12;
 
 }  // namespace
@@ -35,8 +36,8 @@ allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk) {
   options.fault_staging_pieces = 0;
   const uint64_t pieces = cap_bytes / kChunkBytes;
   if (disk) {
-    // More staging keeps more transfers under way, up to what a fast disk and the copy engine can use. Without a host
-    // tier all there is goes through it: what keeps a disk busy, whatever the cap says.
+    // More staging keeps more transfers under way, up to what a fast disk and the copy engine can use.
+    // Without a host tier all there is goes through it: what keeps a disk busy, whatever the cap says.
     const uint64_t least_out =
         pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 8, 2, kDiskOnlyPieces);
     const uint64_t least_in =

@@ -1,6 +1,7 @@
 """Checks that the table of docs/environment.md is that of settings.def, word for word. --update writes it.
 
-Also: no cell is longer than a reader takes in at once, and no retired name is on the page.
+Also: no cell is longer than a reader takes in at once, no retired name is on the page, and a setting of words has an
+enumerator for each.
 """
 
 import re
@@ -13,7 +14,8 @@ PAGE = Path("docs/environment.md")
 HEAD = ["| variable | default | accepted | meaning |", "|---|---|---|---|"]
 LONGEST_CELL = 120
 TEXT = r'"(?:[^"\\]|\\.)*"'
-ROW = re.compile(rf"^(?:MODE_)?SETTING\((\w+),\s*[\w:<>]+((?:,\s*{TEXT}(?:\s*{TEXT})*){{3}})\)$", re.MULTILINE)
+ROW = re.compile(rf"^(?:MODE_)?SETTING\((\w+),\s*([\w:<>]+)((?:,\s*{TEXT}(?:\s*{TEXT})*){{3}})\)$", re.MULTILINE)
+WORDS = re.compile(r"^SETTING_WORDS\((\w+), ([^)]+)\)$", re.MULTILINE)
 RETIRED = re.compile(r"^RETIRED_SETTING\((\w+),", re.MULTILINE)
 
 
@@ -29,7 +31,7 @@ def columns(text):
 
 def table(definitions):
     """The lines of the table, its head first."""
-    rows = [[f"`{variable(name)}`", *columns(texts)] for name, texts in ROW.findall(definitions)]
+    rows = [[f"`{variable(name)}`", *columns(texts)] for name, _, texts in ROW.findall(definitions)]
     return HEAD + [f"| {' | '.join(cells)} |" for cells in rows]
 
 
@@ -43,8 +45,13 @@ def split_page(page):
 
 def row_problems(definitions):
     named = re.findall(r"^(?:MODE_)?SETTING\((\w+)", definitions, re.MULTILINE)
-    for name in sorted(set(named) - {name for name, _ in ROW.findall(definitions)}):
+    for name in sorted(set(named) - {name for name, *_ in ROW.findall(definitions)}):
         yield f"{SETTINGS}: {name} has not the form (name, type, default, accepted, meaning)"
+    enumerators = {kind: names.split(", ") for kind, names in WORDS.findall(definitions)}
+    for name, kind, texts in ROW.findall(definitions):
+        wanted, words = enumerators.get(kind.rstrip(">").split("<")[-1]), re.split(", | or ", columns(texts)[1])
+        if wanted and len(wanted) != len(words):
+            yield f"{SETTINGS}: {name} accepts {len(words)} words and has {len(wanted)} enumerators"
     for line in table(definitions):
         for cell in line.strip("| ").split(" | "):
             if len(cell) > LONGEST_CELL:

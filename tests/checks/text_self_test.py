@@ -54,7 +54,7 @@ class WordsTest(Planted):
 
 
 class SettingsPageTest(Planted):
-    ROWS = ('// SETTING(name, type, default, accepted, meaning)\n'
+    ROWS = ('// SETTING(name, type, default, accepted, meaning)\nSETTING_WORDS(Mode, kOn, kOff)\n'
             'MODE_SETTING(spillway, Word<Mode>, "on", "on or off", "What is done")\n'
             'SETTING(dirs, Directories,\n        "none", "paths, or \\"none\\"", "Where spilled "\n        "bytes (all of them) go")\n'
             'RETIRED_SETTING(gds, "off")\n')  # fmt: skip
@@ -79,6 +79,9 @@ class SettingsPageTest(Planted):
         self.assertEqual(len(self.found(rows=self.ROWS + 'SETTING(log, Word, "warn", "a word")\n')), 1)
         self.assertEqual(len(self.found(rows=self.ROWS.replace("What is done", "x" * 121))), 3)
         self.assertEqual(len(self.found(notes="`SPILLWAY_GDS` is not there\n")), 1)
+
+    def test_words_without_enumerators_are_found(self):
+        self.assertEqual(len(self.found(rows=self.ROWS.replace("kOff", "kOff, kMaybe"))), 1)
 
     def test_update_writes_a_table_that_passes(self):
         self.assertNotEqual(self.found(table=self.TABLE.replace("none", "nothing")), [])

@@ -1,0 +1,56 @@
+#include "integration/engine/sizing.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway::integration {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+TEST(SizingTest, ASizeOfTheNodeIsSharedByItsRanks) {
+  EXPECT_EQ(PartOfRank(100 * kMiB, 1), 100 * kMiB);
+  EXPECT_EQ(PartOfRank(100 * kMiB, 0), 100 * kMiB);
+  EXPECT_EQ(PartOfRank(100 * kMiB, 2), 50 * kMiB);
+  EXPECT_EQ(PartOfRank(100 * kMiB, 3), 32 * kMiB);  // whole chunks
+  EXPECT_EQ(PartOfRank(0, 4), 0u);
+  EXPECT_EQ(PartOfRank(kMiB, 4), kChunkBytes);
+}
+
+TEST(SizingTest, TheDefaultBudgetLeavesAReserve) {
+  EXPECT_EQ(DefaultBudget(100 * kGiB, 0), 99 * kGiB);           // at most 1 GiB
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 0), 468 * kMiB);          // at least 32 MiB
+  EXPECT_EQ(DefaultBudget(10'000 * kMiB, 0), 9'700 * kMiB);     // 3 %
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB), 488 * kMiB);  // what others hold already is part of it
+  EXPECT_EQ(DefaultBudget(10 * kMiB, 0), 0u);
+}
+
+TEST(SizingTest, TheDefaultHostCapIsSharedByTheRanks) {
+  EXPECT_EQ(DefaultHostCap(16 * kGiB, 1), 4 * kGiB);
+  EXPECT_EQ(DefaultHostCap(16 * kGiB, 4), kGiB);
+  EXPECT_EQ(DefaultHostCap(16 * kGiB, 0), 4 * kGiB);
+}
+
+TEST(SizingTest, StagingIsPartOfTheHostCap) {
+  for (uint64_t cap : {uint64_t{0}, 2 * kMiB, 8 * kMiB, 100 * kMiB, 16 * kGiB}) {
+    const auto with_disk = HostPoolOptions(cap, true);
+    const auto staging =
+        static_cast<uint64_t>(with_disk.evict_staging_pieces + with_disk.fault_staging_pieces);
+    EXPECT_GE(with_disk.evict_staging_pieces, 2);
+    EXPECT_GE(with_disk.fault_staging_pieces, 2);
+    EXPECT_LE(with_disk.storage_bytes + staging * kChunkBytes,
+              std::max(cap, cap == 0 ? 24 * kChunkBytes : 4 * kChunkBytes));
+    const auto without = HostPoolOptions(cap, false);
+    EXPECT_EQ(without.storage_bytes, cap / kChunkBytes * kChunkBytes);
+    EXPECT_EQ(without.evict_staging_pieces + without.fault_staging_pieces, 0);
+  }
+}
+
+TEST(SizingTest, AddressSpaceIsAPowerOfTwoWithRoom) {
+  EXPECT_EQ(AddressSpaceBytes(kGiB, 0, 0), 64 * kGiB);
+  EXPECT_EQ(AddressSpaceBytes(80 * kGiB, 16 * kGiB, 0), 1024 * kGiB);
+  EXPECT_EQ(AddressSpaceBytes(192 * kGiB, 1024 * kGiB, 1 << 30), 4096 * kGiB);
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -47,7 +47,8 @@ TEST_F(AccessSetBuilderTest, NamesWhatCallsTouch) {
   HookScope scope;
   Touch* const touch = scope.touch();
   ASSERT_NE(touch, nullptr);
-  touch->Address(Address(1) + kTestBlockBytes);  // one past the end
+  touch->Address(Address(1) + 64);
+  touch->Address(0x1000);
   touch->Range(Address(2), 0);
   touch->Range(0x1000, 64);
   touch->PitchedRange(Address(3), 512, 64, 3);

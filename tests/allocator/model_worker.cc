@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "io/os/check.h"
-#include "policy/plan.h"
+#include "policy/planner/plan.h"
 
 namespace spillway::allocator {
 namespace {

@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace spillway::allocator {
 namespace {
 
 using policy::LaunchIndex;
-using policy::PlanAction;
-using policy::PlanStep;
+using policy::PlanBlockView;
+using policy::PlanMove;
+using policy::PlanTier;
 
-BlockId IdOf(policy::TraceBlock block) { return BlockId::FromRaw(static_cast<uint32_t>(block)); }
+// Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
+constexpr uint64_t kHostBytesUnderWay = 64 << 20;
 
 }  // namespace
 
 PlanRunner::PlanRunner(Core* core, Evictor* evictor, Faulter* faulter)
-    : core_(core), evictor_(evictor), copies_(core, evictor), fetches_(core, faulter) {}
+    : core_(core), evictor_(evictor), faulter_(faulter), cursor_(this) {}
 
 void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
   std::unique_ptr<const PlanPace::Table> table = plan == nullptr ? nullptr : PlanPace::MakeTable(*plan);
@@ -25,81 +28,37 @@ void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
   changed_ = true;
 }
 
-// ---- Taking a plan over.
-
 void PlanRunner::Adopt() {
+  std::shared_ptr<const policy::MigrationPlan> plan;
   {
     os::MutexLock lock(&mu_);
     if (!changed_) return;
     changed_ = false;
-    plan_ = std::move(next_);
+    plan = std::move(next_);
     next_ = nullptr;
     ++plan_number_;
     core_->pace.FreeRetired();
   }
-  evictions_ = copy_steps_ = fetch_steps_ = Cursor();
-  uses_.clear();
-  starts_.clear();
-  copies_.Reset();
   FollowGpu();
-  fetches_.Reset(plan_, gpu_);
-  if (plan_ == nullptr) return;
-  for (const PlanStep& step : plan_->steps) {
-    if (step.action == PlanAction::kDrop) evictions_.steps.push_back(step);
-    // Right before its drop a copy is part of the eviction.
-    if (step.action == PlanAction::kCopyOut && step.needed != step.launch && !plan_->expected_bytes.empty()) {
-      copy_steps_.steps.push_back(step);
-    }
-    if (step.action == PlanAction::kFetch) fetch_steps_.steps.push_back(step);
-  }
-  if (plan_->durations.size() == plan_->period) {
-    starts_.push_back(0);
-    for (const policy::Nanos duration : plan_->durations) starts_.push_back(starts_.back() + duration);
-  }
-  for (uint32_t position = 0; position < plan_->period; ++position) {
-    const policy::ExpectedLaunch& launch = plan_->launches[position];
-    for (uint32_t i = 0; i < launch.use_count; ++i) {
-      uses_[static_cast<uint32_t>(plan_->uses[launch.first_use + i].block)].push_back(position);
-    }
-  }
-  // Cursors start at the current place, or at the plan's start when that was less than a period ago: what was launched
-  // meanwhile may still be of use.
-  LaunchIndex now = std::max(core_->launches.load(), plan_->start);
-  if (now - plan_->start < plan_->period) now = plan_->start;
-  const uint32_t position = plan_->PositionOf(now);
-  for (Cursor* cursor : {&evictions_, &copy_steps_, &fetch_steps_}) {
-    std::ranges::stable_sort(cursor->steps, {}, &PlanStep::launch);
-    cursor->lap = (now - plan_->start) / plan_->period;
-    cursor->at =
-        std::ranges::lower_bound(cursor->steps, position, {}, &PlanStep::launch) - cursor->steps.begin();
-    if (cursor->at == cursor->steps.size()) {
-      cursor->at = 0;
-      ++cursor->lap;
-    }
-  }
-  if (!plan_->expected_bytes.empty()) AddWhatIsAway();
+  cursor_.Reset(std::move(plan), gpu_);
 }
 
-// What is away when the plan begins comes back for its next use, by whatever it left.
-void PlanRunner::AddWhatIsAway() {
-  os::MutexLock lock(&core_->table.mu);
-  const LaunchIndex now = core_->launches.load();
-  for (const auto& [id, positions] : uses_) {
-    const Block& block = core_->table.at(BlockId::FromRaw(id));
-    if (block.state != BlockState::kSpilled && block.state != BlockState::kEvicting) continue;
-    const LaunchIndex use = NextUse(id, now);
-    fetches_.Add(block.id, use, use);
-  }
+bool PlanRunner::Step(bool room_wanted) {
+  Adopt();
+  if (!cursor_.active()) return false;
+  FollowGpu();
+  return cursor_.Poll(gpu_, room_wanted);
+}
+
+void PlanRunner::NoteUnplannedLocked(const Block& block) {
+  core_->table.mu.AssertHeld();
+  cursor_.NoteUnplanned(block.id.raw(), block.chunks * core_->chunk_bytes, gpu_);
 }
 
 // ---- Where the GPU is.
 
-LaunchIndex PlanRunner::IndexOf(uint64_t lap, uint32_t position) const {
-  return plan_->start + lap * plan_->period + position;
-}
-
-bool PlanRunner::LaunchCompleted(LaunchIndex index) const {
-  const LaunchIndex launched = core_->launches.load(std::memory_order_acquire);
+bool PlanRunner::Completed(LaunchIndex index) {
+  const LaunchIndex launched = Launched();
   if (index >= launched) return false;
   if (launched - index >= Core::kLaunchRing) return true;  // 65,536 launches ago
   const uint64_t packed = core_->launch_stamps[index % Core::kLaunchRing].load(std::memory_order_acquire);
@@ -111,104 +70,71 @@ bool PlanRunner::LaunchCompleted(LaunchIndex index) const {
 }
 
 void PlanRunner::FollowGpu() {
-  const LaunchIndex launched = core_->launches.load(std::memory_order_acquire);
+  const LaunchIndex launched = Launched();
   if (launched - std::min(gpu_, launched) >= Core::kLaunchRing) gpu_ = launched - Core::kLaunchRing + 1;
-  while (LaunchCompleted(gpu_)) ++gpu_;
+  while (Completed(gpu_)) ++gpu_;
 }
 
-LaunchIndex PlanRunner::NextUse(uint32_t block, LaunchIndex from) const {
-  const auto found = uses_.find(block);
-  if (found == uses_.end()) return policy::kNever;
-  from = std::max(from, plan_->start);
-  const uint64_t lap = (from - plan_->start) / plan_->period;
-  const auto next = std::ranges::lower_bound(found->second, plan_->PositionOf(from));
-  return next != found->second.end() ? IndexOf(lap, *next) : IndexOf(lap + 1, found->second.front());
-}
+// ---- Where blocks are, and moving them.
 
-LaunchIndex PlanRunner::Now() const {
-  const LaunchIndex launches = core_->launches.load();
-  return plan_ == nullptr ? launches : std::max(launches, plan_->start);
-}
-
-// ---- Moving.
-
-bool PlanRunner::Step(bool room_wanted) {
-  Adopt();
-  if (plan_ == nullptr) return false;
-  FollowGpu();
-  bool progress = RunEvictions();
-  progress |= RunCopies();
-  QueueFetches();
-  if (!room_wanted) progress |= fetches_.Step(gpu_);
-  return progress;
-}
-
-bool PlanRunner::EvictionsToCome() const {
-  return plan_ != nullptr && !evictions_.steps.empty() &&
-         IndexOf(evictions_.lap, evictions_.step().launch) < core_->launches.load();
-}
-
-bool PlanRunner::RunEvictions() {
-  bool progress = false;
-  for (size_t tried = 0; tried < evictions_.steps.size(); ++tried, evictions_.Next()) {
-    const PlanStep& step = evictions_.step();
-    const LaunchIndex index = IndexOf(evictions_.lap, step.launch);
-    if (!LaunchCompleted(index)) break;
-    os::MutexLock lock(&core_->table.mu);
-    Block& block = core_->table.at(IdOf(step.block));
-    const bool idle = block.state == BlockState::kResident && block.pins == 0 && block.held_reasons == 0 &&
-                      block.evict == nullptr && !block.mapping && core_->MayLeave(block);
-    // Used by a later launch already: the host has run past the whole absence.
-    if (!idle || !core_->evict.load() || block.last_use.load() > index + 1) continue;
-    // So late that it would not be away for half of the time.
-    if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block.id.raw(), index + 1) - index) continue;
-    evictor_->StartLocked({&block}, step.tier);
-    progress = true;
-  }
-  return progress;
-}
-
-// Copies of what stays for now, as its content becomes final.
-bool PlanRunner::RunCopies() {
-  for (size_t tried = 0; tried < copy_steps_.steps.size(); ++tried, copy_steps_.Next()) {
-    const PlanStep& step = copy_steps_.step();
-    if (IndexOf(copy_steps_.lap, step.launch) >= gpu_) break;
-    const LaunchIndex wanted = IndexOf(copy_steps_.lap + (step.needed < step.launch ? 1 : 0), step.needed);
-    copies_.Add(IdOf(step.block), wanted, step.tier);
-  }
-  return copies_.Step(gpu_, [this](const Block& block) { return GapBefore(block); });
-}
-
-// From where the host is to the block's next use.
-PlanCopies::Gap PlanRunner::GapBefore(const Block& block) const {
-  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
-  const LaunchIndex use = NextUse(block.id.raw(), now);
-  if (use == policy::kNever) return {policy::kNever, 0};
-  if (starts_.empty()) return {use - now, 0};
-  const auto laps =
-      static_cast<policy::Nanos>((use - plan_->start) / plan_->period - (now - plan_->start) / plan_->period);
-  return {use - now,
-          laps * starts_.back() + starts_[plan_->PositionOf(use)] - starts_[plan_->PositionOf(now)]};
-}
-
-// Those whose earliest start has come.
-void PlanRunner::QueueFetches() {
-  for (size_t tried = 0; tried < fetch_steps_.steps.size(); ++tried, fetch_steps_.Next()) {
-    const PlanStep& step = fetch_steps_.step();
-    const LaunchIndex start = IndexOf(fetch_steps_.lap, step.launch);
-    if (start > std::max(gpu_, plan_->start)) break;
-    const LaunchIndex due = IndexOf(fetch_steps_.lap + (step.needed < step.launch ? 1 : 0), step.needed);
-    // Due at step.needed, which may lie before the use itself: until that one has come, late is better than never.
-    const LaunchIndex use = NextUse(static_cast<uint32_t>(step.block), due);
-    if (use != policy::kNever) fetches_.Add(IdOf(step.block), due, use);
-  }
-}
-
-void PlanRunner::NoteUnplannedLocked(const Block& block) {
+PlanBlockView PlanRunner::ViewOfLocked(const Block& block) const {
   core_->table.mu.AssertHeld();
-  if (plan_ == nullptr) return;
-  const LaunchIndex use = NextUse(block.id.raw(), core_->launches.load());
-  if (use != policy::kNever) fetches_.NoteUnplanned(block, gpu_, use);
+  PlanBlockView view;
+  view.live = block.live();
+  view.bytes = block.chunks * core_->chunk_bytes;
+  view.copy_bytes = Core::BytesOfCopy(block);
+  view.free_bytes = core_->chunks.free() * core_->chunk_bytes;
+  view.used = block.last_use.load();
+  view.copied = !block.copy_homes.empty();
+  if (block.state == BlockState::kSpilled) {
+    view.place = PlanBlockView::Place::kAway;
+    view.may_return = !block.mapping;
+    const bool on_disk = std::ranges::any_of(block.homes, [](const ChunkHome& home) { return home.on_disk; });
+    view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;
+  } else if (block.state == BlockState::kFaulting && block.fetch != nullptr) {
+    view.place = PlanBlockView::Place::kArriving;
+  } else if (block.state == BlockState::kEvicting || block.evict != nullptr) {
+    view.place = PlanBlockView::Place::kLeaving;
+  } else if (block.state == BlockState::kResident) {
+    view.place = PlanBlockView::Place::kOnGpu;
+    view.may_leave = core_->evict.load() && block.pins == 0 && block.held_reasons == 0 && !block.mapping &&
+                     core_->MayLeave(block);
+    view.may_copy = view.may_leave;
+  }
+  return view;
+}
+
+bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
+                       absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) {
+  Block* block = nullptr;
+  {
+    os::MutexLock lock(&core_->table.mu);
+    block = &core_->table.at(BlockId::FromRaw(id));
+    switch (decide(ViewOfLocked(*block))) {
+      case PlanMove::kNothing: return false;
+      case PlanMove::kEvict: evictor_->StartLocked({block}, tier); return true;
+      case PlanMove::kCopyOut: return evictor_->CopyOutLocked(block, tier);
+      case PlanMove::kFetch:
+        std::vector<ChunkHandle> chunks;
+        core_->chunks.TakeFree(block->chunks, &chunks);
+        faulter_->BeginLocked(block, std::move(chunks), /*prefetch=*/true);
+    }
+  }
+  ++core_->counters.prefetches;
+  faulter_->Start(block).IgnoreError();  // on failure it is spilled again, and the cursor finds it
+  return true;
+}
+
+// Enough for the queue to have work until the device's thread comes round again, no more: room is taken at the start.
+bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) const {
+  if (fetches < 2) return false;
+  if (tier == PlanTier::kHost) return bytes >= kHostBytesUnderWay;
+  return core_->parts.host == nullptr ||
+         bytes >= core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
+}
+
+double PlanRunner::RateOut(PlanTier tier) const {
+  return core_->lane(tier == PlanTier::kDisk ? Lane::kDiskOut : Lane::kHostOut).rate();
 }
 
 }  // namespace spillway::allocator

@@ -1,25 +1,23 @@
-// PlanRunner: carries a MigrationPlan out. It counts completions on the GPU, starts the plan's evictions after their
-// launches have completed, and has PlanFetches bring blocks back ahead of need. It only ever takes free chunks; what
-// the plan got wrong costs what faulting on demand costs.
+// PlanRunner: carries a MigrationPlan out on a device. It counts completions on the GPU, and begins the moves whose turn
+// policy's PlanCursor says has come: evictions, copies out and fetches. It only ever takes free chunks; what the plan got
+// wrong costs what faulting on demand costs.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
-#include <vector>
 
 #include "allocator/residency/core.h"
 #include "allocator/residency/evictor.h"
 #include "allocator/residency/faulter.h"
-#include "allocator/residency/plan_copies.h"
-#include "allocator/residency/plan_fetches.h"
 #include "policy/planner/plan.h"
+#include "policy/planner/plan_cursor.h"
 
 namespace spillway::allocator {
 
-class PlanRunner {
+class PlanRunner final : private policy::PlanMover {
  public:
   PlanRunner(Core* core, Evictor* evictor, Faulter* faulter);
 
@@ -33,65 +31,46 @@ class PlanRunner {
   // is fetched ahead.
   bool Step(bool room_wanted);
   // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
-  uint64_t chunks_wanted() const { return fetches_.chunks_wanted(); }
+  uint64_t chunks_wanted() const { return cursor_.bytes_wanted() / core_->chunk_bytes; }
   // The launch that next uses a block is reckoned from here on: the host's place, or the plan's start.
-  policy::LaunchIndex Now() const;
+  policy::LaunchIndex Now() const { return cursor_.Now(); }
   // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
   policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const {
-    return plan_ == nullptr ? policy::kNever : NextUse(block.id.raw(), now);
+    return cursor_.NextUse(block.id.raw(), now);
   }
   // Changes with the plan that NextUse is of.
   uint64_t plan_number() const { return plan_number_; }
   // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
   // room waits for them.
-  bool EvictionsToCome() const;
+  bool EvictionsToCome() const { return cursor_.EvictionsToCome(); }
   // A block leaves outside the plan. Under the table's lock.
   void NoteUnplannedLocked(const Block& block);
 
  private:
-  // A place in a list of steps that is gone through once a period.
-  struct Cursor {
-    std::vector<policy::PlanStep> steps;  // by launch
-    uint64_t lap = 0;                     // periods gone through since the plan's start
-    size_t at = 0;
-    const policy::PlanStep& step() const { return steps[at]; }
-    void Next() {
-      if (++at < steps.size()) return;
-      at = 0;
-      ++lap;
-    }
-  };
+  // ---- For the cursor.
+  bool Visit(policy::PlanBlock block, policy::PlanTier tier,
+             absl::FunctionRef<policy::PlanMove(const policy::PlanBlockView&)> decide) override;
+  bool Completed(policy::LaunchIndex launch) override;
+  policy::LaunchIndex Launched() const override { return core_->launches.load(std::memory_order_acquire); }
+  bool IsBusy(policy::PlanTier tier, size_t fetches, policy::Bytes bytes) const override;
+  double RateOut(policy::PlanTier tier) const override;
 
+  policy::PlanBlockView ViewOfLocked(const Block& block) const;
   void Adopt();
-  void AddWhatIsAway();
   void FollowGpu();
-  bool LaunchCompleted(policy::LaunchIndex index) const;
-  bool RunEvictions();
-  void QueueFetches();
-  bool RunCopies();
-  PlanCopies::Gap GapBefore(const Block& block) const;
-  policy::LaunchIndex IndexOf(uint64_t lap, uint32_t position) const;
-  // The block's first use from launch `from` on; kNever when the plan has none.
-  policy::LaunchIndex NextUse(uint32_t block, policy::LaunchIndex from) const;
 
   Core* const core_;
   Evictor* const evictor_;
+  Faulter* const faulter_;
 
   os::Mutex mu_{os::LockRank::kRecorder};
   std::shared_ptr<const policy::MigrationPlan> next_ ABSL_GUARDED_BY(mu_);
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
 
   // ---- Device's thread.
-  std::shared_ptr<const policy::MigrationPlan> plan_;
   uint64_t plan_number_ = 0;
-  Cursor evictions_;
-  Cursor copy_steps_;
-  Cursor fetch_steps_;
-  PlanCopies copies_;
-  PlanFetches fetches_;
-  std::vector<policy::Nanos> starts_;  // by position, and the period's length; empty: durations are not known
-  std::unordered_map<uint32_t, std::vector<uint32_t>> uses_;  // block -> positions, ascending
-  policy::LaunchIndex gpu_ = 0;                               // all launches before it have completed
+  policy::PlanCursor cursor_;
+  policy::LaunchIndex gpu_ = 0;  // all launches before it have completed
 };
 
 }  // namespace spillway::allocator

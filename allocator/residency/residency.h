@@ -103,7 +103,7 @@ class Residency {
   // GPU and the disk. Called again, it tries again.
   virtual absl::Status StopEvicting() = 0;
 
-  // ---- Prediction (issued by the recorder's side; see policy/plan.h and plan_runner.h).
+  // ---- Prediction (issued by the recorder's side; see policy/planner/plan.h and plan_runner.h).
 
   // Replaces the plan in force from the next period on; null drops it: least recently used from now on.
   virtual void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) = 0;

@@ -1,4 +1,4 @@
-// PlanByLp: the LP's solution rounded to whole pieces, as a plan for the executor. One more policy to compare with; it
+// PlanByLp: the LP's solution rounded to whole pieces, as a plan for the simulator. One more policy to compare with; it
 // needs seconds where the planner needs milliseconds.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_

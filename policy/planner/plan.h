@@ -1,5 +1,5 @@
-// MigrationPlan: what to move when, over one period of the job. Data only: policy/runtime_planner makes it, the
-// allocator room's PlanRunner carries it out.
+// MigrationPlan: what to move when, over one period of the job. Data only: RuntimePlanner makes it, PlanCursor says when
+// its ops may start, the allocator's PlanRunner carries it out.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_H_

@@ -30,7 +30,7 @@ class PlanSearch {
 
   // Without a trial.
   const TransferPlan& First() const { return first_; }
-  // Plans and tries the next setting or round. False when nothing is left to try. An error is the executor's: the
+  // Plans and tries the next setting or round. False when nothing is left to try. An error is the simulator's: the
   // workload cannot run on this machine.
   absl::StatusOr<bool> Improve();
 
@@ -38,7 +38,7 @@ class PlanSearch {
   Nanos best_iteration() const { return best_iteration_; }  // 0 before the first Improve
   uint32_t trials() const { return trials_; }
 
-  // Tensors smaller than this stay; the executor must get lifetimes of at least these.
+  // Tensors smaller than this stay; the simulator must get lifetimes of at least these.
   static Bytes LeastBytes(const Machine& machine);
 
  private:

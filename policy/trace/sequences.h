@@ -1,6 +1,6 @@
 // KnownPaths: a bounded library of the steps that a job has gone through, each a cycle of launch signatures, and where
 // among them the job is now, judged by its latest launches. What a path is good for (its plan) is kept by the caller
-// under the path's id. Finds no paths itself (path_tracker.h) and looks at signatures only.
+// under the path's id. Finds no paths itself (sequence_tracker.h) and looks at signatures only.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCES_H_
 #define SPILLWAY_POLICY_TRACE_SEQUENCES_H_

@@ -8,7 +8,6 @@
 
 #include "allocator/residency/lane_meter.h"
 #include "allocator/residency/plan_pace.h"
-#include "allocator/residency/plan_room.h"
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -69,50 +68,6 @@ TEST(PlanPaceTest, EventsFollowTheTriggersOfThePlan) {
   EXPECT_EQ(pace.MustHaveCompleted(1000), policy::kNever) << "times are not known";
   pace.Set(nullptr);
   EXPECT_FALSE(pace.EventAfter(6));
-}
-
-// ---- Room: the slack test.
-
-TEST(PlanRoomTest, TellsFromWhenOnABlockFits) {
-  auto plan = PlanOf({}, 100);
-  plan->period = 4;
-  plan->budget_bytes = 10;
-  plan->expected_bytes = {4, 10, 6, 2};
-  PlanRoom room;
-  room.Reset(plan, 100);
-  EXPECT_TRUE(room.Fits(102, 104, 4));
-  EXPECT_FALSE(room.Fits(102, 104, 5));
-  EXPECT_FALSE(room.Fits(101, 104, 1)) << "launch 101 has its room full";
-  EXPECT_TRUE(room.Fits(102, 105, 4)) << "the next period begins as this one did";
-  EXPECT_FALSE(room.Fits(102, 106, 1));
-  EXPECT_TRUE(room.Fits(104, 104, 100)) << "needed now";
-}
-
-TEST(PlanRoomTest, CountsWhatWasBroughtAheadUntilItIsNeeded) {
-  auto plan = PlanOf({}, 0);
-  plan->period = 4;
-  plan->budget_bytes = 10;
-  plan->expected_bytes = {5, 5, 5, 5};
-  PlanRoom room;
-  room.Reset(plan, 0);
-  room.Add(1, 3, 5);
-  EXPECT_FALSE(room.Fits(0, 2, 1));
-  EXPECT_TRUE(room.Fits(3, 8, 5));
-  room.Add(6, 9, 3);
-  room.MoveTo(5);  // a period on
-  EXPECT_TRUE(room.Fits(9, 12, 5)) << "what was is over";
-  EXPECT_FALSE(room.Fits(5, 8, 3)) << "what is to come has moved along";
-  room.Add(6, 9, -3);
-  EXPECT_TRUE(room.Fits(5, 8, 5));
-}
-
-TEST(PlanRoomTest, APlanThatExpectsNothingLeavesRoomForAll) {
-  PlanRoom room;
-  room.Reset(PlanOf({1, 1}, 0), 0);
-  EXPECT_FALSE(room.known());
-  EXPECT_TRUE(room.Fits(0, 5, 1 << 30));
-  room.Reset(nullptr, 0);
-  EXPECT_TRUE(room.Fits(0, 5, 1 << 30));
 }
 
 // ---- Rates.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
+#include <memory>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "policy/planner/plan_cursor.h"
 #include "policy/trace/lifetimes.h"
 
 namespace spillway::policy {
@@ -16,17 +18,17 @@ namespace {
 constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
 constexpr int64_t kNotYet = -1, kStays = -2;
 
-class Job {
+class Job final : private PlanMover {
  public:
   Job(const RecordedWorkload& recorded, const MigrationPlan* plan, const ReplayOptions& options)
       : recorded_(recorded),
-        plan_(plan),
         options_(options),
         size_(static_cast<int64_t>(recorded.workload.kernels.size())),
         last_(size_ * options.periods),
         named_(recorded.workload.kernels.size()),
         lifetimes_(FindLifetimes(recorded.workload)),
-        tensors_(recorded.workload.tensors.size()) {
+        tensors_(recorded.workload.tensors.size()),
+        cursor_(this) {
     for (int64_t k = 0; k < size_; ++k) {
       const WorkloadKernel& kernel = recorded.workload.kernels[k];
       std::ranges::set_union(kernel.inputs, kernel.outputs, std::back_inserter(named_[k]));
@@ -35,8 +37,12 @@ class Job {
     for (uint32_t t = 0; t < tensors_.size(); ++t) {
       if (!lifetimes_.live_at_start[t]) continue;
       tensors_[t].live = tensors_[t].copy = true;
-      QueueFetch(t, NextUse(t, 0));
+      current_[BlockOf(t)] = t;
     }
+    if (plan == nullptr) return;
+    auto from_zero = std::make_shared<MigrationPlan>(*plan);
+    from_zero->start = 0;
+    cursor_.Reset(std::move(from_zero), 0);
   }
 
   Replay Run() {
@@ -100,58 +106,80 @@ class Job {
   // ---- What may start now. True when something did.
   bool Go() {
     bool any = StartKernel();
-    any |= StepsOfPlan();
+    any |= Poll(/*room_wanted=*/true);  // what leaves, before the host asks for room
     any |= Drops();
     any |= HostLaunches();
-    any |= StartCopies();
+    any |= StartLeaving();
     any |= StartUrgent();
-    if (!host_waits_) any |= StartFetches();
+    any |= Poll(host_waits_);
     return any;
   }
+  bool Poll(bool room_wanted) { return cursor_.Poll(static_cast<LaunchIndex>(completed_), room_wanted); }
 
-  // The tensor that the block is at the first use from that launch on.
-  int64_t TensorAt(TraceBlock block, int64_t launch) const {
-    for (int64_t k = launch; k < launch + size_; ++k) {
-      for (const uint32_t t : named_[k % size_]) {
-        if (recorded_.blocks[t] == block) return t;
-      }
+  // ---- What the cursor sees and asks for.
+  PlanBlock BlockOf(uint32_t t) const { return static_cast<PlanBlock>(recorded_.blocks[t]); }
+  PlanBlockView ViewOf(uint32_t t) const {
+    const Tensor& tensor = tensors_[t];
+    PlanBlockView view;
+    view.live = tensor.live;
+    view.tier = tensor.tier;
+    view.bytes = BytesOf(t);
+    view.copy_bytes = 0;  // launches that read take no copy back: any idle interval will do
+    view.free_bytes = Free();
+    view.used = static_cast<LaunchIndex>(tensor.last_use + 1);
+    view.copied = tensor.copy || tensor.moving;
+    if (tensor.on_gpu && tensor.arrived) {
+      view.place = PlanBlockView::Place::kOnGpu;
+      view.may_leave = tensor.live && tensor.drop_after == kStays;
+      const int tier = static_cast<int>(tensor.tier);
+      view.may_copy = !tensor.moving && !lanes_[tier].active && leaving_[tier].empty() && !WillBeWritten(t);
+    } else if (tensor.on_gpu) {
+      view.place = PlanBlockView::Place::kArriving;
+    } else if (tensor.live && tensor.copy) {
+      view.place = PlanBlockView::Place::kAway;
+      view.may_return = !tensor.moving;
     }
-    return -1;
+    return view;
+  }
+  bool Visit(PlanBlock block, PlanTier tier,
+             absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) override {
+    const auto found = current_.find(block);
+    if (found == current_.end()) return decide(PlanBlockView()) != PlanMove::kNothing;
+    const uint32_t t = found->second;
+    Tensor& tensor = tensors_[t];  // its tier is the plan's from here on
+    const PlanTier before = tensor.tier;
+    if (tensor.on_gpu && !tensor.copy && !tensor.moving) tensor.tier = tier;
+    switch (decide(ViewOf(t))) {
+      case PlanMove::kNothing: tensor.tier = before; return false;
+      case PlanMove::kEvict: Leave(t, tensor.last_use); return true;
+      case PlanMove::kCopyOut:
+        if (!tensor.copy) StartTransfer(t, /*in=*/false);
+        return tensor.moving;
+      case PlanMove::kFetch:
+        Hold(t);
+        StartTransfer(t, /*in=*/true);
+        return true;
+    }
+    return false;
+  }
+  bool Completed(LaunchIndex launch) override { return launch < static_cast<LaunchIndex>(completed_); }
+  LaunchIndex Launched() const override { return static_cast<LaunchIndex>(host_); }
+  bool IsBusy(PlanTier tier, size_t, Bytes) const override {
+    return lanes_[2 + static_cast<int>(tier)].active;
+  }
+  double RateOut(PlanTier tier) const override {
+    return tier == PlanTier::kHost ? options_.machine.pcie_out : options_.machine.ssd_write;
+  }
+  double RateIn(PlanTier tier) const {
+    return tier == PlanTier::kHost ? options_.machine.pcie_in : options_.machine.ssd_read;
   }
 
-  bool StepsOfPlan() {
-    if (plan_ == nullptr) return false;
-    bool any = false;
-    for (; steps_seen_ < completed_; ++steps_seen_) {
-      const uint32_t position = static_cast<uint32_t>(steps_seen_ % size_);
-      for (const PlanStep& step : plan_->steps) {
-        const bool fetch = step.action == PlanAction::kFetch;
-        if ((fetch ? (step.launch + size_ - 1) % size_ : step.launch) != position) continue;
-        any = true;
-        const int64_t lap = (steps_seen_ + (fetch ? 1 : 0)) / size_ * size_;
-        const int64_t needed = lap + step.needed + (step.needed < step.launch ? size_ : 0);
-        const int64_t t = TensorAt(step.block, fetch ? needed : steps_seen_);
-        if (t < 0) {
-          result_.stuck = true;
-          continue;
-        }
-        Tensor& tensor = tensors_[t];
-        if (fetch) {
-          QueueFetch(static_cast<uint32_t>(t), needed);
-        } else if (step.action == PlanAction::kCopyOut) {
-          if (!tensor.copy && tensor.live) {
-            tensor.tier = step.tier;
-            copies_[static_cast<int>(step.tier)].insert({needed, static_cast<uint32_t>(t)});
-          }
-        } else if (step.action == PlanAction::kDrop) {
-          tensor.drop_after = steps_seen_;
-        }
-      }
-    }
-    return any;
+  // Leaves when a copy is there, which is wanted by launch `wanted`, unless the host uses it again before.
+  void Leave(uint32_t t, int64_t wanted) {
+    tensors_[t].drop_after = tensors_[t].last_use;
+    if (tensors_[t].copy || tensors_[t].moving) return;
+    leaving_[static_cast<int>(tensors_[t].tier)].insert({wanted, t});
   }
-
-  void QueueFetch(uint32_t t, int64_t due) { fetches_.insert({due, t}); }
 
   bool Drops() {
     bool any = false;
@@ -190,6 +218,7 @@ class Job {
   }
   void Use(uint32_t t) {
     Tensor& tensor = tensors_[t];
+    current_[BlockOf(t)] = t;
     const bool was_live = std::exchange(tensor.live, true);
     if (!tensor.on_gpu) {
       Hold(t);
@@ -234,25 +263,23 @@ class Job {
   }
 
   // ---- Transfers. Lanes: out by tier, in by tier.
-  bool StartCopies() {
+  // By a launch that the host has let go, the running one included: a copy would be worthless.
+  bool WillBeWritten(uint32_t t) const {
+    for (int64_t k = completed_; k < host_; ++k) {
+      if (std::ranges::binary_search(recorded_.workload.kernels[k % size_].outputs, t)) return true;
+    }
+    return false;
+  }
+  bool StartLeaving() {
     bool any = false;
     for (const int tier : {0, 1}) {
-      Transfer& lane = lanes_[tier];
-      auto& queue = copies_[tier];
-      while (!lane.active && !queue.empty()) {
-        const uint32_t t = queue.begin()->second;
-        Tensor& tensor = tensors_[t];
-        const bool writing =
-            running_ && std::ranges::binary_search(recorded_.workload.kernels[completed_ % size_].outputs, t);
-        if (tensor.live && tensor.arrived && !tensor.copy && writing) break;
-        queue.erase(queue.begin());
-        if (!tensor.live || !tensor.arrived || tensor.copy || tensor.moving) continue;
-        // A launch that the host has let go and that writes it makes the copy worthless.
-        bool stale = false;
-        for (int64_t k = completed_ + (running_ ? 1 : 0); k < host_; ++k)
-          stale |= std::ranges::binary_search(recorded_.workload.kernels[k % size_].outputs, t);
-        if (stale) continue;
-        StartTransfer(tier, t, tier == 0 ? options_.machine.pcie_out : options_.machine.ssd_write);
+      auto& queue = leaving_[tier];
+      while (!queue.empty() && !lanes_[tier].active) {
+        const uint32_t t = queue.extract(queue.begin()).value().second;
+        const Tensor& tensor = tensors_[t];
+        if (!tensor.live || !tensor.arrived || tensor.copy || tensor.moving || tensor.drop_after == kStays)
+          continue;
+        StartTransfer(t, /*in=*/false);
         any = true;
       }
     }
@@ -268,66 +295,22 @@ class Job {
         ++it;
         continue;
       }
-      StartTransfer(2 + tier, *it, tier == 0 ? options_.machine.pcie_in : options_.machine.ssd_read);
+      StartTransfer(*it, /*in=*/true);
       it = urgent_.erase(it);
       any = true;
     }
     return any;
   }
 
-  bool StartFetches() {
-    bool any = false;
-    bool held_up[2] = {false, false};
-    for (auto it = fetches_.begin(); it != fetches_.end();) {
-      const auto [due, t] = *it;
-      Tensor& tensor = tensors_[t];
-      if (NextUse(t, due) < host_ || !tensor.live || (tensor.on_gpu && tensor.drop_after == kStays)) {
-        it = fetches_.erase(it);
-        continue;
-      }
-      const int tier = static_cast<int>(tensor.tier);
-      if (tensor.on_gpu || tensor.moving || held_up[tier] || lanes_[2 + tier].active) {
-        ++it;
-        continue;
-      }
-      if (BytesOf(t) > Free() || !HasSlack(due, BytesOf(t))) {
-        held_up[tier] = true;
-        ++it;
-        continue;
-      }
-      Hold(t);
-      ahead_.push_back({due, BytesOf(t)});
-      StartTransfer(2 + tier, t, tier == 0 ? options_.machine.pcie_in : options_.machine.ssd_read);
-      it = fetches_.erase(it);
-      any = true;
-    }
-    return any;
-  }
-  // What is fetched ahead counts until its use.
-  bool HasSlack(int64_t due, Bytes bytes) {
-    if (plan_ == nullptr || plan_->expected_bytes.empty() || due <= host_) return true;
-    std::erase_if(ahead_, [this](const auto& one) { return one.first <= completed_; });
-    std::map<int64_t, int64_t> ending;
-    int64_t loaded = static_cast<int64_t>(bytes);
-    for (const auto& [until, held] : ahead_) {
-      loaded += static_cast<int64_t>(held);
-      ending[until] += static_cast<int64_t>(held);
-    }
-    for (int64_t k = completed_; k < due; ++k) {
-      const auto end = ending.find(k);
-      if (end != ending.end()) loaded -= end->second;
-      if (plan_->expected_bytes[k % size_] + loaded > static_cast<int64_t>(plan_->budget_bytes)) return false;
-    }
-    return true;
-  }
-
-  void StartTransfer(int lane, uint32_t t, double rate) {
-    tensors_[t].moving = true;
-    lanes_[lane] = {
-        true, t, now_ + std::max<Nanos>(1, static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9))};
-    if (lane >= 2 && completed_ >= last_ - size_)
+  void StartTransfer(uint32_t t, bool in) {
+    Tensor& tensor = tensors_[t];
+    tensor.moving = true;
+    const double rate = in ? RateIn(tensor.tier) : RateOut(tensor.tier);
+    const Nanos time = static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9);
+    lanes_[(in ? 2 : 0) + static_cast<int>(tensor.tier)] = {true, t, now_ + std::max<Nanos>(1, time)};
+    if (in && completed_ >= last_ - size_)
       result_.last_fetches.push_back({t, static_cast<uint32_t>(completed_ % size_)});
-    if (Measured()) (lane < 2 ? result_.spilled : result_.fetched) += BytesOf(t);
+    if (Measured()) (in ? result_.fetched : result_.spilled) += BytesOf(t);
   }
 
   // The host waits for room, and nothing moves that would make any.
@@ -342,22 +325,19 @@ class Job {
       if (!tensor.arrived || tensor.moving || tensor.last_use >= completed_ ||
           std::ranges::binary_search(names, t))
         continue;
-      order.emplace_back(plan_ == nullptr ? tensor.last_use : -NextUse(t, host_), t);
+      order.emplace_back(!cursor_.active() ? tensor.last_use : -NextUse(t, host_), t);
     }
     std::ranges::sort(order);
-    bool any = false;
     Bytes leaving = Free();
+    const Bytes before = leaving;
     for (const auto& [key, t] : order) {
       if (leaving >= needed) break;
       leaving += BytesOf(t);
-      any = true;
       result_.in_need += Measured() ? 1 : 0;
-      QueueFetch(t, NextUse(t, host_));
-      tensors_[t].drop_after = tensors_[t].last_use;
-      if (!tensors_[t].copy) copies_[static_cast<int>(tensors_[t].tier)].insert({-1, t});
+      cursor_.NoteUnplanned(BlockOf(t), BytesOf(t), static_cast<LaunchIndex>(completed_));
+      Leave(t, -1);
     }
-    if (plan_ == nullptr) fetches_.clear();  // on demand
-    return any;
+    return leaving != before;
   }
 
   Nanos NextEvent() const {
@@ -380,21 +360,13 @@ class Job {
       lanes_[i].active = false;
       Tensor& tensor = tensors_[lanes_[i].tensor];
       tensor.moving = false;
-      if (i >= 2) {
-        tensor.arrived = true;
-      } else {
-        tensor.copy = true;
-      }
+      (i >= 2 ? tensor.arrived : tensor.copy) = true;
       // A launch that was let go before the content arrived, or while it was copied, may write it.
-      for (int64_t k = completed_; k < host_; ++k) {
-        if (std::ranges::binary_search(recorded_.workload.kernels[k % size_].outputs, lanes_[i].tensor))
-          tensor.copy = false;
-      }
+      if (WillBeWritten(lanes_[i].tensor)) tensor.copy = false;
     }
   }
 
   const RecordedWorkload& recorded_;
-  const MigrationPlan* const plan_;
   const ReplayOptions& options_;
   const int64_t size_;
   const int64_t last_;
@@ -403,16 +375,18 @@ class Job {
   std::vector<Tensor> tensors_;
 
   Nanos now_ = 0;
-  int64_t host_ = 0, completed_ = 0, steps_seen_ = 0;
+  int64_t host_ = 0, completed_ = 0;
   bool running_ = false, host_waits_ = false;
   Nanos kernel_end_ = 0;
   Bytes used_ = 0;
   std::array<Transfer, 4> lanes_;
-  std::array<std::set<std::pair<int64_t, uint32_t>>, 2> copies_;
-  std::set<std::pair<int64_t, uint32_t>> fetches_;
-  std::vector<uint32_t> urgent_;
-  std::vector<std::pair<int64_t, Bytes>> ahead_;
+  // By the launch by which they are wanted: tensors to copy out before they leave.
+  std::array<std::set<std::pair<int64_t, uint32_t>>, 2> leaving_;
+  std::vector<uint32_t> urgent_;  // that the host has named while they were away
+  // The tensor that a block is, as far as the host has come.
+  std::unordered_map<PlanBlock, uint32_t> current_;
   std::vector<Nanos> ends_;
+  PlanCursor cursor_;
   Replay result_;
 };
 

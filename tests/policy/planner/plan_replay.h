@@ -1,6 +1,6 @@
-// ReplayPlan: a job of one recorded period after the other, with a MigrationPlan carried out by the rules that PlanRunner
-// follows: steps by completions on the GPU, fetches by slack, what is missing on demand. A model in the tests' hands, kept
-// apart from the planner's own simulator so that one checks the other.
+// ReplayPlan: a job of one recorded iteration after the other, with a MigrationPlan carried out by the same PlanCursor as on
+// a device: ops by completions on the GPU, fetches by headroom, what is missing on demand. Memory, links and the host's
+// run-ahead are a model in the tests' hands, kept apart from the planner's own simulator so that one checks the other.
 
 #ifndef SPILLWAY_TESTS_POLICY_PLANNER_PLAN_REPLAY_H_
 #define SPILLWAY_TESTS_POLICY_PLANNER_PLAN_REPLAY_H_
@@ -30,7 +30,7 @@ struct Replay {
   Bytes peak = 0;
   uint32_t faults = 0;                   // tensors fetched on demand, in the measured periods
   uint32_t in_need = 0;                  // tensors evicted on demand there
-  bool stuck = false;                    // nothing could go on, or a step named what is not there
+  bool stuck = false;                    // nothing could go on
   std::vector<FetchStart> last_fetches;  // of the last period
 };
 

@@ -22,7 +22,6 @@ class Job final : private PlanMover {
  public:
   Job(const RecordedWorkload& recorded, const MigrationPlan* plan, const ReplayOptions& options)
       : recorded_(recorded),
-        planned_(plan != nullptr),
         options_(options),
         size_(static_cast<int64_t>(recorded.workload.kernels.size())),
         last_(size_ * options.periods),
@@ -145,10 +144,7 @@ class Job final : private PlanMover {
   bool Visit(PlanBlock block, PlanTier tier,
              absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) override {
     const auto found = current_.find(block);
-    if (found == current_.end()) {
-      (void)decide(PlanBlockView());
-      return false;
-    }
+    if (found == current_.end()) return decide(PlanBlockView()) != PlanMove::kNothing;
     const uint32_t t = found->second;
     Tensor& tensor = tensors_[t];  // its tier is the plan's from here on
     const PlanTier before = tensor.tier;
@@ -157,11 +153,11 @@ class Job final : private PlanMover {
       case PlanMove::kNothing: tensor.tier = before; return false;
       case PlanMove::kEvict: Leave(t, tensor.last_use); return true;
       case PlanMove::kCopyOut:
-        if (!tensor.copy) StartCopy(t);
+        if (!tensor.copy) StartTransfer(t, /*in=*/false);
         return tensor.moving;
       case PlanMove::kFetch:
         Hold(t);
-        StartTransfer(2 + static_cast<int>(tensor.tier), t, RateIn(tensor.tier));
+        StartTransfer(t, /*in=*/true);
         return true;
     }
     return false;
@@ -181,8 +177,8 @@ class Job final : private PlanMover {
   // Leaves when a copy is there, which is wanted by launch `wanted`, unless the host uses it again before.
   void Leave(uint32_t t, int64_t wanted) {
     tensors_[t].drop_after = tensors_[t].last_use;
-    if (!tensors_[t].copy && !tensors_[t].moving)
-      leaving_[static_cast<int>(tensors_[t].tier)].insert({wanted, t});
+    if (tensors_[t].copy || tensors_[t].moving) return;
+    leaving_[static_cast<int>(tensors_[t].tier)].insert({wanted, t});
   }
 
   bool Drops() {
@@ -274,9 +270,6 @@ class Job final : private PlanMover {
     }
     return false;
   }
-  void StartCopy(uint32_t t) {
-    StartTransfer(static_cast<int>(tensors_[t].tier), t, RateOut(tensors_[t].tier));
-  }
   bool StartLeaving() {
     bool any = false;
     for (const int tier : {0, 1}) {
@@ -286,7 +279,7 @@ class Job final : private PlanMover {
         const Tensor& tensor = tensors_[t];
         if (!tensor.live || !tensor.arrived || tensor.copy || tensor.moving || tensor.drop_after == kStays)
           continue;
-        StartCopy(t);
+        StartTransfer(t, /*in=*/false);
         any = true;
       }
     }
@@ -302,20 +295,22 @@ class Job final : private PlanMover {
         ++it;
         continue;
       }
-      StartTransfer(2 + tier, *it, RateIn(tensors_[*it].tier));
+      StartTransfer(*it, /*in=*/true);
       it = urgent_.erase(it);
       any = true;
     }
     return any;
   }
 
-  void StartTransfer(int lane, uint32_t t, double rate) {
-    tensors_[t].moving = true;
-    lanes_[lane] = {
-        true, t, now_ + std::max<Nanos>(1, static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9))};
-    if (lane >= 2 && completed_ >= last_ - size_)
+  void StartTransfer(uint32_t t, bool in) {
+    Tensor& tensor = tensors_[t];
+    tensor.moving = true;
+    const double rate = in ? RateIn(tensor.tier) : RateOut(tensor.tier);
+    const Nanos time = static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9);
+    lanes_[(in ? 2 : 0) + static_cast<int>(tensor.tier)] = {true, t, now_ + std::max<Nanos>(1, time)};
+    if (in && completed_ >= last_ - size_)
       result_.last_fetches.push_back({t, static_cast<uint32_t>(completed_ % size_)});
-    if (Measured()) (lane < 2 ? result_.spilled : result_.fetched) += BytesOf(t);
+    if (Measured()) (in ? result_.fetched : result_.spilled) += BytesOf(t);
   }
 
   // The host waits for room, and nothing moves that would make any.
@@ -330,20 +325,19 @@ class Job final : private PlanMover {
       if (!tensor.arrived || tensor.moving || tensor.last_use >= completed_ ||
           std::ranges::binary_search(names, t))
         continue;
-      order.emplace_back(!planned_ ? tensor.last_use : -NextUse(t, host_), t);
+      order.emplace_back(!cursor_.active() ? tensor.last_use : -NextUse(t, host_), t);
     }
     std::ranges::sort(order);
-    bool any = false;
     Bytes leaving = Free();
+    const Bytes before = leaving;
     for (const auto& [key, t] : order) {
       if (leaving >= needed) break;
       leaving += BytesOf(t);
-      any = true;
       result_.in_need += Measured() ? 1 : 0;
       cursor_.NoteUnplanned(BlockOf(t), BytesOf(t), static_cast<LaunchIndex>(completed_));
       Leave(t, -1);
     }
-    return any;
+    return leaving != before;
   }
 
   Nanos NextEvent() const {
@@ -373,7 +367,6 @@ class Job final : private PlanMover {
   }
 
   const RecordedWorkload& recorded_;
-  const bool planned_;
   const ReplayOptions& options_;
   const int64_t size_;
   const int64_t last_;

@@ -30,10 +30,10 @@ bool PlanCopies::LongEnough(const Block& block, policy::PlanTier tier, const Gap
 }
 
 bool PlanCopies::Step(policy::LaunchIndex gpu, const GapOf& gap_of) {
-  os::MutexLock lock(&core_->table.mu);
+  const TableLock lock(core_->table);
   // One that a launch has taken back waits for the next gap.
   std::erase_if(under_way_, [&](const Entry& entry) {
-    core_->table.mu.AssertHeld();
+    lock.Covers(core_->table);
     const Block& block = core_->table.at(BlockId::FromRaw(entry.block));
     if (block.evict != nullptr) return false;
     if (block.state == BlockState::kResident && block.copy_homes.empty()) waiting_.insert(entry);
@@ -54,7 +54,7 @@ bool PlanCopies::Step(policy::LaunchIndex gpu, const GapOf& gap_of) {
       ++it;
       continue;
     }
-    if (evictor_->CopyOutLocked(&block, it->tier)) {
+    if (evictor_->CopyOutLocked(lock, &block, it->tier)) {
       under_way_.push_back(*it);
       progress = true;
     }

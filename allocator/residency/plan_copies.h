@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "allocator/residency/core.h"
-#include "allocator/residency/evictor.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/transfer/evictor.h"
 #include "policy/plan.h"
 
 namespace spillway::allocator {

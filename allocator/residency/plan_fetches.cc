@@ -48,10 +48,10 @@ bool PlanFetches::Step(LaunchIndex gpu) {
 
 // Those that have ended. One that was taken back counts as not there again, and waits for its turn anew.
 bool PlanFetches::LookAtUnderWay(LaunchIndex gpu) {
-  os::MutexLock lock(&core_->table.mu);
+  const TableLock lock(core_->table);
   const size_t before = under_way_.size();
   std::erase_if(under_way_, [&](const UnderWay& one) {
-    core_->table.mu.AssertHeld();
+    lock.Covers(core_->table);
     const Block& block = core_->table.at(BlockId::FromRaw(one.entry.block));
     if (block.state == BlockState::kFaulting && block.fetch != nullptr) return false;
     if (block.state == BlockState::kSpilled) {
@@ -83,8 +83,8 @@ PlanFetches::Start PlanFetches::TryStart(const Entry& entry, LaunchIndex gpu,
   Block* block = nullptr;
   Lane lane = kHost;
   {
-    os::MutexLock lock(&core_->table.mu);
-    const LaunchIndex host = core_->launches.load();
+    const TableLock lock(core_->table);
+    const LaunchIndex host = log_->count();
     if (entry.use < host) return Start::kGone;
     block = &core_->table.at(BlockId::FromRaw(entry.block));
     // On its way out or in, there, or freed: others' business, or its turn has not come.
@@ -99,13 +99,13 @@ PlanFetches::Start PlanFetches::TryStart(const Entry& entry, LaunchIndex gpu,
       return Start::kMustWait;
     }
     std::vector<ChunkHandle> chunks;
-    if (core_->chunks.free() < block->chunks) {
+    if (charges_->chunks(lock).free() < block->chunks) {
       chunks_wanted_ = std::max<uint64_t>(chunks_wanted_, block->chunks);
       (*held_up)[lane] = true;
       return Start::kMustWait;
     }
-    core_->chunks.TakeFree(block->chunks, &chunks);
-    faulter_->BeginLocked(block, std::move(chunks), /*prefetch=*/true);
+    charges_->chunks(lock).TakeFree(block->chunks, &chunks);
+    faulter_->BeginLocked(lock, block, std::move(chunks), /*prefetch=*/true);
     room_.Add(gpu, entry.due, static_cast<int64_t>(bytes));
     under_way_.push_back({entry, gpu, bytes, lane});
   }

@@ -11,16 +11,19 @@
 #include <tuple>
 #include <vector>
 
-#include "allocator/residency/core.h"
-#include "allocator/residency/faulter.h"
 #include "allocator/residency/plan_room.h"
+#include "allocator/residency/state/charges.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/transfer/faulter.h"
 
 namespace spillway::allocator {
 
 // Device's thread only.
 class PlanFetches {
  public:
-  PlanFetches(Core* core, Faulter* faulter) : core_(core), faulter_(faulter) {}
+  PlanFetches(Core* core, Charges* charges, const LaunchLog* log, Faulter* faulter)
+      : core_(core), charges_(charges), log_(log), faulter_(faulter) {}
 
   // Forgets what it was to bring; fetches under way go on.
   void Reset(std::shared_ptr<const policy::MigrationPlan> plan, policy::LaunchIndex now);
@@ -56,6 +59,8 @@ class PlanFetches {
   bool LaneIsFull(Lane lane) const;
 
   Core* const core_;
+  Charges* const charges_;
+  const LaunchLog* const log_;
   Faulter* const faulter_;
   PlanRoom room_;
   std::set<Entry> waiting_;

@@ -14,13 +14,17 @@ BlockId IdOf(policy::TraceBlock block) { return BlockId::FromRaw(static_cast<uin
 
 }  // namespace
 
-PlanRunner::PlanRunner(Core* core, Evictor* evictor, Faulter* faulter)
-    : core_(core), evictor_(evictor), copies_(core, evictor), fetches_(core, faulter) {}
+PlanRunner::PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter)
+    : core_(core),
+      log_(log),
+      evictor_(evictor),
+      copies_(core, evictor),
+      fetches_(core, charges, log, faulter) {}
 
 void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
   std::unique_ptr<const PlanPace::Table> table = plan == nullptr ? nullptr : PlanPace::MakeTable(*plan);
   os::MutexLock lock(&mu_);
-  core_->pace.Set(std::move(table));
+  pace_.Set(std::move(table));
   next_ = std::move(plan);
   changed_ = true;
 }
@@ -35,7 +39,7 @@ void PlanRunner::Adopt() {
     plan_ = std::move(next_);
     next_ = nullptr;
     ++plan_number_;
-    core_->pace.FreeRetired();
+    pace_.FreeRetired();
   }
   evictions_ = copy_steps_ = fetch_steps_ = Cursor();
   uses_.clear();
@@ -64,7 +68,7 @@ void PlanRunner::Adopt() {
   }
   // Cursors start at the current place, or at the plan's start when that was less than a period ago: what was launched
   // meanwhile may still be of use.
-  LaunchIndex now = std::max(core_->launches.load(), plan_->start);
+  LaunchIndex now = std::max(log_->count(), plan_->start);
   if (now - plan_->start < plan_->period) now = plan_->start;
   const uint32_t position = plan_->PositionOf(now);
   for (Cursor* cursor : {&evictions_, &copy_steps_, &fetch_steps_}) {
@@ -82,8 +86,8 @@ void PlanRunner::Adopt() {
 
 // What is away when the plan begins comes back for its next use, by whatever it left.
 void PlanRunner::AddWhatIsAway() {
-  os::MutexLock lock(&core_->table.mu);
-  const LaunchIndex now = core_->launches.load();
+  const TableLock lock(core_->table);
+  const LaunchIndex now = log_->count();
   for (const auto& [id, positions] : uses_) {
     const Block& block = core_->table.at(BlockId::FromRaw(id));
     if (block.state != BlockState::kSpilled && block.state != BlockState::kEvicting) continue;
@@ -98,22 +102,10 @@ LaunchIndex PlanRunner::IndexOf(uint64_t lap, uint32_t position) const {
   return plan_->start + lap * plan_->period + position;
 }
 
-bool PlanRunner::LaunchCompleted(LaunchIndex index) const {
-  const LaunchIndex launched = core_->launches.load(std::memory_order_acquire);
-  if (index >= launched) return false;
-  if (launched - index >= Core::kLaunchRing) return true;  // 65,536 launches ago
-  const uint64_t packed = core_->launch_stamps[index % Core::kLaunchRing].load(std::memory_order_acquire);
-  if (packed == 0) return false;  // being written
-  const Stamp stamp = Stamp::Unpack(packed);
-  if (core_->clock.Completed(stamp)) return true;
-  core_->clock.Cover(stamp).IgnoreError();  // asked again at the next step
-  return false;
-}
-
 void PlanRunner::FollowGpu() {
-  const LaunchIndex launched = core_->launches.load(std::memory_order_acquire);
-  if (launched - std::min(gpu_, launched) >= Core::kLaunchRing) gpu_ = launched - Core::kLaunchRing + 1;
-  while (LaunchCompleted(gpu_)) ++gpu_;
+  const LaunchIndex launched = log_->count();
+  if (launched - std::min(gpu_, launched) >= LaunchLog::kRing) gpu_ = launched - LaunchLog::kRing + 1;
+  while (log_->Completed(gpu_)) ++gpu_;
 }
 
 LaunchIndex PlanRunner::NextUse(uint32_t block, LaunchIndex from) const {
@@ -126,7 +118,7 @@ LaunchIndex PlanRunner::NextUse(uint32_t block, LaunchIndex from) const {
 }
 
 LaunchIndex PlanRunner::Now() const {
-  const LaunchIndex launches = core_->launches.load();
+  const LaunchIndex launches = log_->count();
   return plan_ == nullptr ? launches : std::max(launches, plan_->start);
 }
 
@@ -145,7 +137,7 @@ bool PlanRunner::Step(bool room_wanted) {
 
 bool PlanRunner::EvictionsToCome() const {
   return plan_ != nullptr && !evictions_.steps.empty() &&
-         IndexOf(evictions_.lap, evictions_.step().launch) < core_->launches.load();
+         IndexOf(evictions_.lap, evictions_.step().launch) < log_->count();
 }
 
 bool PlanRunner::RunEvictions() {
@@ -153,8 +145,8 @@ bool PlanRunner::RunEvictions() {
   for (size_t tried = 0; tried < evictions_.steps.size(); ++tried, evictions_.Next()) {
     const PlanStep& step = evictions_.step();
     const LaunchIndex index = IndexOf(evictions_.lap, step.launch);
-    if (!LaunchCompleted(index)) break;
-    os::MutexLock lock(&core_->table.mu);
+    if (!log_->Completed(index)) break;
+    const TableLock lock(core_->table);
     Block& block = core_->table.at(IdOf(step.block));
     const bool idle = block.state == BlockState::kResident && block.pins == 0 && block.held_reasons == 0 &&
                       block.evict == nullptr && !block.mapping && core_->MayLeave(block);
@@ -162,7 +154,7 @@ bool PlanRunner::RunEvictions() {
     if (!idle || !core_->evict.load() || block.last_use.load() > index + 1) continue;
     // So late that it would not be away for half of the time.
     if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block.id.raw(), index + 1) - index) continue;
-    evictor_->StartLocked({&block}, step.tier);
+    evictor_->StartLocked(lock, {&block}, step.tier);
     progress = true;
   }
   return progress;
@@ -181,7 +173,7 @@ bool PlanRunner::RunCopies() {
 
 // From where the host is to the block's next use.
 PlanCopies::Gap PlanRunner::GapBefore(const Block& block) const {
-  const LaunchIndex now = std::max(core_->launches.load(), plan_->start);
+  const LaunchIndex now = std::max(log_->count(), plan_->start);
   const LaunchIndex use = NextUse(block.id.raw(), now);
   if (use == policy::kNever) return {policy::kNever, 0};
   if (starts_.empty()) return {use - now, 0};
@@ -204,10 +196,10 @@ void PlanRunner::QueueFetches() {
   }
 }
 
-void PlanRunner::NoteUnplannedLocked(const Block& block) {
-  core_->table.mu.AssertHeld();
+void PlanRunner::NoteUnplannedLocked(const TableLock& lock, const Block& block) {
+  lock.Covers(core_->table);
   if (plan_ == nullptr) return;
-  const LaunchIndex use = NextUse(block.id.raw(), core_->launches.load());
+  const LaunchIndex use = NextUse(block.id.raw(), log_->count());
   if (use != policy::kNever) fetches_.NoteUnplanned(block, gpu_, use);
 }
 

@@ -10,22 +10,27 @@
 #include <unordered_map>
 #include <vector>
 
-#include "allocator/residency/core.h"
-#include "allocator/residency/evictor.h"
-#include "allocator/residency/faulter.h"
 #include "allocator/residency/plan_copies.h"
 #include "allocator/residency/plan_fetches.h"
+#include "allocator/residency/plan_pace.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/transfer/evictor.h"
+#include "allocator/residency/transfer/faulter.h"
+#include "allocator/residency/transfer/reclaimer.h"
 #include "policy/plan.h"
 
 namespace spillway::allocator {
 
-class PlanRunner {
+class PlanRunner : public PlannedUses {
  public:
-  PlanRunner(Core* core, Evictor* evictor, Faulter* faulter);
+  PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter);
 
   // Takes a plan over from the next Step on; null drops the one in force. Any thread.
   void Set(std::shared_ptr<const policy::MigrationPlan> plan);
-  bool active() const { return core_->pace.active(); }
+  bool active() const override { return pace_.active(); }
+  // What launching threads have to know of the plan in force.
+  const PlanPace& pace() const { return pace_; }
 
   // ---- Device's thread.
 
@@ -33,20 +38,20 @@ class PlanRunner {
   // is fetched ahead.
   bool Step(bool room_wanted);
   // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
-  uint64_t chunks_wanted() const { return fetches_.chunks_wanted(); }
+  uint64_t chunks_wanted() const override { return fetches_.chunks_wanted(); }
   // The launch that next uses a block is reckoned from here on: the host's place, or the plan's start.
-  policy::LaunchIndex Now() const;
+  policy::LaunchIndex Now() const override;
   // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
-  policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const {
+  policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const override {
     return plan_ == nullptr ? policy::kNever : NextUse(block.id.raw(), now);
   }
   // Changes with the plan that NextUse is of.
-  uint64_t plan_number() const { return plan_number_; }
+  uint64_t plan_number() const override { return plan_number_; }
   // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
   // room waits for them.
-  bool EvictionsToCome() const;
-  // A block leaves outside the plan. Under the table's lock.
-  void NoteUnplannedLocked(const Block& block);
+  bool EvictionsToCome() const override;
+  // A block leaves outside the plan.
+  void NoteUnplannedLocked(const TableLock& lock, const Block& block) override;
 
  private:
   // A place in a list of steps that is gone through once a period.
@@ -65,7 +70,6 @@ class PlanRunner {
   void Adopt();
   void AddWhatIsAway();
   void FollowGpu();
-  bool LaunchCompleted(policy::LaunchIndex index) const;
   bool RunEvictions();
   void QueueFetches();
   bool RunCopies();
@@ -75,7 +79,9 @@ class PlanRunner {
   policy::LaunchIndex NextUse(uint32_t block, policy::LaunchIndex from) const;
 
   Core* const core_;
+  const LaunchLog* const log_;
   Evictor* const evictor_;
+  PlanPace pace_;  // of the plan in force; replaced by Set alone
 
   os::Mutex mu_{os::LockRank::kRecorder};
   std::shared_ptr<const policy::MigrationPlan> next_ ABSL_GUARDED_BY(mu_);

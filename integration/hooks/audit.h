@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-#include "allocator/residency/audit_observer.h"
+#include "allocator/residency/state/residency_options.h"
 #include "integration/hooks/launch_gate.h"
 
 namespace spillway::integration {

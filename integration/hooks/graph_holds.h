@@ -12,7 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/driver/cuda_driver.h"
-#include "allocator/residency/hold.h"
+#include "allocator/memory/pin.h"
 #include "integration/hooks/holds.h"
 #include "io/os/sync.h"
 

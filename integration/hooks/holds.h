@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/block_id.h"
-#include "allocator/residency/hold.h"
+#include "allocator/memory/pin.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
@@ -29,7 +29,7 @@ struct HoldTicket {
 // where memory is what lacks): what was taken is ended again, and standard error has said why. Null `ticket`: until the
 // blocks are freed. Any thread; no lock held.
 CUresult HoldBlocks(HookContext* context, const allocator::AccessSet& set, allocator::HoldReason reason,
-                HoldTicket* ticket);
+                    HoldTicket* ticket);
 // Ends the ticket's holds once `users` are done, and empties it.
 void EndHolds(HookContext* context, HoldTicket* ticket, const allocator::HiddenUsers& users);
 

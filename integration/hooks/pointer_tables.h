@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/block_id.h"
-#include "allocator/residency/hold.h"
+#include "allocator/memory/pin.h"
 #include "integration/hooks/holds.h"
 #include "io/os/sync.h"
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "allocator/residency/launch_observer.h"
 #include "allocator/residency/residency.h"
+#include "allocator/residency/state/residency_options.h"
 #include "integration/hooks/followed_period.h"
 #include "integration/hooks/launch_timer.h"
 #include "integration/hooks/path_plan.h"

@@ -166,8 +166,8 @@ TEST(ChargingTest, RecordsFollowWhatIsLiveNotWhatEverWas) {
     ASSERT_TRUE(device->Free(*block).ok());
   }
   {
-    os::MutexLock lock(&device->core()->table.mu);
-    EXPECT_LE(device->core()->table.CountLocked(BlockState::kFree), 4200u);
+    const TableLock lock(device->core()->table);
+    EXPECT_LE(device->core()->table.CountLocked(lock, BlockState::kFree), 4200u);
   }
   EXPECT_EQ(WrongOf(device, stays, kBlock, 3), 0u);
   device->CheckInvariants();

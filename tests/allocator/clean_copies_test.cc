@@ -1,7 +1,7 @@
 // Copies off the GPU that are kept while the block is on it: what is unchanged is dropped without a transfer, what has
 // changed is written again, whatever was believed of it.
 
-#include "allocator/residency/clean_copies.h"
+#include "allocator/residency/state/clean_copies.h"
 
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@ CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
 
 // Loads the hash now; else the first eviction would begin it.
 void AwaitHash(CoreDevice& device) {
-  device->core()->hash.Begin();
-  for (int i = 0; i < 50'000 && device->core()->hash.Get() == nullptr; ++i) usleep(200);
-  ASSERT_NE(device->core()->hash.Get(), nullptr);
+  device->hash()->Begin();
+  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
+  ASSERT_NE(device->hash()->Get(), nullptr);
 }
 
 void Evict(CoreDevice& device, CUdeviceptr block) {
@@ -44,7 +44,7 @@ void Write(CoreDevice& device, CUdeviceptr block, uint64_t version) {
 
 bool HasCopy(CoreDevice& device, CUdeviceptr address) {
   Core* const core = device->core();
-  os::MutexLock lock(&core->table.mu);
+  const TableLock lock(core->table);
   return !BlockAt(device, address)->copy_homes.empty();
 }
 
@@ -133,8 +133,8 @@ TEST(CleanCopiesTest, WithoutAHashEveryEvictionWrites) {
   FixedHashCode missing("");
   for (HashCode* code : {static_cast<HashCode*>(nullptr), static_cast<HashCode*>(&missing)}) {
     CoreDevice device(SetupWith(code));
-    device->core()->hash.Begin();
-    device->core()->hash.Stop();
+    device->hash()->Begin();
+    device->hash()->Stop();
     const CUdeviceptr block = Filled(device, 4);
     for (uint64_t round = 1; round <= 3; ++round) {
       Evict(device, block);
@@ -154,7 +154,7 @@ TEST(CleanCopiesTest, AHashThatCannotBeLaunchedCostsAWrite) {
   Evict(device, block);
   EXPECT_EQ(Read(device, block, 5), 0u);
   // All places for results are taken.
-  DeviceHash* const hash = device->core()->hash.Get();
+  DeviceHash* const hash = device->hash()->Get();
   std::vector<DeviceHash::Request> requests;
   for (;;) {
     auto request = hash->Enqueue(hash->stream(), block, 4096);
@@ -203,7 +203,7 @@ TEST(CleanCopiesTest, AnotherDevicesNeedEndsThem) {
   EXPECT_EQ(Read(device, block, 1), 0u);
   ASSERT_TRUE(HasCopy(device, block));
   const uint64_t before = device.host().storage_in_use();
-  device->core()->room->AskForCopies();
+  device->charges()->room()->AskForCopies();
   device->thread()->Wake();
   for (int i = 0; i < 20'000 && HasCopy(device, block); ++i) usleep(200);
   EXPECT_FALSE(HasCopy(device, block));
@@ -285,8 +285,8 @@ TEST(CleanCopiesTest, ALaunchDuringTheComparisonTakesItBackAndKeepsTheCopy) {
 
 void CopyOut(CoreDevice& device, CUdeviceptr block) {
   {
-    os::MutexLock lock(&device->core()->table.mu);
-    ASSERT_TRUE(device->thread()->evictor()->CopyOutLocked(BlockAt(device, block), policy::PlanTier::kHost));
+    const TableLock lock(device->core()->table);
+    ASSERT_TRUE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
   }
   device->thread()->Wake();
 }
@@ -360,7 +360,7 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
   const CUdeviceptr block = Filled(device, 1);
   // The hash waits on its stream, so that the copy is there long before it.
   std::atomic<bool> hash_may_go{false};
-  const CUstream hash_stream = device->core()->hash.Get()->stream();
+  const CUstream hash_stream = device->hash()->Get()->stream();
   const CUdeviceptr other = device.MustAllocate(kBlock);
   ASSERT_EQ(device.Launch(hash_stream, {other},
                           [&](const auto&) {
@@ -396,8 +396,8 @@ INSTANTIATE_TEST_SUITE_P(EvictionsAndEarlyCopies, TakenBackTest, testing::Bool()
 TEST(CleanCopiesTest, WithoutAHashNothingIsCopiedEarly) {
   CoreDevice device(SetupWith(nullptr));
   const CUdeviceptr block = Filled(device, 1);
-  os::MutexLock lock(&device->core()->table.mu);
-  EXPECT_FALSE(device->thread()->evictor()->CopyOutLocked(BlockAt(device, block), policy::PlanTier::kHost));
+  const TableLock lock(device->core()->table);
+  EXPECT_FALSE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
 }
 
 // ---- The parts.

@@ -1,6 +1,11 @@
 # The memory core on the stand-in driver, built once more with delay points, mutants and checks of locks.
-get_target_property(core_sources spillway_residency SOURCES)
-list(TRANSFORM core_sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/")
+set(core_sources)
+foreach(part "" state transfer plan)
+  string(REGEX REPLACE "(.+)" "_\\1" target "${part}")
+  get_target_property(sources spillway_residency${target} SOURCES)
+  list(TRANSFORM sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/${part}/")
+  list(APPEND core_sources ${sources})
+endforeach()
 spillway_room(spillway_residency_hooked
   SOURCES ${core_sources}
   DEPS spillway_memory_checked spillway_tier_checked spillway_io_checked spillway_policy spillway_driver_table_checked

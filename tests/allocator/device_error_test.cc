@@ -168,10 +168,10 @@ TEST_F(DeviceErrorTest, ABlockThatCannotLeaveIsTriedLessAndLess) {
   copies_out.store(CUDA_ERROR_INVALID_VALUE);
   for (CUdeviceptr block : blocks) Fill(device, block, 1);
   usleep(200'000);
-  const uint64_t before = device->thread()->evictor()->failures();
+  const uint64_t before = device->evictor()->failures();
   usleep(1'000'000);
-  EXPECT_LE(device->thread()->evictor()->failures() - before, 40u);
-  EXPECT_GE(device->thread()->evictor()->failures(), 7u);
+  EXPECT_LE(device->evictor()->failures() - before, 40u);
+  EXPECT_GE(device->evictor()->failures(), 7u);
   copies_out.store(CUDA_SUCCESS);
 }
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/residency/state/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -123,10 +123,10 @@ class Stage {
     if (block < 0) return;
     Settle();
     {
-      os::MutexLock lock(&device()->core()->table.mu);
+      const TableLock lock(device()->core()->table);
       Block* const record = At(block);
       if (record->state != BlockState::kResident || record->evict != nullptr || record->pins != 0) return;
-      device()->thread()->evictor()->StartLocked({record});
+      device()->evictor()->StartLocked(lock, {record});
     }
     device()->thread()->Wake();
     Settle();
@@ -134,9 +134,9 @@ class Stage {
   void CopyOut(int block) {
     if (block < 0) return;
     {
-      os::MutexLock lock(&device()->core()->table.mu);
+      const TableLock lock(device()->core()->table);
       if (At(block)->state != BlockState::kResident || At(block)->evict != nullptr) return;
-      device()->thread()->evictor()->CopyOutLocked(At(block), policy::PlanTier::kHost);
+      device()->evictor()->CopyOutLocked(lock, At(block), policy::PlanTier::kHost);
     }
     device()->thread()->Wake();
     Settle();
@@ -150,17 +150,17 @@ class Stage {
   void Begin(int block, bool in_vain = false) {
     ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
     {
-      os::MutexLock lock(&device()->core()->table.mu);
+      const TableLock lock(device()->core()->table);
       if (At(block)->state != BlockState::kSpilled) return;
       std::vector<ChunkHandle> chunks;
-      if (device()->core()->chunks.TakeFree(At(block)->chunks, &chunks) < At(block)->chunks) {
-        device()->core()->chunks.Give(&chunks);
+      if (device()->charges()->chunks(lock).TakeFree(At(block)->chunks, &chunks) < At(block)->chunks) {
+        device()->charges()->chunks(lock).Give(&chunks);
         return;
       }
-      device()->thread()->faulter()->BeginLocked(At(block), std::move(chunks), /*prefetch=*/true);
-      if (in_vain) Faulter::CancelLocked(At(block));
+      device()->faulter()->BeginLocked(lock, At(block), std::move(chunks), /*prefetch=*/true);
+      if (in_vain) Faulter::CancelLocked(lock, At(block));
     }
-    const absl::Status started = device()->thread()->faulter()->Start(At(block));
+    const absl::Status started = device()->faulter()->Start(At(block));
     if (!started.ok()) Refused("prefetch", started);
   }
   // A prefetch that is taken back before its reads have begun.
@@ -185,8 +185,8 @@ class Stage {
     device()->EndHold(held, HoldReason::kPointerTable, {});
   }
   void AwaitHash() {
-    device()->core()->hash.Begin();
-    for (int i = 0; i < kPatience && device()->core()->hash.Get() == nullptr; ++i) usleep(1000);
+    device()->hash()->Begin();
+    for (int i = 0; i < kPatience && device()->hash()->Get() == nullptr; ++i) usleep(1000);
   }
 
   // The core has given the device up: nothing moves any more, and what was under way stays as it is.
@@ -197,7 +197,7 @@ class Stage {
     for (int i = 0; i < kPatience && !stuck_ && !DeviceLost(); ++i) {
       bool moving = false;
       {
-        os::MutexLock lock(&device()->core()->table.mu);
+        const TableLock lock(device()->core()->table);
         for (const Known& block : blocks_) {
           const Block& record = device()->core()->table.at(device().addresses().Find(block.address));
           moving |= record.evict != nullptr || record.fetch != nullptr || record.mapping;
@@ -245,7 +245,7 @@ class Stage {
     return &device()->core()->table.at(device().addresses().Find(blocks_[block].address));
   }
   BlockState State(int block) {
-    os::MutexLock lock(&device()->core()->table.mu);
+    const TableLock lock(device()->core()->table);
     return At(block)->state;
   }
   bool Sticky() const { return failure_.mode == FailMode::kSticky && fakes::Reached(); }

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <thread>
 
-#include "allocator/residency/lane_meter.h"
 #include "allocator/residency/plan_pace.h"
 #include "allocator/residency/plan_room.h"
+#include "allocator/residency/state/core.h"
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -288,8 +288,8 @@ TEST_F(PlanRunnerTest, ALaunchWithoutRoomWaitsForThePlan) {
   Touch(device, blocks[6]);
   std::thread launches([&] { Touch(device, more); });
   const auto head_waits = [&] {
-    os::MutexLock lock(&device->core()->table.mu);
-    return device->thread()->claims()->WantedLocked() > 0;
+    const TableLock lock(device->core()->table);
+    return device->claims()->WantedLocked(lock) > 0;
   };
   while (!head_waits()) usleep(100);
   HoldStreams(false);

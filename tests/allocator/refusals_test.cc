@@ -1,6 +1,6 @@
 // Words of refusals: whose they are, how long they last, and who hears of them.
 
-#include "allocator/residency/refusals.h"
+#include "allocator/driver/refusals.h"
 
 #include <gtest/gtest.h>
 

@@ -36,7 +36,7 @@ class ResidencyAuditTest : public testing::Test {
     return setup;
   }
   static bool IsHidden(CoreDevice& device, CUdeviceptr address) {
-    os::MutexLock lock(&device->core()->table.mu);
+    const TableLock lock(device->core()->table);
     return device->core()->table.at(device.addresses().Find(address)).hidden;
   }
   static size_t Hidden(CoreDevice& device) {
@@ -158,8 +158,8 @@ TEST_F(ResidencyAuditTest, EveryByteStaysUnderPressure) {
       ASSERT_EQ(device.Launch(stream, {blocks[i]},
                               [&, version](const std::vector<CUdeviceptr>& addresses) {
                                 CoreDevice::Fill(addresses[0], kBlock, version);
-                                os::MutexLock lock(&device->core()->table.mu);
-                                device->core()->table.ForEachLocked([&](Block* block) {
+                                const TableLock lock(device->core()->table);
+                                device->core()->table.ForEachLocked(lock, [&](Block* block) {
                                   const bool named = block->address == addresses[0];
                                   if (!named && block->holds_chunks() && !block->hidden) ++seen;
                                 });

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/residency/state/test_points.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/allocator/motion_helpers.h"
 #include "tests/fakes/faulty_engine.h"
@@ -46,8 +46,8 @@ TEST_P(CancelTest, LaunchTakesTheEvictionBack) {
   EXPECT_EQ(stats.evictions_cancelled, GetParam().counted_as >= 0 ? 1u : 0u);
   EXPECT_EQ(stats.evictions, GetParam().counted_as >= 0 ? 0u : 1u);
   for (int i = 0; i < 5; ++i) {
-    os::MutexLock lock(&device->core()->table.mu);
-    EXPECT_EQ(device->thread()->evictor()->cancelled_in_phase[i], i == GetParam().counted_as ? 1u : 0u) << i;
+    const TableLock lock(device->core()->table);
+    EXPECT_EQ(device->evictor()->cancelled_in_phase[i], i == GetParam().counted_as ? 1u : 0u) << i;
   }
   ASSERT_TRUE(device->Free(block).ok());
   for (int i = 0; i < 5000 && device.disk()->stats().slots_in_use > 0; ++i) usleep(1000);
@@ -153,9 +153,9 @@ TEST(MotionTest, AFetchTakenBackIsSpilledAgainAndWholeWhenWantedAfterAll) {
     StartPrefetch(device, block);
     usleep(round % 50 * 20);
     {
-      os::MutexLock lock(&device->core()->table.mu);
+      const TableLock lock(device->core()->table);
       Block* const b = BlockAt(device, block);
-      if (b->fetch != nullptr && b->arrival == nullptr) Faulter::CancelLocked(b);
+      if (b->fetch != nullptr && b->arrival == nullptr) Faulter::CancelLocked(lock, b);
     }
     device->thread()->Wake();
     // Every other time it is wanted again while it is being taken back, else when it has been (or had arrived before).

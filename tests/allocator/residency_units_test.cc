@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <thread>
 
-#include "allocator/residency/block_table.h"
-#include "allocator/residency/gate_slots.h"
-#include "allocator/residency/stream_clock.h"
+#include "allocator/residency/state/block_table.h"
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/state/read_side_sections.h"
+#include "allocator/residency/state/stream_clock.h"
 #include "allocator/tier/host_pool.h"
 #include "tests/allocator/core_fixture.h"
 

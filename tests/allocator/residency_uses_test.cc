@@ -35,7 +35,7 @@ TEST(UsesTest, OnlyWhoMayStampDoes) {
   CoreDevice device({});
   const CUdeviceptr block = Filled(device, 5);
   {
-    os::MutexLock lock(&device->core()->table.mu);
+    const TableLock lock(device->core()->table);
     BlockAt(device, block)->ForgetUses();
   }
   ASSERT_TRUE(device->Free(block).ok());

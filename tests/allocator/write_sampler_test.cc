@@ -1,6 +1,6 @@
 // Which touches write, learnt from launches as they come: by hashes on the launch's own stream.
 
-#include "allocator/residency/write_sampler.h"
+#include "allocator/residency/transfer/write_sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -28,8 +28,8 @@ class WriteSamplerTest : public testing::Test {
     first_ = Filled(*device_, 1);
     second_ = Filled(*device_, 2);
     Core* const core = (*device_)->core();
-    core->hash.Begin();
-    core->hash.Stop();
+    (*device_)->hash()->Begin();
+    (*device_)->hash()->Stop();
     core->pressure.store(true);
   }
   void Launch(uint64_t tag) {
@@ -78,11 +78,11 @@ TEST_F(WriteSamplerTest, LooksEndWhenNothingIsLeftToLearn) {
   ASSERT_EQ(Learn(kReads, 0), Writes::kNo);
   ASSERT_EQ(Learn(kReads, 1), Writes::kNo);
   device_->Synchronize();
-  const uint64_t looks = (*device_)->core()->writes.looks();
+  const uint64_t looks = (*device_)->writes()->looks();
   EXPECT_GE(looks, WriteFacts::kLooksForNo);
   for (int i = 0; i < 2000; ++i) Launch(kReads);
   device_->Synchronize();
-  EXPECT_LE((*device_)->core()->writes.looks(), looks + 1);  // one may have been on its way
+  EXPECT_LE((*device_)->writes()->looks(), looks + 1);  // one may have been on its way
 }
 
 // A block learnt to be read only is written by the same function: the drop finds out.
@@ -108,7 +108,7 @@ TEST_F(WriteSamplerTest, WithoutAHashNothingIsLookedAt) {
   Begin();
   for (int i = 0; i < 500; ++i) Launch(kWritesSecond);
   device_->Synchronize();
-  EXPECT_EQ((*device_)->core()->writes.looks(), 0u);
+  EXPECT_EQ((*device_)->writes()->looks(), 0u);
   EXPECT_EQ((*device_)->LearntWrites(), nullptr);
 }
 
@@ -118,7 +118,7 @@ TEST_F(WriteSamplerTest, WithoutPressureNothingIsLookedAt) {
   (*device_)->core()->pressure.store(false);
   for (int i = 0; i < 500; ++i) Launch(kWritesSecond);
   device_->Synchronize();
-  EXPECT_EQ((*device_)->core()->writes.looks(), 0u);
+  EXPECT_EQ((*device_)->writes()->looks(), 0u);
 }
 
 // A stale pointer of the set need not be mapped.

@@ -326,10 +326,9 @@ void EvictionSoonAfterItsUse(Stage* stage) {
     for (size_t block : blocks) stage->TouchFor(stream, block, 200'000);
     stage->world().gpu().Synchronize(stream);
     const int64_t ended = scheduler().now();
-    allocator::Core* const core = stage->world().core();
-    const auto room = [core] {
-      os::MutexLock lock(&core->table.mu);
-      return core->chunks.available();
+    const auto room = [stage] {
+      const allocator::TableLock lock(stage->world().core()->table);
+      return stage->world().residency().charges()->chunks(lock).available();
     };
     while (room() < 1) scheduler().SleepUntil(scheduler().now() + 100'000);
     // Two preemptions of 20 ms, and polls.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/residency/state/test_points.h"
 #include "io/os/check.h"
 #include "tests/policy/full_scan.h"
 #include "tests/simulation/os.h"
@@ -158,12 +158,14 @@ World::~World() {
 }
 
 std::string World::Describe() {
-  allocator::Core* const core = residency_->core();
   scheduler().HoldSwitches();
-  std::string text = "\n  chunks: target " + std::to_string(core->chunks.target()) + ", held " +
-                     std::to_string(core->chunks.held()) + ", free " + std::to_string(core->chunks.free()) +
-                     "; live " + std::to_string(core->live_chunks) + ", promised off the GPU " +
-                     std::to_string(core->promised_room_bytes / chunk_bytes()) + " of " +
+  const allocator::TableLock lock{allocator::TableLock::AlreadyHeld()};  // nobody else runs
+  const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
+  const allocator::Charges::Figures figures = residency_->charges()->figures(lock);
+  std::string text = "\n  chunks: target " + std::to_string(chunks.target()) + ", held " +
+                     std::to_string(chunks.held()) + ", free " + std::to_string(chunks.free()) + "; live " +
+                     std::to_string(figures.live_bytes / chunk_bytes()) + ", promised off the GPU " +
+                     std::to_string(figures.promised_bytes / chunk_bytes()) + " of " +
                      std::to_string((room_->host_bytes() + room_->disk_bytes()) / chunk_bytes());
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
@@ -186,14 +188,16 @@ std::string World::Describe() {
 void World::LookUnderLock() {
   allocator::Core* const core = residency_->core();
   core->table.mu.AssertHeld();
-  core->table.CheckInvariantsLocked();
+  const allocator::TableLock lock{allocator::TableLock::AlreadyHeld()};
+  const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
+  core->table.CheckInvariantsLocked(lock);
   uint64_t in_blocks = 0;
   blocks_.clear();
-  core->table.ForEachLocked([&](Block* block) {
+  core->table.ForEachLocked(lock, [&](Block* block) {
     in_blocks += block->handles.size();
     blocks_.push_back(block);
   });
-  if (in_blocks + core->chunks.free() > core->chunks.held()) scheduler().Fail("more chunks than are held");
+  if (in_blocks + chunks.free() > chunks.held()) scheduler().Fail("more chunks than are held");
 }
 
 // What holds at every switch.

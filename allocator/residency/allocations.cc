@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -46,9 +46,9 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
       return taken.status();
     }
     block = *taken;
-    block->requested_bytes = bytes;
-    block->content_known = false;
-    ++block->generation;
+    block->allocation.requested_bytes = bytes;
+    block->copies.content_known = false;
+    ++block->allocation.generation;
     charges_->Confirm(lock, block);
   }
   if (core_->parts.observer != nullptr) {
@@ -62,11 +62,11 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   AllocationPath path = AllocationPath::kNewAddress;
   if (block != nullptr) {
     // A strip that has passed its commit point, or the transfer of a freed block, ends in a moment.
-    block->wanted = true;
+    block->allocation.wanted = true;
     const absl::Status status = AwaitEndOfTransferLocked(lock, block);
-    block->wanted = false;
+    block->allocation.wanted = false;
     if (!status.ok()) {
-      if (!block->freed) addresses_->List(*lock, block);
+      if (!block->allocation.freed) addresses_->List(*lock, block);
       return status;
     }
     path = block->state == BlockState::kCached ? AllocationPath::kCachedSameStream
@@ -75,8 +75,8 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
     SPILLWAY_ASSIGN_OR_RETURN(block, addresses_->Create(*lock, chunks, stream));
   }
   // Before it is live: who chooses victims goes by them.
-  block->used.store(false, std::memory_order_relaxed);
-  block->handed_out_at = log_->count();
+  block->gate.used.store(false, std::memory_order_relaxed);
+  block->allocation.handed_out_at = log_->count();
   core_->table.MoveLocked(
       *lock, block, path == AllocationPath::kCachedSameStream ? BlockState::kResident : BlockState::kEmpty);
   addresses_->NoteHandedOut(*lock, path);
@@ -86,7 +86,8 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
 absl::Status Allocations::AwaitEndOfTransferLocked(TableLock* lock, Block* block) {
   const auto under_way = [&] {
     lock->Covers(core_->table);
-    return block->freed || (block->evict != nullptr && !core_->table.CancelDepartureLocked(*lock, block));
+    return block->allocation.freed ||
+           (block->eviction.job != nullptr && !core_->table.CancelDepartureLocked(*lock, block));
   };
   if (!under_way()) return absl::OkStatus();
   const os::Wait wait(core_->waits, os::WaitKind::kEndOfTransfer,
@@ -100,7 +101,7 @@ absl::StatusOr<BlockRange> Allocations::FindRange(CUdeviceptr address) const {
   const Block* const block = core_->table.FindLocked(lock, address);
   if (block == nullptr) return absl::NotFoundError("no block of Spillway's holds this address");
   if (!block->live()) return absl::NotFoundError("the block that held this address has been freed");
-  return BlockRange{block->address, block->requested_bytes};
+  return BlockRange{block->address, block->allocation.requested_bytes};
 }
 
 // ---- Taking back.
@@ -117,7 +118,7 @@ absl::Status Allocations::Free(CUdeviceptr address) {
     addresses_->NoteTakenBack(lock, block);
     // Kernels that reached it without naming it left no stamp; by PyTorch's rules they ran on its own stream or on
     // recorded ones.
-    if (block->held_reasons != 0) StampQueuedWorkLocked(lock, block, {block->owner, false});
+    if (block->held_reasons != 0) StampQueuedWorkLocked(lock, block, {block->allocation.owner, false});
     core_->table.ForgetHoldsLocked(lock, block);
     FreeLocked(lock, block);
     charges_->End(lock, block);
@@ -127,29 +128,29 @@ absl::Status Allocations::Free(CUdeviceptr address) {
 }
 
 void Allocations::FreeLocked(const TableLock& lock, Block* block) {
-  if (block->evict != nullptr && block->state != BlockState::kEvicting)
+  if (block->eviction.job != nullptr && block->state != BlockState::kEvicting)
     core_->table.CancelDepartureLocked(lock, block);
   if (!SPILLWAY_MUTANT(kFreeKeepsCopy)) clean_->Drop(lock, block);
   switch (block->state) {
     case BlockState::kResident: core_->table.MoveLocked(lock, block, BlockState::kCached); break;
     case BlockState::kEmpty:
-      if (block->mapping) {  // whoever maps or unmaps it finishes the free
+      if (block->memory.mapping) {  // whoever maps or unmaps it finishes the free
         addresses_->BeginFree(lock, block);
         return;
       }
       core_->table.MoveLocked(lock, block, BlockState::kFree);
       break;
     case BlockState::kSpilled:
-      if (block->mapping) {
+      if (block->memory.mapping) {
         addresses_->BeginFree(lock, block);
         return;
       }
-      clean_->Release(lock, &block->homes);
+      clean_->Release(lock, &block->copies.homes);
       core_->table.MoveLocked(lock, block, BlockState::kFree);
       core_->table.changed.NotifyAll();
       break;
     case BlockState::kEvicting:
-      if (!block->evict->committed) block->evict->cancelled = true;
+      if (!block->eviction.job->committed) block->eviction.job->cancelled = true;
       addresses_->BeginFree(lock, block);
       wake_();
       return;
@@ -187,11 +188,11 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
   Block* const block = core_->table.FindLocked(lock, address);
   if (block == nullptr || !block->live())
     return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
-  if (block->owner == stream && !foreign) return absl::OkStatus();
-  std::erase_if(block->recorded, [&](const Stamp& stamp) { return stamp.stream == index; });
-  block->recorded.push_back({index, number});
+  if (block->allocation.owner == stream && !foreign) return absl::OkStatus();
+  std::erase_if(block->allocation.recorded, [&](const Stamp& stamp) { return stamp.stream == index; });
+  block->allocation.recorded.push_back({index, number});
   // An eviction has read the uses already, and would copy or unmap under this one.
-  if (block->evict != nullptr) core_->table.CancelDepartureLocked(lock, block);
+  if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
   return absl::OkStatus();
 }
 
@@ -199,7 +200,7 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
 void Allocations::StampQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream) {
   const StreamIndex index = core_->clock.Find(stream);
   if (index == kNoStream) {
-    block->many_streams.store(true);
+    block->gate.many_streams.store(true);
     return;
   }
   const Stamp stamp{index, core_->clock.Next(index, 0)};
@@ -249,8 +250,8 @@ absl::Status Allocations::StripCache(uint64_t chunks) {
   std::vector<Block*> victims;
   uint64_t taken = 0;
   core_->table.ForEachLocked(lock, BlockState::kCached, [&](Block* block) {
-    if (taken >= chunks || !block->listed || block->evict != nullptr) return;
-    if (block->pins > 0 || block->mapping || block->freed) return;
+    if (taken >= chunks || !block->allocation.listed || block->eviction.job != nullptr) return;
+    if (block->pins > 0 || block->memory.mapping || block->allocation.freed) return;
     victims.push_back(block);
     taken += block->chunks;
   });
@@ -258,8 +259,9 @@ absl::Status Allocations::StripCache(uint64_t chunks) {
   evictor_->StartLocked(lock, victims);
   wake_();
   const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return std::any_of(victims.begin(), victims.end(),
-                       [](Block* block) { return block->evict != nullptr && !block->evict->cancelled; });
+    return std::any_of(victims.begin(), victims.end(), [](Block* block) {
+      return block->eviction.job != nullptr && !block->eviction.job->cancelled;
+    });
   };
   const os::Wait wait(core_->waits, os::WaitKind::kCacheRelease,
                       std::to_string(victims.size()) + " cached blocks");

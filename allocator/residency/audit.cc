@@ -91,7 +91,7 @@ void AuditedResidency::Shutdown() {
 size_t AuditedResidency::HiddenBlocks() const {
   size_t hidden = 0;
   const TableLock lock(core_->table);
-  core_->table.ForEachLocked(lock, [&](Block* block) { hidden += block->hidden ? 1 : 0; });
+  core_->table.ForEachLocked(lock, [&](Block* block) { hidden += block->memory.hidden ? 1 : 0; });
   return hidden;
 }
 
@@ -188,11 +188,12 @@ absl::Status AuditedResidency::HideAllBut(const AccessSet& visible) {
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
     }
     core_->table.ForEachLocked(lock, [&](Block* block) {
-      const bool mapped = block->holds_chunks() && !block->hidden && !block->mapping;
-      if (!mapped || block->held_reasons != 0 || block->fetch != nullptr || keep.contains(block->id.raw()))
+      const bool mapped = block->holds_chunks() && !block->memory.hidden && !block->memory.mapping;
+      if (!mapped || block->held_reasons != 0 || block->fetch.job != nullptr ||
+          keep.contains(block->id.raw()))
         return;
-      if (block->evict != nullptr && block->evict->moving) return;
-      block->mapping = true;
+      if (block->eviction.job != nullptr && block->eviction.job->moving) return;
+      block->memory.mapping = true;
       hide.push_back(block);
     });
   }
@@ -206,7 +207,8 @@ bool AuditedResidency::TransfersUnderWayLocked(const TableLock& lock,
   bool any = false;
   core_->table.ForEachLocked(lock, [&](Block* block) {
     if (visible.contains(block->id.raw())) return;
-    any |= block->mapping || block->fetch != nullptr || (block->evict != nullptr && block->evict->moving);
+    any |= block->memory.mapping || block->fetch.job != nullptr ||
+           (block->eviction.job != nullptr && block->eviction.job->moving);
   });
   return any;
 }
@@ -221,7 +223,7 @@ void AuditedResidency::RevealAll() {
   {
     const TableLock lock(core_->table);
     core_->table.ForEachLocked(lock, [&](Block* block) {
-      if (block->hidden) hidden.AddNew(block->id);
+      if (block->memory.hidden) hidden.AddNew(block->id);
     });
   }
   // After a fault the device is lost, and nothing can be mapped any more.
@@ -233,7 +235,7 @@ std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
   const TableLock lock(core_->table);
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
-    ranges.push_back({block.address, block.requested_bytes});
+    ranges.push_back({block.address, block.allocation.requested_bytes});
   }
   return ranges;
 }

@@ -163,7 +163,7 @@ absl::Status DeviceResidency::HoldPinned(const Grant& grant, HoldReason reason, 
         "blocks that must stay on the GPU would leave no room for the largest launch");
   }
   for (Block* block : stay) {
-    if (out != nullptr) out->push_back({block->id, block->generation});
+    if (out != nullptr) out->push_back({block->id, block->allocation.generation});
   }
   return absl::OkStatus();
 }
@@ -174,7 +174,7 @@ void DeviceResidency::EndHold(const std::vector<HeldBlock>& held, HoldReason rea
   const TableLock lock(core_->table);
   for (const HeldBlock& entry : held) {
     Block* const block = &core_->table.at(entry.id);
-    if (block->generation != entry.generation || !block->live()) continue;
+    if (block->allocation.generation != entry.generation || !block->live()) continue;
     StampHiddenLocked(lock, block, users);  // while the hold still keeps the evictor away
     core_->table.EndHoldLocked(lock, block, reason);
   }
@@ -186,9 +186,9 @@ void DeviceResidency::NoteHiddenUse(const std::vector<HeldBlock>& held, const Hi
   const TableLock lock(core_->table);
   for (const HeldBlock& entry : held) {
     Block* const block = &core_->table.at(entry.id);
-    if (block->generation != entry.generation || !block->live()) continue;
+    if (block->allocation.generation != entry.generation || !block->live()) continue;
     // Should the hold have ended meanwhile: an eviction that has read the uses already does not know this one.
-    if (block->evict != nullptr) core_->table.CancelDepartureLocked(lock, block);
+    if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
     StampHiddenLocked(lock, block, users);
   }
 }
@@ -201,13 +201,13 @@ void DeviceResidency::StampHiddenLocked(const TableLock& lock, Block* block, con
 }
 
 void DeviceResidency::StampAsCarrierLocked(const TableLock& lock, Block* block, const Block& carrier) {
-  allocations_->StampQueuedWorkLocked(lock, block, {carrier.owner, false});
-  if (carrier.many_streams.load()) block->many_streams.store(true);
-  for (const os::Atomic<uint64_t>& entry : carrier.stamps) {
+  allocations_->StampQueuedWorkLocked(lock, block, {carrier.allocation.owner, false});
+  if (carrier.gate.many_streams.load()) block->gate.many_streams.store(true);
+  for (const os::Atomic<uint64_t>& entry : carrier.gate.stamps) {
     const Stamp stamp = Stamp::Unpack(entry.load(std::memory_order_relaxed));
     if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
   }
-  for (const Stamp& stamp : carrier.recorded) StampBlock(core_->clock, block, stamp);
+  for (const Stamp& stamp : carrier.allocation.recorded) StampBlock(core_->clock, block, stamp);
 }
 
 // ---- Streams, capture, external memory.
@@ -324,8 +324,8 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
   core_->table.ForEachLiveLocked(lock, [&](Block* block) {
     const uint64_t bytes = block->chunks * core_->chunk_bytes;
     if (block->holds_chunks()) stats->resident_bytes += bytes;
-    stats->clean_copy_bytes += block->copy_homes.size() * core_->chunk_bytes;
-    for (const ChunkHome& home : block->homes) {
+    stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
+    for (const ChunkHome& home : block->copies.homes) {
       (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
     }
     if (block->held_reasons == 0) return;
@@ -379,7 +379,7 @@ void DeviceResidency::CheckInvariants() {
   core_->table.ForEachLocked(lock, [&](Block* block) {
     if (block->live()) live += block->chunks;
     live_blocks += block->live() ? 1 : 0;
-    backing += block->handles.size();
+    backing += block->memory.handles.size();
   });
   machinery_->charges.CheckInvariants(lock, live, live_blocks, backing);
 }

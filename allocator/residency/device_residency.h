@@ -15,7 +15,7 @@
 #include "allocator/residency/allocations.h"
 #include "allocator/residency/device_thread.h"
 #include "allocator/residency/launch_gate.h"
-#include "allocator/residency/plan_runner.h"
+#include "allocator/residency/plan/plan_runner.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/reclaimer.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -40,7 +40,7 @@ LaunchGate::LaunchGate(Core* core, Parts parts)
 
 uint64_t LaunchGate::BytesOf(const AccessSet& set) const {
   uint64_t bytes = 0;
-  for (BlockId id : set) bytes += core_->table.at(id).bytes.load(std::memory_order_relaxed);
+  for (BlockId id : set) bytes += core_->table.at(id).gate.bytes.load(std::memory_order_relaxed);
   return bytes;
 }
 
@@ -48,8 +48,8 @@ bool LaunchGate::AllOpen(const AccessSet& set, uint64_t* bytes) const {
   uint64_t sum = 0;
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
-    if (block.gate.load(std::memory_order_acquire) == Gate::kClosed) return false;
-    sum += block.bytes.load(std::memory_order_relaxed);
+    if (block.gate.state.load(std::memory_order_acquire) == Gate::kClosed) return false;
+    sum += block.gate.bytes.load(std::memory_order_relaxed);
   }
   *bytes = sum;
   return true;
@@ -86,7 +86,7 @@ void LaunchGate::RememberSet(const AccessSet& set) {
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
     blocks.push_back(
-        {id, block.bytes.load(std::memory_order_relaxed), block.live(), block.held_reasons != 0});
+        {id, block.gate.bytes.load(std::memory_order_relaxed), block.live(), block.held_reasons != 0});
   }
   core_->table.launch_sets.Note(blocks);
 }
@@ -207,7 +207,8 @@ void LaunchGate::GrantToCaller(StreamRef stream, const Grant& grant) {
   {
     const TableLock lock(core_->table);
     for (Block* block : grant.pinned) {
-      if (block->live() && block->holds_chunks() && (block->peers & bit) == 0) lacking.push_back(block);
+      if (block->live() && block->holds_chunks() && (block->memory.peers & bit) == 0)
+        lacking.push_back(block);
     }
   }
   if (lacking.empty()) return;
@@ -218,7 +219,7 @@ void LaunchGate::GrantToCaller(StreamRef stream, const Grant& grant) {
     GrantAccess(core_->parts.driver, device, block->address, bytes).IgnoreError();
   }
   const TableLock lock(core_->table);
-  for (Block* block : lacking) block->peers |= bit;  // for good or in vain: it is not asked for again
+  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
 }
 
 // The launch belongs to the context that it was called in: a default stream is another one in every context.

@@ -13,7 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "allocator/driver/refusals.h"
-#include "allocator/residency/plan_pace.h"
+#include "allocator/residency/plan/plan_throttle.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/claim_queue.h"

@@ -142,7 +142,8 @@ class Worker {
       const TableLock lock(core->table);
       Block& block = core->table.at(device_.addresses().Find(address));
       const bool may_leave = block.state == BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
+                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             !block.memory.mapping;
       if (may_leave) device_.residency().evictor()->CopyOutLocked(lock, &block, policy::PlanTier::kHost);
     }
     device_.residency().thread()->Wake();
@@ -151,7 +152,8 @@ class Worker {
     Core* const core = device_.residency().core();
     const TableLock lock(core->table);
     const Block& block = core->table.at(device_.addresses().Find(address));
-    return block.state == BlockState::kEvicting && block.evict != nullptr && block.evict->committed;
+    return block.state == BlockState::kEvicting && block.eviction.job != nullptr &&
+           block.eviction.job->committed;
   }
 
   // The likeliest to be on its way out.
@@ -256,8 +258,8 @@ class Worker {
     if (block.version == 0) return;
     const CUstream stream = streams_[Pick(streams_.size())];
     MakeWait(stream, block.last);
-    HostBuffer* const buffer = NewBuffer(block.bytes);
-    if (!Passed(device_.CopyOut(stream, buffer->words.get(), block.address, block.bytes))) return;
+    HostBuffer* const buffer = NewBuffer(block.gate.bytes);
+    if (!Passed(device_.CopyOut(stream, buffer->words.get(), block.address, block.gate.bytes))) return;
     ++job_->host_copies;
     buffer->version = block.version;
     block.last = stream;
@@ -274,7 +276,7 @@ class Worker {
     buffers_.clear();
     for (const ModelBlock& block : blocks_) {
       if (!block.held || block.version == 0) continue;
-      job_->wrong_words += CoreDevice::Differences(block.address, block.bytes, block.version);
+      job_->wrong_words += CoreDevice::Differences(block.address, block.gate.bytes, block.version);
     }
   }
 
@@ -347,7 +349,7 @@ class Worker {
       if (block.held) return;
     }
     ModelBlock& block = blocks_[Pick(blocks_.size())];
-    if (block.bytes > kHeldChunks * kChunk) return;
+    if (block.gate.bytes > kHeldChunks * kChunk) return;
     AccessSet set;
     device_.addresses().Collect(block.address, &set);
     block.held = device_->Hold(set, HoldReason::kUnknownCall).ok();

@@ -382,7 +382,7 @@ TEST_F(TwoDevicesTest, RecordStreamTellsDefaultStreamsApart) {
   const Block& block = residencies_[0]->core()->table.at(addresses_->Find(address));
   const auto recorded = [&] {
     const TableLock lock(residencies_[0]->core()->table);
-    return block.recorded.size();
+    return block.allocation.recorded.size();
   };
   Driver()->cuCtxSetCurrent(ContextOf(0));
   EXPECT_TRUE(residencies_[0]->RecordStream(address, nullptr).ok());

@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -125,7 +125,8 @@ class Stage {
     {
       const TableLock lock(device()->core()->table);
       Block* const record = At(block);
-      if (record->state != BlockState::kResident || record->evict != nullptr || record->pins != 0) return;
+      if (record->state != BlockState::kResident || record->eviction.job != nullptr || record->pins != 0)
+        return;
       device()->evictor()->StartLocked(lock, {record});
     }
     device()->thread()->Wake();
@@ -135,7 +136,7 @@ class Stage {
     if (block < 0) return;
     {
       const TableLock lock(device()->core()->table);
-      if (At(block)->state != BlockState::kResident || At(block)->evict != nullptr) return;
+      if (At(block)->state != BlockState::kResident || At(block)->eviction.job != nullptr) return;
       device()->evictor()->CopyOutLocked(lock, At(block), policy::PlanTier::kHost);
     }
     device()->thread()->Wake();
@@ -200,7 +201,7 @@ class Stage {
         const TableLock lock(device()->core()->table);
         for (const Known& block : blocks_) {
           const Block& record = device()->core()->table.at(device().addresses().Find(block.address));
-          moving |= record.evict != nullptr || record.fetch != nullptr || record.mapping;
+          moving |= record.eviction.job != nullptr || record.fetch.job != nullptr || record.memory.mapping;
         }
       }
       if (!moving) return;

@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {

@@ -1,6 +1,6 @@
 """Checks that nothing includes upward: integration -> allocator -> {io, policy}; simcuda is used by itself and tests.
 
-Also: policy stays pure (no CUDA, files, threads, clocks), only integration reads the environment, and includes are
+Also: inside a layer the folders of a table keep to their order, policy stays pure (no CUDA, files, threads, clocks), only integration reads the environment, and includes are
 written from the root of the checkout.
 """
 
@@ -17,6 +17,13 @@ ALLOWED = {
     "bench": {"bench", "tests", "integration", "allocator", "io", "policy"},
     "tests": {"tests", "integration", "allocator", "io", "policy"},
 }
+# Folders inside a layer: each may include of the others in this table only those in its row.
+FOLDERS = {
+    "allocator/residency/state": set(),
+    "allocator/residency/transfer": {"allocator/residency/state"},
+    "allocator/residency/plan": {"allocator/residency/state", "allocator/residency/transfer"},
+    "allocator/residency": {"allocator/residency/state", "allocator/residency/transfer", "allocator/residency/plan"},
+}
 IMPURE = re.compile(
     r"cuda.*|cufile.*|fstream|iostream|cstdio|filesystem|thread|mutex|condition_variable|future|atomic|chrono|ctime|"
     r"unistd\.h|fcntl\.h|sys/.*|pthread\.h|dlfcn\.h|absl/(time|synchronization)/.*|tbb/.*|oneapi/.*"
@@ -28,6 +35,12 @@ SIMCUDA = "integration/simcuda"
 
 def is_simcuda(path):
     return path.as_posix().startswith(SIMCUDA + "/")
+
+
+def folder_of(path):
+    """The innermost folder of the table that the file lies in, or None."""
+    inside = [folder for folder in FOLDERS if path.startswith(folder + "/")]
+    return max(inside, key=len, default=None)
 
 
 def include_problem(root, path, quoted, target):
@@ -45,6 +58,9 @@ def include_problem(root, path, quoted, target):
         return None
     if target_room not in ALLOWED[room]:
         return f"{room} must not include {target_room} ({target})"
+    folder, target_folder = folder_of(path.as_posix()), folder_of(target)
+    if folder and target_folder and target_folder != folder and target_folder not in FOLDERS[folder]:
+        return f"{folder} must not include {target_folder} ({target})"
     if target.startswith(SIMCUDA + "/") and not (is_simcuda(path) or room == "tests"):
         return f"only simcuda itself and tests may include {target}"
     return None

@@ -52,6 +52,13 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(len(self.found("policy/plan.cc", '#include "io/engine.h"\n')), 1)
         self.assertEqual(len(self.found("io/engine.cc", '  #  include "policy/units.h"\n')), 2)
 
+    def test_folders_of_a_layer_keep_their_order(self):
+        below = '#include "allocator/residency/state/block_table.h"\n#include "allocator/memory/block_id.h"\n'
+        self.assertEqual(self.found("allocator/residency/plan/a.cc", below), [])
+        upward = '#include "allocator/residency/plan/a.h"\n'
+        self.assertEqual(len(self.found("allocator/residency/transfer/a.cc", upward)), 1)
+        self.assertEqual(len(self.found("allocator/residency/state/a.cc", '#include "allocator/residency/a.h"\n')), 2)
+
     def test_product_does_not_include_simcuda(self):
         self.assertEqual(len(self.found("integration/hooks/a.cc", '#include "integration/simcuda/driver/x.h"\n')), 1)
 

@@ -153,7 +153,7 @@ class Thread {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       scheduler().HoldSwitches();
       const allocator::BlockId id = world_.addresses().Find(blocks_[i].address);
-      const bool leaving = id.valid() && world_.core()->table.at(id).evict != nullptr;
+      const bool leaving = id.valid() && world_.core()->table.at(id).eviction.job != nullptr;
       scheduler().AllowSwitches();
       if (leaving) return i;
     }
@@ -224,7 +224,8 @@ class Thread {
     std::vector<uint64_t> words(block.bytes / 8);
     const allocator::CudaDriver* const driver = world_.gpu().driver();
     const CUresult result = world_.residency().RunPinned(set, {stream, false}, 2, [&]() -> CUresult {
-      const CUresult queued = driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
+      const CUresult queued =
+          driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
       return queued == CUDA_SUCCESS ? driver->cuStreamSynchronize(stream) : queued;
     });
     if (!Passed(result)) return;
@@ -239,8 +240,8 @@ class Thread {
       const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
-                             !block.freed;
+                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             !block.memory.mapping && !block.allocation.freed;
       if (may_leave && !core->stopped.load()) world_.residency().evictor()->StartLocked(lock, {&block});
     }
     world_.residency().thread()->Wake();
@@ -255,7 +256,8 @@ class Thread {
       const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
+                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             !block.memory.mapping;
       if (may_leave) {
         world_.residency().evictor()->CopyOutLocked(
             lock, &block, Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk);

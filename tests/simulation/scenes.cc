@@ -215,7 +215,7 @@ void CoverAgainstLaunch(Stage* stage) {
 void ManyStreams(Stage* stage) {
   const size_t block = stage->Make(1, stage->NewStream());
   std::vector<CUstream> streams;
-  for (size_t i = 0; i < allocator::Block::kStamps + 2; ++i) streams.push_back(stage->NewStream());
+  for (size_t i = 0; i < allocator::Block::GateSide::kStamps + 2; ++i) streams.push_back(stage->NewStream());
   stage->Settle();
   stage->Play({[=] {
     scheduler().HoldSwitches();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "tests/policy/full_scan.h"
 #include "tests/simulation/os.h"
@@ -175,10 +175,11 @@ std::string World::Describe() {
   }
   for (Block* block : blocks_) {
     if (block->state == BlockState::kFree) continue;
-    text += "\n  block of " + std::to_string(block->chunks) + ": " + NameOf(block->state) + ", pins " +
-            std::to_string(block->pins) + ", keeps a copy in " + std::to_string(block->copy_homes.size()) +
-            (block->evict != nullptr ? ", leaves" : "") + (block->fetch != nullptr ? ", comes" : "") +
-            (block->freed ? ", freed" : "") + ", failed " + std::to_string(block->failed_evictions);
+    text +=
+        "\n  block of " + std::to_string(block->chunks) + ": " + NameOf(block->state) + ", pins " +
+        std::to_string(block->pins) + ", keeps a copy in " + std::to_string(block->copies.copy_homes.size()) +
+        (block->eviction.job != nullptr ? ", leaves" : "") + (block->fetch.job != nullptr ? ", comes" : "") +
+        (block->allocation.freed ? ", freed" : "") + ", failed " + std::to_string(block->eviction.failures);
   }
   scheduler().AllowSwitches();
   return text;
@@ -194,7 +195,7 @@ void World::LookUnderLock() {
   uint64_t in_blocks = 0;
   blocks_.clear();
   core->table.ForEachLocked(lock, [&](Block* block) {
-    in_blocks += block->handles.size();
+    in_blocks += block->memory.handles.size();
     blocks_.push_back(block);
   });
   if (in_blocks + chunks.free() > chunks.held()) scheduler().Fail("more chunks than are held");
@@ -204,7 +205,7 @@ void World::LookUnderLock() {
 void World::LookAnytime() {
   scheduler().HoldSwitches();
   for (Block* block : blocks_) {
-    if (block->gate.load() != Gate::kOpen) continue;
+    if (block->gate.state.load() != Gate::kOpen) continue;
     for (uint32_t i = 0; i < block->chunks; ++i) {
       if (!gpu_->IsMapped(block->address + i * chunk_bytes())) {
         scheduler().Fail("the gate of a block is open, and the block is not mapped");

@@ -4,16 +4,48 @@
 #include <cstdlib>
 #include <string>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/log.h"
 
 namespace spillway::allocator {
 namespace {
 
-uint64_t BytesOf(const Block& block) { return block.bytes.load(std::memory_order_relaxed); }
+uint64_t BytesOf(const Block& block) { return block.gate.bytes.load(std::memory_order_relaxed); }
 
 }  // namespace
+
+// ---- States.
+
+namespace {
+
+constexpr uint8_t Bit(BlockState state) { return static_cast<uint8_t>(1u << static_cast<int>(state)); }
+
+// Row: from; bits: the states that it may go to.
+constexpr uint8_t kLegal[kBlockStates] = {
+    /* kFree */ Bit(BlockState::kEmpty),
+    /* kEmpty */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
+    /* kResident */ Bit(BlockState::kEvicting) | Bit(BlockState::kEmpty) | Bit(BlockState::kCached),
+    /* kEvicting */ Bit(BlockState::kSpilled) | Bit(BlockState::kResident) | Bit(BlockState::kCached) |
+        Bit(BlockState::kFree),
+    /* kSpilled */ Bit(BlockState::kFaulting) | Bit(BlockState::kFree),
+    /* kFaulting */ Bit(BlockState::kResident) | Bit(BlockState::kSpilled) | Bit(BlockState::kLost) |
+        Bit(BlockState::kCached),
+    /* kCached */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
+    /* kLost */ Bit(BlockState::kFree),
+};
+
+}  // namespace
+
+const char* NameOf(BlockState state) {
+  static constexpr const char* kNames[kBlockStates] = {"kFree",    "kEmpty",    "kResident", "kEvicting",
+                                                       "kSpilled", "kFaulting", "kCached",   "kLost"};
+  return kNames[static_cast<int>(state)];
+}
+
+bool CanTransition(BlockState from, BlockState to) { return (kLegal[static_cast<int>(from)] & Bit(to)) != 0; }
+
+// ---- The table.
 
 BlockTable::BlockTable(int device, AddressMap* addresses)
     : device_(device), addresses_(addresses), pages_(new os::Atomic<Block*>[kPages]()) {}
@@ -40,17 +72,18 @@ Block* BlockTable::CreateLocked(const TableLock& lock, uint64_t address, uint32_
   block.id = id;
   block.address = address;
   block.chunks = chunks;
-  block.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
-  block.failed_evictions = 0;
+  block.gate.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
+  block.eviction.failures = 0;
   Link(&block);
   addresses_->Assign(address, chunks * addresses_->chunk_bytes(), id);
   return &block;
 }
 
 void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
-  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->listed &&
-                 block->copy_homes.empty() && block->pins == 0 && block->evict == nullptr &&
-                 block->fetch == nullptr && !block->mapping && !block->freed && !block->wanted);
+  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->allocation.listed &&
+                 block->copies.copy_homes.empty() && block->pins == 0 && block->eviction.job == nullptr &&
+                 block->fetch.job == nullptr && !block->memory.mapping && !block->allocation.freed &&
+                 !block->allocation.wanted);
   addresses_->Clear(block->address, block->chunks * addresses_->chunk_bytes());
   launch_sets.OnDestroy(block->id, BytesOf(*block));
   Unlink(block);
@@ -85,13 +118,13 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
 }
 
 bool BlockTable::CancelDepartureLocked(const TableLock& lock, Block* block) {
-  Departure* const departure = block->evict;
+  Departure* const departure = block->eviction.job;
   if (departure == nullptr || departure->cancelled) return true;
   if (departure->committed && !SPILLWAY_MUTANT(kCancelLate)) return false;
   departure->cancelled = true;
   if (departure->strip) {
     RestoreGateLocked(lock, block);
-  } else if (!block->freed) {
+  } else if (!block->allocation.freed) {
     MoveLocked(lock, block, BlockState::kResident);
   }
   return true;
@@ -99,9 +132,9 @@ bool BlockTable::CancelDepartureLocked(const TableLock& lock, Block* block) {
 
 void BlockTable::Link(Block* block) {
   List& list = lists_[static_cast<int>(block->state)];
-  block->list_next = nullptr;
-  block->list_previous = list.last;
-  (list.last == nullptr ? list.first : list.last->list_next) = block;
+  block->table.next = nullptr;
+  block->table.previous = list.last;
+  (list.last == nullptr ? list.first : list.last->table.next) = block;
   list.last = block;
   ++list.count;
   list.chunks += block->chunks;
@@ -109,9 +142,9 @@ void BlockTable::Link(Block* block) {
 
 void BlockTable::Unlink(Block* block) {
   List& list = lists_[static_cast<int>(block->state)];
-  (block->list_previous == nullptr ? list.first : block->list_previous->list_next) = block->list_next;
-  (block->list_next == nullptr ? list.last : block->list_next->list_previous) = block->list_previous;
-  block->list_previous = block->list_next = nullptr;
+  (block->table.previous == nullptr ? list.first : block->table.previous->table.next) = block->table.next;
+  (block->table.next == nullptr ? list.last : block->table.next->table.previous) = block->table.previous;
+  block->table.previous = block->table.next = nullptr;
   --list.count;
   list.chunks -= block->chunks;
 }
@@ -139,7 +172,7 @@ Block* BlockTable::FindLocked(const TableLock& lock, uint64_t address) const {
 }
 
 void BlockTable::AddHoldLocked(const TableLock& lock, Block* block, HoldReason reason, uint64_t launches) {
-  ++block->holds[static_cast<int>(reason)];
+  ++block->table.holds[static_cast<int>(reason)];
   if (block->held_reasons == 0) {
     held_chunks_ += block->chunks;
     leaver_sizes_.Remove(block->chunks);
@@ -148,14 +181,14 @@ void BlockTable::AddHoldLocked(const TableLock& lock, Block* block, HoldReason r
   }
   block->held_reasons |= 1u << static_cast<int>(reason);
   // What nobody has used is stripped without a copy: a block that is written through its hold only must not be.
-  block->used.store(true, std::memory_order_relaxed);
-  uint64_t seen = block->last_use.load(std::memory_order_relaxed);
-  while (seen < launches + 1 && !block->last_use.compare_exchange_weak(seen, launches + 1)) {
+  block->gate.used.store(true, std::memory_order_relaxed);
+  uint64_t seen = block->gate.last_use.load(std::memory_order_relaxed);
+  while (seen < launches + 1 && !block->gate.last_use.compare_exchange_weak(seen, launches + 1)) {
   }
 }
 
 void BlockTable::EndHoldLocked(const TableLock& lock, Block* block, HoldReason reason) {
-  uint32_t& holds = block->holds[static_cast<int>(reason)];
+  uint32_t& holds = block->table.holds[static_cast<int>(reason)];
   if (holds == 0 || --holds != 0) return;
   block->held_reasons &= ~(1u << static_cast<int>(reason));
   if (block->held_reasons == 0) NoteUnheld(block);
@@ -181,7 +214,7 @@ void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
 void BlockTable::ForgetHoldsLocked(const TableLock& lock, Block* block) {
   const bool held = block->held_reasons != 0;
   block->held_reasons = 0;
-  block->holds.fill(0);
+  block->table.holds.fill(0);
   if (held) NoteUnheld(block);
 }
 
@@ -197,23 +230,26 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
     SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
     SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
                    (resident && block.held_reasons == 0));
-    const bool whole = block.handles.size() == block.chunks;
-    SPILLWAY_CHECK(block.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
+    const bool whole = block.memory.handles.size() == block.chunks;
+    SPILLWAY_CHECK(block.copies.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {
       case BlockState::kFree:
       case BlockState::kEmpty:
-        SPILLWAY_CHECK((block.handles.empty() || block.mapping) && block.homes.empty());
+        SPILLWAY_CHECK((block.memory.handles.empty() || block.memory.mapping) && block.copies.homes.empty());
         break;
       case BlockState::kResident:
-      case BlockState::kCached: SPILLWAY_CHECK(whole && block.homes.empty() && block.fetch == nullptr); break;
-      case BlockState::kEvicting: SPILLWAY_CHECK(whole && block.evict != nullptr); break;
-      case BlockState::kSpilled:
-        SPILLWAY_CHECK((block.handles.empty() || block.mapping) && block.homes.size() == block.chunks);
+      case BlockState::kCached:
+        SPILLWAY_CHECK(whole && block.copies.homes.empty() && block.fetch.job == nullptr);
         break;
-      case BlockState::kFaulting: SPILLWAY_CHECK(whole && block.fetch != nullptr); break;
+      case BlockState::kEvicting: SPILLWAY_CHECK(whole && block.eviction.job != nullptr); break;
+      case BlockState::kSpilled:
+        SPILLWAY_CHECK((block.memory.handles.empty() || block.memory.mapping) &&
+                       block.copies.homes.size() == block.chunks);
+        break;
+      case BlockState::kFaulting: SPILLWAY_CHECK(whole && block.fetch.job != nullptr); break;
       case BlockState::kLost: break;
     }
-    SPILLWAY_CHECK(block.gate.load() == Gate::kClosed || block.gate.load() == GateOf(block));
+    SPILLWAY_CHECK(block.gate.state.load() == Gate::kClosed || block.gate.state.load() == GateOf(block));
   }
   SPILLWAY_CHECK(held == held_chunks_);
   for (int state = 0; state < kBlockStates; ++state)

@@ -18,27 +18,37 @@
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/memory/launch_sets.h"
 #include "allocator/memory/pin.h"
-#include "allocator/residency/state/block_state.h"
-#include "allocator/tier/host_pool.h"
+#include "allocator/tier/chunk_home.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
-#include "io/spill_store.h"
 #include "policy/victim_index.h"
 
 namespace spillway::allocator {
+
+// The states of a block. Pins, dirtiness, tier and transfers are fields of the block, not states. docs/states.md draws
+// them and says who may move a block on.
+enum class BlockState : uint8_t {
+  kFree,      // not handed out, no chunks
+  kEmpty,     // live, holds nothing worth keeping, no chunks
+  kResident,  // live, its bytes are on the GPU
+  kEvicting,  // live or freed, its bytes are on the GPU and on their way out
+  kSpilled,   // live, its bytes are in host memory or spill files only
+  kFaulting,  // live or freed, chunks mapped or being mapped, bytes on their way in
+  kCached,    // freed, chunks kept for the next block of this size
+  kLost,      // live, the only copy could not be read
+};
+inline constexpr int kBlockStates = 8;
+
+const char* NameOf(BlockState state);
+
+// Whether a block may go from `from` to `to`. No state may go to itself.
+bool CanTransition(BlockState from, BlockState to);
 
 // What a launching thread may do with a block without taking the lock.
 enum class Gate : uint8_t {
   kClosed,   // take the slow path
   kOpen,     // mapped and whole: launch, then stamp
   kIgnored,  // nobody's block: an integer that looks like an address, or a stale pointer
-};
-
-// Where the bytes of one spilled chunk lie.
-struct ChunkHome {
-  HostPiece piece;  // host tier when data is not null
-  io::SlotId slot;  // else this slot, when on_disk
-  bool on_disk = false;
 };
 
 // A block whose copy was of no use k times in a row is left alone for its next 2^k - 1 evictions, at most 63.
@@ -79,75 +89,101 @@ struct FetchJob;
 class TableLock;
 
 struct alignas(64) Block {
-  // ---- Read and written by launching threads without the lock, inside a gate slot.
+  // Read and written by launching threads without the lock, inside a gate slot.
+  struct GateSide {
+    os::Atomic<Gate> state{Gate::kIgnored};  // written under the lock; pairs with the load after Slot::Enter
+    os::Atomic<bool> many_streams{false};    // more uses than stamps: everything launched so far counts
+    // Named by a launch or held since the hand-out. A flag, not a comparison of `last_use`: of two threads that write
+    // that one, who took the lower number may come last.
+    os::Atomic<bool> used{false};
+    // Whose each stamp is, by GateSlots::NumberOf; 0: nobody's yet, nor any behind it. A thread takes one by an
+    // exchange and is from then on the only one that writes it, so that a stamp costs a plain store.
+    static constexpr size_t kStamps = 6;
+    std::array<os::Atomic<uint8_t>, kStamps> stamp_owners{};
+    os::Atomic<uint64_t> last_use{0};  // index of about the last launch that named it, 1-based; 0 = never
+    os::Atomic<uint64_t> bytes{0};     // in whole chunks
+    // Last uses by stream, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read by
+    // the evictor after GateSlots::WaitForAll.
+    std::array<os::Atomic<uint64_t>, kStamps> stamps{};
+  };
+  // ---- What follows is guarded by BlockTable::mu; each struct is named after who writes it.
 
-  os::Atomic<Gate> gate{
-      Gate::kIgnored};  // written under the lock; pairs with the gate's load after Slot::Enter
-  os::Atomic<bool> many_streams{false};  // more uses than stamps: everything launched so far counts
-  // Named by a launch or held since the hand-out. A flag, not a comparison of `last_use`: of two threads that write
-  // that one, who took the lower number may come last.
-  os::Atomic<bool> used{false};
-  // Whose each stamp is, by GateSlots::NumberOf; 0: nobody's yet, nor any behind it. A thread takes one by an
-  // exchange and is from then on the only one that writes it, so that a stamp costs a plain store.
-  static constexpr size_t kStamps = 6;
-  std::array<os::Atomic<uint8_t>, kStamps> stamp_owners{};
-  os::Atomic<uint64_t> last_use{0};  // index of about the last launch that named it, 1-based; 0 = never
-  os::Atomic<uint64_t> bytes{0};     // in whole chunks
-  // Last uses by stream, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read by
-  // the evictor after GateSlots::WaitForAll.
-  std::array<os::Atomic<uint64_t>, kStamps> stamps{};
+  // The table, by MoveLocked and by what it says of holds.
+  struct TableSide {
+    std::array<uint32_t, kHoldReasons> holds{};  // how many holds of each reason are not ended
+    Block* previous = nullptr;                   // neighbours in the list of the blocks of this state
+    Block* next = nullptr;
+  };
+  // Allocations and FreeAddresses.
+  struct AllocationSide {
+    uint32_t generation = 0;  // counts hand-outs
+    uint64_t requested_bytes = 0;
+    uint64_t handed_out_at = 0;  // launch index at hand-out, for stripping the longest unused first
+    uint64_t freed_at = 0;       // order of frees, for stripping the oldest first
+    CUstream owner = nullptr;  // allocation stream, kept from use to use: it decides who may reuse the block
+    bool freed = false;        // freed while a transfer was under way
+    bool listed = false;       // in the list of reusable addresses
+    bool wanted = false;       // an allocation waits for the end of its free
+    std::vector<Stamp> recorded;  // recordStream: what must complete before reuse and eviction
+  };
+  // Whoever maps it: the thread of a claim, the evictor, the faulter, audit.
+  struct MappingSide {
+    std::vector<ChunkHandle> handles;
+    bool mapping = false;  // chunks are being mapped or unmapped outside the lock
+    bool hidden = false;   // audit: has its chunks and its bytes, but is not mapped now
+    uint32_t peers = 0;    // other devices, one bit each, that may touch what is mapped now
+  };
+  // CleanCopies, and the transfers that fill and empty them.
+  struct CopiesSide {
+    std::vector<ChunkHome> homes;       // per chunk, while kSpilled and kFaulting
+    std::vector<ChunkHome> copy_homes;  // per chunk, while kResident: a copy from before
+    ContentHash content;                // of the bytes at either, when known; at copy_homes it always is
+    bool content_known = false;
+    CopyHabit habit;  // of this address: equal iterations hand equal addresses out
+  };
+  // The evictor.
+  struct EvictionSide {
+    Departure* job = nullptr;  // under way or draining
+    // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady clock).
+    uint8_t failures = 0;
+    int64_t again_at = 0;
+  };
+  // The faulter.
+  struct FetchSide {
+    FetchJob* job = nullptr;
+    CUevent arrival = nullptr;  // kFaulting: everything has been enqueued, and is there once this completes
+    bool prefetched = false;    // the fetch under way, or the last one, was on the plan's account
+    absl::Status failure;       // why the last fetch was taken back, if it failed
+  };
 
-  // ---- Constant while the block exists.
+  GateSide gate;
 
+  // Constant while the block exists.
   BlockId id;
   uint64_t address = 0;
   uint32_t chunks = 0;
 
-  // ---- Guarded by BlockTable::mu.
+  BlockState state = BlockState::kFree;  // BlockTable::MoveLocked alone writes it
+  uint32_t pins = 0;                     // ClaimQueue's: launches that need it where it is
+  uint32_t held_reasons = 0;             // BlockTable's: bit per HoldReason; not zero: does not leave
+  TableSide table;
+  AllocationSide allocation;
+  MappingSide memory;
+  CopiesSide copies;
+  EvictionSide eviction;
+  FetchSide fetch;
 
-  BlockState state = BlockState::kFree;
-  uint32_t generation = 0;  // counts hand-outs
-  uint64_t requested_bytes = 0;
-  uint64_t handed_out_at = 0;  // launch index at hand-out, for stripping the longest unused first
-  uint64_t freed_at = 0;       // order of frees, for stripping the oldest first
-  CUstream owner = nullptr;    // allocation stream, kept from use to use: it decides who may reuse the block
-  uint32_t pins = 0;           // launches that need it where it is
-  uint32_t held_reasons = 0;   // bit per HoldReason; not zero: does not leave
-  std::array<uint32_t, kHoldReasons> holds{};  // how many holds of each reason are not ended
-  bool freed = false;                          // freed while a transfer was under way
-  bool mapping = false;                        // chunks are being mapped or unmapped outside the lock
-  bool hidden = false;                         // audit: has its chunks and its bytes, but is not mapped now
-  bool listed = false;                         // in the allocator's list of reusable addresses
-  bool wanted = false;                         // an allocation waits for the end of its free
-  std::vector<Stamp> recorded;                 // recordStream: what must complete before reuse and eviction
-  std::vector<ChunkHandle> handles;
-  std::vector<ChunkHome> homes;       // per chunk, while kSpilled and kFaulting
-  std::vector<ChunkHome> copy_homes;  // per chunk, while kResident: a copy from before (core's CleanCopies)
-  ContentHash content;                // of the bytes at either, when known; at copy_homes it always is
-  bool content_known = false;
-  CopyHabit habit;             // of this address: equal steps hand equal addresses out
-  Departure* evict = nullptr;  // under way or draining
-  FetchJob* fetch = nullptr;
-  CUevent arrival = nullptr;   // kFaulting: everything has been enqueued, and is there once this completes
-  uint32_t peers = 0;          // other devices, one bit each, that may touch what is mapped now
-  bool prefetched = false;     // the fetch under way, or the last one, was on the plan's account
-  absl::Status fetch_failure;  // why the last fetch was taken back, if it failed
-  // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady clock).
-  uint8_t failed_evictions = 0;
-  int64_t evict_again_at = 0;
-  // Neighbours in the table's list of the blocks of this state.
-  Block* list_previous = nullptr;
-  Block* list_next = nullptr;
-
-  bool used_since_hand_out() const { return used.load(std::memory_order_relaxed); }
-  bool holds_chunks() const { return !handles.empty(); }
+  bool used_since_hand_out() const { return gate.used.load(std::memory_order_relaxed); }
+  bool holds_chunks() const { return !memory.handles.empty(); }
   // All uses are over, the gate is closed, nobody inside and no pin taken. Under the lock.
   void ForgetUses() {
-    many_streams.store(false);
-    for (os::Atomic<uint64_t>& stamp : stamps) stamp.store(0, std::memory_order_relaxed);
-    for (os::Atomic<uint8_t>& taker : stamp_owners) taker.store(0, std::memory_order_relaxed);
+    gate.many_streams.store(false);
+    for (os::Atomic<uint64_t>& stamp : gate.stamps) stamp.store(0, std::memory_order_relaxed);
+    for (os::Atomic<uint8_t>& taker : gate.stamp_owners) taker.store(0, std::memory_order_relaxed);
   }
-  bool live() const { return !freed && state != BlockState::kFree && state != BlockState::kCached; }
+  bool live() const {
+    return !allocation.freed && state != BlockState::kFree && state != BlockState::kCached;
+  }
 };
 
 class BlockTable {
@@ -193,10 +229,10 @@ class BlockTable {
   bool CancelDepartureLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Closes the gate of a block that stays in its state, for a strip, and opens it again.
   void CloseGateLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    block->gate.store(Gate::kClosed);
+    block->gate.state.store(Gate::kClosed);
   }
   void RestoreGateLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    block->gate.store(GateOf(*block));
+    block->gate.state.store(GateOf(*block));
   }
 
   // Blocks of that state, the one that has been in it longest first. `visit` may change the state of its block alone.
@@ -204,7 +240,7 @@ class BlockTable {
   void ForEachLocked(const TableLock& lock, BlockState state, Visitor visit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     for (Block* block = lists_[static_cast<int>(state)].first; block != nullptr;) {
-      Block* const next = block->list_next;
+      Block* const next = block->table.next;
       visit(block);
       block = next;
     }
@@ -215,7 +251,7 @@ class BlockTable {
     for (const BlockState state : {BlockState::kEmpty, BlockState::kResident, BlockState::kEvicting,
                                    BlockState::kSpilled, BlockState::kFaulting, BlockState::kLost}) {
       ForEachLocked(lock, state, [&](Block* block) {
-        if (!block->freed) visit(block);
+        if (!block->allocation.freed) visit(block);
       });
     }
   }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "allocator/memory/address_map.h"
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 
@@ -78,7 +78,7 @@ void Charges::Confirm(const TableLock& lock, Block* block) {
   lock.Covers(*table_);
   begun_chunks_ -= block->chunks;
   ++live_blocks_;
-  requested_bytes_ += block->requested_bytes;
+  requested_bytes_ += block->allocation.requested_bytes;
   if (live_chunks_ > peak_live_chunks_) {
     peak_live_chunks_ = live_chunks_;
     peak_requested_bytes_ = requested_bytes_;
@@ -97,7 +97,7 @@ void Charges::End(const TableLock& lock, Block* block) {
   lock.Covers(*table_);
   --live_blocks_;
   live_chunks_ -= block->chunks;
-  requested_bytes_ -= block->requested_bytes;
+  requested_bytes_ -= block->allocation.requested_bytes;
   table_->NoteFreedLocked(lock, block);
   LowerPromiseNow();
 }

@@ -9,20 +9,20 @@ namespace spillway::allocator {
 
 void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ChunkHome> homes,
                        const ContentHash& hash) {
-  SPILLWAY_CHECK(block->copy_homes.empty() && homes.size() == block->chunks);
+  SPILLWAY_CHECK(block->copies.copy_homes.empty() && homes.size() == block->chunks);
   Count(homes, 1);
-  block->copy_homes = std::move(homes);
-  block->content = hash;
+  block->copies.copy_homes = std::move(homes);
+  block->copies.content = hash;
   kept_.push_back(block);
 }
 
 bool CleanCopies::Take(const TableLock& lock, Block* block, std::vector<ChunkHome>* homes,
                        ContentHash* hash) {
-  if (block->copy_homes.empty()) return false;
-  Count(block->copy_homes, -1);
-  *homes = std::move(block->copy_homes);
-  *hash = block->content;
-  block->copy_homes.clear();
+  if (block->copies.copy_homes.empty()) return false;
+  Count(block->copies.copy_homes, -1);
+  *homes = std::move(block->copies.copy_homes);
+  *hash = block->copies.content;
+  block->copies.copy_homes.clear();
   std::erase(kept_, block);
   return true;
 }
@@ -32,7 +32,7 @@ void CleanCopies::Drop(const TableLock& lock, Block* block) {
   ContentHash hash;
   if (!Take(lock, block, &homes, &hash)) return;
   Release(lock, &homes);
-  block->habit.NoteUseless();
+  block->copies.habit.NoteUseless();
 }
 
 void CleanCopies::Reclaim(const TableLock& lock, uint64_t pieces, uint64_t slots) {
@@ -40,7 +40,7 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t pieces, uint64_t slots
   const bool want_disk = slots > 0;
   if ((!want_host || host_pieces_ == 0) && (!want_disk || disk_slots_ == 0)) return;
   const auto useful = [&](const Block* block) {
-    return std::any_of(block->copy_homes.begin(), block->copy_homes.end(),
+    return std::any_of(block->copies.copy_homes.begin(), block->copies.copy_homes.end(),
                        [&](const ChunkHome& home) { return home.on_disk ? want_disk : want_host; });
   };
   uint64_t host = 0;
@@ -49,7 +49,7 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t pieces, uint64_t slots
   for (const bool proven : {false, true}) {
     for (size_t i = 0; i < kept_.size() && !enough();) {
       Block* const block = kept_[i];
-      if (block->habit.proven() != proven || !useful(block)) {
+      if (block->copies.habit.proven() != proven || !useful(block)) {
         ++i;
         continue;
       }

@@ -1,6 +1,6 @@
 #include "allocator/residency/state/core.h"
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 
 namespace spillway::allocator {
 namespace {

@@ -125,7 +125,9 @@ struct Core {
     return static_cast<uint32_t>(std::min(chunk_bytes, BytesOfCopy(block) - index * chunk_bytes));
   }
   // Bytes of the block that are copied when it leaves: a multiple of a page.
-  static uint64_t BytesOfCopy(const Block& block) { return (block.requested_bytes + 4095) / 4096 * 4096; }
+  static uint64_t BytesOfCopy(const Block& block) {
+    return (block.allocation.requested_bytes + 4095) / 4096 * 4096;
+  }
 };
 
 }  // namespace spillway::allocator

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "allocator/memory/address_map.h"
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 
 namespace spillway::allocator {
 
@@ -21,7 +21,7 @@ Block* FreeAddresses::Take(const TableLock& lock, uint32_t chunks, CUstream stre
   const std::optional<BlockId> id = listed_.Take(stream, chunks);
   if (!id) return nullptr;
   Block* const block = &table_->at(*id);
-  block->listed = false;
+  block->allocation.listed = false;
   return block;
 }
 
@@ -38,7 +38,7 @@ absl::StatusOr<Block*> FreeAddresses::Create(const TableLock& lock, uint32_t chu
   }
   if (!address.ok()) return address.status();
   Block* const block = table_->CreateLocked(lock, *address, chunks);
-  block->owner = stream;
+  block->allocation.owner = stream;
   return block;
 }
 
@@ -51,14 +51,14 @@ void FreeAddresses::NoteHandedOut(const TableLock& lock, AllocationPath path) {
 void FreeAddresses::NoteTakenBack(const TableLock& lock, Block* block) {
   lock.Covers(*table_);
   --handed_out_;
-  block->freed_at = ++frees_;
+  block->allocation.freed_at = ++frees_;
 }
 
 // ---- Coming back.
 
 void FreeAddresses::Enter(Block* block) {
-  block->listed = true;
-  listed_.Add(block->owner, block->chunks, block->address, block->id);
+  block->allocation.listed = true;
+  listed_.Add(block->allocation.owner, block->chunks, block->address, block->id);
 }
 
 void FreeAddresses::List(const TableLock& lock, Block* block) {
@@ -68,23 +68,23 @@ void FreeAddresses::List(const TableLock& lock, Block* block) {
 
 void FreeAddresses::BeginFree(const TableLock& lock, Block* block) {
   lock.Covers(*table_);
-  block->freed = true;
-  if (block->recorded.empty()) Enter(block);
+  block->allocation.freed = true;
+  if (block->allocation.recorded.empty()) Enter(block);
 }
 
 void FreeAddresses::FinishFree(const TableLock& lock, Block* block) {
-  block->freed = false;
+  block->allocation.freed = false;
   Offer(lock, block);
 }
 
 void FreeAddresses::Offer(const TableLock& lock, Block* block) {
   lock.Covers(*table_);
-  if (block->state == BlockState::kCached && !block->recorded.empty()) {
+  if (block->state == BlockState::kCached && !block->allocation.recorded.empty()) {
     waiting_.push_back(block);
     return;
   }
-  block->recorded.clear();
-  if (!block->listed && !block->wanted) Enter(block);
+  block->allocation.recorded.clear();
+  if (!block->allocation.listed && !block->allocation.wanted) Enter(block);
   GiveUpOld(lock);
 }
 
@@ -98,10 +98,10 @@ bool FreeAddresses::FinishRecorded(const TableLock& lock, absl::FunctionRef<bool
   bool progress = false;
   std::erase_if(waiting_, [&](Block* block) {
     lock.Covers(*table_);
-    for (const Stamp& stamp : block->recorded) {
+    for (const Stamp& stamp : block->allocation.recorded) {
       if (!done(stamp)) return false;
     }
-    block->recorded.clear();
+    block->allocation.recorded.clear();
     Enter(block);
     progress = true;
     return true;
@@ -119,11 +119,11 @@ void FreeAddresses::GiveUpOld(const TableLock& lock) {
 }
 
 bool FreeAddresses::GiveUp(const TableLock& lock, Block* block) {
-  const bool busy =
-      block->evict != nullptr || block->mapping || block->pins > 0 || block->wanted || block->freed;
+  const bool busy = block->eviction.job != nullptr || block->memory.mapping || block->pins > 0 ||
+                    block->allocation.wanted || block->allocation.freed;
   if (busy && !SPILLWAY_MUTANT(kReuseRecordEarly)) return false;
-  if (block->listed) listed_.Remove(block->owner, block->chunks, block->address);
-  block->listed = false;
+  if (block->allocation.listed) listed_.Remove(block->allocation.owner, block->chunks, block->address);
+  block->allocation.listed = false;
   space_.Free(block->address, block->chunks);
   table_->DestroyLocked(lock, block);
   return true;

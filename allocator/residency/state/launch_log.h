@@ -11,7 +11,7 @@
 
 #include "allocator/residency/state/block_table.h"
 #include "allocator/residency/state/stream_clock.h"
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/atomic.h"
 #include "policy/units.h"
 
@@ -57,13 +57,13 @@ class LaunchLog {
 // GateSlots::NumberOf the calling thread's slot; 0 when it has none.
 void StampBlockAnew(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread);
 inline void StampBlock(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread) {
-  for (size_t i = 0; thread != 0 && i < Block::kStamps; ++i) {
-    const uint8_t owner = block->stamp_owners[i].load(std::memory_order_relaxed);
+  for (size_t i = 0; thread != 0 && i < Block::GateSide::kStamps; ++i) {
+    const uint8_t owner = block->gate.stamp_owners[i].load(std::memory_order_relaxed);
     if (owner == 0) break;
     if (owner != thread) continue;
-    const Stamp old = Stamp::Unpack(block->stamps[i].load(std::memory_order_relaxed));
+    const Stamp old = Stamp::Unpack(block->gate.stamps[i].load(std::memory_order_relaxed));
     if (old.stream != stamp.stream) continue;
-    if (old.number < stamp.number) block->stamps[i].store(stamp.Packed(), std::memory_order_relaxed);
+    if (old.number < stamp.number) block->gate.stamps[i].store(stamp.Packed(), std::memory_order_relaxed);
     return;
   }
   StampBlockAnew(clock, block, stamp, thread);
@@ -74,8 +74,8 @@ void StampBlock(const StreamClock& clock, Block* block, Stamp stamp);
 inline void NoteUse(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread,
                     policy::LaunchIndex index) {
   StampBlock(clock, block, stamp, thread);
-  block->used.store(true, std::memory_order_relaxed);
-  block->last_use.store(index + 1, std::memory_order_relaxed);
+  block->gate.used.store(true, std::memory_order_relaxed);
+  block->gate.last_use.store(index + 1, std::memory_order_relaxed);
 }
 // The stamps and recorded streams that the GPU has not completed yet. The gate must be closed and no thread inside.
 std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block);

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/per_thread.h"
 
 namespace spillway::allocator {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/atomic.h"
 #include "io/os/barrier.h"
 #include "io/os/wait.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -108,13 +108,13 @@ ClaimQueue::Lack ClaimQueue::LackOfLocked(const TableLock& lock, const AccessSet
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
     if (!block.live()) continue;
-    const bool left = block.evict != nullptr && block.evict->committed;
-    const bool undone = block.state == BlockState::kFaulting && block.mapping;
+    const bool left = block.eviction.job != nullptr && block.eviction.job->committed;
+    const bool undone = block.state == BlockState::kFaulting && block.memory.mapping;
     if (left || undone) {
       lack.busy = true;
     } else if (!block.holds_chunks()) {
       lack.chunks += block.chunks;
-    } else if (block.evict != nullptr && !block.evict->cancelled) {
+    } else if (block.eviction.job != nullptr && !block.eviction.job->cancelled) {
       lack.leaving = true;
     }
   }
@@ -127,8 +127,9 @@ void ClaimQueue::PinLocked(const TableLock& lock, const AccessSet& set, Grant* g
     if (!block.live()) continue;
     ++block.pins;
     grant->pinned.push_back(&block);
-    if (block.evict != nullptr) core_->table.CancelDepartureLocked(lock, &block);
-    if (block.state == BlockState::kFaulting && block.fetch != nullptr) faulter_->DemandLocked(lock, &block);
+    if (block.eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, &block);
+    if (block.state == BlockState::kFaulting && block.fetch.job != nullptr)
+      faulter_->DemandLocked(lock, &block);
   }
 }
 
@@ -174,16 +175,17 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle
   for (Block* block : grant->pinned) {
     // The lock was released while chunks were created: meanwhile a block may have been freed, fetched on the plan's
     // account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
-    if (block->state == BlockState::kFaulting && block->fetch != nullptr) faulter_->DemandLocked(lock, block);
+    if (block->state == BlockState::kFaulting && block->fetch.job != nullptr)
+      faulter_->DemandLocked(lock, block);
     const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
-    if (!lacking || block->freed || block->mapping || block->holds_chunks()) continue;
+    if (!lacking || block->allocation.freed || block->memory.mapping || block->holds_chunks()) continue;
     if (chunks->size() < block->chunks) continue;
     std::vector<ChunkHandle> mine(chunks->end() - block->chunks, chunks->end());
     chunks->resize(chunks->size() - block->chunks);
     if (block->state == BlockState::kEmpty) {
-      block->handles = std::move(mine);
-      block->peers = 0;
-      block->mapping = true;
+      block->memory.handles = std::move(mine);
+      block->memory.peers = 0;
+      block->memory.mapping = true;
       grant->to_map.push_back(block);
     } else {
       faulter_->BeginLocked(lock, block, std::move(mine), /*prefetch=*/false);
@@ -229,9 +231,9 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
       status = core_->StopStatus();
     } else if (IsLaunchableLocked(lock, *block, arrivals)) {
       ++i;
-    } else if (!block->holds_chunks() && !block->mapping) {
-      status = block->fetch_failure.ok() ? absl::AbortedError("a block lost its chunks again")
-                                         : block->fetch_failure;
+    } else if (!block->holds_chunks() && !block->memory.mapping) {
+      status = block->fetch.failure.ok() ? absl::AbortedError("a block lost its chunks again")
+                                         : block->fetch.failure;
     } else {
       if (!wait) {
         core_->clock.CoverAll();
@@ -253,12 +255,12 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
 bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
                                     std::vector<CUevent>* arrivals) {
   if (!block.live()) return true;
-  if (block.mapping) return false;
+  if (block.memory.mapping) return false;
   if (block.state == BlockState::kResident) return true;
-  if (block.state != BlockState::kFaulting || block.arrival == nullptr) return false;
+  if (block.state != BlockState::kFaulting || block.fetch.arrival == nullptr) return false;
   const bool enough = SPILLWAY_MUTANT(kFirstArrivalOnly) && !arrivals->empty();
-  if (!enough && std::find(arrivals->begin(), arrivals->end(), block.arrival) == arrivals->end()) {
-    arrivals->push_back(block.arrival);
+  if (!enough && std::find(arrivals->begin(), arrivals->end(), block.fetch.arrival) == arrivals->end()) {
+    arrivals->push_back(block.fetch.arrival);
   }
   return true;
 }
@@ -266,7 +268,8 @@ bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
 void ClaimQueue::NoteWaiter(const Grant& grant, Stamp before) {
   const TableLock lock(core_->table);
   for (Block* block : grant.pinned) {
-    if (block->fetch != nullptr && block->fetch->waiter.stream == kNoStream) block->fetch->waiter = before;
+    if (block->fetch.job != nullptr && block->fetch.job->waiter.stream == kNoStream)
+      block->fetch.job->waiter = before;
   }
 }
 

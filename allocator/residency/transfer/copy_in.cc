@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -21,13 +21,13 @@ CopyIn::CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake)
 
 absl::Status CopyIn::EnqueueHostChunks(FetchJob* job) {
   Block* const block = job->block;
-  for (size_t i = 0; i < block->homes.size(); ++i) {
-    if (block->homes[i].on_disk) {
+  for (size_t i = 0; i < block->copies.homes.size(); ++i) {
+    if (block->copies.homes[i].on_disk) {
       ++job->disk_chunks_left;
       continue;
     }
-    SPILLWAY_RETURN_IF_ERROR(copies_->In(block->address + i * core_->chunk_bytes, block->homes[i].piece.data,
-                                         core_->BytesOfChunk(*block, i)));
+    SPILLWAY_RETURN_IF_ERROR(copies_->In(block->address + i * core_->chunk_bytes,
+                                         block->copies.homes[i].piece.data, core_->BytesOfChunk(*block, i)));
   }
   return absl::OkStatus();
 }
@@ -35,14 +35,14 @@ absl::Status CopyIn::EnqueueHostChunks(FetchJob* job) {
 absl::Status CopyIn::MarkArrival(FetchJob* job) {
   SPILLWAY_ASSIGN_OR_RETURN(const CUevent mark, copies_->MarkIn());
   const TableLock lock(core_->table);
-  job->block->arrival = mark;
+  job->block->fetch.arrival = mark;
   core_->table.changed.NotifyAll();
   return absl::OkStatus();
 }
 
 bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
   bool progress = false;
-  const std::vector<ChunkHome>& homes = job->block->homes;
+  const std::vector<ChunkHome>& homes = job->block->copies.homes;
   while (NextDiskChunk(job)) {
     HostPool* const host = core_->parts.host;
     const size_t kept = std::min(kStagingKeptForDemand, host->Limit(HostUse::kFaultStaging) / 2);
@@ -77,7 +77,7 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
 
 // Whether a chunk is left to be read: one of `again`, or the one at next_chunk.
 bool CopyIn::NextDiskChunk(FetchJob* job) {
-  const std::vector<ChunkHome>& homes = job->block->homes;
+  const std::vector<ChunkHome>& homes = job->block->copies.homes;
   while (job->next_chunk < homes.size() && !homes[job->next_chunk].on_disk) ++job->next_chunk;
   return !job->again.empty() || job->next_chunk < homes.size();
 }

@@ -3,8 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
-#include "allocator/residency/transfer/mapping.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
 
@@ -35,7 +34,7 @@ void CopyOut::Begin(EvictJob* job) {
   bool wanted = job->stays;
   {
     const TableLock lock(core_->table);
-    wanted = job->block->habit.WantsHash() || wanted;
+    wanted = job->block->copies.habit.WantsHash() || wanted;
   }
   if (wanted) BeginHash(job);  // beside the copy: both only read
 }
@@ -43,7 +42,7 @@ void CopyOut::Begin(EvictJob* job) {
 bool CopyOut::BeginHash(EvictJob* job) {
   hash_->Begin();
   DeviceHash* const hash = hash_->Get();
-  if (hash == nullptr || !RevealForCopy(core_, job->block).ok()) return false;
+  if (hash == nullptr) return false;
   absl::StatusOr<DeviceHash::Request> request =
       hash->Enqueue(hash->stream(), job->block->address, core_->BytesOfCopy(*job->block));
   if (!request.ok()) return false;
@@ -78,9 +77,9 @@ bool CopyOut::Compare(EvictJob* job) {
     const TableLock lock(core_->table);
     if (job->cancelled) return true;  // what was hashed may have been in use again already; the copy is kept
     if (same) {
-      job->block->habit.NoteUnchanged();
+      job->block->copies.habit.NoteUnchanged();
     } else {
-      job->block->habit.NoteUseless();
+      job->block->copies.habit.NoteUseless();
     }
   }
   if (same) {
@@ -141,7 +140,6 @@ void CopyOut::EndCopy(EvictJob* job) {
 
 void CopyOut::CopyToHost(EvictJob* job) {
   job->host_enqueued = true;
-  job->failure = RevealForCopy(core_, job->block);
   uint64_t bytes = 0;
   for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
     if (job->homes[i].on_disk) continue;

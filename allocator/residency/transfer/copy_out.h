@@ -67,7 +67,7 @@ class CopyOut {
   bool hashes() const { return hash_->Get() != nullptr; }
   // The block's gate has been closed: the job takes its copy from before, if there is one.
   void TakeCopyLocked(const TableLock& lock, EvictJob* job);
-  // The bytes are final: on to kCompare or kCopy; nothing happens when there is no room just now.
+  // The bytes are final, and the block is mapped: on to kCompare or kCopy; nothing happens when there is no room just now.
   void Begin(EvictJob* job);
   // Goes on in kCompare and in kCopy as far as it can without waiting. True when something was done.
   bool Compare(EvictJob* job);

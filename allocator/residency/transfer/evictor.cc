@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "allocator/residency/state/launch_log.h"
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
@@ -43,14 +43,14 @@ bool Evictor::CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTie
 }
 
 void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTier tier, bool stays) {
-  SPILLWAY_CHECK(block->evict == nullptr && block->pins == 0 && !block->mapping);
+  SPILLWAY_CHECK(block->eviction.job == nullptr && block->pins == 0 && !block->memory.mapping);
   auto job = std::make_unique<EvictJob>();
   job->block = block;
-  job->generation = block->generation;
+  job->generation = block->allocation.generation;
   job->tier = tier;
   job->stays = stays;
   job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
-  block->evict = job.get();
+  block->eviction.job = job.get();
   if (SPILLWAY_MUTANT(kForgetUsesAtClose)) block->ForgetUses();
   if (job->strip) {
     if (!SPILLWAY_MUTANT(kStripGateOpen)) core_->table.CloseGateLocked(lock, block);
@@ -65,7 +65,7 @@ void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTi
 bool Evictor::HasHope(const TableLock& lock) const {
   lock.Covers(core_->table);
   const auto hopeful = [](const std::unique_ptr<EvictJob>& job) {
-    return job->block != nullptr && job->block->failed_evictions == 0;
+    return job->block != nullptr && job->block->eviction.failures == 0;
   };
   return std::ranges::any_of(jobs_, hopeful) || std::ranges::any_of(started_, hopeful);
 }
@@ -109,8 +109,8 @@ bool Evictor::Advance(EvictJob* job) {
   if (may_move && job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
     if (job->strip) {
       job->phase = EvictJob::Phase::kCommit;
-    } else {
-      copy_out_.Begin(job);
+    } else if (job->failure = RevealForCopy(core_, job->block); job->failure.ok()) {
+      copy_out_.Begin(job);  // until the job ends, no audited launch hides the block
     }
   }
   bool moved = false;
@@ -168,14 +168,14 @@ void Evictor::Commit(EvictJob* job) {
     const TableLock lock(core_->table);
     if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon finds it in the next step
     job->committed = true;
-    block->mapping = true;
+    block->memory.mapping = true;
     block->ForgetUses();
     if (job->strip && block->state == BlockState::kResident)
       core_->table.MoveLocked(lock, block, BlockState::kEmpty);
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
   // Nobody else changes `hidden` while the block is being unmapped.
-  const absl::Status status = block->hidden ? absl::OkStatus() : UnmapBlock(core_, *block);
+  const absl::Status status = block->memory.hidden ? absl::OkStatus() : UnmapBlock(core_, *block);
   if (!status.ok()) return;  // the device's error from now on; the block stays as it is
   const TableLock lock(core_->table);
   FinishLocked(lock, job);
@@ -193,27 +193,27 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
   }
   ++core_->counters.evictions;
   charges_->NotePath(lock, job->strip ? ChunkPath::kStripped : ChunkPath::kEvicted);
-  charges_->chunks(lock).Give(&block->handles);
-  block->mapping = false;
-  block->hidden = false;
-  block->evict = nullptr;
-  block->failed_evictions = 0;
+  charges_->chunks(lock).Give(&block->memory.handles);
+  block->memory.mapping = false;
+  block->memory.hidden = false;
+  block->eviction.job = nullptr;
+  block->eviction.failures = 0;
   chunks_coming_ -= block->chunks;
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
   if (job->strip) {
     if (block->state == BlockState::kCached) core_->table.MoveLocked(lock, block, BlockState::kFree);
-    if (block->freed) {  // an unused block freed while it was being unmapped
+    if (block->allocation.freed) {  // an unused block freed while it was being unmapped
       core_->table.MoveLocked(lock, block, BlockState::kFree);
       addresses_->FinishFree(lock, block);
     }
-  } else if (block->freed) {
+  } else if (block->allocation.freed) {
     core_->table.MoveLocked(lock, block, BlockState::kFree);
     addresses_->FinishFree(lock, block);
     clean_->Release(lock, &job->homes);
   } else {
-    block->homes = std::move(job->homes);
-    block->content = job->content;
-    block->content_known = job->content_known;
+    block->copies.homes = std::move(job->homes);
+    block->copies.content = job->content;
+    block->copies.content_known = job->content_known;
     core_->table.MoveLocked(lock, block, BlockState::kSpilled);
   }
   job->phase = EvictJob::Phase::kDone;
@@ -228,7 +228,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
   if (!job->clean) copy_out_.CountSpilled(*job);
   ++core_->counters.early_copies;
-  block->evict = nullptr;
+  block->eviction.job = nullptr;
   core_->table.MoveLocked(lock, block, BlockState::kResident);
   if (job->content_known) {
     clean_->Keep(lock, block, std::move(job->homes), job->content);
@@ -261,8 +261,8 @@ void Evictor::Abandon(EvictJob* job) {
 
 // It is tried again after a pause, twice as long each time, and is no hope for those who wait until it has succeeded.
 void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
-  block->evict_again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->failed_evictions);
-  if (block->failed_evictions < kMostDoublings) ++block->failed_evictions;
+  block->eviction.again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->eviction.failures);
+  if (block->eviction.failures < kMostDoublings) ++block->eviction.failures;
   ++failures_;
   if (first_failure_.ok()) first_failure_ = why;
 }
@@ -273,16 +273,16 @@ void Evictor::LetGo(EvictJob* job) {
   ++cancelled_in_phase[static_cast<int>(job->phase)];
   ++core_->counters.evictions_cancelled;
   if (!job->stays) chunks_coming_ -= block->chunks;
-  block->evict = nullptr;
+  block->eviction.job = nullptr;
   job->block = nullptr;
   // Freed and handed out again meanwhile, it has other bytes: a life of its own.
-  const bool same_life = job->generation == block->generation || SPILLWAY_MUTANT(kKeepOfLastLife);
+  const bool same_life = job->generation == block->allocation.generation || SPILLWAY_MUTANT(kKeepOfLastLife);
   const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
   if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     clean_->Keep(lock, block, std::move(job->homes), job->content);
     job->homes.clear();
   }
-  if (block->freed && block->state == BlockState::kEvicting) {
+  if (block->allocation.freed && block->state == BlockState::kEvicting) {
     core_->table.MoveLocked(lock, block, BlockState::kCached);
     addresses_->FinishFree(lock, block);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
@@ -27,21 +27,22 @@ Faulter::~Faulter() = default;
 void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> chunks,
                           bool prefetch) {
   lock.Covers(core_->table);
-  SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch == nullptr &&
+  SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch.job == nullptr &&
                  chunks.size() == block->chunks);
-  block->handles = std::move(chunks);
-  block->peers = 0;
-  block->fetch = new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
-  block->fetch->block = block;
-  block->fetch->demanded = !prefetch;
-  block->prefetched = prefetch;
-  block->arrival = nullptr;
-  block->fetch_failure = absl::OkStatus();
+  block->memory.handles = std::move(chunks);
+  block->memory.peers = 0;
+  block->fetch.job =
+      new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
+  block->fetch.job->block = block;
+  block->fetch.job->demanded = !prefetch;
+  block->fetch.prefetched = prefetch;
+  block->fetch.arrival = nullptr;
+  block->fetch.failure = absl::OkStatus();
   core_->table.MoveLocked(lock, block, BlockState::kFaulting);
 }
 
 absl::Status Faulter::Start(Block* block) {
-  FetchJob* const job = block->fetch;
+  FetchJob* const job = block->fetch.job;
   absl::Status status = MapBlock(core_, *block);
   const bool mapped = status.ok();
   if (status.ok()) status = copy_in_.EnqueueHostChunks(job);
@@ -59,8 +60,8 @@ absl::Status Faulter::Start(Block* block) {
   }
   if (mapped && !TakeMappingBack(job)) return status;
   const TableLock lock(core_->table);
-  charges_->chunks(lock).Give(&block->handles);
-  block->fetch = nullptr;
+  charges_->chunks(lock).Give(&block->memory.handles);
+  block->fetch.job = nullptr;
   delete job;
   BackToSpilledLocked(lock, block);
   return status;
@@ -75,13 +76,13 @@ bool Faulter::TakeMappingBack(FetchJob* job) {
 absl::Status Faulter::MapEmpty(Block* block) {
   const absl::Status status = MapBlock(core_, *block);
   const TableLock lock(core_->table);
-  block->mapping = false;
+  block->memory.mapping = false;
   if (status.ok()) {
     core_->table.MoveLocked(lock, block, BlockState::kResident);
   } else {
-    charges_->chunks(lock).Give(&block->handles);
+    charges_->chunks(lock).Give(&block->memory.handles);
   }
-  if (block->freed) {
+  if (block->allocation.freed) {
     core_->table.MoveLocked(lock, block, status.ok() ? BlockState::kCached : BlockState::kFree);
     addresses_->FinishFree(lock, block);
     wake_();  // recorded streams may keep it
@@ -92,11 +93,11 @@ absl::Status Faulter::MapEmpty(Block* block) {
 
 void Faulter::DemandLocked(const TableLock& lock, Block* block) {
   lock.Covers(core_->table);
-  FetchJob* const job = block->fetch;
-  job->cancelled = block->freed;
+  FetchJob* const job = block->fetch.job;
+  job->cancelled = block->allocation.freed;
   if (job->demanded) return;
   job->demanded = true;
-  for (const ChunkHome& home : block->homes) {
+  for (const ChunkHome& home : block->copies.homes) {
     if (home.on_disk) core_->parts.disk->Promote(home.slot);
   }
   wake_();
@@ -113,7 +114,7 @@ bool Faulter::Step() {
     posted_.clear();
     GiveRetiredLocked(lock);
     for (const auto& job : jobs_) {
-      demand |= job->demanded && (job->next_chunk < job->block->homes.size() || !job->again.empty());
+      demand |= job->demanded && (job->next_chunk < job->block->copies.homes.size() || !job->again.empty());
     }
   }
   for (const auto& job : jobs_) progress |= Advance(job.get(), demand);
@@ -129,7 +130,7 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
     const TableLock lock(core_->table);
     demanded = job->demanded;
     cancelled = job->cancelled;
-    enqueued = job->block->arrival != nullptr;
+    enqueued = job->block->fetch.arrival != nullptr;
   }
   bool progress = copy_in_.ReturnStaging(job);
   if (enqueued) return CompleteArrival(job) || progress;
@@ -152,19 +153,19 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
 // The last copy has been enqueued; when its event has completed the block is whole and the spilled copy is let go.
 bool Faulter::CompleteArrival(FetchJob* job) {
   Block* const block = job->block;
-  if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(block->arrival)) return false;
+  if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(block->fetch.arrival)) return false;
   if (!job->staged.empty()) copy_in_.ReturnStaging(job);
   if (!job->staged.empty()) return false;
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
-  for (size_t i = 0; i < block->homes.size(); ++i) {
-    (block->homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
+  for (size_t i = 0; i < block->copies.homes.size(); ++i) {
+    (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
   }
   if (job->from_host) core_->lane(Lane::kHostIn).End(host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
   core_->counters.disk_fetched_bytes += disk_bytes;
   const TableLock lock(core_->table);
-  if (block->prefetched) {
+  if (block->fetch.prefetched) {
     core_->counters.prefetched_bytes += host_bytes + disk_bytes;
     // No launch has asked for it so far: it was here before its launch reached the gate.
     if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
@@ -172,14 +173,14 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   CountLateness(*job, host_bytes + disk_bytes);
   // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
   if (block->pins > 0) {
-    retired_.push_back({block, block->arrival});
+    retired_.push_back({block, block->fetch.arrival});
   } else {
-    core_->clock.GiveEvent(block->arrival);
+    core_->clock.GiveEvent(block->fetch.arrival);
   }
-  block->arrival = nullptr;
-  block->fetch = nullptr;
+  block->fetch.arrival = nullptr;
+  block->fetch.job = nullptr;
   job->block = nullptr;
-  if (block->freed) {
+  if (block->allocation.freed) {
     ReleaseHomesLocked(lock, block);
     core_->table.MoveLocked(lock, block, BlockState::kCached);
     addresses_->FinishFree(lock, block);
@@ -224,27 +225,27 @@ bool Faulter::Drain(FetchJob* job) {
     const TableLock lock(core_->table);
     if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
     copy_in_.DropStaging(job);
-    if (block->freed) {
+    if (block->allocation.freed) {
       ReleaseHomesLocked(lock, block);
-      block->fetch = nullptr;
+      block->fetch.job = nullptr;
       job->block = nullptr;
       core_->table.MoveLocked(lock, block, BlockState::kCached);
       addresses_->FinishFree(lock, block);
       core_->table.changed.NotifyAll();
       return true;
     }
-    block->mapping = true;
+    block->memory.mapping = true;
   }
   SPILLWAY_DELAY_POINT("faulter.committed");
   if (!UnmapBlock(core_, *block).ok())
     return true;  // the device's error from now on; the block stays as it is
   const TableLock lock(core_->table);
-  block->mapping = false;
-  charges_->chunks(lock).Give(&block->handles);
-  block->fetch = nullptr;
+  block->memory.mapping = false;
+  charges_->chunks(lock).Give(&block->memory.handles);
+  block->fetch.job = nullptr;
   job->block = nullptr;
   ++core_->counters.prefetches_cancelled;
-  block->fetch_failure = job->failure;
+  block->fetch.failure = job->failure;
   BackToSpilledLocked(lock, block);
   return true;
 }
@@ -257,7 +258,7 @@ void Faulter::ForgetDrain(FetchJob* job) {
 
 void Faulter::BackToSpilledLocked(const TableLock& lock, Block* block) {
   core_->table.MoveLocked(lock, block, BlockState::kSpilled);
-  if (block->freed) {
+  if (block->allocation.freed) {
     ReleaseHomesLocked(lock, block);
     core_->table.MoveLocked(lock, block, BlockState::kFree);
     addresses_->FinishFree(lock, block);
@@ -269,11 +270,12 @@ bool Faulter::CancelPrefetchesLocked(const TableLock& lock) {
   lock.Covers(core_->table);
   bool any = false;
   for (const auto& job : jobs_) {
-    if (job->block == nullptr || job->demanded || job->cancelled || job->block->arrival != nullptr) continue;
+    if (job->block == nullptr || job->demanded || job->cancelled || job->block->fetch.arrival != nullptr)
+      continue;
     if (job->block->pins > 0) continue;
     job->cancelled = true;
     any = true;
-    for (const ChunkHome& home : job->block->homes) {
+    for (const ChunkHome& home : job->block->copies.homes) {
       if (home.on_disk) core_->parts.disk->CancelPrefetch(home.slot);
     }
   }
@@ -289,31 +291,32 @@ void Faulter::GiveRetiredLocked(const TableLock& lock) {
 }
 
 size_t Faulter::prefetches_under_way() const {
-  return std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->block->prefetched; });
+  return std::count_if(jobs_.begin(), jobs_.end(),
+                       [](const auto& job) { return job->block->fetch.prefetched; });
 }
 
 void Faulter::ReleaseHomesLocked(const TableLock& lock, Block* block) {
-  clean_->Release(lock, &block->homes);
-  block->content_known = false;
+  clean_->Release(lock, &block->copies.homes);
+  block->copies.content_known = false;
 }
 
 // What the block was read from is its content still: good for the next eviction, if it does not change.
 void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
-  if (!block->content_known) return ReleaseHomesLocked(lock, block);
-  clean_->Keep(lock, block, std::move(block->homes), block->content);
-  block->homes.clear();
+  if (!block->copies.content_known) return ReleaseHomesLocked(lock, block);
+  clean_->Keep(lock, block, std::move(block->copies.homes), block->copies.content);
+  block->copies.homes.clear();
 }
 
 // The only copy of a block cannot be read. Wrong training is worse than a stop.
 void Faulter::Lose(FetchJob* job) {
   const TableLock lock(core_->table);
-  if (job->block->freed) {  // nobody wants the bytes any more
+  if (job->block->allocation.freed) {  // nobody wants the bytes any more
     job->cancelled = true;
     job->lost = absl::OkStatus();
     return;
   }
   core_->table.MoveLocked(lock, job->block, BlockState::kLost);
-  os::Announce("the job must stop: a block of " + std::to_string(job->block->requested_bytes) +
+  os::Announce("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
                " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
                std::string(job->lost.message()));
   std::abort();

@@ -41,7 +41,7 @@ class Faulter {
   // A launch wants a block that is being fetched: its reads go first from now on. Takes back a cancel.
   void DemandLocked(const TableLock& lock, Block* block);
   // Takes a fetch back that no launch waits for: its chunks are wanted, or the block was freed.
-  static void CancelLocked(const TableLock&, Block* block) { block->fetch->cancelled = true; }
+  static void CancelLocked(const TableLock&, Block* block) { block->fetch.job->cancelled = true; }
 
   // Moves every fetch on as far as it can go without waiting; completes those whose copies have arrived. True when
   // something changed. Device's thread.

@@ -11,23 +11,24 @@ namespace {
 
 void Publish(Core* core, Block* block, bool hidden) {
   const TableLock lock(core->table);
-  block->mapping = false;
-  block->hidden = hidden;
+  block->memory.mapping = false;
+  block->memory.hidden = hidden;
   core->table.changed.NotifyAll();
 }
 
 absl::Status MapAgain(Core* core, Block* block, bool take_back) {
   {
     TableLock lock(core->table);
-    if (block->hidden && block->mapping) {
+    if (block->memory.hidden && block->memory.mapping) {
       const os::Wait wait(core->waits, os::WaitKind::kAudit, "a block that is being mapped");
-      while (block->hidden && block->mapping) SPILLWAY_RETURN_IF_ERROR(core->AwaitChangeLocked(&lock, wait));
+      while (block->memory.hidden && block->memory.mapping)
+        SPILLWAY_RETURN_IF_ERROR(core->AwaitChangeLocked(&lock, wait));
     }
-    if (!block->hidden) return absl::OkStatus();
+    if (!block->memory.hidden) return absl::OkStatus();
     // In the same breath as `mapping` is set: no strip may give its chunks away now.
     if (take_back) core->table.CancelDepartureLocked(lock, block);
-    block->mapping = true;
-    block->peers = 0;  // a new mapping is open to its own device alone
+    block->memory.mapping = true;
+    block->memory.peers = 0;  // a new mapping is open to its own device alone
   }
   const absl::Status status = MapBlock(core, *block);
   Publish(core, block, !status.ok());
@@ -40,7 +41,7 @@ absl::Status MapBlock(Core* core, const Block& block) {
   const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemMap");
   bool stays_mapped = false;
   absl::Status status = MapChunks(core->parts.driver, core->options.device, block.address, core->chunk_bytes,
-                                  block.handles, &stays_mapped);
+                                  block.memory.handles, &stays_mapped);
   core->error.Note(status);
   if (stays_mapped) core->error.Fail(status);
   return status;

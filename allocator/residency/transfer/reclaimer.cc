@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "allocator/residency/state/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
 
@@ -20,8 +20,8 @@ constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
 bool MayLeave(const Block& block) {
-  return block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
-         !block.freed;
+  return block.pins == 0 && block.held_reasons == 0 && block.eviction.job == nullptr &&
+         !block.memory.mapping && !block.allocation.freed;
 }
 
 uint64_t ChunksOf(const std::vector<Block*>& blocks) {
@@ -150,12 +150,13 @@ uint64_t Reclaimer::ChooseStripsLocked(const TableLock& lock, uint64_t chunks, b
     choice.idle.Add(key);
   }
   SelectLocked(
-      lock, &choice.cached, chunks, [](const Block& block) { return block.freed_at; },
-      [](const Block& block) { return block.listed; }, victims);
+      lock, &choice.cached, chunks, [](const Block& block) { return block.allocation.freed_at; },
+      [](const Block& block) { return block.allocation.listed; }, victims);
   const uint64_t cached = ChunksOf(*victims);
   if (!demand || cached >= chunks) return cached;
   SelectLocked(
-      lock, &choice.unused, chunks - cached, [](const Block& block) { return block.handed_out_at; },
+      lock, &choice.unused, chunks - cached,
+      [](const Block& block) { return block.allocation.handed_out_at; },
       [](const Block& block) { return !block.used_since_hand_out(); }, victims);
   return ChunksOf(*victims);
 }
@@ -167,12 +168,12 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
   const int64_t now = os::Clock::System()->NowNanos();
   const auto may_leave = [&](const Block& block) {
     if (!block.used_since_hand_out() || !core_->MayLeave(block)) return false;
-    if (block.failed_evictions > 0 && now < block.evict_again_at) return false;
+    if (block.eviction.failures > 0 && now < block.eviction.again_at) return false;
     return demand || IsIdle(block);
   };
   const size_t stripped = victims->size();
   SelectLocked(
-      lock, &core_->table.victims.idle, chunks, [](const Block& block) { return block.last_use.load(); },
+      lock, &core_->table.victims.idle, chunks, [](const Block& block) { return block.gate.last_use.load(); },
       may_leave, victims);
   for (size_t i = stripped; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > stripped && !core_->pressure.exchange(true)) {
@@ -183,7 +184,7 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
 }
 
 bool Reclaimer::IsIdle(const Block& block) const {
-  return std::ranges::all_of(block.stamps, [&](const auto& packed) {
+  return std::ranges::all_of(block.gate.stamps, [&](const auto& packed) {
     const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
     return stamp.stream == kNoStream || core_->clock.Completed(stamp);
   });

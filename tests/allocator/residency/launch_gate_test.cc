@@ -41,7 +41,7 @@ TEST(UsesTest, OnlyWhoMayStampDoes) {
   ASSERT_TRUE(device->Free(block).ok());
   const auto stamps = [&] {
     int count = 0;
-    for (const auto& stamp : BlockAt(device, block)->stamps) count += stamp.load() != 0;
+    for (const auto& stamp : BlockAt(device, block)->gate.stamps) count += stamp.load() != 0;
     return count;
   };
   // Freed, it is not pinned, and its stamps may be given up at any moment.

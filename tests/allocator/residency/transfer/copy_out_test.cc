@@ -1,7 +1,7 @@
 // Copies off the GPU that are kept while the block is on it: what is unchanged is dropped without a transfer, what has
 // changed is written again, whatever was believed of it.
 
-#include "allocator/residency/state/clean_copies.h"
+#include "allocator/residency/transfer/copy_out.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ void Write(CoreDevice& device, CUdeviceptr block, uint64_t version) {
 bool HasCopy(CoreDevice& device, CUdeviceptr address) {
   Core* const core = device->core();
   const TableLock lock(core->table);
-  return !BlockAt(device, address)->copy_homes.empty();
+  return !BlockAt(device, address)->copies.copy_homes.empty();
 }
 
 TEST(CleanCopiesTest, AnUnchangedBlockIsWrittenOnce) {
@@ -398,47 +398,6 @@ TEST(CleanCopiesTest, WithoutAHashNothingIsCopiedEarly) {
   const CUdeviceptr block = Filled(device, 1);
   const TableLock lock(device->core()->table);
   EXPECT_FALSE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
-}
-
-// ---- The parts.
-
-TEST(CopyHabitTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
-  CopyHabit habit;
-  uint32_t hashed = 0;
-  for (int eviction = 0; eviction < 1000; ++eviction) {
-    if (!habit.WantsHash()) continue;
-    ++hashed;
-    habit.NoteUseless();
-  }
-  EXPECT_LE(hashed, 25u);
-  EXPECT_GE(hashed, 15u);
-  EXPECT_FALSE(habit.proven());
-  habit.NoteUnchanged();
-  EXPECT_TRUE(habit.proven());
-  EXPECT_TRUE(habit.WantsHash());
-}
-
-TEST(DeviceHashTest, TheDeviceGivesWhatTheHostGives) {
-  std::vector<std::string> images = {"//simcuda image 1\nspillway_content_hash\n"};
-  CoreDevice device(SetupWith(nullptr));
-  const CUdeviceptr block = Filled(device, 9);
-  ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
-  auto hash = DeviceHash::Create(CoreDevice::Driver(), images[0]);
-  ASSERT_TRUE(hash.ok()) << hash.status();
-  for (uint64_t bytes : {uint64_t{4096}, uint64_t{64 << 10}, kBlock}) {
-    ContentHash expected;
-    EXPECT_EQ(device.Launch(nullptr, {block},
-                            [&](const auto& a) { expected = HashOf(reinterpret_cast<void*>(a[0]), bytes); }),
-              CUDA_SUCCESS);
-    device.Synchronize();
-    auto request = (*hash)->Enqueue((*hash)->stream(), block, bytes);
-    ASSERT_TRUE(request.ok());
-    device.Synchronize();
-    EXPECT_EQ((*hash)->Take(&*request), expected) << bytes;
-    EXPECT_FALSE(request->valid());
-  }
-  EXPECT_FALSE(DeviceHash::Create(CoreDevice::Driver(), "no image").ok());
-  EXPECT_FALSE(DeviceHash::Create(CoreDevice::Driver(), "//simcuda image 1\nanother\n").ok());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Every pair of states, against the diagram of docs/states.md written out once more by hand.
 
-#include "allocator/residency/state/block_state.h"
+#include "allocator/residency/state/block_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "allocator/residency/plan_runner.h"
+#include "allocator/residency/plan/plan_runner.h"
 
 #include <algorithm>
 #include <utility>
@@ -149,9 +149,9 @@ bool PlanRunner::RunEvictions() {
     const TableLock lock(core_->table);
     Block& block = core_->table.at(IdOf(step.block));
     const bool idle = block.state == BlockState::kResident && block.pins == 0 && block.held_reasons == 0 &&
-                      block.evict == nullptr && !block.mapping && core_->MayLeave(block);
+                      block.eviction.job == nullptr && !block.memory.mapping && core_->MayLeave(block);
     // Used by a later launch already: the host has run past the whole absence.
-    if (!idle || !core_->evict.load() || block.last_use.load() > index + 1) continue;
+    if (!idle || !core_->evict.load() || block.gate.last_use.load() > index + 1) continue;
     // So late that it would not be away for half of the time.
     if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block.id.raw(), index + 1) - index) continue;
     evictor_->StartLocked(lock, {&block}, step.tier);

@@ -2,8 +2,8 @@
 // copy closes the block's gate, and a launch that names the block takes it back: so one starts only in a gap between
 // uses that is long enough, the most urgent first, few at a time.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_COPIES_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_COPIES_H_
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_COPIES_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_COPIES_H_
 
 #include <functional>
 #include <set>
@@ -54,4 +54,4 @@ class PlanCopies {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_COPIES_H_
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_COPIES_H_

@@ -2,22 +2,22 @@
 // launches have completed, and has PlanFetches bring blocks back ahead of need. It only ever takes free chunks; what
 // the plan got wrong costs what faulting on demand costs.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
 
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
-#include "allocator/residency/plan_copies.h"
-#include "allocator/residency/plan_fetches.h"
-#include "allocator/residency/plan_pace.h"
+#include "allocator/residency/plan/plan_copies.h"
+#include "allocator/residency/plan/plan_fetches.h"
+#include "allocator/residency/plan/plan_throttle.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
-#include "allocator/residency/transfer/reclaimer.h"
+#include "allocator/residency/transfer/planned_uses.h"
 #include "policy/plan.h"
 
 namespace spillway::allocator {
@@ -102,4 +102,4 @@ class PlanRunner : public PlannedUses {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_RUNNER_H_
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_

@@ -2,8 +2,8 @@
 // fetch starts when the room of all launches up to its need allows and there are free chunks now; what the host asks
 // for next needs only the chunks. One that must wait holds up its own lane, not the other.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_FETCHES_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_FETCHES_H_
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_FETCHES_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_FETCHES_H_
 
 #include <array>
 #include <memory>
@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "allocator/residency/plan_room.h"
+#include "allocator/residency/plan/plan_headroom.h"
 #include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/state/launch_log.h"
@@ -70,4 +70,4 @@ class PlanFetches {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_FETCHES_H_
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_FETCHES_H_

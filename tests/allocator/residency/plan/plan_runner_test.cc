@@ -6,8 +6,8 @@
 #include <atomic>
 #include <thread>
 
-#include "allocator/residency/plan_pace.h"
-#include "allocator/residency/plan_room.h"
+#include "allocator/residency/plan/plan_headroom.h"
+#include "allocator/residency/plan/plan_throttle.h"
 #include "allocator/residency/state/core.h"
 #include "tests/allocator/motion_helpers.h"
 
@@ -116,29 +116,6 @@ TEST(PlanRoomTest, APlanThatExpectsNothingLeavesRoomForAll) {
 }
 
 // ---- Rates.
-
-TEST(LaneMeterTest, CountsBusyTimeOnly) {
-  LaneMeter meter;
-  meter.Begin(0);
-  meter.End(1 << 20, 1'000'000);
-  EXPECT_EQ(meter.rate(), 0) << "too little to say";
-  meter.Begin(1'000'000'000);  // nothing to do for a second
-  meter.Begin(1'000'000'000);
-  meter.End(2 << 20, 1'002'000'000);
-  meter.End(1 << 20, 1'003'000'000);
-  EXPECT_NEAR(meter.rate(), 4.0 * (1 << 20) / 0.004, 1);
-}
-
-TEST(LaneMeterTest, FollowsAChange) {
-  LaneMeter meter;
-  int64_t now = 0;
-  for (int i = 0; i < 40; ++i) {
-    const int64_t nanos = i < 10 ? 1'000'000 : 4'000'000;
-    meter.Begin(now);
-    meter.End(16 << 20, now += nanos);
-  }
-  EXPECT_NEAR(meter.rate(), 16.0 * (1 << 20) / 0.004, 0.01 * 16 * (1 << 20) / 0.004);
-}
 
 // ---- On a device: seven blocks fit.
 

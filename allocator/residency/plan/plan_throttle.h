@@ -2,8 +2,8 @@
 // plan's triggers are seen when they happen, and which launch must have completed before the next may go, so that
 // memory is not held by launches far in the future. Read without a lock; one thread at a time replaces it.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PACE_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PACE_H_
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_THROTTLE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_THROTTLE_H_
 
 #include <cstdint>
 #include <memory>
@@ -51,4 +51,4 @@ class PlanPace {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PACE_H_
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_THROTTLE_H_

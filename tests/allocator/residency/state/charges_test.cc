@@ -1,5 +1,7 @@
 // Charging by what is live: what once was allocated, launched or refused limits nothing.
 
+#include "allocator/residency/state/charges.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,26 +152,6 @@ TEST(ChargingTest, ALaunchIsRememberedWithItsLiveBlocks) {
   ASSERT_TRUE(device->EmptyCache().ok());
   allocate();
   EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 0u) << "forgotten with the cache";
-  device->CheckInvariants();
-}
-
-// ---- Addresses that nobody takes again.
-
-TEST(ChargingTest, RecordsFollowWhatIsLiveNotWhatEverWas) {
-  CoreDevice device(SmallSetup());
-  const CUdeviceptr stays = device.MustAllocate(kBlock);
-  EXPECT_EQ(Fill(device, stays, kBlock, 3), CUDA_SUCCESS);
-  // Each on a stream of its own, so that none takes the address of another.
-  for (uint64_t i = 1; i <= 20'000; ++i) {
-    auto block = device->Allocate(kChunk, {reinterpret_cast<CUstream>(i << 8), false});
-    ASSERT_TRUE(block.ok()) << block.status();
-    ASSERT_TRUE(device->Free(*block).ok());
-  }
-  {
-    const TableLock lock(device->core()->table);
-    EXPECT_LE(device->core()->table.CountLocked(lock, BlockState::kFree), 4200u);
-  }
-  EXPECT_EQ(WrongOf(device, stays, kBlock, 3), 0u);
   device->CheckInvariants();
 }
 

@@ -1,4 +1,4 @@
-#include "allocator/residency/plan_fetches.h"
+#include "allocator/residency/plan/plan_fetches.h"
 
 #include <algorithm>
 #include <utility>
@@ -53,7 +53,7 @@ bool PlanFetches::LookAtUnderWay(LaunchIndex gpu) {
   std::erase_if(under_way_, [&](const UnderWay& one) {
     lock.Covers(core_->table);
     const Block& block = core_->table.at(BlockId::FromRaw(one.entry.block));
-    if (block.state == BlockState::kFaulting && block.fetch != nullptr) return false;
+    if (block.state == BlockState::kFaulting && block.fetch.job != nullptr) return false;
     if (block.state == BlockState::kSpilled) {
       room_.Add(std::max(one.from, gpu), one.entry.due, -static_cast<int64_t>(one.bytes));
       waiting_.insert(one.entry);
@@ -88,9 +88,9 @@ PlanFetches::Start PlanFetches::TryStart(const Entry& entry, LaunchIndex gpu,
     if (entry.use < host) return Start::kGone;
     block = &core_->table.at(BlockId::FromRaw(entry.block));
     // On its way out or in, there, or freed: others' business, or its turn has not come.
-    if (block->state != BlockState::kSpilled || block->mapping) return Start::kNothingToDo;
+    if (block->state != BlockState::kSpilled || block->memory.mapping) return Start::kNothingToDo;
     const bool on_disk =
-        std::ranges::any_of(block->homes, [](const ChunkHome& home) { return home.on_disk; });
+        std::ranges::any_of(block->copies.homes, [](const ChunkHome& home) { return home.on_disk; });
     lane = on_disk ? kDisk : kHost;
     if ((*held_up)[lane]) return Start::kNothingToDo;
     const uint64_t bytes = block->chunks * core_->chunk_bytes;

@@ -1,4 +1,4 @@
-#include "allocator/residency/plan_copies.h"
+#include "allocator/residency/plan/plan_copies.h"
 
 #include <algorithm>
 
@@ -35,8 +35,8 @@ bool PlanCopies::Step(policy::LaunchIndex gpu, const GapOf& gap_of) {
   std::erase_if(under_way_, [&](const Entry& entry) {
     lock.Covers(core_->table);
     const Block& block = core_->table.at(BlockId::FromRaw(entry.block));
-    if (block.evict != nullptr) return false;
-    if (block.state == BlockState::kResident && block.copy_homes.empty()) waiting_.insert(entry);
+    if (block.eviction.job != nullptr) return false;
+    if (block.state == BlockState::kResident && block.copies.copy_homes.empty()) waiting_.insert(entry);
     return true;
   });
   bool progress = false;
@@ -49,7 +49,7 @@ bool PlanCopies::Step(policy::LaunchIndex gpu, const GapOf& gap_of) {
       continue;
     }
     const bool idle = block.state == BlockState::kResident && block.pins == 0 && block.held_reasons == 0 &&
-                      block.evict == nullptr && !block.mapping && core_->MayLeave(block);
+                      block.eviction.job == nullptr && !block.memory.mapping && core_->MayLeave(block);
     if (!idle || !core_->evict.load() || !LongEnough(block, it->tier, gap_of(block))) {
       ++it;
       continue;

@@ -1,25 +1,17 @@
-// The clock, the gate's slots, stamps and the host pool, alone on the stand-in driver.
+// StreamClock alone on the stand-in driver.
+
+#include "allocator/residency/state/stream_clock.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <thread>
 
-#include "allocator/residency/state/block_table.h"
-#include "allocator/residency/state/launch_log.h"
-#include "allocator/residency/state/read_side_sections.h"
-#include "allocator/residency/state/stream_clock.h"
-#include "allocator/tier/host_pool.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
 namespace {
-
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
-// ---- StreamClock.
 
 class StreamClockTest : public testing::Test {
  protected:
@@ -242,162 +234,6 @@ TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {
     ASSERT_NE(clock_.Find({streams[i], false}), kNoStream) << i;
   }
   EXPECT_EQ(clock_.Find({streams[StreamClock::kMaxStreams], false}), kNoStream);
-}
-
-// ---- Stamps of a block.
-
-TEST_F(StreamClockTest, StampsKeepTheLastUseOfEachStream) {
-  Block block;
-  HoldStreams(true);
-  const StreamIndex a = clock_.Find({NewStream(), false});
-  const StreamIndex b = clock_.Find({NewStream(), false});
-  StampBlock(clock_, &block, {a, clock_.Next(a, 0)});
-  StampBlock(clock_, &block, {b, clock_.Next(b, 0)});
-  StampBlock(clock_, &block, {a, clock_.Next(a, 0)});
-  const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
-  ASSERT_EQ(uses.size(), 2u);
-  EXPECT_EQ(uses[0].stream, a);
-  EXPECT_EQ(uses[0].number, 2u);
-  EXPECT_EQ(uses[1].number, 1u);
-  EXPECT_FALSE(block.many_streams.load());
-}
-
-TEST_F(StreamClockTest, MoreStreamsThanStampsAreAllWaitedForAndNotForgotten) {
-  Block block;
-  HoldStreams(true);
-  std::vector<StreamIndex> streams;
-  for (int i = 0; i < 9; ++i) streams.push_back(clock_.Find({NewStream(), false}));
-  for (StreamIndex stream : streams) StampBlock(clock_, &block, {stream, clock_.Next(stream, 0)});
-  // Asked twice: an eviction may be taken back and begun anew.
-  for (int i = 0; i < 2; ++i) {
-    const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
-    for (StreamIndex stream : streams) {
-      EXPECT_TRUE(
-          std::any_of(uses.begin(), uses.end(), [&](const Stamp& use) { return use.stream == stream; }));
-    }
-  }
-}
-
-TEST_F(StreamClockTest, ThreadsKeepStampsOfTheirOwnAndAllCount) {
-  Block block;
-  HoldStreams(true);
-  const StreamIndex stream = clock_.Find({NewStream(), false});
-  const Stamp first{stream, clock_.Next(stream, 0)};
-  const Stamp second{stream, clock_.Next(stream, 0)};
-  // The thread that took the later number writes first.
-  StampBlock(clock_, &block, second, 7);
-  StampBlock(clock_, &block, first, 8);
-  StampBlock(clock_, &block, first, 7);
-  const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
-  ASSERT_EQ(uses.size(), 2u);
-  EXPECT_EQ(std::max(uses[0].number, uses[1].number), second.number);
-  EXPECT_FALSE(block.many_streams.load());
-  block.ForgetUses();
-  EXPECT_TRUE(UncompletedUses(clock_, &block).empty());
-  // More threads than stamps, and one without a slot: everything launched so far counts.
-  StampBlock(clock_, &block, second, 0);
-  EXPECT_TRUE(block.many_streams.load());
-  block.ForgetUses();
-  for (uint8_t thread = 1; thread <= Block::kStamps; ++thread) StampBlock(clock_, &block, second, thread);
-  EXPECT_FALSE(block.many_streams.load());
-  StampBlock(clock_, &block, second, 100);
-  EXPECT_TRUE(block.many_streams.load());
-  HoldStreams(false);
-}
-
-// ---- GateSlots.
-
-TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
-  GateSlots gates;
-  os::WaitList waits;
-  gates.WaitForAll(&waits);
-  std::atomic<int> step{0};
-  std::thread inside([&] {
-    GateSlots::Slot* const slot = GateSlots::ForThisThread();
-    slot->Enter(gates.fence());
-    step.store(1);
-    usleep(20'000);
-    step.store(2);
-    slot->Leave();
-  });
-  while (step.load() == 0) usleep(100);
-  gates.WaitForAll(&waits);
-  EXPECT_EQ(step.load(), 2);
-  inside.join();
-  gates.WaitForAll(&waits);
-}
-
-TEST(GateSlotsTest, AThreadThatEndsGivesItsSlotBack) {
-  for (int i = 0; i < 2 * GateSlots::kSlots; ++i) {
-    GateSlots::Slot* slot = nullptr;
-    std::thread([&] { slot = GateSlots::ForThisThread(); }).join();
-    ASSERT_NE(slot, nullptr);
-  }
-}
-
-// ---- HostPool.
-
-TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
-  HostPool::Options options;
-  options.piece_bytes = kChunk;
-  options.storage_bytes = 5 * kChunk;
-  options.slab_bytes = 2 * kChunk;
-  options.evict_staging_pieces = 2;
-  options.fault_staging_pieces = 3;
-  auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
-  ASSERT_TRUE(pool.ok());
-  EXPECT_EQ((*pool)->Free(HostUse::kStorage), 5u);
-  std::vector<HostPiece> storage;
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &storage), 0u) << "Take never pins";
-  ASSERT_TRUE((*pool)->GrowStorageTo(5 * kChunk).ok());
-  EXPECT_EQ((*pool)->storage_room_bytes(), 5 * kChunk);
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 9, &storage), 5u);
-  EXPECT_EQ((*pool)->storage_in_use(), 5 * kChunk);
-  std::vector<HostPiece> staging;
-  EXPECT_EQ((*pool)->Take(HostUse::kEvictStaging, 9, &staging), 2u);
-  EXPECT_EQ((*pool)->Take(HostUse::kFaultStaging, 9, &staging), 3u);
-  for (size_t i = 0; i < storage.size(); ++i) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(storage[i].data) % 4096, 0u);
-    for (size_t j = 0; j < i; ++j) EXPECT_GE(std::abs(storage[i].data - storage[j].data), ptrdiff_t{kChunk});
-  }
-  (*pool)->Give(HostUse::kStorage, storage[2]);
-  std::vector<HostPiece> again;
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &again), 1u);
-  EXPECT_EQ(again[0].data, storage[2].data);
-}
-
-TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
-  HostPool::Options options;
-  options.piece_bytes = kChunk;
-  options.storage_bytes = 64 * kChunk;
-  options.slab_bytes = 4 * kChunk;
-  options.evict_staging_pieces = options.fault_staging_pieces = 0;
-  CudaDriver driver = *CoreDevice::Driver();
-  // Refuses from its fourth call on; the entry is not changed while the pinning thread may use it.
-  static std::atomic<int> pins;
-  static const auto real = CoreDevice::Driver()->cuMemHostRegister_v2;
-  pins = 0;
-  driver.cuMemHostRegister_v2 = [](void* data, size_t bytes, unsigned flags) {
-    return ++pins > 3 ? CUDA_ERROR_OUT_OF_MEMORY : real(data, bytes, flags);
-  };
-  auto pool = HostPool::Create(&driver, CoreDevice::Context(), options);
-  ASSERT_TRUE(pool.ok());
-  std::vector<HostPiece> pieces;
-  ASSERT_TRUE((*pool)->GrowStorageTo(4 * kChunk).ok());
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 4u);
-  const absl::Status grown = (*pool)->GrowStorageTo(64 * kChunk);
-  EXPECT_TRUE(absl::IsResourceExhausted(grown)) << grown;
-  EXPECT_NE(std::string(grown.message()).find("pinning"), std::string::npos) << grown;
-  const uint64_t room = (*pool)->storage_room_bytes();
-  EXPECT_EQ((*pool)->storage_cap_bytes(), room);
-  EXPECT_LT(room, 64 * kChunk);
-  EXPECT_TRUE((*pool)->GrowStorageTo(room).ok());
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 64, &pieces), room / kChunk - 4);
-  EXPECT_EQ((*pool)->Free(HostUse::kStorage), 0u);
-  (*pool)->Give(HostUse::kStorage, pieces.back());
-  EXPECT_EQ((*pool)->Free(HostUse::kStorage), 1u);
-  options.fault_staging_pieces = 2;
-  EXPECT_FALSE(HostPool::Create(&driver, CoreDevice::Context(), options).ok()) << "no staging, no pool";
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // PlanRoom: what a plan expects to lie on the GPU during the launches to come, together with what was brought ahead of
 // it. Answers whether a block may be there from now until it is needed without taking room that the plan has promised.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_ROOM_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_ROOM_H_
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_HEADROOM_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_HEADROOM_H_
 
 #include <memory>
 #include <vector>
@@ -45,4 +45,4 @@ class PlanRoom {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_ROOM_H_
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_HEADROOM_H_

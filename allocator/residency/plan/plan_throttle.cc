@@ -1,4 +1,4 @@
-#include "allocator/residency/plan_pace.h"
+#include "allocator/residency/plan/plan_throttle.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "allocator/residency/plan_room.h"
+#include "allocator/residency/plan/plan_headroom.h"
 
 #include <algorithm>
 #include <utility>

@@ -37,7 +37,7 @@ class ResidencyAuditTest : public testing::Test {
   }
   static bool IsHidden(CoreDevice& device, CUdeviceptr address) {
     const TableLock lock(device->core()->table);
-    return device->core()->table.at(device.addresses().Find(address)).hidden;
+    return device->core()->table.at(device.addresses().Find(address)).memory.hidden;
   }
   static size_t Hidden(CoreDevice& device) {
     return dynamic_cast<AuditedResidency&>(device.residency()).HiddenBlocks();
@@ -161,7 +161,7 @@ TEST_F(ResidencyAuditTest, EveryByteStaysUnderPressure) {
                                 const TableLock lock(device->core()->table);
                                 device->core()->table.ForEachLocked(lock, [&](Block* block) {
                                   const bool named = block->address == addresses[0];
-                                  if (!named && block->holds_chunks() && !block->hidden) ++seen;
+                                  if (!named && block->holds_chunks() && !block->memory.hidden) ++seen;
                                 });
                               }),
                 CUDA_SUCCESS);

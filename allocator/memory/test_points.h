@@ -1,8 +1,8 @@
 // Delay points and seeded mutants of the memory core: compiled in only with SPILLWAY_TEST_HOOKS (tests), so that a
 // model test can widen races and prove that it would notice a broken rule.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_TEST_POINTS_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_TEST_POINTS_H_
+#ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
+#define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 
 #ifdef SPILLWAY_TEST_HOOKS
 
@@ -103,4 +103,4 @@ inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
 
 #endif  // SPILLWAY_TEST_HOOKS
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_STATE_TEST_POINTS_H_
+#endif  // SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_

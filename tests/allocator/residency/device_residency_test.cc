@@ -1,6 +1,6 @@
 // The door, one behaviour a case.
 
-#include "allocator/residency/residency.h"
+#include "allocator/residency/device_residency.h"
 
 #include <gtest/gtest.h>
 
@@ -60,34 +60,6 @@ TEST(ResidencyTest, EitherTierAloneWorks) {
   }
 }
 
-TEST(ResidencyTest, FreedBlocksMoveNoBytes) {
-  CoreDevice device({});
-  for (int i = 0; i < 100; ++i) {
-    const CUdeviceptr block = device.MustAllocate(kBlock);
-    ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 7); }),
-              CUDA_SUCCESS);
-    ASSERT_TRUE(device->Free(block).ok());
-  }
-  EXPECT_EQ(device->Stats().spilled_bytes, 0u);
-  EXPECT_EQ(device->Stats().live_bytes, 0u);
-}
-
-TEST(ResidencyTest, SameSequenceOfCallsGivesSameAddresses) {
-  CoreDevice device({});
-  const auto step = [&device] {
-    std::vector<CUdeviceptr> blocks;
-    for (int i = 0; i < 20; ++i) {
-      blocks.push_back(device.MustAllocate((1 + i % 3) * kBlock));
-      device.Launch(nullptr, {blocks.back()}, [](const auto& a) { CoreDevice::Fill(a[0], 64, 1); });
-    }
-    for (int i = 0; i < 20; ++i) EXPECT_TRUE(device->Free(blocks[(i * 7) % 20]).ok());
-    return blocks;
-  };
-  const auto first = step();
-  EXPECT_EQ(step(), first);
-  EXPECT_EQ(step(), first);
-}
-
 TEST(ResidencyTest, RefusesWhatCanNeverFit) {
   CoreSetup setup;
   setup.disk = false;
@@ -118,15 +90,6 @@ TEST(ResidencyTest, LaunchLargerThanTheBudgetIsRefusedWithWords) {
   EXPECT_EQ(device.Launch(nullptr, {blocks[0]}, [](const auto&) {}), CUDA_SUCCESS);
 }
 
-TEST(ResidencyTest, FreeOfWhatIsNotABlockIsAnError) {
-  CoreDevice device({});
-  const CUdeviceptr block = device.MustAllocate(kBlock);
-  EXPECT_FALSE(device->Free(block + 4096).ok());
-  EXPECT_FALSE(device->Free(0x1000).ok());
-  EXPECT_TRUE(device->Free(block).ok());
-  EXPECT_FALSE(device->Free(block).ok());
-}
-
 TEST(ResidencyTest, HeldBlocksStay) {
   CoreDevice device({});
   const auto blocks = AllocateFilled(device, 3);
@@ -136,49 +99,6 @@ TEST(ResidencyTest, HeldBlocksStay) {
   const auto more = AllocateFilled(device, 20);
   EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 1), 0u) << "touched by the host without any launch";
   EXPECT_EQ(device->Stats().held_bytes, kBlock);
-}
-
-TEST(ResidencyTest, OthersMemoryShrinksOurs) {
-  CoreDevice device({});
-  const auto blocks = AllocateFilled(device, 7);
-  device->OnForeignBytes(2 << 20);
-  ExpectContents(device, blocks);
-  for (int i = 0; i < 1000 && device->Stats().chunk_bytes > (2 << 20); ++i) usleep(1000);
-  EXPECT_LE(device->Stats().chunk_bytes, uint64_t{2 << 20});
-  device->OnForeignBytes(-(2 << 20));
-  ExpectContents(device, blocks);
-}
-
-TEST(ResidencyTest, EmptyCacheGivesChunksBack) {
-  CoreDevice device({});
-  auto blocks = AllocateFilled(device, 5);
-  for (CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
-  ASSERT_TRUE(device->EmptyCache().ok());
-  EXPECT_EQ(device->Stats().chunk_bytes, 0u);
-  device->CheckInvariants();
-}
-
-TEST(ResidencyTest, RecordedStreamKeepsAFreedBlock) {
-  CoreDevice device({});
-  const CUstream side = device.NewStream();
-  const CUdeviceptr block = device.MustAllocate(kBlock);
-  std::atomic<bool> go{false};
-  std::atomic<uint64_t> wrong{0};
-  ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }),
-            CUDA_SUCCESS);
-  device.Synchronize();
-  ASSERT_EQ(device.Launch(side, {block},
-                          [&](const auto& a) {
-                            while (!go.load()) usleep(100);
-                            wrong += CoreDevice::Differences(a[0], kBlock, 5);
-                          }),
-            CUDA_SUCCESS);
-  ASSERT_TRUE(device->RecordStream(block, side).ok());
-  ASSERT_TRUE(device->Free(block).ok());
-  EXPECT_NE(device.MustAllocate(kBlock), block);
-  go.store(true);
-  device.Synchronize();
-  EXPECT_EQ(wrong.load(), 0u);
 }
 
 }  // namespace

@@ -56,27 +56,6 @@ TEST(LimitsTest, ABudgetThatFallsBelowASetRefusesItUntilItRises) {
   EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_SUCCESS);
 }
 
-// What a call that cannot be seen does: it touches blocks without asking.
-TEST(LimitsTest, WhenEvictionsEndEveryBlockIsThere) {
-  CoreDevice device({});
-  std::vector<CUdeviceptr> blocks = Allocate(device, 9);
-  for (size_t i = 0; i < blocks.size(); ++i) ASSERT_EQ(FillOne(device, blocks[i], i + 1), CUDA_SUCCESS);
-  device.Synchronize();
-  while (blocks.size() > 6) {
-    ASSERT_TRUE(device->Free(blocks.back()).ok());
-    blocks.pop_back();
-  }
-  EXPECT_LT(device->Stats().resident_bytes, device->Stats().live_bytes);
-  ASSERT_TRUE(device->StopEvicting().ok());
-  device.Synchronize();
-  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(CoreDevice::Differences(blocks[i], kBlock, i + 1), 0u);
-  const CUdeviceptr later = device.MustAllocate(kBlock);
-  CoreDevice::Fill(later, kBlock, 77);
-  EXPECT_EQ(CoreDevice::Differences(later, kBlock, 77), 0u);
-  EXPECT_FALSE(device->Allocate(kBlock, {}).ok());  // all there is must fit the GPU from now on
-  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(CoreDevice::Differences(blocks[i], kBlock, i + 1), 0u);
-}
-
 TEST(LimitsTest, WhenEvictionsEndAndNotEverythingFitsACallThatReachesAllIsRefused) {
   CoreDevice device({});
   const std::vector<CUdeviceptr> blocks = Allocate(device, 9);
@@ -139,17 +118,6 @@ TEST(LimitsTest, FullTiersRefuseWithWordsAndFreesLetTheJobGoOn) {
   EXPECT_EQ(Wrong(device, blocks.back(), 77), 0u);
   for (size_t i = 1; i + 1 < blocks.size(); i += 2) EXPECT_EQ(Wrong(device, blocks[i], i + 1), 0u);
   device->CheckInvariants();
-}
-
-TEST(LimitsTest, ARefusedChunkLowersTheBudgetForAWhileOnly) {
-  CoreDevice device({});
-  const std::vector<CUdeviceptr> blocks = Allocate(device, 14);
-  SetSimcuda("FAIL_CREATE_EVERY", "30");  // the driver has less than the budget: 29 chunks of 63
-  for (int i = 0; i < 14; ++i) EXPECT_EQ(FillOne(device, blocks[i], i), CUDA_SUCCESS);
-  SetSimcuda("FAIL_CREATE_EVERY", "0");
-  EXPECT_EQ(device.Launch(nullptr, {blocks.begin(), blocks.begin() + 7}, [](const auto&) {}), CUDA_SUCCESS)
-      << device->LastError();
-  for (int i = 0; i < 14; ++i) EXPECT_EQ(Wrong(device, blocks[i], i), 0u);
 }
 
 TEST(LimitsTest, HoldingMoreThanLeavesRoomIsRefused) {

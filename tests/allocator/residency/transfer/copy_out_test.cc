@@ -393,12 +393,5 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
 INSTANTIATE_TEST_SUITE_P(EvictionsAndEarlyCopies, TakenBackTest, testing::Bool(),
                          [](const auto& named) { return named.param ? "EarlyCopy" : "Eviction"; });
 
-TEST(CleanCopiesTest, WithoutAHashNothingIsCopiedEarly) {
-  CoreDevice device(SetupWith(nullptr));
-  const CUdeviceptr block = Filled(device, 1);
-  const TableLock lock(device->core()->table);
-  EXPECT_FALSE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
-}
-
 }  // namespace
 }  // namespace spillway::allocator

@@ -130,5 +130,12 @@ TEST(MotionTest, BlockRecordedOnTheStreamOfAThreadThatEndedComesBack) {
   EXPECT_EQ(again, block);
 }
 
+TEST(EvictorTest, WithoutAHashNothingIsCopiedEarly) {
+  CoreDevice device({});
+  const CUdeviceptr block = Filled(device, 1);
+  const TableLock lock(device->core()->table);
+  EXPECT_FALSE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
+}
+
 }  // namespace
 }  // namespace spillway::allocator

@@ -83,15 +83,15 @@ class Device {
  private:
   CUdeviceptr LongestAway() {
     allocator::Core* const core = residency_->core();
-    os::MutexLock lock(&core->table.mu);
-    const allocator::Block* const block = core->table.OldestLocked(allocator::BlockState::kSpilled);
+    const allocator::TableLock lock(core->table);
+    const allocator::Block* const block = core->table.OldestLocked(lock, allocator::BlockState::kSpilled);
     if (block == nullptr) Die("no block is away");
     return block->address;
   }
   // A period in which each launch uses one block, all in turn.
   void SetPlan() {
     auto plan = std::make_shared<policy::MigrationPlan>();
-    plan->start = residency_->core()->launches.load();
+    plan->start = residency_->log()->count();
     plan->period = static_cast<uint32_t>(blocks_.size());
     for (uint32_t i = 0; i < plan->period; ++i) {
       plan->uses.push_back({addresses_->Find(blocks_[i]).raw(), i + plan->period});

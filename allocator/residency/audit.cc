@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "allocator/residency/hiding.h"
+#include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -22,6 +22,18 @@ bool IsFault(CUresult result) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Residency>> Residency::Create(const ResidencyOptions& options,
+                                                             const ResidencyParts& parts) {
+  std::unique_ptr<DeviceResidency> residency;
+  if (parts.audit != nullptr) {
+    residency = std::make_unique<AuditedResidency>(options, parts);
+  } else {
+    residency = std::make_unique<DeviceResidency>(options, parts);
+  }
+  SPILLWAY_RETURN_IF_ERROR(residency->Start());
+  return std::unique_ptr<Residency>(std::move(residency));
+}
 
 AuditedResidency::AuditedResidency(const ResidencyOptions& options, const ResidencyParts& parts)
     : DeviceResidency(options, parts), observer_(parts.audit) {
@@ -78,8 +90,8 @@ void AuditedResidency::Shutdown() {
 
 size_t AuditedResidency::HiddenBlocks() const {
   size_t hidden = 0;
-  os::MutexLock lock(&core_->table.mu);
-  core_->table.ForEachLocked([&](Block* block) { hidden += block->hidden ? 1 : 0; });
+  const TableLock lock(core_->table);
+  core_->table.ForEachLocked(lock, [&](Block* block) { hidden += block->memory.hidden ? 1 : 0; });
   return hidden;
 }
 
@@ -87,10 +99,10 @@ size_t AuditedResidency::HiddenBlocks() const {
 
 CUresult AuditedResidency::RunAudited(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                                       absl::FunctionRef<CUresult()> launch) {
-  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
+  if (core_->stopped.load(std::memory_order_relaxed)) return gate_->Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   if (over_.load()) return PassThrough(set, reach, stream, tag, launch);
-  if (IsCapturing(stream)) {
+  if (gate_->IsCapturing(stream)) {
     if (!said_captured_.exchange(true)) observer_->OnCaptured(core_->options.device, tag);
     return PassThrough(set, reach, stream, tag, launch);
   }
@@ -117,14 +129,14 @@ CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRe
     return launch();
   }
   // Phase 2: what it needs is mapped; phases 3 to 5 are LaunchAlone's, under pins.
-  const AccessSet all = reach == Reach::kAll ? LiveBlocks() : AccessSet();
+  const AccessSet all = reach == Reach::kAll ? gate_->LiveBlocks() : AccessSet();
   const AccessSet& needed = reach == Reach::kAll ? all : set;
   if (absl::Status status = RevealSet(needed); !status.ok()) {
-    return Ended(status, launch);
+    return gate_->Ended(status, launch);
   }
   const auto alone = [&] { return LaunchAlone(needed, stream, launch); };
   ++core_->counters.slow_launches;
-  const CUresult result = needed.empty() ? alone() : RunClaimed(needed, set, stream, tag, alone);
+  const CUresult result = needed.empty() ? alone() : gate_->RunClaimed(needed, set, stream, tag, alone);
   if (!IsFault(result)) {
     observer_->OnPassed(core_->options.device);
     return result;
@@ -146,16 +158,16 @@ CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef strea
   if (result == CUDA_SUCCESS) result = core_->parts.driver->cuStreamSynchronize(stream.Explicit());
   // Phase 5: evictions may go on.
   {
-    os::MutexLock lock(&core_->table.mu);
-    core_->audited_launch_runs = false;
+    const TableLock lock(core_->table);
+    machinery_->evictor->HoldUp(lock, false);
   }
-  thread_->Wake();
+  machinery_->thread->Wake();
   return result;
 }
 
 CUresult AuditedResidency::Drain(StreamRef stream) {
   // While some stream is under capture, the context may not be waited for.
-  const bool captures = OpenCaptures() > 0;
+  const bool captures = gate_->open_captures() > 0;
   return captures ? core_->parts.driver->cuStreamSynchronize(stream.Explicit())
                   : core_->parts.driver->cuCtxSynchronize();
 }
@@ -167,48 +179,51 @@ absl::Status AuditedResidency::HideAllBut(const AccessSet& visible) {
   for (BlockId id : visible) keep.insert(id.raw());
   std::vector<Block*> hide;
   {
-    os::MutexLock lock(&core_->table.mu);
-    core_->audited_launch_runs = true;  // before looking: no further eviction begins to move
+    const TableLock lock(core_->table);
+    machinery_->evictor->HoldUp(lock, true);  // before looking: no further eviction begins to move
     const os::Wait wait(core_->waits, os::WaitKind::kAudit, "transfers under way");
-    while (TransfersUnderWayLocked(keep) && !core_->stopped.load()) {
+    while (TransfersUnderWayLocked(lock, keep) && !core_->stopped.load()) {
       SPILLWAY_RETURN_IF_ERROR(wait.Check());
-      thread_->Wake();
+      machinery_->thread->Wake();
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
     }
-    core_->table.ForEachLocked([&](Block* block) {
-      const bool mapped = block->holds_chunks() && !block->hidden && !block->mapping;
-      if (!mapped || block->held_reasons != 0 || block->fetch != nullptr || keep.contains(block->id.raw()))
+    core_->table.ForEachLocked(lock, [&](Block* block) {
+      const bool mapped = block->holds_chunks() && !block->memory.hidden && !block->memory.mapping;
+      if (!mapped || block->held_reasons != 0 || block->fetch.job != nullptr ||
+          keep.contains(block->id.raw()))
         return;
-      if (block->evict != nullptr && block->evict->moving) return;
-      block->mapping = true;
+      if (block->eviction.job != nullptr && block->eviction.job->moving) return;
+      block->memory.mapping = true;
       hide.push_back(block);
     });
   }
   absl::Status status;
-  for (Block* block : hide) status.Update(Hide(core_.get(), block));
+  for (Block* block : hide) status.Update(Hide(core_, block));
   return status;
 }
 
-bool AuditedResidency::TransfersUnderWayLocked(const std::unordered_set<uint32_t>& visible) {
+bool AuditedResidency::TransfersUnderWayLocked(const TableLock& lock,
+                                               const std::unordered_set<uint32_t>& visible) {
   bool any = false;
-  core_->table.ForEachLocked([&](Block* block) {
+  core_->table.ForEachLocked(lock, [&](Block* block) {
     if (visible.contains(block->id.raw())) return;
-    any |= block->mapping || block->fetch != nullptr || (block->evict != nullptr && block->evict->moving);
+    any |= block->memory.mapping || block->fetch.job != nullptr ||
+           (block->eviction.job != nullptr && block->eviction.job->moving);
   });
   return any;
 }
 
 absl::Status AuditedResidency::RevealSet(const AccessSet& set) {
-  for (BlockId id : set) SPILLWAY_RETURN_IF_ERROR(Reveal(core_.get(), &core_->table.at(id)));
+  for (BlockId id : set) SPILLWAY_RETURN_IF_ERROR(Reveal(core_, &core_->table.at(id)));
   return absl::OkStatus();
 }
 
 void AuditedResidency::RevealAll() {
   AccessSet hidden;
   {
-    os::MutexLock lock(&core_->table.mu);
-    core_->table.ForEachLocked([&](Block* block) {
-      if (block->hidden) hidden.AddNew(block->id);
+    const TableLock lock(core_->table);
+    core_->table.ForEachLocked(lock, [&](Block* block) {
+      if (block->memory.hidden) hidden.AddNew(block->id);
     });
   }
   // After a fault the device is lost, and nothing can be mapped any more.
@@ -217,10 +232,10 @@ void AuditedResidency::RevealAll() {
 
 std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
   std::vector<Range> ranges;
-  os::MutexLock lock(&core_->table.mu);
+  const TableLock lock(core_->table);
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
-    ranges.push_back({block.address, block.requested_bytes});
+    ranges.push_back({block.address, block.allocation.requested_bytes});
   }
   return ranges;
 }
@@ -229,9 +244,9 @@ std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
 
 bool AuditedResidency::TakeTurn(Clock::time_point until) {
   const os::Wait wait(core_->waits, os::WaitKind::kAudit, "the turn of a launch");
-  os::MutexLock lock(&core_->table.mu);
+  TableLock lock(core_->table);
   while (taken_) {
-    if (Clock::now() >= until || !core_->AwaitChangeLocked(wait).ok()) return false;
+    if (Clock::now() >= until || !core_->AwaitChangeLocked(&lock, wait).ok()) return false;
   }
   if (core_->closed.load()) return false;
   taken_ = true;
@@ -244,14 +259,14 @@ void AuditedResidency::EndTurn() {
     RevealAll();
     os::Announce("audit ends: where nothing is moved off the GPU, no address is ever missed");
   }
-  os::MutexLock lock(&core_->table.mu);
+  const TableLock lock(core_->table);
   taken_ = false;
   taker_ = {};
   core_->table.changed.NotifyAll();
 }
 
 bool AuditedResidency::IsMyTurn() const {
-  os::MutexLock lock(&core_->table.mu);
+  const TableLock lock(core_->table);
   return taken_ && taker_ == os::ThisThreadId();
 }
 

@@ -11,7 +11,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "allocator/residency/audit_observer.h"
 #include "allocator/residency/device_residency.h"
 #include "io/os/atomic.h"
 #include "io/os/clock.h"
@@ -58,7 +57,7 @@ class AuditedResidency final : public DeviceResidency {
   // The GPU has nothing to do any more, as far as may be asked.
   CUresult Drain(StreamRef stream);
   absl::Status HideAllBut(const AccessSet& visible);
-  bool TransfersUnderWayLocked(const std::unordered_set<uint32_t>& visible)
+  bool TransfersUnderWayLocked(const TableLock& lock, const std::unordered_set<uint32_t>& visible)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Maps the set again. In turn.
   absl::Status RevealSet(const AccessSet& set);

@@ -4,25 +4,10 @@
 #include <bit>
 #include <utility>
 
-#include "allocator/residency/audit.h"
-#include "allocator/residency/test_points.h"
-#include "io/os/check.h"
 #include "io/os/errno.h"
-#include "io/os/log.h"
 
 namespace spillway::allocator {
-
-#ifdef SPILLWAY_TEST_HOOKS
-std::atomic<Mutant> active_mutant{Mutant::kNone};
-std::atomic<void (*)(const char*)> delay_function{nullptr};
-std::atomic<SelectionWatch*> selection_watch{nullptr};
-#endif
-
 namespace {
-
-// Room for an allocation of others: how long it may wait in all, and without any chunk having been given up.
-constexpr int64_t kLongestWaitForOthers = 1'000'000'000;
-constexpr int64_t kWaitWithoutProgress = 100'000'000;
 
 ResidencyOptions WithDefaults(ResidencyOptions options) {
   if (options.others_share_bytes == 0) options.others_share_bytes = DefaultOthersShare(options.budget_bytes);
@@ -33,44 +18,199 @@ ResidencyOptions WithDefaults(ResidencyOptions options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Residency>> Residency::Create(const ResidencyOptions& options,
-                                                             const ResidencyParts& parts) {
-  std::unique_ptr<DeviceResidency> residency;
-  if (parts.audit != nullptr) {
-    residency = std::make_unique<AuditedResidency>(options, parts);
-  } else {
-    residency = std::make_unique<DeviceResidency>(options, parts);
+DeviceResidency::Machinery::Machinery(const ResidencyOptions& options, const ResidencyParts& parts)
+    : core(options, parts),
+      charges(options, parts, &core.table, &core.evict),
+      addresses(options, parts, &core.table),
+      clean(parts.host, parts.disk),
+      log(&core.clock),
+      hash(parts.driver, parts.context, options.device, parts.hash_code),
+      writes(parts.driver, &hash, &core.table) {}
+
+absl::Status DeviceResidency::Machinery::Start() {
+  SPILLWAY_ASSIGN_OR_RETURN(copies,
+                            CopyStreams::Create(core.parts.driver, &core.clock, &core.error, core.waits));
+  thread.emplace(&core, [this] { return Look(); });
+  const auto wake = [this] { thread->Wake(); };
+  faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
+  evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
+  claims.emplace(&core, &charges, &*faulter, wake);
+  plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
+  reclaimer.emplace(&core,
+                    Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims, &*plan_runner});
+  return absl::OkStatus();
+}
+
+// Everything that goes on in the background, once.
+DeviceThread::Look DeviceResidency::Machinery::Look() {
+  DeviceThread::Look look;
+  look.moved = core.clock.Poll();
+  look.moved |= faulter->Step();
+  look.moved |= evictor->Step();
+  look.progress = look.moved;
+  look.progress |= allocations->FinishFrees();
+  look.progress |= writes.Step();
+  bool room_wanted;
+  {
+    const TableLock lock(core.table);
+    room_wanted = claims->WantedLocked(lock) > 0;
   }
-  SPILLWAY_RETURN_IF_ERROR(residency->Start());
-  return std::unique_ptr<Residency>(std::move(residency));
+  look.progress |= plan_runner->Step(room_wanted);
+  look.progress |= reclaimer->Step();
+  if (!evictor->idle() || !faulter->idle()) {
+    look.ahead = DeviceThread::Ahead::kTransfers;
+  } else if (plan_runner->active() || allocations->frees_wait() ||
+             (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
+    look.ahead = DeviceThread::Ahead::kLaunches;
+  } else if (reclaimer->waits_for_time()) {
+    look.ahead = DeviceThread::Ahead::kTime;
+  }
+  return look;
 }
 
 DeviceResidency::DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts)
-    : core_(std::make_unique<Core>(WithDefaults(options), parts)) {}
+    : machinery_(std::make_unique<Machinery>(WithDefaults(options), parts)),
+      core_(&machinery_->core),
+      refusals_(parts.refusals == nullptr ? &own_refusals_ : parts.refusals) {}
 
 DeviceResidency::~DeviceResidency() {
   Shutdown();
-  if (!left_behind_) return;
   // A thread of ours is stuck in the driver and may come back: what it uses stays.
-  static_cast<void>(thread_.release());
-  static_cast<void>(copies_.release());
-  static_cast<void>(core_.release());
+  if (left_behind_) static_cast<void>(machinery_.release());
 }
 
 absl::Status DeviceResidency::Start() {
+  Machinery& m = *machinery_;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
-  SPILLWAY_ASSIGN_OR_RETURN(
-      copies_, CopyStreams::Create(core_->parts.driver, &core_->clock, &core_->error, core_->waits));
-  thread_ = std::make_unique<DeviceThread>(core_.get(), copies_.get());
-  {
-    os::MutexLock lock(&core_->table.mu);
-    core_->budget = {core_->options.budget_bytes, core_->options.others_share_bytes, 0, 0};
-    core_->RestoreTargetLocked();
-  }
-  return thread_->Start();
+  SPILLWAY_RETURN_IF_ERROR(m.Start());
+  m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.evictor,
+                                                  [&m] { m.thread->Wake(); }});
+  allocations_ = &*m.allocations;
+  gate_.emplace(
+      core_,
+      LaunchGate::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->pace(),
+                        refusals_, [this] { return allocations_->ReleaseForOthers(0); },
+                        [this](const AccessSet& set) { return Residency::Hold(set, HoldReason::kGraph); }});
+  return m.thread->Start();
 }
 
-// ---- Streams, capture, foreign memory.
+// ---- Allocation.
+
+absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef stream) {
+  SPILLWAY_ASSIGN_OR_RETURN(Block* const block, allocations_->Allocate(bytes, stream.handle));
+  const CUdeviceptr address = block->address;
+  if (core_->map_at_once.load()) SPILLWAY_RETURN_IF_ERROR(MapNow(block, stream));
+  return address;
+}
+
+absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {
+  const CUdeviceptr address = block->address;
+  AccessSet set;
+  set.Add(block->id);
+  if (gate_->RunPinned(set, stream, 0, [] { return CUDA_SUCCESS; }) == CUDA_SUCCESS) return absl::OkStatus();
+  absl::Status status = absl::ResourceExhaustedError(LastError());
+  SPILLWAY_RETURN_IF_ERROR(Free(address));
+  return status;
+}
+
+// ---- Launches.
+
+CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+                              absl::FunctionRef<CUresult()> launch) {
+  return gate_->Run(set, stream, tag, launch);
+}
+
+CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                    absl::FunctionRef<CUresult()> launch) {
+  return gate_->RunPinned(set, stream, tag, launch);
+}
+
+CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                         absl::FunctionRef<CUresult()> launch) {
+  return gate_->RunReachingAll(set, stream, tag, launch);
+}
+
+// ---- Holds: blocks that must stay on the GPU because somebody may use them unseen, and uses that were not launches
+// through the gate.
+
+absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* out) {
+  if (core_->closed.load()) return absl::OkStatus();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  Grant grant;
+  absl::Status status =
+      gate_->Prepare(set, nullptr, 0, &grant);  // it is not known which streams will use them
+  if (status.ok()) {
+    status = HoldPinned(grant, reason, out);
+    machinery_->claims->Release(&grant);
+  } else if (core_->closed.load()) {
+    return absl::OkStatus();  // nothing leaves the GPU any more
+  }
+  return status.ok() ? status : gate_->NoteError(status);
+}
+
+absl::Status DeviceResidency::HoldPinned(const Grant& grant, HoldReason reason, std::vector<HeldBlock>* out) {
+  const TableLock lock(core_->table);
+  // One that another thread has freed since is left out: its next owner must not inherit the hold.
+  std::vector<Block*> stay;
+  for (Block* block : grant.pinned) {
+    if (block->live()) stay.push_back(block);
+  }
+  for (Block* block : stay) core_->table.AddHoldLocked(lock, block, reason, machinery_->log.count());
+  // Where nothing is evicted there is no room to keep; but what looks unused is stripped there, too.
+  if (core_->evict.load() && !machinery_->charges.LaunchFits(lock)) {
+    for (Block* block : stay) core_->table.EndHoldLocked(lock, block, reason);
+    return absl::ResourceExhaustedError(
+        "blocks that must stay on the GPU would leave no room for the largest launch");
+  }
+  for (Block* block : stay) {
+    if (out != nullptr) out->push_back({block->id, block->allocation.generation});
+  }
+  return absl::OkStatus();
+}
+
+void DeviceResidency::EndHold(const std::vector<HeldBlock>& held, HoldReason reason,
+                              const HiddenUsers& users) {
+  if (core_->closed.load()) return;
+  const TableLock lock(core_->table);
+  for (const HeldBlock& entry : held) {
+    Block* const block = &core_->table.at(entry.id);
+    if (block->allocation.generation != entry.generation || !block->live()) continue;
+    StampHiddenLocked(lock, block, users);  // while the hold still keeps the evictor away
+    core_->table.EndHoldLocked(lock, block, reason);
+  }
+  machinery_->thread->Wake();
+}
+
+void DeviceResidency::NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) {
+  if (core_->closed.load()) return;
+  const TableLock lock(core_->table);
+  for (const HeldBlock& entry : held) {
+    Block* const block = &core_->table.at(entry.id);
+    if (block->allocation.generation != entry.generation || !block->live()) continue;
+    // Should the hold have ended meanwhile: an eviction that has read the uses already does not know this one.
+    if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
+    StampHiddenLocked(lock, block, users);
+  }
+}
+
+void DeviceResidency::StampHiddenLocked(const TableLock& lock, Block* block, const HiddenUsers& users) {
+  for (const StreamRef& stream : users.streams) allocations_->StampQueuedWorkLocked(lock, block, stream);
+  if (users.carrier.valid() && users.carrier.device() == core_->options.device) {
+    StampAsCarrierLocked(lock, block, core_->table.at(users.carrier));
+  }
+}
+
+void DeviceResidency::StampAsCarrierLocked(const TableLock& lock, Block* block, const Block& carrier) {
+  allocations_->StampQueuedWorkLocked(lock, block, {carrier.allocation.owner, false});
+  if (carrier.gate.many_streams.load()) block->gate.many_streams.store(true);
+  for (const os::Atomic<uint64_t>& entry : carrier.gate.stamps) {
+    const Stamp stamp = Stamp::Unpack(entry.load(std::memory_order_relaxed));
+    if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
+  }
+  for (const Stamp& stamp : carrier.allocation.recorded) StampBlock(core_->clock, block, stamp);
+}
+
+// ---- Streams, capture, external memory.
 
 void DeviceResidency::OnStreamDestroy(CUstream stream) {
   if (core_->closed.load()) return;
@@ -82,64 +222,26 @@ void DeviceResidency::OnStreamDestroy(CUstream stream) {
 void DeviceResidency::OnCaptureBegin(CUstream stream) {
   if (core_->closed.load()) return;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
-  const StreamIndex index = core_->clock.Find({stream, false});
-  // What came past the gate is numbered, too; and other streams may join the capture. None can be covered in it.
-  if (index != kNoStream) core_->clock.Next(index, 0);
-  core_->clock.CoverAll();
-  captures_.fetch_add(1);
+  gate_->BeginCapture(stream);
   if (core_->parts.observer != nullptr) core_->parts.observer->OnInterrupt();
-}
-
-void DeviceResidency::OnCaptureEnd(CUstream stream) {
-  if (captures_.load() > 0) captures_.fetch_sub(1);
 }
 
 void DeviceResidency::OnForeignBytes(int64_t delta) {
   if (core_->closed.load()) return;
   {
-    os::MutexLock lock(&core_->table.mu);
-    uint64_t& others = core_->budget.others;
-    others = delta < 0 && others < static_cast<uint64_t>(-delta) ? 0 : others + delta;
-    core_->RestoreTargetLocked();
-    core_->NotePeakLocked();
+    const TableLock lock(core_->table);
+    machinery_->charges.AddExternal(lock, delta);
   }
-  thread_->Wake();
+  machinery_->thread->Wake();
 }
 
 void DeviceResidency::BeginForeignAllocation(uint64_t bytes) {
-  if (core_->closed.load()) return;
-  const int64_t start = os::Clock::System()->NowNanos();
-  int64_t last_progress = start;
-  uint64_t held = UINT64_MAX;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);
-  {
-    os::MutexLock lock(&core_->table.mu);
-    core_->budget.coming += bytes;
-    core_->RestoreTargetLocked();
-  }
-  for (;;) {
-    std::vector<ChunkHandle> chunks;
-    {
-      os::MutexLock lock(&core_->table.mu);
-      core_->chunks.BeginRelease(core_->chunks.excess(), &chunks);
-    }
-    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
-    const int64_t now = os::Clock::System()->NowNanos();
-    os::MutexLock lock(&core_->table.mu);
-    if (core_->chunks.excess() == 0 || core_->stopped.load()) return;
-    if (core_->chunks.held() != held) last_progress = now;
-    held = core_->chunks.held();
-    if (now - start > kLongestWaitForOthers || now - last_progress > kWaitWithoutProgress) return;
-    thread_->Wake();
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
-  }
+  if (!core_->closed.load()) allocations_->MakeRoomForOthers(bytes);
 }
 
 void DeviceResidency::EndForeignAllocation(uint64_t bytes, bool failed) {
-  os::MutexLock lock(&core_->table.mu);
-  core_->budget.coming -= std::min(core_->budget.coming, bytes);
-  // After a success the target stays until OnForeignBytes has counted the bytes.
-  if (failed) core_->RestoreTargetLocked();
+  const TableLock lock(core_->table);
+  machinery_->charges.EndExternal(lock, bytes, failed);
 }
 
 absl::Status DeviceResidency::StopEvicting() {
@@ -150,86 +252,66 @@ absl::Status DeviceResidency::StopEvicting() {
   return result == CUDA_SUCCESS ? absl::OkStatus() : absl::ResourceExhaustedError(LastError());
 }
 
-bool DeviceResidency::ReleaseForOthers(uint64_t bytes_wanted) {
-  if (core_->stopped.load()) return false;
-  const uint64_t wanted = std::max<uint64_t>(bytes_wanted, 32 << 20) / core_->chunk_bytes + 1;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);
-  uint64_t released = 0;
-  for (int round = 0; round < 2 && released < wanted; ++round) {
-    std::vector<ChunkHandle> chunks;
-    {
-      os::MutexLock lock(&core_->table.mu);
-      core_->chunks.BeginRelease(std::min(core_->chunks.free(), wanted - released), &chunks);
-    }
-    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
-    released += chunks.size();
-    if (released < wanted && round == 0) StripCache(wanted - released).IgnoreError();
-  }
-  return released > 0;
-}
-
-// ---- Reports and the end.
-
 void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) {
-  thread_->plan_runner()->Set(std::move(plan));
-  thread_->Wake();
+  machinery_->plan_runner->Set(std::move(plan));
+  machinery_->thread->Wake();
 }
+
+// ---- Reports.
+
+namespace {
+
+void AddCounters(const Counters& counters, ResidencyStats* stats) {
+  stats->host_spilled_bytes = counters.host_spilled_bytes;
+  stats->disk_spilled_bytes = counters.disk_spilled_bytes;
+  stats->spilled_bytes = stats->host_spilled_bytes + stats->disk_spilled_bytes;
+  stats->host_fetched_bytes = counters.host_fetched_bytes;
+  stats->disk_fetched_bytes = counters.disk_fetched_bytes;
+  stats->fetched_bytes = stats->host_fetched_bytes + stats->disk_fetched_bytes;
+  stats->prefetched_bytes = counters.prefetched_bytes;
+  stats->prefetch_in_time_bytes = counters.prefetch_in_time_bytes;
+  stats->slow_launches = counters.slow_launches;
+  stats->evictions = counters.evictions;
+  stats->evictions_cancelled = counters.evictions_cancelled;
+  stats->faults = counters.faults;
+  stats->prefetches = counters.prefetches;
+  stats->prefetches_cancelled = counters.prefetches_cancelled;
+  stats->clean_drops = counters.clean_drops;
+  stats->clean_drop_bytes = counters.clean_drop_bytes;
+  stats->hash_mismatches = counters.changed_copies;
+  stats->early_copies = counters.early_copies;
+  stats->stall_room_nanos = counters.stall_room_nanos;
+  stats->stall_disk_nanos = counters.stall_disk_nanos;
+  stats->held_back_nanos = counters.held_back_nanos;
+  stats->lost_room_nanos = counters.lost_room_nanos;
+  stats->lost_read_nanos = counters.lost_read_nanos;
+  stats->lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
+  stats->in_time_bytes = counters.in_time_bytes;
+}
+
+}  // namespace
 
 ResidencyStats DeviceResidency::Stats() const {
   ResidencyStats stats;
-  const Counters& counters = core_->counters;
   {
-    os::MutexLock lock(&core_->table.mu);
+    const TableLock lock(core_->table);
+    const Charges::Figures figures = machinery_->charges.figures(lock);
     stats.budget_bytes = core_->options.budget_bytes;
-    stats.chunk_target_bytes = core_->chunks.target() * core_->chunk_bytes;
-    stats.live_bytes = core_->live_chunks * core_->chunk_bytes;
-    stats.requested_bytes = core_->live_requested_bytes;
-    stats.chunk_bytes = core_->chunks.held() * core_->chunk_bytes;
-    stats.peak_chunk_bytes = core_->chunks.peak_held() * core_->chunk_bytes;
-    stats.peak_device_bytes = core_->peak_device_bytes;
-    stats.peak_live_bytes = core_->peak_live_chunks * core_->chunk_bytes;
-    stats.peak_requested_bytes = core_->peak_requested_bytes;
-    stats.others_bytes = core_->budget.others;
+    stats.chunk_target_bytes = figures.target_bytes;
+    stats.live_bytes = figures.live_bytes;
+    stats.requested_bytes = figures.requested_bytes;
+    stats.chunk_bytes = figures.held_bytes;
+    stats.peak_chunk_bytes = figures.peak_held_bytes;
+    stats.peak_device_bytes = figures.peak_device_bytes;
+    stats.peak_live_bytes = figures.peak_live_bytes;
+    stats.peak_requested_bytes = figures.peak_requested_bytes;
+    stats.others_bytes = figures.external_bytes;
     stats.largest_set_bytes = core_->table.launch_sets.peak_bytes();
-    stats.cached_bytes = core_->table.ChunksLocked(BlockState::kCached) * core_->chunk_bytes;
-    core_->table.ForEachLiveLocked([&](Block* block) {
-      const uint64_t bytes = block->chunks * core_->chunk_bytes;
-      if (block->holds_chunks()) stats.resident_bytes += bytes;
-      stats.clean_copy_bytes += block->copy_homes.size() * core_->chunk_bytes;
-      for (const ChunkHome& home : block->homes) {
-        (home.on_disk ? stats.disk_tier_bytes : stats.host_tier_bytes) += core_->chunk_bytes;
-      }
-      if (block->held_reasons == 0) return;
-      stats.held_bytes += bytes;
-      stats.held_bytes_by_reason[std::countr_zero(block->held_reasons)] += bytes;
-    });
+    stats.cached_bytes = core_->table.ChunksLocked(lock, BlockState::kCached) * core_->chunk_bytes;
+    AddBlocksLocked(lock, &stats);
   }
-  stats.host_spilled_bytes = counters.host_spilled_bytes;
-  stats.disk_spilled_bytes = counters.disk_spilled_bytes;
-  stats.spilled_bytes = stats.host_spilled_bytes + stats.disk_spilled_bytes;
-  stats.host_fetched_bytes = counters.host_fetched_bytes;
-  stats.disk_fetched_bytes = counters.disk_fetched_bytes;
-  stats.fetched_bytes = stats.host_fetched_bytes + stats.disk_fetched_bytes;
-  stats.prefetched_bytes = counters.prefetched_bytes;
-  stats.prefetch_in_time_bytes = counters.prefetch_in_time_bytes;
-  stats.launches = core_->launches.load();
-  stats.slow_launches = counters.slow_launches;
-  stats.evictions = counters.evictions;
-  stats.evictions_cancelled = counters.evictions_cancelled;
-  stats.faults = counters.faults;
-  stats.prefetches = counters.prefetches;
-  stats.prefetches_cancelled = counters.prefetches_cancelled;
-  stats.clean_drops = counters.clean_drops;
-  stats.clean_drop_bytes = counters.clean_drop_bytes;
-  stats.hash_mismatches = counters.changed_copies;
-  stats.early_copies = counters.early_copies;
-  stats.stall_room_nanos = counters.stall_room_nanos;
-  stats.stall_disk_nanos = counters.stall_disk_nanos;
-  stats.held_back_nanos = counters.held_back_nanos;
-  stats.lost_room_nanos = counters.lost_room_nanos;
-  stats.lost_read_nanos = counters.lost_read_nanos;
-  stats.lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
-  stats.in_time_bytes = counters.in_time_bytes;
+  AddCounters(core_->counters, &stats);
+  stats.launches = machinery_->log.count();
   stats.host_out_rate = core_->lane(Lane::kHostOut).rate();
   stats.disk_out_rate = core_->lane(Lane::kDiskOut).rate();
   stats.host_in_rate = core_->lane(Lane::kHostIn).rate();
@@ -238,58 +320,68 @@ ResidencyStats DeviceResidency::Stats() const {
   return stats;
 }
 
+void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const {
+  core_->table.ForEachLiveLocked(lock, [&](Block* block) {
+    const uint64_t bytes = block->chunks * core_->chunk_bytes;
+    if (block->holds_chunks()) stats->resident_bytes += bytes;
+    stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
+    for (const ChunkHome& home : block->copies.homes) {
+      (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
+    }
+    if (block->held_reasons == 0) return;
+    stats->held_bytes += bytes;
+    stats->held_bytes_by_reason[std::countr_zero(block->held_reasons)] += bytes;
+  });
+}
+
 Residency::HeldChunks DeviceResidency::ChunksHeld() const {
-  os::MutexLock lock(&core_->table.mu);
-  return {core_->chunks.held() * core_->chunk_bytes, core_->chunks.peak_held() * core_->chunk_bytes};
+  const TableLock lock(core_->table);
+  const ChunkPool& chunks = machinery_->charges.chunks(lock);
+  return {chunks.held() * core_->chunk_bytes, chunks.peak_held() * core_->chunk_bytes};
 }
 
 void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
-  os::MutexLock lock(&core_->table.mu);
-  const uint64_t used = ResidentBytesLocked() + core_->budget.others;
+  const TableLock lock(core_->table);
+  uint64_t resident = 0;
+  for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
+    resident += core_->table.ChunksLocked(lock, state);
+  const uint64_t used = resident * core_->chunk_bytes + machinery_->charges.figures(lock).external_bytes;
   *total_bytes = core_->options.budget_bytes;
   *free_bytes = *total_bytes > used ? *total_bytes - used : 0;
 }
 
-uint64_t DeviceResidency::ResidentBytesLocked() const {
-  uint64_t chunks = 0;
-  for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
-    chunks += core_->table.ChunksLocked(state);
-  return chunks * core_->chunk_bytes;
-}
+// ---- The end.
 
 void DeviceResidency::Shutdown() {
   if (core_->closed.exchange(true)) return;
   {
-    os::MutexLock lock(&core_->table.mu);  // who has looked at `stopped` and not begun to wait yet holds it
+    const TableLock lock(core_->table);  // who has looked at `stopped` and not begun to wait yet holds it
     core_->Stop();
   }
-  if (thread_ != nullptr && !thread_->Stop()) left_behind_ = true;
-  if (!core_->hash.Stop()) left_behind_ = true;
+  if (machinery_->thread && !machinery_->thread->Stop()) left_behind_ = true;
+  if (!machinery_->hash.Stop()) left_behind_ = true;
 }
 
 void DeviceResidency::AbandonAfterFork() {
   core_->closed.store(true);
   core_->stopped.store(true);
-  if (thread_ != nullptr) thread_->Abandon();
-  core_->hash.Abandon();
+  if (machinery_->thread) machinery_->thread->Abandon();
+  machinery_->hash.Abandon();
 }
 
 void DeviceResidency::CheckInvariants() {
-  os::MutexLock lock(&core_->table.mu);
-  core_->table.CheckInvariantsLocked();
-  core_->space.CheckInvariants();
+  const TableLock lock(core_->table);
+  core_->table.CheckInvariantsLocked(lock);
+  machinery_->addresses.CheckInvariants(lock);
   uint64_t live = 0;
   uint64_t live_blocks = 0;
   uint64_t backing = 0;
-  core_->table.ForEachLocked([&](Block* block) {
+  core_->table.ForEachLocked(lock, [&](Block* block) {
     if (block->live()) live += block->chunks;
     live_blocks += block->live() ? 1 : 0;
-    backing += block->handles.size();
+    backing += block->memory.handles.size();
   });
-  SPILLWAY_CHECK(live + core_->promised_chunks == core_->live_chunks);
-  SPILLWAY_CHECK(live_blocks == core_->live_blocks);
-  // Chunks between owners (a claim creating, a release under way) are in neither sum.
-  SPILLWAY_CHECK(backing + core_->chunks.free() <= core_->chunks.held());
+  machinery_->charges.CheckInvariants(lock, live, live_blocks, backing);
 }
 
 }  // namespace spillway::allocator

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "allocator/driver/cuda_driver.h"
-#include "allocator/residency/refusals.h"
+#include "allocator/driver/refusals.h"
 #include "integration/engine/runtime.h"
 #include "integration/hooks/pin_ends.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/residency/residency_stats.h"
+#include "allocator/residency/residency.h"
 #include "policy/bound/iteration_uses.h"
 #include "policy/bound/traffic_bound.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "allocator/residency/residency_stats.h"
+#include "allocator/residency/residency.h"
 #include "integration/engine/observation.h"
 #include "integration/engine/step_meter.h"
 #include "io/os/wait.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "allocator/residency/residency_stats.h"
+#include "allocator/residency/residency.h"
 
 namespace spillway::integration {
 

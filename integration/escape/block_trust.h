@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/block_id.h"
-#include "allocator/residency/leave_permission.h"
+#include "allocator/residency/state/residency_options.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {

@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/driver/cuda_driver.h"
-#include "allocator/residency/hold.h"
+#include "allocator/memory/pin.h"
 #include "integration/escape/pins.h"
 #include "io/os/sync.h"
 

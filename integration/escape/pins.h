@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/block_id.h"
-#include "allocator/residency/hold.h"
+#include "allocator/memory/pin.h"
 #include "allocator/residency/residency.h"
 #include "io/os/sync.h"
 

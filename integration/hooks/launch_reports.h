@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/residency/audit_observer.h"
+#include "allocator/residency/audit.h"
 #include "integration/hooks/function_registry.h"
 
 namespace spillway::integration {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "allocator/driver/cuda_driver.h"
-#include "allocator/residency/stream_ref.h"
+#include "allocator/driver/stream_ref.h"
 #include "io/os/clock.h"
 #include "policy/trace/kernel_times.h"
 #include "policy/trace/trace.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "allocator/residency/plan_pace.h"
+#include "allocator/residency/plan/plan_throttle.h"
 #include "io/os/errno.h"
 #include "io/os/thread.h"
 

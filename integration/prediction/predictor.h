@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "allocator/residency/launch_observer.h"
 #include "allocator/residency/residency.h"
+#include "allocator/residency/state/residency_options.h"
 #include "integration/prediction/launch_timer.h"
 #include "integration/prediction/sequences.h"
 #include "integration/prediction/trace_recorder.h"

@@ -19,9 +19,9 @@ inline CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
 
 // Loads the hash now; else the first eviction would begin it.
 inline void AwaitHash(CoreDevice& device) {
-  device->core()->hash.Begin();
-  for (int i = 0; i < 50'000 && device->core()->hash.Get() == nullptr; ++i) usleep(200);
-  ASSERT_NE(device->core()->hash.Get(), nullptr);
+  device->hash()->Begin();
+  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
+  ASSERT_NE(device->hash()->Get(), nullptr);
 }
 
 inline void Evict(CoreDevice& device, CUdeviceptr block) {
@@ -44,8 +44,8 @@ inline void Write(CoreDevice& device, CUdeviceptr block, uint64_t version) {
 
 inline bool HasCopy(CoreDevice& device, CUdeviceptr address) {
   Core* const core = device->core();
-  os::MutexLock lock(&core->table.mu);
-  return !BlockAt(device, address)->copy_homes.empty();
+  const TableLock lock(core->table);
+  return !BlockAt(device, address)->copies.copy_homes.empty();
 }
 
 }  // namespace spillway::allocator

@@ -16,16 +16,18 @@ void Coverage::Add(DeviceResidency& residency) {
   clean_drops += stats.clean_drops;
   changed_copies += stats.hash_mismatches;
   early_copies += stats.early_copies;
-  os::MutexLock lock(&core->table.mu);
+  const TableLock lock(core->table);
   for (int from = 0; from < kBlockStates; ++from) {
     for (int to = 0; to < kBlockStates; ++to) {
-      moves[from][to] += core->table.MovesLocked(static_cast<BlockState>(from), static_cast<BlockState>(to));
+      moves[from][to] +=
+          core->table.MovesLocked(lock, static_cast<BlockState>(from), static_cast<BlockState>(to));
     }
   }
-  for (int i = 0; i < 5; ++i) cancelled[i] += residency.thread()->evictor()->cancelled_in_phase[i];
-  for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) chunk_paths[i] += core->chunk_paths[i];
+  for (int i = 0; i < 5; ++i) cancelled[i] += residency.evictor()->cancelled_in_phase[i];
+  for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i)
+    chunk_paths[i] += residency.charges()->paths(lock, static_cast<ChunkPath>(i));
   for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i)
-    allocation_paths[i] += core->allocation_paths[i];
+    allocation_paths[i] += residency.free_addresses()->paths(lock, static_cast<AllocationPath>(i));
 }
 
 uint64_t Coverage::PrintAndLeast() const {

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/driver/device_hash.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/device_residency.h"
-#include "allocator/residency/hash_code.h"
 #include "allocator/tier/host_pool.h"
 #include "io/spill_store.h"
 

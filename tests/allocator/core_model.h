@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {

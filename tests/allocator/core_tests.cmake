@@ -1,6 +1,11 @@
 # The memory core on the stand-in driver, built once more with delay points, mutants and checks of locks.
-get_target_property(core_sources spillway_residency SOURCES)
-list(TRANSFORM core_sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/")
+set(core_sources)
+foreach(part "" state transfer plan)
+  string(REGEX REPLACE "(.+)" "_\\1" target "${part}")
+  get_target_property(sources spillway_residency${target} SOURCES)
+  list(TRANSFORM sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/${part}/")
+  list(APPEND core_sources ${sources})
+endforeach()
 spillway_room(spillway_residency_hooked
   SOURCES ${core_sources}
   DEPS spillway_memory_checked spillway_tier_checked spillway_io_checked spillway_policy spillway_driver_table_checked
@@ -15,23 +20,33 @@ target_link_libraries(spillway_core_fixture PUBLIC ${CMAKE_DL_LIBS})
 add_dependencies(spillway_core_fixture simcuda_driver)
 
 spillway_test(residency_test
-  SOURCES residency_test.cc residency_motion_test.cc residency_uses_test.cc residency_limits_test.cc
+  SOURCES residency/allocations_test.cc residency/device_residency_test.cc residency/device_thread_test.cc residency/launch_gate_test.cc
+    residency/transfer/claim_queue_test.cc residency/transfer/copy_in_test.cc residency/transfer/evictor_test.cc
+    residency/transfer/faulter_test.cc residency/transfer/reclaimer_test.cc
     ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)
-spillway_test(core_promises_test SOURCES charging_test.cc device_error_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(plan_runner_test SOURCES plan_runner_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(residency_audit_test SOURCES residency_audit_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(core_promises_test
+  SOURCES driver/device_error_test.cc residency/state/charges_test.cc residency/state/free_addresses_test.cc
+  DEPS spillway_core_fixture LABELS unit)
+spillway_test(plan_runner_test SOURCES residency/plan/plan_runner_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(residency_audit_test SOURCES residency/audit_test.cc residency/transfer/mapping_test.cc
+  DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.
 spillway_test(residency_model_test
   SOURCES residency_model_test.cc core_model.cc core_coverage.cc model_worker.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
-  SOURCES block_state_test.cc refusals_test.cc residency_units_test.cc
+  SOURCES driver/refusals_test.cc residency/state/block_table_test.cc residency/state/core_test.cc
+    residency/state/launch_log_test.cc residency/state/read_side_sections_test.cc
+    residency/state/stream_clock_test.cc residency/transfer/copy_streams_test.cc
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(clean_copies_test SOURCES clean_copies_test.cc driver/device_hash_test.cc early_copies_test.cc write_sampler_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(clean_copies_test
+  SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
+    residency/transfer/copy_out_test.cc residency/transfer/write_sampler_test.cc
+  DEPS spillway_core_fixture LABELS unit)
 # Every call fails once. Not with a sanitizer, whose own forms of these calls the wrappers would go around.
 if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
   include(${CMAKE_SOURCE_DIR}/tests/fakes/failing_calls.cmake)

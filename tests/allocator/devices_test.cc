@@ -297,7 +297,7 @@ TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
   });
   const Block& block = residencies_[0]->core()->table.at(addresses_->Find(source));
   const auto leaving = [&] {
-    os::MutexLock lock(&residencies_[0]->core()->table.mu);
+    const TableLock lock(residencies_[0]->core()->table);
     return block.state == BlockState::kEvicting;
   };
   while (!launched.load() && !leaving()) usleep(100);
@@ -381,8 +381,8 @@ TEST_F(TwoDevicesTest, RecordStreamTellsDefaultStreamsApart) {
   ASSERT_EQ(Write(0, address, 1, kMib), CUDA_SUCCESS);
   const Block& block = residencies_[0]->core()->table.at(addresses_->Find(address));
   const auto recorded = [&] {
-    os::MutexLock lock(&residencies_[0]->core()->table.mu);
-    return block.recorded.size();
+    const TableLock lock(residencies_[0]->core()->table);
+    return block.allocation.recorded.size();
   };
   Driver()->cuCtxSetCurrent(ContextOf(0));
   EXPECT_TRUE(residencies_[0]->RecordStream(address, nullptr).ok());

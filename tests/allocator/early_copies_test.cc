@@ -13,8 +13,8 @@ namespace {
 
 void CopyOut(CoreDevice& device, CUdeviceptr block) {
   {
-    os::MutexLock lock(&device->core()->table.mu);
-    ASSERT_TRUE(device->thread()->evictor()->CopyOutLocked(BlockAt(device, block), policy::PlanTier::kHost));
+    const TableLock lock(device->core()->table);
+    ASSERT_TRUE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
   }
   device->thread()->Wake();
 }
@@ -88,7 +88,7 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
   const CUdeviceptr block = Filled(device, 1);
   // The hash waits on its stream, so that the copy is there long before it.
   std::atomic<bool> hash_may_go{false};
-  const CUstream hash_stream = device->core()->hash.Get()->stream();
+  const CUstream hash_stream = device->hash()->Get()->stream();
   const CUdeviceptr other = device.MustAllocate(kBlock);
   ASSERT_EQ(device.Launch(hash_stream, {other},
                           [&](const auto&) {
@@ -124,8 +124,8 @@ INSTANTIATE_TEST_SUITE_P(EvictionsAndEarlyCopies, TakenBackTest, testing::Bool()
 TEST(EarlyCopiesTest, WithoutAHashNothingIsCopiedEarly) {
   CoreDevice device(SetupWith(nullptr));
   const CUdeviceptr block = Filled(device, 1);
-  os::MutexLock lock(&device->core()->table.mu);
-  EXPECT_FALSE(device->thread()->evictor()->CopyOutLocked(BlockAt(device, block), policy::PlanTier::kHost));
+  const TableLock lock(device->core()->table);
+  EXPECT_FALSE(device->evictor()->CopyOutLocked(lock, BlockAt(device, block), policy::PlanTier::kHost));
 }
 
 }  // namespace

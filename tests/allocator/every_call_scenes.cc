@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {

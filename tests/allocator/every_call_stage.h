@@ -109,10 +109,10 @@ class Stage {
     if (block < 0) return;
     Settle();
     {
-      os::MutexLock lock(&device()->core()->table.mu);
+      const TableLock lock(device()->core()->table);
       Block* const record = At(block);
-      if (record->state != BlockState::kResident || record->evict != nullptr || record->pins != 0) return;
-      device()->thread()->evictor()->StartLocked({record});
+      if (record->state != BlockState::kResident || record->eviction.job != nullptr || record->pins != 0) return;
+      device()->evictor()->StartLocked(lock, {record});
     }
     device()->thread()->Wake();
     Settle();
@@ -120,9 +120,9 @@ class Stage {
   void CopyOut(int block) {
     if (block < 0) return;
     {
-      os::MutexLock lock(&device()->core()->table.mu);
-      if (At(block)->state != BlockState::kResident || At(block)->evict != nullptr) return;
-      device()->thread()->evictor()->CopyOutLocked(At(block), policy::PlanTier::kHost);
+      const TableLock lock(device()->core()->table);
+      if (At(block)->state != BlockState::kResident || At(block)->eviction.job != nullptr) return;
+      device()->evictor()->CopyOutLocked(lock, At(block), policy::PlanTier::kHost);
     }
     device()->thread()->Wake();
     Settle();
@@ -136,17 +136,17 @@ class Stage {
   void Begin(int block, bool in_vain = false) {
     ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
     {
-      os::MutexLock lock(&device()->core()->table.mu);
+      const TableLock lock(device()->core()->table);
       if (At(block)->state != BlockState::kSpilled) return;
       std::vector<ChunkHandle> chunks;
-      if (device()->core()->chunks.TakeFree(At(block)->chunks, &chunks) < At(block)->chunks) {
-        device()->core()->chunks.Give(&chunks);
+      if (device()->charges()->chunks(lock).TakeFree(At(block)->chunks, &chunks) < At(block)->chunks) {
+        device()->charges()->chunks(lock).Give(&chunks);
         return;
       }
-      device()->thread()->faulter()->BeginLocked(At(block), std::move(chunks), /*prefetch=*/true);
-      if (in_vain) Faulter::CancelLocked(At(block));
+      device()->faulter()->BeginLocked(lock, At(block), std::move(chunks), /*prefetch=*/true);
+      if (in_vain) Faulter::CancelLocked(lock, At(block));
     }
-    const absl::Status started = device()->thread()->faulter()->Start(At(block));
+    const absl::Status started = device()->faulter()->Start(At(block));
     if (!started.ok()) Refused("prefetch", started);
   }
   // A prefetch that is taken back before its reads have begun.
@@ -171,8 +171,8 @@ class Stage {
     device()->EndHold(held, HoldReason::kPointerTable, {});
   }
   void AwaitHash() {
-    device()->core()->hash.Begin();
-    for (int i = 0; i < kPatience && device()->core()->hash.Get() == nullptr; ++i) usleep(1000);
+    device()->hash()->Begin();
+    for (int i = 0; i < kPatience && device()->hash()->Get() == nullptr; ++i) usleep(1000);
   }
 
   // The core has given the device up: nothing moves any more, and what was under way stays as it is.
@@ -183,10 +183,10 @@ class Stage {
     for (int i = 0; i < kPatience && !stuck_ && !DeviceLost(); ++i) {
       bool moving = false;
       {
-        os::MutexLock lock(&device()->core()->table.mu);
+        const TableLock lock(device()->core()->table);
         for (const Known& block : blocks_) {
           const Block& record = device()->core()->table.at(device().addresses().Find(block.address));
-          moving |= record.evict != nullptr || record.fetch != nullptr || record.mapping;
+          moving |= record.eviction.job != nullptr || record.fetch.job != nullptr || record.memory.mapping;
         }
       }
       if (!moving) return;
@@ -235,7 +235,7 @@ class Stage {
     return &device()->core()->table.at(device().addresses().Find(blocks_[block].address));
   }
   BlockState State(int block) {
-    os::MutexLock lock(&device()->core()->table.mu);
+    const TableLock lock(device()->core()->table);
     return At(block)->state;
   }
   bool Sticky() const { return failure_.mode == fakes::FailMode::kSticky && fakes::Reached(); }

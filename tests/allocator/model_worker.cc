@@ -101,19 +101,20 @@ class Worker {
     Core* const core = device_.residency().core();
     const CUdeviceptr address = blocks_[LongestIdle()].address;
     {
-      os::MutexLock lock(&core->table.mu);
+      const TableLock lock(core->table);
       Block& block = core->table.at(device_.addresses().Find(address));
       const bool may_leave = block.state == BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
-      if (may_leave) device_.residency().thread()->evictor()->CopyOutLocked(&block, policy::PlanTier::kHost);
+                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             !block.memory.mapping;
+      if (may_leave) device_.residency().evictor()->CopyOutLocked(lock, &block, policy::PlanTier::kHost);
     }
     device_.residency().thread()->Wake();
   }
   bool IsLeaving(CUdeviceptr address) {
     Core* const core = device_.residency().core();
-    os::MutexLock lock(&core->table.mu);
+    const TableLock lock(core->table);
     const Block& block = core->table.at(device_.addresses().Find(address));
-    return block.state == BlockState::kEvicting && block.evict != nullptr && block.evict->committed;
+    return block.state == BlockState::kEvicting && block.eviction.job != nullptr && block.eviction.job->committed;
   }
 
   // The likeliest to be on its way out.

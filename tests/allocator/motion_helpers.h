@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -47,7 +47,7 @@ inline Block* BlockAt(CoreDevice& device, CUdeviceptr address) {
 }
 
 inline BlockState StateOf(CoreDevice& device, CUdeviceptr address) {
-  os::MutexLock lock(&device->core()->table.mu);
+  const TableLock lock(device->core()->table);
   return BlockAt(device, address)->state;
 }
 
@@ -58,8 +58,8 @@ inline void WaitForState(CoreDevice& device, CUdeviceptr address, BlockState sta
 
 inline void StartEviction(CoreDevice& device, CUdeviceptr address) {
   {
-    os::MutexLock lock(&device->core()->table.mu);
-    device->thread()->evictor()->StartLocked({BlockAt(device, address)});
+    const TableLock lock(device->core()->table);
+    device->evictor()->StartLocked(lock, {BlockAt(device, address)});
   }
   device->thread()->Wake();
 }
@@ -69,12 +69,12 @@ inline void StartPrefetch(CoreDevice& device, CUdeviceptr address) {
   ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
   Block* const block = BlockAt(device, address);
   {
-    os::MutexLock lock(&device->core()->table.mu);
+    const TableLock lock(device->core()->table);
     std::vector<ChunkHandle> chunks;
-    ASSERT_EQ(device->core()->chunks.TakeFree(block->chunks, &chunks), block->chunks);
-    device->thread()->faulter()->BeginLocked(block, std::move(chunks), /*prefetch=*/true);
+    ASSERT_EQ(device->charges()->chunks(lock).TakeFree(block->chunks, &chunks), block->chunks);
+    device->faulter()->BeginLocked(lock, block, std::move(chunks), /*prefetch=*/true);
   }
-  ASSERT_TRUE(device->thread()->faulter()->Start(block).ok());
+  ASSERT_TRUE(device->faulter()->Start(block).ok());
 }
 
 inline CUdeviceptr Filled(CoreDevice& device, uint64_t version) {

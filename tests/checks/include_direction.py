@@ -17,6 +17,7 @@ ALLOWED = {
     "bench": {"bench", "tests", "integration", "allocator", "io", "policy"},
     "tests": {"tests", "integration", "allocator", "io", "policy"},
 }
+LOWER = {"allocator/driver", "allocator/memory", "allocator/tier"}
 # Folders inside a layer: what of its own layer each may include beside itself. One without a row may include all of it.
 FOLDERS = {
     "integration/escape": set(),
@@ -28,6 +29,13 @@ FOLDERS = {
     "policy/bound": {"policy/simulator", "policy/trace"},
     "policy/planner": {"policy/bound", "policy/simulator", "policy/trace"},
     "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/trace"},
+    "allocator/driver": set(),
+    "allocator/memory": {"allocator/driver"},
+    "allocator/tier": {"allocator/driver"},
+    "allocator/residency/state": LOWER,
+    "allocator/residency/transfer": LOWER | {"allocator/residency/state"},
+    "allocator/residency/plan": LOWER | {"allocator/residency/state", "allocator/residency/transfer"},
+    "allocator/residency": LOWER,  # and its own folders
 }
 IMPURE = re.compile(
     r"cuda.*|cufile.*|fstream|iostream|cstdio|filesystem|thread|mutex|condition_variable|future|atomic|chrono|ctime|"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocator/driver/content_hash.h"
-#include "allocator/residency/device_hash.h"
+#include "allocator/driver/device_hash.h"
 #include "tests/gpu/gpu.h"
 
 namespace spillway::gpu {

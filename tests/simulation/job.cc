@@ -153,7 +153,7 @@ class Thread {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       scheduler().HoldSwitches();
       const allocator::BlockId id = world_.addresses().Find(blocks_[i].address);
-      const bool leaving = id.valid() && world_.core()->table.at(id).evict != nullptr;
+      const bool leaving = id.valid() && world_.core()->table.at(id).eviction.job != nullptr;
       scheduler().AllowSwitches();
       if (leaving) return i;
     }
@@ -224,7 +224,8 @@ class Thread {
     std::vector<uint64_t> words(block.bytes / 8);
     const allocator::CudaDriver* const driver = world_.gpu().driver();
     const CUresult result = world_.residency().RunPinned(set, {stream, false}, 2, [&]() -> CUresult {
-      const CUresult queued = driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
+      const CUresult queued =
+          driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
       return queued == CUDA_SUCCESS ? driver->cuStreamSynchronize(stream) : queued;
     });
     if (!Passed(result)) return;
@@ -236,12 +237,12 @@ class Thread {
     allocator::Core* const core = world_.core();
     const allocator::BlockId id = world_.addresses().Find(blocks_[Pick(blocks_.size())].address);
     {
-      os::MutexLock lock(&core->table.mu);
+      const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
-                             !block.freed;
-      if (may_leave && !core->stopped.load()) world_.residency().thread()->evictor()->StartLocked({&block});
+                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             !block.memory.mapping && !block.allocation.freed;
+      if (may_leave && !core->stopped.load()) world_.residency().evictor()->StartLocked(lock, {&block});
     }
     world_.residency().thread()->Wake();
   }
@@ -252,13 +253,14 @@ class Thread {
     const Held& held = blocks_[Pick(blocks_.size())];
     const allocator::BlockId id = world_.addresses().Find(held.address);
     {
-      os::MutexLock lock(&core->table.mu);
+      const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
+                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             !block.memory.mapping;
       if (may_leave) {
-        world_.residency().thread()->evictor()->CopyOutLocked(
-            &block, Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk);
+        world_.residency().evictor()->CopyOutLocked(
+            lock, &block, Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk);
       }
     }
     world_.residency().thread()->Wake();
@@ -268,7 +270,7 @@ class Thread {
   void ChangePlan() {
     if (Pick(3) == 0) return world_.residency().SetPlan(nullptr);
     auto plan = std::make_shared<policy::MigrationPlan>();
-    plan->start = world_.core()->launches.load();
+    plan->start = world_.residency().log()->count();
     plan->period = 1;
     const uint32_t steps = 1 + Pick(8);
     for (uint32_t i = 0; i < steps; ++i) {

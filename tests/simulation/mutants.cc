@@ -1,6 +1,6 @@
 #include "tests/simulation/mutants.h"
 
-#include "allocator/residency/test_points.h"
+#include "allocator/memory/test_points.h"
 
 namespace spillway::simulation {
 namespace {

@@ -215,7 +215,7 @@ void CoverAgainstLaunch(Stage* stage) {
 void ManyStreams(Stage* stage) {
   const size_t block = stage->Make(1, stage->NewStream());
   std::vector<CUstream> streams;
-  for (size_t i = 0; i < allocator::Block::kStamps + 2; ++i) streams.push_back(stage->NewStream());
+  for (size_t i = 0; i < allocator::Block::GateSide::kStamps + 2; ++i) streams.push_back(stage->NewStream());
   stage->Settle();
   stage->Play({[=] {
     scheduler().HoldSwitches();
@@ -326,10 +326,9 @@ void EvictionSoonAfterItsUse(Stage* stage) {
     for (size_t block : blocks) stage->TouchFor(stream, block, 200'000);
     stage->world().gpu().Synchronize(stream);
     const int64_t ended = scheduler().now();
-    allocator::Core* const core = stage->world().core();
-    const auto room = [core] {
-      os::MutexLock lock(&core->table.mu);
-      return core->chunks.available();
+    const auto room = [stage] {
+      const allocator::TableLock lock(stage->world().core()->table);
+      return stage->world().residency().charges()->chunks(lock).available();
     };
     while (room() < 1) scheduler().SleepUntil(scheduler().now() + 100'000);
     // Two preemptions of 20 ms, and polls.

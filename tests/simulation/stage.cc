@@ -72,13 +72,13 @@ allocator::Block& Stage::Record(size_t block) {
 void Stage::Evict(size_t number, policy::PlanTier tier) {
   allocator::Core* const core = world_.core();
   {
-    os::MutexLock lock(&core->table.mu);
+    const allocator::TableLock lock(core->table);
     allocator::Block& block = Record(number);
     const bool may = (block.state == allocator::BlockState::kResident ||
-                      (block.state == allocator::BlockState::kCached && block.listed)) &&
-                     block.pins == 0 && block.held_reasons == 0 && block.evict == nullptr && !block.mapping &&
-                     !block.freed;
-    if (may && !core->closed.load()) world_.residency().thread()->evictor()->StartLocked({&block}, tier);
+                      (block.state == allocator::BlockState::kCached && block.allocation.listed)) &&
+                     block.pins == 0 && block.held_reasons == 0 && block.eviction.job == nullptr &&
+                     !block.memory.mapping && !block.allocation.freed;
+    if (may && !core->closed.load()) world_.residency().evictor()->StartLocked(lock, {&block}, tier);
   }
   world_.residency().thread()->Wake();
 }
@@ -86,11 +86,11 @@ void Stage::Evict(size_t number, policy::PlanTier tier) {
 void Stage::CopyOut(size_t number) {
   allocator::Core* const core = world_.core();
   {
-    os::MutexLock lock(&core->table.mu);
+    const allocator::TableLock lock(core->table);
     allocator::Block& block = Record(number);
     const bool may = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                     block.held_reasons == 0 && block.evict == nullptr && !block.mapping;
-    if (may) world_.residency().thread()->evictor()->CopyOutLocked(&block, policy::PlanTier::kHost);
+                     block.held_reasons == 0 && block.eviction.job == nullptr && !block.memory.mapping;
+    if (may) world_.residency().evictor()->CopyOutLocked(lock, &block, policy::PlanTier::kHost);
   }
   world_.residency().thread()->Wake();
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/residency/test_points.h"
+#include "allocator/memory/test_points.h"
 #include "io/os/check.h"
 #include "tests/policy/planner/full_scan.h"
 #include "tests/simulation/os.h"
@@ -158,12 +158,14 @@ World::~World() {
 }
 
 std::string World::Describe() {
-  allocator::Core* const core = residency_->core();
   scheduler().HoldSwitches();
-  std::string text = "\n  chunks: target " + std::to_string(core->chunks.target()) + ", held " +
-                     std::to_string(core->chunks.held()) + ", free " + std::to_string(core->chunks.free()) +
-                     "; live " + std::to_string(core->live_chunks) + ", promised off the GPU " +
-                     std::to_string(core->promised_room_bytes / chunk_bytes()) + " of " +
+  const allocator::TableLock lock{allocator::TableLock::AlreadyHeld()};  // nobody else runs
+  const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
+  const allocator::Charges::Figures figures = residency_->charges()->figures(lock);
+  std::string text = "\n  chunks: target " + std::to_string(chunks.target()) + ", held " +
+                     std::to_string(chunks.held()) + ", free " + std::to_string(chunks.free()) + "; live " +
+                     std::to_string(figures.live_bytes / chunk_bytes()) + ", promised off the GPU " +
+                     std::to_string(figures.promised_bytes / chunk_bytes()) + " of " +
                      std::to_string((room_->host_bytes() + room_->disk_bytes()) / chunk_bytes());
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
@@ -173,10 +175,11 @@ std::string World::Describe() {
   }
   for (Block* block : blocks_) {
     if (block->state == BlockState::kFree) continue;
-    text += "\n  block of " + std::to_string(block->chunks) + ": " + NameOf(block->state) + ", pins " +
-            std::to_string(block->pins) + ", keeps a copy in " + std::to_string(block->copy_homes.size()) +
-            (block->evict != nullptr ? ", leaves" : "") + (block->fetch != nullptr ? ", comes" : "") +
-            (block->freed ? ", freed" : "") + ", failed " + std::to_string(block->failed_evictions);
+    text +=
+        "\n  block of " + std::to_string(block->chunks) + ": " + NameOf(block->state) + ", pins " +
+        std::to_string(block->pins) + ", keeps a copy in " + std::to_string(block->copies.copy_homes.size()) +
+        (block->eviction.job != nullptr ? ", leaves" : "") + (block->fetch.job != nullptr ? ", comes" : "") +
+        (block->allocation.freed ? ", freed" : "") + ", failed " + std::to_string(block->eviction.failures);
   }
   scheduler().AllowSwitches();
   return text;
@@ -186,21 +189,23 @@ std::string World::Describe() {
 void World::LookUnderLock() {
   allocator::Core* const core = residency_->core();
   core->table.mu.AssertHeld();
-  core->table.CheckInvariantsLocked();
+  const allocator::TableLock lock{allocator::TableLock::AlreadyHeld()};
+  const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
+  core->table.CheckInvariantsLocked(lock);
   uint64_t in_blocks = 0;
   blocks_.clear();
-  core->table.ForEachLocked([&](Block* block) {
-    in_blocks += block->handles.size();
+  core->table.ForEachLocked(lock, [&](Block* block) {
+    in_blocks += block->memory.handles.size();
     blocks_.push_back(block);
   });
-  if (in_blocks + core->chunks.free() > core->chunks.held()) scheduler().Fail("more chunks than are held");
+  if (in_blocks + chunks.free() > chunks.held()) scheduler().Fail("more chunks than are held");
 }
 
 // What holds at every switch.
 void World::LookAnytime() {
   scheduler().HoldSwitches();
   for (Block* block : blocks_) {
-    if (block->gate.load() != Gate::kOpen) continue;
+    if (block->gate.state.load() != Gate::kOpen) continue;
     for (uint32_t i = 0; i < block->chunks; ++i) {
       if (!gpu_->IsMapped(block->address + i * chunk_bytes())) {
         scheduler().Fail("the gate of a block is open, and the block is not mapped");

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "allocator/driver/device_hash.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/device_residency.h"
-#include "allocator/residency/hash_code.h"
 #include "allocator/tier/host_pool.h"
 #include "allocator/tier/spill_room.h"
 #include "io/spill_store.h"

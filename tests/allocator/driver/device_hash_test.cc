@@ -1,4 +1,4 @@
-#include "allocator/residency/device_hash.h"
+#include "allocator/driver/device_hash.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,106 @@
+// Delay points and seeded mutants of the memory core: compiled in only with SPILLWAY_TEST_HOOKS (tests), so that a
+// model test can widen races and prove that it would notice a broken rule.
+
+#ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
+#define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
+
+#ifdef SPILLWAY_TEST_HOOKS
+
+#include <atomic>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "policy/planner/victim_index.h"
+
+namespace spillway::allocator {
+
+// A rule left out on purpose. Each is caught by tests/simulation (docs/results), some by tests/allocator/residency_model_test too.
+enum class Mutant : int {
+  kNone,
+  kSkipSlotWait,        // the evictor does not wait for threads inside the gate
+  kPublishBeforeEvent,  // a fault is called resident before its copy has completed
+  kReuseDrainingBlock,  // a block freed during a transfer is handed out before the transfer has ended
+  kNoExchangeRoom,      // charging leaves no room to exchange blocks
+  kTrustOldCopy,        // a copy from before is taken for the content without looking
+  kCopyWithoutLock,     // a copy is called good without looking whether the block was taken meanwhile
+  kKeepAnyCopy,         // an eviction that was taken back keeps whatever it has copied
+  kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
+  kReuseRecordEarly,  // the record of a freed block serves another address while somebody still has to do with it
+  kPublishWithoutLook,  // an early copy is published although a launch has taken the block
+  // ---- The gate.
+  kNoBarrier,          // the evictor waits for slots without its barrier
+  kNoFence,            // without membarrier, a launching thread enters its slot without a fence
+  kStampAfterLeave,    // a launch leaves its slot before it stamps its blocks
+  kPinnedUnstamped,    // a launch under pins does not stamp its blocks
+  kStripGateOpen,      // the gate of a block that is stripped stays open
+  kManyUsesForgotten,  // a use that finds no stamp is not noted
+  kForgetUsesAtClose,  // stamps are given up when the gate closes, not at the commit point
+  kStripUsed,          // a block that a launch used while it was chosen as unused is stripped all the same
+  // ---- The way out.
+  kSkipUses,           // the last use is not waited for
+  kCommitBeforeCopy,   // unmapped before the copies to host memory have ended
+  kCommitWithoutLook,  // committed although a launch has taken the block
+  kCancelLate,         // taken back after the commit point
+  kForgetRecordedUse,  // an eviction does not wait for recorded streams
+  kStagingNotAwaited,  // a write is submitted before its copy to staging has ended
+  // ---- The way in.
+  kNoWaitForArrival,   // the launch's stream does not wait for what is on its way
+  kFirstArrivalOnly,   // it waits for the first arrival only
+  kReadNotAwaited,     // a chunk is copied to the GPU before it has been read
+  kStagingGivenEarly,  // staging is given back before the copy from it has ended
+  // ---- Frees, streams, events.
+  kReuseRecorded,     // a block is handed out again before its recorded streams are done
+  kFreeKeepsCopy,     // a freed block keeps its copy
+  kCoverAfterRecord,  // an event counts for launches that were numbered after it was recorded
+  kReuseWaitedEvent,  // an event goes back to the pool while a thread waits for it
+  // ---- Waits and wake-ups.
+  kKeepTicket,     // a claim that was refused stays in the queue
+  kNextNotTold,    // who leaves the queue of claims tells nobody
+  kChunksNotTold,  // the end of an eviction tells nobody
+  kErrorUnseen,    // the device's first error stops nothing
+};
+inline std::atomic<Mutant> active_mutant{Mutant::kNone};
+// Sees each choice of victims, under the table's lock.
+class SelectionWatch {
+ public:
+  using Index = policy::VictimIndex;
+  virtual ~SelectionWatch() = default;
+  virtual void Before() = 0;
+  virtual void After(const Index& index, policy::Bytes needed,
+                     absl::FunctionRef<Index::Facts(Index::Key)> facts,
+                     absl::FunctionRef<policy::Bytes(Index::Key)> bytes,
+                     const std::vector<Index::Key>& chosen) = 0;
+};
+inline std::atomic<SelectionWatch*> selection_watch{nullptr};
+// Called at each named point when set; may sleep or yield.
+inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
+
+}  // namespace spillway::allocator
+
+#define SPILLWAY_MUTANT(name) \
+  (::spillway::allocator::active_mutant.load() == ::spillway::allocator::Mutant::name)
+#define SPILLWAY_DELAY_POINT(name)                                                 \
+  do {                                                                             \
+    if (auto* delay_ = ::spillway::allocator::delay_function.load()) delay_(name); \
+  } while (false)
+
+#define SPILLWAY_BEFORE_SELECTION()                                                     \
+  do {                                                                                  \
+    if (auto* watch_ = ::spillway::allocator::selection_watch.load()) watch_->Before(); \
+  } while (false)
+#define SPILLWAY_AFTER_SELECTION(index, needed, facts, bytes, chosen) \
+  do {                                                                \
+    if (auto* watch_ = ::spillway::allocator::selection_watch.load()) \
+      watch_->After(index, needed, facts, bytes, chosen);             \
+  } while (false)
+
+#else
+
+#define SPILLWAY_MUTANT(name) false
+#define SPILLWAY_BEFORE_SELECTION() ((void)0)
+#define SPILLWAY_AFTER_SELECTION(...) ((void)0)
+#define SPILLWAY_DELAY_POINT(name) ((void)0)
+
+#endif  // SPILLWAY_TEST_HOOKS
+
+#endif  // SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_

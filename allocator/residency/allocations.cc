@@ -1,0 +1,318 @@
+#include "allocator/residency/allocations.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+#include "io/os/errno.h"
+
+namespace spillway::allocator {
+namespace {
+
+// Room for an external allocation: how long it may wait in all, and without any chunk having been given up.
+constexpr int64_t kLongestWaitForOthers = 1'000'000'000;
+constexpr int64_t kWaitWithoutProgress = 100'000'000;
+
+}  // namespace
+
+Allocations::Allocations(Core* core, Parts parts)
+    : core_(core),
+      charges_(parts.charges),
+      addresses_(parts.addresses),
+      clean_(parts.clean),
+      log_(parts.log),
+      evictor_(parts.evictor),
+      wake_(std::move(parts.wake)) {}
+
+// ---- Handing out.
+
+absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
+  SPILLWAY_RETURN_IF_ERROR(core_->Serving());
+  if (bytes == 0) return absl::InvalidArgumentError("a block of 0 bytes");
+  const uint64_t chunks = (bytes + core_->chunk_bytes - 1) / core_->chunk_bytes;
+  if (chunks > UINT32_MAX)
+    return absl::ResourceExhaustedError("a block larger than the device's address space");
+  Block* block = nullptr;
+  {
+    TableLock lock(core_->table);
+    SPILLWAY_RETURN_IF_ERROR(charges_->Begin(&lock, chunks, [this] { return core_->Serving(); }));
+    absl::StatusOr<Block*> taken = TakeBlockLocked(&lock, static_cast<uint32_t>(chunks), stream);
+    if (!taken.ok()) {
+      charges_->Cancel(lock, chunks);
+      return taken.status();
+    }
+    block = *taken;
+    block->allocation.requested_bytes = bytes;
+    block->copies.content_known = false;
+    ++block->allocation.generation;
+    charges_->Confirm(lock, block);
+  }
+  if (core_->parts.observer != nullptr) {
+    core_->parts.observer->OnAllocate(core_->options.device, block->id, chunks * core_->chunk_bytes);
+  }
+  return block;
+}
+
+absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t chunks, CUstream stream) {
+  Block* block = addresses_->Take(*lock, chunks, stream);
+  AllocationPath path = AllocationPath::kNewAddress;
+  if (block != nullptr) {
+    // A strip that has passed its commit point, or the transfer of a freed block, ends in a moment.
+    block->allocation.wanted = true;
+    const absl::Status status = AwaitEndOfTransferLocked(lock, block);
+    block->allocation.wanted = false;
+    if (!status.ok()) {
+      if (!block->allocation.freed) addresses_->List(*lock, block);
+      return status;
+    }
+    path = block->state == BlockState::kCached ? AllocationPath::kCachedSameStream
+                                               : AllocationPath::kKeptAddress;
+  } else {
+    SPILLWAY_ASSIGN_OR_RETURN(block, addresses_->Create(*lock, chunks, stream));
+  }
+  // Before it is live: who chooses victims goes by them.
+  block->gate.used.store(false, std::memory_order_relaxed);
+  block->allocation.handed_out_at = log_->count();
+  core_->table.MoveLocked(
+      *lock, block, path == AllocationPath::kCachedSameStream ? BlockState::kResident : BlockState::kEmpty);
+  addresses_->NoteHandedOut(*lock, path);
+  return block;
+}
+
+absl::Status Allocations::AwaitEndOfTransferLocked(TableLock* lock, Block* block) {
+  const auto under_way = [&] {
+    lock->Covers(core_->table);
+    return block->allocation.freed ||
+           (block->eviction.job != nullptr && !core_->table.CancelDepartureLocked(*lock, block));
+  };
+  if (!under_way()) return absl::OkStatus();
+  const os::Wait wait(core_->waits, os::WaitKind::kEndOfTransfer,
+                      "an allocation, for the address it is to get");
+  while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(lock, wait));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BlockRange> Allocations::FindRange(CUdeviceptr address) const {
+  const TableLock lock(core_->table);
+  const Block* const block = core_->table.FindLocked(lock, address);
+  if (block == nullptr) return absl::NotFoundError("no block of Spillway's holds this address");
+  if (!block->live()) return absl::NotFoundError("the block that held this address has been freed");
+  return BlockRange{block->address, block->allocation.requested_bytes};
+}
+
+// ---- Taking back.
+
+absl::Status Allocations::Free(CUdeviceptr address) {
+  const BlockId id = core_->parts.addresses->Find(address);
+  if (!id.valid()) return absl::InvalidArgumentError("free of an address that is no block of Spillway's");
+  {
+    const TableLock lock(core_->table);
+    Block* const block = &core_->table.at(id);
+    if (block->address != address || !block->live()) {
+      return absl::InvalidArgumentError("free of an address that is not the start of a live block");
+    }
+    addresses_->NoteTakenBack(lock, block);
+    // Kernels that reached it without naming it left no stamp; by PyTorch's rules they ran on its own stream or on
+    // recorded ones.
+    if (block->held_reasons != 0) StampQueuedWorkLocked(lock, block, {block->allocation.owner, false});
+    core_->table.ForgetHoldsLocked(lock, block);
+    FreeLocked(lock, block);
+    charges_->End(lock, block);
+  }
+  if (core_->parts.observer != nullptr) core_->parts.observer->OnFree(core_->options.device, id);
+  return absl::OkStatus();
+}
+
+void Allocations::FreeLocked(const TableLock& lock, Block* block) {
+  if (block->eviction.job != nullptr && block->state != BlockState::kEvicting)
+    core_->table.CancelDepartureLocked(lock, block);
+  if (!SPILLWAY_MUTANT(kFreeKeepsCopy)) clean_->Drop(lock, block);
+  switch (block->state) {
+    case BlockState::kResident: core_->table.MoveLocked(lock, block, BlockState::kCached); break;
+    case BlockState::kEmpty:
+      if (block->memory.mapping) {  // whoever maps or unmaps it finishes the free
+        addresses_->BeginFree(lock, block);
+        return;
+      }
+      core_->table.MoveLocked(lock, block, BlockState::kFree);
+      break;
+    case BlockState::kSpilled:
+      if (block->memory.mapping) {
+        addresses_->BeginFree(lock, block);
+        return;
+      }
+      clean_->Release(lock, &block->copies.homes);
+      core_->table.MoveLocked(lock, block, BlockState::kFree);
+      core_->table.changed.NotifyAll();
+      break;
+    case BlockState::kEvicting:
+      if (!block->eviction.job->committed) block->eviction.job->cancelled = true;
+      addresses_->BeginFree(lock, block);
+      wake_();
+      return;
+    case BlockState::kFaulting:
+      Faulter::CancelLocked(lock, block);
+      if (SPILLWAY_MUTANT(kReuseDrainingBlock)) {
+        core_->table.MoveLocked(lock, block, BlockState::kCached);
+        break;
+      }
+      addresses_->BeginFree(lock, block);
+      wake_();
+      return;
+    case BlockState::kLost: core_->table.MoveLocked(lock, block, BlockState::kFree); break;
+    case BlockState::kFree:
+    case BlockState::kCached: SPILLWAY_CHECK(false);
+  }
+  addresses_->Offer(lock, block);
+  if (addresses_->recorded_wait(lock)) wake_();
+}
+
+absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
+  const BlockId id = core_->parts.addresses->Find(address);
+  if (!id.valid())
+    return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
+  StreamRef named{stream, false};
+  if (named.IsDefault()) core_->parts.driver->cuCtxGetCurrent(&named.context);
+  const bool foreign = named.context != nullptr && named.context != core_->parts.context;
+  const StreamIndex index = core_->clock.Find(named);
+  if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");
+  // What is queued on that stream now need not have come through the gate (a library's own work): number it.
+  const uint64_t number = core_->clock.Next(index, 0);
+  // Nobody else can cover it, and this thread may not come back.
+  if (core_->clock.IsPerThread(index)) core_->clock.Cover({index, number}).IgnoreError();
+  const TableLock lock(core_->table);
+  Block* const block = core_->table.FindLocked(lock, address);
+  if (block == nullptr || !block->live())
+    return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
+  if (block->allocation.owner == stream && !foreign) return absl::OkStatus();
+  std::erase_if(block->allocation.recorded, [&](const Stamp& stamp) { return stamp.stream == index; });
+  block->allocation.recorded.push_back({index, number});
+  // An eviction has read the uses already, and would copy or unmap under this one.
+  if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
+  return absl::OkStatus();
+}
+
+// Whatever the stream has been given up to now, through the gate or not.
+void Allocations::StampQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream) {
+  const StreamIndex index = core_->clock.Find(stream);
+  if (index == kNoStream) {
+    block->gate.many_streams.store(true);
+    return;
+  }
+  const Stamp stamp{index, core_->clock.Next(index, 0)};
+  StampBlock(core_->clock, block, stamp);
+  if (!core_->clock.IsPerThread(index)) return;
+  ScopedContext scope(core_->parts.driver, core_->parts.context);  // nobody else can cover it
+  core_->clock.Cover(stamp).IgnoreError();
+}
+
+bool Allocations::FinishFrees() {
+  const TableLock lock(core_->table);
+  const bool progress = addresses_->FinishRecorded(lock, [this](const Stamp& stamp) {
+    if (core_->clock.Completed(stamp) || SPILLWAY_MUTANT(kReuseRecorded)) return true;
+    core_->clock.Cover(stamp).IgnoreError();
+    return false;
+  });
+  frees_wait_ = addresses_->recorded_wait(lock);
+  if (progress) core_->table.changed.NotifyAll();
+  return progress;
+}
+
+// ---- Giving memory back to the driver.
+
+absl::Status Allocations::EmptyCache() {
+  StripCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
+  std::vector<ChunkHandle> chunks;
+  {
+    const TableLock lock(core_->table);
+    core_->table.launch_sets.ForgetDead();
+    charges_->LowerPromise(lock);
+    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).free(), &chunks);
+  }
+  const absl::Status status = Release(chunks);
+  return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
+}
+
+absl::Status Allocations::Release(const std::vector<ChunkHandle>& chunks) {
+  absl::Status status;
+  for (const ChunkHandle chunk : chunks) status.Update(ReleaseChunk(core_->parts.driver, chunk));
+  core_->error.Note(status);
+  return status;
+}
+
+absl::Status Allocations::StripCache(uint64_t chunks) {
+  TableLock lock(core_->table);
+  if (core_->stopped.load()) return core_->StopStatus();
+  std::vector<Block*> victims;
+  uint64_t taken = 0;
+  core_->table.ForEachLocked(lock, BlockState::kCached, [&](Block* block) {
+    if (taken >= chunks || !block->allocation.listed || block->eviction.job != nullptr) return;
+    if (block->pins > 0 || block->memory.mapping || block->allocation.freed) return;
+    victims.push_back(block);
+    taken += block->chunks;
+  });
+  if (victims.empty()) return absl::OkStatus();
+  evictor_->StartLocked(lock, victims);
+  wake_();
+  const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::any_of(victims.begin(), victims.end(), [](Block* block) {
+      return block->eviction.job != nullptr && !block->eviction.job->cancelled;
+    });
+  };
+  const os::Wait wait(core_->waits, os::WaitKind::kCacheRelease,
+                      std::to_string(victims.size()) + " cached blocks");
+  while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(&lock, wait));
+  return absl::OkStatus();
+}
+
+void Allocations::MakeRoomForOthers(uint64_t bytes) {
+  const int64_t start = os::Clock::System()->NowNanos();
+  int64_t last_progress = start;
+  uint64_t held = UINT64_MAX;
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  {
+    const TableLock lock(core_->table);
+    charges_->BeginExternal(lock, bytes);
+  }
+  for (;;) {
+    std::vector<ChunkHandle> chunks;
+    {
+      const TableLock lock(core_->table);
+      charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &chunks);
+    }
+    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
+    const int64_t now = os::Clock::System()->NowNanos();
+    const TableLock lock(core_->table);
+    if (charges_->chunks(lock).excess() == 0 || core_->stopped.load()) return;
+    if (charges_->chunks(lock).held() != held) last_progress = now;
+    held = charges_->chunks(lock).held();
+    if (now - start > kLongestWaitForOthers || now - last_progress > kWaitWithoutProgress) return;
+    wake_();
+    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
+  }
+}
+
+bool Allocations::ReleaseForOthers(uint64_t bytes_wanted) {
+  if (core_->stopped.load()) return false;
+  const uint64_t wanted = std::max<uint64_t>(bytes_wanted, 32 << 20) / core_->chunk_bytes + 1;
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  uint64_t released = 0;
+  for (int round = 0; round < 2 && released < wanted; ++round) {
+    std::vector<ChunkHandle> chunks;
+    {
+      const TableLock lock(core_->table);
+      charges_->chunks(lock).BeginRelease(std::min(charges_->chunks(lock).free(), wanted - released),
+                                          &chunks);
+    }
+    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
+    released += chunks.size();
+    if (released < wanted && round == 0) StripCache(wanted - released).IgnoreError();
+  }
+  return released > 0;
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,82 @@
+// Allocations: the blocks of one device as the application sees them: handed out, recorded on streams, freed in every
+// state of a transfer; and memory that goes back to the driver, for the application's other allocations. Any thread; may
+// wait for the GPU and the tiers, never with the lock held. An allocation that could not be held on GPU, host and disk
+// together is refused.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "allocator/residency/state/charges.h"
+#include "allocator/residency/state/clean_copies.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/free_addresses.h"
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/transfer/evictor.h"
+#include "allocator/residency/transfer/faulter.h"
+
+namespace spillway::allocator {
+
+class Allocations {
+ public:
+  struct Parts {
+    Charges* charges = nullptr;
+    FreeAddresses* addresses = nullptr;
+    CleanCopies* clean = nullptr;
+    const LaunchLog* log = nullptr;
+    Evictor* evictor = nullptr;
+    std::function<void()> wake;  // makes the device's thread look again
+  };
+  Allocations(Core* core, Parts parts);
+
+  // As the methods of Residency with these names. A new block may be without memory still.
+  absl::StatusOr<Block*> Allocate(uint64_t bytes, CUstream stream);
+  absl::Status Free(CUdeviceptr address);
+  absl::Status RecordStream(CUdeviceptr address, CUstream stream);
+  absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
+  absl::Status EmptyCache();
+
+  // Stamps the block with whatever the stream has been given up to now, through the gate or not.
+  void StampQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream);
+
+  // Announces an external allocation, and gives up chunks until it fits the budget beside ours, for up to a second.
+  // Context current.
+  void MakeRoomForOthers(uint64_t bytes);
+  // A driver call of others ran out of memory: gives chunks back. True when it may be worth a repeat.
+  bool ReleaseForOthers(uint64_t bytes_wanted);
+
+  // ---- Device's thread.
+
+  // Freed blocks that recordStream keeps from reuse until those streams have done what was queued. True when there was
+  // one that they have done with.
+  bool FinishFrees();
+  bool frees_wait() const { return frees_wait_; }
+
+ private:
+  absl::StatusOr<Block*> TakeBlockLocked(TableLock* lock, uint32_t chunks, CUstream stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  absl::Status AwaitEndOfTransferLocked(TableLock* lock, Block* block)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Strips up to `chunks` chunks of cached blocks and waits for it.
+  absl::Status StripCache(uint64_t chunks);
+  absl::Status Release(const std::vector<ChunkHandle>& chunks);
+
+  Core* const core_;
+  Charges* const charges_;
+  FreeAddresses* const addresses_;
+  CleanCopies* const clean_;
+  const LaunchLog* const log_;
+  Evictor* const evictor_;
+  const std::function<void()> wake_;
+  bool frees_wait_ = false;  // device's thread: freed blocks wait for recorded streams
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_

@@ -1,0 +1,399 @@
+#include "allocator/residency/launch_gate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/clock.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+// Claims of one launch that may come to nothing because a block could not be brought in.
+constexpr int kMostAttempts = 100;
+// Of which may fail for the driver's fault.
+constexpr int kMostFailures = 3;
+
+bool MayBeTriedAgain(const absl::Status& status) {
+  return !absl::IsResourceExhausted(status) && !absl::IsDeadlineExceeded(status) &&
+         !absl::IsCancelled(status);
+}
+
+// Under pressure the launching thread records an event each so many launches.
+constexpr policy::LaunchIndex kLaunchesBetweenEvents = 16;
+
+}  // namespace
+
+LaunchGate::LaunchGate(Core* core, Parts parts)
+    : core_(core),
+      log_(parts.log),
+      claims_(parts.claims),
+      faulter_(parts.faulter),
+      copies_(parts.copies),
+      writes_(parts.writes),
+      pace_(parts.pace),
+      refusals_(parts.refusals),
+      give_back_(std::move(parts.give_back)),
+      hold_(std::move(parts.hold)) {}
+
+uint64_t LaunchGate::BytesOf(const AccessSet& set) const {
+  uint64_t bytes = 0;
+  for (BlockId id : set) bytes += core_->table.at(id).gate.bytes.load(std::memory_order_relaxed);
+  return bytes;
+}
+
+bool LaunchGate::AllOpen(const AccessSet& set, uint64_t* bytes) const {
+  uint64_t sum = 0;
+  for (BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    if (block.gate.state.load(std::memory_order_acquire) == Gate::kClosed) return false;
+    sum += block.gate.bytes.load(std::memory_order_relaxed);
+  }
+  *bytes = sum;
+  return true;
+}
+
+void LaunchGate::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
+                             uint64_t tag) {
+  if (core_->clock.IsPerThread(stream)) {
+    core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
+  } else if (core_->pressure.load(std::memory_order_relaxed) &&
+             (index % kLaunchesBetweenEvents == 0 || pace_->EventAfter(index))) {
+    core_->clock.TryCoverNow(stream);
+  }
+  if (core_->parts.observer != nullptr) {
+    core_->parts.observer->OnLaunch(core_->options.device, index, tag, set);
+  }
+}
+
+inline bool LaunchGate::MarkEntry(StreamRef stream) const {
+  LaunchObserver* const observer = core_->parts.observer;
+  if (observer == nullptr || __builtin_expect(!observer->wants_marks(), 1)) return false;
+  if (captures_.load() != 0) return false;  // an event recorded now might end one
+  observer->OnEnter(stream);
+  return true;
+}
+
+void LaunchGate::MarkReady(StreamRef stream) const {
+  if (captures_.load() == 0) core_->parts.observer->OnReady(stream);
+}
+
+void LaunchGate::RememberSet(const AccessSet& set) {
+  std::vector<LaunchSets::Member> blocks;
+  const TableLock lock(core_->table);
+  for (BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    blocks.push_back(
+        {id, block.gate.bytes.load(std::memory_order_relaxed), block.live(), block.held_reasons != 0});
+  }
+  core_->table.launch_sets.Note(blocks);
+}
+
+// After a device error the driver answers with its code; where it was ours to find (a mapping that may be half gone), the
+// launch might meet anything, and is not made.
+CUresult LaunchGate::Bypass(absl::FunctionRef<CUresult()> launch) const {
+  if (core_->closed.load() || !core_->error.any()) return launch();
+  if (!IsSticky(core_->error.first())) return core_->error.first();
+  const CUresult result = launch();
+  return result != CUDA_SUCCESS ? result : core_->error.first();
+}
+
+CUresult LaunchGate::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+                         absl::FunctionRef<CUresult()> launch) {
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
+  const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
+  if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
+  const bool marked = MarkEntry(stream);
+  uint64_t bytes = 0;
+  const StreamIndex index = core_->clock.Find(stream);
+  GateSlots::Slot* const slot = GateSlots::ForThisThread();
+  const bool no_capture = captures_.load(std::memory_order_relaxed) == 0;
+  const bool pressed = core_->pressure.load(std::memory_order_relaxed);
+  // A launch that is looked at takes its time, under pins.
+  if (__builtin_expect(pressed, 0) && no_capture && writes_->Wants(tag, set, log_->recent_count())) {
+    return RunPinned(set, stream, tag, launch);
+  }
+  if (slot != nullptr && index != kNoStream && no_capture) {
+    if (__builtin_expect(pressed, 0)) {
+      CUresult ended = CUDA_SUCCESS;
+      if (EndsAtRunAhead(set, tag, launch, &ended)) return ended;
+    }
+    slot->Enter(core_->gates.fence());
+    if (AllOpen(set, &bytes)) {
+      SPILLWAY_DELAY_POINT("launch.inside_slot");
+      if (__builtin_expect(marked, 0)) MarkReady(stream);
+      const CUresult result = launch();
+      policy::LaunchIndex at = 0;
+      if (SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
+      if (result == CUDA_SUCCESS) {
+        const Stamp stamp =
+            log_->Add(index, core_->pressure.load(std::memory_order_relaxed) ? bytes : 0, &at);
+        const uint8_t thread = GateSlots::NumberOf(slot);
+        for (BlockId id : set) NoteUse(core_->clock, &core_->table.at(id), stamp, thread, at);
+      }
+      if (!SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
+      NoteSet(set, bytes);
+      if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
+        AfterLaunch(set, index, at, tag);
+        return result;
+      }
+      if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+        core_->error.Note(result);
+        return result;
+      }
+      if (!give_back_()) return result;  // then once more, under pins
+    } else {
+      slot->Leave();
+    }
+  }
+  return RunPinned(set, stream, tag, launch);
+}
+
+// ---- Under pins.
+
+CUresult LaunchGate::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                               absl::FunctionRef<CUresult()> launch) {
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  ++core_->counters.slow_launches;
+  if (IsCapturing(stream)) {
+    // The launch will be replayed without us: its blocks must be there for good.
+    if (absl::Status status = hold_(set); !status.ok())
+      return Ended(status, [&] { return InCallersContext(stream, launch); });
+    return InCallersContext(stream, launch);
+  }
+  return RunClaimed(set, set, stream, tag, launch);
+}
+
+CUresult LaunchGate::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                    absl::FunctionRef<CUresult()> launch) {
+  if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  ++core_->counters.slow_launches;
+  // Who lets such a launch into a graph has stopped evictions.
+  if (IsCapturing(stream)) return InCallersContext(stream, launch);
+  return RunClaimed(LiveBlocks(), set, stream, tag, launch);
+}
+
+void LaunchGate::BeginCapture(CUstream stream) {
+  const StreamIndex index = core_->clock.Find({stream, false});
+  // What came past the gate is numbered, too; and other streams may join the capture. None can be covered in it.
+  if (index != kNoStream) core_->clock.Next(index, 0);
+  core_->clock.CoverAll();
+  captures_.fetch_add(1);
+}
+
+void LaunchGate::EndCapture() {
+  if (captures_.load() > 0) captures_.fetch_sub(1);
+}
+
+bool LaunchGate::IsCapturing(StreamRef stream) const {
+  if (captures_.load() == 0) return false;
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  InCallersContext(stream,
+                   [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
+  return capturing != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void LaunchGate::GrantToCaller(StreamRef stream, const Grant& grant) {
+  if (stream.context == nullptr || stream.context == core_->parts.context) return;
+  CUdevice device = -1;
+  InCallersContext(stream, [&] { return core_->parts.driver->cuCtxGetDevice(&device); });
+  if (device < 0 || device >= kMaxDevices || device == core_->options.device) return;
+  const uint32_t bit = 1u << device;
+  std::vector<Block*> lacking;
+  {
+    const TableLock lock(core_->table);
+    for (Block* block : grant.pinned) {
+      if (block->live() && block->holds_chunks() && (block->memory.peers & bit) == 0)
+        lacking.push_back(block);
+    }
+  }
+  if (lacking.empty()) return;
+  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the driver says
+  // can be reached, and then this does not fail.
+  for (Block* block : lacking) {
+    const uint64_t bytes = block->chunks * core_->chunk_bytes;
+    GrantAccess(core_->parts.driver, device, block->address, bytes).IgnoreError();
+  }
+  const TableLock lock(core_->table);
+  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
+}
+
+// The launch belongs to the context that it was called in: a default stream is another one in every context.
+CUresult LaunchGate::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const {
+  if (stream.context == nullptr) return call();
+  ScopedContext scope(core_->parts.driver, stream.context);
+  return call();
+}
+
+AccessSet LaunchGate::LiveBlocks() const {
+  AccessSet live;
+  const TableLock lock(core_->table);
+  core_->table.ForEachLiveLocked(lock, [&](Block* block) { live.AddNew(block->id); });
+  return live;
+}
+
+CUresult LaunchGate::RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream,
+                                uint64_t tag, absl::FunctionRef<CUresult()> launch) {
+  const bool marked = MarkEntry(stream);
+  StreamIndex index = core_->clock.Find(stream);
+  if (index == kNoStream) {
+    return Refuse(absl::ResourceExhaustedError("more than " + std::to_string(StreamClock::kMaxStreams) +
+                                               " streams are alive"));
+  }
+  Grant grant;
+  const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
+  const bool plain = &needed == &named && !foreign && core_->parts.audit == nullptr && captures_.load() == 0;
+  const auto in_context = [&] {
+    const bool looked = plain && core_->pressure.load() && !core_->stopped.load() &&
+                        writes_->Begin(tag, named, grant.pinned, log_->count(), stream.Explicit());
+    if (marked) MarkReady(stream);
+    const CUresult result = InCallersContext(stream, launch);
+    if (looked) writes_->End(stream.Explicit(), result == CUDA_SUCCESS);
+    return result;
+  };
+  if (absl::Status status = Prepare(needed, &stream, tag, &grant); !status.ok()) {
+    return Ended(WithAdvice(status, tag, needed.size()), in_context);
+  }
+  GrantToCaller(stream, grant);
+  NoteSet(named, BytesOf(named));  // only what fits: room to exchange a refused set need not be kept
+  return RunPrepared(needed, named, index, tag, in_context, &grant);
+}
+
+absl::Status LaunchGate::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
+  const auto& advice = core_->parts.refusal_advice;
+  const std::string words = advice ? advice(tag, blocks) : std::string();
+  if (words.empty() || !absl::IsResourceExhausted(why)) return why;
+  return WithWords(why, std::string(why.message()) + ". " + words);
+}
+
+// Apart from Run, whose fast path carries no status. True when the launch has got its answer.
+bool LaunchGate::EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                                CUresult* answer) {
+  const absl::Status status = WaitForRunAhead(BytesOf(set), tag);
+  if (!status.ok()) *answer = Ended(status, launch);
+  return !status.ok();
+}
+
+// A launch that could not be prepared: the driver's business where nothing is moved any more, else refused.
+CUresult LaunchGate::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
+  return core_->stopped.load() ? Bypass(launch) : Refuse(why);
+}
+
+std::string LaunchGate::NameOfLaunch(uint64_t tag) const {
+  const auto& name = core_->parts.name_of_launch;
+  const std::string text = name ? name(tag) : std::string();
+  return text.empty() ? "a launch" : "a launch of " + text;
+}
+
+absl::Status LaunchGate::AwaitArrival(CUevent arrival) {
+  const os::Wait wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay");
+  return core_->clock.Await(arrival, wait, core_->stopped);
+}
+
+// For reports: the event tells when the stream had done all else, and only waited.
+void LaunchGate::NoteWaiter(StreamRef stream, const Grant& grant) {
+  const StreamIndex index = core_->clock.Find(stream);
+  const Stamp before{index, core_->clock.Current(index)};
+  if (index == kNoStream || !core_->clock.Cover(before).ok()) return;
+  claims_->NoteWaiter(grant, before);
+}
+
+// Everything that the launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
+// there when this returns.
+absl::Status LaunchGate::Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant) {
+  const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
+  for (int attempt = 1;; ++attempt) {
+    if (core_->pressure.load(std::memory_order_relaxed))
+      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), tag));
+    absl::Status status = claims_->Claim(set, name, grant);
+    if (!status.ok()) return status;
+    for (Block* block : grant->to_map) {
+      if (absl::Status mapped = faulter_->MapEmpty(block); !mapped.ok()) status = mapped;
+    }
+    for (Block* block : grant->to_fetch) {
+      if (absl::Status started = faulter_->Start(block); !started.ok()) status = started;
+    }
+    std::vector<CUevent> arrivals;
+    if (status.ok()) status = claims_->WaitLaunchable(*grant, name, &arrivals);
+    if (status.ok() && !arrivals.empty() && stream != nullptr) NoteWaiter(*stream, *grant);
+    for (CUevent arrival : arrivals) {
+      if (SPILLWAY_MUTANT(kNoWaitForArrival)) break;
+      if (status.ok())
+        status = stream != nullptr ? copies_->MakeWait(*stream, arrival) : AwaitArrival(arrival);
+    }
+    if (status.ok()) return status;
+    core_->error.Note(status);
+    claims_->Release(grant);
+    *grant = Grant();
+    // A block that lost its chunks again to a race is claimed anew; one whose copies fail each time is not, for ever.
+    const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
+    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
+  }
+}
+
+CUresult LaunchGate::RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index,
+                                 uint64_t tag, absl::FunctionRef<CUresult()> launch, Grant* grant) {
+  SPILLWAY_DELAY_POINT("launch.under_pins");
+  CUresult result = launch();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && give_back_()) result = launch();
+  policy::LaunchIndex at = 0;
+  if (result == CUDA_SUCCESS) {
+    const Stamp stamp =
+        log_->Add(index, core_->pressure.load(std::memory_order_relaxed) ? BytesOf(needed) : 0, &at);
+    const uint8_t thread = GateSlots::NumberOf(GateSlots::ForThisThread());
+    // Not what was named and is freed: without a pin its stamps may be forgotten, and be others', at any moment.
+    for (Block* block : grant->pinned) {
+      if (!SPILLWAY_MUTANT(kPinnedUnstamped)) NoteUse(core_->clock, block, stamp, thread, at);
+    }
+  }
+  claims_->Release(grant);
+  if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
+  core_->error.Note(result);
+  return result;
+}
+
+// With a plan in force: the launch that must have completed before the next one goes.
+Stamp LaunchGate::StampToWaitFor() const {
+  const policy::LaunchIndex index = pace_->MustHaveCompleted(log_->count());
+  return index == policy::kNever ? Stamp() : log_->StampOf(index);
+}
+
+absl::Status LaunchGate::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
+  const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
+  const Stamp before = StampToWaitFor();
+  const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
+  const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };
+  if (!too_many_bytes() && !too_far()) return absl::OkStatus();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  const int64_t start = os::Clock::System()->NowNanos();
+  core_->clock.Poll();
+  absl::Status status;
+  if (too_many_bytes() || too_far()) {
+    const os::Wait wait(core_->waits, os::WaitKind::kRunAhead, "");
+    bool more = true;
+    while (status.ok() && more && too_many_bytes())
+      status = core_->clock.WaitForOldest(wait, core_->stopped, &more);
+    more = true;
+    while (status.ok() && more && too_far())
+      status = core_->clock.WaitFor(before, wait, core_->stopped, &more);
+  }
+  const int64_t now = os::Clock::System()->NowNanos();
+  core_->counters.held_back_nanos += now - start;
+  core_->counters.lost_run_ahead_nanos += core_->clock.LostSince(start, now);
+  return status;
+}
+
+CUresult LaunchGate::Refuse(const absl::Status& why) const {
+  NoteError(why).IgnoreError();
+  const CUresult result = ResultOf(why);
+  const bool room = result == CUDA_ERROR_OUT_OF_MEMORY;
+  os::Announce(std::string("a launch was refused") + (room ? " with out-of-memory: " : ": ") +
+               refusals_->OfThisThread());
+  return result;
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,124 @@
+// LaunchGate: every launch, copy and memset of one device passes here, on the application's thread. The fast way looks at
+// the gates of the blocks inside a read-side section, launches and stamps them: no lock and no allocation while everything
+// is resident. The slow way claims what is missing, brings it in and launches under pins. A launch that cannot be made to
+// fit is refused with out-of-memory, and its words are noted; after a device error launches go to the driver.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_GATE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_GATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "allocator/driver/refusals.h"
+#include "allocator/residency/plan/plan_throttle.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/transfer/claim_queue.h"
+#include "allocator/residency/transfer/copy_streams.h"
+#include "allocator/residency/transfer/faulter.h"
+#include "allocator/residency/transfer/write_sampler.h"
+#include "io/os/atomic.h"
+
+namespace spillway::allocator {
+
+class LaunchGate {
+ public:
+  struct Parts {
+    LaunchLog* log = nullptr;
+    ClaimQueue* claims = nullptr;
+    Faulter* faulter = nullptr;
+    CopyStreams* copies = nullptr;
+    WriteSampler* writes = nullptr;
+    const PlanPace* pace = nullptr;
+    Refusals* refusals = nullptr;
+    // The driver has run out of memory: gives chunks back to it. True when a repeat may be worth it.
+    std::function<bool()> give_back;
+    // The blocks stay for good: a graph will use them.
+    std::function<absl::Status(const AccessSet&)> hold;
+  };
+  LaunchGate(Core* core, Parts parts);
+
+  // As the methods of Residency with these names.
+  CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag, absl::FunctionRef<CUresult()> launch);
+  CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                     absl::FunctionRef<CUresult()> launch);
+  CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                          absl::FunctionRef<CUresult()> launch);
+  // Claims `needed`, launches and stamps it under pins, and reports `named` as the launch's set. Context current.
+  CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
+                      absl::FunctionRef<CUresult()> launch);
+  // Everything that a launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
+  // there when this returns. Waits. To be released by ClaimQueue::Release. Context current.
+  absl::Status Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant);
+
+  // A stream is about to be captured; a capture has ended. Context current.
+  void BeginCapture(CUstream stream);
+  void EndCapture();
+  // Whether work on the stream goes into a graph. Context current.
+  bool IsCapturing(StreamRef stream) const;
+  int open_captures() const { return captures_.load(); }
+
+  // All live blocks of the device.
+  AccessSet LiveBlocks() const;
+  // What a launch gets while nothing is moved any more: the driver's answer.
+  CUresult Bypass(absl::FunctionRef<CUresult()> launch) const;
+  // What a launch gets that could not be prepared: Bypass where nothing is moved any more, else a refusal.
+  CUresult Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const;
+  // Its words are those of this thread's last refusal from now on. Returns it.
+  absl::Status NoteError(const absl::Status& why) const {
+    refusals_->NoteCall(why);
+    return why;
+  }
+
+ private:
+  // Lets the device whose context the launch is called in touch the pinned blocks, which are mapped for their own
+  // alone.
+  void GrantToCaller(StreamRef stream, const Grant& grant);
+  CUresult InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const;
+  // Bytes of the set, in whole chunks.
+  uint64_t BytesOf(const AccessSet& set) const;
+  // Whether nothing keeps the set from being launched on; then also its bytes. Inside a gate slot.
+  bool AllOpen(const AccessSet& set, uint64_t* bytes) const;
+  // After the stamps: records an event where one is due, tells the observer.
+  void AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index, uint64_t tag);
+  // At a launch's entry: whether its way is to be marked for the observer.
+  bool MarkEntry(StreamRef stream) const;
+  // Right before the real launch.
+  void MarkReady(StreamRef stream) const;
+  // Remembers a set that is larger than all that are. Takes the lock then.
+  void NoteSet(const AccessSet& set, uint64_t bytes) {
+    if (__builtin_expect(bytes > core_->table.launch_sets.largest_bytes(), 0)) RememberSet(set);
+  }
+  void RememberSet(const AccessSet& set);
+  // Waits while uncompleted launches touch more than the bound. Without lock or slot.
+  absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
+  bool EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                      CUresult* answer);
+  Stamp StampToWaitFor() const;
+  CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
+                       absl::FunctionRef<CUresult()> launch, Grant* grant);
+  std::string NameOfLaunch(uint64_t tag) const;
+  absl::Status AwaitArrival(CUevent arrival);
+  void NoteWaiter(StreamRef stream, const Grant& grant);
+  CUresult Refuse(const absl::Status& why) const;
+  absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;
+
+  Core* const core_;
+  LaunchLog* const log_;
+  ClaimQueue* const claims_;
+  Faulter* const faulter_;
+  CopyStreams* const copies_;
+  WriteSampler* const writes_;
+  const PlanPace* const pace_;
+  Refusals* const refusals_;
+  const std::function<bool()> give_back_;
+  const std::function<absl::Status(const AccessSet&)> hold_;
+  os::Atomic<int> captures_{0};  // streams under capture
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_GATE_H_

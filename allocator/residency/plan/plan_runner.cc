@@ -1,0 +1,128 @@
+#include "allocator/residency/plan/plan_runner.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace spillway::allocator {
+namespace {
+
+using policy::LaunchIndex;
+using policy::PlanBlockView;
+using policy::PlanMove;
+using policy::PlanTier;
+
+// Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
+constexpr uint64_t kHostBytesUnderWay = 64 << 20;
+
+}  // namespace
+
+PlanRunner::PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter)
+    : core_(core), charges_(charges), log_(log), evictor_(evictor), faulter_(faulter), cursor_(this) {}
+
+void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
+  std::unique_ptr<const PlanPace::Table> table = plan == nullptr ? nullptr : PlanPace::MakeTable(*plan);
+  os::MutexLock lock(&mu_);
+  pace_.Set(std::move(table));
+  next_ = std::move(plan);
+  changed_ = true;
+}
+
+void PlanRunner::Adopt() {
+  std::shared_ptr<const policy::MigrationPlan> plan;
+  {
+    os::MutexLock lock(&mu_);
+    if (!changed_) return;
+    changed_ = false;
+    plan = std::move(next_);
+    next_ = nullptr;
+    ++plan_number_;
+    pace_.FreeRetired();
+  }
+  FollowGpu();
+  cursor_.Reset(std::move(plan), gpu_);
+}
+
+bool PlanRunner::Step(bool room_wanted) {
+  Adopt();
+  if (!cursor_.active()) return false;
+  FollowGpu();
+  return cursor_.Poll(gpu_, room_wanted);
+}
+
+void PlanRunner::NoteUnplannedLocked(const TableLock& lock, const Block& block) {
+  lock.Covers(core_->table);
+  cursor_.NoteUnplanned(block.id.raw(), block.chunks * core_->chunk_bytes, gpu_);
+}
+
+// ---- Where the GPU is.
+
+void PlanRunner::FollowGpu() {
+  const LaunchIndex launched = log_->count();
+  if (launched - std::min(gpu_, launched) >= LaunchLog::kRing) gpu_ = launched - LaunchLog::kRing + 1;
+  while (log_->Completed(gpu_)) ++gpu_;
+}
+
+// ---- Where blocks are, and moving them.
+
+PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block) const {
+  lock.Covers(core_->table);
+  PlanBlockView view;
+  view.live = block.live();
+  view.bytes = block.chunks * core_->chunk_bytes;
+  view.copy_bytes = Core::BytesOfCopy(block);
+  view.free_bytes = charges_->chunks(lock).free() * core_->chunk_bytes;
+  view.used = block.gate.last_use.load();
+  view.copied = !block.copies.copy_homes.empty();
+  if (block.state == BlockState::kSpilled) {
+    view.place = PlanBlockView::Place::kAway;
+    view.may_return = !block.memory.mapping;
+    const bool on_disk = std::ranges::any_of(block.copies.homes, [](const ChunkHome& home) { return home.on_disk; });
+    view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;
+  } else if (block.state == BlockState::kFaulting && block.fetch.job != nullptr) {
+    view.place = PlanBlockView::Place::kArriving;
+  } else if (block.state == BlockState::kEvicting || block.eviction.job != nullptr) {
+    view.place = PlanBlockView::Place::kLeaving;
+  } else if (block.state == BlockState::kResident) {
+    view.place = PlanBlockView::Place::kOnGpu;
+    view.may_leave = core_->evict.load() && block.pins == 0 && block.held_reasons == 0 && !block.memory.mapping &&
+                     core_->MayLeave(block);
+    view.may_copy = view.may_leave;
+  }
+  return view;
+}
+
+bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
+                       absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) {
+  Block* block = nullptr;
+  {
+    const TableLock lock(core_->table);
+    block = &core_->table.at(BlockId::FromRaw(id));
+    switch (decide(ViewOfLocked(lock, *block))) {
+      case PlanMove::kNothing: return false;
+      case PlanMove::kEvict: evictor_->StartLocked(lock, {block}, tier); return true;
+      case PlanMove::kCopyOut: return evictor_->CopyOutLocked(lock, block, tier);
+      case PlanMove::kFetch:
+        std::vector<ChunkHandle> chunks;
+        charges_->chunks(lock).TakeFree(block->chunks, &chunks);
+        faulter_->BeginLocked(lock, block, std::move(chunks), /*prefetch=*/true);
+    }
+  }
+  ++core_->counters.prefetches;
+  faulter_->Start(block).IgnoreError();  // on failure it is spilled again, and the cursor finds it
+  return true;
+}
+
+// Enough for the queue to have work until the device's thread comes round again, no more: room is taken at the start.
+bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) const {
+  if (fetches < 2) return false;
+  if (tier == PlanTier::kHost) return bytes >= kHostBytesUnderWay;
+  return core_->parts.host == nullptr ||
+         bytes >= core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
+}
+
+double PlanRunner::RateOut(PlanTier tier) const {
+  return core_->lane(tier == PlanTier::kDisk ? Lane::kDiskOut : Lane::kHostOut).rate();
+}
+
+}  // namespace spillway::allocator

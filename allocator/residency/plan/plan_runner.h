@@ -1,0 +1,87 @@
+// PlanRunner: carries a MigrationPlan out on a device. It counts completions on the GPU, and begins the moves whose turn
+// policy's PlanCursor says has come: evictions, copies out and fetches. It only ever takes free chunks; what the plan got
+// wrong costs what faulting on demand costs.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "allocator/residency/plan/plan_throttle.h"
+#include "allocator/residency/state/charges.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/residency/transfer/evictor.h"
+#include "allocator/residency/transfer/faulter.h"
+#include "allocator/residency/transfer/planned_uses.h"
+#include "policy/planner/plan.h"
+#include "policy/planner/plan_cursor.h"
+
+namespace spillway::allocator {
+
+class PlanRunner final : public PlannedUses, private policy::PlanMover {
+ public:
+  PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter);
+
+  // Takes a plan over from the next Step on; null drops the one in force. Any thread.
+  void Set(std::shared_ptr<const policy::MigrationPlan> plan);
+  bool active() const override { return pace_.active(); }
+  // What launching threads have to know of the plan in force.
+  const PlanPace& pace() const { return pace_; }
+
+  // ---- Device's thread.
+
+  // Starts what may start now. True when something was started. `room_wanted`: a launch waits for chunks, so nothing
+  // is fetched ahead.
+  bool Step(bool room_wanted);
+  // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
+  uint64_t chunks_wanted() const override { return cursor_.bytes_wanted() / core_->chunk_bytes; }
+  // The launch that next uses a block is reckoned from here on: the host's place, or the plan's start.
+  policy::LaunchIndex Now() const override { return cursor_.Now(); }
+  // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
+  policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const override {
+    return cursor_.NextUse(block.id.raw(), now);
+  }
+  // Changes with the plan that NextUse is of.
+  uint64_t plan_number() const override { return plan_number_; }
+  // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
+  // room waits for them.
+  bool EvictionsToCome() const override { return cursor_.EvictionsToCome(); }
+  // A block leaves outside the plan.
+  void NoteUnplannedLocked(const TableLock& lock, const Block& block) override;
+
+ private:
+  // ---- For the cursor.
+  bool Visit(policy::PlanBlock block, policy::PlanTier tier,
+             absl::FunctionRef<policy::PlanMove(const policy::PlanBlockView&)> decide) override;
+  bool Completed(policy::LaunchIndex launch) override { return log_->Completed(launch); }
+  policy::LaunchIndex Launched() const override { return log_->count(); }
+  bool IsBusy(policy::PlanTier tier, size_t fetches, policy::Bytes bytes) const override;
+  double RateOut(policy::PlanTier tier) const override;
+
+  policy::PlanBlockView ViewOfLocked(const TableLock& lock, const Block& block) const;
+  void Adopt();
+  void FollowGpu();
+
+  Core* const core_;
+  Charges* const charges_;
+  const LaunchLog* const log_;
+  Evictor* const evictor_;
+  Faulter* const faulter_;
+  PlanPace pace_;  // of the plan in force; replaced by Set alone
+
+  os::Mutex mu_{os::LockRank::kRecorder};
+  std::shared_ptr<const policy::MigrationPlan> next_ ABSL_GUARDED_BY(mu_);
+  bool changed_ ABSL_GUARDED_BY(mu_) = false;
+
+  // ---- Device's thread.
+  uint64_t plan_number_ = 0;
+  policy::PlanCursor cursor_;
+  policy::LaunchIndex gpu_ = 0;  // all launches before it have completed
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_

@@ -1,0 +1,77 @@
+#include "allocator/residency/plan/plan_throttle.h"
+
+#include <algorithm>
+
+namespace spillway::allocator {
+namespace {
+
+// Events are at most so far apart, so that the host sees soon that it may go on.
+constexpr policy::Nanos kNanosBetweenEvents = PlanPace::kNanosAhead / 4;
+// More launches than these are never counted back: no driver queues more.
+constexpr uint32_t kMostAhead = 1024;
+
+}  // namespace
+
+void PlanPace::Set(std::unique_ptr<const Table> table) {
+  table_.store(table.get());
+  if (table != nullptr) tables_.push_back(std::move(table));
+  FreeRetired();
+}
+
+void PlanPace::FreeRetired() {
+  const Table* const current = table_.load();
+  if (tables_.empty() || (tables_.size() == 1 && tables_[0].get() == current) || readers_.load() != 0) return;
+  std::erase_if(tables_, [current](const auto& table) { return table.get() != current; });
+}
+
+std::unique_ptr<const PlanPace::Table> PlanPace::MakeTable(const policy::MigrationPlan& plan) {
+  auto table = std::make_unique<Table>();
+  table->start = plan.start;
+  table->ahead.assign(plan.period, 0);
+  table->event.assign(plan.period, 0);
+  for (const policy::PlanStep& step : plan.steps) {
+    if (step.trigger == policy::PlanTrigger::kAfterCompleted && step.launch < plan.period)
+      table->event[step.launch] = 1;
+  }
+  if (plan.durations.size() != plan.period) return table;
+  policy::Nanos since_event = 0;
+  for (uint32_t position = 0; position < plan.period; ++position) {
+    since_event += plan.durations[position];
+    if (since_event >= kNanosBetweenEvents) table->event[position] = 1;
+    if (table->event[position] != 0) since_event = 0;
+  }
+  table->event[plan.period - 1] = 1;
+  for (uint32_t position = 0; position < plan.period; ++position) {
+    policy::Nanos nanos = 0;
+    uint32_t ahead = 0;
+    while (ahead < kMostAhead && (ahead < kLaunchesAhead || nanos < kNanosAhead)) {
+      ++ahead;
+      nanos += plan.durations[(position + uint64_t{plan.period} * kMostAhead - ahead) % plan.period];
+    }
+    table->ahead[position] = ahead;
+  }
+  return table;
+}
+
+bool PlanPace::EventAfter(policy::LaunchIndex index) const {
+  if (!active()) return false;
+  readers_.fetch_add(1);
+  const Table* const table = table_.load();
+  const bool due = table != nullptr && index >= table->start &&
+                   table->event[(index - table->start) % table->event.size()] != 0;
+  readers_.fetch_sub(1);
+  return due;
+}
+
+policy::LaunchIndex PlanPace::MustHaveCompleted(policy::LaunchIndex index) const {
+  if (!active()) return policy::kNever;
+  readers_.fetch_add(1);
+  const Table* const table = table_.load();
+  uint32_t ahead = 0;
+  if (table != nullptr && index >= table->start)
+    ahead = table->ahead[(index - table->start) % table->ahead.size()];
+  readers_.fetch_sub(1);
+  return ahead == 0 || index < ahead + uint64_t{1} ? policy::kNever : index - ahead - 1;
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,263 @@
+#include "allocator/residency/state/block_table.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/check.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+uint64_t BytesOf(const Block& block) { return block.gate.bytes.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+// ---- States.
+
+namespace {
+
+constexpr uint8_t Bit(BlockState state) { return static_cast<uint8_t>(1u << static_cast<int>(state)); }
+
+// Row: from; bits: the states that it may go to.
+constexpr uint8_t kLegal[kBlockStates] = {
+    /* kFree */ Bit(BlockState::kEmpty),
+    /* kEmpty */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
+    /* kResident */ Bit(BlockState::kEvicting) | Bit(BlockState::kEmpty) | Bit(BlockState::kCached),
+    /* kEvicting */ Bit(BlockState::kSpilled) | Bit(BlockState::kResident) | Bit(BlockState::kCached) |
+        Bit(BlockState::kFree),
+    /* kSpilled */ Bit(BlockState::kFaulting) | Bit(BlockState::kFree),
+    /* kFaulting */ Bit(BlockState::kResident) | Bit(BlockState::kSpilled) | Bit(BlockState::kLost) |
+        Bit(BlockState::kCached),
+    /* kCached */ Bit(BlockState::kResident) | Bit(BlockState::kFree),
+    /* kLost */ Bit(BlockState::kFree),
+};
+
+}  // namespace
+
+const char* NameOf(BlockState state) {
+  static constexpr const char* kNames[kBlockStates] = {"kFree",    "kEmpty",    "kResident", "kEvicting",
+                                                       "kSpilled", "kFaulting", "kCached",   "kLost"};
+  return kNames[static_cast<int>(state)];
+}
+
+bool CanTransition(BlockState from, BlockState to) { return (kLegal[static_cast<int>(from)] & Bit(to)) != 0; }
+
+// ---- The table.
+
+BlockTable::BlockTable(int device, AddressMap* addresses)
+    : device_(device), addresses_(addresses), pages_(new os::Atomic<Block*>[kPages]()) {}
+
+BlockTable::~BlockTable() {
+  for (uint32_t i = 0; i < kPages; ++i) delete[] pages_[i].load();
+}
+
+Block* BlockTable::CreateLocked(const TableLock& lock, uint64_t address, uint32_t chunks) {
+  uint32_t index;
+  if (!free_indices_.empty()) {
+    index = free_indices_.back();
+    free_indices_.pop_back();
+  } else {
+    index = next_index_++;
+    const uint32_t page = index / kPageBlocks;
+    SPILLWAY_CHECK(page < kPages);
+    if (pages_[page].load(std::memory_order_relaxed) == nullptr) {
+      pages_[page].store(new Block[kPageBlocks], std::memory_order_release);
+    }
+  }
+  const BlockId id(device_, index);
+  Block& block = at(id);
+  block.id = id;
+  block.address = address;
+  block.chunks = chunks;
+  block.gate.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
+  block.eviction.failures = 0;
+  Link(&block);
+  addresses_->Assign(address, chunks * addresses_->chunk_bytes(), id);
+  return &block;
+}
+
+void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
+  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->allocation.listed &&
+                 block->copies.copy_homes.empty() && block->pins == 0 && block->eviction.job == nullptr &&
+                 block->fetch.job == nullptr && !block->memory.mapping && !block->allocation.freed &&
+                 !block->allocation.wanted);
+  addresses_->Clear(block->address, block->chunks * addresses_->chunk_bytes());
+  launch_sets.OnDestroy(block->id, BytesOf(*block));
+  Unlink(block);
+  block->chunks = 0;
+  free_indices_.push_back(block->id.index());
+}
+
+Gate BlockTable::GateOf(const Block& block) {
+  switch (block.state) {
+    case BlockState::kResident:
+    case BlockState::kCached: return Gate::kOpen;
+    case BlockState::kFree: return Gate::kIgnored;
+    default: return Gate::kClosed;
+  }
+}
+
+void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) {
+  if (!CanTransition(block->state, to)) {
+    char text[160];
+    std::snprintf(text, sizeof(text), "illegal move of block %u at 0x%llx from %s to %s", block->id.raw(),
+                  static_cast<unsigned long long>(block->address), NameOf(block->state), NameOf(to));
+    os::Announce(text);
+    std::abort();
+  }
+  ++moves_[static_cast<int>(block->state)][static_cast<int>(to)];
+  LeaveVictims(block);
+  Unlink(block);
+  block->state = to;
+  Link(block);
+  EnterVictim(block);
+  RestoreGateLocked(lock, block);
+}
+
+bool BlockTable::CancelDepartureLocked(const TableLock& lock, Block* block) {
+  Departure* const departure = block->eviction.job;
+  if (departure == nullptr || departure->cancelled) return true;
+  if (departure->committed && !SPILLWAY_MUTANT(kCancelLate)) return false;
+  departure->cancelled = true;
+  if (departure->strip) {
+    RestoreGateLocked(lock, block);
+  } else if (!block->allocation.freed) {
+    MoveLocked(lock, block, BlockState::kResident);
+  }
+  return true;
+}
+
+void BlockTable::Link(Block* block) {
+  List& list = lists_[static_cast<int>(block->state)];
+  block->table.next = nullptr;
+  block->table.previous = list.last;
+  (list.last == nullptr ? list.first : list.last->table.next) = block;
+  list.last = block;
+  ++list.count;
+  list.chunks += block->chunks;
+}
+
+void BlockTable::Unlink(Block* block) {
+  List& list = lists_[static_cast<int>(block->state)];
+  (block->table.previous == nullptr ? list.first : block->table.previous->table.next) = block->table.next;
+  (block->table.next == nullptr ? list.last : block->table.next->table.previous) = block->table.previous;
+  block->table.previous = block->table.next = nullptr;
+  --list.count;
+  list.chunks -= block->chunks;
+}
+
+void BlockTable::EnterVictim(Block* block) {
+  if (block->state == BlockState::kCached) {
+    victims.cached.Add(KeyOf(*block));
+  } else if (block->state == BlockState::kResident && block->held_reasons == 0) {
+    (block->used_since_hand_out() ? victims.idle : victims.unused).Add(KeyOf(*block));
+  }
+}
+
+void BlockTable::LeaveVictims(Block* block) {
+  if (block->state == BlockState::kCached) {
+    victims.cached.Remove(KeyOf(*block));
+  } else if (block->state == BlockState::kResident) {
+    victims.unused.Remove(KeyOf(*block));
+    victims.idle.Remove(KeyOf(*block));
+  }
+}
+
+Block* BlockTable::FindLocked(const TableLock& lock, uint64_t address) const {
+  const BlockId id = addresses_->Find(address);
+  return id.valid() && id.device() == device_ ? &at(id) : nullptr;
+}
+
+void BlockTable::AddHoldLocked(const TableLock& lock, Block* block, HoldReason reason, uint64_t launches) {
+  ++block->table.holds[static_cast<int>(reason)];
+  if (block->held_reasons == 0) {
+    held_chunks_ += block->chunks;
+    leaver_sizes_.Remove(block->chunks);
+    launch_sets.OnHeld(block->id, BytesOf(*block));
+    LeaveVictims(block);
+  }
+  block->held_reasons |= 1u << static_cast<int>(reason);
+  // What nobody has used is stripped without a copy: a block that is written through its hold only must not be.
+  block->gate.used.store(true, std::memory_order_relaxed);
+  uint64_t seen = block->gate.last_use.load(std::memory_order_relaxed);
+  while (seen < launches + 1 && !block->gate.last_use.compare_exchange_weak(seen, launches + 1)) {
+  }
+}
+
+void BlockTable::EndHoldLocked(const TableLock& lock, Block* block, HoldReason reason) {
+  uint32_t& holds = block->table.holds[static_cast<int>(reason)];
+  if (holds == 0 || --holds != 0) return;
+  block->held_reasons &= ~(1u << static_cast<int>(reason));
+  if (block->held_reasons == 0) NoteUnheld(block);
+}
+
+void BlockTable::NoteUnheld(Block* block) {
+  held_chunks_ -= block->chunks;
+  leaver_sizes_.Add(block->chunks);
+  launch_sets.OnHoldEnded(block->id, BytesOf(*block));
+  EnterVictim(block);
+}
+
+void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
+  leaver_sizes_.Add(block->chunks);
+  launch_sets.OnHandOut(block->id, BytesOf(*block));
+}
+
+void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
+  leaver_sizes_.Remove(block->chunks);
+  launch_sets.OnFree(block->id, BytesOf(*block));
+}
+
+void BlockTable::ForgetHoldsLocked(const TableLock& lock, Block* block) {
+  const bool held = block->held_reasons != 0;
+  block->held_reasons = 0;
+  block->table.holds.fill(0);
+  if (held) NoteUnheld(block);
+}
+
+void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
+  uint64_t held = 0;
+  std::array<size_t, kBlockStates> counts = {};
+  for (uint32_t i = 1; i < next_index_; ++i) {
+    const Block& block = at(BlockId(device_, i));
+    if (block.chunks == 0) continue;
+    ++counts[static_cast<size_t>(block.state)];
+    if (block.live() && block.held_reasons != 0) held += block.chunks;
+    const bool resident = block.state == BlockState::kResident;
+    SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
+    SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
+                   (resident && block.held_reasons == 0));
+    const bool whole = block.memory.handles.size() == block.chunks;
+    SPILLWAY_CHECK(block.copies.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
+    switch (block.state) {
+      case BlockState::kFree:
+      case BlockState::kEmpty:
+        SPILLWAY_CHECK((block.memory.handles.empty() || block.memory.mapping) && block.copies.homes.empty());
+        break;
+      case BlockState::kResident:
+      case BlockState::kCached:
+        SPILLWAY_CHECK(whole && block.copies.homes.empty() && block.fetch.job == nullptr);
+        break;
+      case BlockState::kEvicting: SPILLWAY_CHECK(whole && block.eviction.job != nullptr); break;
+      case BlockState::kSpilled:
+        SPILLWAY_CHECK((block.memory.handles.empty() || block.memory.mapping) &&
+                       block.copies.homes.size() == block.chunks);
+        break;
+      case BlockState::kFaulting: SPILLWAY_CHECK(whole && block.fetch.job != nullptr); break;
+      case BlockState::kLost: break;
+    }
+    SPILLWAY_CHECK(block.gate.state.load() == Gate::kClosed || block.gate.state.load() == GateOf(block));
+  }
+  SPILLWAY_CHECK(held == held_chunks_);
+  for (int state = 0; state < kBlockStates; ++state)
+    SPILLWAY_CHECK(counts[static_cast<size_t>(state)] == lists_[state].count);
+  launch_sets.CheckInvariants([this](BlockId id) {
+    const Block& block = at(id);
+    return LaunchSets::Member{id, BytesOf(block), block.live(), block.held_reasons != 0};
+  });
+}
+
+}  // namespace spillway::allocator

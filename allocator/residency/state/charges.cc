@@ -1,0 +1,228 @@
+#include "allocator/residency/state/charges.h"
+
+#include <algorithm>
+#include <string>
+
+#include "allocator/memory/address_map.h"
+#include "allocator/memory/test_points.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+
+namespace spillway::allocator {
+
+Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, BlockTable* table,
+                 const os::Atomic<bool>* evict)
+    : chunk_bytes_(parts.addresses->chunk_bytes()),
+      table_(table),
+      evict_(evict),
+      own_room_(parts.room != nullptr ? nullptr : std::make_unique<SpillRoom>(parts.host, parts.disk)),
+      room_(parts.room != nullptr ? parts.room : own_room_.get()),
+      budget_{options.budget_bytes, options.others_share_bytes, 0, 0} {
+  RestoreTarget(TableLock(*table_));
+}
+
+// ---- Chunks and the budget for them.
+
+void Charges::RestoreTarget(const TableLock& lock) {
+  lock.Covers(*table_);
+  lowered_at_ = 0;
+  chunks_.set_target(budget_.ChunkTarget() / chunk_bytes_);
+  table_->changed.NotifyAll();  // a claim may fit now
+}
+
+void Charges::LowerTarget(const TableLock& lock) {
+  lock.Covers(*table_);
+  chunks_.set_target(std::min(chunks_.target(), chunks_.held()));
+  lowered_at_ = os::Clock::System()->NowNanos();
+}
+
+void Charges::NotePeak(const TableLock& lock) {
+  lock.Covers(*table_);
+  peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.held() * chunk_bytes_ + budget_.others);
+}
+
+void Charges::AddExternal(const TableLock& lock, int64_t delta) {
+  lock.Covers(*table_);
+  uint64_t& external = budget_.others;
+  external =
+      delta < 0 && external < static_cast<uint64_t>(-delta) ? 0 : external + static_cast<uint64_t>(delta);
+  RestoreTarget(lock);
+  NotePeak(lock);
+}
+
+void Charges::BeginExternal(const TableLock& lock, uint64_t bytes) {
+  lock.Covers(*table_);
+  budget_.coming += bytes;
+  RestoreTarget(lock);
+}
+
+void Charges::EndExternal(const TableLock& lock, uint64_t bytes, bool failed) {
+  lock.Covers(*table_);
+  budget_.coming -= std::min(budget_.coming, bytes);
+  // After a success the target stays until AddExternal has counted the bytes.
+  if (failed) RestoreTarget(lock);
+}
+
+// ---- Charging: only what could be held on GPU, host and disk together is handed out.
+
+absl::Status Charges::Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
+  lock->Covers(*table_);
+  absl::Status status = PromiseAndGrow(chunks, serving);
+  if (!status.ok()) return status;
+  live_chunks_ += chunks;
+  begun_chunks_ += chunks;
+  return status;
+}
+
+void Charges::Confirm(const TableLock& lock, Block* block) {
+  lock.Covers(*table_);
+  begun_chunks_ -= block->chunks;
+  ++live_blocks_;
+  requested_bytes_ += block->allocation.requested_bytes;
+  if (live_chunks_ > peak_live_chunks_) {
+    peak_live_chunks_ = live_chunks_;
+    peak_requested_bytes_ = requested_bytes_;
+  }
+  table_->NoteHandedOutLocked(lock, block);
+}
+
+void Charges::Cancel(const TableLock& lock, uint64_t chunks) {
+  lock.Covers(*table_);
+  begun_chunks_ -= chunks;
+  live_chunks_ -= chunks;
+  LowerPromiseNow();
+}
+
+void Charges::End(const TableLock& lock, Block* block) {
+  lock.Covers(*table_);
+  --live_blocks_;
+  live_chunks_ -= block->chunks;
+  requested_bytes_ -= block->allocation.requested_bytes;
+  table_->NoteFreedLocked(lock, block);
+  LowerPromiseNow();
+}
+
+void Charges::LowerPromise(const TableLock& lock) {
+  lock.Covers(*table_);
+  LowerPromiseNow();
+}
+
+void Charges::LowerPromiseNow() {
+  if (promised_bytes_ == 0) return;
+  const uint64_t beyond = ChargeOf(0).BeyondGpu();
+  if (beyond >= promised_bytes_) return;
+  room_->Change(promised_bytes_, beyond);
+  promised_bytes_ = beyond;
+}
+
+bool Charges::LaunchFits(const TableLock& lock) const {
+  lock.Covers(*table_);
+  return ChargeOf(0).LaunchFits();
+}
+
+Charge Charges::ChargeOf(uint64_t more_chunks) const {
+  Charge charge;
+  charge.live = (live_chunks_ + more_chunks) * chunk_bytes_;
+  charge.largest_block = std::max<uint64_t>(table_->largest_leaver(), more_chunks) * chunk_bytes_;
+  charge.largest_set = table_->launch_sets.largest_movable_bytes();
+  charge.held = table_->held_chunks() * chunk_bytes_;
+  charge.chunk_target = chunks_.target() * chunk_bytes_;
+  if (SPILLWAY_MUTANT(kNoExchangeRoom)) charge.largest_set = charge.largest_block = 0;
+  return charge;
+}
+
+absl::Status Charges::Promise(uint64_t chunks, uint64_t* lacking_bytes) {
+  *lacking_bytes = 0;
+  // What fits the GPU together asks nothing of the tiers: no need to look at what could be launched.
+  if (live_chunks_ + chunks <= chunks_.target() && promised_bytes_ == 0) return absl::OkStatus();
+  const Charge charge = ChargeOf(chunks);
+  if (charge.FitsGpu() || (evict_->load() && charge.LaunchFits())) {
+    if (room_->Change(promised_bytes_, charge.BeyondGpu())) {
+      promised_bytes_ = charge.BeyondGpu();
+      return absl::OkStatus();
+    }
+    *lacking_bytes = charge.BeyondGpu() - promised_bytes_;
+  }
+  return RefusalOf(charge, room_->promised_bytes() - promised_bytes_);
+}
+
+absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
+  // Another device may take what has grown for this one; not for ever.
+  constexpr int kMostGrowths = 100;
+  uint64_t lacking = 0;
+  for (int growths = 0;; ++growths) {
+    absl::Status status = Promise(chunks, &lacking);
+    if (status.ok() || lacking == 0 || !room_->CanGrow() || growths == kMostGrowths) return status;
+    // The tiers may grow: that takes the file system's and the driver's time, so nobody waits for it with the lock.
+    table_->mu.Unlock();
+    const absl::Status grown = room_->Grow(lacking);
+    table_->mu.Lock();
+    if (absl::Status ended = serving(); !ended.ok()) return ended;
+    if (absl::IsDeadlineExceeded(grown)) return grown;
+    if (!grown.ok()) {
+      // Somebody may have freed a block meanwhile.
+      status = Promise(chunks, &lacking);
+      if (status.ok()) return status;
+      return WithWords(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
+    }
+  }
+}
+
+absl::Status Charges::RefusalOf(const Charge& charge, uint64_t others_promised) const {
+  const auto mib = [](uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  const std::string on_gpu = mib(charge.chunk_target) + " of GPU memory";
+  if (!evict_->load()) {
+    return absl::ResourceExhaustedError(
+        mib(charge.live) + " of blocks would be live, nothing is moved off the GPU, and there are " + on_gpu +
+        " for them. A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
+  }
+  if (!charge.LaunchFits()) {
+    const bool block = charge.largest_block >= charge.largest_set;
+    std::string text = block ? "a block of " + mib(charge.largest_block)
+                             : "the blocks that one launch names, together " + mib(charge.largest_set) + ",";
+    text += " cannot be on the GPU at once: there are " + on_gpu;
+    if (charge.held > 0) text += ", of which " + mib(charge.held) + " hold blocks that must stay";
+    return absl::ResourceExhaustedError(text +
+                                        ". A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
+  }
+  const SpillRoom& room = *room_;
+  const uint64_t needed = charge.live + charge.Headroom();
+  const uint64_t there = charge.chunk_target + room.host_bytes() + room.disk_bytes();
+  std::string text =
+      "room off the GPU is short by " +
+      mib(std::max<uint64_t>(needed + others_promised, there + (1 << 20)) - there) + ": " + mib(charge.live) +
+      " of blocks would be live, and " + mib(charge.Headroom()) +
+      " must stay free to exchange them (the largest launch and the largest block); there are " + on_gpu +
+      ", " + mib(room.host_bytes()) + " of host memory and " + mib(room.disk_bytes()) + " on disk";
+  if (others_promised > 0) text += ", of which " + mib(others_promised) + " are for blocks of other GPUs";
+  return absl::ResourceExhaustedError(
+      text + ". A larger SPILLWAY_HOST_MEMORY or more room in SPILLWAY_DIRS makes it fit");
+}
+
+// ---- Reports.
+
+Charges::Figures Charges::figures(const TableLock& lock) const {
+  lock.Covers(*table_);
+  Figures figures;
+  figures.target_bytes = chunks_.target() * chunk_bytes_;
+  figures.held_bytes = chunks_.held() * chunk_bytes_;
+  figures.peak_held_bytes = chunks_.peak_held() * chunk_bytes_;
+  figures.live_bytes = live_chunks_ * chunk_bytes_;
+  figures.requested_bytes = requested_bytes_;
+  figures.peak_live_bytes = peak_live_chunks_ * chunk_bytes_;
+  figures.peak_requested_bytes = peak_requested_bytes_;
+  figures.peak_device_bytes = peak_device_bytes_;
+  figures.external_bytes = budget_.others;
+  figures.promised_bytes = promised_bytes_;
+  return figures;
+}
+
+void Charges::CheckInvariants(const TableLock& lock, uint64_t live, uint64_t blocks, uint64_t backing) const {
+  lock.Covers(*table_);
+  SPILLWAY_CHECK(live + begun_chunks_ == live_chunks_);
+  SPILLWAY_CHECK(blocks == live_blocks_);
+  // Chunks between owners (a claim creating, a release under way) are in neither sum.
+  SPILLWAY_CHECK(backing + chunks_.free() <= chunks_.held());
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,81 @@
+#include "allocator/residency/state/clean_copies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "io/os/check.h"
+
+namespace spillway::allocator {
+
+void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ChunkHome> homes,
+                       const ContentHash& hash) {
+  SPILLWAY_CHECK(block->copies.copy_homes.empty() && homes.size() == block->chunks);
+  Count(homes, 1);
+  block->copies.copy_homes = std::move(homes);
+  block->copies.content = hash;
+  kept_.push_back(block);
+}
+
+bool CleanCopies::Take(const TableLock& lock, Block* block, std::vector<ChunkHome>* homes,
+                       ContentHash* hash) {
+  if (block->copies.copy_homes.empty()) return false;
+  Count(block->copies.copy_homes, -1);
+  *homes = std::move(block->copies.copy_homes);
+  *hash = block->copies.content;
+  block->copies.copy_homes.clear();
+  std::erase(kept_, block);
+  return true;
+}
+
+void CleanCopies::Drop(const TableLock& lock, Block* block) {
+  std::vector<ChunkHome> homes;
+  ContentHash hash;
+  if (!Take(lock, block, &homes, &hash)) return;
+  Release(lock, &homes);
+  block->copies.habit.NoteUseless();
+}
+
+void CleanCopies::Reclaim(const TableLock& lock, uint64_t pieces, uint64_t slots) {
+  const bool want_host = pieces > 0;
+  const bool want_disk = slots > 0;
+  if ((!want_host || host_pieces_ == 0) && (!want_disk || disk_slots_ == 0)) return;
+  const auto useful = [&](const Block* block) {
+    return std::any_of(block->copies.copy_homes.begin(), block->copies.copy_homes.end(),
+                       [&](const ChunkHome& home) { return home.on_disk ? want_disk : want_host; });
+  };
+  uint64_t host = 0;
+  uint64_t disk = 0;
+  const auto enough = [&] { return (!want_host || host >= pieces) && (!want_disk || disk >= slots); };
+  for (const bool proven : {false, true}) {
+    for (size_t i = 0; i < kept_.size() && !enough();) {
+      Block* const block = kept_[i];
+      if (block->copies.habit.proven() != proven || !useful(block)) {
+        ++i;
+        continue;
+      }
+      std::vector<ChunkHome> homes;
+      ContentHash hash;
+      Take(lock, block, &homes, &hash);  // takes it out of kept_
+      for (const ChunkHome& home : homes) ++(home.on_disk ? disk : host);
+      Release(lock, &homes);
+    }
+  }
+}
+
+void CleanCopies::Count(const std::vector<ChunkHome>& homes, int64_t sign) {
+  for (const ChunkHome& home : homes)
+    (home.on_disk ? disk_slots_ : host_pieces_) += static_cast<uint64_t>(sign);
+}
+
+void CleanCopies::Release(const TableLock& lock, std::vector<ChunkHome>* homes) {
+  for (const ChunkHome& home : *homes) {
+    if (home.on_disk) {
+      disk_->ReleaseSlot(home.slot);
+    } else {
+      host_->Give(HostUse::kStorage, home.piece);
+    }
+  }
+  homes->clear();
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,135 @@
+// Core: what all parts of one device's residency stand on: its driver and tiers, the table of blocks with the lock, the
+// clock of its streams, its first error, its switches and its counters. It keeps no books: those are Charges, LaunchLog
+// and FreeAddresses, which only their users are given. Who may do what is in docs/threading.md.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "allocator/driver/device_error.h"
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/state/block_table.h"
+#include "allocator/residency/state/read_side_sections.h"
+#include "allocator/residency/state/residency_options.h"
+#include "allocator/residency/state/stream_clock.h"
+#include "io/os/atomic.h"
+#include "io/os/sync.h"
+#include "io/os/wait.h"
+
+namespace spillway::allocator {
+
+// How fast one copy queue (to or from host memory or disk) is while it has anything to do: a moving mean over the last
+// tens of MiB. Time without transfers does not count. Any thread.
+class LaneMeter {
+ public:
+  // A transfer of so many bytes was given to the lane at that time (nanoseconds of a steady clock).
+  void Begin(int64_t now) {
+    os::MutexLock lock(&mu_);
+    if (under_way_++ == 0) busy_since_ = now;
+  }
+  // It has ended; `bytes` of it have moved: 0 when it was called off.
+  void End(uint64_t bytes, int64_t now) {
+    os::MutexLock lock(&mu_);
+    bytes_ += bytes;
+    busy_nanos_ += now - busy_since_;
+    busy_since_ = now;
+    --under_way_;
+    const double known = rate_.load(std::memory_order_relaxed);
+    if (busy_nanos_ <= 0 || bytes_ < (known == 0 ? kFirstBytes : kSampleBytes)) return;
+    const double sample = static_cast<double>(bytes_) * 1e9 / static_cast<double>(busy_nanos_);
+    rate_.store(known == 0 ? sample : known + (sample - known) / 4, std::memory_order_relaxed);
+    bytes_ = 0;
+    busy_nanos_ = 0;
+  }
+  // Bytes a second; 0: too little has moved to say.
+  double rate() const { return rate_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint64_t kFirstBytes = 4 << 20;
+  static constexpr uint64_t kSampleBytes = 16 << 20;
+
+  os::Mutex mu_{os::LockRank::kTier};
+  uint64_t under_way_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t busy_since_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t busy_nanos_ ABSL_GUARDED_BY(mu_) = 0;  // of the sample under way
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::atomic<double> rate_{0};  // read alone: pairs with nothing
+};
+
+enum class Lane : int { kHostOut, kDiskOut, kHostIn, kDiskIn, kCount };
+
+// Written by any thread, read by Stats: plain sums.
+struct Counters {
+  std::atomic<uint64_t> host_spilled_bytes{0}, disk_spilled_bytes{0};
+  std::atomic<uint64_t> host_fetched_bytes{0}, disk_fetched_bytes{0};
+  std::atomic<uint64_t> prefetched_bytes{0}, prefetch_in_time_bytes{0};
+  std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
+  std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
+  std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
+  std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, held_back_nanos{0};
+  std::atomic<uint64_t> lost_room_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
+  std::atomic<uint64_t> in_time_bytes{0};
+};
+
+struct Core {
+  Core(const ResidencyOptions& residency_options, const ResidencyParts& residency_parts);
+
+  // ---- Constant after construction.
+
+  const ResidencyOptions options;
+  const ResidencyParts parts;
+  const uint64_t chunk_bytes;
+
+  // ---- Internally synchronised.
+
+  BlockTable table;
+  os::WaitList own_waits;     // of a device outside a process that reports waits
+  os::WaitList* const waits;  // every wait of this device is entered here
+  DeviceError error;          // the first after which nothing moves any more
+  StreamClock clock;
+  GateSlots gates;
+  Counters counters;
+  std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
+  // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
+  os::Atomic<bool> pressure{false};
+  os::Atomic<bool> evict;          // false: nothing leaves the GPU any more
+  os::Atomic<bool> map_at_once;    // blocks have memory from their allocation on
+  os::Atomic<bool> closed{false};  // after Shutdown or in a forked child: everything passes through
+  // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
+  os::Atomic<bool> stopped{false};
+
+  // Every wait ends. Any thread, whatever locks it holds; the device's thread wakes those who have just begun to wait.
+  void Stop();
+  // Why it has stopped.
+  absl::Status StopStatus() const;
+  // Whether the device serves allocations: else why not.
+  absl::Status Serving() const;
+  // One step of a wait for something that the table's lock guards: returns OK when it should be looked at again, else
+  // why the wait is to end. Lets go of the lock meanwhile.
+  absl::Status AwaitChangeLocked(TableLock* lock, const os::Wait& wait)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu);
+
+  LaneMeter& lane(Lane which) { return lanes[static_cast<int>(which)]; }
+  // Whether nobody outside wants the block to stay.
+  bool MayLeave(const Block& block) const {
+    return parts.permission == nullptr || parts.permission->MayLeave(block.id);
+  }
+  // Bytes of chunk `index` of a block that carry something: whole chunks but for the tail.
+  uint32_t BytesOfChunk(const Block& block, size_t index) const {
+    return static_cast<uint32_t>(std::min(chunk_bytes, BytesOfCopy(block) - index * chunk_bytes));
+  }
+  // Bytes of the block that are copied when it leaves: a multiple of a page.
+  static uint64_t BytesOfCopy(const Block& block) {
+    return (block.allocation.requested_bytes + 4095) / 4096 * 4096;
+  }
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_

@@ -1,0 +1,395 @@
+#include "allocator/residency/state/stream_clock.h"
+
+#include <algorithm>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+#include "io/os/errno.h"
+#include "io/os/per_thread.h"
+#include "io/os/thread.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kEmptyKey = 0;
+constexpr uint64_t kDeletedKey = 1;
+
+// Looks at an event that are made one after the other before a waiting thread begins to sleep in between.
+constexpr int kLooksWithoutPause = 8;
+
+// Any address that is this thread's alone names its per-thread default stream; those of other devices' contexts have an
+// entry each.
+constexpr size_t kForeignContexts = 16;
+struct ThreadIdentity {
+  char own = 0;
+  CUcontext foreign[kForeignContexts] = {};
+};
+
+uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
+
+}  // namespace
+
+StreamClock::StreamClock(const CudaDriver* driver, CUcontext context, DeviceError* error)
+    : driver_(driver),
+      context_(context),
+      error_(error),
+      streams_(new Stream[kMaxStreams]),
+      keys_(new os::Atomic<uint64_t>[kTableSize]()),
+      values_(new os::Atomic<StreamIndex>[kTableSize]()) {}
+
+StreamClock::~StreamClock() = default;  // events stay with the driver: its state may be gone by now
+
+uint64_t StreamClock::PerThreadKey(CUcontext context) const {
+  // Odd: no stream's address.
+  if (context == context_) return reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>().own) | 1;
+  for (CUcontext& entry : os::PerThread<ThreadIdentity>().foreign) {
+    if (entry == nullptr) entry = context;
+    if (entry == context) return reinterpret_cast<uint64_t>(&entry) | 1;
+  }
+  return kEmptyKey;
+}
+
+uint64_t StreamClock::KeyOf(StreamRef stream) const {
+  const bool foreign = stream.context != nullptr && stream.context != context_;
+  if (stream.IsPerThread()) return PerThreadKey(foreign ? stream.context : context_);
+  if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) {
+    // No stream's handle: those are aligned to more than 4.
+    return foreign ? reinterpret_cast<uint64_t>(stream.context) | 2 : 2;
+  }
+  return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
+}
+
+StreamIndex StreamClock::Find(StreamRef stream) {
+  const uint64_t key = KeyOf(stream);
+  if (key == kEmptyKey) return kNoStream;
+  for (uint64_t at = HashOf(key) % kTableSize, probes = 0; probes < kTableSize; ++probes) {
+    const uint64_t found = keys_[at].load(std::memory_order_acquire);
+    if (found == key) return values_[at].load(std::memory_order_relaxed);
+    if (found == kEmptyKey) break;
+    at = (at + 1) % kTableSize;
+  }
+  return Insert(key, stream);
+}
+
+CUcontext StreamClock::ContextOf(StreamRef stream) const {
+  if (stream.IsDefault()) return stream.context != nullptr ? stream.context : context_;
+  CUcontext context = nullptr;
+  // Refused for the streams of some green contexts: those belong to this device's primary context.
+  const CUresult result = driver_->cuStreamGetCtx(stream.handle, &context);
+  return result == CUDA_SUCCESS && context != nullptr ? context : context_;
+}
+
+StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
+  os::MutexLock lock(&mu_);
+  uint64_t at = HashOf(key) % kTableSize;
+  uint64_t place = kTableSize;
+  for (uint64_t probes = 0; probes < kTableSize; ++probes) {
+    const uint64_t found = keys_[at].load(std::memory_order_relaxed);
+    if (found == key) return values_[at].load(std::memory_order_relaxed);
+    if (found == kDeletedKey && place == kTableSize) place = at;
+    if (found == kEmptyKey) {
+      if (place == kTableSize) place = at;
+      break;
+    }
+    at = (at + 1) % kTableSize;
+  }
+  if (place == kTableSize) return kNoStream;
+  // A new index while there are some, then that of a dead stream whose events have all completed.
+  const uint32_t count = stream_count_.load(std::memory_order_relaxed);
+  StreamIndex index = kNoStream;
+  if (count < kMaxStreams) {
+    index = static_cast<StreamIndex>(count);
+    stream_count_.store(count + 1, std::memory_order_release);
+  } else {
+    for (uint32_t i = 1; i < count && index == kNoStream; ++i) {
+      if (!streams_[i].live && streams_[i].pending.empty()) index = static_cast<StreamIndex>(i);
+    }
+    if (index == kNoStream) return kNoStream;
+  }
+  streams_[index].handle = stream.Explicit();
+  streams_[index].context = ContextOf(stream);
+  streams_[index].live = true;
+  streams_[index].owner = stream.IsPerThread() ? key : 0;
+  values_[place].store(index, std::memory_order_relaxed);
+  keys_[place].store(key, std::memory_order_release);
+  return index;
+}
+
+uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {
+  Stream& s = streams_[stream];
+  if (bytes != 0) s.issued_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return s.next.fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+uint64_t StreamClock::UncompletedBytes() const {
+  uint64_t sum = 0;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint64_t completed = streams_[i].completed_bytes.load(std::memory_order_relaxed);
+    const uint64_t issued = streams_[i].issued_bytes.load(std::memory_order_relaxed);
+    if (issued > completed) sum += issued - completed;
+  }
+  return sum;
+}
+
+uint64_t StreamClock::UncompletedLaunches() const {
+  uint64_t sum = 0;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint64_t completed = streams_[i].completed.load(std::memory_order_relaxed);
+    const uint64_t next = streams_[i].next.load(std::memory_order_relaxed);
+    if (next > completed) sum += next - completed;
+  }
+  return sum;
+}
+
+bool StreamClock::MayComplete() const {
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const Stream& stream = streams_[i];
+    const uint64_t completed = stream.completed.load(std::memory_order_relaxed);
+    if (stream.next.load(std::memory_order_relaxed) <= completed) continue;
+    // What was covered before the refusal can still be seen to end.
+    const bool covered = stream.covered.load(std::memory_order_relaxed) > completed;
+    if (covered || !stream.refused.load(std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<CUevent> StreamClock::TakeEventLocked(CUcontext context) {
+  std::vector<CUevent>& unused = free_events_[context];
+  if (!unused.empty()) {
+    const CUevent event = unused.back();
+    unused.pop_back();
+    return event;
+  }
+  CUevent event = nullptr;
+  // An event can only be recorded on streams of the context that it was made in.
+  ScopedContext scope(driver_, context);
+  SPILLWAY_RETURN_IF_ERROR(
+      driver_->ToStatus(driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "creating an event"));
+  return event;
+}
+
+absl::StatusOr<CUevent> StreamClock::TakeEvent() {
+  os::MutexLock lock(&mu_);
+  return TakeEventLocked(context_);
+}
+
+void StreamClock::GiveEvent(CUevent event) {
+  os::MutexLock lock(&mu_);
+  free_events_[context_].push_back(event);
+}
+
+absl::Status StreamClock::CoverLocked(StreamIndex index) {
+  absl::Status status = RecordLocked(index);
+  streams_[index].refused.store(!status.ok() && !absl::IsUnavailable(status), std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status StreamClock::RecordLocked(StreamIndex index) {
+  Stream& stream = streams_[index];
+  // Read before the record: everything numbered up to here was enqueued before the event.
+  uint64_t number = stream.next.load(std::memory_order_acquire);
+  const uint64_t bytes = stream.issued_bytes.load(std::memory_order_relaxed);
+  if (number <= stream.covered.load(std::memory_order_relaxed)) return absl::OkStatus();
+  if (!stream.live) return absl::OkStatus();  // OnDestroy covered it
+  if (stream.owner != 0 && stream.owner != PerThreadKey(stream.context)) {
+    return absl::UnavailableError("a per-thread default stream is covered by its own thread");
+  }
+  ScopedContext scope(driver_, stream.context);  // which a default stream's handle means its stream in
+  // An event recorded in a capture covers nothing, and asking for it would end the job's capture.
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = Noted(driver_->cuStreamIsCapturing(stream.handle, &capturing));
+  // The legacy stream cannot be asked while another captures.
+  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+    return driver_->ToStatus(asked, "asking whether a stream captures");
+  }
+  if (asked != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+    return absl::UnavailableError("a stream that captures is covered when it has ended");
+  }
+  SPILLWAY_ASSIGN_OR_RETURN(const CUevent event, TakeEventLocked(stream.context));
+  const CUresult result = Noted(driver_->cuEventRecord(event, stream.handle));
+  if (result != CUDA_SUCCESS) {
+    free_events_[stream.context].push_back(event);
+    return driver_->ToStatus(result, "recording an event on a stream of the application");
+  }
+  if (SPILLWAY_MUTANT(kCoverAfterRecord)) number = stream.next.load(std::memory_order_acquire);
+  stream.pending.push_back({event, number, bytes});
+  stream.covered.store(number, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status StreamClock::Cover(Stamp stamp) {
+  if (streams_[stamp.stream].covered.load(std::memory_order_acquire) >= stamp.number) return absl::OkStatus();
+  os::MutexLock lock(&mu_);
+  return CoverLocked(stamp.stream);
+}
+
+void StreamClock::CoverAll() {
+  os::MutexLock lock(&mu_);
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) CoverLocked(static_cast<StreamIndex>(i)).IgnoreError();
+}
+
+void StreamClock::TryCoverNow(StreamIndex stream) {
+  if (!mu_.TryLock()) return;
+  CoverLocked(stream).IgnoreError();  // a later event covers the same launches
+  mu_.Unlock();
+}
+
+bool StreamClock::PollLocked() {
+  bool progress = false;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    Stream& stream = streams_[i];
+    while (!stream.pending.empty()) {
+      const Pending& oldest = stream.pending.front();
+      if (!error_->Completed(driver_->cuEventQuery(oldest.event))) break;
+      // Never backwards: OnDestroy may have set more.
+      if (oldest.number > stream.completed.load(std::memory_order_relaxed)) {
+        stream.completed_bytes.store(oldest.bytes, std::memory_order_relaxed);
+        stream.completed.store(oldest.number, std::memory_order_release);
+        const int64_t now = os::Clock::System()->NowNanos();
+        stream.completed_at.store(now, std::memory_order_relaxed);
+        completed_at_.store(now, std::memory_order_relaxed);
+      }
+      const bool waited =
+          std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
+      if (!waited || SPILLWAY_MUTANT(kReuseWaitedEvent)) free_events_[stream.context].push_back(oldest.event);
+      stream.pending.pop_front();
+      progress = true;
+    }
+  }
+  return progress;
+}
+
+bool StreamClock::Poll() {
+  os::MutexLock lock(&mu_);
+  return PollLocked();
+}
+
+CUresult StreamClock::Noted(CUresult result) const {
+  error_->Note(result);
+  return result;
+}
+
+absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more) {
+  CUevent event = nullptr;
+  CUcontext context = nullptr;  // that it was made in
+  {
+    os::MutexLock lock(&mu_);
+    if (PollLocked()) return absl::OkStatus();
+    const uint32_t count = stream_count_.load(std::memory_order_acquire);
+    for (uint32_t i = 1; i < count && event == nullptr; ++i) {
+      Stream& stream = streams_[i];
+      if (stream.pending.empty() && stream.next.load() > stream.completed.load()) {
+        if (!CoverLocked(static_cast<StreamIndex>(i)).ok()) continue;
+      }
+      if (stream.pending.empty()) continue;
+      event = stream.pending.front().event;
+      context = stream.context;
+    }
+    *more = event != nullptr;
+    if (event == nullptr) return absl::OkStatus();
+    waited_events_.push_back(event);  // nobody may reuse it while we wait
+  }
+  return WaitAndRetire(event, context, wait, stopped);
+}
+
+absl::Status StreamClock::WaitFor(Stamp stamp, const os::Wait& wait, const os::Atomic<bool>& stopped,
+                                  bool* more) {
+  CUevent event = nullptr;
+  CUcontext context = nullptr;
+  {
+    os::MutexLock lock(&mu_);
+    PollLocked();
+    if (Completed(stamp)) return absl::OkStatus();
+    Stream& stream = streams_[stamp.stream];
+    *more = stream.covered.load() >= stamp.number || CoverLocked(stamp.stream).ok();
+    const auto covers = [&](const Pending& pending) { return pending.number >= stamp.number; };
+    const auto first = std::find_if(stream.pending.begin(), stream.pending.end(), covers);
+    *more = *more && first != stream.pending.end();
+    if (!*more) return absl::OkStatus();
+    event = first->event;
+    context = stream.context;
+    waited_events_.push_back(event);
+  }
+  return WaitAndRetire(event, context, wait, stopped);
+}
+
+// A call of the driver that waits could not be ended. The first looks are close together: what is waited for is mostly the
+// end of one launch.
+absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const {
+  constexpr int64_t kShortestPause = 5'000;
+  constexpr int64_t kLongestPause = 100'000;
+  int64_t pause = kShortestPause;
+  for (int looks = 0;; ++looks) {
+    const CUresult result = Noted(driver_->cuEventQuery(event));
+    if (result == CUDA_SUCCESS) return absl::OkStatus();
+    if (result != CUDA_ERROR_NOT_READY) return driver_->ToStatus(result, "waiting for the device");
+    if (stopped.load()) return absl::CancelledError("Spillway has shut down");
+    if (absl::Status status = wait.Check(); !status.ok()) return status;
+    if (looks < kLooksWithoutPause) continue;
+    os::SleepFor(std::chrono::nanoseconds(pause));
+    pause = std::min(kLongestPause, pause + pause / 4);
+  }
+}
+
+// An event noted in waited_events_, made in `context`.
+absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
+                                        const os::Atomic<bool>& stopped) {
+  absl::Status status = Await(event, wait, stopped);
+  os::MutexLock lock(&mu_);
+  // The one who takes the last waiter's note away gives the event back, if it has been retired meanwhile.
+  waited_events_.erase(std::find(waited_events_.begin(), waited_events_.end(), event));
+  const bool still_waited =
+      std::find(waited_events_.begin(), waited_events_.end(), event) != waited_events_.end();
+  bool pending = false;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    for (const Pending& p : streams_[i].pending) pending = pending || p.event == event;
+  }
+  if (!pending && !still_waited) free_events_[context].push_back(event);
+  PollLocked();
+  return status;
+}
+
+void StreamClock::OnDestroy(CUstream stream) {
+  const uint64_t key = KeyOf({stream, false});
+  uint64_t at = HashOf(key) % kTableSize;
+  StreamIndex index = kNoStream;
+  {
+    os::MutexLock lock(&mu_);
+    for (int probes = 0; probes < kTableSize && keys_[at].load(std::memory_order_relaxed) != key; ++probes) {
+      if (keys_[at].load(std::memory_order_relaxed) == kEmptyKey) return;
+      at = (at + 1) % kTableSize;
+    }
+    index = values_[at].load(std::memory_order_relaxed);
+    const bool covered = CoverLocked(index).ok();
+    streams_[index].live = false;
+    keys_[at].store(kDeletedKey, std::memory_order_release);
+    if (covered) return;
+  }
+  // Nothing can be recorded on it any more (a capture, a dead context): wait for the work itself.
+  const uint64_t number = streams_[index].next.load();
+  const uint64_t bytes = streams_[index].issued_bytes.load();
+  Noted(driver_->cuStreamSynchronize(stream));
+  os::MutexLock lock(&mu_);
+  if (streams_[index].completed.load() >= number) return;
+  streams_[index].completed_bytes.store(bytes, std::memory_order_relaxed);
+  streams_[index].completed.store(number, std::memory_order_release);
+}
+
+std::vector<Stamp> StreamClock::CurrentOfAll() const {
+  std::vector<Stamp> stamps;
+  const uint32_t count = stream_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 1; i < count; ++i) {
+    const Stamp stamp{static_cast<StreamIndex>(i), streams_[i].next.load(std::memory_order_acquire)};
+    if (!Completed(stamp)) stamps.push_back(stamp);
+  }
+  return stamps;
+}
+
+}  // namespace spillway::allocator

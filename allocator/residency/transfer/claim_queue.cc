@@ -1,0 +1,299 @@
+#include "allocator/residency/transfer/claim_queue.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+// A wait that has lasted so long says who waits.
+constexpr int64_t kNameAfterNanos = 1'000'000'000;
+
+std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
+
+ClaimQueue::ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::function<void()> wake)
+    : core_(core), charges_(charges), faulter_(faulter), wake_(std::move(wake)) {}
+
+absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
+  TableLock lock(core_->table);
+  const Lack lack = LackOfLocked(lock, set);
+  // Who would only have to take evictions back may do so while nobody waits for them; else it is behind them.
+  const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
+  if (!waits) {
+    if (core_->stopped.load()) return core_->StopStatus();
+    PinLocked(lock, set, grant);
+    ++grants_;
+    return absl::OkStatus();
+  }
+  return ClaimInTurnLocked(&lock, set, name, grant);
+}
+
+absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Grant* grant) {
+  Ticket ticket;
+  RefuseIfTooLargeLocked(*lock, set, &ticket);
+  if (!ticket.refusal.ok()) return ticket.refusal;
+  os::Wait wait(core_->waits, os::WaitKind::kChunks, "");
+  bool named = false;
+  queue_.push_back(&ticket);
+  core_->clock.CoverAll();  // so that it is seen when the GPU has nothing left to do
+  absl::Status status;
+  while (status.ok() && !TryGrantLocked(lock, set, &ticket, grant)) {
+    if (!ticket.refusal.ok()) {
+      status = ticket.refusal;
+    } else {
+      status = AwaitLocked(
+          lock, &wait, [&] { return name(); }, &named);
+    }
+  }
+  if (!status.ok()) UnpinLocked(*lock, grant);
+  if (status.ok() || !SPILLWAY_MUTANT(kKeepTicket)) std::erase(queue_, &ticket);
+  if (!SPILLWAY_MUTANT(kNextNotTold)) core_->table.changed.NotifyAll();
+  if (!status.ok()) return status;
+  const int64_t now = os::Clock::System()->NowNanos();
+  core_->counters.stall_room_nanos += now - wait.since();
+  core_->counters.lost_room_nanos += core_->clock.LostSince(wait.since(), now);
+  ++grants_;
+  return status;
+}
+
+// The head takes its pins, and then its chunks, all of them or none. False: it must wait.
+bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant) {
+  if (queue_.front() != ticket) return false;
+  if (grant->pinned.empty()) PinLocked(*lock, set, grant);  // may take evictions back
+  const Lack lack = LackOfLocked(*lock, set);
+  std::vector<ChunkHandle> chunks;
+  if (!lack.busy && TakeChunksLocked(lock, lack.chunks, &chunks)) {
+    DistributeLocked(*lock, &chunks, grant);
+    return true;
+  }
+  const bool tried_again = ticket->tried_again;
+  RefuseIfTooLargeLocked(*lock, set, ticket);
+  // The budget is what it was again: nobody else would tell that there is room.
+  if (ticket->tried_again != tried_again && ticket->refusal.ok())
+    return TryGrantLocked(lock, set, ticket, grant);
+  // The lock may have been released: what is missing is looked up again after the wait.
+  ticket->needed = lack.chunks;
+  wake_();
+  return false;
+}
+
+absl::Status ClaimQueue::AwaitLocked(TableLock* lock, os::Wait* wait, Name name, bool* named) {
+  if (!*named && os::Clock::System()->NowNanos() - wait->since() > kNameAfterNanos) {
+    *named = true;
+    std::string subject = ", " + std::to_string(queue_.size()) + " launches wait, " +
+                          std::to_string(grants_) + " are being prepared, " +
+                          std::to_string(core_->clock.UncompletedLaunches()) +
+                          " are on the GPU (one of them may be waiting for a later call of this thread)";
+    if (!queue_.empty())
+      subject = ", the first lacks " + Mib(queue_.front()->needed * core_->chunk_bytes) + subject;
+    core_->table.mu.Unlock();
+    wait->SetSubject(name() + subject);
+    core_->table.mu.Lock();
+    return absl::OkStatus();  // much may have changed
+  }
+  return core_->AwaitChangeLocked(lock, *wait);
+}
+
+ClaimQueue::Lack ClaimQueue::LackOfLocked(const TableLock& lock, const AccessSet& set) {
+  Lack lack;
+  for (BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    if (!block.live()) continue;
+    const bool left = block.eviction.job != nullptr && block.eviction.job->committed;
+    const bool undone = block.state == BlockState::kFaulting && block.memory.mapping;
+    if (left || undone) {
+      lack.busy = true;
+    } else if (!block.holds_chunks()) {
+      lack.chunks += block.chunks;
+    } else if (block.eviction.job != nullptr && !block.eviction.job->cancelled) {
+      lack.leaving = true;
+    }
+  }
+  return lack;
+}
+
+void ClaimQueue::PinLocked(const TableLock& lock, const AccessSet& set, Grant* grant) {
+  for (BlockId id : set) {
+    Block& block = core_->table.at(id);
+    if (!block.live()) continue;
+    ++block.pins;
+    grant->pinned.push_back(&block);
+    if (block.eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, &block);
+    if (block.state == BlockState::kFaulting && block.fetch.job != nullptr)
+      faulter_->DemandLocked(lock, &block);
+  }
+}
+
+void ClaimQueue::UnpinLocked(const TableLock& lock, Grant* grant) {
+  for (Block* block : grant->pinned) {
+    SPILLWAY_CHECK(block->pins > 0);
+    --block->pins;
+  }
+  grant->pinned.clear();
+}
+
+bool ClaimQueue::TakeChunksLocked(TableLock* lock, uint64_t needed, std::vector<ChunkHandle>* chunks) {
+  ChunkPool& pool = charges_->chunks(*lock);
+  if (pool.available() < needed) return false;
+  const uint64_t from_free = pool.TakeFree(needed, chunks);
+  if (from_free > 0) charges_->NotePath(*lock, ChunkPath::kFreeChunks);
+  uint64_t to_create = pool.BeginCreate(needed - from_free);
+  if (to_create == 0) return chunks->size() == needed;
+  charges_->NotePath(*lock, ChunkPath::kCreated);
+  core_->table.mu.Unlock();
+  absl::Status status;
+  while (to_create > 0 && status.ok()) {
+    ChunkHandle chunk;
+    status = CreateChunk(core_->parts.driver, core_->options.device, core_->chunk_bytes, &chunk);
+    core_->error.Note(status);
+    if (!status.ok()) break;
+    chunks->push_back(chunk);
+    --to_create;
+  }
+  core_->table.mu.Lock();
+  charges_->NotePeak(*lock);
+  if (status.ok()) return true;
+  pool.CancelCreate(to_create);
+  charges_->LowerTarget(*lock);
+  os::Log(os::LogLevel::kWarn, "the GPU gave less than the budget, which falls to " +
+                                   Mib(pool.target() * core_->chunk_bytes) + ": " +
+                                   std::string(status.message()));
+  pool.Give(chunks);
+  return false;
+}
+
+void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* chunks, Grant* grant) {
+  for (Block* block : grant->pinned) {
+    // The lock was released while chunks were created: meanwhile a block may have been freed, fetched on the plan's
+    // account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
+    if (block->state == BlockState::kFaulting && block->fetch.job != nullptr)
+      faulter_->DemandLocked(lock, block);
+    const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
+    if (!lacking || block->allocation.freed || block->memory.mapping || block->holds_chunks()) continue;
+    if (chunks->size() < block->chunks) continue;
+    std::vector<ChunkHandle> mine(chunks->end() - block->chunks, chunks->end());
+    chunks->resize(chunks->size() - block->chunks);
+    if (block->state == BlockState::kEmpty) {
+      block->memory.handles = std::move(mine);
+      block->memory.peers = 0;
+      block->memory.mapping = true;
+      grant->to_map.push_back(block);
+    } else {
+      faulter_->BeginLocked(lock, block, std::move(mine), /*prefetch=*/false);
+      grant->to_fetch.push_back(block);
+      ++core_->counters.faults;
+    }
+  }
+  charges_->chunks(lock).Give(chunks);
+}
+
+absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet& set) {
+  uint64_t chunks = 0;
+  for (BlockId id : set) {
+    const Block& block = core_->table.at(id);
+    if (block.live()) chunks += block.chunks;
+  }
+  if (chunks <= charges_->chunks(lock).target()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("one launch names " + std::to_string(set.size()) +
+                                      " blocks of together " + Mib(chunks * core_->chunk_bytes) +
+                                      ", and the budget leaves " +
+                                      Mib(charges_->chunks(lock).target() * core_->chunk_bytes) +
+                                      " for them. A larger budget or smaller tensors make it fit");
+}
+
+void ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket) {
+  absl::Status status = CheckFitsLocked(lock, set);
+  if (!status.ok() && charges_->lowered_at(lock) != 0 && !ticket->tried_again) {
+    ticket->tried_again = true;
+    charges_->RestoreTarget(lock);
+    status = CheckFitsLocked(lock, set);
+  }
+  if (ticket->refusal.ok()) ticket->refusal = std::move(status);
+}
+
+absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals) {
+  std::optional<os::Wait> wait;
+  bool named = false;
+  TableLock lock(core_->table);
+  absl::Status status;
+  for (size_t i = 0; i < grant.pinned.size() && status.ok();) {
+    Block* const block = grant.pinned[i];
+    if (core_->stopped.load()) {
+      status = core_->StopStatus();
+    } else if (IsLaunchableLocked(lock, *block, arrivals)) {
+      ++i;
+    } else if (!block->holds_chunks() && !block->memory.mapping) {
+      status = block->fetch.failure.ok() ? absl::AbortedError("a block lost its chunks again")
+                                         : block->fetch.failure;
+    } else {
+      if (!wait) {
+        core_->clock.CoverAll();
+        wait.emplace(core_->waits, os::WaitKind::kArrival, "");
+      }
+      status = AwaitLocked(
+          &lock, &*wait, [&] { return name(); }, &named);
+    }
+  }
+  if (wait) {
+    const int64_t now = os::Clock::System()->NowNanos();
+    core_->counters.stall_disk_nanos += now - wait->since();
+    core_->counters.lost_read_nanos += core_->clock.LostSince(wait->since(), now);
+  }
+  return status;
+}
+
+// Mapped, and whole or with an arrival event, which is collected; or freed meanwhile: its owner said that nobody needs it.
+bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
+                                    std::vector<CUevent>* arrivals) {
+  if (!block.live()) return true;
+  if (block.memory.mapping) return false;
+  if (block.state == BlockState::kResident) return true;
+  if (block.state != BlockState::kFaulting || block.fetch.arrival == nullptr) return false;
+  const bool enough = SPILLWAY_MUTANT(kFirstArrivalOnly) && !arrivals->empty();
+  if (!enough && std::find(arrivals->begin(), arrivals->end(), block.fetch.arrival) == arrivals->end()) {
+    arrivals->push_back(block.fetch.arrival);
+  }
+  return true;
+}
+
+void ClaimQueue::NoteWaiter(const Grant& grant, Stamp before) {
+  const TableLock lock(core_->table);
+  for (Block* block : grant.pinned) {
+    if (block->fetch.job != nullptr && block->fetch.job->waiter.stream == kNoStream)
+      block->fetch.job->waiter = before;
+  }
+}
+
+void ClaimQueue::Release(Grant* grant) {
+  const TableLock lock(core_->table);
+  UnpinLocked(lock, grant);
+  --grants_;
+  // A claim behind us may have waited for these pins to go; without one nobody listens.
+  if (!queue_.empty()) {
+    core_->table.changed.NotifyAll();
+    wake_();
+  }
+}
+
+uint64_t ClaimQueue::WantedLocked(const TableLock& lock) const {
+  lock.Covers(core_->table);
+  return queue_.empty() ? 0 : queue_.front()->needed;
+}
+
+void ClaimQueue::RefuseHeadLocked(const TableLock& lock, const absl::Status& why) {
+  lock.Covers(core_->table);
+  if (queue_.empty()) return;
+  queue_.front()->refusal = why;
+  core_->table.changed.NotifyAll();
+}
+
+}  // namespace spillway::allocator

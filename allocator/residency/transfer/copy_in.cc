@@ -1,0 +1,145 @@
+#include "allocator/residency/transfer/copy_in.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+#include "io/os/errno.h"
+
+namespace spillway::allocator {
+namespace {
+
+// Staging pieces that prefetches leave for demand faults, where there are enough.
+constexpr size_t kStagingKeptForDemand = 2;
+
+}  // namespace
+
+CopyIn::CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake)
+    : core_(core), copies_(copies), wake_(std::move(wake)) {}
+
+absl::Status CopyIn::EnqueueHostChunks(FetchJob* job) {
+  Block* const block = job->block;
+  for (size_t i = 0; i < block->copies.homes.size(); ++i) {
+    if (block->copies.homes[i].on_disk) {
+      ++job->disk_chunks_left;
+      continue;
+    }
+    SPILLWAY_RETURN_IF_ERROR(copies_->In(block->address + i * core_->chunk_bytes,
+                                         block->copies.homes[i].piece.data, core_->BytesOfChunk(*block, i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyIn::MarkArrival(FetchJob* job) {
+  SPILLWAY_ASSIGN_OR_RETURN(const CUevent mark, copies_->MarkIn());
+  const TableLock lock(core_->table);
+  job->block->fetch.arrival = mark;
+  core_->table.changed.NotifyAll();
+  return absl::OkStatus();
+}
+
+bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
+  bool progress = false;
+  const std::vector<ChunkHome>& homes = job->block->copies.homes;
+  while (NextDiskChunk(job)) {
+    HostPool* const host = core_->parts.host;
+    const size_t kept = std::min(kStagingKeptForDemand, host->Limit(HostUse::kFaultStaging) / 2);
+    if (!demanded && (others_demand || host->Free(HostUse::kFaultStaging) <= kept)) break;
+    std::vector<HostPiece> piece;
+    if (host->Take(HostUse::kFaultStaging, 1, &piece) == 0) break;
+    size_t chunk = job->next_chunk;
+    if (job->again.empty()) {
+      ++job->next_chunk;
+    } else {
+      chunk = job->again.back();
+      job->again.pop_back();
+    }
+    job->staged.push_back({chunk, piece[0], false, nullptr});
+    const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
+    core_->lane(Lane::kDiskIn).Begin(os::Clock::System()->NowNanos());
+    core_->parts.disk->Read(homes[chunk].slot, piece[0].data, bytes,
+                            demanded ? io::Priority::kDemand : io::Priority::kPrefetch,
+                            [this, job, chunk, bytes](absl::Status status) {
+                              const int64_t now = os::Clock::System()->NowNanos();
+                              core_->lane(Lane::kDiskIn).End(status.ok() ? bytes : 0, now);
+                              {
+                                os::MutexLock lock(&results_mu_);
+                                results_.push_back({job, chunk, std::move(status)});
+                              }
+                              wake_();
+                            });
+    progress = true;
+  }
+  return progress;
+}
+
+// Whether a chunk is left to be read: one of `again`, or the one at next_chunk.
+bool CopyIn::NextDiskChunk(FetchJob* job) {
+  const std::vector<ChunkHome>& homes = job->block->copies.homes;
+  while (job->next_chunk < homes.size() && !homes[job->next_chunk].on_disk) ++job->next_chunk;
+  return !job->again.empty() || job->next_chunk < homes.size();
+}
+
+bool CopyIn::CollectReads() {
+  std::vector<ReadResult> results;
+  {
+    os::MutexLock lock(&results_mu_);
+    results.swap(results_);
+  }
+  for (ReadResult& result : results) {
+    const auto staged = std::find_if(result.job->staged.begin(), result.job->staged.end(),
+                                     [&](const auto& s) { return s.chunk == result.chunk; });
+    SPILLWAY_CHECK(staged != result.job->staged.end());
+    if (absl::IsCancelled(result.status)) {
+      core_->parts.host->Give(HostUse::kFaultStaging, staged->piece);
+      result.job->again.push_back(result.chunk);
+      result.job->staged.erase(staged);
+      continue;
+    }
+    staged->read = true;
+    if (!result.status.ok() && result.job->lost.ok()) result.job->lost = std::move(result.status);
+  }
+  return !results.empty();
+}
+
+bool CopyIn::EnqueueReadChunks(FetchJob* job) {
+  bool progress = false;
+  for (FetchJob::StagedChunk& staged : job->staged) {
+    const bool read = staged.read || SPILLWAY_MUTANT(kReadNotAwaited);
+    if (!read || staged.copied != nullptr || !job->failure.ok()) continue;
+    job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.piece.data,
+                               core_->BytesOfChunk(*job->block, staged.chunk));
+    if (!job->failure.ok()) break;
+    absl::StatusOr<CUevent> mark = copies_->MarkIn();
+    job->failure = mark.status();
+    if (!job->failure.ok()) break;
+    staged.copied = *mark;
+    --job->disk_chunks_left;
+    progress = true;
+  }
+  return progress;
+}
+
+bool CopyIn::ReturnStaging(FetchJob* job) {
+  const size_t before = job->staged.size();
+  std::erase_if(job->staged, [&](const FetchJob::StagedChunk& staged) {
+    if (staged.copied == nullptr) return false;
+    if (!SPILLWAY_MUTANT(kStagingGivenEarly) && !copies_->Done(staged.copied)) return false;
+    core_->clock.GiveEvent(staged.copied);
+    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+    return true;
+  });
+  return job->staged.size() != before;
+}
+
+void CopyIn::DropStaging(FetchJob* job) {
+  for (const FetchJob::StagedChunk& staged : job->staged) {
+    if (staged.copied != nullptr) core_->clock.GiveEvent(staged.copied);
+    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+  }
+  job->staged.clear();
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,89 @@
+// CopyIn: how the bytes of one block get back onto the GPU, the middle of a fetch: chunks in host memory are copied at
+// once, those on disk are read into staging and copied from there. The Faulter decides when each step comes. The thread
+// that begins a fetch enqueues what lies in host memory, the device's thread does the rest. A read that fails for good,
+// or a copy that the driver refuses, is kept in the job.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/transfer/copy_streams.h"
+#include "allocator/tier/host_pool.h"
+
+namespace spillway::allocator {
+
+// One block on its way in. Created under the lock together with the move to kFaulting; touched by its starter until
+// it is posted, by the device's thread from then on, but for what is guarded.
+struct FetchJob {
+  struct StagedChunk {
+    size_t chunk = 0;
+    HostPiece piece;
+    bool read = false;         // arrived from disk
+    CUevent copied = nullptr;  // its copy to the GPU; null until enqueued
+  };
+
+  Block* block = nullptr;
+  std::vector<StagedChunk> staged;
+  size_t next_chunk = 0;        // chunks before it have been asked for from disk, or are not there
+  size_t disk_chunks_left = 0;  // not yet enqueued to the GPU
+  bool from_host = false;       // all of it: measured as one transfer
+  absl::Status failure;         // a driver error: the fetch is taken back
+  absl::Status lost;            // a read failed for good
+
+  std::vector<size_t> again;  // chunks whose reads were called off before they began
+  CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
+
+  // Guarded by the table's lock:
+  Stamp waiter;            // up to where the stream of a launch that waits for it had work
+  bool demanded = false;   // a launch waits (a prefetch may be promoted)
+  bool cancelled = false;  // drain, then back to kSpilled (or kCached when freed)
+};
+
+class CopyIn {
+ public:
+  // `wake` makes the device's thread look again; called from I/O completion threads.
+  CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake);
+
+  // Enqueues the copies of chunks in host memory, and counts the others. Context current.
+  absl::Status EnqueueHostChunks(FetchJob* job);
+  // Everything has been enqueued: from now on a launch may go behind the arrival event. Without an event nobody can wait
+  // for the copies: then the fetch is to be taken back. Context current.
+  absl::Status MarkArrival(FetchJob* job);
+
+  // ---- Device's thread. True when something was done.
+
+  // Asks for chunks from disk while there is staging. A prefetch leaves some for demand faults.
+  bool SubmitReads(FetchJob* job, bool demanded, bool others_demand);
+  // Takes in reads that have ended.
+  bool CollectReads();
+  // Enqueues the copies of what has been read.
+  bool EnqueueReadChunks(FetchJob* job);
+  // Gives staging back whose copies have completed.
+  bool ReturnStaging(FetchJob* job);
+  // Gives the rest back; no read writes into it and no copy reads it any more.
+  void DropStaging(FetchJob* job);
+
+ private:
+  struct ReadResult {
+    FetchJob* job;
+    size_t chunk;
+    absl::Status status;
+  };
+
+  bool NextDiskChunk(FetchJob* job);
+
+  Core* const core_;
+  CopyStreams* const copies_;
+  const std::function<void()> wake_;
+
+  os::Mutex results_mu_{os::LockRank::kTier};
+  std::vector<ReadResult> results_ ABSL_GUARDED_BY(results_mu_);
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_

@@ -1,0 +1,338 @@
+#include "allocator/residency/transfer/copy_out.h"
+
+#include <string>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+
+CopyOut::CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SpillRoom* room, CopyStreams* copies,
+                 std::function<void()> wake)
+    : core_(core), clean_(clean), hash_(hash), room_(room), copies_(copies), wake_(std::move(wake)) {}
+
+void CopyOut::TakeCopyLocked(const TableLock& lock, EvictJob* job) {
+  job->holds_copy = clean_->Take(lock, job->block, &job->homes, &job->content);
+  job->content_known = job->holds_copy;
+}
+
+// ---- After the last use.
+
+// The bytes are final: with a copy from before, whether they are still the same; else room for a new one.
+void CopyOut::Begin(EvictJob* job) {
+  if (job->holds_copy) {
+    if (BeginHash(job)) {
+      job->phase = EvictJob::Phase::kCompare;
+      return;
+    }
+    ForgetCopy(job);  // it cannot be told: changed
+  }
+  if (!ReserveHomes(job)) return;
+  job->phase = EvictJob::Phase::kCopy;
+  bool wanted = job->stays;
+  {
+    const TableLock lock(core_->table);
+    wanted = job->block->copies.habit.WantsHash() || wanted;
+  }
+  if (wanted) BeginHash(job);  // beside the copy: both only read
+}
+
+bool CopyOut::BeginHash(EvictJob* job) {
+  hash_->Begin();
+  DeviceHash* const hash = hash_->Get();
+  if (hash == nullptr) return false;
+  absl::StatusOr<DeviceHash::Request> request =
+      hash->Enqueue(hash->stream(), job->block->address, core_->BytesOfCopy(*job->block));
+  if (!request.ok()) return false;
+  absl::StatusOr<CUevent> event = core_->clock.TakeEvent();
+  if (event.ok() && core_->parts.driver->cuEventRecord(*event, hash->stream()) == CUDA_SUCCESS) {
+    job->hash = *request;
+    job->hashed = *event;
+    return true;
+  }
+  if (event.ok()) core_->clock.GiveEvent(*event);
+  copies_->AwaitEnd(hash->stream()).IgnoreError();
+  hash->Drop(&*request);
+  return false;
+}
+
+bool CopyOut::HashEnded(EvictJob* job, ContentHash* result) {
+  if (!copies_->Done(job->hashed)) return false;
+  *result = hash_->Get()->Take(&job->hash);
+  core_->clock.GiveEvent(job->hashed);
+  job->hashed = nullptr;
+  return true;
+}
+
+// Phase 2a: the copy from before is good, or is given up.
+bool CopyOut::Compare(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.comparing");
+  ContentHash now;
+  if (!HashEnded(job, &now)) return false;
+  SPILLWAY_DELAY_POINT("evictor.compared");
+  const bool same = now == job->content || SPILLWAY_MUTANT(kTrustOldCopy);
+  {
+    const TableLock lock(core_->table);
+    if (job->cancelled) return true;  // what was hashed may have been in use again already; the copy is kept
+    if (same) {
+      job->block->copies.habit.NoteUnchanged();
+    } else {
+      job->block->copies.habit.NoteUseless();
+    }
+  }
+  if (same) {
+    job->clean = true;
+    job->phase = EvictJob::Phase::kCommit;
+    return true;
+  }
+  ++core_->counters.changed_copies;
+  ForgetCopy(job);
+  job->content = now;
+  job->content_known = job->stays;  // one that changes is not kept, unless a plan wants it
+  // Without room now, the next step begins the copy anew.
+  job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
+  return true;
+}
+
+// The bytes at the copy are none of the block's any more.
+void CopyOut::ForgetCopy(EvictJob* job) {
+  job->holds_copy = job->content_known = false;
+  ReleaseHomes(job);
+}
+
+// ---- Copying. The GPU's copy stays valid until the commit point.
+
+bool CopyOut::Copy(EvictJob* job) {
+  bool moved = false;
+  if (!job->host_enqueued) {
+    CopyToHost(job);
+    moved = true;
+  }
+  const size_t staged = job->staged.size() + job->writes_under_way;
+  SubmitWrites(job);
+  CopyToStaging(job);
+  moved |= staged != job->staged.size() + job->writes_under_way;
+  if (!job->failure.ok()) return true;
+  const bool host_done =
+      job->host_copied == nullptr || SPILLWAY_MUTANT(kCommitBeforeCopy) || copies_->Done(job->host_copied);
+  if (host_done) EndHostCopies(job);
+  const bool disk_done =
+      job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
+  if (job->hashed != nullptr) job->content_known = HashEnded(job, &job->content);
+  if (host_done && disk_done && job->hashed == nullptr) {
+    EndCopy(job);
+    moved = true;
+  }
+  return moved;
+}
+
+// Copy and hash are of the same bytes, and good to be kept, only if nobody has taken the block since its gate closed: who
+// did may have written it between the two. After this moment one may: what was copied stays what was hashed.
+void CopyOut::EndCopy(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.copied");
+  const TableLock lock(core_->table);
+  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it in the next step
+  job->holds_copy = job->content_known;
+  job->phase = EvictJob::Phase::kCommit;
+}
+
+void CopyOut::CopyToHost(EvictJob* job) {
+  job->host_enqueued = true;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
+    if (job->homes[i].on_disk) continue;
+    bytes += core_->BytesOfChunk(*job->block, i);
+    job->failure = copies_->Out(job->homes[i].piece.data, job->block->address + i * core_->chunk_bytes,
+                                core_->BytesOfChunk(*job->block, i));
+  }
+  if (bytes == 0) return;
+  absl::StatusOr<CUevent> mark = copies_->MarkOut();
+  if (mark.ok()) {
+    job->host_copied = *mark;
+    core_->lane(Lane::kHostOut).Begin(os::Clock::System()->NowNanos());
+    job->host_bytes = bytes;
+  } else {
+    job->failure = mark.status();
+  }
+}
+
+// For the lane's rate.
+void CopyOut::EndHostCopies(EvictJob* job) {
+  if (job->host_bytes > 0) core_->lane(Lane::kHostOut).End(job->host_bytes, os::Clock::System()->NowNanos());
+  job->host_bytes = 0;
+}
+
+void CopyOut::CopyToStaging(EvictJob* job) {
+  while (job->next_disk_chunk < job->homes.size() && job->failure.ok()) {
+    const size_t chunk = job->next_disk_chunk;
+    if (!job->homes[chunk].on_disk) {
+      ++job->next_disk_chunk;
+      continue;
+    }
+    std::vector<HostPiece> piece;
+    if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &piece) == 0)
+      return;  // a write under way frees one
+    job->failure = copies_->Out(piece[0].data, job->block->address + chunk * core_->chunk_bytes,
+                                core_->BytesOfChunk(*job->block, chunk));
+    absl::StatusOr<CUevent> mark = copies_->MarkOut();
+    if (!mark.ok()) job->failure = mark.status();
+    job->staged.push_back({chunk, piece[0], mark.ok() ? *mark : nullptr});
+    ++job->next_disk_chunk;
+  }
+}
+
+void CopyOut::SubmitWrites(EvictJob* job) {
+  std::erase_if(job->staged, [&](EvictJob::StagedChunk& staged) {
+    if (staged.copied != nullptr) {
+      if (!SPILLWAY_MUTANT(kStagingNotAwaited) && !copies_->Done(staged.copied)) return false;
+      core_->clock.GiveEvent(staged.copied);
+    }
+    if (!job->failure.ok()) {
+      core_->parts.host->Give(HostUse::kEvictStaging, staged.piece);
+      return true;
+    }
+    ++job->writes_under_way;
+    const size_t chunk = staged.chunk;
+    const HostPiece piece = staged.piece;
+    const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
+    core_->lane(Lane::kDiskOut).Begin(os::Clock::System()->NowNanos());
+    core_->parts.disk->Write(job->homes[chunk].slot, piece.data, bytes,
+                             [this, job, chunk, piece, bytes](absl::Status status) {
+                               const int64_t now = os::Clock::System()->NowNanos();
+                               core_->lane(Lane::kDiskOut).End(status.ok() ? bytes : 0, now);
+                               {
+                                 os::MutexLock lock(&results_mu_);
+                                 results_.push_back({job, chunk, piece, std::move(status)});
+                               }
+                               wake_();
+                             });
+    return true;
+  });
+}
+
+bool CopyOut::CollectWrites() {
+  std::vector<WriteResult> results;
+  {
+    os::MutexLock lock(&results_mu_);
+    results.swap(results_);
+  }
+  for (WriteResult& result : results) {
+    --result.job->writes_under_way;
+    core_->parts.host->Give(HostUse::kEvictStaging, result.piece);
+    if (!result.status.ok() && result.job->failure.ok()) {
+      os::Log(os::LogLevel::kWarn, "a block stays on the GPU: " + std::string(result.status.message()));
+      result.job->failure = result.status;
+    }
+  }
+  return !results.empty();
+}
+
+// ---- The end.
+
+bool CopyOut::Ended(EvictJob* job) {
+  SubmitWrites(job);  // gives staging back as copies end
+  if (!job->staged.empty()) return false;
+  if (job->host_copied != nullptr) {
+    if (!copies_->Done(job->host_copied)) return false;
+    EndHostCopies(job);
+    core_->clock.GiveEvent(job->host_copied);
+    job->host_copied = nullptr;
+  }
+  ContentHash unwanted;
+  return job->hashed == nullptr || HashEnded(job, &unwanted);
+}
+
+void CopyOut::CountSpilled(const EvictJob& job) {
+  for (size_t i = 0; i < job.homes.size(); ++i) {
+    Counters& counters = core_->counters;
+    (job.homes[i].on_disk ? counters.disk_spilled_bytes : counters.host_spilled_bytes) +=
+        core_->BytesOfChunk(*job.block, i);
+  }
+}
+
+void CopyOut::ReleaseHomes(EvictJob* job) {
+  const TableLock lock(core_->table);
+  clean_->Release(lock, &job->homes);
+}
+
+// ---- Room for the bytes.
+
+// False without a failure: not now, room is being made by threads whose work this is; asked again in the next step.
+bool CopyOut::ReserveHomes(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.before_reserve");
+  const size_t chunks = job->block->chunks;
+  absl::Status slots;
+  if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
+    slots = TakeSlots(chunks, job);
+    if (slots.ok()) return true;
+  }
+  bool soon = absl::IsUnavailable(slots);
+  TakePieces(chunks, job);
+  const size_t rest = chunks - job->homes.size();
+  if (rest == 0) return true;
+  // What the host tier is about to get is not worth a disk's transfer.
+  if (core_->parts.host != nullptr && core_->parts.host->storage_growing()) {
+    soon = true;
+  } else {
+    slots = TakeSlots(rest, job);
+    if (slots.ok()) return true;
+    soon = soon || absl::IsUnavailable(slots);
+  }
+  if (soon) {
+    ReleaseHomes(job);  // another eviction may do with them
+    return false;
+  }
+  // Copies that other devices keep may be in the way; tried again soon.
+  copies_asked_ = room_->AskForCopies();
+  job->failure =
+      absl::ResourceExhaustedError("nothing more can be moved off the GPU: " + std::string(slots.message()));
+  return false;
+}
+
+void CopyOut::TakePieces(size_t count, EvictJob* job) {
+  HostPool* const host = core_->parts.host;
+  if (host == nullptr) return;
+  std::vector<HostPiece> pieces;
+  if (host->Take(HostUse::kStorage, count, &pieces) < count && !host->storage_growing()) {
+    bool more;
+    {
+      const TableLock lock(core_->table);
+      more = clean_->host_pieces(lock) > 0;
+      clean_->ReclaimHost(lock, count - pieces.size());
+    }
+    if (more) host->Take(HostUse::kStorage, count - pieces.size(), &pieces);
+  }
+  for (const HostPiece& piece : pieces) job->homes.push_back({piece, {}, false});
+}
+
+absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
+  io::SpillStore* const disk = core_->parts.disk;
+  if (disk == nullptr) return absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
+  absl::StatusOr<std::vector<io::SlotId>> slots = disk->TakeSlots(count);
+  if (!slots.ok() && !absl::IsUnavailable(slots.status())) {
+    bool more;
+    {
+      const TableLock lock(core_->table);
+      more = clean_->disk_slots(lock) > 0;
+      clean_->ReclaimDisk(lock, count);
+    }
+    if (more) slots = disk->TakeSlots(count);
+  }
+  if (!slots.ok()) return slots.status();
+  for (const io::SlotId& slot : *slots) job->homes.push_back({{}, slot, true});
+  return absl::OkStatus();
+}
+
+// Another device found no room: copies here are given up.
+bool CopyOut::GiveCopiesToOthers() {
+  const uint64_t asked = room_->copies_asked();
+  if (asked == copies_asked_) return false;
+  copies_asked_ = asked;
+  const TableLock lock(core_->table);
+  clean_->ReclaimAll(lock);
+  return true;
+}
+
+}  // namespace spillway::allocator

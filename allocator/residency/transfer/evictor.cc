@@ -1,0 +1,292 @@
+#include "allocator/residency/transfer/evictor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/residency/state/launch_log.h"
+#include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/mapping.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+
+namespace spillway::allocator {
+namespace {
+
+// Between a failed eviction of a block and the next: 10 ms, and at most 10 s.
+constexpr int64_t kFirstPauseNanos = 10'000'000;
+constexpr uint8_t kMostDoublings = 10;
+
+}  // namespace
+
+Evictor::Evictor(Core* core, const Parts& parts, std::function<void()> wake)
+    : core_(core),
+      charges_(parts.charges),
+      addresses_(parts.addresses),
+      clean_(parts.clean),
+      copy_out_(core, parts.clean, parts.hash, parts.charges->room(), parts.copies, std::move(wake)) {}
+
+Evictor::~Evictor() = default;
+
+// ---- Phase 1: close the gate.
+
+void Evictor::StartLocked(const TableLock& lock, const std::vector<Block*>& victims, policy::PlanTier tier) {
+  lock.Covers(core_->table);
+  for (Block* block : victims) StartJobLocked(lock, block, tier, /*stays=*/false);
+}
+
+bool Evictor::CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTier tier) {
+  lock.Covers(core_->table);
+  if (!copy_out_.hashes() || block->state != BlockState::kResident || !block->used_since_hand_out())
+    return false;
+  StartJobLocked(lock, block, tier, /*stays=*/true);
+  return true;
+}
+
+void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTier tier, bool stays) {
+  SPILLWAY_CHECK(block->eviction.job == nullptr && block->pins == 0 && !block->memory.mapping);
+  auto job = std::make_unique<EvictJob>();
+  job->block = block;
+  job->generation = block->allocation.generation;
+  job->tier = tier;
+  job->stays = stays;
+  job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
+  block->eviction.job = job.get();
+  if (SPILLWAY_MUTANT(kForgetUsesAtClose)) block->ForgetUses();
+  if (job->strip) {
+    if (!SPILLWAY_MUTANT(kStripGateOpen)) core_->table.CloseGateLocked(lock, block);
+  } else {
+    copy_out_.TakeCopyLocked(lock, job.get());
+    core_->table.MoveLocked(lock, block, BlockState::kEvicting);
+  }
+  if (!stays) chunks_coming_ += block->chunks;
+  started_.push_back(std::move(job));
+}
+
+bool Evictor::HasHope(const TableLock& lock) const {
+  lock.Covers(core_->table);
+  const auto hopeful = [](const std::unique_ptr<EvictJob>& job) {
+    return job->block != nullptr && job->block->eviction.failures == 0;
+  };
+  return std::ranges::any_of(jobs_, hopeful) || std::ranges::any_of(started_, hopeful);
+}
+
+bool Evictor::Step() {
+  bool progress = copy_out_.CollectWrites();
+  progress |= copy_out_.GiveCopiesToOthers();
+  if (TakeStarted()) {
+    AfterGatesClosed();
+    progress = true;
+  }
+  for (size_t i = 0; i < jobs_.size(); ++i) progress |= Advance(jobs_[i].get());
+  while (!jobs_.empty() && jobs_.front()->phase == EvictJob::Phase::kDone) jobs_.pop_front();
+  std::erase_if(jobs_, [](const auto& job) { return job->phase == EvictJob::Phase::kDone; });
+  return progress;
+}
+
+bool Evictor::TakeStarted() {
+  const TableLock lock(core_->table);
+  if (started_.empty()) return false;
+  for (auto& job : started_) jobs_.push_back(std::move(job));
+  started_.clear();
+  return true;
+}
+
+bool Evictor::Advance(EvictJob* job) {
+  const EvictJob::Phase before = job->phase;
+  bool cancelled;
+  bool may_move;
+  {
+    const TableLock lock(core_->table);
+    cancelled = job->cancelled;
+    may_move = MayMoveLocked(lock, job);
+  }
+  SPILLWAY_DELAY_POINT("evictor.looked");
+  if (cancelled || !job->failure.ok()) {
+    const bool held = job->block != nullptr;
+    Abandon(job);
+    return job->phase != before || held != (job->block != nullptr);
+  }
+  if (may_move && job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
+    if (job->strip) {
+      job->phase = EvictJob::Phase::kCommit;
+    } else if (job->failure = RevealForCopy(core_, job->block); job->failure.ok()) {
+      copy_out_.Begin(job);  // until the job ends, no audited launch hides the block
+    }
+  }
+  bool moved = false;
+  if (job->phase == EvictJob::Phase::kCompare) moved = copy_out_.Compare(job);
+  if (job->phase == EvictJob::Phase::kCopy) moved = copy_out_.Copy(job);
+  if (job->phase == EvictJob::Phase::kCommit) job->stays ? PublishCopy(job) : Commit(job);
+  return moved || job->phase != before;
+}
+
+// Nothing is mapped or unmapped while an audited launch runs; from the time a job may, such launches wait for it.
+bool Evictor::MayMoveLocked(const TableLock& lock, EvictJob* job) {
+  if (!job->moving && !held_up_) job->moving = true;
+  return job->moving;
+}
+
+// ---- Phase 2: wait until nobody inside a gate slot can still launch on the block, and until its last use is over.
+
+void Evictor::AfterGatesClosed() {
+  SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
+  core_->gates.WaitForAll(core_->waits);
+  const TableLock lock(core_->table);
+  for (const auto& job : jobs_) {
+    if (job->phase != EvictJob::Phase::kStarted) continue;
+    job->uses = UncompletedUses(core_->clock, job->block);
+    // A launch that was inside may have used a block that was to be stripped as unused: then its bytes count.
+    if (job->strip && !job->cancelled && job->block->state == BlockState::kResident &&
+        job->block->used_since_hand_out() && !SPILLWAY_MUTANT(kStripUsed)) {
+      job->strip = false;
+      core_->table.MoveLocked(lock, job->block, BlockState::kEvicting);
+    }
+    job->phase = EvictJob::Phase::kWaitForUses;
+  }
+}
+
+bool Evictor::UsesCompleted(EvictJob* job) {
+  std::erase_if(job->uses, [this, job](const Stamp& stamp) {
+    if (core_->clock.Completed(stamp)) return true;
+    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again later; what the
+    // driver refuses otherwise is this eviction's failure.
+    const absl::Status covered = core_->clock.Cover(stamp);
+    if (!covered.ok() && !absl::IsUnavailable(covered)) job->failure = covered;
+    return false;
+  });
+  return job->uses.empty() || SPILLWAY_MUTANT(kSkipUses);
+}
+
+// ---- Phase 3 is CopyOut's.
+
+// ---- Phase 4: the commit point. From here on the block is off the GPU.
+
+void Evictor::Commit(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.before_commit");
+  Block* const block = job->block;
+  {
+    const TableLock lock(core_->table);
+    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon finds it in the next step
+    job->committed = true;
+    block->memory.mapping = true;
+    block->ForgetUses();
+    if (job->strip && block->state == BlockState::kResident)
+      core_->table.MoveLocked(lock, block, BlockState::kEmpty);
+  }
+  SPILLWAY_DELAY_POINT("evictor.committed");
+  // Nobody else changes `hidden` while the block is being unmapped.
+  const absl::Status status = block->memory.hidden ? absl::OkStatus() : UnmapBlock(core_, *block);
+  if (!status.ok()) return;  // the device's error from now on; the block stays as it is
+  const TableLock lock(core_->table);
+  FinishLocked(lock, job);
+}
+
+// ---- Phase 5: publish, and give the chunks to whoever waits.
+
+void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
+  Block* const block = job->block;
+  if (!job->clean) {
+    copy_out_.CountSpilled(*job);
+  } else {
+    ++core_->counters.clean_drops;
+    core_->counters.clean_drop_bytes += Core::BytesOfCopy(*block);
+  }
+  ++core_->counters.evictions;
+  charges_->NotePath(lock, job->strip ? ChunkPath::kStripped : ChunkPath::kEvicted);
+  charges_->chunks(lock).Give(&block->memory.handles);
+  block->memory.mapping = false;
+  block->memory.hidden = false;
+  block->eviction.job = nullptr;
+  block->eviction.failures = 0;
+  chunks_coming_ -= block->chunks;
+  if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
+  if (job->strip) {
+    if (block->state == BlockState::kCached) core_->table.MoveLocked(lock, block, BlockState::kFree);
+    if (block->allocation.freed) {  // an unused block freed while it was being unmapped
+      core_->table.MoveLocked(lock, block, BlockState::kFree);
+      addresses_->FinishFree(lock, block);
+    }
+  } else if (block->allocation.freed) {
+    core_->table.MoveLocked(lock, block, BlockState::kFree);
+    addresses_->FinishFree(lock, block);
+    clean_->Release(lock, &job->homes);
+  } else {
+    block->copies.homes = std::move(job->homes);
+    block->copies.content = job->content;
+    block->copies.content_known = job->content_known;
+    core_->table.MoveLocked(lock, block, BlockState::kSpilled);
+  }
+  job->phase = EvictJob::Phase::kDone;
+  if (!SPILLWAY_MUTANT(kChunksNotTold)) core_->table.changed.NotifyAll();
+}
+
+// Phase 4 of a block that stays: it is resident, with a copy.
+void Evictor::PublishCopy(EvictJob* job) {
+  SPILLWAY_DELAY_POINT("evictor.before_commit");
+  Block* const block = job->block;
+  const TableLock lock(core_->table);
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
+  if (!job->clean) copy_out_.CountSpilled(*job);
+  ++core_->counters.early_copies;
+  block->eviction.job = nullptr;
+  core_->table.MoveLocked(lock, block, BlockState::kResident);
+  if (job->content_known) {
+    clean_->Keep(lock, block, std::move(job->homes), job->content);
+  } else {
+    clean_->Release(lock, &job->homes);  // the hash came to nothing
+  }
+  if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
+  job->phase = EvictJob::Phase::kDone;
+  core_->table.changed.NotifyAll();
+}
+
+// ---- A cancelled or failed job: let what is under way drain, then give everything back. The GPU's copy was valid
+// all the time. The block is let go as soon as nothing copies from it; writes end without it.
+
+void Evictor::Abandon(EvictJob* job) {
+  if (!job->failure.ok()) {
+    const TableLock lock(core_->table);
+    if (!job->cancelled && job->block != nullptr) {
+      NoteFailureLocked(lock, job->block, job->failure);
+      core_->table.CancelDepartureLocked(lock, job->block);
+    }
+  }
+  if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");
+  if (!copy_out_.Ended(job)) return;
+  if (job->block != nullptr) LetGo(job);
+  if (job->writes_under_way > 0) return;
+  copy_out_.ReleaseHomes(job);
+  job->phase = EvictJob::Phase::kDone;
+}
+
+// It is tried again after a pause, twice as long each time, and is no hope for those who wait until it has succeeded.
+void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
+  block->eviction.again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->eviction.failures);
+  if (block->eviction.failures < kMostDoublings) ++block->eviction.failures;
+  ++failures_;
+  if (first_failure_.ok()) first_failure_ = why;
+}
+
+void Evictor::LetGo(EvictJob* job) {
+  Block* const block = job->block;
+  const TableLock lock(core_->table);
+  ++cancelled_in_phase[static_cast<int>(job->phase)];
+  ++core_->counters.evictions_cancelled;
+  if (!job->stays) chunks_coming_ -= block->chunks;
+  block->eviction.job = nullptr;
+  job->block = nullptr;
+  // Freed and handed out again meanwhile, it has other bytes: a life of its own.
+  const bool same_life = job->generation == block->allocation.generation || SPILLWAY_MUTANT(kKeepOfLastLife);
+  const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
+  if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
+    clean_->Keep(lock, block, std::move(job->homes), job->content);
+    job->homes.clear();
+  }
+  if (block->allocation.freed && block->state == BlockState::kEvicting) {
+    core_->table.MoveLocked(lock, block, BlockState::kCached);
+    addresses_->FinishFree(lock, block);
+  }
+  core_->table.changed.NotifyAll();
+}
+
+}  // namespace spillway::allocator

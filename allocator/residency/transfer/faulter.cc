@@ -1,0 +1,325 @@
+#include "allocator/residency/transfer/faulter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/mapping.h"
+#include "io/os/check.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+
+Faulter::Faulter(Core* core, const Parts& parts, std::function<void()> wake)
+    : core_(core),
+      charges_(parts.charges),
+      addresses_(parts.addresses),
+      clean_(parts.clean),
+      copies_(parts.copies),
+      wake_(std::move(wake)),
+      copy_in_(core, parts.copies, wake_) {}
+
+Faulter::~Faulter() = default;
+
+// ---- Starting.
+
+void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> chunks,
+                          bool prefetch) {
+  lock.Covers(core_->table);
+  SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch.job == nullptr &&
+                 chunks.size() == block->chunks);
+  block->memory.handles = std::move(chunks);
+  block->memory.peers = 0;
+  block->fetch.job =
+      new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
+  block->fetch.job->block = block;
+  block->fetch.job->demanded = !prefetch;
+  block->fetch.prefetched = prefetch;
+  block->fetch.arrival = nullptr;
+  block->fetch.failure = absl::OkStatus();
+  core_->table.MoveLocked(lock, block, BlockState::kFaulting);
+}
+
+absl::Status Faulter::Start(Block* block) {
+  FetchJob* const job = block->fetch.job;
+  absl::Status status = MapBlock(core_, *block);
+  const bool mapped = status.ok();
+  if (status.ok()) status = copy_in_.EnqueueHostChunks(job);
+  if (status.ok() && job->disk_chunks_left == 0) {
+    job->from_host = true;
+    core_->lane(Lane::kHostIn).Begin(os::Clock::System()->NowNanos());
+    status = copy_in_.MarkArrival(job);
+    if (!status.ok()) core_->lane(Lane::kHostIn).End(0, os::Clock::System()->NowNanos());
+  }
+  if (status.ok()) {
+    const TableLock lock(core_->table);
+    posted_.push_back(job);
+    wake_();
+    return status;
+  }
+  if (mapped && !TakeMappingBack(job)) return status;
+  const TableLock lock(core_->table);
+  charges_->chunks(lock).Give(&block->memory.handles);
+  block->fetch.job = nullptr;
+  delete job;
+  BackToSpilledLocked(lock, block);
+  return status;
+}
+
+// Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays, with the
+// device's error.
+bool Faulter::TakeMappingBack(FetchJob* job) {
+  return copies_->AwaitEndIn().ok() && UnmapBlock(core_, *job->block).ok();
+}
+
+absl::Status Faulter::MapEmpty(Block* block) {
+  const absl::Status status = MapBlock(core_, *block);
+  const TableLock lock(core_->table);
+  block->memory.mapping = false;
+  if (status.ok()) {
+    core_->table.MoveLocked(lock, block, BlockState::kResident);
+  } else {
+    charges_->chunks(lock).Give(&block->memory.handles);
+  }
+  if (block->allocation.freed) {
+    core_->table.MoveLocked(lock, block, status.ok() ? BlockState::kCached : BlockState::kFree);
+    addresses_->FinishFree(lock, block);
+    wake_();  // recorded streams may keep it
+  }
+  core_->table.changed.NotifyAll();
+  return status;
+}
+
+void Faulter::DemandLocked(const TableLock& lock, Block* block) {
+  lock.Covers(core_->table);
+  FetchJob* const job = block->fetch.job;
+  job->cancelled = block->allocation.freed;
+  if (job->demanded) return;
+  job->demanded = true;
+  for (const ChunkHome& home : block->copies.homes) {
+    if (home.on_disk) core_->parts.disk->Promote(home.slot);
+  }
+  wake_();
+}
+
+// ---- The device's thread.
+
+bool Faulter::Step() {
+  bool progress = copy_in_.CollectReads();
+  bool demand = false;
+  {
+    const TableLock lock(core_->table);
+    for (FetchJob* job : posted_) jobs_.emplace_back(job);
+    posted_.clear();
+    GiveRetiredLocked(lock);
+    for (const auto& job : jobs_) {
+      demand |= job->demanded && (job->next_chunk < job->block->copies.homes.size() || !job->again.empty());
+    }
+  }
+  for (const auto& job : jobs_) progress |= Advance(job.get(), demand);
+  std::erase_if(jobs_, [](const auto& job) { return job->block == nullptr; });
+  return progress;
+}
+
+bool Faulter::Advance(FetchJob* job, bool others_demand) {
+  bool demanded;
+  bool cancelled;
+  bool enqueued;
+  {
+    const TableLock lock(core_->table);
+    demanded = job->demanded;
+    cancelled = job->cancelled;
+    enqueued = job->block->fetch.arrival != nullptr;
+  }
+  bool progress = copy_in_.ReturnStaging(job);
+  if (enqueued) return CompleteArrival(job) || progress;
+  if (!job->lost.ok()) {
+    Lose(job);
+    return true;
+  }
+  if (cancelled || !job->failure.ok()) return Drain(job) || progress;
+  ForgetDrain(job);
+  progress |= copy_in_.SubmitReads(job, demanded, others_demand);
+  progress |= copy_in_.EnqueueReadChunks(job);
+  if (job->failure.ok() && job->disk_chunks_left == 0) {
+    SPILLWAY_DELAY_POINT("faulter.before_arrival");
+    job->failure = copy_in_.MarkArrival(job);
+    progress = true;
+  }
+  return progress;
+}
+
+// The last copy has been enqueued; when its event has completed the block is whole and the spilled copy is let go.
+bool Faulter::CompleteArrival(FetchJob* job) {
+  Block* const block = job->block;
+  if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(block->fetch.arrival)) return false;
+  if (!job->staged.empty()) copy_in_.ReturnStaging(job);
+  if (!job->staged.empty()) return false;
+  uint64_t host_bytes = 0;
+  uint64_t disk_bytes = 0;
+  for (size_t i = 0; i < block->copies.homes.size(); ++i) {
+    (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
+  }
+  if (job->from_host) core_->lane(Lane::kHostIn).End(host_bytes, os::Clock::System()->NowNanos());
+  core_->counters.host_fetched_bytes += host_bytes;
+  core_->counters.disk_fetched_bytes += disk_bytes;
+  const TableLock lock(core_->table);
+  if (block->fetch.prefetched) {
+    core_->counters.prefetched_bytes += host_bytes + disk_bytes;
+    // No launch has asked for it so far: it was here before its launch reached the gate.
+    if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
+  }
+  CountLateness(*job, host_bytes + disk_bytes);
+  // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
+  if (block->pins > 0) {
+    retired_.push_back({block, block->fetch.arrival});
+  } else {
+    core_->clock.GiveEvent(block->fetch.arrival);
+  }
+  block->fetch.arrival = nullptr;
+  block->fetch.job = nullptr;
+  job->block = nullptr;
+  if (block->allocation.freed) {
+    ReleaseHomesLocked(lock, block);
+    core_->table.MoveLocked(lock, block, BlockState::kCached);
+    addresses_->FinishFree(lock, block);
+  } else {
+    KeepCopyLocked(lock, block);
+    core_->table.MoveLocked(lock, block, BlockState::kResident);
+  }
+  core_->table.changed.NotifyAll();
+  return true;
+}
+
+// Whether the GPU had to wait for the bytes, and how long: a launch that names them is behind them in its stream, or is
+// held by its thread.
+void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  if (job.waiter.stream != kNoStream && core_->clock.Completed(job.waiter)) {
+    core_->counters.lost_read_nanos +=
+        core_->clock.TakeLost(core_->clock.LastCompletedAt(job.waiter.stream), now);
+  } else if (!job.demanded || job.waiter.stream != kNoStream || core_->clock.UncompletedLaunches() > 0) {
+    core_->counters.in_time_bytes += bytes;
+  }
+}
+
+// ---- Taking a fetch back: what is under way ends first, then the chunks come off. Until then nothing is given up, for
+// a launch may want the block after all.
+
+bool Faulter::Drain(FetchJob* job) {
+  Block* const block = job->block;
+  for (FetchJob::StagedChunk& staged : job->staged) {
+    if (staged.copied == nullptr && !staged.read) return false;  // a read is still writing into it
+  }
+  if (job->drained == nullptr) {
+    absl::StatusOr<CUevent> mark = copies_->MarkIn();
+    if (mark.ok()) job->drained = *mark;
+    if (!mark.ok() && core_->error.any()) return false;  // nothing moves any more
+  }
+  // Without a mark the copies have ended.
+  if (job->drained != nullptr && !copies_->Done(job->drained)) return false;
+  ForgetDrain(job);
+  SPILLWAY_DELAY_POINT("faulter.before_unmap");
+  {
+    const TableLock lock(core_->table);
+    if (!job->cancelled && job->failure.ok()) return true;  // demanded again meanwhile
+    copy_in_.DropStaging(job);
+    if (block->allocation.freed) {
+      ReleaseHomesLocked(lock, block);
+      block->fetch.job = nullptr;
+      job->block = nullptr;
+      core_->table.MoveLocked(lock, block, BlockState::kCached);
+      addresses_->FinishFree(lock, block);
+      core_->table.changed.NotifyAll();
+      return true;
+    }
+    block->memory.mapping = true;
+  }
+  SPILLWAY_DELAY_POINT("faulter.committed");
+  if (!UnmapBlock(core_, *block).ok())
+    return true;  // the device's error from now on; the block stays as it is
+  const TableLock lock(core_->table);
+  block->memory.mapping = false;
+  charges_->chunks(lock).Give(&block->memory.handles);
+  block->fetch.job = nullptr;
+  job->block = nullptr;
+  ++core_->counters.prefetches_cancelled;
+  block->fetch.failure = job->failure;
+  BackToSpilledLocked(lock, block);
+  return true;
+}
+
+// Nobody waits for the mark any more; it may be recorded anew before it has completed.
+void Faulter::ForgetDrain(FetchJob* job) {
+  if (job->drained != nullptr) core_->clock.GiveEvent(job->drained);
+  job->drained = nullptr;
+}
+
+void Faulter::BackToSpilledLocked(const TableLock& lock, Block* block) {
+  core_->table.MoveLocked(lock, block, BlockState::kSpilled);
+  if (block->allocation.freed) {
+    ReleaseHomesLocked(lock, block);
+    core_->table.MoveLocked(lock, block, BlockState::kFree);
+    addresses_->FinishFree(lock, block);
+  }
+  core_->table.changed.NotifyAll();
+}
+
+bool Faulter::CancelPrefetchesLocked(const TableLock& lock) {
+  lock.Covers(core_->table);
+  bool any = false;
+  for (const auto& job : jobs_) {
+    if (job->block == nullptr || job->demanded || job->cancelled || job->block->fetch.arrival != nullptr)
+      continue;
+    if (job->block->pins > 0) continue;
+    job->cancelled = true;
+    any = true;
+    for (const ChunkHome& home : job->block->copies.homes) {
+      if (home.on_disk) core_->parts.disk->CancelPrefetch(home.slot);
+    }
+  }
+  return any;
+}
+
+void Faulter::GiveRetiredLocked(const TableLock& lock) {
+  std::erase_if(retired_, [this](const Retired& retired) {
+    if (retired.block->pins > 0) return false;
+    core_->clock.GiveEvent(retired.event);
+    return true;
+  });
+}
+
+size_t Faulter::prefetches_under_way() const {
+  return std::count_if(jobs_.begin(), jobs_.end(),
+                       [](const auto& job) { return job->block->fetch.prefetched; });
+}
+
+void Faulter::ReleaseHomesLocked(const TableLock& lock, Block* block) {
+  clean_->Release(lock, &block->copies.homes);
+  block->copies.content_known = false;
+}
+
+// What the block was read from is its content still: good for the next eviction, if it does not change.
+void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
+  if (!block->copies.content_known) return ReleaseHomesLocked(lock, block);
+  clean_->Keep(lock, block, std::move(block->copies.homes), block->copies.content);
+  block->copies.homes.clear();
+}
+
+// The only copy of a block cannot be read. Wrong training is worse than a stop.
+void Faulter::Lose(FetchJob* job) {
+  const TableLock lock(core_->table);
+  if (job->block->allocation.freed) {  // nobody wants the bytes any more
+    job->cancelled = true;
+    job->lost = absl::OkStatus();
+    return;
+  }
+  core_->table.MoveLocked(lock, job->block, BlockState::kLost);
+  os::Announce("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
+               " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
+               std::string(job->lost.message()));
+  std::abort();
+}
+
+}  // namespace spillway::allocator

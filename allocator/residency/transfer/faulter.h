@@ -1,0 +1,90 @@
+// Faulter: brings spilled blocks back. Mapping and copies from host memory are done by whoever starts the fetch (a
+// launching thread for a fault, the device's thread for a prefetch); chunks on disk go through staging, driven by the
+// device's thread (faulter_reads.cc). The spilled copy stays valid until the last byte has arrived.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "allocator/residency/state/charges.h"
+#include "allocator/residency/state/clean_copies.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/free_addresses.h"
+#include "allocator/residency/transfer/copy_in.h"
+
+namespace spillway::allocator {
+
+class Faulter {
+ public:
+  struct Parts {
+    Charges* charges = nullptr;
+    FreeAddresses* addresses = nullptr;
+    CleanCopies* clean = nullptr;
+    CopyStreams* copies = nullptr;
+  };
+  // `wake` makes the device's thread run Step; called from any thread.
+  Faulter(Core* core, const Parts& parts, std::function<void()> wake);
+  ~Faulter();
+
+  // Takes the chunks and moves a kSpilled block to kFaulting.
+  void BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> chunks, bool prefetch);
+  // Maps the chunks and enqueues what can be enqueued; posts the rest to the device's thread. Context current, no
+  // lock held. On failure the block is kSpilled again, its chunks are free, and the status says why.
+  absl::Status Start(Block* block);
+  // Maps the chunks of a kEmpty block (handles set, mapping = true) and makes it kResident. As Start otherwise.
+  absl::Status MapEmpty(Block* block);
+
+  // A launch wants a block that is being fetched: its reads go first from now on. Takes back a cancel.
+  void DemandLocked(const TableLock& lock, Block* block);
+  // Takes a fetch back that no launch waits for: its chunks are wanted, or the block was freed.
+  static void CancelLocked(const TableLock&, Block* block) { block->fetch.job->cancelled = true; }
+
+  // Moves every fetch on as far as it can go without waiting; completes those whose copies have arrived. True when
+  // something changed. Device's thread.
+  bool Step();
+  // Chunks of prefetches that no launch waits for, which a cancel would free.
+  bool CancelPrefetchesLocked(const TableLock& lock);
+  bool idle() const { return jobs_.empty(); }
+  size_t prefetches_under_way() const;
+
+ private:
+  bool TakeMappingBack(FetchJob* job);
+  bool CompleteArrival(FetchJob* job);
+  void CountLateness(const FetchJob& job, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool Drain(FetchJob* job);
+  void ForgetDrain(FetchJob* job);
+  void GiveRetiredLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool Advance(FetchJob* job, bool others_demand);
+  // A fetch that was taken back: spilled as before, or gone if it was freed meanwhile.
+  void BackToSpilledLocked(const TableLock& lock, Block* block)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void ReleaseHomesLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void KeepCopyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void Lose(FetchJob* job);
+
+  // The arrival event of a block that a launching thread may just be making its stream wait for.
+  struct Retired {
+    Block* block;
+    CUevent event;
+  };
+
+  Core* const core_;
+  Charges* const charges_;
+  FreeAddresses* const addresses_;
+  CleanCopies* const clean_;
+  CopyStreams* const copies_;
+  const std::function<void()> wake_;
+  CopyIn copy_in_;
+
+  std::vector<Retired> retired_ ABSL_GUARDED_BY(core_->table.mu);
+  std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Step
+  std::vector<std::unique_ptr<FetchJob>> jobs_;                     // device's thread
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_

@@ -1,0 +1,69 @@
+#include "allocator/residency/transfer/mapping.h"
+
+#include <string>
+
+#include "allocator/memory/chunk_pool.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+void Publish(Core* core, Block* block, bool hidden) {
+  const TableLock lock(core->table);
+  block->memory.mapping = false;
+  block->memory.hidden = hidden;
+  core->table.changed.NotifyAll();
+}
+
+absl::Status MapAgain(Core* core, Block* block, bool take_back) {
+  {
+    TableLock lock(core->table);
+    if (block->memory.hidden && block->memory.mapping) {
+      const os::Wait wait(core->waits, os::WaitKind::kAudit, "a block that is being mapped");
+      while (block->memory.hidden && block->memory.mapping)
+        SPILLWAY_RETURN_IF_ERROR(core->AwaitChangeLocked(&lock, wait));
+    }
+    if (!block->memory.hidden) return absl::OkStatus();
+    // In the same breath as `mapping` is set: no strip may give its chunks away now.
+    if (take_back) core->table.CancelDepartureLocked(lock, block);
+    block->memory.mapping = true;
+    block->memory.peers = 0;  // a new mapping is open to its own device alone
+  }
+  const absl::Status status = MapBlock(core, *block);
+  Publish(core, block, !status.ok());
+  return status;
+}
+
+}  // namespace
+
+absl::Status MapBlock(Core* core, const Block& block) {
+  const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemMap");
+  bool stays_mapped = false;
+  absl::Status status = MapChunks(core->parts.driver, core->options.device, block.address, core->chunk_bytes,
+                                  block.memory.handles, &stays_mapped);
+  core->error.Note(status);
+  if (stays_mapped) core->error.Fail(status);
+  return status;
+}
+
+absl::Status UnmapBlock(Core* core, const Block& block) {
+  const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemUnmap");
+  absl::Status status = UnmapChunks(core->parts.driver, block.address, block.chunks * core->chunk_bytes);
+  if (status.ok()) return status;
+  core->error.Fail(status);
+  os::Announce("nothing is moved any more: " + std::string(status.message()));
+  return status;
+}
+
+absl::Status Reveal(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/true); }
+
+absl::Status RevealForCopy(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/false); }
+
+absl::Status Hide(Core* core, Block* block) {
+  const absl::Status status = UnmapBlock(core, *block);
+  Publish(core, block, status.ok());
+  return status;
+}
+
+}  // namespace spillway::allocator

@@ -1,0 +1,236 @@
+#include "allocator/residency/transfer/reclaimer.h"
+
+#include <algorithm>
+#include <string>
+
+#include "allocator/memory/test_points.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::allocator {
+namespace {
+
+// How long a head may have no hope before it is refused: another thread's pins or frees may still turn up.
+constexpr int64_t kStuckNanos = 200'000'000;
+// The same once evictions have failed: what failed may pass.
+constexpr int64_t kFailureNanos = 1'000'000'000;
+// How long a launch that lacks room waits for a plan at most: other threads' launches may go on for ever.
+constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
+// How long a refused chunk keeps the budget down.
+constexpr int64_t kTryCreateNanos = 1'000'000'000;
+
+bool MayLeave(const Block& block) {
+  return block.pins == 0 && block.held_reasons == 0 && block.eviction.job == nullptr &&
+         !block.memory.mapping && !block.allocation.freed;
+}
+
+uint64_t ChunksOf(const std::vector<Block*>& blocks) {
+  uint64_t chunks = 0;
+  for (const Block* block : blocks) chunks += block->chunks;
+  return chunks;
+}
+
+}  // namespace
+
+Reclaimer::Reclaimer(Core* core, const Parts& parts)
+    : core_(core),
+      charges_(parts.charges),
+      addresses_(parts.addresses),
+      evictor_(parts.evictor),
+      faulter_(parts.faulter),
+      claims_(parts.claims),
+      planned_(parts.planned) {}
+
+bool Reclaimer::Step() {
+  const bool started = StartEvictions();
+  return ReleaseExcess() || started;
+}
+
+// ---- How much must leave.
+
+Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
+  const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
+  const uint64_t coming = evictor_->chunks_coming(lock);
+  // A plan keeps its own room; without one a reserve is kept, so that a fault seldom waits.
+  const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !planned_->active();
+  const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
+  Missing missing;
+  missing.any = std::max(
+      above(std::max(claims_->WantedLocked(lock), reserve), charges_->chunks(lock).available() + coming),
+      above(charges_->chunks(lock).excess(), charges_->chunks(lock).free() + coming));
+  missing.cached_only = above(planned_->chunks_wanted(), charges_->chunks(lock).free() + coming);
+  return missing;
+}
+
+bool Reclaimer::StartEvictions() {
+  bool started;
+  {
+    const TableLock lock(core_->table);
+    if (charges_->lowered_at(lock) != 0 &&
+        os::Clock::System()->NowNanos() - charges_->lowered_at(lock) > kTryCreateNanos) {
+      charges_->RestoreTarget(lock);
+    }
+    const Missing missing = MissingChunksLocked(lock);
+    // A block whose eviction failed is tried again after its pause; a budget that fell, after a second.
+    waits_for_time_ = missing.any > 0 || missing.cached_only > 0 || charges_->lowered_at(lock) != 0;
+    if (missing.any == 0) stuck_since_ = 0;
+    if (missing.any == 0 && missing.cached_only == 0) return false;
+  }
+  core_->clock.CoverAll();  // so that the next poll knows whose last use is over
+  {
+    const TableLock lock(core_->table);
+    const Missing missing = MissingChunksLocked(lock);
+    const bool demand =
+        claims_->WantedLocked(lock) > charges_->chunks(lock).available() + evictor_->chunks_coming(lock);
+    bool cancelled = false;
+    std::vector<Block*> victims;
+    const uint64_t stripped =
+        ChooseStripsLocked(lock, std::max(missing.any, missing.cached_only), demand, &victims);
+    if (demand && missing.any > stripped && PlanGivesRoom(lock)) {
+      cancelled = true;
+    } else if (missing.any > stripped) {
+      if (demand) cancelled = faulter_->CancelPrefetchesLocked(lock);
+      // What a fetch of the plan gives back needs no victim.
+      if (core_->evict.load() && !(cancelled && planned_->active())) {
+        ChooseVictimsLocked(lock, missing.any - stripped, demand, &victims);
+      }
+    }
+    started = !victims.empty();
+    if (started) evictor_->StartLocked(lock, victims);
+    if (demand) RefuseIfStuckLocked(lock, cancelled);
+    if (!demand) stuck_since_ = 0;
+  }
+  if (started) evictor_->Step();  // close the gates for all of them at once
+  return started;
+}
+
+// Whether a launch that lacks room may hope for the plan: evictions of it are to come or under way, or the GPU has not
+// done all that could bring them. Not for ever: what is queued may wait for a later call of the thread that waits here.
+bool Reclaimer::PlanGivesRoom(const TableLock& lock) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  const bool hope = planned_->active() && (planned_->EvictionsToCome() || evictor_->chunks_coming(lock) > 0 ||
+                                           core_->clock.MayComplete());
+  if (claims_->HeadLocked(lock) != plan_head_) {
+    plan_head_ = claims_->HeadLocked(lock);
+    plan_wait_since_ = now;
+  }
+  return hope && now - plan_wait_since_ < kLongestPlanWaitNanos;
+}
+
+// ---- Which blocks leave.
+
+// The first of `index`, by their next use and by `idle_since`, that may leave, until they are `chunks` together.
+void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
+                             absl::FunctionRef<uint64_t(const Block&)> idle_since,
+                             absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims) {
+  const BlockTable& table = core_->table;
+  const policy::LaunchIndex now = planned_->Now();
+  const auto facts = [&](policy::VictimIndex::Key key) {
+    const Block& block = *table.BlockOf(key);
+    return policy::VictimIndex::Facts{idle_since(block), planned_->NextUse(block, now)};
+  };
+  const auto bytes = [&](policy::VictimIndex::Key key) -> policy::Bytes {
+    const Block& block = *table.BlockOf(key);
+    return MayLeave(block) && may_leave(block) ? block.chunks : 0;
+  };
+  SPILLWAY_BEFORE_SELECTION();
+  const std::vector<policy::VictimIndex::Key> chosen =
+      index->Select(chunks, now, planned_->plan_number(), facts, bytes);
+  SPILLWAY_AFTER_SELECTION(*index, chunks, facts, bytes, chosen);
+  for (const auto key : chosen) victims->push_back(table.BlockOf(key));
+}
+
+// Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
+uint64_t Reclaimer::ChooseStripsLocked(const TableLock& lock, uint64_t chunks, bool demand,
+                                       std::vector<Block*>* victims) {
+  BlockTable::Victims& choice = core_->table.victims;
+  for (const auto key : choice.unused.Keys()) {
+    if (!core_->table.BlockOf(key)->used_since_hand_out()) continue;
+    choice.unused.Remove(key);
+    choice.idle.Add(key);
+  }
+  SelectLocked(
+      lock, &choice.cached, chunks, [](const Block& block) { return block.allocation.freed_at; },
+      [](const Block& block) { return block.allocation.listed; }, victims);
+  const uint64_t cached = ChunksOf(*victims);
+  if (!demand || cached >= chunks) return cached;
+  SelectLocked(
+      lock, &choice.unused, chunks - cached,
+      [](const Block& block) { return block.allocation.handed_out_at; },
+      [](const Block& block) { return !block.used_since_hand_out(); }, victims);
+  return ChunksOf(*victims);
+}
+
+// Live blocks: the one needed farthest ahead, else the least recently used. In the background only those whose last use is
+// over; for a waiting launch any. One whose eviction has failed has a pause.
+void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool demand,
+                                    std::vector<Block*>* victims) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  const auto may_leave = [&](const Block& block) {
+    if (!block.used_since_hand_out() || !core_->MayLeave(block)) return false;
+    if (block.eviction.failures > 0 && now < block.eviction.again_at) return false;
+    return demand || IsIdle(block);
+  };
+  const size_t stripped = victims->size();
+  SelectLocked(
+      lock, &core_->table.victims.idle, chunks, [](const Block& block) { return block.gate.last_use.load(); },
+      may_leave, victims);
+  for (size_t i = stripped; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
+  if (victims->size() > stripped && !core_->pressure.exchange(true)) {
+    os::Announce("spilling starts: the job has outgrown its " +
+                 std::to_string(charges_->chunks(lock).target() * core_->chunk_bytes >> 20) +
+                 " MiB of GPU memory");
+  }
+}
+
+bool Reclaimer::IsIdle(const Block& block) const {
+  return std::ranges::all_of(block.gate.stamps, [&](const auto& packed) {
+    const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
+    return stamp.stream == kNoStream || core_->clock.Completed(stamp);
+  });
+}
+
+// The head is refused when nothing is left to hope for. What has failed before is tried again, and is hope until
+// something has failed since room was last made.
+void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  const uint64_t room_made = core_->counters.evictions.load() + addresses_->frees(lock);
+  if (claims_->HeadLocked(lock) != stuck_head_ || room_made != room_made_) evictor_->ForgetFailures();
+  const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
+  const bool hope = cancelled || retries || evictor_->HasHope(lock) || claims_->grants(lock) > 0 ||
+                    faulter_->prefetches_under_way() > 0 || core_->clock.MayComplete();
+  if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || room_made != room_made_ || hope) {
+    stuck_since_ = hope ? 0 : now;
+    stuck_head_ = claims_->HeadLocked(lock);
+    room_made_ = room_made;
+    return;
+  }
+  const absl::Status& failure = evictor_->first_failure();
+  if (now - stuck_since_ < (failure.ok() ? kStuckNanos : kFailureNanos)) return;
+  stuck_since_ = 0;
+  if (failure.ok()) {
+    claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block is held on the GPU"));
+  } else if (ResultOf(failure) == CUDA_ERROR_UNKNOWN) {
+    claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("nothing more can be moved off the GPU: " +
+                                                                 std::string(failure.message())));
+  } else {
+    claims_->RefuseHeadLocked(lock, failure);
+  }
+}
+
+// ---- Giving back.
+
+bool Reclaimer::ReleaseExcess() {
+  std::vector<ChunkHandle> chunks;
+  {
+    const TableLock lock(core_->table);
+    if (charges_->chunks(lock).excess() == 0) return false;
+    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &chunks);
+  }
+  for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
+  if (chunks.empty()) return false;
+  core_->table.changed.NotifyAll();
+  return true;
+}
+
+}  // namespace spillway::allocator

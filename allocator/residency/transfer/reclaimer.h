@@ -1,0 +1,85 @@
+// Reclaimer: decides how much must leave the GPU and which blocks go: for the launch at the head of the claim queue, for a
+// reserve, for a budget that has fallen. Freed blocks are stripped first; then the block needed farthest ahead leaves, by
+// the plan in force, else the least recently used. It refuses the head when nothing is left to hope for. The device's
+// thread alone calls it.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "allocator/residency/state/charges.h"
+#include "allocator/residency/state/core.h"
+#include "allocator/residency/state/free_addresses.h"
+#include "allocator/residency/transfer/claim_queue.h"
+#include "allocator/residency/transfer/evictor.h"
+#include "allocator/residency/transfer/faulter.h"
+#include "allocator/residency/transfer/planned_uses.h"
+#include "policy/trace/units.h"
+#include "policy/planner/victim_index.h"
+
+namespace spillway::allocator {
+
+class Reclaimer {
+ public:
+  struct Parts {
+    Charges* charges = nullptr;
+    const FreeAddresses* addresses = nullptr;
+    Evictor* evictor = nullptr;
+    Faulter* faulter = nullptr;
+    ClaimQueue* claims = nullptr;
+    PlannedUses* planned = nullptr;
+  };
+  Reclaimer(Core* core, const Parts& parts);
+
+  // Starts what must leave, and gives chunks above the budget back to the driver. True when something was done.
+  bool Step();
+  // Chunks are missing, or the budget has fallen: what could not be done now is tried again after a while.
+  bool waits_for_time() const { return waits_for_time_; }
+
+ private:
+  // Chunks that must become free: by giving up cached blocks only, and by any means.
+  struct Missing {
+    uint64_t cached_only = 0;
+    uint64_t any = 0;
+  };
+  Missing MissingChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool StartEvictions();
+  // Whether a launch that lacks room may hope for the plan: evictions of it are to come or under way, or the GPU has not
+  // done all that could bring them. Not for ever: what is queued may wait for a later call of the thread that waits here.
+  bool PlanGivesRoom(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
+                    absl::FunctionRef<uint64_t(const Block&)> idle_since,
+                    absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  uint64_t ChooseStripsLocked(const TableLock& lock, uint64_t chunks, bool demand,
+                              std::vector<Block*>* victims) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  void ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool demand, std::vector<Block*>* victims)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool IsIdle(const Block& block) const;
+  void RefuseIfStuckLocked(const TableLock& lock, bool cancelled)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool ReleaseExcess();
+
+  Core* const core_;
+  Charges* const charges_;
+  const FreeAddresses* const addresses_;
+  Evictor* const evictor_;
+  Faulter* const faulter_;
+  ClaimQueue* const claims_;
+  PlannedUses* const planned_;
+
+  bool waits_for_time_ = false;
+  // Since when this head has had no hope, and what had been done by then.
+  int64_t stuck_since_ = 0;
+  const void* stuck_head_ = nullptr;
+  uint64_t room_made_ = 0;
+  const void* plan_head_ = nullptr;  // that waits for the plan
+  int64_t plan_wait_since_ = 0;      // since when
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_

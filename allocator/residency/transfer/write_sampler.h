@@ -1,0 +1,92 @@
+// WriteSampler: learns which touches write, by hashing blocks on the launch's own stream before and after sampled
+// launches. One look at a time; looks are spaced so that they take at most a fixed share of the time. What has been
+// learnt is for plans; nothing relies on it.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/driver/device_hash.h"
+#include "allocator/memory/block_id.h"
+#include "allocator/residency/state/block_table.h"
+#include "io/os/atomic.h"
+#include "io/os/sync.h"
+#include "policy/trace/units.h"
+#include "policy/trace/write_facts.h"
+
+namespace spillway::allocator {
+
+class WriteSampler {
+ public:
+  // Looks take at most one part in so many of the time.
+  static constexpr int64_t kShare = 33;
+  // Launches between two looks at the same touch: they are to come from different steps, or from other blocks.
+  static constexpr policy::LaunchIndex kApart = 256;
+
+  WriteSampler(const CudaDriver* driver, const HashLoader* hash, const BlockTable* table)
+      : driver_(driver), hash_(hash), table_(table) {}
+
+  // Whether this launch is to be looked at: now and then, when it has a touch that is not settled. Cheap. Any thread,
+  // nothing held.
+  bool Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex now);
+  // Right before and right after such a launch, by the same thread, under its pins and with the device's context
+  // current: enqueues hashes of blocks of the set that are `pinned` on its stream. Begin: false when nothing is to be
+  // looked at; then no End.
+  bool Begin(uint64_t tag, const AccessSet& set, const std::vector<Block*>& pinned, policy::LaunchIndex now,
+             CUstream stream);
+  void End(CUstream stream, bool launched);
+
+  // Takes in a look whose hashes the device has done. True when it has. Device's thread.
+  bool Step();
+  // What has been learnt up to now; null before anything was. Any thread.
+  std::shared_ptr<const policy::WriteFacts> facts() const;
+  uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
+
+ private:
+  // A look goes round: idle -> open (Begin) -> queued (End) -> idle (Step). Who moves it on owns it.
+  enum class Phase : uint8_t { kIdle, kOpen, kQueued };
+  struct Operand {
+    uint32_t place = 0;
+    CUdeviceptr address = 0;
+    uint64_t bytes = 0;
+    DeviceHash::Request before, after;
+    bool changed = false;
+  };
+  bool IsDue() const;
+  bool IsOpenLocked(uint64_t tag, uint32_t place, policy::LaunchIndex now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ChooseLocked(uint64_t tag, const AccessSet& set, const std::vector<Block*>& pinned,
+                    policy::LaunchIndex now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MakeEvents();
+
+  const CudaDriver* const driver_;
+  const HashLoader* const hash_;
+  const BlockTable* const table_;
+
+  os::Atomic<Phase> phase_{Phase::kIdle};
+  os::Atomic<int64_t> next_nanos_{0};  // no look before it
+  os::Atomic<uint32_t> asked_{0};      // launches; most are not even looked up
+  os::Atomic<uint64_t> looks_{0};
+
+  // ---- Of the owner of the look.
+  std::vector<Operand> operands_;
+  uint64_t tag_ = 0;
+  bool whole_ = false;  // launched, and all hashes enqueued
+  int64_t host_nanos_ = 0;
+  CUevent began_ = nullptr, hashed_ = nullptr, ended_ = nullptr;  // with times; made once
+
+  mutable os::Mutex mu_{os::LockRank::kRecorder};
+  policy::WriteFacts learnt_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<uint64_t, policy::LaunchIndex> last_look_
+      ABSL_GUARDED_BY(mu_);  // by tag and place, mixed
+  mutable std::shared_ptr<const policy::WriteFacts> published_ ABSL_GUARDED_BY(mu_);
+  mutable uint64_t published_version_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_

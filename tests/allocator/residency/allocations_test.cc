@@ -1,0 +1,120 @@
+// Allocations: what is handed out again, what a free does, and memory that goes back to the driver.
+
+#include "allocator/residency/allocations.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "tests/allocator/motion_helpers.h"
+
+namespace spillway::allocator {
+namespace {
+
+std::vector<CUdeviceptr> AllocateFilled(CoreDevice& device, int count) {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < count; ++i) {
+    blocks.push_back(device.MustAllocate(kBlock));
+    EXPECT_EQ(device.Launch(nullptr, {blocks.back()},
+                            [i](const auto& a) { CoreDevice::Fill(a[0], kBlock, i + 1); }),
+              CUDA_SUCCESS);
+  }
+  return blocks;
+}
+
+void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
+  std::atomic<uint64_t> wrong{0};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_EQ(
+        device.Launch(nullptr, {blocks[i]},
+                      [i, &wrong](const auto& a) { wrong += CoreDevice::Differences(a[0], kBlock, i + 1); }),
+        CUDA_SUCCESS);
+  }
+  device.Synchronize();
+  EXPECT_EQ(wrong.load(), 0u);
+  device->CheckInvariants();
+}
+
+TEST(AllocationsTest, FreedBlocksMoveNoBytes) {
+  CoreDevice device({});
+  for (int i = 0; i < 100; ++i) {
+    const CUdeviceptr block = device.MustAllocate(kBlock);
+    ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 7); }),
+              CUDA_SUCCESS);
+    ASSERT_TRUE(device->Free(block).ok());
+  }
+  EXPECT_EQ(device->Stats().spilled_bytes, 0u);
+  EXPECT_EQ(device->Stats().live_bytes, 0u);
+}
+
+TEST(AllocationsTest, SameSequenceOfCallsGivesSameAddresses) {
+  CoreDevice device({});
+  const auto step = [&device] {
+    std::vector<CUdeviceptr> blocks;
+    for (int i = 0; i < 20; ++i) {
+      blocks.push_back(device.MustAllocate((1 + i % 3) * kBlock));
+      device.Launch(nullptr, {blocks.back()}, [](const auto& a) { CoreDevice::Fill(a[0], 64, 1); });
+    }
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(device->Free(blocks[(i * 7) % 20]).ok());
+    return blocks;
+  };
+  const auto first = step();
+  EXPECT_EQ(step(), first);
+  EXPECT_EQ(step(), first);
+}
+
+TEST(AllocationsTest, FreeOfWhatIsNotABlockIsAnError) {
+  CoreDevice device({});
+  const CUdeviceptr block = device.MustAllocate(kBlock);
+  EXPECT_FALSE(device->Free(block + 4096).ok());
+  EXPECT_FALSE(device->Free(0x1000).ok());
+  EXPECT_TRUE(device->Free(block).ok());
+  EXPECT_FALSE(device->Free(block).ok());
+}
+
+TEST(AllocationsTest, EmptyCacheGivesChunksBack) {
+  CoreDevice device({});
+  auto blocks = AllocateFilled(device, 5);
+  for (CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
+  ASSERT_TRUE(device->EmptyCache().ok());
+  EXPECT_EQ(device->Stats().chunk_bytes, 0u);
+  device->CheckInvariants();
+}
+
+TEST(AllocationsTest, OthersMemoryShrinksOurs) {
+  CoreDevice device({});
+  const auto blocks = AllocateFilled(device, 7);
+  device->OnForeignBytes(2 << 20);
+  ExpectContents(device, blocks);
+  for (int i = 0; i < 1000 && device->Stats().chunk_bytes > (2 << 20); ++i) usleep(1000);
+  EXPECT_LE(device->Stats().chunk_bytes, uint64_t{2 << 20});
+  device->OnForeignBytes(-(2 << 20));
+  ExpectContents(device, blocks);
+}
+
+TEST(AllocationsTest, RecordedStreamKeepsAFreedBlock) {
+  CoreDevice device({});
+  const CUstream side = device.NewStream();
+  const CUdeviceptr block = device.MustAllocate(kBlock);
+  std::atomic<bool> go{false};
+  std::atomic<uint64_t> wrong{0};
+  ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }),
+            CUDA_SUCCESS);
+  device.Synchronize();
+  ASSERT_EQ(device.Launch(side, {block},
+                          [&](const auto& a) {
+                            while (!go.load()) usleep(100);
+                            wrong += CoreDevice::Differences(a[0], kBlock, 5);
+                          }),
+            CUDA_SUCCESS);
+  ASSERT_TRUE(device->RecordStream(block, side).ok());
+  ASSERT_TRUE(device->Free(block).ok());
+  EXPECT_NE(device.MustAllocate(kBlock), block);
+  go.store(true);
+  device.Synchronize();
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,0 +1,275 @@
+// Carrying plans out: what may be brought ahead, in which order, where what leaves goes, how far the host may run ahead,
+// and that a launch without room waits for the plan before it takes anything else.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "allocator/residency/plan/plan_throttle.h"
+#include "allocator/residency/state/core.h"
+#include "tests/allocator/motion_helpers.h"
+
+namespace spillway::allocator {
+namespace {
+
+using policy::MigrationPlan;
+using policy::PlanAction;
+using policy::PlanStep;
+using policy::PlanTier;
+using policy::PlanTrigger;
+
+// ---- Pace: events and run-ahead.
+
+std::shared_ptr<MigrationPlan> PlanOf(const std::vector<policy::Nanos>& durations,
+                                      policy::LaunchIndex start) {
+  auto plan = std::make_shared<MigrationPlan>();
+  plan->start = start;
+  plan->period = static_cast<uint32_t>(durations.size());
+  plan->durations = durations;
+  plan->launches.resize(plan->period);
+  return plan;
+}
+
+TEST(PlanPaceTest, LongLaunchesAreCounted) {
+  PlanPace pace;
+  EXPECT_EQ(pace.MustHaveCompleted(100), policy::kNever) << "no plan";
+  EXPECT_FALSE(pace.EventAfter(100));
+  pace.Set(PlanPace::MakeTable(*PlanOf({5'000'000, 5'000'000, 5'000'000}, 10)));
+  EXPECT_EQ(pace.MustHaveCompleted(9), policy::kNever) << "before the plan";
+  for (policy::LaunchIndex i = 20; i < 26; ++i) {
+    EXPECT_EQ(pace.MustHaveCompleted(i), i - PlanPace::kLaunchesAhead - 1);
+    EXPECT_TRUE(pace.EventAfter(i));
+  }
+}
+
+TEST(PlanPaceTest, ShortLaunchesAreTimed) {
+  PlanPace pace;
+  pace.Set(PlanPace::MakeTable(*PlanOf(std::vector<policy::Nanos>(1000, 100'000), 0)));  // 0.1 ms each
+  EXPECT_EQ(pace.MustHaveCompleted(500), 500 - 20 - 1) << "2 ms";
+  EXPECT_EQ(pace.MustHaveCompleted(5), policy::kNever) << "the job has only begun";
+  int events = 0;
+  for (policy::LaunchIndex i = 0; i < 1000; ++i) events += pace.EventAfter(i);
+  EXPECT_EQ(events, 200) << "one each half a millisecond";
+}
+
+TEST(PlanPaceTest, EventsFollowTheTriggersOfThePlan) {
+  auto plan = PlanOf({}, 0);
+  plan->period = 4;
+  PlanStep drop;
+  drop.action = PlanAction::kDrop;
+  drop.trigger = PlanTrigger::kAfterCompleted;
+  drop.launch = 2;
+  plan->steps.push_back(drop);
+  PlanPace pace;
+  pace.Set(PlanPace::MakeTable(*plan));
+  EXPECT_TRUE(pace.EventAfter(6));
+  EXPECT_FALSE(pace.EventAfter(5));
+  EXPECT_EQ(pace.MustHaveCompleted(1000), policy::kNever) << "times are not known";
+  pace.Set(nullptr);
+  EXPECT_FALSE(pace.EventAfter(6));
+}
+
+// ---- Rates.
+
+// ---- On a device: seven blocks fit.
+
+class PlanRunnerTest : public testing::Test {
+ protected:
+  static CoreSetup Setup(uint64_t host_bytes, bool disk = true) {
+    CoreSetup setup;
+    setup.host_bytes = host_bytes;
+    setup.disk = disk;
+    return setup;
+  }
+  // A plan of so many launches from the next one on, in which all blocks fit at every one.
+  void Begin(CoreDevice& device, uint32_t period) {
+    plan_ = PlanOf(std::vector<policy::Nanos>(period, 1'000'000), device->Stats().launches);
+    plan_->budget_bytes = 7 * kBlock;
+    plan_->expected_bytes.assign(period, 0);
+    uses_.assign(period, {});
+  }
+  uint32_t RawOf(CoreDevice& device, CUdeviceptr address) { return device.addresses().Find(address).raw(); }
+  void Use(CoreDevice& device, uint32_t position, CUdeviceptr address) {
+    uses_[position].push_back(RawOf(device, address));
+  }
+  void Drop(CoreDevice& device, CUdeviceptr address, uint32_t after, PlanTier tier) {
+    PlanStep step;
+    step.action = PlanAction::kDrop;
+    step.trigger = PlanTrigger::kAfterCompleted;
+    step.tier = tier;
+    step.launch = after;
+    step.block = RawOf(device, address);
+    plan_->steps.push_back(step);
+  }
+  void Fetch(CoreDevice& device, CUdeviceptr address, uint32_t from, uint32_t needed) {
+    PlanStep step;
+    step.launch = from;
+    step.needed = needed;
+    step.block = RawOf(device, address);
+    plan_->steps.push_back(step);
+    Use(device, needed, address);
+  }
+  void Set(CoreDevice& device) {
+    for (uint32_t position = 0; position < plan_->period; ++position) {
+      plan_->launches[position] = {0, static_cast<uint32_t>(plan_->uses.size()),
+                                   static_cast<uint32_t>(uses_[position].size())};
+      for (uint32_t block : uses_[position]) plan_->uses.push_back({block, 0});
+    }
+    device->SetPlan(plan_);
+  }
+  // A launch that leaves the block as it is.
+  void Touch(CoreDevice& device, CUdeviceptr address) {
+    ASSERT_EQ(device.Launch(nullptr, {address}, [](const auto&) {}), CUDA_SUCCESS);
+  }
+  void SpillTo(CoreDevice& device, CUdeviceptr address) {
+    StartEviction(device, address);
+    WaitForState(device, address, BlockState::kSpilled);
+  }
+
+  std::shared_ptr<MigrationPlan> plan_;
+  std::vector<std::vector<uint32_t>> uses_;
+};
+
+TEST_F(PlanRunnerTest, AFetchWaitsForItsRoomAndHoldsUpItsOwnLaneOnly) {
+  CoreDevice device(Setup(kBlock));
+  const CUdeviceptr early = Filled(device, 1), on_host = Filled(device, 2), on_disk = Filled(device, 3);
+  SpillTo(device, on_host);  // takes all of the host tier
+  SpillTo(device, on_disk);
+  Begin(device, 6);
+  plan_->expected_bytes[2] = static_cast<int64_t>(plan_->budget_bytes);
+  Use(device, 0, early);
+  Use(device, 1, early);
+  Use(device, 2, early);
+  Fetch(device, on_host, 0, 4);  // launch 2 leaves it no room
+  Fetch(device, on_disk, 0, 1);
+  Set(device);
+  WaitForState(device, on_disk, BlockState::kResident);
+  EXPECT_EQ(StateOf(device, on_host), BlockState::kSpilled);
+  for (int launch = 0; launch < 3; ++launch) Touch(device, early);
+  device.Synchronize();
+  WaitForState(device, on_host, BlockState::kResident);
+  EXPECT_EQ(device->Stats().faults, 0u);
+  EXPECT_EQ(Wrong(device, on_host, 2) + Wrong(device, on_disk, 3), 0u);
+}
+
+TEST_F(PlanRunnerTest, WhatIsNeededFirstComesFirst) {
+  CoreDevice device(Setup(0));
+  const CUdeviceptr now = Filled(device, 1), late = Filled(device, 2), soon = Filled(device, 3);
+  SpillTo(device, late);
+  SpillTo(device, soon);
+  Begin(device, 6);
+  plan_->budget_bytes = kBlock;  // for one of them at a time
+  Use(device, 0, now);
+  Fetch(device, late, 0, 4);
+  Fetch(device, soon, 0, 2);
+  Set(device);
+  WaitForState(device, soon, BlockState::kResident);
+  EXPECT_EQ(StateOf(device, late), BlockState::kSpilled);
+  for (int launch = 0; launch < 2; ++launch) Touch(device, now);
+  device.Synchronize();
+  WaitForState(device, late, BlockState::kResident);
+  EXPECT_EQ(Wrong(device, late, 2) + Wrong(device, soon, 3), 0u);
+}
+
+TEST_F(PlanRunnerTest, BlocksGoToTheTierOfThePlan) {
+  CoreDevice device(Setup(2 * kBlock));
+  const CUdeviceptr to_disk = Filled(device, 1), to_host = Filled(device, 2);
+  Begin(device, 4);
+  Use(device, 0, to_disk);
+  Use(device, 1, to_host);
+  Drop(device, to_disk, 0, PlanTier::kDisk);
+  Drop(device, to_host, 1, PlanTier::kHost);
+  Set(device);
+  Touch(device, to_disk);
+  WaitForState(device, to_disk, BlockState::kSpilled);
+  EXPECT_EQ(device->Stats().disk_tier_bytes, kBlock);
+  EXPECT_EQ(device->Stats().host_tier_bytes, 0u) << "though there was room";
+  Touch(device, to_host);
+  WaitForState(device, to_host, BlockState::kSpilled);
+  EXPECT_EQ(device->Stats().host_tier_bytes, kBlock);
+  device->SetPlan(nullptr);
+  EXPECT_EQ(Wrong(device, to_disk, 1) + Wrong(device, to_host, 2), 0u);
+}
+
+TEST_F(PlanRunnerTest, AFullTierGivesWayToTheOther) {
+  CoreDevice device(Setup(kBlock, /*disk=*/false));
+  const CUdeviceptr block = Filled(device, 1);
+  Begin(device, 2);
+  Use(device, 0, block);
+  Drop(device, block, 0, PlanTier::kDisk);
+  Set(device);
+  Touch(device, block);
+  WaitForState(device, block, BlockState::kSpilled);
+  EXPECT_EQ(device->Stats().host_tier_bytes, kBlock);
+  device->SetPlan(nullptr);
+  EXPECT_EQ(Wrong(device, block, 1), 0u);
+}
+
+TEST_F(PlanRunnerTest, ALaunchWithoutRoomWaitsForThePlan) {
+  CoreDevice device(Setup(8 * kBlock));
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 0; i < 7; ++i) blocks.push_back(Filled(device, i + 1));
+  const CUdeviceptr more = device.MustAllocate(kBlock);
+  Begin(device, 4);
+  Use(device, 0, blocks[6]);  // the others are not used again: whoever takes a victim takes one of them
+  Use(device, 1, more);
+  Drop(device, blocks[6], 0, PlanTier::kHost);
+  Set(device);
+  HoldStreams(true);
+  Touch(device, blocks[6]);
+  std::thread launches([&] { Touch(device, more); });
+  const auto head_waits = [&] {
+    const TableLock lock(device->core()->table);
+    return device->claims()->WantedLocked(lock) > 0;
+  };
+  while (!head_waits()) usleep(100);
+  HoldStreams(false);
+  launches.join();
+  device.Synchronize();
+  EXPECT_EQ(StateOf(device, blocks[6]), BlockState::kSpilled);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(StateOf(device, blocks[i]), BlockState::kResident) << i;
+  device->SetPlan(nullptr);
+  EXPECT_EQ(Wrong(device, blocks[6], 7), 0u);
+}
+
+TEST_F(PlanRunnerTest, WhereThePlanLeavesNoRoomAVictimIsTakenAndComesBack) {
+  CoreDevice device(Setup(8 * kBlock));
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 0; i < 7; ++i) blocks.push_back(Filled(device, i + 1));
+  const CUdeviceptr more = device.MustAllocate(kBlock);
+  Begin(device, 16);
+  plan_->budget_bytes = 16 * kBlock;  // it is wrong
+  Use(device, 0, more);
+  for (int i = 0; i < 7; ++i) Use(device, 2 + i, blocks[i]);
+  Set(device);
+  Touch(device, more);
+  device.Synchronize();
+  EXPECT_EQ(StateOf(device, blocks[6]), BlockState::kSpilled) << "the farthest next use";
+  ASSERT_TRUE(device->Free(more).ok());
+  // There is room again for what the plan says is needed next.
+  WaitForState(device, blocks[6], BlockState::kResident);
+  EXPECT_EQ(device->Stats().faults, 0u);
+  EXPECT_EQ(Wrong(device, blocks[6], 7), 0u);
+}
+
+TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
+  CoreDevice device(Setup(2 * kBlock));
+  const CUdeviceptr away = Filled(device, 1), block = Filled(device, 2);
+  SpillTo(device, away);
+  device->core()->pressure.store(true);
+  Begin(device, 8);
+  plan_->durations.assign(8, 5'000'000);
+  for (uint32_t i = 0; i < 8; ++i) Use(device, i, block);
+  Set(device);
+  std::atomic<uint64_t> done{0};
+  for (uint64_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(device.Launch(nullptr, {block}, [&](const auto&) { ++done; }), CUDA_SUCCESS);
+    EXPECT_GE(done.load() + PlanPace::kLaunchesAhead, i);
+  }
+  device.Synchronize();
+  EXPECT_EQ(done.load(), 40u);
+}
+
+}  // namespace
+}  // namespace spillway::allocator

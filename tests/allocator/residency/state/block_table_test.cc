@@ -1,0 +1,46 @@
+// Every pair of states, against the diagram of docs/states.md written out once more by hand.
+
+#include "allocator/residency/state/block_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+namespace spillway::allocator {
+namespace {
+
+using enum BlockState;
+
+const std::set<std::pair<BlockState, BlockState>> kMoves = {
+    {kFree, kEmpty},                                                       // handed out
+    {kEmpty, kResident},                                                   // first launch
+    {kEmpty, kFree},                                                       // freed unused
+    {kResident, kEvicting}, {kResident, kEmpty},    {kResident, kCached},  // out, stripped, freed
+    {kEvicting, kSpilled},  {kEvicting, kResident}, {kEvicting, kCached},   {kEvicting, kFree},
+    {kSpilled, kFaulting},  {kSpilled, kFree},      {kFaulting, kResident}, {kFaulting, kSpilled},
+    {kFaulting, kLost},     {kFaulting, kCached},   {kCached, kResident},   {kCached, kFree},
+    {kLost, kFree},
+};
+
+TEST(BlockStateTest, AllowsTheMovesOfTheDiagramAndNoOthers) {
+  for (int from = 0; from < kBlockStates; ++from) {
+    for (int to = 0; to < kBlockStates; ++to) {
+      const auto a = static_cast<BlockState>(from);
+      const auto b = static_cast<BlockState>(to);
+      EXPECT_EQ(CanTransition(a, b), kMoves.count({a, b}) == 1) << NameOf(a) << " -> " << NameOf(b);
+    }
+  }
+}
+
+TEST(BlockStateTest, NamesAreThoseOfTheEnum) {
+  EXPECT_STREQ(NameOf(kFree), "kFree");
+  EXPECT_STREQ(NameOf(kLost), "kLost");
+  std::set<std::string> names;
+  for (int i = 0; i < kBlockStates; ++i) names.insert(NameOf(static_cast<BlockState>(i)));
+  EXPECT_EQ(names.size(), static_cast<size_t>(kBlockStates));
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,0 +1,159 @@
+// Charging by what is live: what once was allocated, launched or refused limits nothing.
+
+#include "allocator/residency/state/charges.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/allocator/motion_helpers.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kChunk = CoreDevice::kChunk;
+
+CoreSetup SmallSetup() {
+  CoreSetup setup;
+  setup.budget_bytes = 16 << 20;
+  setup.host_bytes = 8 << 20;
+  return setup;
+}
+
+CUresult Fill(CoreDevice& device, CUdeviceptr block, uint64_t bytes, uint64_t version) {
+  return device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], bytes, version); });
+}
+
+uint64_t WrongOf(CoreDevice& device, CUdeviceptr block, uint64_t bytes, uint64_t version) {
+  uint64_t wrong = 1;
+  EXPECT_EQ(device.Launch(nullptr, {block},
+                          [&, bytes, version](const auto& a) {
+                            wrong = CoreDevice::Differences(a[0], bytes, version);
+                          }),
+            CUDA_SUCCESS)
+      << device->LastError();
+  device.Synchronize();
+  return wrong;
+}
+
+// How many blocks of that size can be allocated and used, at most `most`.
+size_t CountUsable(CoreDevice& device, uint64_t bytes, size_t most) {
+  std::vector<CUdeviceptr> blocks;
+  while (blocks.size() < most) {
+    auto block = device->Allocate(bytes, {});
+    if (!block.ok()) break;
+    blocks.push_back(*block);
+    EXPECT_EQ(Fill(device, *block, bytes, blocks.size()), CUDA_SUCCESS) << device->LastError();
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(WrongOf(device, blocks[i], bytes, i + 1), 0u) << i;
+  for (CUdeviceptr block : blocks) EXPECT_TRUE(device->Free(block).ok());
+  return blocks.size();
+}
+
+TEST(ChargingTest, AFreedLargeBlockLimitsNothing) {
+  CoreDevice device(SmallSetup());
+  EXPECT_EQ(CountUsable(device, 2 << 20, 16), 16u);
+  const CUdeviceptr large = device.MustAllocate(10 << 20);
+  EXPECT_EQ(Fill(device, large, 10 << 20, 1), CUDA_SUCCESS);
+  ASSERT_TRUE(device->Free(large).ok());
+  EXPECT_EQ(CountUsable(device, 2 << 20, 16), 16u);
+}
+
+TEST(ChargingTest, ABlockOfMostOfTheBudgetIsUsedBesideSpilledOnes) {
+  CoreDevice device(SmallSetup());
+  std::vector<CUdeviceptr> small;
+  for (uint64_t i = 0; i < 10; ++i) {
+    small.push_back(device.MustAllocate(2 << 20));
+    EXPECT_EQ(Fill(device, small.back(), 2 << 20, i), CUDA_SUCCESS);
+  }
+  constexpr uint64_t kLarge = (16 << 20) / 10 * 9 / kChunk * kChunk;
+  const CUdeviceptr large = device.MustAllocate(kLarge);
+  for (uint64_t round = 0; round < 3; ++round) {
+    EXPECT_EQ(Fill(device, large, kLarge, 100 + round), CUDA_SUCCESS) << device->LastError();
+    for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(WrongOf(device, small[i], 2 << 20, i), 0u);
+    EXPECT_EQ(WrongOf(device, large, kLarge, 100 + round), 0u);
+  }
+  device->CheckInvariants();
+}
+
+// All tiers full, then two blocks that fill the GPU take turns: whatever was promised is kept, in both orders.
+TEST(ChargingTest, TwoBlocksOfMostOfTheBudgetTakeTurnsOrTheSecondIsRefusedAtItsAllocation) {
+  constexpr uint64_t kLarge = (16 << 20) / 100 * 85 / kChunk * kChunk;
+  for (const uint64_t host : {8 << 20, 24 << 20, 40 << 20, 64 << 20}) {
+    for (const bool second_first : {false, true}) {
+      CoreSetup setup = SmallSetup();
+      setup.disk = false;
+      setup.host_bytes = host;
+      CoreDevice device(setup);
+      std::vector<CUdeviceptr> large;
+      for (int i = 0; i < 2; ++i) {
+        auto block = device->Allocate(kLarge, {});
+        if (block.ok()) large.push_back(*block);
+      }
+      std::vector<CUdeviceptr> small;
+      for (auto block = device->Allocate(kChunk, {}); block.ok(); block = device->Allocate(kChunk, {}))
+        small.push_back(*block);
+      ASSERT_FALSE(large.empty());
+      ASSERT_FALSE(small.empty());
+      if (second_first) std::ranges::reverse(large);
+      for (size_t i = 0; i < small.size(); ++i) ASSERT_EQ(Fill(device, small[i], kChunk, i), CUDA_SUCCESS);
+      for (uint64_t round = 0; round < 3; ++round) {
+        for (size_t i = 0; i < large.size(); ++i) {
+          if (round > 0) {
+            EXPECT_EQ(WrongOf(device, large[i], kLarge, 10 * round + i), 0u);
+          }
+          EXPECT_EQ(Fill(device, large[i], kLarge, 10 * (round + 1) + i), CUDA_SUCCESS)
+              << device->LastError() << " host " << host << " round " << round;
+        }
+      }
+      for (size_t i = 0; i < small.size(); ++i) EXPECT_EQ(WrongOf(device, small[i], kChunk, i), 0u);
+      if (host == 64 << 20) {
+        EXPECT_EQ(large.size(), 2u);
+      }
+    }
+  }
+}
+
+TEST(ChargingTest, TheRefusalNamesTheTermThatIsShort) {
+  CoreSetup setup = SmallSetup();
+  setup.disk = false;
+  CoreDevice device(setup);
+  const auto words = [&](uint64_t bytes) {
+    return std::string(device->Allocate(bytes, {}).status().message());
+  };
+  EXPECT_THAT(words(17 << 20), testing::HasSubstr("a block of 17 MiB cannot be on the GPU at once"));
+  std::vector<CUdeviceptr> blocks;
+  for (auto block = device->Allocate(1 << 20, {}); block.ok(); block = device->Allocate(1 << 20, {}))
+    blocks.push_back(*block);
+  EXPECT_GE(blocks.size(), 20u);
+  EXPECT_THAT(words(1 << 20), testing::HasSubstr("room off the GPU is short by 1 MiB"));
+}
+
+// A launch's set counts with those of its blocks that are live: not at all once they are freed, and again when their
+// addresses are handed out anew.
+TEST(ChargingTest, ALaunchIsRememberedWithItsLiveBlocks) {
+  CoreDevice device(SmallSetup());
+  const auto allocate = [&] {
+    std::vector<CUdeviceptr> blocks;
+    for (int i = 0; i < 6; ++i) blocks.push_back(device.MustAllocate(2 << 20));
+    return blocks;
+  };
+  const CUdeviceptr stays = device.MustAllocate(1 << 20);
+  std::vector<CUdeviceptr> set = allocate();
+  const std::vector<CUdeviceptr> first = set;
+  set.push_back(stays);
+  EXPECT_EQ(device.Launch(nullptr, set, [](const auto&) {}), CUDA_SUCCESS);
+  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 13u << 20);
+  for (CUdeviceptr block : first) ASSERT_TRUE(device->Free(block).ok());
+  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 1u << 20);
+  EXPECT_EQ(allocate(), first) << "equal steps get equal addresses";
+  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 13u << 20);
+  for (CUdeviceptr block : first) ASSERT_TRUE(device->Free(block).ok());
+  ASSERT_TRUE(device->Free(stays).ok());
+  ASSERT_TRUE(device->EmptyCache().ok());
+  allocate();
+  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 0u) << "forgotten with the cache";
+  device->CheckInvariants();
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,0 +1,54 @@
+// CleanCopies: whose copies are given up first; CopyHabit.
+
+#include "allocator/residency/state/clean_copies.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/allocator/motion_helpers.h"
+
+namespace spillway::allocator {
+namespace {
+
+TEST(CopyHabitTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
+  CopyHabit habit;
+  uint32_t hashed = 0;
+  for (int eviction = 0; eviction < 1000; ++eviction) {
+    if (!habit.WantsHash()) continue;
+    ++hashed;
+    habit.NoteUseless();
+  }
+  EXPECT_LE(hashed, 25u);
+  EXPECT_GE(hashed, 15u);
+  EXPECT_FALSE(habit.proven());
+  habit.NoteUnchanged();
+  EXPECT_TRUE(habit.proven());
+  EXPECT_TRUE(habit.WantsHash());
+}
+
+TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
+  CoreDevice device({});
+  HostPool& host = device.host();
+  const size_t free = host.Free(HostUse::kStorage);
+  const TableLock lock(device->core()->table);
+  CleanCopies copies(&host, nullptr);
+  Block blocks[3];
+  for (Block& block : blocks) {
+    block.chunks = 1;
+    std::vector<HostPiece> piece;
+    ASSERT_EQ(host.Take(HostUse::kStorage, 1, &piece), 1u);
+    copies.Keep(lock, &block, {{piece[0], {}, false}}, {});
+  }
+  blocks[0].copies.habit.NoteUnchanged();
+  EXPECT_EQ(copies.host_pieces(lock), 3u);
+  copies.ReclaimHost(lock, 1);
+  EXPECT_TRUE(blocks[1].copies.copy_homes.empty());
+  copies.ReclaimHost(lock, 1);
+  EXPECT_TRUE(blocks[2].copies.copy_homes.empty());
+  EXPECT_FALSE(blocks[0].copies.copy_homes.empty());
+  copies.Drop(lock, &blocks[0]);
+  EXPECT_EQ(copies.size(lock), 0u);
+  EXPECT_EQ(host.Free(HostUse::kStorage), free);
+}
+
+}  // namespace
+}  // namespace spillway::allocator

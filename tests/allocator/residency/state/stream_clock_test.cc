@@ -1,0 +1,240 @@
+// StreamClock alone on the stand-in driver.
+
+#include "allocator/residency/state/stream_clock.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+namespace {
+
+class StreamClockTest : public testing::Test {
+ protected:
+  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context(), &error_) {
+    driver_->cuCtxSetCurrent(CoreDevice::Context());
+  }
+  ~StreamClockTest() override { HoldStreams(false); }
+
+  CUstream NewStream() {
+    CUstream stream = nullptr;
+    EXPECT_EQ(driver_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    return stream;
+  }
+  void PollUntil(Stamp stamp) {
+    for (int i = 0; i < 2000 && !clock_.Completed(stamp); ++i) {
+      clock_.Poll();
+      usleep(1000);
+    }
+    EXPECT_TRUE(clock_.Completed(stamp));
+  }
+
+  // False when nothing was there to wait for.
+  bool WaitForOldest() {
+    const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+    bool more = true;
+    EXPECT_TRUE(clock_.WaitForOldest(wait, stopped_, &more).ok());
+    return more;
+  }
+
+  const CudaDriver* const driver_ = CoreDevice::Driver();
+  os::WaitList waits_;
+  os::Atomic<bool> stopped_{false};
+  DeviceError error_;
+  StreamClock clock_;
+};
+
+TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
+  HoldStreams(true);
+  LaunchNothing(handle);
+  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+  bool more = true;
+  stopped_.store(true);
+  EXPECT_EQ(clock_.WaitForOldest(wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(clock_.WaitFor(stamp, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(clock_.Completed(stamp));
+  HoldStreams(false);
+  PollUntil(stamp);
+}
+
+TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
+  CudaDriver driver = *driver_;
+  DeviceError error;
+  StreamClock clock(&driver, CoreDevice::Context(), &error);
+  const StreamIndex stream = clock.Find({NewStream(), false});
+  const Stamp stamp{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(stamp).ok());
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_UNKNOWN; };
+  for (int i = 0; i < 500; ++i) clock.Poll();
+  EXPECT_FALSE(clock.Completed(stamp));
+  EXPECT_FALSE(error.any());
+  // One that does not go away is the device's.
+  for (int i = 0; i < 1000; ++i) clock.Poll();
+  EXPECT_EQ(error.first(), CUDA_ERROR_UNKNOWN);
+}
+
+TEST_F(StreamClockTest, AStickyErrorIsKeptAndEndsEverything) {
+  CudaDriver driver = *driver_;
+  int stops = 0;
+  DeviceError error([&] { ++stops; });
+  StreamClock clock(&driver, CoreDevice::Context(), &error);
+  const StreamIndex stream = clock.Find({NewStream(), false});
+  const Stamp stamp{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(stamp).ok());
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_ASSERT; };
+  clock.Poll();
+  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
+  error.Note(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
+  EXPECT_EQ(ResultOf(error.status(driver)), CUDA_ERROR_ASSERT);
+  EXPECT_EQ(stops, 1);
+}
+
+TEST_F(StreamClockTest, TellsStreamsApart) {
+  const CUstream one = NewStream();
+  const CUstream two = NewStream();
+  const StreamIndex legacy = clock_.Find({nullptr, false});
+  EXPECT_EQ(clock_.Find({CU_STREAM_LEGACY, false}), legacy);
+  EXPECT_NE(clock_.Find({one, false}), clock_.Find({two, false}));
+  EXPECT_EQ(clock_.Find({one, false}), clock_.Find({one, true}));
+  const StreamIndex mine = clock_.Find({nullptr, true});
+  EXPECT_EQ(clock_.Find({CU_STREAM_PER_THREAD, false}), mine);
+  EXPECT_NE(mine, legacy);
+  EXPECT_TRUE(clock_.IsPerThread(mine));
+  StreamIndex other = kNoStream;
+  std::thread([&] { other = clock_.Find({nullptr, true}); }).join();
+  EXPECT_NE(other, mine);
+}
+
+TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  HoldStreams(true);
+  const Stamp first{stream, clock_.Next(stream, 100)};
+  const Stamp second{stream, clock_.Next(stream, 50)};
+  EXPECT_EQ(first.number, 1u);
+  EXPECT_EQ(clock_.UncompletedBytes(), 150u);
+  EXPECT_EQ(clock_.UncompletedLaunches(), 2u);
+  ASSERT_TRUE(clock_.Cover(first).ok());
+  const Stamp third{stream, clock_.Next(stream, 7)};
+  EXPECT_FALSE(clock_.Completed(first)) << "nobody has asked the driver";
+  HoldStreams(false);
+  PollUntil(second);
+  EXPECT_FALSE(clock_.Completed(third));
+  EXPECT_EQ(clock_.UncompletedBytes(), 7u);
+  clock_.CoverAll();
+  PollUntil(third);
+  EXPECT_EQ(clock_.UncompletedLaunches(), 0u);
+}
+
+TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
+  EXPECT_FALSE(WaitForOldest());
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  EXPECT_TRUE(WaitForOldest());  // records the event that is missing
+  EXPECT_TRUE(clock_.Completed(stamp));
+  EXPECT_FALSE(WaitForOldest());
+}
+
+TEST_F(StreamClockTest, ACaptureIsLeftAlone) {
+  void* const library = dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW);
+  const auto begin =
+      reinterpret_cast<decltype(&cuStreamBeginCapture_v2)>(dlsym(library, "cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<decltype(&cuStreamEndCapture)>(dlsym(library, "cuStreamEndCapture"));
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
+  ASSERT_EQ(begin(handle, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  const Stamp stamp{stream, clock_.Next(stream, 0)};  // a recordStream, or the end of a hold
+  EXPECT_FALSE(clock_.Cover(stamp).ok());
+  clock_.CoverAll();
+  clock_.Poll();
+  EXPECT_FALSE(clock_.Completed(stamp));
+  CUgraph graph = nullptr;
+  EXPECT_EQ(end(handle, &graph), CUDA_SUCCESS);
+  EXPECT_TRUE(clock_.Cover(stamp).ok());
+  PollUntil(stamp);
+}
+
+TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
+  const StreamIndex stream = clock_.Find({NewStream(), false});
+  for (int round = 0; round < 200; ++round) {
+    const Stamp stamp{stream, clock_.Next(stream, 1)};
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 4; ++i) {
+      waiters.emplace_back([&] {
+        driver_->cuCtxSetCurrent(CoreDevice::Context());
+        while (WaitForOldest()) {
+        }
+      });
+    }
+    for (std::thread& waiter : waiters) waiter.join();
+    ASSERT_TRUE(clock_.Completed(stamp));
+  }
+}
+
+TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
+  HoldStreams(true);
+  const Stamp stamp{stream, clock_.Next(stream, 9)};
+  clock_.OnDestroy(handle);
+  EXPECT_FALSE(clock_.Completed(stamp));
+  EXPECT_TRUE(clock_.Cover(stamp).ok());  // nothing left to do
+  HoldStreams(false);
+  PollUntil(stamp);
+  EXPECT_NE(clock_.Find({handle, false}), stream) << "the same handle is another stream from now on";
+  EXPECT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
+}
+
+TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
+  CudaDriver driver = *driver_;
+  StreamClock clock(&driver, CoreDevice::Context(), &error_);
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock.Find({handle, false});
+  const Stamp covered{stream, clock.Next(stream, 5)};
+  ASSERT_TRUE(clock.Cover(covered).ok());
+  const Stamp last{stream, clock.Next(stream, 9)};
+  driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; };
+  clock.OnDestroy(handle);
+  EXPECT_TRUE(clock.Completed(last));
+  EXPECT_EQ(clock.UncompletedBytes(), 0u);
+  clock.Poll();  // sees the event of the launch before
+  EXPECT_TRUE(clock.Completed(last));
+  EXPECT_EQ(clock.UncompletedBytes(), 0u);
+}
+
+// Handles that are no streams, which the driver sees by what lies there.
+class MadeUpStreams {
+ public:
+  CUstream operator[](int i) { return reinterpret_cast<CUstream>(zeros_.data() + i * kBytes); }
+
+ private:
+  static constexpr size_t kBytes = 1024;
+  std::vector<char> zeros_ = std::vector<char>(3 * StreamClock::kMaxStreams * kBytes + kBytes);
+};
+
+TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
+  MadeUpStreams streams;
+  for (int i = 0; i < 3 * StreamClock::kMaxStreams; ++i) {
+    const CUstream handle = streams[i];
+    ASSERT_NE(clock_.Find({handle, false}), kNoStream) << i;
+    clock_.OnDestroy(handle);  // nothing was launched: no event is recorded on the made-up handle
+  }
+}
+
+TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {
+  MadeUpStreams streams;
+  for (int i = 1; i < StreamClock::kMaxStreams; ++i) {
+    ASSERT_NE(clock_.Find({streams[i], false}), kNoStream) << i;
+  }
+  EXPECT_EQ(clock_.Find({streams[StreamClock::kMaxStreams], false}), kNoStream);
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,0 +1,98 @@
+// Fetches taken back, and wanted after all; frees in the middle of them; the only copy that cannot be read.
+
+#include "allocator/residency/transfer/faulter.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "allocator/memory/test_points.h"
+#include "tests/allocator/core_fixture.h"
+#include "tests/allocator/motion_helpers.h"
+#include "tests/fakes/faulty_engine.h"
+
+namespace spillway::allocator {
+namespace {
+
+TEST(FaulterTest, AFetchTakenBackIsSpilledAgainAndWholeWhenWantedAfterAll) {
+  CoreSetup setup;
+  setup.host_bytes = 0;
+  setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) {
+    io::FaultPlan slow;  // so that reads of one block end at different times
+    for (uint64_t read = 1; read < 10'000; read += 2) {
+      slow.faults.push_back(
+          {io::FaultKind::kDelay, io::IoOp::kRead, read, 1, 0, 0, std::chrono::microseconds(300)});
+    }
+    return io::MakeFaultyEngine(std::move(engine), slow);
+  };
+  CoreDevice device(setup);
+  const CUdeviceptr block = Filled(device, 9);
+  int taken_back = 0;
+  for (int round = 0; round < 150; ++round) {
+    StartEviction(device, block);
+    WaitForState(device, block, BlockState::kSpilled);
+    StartPrefetch(device, block);
+    usleep(round % 50 * 20);
+    {
+      const TableLock lock(device->core()->table);
+      Block* const b = BlockAt(device, block);
+      if (b->fetch.job != nullptr && b->fetch.arrival == nullptr) Faulter::CancelLocked(lock, b);
+    }
+    device->thread()->Wake();
+    // Every other time it is wanted again while it is being taken back, else when it has been (or had arrived before).
+    for (int i = 0; round % 2 == 0 && i < 10'000 && StateOf(device, block) == BlockState::kFaulting; ++i)
+      usleep(100);
+    taken_back += StateOf(device, block) == BlockState::kSpilled;
+    ASSERT_EQ(Wrong(device, block, 9), 0u) << round;
+    WaitForState(device, block, BlockState::kResident);
+  }
+  EXPECT_GT(taken_back, 0);
+  device->CheckInvariants();
+}
+
+TEST(FaulterTest, FreeInTheMiddleOfAFetchGivesSlotsAndStagingBack) {
+  CoreSetup setup;
+  setup.host_bytes = 0;
+  CoreDevice device(setup);
+  for (int round = 0; round < 20; ++round) {
+    const CUdeviceptr block = Filled(device, 3);
+    StartEviction(device, block);
+    WaitForState(device, block, BlockState::kSpilled);
+    StopAt stop(round % 2 == 0 ? "faulter.before_arrival" : "none");
+    StartPrefetch(device, block);
+    if (round % 2 == 0) stop.WaitUntilReached();
+    ASSERT_TRUE(device->Free(block).ok());
+    stop.Release();
+    EXPECT_EQ(device.MustAllocate(kBlock), block);
+    ASSERT_TRUE(device->Free(block).ok());
+    EXPECT_EQ(device.disk()->stats().slots_in_use, 0u);
+  }
+  EXPECT_EQ(device.host().Free(HostUse::kFaultStaging), 8u);
+  EXPECT_EQ(device.host().Free(HostUse::kEvictStaging), 4u);
+  device->CheckInvariants();
+}
+
+// ---- The only copy.
+
+TEST(FaulterDeathTest, AReadThatFailsForGoodStopsTheJobWithWords) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto lose = [] {
+    CoreSetup setup;
+    setup.host_bytes = 0;
+    setup.wrap_engine = [](std::unique_ptr<io::IoEngine> engine, size_t) {
+      io::FaultPlan plan;
+      plan.faults.push_back({io::FaultKind::kErrno, io::IoOp::kRead, 1, 1'000'000});
+      return io::MakeFaultyEngine(std::move(engine), plan);
+    };
+    CoreDevice device(setup);
+    const CUdeviceptr block = Filled(device, 9);
+    StartEviction(device, block);
+    WaitForState(device, block, BlockState::kSpilled);
+    Wrong(device, block, 9);
+  };
+  EXPECT_DEATH(lose(), "the job must stop: a block of 524288 bytes .* cannot be read back");
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,0 +1,144 @@
+// Which touches write, learnt from launches as they come: by hashes on the launch's own stream.
+
+#include "allocator/residency/transfer/write_sampler.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/allocator/motion_helpers.h"
+
+namespace spillway::allocator {
+namespace {
+
+using policy::WriteFacts;
+using policy::Writes;
+
+constexpr uint64_t kReads = 11;         // reads both
+constexpr uint64_t kWritesSecond = 12;  // reads the first, writes the second
+
+class WriteSamplerTest : public testing::Test {
+ protected:
+  WriteSamplerTest() {
+    setup_.host_bytes = 4 << 20;
+    setup_.hash_code = &code_;
+  }
+
+  // A device under pressure whose hash is loaded: launches are looked at.
+  void Begin() {
+    device_ = std::make_unique<CoreDevice>(setup_);
+    first_ = Filled(*device_, 1);
+    second_ = Filled(*device_, 2);
+    Core* const core = (*device_)->core();
+    (*device_)->hash()->Begin();
+    (*device_)->hash()->Stop();
+    core->pressure.store(true);
+  }
+  void Launch(uint64_t tag) {
+    const bool writes = tag == kWritesSecond;
+    const uint64_t version = ++version_;
+    const auto body = [=](const auto& a) {
+      if (writes) CoreDevice::Fill(a[1], kBlock, version);
+    };
+    ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, body, tag), CUDA_SUCCESS);
+  }
+  // Launches until the touch is settled.
+  Writes Learn(uint64_t tag, uint32_t place) {
+    for (int i = 0; i < 200'000; ++i) {
+      Launch(tag);
+      if (i % 64 != 0) continue;
+      device_->Synchronize();
+      const auto facts = (*device_)->LearntWrites();
+      if (facts != nullptr && facts->Settled(tag, place)) return facts->Of(tag, place);
+    }
+    return Writes::kUnknown;
+  }
+
+  FixedHashCode code_;
+  CoreSetup setup_;
+  std::unique_ptr<CoreDevice> device_;
+  CUdeviceptr first_ = 0, second_ = 0;
+  uint64_t version_ = 100;
+};
+
+TEST_F(WriteSamplerTest, ReadersAndWritersAreToldApartByPlace) {
+  Begin();
+  EXPECT_EQ(Learn(kWritesSecond, 1), Writes::kYes);
+  EXPECT_EQ(Learn(kWritesSecond, 0), Writes::kNo);
+  EXPECT_EQ(Learn(kReads, 0), Writes::kNo);
+  EXPECT_EQ(Learn(kReads, 1), Writes::kNo);
+  const auto facts = (*device_)->LearntWrites();
+  EXPECT_EQ(facts->Of(kWritesSecond, 1), Writes::kYes);
+  EXPECT_EQ(facts->Of(kWritesSecond, 0), Writes::kNo);
+  EXPECT_EQ((*device_)->LearntWrites(), facts) << "a new snapshot, though nothing new is known";
+  (*device_)->CheckInvariants();
+}
+
+// What is settled is not looked at again.
+TEST_F(WriteSamplerTest, LooksEndWhenNothingIsLeftToLearn) {
+  Begin();
+  ASSERT_EQ(Learn(kReads, 0), Writes::kNo);
+  ASSERT_EQ(Learn(kReads, 1), Writes::kNo);
+  device_->Synchronize();
+  const uint64_t looks = (*device_)->writes()->looks();
+  EXPECT_GE(looks, WriteFacts::kLooksForNo);
+  for (int i = 0; i < 2000; ++i) Launch(kReads);
+  device_->Synchronize();
+  EXPECT_LE((*device_)->writes()->looks(), looks + 1);  // one may have been on its way
+}
+
+// A block learnt to be read only is written by the same function: the drop finds out.
+TEST_F(WriteSamplerTest, WhatIsLearntWrongCostsAWriteAndNoByte) {
+  Begin();
+  ASSERT_EQ(Learn(kReads, 1), Writes::kNo);
+  device_->Synchronize();
+  StartEviction(*device_, second_);
+  WaitForState(*device_, second_, BlockState::kSpilled);
+  EXPECT_EQ(Wrong(*device_, second_, 2), 0u);
+  WaitForState(*device_, second_, BlockState::kResident);
+  const auto liar = [](const auto& a) { CoreDevice::Fill(a[1], kBlock, 77); };
+  ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, liar, kReads), CUDA_SUCCESS);
+  StartEviction(*device_, second_);
+  WaitForState(*device_, second_, BlockState::kSpilled);
+  EXPECT_EQ((*device_)->Stats().hash_mismatches, 1u);
+  EXPECT_EQ((*device_)->Stats().clean_drops, 0u);
+  EXPECT_EQ(Wrong(*device_, second_, 77), 0u);
+}
+
+TEST_F(WriteSamplerTest, WithoutAHashNothingIsLookedAt) {
+  setup_.hash_code = nullptr;
+  Begin();
+  for (int i = 0; i < 500; ++i) Launch(kWritesSecond);
+  device_->Synchronize();
+  EXPECT_EQ((*device_)->writes()->looks(), 0u);
+  EXPECT_EQ((*device_)->LearntWrites(), nullptr);
+}
+
+// Nothing is paid for by a job that fits.
+TEST_F(WriteSamplerTest, WithoutPressureNothingIsLookedAt) {
+  Begin();
+  (*device_)->core()->pressure.store(false);
+  for (int i = 0; i < 500; ++i) Launch(kWritesSecond);
+  device_->Synchronize();
+  EXPECT_EQ((*device_)->writes()->looks(), 0u);
+}
+
+// A stale pointer of the set need not be mapped.
+TEST_F(WriteSamplerTest, FreedBlocksOfASetAreLeftAlone) {
+  Begin();
+  const CUdeviceptr freed = Filled(*device_, 3);
+  ASSERT_TRUE((*device_)->Free(freed).ok());
+  ASSERT_TRUE((*device_)->EmptyCache().ok());
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_EQ(device_->Launch(
+                  nullptr, {freed, first_}, [](const auto&) {}, kReads),
+              CUDA_SUCCESS);
+    if (i % 64 == 0) device_->Synchronize();
+  }
+  device_->Synchronize();
+  const auto facts = (*device_)->LearntWrites();
+  if (facts != nullptr) {
+    EXPECT_EQ(facts->Of(kReads, 0), Writes::kUnknown);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::allocator

@@ -1,7 +1,7 @@
 // What users read of launches: the names of kernels and calls, what an audit finds, and what helps a launch
 // that does not fit the budget. Called by the gate on launching threads, by residencies on the thread that
 // has something to report, and by the engine at the end; only when something is wrong or over, so that locks
-// and allocations are fine. What is mapped when is the residency's business (allocator/residency/audit.h),
+// and allocations are fine. What is mapped when is the residency's business (allocator/residency/state/residency_options.h),
 // files are the engine's.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/residency/audit.h"
+#include "allocator/residency/state/residency_options.h"
 #include "integration/hooks/function_registry.h"
 
 namespace spillway::integration {

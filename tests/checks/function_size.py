@@ -13,7 +13,6 @@ MOST = 59
 FEWEST = 3000  # of this tree; fewer: it was not read
 # "path: function": reason.
 ALLOWED = {
-    "allocator/residency/device_residency.cc: DeviceResidency::Stats": "is cut with allocator/residency",
     "integration/engine/runtime.cc: Runtime::StartDeviceLocked": "is cut with the owners of the core",
 }
 

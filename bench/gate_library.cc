@@ -40,10 +40,10 @@ void Build(bool predict) {
   gate->driver = *allocator::CudaDriver::Load(&NullDriverFunction);
   gate->addresses = *allocator::AddressMap::Reserve(gate->driver.get(), 1, kSpaceBytes, kChunkBytes);
   allocator::HostPool::Options host;
-  host.piece_bytes = kChunkBytes;
+  host.buffer_bytes = kChunkBytes;
   host.storage_bytes = 64 << 20;
   host.slab_bytes = 64 << 20;
-  host.evict_staging_pieces = host.fault_staging_pieces = 0;
+  host.evict_staging_buffers = host.fault_staging_buffers = 0;
   gate->host = *allocator::HostPool::Create(gate->driver.get(), nullptr, host);
   allocator::ResidencyOptions options;
   options.budget_bytes = kSpaceBytes / 2;

@@ -39,13 +39,13 @@ class Device {
   Device(const allocator::CudaDriver* driver, CUcontext context, const Case& what) : driver_(driver) {
     addresses_ = *allocator::AddressMap::Reserve(driver, 1, uint64_t{64} << 30, kChunkBytes);
     allocator::HostPool::Options host;
-    host.piece_bytes = kChunkBytes;
+    host.buffer_bytes = kChunkBytes;
     host.storage_bytes = 4 * kAway * kChunkBytes;
-    host.evict_staging_pieces = host.fault_staging_pieces = 0;
+    host.evict_staging_buffers = host.fault_staging_buffers = 0;
     host_ = *allocator::HostPool::Create(driver, context, host);
     if (!host_->GrowStorageTo(host.storage_bytes).ok()) Die("no host memory");
     allocator::ResidencyOptions options;
-    options.others_share_bytes = kChunkBytes;
+    options.external_share_bytes = kChunkBytes;
     options.budget_bytes = (what.idle + 1) * kChunkBytes;
     options.free_reserve_bytes = 1;  // nothing leaves but for a fault
     allocator::ResidencyParts parts;
@@ -88,13 +88,13 @@ class Device {
     if (block == nullptr) Die("no block is away");
     return block->address;
   }
-  // A period in which each launch uses one block, all in turn.
+  // An iteration in which each launch uses one block, all in turn.
   void SetPlan() {
     auto plan = std::make_shared<policy::MigrationPlan>();
     plan->start = residency_->log()->count();
-    plan->period = static_cast<uint32_t>(blocks_.size());
-    for (uint32_t i = 0; i < plan->period; ++i) {
-      plan->uses.push_back({addresses_->Find(blocks_[i]).raw(), i + plan->period});
+    plan->iteration_launches = static_cast<uint32_t>(blocks_.size());
+    for (uint32_t i = 0; i < plan->iteration_launches; ++i) {
+      plan->uses.push_back({addresses_->Find(blocks_[i]).raw(), i + plan->iteration_launches});
       plan->launches.push_back({0, i, 1});
     }
     residency_->SetPlan(std::move(plan));

@@ -31,9 +31,9 @@ using allocator::CudaDriver;
 
 constexpr uint64_t kChunkBytes = 2 << 20;
 constexpr uint64_t kBlockBytes = 16 << 20;
-constexpr size_t kSetBlocks = 2;     // of one launch
-constexpr size_t kFittingBlocks = 16;   // on the device
-constexpr size_t kSpillBlocks = 48;  // beyond it
+constexpr size_t kSetBlocks = 2;       // of one launch
+constexpr size_t kFittingBlocks = 16;  // on the device
+constexpr size_t kSpillBlocks = 48;    // beyond it
 constexpr uint64_t kPlainBytes = kSpillBlocks * kBlockBytes;
 
 // One device with one tier.
@@ -43,13 +43,13 @@ class Device {
     const bool disk = !directory.empty();
     addresses_ = *allocator::AddressMap::Reserve(driver, 1, uint64_t{4} << 30, kChunkBytes);
     allocator::HostPool::Options host;
-    host.piece_bytes = kChunkBytes;
+    host.buffer_bytes = kChunkBytes;
     host.storage_bytes = disk ? 0 : (kSpillBlocks + 2 * kSetBlocks) * kBlockBytes;
-    if (!disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
+    if (!disk) host.evict_staging_buffers = host.fault_staging_buffers = 0;
     host_ = *allocator::HostPool::Create(driver, context, host);
     allocator::ResidencyOptions options;
     options.budget_bytes = kFittingBlocks * kBlockBytes + (32 << 20);
-    options.others_share_bytes = 32 << 20;
+    options.external_share_bytes = 32 << 20;
     allocator::ResidencyParts parts;
     parts.driver = driver;
     parts.context = context;

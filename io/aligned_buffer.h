@@ -1,4 +1,5 @@
-// AlignedBuffer: anonymous, page-aligned memory for direct transfers, as the probes and benches need it.
+// AlignedBuffer: page-aligned memory for direct transfers, for probes, for growth by writing, and for
+// benches. The process stops when there is no memory. Of one owner; the memory is freed with the object.
 
 #ifndef SPILLWAY_IO_ALIGNED_BUFFER_H_
 #define SPILLWAY_IO_ALIGNED_BUFFER_H_
@@ -13,7 +14,7 @@ namespace spillway::io {
 
 class AlignedBuffer {
  public:
-  // `bytes` is rounded up to whole pages; the contents are undefined.
+  // `bytes` is rounded up to whole pages. The contents are undefined.
   explicit AlignedBuffer(size_t bytes)
       : size_((bytes + kPageBytes - 1) / kPageBytes * kPageBytes),
         data_(static_cast<char*>(std::aligned_alloc(kPageBytes, size_))) {
@@ -23,8 +24,10 @@ class AlignedBuffer {
   AlignedBuffer(const AlignedBuffer&) = delete;
   AlignedBuffer& operator=(const AlignedBuffer&) = delete;
 
+  // Aligned to kPageBytes. Valid as long as the object.
   char* data() { return data_; }
   const char* data() const { return data_; }
+  // Bytes, in whole pages: at least what was asked for.
   size_t size() const { return size_; }
 
  private:

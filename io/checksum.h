@@ -1,5 +1,6 @@
-// Checksum of a slot's bytes: XXH3, 128 bits, seeded with where the bytes were written and which use of the slot that
-// was. So it finds damaged bytes, and whole bytes of another slot or of an earlier use. Kept in memory only.
+// Checksum of a slot's bytes: XXH3 of 128 bits, seeded with the slot and with the use of the slot. It finds
+// damaged bytes, and intact bytes of another slot or of an earlier use. It is kept in memory only. The store
+// computes it on its completion workers at each write and each read. Pure; cannot fail.
 
 #ifndef SPILLWAY_IO_CHECKSUM_H_
 #define SPILLWAY_IO_CHECKSUM_H_
@@ -15,13 +16,13 @@ struct Checksum {
   friend bool operator==(const Checksum&, const Checksum&) = default;
 };
 
-// Seed for one use (generation) of one slot.
+// Seed for one use of one slot: `generation` counts the uses.
 uint64_t ChecksumSeed(uint32_t directory, uint32_t index, uint32_t generation);
 
 // Uses the widest vectors that the processor has; the value does not depend on them. Any thread.
 Checksum ComputeChecksum(const void* data, size_t bytes, uint64_t seed);
 
-// One function per compiled variant, for ComputeChecksum and the test that compares them.
+// One function per compiled variant, for ComputeChecksum and for the test that compares the variants.
 namespace checksum_internal {
 Checksum ComputeBaseline(const void* data, size_t bytes, uint64_t seed);
 #if defined(__x86_64__)

@@ -1,5 +1,6 @@
-// The AVX2 variant, in a file of its own that is compiled with -mavx2. It must include nothing whose inline functions
-// other files share: the linker could choose this file's copy, and a processor without AVX2 would stop on it.
+// The AVX2 variant, in a file of its own that is compiled with -mavx2. It must not include inline functions
+// that other files share: the linker could choose this file's copy, which a processor without AVX2 cannot
+// run.
 
 #include "io/checksum.h"
 

@@ -25,7 +25,7 @@ struct CompletionPool::State {
       }
       ++unfinished;
     }
-    arena->Run([this] { RunOne(); });  // one call per task, whichever that finds at the front
+    arena->Run([this] { RunOne(); });  // one call per task; each call runs the task at the front
   }
 
   void RunOne() {
@@ -37,7 +37,7 @@ struct CompletionPool::State {
       tasks.pop_front();
     }
     task();
-    task = nullptr;  // what it holds goes before anybody is told that the pool is idle
+    task = nullptr;  // frees what the task captured before the pool counts as idle
     os::MutexLock lock(&mu);
     if (--unfinished == 0) idle.NotifyAll();
   }
@@ -46,7 +46,7 @@ struct CompletionPool::State {
   os::CondVar idle;
   std::deque<std::function<void()>> tasks ABSL_GUARDED_BY(mu);
   size_t unfinished ABSL_GUARDED_BY(mu) = 0;  // waiting or running
-  const std::unique_ptr<WorkerArena> arena;   // last: its threads end before what they use goes
+  const std::unique_ptr<WorkerArena> arena;   // last member: its threads end before the members that they use
 };
 
 CompletionPool::CompletionPool(int threads) : state_(std::make_unique<State>(threads)) {}

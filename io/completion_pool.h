@@ -1,5 +1,7 @@
-// CompletionPool: the workers that compute checksums and run callbacks, so that a directory's thread only moves
-// bytes. A WorkerArena lends the threads; the queue of tasks is ours, which gives them their order and an end.
+// CompletionPool: the workers that compute checksums and run callbacks, so that a directory's thread only
+// moves bytes. The store has one pool. A WorkerArena gives the threads. The queue of tasks is this class's
+// own, so that tasks start in order and their end can be waited for. Nothing here fails; a task must not
+// throw.
 
 #ifndef SPILLWAY_IO_COMPLETION_POOL_H_
 #define SPILLWAY_IO_COMPLETION_POOL_H_
@@ -14,18 +16,20 @@ class CompletionPool {
  public:
   // At most `threads` tasks run at a time, at least 1.
   explicit CompletionPool(int threads);
-  // Every task posted must have run (WaitUntilIdle) or the object must be leaked.
+  // Every posted task must have run (WaitUntilIdle); otherwise the object must be leaked.
   ~CompletionPool();
   CompletionPool(const CompletionPool&) = delete;
   CompletionPool& operator=(const CompletionPool&) = delete;
 
-  // Runs `task` soon on a worker, never on the calling thread. Tasks start in the order of posting. Any thread.
+  // Runs `task` soon on a worker, never on the calling thread. Tasks start in the order of posting. Any
+  // thread.
   void Post(std::function<void()> task);
 
-  // The same, before all that wait: somebody waits for what is read, nobody for what is written.
+  // The same, before all waiting tasks. For reads: a launch waits for a read, and no launch waits for a
+  // write. Any thread.
   void PostFirst(std::function<void()> task);
 
-  // True once no task waits or runs; false after `timeout`. Not from a task.
+  // Waits until no task waits or runs. False after `timeout`. Any thread but a worker.
   bool WaitUntilIdle(std::chrono::nanoseconds timeout);
 
  private:

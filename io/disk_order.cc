@@ -52,10 +52,10 @@ DiskOrder::DiskOrder(const std::string& directory) {
   fd_.store(fd);
 }
 
-bool DiskOrder::FirstOfSeveral() const { return Others(place_ + 1, 0) && !Others(0, place_); }
+bool DiskOrder::FirstOfSeveral() const { return OtherProcesses(place_ + 1, 0) && !OtherProcesses(0, place_); }
 
-// Read locks stand in the way of nobody but of a write lock, which is only asked about.
-bool DiskOrder::Others(int64_t from, int64_t bytes) const {
+// A read lock conflicts only with a write lock, which is asked about and never taken.
+bool DiskOrder::OtherProcesses(int64_t from, int64_t bytes) const {
   struct flock all = LockOf(F_WRLCK, from, bytes);
   const int fd = fd_.load();
   return fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;

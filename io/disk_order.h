@@ -1,6 +1,8 @@
-// DiskOrder: who of the processes that spill into one file system gives way when it runs full. Each holds a lock on one
-// byte of the mount's root directory, at the offset of the time when it began. Nothing is written, and the kernel takes
-// the locks of a process that dies. Processes that see the file system by mounts of different roots do not see each other.
+// DiskOrder: which of the processes that spill to one file system is refused when it runs full: those that
+// began last. Each process locks one byte of the mount's root directory, at the offset of the time when it
+// began. Nothing is written, and the kernel drops the locks of a process that ends. Processes that see the
+// file system by mounts with different roots do not see each other. Where the lock cannot be taken, a process
+// counts as alone. The keepers of SpillStore have one object per directory.
 
 #ifndef SPILLWAY_IO_DISK_ORDER_H_
 #define SPILLWAY_IO_DISK_ORDER_H_
@@ -14,21 +16,22 @@ namespace spillway::io {
 
 class DiskOrder {
  public:
-  // Enters this process for the file system of `directory`. Where that is not possible it is as if it was alone.
+  // Enters this process for the file system of `directory`. Where that fails, the process counts as alone.
   explicit DiskOrder(const std::string& directory);
   ~DiskOrder() { Close(); }
   DiskOrder(const DiskOrder&) = delete;
   DiskOrder& operator=(const DiskOrder&) = delete;
 
-  // True when others spill there, too, and all of them began later: they are refused first. Any thread; asks the kernel,
-  // not the disk.
+  // True when other processes spill there, too, and all of them began later: they are refused first. Any
+  // thread. Asks the kernel, not the disk.
   bool FirstOfSeveral() const;
 
-  // Leaves. Also in a forked child, where the parent stays entered.
+  // Takes the entry back. Also for a forked child; the parent stays entered.
   void Close();
 
  private:
-  bool Others(int64_t from, int64_t bytes) const;
+  // Whether another process has locked a byte in [from, from + bytes); 0 bytes: up to the end.
+  bool OtherProcesses(int64_t from, int64_t bytes) const;
 
   os::Atomic<int> fd_{-1};  // of the root; Close exchanges it
   int64_t place_ = 0;       // the byte that is locked

@@ -1,8 +1,8 @@
-// IoEngine: moves bytes between memory and the open files that it was made with, asynchronously. One engine
-// serves one spill directory and is driven by one thread (the directory's). It owns its ring or its worker
-// threads; it does not own the files, does not retry, and does not judge results: whoever submits compares
-// each result with its request. Implementations: thread_engine.h, uring_engine.h; fakes for tests in
-// tests/fakes.
+// IoEngine: moves bytes between memory and open files, asynchronously. One engine serves one spill directory.
+// Only the directory's thread (TransferQueue) drives it. The engine owns its ring or its worker threads. It
+// does not own the files, does not retry, and does not judge results: TransferQueue compares each result with
+// its request. Errors are results, never failed calls. Implementations: thread_engine.h, uring_engine.h,
+// model_engine.h; for tests tests/fakes.
 
 #ifndef SPILLWAY_IO_ENGINE_H_
 #define SPILLWAY_IO_ENGINE_H_
@@ -14,7 +14,7 @@
 
 namespace spillway::io {
 
-// Offsets, lengths and addresses of direct transfers are multiples of this; no disk in use needs more.
+// Offsets, lengths and addresses of direct transfers are multiples of this. No disk in use needs more.
 inline constexpr uint32_t kPageBytes = 4096;
 
 enum class IoOp : uint8_t { kRead, kWrite };
@@ -26,11 +26,11 @@ struct IoRequest {
   uint64_t offset = 0;  // bytes from the start of the file
   uint32_t length = 0;  // bytes
   void* buffer = nullptr;
-  uint64_t tag = 0;  // handed back with the result; any value below 2^63
+  uint64_t tag = 0;  // comes back with the result; any value below 2^63
 };
 
-// The end of one transfer: bytes moved (possibly fewer than asked, 0 at end of file), or a negative errno
-// value.
+// The end of one transfer: the bytes moved (possibly fewer than asked for, 0 at the end of the file), or a
+// negative errno value.
 struct IoResult {
   uint64_t tag = 0;
   int32_t result = 0;
@@ -46,24 +46,25 @@ class IoEngine {
   // The most requests that may be in flight (submitted, result not yet polled).
   virtual size_t capacity() const = 0;
 
-  // Starts the transfers. Never waits for a disk's answer and never fails: a request that cannot be started
-  // yields a result with the error. At most capacity() in flight. One thread for this and Poll.
+  // Starts the transfers, of which at most capacity() may be in flight. Never waits for a disk and never
+  // fails: a request that cannot be started gets a result with the error. The same thread calls this and
+  // Poll.
   virtual void Submit(std::span<const IoRequest> requests) = 0;
 
-  // Fills `results` from the front and returns how many. Waits until there is at least one result, Wake was
-  // called, or `timeout` has passed; zero results are no error. Each request yields exactly one result, in
-  // any order.
+  // Fills `results` from the front and returns how many there are. Waits until there is a result, Wake was
+  // called, or `timeout` has passed; zero results are no error. Each request gets exactly one result, in any
+  // order.
   virtual size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) = 0;
 
   // Makes the Poll under way, or else the next one, return at once. Any thread.
   virtual void Wake() = 0;
 
-  // Ends the engine: results not yet polled are lost. False when a transfer was still stuck in the kernel
-  // after `timeout`: its buffer may be touched later, and must be neither reused nor unmapped. After the last
-  // Poll, once.
+  // Ends the engine; results not yet polled are lost. False when a transfer was still stuck in the kernel
+  // after `timeout`: its buffer may be touched later, and must be neither used again nor unmapped. Called
+  // once, after the last Poll.
   virtual bool Stop(std::chrono::nanoseconds timeout) = 0;
 
-  // In a forked child: closes descriptors, takes no lock, joins nothing. The engine must be leaked
+  // For a forked child: closes descriptors, takes no lock, joins nothing. The caller leaks the engine
   // afterwards.
   virtual void AbandonAfterFork() {}
 };

@@ -35,7 +35,7 @@ class ModelEngine : public IoEngine {
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
     const int64_t begin = Now();
     const int64_t deadline = begin + std::min<int64_t>(timeout.count(), INT64_MAX - begin);
-    // A result that is there but not due must not end the call, nor swallow a Wake: hence a mark of our own.
+    // A result that is there but not due must not end the call, nor use up a Wake: woken_ remembers the Wake.
     while (true) {
       TakeArrived(std::chrono::nanoseconds(0));
       const size_t count = TakeDue(results, Now());
@@ -63,7 +63,7 @@ class ModelEngine : public IoEngine {
     const size_t count = inner_->Poll(results, timeout);
     for (size_t i = 0; i < count; ++i) {
       const auto found = due_at_.find(results[i].tag);
-      // A result that nobody asked for is passed on: to notice it is not this engine's part.
+      // A result without a request is passed on: TransferQueue judges it.
       arrived_.push_back({found == due_at_.end() ? 0 : found->second, results[i]});
       if (found != due_at_.end()) due_at_.erase(found);
     }
@@ -89,12 +89,12 @@ class ModelEngine : public IoEngine {
   }
 
   const std::unique_ptr<IoEngine> inner_;
-  std::atomic<bool> woken_{false};  // stored by Wake before the inner one is woken, taken by Poll
+  std::atomic<bool> woken_{false};  // stored by Wake before it wakes the inner engine; exchanged by Poll
 
   // The caller's one thread only.
   DiskModel model_;
   std::unordered_map<uint64_t, int64_t> due_at_;  // of the requests that the inner engine has, by tag
-  std::vector<Arrived> arrived_;                  // given by the inner engine, not handed out
+  std::vector<Arrived> arrived_;                  // given by the inner engine, not handed out yet
 };
 
 std::string Rate(const char* name, double bytes_per_second) {

@@ -1,6 +1,8 @@
-// ModelEngine: an IoEngine around any other one that lets results come no sooner than a disk of set speed would have
-// given them, so that what a slower disk does to a job can be tried, and computed beforehand. The bytes are moved by the
-// engine inside: it is never faster than that one. DiskModel is the arithmetic alone, without time of its own.
+// ModelEngine: an IoEngine around another one. It gives each result no sooner than a disk of a set speed
+// would have given it. The effect of a slower disk on a job can thus be measured, and computed beforehand.
+// The inner engine moves the bytes, so that the model is never faster than the real disk. DiskModel is the
+// arithmetic alone; it reads no clock. The setting io_model switches it on. It has the threads and the errors
+// of the inner engine.
 
 #ifndef SPILLWAY_IO_MODEL_ENGINE_H_
 #define SPILLWAY_IO_MODEL_ENGINE_H_
@@ -13,25 +15,25 @@
 
 namespace spillway::io {
 
-// One disk: reads do not slow writes down, nor the other way round.
+// One disk. Reads do not slow writes down, nor writes reads.
 struct DiskModelOptions {
   double read_bytes_per_second = 0;   // 0: as fast as the real disk
   double write_bytes_per_second = 0;  // likewise
-  int64_t latency_nanos = 0;          // of each request; those of several requests pass at the same time
+  int64_t latency_nanos = 0;          // of each request; latencies of several requests overlap
 
   bool Limits() const { return read_bytes_per_second > 0 || write_bytes_per_second > 0 || latency_nanos > 0; }
 };
 
-// "read 1.20 GB/s, write 1.20 GB/s, latency 80 us", what is not limited left out.
+// "read 1.20 GB/s, write 1.20 GB/s, latency 80 us", without what is not limited.
 std::string DescribeModel(const DiskModelOptions& options);
 
-// Each direction serves its requests one after the other in the order in which they came: a request begins when the one
-// before it has been served, takes length / rate, and is answered the latency later.
+// Each direction serves its requests one after the other, in the order in which they came. A request begins
+// when the one before it has been served, takes length / rate, and is answered one latency later.
 class DiskModel {
  public:
   explicit DiskModel(const DiskModelOptions& options) : options_(options) {}
 
-  // When the answer to a request that arrives at `now` (ns, never less than before) is due (ns).
+  // When the answer to a request that arrives at `now` is due, in ns. `now` never goes back.
   int64_t DueAt(IoOp op, uint32_t length, int64_t now);
 
  private:
@@ -39,8 +41,8 @@ class DiskModel {
   int64_t served_until_[2] = {0, 0};  // by direction, ns
 };
 
-// A result is handed out when it is due and the engine inside has given it; errors and short transfers are kept as they
-// are. Time is CLOCK_MONOTONIC, since Poll waits by it.
+// A result is handed out when it is due and the inner engine has given it. Errors and short transfers stay as
+// they are. Time is CLOCK_MONOTONIC, since Poll waits by it.
 std::unique_ptr<IoEngine> MakeModelEngine(std::unique_ptr<IoEngine> inner, const DiskModelOptions& options);
 
 }  // namespace spillway::io

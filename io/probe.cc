@@ -117,7 +117,7 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const Spi
       os::Log(os::LogLevel::kInfo, "path=" + path + " engine not used: " + std::string(why.message()));
     }
   }
-  // What works with O_DIRECT neither way may still work through the page cache.
+  // No engine works with O_DIRECT: the page cache may still work.
   if (options.engine == EngineKind::kUring) {
     return absl::Status(why.ok() ? absl::StatusCode::kUnimplemented : why.code(),
                         "spill directory " + path + ": io_uring was asked for and does not work: " +
@@ -188,7 +188,7 @@ absl::StatusOr<Bandwidth> MeasureBandwidth(OpenedDirectory* opened, uint64_t byt
     bandwidth.read_bytes_per_second =
         TimeTransfers(opened->engine.get(), IoOp::kRead, whole, &buffer, &status);
   }
-  // The engine is stopped before the buffer goes: a late transfer must not find it reused.
+  // The engine is stopped before the buffer is freed: a late transfer must not touch memory in other use.
   opened->engine->Stop(kProbeTimeout);
   SPILLWAY_RETURN_IF_ERROR(status);
   return bandwidth;

@@ -1,5 +1,7 @@
-// Probe: what a directory can do, found out by doing it: a real aligned write, read and compare through the engine
-// that is to be used. Versions, settings and file system names do not tell.
+// Probe: finds out what a directory can do by a real aligned write, read and compare through the engine that
+// is to be used. Versions, settings and names of file systems do not say it. SpillStore opens its directories
+// here, on the thread that creates it; `spillway doctor` asks for a report. A directory that cannot be used
+// gives an error that names it.
 
 #ifndef SPILLWAY_IO_PROBE_H_
 #define SPILLWAY_IO_PROBE_H_
@@ -18,10 +20,11 @@
 
 namespace spillway::io {
 
-// Writes, reads back and compares 64 KiB at the start of file 0, which it overwrites. The engine must be idle.
+// Writes, reads back and compares 64 KiB at the start of file 0, which it overwrites. The engine must be
+// idle.
 absl::Status ProbeEngine(IoEngine* engine);
 
-// Name of the block device of a file system as the kernel has it ("nvme0n1p2"), or nothing.
+// The kernel's name of a file system's block device ("nvme0n1p2"), or an empty string.
 std::string DriveName(dev_t device);
 
 struct OpenedDirectory {
@@ -29,11 +32,12 @@ struct OpenedDirectory {
   std::unique_ptr<IoEngine> engine;  // over file->fd()
 };
 
-// A spill file in `path` and the best engine that works there: io_uring, else threads, with O_DIRECT, else buffered
-// threads (one warning). With an EngineKind other than kAuto only that one, and its error.
+// Makes a spill file in `path` and the best engine that works there: io_uring with O_DIRECT, else threads
+// with O_DIRECT, else buffered threads (with one warning). For an EngineKind other than kAuto only that
+// engine is tried; its error is returned.
 absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions& options);
 
-// For a human: what spilling to this directory would be like.
+// For people: what spilling to this directory would be like.
 struct DirectoryReport {
   std::string file_system;            // "ext4"
   bool direct_io = false;             // O_DIRECT transfers work
@@ -41,11 +45,12 @@ struct DirectoryReport {
   std::string io_uring_error;         // why not
   uint64_t free_bytes = 0;            // to this user, reserve not subtracted
   uint64_t total_bytes = 0;           // of the file system
-  double write_bytes_per_second = 0;  // 2 MiB slots, a quick look: not a benchmark
+  double write_bytes_per_second = 0;  // slots of 2 MiB, measured for a moment: not a benchmark
   double read_bytes_per_second = 0;
 };
 
-// Writes and reads up to `bytes` (0: 64 MiB) of an unlinked file there; nothing is left behind. Takes up to seconds.
+// Writes and reads up to `bytes` (0: 64 MiB) of an unlinked file there, and leaves nothing behind. Takes up
+// to seconds.
 absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path, uint64_t bytes = 0);
 
 }  // namespace spillway::io

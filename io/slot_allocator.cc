@@ -11,7 +11,7 @@ void SlotAllocator::Grow(uint32_t count) {
   std::vector<uint32_t> fresh;
   fresh.reserve(fresh_.size() + count);
   for (uint32_t i = 0; i < count; ++i) fresh.push_back(first + count - 1 - i);
-  // Older fresh slots lie lower in the file and go out before the new ones.
+  // Older fresh slots lie lower in the file and are taken before the new ones.
   fresh.insert(fresh.end(), fresh_.begin(), fresh_.end());
   fresh_ = std::move(fresh);
 }

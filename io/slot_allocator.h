@@ -1,5 +1,6 @@
-// SlotAllocator: which slots of one file are free. Pure: no locks, no files. The slot given back last goes out first,
-// so that writes stay on blocks that the file system has already allocated and written.
+// SlotAllocator: which slots of one file are free. Pure: no locks, no files. SlotTable owns one; the store's
+// lock guards it. The slot given back last is taken first, so that writes go to blocks that the file system
+// has already written. Wrong use stops the process; nothing else fails.
 
 #ifndef SPILLWAY_IO_SLOT_ALLOCATOR_H_
 #define SPILLWAY_IO_SLOT_ALLOCATOR_H_
@@ -12,22 +13,22 @@ namespace spillway::io {
 
 class SlotAllocator {
  public:
-  // Adds slots [size(), size() + count) as free; of these the lowest goes out first.
+  // Adds slots [size(), size() + count) as free. Of these the lowest is taken first.
   void Grow(uint32_t count);
 
-  // Free slots at the end of the file that nothing in use or out of use follows.
+  // How many slots at the end of the file are free, without a slot in use or out of use behind them.
   uint32_t free_tail() const;
 
-  // Takes the last `count` slots away; they are of the free tail.
+  // Removes the last `count` slots, which are of the free tail.
   void Shrink(uint32_t count);
 
-  // A free slot, or nothing.
+  // Takes a free slot; nothing when there is none.
   std::optional<uint32_t> Allocate();
 
-  // Gives a slot back. It must be in use (checked: a slot given back twice would hold two blocks).
+  // Gives a slot back. It must be in use (checked: a slot given back twice would be taken for two extents).
   void Free(uint32_t index);
 
-  // Takes a slot in use out of circulation for good.
+  // Takes a slot that is in use out of use for good.
   void Quarantine(uint32_t index);
 
   bool InUse(uint32_t index) const { return index < in_use_.size() && in_use_[index]; }
@@ -42,8 +43,8 @@ class SlotAllocator {
  private:
   std::vector<bool> in_use_;      // handed out and not given back; also false for quarantined slots
   std::vector<bool> out_of_use_;  // quarantined
-  std::vector<uint32_t> reused_;  // given back; the last one goes out first
-  std::vector<uint32_t> fresh_;   // never used; used only when nothing was given back
+  std::vector<uint32_t> reused_;  // given back; the last one is taken first
+  std::vector<uint32_t> fresh_;   // never used; taken when reused_ is empty
   uint32_t quarantined_ = 0;
 };
 

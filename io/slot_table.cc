@@ -23,7 +23,7 @@ std::optional<uint32_t> SlotTable::Allocate() {
   const std::optional<uint32_t> index = slots_.Allocate();
   if (index) {
     Slot& slot = table_[*index];
-    slot.holds_data = false;
+    slot.has_data = false;
     slot.touched = false;
     ++awaiting_write_;
   }
@@ -34,7 +34,7 @@ void SlotTable::Release(uint32_t index) {
   Slot& slot = InUse(index);
   SPILLWAY_CHECK(!slot.writing && slot.reads == 0);
   if (!slot.touched) --awaiting_write_;
-  slot.holds_data = false;
+  slot.has_data = false;
   if (slot.suspect) {
     slots_.Quarantine(index);
   } else {
@@ -48,7 +48,7 @@ uint32_t SlotTable::BeginWrite(uint32_t index, uint32_t bytes) {
   if (!slot.touched) --awaiting_write_;
   slot.touched = true;
   slot.writing = true;
-  slot.holds_data = false;
+  slot.has_data = false;
   slot.contents.bytes = bytes;
   return ++slot.contents.generation;
 }
@@ -57,7 +57,7 @@ void SlotTable::EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum
   Slot& slot = InUse(index);
   SPILLWAY_CHECK(slot.writing);
   slot.writing = false;
-  slot.holds_data = outcome == WriteOutcome::kWritten;
+  slot.has_data = outcome == WriteOutcome::kWritten;
   slot.suspect = slot.suspect || outcome == WriteOutcome::kSlotSuspect;
   slot.contents.checksum = checksum;
 }
@@ -65,7 +65,7 @@ void SlotTable::EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum
 std::optional<SlotTable::Contents> SlotTable::BeginRead(uint32_t index) {
   Slot& slot = InUse(index);
   SPILLWAY_CHECK(!slot.writing);
-  if (!slot.holds_data) return std::nullopt;
+  if (!slot.has_data) return std::nullopt;
   ++slot.reads;
   return slot.contents;
 }

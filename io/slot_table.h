@@ -1,5 +1,6 @@
-// SlotTable: what each slot of one file holds: nothing, bytes with their checksum, or a write or reads under way. Pure:
-// the store's lock protects it. Every wrong use (a write over a pending read, a release of a busy slot) is checked.
+// SlotTable: the state of each slot of one file: without contents, with bytes and their checksum, or with a
+// write or reads under way. Pure; SpillStore has one per directory under its lock. Wrong use (a write over a
+// pending read, a release of a busy slot) stops the process; nothing else fails.
 
 #ifndef SPILLWAY_IO_SLOT_TABLE_H_
 #define SPILLWAY_IO_SLOT_TABLE_H_
@@ -16,32 +17,38 @@ namespace spillway::io {
 enum class WriteOutcome : uint8_t {
   kWritten,
   kFailed,       // nothing was damaged for good: cancelled, or the disk was full
-  kSlotSuspect,  // the place itself is not to be trusted, or a late write may still land in it
+  kSlotSuspect,  // the place may be bad, or a late write may still reach it: the slot goes out of use
 };
 
 class SlotTable {
  public:
+  // What a write left in a slot.
   struct Contents {
     uint32_t bytes = 0;
     uint32_t generation = 0;
     Checksum checksum;
   };
 
+  // Adds `count` free slots at the end of the file.
   void Grow(uint32_t count);
-  void Shrink(uint32_t count);  // the last ones, of the free tail
+  // Removes the last `count` slots, which are of the free tail.
+  void Shrink(uint32_t count);
+  // Takes a free slot; nothing when there is none.
   std::optional<uint32_t> Allocate();
-  void Release(uint32_t index);  // no write or read pending
+  // Gives a slot back. No write or read of it may be pending.
+  void Release(uint32_t index);
 
-  // A write begins; returns the generation for its seed. What the slot held is gone.
+  // A write begins, and the old contents are gone. Returns the generation for the checksum's seed.
   uint32_t BeginWrite(uint32_t index, uint32_t bytes);
+  // The write has ended: after kWritten the slot has contents with this checksum.
   void EndWrite(uint32_t index, WriteOutcome outcome, Checksum checksum);
 
-  // A read begins: what to expect, or nothing when the slot holds nothing.
+  // A read begins. Returns what to expect, or nothing when the slot has no contents; then no EndRead follows.
   std::optional<Contents> BeginRead(uint32_t index);
   void EndRead(uint32_t index);
 
   const SlotAllocator& slots() const { return slots_; }
-  // Slots handed out whose first write has not begun: bytes that are to be expected.
+  // Slots that were taken and whose first write has not begun: writes that are to be expected.
   uint32_t awaiting_write() const { return awaiting_write_; }
 
  private:
@@ -49,9 +56,9 @@ class SlotTable {
     Contents contents;
     uint32_t reads = 0;    // pending
     bool writing = false;  // pending
-    bool holds_data = false;
+    bool has_data = false;
     bool suspect = false;
-    bool touched = false;  // a write began since it was handed out
+    bool touched = false;  // a write began since it was taken
   };
 
   Slot& InUse(uint32_t index);

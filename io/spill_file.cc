@@ -58,8 +58,8 @@ int OpenUnnamed(int directory_fd, int flags) {
   return openat(directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL | flags, 0600);
 }
 
-// Removes names that a process killed between two system calls has left. Those of living processes may go as well:
-// they are about to remove them.
+// Removes names that were left by processes killed between two system calls. Names of living processes may be
+// removed as well: those processes are about to remove them.
 void RemoveLeftNames(int directory_fd) {
   const int list_fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* list = list_fd >= 0 ? fdopendir(list_fd) : nullptr;
@@ -80,7 +80,7 @@ void RemoveLeftNames(int directory_fd) {
   closedir(list);
 }
 
-// A random name that lives for the moment between two system calls.
+// Opens a file by a random name, which exists only between two system calls.
 int OpenNamed(int directory_fd, int flags) {
   RemoveLeftNames(directory_fd);
   std::random_device random;
@@ -111,8 +111,8 @@ int OpenWith(int directory_fd, int flags, FileNaming naming) {
   return OpenNamed(directory_fd, flags);
 }
 
-// Where files are written anew at every overwrite (btrfs), what is allocated may not be enough for the next write. An
-// empty file can be spared that; elsewhere the flag is unknown.
+// btrfs writes an overwritten block to a new place, so that the allocated space may not suffice for the next
+// write. The flag turns that off for an empty file. Other file systems do not know the flag.
 void WriteInPlace(int fd) {
   int flags = 0;
   if (ioctl(fd, FS_IOC_GETFLAGS, &flags) != 0) return;
@@ -200,7 +200,7 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& 
 
 absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
   int error = grows_by_writing_.load() ? EOPNOTSUPP : 0;
-  // Blocks now, not at the write: a full disk must show here, where nothing is under way.
+  // Blocks are allocated now, not at the write: a full disk must show here, where no transfer is under way.
   if (error == 0 && fallocate(fd(), 0, static_cast<off_t>(size_), static_cast<off_t>(bytes - size_)) != 0) {
     error = errno;
   }
@@ -209,7 +209,7 @@ absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
     error = AllocateByWriting(bytes, stop);
   }
   if (error != 0) {
-    // A failed growth may leave part of what was asked for.
+    // A failed fallocate or write may leave a part.
     const int ignored = ftruncate(fd(), static_cast<off_t>(size_));
     (void)ignored;
     return os::StatusFromErrno(error, "spill file in " + directory_ + ": cannot grow from " +
@@ -219,8 +219,8 @@ absl::Status SpillFile::Grow(uint64_t bytes, const os::Atomic<bool>* stop) {
   return absl::OkStatus();
 }
 
-// Zeros from size_ to `bytes`; 0 or the error. Without O_DIRECT they are written out: blocks that only the cache promises
-// are none.
+// Writes zeros from size_ to `bytes`. Returns 0 or the errno value. Without O_DIRECT the zeros are written
+// out, since the page cache alone allocates no blocks.
 int SpillFile::AllocateByWriting(uint64_t bytes, const os::Atomic<bool>* stop) const {
   AlignedBuffer zeros(1u << 20);
   std::memset(zeros.data(), 0, zeros.size());
@@ -246,7 +246,7 @@ absl::Status SpillFile::Truncate(uint64_t bytes) {
   return absl::OkStatus();
 }
 
-SpillFile::Growable SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const {
+SpillFile::Growable SpillFile::SpaceToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const {
   Growable growable;
   uint64_t most = std::min(FileSizeLimit(), uint64_t{INT64_MAX});
   if (cap_bytes != 0) most = std::min(most, cap_bytes);

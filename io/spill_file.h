@@ -1,5 +1,7 @@
-// SpillFile: one unlinked file in one directory. It has no name from birth, mode 0600, and is gone, space included,
-// when the process ends for whatever reason. It knows how to grow within cap, reserve and limits; not what is in it.
+// SpillFile: one unlinked file in one directory, with mode 0600. It and its space are gone when the process
+// ends, for whatever reason. It can grow within a cap, a reserve and the system's limits. It does not know
+// what it contains. SpillStore has one per directory: the directory's keeper grows it, the engine reads and
+// writes it. Creating and growing it fail with an error that names the path.
 
 #ifndef SPILLWAY_IO_SPILL_FILE_H_
 #define SPILLWAY_IO_SPILL_FILE_H_
@@ -29,8 +31,9 @@ enum class DirectIo : uint8_t { kIfPossible, kNever };
 
 class SpillFile {
  public:
-  // Checks that `directory` exists, is one, is writable, has the sticky bit if it is writable by all, and lies on a
-  // file system meant for this; then makes the file. Errors name the path and what is accepted.
+  // Checks that `directory` exists, is a directory, is writable, has the sticky bit if it is writable by
+  // everybody, and lies on a suitable file system. Then makes the file. Errors name the path and what is
+  // accepted.
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(const std::string& directory,
                                                            FileSystemCheck check, DirectIo direct_io,
                                                            FileNaming naming);
@@ -41,31 +44,31 @@ class SpillFile {
   const std::string& directory() const { return directory_; }
   dev_t device() const { return device_; }  // of the file system
   int fd() const { return fd_.load(); }
-  bool direct() const {
-    return direct_;
-  }  // opened with O_DIRECT; a probe may still find that it does not work
+  // Whether it was opened with O_DIRECT. A probe may still find that direct transfers do not work.
+  bool direct() const { return direct_; }
 
-  // Makes the file `bytes` long with its blocks allocated: by fallocate, or by writing where that is not supported, until
-  // `stop` is set. On failure (ResourceExhausted: disk, quota or file size limit) the file is as long as before. One
-  // caller at a time.
+  // Makes the file `bytes` long, with its blocks allocated: by fallocate, or by writing where that is not
+  // supported. Writing ends when `stop` is set. On failure (ResourceExhausted: disk, quota or file size
+  // limit) the file is as long as before. One caller at a time.
   absl::Status Grow(uint64_t bytes, const os::Atomic<bool>* stop = nullptr);
-  // True once it was found that growing means writing: small steps are better.
+  // True once growing was found to mean writing: then it is better to grow by little at a time.
   bool grows_by_writing() const { return grows_by_writing_.load(); }
 
-  // Cuts the file to `bytes`.
+  // Cuts the file to `bytes`. One caller at a time, as Grow.
   absl::Status Truncate(uint64_t bytes);
 
   // By how many bytes the file may still grow.
   struct Growable {
-    uint64_t by_limits = 0;  // by `cap_bytes` (0: none), RLIMIT_FSIZE and the file system's size
-    uint64_t by_disk = 0;    // what is free beyond the reserve; 0 when the file system does not answer
+    uint64_t by_limits = 0;  // what `cap_bytes`, RLIMIT_FSIZE and the file system's size allow
+    uint64_t by_disk = 0;    // free space beyond the reserve; 0 when the file system gives an error
     uint64_t bytes() const { return by_limits < by_disk ? by_limits : by_disk; }
   };
-  // `size`: of the file now. `reserve_bytes`: left free in the file system; 0: the default, max(5 %, 10 GiB). Any thread;
-  // asks the file system.
-  Growable RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const;
+  // `size`: the file's size now. `cap_bytes`: the most it may become; 0: no cap. `reserve_bytes`: left free
+  // in the file system; 0: the default, max(5 %, 10 GiB). Asks the file system, which may take long. Any
+  // thread.
+  Growable SpaceToGrow(uint64_t size, uint64_t cap_bytes, uint64_t reserve_bytes) const;
 
-  // Closes the descriptor, which frees the space. Also in a forked child; takes no lock.
+  // Closes the descriptor, which frees the space. Also for a forked child; takes no lock.
   void Close();
 
  private:
@@ -80,7 +83,7 @@ class SpillFile {
   os::Atomic<int> fd_;                        // -1 once closed; Close exchanges it, the users of fd() load it
 };
 
-// Name of a file system, "ext4", or "0x..." when unknown, from statfs of an open descriptor.
+// Name of the file system of an open descriptor: "ext4", or "0x..." for an unknown one.
 std::string FileSystemName(int fd);
 
 // True for tmpfs and ramfs (memory) and NFS (an unlinked file outlives its process there).

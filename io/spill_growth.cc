@@ -1,6 +1,6 @@
-// The keepers of the store: one thread per directory that asks its file system what is free, grows the file, and gives
-// back what was grown ahead and is not needed when the disk runs short. A disk that does not answer holds up its own
-// keeper and nobody else. The store's lock is never held while a file system works.
+// The keepers of the store: one thread per directory. It asks its file system how much is free, grows the
+// file, and gives back what was grown ahead and is not needed when the disk runs short. A disk that does not
+// answer stops only its own keeper. The store's lock is never held during a call of a file system.
 
 #include <algorithm>
 #include <memory>
@@ -15,16 +15,17 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kGrowthPause = kSecond;           // after a growth that was refused
-constexpr int64_t kLookWhileWanted = kSecond / 10;  // somebody waits for room
-constexpr int64_t kLookWhileAsked = kSecond / 4;    // an eviction would need some
-constexpr int64_t kLookForSurplus = 5 * kSecond;    // where something could be given back
+constexpr int64_t kLookWhileWanted = kSecond / 10;  // while a caller of GrowTo waits for capacity
+constexpr int64_t kLookWhileAsked = kSecond / 4;    // while an eviction lacks slots
+constexpr int64_t kLookForSurplus = 5 * kSecond;    // while something could be given back
 constexpr int64_t kLookAtSurplus = kSecond;
-constexpr int64_t kSurplusAge = 2 * kSecond;  // what a caller of GrowTo got, it is given time to promise
+constexpr int64_t kSurplusAge = 2 * kSecond;  // a caller of GrowTo gets this time to promise what it got
 constexpr int64_t kForgetAsked = 5 * kSecond;
-constexpr int64_t kStuck = kSecond;  // a call that takes longer is not counted upon
+constexpr int64_t kStuck = kSecond;  // the result of a call that takes longer is not relied on
 constexpr int64_t kNever = 3600 * kSecond;
-constexpr uint64_t kAheadPart = 16;  // of what is free: the last of a disk is not taken ahead of need
-constexpr uint64_t kStepByWriting = 32u << 20;
+constexpr uint64_t kAheadPart =
+    16;  // ahead of need at most this part of the free space: a disk is not filled by it
+constexpr uint64_t kGrowthByWriting = 32u << 20;
 
 uint64_t WholeSlots(uint64_t bytes) { return bytes / kSlotBytes * kSlotBytes; }
 uint64_t SlotsUp(uint64_t bytes) { return (bytes + kSlotBytes - 1) / kSlotBytes * kSlotBytes; }
@@ -48,25 +49,26 @@ void SpillStore::Impl::PokeLocked() {
   keep_cv_.NotifyAll();
 }
 
-// Room that somebody waits for.
+// Capacity that a caller of GrowTo waits for, or that an eviction lacks.
 uint64_t SpillStore::Impl::WantedLocked() const {
-  uint64_t wanted = asked_room_;
+  uint64_t wanted = asked_capacity_;
   for (const uint64_t demand : demands_) wanted = std::max(wanted, demand);
   return wanted;
 }
 
-// Of that, the most that all together can give; 0: nothing that is missing can be given.
+// The largest of these demands that all directories together can meet; 0: none that is not met already.
 uint64_t SpillStore::Impl::FeasibleLocked() const {
   uint64_t feasible = 0;
   const auto look_at = [this, &feasible](uint64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (wanted > std::max(feasible, room_.load()) && HopeOfLocked(wanted, 0) == Hope::kYes) feasible = wanted;
+    if (wanted > std::max(feasible, capacity_.load()) && HopeOfLocked(wanted, 0) == Hope::kYes)
+      feasible = wanted;
   };
-  look_at(asked_room_);
+  look_at(asked_capacity_);
   for (const uint64_t demand : demands_) look_at(demand);
   return feasible;
 }
 
-// Room that must stay.
+// Capacity that must stay.
 uint64_t SpillStore::Impl::NeededLocked() const {
   if (promised_ != nullptr) return promised_();
   uint64_t in_use = 0;
@@ -77,12 +79,13 @@ uint64_t SpillStore::Impl::NeededLocked() const {
 }
 
 uint64_t SpillStore::Impl::SpareLocked() const {
-  const uint64_t room = room_.load();
+  const uint64_t capacity = capacity_.load();
   const uint64_t needed = std::max(NeededLocked(), WantedLocked());
-  return room > needed ? room - needed : 0;
+  return capacity > needed ? capacity - needed : 0;
 }
 
-// A step takes milliseconds, and nobody should wait for it.
+// How much a directory keeps free ahead of need: growing takes milliseconds, for which no transfer should
+// wait.
 uint64_t SpillStore::Impl::AheadOf(const Directory& directory) const {
   return WholeSlots(std::min(options_.growth_bytes / 2, directory.look.growable.by_disk / kAheadPart));
 }
@@ -91,7 +94,7 @@ bool SpillStore::Impl::StuckLocked(const Directory& directory) const {
   return directory.growing_since != 0 && options_.clock->NowNanos() - directory.growing_since > kStuck;
 }
 
-// Directories that may grow, as far as is known.
+// How many directories may grow, as far as is known; at least 1.
 size_t SpillStore::Impl::ActiveLocked() const {
   size_t active = 0;
   for (const auto& directory : directories_) {
@@ -118,7 +121,7 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
   while (!close_files_) keep_cv_.Wait(&mu_);
   const bool in_use = directory->in_use;
   mu_.Unlock();
-  if (!in_use) directory->file->Close();  // on a disk that does not answer, this does not return either
+  if (!in_use) directory->file->Close();  // does not return on a disk that does not answer
   directory->order->Close();
   mu_.Lock();
   directory->keeper_ended = true;
@@ -126,27 +129,27 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
   mu_.Unlock();
 }
 
-// Does what there is to do; returns when to look again without being poked (clock, ns).
+// One turn of a keeper: looks, grows, gives back. Returns when to look again without being poked (clock, ns).
 int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
-  if (asked_room_ != 0 && now - asked_last_ > kForgetAsked) asked_room_ = 0;
+  if (asked_capacity_ != 0 && now - asked_last_ > kForgetAsked) asked_capacity_ = 0;
   if (IsBad(*directory)) return now + kNever;
   if (WantedLocked() == 0 && NeededLocked() == 0 && directory->file_bytes == 0) return now + kNever;
   LookLocked(directory);
   if (directory->disk_full && !ReopenLocked(directory)) return directory->full_until;
   while (!stopped_) {
-    const uint64_t step = StepLocked(*directory);
-    if (step == 0 || !GrowLocked(directory, step)) break;
+    const uint64_t growth = GrowthLocked(*directory);
+    if (growth == 0 || !GrowLocked(directory, growth)) break;
   }
   if (!stopped_) GiveBackLocked(directory);
   const uint64_t ahead = AheadOf(*directory) / 2;
-  low_room_.store(room_.load() - std::min(room_.load(), ahead), std::memory_order_relaxed);
+  low_watermark_.store(capacity_.load() - std::min(capacity_.load(), ahead), std::memory_order_relaxed);
   return NextTurnLocked(*directory);
 }
 
 int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   const int64_t now = options_.clock->NowNanos();
-  if (room_.load() < WantedLocked()) return now + (demands_.empty() ? kLookWhileAsked : kLookWhileWanted);
+  if (capacity_.load() < WantedLocked()) return now + (demands_.empty() ? kLookWhileAsked : kLookWhileWanted);
   if (SpareLocked() / ActiveLocked() < AheadOf(directory) / 2) return now + kGrowthPause;
   if (directory.surplus_since != 0) return now + kLookAtSurplus;
   return now + (promised_ != nullptr ? kLookForSurplus : kNever);
@@ -157,21 +160,21 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
   look.at = options_.clock->NowNanos();
   directory->growing_since = look.at;
   const uint64_t size = directory->file_bytes;
-  // Somebody who waits in GrowTo has said so.
-  const bool said = !demands_.empty() || WantedLocked() <= room_.load();
+  // A caller in GrowTo has entered its own wait.
+  const bool entered = !demands_.empty() || WantedLocked() <= capacity_.load();
   mu_.Unlock();
   {
     std::unique_ptr<os::Wait> wait;
-    if (!said)
+    if (!entered)
       wait = std::make_unique<os::Wait>(waits_, os::WaitKind::kDiskGrowth, directory->queue->place());
     look.growable =
-        directory->file->RoomToGrow(size, directory->settings.cap_bytes, options_.disk_reserve_bytes);
+        directory->file->SpaceToGrow(size, directory->settings.cap_bytes, options_.disk_reserve_bytes);
   }
   mu_.Lock();
   directory->growing_since = 0;
   look.free = look.growable.by_disk;
   if (directory->look.at >= 0 && look.free >= directory->look.free + kSlotBytes) gained_at_ = look.at;
-  // What was refused lately is not there, whatever the file system says.
+  // The file system refused growth lately: what it reports as free is not available.
   if (look.at < directory->next_growth_at) look.growable.by_disk = 0;
   directory->look = look;
   grown_cv_.NotifyAll();
@@ -187,92 +190,94 @@ bool SpillStore::Impl::ReopenLocked(Directory* directory) {
   }
   directory->disk_full = false;
   os::Log(os::LogLevel::kWarn, "path=" + directory->settings.path + " has space again");
-  UpdateRoomLocked();
+  UpdateCapacityLocked();
   grown_cv_.NotifyAll();
   return true;
 }
 
 // ---- Growing.
 
-uint64_t SpillStore::Impl::StepLocked(const Directory& directory) const {
+uint64_t SpillStore::Impl::GrowthLocked(const Directory& directory) const {
   if (!IsUsable(directory) || options_.clock->NowNanos() < directory.next_growth_at) return 0;
   const uint64_t most =
-      std::min(directory.file->grows_by_writing() ? kStepByWriting : SlotsUp(options_.growth_bytes),
+      std::min(directory.file->grows_by_writing() ? kGrowthByWriting : SlotsUp(options_.growth_bytes),
                WholeSlots(directory.look.growable.bytes()));
-  if (room_.load() < WantedLocked()) return std::min(most, StepForNeedLocked(directory));
-  return std::min(most, StepAheadLocked(directory));
+  if (capacity_.load() < WantedLocked()) return std::min(most, GrowthForNeedLocked(directory));
+  return std::min(most, GrowthAheadLocked(directory));
 }
 
-// Up to an equal share of what is wanted, and what the others cannot give. Nothing while all together cannot: a demand
-// that cannot be met must not fill the disk before it is refused.
-uint64_t SpillStore::Impl::StepForNeedLocked(const Directory& directory) const {
+// A directory grows up to an equal share of what is wanted, and by what the other directories cannot give. It
+// does not grow while all together cannot meet the demand: that demand is refused, and must not fill the disk
+// first.
+uint64_t SpillStore::Impl::GrowthForNeedLocked(const Directory& directory) const {
   const uint64_t wanted = FeasibleLocked();
   if (wanted == 0) return 0;
   const uint64_t share = SlotsUp(wanted / ActiveLocked());
   const auto up_to_share = [share](const Directory& one) { return share - std::min(share, one.file_bytes); };
-  uint64_t missing = wanted - room_.load();
-  uint64_t by_others = 0;
+  uint64_t missing = wanted - capacity_.load();
+  uint64_t elsewhere = 0;
   for (const auto& other : directories_) {
     if (other.get() == &directory || !IsUsable(*other) || StuckLocked(*other)) continue;
     missing -= std::min(missing, other->growing_bytes);
     uint64_t gives = up_to_share(*other);
     if (other->look.at >= 0) gives = std::min(gives, WholeSlots(other->look.growable.bytes()));
-    by_others += gives - std::min(gives, other->growing_bytes);
+    elsewhere += gives - std::min(gives, other->growing_bytes);
   }
-  const uint64_t left_over = missing - std::min(missing, by_others);
+  const uint64_t left_over = missing - std::min(missing, elsewhere);
   return SlotsUp(std::max(left_over, std::min(missing, up_to_share(directory))));
 }
 
-uint64_t SpillStore::Impl::StepAheadLocked(const Directory& directory) const {
+uint64_t SpillStore::Impl::GrowthAheadLocked(const Directory& directory) const {
   if (NeededLocked() == 0) return 0;
   const uint64_t ahead = AheadOf(directory);
   const uint64_t spare = SpareLocked() / ActiveLocked();
   return spare < ahead / 2 ? WholeSlots(ahead - spare) : 0;
 }
 
-// Grows the file by one step, or by what there is; false when nothing was to be had.
-bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t step) {
+// Grows the file by `bytes`, or by as much as the disk has; false when it has nothing.
+bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   const uint64_t before = directory->file_bytes;
-  directory->growing_bytes = step;
+  directory->growing_bytes = bytes;
   directory->growing_since = options_.clock->NowNanos();
-  const bool said = !demands_.empty() || WantedLocked() <= room_.load();
+  const bool entered = !demands_.empty() || WantedLocked() <= capacity_.load();
   mu_.Unlock();
   bool refused = false;
   absl::Status status;
   {
     std::unique_ptr<os::Wait> wait;
-    if (!said)
+    if (!entered)
       wait = std::make_unique<os::Wait>(waits_, os::WaitKind::kDiskGrowth, directory->queue->place());
-    while (step > 0) {
-      status = directory->file->Grow(before + step, &ending_);
+    while (bytes > 0) {
+      status = directory->file->Grow(before + bytes, &ending_);
       if (status.ok() || ending_.load()) break;
-      refused = true;  // a quota, or others were faster: take what there is
-      step = WholeSlots(step / 2);
+      refused = true;  // a quota, or other processes took the space: try half as much
+      bytes = WholeSlots(bytes / 2);
     }
   }
   if (refused)
-    os::Log(os::LogLevel::kInfo, std::string(status.ok() ? "grew by less than a step" : status.message()));
+    os::Log(os::LogLevel::kInfo,
+            std::string(status.ok() ? "grew by less than was asked for" : status.message()));
   mu_.Lock();
   directory->growing_bytes = 0;
   directory->growing_since = 0;
   uint64_t& by_disk = directory->look.growable.by_disk;
   uint64_t& by_limits = directory->look.growable.by_limits;
-  by_disk = refused ? 0 : by_disk - std::min(by_disk, step);
-  by_limits -= std::min(by_limits, step);
+  by_disk = refused ? 0 : by_disk - std::min(by_disk, bytes);
+  by_limits -= std::min(by_limits, bytes);
   if (refused) directory->next_growth_at = options_.clock->NowNanos() + kGrowthPause;
-  if (step == 0 || !status.ok()) {
+  if (bytes == 0 || !status.ok()) {
     grown_cv_.NotifyAll();
     return false;
   }
-  directory->file_bytes = before + step;
-  directory->table.Grow(static_cast<uint32_t>(step / kSlotBytes));
-  UpdateRoomLocked();
+  directory->file_bytes = before + bytes;
+  directory->table.Grow(static_cast<uint32_t>(bytes / kSlotBytes));
+  UpdateCapacityLocked();
   grown_cv_.NotifyAll();
   return true;
 }
 
-// Ahead of need is only what the disk can spare. The room falls first; should a promise have been made meanwhile, it is
-// raised again and nothing is cut.
+// Gives back what was grown ahead of need when the disk has little space left. The capacity is lowered first.
+// When a promise was made meanwhile that needs it, the capacity is raised again and the file is not cut.
 void SpillStore::Impl::GiveBackLocked(Directory* directory) {
   const uint64_t ahead = AheadOf(*directory);
   const uint64_t spare = SpareLocked() / ActiveLocked();
@@ -288,10 +293,10 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
       std::min<uint64_t>(WholeSlots(spare - ahead) / kSlotBytes, directory->table.slots().free_tail()));
   if (count == 0) return;
   directory->table.Shrink(count);
-  UpdateRoomLocked();
-  if (std::max(NeededLocked(), WantedLocked()) > room_.load()) {
+  UpdateCapacityLocked();
+  if (std::max(NeededLocked(), WantedLocked()) > capacity_.load()) {
     directory->table.Grow(count);
-    UpdateRoomLocked();
+    UpdateCapacityLocked();
     return;
   }
   const uint64_t after = directory->file_bytes - uint64_t{count} * kSlotBytes;
@@ -304,13 +309,13 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
     directory->file_bytes = after;
   } else {
     directory->table.Grow(count);
-    UpdateRoomLocked();
+    UpdateCapacityLocked();
   }
 }
 
 // ---- The end.
 
-// False when it is stuck in a file system that does not answer.
+// False when the keeper is stuck in a file system that does not answer.
 bool SpillStore::Impl::EndKeeper(Directory* directory, os::SteadyClock::time_point deadline) {
   if (!directory->keeper.joinable()) {  // Open failed before it was started
     directory->file->Close();

@@ -1,4 +1,4 @@
-// The space side of the store: slots handed out and taken back, and those who wait for room.
+// The store's slots, how they are taken and given back, and the waits for capacity.
 
 #include <algorithm>
 #include <map>
@@ -13,13 +13,13 @@ namespace spillway::io {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-// How long a caller waits for a disk that has not enough: others may be about to give something back, and what was
-// refused is tried again after a second.
+// How long a caller waits for a disk that has too little free space: another process may be about to give
+// space back, and a growth that was refused is tried again after a second.
 constexpr int64_t kPatience = kSecond + kSecond / 2;
-// That of the process that began first of those that spill there: the next one is refused meanwhile, and ends. What it
-// had comes some seconds later, at the file system's next commit.
+// The same for the process that began first of all that spill to the disk. A later one is refused meanwhile
+// and ends; its space comes free some seconds later, at the file system's next commit.
 constexpr int64_t kPatienceOfFirst = 20 * kSecond;
-constexpr int64_t kPatienceAfterOthers = 10 * kSecond;
+constexpr int64_t kPatienceAfterLater = 10 * kSecond;
 constexpr int64_t kLongestShortage = 60 * kSecond;
 constexpr int64_t kFirstFullPause = kSecond;
 constexpr int64_t kLongestFullPause = 30 * kSecond;
@@ -46,20 +46,21 @@ uint64_t SpillStore::Impl::UsableFreeSlots() const {
   return free;
 }
 
-void SpillStore::Impl::UpdateRoomLocked() {
+void SpillStore::Impl::UpdateCapacityLocked() {
   uint64_t slots = 0;
   for (const auto& directory : directories_) {
     const SlotAllocator& all = directory->table.slots();
     if (IsUsable(*directory)) slots += all.size() - all.quarantined_count();
   }
-  const uint64_t before = room_.exchange(slots * kSlotBytes);
-  if (room_.load() > before) {
+  const uint64_t before = capacity_.exchange(slots * kSlotBytes);
+  if (capacity_.load() > before) {
     gained_at_ = options_.clock->NowNanos();
     short_since_ = 0;
   }
 }
 
-// A write into allocated space met a full disk. It is looked at again, at growing distances.
+// Called when a write into allocated space met a full disk. The disk is looked at again, after longer and
+// longer pauses.
 void SpillStore::Impl::CloseFullLocked(Directory* directory) {
   if (directory->disk_full) return;
   directory->disk_full = true;
@@ -71,30 +72,30 @@ void SpillStore::Impl::CloseFullLocked(Directory* directory) {
   PokeLocked();
 }
 
-// ---- Waiting for room.
+// ---- Waiting for capacity.
 
 absl::Status SpillStore::Impl::GrowTo(uint64_t bytes) {
-  if (room_.load() >= bytes) return absl::OkStatus();
+  if (capacity_.load() >= bytes) return absl::OkStatus();
   const os::Wait wait(waits_, os::WaitKind::kDiskGrowth, Paths());
   os::MutexLock lock(&mu_);
   const auto demand = demands_.insert(demands_.end(), bytes);
-  absl::Status status = WaitForRoomLocked(bytes, wait);
+  absl::Status status = WaitForCapacityLocked(bytes, wait);
   demands_.erase(demand);
   return status;
 }
 
-absl::Status SpillStore::Impl::WaitForRoomLocked(uint64_t bytes, const os::Wait& wait) {
+absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, const os::Wait& wait) {
   const int64_t start = options_.clock->NowNanos();
   PokeLocked();
-  while (room_.load() < bytes) {
+  while (capacity_.load() < bytes) {
     if (stopped_) return absl::CancelledError("the spill store was shut down");
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     const Hope hope = HopeOfLocked(bytes, start);
     NoteHopeLocked(hope);
-    if (hope == Hope::kNever) return NoRoom(bytes);
-    if (hope == Hope::kNotNow) NoteOthersLocked();
+    if (hope == Hope::kNever) return NoCapacity(bytes);
+    if (hope == Hope::kNotNow) NoteLaterProcessesLocked();
     if (hope == Hope::kNotNow && options_.clock->NowNanos() >= PatienceEndsLocked(start))
-      return NoRoom(bytes);
+      return NoCapacity(bytes);
     grown_cv_.WaitFor(&mu_, kBetweenLooks);
   }
   return absl::OkStatus();
@@ -104,32 +105,32 @@ void SpillStore::Impl::NoteHopeLocked(Hope hope) {
   if (hope == Hope::kNotNow && short_since_ == 0) short_since_ = options_.clock->NowNanos();
 }
 
-void SpillStore::Impl::NoteOthersLocked() {
+void SpillStore::Impl::NoteLaterProcessesLocked() {
   for (const auto& directory : directories_) {
     if (!IsUsable(*directory) || !directory->order->FirstOfSeveral()) continue;
-    others_until_ = options_.clock->NowNanos();
+    later_seen_at_ = options_.clock->NowNanos();
   }
 }
 
-// While space comes back, and a little longer, there is more to come.
+// When to give up (clock, ns). While space comes free, and a little longer, more may follow.
 int64_t SpillStore::Impl::PatienceEndsLocked(int64_t start) const {
   int64_t end = std::max(short_since_, gained_at_) + kPatience;
-  if (others_until_ != 0)
-    end = std::max(end, std::min(others_until_ + kPatienceAfterOthers, start + kPatienceOfFirst));
+  if (later_seen_at_ != 0)
+    end = std::max(end, std::min(later_seen_at_ + kPatienceAfterLater, start + kPatienceOfFirst));
   end = std::max(end, opened_at_ + options_.late_frees.count());
   return std::min(end, start + kLongestShortage);
 }
 
-// Whether room can become `bytes`, by what keepers have seen since `since`. What a call under way is about to grow is
-// hoped for like what is free.
+// Whether the capacity can become `bytes`, by what the keepers have seen since `since`. Bytes that a call
+// under way is about to add count like free space.
 SpillStore::Impl::Hope SpillStore::Impl::HopeOfLocked(uint64_t bytes, int64_t since) const {
   struct Sums {
-    uint64_t by_files = 0;  // of the directories there
-    uint64_t by_disk = 0;
+    uint64_t by_files = 0;  // what the files in it may grow by
+    uint64_t by_disk = 0;   // what it has free beyond the reserve
   };
   std::map<dev_t, Sums> devices;
-  uint64_t by_limits = room_.load();
-  uint64_t now = room_.load();
+  uint64_t by_limits = capacity_.load();
+  uint64_t now = capacity_.load();
   bool unknown = false;
   for (const auto& directory : directories_) {
     if (!IsUsable(*directory)) continue;
@@ -148,8 +149,8 @@ SpillStore::Impl::Hope SpillStore::Impl::HopeOfLocked(uint64_t bytes, int64_t si
   return by_limits < bytes ? Hope::kNever : Hope::kNotNow;
 }
 
-absl::Status SpillStore::Impl::NoRoom(uint64_t bytes) const {
-  std::string text = "no room to spill " + Mebibytes(bytes) + ":";
+absl::Status SpillStore::Impl::NoCapacity(uint64_t bytes) const {
+  std::string text = "no capacity to spill " + Mebibytes(bytes) + ":";
   for (const auto& directory : directories_) {
     const SlotAllocator& slots = directory->table.slots();
     text += " " + directory->settings.path + " holds " +
@@ -185,23 +186,23 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
   if (stopped_) return absl::CancelledError("the spill store was shut down");
   const uint64_t free = UsableFreeSlots();
   if (free >= n) {
-    asked_room_ = 0;
+    asked_capacity_ = 0;
     return PickSlotsLocked(n);
   }
   asked_last_ = options_.clock->NowNanos();
-  if (asked_room_ == 0) asked_since_ = asked_last_;
-  const uint64_t wanted = room_.load() + (n - free) * kSlotBytes;
-  // A larger question from before that has no hope must not stand before this one.
-  const Hope before = HopeOfLocked(asked_room_, asked_since_);
-  if (asked_room_ < wanted || before == Hope::kNotNow || before == Hope::kNever) {
-    asked_room_ = wanted;
+  if (asked_capacity_ == 0) asked_since_ = asked_last_;
+  const uint64_t wanted = capacity_.load() + (n - free) * kSlotBytes;
+  // An earlier, larger demand that cannot be met must not take the place of this one.
+  const Hope before = HopeOfLocked(asked_capacity_, asked_since_);
+  if (asked_capacity_ < wanted || before == Hope::kNotNow || before == Hope::kNever) {
+    asked_capacity_ = wanted;
     PokeLocked();
   }
   const Hope hope = HopeOfLocked(wanted, asked_since_);
   NoteHopeLocked(hope);
   if (hope == Hope::kYes || hope == Hope::kUnknown)
     return absl::UnavailableError("spill files are being grown");
-  return NoRoom(n * kSlotBytes);
+  return NoCapacity(n * kSlotBytes);
 }
 
 absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
@@ -213,7 +214,7 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::ReserveSlots(size_t n) {
       os::MutexLock lock(&mu_);
       const uint64_t free = UsableFreeSlots();
       if (free >= n) continue;
-      wanted = room_.load() + (n - free) * kSlotBytes;
+      wanted = capacity_.load() + (n - free) * kSlotBytes;
     }
     SPILLWAY_RETURN_IF_ERROR(GrowTo(wanted));
   }
@@ -232,14 +233,14 @@ std::vector<SlotId> SpillStore::Impl::PickSlotsLocked(size_t n) {
   slots.reserve(n);
   while (slots.size() < n) {
     const std::optional<size_t> chosen = PickDirectory(loads, kSlotBytes);
-    SPILLWAY_CHECK(chosen.has_value());  // the caller counted the free slots under this lock
+    SPILLWAY_CHECK(chosen.has_value());  // the caller has counted the free slots under this lock
     const std::optional<uint32_t> index = directories_[*chosen]->table.Allocate();
     SPILLWAY_CHECK(index.has_value());
     slots.push_back(SlotId{static_cast<uint32_t>(*chosen), *index});
     loads[*chosen].queued_bytes += kSlotBytes;
     --loads[*chosen].free_slots;
   }
-  if (NeededLocked() > low_room_.load()) PokeLocked();
+  if (NeededLocked() > low_watermark_.load()) PokeLocked();
   return slots;
 }
 
@@ -248,36 +249,36 @@ void SpillStore::Impl::ReleaseSlot(SlotId slot) {
   os::MutexLock lock(&mu_);
   const uint32_t quarantined = directory.table.slots().quarantined_count();
   directory.table.Release(slot.index);
-  if (directory.table.slots().quarantined_count() != quarantined) UpdateRoomLocked();
+  if (directory.table.slots().quarantined_count() != quarantined) UpdateCapacityLocked();
 }
 
-SpillCapacity SpillStore::Impl::capacity() {
-  struct Room {
-    uint64_t by_files = 0;   // sum over the directories there
-    uint64_t by_device = 0;  // what the file system has beyond the reserve
+SpillSpace SpillStore::Impl::space() {
+  struct Sums {
+    uint64_t by_files = 0;   // what the files in it may grow by
+    uint64_t by_device = 0;  // what the file system has free beyond the reserve
   };
-  std::map<dev_t, Room> devices;
-  SpillCapacity capacity;
+  std::map<dev_t, Sums> devices;
+  SpillSpace space;
   for (const auto& directory : directories_) {
     uint64_t file_bytes = 0;
     {
       os::MutexLock lock(&mu_);
-      if (stopped_) return SpillCapacity{};
+      if (stopped_) return SpillSpace{};
       const SlotAllocator& slots = directory->table.slots();
-      capacity.total_bytes += uint64_t{slots.in_use_count()} * kSlotBytes;
+      space.total_bytes += uint64_t{slots.in_use_count()} * kSlotBytes;
       if (!IsUsable(*directory)) continue;
-      capacity.free_bytes += uint64_t{slots.free_count()} * kSlotBytes;
+      space.free_bytes += uint64_t{slots.free_count()} * kSlotBytes;
       file_bytes = directory->file_bytes;
     }
-    Room& room = devices[directory->file->device()];
+    Sums& sums = devices[directory->file->device()];
     const SpillFile::Growable growable =
-        directory->file->RoomToGrow(file_bytes, directory->settings.cap_bytes, options_.disk_reserve_bytes);
-    room.by_files += growable.bytes() / kSlotBytes * kSlotBytes;
-    room.by_device = growable.by_disk / kSlotBytes * kSlotBytes;
+        directory->file->SpaceToGrow(file_bytes, directory->settings.cap_bytes, options_.disk_reserve_bytes);
+    sums.by_files += growable.bytes() / kSlotBytes * kSlotBytes;
+    sums.by_device = growable.by_disk / kSlotBytes * kSlotBytes;
   }
-  for (const auto& [device, room] : devices) capacity.free_bytes += std::min(room.by_files, room.by_device);
-  capacity.total_bytes += capacity.free_bytes;
-  return capacity;
+  for (const auto& [device, sums] : devices) space.free_bytes += std::min(sums.by_files, sums.by_device);
+  space.total_bytes += space.free_bytes;
+  return space;
 }
 
 }  // namespace spillway::io

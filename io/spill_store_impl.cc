@@ -1,4 +1,4 @@
-// The way of a write and of a read through the store, its statistics, and its end.
+// The path of a write and of a read through the store, its statistics, and its end.
 
 #include "io/spill_store_impl.h"
 
@@ -16,10 +16,10 @@
 namespace spillway::io {
 namespace {
 
-// From the beginning of Shutdown. An exit handler has 2 s for everything.
-constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // those under way are given up
-constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left to itself
-constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper likewise
+// Times from the beginning of Shutdown. An exit handler has 2 s for everything.
+constexpr auto kTransfersEnd = std::chrono::milliseconds(400);  // transfers under way are given up
+constexpr auto kQueuesEnd = std::chrono::milliseconds(650);     // a queue's thread is left behind
+constexpr auto kKeepersEnd = std::chrono::milliseconds(750);    // a keeper is left behind
 constexpr auto kCallbackWait = std::chrono::milliseconds(150);
 
 bool IsPageAligned(const void* data, uint32_t bytes) {
@@ -34,16 +34,17 @@ WriteOutcome OutcomeOf(const absl::Status& status) {
 
 }  // namespace
 
-// A write has two parts that run at the same time, the transfer and the checksum; the one that ends last finishes it.
+// A write has two parts that run at the same time, the transfer and the checksum. The part that ends last
+// finishes it.
 struct SpillStore::Impl::WriteState {
   SlotId slot;
   const void* data = nullptr;
   uint32_t bytes = 0;
   uint64_t seed = 0;
   Done done;
-  Checksum checksum;         // by the checksum part, before it counts itself off
-  absl::Status status;       // by the transfer part, likewise
-  os::Atomic<int> parts{1};  // each part subtracts one; who reaches zero sees what the other wrote
+  Checksum checksum;         // the checksum part writes it before it subtracts from `parts`
+  absl::Status status;       // the transfer part likewise
+  os::Atomic<int> parts{1};  // each part subtracts one; the part that reaches zero sees what the other wrote
 };
 
 struct SpillStore::Impl::ReadState {
@@ -152,12 +153,12 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
     if (absl::IsResourceExhausted(state->status)) CloseFullLocked(&directory);
     if (state->status.ok()) directory.full_pause = 0;
     NoteFailureLocked(&directory, state->status);
-    if (!state->status.ok()) UpdateRoomLocked();
+    if (!state->status.ok()) UpdateCapacityLocked();
   }
   state->done(state->status);
 }
 
-// Says once why a directory is no longer used.
+// Counts a failure of the disk, and logs once why a directory is no longer used.
 void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Status& status) {
   if (status.ok() || absl::IsCancelled(status)) return;
   const bool usable_before = !IsBad(*directory);
@@ -179,8 +180,9 @@ void SpillStore::Impl::Read(SlotId slot, void* data, uint32_t bytes, Priority pr
     if (contents && contents->bytes != bytes) table.EndRead(slot.index);
   }
   if (!contents || contents->bytes != bytes) {
-    const std::string held = contents ? std::to_string(contents->bytes) + " bytes" : "nothing";
-    PostDone(std::move(done), absl::FailedPreconditionError(Place(slot, bytes) + ": the slot holds " + held));
+    const std::string present = contents ? std::to_string(contents->bytes) + " bytes" : "nothing";
+    PostDone(std::move(done),
+             absl::FailedPreconditionError(Place(slot, bytes) + ": the slot has " + present));
     return;
   }
   auto state = std::make_shared<ReadState>();
@@ -235,7 +237,7 @@ void SpillStore::Impl::FinishRead(const std::shared_ptr<ReadState>& state, absl:
     Directory& directory = DirectoryOf(state->slot);
     directory.table.EndRead(state->slot.index);
     NoteFailureLocked(&directory, status);
-    if (!status.ok()) UpdateRoomLocked();
+    if (!status.ok()) UpdateCapacityLocked();
   }
   state->done(std::move(status));
 }
@@ -327,7 +329,7 @@ void SpillStore::Impl::AbandonAfterFork() {
   }
 }
 
-// --- the interface: every call goes to the inside ---
+// ---- The interface: every call goes to the implementation.
 
 SpillStore::SpillStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -340,11 +342,12 @@ absl::StatusOr<std::unique_ptr<SpillStore>> SpillStore::Create(SpillStoreOptions
 
 SpillStore::~SpillStore() {
   if (!abandoned_) Shutdown();
-  // Threads that do not exist here, or that may still call back, must find or not miss what they use: leak it.
+  // Leaked where threads may still call back, and in a forked child, where those that would end it do not
+  // exist.
   if (abandoned_ || !impl_->MayBeFreed()) static_cast<void>(impl_.release());
 }
 
-uint64_t SpillStore::room_bytes() const { return impl_->room_bytes(); }
+uint64_t SpillStore::capacity_bytes() const { return impl_->capacity_bytes(); }
 absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
 void SpillStore::SetPromised(std::function<uint64_t()> promised) { impl_->SetPromised(std::move(promised)); }
@@ -363,7 +366,7 @@ void SpillStore::Read(SlotId slot, void* data, uint32_t bytes, Priority priority
 void SpillStore::Promote(SlotId slot) { impl_->Promote(slot); }
 void SpillStore::CancelPrefetch(SlotId slot) { impl_->CancelPrefetch(slot); }
 SpillStoreStats SpillStore::stats() const { return impl_->stats(); }
-SpillCapacity SpillStore::capacity() const { return impl_->capacity(); }
+SpillSpace SpillStore::space() const { return impl_->space(); }
 void SpillStore::Shutdown() { impl_->Shutdown(); }
 
 void SpillStore::AbandonAfterFork() {

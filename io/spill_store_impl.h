@@ -1,6 +1,9 @@
-// The inside of SpillStore: its state, its lock, the way of a write and of a read, and the threads that grow files.
-// spill_store_impl.cc holds transfers and the end; spill_space.cc holds slots and who waits for them; spill_growth.cc
-// holds the keepers, one thread per directory, the only ones that ask a file system for room.
+// The implementation of SpillStore: its state, its one lock, the path of a write and of a read, and the
+// threads that grow files. Only the spill_*.cc files include it.
+// - spill_store_impl.cc: transfers, statistics and the end.
+// - spill_space.cc: taking slots and giving them back, and waiting for capacity.
+// - spill_growth.cc: the keepers, one thread per directory. Only they ask a file system for space. Threads:
+//   callers of the interface, the queue's thread of each directory, the completion workers, and the keepers.
 
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_
@@ -33,15 +36,16 @@ class SpillStore::Impl {
  public:
   explicit Impl(SpillStoreOptions options);
 
-  absl::Status Open();  // first, once
+  // Opens the directories and starts the threads. Called once, before everything else.
+  absl::Status Open();
 
-  uint64_t room_bytes() const { return room_.load(); }
+  uint64_t capacity_bytes() const { return capacity_.load(); }
   absl::Status GrowTo(uint64_t bytes);
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
   void SetPromised(std::function<uint64_t()> promised);
   void NotePromise(uint64_t promised) {
-    if (promised > low_room_.load(std::memory_order_relaxed)) PokeKeepers();
+    if (promised > low_watermark_.load(std::memory_order_relaxed)) PokeKeepers();
   }
   void PokeKeepers();
   void ReleaseSlot(SlotId slot);
@@ -50,18 +54,19 @@ class SpillStore::Impl {
   void Promote(SlotId slot);
   void CancelPrefetch(SlotId slot);
   SpillStoreStats stats();
-  SpillCapacity capacity();
+  SpillSpace space();
   void Shutdown();
-  // After Shutdown: false when a thread is stuck in the kernel and may still call back. Then leak the object.
+  // After Shutdown: false when a thread is stuck in the kernel and may still call back. Then the caller leaks
+  // the object.
   bool MayBeFreed();
   void AbandonAfterFork();
 
  private:
-  // What a keeper found when it last asked the file system.
+  // What a keeper found when it last asked its file system.
   struct Look {
     int64_t at = -1;               // clock, ns: when it began; -1: never yet
-    SpillFile::Growable growable;  // less what was grown since, and nothing of a disk that refused lately
-    uint64_t free = 0;             // bytes beyond the reserve, as the file system said
+    SpillFile::Growable growable;  // without what was grown since; no space of a disk that refused lately
+    uint64_t free = 0;             // bytes beyond the reserve, as the file system answered
   };
   struct Directory {
     // Constant after Open.
@@ -74,19 +79,21 @@ class SpillStore::Impl {
     SlotTable table;
     uint64_t file_bytes = 0;
     uint64_t mismatches = 0;
-    uint64_t failures = 0;   // transfers that failed for the disk's fault
-    bool disk_full = false;  // a write into allocated space met a full disk: no slots from here
-    int64_t full_until = 0;  // clock, ns: then it is looked at again
-    int64_t full_pause = 0;  // ns, doubles
+    uint64_t failures = 0;   // transfers that failed because of the disk
+    bool disk_full = false;  // a write into allocated space met a full disk: the directory gives no slots
+    int64_t full_until = 0;  // clock, ns: when the full disk is looked at again
+    int64_t full_pause = 0;  // ns until the next look, doubled each time
     Look look;
-    uint64_t growing_bytes = 0;  // by the call under way
-    int64_t growing_since = 0;   // clock, ns, of that call or look; 0: none
-    int64_t next_growth_at = 0;  // clock, ns: no try before, after one that was refused
-    int64_t surplus_since = 0;   // clock, ns: more free slots than are needed ahead since then; 0: not so
+    uint64_t growing_bytes = 0;  // what the Grow call under way adds
+    int64_t growing_since = 0;   // clock, ns: when that call, or a look, began; 0: none under way
+    int64_t next_growth_at = 0;  // clock, ns: no growth before, since the last one was refused
+    int64_t surplus_since = 0;   // clock, ns: since then more slots are free than are needed ahead; 0: not so
     bool poked = true;           // the keeper has reason to look now
     bool keeper_ended = false;
-    bool in_use = false;  // at the end, by a stuck transfer, which must not find another file: it stays open
+    bool in_use = false;  // at the end: a stuck transfer uses the file, which therefore stays open
   };
+  // Whether the capacity can grow to a number of bytes. kUnknown: a keeper has not looked yet. kNotNow: the
+  // disks have too little free space. kNever: caps and limits do not allow it.
   enum class Hope { kUnknown, kYes, kNotNow, kNever };
   struct WriteState;
   struct ReadState;
@@ -104,30 +111,30 @@ class SpillStore::Impl {
   Directory& DirectoryOf(SlotId slot);
   std::string Place(SlotId slot, uint32_t bytes) const;
 
-  // Space: slots and those who wait for them.
+  // Slots, and waiting for capacity (spill_space.cc).
   bool IsBad(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUsable(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t UsableFreeSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<SlotId> PickSlotsLocked(size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void UpdateRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UpdateCapacityLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseFullLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status WaitForRoomLocked(uint64_t bytes, const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WaitForCapacityLocked(uint64_t bytes, const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t PatienceEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Hope HopeOfLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteOthersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteLaterProcessesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteHopeLocked(Hope hope) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status NoRoom(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status NoCapacity(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Paths() const;
 
-  // Space: the keepers.
+  // The keepers (spill_growth.cc).
   void KeepLoop(Directory* directory);
   int64_t TurnLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LookLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReopenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint64_t StepLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint64_t StepForNeedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint64_t StepAheadLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool GrowLocked(Directory* directory, uint64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t GrowthLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t GrowthForNeedLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t GrowthAheadLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool GrowLocked(Directory* directory, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveBackLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t NextTurnLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t WantedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -147,23 +154,28 @@ class SpillStore::Impl {
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
   os::WaitList own_waits_;
   os::WaitList* const waits_;
-  const int64_t opened_at_;       // clock, ns
-  os::Atomic<uint64_t> room_{0};  // written under mu_ by UpdateRoomLocked; pairs with SpillRoom::Change
-  os::Atomic<uint64_t> low_room_{
-      0};  // promises beyond this get more grown ahead; written under mu_, read by NotePromise
+  const int64_t opened_at_;  // clock, ns
+  os::Atomic<uint64_t> capacity_{
+      0};  // written under mu_ by UpdateCapacityLocked; pairs with SharedCapacity::Change
+  // Promises beyond this make the keepers grow files ahead of need. Written under mu_, read by NotePromise.
+  os::Atomic<uint64_t> low_watermark_{0};
   os::Atomic<bool> ending_{false};  // set by Shutdown: growth by writing ends
 
   mutable os::Mutex mu_{os::LockRank::kSpillStore};
   os::CondVar keep_cv_;   // a directory's `poked`, stopped_ or close_files_ changed
-  os::CondVar grown_cv_;  // room, a look, stopped_ or a keeper's end
-  std::list<uint64_t> demands_ ABSL_GUARDED_BY(mu_);  // bytes of room that callers of GrowTo wait for
-  uint64_t asked_room_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of room that TakeSlots would have needed, lately
-  int64_t asked_since_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns
-  int64_t asked_last_ ABSL_GUARDED_BY(mu_) = 0;   // clock, ns
-  int64_t short_since_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: the disks had not what was wanted; 0: they had
-  int64_t gained_at_ ABSL_GUARDED_BY(mu_) = 0;    // clock, ns: room, or free space of a disk, last grew
-  int64_t others_until_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: when others that began later were last seen
-  std::function<uint64_t()> promised_ ABSL_GUARDED_BY(mu_);  // of room; null: slots in use are what is needed
+  os::CondVar grown_cv_;  // capacity, a look, stopped_ or a keeper's end
+  std::list<uint64_t> demands_ ABSL_GUARDED_BY(mu_);  // bytes of capacity that callers of GrowTo wait for
+  uint64_t asked_capacity_ ABSL_GUARDED_BY(mu_) =
+      0;                                          // bytes that TakeSlots lately would have needed; 0: enough
+  int64_t asked_since_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: the first such TakeSlots
+  int64_t asked_last_ ABSL_GUARDED_BY(mu_) = 0;   // clock, ns: the last such TakeSlots
+  int64_t short_since_ ABSL_GUARDED_BY(mu_) =
+      0;  // clock, ns: since then the disks lack free space; 0: they do not
+  int64_t gained_at_ ABSL_GUARDED_BY(mu_) = 0;  // clock, ns: capacity, or a disk's free space, last grew
+  int64_t later_seen_at_ ABSL_GUARDED_BY(mu_) =
+      0;  // clock, ns: processes that began later were last seen on a disk
+  std::function<uint64_t()> promised_
+      ABSL_GUARDED_BY(mu_);  // bytes of capacity; null: slots in use are needed
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool close_files_ ABSL_GUARDED_BY(mu_) = false;  // the queues have ended, or never will
   bool stuck_ ABSL_GUARDED_BY(mu_) = false;        // set by Shutdown

@@ -1,4 +1,5 @@
-// What a spill store is made with: its directories, and how it uses them. Constant data; any thread may read it.
+// SpillStoreOptions: what a spill store is made with: its directories, and how it uses them. The engine fills
+// it in from the settings. Constant data; any thread may read it. CheckOptions refuses values that cannot be.
 
 #ifndef SPILLWAY_IO_SPILL_STORE_OPTIONS_H_
 #define SPILLWAY_IO_SPILL_STORE_OPTIONS_H_
@@ -25,7 +26,9 @@ namespace spillway::io {
 #endif
 inline constexpr uint32_t kSlotBytes = SPILLWAY_SLOT_BYTES;
 
+// kOff: reads are not verified.
 enum class ChecksumMode : uint8_t { kOn, kOff };
+// kAuto: io_uring where a probe shows that it works, else threads.
 enum class EngineKind : uint8_t { kAuto, kThreads, kUring };
 
 struct SpillDirectory {
@@ -36,8 +39,7 @@ struct SpillDirectory {
 struct SpillStoreOptions {
   std::vector<SpillDirectory> directories;  // at least one
   uint64_t disk_reserve_bytes = 0;          // left free in each file system; 0: max(5 %, 10 GiB)
-  uint64_t growth_bytes =
-      1ull << 30;  // most that a file grows by at a time; ahead of need half of it at most
+  uint64_t growth_bytes = 1ull << 30;  // the most that a file grows by at a time; ahead of need half of it
   ChecksumMode checksum = ChecksumMode::kOn;
   EngineKind engine = EngineKind::kAuto;  // kAuto: io_uring where a probe shows that it works, else threads
   uint32_t request_bytes = 512u << 10;    // size of one transfer; a multiple of 4 KiB, at most kSlotBytes
@@ -46,7 +48,8 @@ struct SpillStoreOptions {
   int checksum_threads = 2;
   int errors_until_bad = 8;  // failed transfers after which a directory gets no new slots
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
-  // From Create, a full disk is not believed to be full: what a killed process held is freed at the next commit.
+  // For this time after Create a full disk is not taken as full: space of a killed process comes free at the
+  // next commit.
   std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
   bool allow_any_file_system = false;  // also tmpfs, ramfs and NFS
   const os::Clock* clock = os::Clock::System();

@@ -16,7 +16,7 @@
 namespace spillway::io {
 namespace {
 
-// Shared with the threads, so that one that is stuck in the kernel may be left behind.
+// Shared with the threads, so that a thread that is stuck in the kernel can be left behind.
 struct Shared {
   Shared(std::vector<int> files_arg, PageCache cache) : files(std::move(files_arg)), page_cache(cache) {}
 
@@ -41,7 +41,7 @@ int32_t Transfer(const Shared& shared, const IoRequest& request) {
   const ssize_t moved = request.op == IoOp::kWrite ? pwrite(fd, request.buffer, request.length, offset)
                                                    : pread(fd, request.buffer, request.length, offset);
   if (moved < 0) return -errno;
-  // On dirty pages this starts their write-back and drops those already clean; the rest go with a later call.
+  // Starts the write-back of dirty pages and drops clean ones. A later call drops the others.
   if (shared.page_cache == PageCache::kDropped) posix_fadvise(fd, offset, moved, POSIX_FADV_DONTNEED);
   return static_cast<int32_t>(moved);
 }
@@ -54,7 +54,7 @@ void Work(Shared* shared) {
       shared->work.Wait(&shared->mu);
       --shared->idle;
     }
-    if (shared->stopping) break;  // what was not started is dropped, as Stop says
+    if (shared->stopping) break;  // requests that were not started are dropped, as Stop says
     const IoRequest request = shared->todo.front();
     shared->todo.pop_front();
     shared->mu.Unlock();
@@ -96,7 +96,8 @@ class ThreadEngine : public IoEngine {
     if (requests.empty()) return;
     os::MutexLock lock(&shared_->mu);
     shared_->todo.insert(shared_->todo.end(), requests.begin(), requests.end());
-    // As many as have something to do: waking all for two requests costs more than the requests.
+    // Wakes as many threads as have something to do: waking all for two requests costs more than the
+    // requests.
     const size_t wake = std::min(requests.size(), static_cast<size_t>(shared_->idle));
     for (size_t i = 0; i < wake; ++i) shared_->work.NotifyOne();
   }
@@ -128,7 +129,7 @@ class ThreadEngine : public IoEngine {
       if (ended) {
         thread.join();
       } else {
-        thread.detach();  // stuck in the kernel; it keeps Shared alive and ends when it comes back
+        thread.detach();  // stuck in the kernel; it keeps Shared alive and ends when its call returns
       }
     }
     threads_.clear();

@@ -1,4 +1,6 @@
-// IoEngine over a pool of threads that call pread and pwrite. Works on every file system and in every container.
+// IoEngine over a pool of threads that call pread and pwrite. It works on every file system and in every
+// container. It is chosen where io_uring does not work (io/probe.h). It fails only when no thread can be
+// started.
 
 #ifndef SPILLWAY_IO_THREAD_ENGINE_H_
 #define SPILLWAY_IO_THREAD_ENGINE_H_
@@ -14,7 +16,7 @@ namespace spillway::io {
 
 enum class PageCache : uint8_t {
   kBypassed,  // the files are O_DIRECT
-  kDropped,   // buffered files: tell the kernel after each transfer that the pages are not needed again
+  kDropped,   // the files are buffered: after each transfer the kernel is asked to drop the pages
 };
 
 struct ThreadEngineOptions {
@@ -24,8 +26,8 @@ struct ThreadEngineOptions {
   std::string thread_name = "spill-io";
 };
 
-// `files` are open descriptors, which the caller closes after Stop. With fewer threads when the system has no more;
-// kResourceExhausted when it has none.
+// `files` are open descriptors, which the caller closes after Stop. The engine has fewer threads when the
+// system has no more, and fails with kResourceExhausted when it has none.
 absl::StatusOr<std::unique_ptr<IoEngine>> MakeThreadEngine(std::vector<int> files,
                                                            const ThreadEngineOptions& options);
 

@@ -16,7 +16,7 @@ std::shared_ptr<Transfer> TransferOrder::Next(const std::array<bool, 2>& busy) {
   size_t chosen = kTransferClasses;
   for (size_t i = 0; i < kTransferClasses; ++i) {
     std::deque<std::shared_ptr<Transfer>>& queue = waiting_[i];
-    // Fully submitted or failed transfers leave here, where all waiting ones pass by.
+    // Transfers that are fully submitted or have failed leave the order here.
     while (!queue.empty() &&
            (queue.front()->submitted >= queue.front()->bytes || !queue.front()->status.ok())) {
       queue.pop_front();

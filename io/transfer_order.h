@@ -1,6 +1,7 @@
-// Transfer: one Write or Read of the store on its way through a directory's queue. TransferOrder: which waiting
-// transfer gets the next request. Pure. Demand reads come first, then prefetch reads, then writes, but a class that
-// was passed over long enough gets a turn: writes make the room that reads need, so they must not starve.
+// Transfer: one Write or Read of the store on its way through a directory's queue. TransferOrder: which
+// waiting transfer gets the next request. Demand reads come first, then prefetch reads, then writes. A class
+// that was passed over long enough gets a turn: writes let evictions end, for whose memory reads wait. Pure;
+// TransferQueue guards it by its lock. Nothing can fail.
 
 #ifndef SPILLWAY_IO_TRANSFER_ORDER_H_
 #define SPILLWAY_IO_TRANSFER_ORDER_H_
@@ -20,16 +21,16 @@ enum class TransferClass : uint8_t { kDemandRead, kPrefetchRead, kWrite };
 inline constexpr size_t kTransferClasses = 3;
 
 struct Transfer {
-  // What the submitter sets.
+  // Set by the store.
   IoOp op = IoOp::kRead;
   TransferClass transfer_class = TransferClass::kDemandRead;
-  uint32_t slot = 0;    // index in the file, for Promote
+  uint32_t slot = 0;    // index in the file, for Promote and CancelPrefetch
   uint64_t offset = 0;  // bytes, in the file
   uint32_t bytes = 0;
   char* data = nullptr;
   std::function<void(absl::Status)> done;  // on the queue's thread; must not block
 
-  // The queue's own.
+  // Set by the queue.
   uint32_t submitted = 0;  // bytes cut into requests so far
   uint32_t in_flight = 0;  // requests not ended
   bool completed = false;  // `done` was called
@@ -43,15 +44,16 @@ class TransferOrder {
 
   void Push(std::shared_ptr<Transfer> transfer);
 
-  // The transfer whose next request is to be submitted; null when none waits. It stays at the front of its class until
-  // all its bytes are cut into requests (the caller advances `submitted`) or it has failed. `busy`, by IoOp: a direction
-  // that has enough requests in flight is chosen only when nothing waits in the other.
+  // The transfer whose next request is to be submitted; null when none waits. A transfer stays at the front
+  // of its class until all its bytes are cut into requests (the caller advances `submitted`) or it has
+  // failed. `busy`, by IoOp, marks a direction that has enough requests in flight: it is chosen only when
+  // nothing waits in the other.
   std::shared_ptr<Transfer> Next(const std::array<bool, 2>& busy = {false, false});
 
   // Moves waiting prefetch reads of `slot` behind the waiting demand reads.
   void Promote(uint32_t slot);
 
-  // Takes out the waiting prefetch reads of `slot` of which no request was submitted.
+  // Takes out the waiting prefetch reads of `slot` that have no request submitted.
   std::deque<std::shared_ptr<Transfer>> TakeUnstartedPrefetch(uint32_t slot);
 
   // Takes everything out.

@@ -15,15 +15,15 @@ namespace spillway::io {
 namespace {
 
 constexpr int kPlaceBits = 16;
-constexpr int kMostInterruptions = 64;           // in a row with pauses: about a second
+constexpr int kMostInterruptions = 64;           // in a row, with pauses: about a second
 constexpr int kMostFailures = 2;                 // the first try and one more
 constexpr int64_t kRetryPauseNanos = 250'000;    // doubled with each interruption, up to 32 ms
-constexpr int64_t kLongRequest = 1'000'000'000;  // ns: from then on it is a wait that is entered
+constexpr int64_t kLongRequest = 1'000'000'000;  // ns: a request that takes longer is entered as a wait
 constexpr auto kIdleWait = std::chrono::seconds(3600);
 constexpr auto kStopSlack = std::chrono::milliseconds(150);
 constexpr uint64_t kSpeedWindowBytes = 64 << 20;
 
-// Nothing is wrong with the disk: the kernel was interrupted, or short of requests or memory.
+// Errors that are not the disk's: the kernel was interrupted, or was short of requests or memory.
 bool IsInterruption(int error) { return error == EINTR || error == EAGAIN || error == ENOMEM; }
 
 }  // namespace
@@ -56,7 +56,7 @@ void TransferQueue::Promote(uint32_t slot) {
 
 void TransferQueue::CancelPrefetch(uint32_t slot) {
   os::MutexLock lock(&mu_);
-  if (stopping_) return;  // that cancels all
+  if (stopping_) return;  // the stop cancels all
   std::deque<std::shared_ptr<Transfer>> taken = order_.TakeUnstartedPrefetch(slot);
   if (taken.empty()) return;
   cancelled_.insert(cancelled_.end(), taken.begin(), taken.end());
@@ -79,7 +79,7 @@ bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
     while (!ended_ && os::SteadyClock::now() < deadline) {
       ended_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
     }
-    joins = ended_ && answered_;  // the kernel does not let a thread go whose requests it still has
+    joins = ended_ && answered_;  // a thread does not end while the kernel has requests of its
   }
   if (joins) {
     thread_.join();
@@ -135,7 +135,8 @@ void TransferQueue::FillBatch() {
   }
 }
 
-// Disks read and write at the same time: while both wait, neither takes the last quarter of the places.
+// Disks read and write at the same time. While transfers of both directions wait, neither direction takes the
+// last quarter of the places.
 std::array<bool, 2> TransferQueue::BusyDirections() const {
   std::array<size_t, 2> in_flight = {0, 0};
   for (const Flight& flight : flights_) {
@@ -204,7 +205,7 @@ void TransferQueue::Judge(const IoResult& result) {
     return;
   }
   Flight& flight = flights_[place];
-  flight.tag = 0;  // a second result for this request is not one of ours
+  flight.tag = 0;  // a second result for this request is not counted
   if (flight.given_up) {
     flight.given_up = false;
     --given_up_places_;
@@ -220,8 +221,8 @@ void TransferQueue::Judge(const IoResult& result) {
     flight.moved = flight.length;
     EndFlight(&flight);
   } else {
-    // Direct I/O goes on at a page boundary, so part of a page is moved again. No progress at all counts as an error:
-    // the end of the file, or a disk that takes nothing.
+    // Direct I/O continues at a page boundary, so that part of a page is moved again. No progress at all
+    // counts as an error: it is the end of the file, or a disk that takes nothing.
     const auto progress = static_cast<uint32_t>(result.result) / kPageBytes * kPageBytes;
     if (progress == 0) {
       RetryOrFail(&flight, EIO);
@@ -235,13 +236,13 @@ void TransferQueue::Judge(const IoResult& result) {
 }
 
 void TransferQueue::RetryOrFail(Flight* flight, int error) {
-  if (!flight->transfer->status.ok()) {  // another request of the transfer failed: no more work on it
+  if (!flight->transfer->status.ok()) {  // another request of the transfer has failed
     EndFlight(flight);
     return;
   }
   int& tries = IsInterruption(error) ? flight->interrupted : flight->failed;
   ++tries;
-  // A full disk does not empty itself while we try.
+  // A full disk is not tried again: it stays full for longer than a retry takes.
   const bool hopeless = error == ENOSPC || error == EDQUOT || error == EFBIG;
   if (hopeless || tries >= (IsInterruption(error) ? kMostInterruptions : kMostFailures)) {
     Fail(flight, os::StatusFromErrno(error, Describe(*flight->transfer)));
@@ -249,7 +250,8 @@ void TransferQueue::RetryOrFail(Flight* flight, int error) {
   }
   ++counters_.retries;
   flight->waiting_to_retry = true;
-  // The first interruption is retried at once; a device that keeps saying "again" gets growing pauses.
+  // The first interruption is retried at once. A device that answers EAGAIN again and again gets longer
+  // pauses.
   flight->retry_at = tries == 1 ? 0 : options_.clock->NowNanos() + (kRetryPauseNanos << std::min(tries, 7));
 }
 
@@ -258,7 +260,7 @@ void TransferQueue::Fail(Flight* flight, const absl::Status& status) {
   EndFlight(flight);
 }
 
-// The request is over: frees its place, and completes its transfer with the last one.
+// Ends a request: frees its place, and completes its transfer when it was the last.
 void TransferQueue::EndFlight(Flight* flight) {
   const std::shared_ptr<Transfer> transfer = std::move(flight->transfer);
   flight->transfer = nullptr;
@@ -279,13 +281,13 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   } else if (!absl::IsCancelled(transfer->status)) {
     ++counters_.errors;
   }
-  // Moved out: what `done` holds on to is not kept alive by a queue that still lists the transfer.
+  // `done` is moved out, so that what it captured is freed although the queue may still list the transfer.
   const std::function<void(absl::Status)> done = std::move(transfer->done);
   transfer->done = nullptr;
   done(transfer->status);
 }
 
-// Its place stays taken: the kernel may still use the buffer and answer.
+// Gives up a request. Its place stays taken: the kernel may still use the buffer and answer.
 void TransferQueue::GiveUp(Flight* flight) {
   if (!counters_.unresponsive.exchange(true)) {
     os::Log(os::LogLevel::kWarn,
@@ -304,11 +306,12 @@ void TransferQueue::GiveUpLateFlights(int64_t now) {
     }
     all_stuck = all_stuck && flight.given_up;
   }
-  // Without a free place nothing that waits would ever start.
+  // Without a free place no waiting transfer would ever start.
   if (all_stuck) EndWaiting(EndReason::kUnresponsive);
 }
 
-// Completes everything that waits and has nothing in flight; a partly submitted transfer ends with its last request.
+// Completes all waiting transfers that have no request in flight. A partly submitted transfer ends with its
+// last request.
 void TransferQueue::EndWaiting(EndReason reason) {
   std::deque<std::shared_ptr<Transfer>> waiting;
   {
@@ -333,7 +336,7 @@ void TransferQueue::EndTransfers(const std::deque<std::shared_ptr<Transfer>>& tr
 bool TransferQueue::EndAll() {
   for (Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
-    if (flight.waiting_to_retry) {  // not in the kernel: nothing will touch its buffer
+    if (flight.waiting_to_retry) {  // not in the kernel: its buffer is not in use
       Fail(&flight, absl::CancelledError(Describe(*flight.transfer) + ": cancelled"));
       continue;
     }
@@ -346,7 +349,7 @@ bool TransferQueue::EndAll() {
   return answered;
 }
 
-// Enters the oldest request as a wait once it takes long, until it is over.
+// Enters the oldest request as a wait once it takes long, until it ends.
 void TransferQueue::NoteWaits(int64_t now) {
   const Flight* oldest = nullptr;
   for (const Flight& flight : flights_) {
@@ -370,7 +373,7 @@ void TransferQueue::MeasureSpeed(int64_t now) {
     busy_since_ = now;
     busy_bytes_ = 0;
   } else if (busy_places_ == 0) {
-    // Idle time is not slowness: what was measured so far goes on at the next transfer.
+    // Idle time does not count: the measurement goes on at the next transfer.
     busy_bytes_ = 0;
   }
 }

@@ -1,7 +1,8 @@
-// TransferQueue: the thread of one directory. It cuts transfers into requests, keeps a bounded number in flight on the
-// directory's engine, and judges every result: short ones are continued, interrupted ones submitted again, failed ones
-// tried once more, and one that never comes back is given up after a time. It owns the engine; checksums, slots and
-// files are the store's.
+// TransferQueue: the thread of one directory. It cuts transfers into requests, keeps a bounded number of them
+// in flight on the directory's engine, and judges every result. A short transfer is continued, an interrupted
+// request submitted again, a failed one tried once more, and one that never comes back is given up after a
+// time. The queue owns the engine; checksums, slots and files are the store's. Any thread pushes transfers; a
+// transfer's error comes with its `done`, on the queue's thread.
 
 #ifndef SPILLWAY_IO_TRANSFER_QUEUE_H_
 #define SPILLWAY_IO_TRANSFER_QUEUE_H_
@@ -47,30 +48,30 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   static absl::StatusOr<std::shared_ptr<TransferQueue>> Start(std::unique_ptr<IoEngine> engine,
                                                               const TransferQueueOptions& options);
 
-  // Takes the transfer, whose `done` is then called exactly once on the queue's thread. False after BeginStop: the transfer
-  // is left alone. Any thread.
+  // Takes the transfer, whose `done` is then called exactly once on the queue's thread. False after
+  // BeginStop: then `done` is not called. Any thread.
   [[nodiscard]] bool Push(std::shared_ptr<Transfer> transfer);
 
-  void Promote(uint32_t slot);         // any thread
+  void Promote(uint32_t slot);         // any thread; see SpillStore
   void CancelPrefetch(uint32_t slot);  // any thread; see SpillStore
 
-  // The end, in two calls so that several queues end at the same time; each once. Waiting transfers get Cancelled;
-  // those under way are waited for until `timeout`, then get DeadlineExceeded. Any thread but the queue's.
+  // The end has two calls, so that several queues end at the same time. Each is called once. Waiting
+  // transfers get Cancelled. Transfers under way are waited for until `timeout` and then get
+  // DeadlineExceeded. Any thread but the queue's.
   void BeginStop(std::chrono::nanoseconds timeout);
-  // Joins the thread. False when that is stuck in the kernel after `timeout`, or will be when it ends: then the queue
-  // lives on by itself, and so must what its callbacks use.
+  // Joins the thread. False when the thread is stuck in the kernel after `timeout`, or will be when it ends.
+  // Then the queue and what its callbacks use must stay in memory.
   bool FinishStop(std::chrono::nanoseconds timeout);
 
   const TransferCounters& counters() const { return counters_; }
   const char* engine_name() const { return engine_->name(); }
-  // On whom one waits: "/scratch (nvme0n1p2)".
+  // The subject of a wait for this directory: "/scratch (nvme0n1p2)".
   std::string place() const {
     return options_.path + (options_.drive.empty() ? "" : " (" + options_.drive + ")");
   }
   uint64_t queued_bytes() const { return queued_bytes_.load(); }  // pushed and not done
-  double bytes_per_second() const {
-    return bytes_per_second_.load();
-  }  // while busy, smoothed; 0: not known yet
+  // Speed while busy, smoothed; 0: not known yet.
+  double bytes_per_second() const { return bytes_per_second_.load(); }
   void AbandonAfterFork() { engine_->AbandonAfterFork(); }
 
  private:
@@ -109,7 +110,7 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void GiveUpLateFlights(int64_t now);
   void EndWaiting(EndReason reason);
   void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
-  bool EndAll();  // true when nothing of it is in the kernel any more
+  bool EndAll();  // true when the kernel has no request left
   void NoteWaits(int64_t now);
   void MeasureSpeed(int64_t now);
   std::string Describe(const Transfer& transfer) const;
@@ -125,16 +126,15 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   // The queue's thread only.
   std::vector<Flight> flights_;
   std::vector<IoRequest> batch_;
-  size_t busy_places_ = 0;      // flights_ with a transfer or given up
-  size_t given_up_places_ = 0;  // of these, given up
-  uint64_t next_sequence_ =
-      0;  // high part of the tags: a result of an earlier use of a place is known as such
+  size_t busy_places_ = 0;          // flights_ with a transfer or given up
+  size_t given_up_places_ = 0;      // of these, given up
+  uint64_t next_sequence_ = 0;      // high part of the tags: tells results of earlier uses of a place
   std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
   int64_t busy_since_ = 0;
   uint64_t busy_bytes_ = 0;
 
   os::Mutex mu_{
-      os::LockRank::kTransferQueue};  // held across engine_->Wake, so that the engine is still there
+      os::LockRank::kTransferQueue};  // kept across engine_->Wake, so that the engine is still there
   os::CondVar ended_cv_;
   TransferOrder order_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<Transfer>> cancelled_ ABSL_GUARDED_BY(mu_);  // to be completed by the thread
@@ -142,9 +142,9 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   int64_t stop_deadline_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // with ended_: nothing of it is in the kernel
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // with ended_: the kernel has no request left
 
-  os::Thread thread_;  // started and joined by the owner
+  os::Thread thread_;  // started by Start, joined by FinishStop
 };
 
 }  // namespace spillway::io

@@ -25,8 +25,8 @@ class UringEngine : public IoEngine {
 
   absl::Status Start(const std::vector<int>& files) {
     const auto entries = static_cast<unsigned>(capacity_ + 1);  // one more for the wake-up
-    // Completions need not interrupt this thread: it enters the kernel to fetch them anyway. Linux before 5.19 does
-    // not know the flag.
+    // Completions need not interrupt this thread, which enters the kernel to fetch them anyway. Linux before
+    // 5.19 does not know the flag.
     int error = io_uring_queue_init(entries, &ring_, IORING_SETUP_COOP_TASKRUN);
     if (error == -EINVAL) error = io_uring_queue_init(entries, &ring_, 0);
     if (error < 0) return os::StatusFromErrno(-error, "io_uring_queue_init");
@@ -51,7 +51,7 @@ class UringEngine : public IoEngine {
     bool woken = false;
     size_t count = Reap(results, &woken);
     if (count > 0 || woken) return count;
-    if (broken_ != 0) {  // nothing will come; do not let the caller spin
+    if (broken_ != 0) {  // no result will come: the caller must not spin
       os::SleepFor(std::min(timeout, std::chrono::nanoseconds(std::chrono::milliseconds(10))));
       return 0;
     }
@@ -101,8 +101,8 @@ class UringEngine : public IoEngine {
     ++in_flight_;
   }
 
-  // Hands prepared entries to the kernel and waits for `wait` completions. After a lasting error the ring is broken,
-  // and what the kernel has not taken gets that error as its result.
+  // Gives prepared entries to the kernel and waits for `wait` completions. After a lasting error the ring is
+  // broken: the requests that the kernel has not taken get that error as their result.
   void Enter(unsigned wait, std::chrono::nanoseconds timeout) {
     int result = 0;
     if (wait == 0) {
@@ -118,7 +118,7 @@ class UringEngine : public IoEngine {
     while (untaken_.size() > io_uring_sq_ready(&ring_)) untaken_.pop_front();
     if (result >= 0 || result == -EINTR || result == -ETIME) return;
     if (result == -EAGAIN || result == -EBUSY || result == -ENOMEM) {
-      os::SleepFor(std::chrono::milliseconds(1));  // the kernel is short of something; the next call tries
+      os::SleepFor(std::chrono::milliseconds(1));  // the kernel is short of memory; the next call tries again
       return;
     }
     broken_ = result;
@@ -175,7 +175,7 @@ class UringEngine : public IoEngine {
 
   const size_t capacity_;
   const size_t file_count_;
-  // The driving thread only; Wake touches nothing but the descriptor.
+  // The driving thread's only. Wake uses the descriptor alone.
   io_uring ring_{};
   bool ring_open_ = false;
   int wake_fd_ = -1;

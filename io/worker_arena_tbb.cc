@@ -1,4 +1,4 @@
-// WorkerArena over a oneTBB arena: the product's.
+// WorkerArena over a oneTBB arena, for the product.
 
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_arena.h>
@@ -12,7 +12,7 @@ namespace {
 
 class TbbArena : public WorkerArena {
  public:
-  // No place is kept for the application's threads: they never work here.
+  // No place is reserved for the application's threads: they never run tasks here.
   explicit TbbArena(int threads) : arena_(threads, 0) {}
   void Run(std::function<void()> task) override { arena_.enqueue(std::move(task)); }
 
@@ -23,7 +23,8 @@ class TbbArena : public WorkerArena {
 }  // namespace
 
 std::unique_ptr<WorkerArena> MakeWorkerArena(int threads) {
-  // oneTBB has one worker less than the machine has processors, and complains on standard error when asked for more.
+  // oneTBB has one worker less than the machine has processors, and warns on standard error when asked for
+  // more.
   return std::make_unique<TbbArena>(std::max(1, std::min(threads, tbb::info::default_concurrency() - 1)));
 }
 

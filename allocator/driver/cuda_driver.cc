@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kResultPayload[] = "spillway/CUresult";
 
-// Absent from drivers before 12.4 or 12.0: whoever uses them asks first.
+// Absent from drivers before 12.4 or 12.0: their callers test for null.
 bool MayBeMissing(const char* symbol) {
   static constexpr const char* kNewer[] = {"cuFuncGetParamInfo", "cuKernelGetParamInfo", "cuFuncGetName",
                                            "cuKernelGetFunction", "cuStreamGetId"};

@@ -1,6 +1,7 @@
-// CudaDriver: the real driver's entry points that Spillway itself calls, as one table of typed pointers. The only
-// file of the product that names libcuda's functions for calling them; nobody resolves a symbol elsewhere. Filled
-// by a look-up function: the preload's (which skips our own hooks), or a test's dlsym.
+// CudaDriver: the real driver's entry points that Spillway itself calls, as one table of typed pointers. All
+// calls of the driver go through it; no other file resolves a symbol. The engine fills it once by the
+// preload's look-up, which skips our own wrappers, and a test by dlsym. Constant afterwards: any thread may
+// call. Loading fails when the driver lacks a function; a call's error becomes a status by ToStatus.
 
 #ifndef SPILLWAY_ALLOCATOR_DRIVER_CUDA_DRIVER_H_
 #define SPILLWAY_ALLOCATOR_DRIVER_CUDA_DRIVER_H_
@@ -21,31 +22,33 @@ namespace spillway::allocator {
 
 // One member per row of driver_entries.def, named as the exported symbol.
 struct CudaDriver {
-  // Any exported symbol of the driver to its address, or null when this driver lacks it.
+  // Gives the address of an exported symbol of the driver, or null when this driver lacks it.
   using Lookup = std::function<void*(const char* symbol)>;
 
   // Fails with kNotFound and the names of the missing entry points. Entries that only newer drivers have
-  // (cuFuncGetParamInfo and its kin, 12.4) may be null: callers test them.
+  // (cuFuncGetParamInfo and others of 12.4) may be null: their callers test for that.
   static absl::StatusOr<std::unique_ptr<const CudaDriver>> Load(const Lookup& lookup);
 
 #define DRIVER_ENTRY(symbol) decltype(&::symbol) symbol = nullptr;
 #include "allocator/driver/driver_entries.def"
 #undef DRIVER_ENTRY
 
-  // OK for CUDA_SUCCESS; else "WHAT: CUDA_ERROR_X (text)". OUT_OF_MEMORY is kResourceExhausted, NOT_READY
-  // kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, all else kInternal. The code itself
-  // travels with it: ResultOf.
+  // OK for CUDA_SUCCESS; else "WHAT: CUDA_ERROR_X (text)". OUT_OF_MEMORY becomes kResourceExhausted,
+  // NOT_READY kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, any other code
+  // kInternal. The status carries the driver's code, which ResultOf gives back.
   absl::Status ToStatus(CUresult result, const std::string& what) const;
 };
 
-// The driver's answer that a status carries. CUDA_SUCCESS for OK; without one CUDA_ERROR_OUT_OF_MEMORY for
-// kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded, else CUDA_ERROR_UNKNOWN.
+// The driver's code that a status carries. CUDA_SUCCESS for OK. For a status without a code:
+// CUDA_ERROR_OUT_OF_MEMORY for kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded, else
+// CUDA_ERROR_UNKNOWN.
 CUresult ResultOf(const absl::Status& status);
-// The same status and code with other words.
+// The same status and the same driver's code with another message.
 absl::Status WithWords(const absl::Status& status, const std::string& words);
 
-// Makes `context` current for a scope and sets the thread's capture mode to RELAXED, so that our own calls inside a
-// hook neither see a wrong device nor break somebody's stream capture. Puts both back.
+// Makes `context` current for a scope and sets the thread's capture mode to RELAXED; restores both. Our own
+// calls inside a wrapper then neither see a wrong device nor break a stream capture of the job. Of one
+// thread.
 class ScopedContext {
  public:
   ScopedContext(const CudaDriver* driver, CUcontext context);

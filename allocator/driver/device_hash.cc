@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<DeviceHash>> DeviceHash::Create(const CudaDriver*
                                                                const std::string& image) {
   std::unique_ptr<DeviceHash> hash(new DeviceHash(driver));
   SPILLWAY_RETURN_IF_ERROR(hash->Load(image));
-  SPILLWAY_RETURN_IF_ERROR(hash->MakeSlots());
+  SPILLWAY_RETURN_IF_ERROR(hash->MakePlaces());
   SPILLWAY_RETURN_IF_ERROR(hash->Check());
   return hash;
 }
@@ -31,8 +31,8 @@ absl::Status DeviceHash::Load(const std::string& image) {
                            "creating the hash stream");
 }
 
-absl::Status DeviceHash::MakeSlots() {
-  constexpr uint64_t kBytes = kSlots * kSlotBytes;
+absl::Status DeviceHash::MakePlaces() {
+  constexpr uint64_t kBytes = kPlaces * kPlaceBytes;
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return os::StatusFromErrno(errno, "memory for hashes");
   madvise(memory, kBytes, MADV_DONTFORK);  // copy-on-write would move pages that the device writes
@@ -50,14 +50,14 @@ absl::Status DeviceHash::MakeSlots() {
   }
   results_ = static_cast<std::byte*>(memory);
   os::MutexLock lock(&mu_);
-  for (int slot = kSlots; slot-- > 0;) free_.push_back(slot);
+  for (int place = kPlaces; place-- > 0;) free_.push_back(place);
   return absl::OkStatus();
 }
 
-// A kernel that was compiled wrong, or runs wrong, would let changed blocks go: it is tried on half of the slots' memory,
-// whose content and hash the host knows, and once more with one bit of it changed.
+// A kernel that computes wrong values would let changed blocks go without a copy. It is tried on half of the
+// memory for results, whose content and hash the host knows, and once more with one bit changed.
 absl::Status DeviceHash::Check() {
-  constexpr uint64_t kBytes = kSlots / 2 * kSlotBytes;
+  constexpr uint64_t kBytes = kPlaces / 2 * kPlaceBytes;
   auto* const words = reinterpret_cast<uint64_t*>(results_ + kBytes);
   for (uint64_t i = 0; i < kBytes / 8; ++i) words[i] = i * 0x9e3779b97f4a7c15u;
   for (int round = 0; round < 2; ++round) {
@@ -78,12 +78,12 @@ absl::StatusOr<DeviceHash::Request> DeviceHash::Enqueue(CUstream stream, CUdevic
   {
     os::MutexLock lock(&mu_);
     if (free_.empty()) return absl::UnavailableError("too many hashes are under way");
-    request.slot = free_.back();
+    request.place = free_.back();
     free_.pop_back();
   }
   request.partials = content_hash::BlocksFor(bytes);
   uint64_t vectors = bytes / content_hash::kVectorBytes;
-  CUdeviceptr partials = device_results_ + static_cast<uint64_t>(request.slot) * kSlotBytes;
+  CUdeviceptr partials = device_results_ + static_cast<uint64_t>(request.place) * kPlaceBytes;
   void* parameters[] = {&address, &vectors, &partials};
   const CUresult result = driver_->cuLaunchKernel(function_, request.partials, 1, 1, content_hash::kThreads,
                                                   1, 1, 0, stream, parameters, nullptr);
@@ -96,7 +96,7 @@ ContentHash DeviceHash::Take(Request* request) {
   ContentHash sum;
   // Written by the device before the event that the caller has seen complete.
   const auto* const partials = reinterpret_cast<const volatile uint64_t*>(
-      results_ + static_cast<uint64_t>(request->slot) * kSlotBytes);
+      results_ + static_cast<uint64_t>(request->place) * kPlaceBytes);
   for (unsigned i = 0; i < request->partials; ++i) {
     sum.low += partials[2 * i];
     sum.high += partials[2 * i + 1];
@@ -108,7 +108,7 @@ ContentHash DeviceHash::Take(Request* request) {
 void DeviceHash::Drop(Request* request) {
   if (!request->valid()) return;
   os::MutexLock lock(&mu_);
-  free_.push_back(request->slot);
+  free_.push_back(request->place);
   *request = Request();
 }
 
@@ -118,13 +118,13 @@ void HashLoader::Begin() {
   if (code_ == nullptr || begun_.load(std::memory_order_relaxed)) return;
   begun_.store(true);
   const absl::Status started = thread_.Start("spillway-hash", [this] { Load(); });
-  if (!started.ok()) SayUnused(started);
+  if (!started.ok()) ReportUnused(started);
 }
 
-void HashLoader::SayUnused(const absl::Status& why) {
-  // Once for the process would be right, but each device has its own driver's words; devices are few.
-  os::Announce("blocks that have not changed are written again each time they leave the GPU: " +
-               std::string(why.message()));
+void HashLoader::ReportUnused(const absl::Status& why) {
+  // Once per device: each has its driver's own reason, and devices are few.
+  os::ReportLine("blocks that have not changed are written again each time they leave the GPU: " +
+                 std::string(why.message()));
 }
 
 void HashLoader::Load() {
@@ -146,7 +146,7 @@ void HashLoader::Load() {
     ready_.store(hash_.get(), std::memory_order_release);
     return;
   }
-  SayUnused(status);
+  ReportUnused(status);
 }
 
 bool HashLoader::Stop(std::chrono::nanoseconds longest) { return thread_.JoinFor(longest); }

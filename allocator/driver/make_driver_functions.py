@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 COMPANIONS = ("cuda", "cudaGL", "cudaEGL", "cudaVDPAU", "cudaProfiler")
-FOREIGN_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
+OTHER_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
 ROW = re.compile(r"^DRIVER_FUNCTION\((\w+), (\w+), (\d+), (DEFAULT|PER_THREAD)\)$", re.M)
 SYMBOL = re.compile(r"^(?P<base>cu\w+?)(?:_v(?P<abi>\d+))?(?P<form>_ptsz|_ptds)?$")
 TYPEDEF = re.compile(r"\bPFN_(?P<base>cu\w+?)_v(?P<version>\d{4,})(?P<form>_ptsz|_ptds)?\b")
@@ -48,7 +48,7 @@ def prototypes(include, compiler):
     """All symbols that the headers of one toolkit declare."""
     names = set()
     with tempfile.TemporaryDirectory() as empty:
-        for header in FOREIGN_HEADERS:  # only names are wanted: the foreign types may be missing
+        for header in OTHER_HEADERS:  # only names are wanted: types of other headers may be missing
             path = pathlib.Path(empty, header)
             path.parent.mkdir(exist_ok=True)
             path.touch()

@@ -10,7 +10,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Whoever shows the words says whose they are.
+// The readers of a text add our name.
 constexpr std::string_view kOurName = "Spillway: ";
 
 // Without a destructor: hooks run in destructors of other thread-local objects, too.

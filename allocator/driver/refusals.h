@@ -1,6 +1,7 @@
-// Refusals: the one channel for the words of what was refused, at an allocation, a launch, a copy or a hold. Whoever refuses
-// notes it here; the C ABI, PyTorch's allocator and the user read it. It keeps the last words of each thread and the last
-// of all; what the driver answers in numbers travels in statuses and results. One for the process. Any thread.
+// Refusals: the one channel for the texts of refusals, of an allocation, a launch, a copy or a pin. Residency
+// and the gate write them; the C ABI, PyTorch's allocator and the reports read them. It keeps the last text
+// of each thread and the last of all. The driver's codes travel in statuses and results. One for the process.
+// Any thread; nothing throws.
 
 #ifndef SPILLWAY_ALLOCATOR_DRIVER_REFUSALS_H_
 #define SPILLWAY_ALLOCATOR_DRIVER_REFUSALS_H_
@@ -17,36 +18,38 @@ namespace spillway::allocator {
 
 class Refusals {
  public:
-  // Called on the refusing thread, no lock held, before the refused driver call returns to the application.
+  // Called on the refusing thread, without a lock, before the refused driver call returns to the application.
   using Listener = void (*)();
 
   Refusals();
 
-  // An allocation, or another call whose caller gets the status, was refused. Nothing for OK. Does not throw: where
-  // there is no memory for the words of all threads, only this thread's are kept.
+  // An allocation, or another call whose caller gets the status, was refused. Does nothing for OK. Does not
+  // throw: when there is no memory for the text of Latest, only this thread's text is kept.
   void Note(const absl::Status& why);
-  // A driver call of the application was refused: its caller gets a number, and may ask for the words by TakeCall.
+  // A driver call of the application was refused. Its caller gets a code, and may ask for the text by
+  // TakeCall.
   void NoteCall(const absl::Status& why);
 
-  // Words of this thread's last refusal, "" when none since Forget: without "Spillway:", which whoever shows them puts
-  // before. Valid until the thread's next refusal; at most kMostWords - 1 bytes are kept.
+  // Text of this thread's last refusal, "" when there was none since Forget. It does not begin with
+  // "Spillway:", which its readers add. Valid until the thread's next refusal. At most kMostWords - 1 bytes
+  // are kept.
   static constexpr size_t kMostWords = 2048;
   const char* OfThisThread() const;
-  // This thread's last refusal is over: a new call begins.
+  // Drops this thread's last refusal: a new call begins.
   void Forget();
-  // True once for each NoteCall of this thread that no later Note or Forget has covered. Its words stay OfThisThread's.
+  // True once for each NoteCall of this thread without a later Note or Forget. OfThisThread keeps its text.
   bool TakeCall();
 
-  // Words of the latest refusal of any thread, "" when there was none.
+  // Text of the latest refusal of any thread, "" when there was none.
   std::string Latest() const;
 
-  // For the rest of the process; null: none.
+  // Sets the listener for the rest of the process; null: none.
   void SetListener(Listener listener) { listener_.store(listener, std::memory_order_release); }
 
  private:
   void Keep(const absl::Status& why, bool call);
 
-  const uint64_t id_;                        // of this object: a thread's words belong to one
+  const uint64_t id_;                        // of this object: a thread's text belongs to one object
   std::atomic<Listener> listener_{nullptr};  // released by SetListener, acquired by NoteCall
   mutable os::Mutex mu_{os::LockRank::kLog};
   std::string latest_ ABSL_GUARDED_BY(mu_);

@@ -45,8 +45,8 @@ AddressMap::~AddressMap() {
 }
 
 void AddressMap::CollectNeighbours(uint64_t chunk, AccessSet* set) const {
-  // A guard chunk or free space: the address may be one past the end of the block before, or a negative offset
-  // from the start of the block behind.
+  // The address lies in a guard chunk or a free range. It may be one past the end of the block before, or a
+  // negative offset from the start of the block behind.
   if (chunk > 0) {
     const uint32_t before = pages_[chunk - 1].load(std::memory_order_acquire);
     if (before != 0) set->Add(BlockId::FromRaw(before));

@@ -1,7 +1,10 @@
-// AddressMap: from a device address to the block that owns it, for all devices of the process, without a lock.
-// It owns the one reservation of address space (cuMemAddressReserve, nothing mapped) that all blocks lie in, cut
-// into one equal slice per device, and a table with one word per chunk of it. Placing blocks in a slice is
-// VaSpace's business; what a block's state is, BlockTable's.
+// AddressMap: finds the block that a device address belongs to, for all devices of the process, without a
+// lock. It owns the one reservation of address space in which all blocks lie (cuMemAddressReserve, nothing
+// mapped), cut into one equal slice per device, and a table with one word per chunk of it. VaSpace places
+// blocks in a slice; BlockTable knows their states.
+//
+// Hooks look addresses up on launching threads. The block table enters and removes blocks under its device's
+// lock. Only Reserve can fail.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
@@ -18,19 +21,21 @@ namespace spillway::allocator {
 
 class AddressMap {
  public:
-  // Reserves devices x bytes_per_device (both powers of two or rounded up to them) with chunks of `chunk_bytes`
-  // (a power of two, at least the device's granularity). Fails with the driver's error.
+  // Reserves `devices` slices of `bytes_per_device` bytes, rounded up to a power of two. `chunk_bytes` is a
+  // power of two and at least the device's granularity. Fails with the driver's error, or the system's when
+  // there is no memory for the table.
   static absl::StatusOr<std::unique_ptr<AddressMap>> Reserve(const CudaDriver* driver, int devices,
                                                              uint64_t bytes_per_device, uint64_t chunk_bytes);
-  ~AddressMap();  // leaves the reservation in place: tensors may outlive us, and process exit frees it
+  // Leaves the reservation in place: tensors may outlive this object, and process exit frees it.
+  ~AddressMap();
 
-  // Adds to `set` the block that holds `address`; an address in the unmapped chunk between two blocks counts for
-  // both neighbours, since it may be the end pointer of one. Any thread, no lock.
+  // Adds the block at `address` to `set`. An address in the unmapped chunk between two blocks counts for
+  // both, since it may be the end pointer of one. Any thread, no lock.
   void Collect(uint64_t address, AccessSet* set) const {
     const uint64_t offset = address - base_;
     if (offset < total_bytes_) CollectInside(offset, set);
   }
-  // The same for an address that Contains: `offset` counts from base().
+  // The same for an address inside the reservation, `offset` bytes from base().
   void CollectInside(uint64_t offset, AccessSet* set) const {
     const uint32_t raw = pages_[offset >> chunk_shift_].load(std::memory_order_acquire);
     if (__builtin_expect(raw != 0, 1)) {
@@ -41,13 +46,13 @@ class AddressMap {
   }
   bool Contains(uint64_t address) const { return address - base_ < total_bytes_; }
 
-  // The block that holds `address`, or an invalid id for guard chunks, free space and foreign addresses.
+  // The block at `address`, or an invalid id for guard chunks, free ranges and addresses that are not ours.
   BlockId Find(uint64_t address) const;
 
-  // Every block with a byte in [address, address + bytes): for copies, memsets and unmaps of a range.
+  // Adds every block with a byte in [address, address + bytes), for copies, memsets and unmaps of a range.
   void CollectRange(uint64_t address, uint64_t bytes, AccessSet* set) const;
 
-  // Called by the block table while it holds its device's lock, before a block is handed out and after it is gone.
+  // The block table calls these under its device's lock, before a block is handed out and after it is gone.
   void Assign(uint64_t address, uint64_t bytes, BlockId id);
   void Clear(uint64_t address, uint64_t bytes);
 
@@ -66,8 +71,8 @@ class AddressMap {
   const uint64_t total_bytes_;
   const int chunk_shift_;
   const uint64_t chunks_;
-  // One word per chunk: BlockId::raw(), 0 = none. Release stores in Assign/Clear pair with the acquire loads of
-  // the look-ups: who sees an id sees the block that was filled in before.
+  // One word per chunk: BlockId::raw(), 0 for none. The release stores of Assign and Clear pair with the
+  // acquire loads of the look-ups: a thread that reads an id also sees the block that was filled in before.
   os::Atomic<uint32_t>* pages_;  // anonymous zero pages, touched only where blocks are
 };
 

@@ -1,7 +1,9 @@
-// BlockAllocator: the addresses that may be handed out again. A freed block keeps its address for the next block of
-// the same number of chunks on the same stream, with or without chunks behind it, and the lowest such address is
-// always taken: so a job that allocates and frees the same way each step gets the same addresses each step, whatever
-// memory pressure did meanwhile, and its launches can be recognised.
+// BlockAllocator: the addresses of freed blocks, which may be handed out again. A freed block keeps its
+// address, with or without chunks behind it, for the next block of the same number of chunks on the same
+// stream. The lowest such address is always taken. A job that allocates and frees alike in each iteration
+// thus gets the same addresses in each iteration, whatever memory pressure did meanwhile, and its launches
+// can be recognised. Residency calls it for each allocation and free. Take finds nothing when no address
+// fits; nothing else can fail.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
@@ -17,16 +19,16 @@
 
 namespace spillway::allocator {
 
-// Not thread-safe: guarded by its owner's lock.
+// Not thread-safe: guarded by the owner's lock.
 class BlockAllocator {
  public:
   // Enters a free block's address. It must not be in the list.
   void Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id);
   // Takes the lowest address of that size and stream out of the list; nothing when there is none.
   std::optional<BlockId> Take(CUstream stream, uint32_t chunks);
-  // Takes that address out of the list, where it must be.
+  // Takes one address out of the list. It must be there.
   void Remove(CUstream stream, uint32_t chunks, uint64_t address);
-  size_t size() const { return count_; }
+  size_t size() const { return count_; }  // addresses in the list
 
  private:
   std::map<std::pair<CUstream, uint32_t>, std::map<uint64_t, BlockId>> lists_;

@@ -1,4 +1,6 @@
-// Identity of a block across all devices, and the set of blocks that one launch touches.
+// BlockId: a block's identity across all devices. AccessSet: the blocks that one launch may touch. Both are
+// plain values without locks. Hooks fill an access set on the launching thread; residency reads it. Nothing
+// here can fail.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ID_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ID_H_
@@ -11,8 +13,9 @@ namespace spillway::allocator {
 
 inline constexpr int kMaxDevices = 8;
 
-// Device in the top four bits, index into that device's block table below. Index 0 is never a block, so the
-// zero value means "no block". Ids are reused after a free; a block's generation tells the uses apart.
+// The device is in the top four bits, the index into that device's block table below them. Index 0 is never a
+// block: the zero value means "no block". An id is used again after a free; a block's generation tells the
+// uses apart.
 class BlockId {
  public:
   constexpr BlockId() = default;
@@ -34,24 +37,26 @@ class BlockId {
   uint32_t value_ = 0;
 };
 
-// The blocks that one launch, copy or memset names: no repeats, in order of first mention. Reused by its thread:
-// Clear() keeps the memory, so the launch path allocates only while a set grows beyond every earlier one.
+// The blocks that one launch, copy or memset names, without repeats, in order of first mention. A thread uses
+// its set again and again: Clear() keeps the memory, so that the launch path allocates only when a set is
+// larger than all before it. Of one thread.
 class AccessSet {
  public:
   AccessSet() : blocks_(kFirstCapacity) {}
-  // No moves: a set always has room for one block at least.
+  // Copied, never moved: Add relies on memory for one block at least.
   AccessSet(const AccessSet&) = default;
   AccessSet& operator=(const AccessSet&) = default;
 
   void Clear() { size_ = 0; }
-  // Adds `id` unless it is there. A table says where a block with these low bits was put last; what it says may be
-  // of an earlier set, so it counts only when such a block lies there now. Thus it need never be cleared.
+  // Adds `id` unless it is there. The table `places_` remembers where a block with these low bits was put
+  // last. That may have been in an earlier set, so the entry counts only when such a block lies at that place
+  // now. The table is therefore never cleared.
   void Add(BlockId id) {
     const uint32_t place = places_[id.raw() % kPlaces];
     const uint32_t there = blocks_[place].raw();
-    // One branch, which is seldom taken: places left by earlier sets cannot be predicted.
+    // One branch that is seldom taken: entries left by earlier sets cannot be predicted.
     const bool same_place = (place < size_) & ((there ^ id.raw()) % kPlaces == 0);
-    if (__builtin_expect(same_place, 0) && (there == id.raw() || Holds(id))) return;
+    if (__builtin_expect(same_place, 0) && (there == id.raw() || Contains(id))) return;
     AddNew(id);
   }
   // Adds `id`, which is known not to be there.
@@ -69,7 +74,7 @@ class AccessSet {
   static constexpr size_t kFirstCapacity = 256;
   static constexpr uint32_t kPlaces = 1024;
 
-  bool Holds(BlockId id) const {
+  bool Contains(BlockId id) const {
     for (const BlockId block : *this) {
       if (block == id) return true;
     }

@@ -1,5 +1,6 @@
-// BlockSizes: how many blocks there are of each size, and the largest. Sizes are few and come again, so that one whose last
-// block has gone keeps its place for a while.
+// BlockSizes: how many blocks there are of each size, and the largest size. The block table keeps one for the
+// blocks that may leave, under its lock, since charging asks for the largest. Sizes are few and come again: a
+// size whose last block has gone keeps its entry until there are many sizes.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_
@@ -12,9 +13,10 @@
 
 namespace spillway::allocator {
 
-// Sizes in chunks. Not thread-safe.
+// Sizes in chunks. Not thread-safe: guarded by the owner's lock.
 class BlockSizes {
  public:
+  // A block of that size is there from now on.
   void Add(uint32_t chunks) {
     if (latest_ == sizes_.end() || latest_->first != chunks) {
       if (sizes_.size() > kMostSizes)
@@ -23,12 +25,13 @@ class BlockSizes {
     }
     ++latest_->second;
   }
+  // A block of that size is gone. It must have been there (checked).
   void Remove(uint32_t chunks) {
     if (latest_ == sizes_.end() || latest_->first != chunks) latest_ = sizes_.find(chunks);
     SPILLWAY_CHECK(latest_ != sizes_.end() && latest_->second > 0);
     --latest_->second;
   }
-  // 0: there is no block.
+  // The largest size that has a block; 0 when there is no block.
   uint32_t Largest() const {
     for (const auto& [chunks, count] : sizes_) {
       if (count > 0) return chunks;
@@ -39,7 +42,8 @@ class BlockSizes {
  private:
   static constexpr size_t kMostSizes = 256;
   std::map<uint32_t, uint64_t, std::greater<>> sizes_;
-  std::map<uint32_t, uint64_t, std::greater<>>::iterator latest_ = sizes_.end();  // often the next one, too
+  std::map<uint32_t, uint64_t, std::greater<>>::iterator latest_ =
+      sizes_.end();  // the next block often has the same size
 };
 
 }  // namespace spillway::allocator

@@ -9,7 +9,8 @@
 namespace spillway::allocator {
 namespace {
 
-// NOT_READY from cuMemSetAccess goes away by itself; reports speak of one retry. Ten over about 20 ms is plenty.
+// NOT_READY from cuMemSetAccess goes away by itself. Published reports needed one retry; these are ten over
+// 20 ms.
 constexpr int kSetAccessTries = 10;
 
 CUmemAllocationProp PropertiesFor(int device) {
@@ -49,16 +50,16 @@ void ChunkPool::Give(std::vector<ChunkHandle>* chunks) {
 }
 
 uint64_t ChunkPool::BeginCreate(uint64_t count) {
-  const uint64_t room = target_ > held_ ? target_ - held_ : 0;
-  count = std::min(count, room);
-  held_ += count;
-  peak_held_ = std::max(peak_held_, held_);
+  const uint64_t allowed = target_ > created_ ? target_ - created_ : 0;
+  count = std::min(count, allowed);
+  created_ += count;
+  peak_created_ = std::max(peak_created_, created_);
   return count;
 }
 
 uint64_t ChunkPool::BeginRelease(uint64_t count, std::vector<ChunkHandle>* chunks) {
   count = TakeFree(count, chunks);
-  held_ -= count;
+  created_ -= count;
   return count;
 }
 

@@ -30,7 +30,7 @@ void LaunchSets::Note(const std::vector<Member>& blocks) {
     bits_[block.id.index()] |= bit;
     set.blocks.push_back(block.id);
     set.live_bytes += block.bytes;
-    if (block.held) set.held_bytes += block.bytes;
+    if (block.pinned) set.pinned_bytes += block.bytes;
   }
   set.all_bytes = set.live_bytes;
   FindLargest();
@@ -43,8 +43,8 @@ void LaunchSets::Count(BlockId id, int64_t bytes) {
   FindLargest();
 }
 
-void LaunchSets::CountHeld(BlockId id, int64_t bytes) {
-  ForEachBit(BitsOf(id), [&](int place) { sets_[place].held_bytes += static_cast<uint64_t>(bytes); });
+void LaunchSets::CountPinned(BlockId id, int64_t bytes) {
+  ForEachBit(BitsOf(id), [&](int place) { sets_[place].pinned_bytes += static_cast<uint64_t>(bytes); });
 }
 
 void LaunchSets::OnDestroy(BlockId id, uint64_t bytes) {
@@ -79,22 +79,22 @@ void LaunchSets::FindLargest() {
 
 uint64_t LaunchSets::largest_movable_bytes() const {
   uint64_t largest = 0;
-  for (const Set& set : sets_) largest = std::max(largest, set.live_bytes - set.held_bytes);
+  for (const Set& set : sets_) largest = std::max(largest, set.live_bytes - set.pinned_bytes);
   return largest;
 }
 
 void LaunchSets::CheckInvariants(absl::FunctionRef<Member(BlockId)> look) const {
   for (int place = 0; place < kSets; ++place) {
     uint64_t live = 0;
-    uint64_t held = 0;
+    uint64_t pinned = 0;
     for (const BlockId id : sets_[place].blocks) {
       SPILLWAY_CHECK((BitsOf(id) >> place & 1) != 0);
       const Member block = look(id);
       if (!block.live) continue;
       live += block.bytes;
-      if (block.held) held += block.bytes;
+      if (block.pinned) pinned += block.bytes;
     }
-    SPILLWAY_CHECK(live == sets_[place].live_bytes && held == sets_[place].held_bytes);
+    SPILLWAY_CHECK(live == sets_[place].live_bytes && pinned == sets_[place].pinned_bytes);
   }
 }
 

@@ -1,5 +1,6 @@
-// Holds: why blocks stay on the GPU although no launch names them, and what is needed to end one. Counting is
-// BlockTable's and DeviceResidency's business; what asks for holds is the hooks'.
+// Long-term pins: why a block stays on the GPU although no launch in preparation names it, and what is needed
+// to end the pin. integration/escape asks for pins and ends them, on the threads of the application;
+// BlockTable counts them. These are plain values; nothing here can fail.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_PIN_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_PIN_H_
@@ -13,8 +14,8 @@
 namespace spillway::allocator {
 
 // Why a block may not leave the GPU.
-enum class HoldReason : int {
-  kUnknownCall,   // named in a call that is not understood
+enum class PinReason : int {
+  kUnknownCall,   // named in a call whose effect is not known
   kExport,        // IPC handle, shareable handle, dma-buf
   kPeer,          // reachable from another device or process
   kTexture,       // texture or surface object
@@ -24,22 +25,24 @@ enum class HoldReason : int {
   kDenied,        // used by a kernel of the deny list
   kCount,
 };
-inline constexpr int kHoldReasons = static_cast<int>(HoldReason::kCount);
-inline const char* NameOf(HoldReason reason) {
+inline constexpr int kPinReasons = static_cast<int>(PinReason::kCount);
+inline const char* NameOf(PinReason reason) {
   constexpr const char* kNames[] = {"unknown_call", "export",        "peer",          "texture",
                                     "graph",        "pointer_table", "module_global", "denied"};
   return kNames[static_cast<int>(reason)];
 }
 
-// One use of a block that a hold was taken on: ids are reused, and the generation tells a block from those before it.
-struct HeldBlock {
+// A block that was pinned. Ids are used again; the generation distinguishes a block from earlier ones with
+// its id.
+struct PinnedBlock {
   BlockId id;
   uint32_t generation = 0;
 };
 
-// Who may have used a held block without naming it, and is not known to be done yet: what is queued on these streams
-// now, and whatever used this block (which carried the address), its stream included.
-struct HiddenUsers {
+// Work that may still use a pinned block by an escaped pointer when its pin ends: what is queued on these
+// streams now, and all work that used the block `carrier`, in which the pointer was, with the carrier's own
+// stream.
+struct EscapedUsers {
   std::vector<StreamRef> streams;
   BlockId carrier;
 };

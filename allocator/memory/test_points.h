@@ -1,5 +1,6 @@
-// Delay points and seeded mutants of the memory core: compiled in only with SPILLWAY_TEST_HOOKS (tests), so that a
-// model test can widen races and prove that it would notice a broken rule.
+// Delay points and mutants of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests widen races
+// by the first and prove by the second that they would notice a broken rule. Any thread; without the option
+// the macros are empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
@@ -14,28 +15,29 @@
 
 namespace spillway::allocator {
 
-// A rule left out on purpose. Each is caught by tests/simulation (docs/results), some by tests/allocator/residency_model_test too.
+// A rule that is left out on purpose. tests/simulation catches each (docs/results),
+// tests/allocator/residency_model_test some.
 enum class Mutant : int {
   kNone,
-  kSkipSlotWait,        // the evictor does not wait for threads inside the gate
-  kPublishBeforeEvent,  // a fault is called resident before its copy has completed
+  kSkipSectionWait,     // the evictor does not wait for read-side sections
+  kPublishBeforeEvent,  // a block counts as resident before its copy has completed
   kReuseDrainingBlock,  // a block freed during a transfer is handed out before the transfer has ended
-  kNoExchangeRoom,      // charging leaves no room to exchange blocks
-  kTrustOldCopy,        // a copy from before is taken for the content without looking
-  kCopyWithoutLock,     // a copy is called good without looking whether the block was taken meanwhile
-  kKeepAnyCopy,         // an eviction that was taken back keeps whatever it has copied
+  kNoHeadroom,          // charging leaves no headroom to exchange blocks
+  kTrustOldCopy,        // an earlier copy is taken for the content without a comparison
+  kCopyWithoutLock,     // a copy is taken as clean without looking whether the block was taken meanwhile
+  kKeepAnyCopy,         // an eviction that was taken back keeps all that it has copied
   kKeepOfLastLife,      // an eviction that was taken back keeps its copy in the block's next life
-  kReuseRecordEarly,  // the record of a freed block serves another address while somebody still has to do with it
+  kReuseRecordEarly,    // the record of a freed block is used for another address while it is still in use
   kPublishWithoutLook,  // an early copy is published although a launch has taken the block
   // ---- The gate.
-  kNoBarrier,          // the evictor waits for slots without its barrier
-  kNoFence,            // without membarrier, a launching thread enters its slot without a fence
-  kStampAfterLeave,    // a launch leaves its slot before it stamps its blocks
-  kPinnedUnstamped,    // a launch under pins does not stamp its blocks
-  kStripGateOpen,      // the gate of a block that is stripped stays open
-  kManyUsesForgotten,  // a use that finds no stamp is not noted
-  kForgetUsesAtClose,  // stamps are given up when the gate closes, not at the commit point
-  kStripUsed,          // a block that a launch used while it was chosen as unused is stripped all the same
+  kNoBarrier,          // the evictor waits for read-side sections without its barrier
+  kNoFence,            // without membarrier, a launching thread enters its section without a fence
+  kRecordAfterLeave,   // a launch leaves its section before it records its uses
+  kPinnedUnrecorded,   // a launch under pins does not record its uses
+  kDecommitGateOpen,   // the gate of a block that is decommitted stays open
+  kManyUsesForgotten,  // a use that finds no free timeline value is not recorded
+  kForgetUsesAtClose,  // recorded uses are dropped when the gate closes, not at the commit point
+  kDecommitUsed,       // a block is decommitted although a launch has used it since it was chosen as unused
   // ---- The way out.
   kSkipUses,           // the last use is not waited for
   kCommitBeforeCopy,   // unmapped before the copies to host memory have ended
@@ -44,8 +46,8 @@ enum class Mutant : int {
   kForgetRecordedUse,  // an eviction does not wait for recorded streams
   kStagingNotAwaited,  // a write is submitted before its copy to staging has ended
   // ---- The way in.
-  kNoWaitForArrival,   // the launch's stream does not wait for what is on its way
-  kFirstArrivalOnly,   // it waits for the first arrival only
+  kNoWaitForArrival,   // the launch's stream does not wait for bytes on their way to the GPU
+  kFirstArrivalOnly,   // the stream waits for the first arrival only
   kReadNotAwaited,     // a chunk is copied to the GPU before it has been read
   kStagingGivenEarly,  // staging is given back before the copy from it has ended
   // ---- Frees, streams, events.
@@ -54,10 +56,10 @@ enum class Mutant : int {
   kCoverAfterRecord,  // an event counts for launches that were numbered after it was recorded
   kReuseWaitedEvent,  // an event goes back to the pool while a thread waits for it
   // ---- Waits and wake-ups.
-  kKeepTicket,     // a claim that was refused stays in the queue
-  kNextNotTold,    // who leaves the queue of claims tells nobody
-  kChunksNotTold,  // the end of an eviction tells nobody
-  kErrorUnseen,    // the device's first error stops nothing
+  kKeepTicket,          // a claim that was refused stays in the queue
+  kNextNotWoken,        // a claim that leaves the queue wakes nobody
+  kChunksNotSignalled,  // the end of an eviction wakes nobody
+  kErrorUnseen,         // the device's first error stops nothing
 };
 inline std::atomic<Mutant> active_mutant{Mutant::kNone};
 // Sees each choice of victims, under the table's lock.

@@ -36,13 +36,14 @@ absl::StatusOr<uint64_t> VaSpace::Allocate(uint64_t chunks) {
                                       " bytes of address space");
 }
 
-// A pointer into a chunk without a block counts for the blocks on both sides of it. So the chunks before and behind a
-// multiple of 4 GiB have no block next to them: two chunks stay free from it on, and one before it, behind a guard.
+// A pointer into a chunk without a block counts for the blocks on both sides of that chunk. Therefore the
+// chunks before and behind a multiple of 4 GiB must have no block next to them: two chunks behind it stay
+// free, and one before it, behind the guard chunk.
 uint64_t VaSpace::KeepOff(uint64_t start, uint64_t bytes) const {
   const uint64_t before = chunk_bytes_;
   const uint64_t behind = 2 * chunk_bytes_;
   if (bytes > kStride - before - behind) return start;
-  // The last that could be too near.
+  // The last multiple that could be too near.
   const uint64_t multiple = (start + bytes + before - 1) / kStride * kStride;
   return multiple + behind > start ? multiple + behind : start;
 }

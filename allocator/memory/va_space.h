@@ -1,7 +1,11 @@
-// VaSpace: places blocks in one device's slice of the reserved address space. Address arithmetic only: nothing is
-// mapped here. Between two blocks lies one chunk that is never mapped, so that an end pointer of one never equals
-// the start of the next. Addresses around multiples of 4 GiB are left out where possible: two 32-bit integers in a
-// row, the lower of them small or a small negative one, look like such an address, and would hold its block.
+// VaSpace: places blocks in one device's slice of the reserved address space. It is address arithmetic only
+// and maps nothing. Residency calls it when no freed block's address fits an allocation; an allocation fails
+// when no range is free.
+//
+// Between two blocks lies one chunk that is never mapped, so that the end pointer of one never equals the
+// start of the next. Addresses around multiples of 4 GiB are left out where possible: two 32-bit integers in
+// a row, of which one is small or a small negative number, look like such an address and would keep its block
+// from leaving.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_VA_SPACE_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_VA_SPACE_H_
@@ -13,15 +17,15 @@
 
 namespace spillway::allocator {
 
-// Not thread-safe: guarded by its owner's lock.
+// Not thread-safe: guarded by the owner's lock. All addresses and sizes in bytes, blocks in chunks.
 class VaSpace {
  public:
   VaSpace(uint64_t base, uint64_t bytes, uint64_t chunk_bytes);
 
-  // Start of a free range of `chunks` chunks, the lowest that fits and, unless it is too long for that, keeps off the
-  // multiples of 4 GiB. kResourceExhausted when none does.
+  // The lowest free range of `chunks` chunks that keeps off the multiples of 4 GiB, which a very long range
+  // cannot. Returns its start. kResourceExhausted when no range is free.
   absl::StatusOr<uint64_t> Allocate(uint64_t chunks);
-  // Gives a range from Allocate back; joins it with free neighbours.
+  // Gives a range from Allocate back and joins it with free neighbours.
   void Free(uint64_t address, uint64_t chunks);
 
   uint64_t free_bytes() const { return free_bytes_; }
@@ -29,7 +33,8 @@ class VaSpace {
   void CheckInvariants() const;
 
  private:
-  // The lowest address from `start` on for a block of `bytes`, its guard included, that keeps off.
+  // The lowest address from `start` on at which `bytes`, guard chunk included, keep off the multiples of 4
+  // GiB.
   uint64_t KeepOff(uint64_t start, uint64_t bytes) const;
 
   const uint64_t base_;

@@ -13,8 +13,8 @@
 namespace spillway::allocator {
 namespace {
 
-// Room for an external allocation: how long it may wait in all, and without any chunk having been given up.
-constexpr int64_t kLongestWaitForOthers = 1'000'000'000;
+// How long an external allocation may wait in all, and without any chunk having been given up.
+constexpr int64_t kLongestWaitForExternal = 1'000'000'000;
 constexpr int64_t kWaitWithoutProgress = 100'000'000;
 
 }  // namespace
@@ -61,7 +61,7 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   Block* block = addresses_->Take(*lock, chunks, stream);
   AllocationPath path = AllocationPath::kNewAddress;
   if (block != nullptr) {
-    // A strip that has passed its commit point, or the transfer of a freed block, ends in a moment.
+    // A decommit past its commit point, or the transfer of a freed block, ends in a moment.
     block->allocation.wanted = true;
     const absl::Status status = AwaitEndOfTransferLocked(lock, block);
     block->allocation.wanted = false;
@@ -74,7 +74,7 @@ absl::StatusOr<Block*> Allocations::TakeBlockLocked(TableLock* lock, uint32_t ch
   } else {
     SPILLWAY_ASSIGN_OR_RETURN(block, addresses_->Create(*lock, chunks, stream));
   }
-  // Before it is live: who chooses victims goes by them.
+  // Before the block is live: the choice of victims reads both.
   block->gate.used.store(false, std::memory_order_relaxed);
   block->allocation.handed_out_at = log_->count();
   core_->table.MoveLocked(
@@ -99,8 +99,8 @@ absl::Status Allocations::AwaitEndOfTransferLocked(TableLock* lock, Block* block
 absl::StatusOr<BlockRange> Allocations::FindRange(CUdeviceptr address) const {
   const TableLock lock(core_->table);
   const Block* const block = core_->table.FindLocked(lock, address);
-  if (block == nullptr) return absl::NotFoundError("no block of Spillway's holds this address");
-  if (!block->live()) return absl::NotFoundError("the block that held this address has been freed");
+  if (block == nullptr) return absl::NotFoundError("no block of Spillway's is at this address");
+  if (!block->live()) return absl::NotFoundError("the block at this address has been freed");
   return BlockRange{block->address, block->allocation.requested_bytes};
 }
 
@@ -116,10 +116,10 @@ absl::Status Allocations::Free(CUdeviceptr address) {
       return absl::InvalidArgumentError("free of an address that is not the start of a live block");
     }
     addresses_->NoteTakenBack(lock, block);
-    // Kernels that reached it without naming it left no stamp; by PyTorch's rules they ran on its own stream or on
-    // recorded ones.
-    if (block->held_reasons != 0) StampQueuedWorkLocked(lock, block, {block->allocation.owner, false});
-    core_->table.ForgetHoldsLocked(lock, block);
+    // Kernels that reached the block without naming it recorded no use. By PyTorch's rules they ran on its
+    // own stream or on recorded ones.
+    if (block->pin_reasons != 0) RecordQueuedWorkLocked(lock, block, {block->allocation.owner, false});
+    core_->table.ForgetPinsLocked(lock, block);
     FreeLocked(lock, block);
     charges_->End(lock, block);
   }
@@ -134,7 +134,7 @@ void Allocations::FreeLocked(const TableLock& lock, Block* block) {
   switch (block->state) {
     case BlockState::kResident: core_->table.MoveLocked(lock, block, BlockState::kCached); break;
     case BlockState::kEmpty:
-      if (block->memory.mapping) {  // whoever maps or unmaps it finishes the free
+      if (block->memory.mapping) {  // the end of that finishes the free
         addresses_->BeginFree(lock, block);
         return;
       }
@@ -177,44 +177,45 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
     return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
   StreamRef named{stream, false};
   if (named.IsDefault()) core_->parts.driver->cuCtxGetCurrent(&named.context);
-  const bool foreign = named.context != nullptr && named.context != core_->parts.context;
+  const bool other_device = named.context != nullptr && named.context != core_->parts.context;
   const StreamIndex index = core_->clock.Find(named);
   if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");
   // What is queued on that stream now need not have come through the gate (a library's own work): number it.
   const uint64_t number = core_->clock.Next(index, 0);
-  // Nobody else can cover it, and this thread may not come back.
+  // No other thread can cover it, and this one may not come back.
   if (core_->clock.IsPerThread(index)) core_->clock.Cover({index, number}).IgnoreError();
   const TableLock lock(core_->table);
   Block* const block = core_->table.FindLocked(lock, address);
   if (block == nullptr || !block->live())
     return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
-  if (block->allocation.owner == stream && !foreign) return absl::OkStatus();
-  std::erase_if(block->allocation.recorded, [&](const Stamp& stamp) { return stamp.stream == index; });
+  if (block->allocation.owner == stream && !other_device) return absl::OkStatus();
+  std::erase_if(block->allocation.recorded,
+                [&](const TimelineValue& value) { return value.stream == index; });
   block->allocation.recorded.push_back({index, number});
   // An eviction has read the uses already, and would copy or unmap under this one.
   if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
   return absl::OkStatus();
 }
 
-// Whatever the stream has been given up to now, through the gate or not.
-void Allocations::StampQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream) {
+// All work that the stream has been given up to now, through the gate or not.
+void Allocations::RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream) {
   const StreamIndex index = core_->clock.Find(stream);
   if (index == kNoStream) {
     block->gate.many_streams.store(true);
     return;
   }
-  const Stamp stamp{index, core_->clock.Next(index, 0)};
-  StampBlock(core_->clock, block, stamp);
+  const TimelineValue value{index, core_->clock.Next(index, 0)};
+  RecordUse(core_->clock, block, value);
   if (!core_->clock.IsPerThread(index)) return;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);  // nobody else can cover it
-  core_->clock.Cover(stamp).IgnoreError();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);  // no other thread can cover it
+  core_->clock.Cover(value).IgnoreError();
 }
 
 bool Allocations::FinishFrees() {
   const TableLock lock(core_->table);
-  const bool progress = addresses_->FinishRecorded(lock, [this](const Stamp& stamp) {
-    if (core_->clock.Completed(stamp) || SPILLWAY_MUTANT(kReuseRecorded)) return true;
-    core_->clock.Cover(stamp).IgnoreError();
+  const bool progress = addresses_->FinishRecorded(lock, [this](const TimelineValue& value) {
+    if (core_->clock.Completed(value) || SPILLWAY_MUTANT(kReuseRecorded)) return true;
+    core_->clock.Cover(value).IgnoreError();
     return false;
   });
   frees_wait_ = addresses_->recorded_wait(lock);
@@ -225,7 +226,7 @@ bool Allocations::FinishFrees() {
 // ---- Giving memory back to the driver.
 
 absl::Status Allocations::EmptyCache() {
-  StripCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
+  DecommitCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
   std::vector<ChunkHandle> chunks;
   {
     const TableLock lock(core_->table);
@@ -244,7 +245,7 @@ absl::Status Allocations::Release(const std::vector<ChunkHandle>& chunks) {
   return status;
 }
 
-absl::Status Allocations::StripCache(uint64_t chunks) {
+absl::Status Allocations::DecommitCache(uint64_t chunks) {
   TableLock lock(core_->table);
   if (core_->stopped.load()) return core_->StopStatus();
   std::vector<Block*> victims;
@@ -269,10 +270,10 @@ absl::Status Allocations::StripCache(uint64_t chunks) {
   return absl::OkStatus();
 }
 
-void Allocations::MakeRoomForOthers(uint64_t bytes) {
+void Allocations::YieldToExternal(uint64_t bytes) {
   const int64_t start = os::Clock::System()->NowNanos();
   int64_t last_progress = start;
-  uint64_t held = UINT64_MAX;
+  uint64_t chunks_now = UINT64_MAX;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   {
     const TableLock lock(core_->table);
@@ -288,15 +289,15 @@ void Allocations::MakeRoomForOthers(uint64_t bytes) {
     const int64_t now = os::Clock::System()->NowNanos();
     const TableLock lock(core_->table);
     if (charges_->chunks(lock).excess() == 0 || core_->stopped.load()) return;
-    if (charges_->chunks(lock).held() != held) last_progress = now;
-    held = charges_->chunks(lock).held();
-    if (now - start > kLongestWaitForOthers || now - last_progress > kWaitWithoutProgress) return;
+    if (charges_->chunks(lock).created() != chunks_now) last_progress = now;
+    chunks_now = charges_->chunks(lock).created();
+    if (now - start > kLongestWaitForExternal || now - last_progress > kWaitWithoutProgress) return;
     wake_();
     core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
   }
 }
 
-bool Allocations::ReleaseForOthers(uint64_t bytes_wanted) {
+bool Allocations::ReleaseForExternal(uint64_t bytes_wanted) {
   if (core_->stopped.load()) return false;
   const uint64_t wanted = std::max<uint64_t>(bytes_wanted, 32 << 20) / core_->chunk_bytes + 1;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
@@ -310,7 +311,7 @@ bool Allocations::ReleaseForOthers(uint64_t bytes_wanted) {
     }
     for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
     released += chunks.size();
-    if (released < wanted && round == 0) StripCache(wanted - released).IgnoreError();
+    if (released < wanted && round == 0) DecommitCache(wanted - released).IgnoreError();
   }
   return released > 0;
 }

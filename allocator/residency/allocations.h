@@ -1,7 +1,7 @@
-// Allocations: the blocks of one device as the application sees them: handed out, recorded on streams, freed in every
-// state of a transfer; and memory that goes back to the driver, for the application's other allocations. Any thread; may
-// wait for the GPU and the tiers, never with the lock held. An allocation that could not be held on GPU, host and disk
-// together is refused.
+// Allocations: the blocks of one device as the application sees them: handed out, recorded on streams, and
+// freed in every state of a transfer. It also gives memory back to the driver for external allocations.
+// DeviceResidency calls it. Any thread; a call may wait for the GPU and the tiers, never with the lock. An
+// allocation that GPU, host and disk together could not hold is refused.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_ALLOCATIONS_H_
@@ -34,26 +34,26 @@ class Allocations {
   };
   Allocations(Core* core, Parts parts);
 
-  // As the methods of Residency with these names. A new block may be without memory still.
+  // As the methods of Residency with these names. A new block may still be without memory.
   absl::StatusOr<Block*> Allocate(uint64_t bytes, CUstream stream);
   absl::Status Free(CUdeviceptr address);
   absl::Status RecordStream(CUdeviceptr address, CUstream stream);
   absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
   absl::Status EmptyCache();
 
-  // Stamps the block with whatever the stream has been given up to now, through the gate or not.
-  void StampQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream);
+  // Records as a use of the block all work that the stream has been given up to now, through the gate or not.
+  void RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream);
 
-  // Announces an external allocation, and gives up chunks until it fits the budget beside ours, for up to a second.
-  // Context current.
-  void MakeRoomForOthers(uint64_t bytes);
-  // A driver call of others ran out of memory: gives chunks back. True when it may be worth a repeat.
-  bool ReleaseForOthers(uint64_t bytes_wanted);
+  // Counts an external allocation that is about to be made, and gives up chunks until it fits the budget
+  // beside ours, for up to a second. Context current.
+  void YieldToExternal(uint64_t bytes);
+  // An external driver call ran out of memory: gives chunks back. True when the call may be worth a repeat.
+  bool ReleaseForExternal(uint64_t bytes_wanted);
 
   // ---- Device's thread.
 
-  // Freed blocks that recordStream keeps from reuse until those streams have done what was queued. True when there was
-  // one that they have done with.
+  // Offers freed blocks whose recorded streams have completed what was queued on them. True when there was
+  // one.
   bool FinishFrees();
   bool frees_wait() const { return frees_wait_; }
 
@@ -63,8 +63,8 @@ class Allocations {
   absl::Status AwaitEndOfTransferLocked(TableLock* lock, Block* block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Strips up to `chunks` chunks of cached blocks and waits for it.
-  absl::Status StripCache(uint64_t chunks);
+  // Decommits up to `chunks` chunks of cached blocks and waits for the end of that.
+  absl::Status DecommitCache(uint64_t chunks);
   absl::Status Release(const std::vector<ChunkHandle>& chunks);
 
   Core* const core_;

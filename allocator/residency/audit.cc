@@ -40,7 +40,7 @@ AuditedResidency::AuditedResidency(const ResidencyOptions& options, const Reside
   SPILLWAY_CHECK(observer_ != nullptr);
 }
 
-// ---- The door.
+// ---- The interface.
 
 CUresult AuditedResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                                absl::FunctionRef<CUresult()> launch) {
@@ -57,12 +57,12 @@ CUresult AuditedResidency::RunReachingAll(const AccessSet& set, StreamRef stream
   return RunAudited(set, Reach::kAll, stream, tag, launch);
 }
 
-absl::Status AuditedResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) {
+absl::Status AuditedResidency::Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* pinned) {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   const bool mine = IsMyTurn();
   const bool taken = !mine && TakeTurn();
-  absl::Status status = taken || mine ? RevealSet(set) : absl::OkStatus();
-  if (status.ok()) status = DeviceResidency::Hold(set, reason, held);
+  absl::Status status = taken || mine ? RemapSet(set) : absl::OkStatus();
+  if (status.ok()) status = DeviceResidency::Pin(set, reason, pinned);
   if (taken) EndTurn();
   return status;
 }
@@ -81,29 +81,29 @@ void AuditedResidency::Shutdown() {
   if (!core_->closed.load() && !IsMyTurn()) {
     ScopedContext scope(core_->parts.driver, core_->parts.context);
     if (TakeTurn(Clock::now() + kLongestWaitAtEnd)) {
-      if (!over_.exchange(true)) RevealAll();
+      if (!over_.exchange(true)) RemapAll();
       EndTurn();
     }
   }
   DeviceResidency::Shutdown();
 }
 
-size_t AuditedResidency::HiddenBlocks() const {
-  size_t hidden = 0;
+size_t AuditedResidency::UnmappedBlocks() const {
+  size_t unmapped = 0;
   const TableLock lock(core_->table);
-  core_->table.ForEachLocked(lock, [&](Block* block) { hidden += block->memory.hidden ? 1 : 0; });
-  return hidden;
+  core_->table.ForEachLocked(lock, [&](Block* block) { unmapped += block->memory.unmapped ? 1 : 0; });
+  return unmapped;
 }
 
 // ---- One launch.
 
 CUresult AuditedResidency::RunAudited(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                                       absl::FunctionRef<CUresult()> launch) {
-  if (core_->stopped.load(std::memory_order_relaxed)) return gate_->Bypass(launch);
+  if (core_->stopped.load(std::memory_order_relaxed)) return launches_->Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   if (over_.load()) return PassThrough(set, reach, stream, tag, launch);
-  if (gate_->IsCapturing(stream)) {
-    if (!said_captured_.exchange(true)) observer_->OnCaptured(core_->options.device, tag);
+  if (launches_->IsCapturing(stream)) {
+    if (!reported_captured_.exchange(true)) observer_->OnCaptured(core_->options.device, tag);
     return PassThrough(set, reach, stream, tag, launch);
   }
   if (!TakeTurn()) return launch();
@@ -129,14 +129,14 @@ CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRe
     return launch();
   }
   // Phase 2: what it needs is mapped; phases 3 to 5 are LaunchAlone's, under pins.
-  const AccessSet all = reach == Reach::kAll ? gate_->LiveBlocks() : AccessSet();
+  const AccessSet all = reach == Reach::kAll ? launches_->LiveBlocks() : AccessSet();
   const AccessSet& needed = reach == Reach::kAll ? all : set;
-  if (absl::Status status = RevealSet(needed); !status.ok()) {
-    return gate_->Ended(status, launch);
+  if (absl::Status status = RemapSet(needed); !status.ok()) {
+    return launches_->Ended(status, launch);
   }
   const auto alone = [&] { return LaunchAlone(needed, stream, launch); };
   ++core_->counters.slow_launches;
-  const CUresult result = needed.empty() ? alone() : gate_->RunClaimed(needed, set, stream, tag, alone);
+  const CUresult result = needed.empty() ? alone() : launches_->RunClaimed(needed, set, stream, tag, alone);
   if (!IsFault(result)) {
     observer_->OnPassed(core_->options.device);
     return result;
@@ -149,9 +149,9 @@ CUresult AuditedResidency::RunInTurn(const AccessSet& set, Reach reach, StreamRe
 CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef stream,
                                        absl::FunctionRef<CUresult()> launch) {
   // Phase 3: everything else is taken away.
-  if (absl::Status status = HideAllBut(visible); !status.ok()) {
+  if (absl::Status status = UnmapAllBut(visible); !status.ok()) {
     over_.store(true);
-    os::Announce("audit ends: " + std::string(status.message()));
+    os::ReportLine("audit ends: " + std::string(status.message()));
   }
   // Phase 4: the launch, and its end.
   CUresult result = launch();
@@ -159,7 +159,7 @@ CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef strea
   // Phase 5: evictions may go on.
   {
     const TableLock lock(core_->table);
-    machinery_->evictor->HoldUp(lock, false);
+    machinery_->evictor->Suspend(lock, false);
   }
   machinery_->thread->Wake();
   return result;
@@ -167,20 +167,20 @@ CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef strea
 
 CUresult AuditedResidency::Drain(StreamRef stream) {
   // While some stream is under capture, the context may not be waited for.
-  const bool captures = gate_->open_captures() > 0;
+  const bool captures = launches_->open_captures() > 0;
   return captures ? core_->parts.driver->cuStreamSynchronize(stream.Explicit())
                   : core_->parts.driver->cuCtxSynchronize();
 }
 
 // ---- Taking away and giving back.
 
-absl::Status AuditedResidency::HideAllBut(const AccessSet& visible) {
+absl::Status AuditedResidency::UnmapAllBut(const AccessSet& visible) {
   std::unordered_set<uint32_t> keep;
   for (BlockId id : visible) keep.insert(id.raw());
-  std::vector<Block*> hide;
+  std::vector<Block*> to_unmap;
   {
     const TableLock lock(core_->table);
-    machinery_->evictor->HoldUp(lock, true);  // before looking: no further eviction begins to move
+    machinery_->evictor->Suspend(lock, true);  // before looking: no further eviction begins to move
     const os::Wait wait(core_->waits, os::WaitKind::kAudit, "transfers under way");
     while (TransfersUnderWayLocked(lock, keep) && !core_->stopped.load()) {
       SPILLWAY_RETURN_IF_ERROR(wait.Check());
@@ -188,17 +188,16 @@ absl::Status AuditedResidency::HideAllBut(const AccessSet& visible) {
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
     }
     core_->table.ForEachLocked(lock, [&](Block* block) {
-      const bool mapped = block->holds_chunks() && !block->memory.hidden && !block->memory.mapping;
-      if (!mapped || block->held_reasons != 0 || block->fetch.job != nullptr ||
-          keep.contains(block->id.raw()))
+      const bool mapped = block->has_chunks() && !block->memory.unmapped && !block->memory.mapping;
+      if (!mapped || block->pin_reasons != 0 || block->fetch.job != nullptr || keep.contains(block->id.raw()))
         return;
       if (block->eviction.job != nullptr && block->eviction.job->moving) return;
       block->memory.mapping = true;
-      hide.push_back(block);
+      to_unmap.push_back(block);
     });
   }
   absl::Status status;
-  for (Block* block : hide) status.Update(Hide(core_, block));
+  for (Block* block : to_unmap) status.Update(UnmapForAudit(core_, block));
   return status;
 }
 
@@ -213,21 +212,21 @@ bool AuditedResidency::TransfersUnderWayLocked(const TableLock& lock,
   return any;
 }
 
-absl::Status AuditedResidency::RevealSet(const AccessSet& set) {
-  for (BlockId id : set) SPILLWAY_RETURN_IF_ERROR(Reveal(core_, &core_->table.at(id)));
+absl::Status AuditedResidency::RemapSet(const AccessSet& set) {
+  for (BlockId id : set) SPILLWAY_RETURN_IF_ERROR(Remap(core_, &core_->table.at(id)));
   return absl::OkStatus();
 }
 
-void AuditedResidency::RevealAll() {
-  AccessSet hidden;
+void AuditedResidency::RemapAll() {
+  AccessSet unmapped;
   {
     const TableLock lock(core_->table);
     core_->table.ForEachLocked(lock, [&](Block* block) {
-      if (block->memory.hidden) hidden.AddNew(block->id);
+      if (block->memory.unmapped) unmapped.AddNew(block->id);
     });
   }
   // After a fault the device is lost, and nothing can be mapped any more.
-  RevealSet(hidden).IgnoreError();
+  RemapSet(unmapped).IgnoreError();
 }
 
 std::vector<Residency::Range> AuditedResidency::RangesOf(const AccessSet& set) {
@@ -256,8 +255,8 @@ bool AuditedResidency::TakeTurn(Clock::time_point until) {
 
 void AuditedResidency::EndTurn() {
   if (stop_wanted_.load() && !over_.exchange(true)) {
-    RevealAll();
-    os::Announce("audit ends: where nothing is moved off the GPU, no address is ever missed");
+    RemapAll();
+    os::ReportLine("audit ends: where nothing is moved off the GPU, no address is ever missed");
   }
   const TableLock lock(core_->table);
   taken_ = false;

@@ -1,7 +1,8 @@
-// AuditedResidency: a device's residency in audit mode (docs/audit.md). Launches come one at a time and are waited
-// for; before each, every block that it does not name loses its mapping and keeps its chunks, so that a kernel which
-// reaches a block by a pointer that the hooks missed faults, and is the one that did. What is found goes to an
-// AuditObserver, which knows names.
+// AuditedResidency: a device's residency in audit mode (docs/audit.md). Launches come one at a time, each on
+// its own thread, and are waited for. Before each, every block that it does not name is unmapped and keeps
+// its chunks. A kernel that reaches a block by a pointer that the hooks missed then faults, and is known by
+// that. Faults go to an AuditObserver, which knows names; a launch is otherwise answered as by
+// DeviceResidency.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
@@ -24,23 +25,24 @@ class AuditedResidency final : public DeviceResidency {
   AuditedResidency(const ResidencyOptions& options, const ResidencyParts& parts);
   ~AuditedResidency() override { Shutdown(); }
 
-  // All launches, whatever their form, and copies. An empty set is audited, too: nothing at all is mapped then.
+  // All launches, whatever their form, and copies. An empty set is audited, too: nothing at all is mapped
+  // then.
   CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                absl::FunctionRef<CUresult()> launch) override;
   CUresult RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                      absl::FunctionRef<CUresult()> launch) override;
   CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                           absl::FunctionRef<CUresult()> launch) override;
-  // What is held stays mapped, also where nothing is evicted.
-  using Residency::Hold;
-  absl::Status Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) override;
+  // A block with a long-term pin stays mapped, also where nothing is evicted.
+  using Residency::Pin;
+  absl::Status Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* pinned) override;
   // Ends the audit: where nothing leaves the GPU, nothing can be missed.
   absl::Status StopEvicting() override;
   // Maps everything again first: launches pass through from then on.
   void Shutdown() override;
 
-  // For tests: blocks whose mapping is taken away now.
-  size_t HiddenBlocks() const;
+  // For tests: blocks that are unmapped now.
+  size_t UnmappedBlocks() const;
 
  private:
   enum class Reach { kNamed, kAll };
@@ -52,28 +54,28 @@ class AuditedResidency final : public DeviceResidency {
                      absl::FunctionRef<CUresult()> launch);
   CUresult PassThrough(const AccessSet& set, Reach reach, StreamRef stream, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch);
-  // Hides the rest, launches, waits for the stream. In turn, the set claimed.
+  // Unmaps the other blocks, launches, waits for the stream. In turn, with the set claimed.
   CUresult LaunchAlone(const AccessSet& visible, StreamRef stream, absl::FunctionRef<CUresult()> launch);
-  // The GPU has nothing to do any more, as far as may be asked.
+  // Waits until the GPU has nothing to do, as far as that may be asked.
   CUresult Drain(StreamRef stream);
-  absl::Status HideAllBut(const AccessSet& visible);
+  absl::Status UnmapAllBut(const AccessSet& visible);
   bool TransfersUnderWayLocked(const TableLock& lock, const std::unordered_set<uint32_t>& visible)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Maps the set again. In turn.
-  absl::Status RevealSet(const AccessSet& set);
-  void RevealAll();
+  absl::Status RemapSet(const AccessSet& set);
+  void RemapAll();
   std::vector<Range> RangesOf(const AccessSet& set);
 
-  // One launch at a time. No lock is held while it lasts: it waits for the GPU. False: nothing to wait for, the
-  // device has shut down, or `until` has passed.
+  // Waits for this thread's turn. No lock is kept during a turn, which waits for the GPU. False: the wait
+  // ended, the device has shut down, or `until` has passed.
   bool TakeTurn(Clock::time_point until = Clock::time_point::max());
   void EndTurn();
   bool IsMyTurn() const;
 
   AuditObserver* const observer_;
-  os::Atomic<bool> over_{false};         // nothing is hidden any more: after a fault, or evictions stopped
+  os::Atomic<bool> over_{false};         // nothing is unmapped any more: after a fault, or evictions stopped
   os::Atomic<bool> stop_wanted_{false};  // evictions stopped in the middle of a turn of the same thread
-  os::Atomic<bool> said_captured_{false};
+  os::Atomic<bool> reported_captured_{false};
   uint64_t number_ = 0;  // of the launch that has its turn
   bool taken_ ABSL_GUARDED_BY(core_->table.mu) = false;
   os::ThreadId taker_ ABSL_GUARDED_BY(core_->table.mu);

@@ -10,7 +10,8 @@ namespace spillway::allocator {
 namespace {
 
 ResidencyOptions WithDefaults(ResidencyOptions options) {
-  if (options.others_share_bytes == 0) options.others_share_bytes = DefaultOthersShare(options.budget_bytes);
+  if (options.external_share_bytes == 0)
+    options.external_share_bytes = DefaultExternalShare(options.budget_bytes);
   if (options.free_reserve_bytes == 0) options.free_reserve_bytes = options.budget_bytes / 16;
   if (options.run_ahead_bytes == 0) options.run_ahead_bytes = options.budget_bytes / 4;
   return options;
@@ -30,7 +31,7 @@ DeviceResidency::Machinery::Machinery(const ResidencyOptions& options, const Res
 absl::Status DeviceResidency::Machinery::Start() {
   SPILLWAY_ASSIGN_OR_RETURN(copies,
                             CopyStreams::Create(core.parts.driver, &core.clock, &core.error, core.waits));
-  thread.emplace(&core, [this] { return Look(); });
+  thread.emplace(&core, [this] { return Poll(); });
   const auto wake = [this] { thread->Wake(); };
   faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
   evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
@@ -42,30 +43,30 @@ absl::Status DeviceResidency::Machinery::Start() {
 }
 
 // Everything that goes on in the background, once.
-DeviceThread::Look DeviceResidency::Machinery::Look() {
-  DeviceThread::Look look;
-  look.moved = core.clock.Poll();
-  look.moved |= faulter->Step();
-  look.moved |= evictor->Step();
-  look.progress = look.moved;
-  look.progress |= allocations->FinishFrees();
-  look.progress |= writes.Step();
-  bool room_wanted;
+DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
+  DeviceThread::PollResult result;
+  result.moved = core.clock.Poll();
+  result.moved |= faulter->Poll();
+  result.moved |= evictor->Poll();
+  result.progress = result.moved;
+  result.progress |= allocations->FinishFrees();
+  result.progress |= writes.Poll();
+  bool launch_waits;
   {
     const TableLock lock(core.table);
-    room_wanted = claims->WantedLocked(lock) > 0;
+    launch_waits = claims->WantedLocked(lock) > 0;
   }
-  look.progress |= plan_runner->Step(room_wanted);
-  look.progress |= reclaimer->Step();
+  result.progress |= plan_runner->Poll(launch_waits);
+  result.progress |= reclaimer->Poll();
   if (!evictor->idle() || !faulter->idle()) {
-    look.ahead = DeviceThread::Ahead::kTransfers;
+    result.ahead = DeviceThread::Ahead::kTransfers;
   } else if (plan_runner->active() || allocations->frees_wait() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
-    look.ahead = DeviceThread::Ahead::kLaunches;
+    result.ahead = DeviceThread::Ahead::kLaunches;
   } else if (reclaimer->waits_for_time()) {
-    look.ahead = DeviceThread::Ahead::kTime;
+    result.ahead = DeviceThread::Ahead::kTime;
   }
-  return look;
+  return result;
 }
 
 DeviceResidency::DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts)
@@ -86,11 +87,11 @@ absl::Status DeviceResidency::Start() {
   m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.evictor,
                                                   [&m] { m.thread->Wake(); }});
   allocations_ = &*m.allocations;
-  gate_.emplace(
+  launches_.emplace(
       core_,
-      LaunchGate::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->pace(),
-                        refusals_, [this] { return allocations_->ReleaseForOthers(0); },
-                        [this](const AccessSet& set) { return Residency::Hold(set, HoldReason::kGraph); }});
+      Launches::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->throttle(),
+                      refusals_, [this] { return allocations_->ReleaseForExternal(0); },
+                      [this](const AccessSet& set) { return Residency::Pin(set, PinReason::kGraph); }});
   return m.thread->Start();
 }
 
@@ -107,7 +108,8 @@ absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {
   const CUdeviceptr address = block->address;
   AccessSet set;
   set.Add(block->id);
-  if (gate_->RunPinned(set, stream, 0, [] { return CUDA_SUCCESS; }) == CUDA_SUCCESS) return absl::OkStatus();
+  if (launches_->RunPinned(set, stream, 0, [] { return CUDA_SUCCESS; }) == CUDA_SUCCESS)
+    return absl::OkStatus();
   absl::Status status = absl::ResourceExhaustedError(LastError());
   SPILLWAY_RETURN_IF_ERROR(Free(address));
   return status;
@@ -117,50 +119,51 @@ absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {
 
 CUresult DeviceResidency::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
                               absl::FunctionRef<CUresult()> launch) {
-  return gate_->Run(set, stream, tag, launch);
+  return launches_->Run(set, stream, tag, launch);
 }
 
 CUresult DeviceResidency::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
                                     absl::FunctionRef<CUresult()> launch) {
-  return gate_->RunPinned(set, stream, tag, launch);
+  return launches_->RunPinned(set, stream, tag, launch);
 }
 
 CUresult DeviceResidency::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                                          absl::FunctionRef<CUresult()> launch) {
-  return gate_->RunReachingAll(set, stream, tag, launch);
+  return launches_->RunReachingAll(set, stream, tag, launch);
 }
 
-// ---- Holds: blocks that must stay on the GPU because somebody may use them unseen, and uses that were not launches
-// through the gate.
+// ---- Long-term pins: blocks that must stay on the GPU because something may use them without naming them;
+// and uses that were not launches through the gate.
 
-absl::Status DeviceResidency::Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* out) {
+absl::Status DeviceResidency::Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* out) {
   if (core_->closed.load()) return absl::OkStatus();
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   Grant grant;
   absl::Status status =
-      gate_->Prepare(set, nullptr, 0, &grant);  // it is not known which streams will use them
+      launches_->Prepare(set, nullptr, 0, &grant);  // it is not known which streams will use them
   if (status.ok()) {
-    status = HoldPinned(grant, reason, out);
+    status = PinGranted(grant, reason, out);
     machinery_->claims->Release(&grant);
   } else if (core_->closed.load()) {
     return absl::OkStatus();  // nothing leaves the GPU any more
   }
-  return status.ok() ? status : gate_->NoteError(status);
+  return status.ok() ? status : launches_->NoteError(status);
 }
 
-absl::Status DeviceResidency::HoldPinned(const Grant& grant, HoldReason reason, std::vector<HeldBlock>* out) {
+absl::Status DeviceResidency::PinGranted(const Grant& grant, PinReason reason,
+                                         std::vector<PinnedBlock>* out) {
   const TableLock lock(core_->table);
-  // One that another thread has freed since is left out: its next owner must not inherit the hold.
+  // One that another thread has freed since is left out: its next life must not inherit the pin.
   std::vector<Block*> stay;
   for (Block* block : grant.pinned) {
     if (block->live()) stay.push_back(block);
   }
-  for (Block* block : stay) core_->table.AddHoldLocked(lock, block, reason, machinery_->log.count());
-  // Where nothing is evicted there is no room to keep; but what looks unused is stripped there, too.
+  for (Block* block : stay) core_->table.AddPinLocked(lock, block, reason, machinery_->log.count());
+  // Where nothing is evicted no headroom is kept; but what looks unused is decommitted there, too.
   if (core_->evict.load() && !machinery_->charges.LaunchFits(lock)) {
-    for (Block* block : stay) core_->table.EndHoldLocked(lock, block, reason);
+    for (Block* block : stay) core_->table.EndPinLocked(lock, block, reason);
     return absl::ResourceExhaustedError(
-        "blocks that must stay on the GPU would leave no room for the largest launch");
+        "blocks that must stay on the GPU would leave too little headroom for the largest launch");
   }
   for (Block* block : stay) {
     if (out != nullptr) out->push_back({block->id, block->allocation.generation});
@@ -168,46 +171,46 @@ absl::Status DeviceResidency::HoldPinned(const Grant& grant, HoldReason reason, 
   return absl::OkStatus();
 }
 
-void DeviceResidency::EndHold(const std::vector<HeldBlock>& held, HoldReason reason,
-                              const HiddenUsers& users) {
+void DeviceResidency::Unpin(const std::vector<PinnedBlock>& pinned, PinReason reason,
+                            const EscapedUsers& users) {
   if (core_->closed.load()) return;
   const TableLock lock(core_->table);
-  for (const HeldBlock& entry : held) {
+  for (const PinnedBlock& entry : pinned) {
     Block* const block = &core_->table.at(entry.id);
     if (block->allocation.generation != entry.generation || !block->live()) continue;
-    StampHiddenLocked(lock, block, users);  // while the hold still keeps the evictor away
-    core_->table.EndHoldLocked(lock, block, reason);
+    RecordEscapedUseLocked(lock, block, users);  // while the pin still keeps the Evictor away
+    core_->table.EndPinLocked(lock, block, reason);
   }
   machinery_->thread->Wake();
 }
 
-void DeviceResidency::NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) {
+void DeviceResidency::NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) {
   if (core_->closed.load()) return;
   const TableLock lock(core_->table);
-  for (const HeldBlock& entry : held) {
+  for (const PinnedBlock& entry : pinned) {
     Block* const block = &core_->table.at(entry.id);
     if (block->allocation.generation != entry.generation || !block->live()) continue;
-    // Should the hold have ended meanwhile: an eviction that has read the uses already does not know this one.
+    // The pin may have ended meanwhile: an eviction that has read the uses already does not know this one.
     if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
-    StampHiddenLocked(lock, block, users);
+    RecordEscapedUseLocked(lock, block, users);
   }
 }
 
-void DeviceResidency::StampHiddenLocked(const TableLock& lock, Block* block, const HiddenUsers& users) {
-  for (const StreamRef& stream : users.streams) allocations_->StampQueuedWorkLocked(lock, block, stream);
+void DeviceResidency::RecordEscapedUseLocked(const TableLock& lock, Block* block, const EscapedUsers& users) {
+  for (const StreamRef& stream : users.streams) allocations_->RecordQueuedWorkLocked(lock, block, stream);
   if (users.carrier.valid() && users.carrier.device() == core_->options.device) {
-    StampAsCarrierLocked(lock, block, core_->table.at(users.carrier));
+    RecordCarrierUsesLocked(lock, block, core_->table.at(users.carrier));
   }
 }
 
-void DeviceResidency::StampAsCarrierLocked(const TableLock& lock, Block* block, const Block& carrier) {
-  allocations_->StampQueuedWorkLocked(lock, block, {carrier.allocation.owner, false});
+void DeviceResidency::RecordCarrierUsesLocked(const TableLock& lock, Block* block, const Block& carrier) {
+  allocations_->RecordQueuedWorkLocked(lock, block, {carrier.allocation.owner, false});
   if (carrier.gate.many_streams.load()) block->gate.many_streams.store(true);
-  for (const os::Atomic<uint64_t>& entry : carrier.gate.stamps) {
-    const Stamp stamp = Stamp::Unpack(entry.load(std::memory_order_relaxed));
-    if (stamp.stream != kNoStream) StampBlock(core_->clock, block, stamp);
+  for (const os::Atomic<uint64_t>& entry : carrier.gate.uses) {
+    const TimelineValue value = TimelineValue::Unpack(entry.load(std::memory_order_relaxed));
+    if (value.stream != kNoStream) RecordUse(core_->clock, block, value);
   }
-  for (const Stamp& stamp : carrier.allocation.recorded) StampBlock(core_->clock, block, stamp);
+  for (const TimelineValue& value : carrier.allocation.recorded) RecordUse(core_->clock, block, value);
 }
 
 // ---- Streams, capture, external memory.
@@ -222,11 +225,11 @@ void DeviceResidency::OnStreamDestroy(CUstream stream) {
 void DeviceResidency::OnCaptureBegin(CUstream stream) {
   if (core_->closed.load()) return;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
-  gate_->BeginCapture(stream);
+  launches_->BeginCapture(stream);
   if (core_->parts.observer != nullptr) core_->parts.observer->OnInterrupt();
 }
 
-void DeviceResidency::OnForeignBytes(int64_t delta) {
+void DeviceResidency::OnExternalBytes(int64_t delta) {
   if (core_->closed.load()) return;
   {
     const TableLock lock(core_->table);
@@ -235,11 +238,11 @@ void DeviceResidency::OnForeignBytes(int64_t delta) {
   machinery_->thread->Wake();
 }
 
-void DeviceResidency::BeginForeignAllocation(uint64_t bytes) {
-  if (!core_->closed.load()) allocations_->MakeRoomForOthers(bytes);
+void DeviceResidency::BeginExternalAllocation(uint64_t bytes) {
+  if (!core_->closed.load()) allocations_->YieldToExternal(bytes);
 }
 
-void DeviceResidency::EndForeignAllocation(uint64_t bytes, bool failed) {
+void DeviceResidency::EndExternalAllocation(uint64_t bytes, bool failed) {
   const TableLock lock(core_->table);
   machinery_->charges.EndExternal(lock, bytes, failed);
 }
@@ -280,10 +283,10 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->clean_drop_bytes = counters.clean_drop_bytes;
   stats->hash_mismatches = counters.changed_copies;
   stats->early_copies = counters.early_copies;
-  stats->stall_room_nanos = counters.stall_room_nanos;
+  stats->stall_chunk_nanos = counters.stall_chunk_nanos;
   stats->stall_disk_nanos = counters.stall_disk_nanos;
-  stats->held_back_nanos = counters.held_back_nanos;
-  stats->lost_room_nanos = counters.lost_room_nanos;
+  stats->throttled_nanos = counters.throttled_nanos;
+  stats->lost_chunk_nanos = counters.lost_chunk_nanos;
   stats->lost_read_nanos = counters.lost_read_nanos;
   stats->lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
   stats->in_time_bytes = counters.in_time_bytes;
@@ -300,22 +303,22 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.chunk_target_bytes = figures.target_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
-    stats.chunk_bytes = figures.held_bytes;
-    stats.peak_chunk_bytes = figures.peak_held_bytes;
+    stats.chunk_bytes = figures.chunk_bytes;
+    stats.peak_chunk_bytes = figures.peak_chunk_bytes;
     stats.peak_device_bytes = figures.peak_device_bytes;
     stats.peak_live_bytes = figures.peak_live_bytes;
     stats.peak_requested_bytes = figures.peak_requested_bytes;
-    stats.others_bytes = figures.external_bytes;
+    stats.external_bytes = figures.external_bytes;
     stats.largest_set_bytes = core_->table.launch_sets.peak_bytes();
     stats.cached_bytes = core_->table.ChunksLocked(lock, BlockState::kCached) * core_->chunk_bytes;
     AddBlocksLocked(lock, &stats);
   }
   AddCounters(core_->counters, &stats);
   stats.launches = machinery_->log.count();
-  stats.host_out_rate = core_->lane(Lane::kHostOut).rate();
-  stats.disk_out_rate = core_->lane(Lane::kDiskOut).rate();
-  stats.host_in_rate = core_->lane(Lane::kHostIn).rate();
-  stats.disk_in_rate = core_->lane(Lane::kDiskIn).rate();
+  stats.host_out_rate = core_->copy_queue(CopyQueue::kHostOut).rate();
+  stats.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
+  stats.host_in_rate = core_->copy_queue(CopyQueue::kHostIn).rate();
+  stats.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;
 }
@@ -323,21 +326,21 @@ ResidencyStats DeviceResidency::Stats() const {
 void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const {
   core_->table.ForEachLiveLocked(lock, [&](Block* block) {
     const uint64_t bytes = block->chunks * core_->chunk_bytes;
-    if (block->holds_chunks()) stats->resident_bytes += bytes;
+    if (block->has_chunks()) stats->resident_bytes += bytes;
     stats->clean_copy_bytes += block->copies.copy_homes.size() * core_->chunk_bytes;
-    for (const ChunkHome& home : block->copies.homes) {
+    for (const ExtentHome& home : block->copies.homes) {
       (home.on_disk ? stats->disk_tier_bytes : stats->host_tier_bytes) += core_->chunk_bytes;
     }
-    if (block->held_reasons == 0) return;
-    stats->held_bytes += bytes;
-    stats->held_bytes_by_reason[std::countr_zero(block->held_reasons)] += bytes;
+    if (block->pin_reasons == 0) return;
+    stats->pinned_bytes += bytes;
+    stats->pinned_bytes_by_reason[std::countr_zero(block->pin_reasons)] += bytes;
   });
 }
 
-Residency::HeldChunks DeviceResidency::ChunksHeld() const {
+Residency::OwnedChunks DeviceResidency::ChunksOwned() const {
   const TableLock lock(core_->table);
   const ChunkPool& chunks = machinery_->charges.chunks(lock);
-  return {chunks.held() * core_->chunk_bytes, chunks.peak_held() * core_->chunk_bytes};
+  return {chunks.created() * core_->chunk_bytes, chunks.peak_created() * core_->chunk_bytes};
 }
 
 void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
@@ -355,7 +358,7 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
 void DeviceResidency::Shutdown() {
   if (core_->closed.exchange(true)) return;
   {
-    const TableLock lock(core_->table);  // who has looked at `stopped` and not begun to wait yet holds it
+    const TableLock lock(core_->table);  // a thread between its look at `stopped` and its wait has the lock
     core_->Stop();
   }
   if (machinery_->thread && !machinery_->thread->Stop()) left_behind_ = true;

@@ -1,6 +1,7 @@
-// DeviceResidency: a device's residency without audit. It makes the parts, gives each what it works with, and answers the
-// application's calls: allocation by Allocations, launches by LaunchGate; holds, streams, reports and both ends of life
-// here. What a call may do is said at Residency.
+// DeviceResidency: a device's residency without audit. It makes the parts, gives each what it works with, and
+// answers the application's calls: allocation by Allocations, launches by Launches; long-term pins,
+// streams, reports, start and shutdown here. Residency says of each call what it does, on which thread, and
+// how it fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_RESIDENCY_H_
@@ -14,7 +15,7 @@
 #include "allocator/driver/refusals.h"
 #include "allocator/residency/allocations.h"
 #include "allocator/residency/device_thread.h"
-#include "allocator/residency/launch_gate.h"
+#include "allocator/residency/launches.h"
 #include "allocator/residency/plan/plan_runner.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/core.h"
@@ -25,9 +26,14 @@ namespace spillway::allocator {
 
 class DeviceResidency : public Residency {
  public:
+  // Makes the parts that call no driver. All pointers in `parts` must outlive this object.
   DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts);
+  // Shuts down. What a thread stuck in the driver still uses is left behind.
   ~DeviceResidency() override;
+  // Makes the parts that need the driver, and starts the device's thread. Once, before any other call.
   absl::Status Start();
+
+  // ---- As Residency says.
 
   absl::StatusOr<CUdeviceptr> Allocate(uint64_t bytes, StreamRef stream) override;
   absl::Status Free(CUdeviceptr address) override {
@@ -47,19 +53,19 @@ class DeviceResidency : public Residency {
                      absl::FunctionRef<CUresult()> launch) override;
   CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                           absl::FunctionRef<CUresult()> launch) override;
-  using Residency::Hold;
-  absl::Status Hold(const AccessSet& set, HoldReason reason, std::vector<HeldBlock>* held) override;
-  void EndHold(const std::vector<HeldBlock>& held, HoldReason reason, const HiddenUsers& users) override;
-  void NoteHiddenUse(const std::vector<HeldBlock>& held, const HiddenUsers& users) override;
+  using Residency::Pin;
+  absl::Status Pin(const AccessSet& set, PinReason reason, std::vector<PinnedBlock>* pinned) override;
+  void Unpin(const std::vector<PinnedBlock>& pinned, PinReason reason, const EscapedUsers& users) override;
+  void NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) override;
 
   void OnStreamDestroy(CUstream stream) override;
   void OnCaptureBegin(CUstream stream) override;
-  void OnCaptureEnd(CUstream stream) override { gate_->EndCapture(); }
-  void OnForeignBytes(int64_t delta) override;
-  void BeginForeignAllocation(uint64_t bytes) override;
-  void EndForeignAllocation(uint64_t bytes, bool failed) override;
-  bool ReleaseForOthers(uint64_t bytes_wanted) override {
-    return allocations_->ReleaseForOthers(bytes_wanted);
+  void OnCaptureEnd(CUstream stream) override { launches_->EndCapture(); }
+  void OnExternalBytes(int64_t delta) override;
+  void BeginExternalAllocation(uint64_t bytes) override;
+  void EndExternalAllocation(uint64_t bytes, bool failed) override;
+  bool ReleaseForExternal(uint64_t bytes_wanted) override {
+    return allocations_->ReleaseForExternal(bytes_wanted);
   }
   absl::Status StopEvicting() override;
 
@@ -70,14 +76,14 @@ class DeviceResidency : public Residency {
   }
 
   ResidencyStats Stats() const override;
-  HeldChunks ChunksHeld() const override;
+  OwnedChunks ChunksOwned() const override;
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const override;
   std::string LastError() const override { return refusals_->OfThisThread(); }
 
   void Shutdown() override;
   void AbandonAfterFork() override;
 
-  // For tests.
+  // ---- For tests: the parts, each of which has its own rules for threads.
   Core* core() { return core_; }
   Charges* charges() { return &machinery_->charges; }
   FreeAddresses* free_addresses() { return &machinery_->addresses; }
@@ -89,23 +95,24 @@ class DeviceResidency : public Residency {
   Faulter* faulter() { return &*machinery_->faulter; }
   ClaimQueue* claims() { return &*machinery_->claims; }
   DeviceThread* thread() { return &*machinery_->thread; }
-  // Aborts unless all books agree. Full: walks every block.
+  // Aborts unless all counts agree with the blocks. Walks every block.
   void CheckInvariants();
 
  protected:
-  // All that the device's thread uses: it stays if the thread cannot be ended.
+  // All that the device's thread uses: it stays when the thread cannot be ended.
   struct Machinery {
     Machinery(const ResidencyOptions& options, const ResidencyParts& parts);
     absl::Status Start();
-    DeviceThread::Look Look();
+    // Polls all background work once, on the device's thread.
+    DeviceThread::PollResult Poll();
 
-    Core core;
-    Charges charges;
-    FreeAddresses addresses;
-    CleanCopies clean;
-    LaunchLog log;
-    HashLoader hash;
-    WriteSampler writes;
+    Core core;                // first: all others stand on it
+    Charges charges;          // the account of the device's memory
+    FreeAddresses addresses;  // those that may be handed out
+    CleanCopies clean;        // copies off the GPU that may still be equal to their blocks
+    LaunchLog log;            // launches in the order of the gate
+    HashLoader hash;          // loads the content hash, on a thread of its own
+    WriteSampler writes;      // learns which launches write
     // From Start on.
     std::unique_ptr<CopyStreams> copies;
     std::optional<DeviceThread> thread;
@@ -119,18 +126,22 @@ class DeviceResidency : public Residency {
 
   std::unique_ptr<Machinery> machinery_;
   Core* const core_;
-  std::optional<LaunchGate> gate_;  // from Start on
+  std::optional<Launches> launches_;  // from Start on; its pins and refusals come back to this object
   Allocations* allocations_ = nullptr;
 
  private:
   // Gives the block, just handed out, its memory; frees it again when that fails.
   absl::Status MapNow(Block* block, StreamRef stream);
-  absl::Status HoldPinned(const Grant& grant, HoldReason reason, std::vector<HeldBlock>* out);
-  void StampHiddenLocked(const TableLock& lock, Block* block, const HiddenUsers& users)
+  // Adds long-term pins to the granted blocks that are still live. Fails, and adds none, when the largest
+  // launch would then no longer fit.
+  absl::Status PinGranted(const Grant& grant, PinReason reason, std::vector<PinnedBlock>* out);
+  // Records on the block what `users` may have queued so far.
+  void RecordEscapedUseLocked(const TableLock& lock, Block* block, const EscapedUsers& users)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void StampAsCarrierLocked(const TableLock& lock, Block* block, const Block& carrier)
+  // Records on the block every use that is recorded on the block that carried its address.
+  void RecordCarrierUsesLocked(const TableLock& lock, Block* block, const Block& carrier)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // What is counted by walking all live blocks.
+  // Adds what is counted by walking all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 

@@ -21,7 +21,8 @@ constexpr auto kLongestJoin = std::chrono::milliseconds(500);
 
 }  // namespace
 
-DeviceThread::DeviceThread(Core* core, std::function<Look()> look) : core_(core), look_(std::move(look)) {}
+DeviceThread::DeviceThread(Core* core, std::function<PollResult()> poll)
+    : core_(core), poll_(std::move(poll)) {}
 
 DeviceThread::~DeviceThread() { Stop(); }
 
@@ -62,25 +63,26 @@ void DeviceThread::Loop() {
       os::MutexLock lock(&wake_mu_);
       if (stop_) return;
     }
-    const Look look = core_->stopped.load() ? EndWaits() : look_();
-    if (look.moved) last_moved_ = os::Clock::System()->NowNanos();
-    Sleep(look);
+    const PollResult result = core_->stopped.load() ? EndWaits() : poll_();
+    if (result.moved) last_moved_ = os::Clock::System()->NowNanos();
+    Sleep(result);
   }
 }
 
-// After a device error nothing moves any more. Who had just begun to wait when it came has not heard of it.
-DeviceThread::Look DeviceThread::EndWaits() {
+// After a device error nothing moves any more. A thread that had just begun to wait when the error came is
+// woken here.
+DeviceThread::PollResult DeviceThread::EndWaits() {
   const TableLock lock(core_->table);
   core_->table.changed.NotifyAll();
   return {};
 }
 
-void DeviceThread::Sleep(const Look& look) {
-  if (look.progress) return;
+void DeviceThread::Sleep(const PollResult& result) {
+  if (result.progress) return;
   std::chrono::nanoseconds pause = kSleepWhenIdle;
-  bool looks_for_safety = false;  // only in case that somebody forgot to wake it
+  bool looks_for_safety = false;  // in case that a wake-up was forgotten
   if (!core_->stopped.load()) {
-    switch (look.ahead) {
+    switch (result.ahead) {
       case Ahead::kTransfers: {
         const int64_t still = os::Clock::System()->NowNanos() - last_moved_;
         pause = std::chrono::nanoseconds(std::clamp(still / 4, kShortestPollNanos, kLongestPollNanos));

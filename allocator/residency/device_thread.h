@@ -1,5 +1,6 @@
-// DeviceThread: the one thread of a device. It looks at all work that goes on in the background, again and again while
-// there is some, and sleeps when there is nothing to do; what it looks at is its owner's business. Any thread wakes it.
+// DeviceThread: the one thread of a device. It polls all work that goes on in the background, again and again
+// while there is some, and sleeps when there is nothing to do. DeviceResidency makes it and gives it the
+// function to call; any thread wakes it. Start fails when the system gives no thread.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_DEVICE_THREAD_H_
@@ -16,35 +17,37 @@ namespace spillway::allocator {
 
 class DeviceThread {
  public:
-  // What is still to come when a look has done nothing: it says how soon to look again.
+  // What is still to come when a poll has done nothing: it decides how soon to poll again.
   enum class Ahead { kTransfers, kLaunches, kTime, kNothing };
-  // What one look has come to.
-  struct Look {
-    bool progress = false;  // something was done: look again at once
+  // What one poll of all background work has come to.
+  struct PollResult {
+    bool progress = false;  // something was done: poll again at once
     bool moved = false;     // a transfer has moved on, or a launch has completed
     Ahead ahead = Ahead::kNothing;
   };
 
-  // `look` runs on the thread, with the device's context current and no lock held; not after a device error.
-  DeviceThread(Core* core, std::function<Look()> look);
+  // `poll` runs on the thread, with the device's context current and no lock; not after a device error.
+  DeviceThread(Core* core, std::function<PollResult()> poll);
   ~DeviceThread();
 
   absl::Status Start();
-  // Ends the thread; transfers under way are left to the process's end. False when it could not be ended in half a second
-  // (a call of the driver that does not return): it is left behind, and all that it uses must stay. Any other thread.
+  // Ends the thread; transfers under way are left to the end of the process. False when it could not be ended
+  // in half a second, since a call of the driver does not return: the thread then stays, and all that it uses
+  // must stay. Any other thread.
   bool Stop();
   // In a forked child: the thread is not there, and nothing is waited for.
   void Abandon() { thread_.Abandon(); }
-  // Makes the thread look again. Any thread, also I/O completion threads; may be called with the table's lock held.
+  // Makes the thread poll again. Any thread, also I/O completion threads; may be called with the table's
+  // lock.
   void Wake();
 
  private:
   void Loop();
-  Look EndWaits();
-  void Sleep(const Look& look);
+  PollResult EndWaits();
+  void Sleep(const PollResult& result);
 
   Core* const core_;
-  const std::function<Look()> look_;
+  const std::function<PollResult()> poll_;
   os::JoinableThread thread_;
   bool left_behind_ = false;
   int64_t last_moved_ = 0;  // device's thread: when a transfer last moved on, or a launch completed

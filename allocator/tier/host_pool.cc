@@ -19,11 +19,12 @@ namespace spillway::allocator {
 namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
-constexpr auto kBetweenLooks = std::chrono::milliseconds(100);  // of who waits, at the user's limit
+constexpr auto kBetweenLooks =
+    std::chrono::milliseconds(100);  // a waiter's looks at the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
 
-// Anonymous memory in huge pages where the kernel gives them, kept out of forked children: a child's copy-on-write
-// would move pages that the device copies from.
+// Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children: a
+// child's copy-on-write would move pages that the device copies from.
 std::byte* MapSlab(uint64_t bytes) {
   const uint64_t padded = bytes + kHugePage;
   void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,9 +46,9 @@ std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " M
 
 struct HostPool::State {
   struct Kind {
-    std::vector<HostPiece> free;
-    size_t limit = 0;    // pieces
-    size_t created = 0;  // of those, registered
+    std::vector<PinnedBuffer> free;
+    size_t limit = 0;    // buffers that may exist
+    size_t created = 0;  // buffers that are pinned
   };
 
   State(const CudaDriver* driver_in, CUcontext context_in, const Options& options_in)
@@ -55,11 +56,11 @@ struct HostPool::State {
         context(context_in),
         options(options_in),
         waits(options_in.waits != nullptr ? options_in.waits : &own_waits),
-        cap(options_in.storage_bytes / options_in.piece_bytes * options_in.piece_bytes) {}
+        cap(options_in.storage_bytes / options_in.buffer_bytes * options_in.buffer_bytes) {}
 
   Kind& KindOf(HostUse use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return kinds[static_cast<int>(use)]; }
   absl::StatusOr<std::byte*> PinSlab(uint64_t bytes) const;
-  void AddSlabLocked(HostUse use, std::byte* slab, size_t pieces) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void RefuseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   size_t NextSlabLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -71,18 +72,18 @@ struct HostPool::State {
   os::WaitList own_waits;
   os::WaitList* const waits;
 
-  // Written under mu, read without it: figures that promises are made by, good for as long as they last.
-  os::Atomic<uint64_t> room{0};
+  // Bytes of storage. Written under mu, read without it by SharedCapacity, which promises by them.
+  os::Atomic<uint64_t> capacity{0};
   os::Atomic<uint64_t> cap;
 
   mutable os::Mutex mu{os::LockRank::kTier};
   os::CondVar asked;   // wanted or stopping changed
-  os::CondVar pinned;  // room, cap, stopping or ended changed
+  os::CondVar pinned;  // capacity, cap, stopping or ended changed
   Kind kinds[3] ABSL_GUARDED_BY(mu);
-  uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage that were asked for, the most so far
-  absl::Status refusal ABSL_GUARDED_BY(mu);  // of the system, when it lowered the cap
+  uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
+  absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
   bool stopping ABSL_GUARDED_BY(mu) = false;
-  bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not touch this any more
+  bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not use this object again
   os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need
 };
 
@@ -90,15 +91,15 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* dri
                                                            const Options& options) {
   auto state = std::make_shared<State>(driver, context, options);
   os::MutexLock lock(&state->mu);
-  state->KindOf(HostUse::kStorage).limit = options.storage_bytes / options.piece_bytes;
-  state->KindOf(HostUse::kEvictStaging).limit = static_cast<size_t>(options.evict_staging_pieces);
-  state->KindOf(HostUse::kFaultStaging).limit = static_cast<size_t>(options.fault_staging_pieces);
+  state->KindOf(HostUse::kStorage).limit = options.storage_bytes / options.buffer_bytes;
+  state->KindOf(HostUse::kEvictStaging).limit = static_cast<size_t>(options.evict_staging_buffers);
+  state->KindOf(HostUse::kFaultStaging).limit = static_cast<size_t>(options.fault_staging_buffers);
   for (HostUse use : {HostUse::kEvictStaging, HostUse::kFaultStaging}) {
-    const size_t pieces = state->KindOf(use).limit;
-    if (pieces == 0) continue;
-    std::byte* slab = nullptr;  // nobody else has the pool yet: no one waits for the lock
-    SPILLWAY_ASSIGN_OR_RETURN(slab, state->PinSlab(pieces * options.piece_bytes));
-    state->AddSlabLocked(use, slab, pieces);
+    const size_t buffers = state->KindOf(use).limit;
+    if (buffers == 0) continue;
+    std::byte* slab = nullptr;  // the pool is not shared yet: the lock keeps nobody waiting
+    SPILLWAY_ASSIGN_OR_RETURN(slab, state->PinSlab(buffers * options.buffer_bytes));
+    state->AddSlabLocked(use, slab, buffers);
   }
   return std::unique_ptr<HostPool>(new HostPool(state));
 }
@@ -123,18 +124,18 @@ absl::StatusOr<std::byte*> HostPool::State::PinSlab(uint64_t wanted_bytes) const
   return status;
 }
 
-void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t pieces) {
+void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) {
   Kind& kind = KindOf(use);
-  for (size_t i = 0; i < pieces; ++i) kind.free.push_back({slab + i * options.piece_bytes});
-  kind.created += pieces;
-  if (use == HostUse::kStorage) room.store(kind.created * options.piece_bytes);
+  for (size_t i = 0; i < buffers; ++i) kind.free.push_back({slab + i * options.buffer_bytes});
+  kind.created += buffers;
+  if (use == HostUse::kStorage) capacity.store(kind.created * options.buffer_bytes);
 }
 
 void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (bytes <= wanted || stopping) return;
   wanted = bytes;
   asked.NotifyAll();
-  if (!thread.joinable() && room.load() < cap.load()) {
+  if (!thread.joinable() && capacity.load() < cap.load()) {
     absl::StatusOr<os::Thread> started = os::StartThread("spill-pin", [self] { self->PinLoop(); });
     if (started.ok()) {
       thread = *std::move(started);
@@ -145,38 +146,38 @@ void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t byt
   }
 }
 
-// Pieces to pin next: towards what was asked for, and one slab ahead of it.
+// How many buffers to pin next: towards what was asked for, and one slab ahead of it. 0: none.
 size_t HostPool::State::NextSlabLocked() {
   Kind& storage = KindOf(HostUse::kStorage);
   const uint64_t target = std::min(cap.load(), wanted == 0 ? 0 : wanted + options.slab_bytes);
-  if (room.load() >= target) return 0;
-  return std::min<size_t>(std::max<uint64_t>(1, options.slab_bytes / options.piece_bytes),
+  if (capacity.load() >= target) return 0;
+  return std::min<size_t>(std::max<uint64_t>(1, options.slab_bytes / options.buffer_bytes),
                           storage.limit - storage.created);
 }
 
 void HostPool::State::RefuseLocked(const absl::Status& status) {
   Kind& storage = KindOf(HostUse::kStorage);
   os::Log(os::LogLevel::kWarn, "host memory stays at " +
-                                   std::to_string(storage.created * options.piece_bytes) +
+                                   std::to_string(storage.created * options.buffer_bytes) +
                                    " bytes: " + std::string(status.message()));
   storage.limit = storage.created;
-  cap.store(room.load());
+  cap.store(capacity.load());
   refusal = status;
 }
 
 void HostPool::State::PinLoop() {
   os::MutexLock lock(&mu);
   while (!stopping) {
-    const size_t pieces = NextSlabLocked();
-    if (pieces == 0) {
+    const size_t buffers = NextSlabLocked();
+    if (buffers == 0) {
       asked.Wait(&mu);
       continue;
     }
     mu.Unlock();
-    absl::StatusOr<std::byte*> slab = PinSlab(pieces * options.piece_bytes);
+    absl::StatusOr<std::byte*> slab = PinSlab(buffers * options.buffer_bytes);
     mu.Lock();
     if (slab.ok()) {
-      AddSlabLocked(HostUse::kStorage, *slab, pieces);
+      AddSlabLocked(HostUse::kStorage, *slab, buffers);
     } else {
       RefuseLocked(slab.status());
     }
@@ -188,10 +189,10 @@ void HostPool::State::PinLoop() {
 
 absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
   State& state = *state_;
-  if (state.room.load() >= bytes) return absl::OkStatus();
+  if (state.capacity.load() >= bytes) return absl::OkStatus();
   const os::Wait wait(state.waits, os::WaitKind::kPinning, Mebibytes(bytes) + " of the host tier");
   os::MutexLock lock(&state.mu);
-  while (state.room.load() < bytes) {
+  while (state.capacity.load() < bytes) {
     if (state.stopping) return absl::CancelledError("the host tier was shut down");
     if (state.cap.load() < bytes) {
       return absl::ResourceExhaustedError(
@@ -230,39 +231,39 @@ void HostPool::Shutdown() {
   }
 }
 
-// ---- Pieces.
+// ---- Buffers.
 
-size_t HostPool::Take(HostUse use, size_t count, std::vector<HostPiece>* pieces) {
+size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers) {
   os::MutexLock lock(&state_->mu);
   State::Kind& kind = state_->KindOf(use);
   const size_t taken = std::min(count, kind.free.size());
-  pieces->insert(pieces->end(), kind.free.rbegin(), kind.free.rbegin() + static_cast<ptrdiff_t>(taken));
+  buffers->insert(buffers->end(), kind.free.rbegin(), kind.free.rbegin() + static_cast<ptrdiff_t>(taken));
   kind.free.resize(kind.free.size() - taken);
   if (use == HostUse::kStorage && taken < count) {
-    state_->AskLocked(state_, (kind.created + count - taken) * state_->options.piece_bytes);
+    state_->AskLocked(state_, (kind.created + count - taken) * state_->options.buffer_bytes);
   }
   return taken;
 }
 
-void HostPool::Give(HostUse use, HostPiece piece) {
+void HostPool::Give(HostUse use, PinnedBuffer buffer) {
   os::MutexLock lock(&state_->mu);
-  state_->KindOf(use).free.push_back(piece);
+  state_->KindOf(use).free.push_back(buffer);
 }
 
-uint64_t HostPool::piece_bytes() const { return state_->options.piece_bytes; }
-uint64_t HostPool::storage_room_bytes() const { return state_->room.load(); }
+uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }
+uint64_t HostPool::storage_capacity_bytes() const { return state_->capacity.load(); }
 uint64_t HostPool::storage_cap_bytes() const { return state_->cap.load(); }
 
 bool HostPool::storage_growing() const {
   os::MutexLock lock(&state_->mu);
-  const uint64_t room = state_->room.load();
-  return !state_->stopping && room < state_->cap.load() && room < state_->wanted;
+  const uint64_t capacity = state_->capacity.load();
+  return !state_->stopping && capacity < state_->cap.load() && capacity < state_->wanted;
 }
 
 uint64_t HostPool::storage_in_use() const {
   os::MutexLock lock(&state_->mu);
   const State::Kind& kind = state_->KindOf(HostUse::kStorage);
-  return (kind.created - kind.free.size()) * state_->options.piece_bytes;
+  return (kind.created - kind.free.size()) * state_->options.buffer_bytes;
 }
 
 size_t HostPool::Limit(HostUse use) const {

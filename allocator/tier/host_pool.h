@@ -1,6 +1,12 @@
-// HostPool: pinned host memory in pieces of one chunk, shared by the devices of the process. Most pieces are the host
-// tier (they hold spilled chunks); a few are staging, apart for evictions and for faults, so that neither can starve
-// the other. Storage is pinned slab by slab by a thread of the pool's own, ahead of need: nobody who takes a piece waits.
+// HostPool: pinned host memory in buffers of one chunk's size, shared by all devices of the process. Most are
+// host buffers: the host tier, in which the bytes of evicted extents stay. A few are staging buffers, through
+// which bytes pass on their way to and from the disk. Evictions and faults have staging buffers of their own,
+// so that neither starves the other.
+//
+// Evictor and Faulter take and give buffers on the device threads, SharedCapacity makes the host tier grow on
+// the thread of an allocation, engine/runtime creates and ends the pool. Memory is pinned a slab at a time,
+// ahead of need, by a thread of the pool's own (`spill-pin`): Take never waits for the driver. Pinning fails
+// when the system has no more memory; the host tier then stays as large as it is.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_HOST_POOL_H_
 #define SPILLWAY_ALLOCATOR_TIER_HOST_POOL_H_
@@ -17,25 +23,28 @@
 
 namespace spillway::allocator {
 
-// Who may use a piece. A piece goes back to the kind that it was taken for.
+// What a buffer is for: the host tier, or staging for evictions or for faults. A buffer is given back to the
+// use that it was taken for.
 enum class HostUse : int { kStorage, kEvictStaging, kFaultStaging };
 
-struct HostPiece {
-  std::byte* data = nullptr;  // page aligned, pinned, piece_bytes long
+// A host buffer or a staging buffer, by its use.
+struct PinnedBuffer {
+  std::byte* data = nullptr;  // page aligned, pinned, buffer_bytes long
 };
 
 class HostPool {
  public:
   struct Options {
-    uint64_t piece_bytes = 2 << 20;  // the chunk size
-    uint64_t storage_bytes = 0;      // host tier: cap less staging; 0 = no host tier
-    int evict_staging_pieces = 4;    // at least 2 where there is a disk tier, else 0
-    int fault_staging_pieces = 8;    // likewise
-    uint64_t slab_bytes = 32 << 20;  // registered at a time
-    os::WaitList* waits = nullptr;   // the process's; null: one of the pool's own
+    uint64_t buffer_bytes = 2 << 20;  // the chunk size
+    uint64_t storage_bytes = 0;       // limit of the host tier, without staging; 0: no host tier
+    int evict_staging_buffers = 4;    // at least 2 where there is a disk tier, else 0
+    int fault_staging_buffers = 8;    // likewise
+    uint64_t slab_bytes = 32 << 20;   // pinned at a time
+    os::WaitList* waits = nullptr;    // the process's; null: one of the pool's own
   };
 
-  // Registers the staging pieces now, storage on demand. `context` must be current in no particular thread.
+  // Pins the staging buffers now and storage on demand. The driver's error when the staging buffers cannot be
+  // pinned. `context` need not be current in any thread.
   static absl::StatusOr<std::unique_ptr<HostPool>> Create(const CudaDriver* driver, CUcontext context,
                                                           const Options& options);
   // Calls Shutdown. Leaves the memory in place: copies may still read it, and process exit frees it.
@@ -43,36 +52,41 @@ class HostPool {
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // Up to `count` pieces appended to `pieces`; returns how many. Never pins and never waits: what is missing of storage
-  // is asked of the pinning thread. Any thread.
-  size_t Take(HostUse use, size_t count, std::vector<HostPiece>* pieces);
-  void Give(HostUse use, HostPiece piece);
+  // Appends up to `count` buffers to `buffers` and returns how many. Never pins and never waits: it asks the
+  // pinning thread for the storage that is missing. Any thread.
+  size_t Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers);
+  // Gives a buffer back for the next Take. Any thread.
+  void Give(HostUse use, PinnedBuffer buffer);
 
-  // Waits until storage_room_bytes() >= bytes. kResourceExhausted, with words, when the cap is less or the system refuses
-  // memory; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of waits. Any thread, no lock held.
+  // Waits until storage_capacity_bytes() >= bytes. kResourceExhausted, with the reason, when the limit is
+  // lower or the system refuses memory; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of
+  // waits. Any thread, no lock held.
   absl::Status GrowStorageTo(uint64_t bytes);
 
-  // Ends the pinning thread, within 0.2 s; one that is stuck in the driver is left to itself. Any thread.
+  // Ends the pinning thread within 0.2 s, and leaves it behind when it is stuck in the driver. Any thread.
   void Shutdown();
 
-  uint64_t piece_bytes() const;
-  // Bytes of storage that are pinned, taken or not. Never falls. No lock.
-  uint64_t storage_room_bytes() const;
-  // The most that storage may become: what was set, or what there was when the system refused more. No lock.
+  // Size of every buffer.
+  uint64_t buffer_bytes() const;
+  // The host tier's capacity: bytes that are pinned, taken or not. Never falls. Any thread, no lock.
+  uint64_t storage_capacity_bytes() const;
+  // The most that the capacity may become: Options::storage_bytes, or what was pinned when the system refused
+  // more. Any thread, no lock.
   uint64_t storage_cap_bytes() const;
   // True while the pinning thread works on storage that Take or GrowStorageTo asked for. No lock held.
   bool storage_growing() const;
+  // Bytes of host buffers that are taken.
   uint64_t storage_in_use() const;
-  // Pieces of the kind that nobody has taken, storage not yet pinned included.
+  // Buffers of this use that nobody has taken; storage that is not pinned yet counts.
   size_t Free(HostUse use) const;
-  // Pieces of the kind that there are or may be, taken or not.
+  // Buffers of this use that exist or may exist, taken or not.
   size_t Limit(HostUse use) const;
 
  private:
   struct State;
   explicit HostPool(std::shared_ptr<State> state);
 
-  const std::shared_ptr<State> state_;  // the pinning thread holds on to it, too
+  const std::shared_ptr<State> state_;  // shared with the pinning thread, which may outlive the pool
 };
 
 }  // namespace spillway::allocator

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "integration/cli/simulate.h"
+#include "integration/cli/quantities.h"
 #include "integration/cli/trace_files.h"
 #include "policy/offline/characterization.h"
 

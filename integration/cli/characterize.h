@@ -1,4 +1,5 @@
-// `spillway characterize`: what a trace's memory looks like, as text and as JSON.
+// `spillway characterize`: what a trace's memory looks like, as text and as JSON. docs/simulate.md describes
+// the output; policy/offline/characterization finds the figures. One thread.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_CHARACTERIZE_H_
 #define SPILLWAY_INTEGRATION_CLI_CHARACTERIZE_H_

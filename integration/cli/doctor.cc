@@ -21,7 +21,7 @@ namespace {
 
 using allocator::CudaDriver;
 
-// cuFuncGetParamInfo, which tells where a kernel's parameters lie, came with this version.
+// cuFuncGetParamInfo, which gives the places of a kernel's parameters, came with this version.
 constexpr int kOldestDriver = 12040;
 
 Finding DriverFinding(std::unique_ptr<const CudaDriver>* driver) {

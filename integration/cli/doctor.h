@@ -1,5 +1,6 @@
-// Doctor: looks at this machine as Spillway would, and says for each thing whether it works, what it means, and what
-// to do when it does not. Writes nothing that stays and starts no engine.
+// `spillway doctor`: examines this machine as Spillway would: libraries, driver, devices, host memory,
+// directories. A finding has what was found, whether it works, and what to do when it does not. Leaves no
+// files behind and starts no engine. One thread; what fails is a finding.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_H_
@@ -19,7 +20,7 @@ struct Finding {
 };
 
 struct DoctorOptions {
-  std::string library_directory;          // where libspillway.so and its kin lie
+  std::string library_directory;          // where libspillway.so and the engine lie
   std::vector<std::string> directories;   // to spill to; empty: the default one
   std::string default_candidates_tmpdir;  // the value of TMPDIR
 };

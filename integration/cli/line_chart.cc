@@ -15,7 +15,7 @@ constexpr double kLeft = 64, kRight = 24, kTop = 62, kBottom = 52;
 constexpr size_t kMostTicks = 11;  // of the x axis
 
 // 1, 2 or 5 times a power of ten, at least `least`.
-double RoundStep(double least) {
+double RoundDistance(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= least) return factor * power;
@@ -30,8 +30,8 @@ class Drawing {
     for (const ChartLine& line : chart.lines) {
       for (const auto& value : line.values) greatest = std::max(greatest, value.value_or(0));
     }
-    y_step_ = RoundStep(chart.y_most.value_or(greatest > 0 ? greatest : 1) / 5);
-    y_most_ = chart.y_most.value_or(y_step_ * std::max(1.0, std::ceil(greatest / y_step_)));
+    y_distance_ = RoundDistance(chart.y_most.value_or(greatest > 0 ? greatest : 1) / 5);
+    y_most_ = chart.y_most.value_or(y_distance_ * std::max(1.0, std::ceil(greatest / y_distance_)));
     first_ = chart.x.front();
     span_ = chart.x.back() - first_;
   }
@@ -49,8 +49,8 @@ class Drawing {
 
  private:
   double X(double value) const {
-    const double room = kWidth - kLeft - kRight;
-    return kLeft + (span_ > 0 ? (value - first_) / span_ * room : room / 2);
+    const double width = kWidth - kLeft - kRight;
+    return kLeft + (span_ > 0 ? (value - first_) / span_ * width : width / 2);
   }
   double Y(double value) const { return kHeight - kBottom - value / y_most_ * (kHeight - kTop - kBottom); }
 
@@ -60,11 +60,11 @@ class Drawing {
   }
 
   void DrawYAxis() {
-    for (int i = 0; i * y_step_ <= y_most_ * 1.0001; ++i) {
-      const double y = Y(i * y_step_);
+    for (int i = 0; i * y_distance_ <= y_most_ * 1.0001; ++i) {
+      const double y = Y(i * y_distance_);
       absl::StrAppendFormat(&svg_, "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n",
                             kLeft, kWidth - kRight, y, y, i == 0 ? "axis" : "grid");
-      Text(kLeft - 8, y + 4, "end", "tick", absl::StrFormat("%g", i * y_step_));
+      Text(kLeft - 8, y + 4, "end", "tick", absl::StrFormat("%g", i * y_distance_));
     }
     const double middle = (kTop + kHeight - kBottom) / 2;
     absl::StrAppendFormat(
@@ -118,7 +118,8 @@ class Drawing {
   }
 
   const LineChart& chart_;
-  double y_step_ = 1, y_most_ = 1, first_ = 0, span_ = 0;
+  double y_distance_ = 1;  // of the ticks
+  double y_most_ = 1, first_ = 0, span_ = 0;
   std::string svg_;
 };
 

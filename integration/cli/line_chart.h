@@ -1,5 +1,5 @@
-// LineChart: lines over a number, as SVG text to stand in a page. Knows nothing of what it shows; colours are the page's
-// (classes line0, line1, grid, axis, none).
+// LineChart: lines over a number, as SVG text for a page. Knows nothing of what it shows; the page sets the
+// colours of the classes line0, line1, grid, axis and none. For sweep_page. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_LINE_CHART_H_
 #define SPILLWAY_INTEGRATION_CLI_LINE_CHART_H_
@@ -24,6 +24,7 @@ struct LineChart {
   std::string gap_words;         // what a gap means, at its mark
 };
 
+// An <svg> element. `chart` has at least one x.
 std::string SvgOf(const LineChart& chart);
 
 // `text` as the text of an element or attribute.

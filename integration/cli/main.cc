@@ -1,5 +1,6 @@
-// The program `spillway`: runs a command under Spillway, or looks at the machine. Options of `run` are the settings of
-// docs/environment.md; they are handed on as variables, so that what is accepted is said in one place.
+// The program `spillway`: runs a command under Spillway, examines the machine, or simulates. Options of `run`
+// are the settings of docs/environment.md. They are passed on as variables, so that one place decides what is
+// accepted.
 
 #include <unistd.h>
 
@@ -22,7 +23,6 @@
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
 #include "integration/settings/environment.h"
-#include "integration/settings/setting_table.h"
 #include "integration/settings/setting_values.h"
 #include "integration/settings/settings.h"
 
@@ -37,7 +37,8 @@ std::string FlagOf(const std::string& name) {
   return name == "spillway" ? "--mode" : absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
 }
 
-// What a job would say at its start is said now: of the flags, and of the variables that are set beside them.
+// Refuses here what a job would refuse at its start: wrong flags, and wrong variables that are set beside
+// them.
 absl::Status CheckSettings(const std::map<std::string, std::string>& settings) {
   std::string described;
   SettingSource source;

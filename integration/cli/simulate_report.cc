@@ -1,11 +1,9 @@
 #include "integration/cli/simulate_report.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "integration/cli/simulate.h"
 
 namespace spillway::integration {
 namespace {
@@ -17,12 +15,6 @@ double Seconds(policy::Nanos time) { return static_cast<double>(time) / 1e9; }
 double GiB(policy::Bytes bytes) { return static_cast<double>(bytes) / kGiB; }
 
 }  // namespace
-
-double SimulateResult::PercentOfBound() const {
-  const policy::Nanos best = std::max(bound, execution.ideal);
-  if (execution.iteration == 0) return 100;
-  return 100 * static_cast<double>(best) / static_cast<double>(execution.iteration);
-}
 
 std::string ReportText(const SimulateResult& result) {
   const policy::Execution& run = result.execution;
@@ -42,9 +34,10 @@ std::string ReportText(const SimulateResult& result) {
       traffic.gpu_to_ssd / kGiB);
   absl::StrAppendFormat(
       &text,
-      "stalls per iteration, s: for bytes %.3f (from the SSD %.3f), for room %.3f (while the SSD "
+      "stalls per iteration, s: for bytes %.3f (from the SSD %.3f), for memory %.3f (while the SSD "
       "is written %.3f)\n",
-      Seconds(run.read_wait), Seconds(run.ssd_read_wait), Seconds(run.room_wait), Seconds(run.ssd_room_wait));
+      Seconds(run.read_wait), Seconds(run.ssd_read_wait), Seconds(run.memory_wait),
+      Seconds(run.ssd_memory_wait));
   absl::StrAppendFormat(&text, "peak memory, GiB: GPU %.2f, host %.2f\n", GiB(run.peak_gpu_bytes),
                         GiB(run.peak_host_bytes));
   absl::StrAppendFormat(&text,
@@ -78,9 +71,9 @@ nlohmann::json ResultJson(const SimulateResult& result) {
       {"gpu_to_ssd_bytes", run.traffic.gpu_to_ssd},
       {"stall_us", Micros(run.iteration - run.ideal)},
       {"read_wait_us", Micros(run.read_wait)},
-      {"room_wait_us", Micros(run.room_wait)},
+      {"room_wait_us", Micros(run.memory_wait)},
       {"ssd_read_wait_us", Micros(run.ssd_read_wait)},
-      {"ssd_room_wait_us", Micros(run.ssd_room_wait)},
+      {"ssd_room_wait_us", Micros(run.ssd_memory_wait)},
       {"peak_gpu_bytes", run.peak_gpu_bytes},
       {"peak_host_bytes", run.peak_host_bytes},
       {"peak_live_bytes", result.peak_live_bytes},

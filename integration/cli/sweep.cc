@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "integration/cli/quantities.h"
+#include "integration/cli/simulate_report.h"
 
 namespace spillway::integration {
 namespace {
@@ -35,7 +37,7 @@ constexpr Swept kSwept[] = {
 
 struct Sweep {
   const Swept* swept = nullptr;
-  double first = 0, step = 0;
+  double first = 0, increment = 0;
   int rows = 0;
 };
 
@@ -53,21 +55,21 @@ absl::StatusOr<Sweep> ParseSweep(const std::string& text) {
   if (sweep.swept == nullptr) return wrong(absl::StrCat("'", sides[0], "' cannot be swept"));
   if (sides.size() != 2 || values.size() != 3) return wrong("it needs a first value, a last one and a step");
   double last = 0;
-  double* const numbers[] = {&sweep.first, &last, &sweep.step};
+  double* const numbers[] = {&sweep.first, &last, &sweep.increment};
   for (size_t i = 0; i < values.size(); ++i) {
     const auto parsed = ParseQuantity(values[i]);
     if (!parsed.ok()) return wrong(parsed.status().message());
     *numbers[i] = *parsed;
   }
-  if (sweep.step <= 0) return wrong("the step must be more than 0");
+  if (sweep.increment <= 0) return wrong("the step must be more than 0");
   if (last < sweep.first) return wrong("the last value is less than the first");
-  const double steps = (last - sweep.first) / sweep.step;
-  if (steps >= kMostRows) return wrong("more than 1000 values");
-  sweep.rows = 1 + static_cast<int>(std::floor(steps + 1e-9));
+  const double increments = (last - sweep.first) / sweep.increment;
+  if (increments >= kMostRows) return wrong("more than 1000 values");
+  sweep.rows = 1 + static_cast<int>(std::floor(increments + 1e-9));
   return sweep;
 }
 
-// Exact, and as short as it can be said.
+// Exact, and as short as possible.
 std::string ValueText(double value, SweepUnit unit) {
   struct Unit {
     const char* name;
@@ -128,7 +130,7 @@ absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
   std::vector<SweepRow> rows;
   for (size_t s = 0; s < sweeps.size(); ++s) {
     for (int i = 0; i < sweeps[s].rows; ++i) {
-      auto row = RunRow(options, workload, *sweeps[s].swept, sweeps[s].first + i * sweeps[s].step);
+      auto row = RunRow(options, workload, *sweeps[s].swept, sweeps[s].first + i * sweeps[s].increment);
       if (!row.ok()) return row.status();
       row->sweep = s;
       rows.push_back(*std::move(row));
@@ -140,7 +142,7 @@ absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
 std::string SweepText(const std::vector<SweepRow>& rows) {
   std::string text =
       absl::StrFormat("%-24s %10s %10s %12s %14s %13s %9s %9s\n", "setting", "% of ideal", "% of bound",
-                      "iteration, s", "wait bytes, s", "wait room, s", "in, GiB", "out, GiB");
+                      "iteration, s", "wait bytes, s", "wait mem, s", "in, GiB", "out, GiB");
   for (const SweepRow& row : rows) {
     if (!row.Ran()) {
       absl::StrAppendFormat(&text, "%-24s cannot run: %s\n", row.Setting(), row.problem);
@@ -150,7 +152,7 @@ std::string SweepText(const std::vector<SweepRow>& rows) {
     absl::StrAppendFormat(&text, "%-24s %10.2f %10.2f %12.3f %14.3f %13.3f %9.2f %9.2f\n", row.Setting(),
                           run.PercentOfIdeal(), row.result.PercentOfBound(),
                           static_cast<double>(run.iteration) / 1e9, static_cast<double>(run.read_wait) / 1e9,
-                          static_cast<double>(run.room_wait) / 1e9,
+                          static_cast<double>(run.memory_wait) / 1e9,
                           (run.traffic.host_to_gpu + run.traffic.ssd_to_gpu) / kGiB,
                           (run.traffic.gpu_to_host + run.traffic.gpu_to_ssd) / kGiB);
   }

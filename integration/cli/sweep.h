@@ -1,5 +1,5 @@
-// `spillway simulate --sweep`: the same trace on a row of machines that differ in one option. Runs them and prints the
-// table; the page is sweep_page's.
+// `spillway simulate --sweep`: the same trace on a row of machines that differ in one option. Runs them one
+// after another and formats the table and its JSON; sweep_page makes the page. Prints nothing.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SWEEP_H_
 #define SPILLWAY_INTEGRATION_CLI_SWEEP_H_
@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "integration/cli/simulate.h"
-#include "integration/cli/simulate_report.h"
+#include "integration/cli/simulation_run.h"
 #include "policy/trace/workload.h"
 
 namespace spillway::integration {
@@ -33,7 +32,8 @@ struct SweepRow {
 // What --sweep accepts, in words.
 std::string SweepForm();
 
-// The rows of all sweeps of `options`, in order. An error for wrong use; a machine on which the job cannot run is a row.
+// The rows of all sweeps of `options`, in order. An error for wrong use; a machine on which the job cannot
+// run is a row.
 absl::StatusOr<std::vector<SweepRow>> RunSweeps(const SimulateOptions& options,
                                                 const policy::Workload& workload);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "integration/cli/line_chart.h"
+#include "integration/cli/simulate_report.h"
 
 namespace spillway::integration {
 namespace {
@@ -47,7 +48,7 @@ p.soft { color: var(--soft); max-width: 46rem; }
 constexpr char kColumns[] =
     "<tr><th>setting</th><th>% of ideal</th><th>% of bound</th><th>iteration, s</th><th>waits for bytes, "
     "s</th>"
-    "<th>waits for room, s</th><th>host to GPU, GiB</th><th>SSD to GPU, GiB</th><th>GPU to host, GiB</th>"
+    "<th>waits for memory, s</th><th>host to GPU, GiB</th><th>SSD to GPU, GiB</th><th>GPU to host, GiB</th>"
     "<th>GPU to SSD, GiB</th><th>peak of host memory, GiB</th></tr>\n";
 
 constexpr char kMeaning[] =
@@ -111,7 +112,7 @@ std::string TableRow(const SweepRow& row) {
   const policy::Execution& run = row.result.execution;
   for (double percent : {run.PercentOfIdeal(), row.result.PercentOfBound()})
     absl::StrAppendFormat(&html, "<td>%.2f</td>", percent);
-  for (policy::Nanos time : {run.iteration, run.read_wait, run.room_wait})
+  for (policy::Nanos time : {run.iteration, run.read_wait, run.memory_wait})
     absl::StrAppendFormat(&html, "<td>%.3f</td>", Seconds(time));
   for (double bytes : {run.traffic.host_to_gpu, run.traffic.ssd_to_gpu, run.traffic.gpu_to_host,
                        run.traffic.gpu_to_ssd, static_cast<double>(run.peak_host_bytes)})

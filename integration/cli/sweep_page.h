@@ -1,5 +1,5 @@
-// The page of `spillway simulate --sweep --html`: charts, the table and the options in one file that needs nothing else,
-// no network and no script. The rows are also in it as JSON, as --json prints them.
+// The page of `spillway simulate --sweep --html`: charts, the table and the options in one file that needs no
+// network and no script. Its element `data` has the rows as --json prints them. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SWEEP_PAGE_H_
 #define SPILLWAY_INTEGRATION_CLI_SWEEP_PAGE_H_
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "integration/cli/simulate.h"
+#include "integration/cli/simulation_run.h"
 #include "integration/cli/sweep.h"
 
 namespace spillway::integration {

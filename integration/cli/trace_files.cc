@@ -83,8 +83,8 @@ absl::Status WriteTrace(const std::string& target, const policy::Workload& workl
 }
 
 CLI::App* AddGenerate(CLI::App* app, GenerateOptions* options) {
-  CLI::App* generate =
-      app->add_subcommand("generate", "Write the trace of a training step of a model, from its shapes alone");
+  CLI::App* generate = app->add_subcommand(
+      "generate", "Write the trace of a training iteration of a model, from its shapes alone");
   generate
       ->add_option("model", options->model,
                    absl::StrCat("One of ", policy::ModelNames(),

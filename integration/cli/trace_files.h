@@ -1,5 +1,6 @@
-// Traces as files, for the program's subcommands: reading them in either form, or generating a named model's; writing
-// them; and `spillway generate`. What is in them is the policy room's.
+// Traces as files, for the program's subcommands: reading them in either form, or generating a named model's;
+// writing them; and `spillway generate`. policy/trace/workload_file and policy/offline/workload_csv know the
+// forms. Errors name the file.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_TRACE_FILES_H_
 #define SPILLWAY_INTEGRATION_CLI_TRACE_FILES_H_
@@ -13,11 +14,13 @@
 
 namespace spillway::integration {
 
+// All bytes of a file; NotFound, with the system's reason, when it cannot be read.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
+// Replaces the file. Unknown, with the system's reason, when it cannot be written.
 absl::Status WriteFile(const std::string& path, const std::string& bytes);
 
-// The trace of a folder with kernels.csv and tensors.csv, of a binary file, or of a model ("llama3-70b:batch=2"; a file
-// or folder of such a name comes first).
+// The trace of a folder with kernels.csv and tensors.csv, of a binary file, or of a model
+// ("llama3-70b:batch=2"; a file or folder of such a name comes first).
 absl::StatusOr<policy::Workload> ReadTrace(const std::string& source);
 
 // As CSV into a folder when `target` ends in / or is one, else as the binary file.

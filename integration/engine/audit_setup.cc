@@ -94,8 +94,9 @@ AuditSetup::AuditSetup(const Settings& settings, DenyList list, HookState* state
   if (!settings.audit) return;
   auditor_ = std::make_unique<Auditor>(&state->functions,
                                        [this](const Auditor::Kernel& kernel) { return Record(kernel); });
-  os::Announce(absl::StrCat("audit: launches run one at a time, with nothing mapped that they do not name; ",
-                            list_.entries().size(), " entries in the deny lists"));
+  os::ReportLine(
+      absl::StrCat("audit: launches run one at a time, with nothing mapped that they do not name; ",
+                   list_.entries().size(), " entries in the deny lists"));
 }
 
 std::string AuditSetup::Summary() const { return auditor_ == nullptr ? "" : auditor_->Summary(); }

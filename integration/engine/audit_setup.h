@@ -1,5 +1,7 @@
-// AuditSetup: deny lists read from files and put in force, and in audit mode the auditor, which writes what it finds
-// into the user's list. The one place that touches files for them; one for the process.
+// AuditSetup: reads the deny lists from their files and puts them in force. In audit mode it also has the
+// auditor, and writes each kernel that the auditor finds into the user's list. Nothing else touches these
+// files. The runtime makes one, before any block exists; kernels are recorded on the thread that launched
+// them.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_
 #define SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_
@@ -16,12 +18,12 @@
 
 namespace spillway::integration {
 
-// The shipped list and the user's. kInvalidArgument with words for the user when the file cannot be read or holds a bad
-// line. In audit mode the file need not exist yet, but it must be possible to make it.
+// The shipped list and the user's. kInvalidArgument with words for the user when the file cannot be read or
+// has a bad line. In audit mode the file need not exist yet, but it must be possible to make it.
 absl::StatusOr<DenyList> ReadDenyLists(const Settings& settings);
 
-// Appends one line for the kernel unless a line for it is there, in one write under a lock of the file; makes the file
-// when it is missing. True when a line was added.
+// Appends one line for the kernel unless the file has one, in one write under a lock of the file, since other
+// ranks may do the same. Makes the file when it is missing. True when a line was added.
 absl::StatusOr<bool> AppendToDenyList(const std::string& path, const Auditor::Kernel& kernel);
 
 class AuditSetup {
@@ -29,9 +31,9 @@ class AuditSetup {
   // `state` lives as long as the process. Before any block exists.
   AuditSetup(const Settings& settings, DenyList list, HookState* state);
 
-  // Null: no audit.
+  // Null without audit mode.
   allocator::AuditObserver* auditor() { return auditor_.get(); }
-  // The line for the end of an audit; empty when there was none.
+  // The line for the end of an audit; empty without audit mode.
   std::string Summary() const;
 
  private:

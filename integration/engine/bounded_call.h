@@ -1,4 +1,5 @@
-// RunWithin: for exit handlers, which must return whatever a driver or a disk does.
+// RunWithin: a call with a limit of time. For exit handlers, which must return whatever a driver or a disk
+// does.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_BOUNDED_CALL_H_
 #define SPILLWAY_INTEGRATION_ENGINE_BOUNDED_CALL_H_
@@ -10,8 +11,9 @@
 
 namespace spillway::integration {
 
-// Runs `work` on a thread of its own and waits for it, at most `timeout`. False: it still runs, and what it uses must
-// live as long as the process. Without a thread left in the system it is done here, however long it takes.
+// Runs `work` on a thread of its own and waits for it, at most `timeout`. False: `work` still runs, and what
+// it uses must live as long as the process. Where no thread can be started, `work` runs here, however long it
+// takes.
 inline bool RunWithin(std::chrono::milliseconds timeout, const std::function<void()>& work) {
   os::JoinableThread thread;
   if (thread.Start("spillway-exit", work).ok()) return thread.JoinFor(timeout);

@@ -1,4 +1,4 @@
-// A number of bytes in words for people.
+// A number of bytes as text, for lines of the log, the summary and `spillway doctor`. Any thread.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_BYTES_TEXT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_BYTES_TEXT_H_

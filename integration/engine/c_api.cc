@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSmallestBlock = 1 << 20;
 
-// The driver's own code where one travels in the status, else what its kind means to the caller.
+// The driver's own code where the status has one, else what the status's kind means to the caller.
 int ResultOf(const absl::Status& status) {
   const CUresult known = allocator::ResultOf(status);
   if (known != CUDA_ERROR_UNKNOWN) return known;
@@ -38,7 +38,8 @@ int WrongUse(const char* words) { return Refuse(absl::InvalidArgumentError(words
 
 int Answer(const absl::Status& status) { return status.ok() ? CUDA_SUCCESS : Refuse(status); }
 
-// Runs `body`, which returns a CUresult; whatever is thrown below (bad_alloc, a lock that cannot be had) becomes one.
+// Runs `body`, which returns a CUresult. An exception from below (bad_alloc, a lock that cannot be had)
+// becomes one.
 template <typename Body>
 int Guarded(Body body) {
   try {
@@ -161,14 +162,14 @@ int DeviceStats(int device, spillway_device_stats* out) {
   });
 }
 
-int HeldBytes(int device, size_t* now, size_t* peak) {
+int OwnedBytes(int device, size_t* now, size_t* peak) {
   return Guarded([&] {
     if (now == nullptr || peak == nullptr) return WrongUse("no place for the bytes");
     allocator::Residency* residency = Existing(device);
     if (residency == nullptr) return NotInitialised();
-    const allocator::Residency::HeldChunks held = residency->ChunksHeld();
-    *now = held.bytes;
-    *peak = held.peak_bytes;
+    const allocator::Residency::OwnedChunks owned = residency->ChunksOwned();
+    *now = owned.bytes;
+    *peak = owned.peak_bytes;
     return static_cast<int>(CUDA_SUCCESS);
   });
 }
@@ -212,11 +213,11 @@ int LastRefusalText(char* text, size_t bytes, size_t* needed) {
   });
 }
 
-int MarkStep() {
+int MarkIteration() {
   return Guarded([&] {
     Runtime* runtime = Runtime::Get();
     if (runtime == nullptr || runtime->dead()) return NotInitialised();
-    runtime->MarkStep();
+    runtime->MarkIteration();
     return static_cast<int>(CUDA_SUCCESS);
   });
 }
@@ -262,8 +263,8 @@ constexpr spillway_api kApi = {
     &LastErrorText,
     &StatsJson,
     &LastRefusalText,
-    &HeldBytes,
-    &MarkStep,
+    &OwnedBytes,
+    &MarkIteration,
     &TakeRefusedCall,
     &OnRefusedCall,
     &DeviceBytes,

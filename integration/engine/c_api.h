@@ -1,5 +1,5 @@
-// The engine's side of spillway.h: the table of functions over the Runtime. Errors become CUresult values and a text
-// of the calling thread; no exception crosses it.
+// The engine's side of spillway.h: the table of functions over the Runtime. Errors become CUresult values and
+// a text of the calling thread; no exception crosses it.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_C_API_H_
 #define SPILLWAY_INTEGRATION_ENGINE_C_API_H_

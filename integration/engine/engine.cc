@@ -1,4 +1,5 @@
-// The three functions that the preload shim calls: open the engine, look again at PyTorch, die in a forked child.
+// The functions that the preload calls: open the engine, look again for PyTorch, give up in a forked child.
+// And the one that PyTorch's side calls, which hands out the C ABI.
 
 #include <unistd.h>
 
@@ -28,14 +29,15 @@ constexpr int kExitBadSetting = 2;
 // Set once by Open, before any other thread can come here.
 TorchSwap* g_torch_swap = nullptr;
 
-// Runs `body` for a caller in C (the preload, exit): whatever is thrown below (bad_alloc) ends here, with one line.
+// Runs `body` for a caller in C (the preload, exit). An exception from below (bad_alloc) ends here, with one
+// line.
 template <typename Body>
 void Guarded(const char* what, Body body) {
   try {
     body();
   } catch (const std::exception& failure) {
     try {
-      os::Announce(absl::StrCat(what, " has failed: ", failure.what()));
+      os::ReportLine(absl::StrCat(what, " has failed: ", failure.what()));
     } catch (const std::exception&) {  // no memory for the line either
     }
   }
@@ -43,7 +45,7 @@ void Guarded(const char* what, Body body) {
 
 // A job that would run with other settings than its user believes must not run.
 [[noreturn]] void StopJob(const std::string& message) {
-  os::Announce(message);
+  os::ReportLine(message);
   std::fflush(nullptr);
   ::_exit(kExitBadSetting);
 }
@@ -73,14 +75,14 @@ Settings ReadSettingsOrStop(const spillway_shim* shim) {
 
 int Open(const spillway_shim* shim) {
   if (shim->abi_version != SPILLWAY_SHIM_ABI_VERSION) {
-    os::Announce("libspillway.so and libspillway_engine.so are of different versions");
+    os::ReportLine("libspillway.so and libspillway_engine.so are of different versions");
     return 1;
   }
   Settings settings = ReadSettingsOrStop(shim);
   if (!settings.Enabled())
-    return 0;  // the shim asks before it opens us; a key of PyTorch's variable may say so too
+    return 0;  // the preload asks before it opens us, but a key of PyTorch's variable may say so, too
   if (settings.status == StatusLine::kSignal && !InstallStatusSignal()) {
-    os::Announce("SIGUSR1 is in use by the job: no status line");
+    os::ReportLine("SIGUSR1 is in use by the job: no status line");
     settings.status = StatusLine::kOff;
   }
   auto deny_list = ReadDenyLists(settings);
@@ -88,7 +90,7 @@ int Open(const spillway_shim* shim) {
     StopJob(absl::StrCat("SPILLWAY_DENYLIST: ", std::string(deny_list.status().message())));
   auto runtime = Runtime::Create(shim, std::move(settings), *std::move(deny_list));
   if (!runtime.ok()) {
-    os::Announce(std::string(runtime.status().message()));
+    os::ReportLine(std::string(runtime.status().message()));
     return 1;
   }
   Runtime::Set(runtime->release());

@@ -1,5 +1,6 @@
-// Observation: what smaller budgets would make an observed job move each step, from the cycle that it repeats. For
-// SPILLWAY=observe. A pure function, and its words for people.
+// Observation, for SPILLWAY=observe: what smaller budgets would make a job move in each iteration. It is
+// reckoned from one iteration's uses of blocks, without moving anything. Runtime asks for it whenever figures
+// are collected; the reporter prints the lines at the end. Pure functions: any thread, nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_OBSERVATION_H_
 #define SPILLWAY_INTEGRATION_ENGINE_OBSERVATION_H_
@@ -17,24 +18,25 @@ namespace spillway::integration {
 
 struct ObservedBudget {
   int percent = 0;            // of the peak; 0: the budget that the user set
-  uint64_t budget_bytes = 0;  // of the device: blocks and others' allocations
-  policy::StepTraffic traffic;
+  uint64_t budget_bytes = 0;  // of the device: blocks and external memory
+  policy::IterationTraffic traffic;
 };
 
-struct ObservedStep {
-  uint32_t launches = 0;  // 0: nothing repeated, and the rest is empty
-  uint64_t peak_bytes = 0;
-  uint64_t others_bytes = 0;  // of each budget, not for blocks
-  uint64_t largest_set_bytes = 0;
+struct ObservedIteration {
+  uint32_t launches = 0;           // 0: nothing repeated, and the rest is empty
+  uint64_t peak_bytes = 0;         // of all driver allocations on the device
+  uint64_t external_bytes = 0;     // of each budget, not for blocks
+  uint64_t largest_set_bytes = 0;  // of the blocks that one launch names
   std::vector<ObservedBudget> budgets;
 };
 
-// At 30, 50 and 70 % of the device's peak, and at `set_bytes` if the user set one. `cycle` may be null.
-ObservedStep ObserveStep(const policy::Cycle* cycle, const allocator::ResidencyStats& stats,
-                         std::optional<uint64_t> set_bytes);
+// With budgets of 30, 50 and 70 % of the device's peak, and of `set_bytes` if the user set a budget. `uses`
+// is null where nothing repeats yet.
+ObservedIteration ObserveIteration(const policy::IterationUses* uses, const allocator::ResidencyStats& stats,
+                                   std::optional<uint64_t> set_bytes);
 
-// Lines for people, without a prefix.
-std::vector<std::string> ObservationLines(int device, const ObservedStep& step);
+// Lines for people, without a prefix: one about the iteration, and one for each budget.
+std::vector<std::string> ObservationLines(int device, const ObservedIteration& iteration);
 
 }  // namespace spillway::integration
 

@@ -26,7 +26,8 @@ struct Counter {
   uint64_t ResidencyStats::*member;
 };
 
-// Bytes and counts of the metrics file, by name. "peak_bytes" is the peak of all driver allocations, ours included.
+// Bytes and counts of the metrics file, by name. "peak_bytes" is the peak of all driver allocations, ours
+// included.
 constexpr Counter kCounters[] = {
     {"budget_bytes", &ResidencyStats::budget_bytes},
     {"peak_bytes", &ResidencyStats::peak_device_bytes},
@@ -38,7 +39,7 @@ constexpr Counter kCounters[] = {
     {"cached_bytes", &ResidencyStats::cached_bytes},
     {"chunk_bytes", &ResidencyStats::chunk_bytes},
     {"peak_chunk_bytes", &ResidencyStats::peak_chunk_bytes},
-    {"others_bytes", &ResidencyStats::others_bytes},
+    {"others_bytes", &ResidencyStats::external_bytes},
     {"host_tier_bytes", &ResidencyStats::host_tier_bytes},
     {"disk_tier_bytes", &ResidencyStats::disk_tier_bytes},
     {"spilled_bytes", &ResidencyStats::spilled_bytes},
@@ -61,23 +62,23 @@ constexpr Counter kCounters[] = {
     {"clean_drop_bytes", &ResidencyStats::clean_drop_bytes},
     {"hash_mismatches", &ResidencyStats::hash_mismatches},
     {"early_copies", &ResidencyStats::early_copies},
-    {"held_bytes", &ResidencyStats::held_bytes},
+    {"held_bytes", &ResidencyStats::pinned_bytes},
     {"largest_set_bytes", &ResidencyStats::largest_set_bytes},
 };
 
 constexpr Counter kStalls[] = {
-    {"room", &ResidencyStats::stall_room_nanos},
+    {"room", &ResidencyStats::stall_chunk_nanos},
     {"disk", &ResidencyStats::stall_disk_nanos},
 };
 
-// What the GPU lost.
+// Time that the GPU had nothing to do, by cause.
 constexpr Counter kLost[] = {
-    {"room", &ResidencyStats::lost_room_nanos},
+    {"room", &ResidencyStats::lost_chunk_nanos},
     {"read", &ResidencyStats::lost_read_nanos},
     {"run_ahead", &ResidencyStats::lost_run_ahead_nanos},
 };
 
-// Of a device; nothing for their sum.
+// Of one device; the sum of devices has none.
 constexpr struct {
   const char* key;
   double ResidencyStats::*member;
@@ -109,45 +110,45 @@ nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
   for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(stats.*stall.member);
   json["stall_seconds"] = stalls;
   json["stall_seconds_total"] = StallSeconds(stats);
-  json["held_back_seconds"] = Seconds(stats.held_back_nanos);
+  json["held_back_seconds"] = Seconds(stats.throttled_nanos);
   json["lost_seconds"] = LostJson(stats);
-  nlohmann::ordered_json held;
-  for (int reason = 0; reason < static_cast<int>(allocator::HoldReason::kCount); ++reason) {
-    held[NameOf(static_cast<allocator::HoldReason>(reason))] =
-        stats.held_bytes_by_reason[static_cast<size_t>(reason)];
+  nlohmann::ordered_json pinned;
+  for (int reason = 0; reason < static_cast<int>(allocator::PinReason::kCount); ++reason) {
+    pinned[NameOf(static_cast<allocator::PinReason>(reason))] =
+        stats.pinned_bytes_by_reason[static_cast<size_t>(reason)];
   }
-  json["held_bytes_by_reason"] = held;
+  json["held_bytes_by_reason"] = pinned;
   return json;
 }
 
-// Only what is known.
-nlohmann::ordered_json StepJson(const DeviceFigures& device) {
+// The iteration of a device: only what is known of it.
+nlohmann::ordered_json IterationJson(const DeviceFigures& device) {
   nlohmann::ordered_json json;
-  const SteadySteps& steady = device.steady;
-  const StepForecast& forecast = steady.forecast;
+  const SteadyIterations& steady = device.steady;
+  const IterationForecast& forecast = steady.forecast;
   const auto add = [&json](const char* key, double value) {
     if (value > 0) json[key] = value;
   };
   add("launches", steady.launches);
-  add("steps", steady.steps);
-  add("seconds", steady.step_seconds);
+  add("steps", steady.iterations);
+  add("seconds", steady.iteration_seconds);
   add("ideal_seconds", forecast.ideal_seconds);
   add("bound_seconds", forecast.bound_seconds);
   add("plan_seconds", forecast.plan_seconds);
   if (const auto percent = PercentOfBound(device)) json["percent_of_bound"] = *percent;
-  if (steady.steps == 0) return json;
+  if (steady.iterations == 0) return json;
   for (const Counter& counter : kCounters) {
     const std::string_view key = counter.key;
     const bool moved = key.ends_with("spilled_bytes") || key.ends_with("fetched_bytes");
     if (moved || key == "prefetched_bytes" || key.ends_with("in_time_bytes")) {
-      json[counter.key] = steady.per_step.*counter.member;
+      json[counter.key] = steady.per_iteration.*counter.member;
     }
   }
   nlohmann::ordered_json stalls;
-  for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(steady.per_step.*stall.member);
+  for (const Counter& stall : kStalls) stalls[stall.key] = Seconds(steady.per_iteration.*stall.member);
   json["stall_seconds"] = stalls;
-  json["held_back_seconds"] = Seconds(steady.per_step.held_back_nanos);
-  json["lost_seconds"] = LostJson(steady.per_step);
+  json["held_back_seconds"] = Seconds(steady.per_iteration.throttled_nanos);
+  json["lost_seconds"] = LostJson(steady.per_iteration);
   return json;
 }
 
@@ -170,14 +171,14 @@ nlohmann::ordered_json WaitsJson(const Figures& figures) {
   return json;
 }
 
-nlohmann::ordered_json ToJson(const ObservedStep& step) {
+nlohmann::ordered_json ToJson(const ObservedIteration& iteration) {
   nlohmann::ordered_json json;
-  json["step_launches"] = step.launches;
-  json["peak_bytes"] = step.peak_bytes;
-  json["others_bytes"] = step.others_bytes;
-  json["largest_set_bytes"] = step.largest_set_bytes;
+  json["step_launches"] = iteration.launches;
+  json["peak_bytes"] = iteration.peak_bytes;
+  json["others_bytes"] = iteration.external_bytes;
+  json["largest_set_bytes"] = iteration.largest_set_bytes;
   json["budgets"] = nlohmann::ordered_json::array();
-  for (const ObservedBudget& budget : step.budgets) {
+  for (const ObservedBudget& budget : iteration.budgets) {
     nlohmann::ordered_json entry;
     entry["percent"] =
         budget.percent == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(budget.percent);
@@ -198,8 +199,8 @@ ResidencyStats Total(const std::vector<DeviceFigures>& devices) {
     for (const Counter& counter : kCounters) total.*counter.member += device.stats.*counter.member;
     for (const Counter& stall : kStalls) total.*stall.member += device.stats.*stall.member;
     for (const Counter& lost : kLost) total.*lost.member += device.stats.*lost.member;
-    for (size_t i = 0; i < total.held_bytes_by_reason.size(); ++i) {
-      total.held_bytes_by_reason[i] += device.stats.held_bytes_by_reason[i];
+    for (size_t i = 0; i < total.pinned_bytes_by_reason.size(); ++i) {
+      total.pinned_bytes_by_reason[i] += device.stats.pinned_bytes_by_reason[i];
     }
   }
   return total;
@@ -210,12 +211,12 @@ std::string MetricsJson(const Figures& figures) {
   json["version"] = SPILLWAY_VERSION_TEXT;
   json["pid"] = ::getpid();
   json["seconds"] = figures.seconds;
-  json["steps_per_second"] = figures.steps_per_second;
+  json["steps_per_second"] = figures.iterations_per_second;
   json.update(ToJson(Total(figures.devices)));
   json["ssd_written_bytes"] = figures.disk.written_bytes;
   json["ssd_read_bytes"] = figures.disk.read_bytes;
-  json["host_room_bytes"] = figures.host_room_bytes;
-  json["disk_room_bytes"] = figures.disk.room_bytes;
+  json["host_room_bytes"] = figures.host_capacity_bytes;
+  json["disk_room_bytes"] = figures.disk.capacity_bytes;
   json["waits"] = WaitsJson(figures);
   json["devices"] = nlohmann::ordered_json::array();
   for (const DeviceFigures& device : figures.devices) {
@@ -227,13 +228,13 @@ std::string MetricsJson(const Figures& figures) {
     }
     entry["plans"] = device.plans;
     entry["plan_departures"] = device.plan_departures;
-    entry["plan_period_launches"] = device.plan_period_launches;
+    entry["plan_period_launches"] = device.plan_iteration_launches;
     entry["plan_readoptions"] = device.plan_readoptions;
     entry["plan_improvements"] = device.plan_improvements;
-    entry["plan_paths"] = device.plan_paths;
+    entry["plan_paths"] = device.plan_sequences;
     entry["followed_launches"] = device.followed_launches;
-    entry["step_marks"] = device.step_marks;
-    if (const auto step = StepJson(device); !step.empty()) entry["step"] = step;
+    entry["step_marks"] = device.iteration_marks;
+    if (const auto iteration = IterationJson(device); !iteration.empty()) entry["step"] = iteration;
     if (device.observed) entry["observed"] = ToJson(*device.observed);
     json["devices"].push_back(entry);
   }
@@ -242,7 +243,7 @@ std::string MetricsJson(const Figures& figures) {
 
 namespace {
 
-// Of all that came back; nothing where nothing was brought back ahead of need.
+// The share of all that came back; empty where nothing was brought back ahead of need.
 std::string InTimeText(const ResidencyStats& stats) {
   if (stats.prefetched_bytes == 0 || stats.fetched_bytes == 0) return "";
   return absl::StrFormat(
@@ -257,11 +258,11 @@ std::string TiersText(uint64_t host, uint64_t disk) {
   return (host == 0 ? std::string() : "host " + BytesText(host) + ", ") + "disk " + BytesText(disk);
 }
 
-std::string StepLine(const DeviceFigures& device) {
-  const SteadySteps& steady = device.steady;
-  const ResidencyStats& part = steady.per_step;
-  std::string text = absl::StrFormat("step on GPU %d: %d launches, %.3f s", device.device, steady.launches,
-                                     steady.step_seconds);
+std::string IterationLine(const DeviceFigures& device) {
+  const SteadyIterations& steady = device.steady;
+  const ResidencyStats& part = steady.per_iteration;
+  std::string text = absl::StrFormat("iteration on GPU %d: %d launches, %.3f s", device.device,
+                                     steady.launches, steady.iteration_seconds);
   if (const auto percent = PercentOfBound(device)) {
     text += absl::StrFormat(", %.1f %% of bound (no plan is faster than %.3f s here)", *percent,
                             device.steady.forecast.bound_seconds);
@@ -272,8 +273,8 @@ std::string StepLine(const DeviceFigures& device) {
       absl::StrFormat("; moves out %s, back %s", TiersText(part.host_spilled_bytes, part.disk_spilled_bytes),
                       TiersText(part.host_fetched_bytes, part.disk_fetched_bytes));
   text += InTimeText(part);
-  text += absl::StrFormat("; the GPU had to wait %.3f s for room, %.3f s for bytes, %.3f s for run-ahead",
-                          Seconds(part.lost_room_nanos), Seconds(part.lost_read_nanos),
+  text += absl::StrFormat("; the GPU had to wait %.3f s for memory, %.3f s for bytes, %.3f s for run-ahead",
+                          Seconds(part.lost_chunk_nanos), Seconds(part.lost_read_nanos),
                           Seconds(part.lost_run_ahead_nanos));
   return text;
 }
@@ -281,20 +282,20 @@ std::string StepLine(const DeviceFigures& device) {
 }  // namespace
 
 std::optional<double> PercentOfBound(const DeviceFigures& device) {
-  // More than noise of samples: the launches' times are not those of this step.
+  // More than noise of samples: the launches' times are not those of this iteration.
   constexpr double kMostOver = 1.05;
   const double bound = device.steady.forecast.bound_seconds;
-  if (bound <= 0 || device.steady.step_seconds <= 0) return std::nullopt;
-  const double part = bound / device.steady.step_seconds;
+  if (bound <= 0 || device.steady.iteration_seconds <= 0) return std::nullopt;
+  const double part = bound / device.steady.iteration_seconds;
   if (part > kMostOver) return std::nullopt;
   return 100 * std::min(1.0, part);
 }
 
-std::vector<std::string> StepLines(const Figures& figures) {
+std::vector<std::string> IterationLines(const Figures& figures) {
   std::vector<std::string> lines;
   for (const DeviceFigures& device : figures.devices) {
     const bool moves = device.stats.spilled_bytes > 0 || device.stats.fetched_bytes > 0;
-    if (device.steady.steps > 0 && moves) lines.push_back(StepLine(device));
+    if (device.steady.iterations > 0 && moves) lines.push_back(IterationLine(device));
   }
   return lines;
 }
@@ -310,9 +311,9 @@ std::string Summary(const Figures& figures) {
                           BytesText(total.disk_spilled_bytes), BytesText(total.fetched_bytes),
                           BytesText(total.host_fetched_bytes), BytesText(total.disk_fetched_bytes));
   text +=
-      absl::StrFormat("; stalled %.1f s for room, %.1f s for the disk; the GPU had to wait %.1f s",
-                      Seconds(total.stall_room_nanos), Seconds(total.stall_disk_nanos),
-                      Seconds(total.lost_room_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
+      absl::StrFormat("; stalled %.1f s for GPU memory, %.1f s for the disk; the GPU had to wait %.1f s",
+                      Seconds(total.stall_chunk_nanos), Seconds(total.stall_disk_nanos),
+                      Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
@@ -329,7 +330,8 @@ std::string StatusText(const Figures& figures) {
     text += absl::StrFormat("; stalled %.1f %% of %.1f s", 100 * StallSeconds(total) / figures.seconds,
                             figures.seconds);
   }
-  if (figures.steps_per_second > 0) text += absl::StrFormat("; %.2f steps/s", figures.steps_per_second);
+  if (figures.iterations_per_second > 0)
+    text += absl::StrFormat("; %.2f iterations/s", figures.iterations_per_second);
   for (const DeviceFigures& device : figures.devices) {
     if (const auto percent = PercentOfBound(device)) text += absl::StrFormat("; %.1f %% of bound", *percent);
   }

@@ -1,5 +1,6 @@
-// Report: the engine's figures for people and programs: the summary at the end, and the metrics file. Pure functions
-// of statistics, but for WriteFileAtomically.
+// Report: the engine's figures in words for people and as JSON for programs. The reporter calls it for the
+// summary, the status line and the metrics file, the C ABI for spillway.stats(). Pure functions of
+// statistics: any thread, nothing fails. WriteFileAtomically alone touches a file.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
@@ -12,46 +13,47 @@
 
 #include "absl/status/status.h"
 #include "allocator/residency/residency.h"
+#include "integration/engine/iteration_meter.h"
 #include "integration/engine/observation.h"
-#include "integration/engine/step_meter.h"
 #include "io/os/wait.h"
 
 namespace spillway::integration {
 
+// Of one device, since the first block.
 struct DeviceFigures {
   int device = 0;
   allocator::ResidencyStats stats;
-  uint64_t plans = 0;                    // put in force
-  uint64_t plan_departures = 0;          // given up because a launch was another than expected
-  uint64_t plan_period_launches = 0;     // of the plan in force, or of the step that is observed; 0: none
-  uint64_t plan_readoptions = 0;         // of plans: of a path that the job had left and came back to
-  uint64_t plan_improvements = 0;        // of plans: better ones for the path that the job was on
-  uint64_t plan_paths = 0;               // known now
-  uint64_t followed_launches = 0;        // that were as the path said which the job was on
-  uint64_t step_marks = 0;               // steps that the job marked
-  StepForecast forecast;                 // as of now; that of the steady steps is what is reported
-  SteadySteps steady;                    // set by the reporter
-  std::optional<ObservedStep> observed;  // SPILLWAY=observe
+  uint64_t plans = 0;                         // put in force
+  uint64_t plan_departures = 0;               // plans given up because a launch was not the expected one
+  uint64_t plan_iteration_launches = 0;       // of the plan in force, or of the iteration observed; 0: none
+  uint64_t plan_readoptions = 0;              // plans of a sequence that the job had left and came back to
+  uint64_t plan_improvements = 0;             // better plans for the sequence that the job was on
+  uint64_t plan_sequences = 0;                // known now
+  uint64_t followed_launches = 0;             // that came as the sequence said
+  uint64_t iteration_marks = 0;               // ends of iterations that the job marked
+  IterationForecast forecast;                 // as of now; what is reported is that of `steady`
+  SteadyIterations steady;                    // set by the reporter
+  std::optional<ObservedIteration> observed;  // SPILLWAY=observe
 };
 
-// Of the spill files of the process, all devices.
+// The spill files of the process, for all devices.
 struct DiskFigures {
   uint64_t written_bytes = 0;
   uint64_t read_bytes = 0;
-  uint64_t room_bytes = 0;  // that slots can hold in what the file systems have allocated for us
+  uint64_t capacity_bytes = 0;  // that slots can hold in what the file systems have allocated for us
 };
 
 struct Figures {
   std::vector<DeviceFigures> devices;
   DiskFigures disk;
-  uint64_t host_room_bytes = 0;  // of the host tier, pinned
+  uint64_t host_capacity_bytes = 0;  // of the host tier: what is pinned
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
-  std::string waits_now;        // those of a second and longer, in words; empty: none
-  double seconds = 0;           // since the first block
-  double steps_per_second = 0;  // lately; 0: not known
+  std::string waits_now;             // those of a second and longer, in words; empty: none
+  double seconds = 0;                // since the first block
+  double iterations_per_second = 0;  // lately; 0: not known
 };
 
-// The sum over devices; peaks and budgets are added too, since each device has its own memory.
+// The sum over devices. Peaks and budgets are added, too: each device has its own memory.
 allocator::ResidencyStats Total(const std::vector<DeviceFigures>& devices);
 
 // One JSON object: totals at the top level, "devices" a list with the same keys. Bytes, counts, seconds.
@@ -60,17 +62,20 @@ std::string MetricsJson(const Figures& figures);
 // "peak 3.10 GiB of a budget of 2.00 GiB; ..." without the prefix; empty when nothing of ours was ever used.
 std::string Summary(const Figures& figures);
 
-// Lines about the step that repeats, one for each device where it is known how long it takes; without the prefix.
-std::vector<std::string> StepLines(const Figures& figures);
+// A line about the iteration of each device that moved bytes and whose iterations are known well enough;
+// without the prefix.
+std::vector<std::string> IterationLines(const Figures& figures);
 
-// Part of the bound that the measured step reaches, in percent, at most 100: times of launches are means of samples, so a
-// step may seem faster than its bound by a little. None when either is not known, or they contradict each other.
+// The bound as a percentage of the measured iteration, at most 100. Times of launches are means of samples,
+// so an iteration may seem a little faster than its bound. None when either is not known, or they contradict
+// each other.
 std::optional<double> PercentOfBound(const DeviceFigures& device);
 
 // What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
 std::string StatusText(const Figures& figures);
 
-// Writes `text` to a file beside `path` and renames it: readers see the old or the new one, whole.
+// Writes `text` to a file beside `path` and renames it: readers see the old file or the new one, whole. An
+// error names the file.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& text);
 
 }  // namespace spillway::integration

@@ -21,18 +21,19 @@ constexpr auto kLongestFinish = std::chrono::milliseconds(350);
 
 }  // namespace
 
-double StepRate::Update(const Figures& figures) {
+double IterationRate::Update(const Figures& figures) {
   Sample now{figures.seconds, 0};
-  uint64_t period = 0;
+  uint64_t iteration_launches = 0;
   for (const DeviceFigures& device : figures.devices) {
-    if (period != 0 || device.plan_period_launches == 0) continue;
-    period = device.plan_period_launches;
+    if (iteration_launches != 0 || device.plan_iteration_launches == 0) continue;
+    iteration_launches = device.plan_iteration_launches;
     now.launches = device.stats.launches;
   }
   if (now.seconds - newer_.seconds >= kShortestRateSeconds) older_ = std::exchange(newer_, now);
   const double seconds = now.seconds - older_.seconds;
-  if (period == 0 || seconds < kShortestRateSeconds || now.launches < older_.launches) return 0;
-  return static_cast<double>(now.launches - older_.launches) / static_cast<double>(period) / seconds;
+  if (iteration_launches == 0 || seconds < kShortestRateSeconds || now.launches < older_.launches) return 0;
+  return static_cast<double>(now.launches - older_.launches) / static_cast<double>(iteration_launches) /
+         seconds;
 }
 
 std::string Reporter::MetricsPath(const std::string& metrics_file, int local_rank) {
@@ -53,7 +54,7 @@ Reporter::Reporter(const Options& options, std::function<Figures()> collect)
   if (thread.ok()) {
     thread_ = *std::move(thread);
   } else {
-    os::Announce("neither metrics nor waits are reported: " + std::string(thread.status().message()));
+    os::ReportLine("neither metrics nor waits are reported: " + std::string(thread.status().message()));
   }
 }
 
@@ -62,22 +63,23 @@ Reporter::~Reporter() { Finish(); }
 void Reporter::Loop() {
   Time next = std::chrono::steady_clock::now() + every_;
   while (!stop_.load()) {
-    if (waits_ != nullptr) waits_->Look();  // first: what is waited for may hold up the rest
+    if (waits_ != nullptr) waits_->Look();  // first: a wait may delay the rest
     const Figures figures = Collect();
-    if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::Announce(StatusText(figures));
+    if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::ReportLine(StatusText(figures));
     if (std::chrono::steady_clock::now() >= next) {
       WriteMetrics(figures);
       next = std::chrono::steady_clock::now() + every_;
     }
     WaitUntil(std::min(next, std::chrono::steady_clock::now() + look_));
   }
-  SayWhatWas();
+  ReportTheEnd();
   os::MutexLock lock(&mu_);
   ended_ = true;
   ended_cv_.NotifyAll();
 }
 
-// Or until somebody wakes us. Without a descriptor (none was left), the end may come a little late.
+// Returns earlier when the descriptor is written to. Without one (none was left) the end may come a little
+// late.
 void Reporter::WaitUntil(Time time) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(time - std::chrono::steady_clock::now());
@@ -85,16 +87,16 @@ void Reporter::WaitUntil(Time time) {
   pollfd descriptor = {wake_, POLLIN, 0};
   ::poll(&descriptor, 1, static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, longest)));
   uint64_t count = 0;
-  if (wake_ >= 0 && ::read(wake_, &count, sizeof(count)) < 0) return;  // nobody did
+  if (wake_ >= 0 && ::read(wake_, &count, sizeof(count)) < 0) return;  // nobody wrote
 }
 
 Figures Reporter::Collect() {
   Figures figures = collect_();
   os::MutexLock lock(&mu_);
-  figures.steps_per_second = rate_.Update(figures);
+  figures.iterations_per_second = rate_.Update(figures);
   for (DeviceFigures& device : figures.devices) {
-    StepMeter& meter = meters_[device.device];
-    meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_period_launches), device.plan_departures,
+    IterationMeter& meter = meters_[device.device];
+    meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_iteration_launches), device.plan_departures,
                device.stats, device.forecast);
     device.steady = meter.Steady();
   }
@@ -105,14 +107,14 @@ void Reporter::WriteMetrics(const Figures& figures) {
   if (path_.empty()) return;
   const absl::Status status = WriteFileAtomically(path_, MetricsJson(figures));
   if (status.ok() || write_failed_) return;
-  write_failed_ = true;  // said once, not every 10 s
+  write_failed_ = true;  // reported once, not every 10 s
   os::Log(os::LogLevel::kWarn,
           absl::StrCat("cannot write SPILLWAY_METRICS: ", std::string(status.message())));
 }
 
 void Reporter::Finish() {
   if (stop_.exchange(true)) return;
-  if (!thread_.joinable()) return SayWhatWas();
+  if (!thread_.joinable()) return ReportTheEnd();
   const uint64_t one = 1;
   if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0)
     os::Log(os::LogLevel::kDebug, "the reporter is awake");
@@ -133,13 +135,13 @@ void Reporter::Finish() {
   // The descriptor stays open: a signal handler may be about to write to it.
 }
 
-void Reporter::SayWhatWas() {
+void Reporter::ReportTheEnd() {
   const Figures figures = Collect();
-  if (const std::string summary = Summary(figures); !summary.empty()) os::Announce(summary);
-  for (const std::string& line : StepLines(figures)) os::Announce(line);
+  if (const std::string summary = Summary(figures); !summary.empty()) os::ReportLine(summary);
+  for (const std::string& line : IterationLines(figures)) os::ReportLine(line);
   for (const DeviceFigures& device : figures.devices) {
     if (!device.observed) continue;
-    for (const std::string& line : ObservationLines(device.device, *device.observed)) os::Announce(line);
+    for (const std::string& line : ObservationLines(device.device, *device.observed)) os::ReportLine(line);
   }
   WriteMetrics(figures);
 }

@@ -1,7 +1,8 @@
-// Reporter: tells the user what happened: the metrics file every 10 s and at the end, a status line when SIGUSR1 asks
-// for it, lines about waits that take long, the summary at the end. It looks at the figures every second, to know what a
-// step takes. It collects figures through a function and owns none. (The line when spilling starts is the allocator
-// room's.)
+// Reporter: reports to the user. It writes the metrics file every 10 s and at the end, a status line when
+// SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at the figures
+// every second, to know what an iteration takes. It collects figures through a function and owns none.
+// Runtime makes it with the first device. Where its thread cannot be started, or a file cannot be written,
+// one line says so. (The line when spilling starts comes from the allocator.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_
@@ -21,11 +22,11 @@
 
 namespace spillway::integration {
 
-// Steps per second out of figures that come now and then: over at least the last second, at most the time between two
-// looks.
-class StepRate {
+// Iterations per second, from figures that come now and then. The rate is that of the last second at least,
+// and of the time between two looks at most.
+class IterationRate {
  public:
-  // 0 when no period is known or no second has passed.
+  // 0 when no iteration is known or no second has passed.
   double Update(const Figures& figures);
 
  private:
@@ -45,29 +46,29 @@ class Reporter {
     StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
     std::chrono::milliseconds every{10'000};  // between two writings of the metrics file
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
-    os::WaitList* waits = nullptr;            // says what is due of these; null: none
+    os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Options& options, std::function<Figures()> collect);
   ~Reporter();
 
-  // Has the thread print the summary, write the metrics for the last time, and end. Waits for that 0.35 s at
-  // most: the file may lie on a drive that does not answer. Then the thread, and this, live as long as the process.
-  // Once.
+  // Makes the thread print the summary, write the metrics for the last time, and end. Waits 0.35 s at most:
+  // the file may lie on a drive that does not answer. A thread that is late is left to itself, and this
+  // object must then live as long as the process. A second call does nothing.
   void Finish();
-  // In a forked child: the descriptor is closed, nothing is written any more.
+  // In a forked child: closes the descriptor and writes nothing any more.
   void AbandonAfterFork();
 
-  // Figures as they are reported, with the rate of steps. Any thread.
+  // Figures as they are reported, with the rate of iterations. Any thread.
   Figures Collect();
 
-  // The path with its marks replaced.
+  // The path with "%p" and "%r" replaced.
   static std::string MetricsPath(const std::string& metrics_file, int local_rank);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
   void Loop();
-  void SayWhatWas();
+  void ReportTheEnd();
   void WaitUntil(Time time);
   void WriteMetrics(const Figures& figures);
 
@@ -77,15 +78,15 @@ class Reporter {
   const std::chrono::milliseconds look_;
   os::WaitList* const waits_;
   const std::function<Figures()> collect_;
-  bool write_failed_ = false;      // said so; the reporter's thread
+  bool write_failed_ = false;      // and was reported; the reporter's thread
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
   std::atomic<bool> stop_{false};  // stored before wake_ is written, read after it was
 
   os::Mutex mu_{os::LockRank::kRegistry};
   os::CondVar ended_cv_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  StepRate rate_ ABSL_GUARDED_BY(mu_);
-  std::map<int, StepMeter> meters_ ABSL_GUARDED_BY(mu_);  // by device
+  IterationRate rate_ ABSL_GUARDED_BY(mu_);
+  std::map<int, IterationMeter> meters_ ABSL_GUARDED_BY(mu_);  // by device
   std::thread thread_;
 };
 

@@ -13,9 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "integration/engine/bounded_call.h"
 #include "integration/engine/bytes_text.h"
+#include "integration/engine/iteration_trace.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
-#include "integration/engine/step_trace.h"
 #include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_reports.h"
 #include "integration/settings/environment.h"
@@ -34,8 +34,8 @@ constexpr auto kDevicesEnd = std::chrono::milliseconds(900);
 constexpr auto kDiskEnd = std::chrono::milliseconds(1000);
 constexpr auto kDiskEndWhenLate = std::chrono::milliseconds(400);
 
-constexpr uint64_t kDefaultSpillRoom = uint64_t{1}
-                                       << 40;  // of address space, when the disk's room is not known
+// Address space for spilled bytes where it is not known how much the disk will hold.
+constexpr uint64_t kDefaultSpillCapacity = uint64_t{1} << 40;
 
 absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended in this process"); }
 
@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* sh
   const HookReport report = InstallHooks(shim);
   if (!report.missing.empty()) {
     runtime->missing_hooks_ = absl::StrJoin(report.missing, ", ");
-    os::Announce(absl::StrCat("nothing will be moved off the GPU: could not wrap ", runtime->missing_hooks_));
+    os::ReportLine(
+        absl::StrCat("nothing will be moved off the GPU: could not wrap ", runtime->missing_hooks_));
   }
   runtime->audit_ = std::make_unique<AuditSetup>(runtime->settings_, std::move(deny_list), GetHookState());
   shim->set_unwrapped_callback([](const char* name, int) {
@@ -95,10 +96,53 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
     failures_[place] =
         residency.status();  // the user's own setting does not work: the job must not go on without it
   } else {
-    os::Announce(absl::StrCat("not used on GPU ", device, ": ", reason));
+    os::ReportLine(absl::StrCat("not used on GPU ", device, ": ", reason));
     failures_[place] = absl::FailedPreconditionError(reason);
   }
   return failures_[place];
+}
+
+// What the device's residency works with, except its observer.
+allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
+  allocator::ResidencyParts parts;
+  parts.driver = driver_.get();
+  parts.context = context;
+  parts.addresses = addresses_.get();
+  parts.host = host_.get();
+  parts.disk = disk_.get();
+  parts.capacity = capacity_.get();
+  parts.waits = &waits_;
+  parts.audit = audit_->auditor();
+  parts.permission = trust_.get();
+  parts.refusal_advice = [](uint64_t tag, size_t blocks) {
+    return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
+  };
+  parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
+  parts.hash_code = &hash_code_;
+  parts.refusals = &refusals_;
+  return parts;
+}
+
+// Records the device's launches and has plans made; null where nothing asks for that.
+std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context, bool evict) {
+  // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
+  const bool plan = settings_.policy == PolicyKind::kPlan && evict && !settings_.audit;
+  const bool trace = !settings_.trace.empty();
+  const bool reckon = settings_.policy == PolicyKind::kLru && evict && !settings_.audit;
+  if (!settings_.Observes() && !plan && !reckon && !trace) return nullptr;
+  PredictorOptions prediction;
+  prediction.device = device;
+  prediction.foresight = plan ? Foresight::kPlan : reckon ? Foresight::kReckon : Foresight::kObserve;
+  prediction.driver = driver_.get();
+  prediction.context = context;
+  prediction.write_facts = [this, device]() -> std::shared_ptr<const policy::WriteFacts> {
+    allocator::Residency* const residency = Existing(device);
+    return residency == nullptr ? nullptr : residency->LearntWrites();
+  };
+  prediction.keep_iteration = trace;
+  prediction.host_bytes = host_->storage_cap_bytes();
+  prediction.has_disk = disk_ != nullptr;
+  return std::make_unique<Predictor>(prediction);
 }
 
 absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
@@ -116,43 +160,10 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   options.evict = MayEvictLocked();
   options.map_at_once = eviction_off_.load();
   SPILLWAY_ASSIGN_OR_RETURN(options.budget_bytes, BudgetOf(device, context));
-  allocator::ResidencyParts parts;
-  parts.driver = driver_.get();
-  parts.context = context;
-  parts.addresses = addresses_.get();
-  parts.host = host_.get();
-  parts.disk = disk_.get();
-  parts.room = room_.get();
-  parts.waits = &waits_;
-  parts.audit = audit_->auditor();
-  parts.permission = trust_.get();
-  parts.refusal_advice = [](uint64_t tag, size_t blocks) {
-    return RefusalAdvice(NameOfTag(&GetHookState()->functions, tag), blocks);
-  };
-  parts.name_of_launch = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
-  parts.hash_code = &hash_code_;
-  parts.refusals = &refusals_;
+  allocator::ResidencyParts parts = PartsOf(context);
   const auto place = static_cast<size_t>(device);
-  // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
-  const bool plan = settings_.policy == PolicyKind::kPlan && options.evict && !settings_.audit;
-  const bool trace = !settings_.trace.empty();
-  const bool reckon = settings_.policy == PolicyKind::kLru && options.evict && !settings_.audit;
-  if (settings_.Observes() || plan || reckon || trace) {
-    PredictorOptions prediction;
-    prediction.device = device;
-    prediction.foresight = plan ? Foresight::kPlan : reckon ? Foresight::kReckon : Foresight::kObserve;
-    prediction.driver = driver_.get();
-    prediction.context = context;
-    prediction.write_facts = [this, device]() -> std::shared_ptr<const policy::WriteFacts> {
-      allocator::Residency* const residency = Existing(device);
-      return residency == nullptr ? nullptr : residency->LearntWrites();
-    };
-    prediction.keep_step = trace;
-    prediction.host_bytes = host_->storage_cap_bytes();
-    prediction.has_disk = disk_ != nullptr;
-    predictors_[place] = std::make_unique<Predictor>(prediction);
-    parts.observer = predictors_[place].get();
-  }
+  predictors_[place] = MakePredictor(device, context, options.evict);
+  parts.observer = predictors_[place].get();
   SPILLWAY_ASSIGN_OR_RETURN(owned_[place], allocator::Residency::Create(options, parts));
   if (predictors_[place] != nullptr) {
     const absl::Status started = predictors_[place]->Start(owned_[place].get());
@@ -167,7 +178,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   return owned_[place].get();
 }
 
-// What all devices share.
+// Makes what all devices share, at the first device.
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
@@ -179,8 +190,8 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   }
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
-  if (room_ == nullptr) {
-    room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_.get());
+  if (capacity_ == nullptr) {
+    capacity_ = std::make_unique<allocator::SharedCapacity>(host_.get(), disk_.get());
   }
   if (addresses_ == nullptr) SPILLWAY_RETURN_IF_ERROR(ReserveAddressesLocked(total));
   int devices = 0;
@@ -235,7 +246,7 @@ absl::Status Runtime::StartDiskLocked() {
   if (store.ok()) {
     disk_ = *std::move(store);
     if (settings_.io_model.Limits())
-      os::Announce(absl::StrCat("the disk is modelled: ", io::DescribeModel(settings_.io_model)));
+      os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModel(settings_.io_model)));
     return absl::OkStatus();
   }
   // A directory that the user named must work; the default one is a convenience.
@@ -251,7 +262,7 @@ absl::Status Runtime::ReserveAddressesLocked(uint64_t device_total) {
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGetCount(&devices), "cuDeviceGetCount"));
   devices = std::clamp(devices, 1, allocator::kMaxDevices);
   const uint64_t host = host_->storage_cap_bytes();
-  const uint64_t disk = disk_ == nullptr ? 0 : kDefaultSpillRoom;
+  const uint64_t disk = disk_ == nullptr ? 0 : kDefaultSpillCapacity;
   uint64_t bytes = AddressSpaceBytes(device_total, host, disk);
   while (true) {
     auto map = allocator::AddressMap::Reserve(driver_.get(), devices, bytes, kChunkBytes);
@@ -271,24 +282,15 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuMemGetInfo_v2(&free, &total), "cuMemGetInfo"));
   total_bytes_[static_cast<size_t>(device)].store(total, std::memory_order_relaxed);
   const HookState* hooks = GetHookState();
-  const int64_t others = hooks == nullptr ? 0 : std::max<int64_t>(0, hooks->foreign.bytes(device));
+  const int64_t external = hooks == nullptr ? 0 : std::max<int64_t>(0, hooks->external.bytes(device));
   if (!settings_.gpu_memory || settings_.Observes())
-    return DefaultBudget(free, static_cast<uint64_t>(others));
+    return DefaultBudget(free, static_cast<uint64_t>(external));
   const uint64_t wanted = settings_.gpu_memory->Of(total);
-  if (wanted > free + static_cast<uint64_t>(others)) {
+  if (wanted > free + static_cast<uint64_t>(external)) {
     os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", BytesText(wanted), ", but only ",
                                               BytesText(free), " are free on GPU ", device));
   }
   return wanted;
-}
-
-bool Runtime::MayEvictLocked() {
-  if (settings_.on_full == OnFull::kError || settings_.Observes() || eviction_off_.load() ||
-      !missing_hooks_.empty())
-    return false;
-  if ((shim_->flags & SPILLWAY_SHIM_DRIVER_ALREADY_LOADED) != 0) return false;
-  char name[128];
-  return shim_->first_unwrapped(name, sizeof(name)) < 0;
 }
 
 // ---- In service.
@@ -319,16 +321,16 @@ absl::StatusOr<uint64_t> Runtime::DeviceBytes(int device) const {
   return bytes;
 }
 
-void Runtime::MarkStep() {
+void Runtime::MarkIteration() {
   for (size_t place = 0; place < predictors_.size(); ++place) {
     if (residencies_[place].load(std::memory_order_acquire) == nullptr) continue;
-    if (predictors_[place] != nullptr) predictors_[place]->MarkStep();
+    if (predictors_[place] != nullptr) predictors_[place]->MarkIteration();
   }
 }
 
 // ---- Ending.
 
-// False when another thread is stuck while it starts something.
+// False when another thread does not get on with what it starts, under the lock.
 bool Runtime::LockForEnd() {
   const auto deadline = std::chrono::steady_clock::now() + kLockWait;
   while (!mu_.TryLock()) {
@@ -341,8 +343,8 @@ bool Runtime::LockForEnd() {
 void Runtime::Shutdown() {
   if (dead_.exchange(true)) return;
   PublishHookContext(nullptr);
-  if (!LockForEnd()) return os::Announce("ends without a summary: a GPU or a disk does not answer");
-  // Pointers, not members: the thread goes on without the lock when it is late.
+  if (!LockForEnd()) return os::ReportLine("ends without a summary: a GPU or a disk does not answer");
+  // Pointers, not members: a late thread goes on without the lock.
   std::vector<Predictor*> predictors;
   std::vector<allocator::Residency*> residencies;
   for (const auto& predictor : predictors_) {
@@ -364,26 +366,27 @@ void Runtime::Shutdown() {
   }
   if (host_ != nullptr) host_->Shutdown();
   if (reporter_ != nullptr) reporter_->Finish();
-  if (started_ && !audit_->Summary().empty()) os::Announce(audit_->Summary());
+  if (started_ && !audit_->Summary().empty()) os::ReportLine(audit_->Summary());
   mu_.Unlock();
 }
 
 // After the predictors have stopped.
 void Runtime::WriteTraces() const {
-  std::vector<DeviceStep> steps;
+  std::vector<DeviceIteration> devices;
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
     const auto& predictor = predictors_[static_cast<size_t>(device)];
-    if (predictor != nullptr) steps.push_back({device, predictor->FollowedStep()});
+    if (predictor != nullptr) devices.push_back({device, predictor->FollowedIteration()});
   }
   const auto name = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
-  for (const std::string& line : WriteStepTraces(trace_path_, std::move(steps), name)) os::Announce(line);
+  for (const std::string& line : WriteIterationTraces(trace_path_, std::move(devices), name))
+    os::ReportLine(line);
 }
 
 void Runtime::AbandonAfterFork() {
   dead_.store(true);
   PublishHookContext(nullptr);
-  // No lock: another thread of the parent may have held it. What was being built at the fork has no descriptors yet
-  // or is reachable here; the copies in this child are left to the end of the process.
+  // No lock: another thread of the parent may have held it. What was being built at the fork has no
+  // descriptors yet, or is reached here. The copies in this child live until its process ends.
   for (auto& residency : residencies_) {
     if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
   }

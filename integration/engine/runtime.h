@@ -1,6 +1,7 @@
-// Runtime: the composition root. It builds the object graph (driver table, address map, host pool, spill store, one
-// Residency for each device that gets a block, hooks, prediction, reports), when the first block is asked for, and
-// takes it out of service at exit and in forked children. The only mutable global of the engine is its instance.
+// Runtime: builds the engine's objects, and takes them out of service at exit and in forked children.
+// engine.cc creates it at the first cuInit; the hooks are installed then. The rest (address map, host pool,
+// spill store, reporter, a residency and a predictor for each device) is made when the first block is asked
+// for. The C ABI finds everything through its one instance, on any thread.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
 #define SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
@@ -20,7 +21,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
 #include "allocator/tier/host_pool.h"
-#include "allocator/tier/spill_room.h"
+#include "allocator/tier/shared_capacity.h"
 #include "integration/engine/audit_setup.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
@@ -36,39 +37,40 @@ namespace spillway::integration {
 
 class Runtime {
  public:
-  // Resolves the driver's entry points and installs the hooks, which pass through until there is a block. Takes no
-  // memory, opens no file, starts no thread. Fails when the driver lacks what is needed.
+  // Resolves the driver's entry points and installs the hooks, which let everything pass until there is a
+  // block. Takes no device memory, starts no thread. Fails when the driver lacks what is needed.
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const spillway_shim* shim, Settings settings,
                                                          DenyList deny_list);
 
-  // The one that the C ABI and the exit handler use; null before the engine is open. Never destroyed.
+  // The instance that the C ABI and the exit handler use; null before the engine is open. Never destroyed.
   static Runtime* Get();
   static void Set(Runtime* runtime);
 
-  // The device's residency; made at the first call for it. kInvalidArgument when a setting of the user does not work;
-  // kFailedPrecondition (the caller does without us) after exit or fork has begun, for devices beyond
-  // allocator::kMaxDevices, and where the device or the driver lacks something. A failure is kept: asked again, it
-  // answers the same. Any thread; no lock once the device is there.
+  // The device's residency, made at the first call. kInvalidArgument when a setting of the user does not
+  // work. kFailedPrecondition when the caller must do without us: exit or fork has begun, the device is
+  // beyond allocator::kMaxDevices, or the device or the driver lacks something. A failure is kept and
+  // returned again. Any thread; no lock once the device is there.
   absl::StatusOr<allocator::Residency*> Device(int device);
 
   // The device's residency if it has one and the engine is alive. Any thread, no lock.
   allocator::Residency* Existing(int device) const;
-  // That of the device whose address space holds `address`.
+  // The residency of the device whose address space holds `address`; null when none has it.
   allocator::Residency* Owner(const void* address) const;
   bool Owns(const void* address) const;
 
-  // Memory of the device, used or not. Asks the driver, which must have been initialised.
+  // Bytes of the device's memory, used or not. Asks the driver, which must have been initialised.
   absl::StatusOr<uint64_t> DeviceBytes(int device) const;
-  // The job's step ends here, on every device. Any thread.
-  void MarkStep();
+  // The job's iteration ends here, on every device. Any thread.
+  void MarkIteration();
 
-  // Everything ends: reports, transfers, threads; within 2 s, whatever a driver or a disk does: what does not end is left
-  // to itself. Afterwards frees are no-ops. Once; the exit handler.
+  // Ends predictors, transfers, threads and reports within 2 s, whatever a driver or a disk does. What does
+  // not end in time is left to itself. Frees do nothing afterwards. Called by the exit handler; a second call
+  // does nothing.
   void Shutdown();
-  // In a forked child, on its only thread.
+  // In a forked child, on its only thread: nothing of the parent's is used or released.
   void AbandonAfterFork();
 
-  // Figures of now, as they are reported; empty before the first block. Any thread.
+  // The figures of this moment, as they are reported; empty before the first block. Any thread.
   Figures CurrentFigures() const;
   bool dead() const { return dead_.load(); }
   allocator::Refusals* refusals() { return &refusals_; }
@@ -82,10 +84,12 @@ class Runtime {
   absl::Status StartHostLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<allocator::Residency*> StartDeviceLocked(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  allocator::ResidencyParts PartsOf(CUcontext context);
+  std::unique_ptr<Predictor> MakePredictor(int device, CUcontext context, bool evict);
   absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context);
   Figures CollectFigures() const;
-  ObservedStep ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
-  // Why blocks of ours must not be handed out, when launches or copies of this process go unseen.
+  ObservedIteration ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
+  // An error when launches or copies of this process go unseen: then no block may be handed out.
   absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool LockForEnd() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
   void WriteTraces() const;
@@ -107,7 +111,7 @@ class Runtime {
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;
-  std::unique_ptr<allocator::SpillRoom> room_;  // what all devices may promise off the GPU
+  std::unique_ptr<allocator::SharedCapacity> capacity_;  // what all devices may promise off the GPU
   std::unique_ptr<Reporter> reporter_;
   std::string trace_path_;  // empty: no trace is wanted, or there was no block
   std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_;

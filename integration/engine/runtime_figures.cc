@@ -7,9 +7,9 @@
 namespace spillway::integration {
 namespace {
 
-// Only what rests on measured times of launches and, where bytes move, on measured rates.
-StepForecast ForecastOf(const PredictorStats& prediction, const allocator::ResidencyStats& stats) {
-  StepForecast forecast;
+// Only what is known from measured times of launches and, where bytes move, from measured rates.
+IterationForecast ForecastOf(const PredictorStats& prediction, const allocator::ResidencyStats& stats) {
+  IterationForecast forecast;
   const policy::Forecast& found = prediction.forecast;
   if (prediction.kinds_timed == 0) return forecast;
   const auto seconds = [](policy::Nanos nanos) { return static_cast<double>(nanos) / 1e9; };
@@ -36,31 +36,31 @@ Figures Runtime::CollectFigures() const {
     const PredictorStats prediction = predictors_[place]->stats();
     entry.plans = prediction.plans;
     entry.plan_departures = prediction.departures;
-    entry.plan_period_launches = prediction.period;
+    entry.plan_iteration_launches = prediction.iteration_launches;
     entry.plan_readoptions = prediction.readoptions;
     entry.plan_improvements = prediction.improved;
-    entry.plan_paths = prediction.paths;
+    entry.plan_sequences = prediction.sequences;
     entry.followed_launches = prediction.followed;
-    entry.step_marks = prediction.marks;
+    entry.iteration_marks = prediction.marks;
     entry.forecast = ForecastOf(prediction, entry.stats);
     if (settings_.Observes()) entry.observed = ObservedAt(place, entry.stats);
   }
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
     figures.disk = {stats.bytes_written, stats.bytes_read};
-    figures.disk.room_bytes = disk_->room_bytes();
+    figures.disk.capacity_bytes = disk_->capacity_bytes();
   }
-  if (host_ != nullptr) figures.host_room_bytes = host_->storage_room_bytes();
+  if (host_ != nullptr) figures.host_capacity_bytes = host_->storage_capacity_bytes();
   figures.waits = waits_.Figures();
   figures.waits_now = waits_.Describe();
   return figures;
 }
 
-ObservedStep Runtime::ObservedAt(size_t place, const allocator::ResidencyStats& stats) const {
+ObservedIteration Runtime::ObservedAt(size_t place, const allocator::ResidencyStats& stats) const {
   std::optional<uint64_t> set;
   if (settings_.gpu_memory)
     set = settings_.gpu_memory->Of(total_bytes_[place].load(std::memory_order_relaxed));
-  return ObserveStep(predictors_[place]->observed().get(), stats, set);
+  return ObserveIteration(predictors_[place]->observed().get(), stats, set);
 }
 
 Figures Runtime::CurrentFigures() const {

@@ -10,13 +10,13 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 // Staging of each direction that lets a disk work without pause: transfers under way, and as much between
 // disk and GPU.
-constexpr uint64_t kDiskOnlyPieces = 12;
+constexpr uint64_t kDiskOnlyBuffers = 12;
 
 }  // namespace
 
-uint64_t DefaultBudget(uint64_t free_bytes, uint64_t others_bytes) {
+uint64_t DefaultBudget(uint64_t free_bytes, uint64_t external_bytes) {
   const uint64_t reserve = std::clamp(free_bytes * 3 / 100, 32 * kMiB, kGiB);
-  return free_bytes - std::min(free_bytes, reserve) + others_bytes;
+  return free_bytes - std::min(free_bytes, reserve) + external_bytes;
 }
 
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size) {
@@ -31,22 +31,22 @@ uint64_t PartOfRank(uint64_t bytes, int ranks) {
 
 allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk) {
   allocator::HostPool::Options options;
-  options.piece_bytes = kChunkBytes;
-  options.evict_staging_pieces = 0;
-  options.fault_staging_pieces = 0;
-  const uint64_t pieces = cap_bytes / kChunkBytes;
+  options.buffer_bytes = kChunkBytes;
+  options.evict_staging_buffers = 0;
+  options.fault_staging_buffers = 0;
+  const uint64_t buffers = cap_bytes / kChunkBytes;
   if (disk) {
     // More staging keeps more transfers under way, up to what a fast disk and the copy engine can use.
     // Without a host tier all there is goes through it: what keeps a disk busy, whatever the cap says.
     const uint64_t least_out =
-        pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 8, 2, kDiskOnlyPieces);
+        buffers == 0 ? kDiskOnlyBuffers : std::clamp<uint64_t>(buffers / 8, 2, kDiskOnlyBuffers);
     const uint64_t least_in =
-        pieces == 0 ? kDiskOnlyPieces : std::clamp<uint64_t>(pieces / 4, 2, kDiskOnlyPieces);
-    options.evict_staging_pieces = static_cast<int>(std::clamp<uint64_t>(pieces / 16, least_out, 32));
-    options.fault_staging_pieces = static_cast<int>(std::clamp<uint64_t>(pieces / 8, least_in, 64));
+        buffers == 0 ? kDiskOnlyBuffers : std::clamp<uint64_t>(buffers / 4, 2, kDiskOnlyBuffers);
+    options.evict_staging_buffers = static_cast<int>(std::clamp<uint64_t>(buffers / 16, least_out, 32));
+    options.fault_staging_buffers = static_cast<int>(std::clamp<uint64_t>(buffers / 8, least_in, 64));
   }
-  const auto staging = static_cast<uint64_t>(options.evict_staging_pieces + options.fault_staging_pieces);
-  options.storage_bytes = (pieces - std::min(pieces, staging)) * kChunkBytes;
+  const auto staging = static_cast<uint64_t>(options.evict_staging_buffers + options.fault_staging_buffers);
+  options.storage_bytes = (buffers - std::min(buffers, staging)) * kChunkBytes;
   return options;
 }
 

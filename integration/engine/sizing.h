@@ -12,22 +12,22 @@ namespace spillway::integration {
 
 inline constexpr uint64_t kChunkBytes = 2 << 20;
 
-// Bytes that one device has for us and others: what is free, less 3 % (at least 32 MiB, at most 1 GiB), plus
-// what others of this process allocated before us, since the budget covers them too.
-uint64_t DefaultBudget(uint64_t free_bytes, uint64_t others_bytes);
+// The budget of one device where the user sets none: what is free, less 3 % (at least 32 MiB, at most 1 GiB),
+// plus the process's external memory, which the budget covers, too.
+uint64_t DefaultBudget(uint64_t free_bytes, uint64_t external_bytes);
 
-// A quarter of what is available, shared by the ranks of the node.
+// The host tier's cap where the user sets none: a quarter of what is available, shared by the node's ranks.
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);
 
-// One rank's equal part of what `ranks` ranks of a node share: whole chunks, at least one; 0 of 0.
+// One rank's equal part of what `ranks` ranks of a node share: whole chunks, at least one. 0 bytes stay 0.
 uint64_t PartOfRank(uint64_t bytes, int ranks);
 
-// How a cap is divided into staging and storage. With a disk tier a few pieces of staging are needed even
+// How a cap is divided into staging and storage. With a disk tier a few buffers of staging are needed even
 // with no cap at all; without one, none.
 allocator::HostPool::Options HostPoolOptions(uint64_t cap_bytes, bool disk);
 
-// Address space for each device, a power of two: several times what can be live, so that it does not
-// fragment.
+// Address space for each device, a power of two: eight times what can be live, within 64 GiB and 4 TiB, so
+// that it does not fragment.
 uint64_t AddressSpaceBytes(uint64_t device_total_bytes, uint64_t host_cap_bytes, uint64_t disk_bytes);
 
 }  // namespace spillway::integration

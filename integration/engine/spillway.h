@@ -1,8 +1,8 @@
-/* The C ABI between the engine and what sits above it (PyTorch's allocator library, tests, other frameworks).
+/* The C ABI between the engine and what sits above it: PyTorch's allocator library, tests, other frameworks.
  * The engine is opened RTLD_LOCAL, so it hands out this table instead of symbols. All calls may come from any
- * thread; none throws; int results are CUresult values: 0 success, 2 out of memory, 1 invalid value, 3 not initialised
- * (after fork or shutdown: do without us), 999 a failure of ours, else the driver's own code of what has failed, such as a
- * device-side error. Words for a refusal are in last_error(). */
+ * thread; none throws. Results of type int are CUresult values: 0 success, 1 invalid value, 2 out of memory,
+ * 3 not initialised (after fork or shutdown: do without us), 999 a failure of ours; any other is the driver's
+ * own code, for example of a device-side error. last_error() has the words for a refusal. */
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_
 #define SPILLWAY_INTEGRATION_ENGINE_SPILLWAY_H_
@@ -19,9 +19,9 @@ extern "C" {
 /* Bytes of one device. Snapshot. */
 typedef struct spillway_device_stats {
   uint64_t budget_bytes;
-  uint64_t live_bytes;      /* blocks handed out, rounded to chunks */
+  uint64_t live_bytes;      /* blocks handed out, in whole chunks */
   uint64_t requested_bytes; /* the same as asked for */
-  uint64_t chunk_bytes; /* physical device memory that Spillway holds: PyTorch's "reserved" for our blocks */
+  uint64_t chunk_bytes; /* physical device memory that Spillway has: PyTorch's "reserved" for our blocks */
   uint64_t peak_chunk_bytes;
   uint64_t cached_bytes; /* of chunk_bytes: freed blocks kept for the next allocation */
   uint64_t resident_bytes;
@@ -48,47 +48,48 @@ typedef struct spillway_api {
   /* Start and size (as asked for) of the block that holds `pointer`. */
   int (*find_range)(const void* pointer, void** base, size_t* bytes);
   int (*empty_cache)(int device);
-  /* total = budget, free = budget - live resident - others. */
+  /* total = budget; free = budget - resident live blocks - external memory. */
   int (*memory_info)(int device, size_t* free_bytes, size_t* total_bytes);
   int (*device_stats)(int device, spillway_device_stats* stats);
-  /* Changes nothing: the fraction of the device that a process may use (PyTorch's set_per_process_memory_fraction) is kept
-   * to by the framework's side of this table, which knows how it rounds and what its own allocator holds. 1 (invalid
-   * value) outside of 0..1. */
+  /* Only checks the value: 1 (invalid value) outside of 0..1. The framework's side of this table keeps to the
+   * fraction (PyTorch's set_per_process_memory_fraction): it knows how it rounds and what its own allocator
+   * has. */
   int (*set_fraction)(int device, double fraction);
-  /* Words for the last refusal on this thread, of a call of this table or of a driver call, since its last allocation
-   * began; empty string when none. Valid until the thread's next call. Without "Spillway:" at their head. */
+  /* Words for the last refusal on this thread since its last allocation began, of a call of this table or of
+   * a driver call; an empty string when there was none. Without "Spillway:" in front. Valid until the
+   * thread's next call. */
   const char* (*last_error)(void);
 
   /* Below: only where `size` covers them. */
 
-  /* All figures as JSON, the keys of docs/metrics.md. Writes at most `bytes`, the closing 0 included, and always the
-   * bytes that the whole text needs into `needed`: ask again with more when that is more than `bytes`. */
+  /* All figures as JSON, with the keys of docs/metrics.md. Writes at most `bytes`, the closing 0 included.
+   * `needed` gets the bytes of the whole text: ask again with that many when it is more than `bytes`. */
   int (*stats_json)(char* text, size_t bytes, size_t* needed);
-  /* Words for the last refusal, of a call of this table, a launch or a copy, on any thread; empty when there was none.
-   * Written as by stats_json. */
+  /* Words for the last refusal, of a call of this table, a launch or a copy, on any thread; empty when there
+   * was none. Written as by stats_json. */
   int (*last_refusal)(char* text, size_t bytes, size_t* needed);
-  /* chunk_bytes and peak_chunk_bytes of device_stats alone, which costs little however many blocks there are. */
+  /* chunk_bytes and peak_chunk_bytes of device_stats alone. Costs little however many blocks there are. */
   int (*held_bytes)(int device, size_t* now, size_t* peak);
-  /* The job's step ends here, on all devices: what was launched before this call by the calling thread belongs to it. For
-   * prediction, which finds steps without marks, too, but later. */
+  /* The job's iteration ends here, on all devices: what the calling thread launched before this call belongs
+   * to it. For prediction, which finds iterations without marks, too, but later. */
   int (*mark_step)(void);
-  /* 1 when a driver call of this thread (a launch, a copy, a graph) was refused since its last allocation began and has not
-   * been asked about: its words are last_error()'s. Else 0. */
+  /* 1 when a driver call of this thread (a launch, a copy, a graph) was refused since its last allocation
+   * began, and this is the first question about it; last_error() has its words. Else 0. */
   int (*take_refused_call)(void);
-  /* `listener` runs on the thread of each such refusal, before the driver call returns to the application; it must not
-   * call the driver. One for the process, null for none. */
+  /* `listener` runs at each such refusal, on its thread, before the driver call returns to the application.
+   * It must not call the driver. The process has one; null takes it away. */
   int (*on_refused_call)(void (*listener)(void));
   /* Bytes of memory that the device has, whatever the budget: what PyTorch shows as total_memory. */
   int (*device_bytes)(int device, size_t* bytes);
 } spillway_api;
 
-/* The engine's one exported symbol for others than the preload. Null results never. */
+/* The engine's one exported symbol that is not the preload's. Never returns null. */
 const spillway_api* spillway_engine_api(void);
 #define SPILLWAY_ENGINE_API "spillway_engine_api"
 
-/* What the engine looks up in libspillway_torch_<major>_<minor>.so after opening it: swaps PyTorch's CUDA allocator.
- * Returns 0 when installed, else a short text is written to `error`; also with 0, where a part that nothing depends on
- * could not be had. Must run before CUDA's lazy initialisation. */
+/* What the engine looks up in libspillway_torch_<major>_<minor>.so after it has opened it: puts our allocator
+ * in the place of PyTorch's. 0: installed. Else, and also where only a part is missing that nothing depends
+ * on, `error` gets a short text. Must run before CUDA's lazy initialisation. */
 typedef int (*spillway_torch_install_fn)(const spillway_api* api, char* error, size_t error_bytes);
 #define SPILLWAY_TORCH_INSTALL "spillway_torch_install"
 

@@ -67,7 +67,8 @@ std::string MappedTorchLibrary() {
 }
 
 absl::StatusOr<std::string> TorchMinorVersion(const std::string& library) {
-  // A Python wheel: torch/lib/libc10_cuda.so and torch/version.py. A C++ distribution: lib/ and build-version.
+  // A Python wheel: torch/lib/libc10_cuda.so and torch/version.py. A C++ distribution: lib/ and
+  // build-version.
   const std::string parent = DirectoryOf(DirectoryOf(library));
   for (const auto& [file, head] :
        {std::pair{parent + "/version.py", "__version__"}, std::pair{parent + "/build-version", ""}}) {
@@ -104,7 +105,7 @@ void TorchSwap::Try() {
   if (library.empty()) return;
   settled_ = true;
   if (absl::Status status = InstallInto(library); !status.ok()) {
-    os::Announce(absl::StrCat("PyTorch is left as it is: ", std::string(status.message())));
+    os::ReportLine(absl::StrCat("PyTorch is left as it is: ", std::string(status.message())));
   }
 }
 
@@ -117,8 +118,8 @@ absl::Status TorchSwap::InstallInto(const std::string& library) {
   }
   const std::string path =
       absl::StrCat(directory_, "/libspillway_torch_", absl::StrReplaceAll(version, {{".", "_"}}), ".so");
-  // Its needs (libc10, libc10_cuda) are met by name: those libraries are mapped. Never closed: PyTorch calls it until
-  // the process ends.
+  // Its needs (libc10, libc10_cuda) are met by name: those libraries are mapped. Never closed: PyTorch calls
+  // it until the process ends.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return absl::InternalError(absl::StrCat(::dlerror()));
   auto install = reinterpret_cast<spillway_torch_install_fn>(::dlsym(handle, SPILLWAY_TORCH_INSTALL));

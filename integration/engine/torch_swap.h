@@ -1,6 +1,7 @@
-// TorchSwap: puts Spillway's allocator into PyTorch, when PyTorch is in the process: finds libc10_cuda among the mapped
-// libraries, its version, and the library of ours that was compiled for it. Tried at the engine's start and at each
-// later cuInit until it is settled: installed, or refused with one line.
+// TorchSwap: puts Spillway's allocator into PyTorch, when PyTorch is in the process. It finds libc10_cuda
+// among the mapped libraries, reads its version, and opens the library of ours that was compiled for that
+// version. The engine tries it when it opens and at each later cuInit, on the thread of that cuInit, until it
+// is settled: installed, or refused with one line.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_
 #define SPILLWAY_INTEGRATION_ENGINE_TORCH_SWAP_H_
@@ -18,7 +19,8 @@ namespace spillway::integration {
 // Path of the mapped libc10_cuda.so, empty when PyTorch's CUDA part is not loaded.
 std::string MappedTorchLibrary();
 
-// "2.11" for PyTorch's own version file beside its libraries (torch/version.py for torch/lib/libc10_cuda.so).
+// "2.11", from PyTorch's own version file beside `library` (torch/version.py for torch/lib/libc10_cuda.so).
+// kNotFound without one.
 absl::StatusOr<std::string> TorchMinorVersion(const std::string& library);
 
 // "2.11", ...: the versions that libraries in `directory` were compiled for, in order.
@@ -29,7 +31,7 @@ class TorchSwap {
   // `directory`: where our libraries lie. `api` lives as long as the process.
   TorchSwap(std::string directory, const spillway_api* api) : directory_(std::move(directory)), api_(api) {}
 
-  // Does what is left to do. Any thread; cheap once settled.
+  // Installs, if PyTorch is there and nothing is settled yet. Any thread; cheap once settled.
   void Try();
 
  private:

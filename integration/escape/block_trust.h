@@ -1,8 +1,8 @@
-// BlockTrust: SPILLWAY_TRUST=strict. It remembers which functions named a block, and lets the block leave the
-// GPU only when each of them has been launched before and none was handed its address inside a larger struct.
-// The access-set builders tell it of launches, on the launching threads; the residency asks it. What is known
-// without it (no layout: eviction off) is the builders' business. Wrong in one direction only: two functions
-// that share a bit may keep a block on the GPU.
+// BlockTrust: SPILLWAY_TRUST=strict. It remembers which functions named a block. The block may leave the GPU
+// only when each of them has been launched more than once and none got its address inside a larger struct.
+// The access-set builder notes launches, on launching threads; the residency asks. A kernel without a layout
+// is the builder's to handle: it switches eviction off. Nothing fails. Two functions that share a bit may
+// keep a block on the GPU without need; no block leaves too early.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_BLOCK_TRUST_H_
@@ -24,18 +24,19 @@ class BlockTrust final : public allocator::LeavePermission {
   BlockTrust();
   ~BlockTrust() override;
 
-  // A kernel of that tag is about to be launched with these blocks. Lock-free once it and they are known. Any
-  // thread.
+  // A kernel of that tag is about to be launched with these blocks. Any thread; lock-free once the kernel and
+  // the blocks are known.
   void NoteLaunch(uint64_t tag, const allocator::AccessSet& set);
-  // These were named from inside a struct by value.
+  // The blocks were named from inside a struct that was passed by value. Any thread.
   void NoteInStruct(const allocator::AccessSet& set);
-  // Before the block is freed: what comes to lie there is another block.
+  // Forgets what is known of the block. To be called before it is freed: its id goes to another block.
   void Forget(allocator::BlockId block);
 
+  // Whether the block may leave the GPU. Any thread; lock-free.
   bool MayLeave(allocator::BlockId block) const override;
 
  private:
-  static constexpr size_t kBits = 1024;  // functions are told apart by their tag's low bits
+  static constexpr size_t kBits = 1024;  // functions differ by their tag's low bits
   static constexpr size_t kTags = 8192;  // distinct functions; a power of two
   static constexpr uint32_t kPageBlocks = 1024;
   static constexpr uint32_t kPages = 4096;
@@ -55,10 +56,11 @@ class BlockTrust final : public allocator::LeavePermission {
   Record& RecordOf(allocator::BlockId block);
   const Record* Find(allocator::BlockId block) const;
 
-  // Of each bit: functions that were launched once. A launch adds before its blocks carry the bit.
+  // For each bit: how many functions were launched only once. A launch counts here before its blocks carry
+  // the bit.
   std::unique_ptr<std::atomic<uint32_t>[]> unproven_;
   std::unique_ptr<Tag[]> tags_;
-  // Per device; release in RecordOf, acquire in Find. Never freed while launches run.
+  // Per device; released in RecordOf, acquired in Find. Never freed while launches run.
   std::unique_ptr<std::atomic<Page*>[]> pages_;
   os::Mutex mu_{os::LockRank::kRegistry};  // makes pages
 };

@@ -1,7 +1,7 @@
 // DenyList: kernels that reach blocks by pointers which no scan of a launch finds. Pure: text in, matches
-// out; a line that is wrong is refused. The engine fills one before the first launch, the function registry
-// asks it on launching threads. Where the text comes from is the engine's business, what a match means the
-// gate's (docs/audit.md).
+// out. A line that is wrong is refused. The engine reads the texts and fills one list before the first
+// launch; the function registry asks it on launching threads. The gate decides what a match means
+// (docs/audit.md).
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_DENY_LIST_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_DENY_LIST_H_
@@ -17,7 +17,7 @@ namespace spillway::integration {
 class DenyList {
  public:
   struct Entry {
-    std::string name;     // as the driver tells it (mangled); a trailing `*` stands for any rest
+    std::string name;     // as the driver gives it (mangled); a trailing `*` stands for any rest
     std::string library;  // file name of the shared object that the kernel came in, `*` as above; empty: any
     std::string origin;   // "FILE:LINE"
   };
@@ -31,7 +31,7 @@ class DenyList {
   // The first entry for the kernel, or null. An entry with a library does not match where the library is not
   // known.
   const Entry* Match(std::string_view name, std::string_view library) const;
-  // Some entry names a library, so where kernels come from must be looked up.
+  // Whether an entry names a library, so that the origin of kernels must be looked up.
   bool NamesLibraries() const { return names_libraries_; }
   const std::vector<Entry>& entries() const { return entries_; }
 

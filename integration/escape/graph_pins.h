@@ -1,7 +1,7 @@
-// GraphHolds: which pins belong to which graph, executable graph or capture under way, and when they end. A
-// launch of a graph names no block, so everything its nodes name stays while the graph or anything made from
-// it exists. Called by the hooks of the graph functions, on any thread. Nothing fails: taking and ending pins
-// is the caller's business.
+// GraphPins: which long-term pins belong to which graph, executable graph or capture under way, and when they
+// end. A launch of a graph names no block. So everything that its nodes name stays on the GPU while the
+// graph, or anything made from it, exists. Called by the hooks of the graph functions, on any thread. Nothing
+// fails: the callers take and end the pins themselves.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_GRAPH_PINS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_GRAPH_PINS_H_
@@ -19,44 +19,47 @@
 
 namespace spillway::integration {
 
-class GraphHolds {
+class GraphPins {
  public:
-  // Holds whose last owner is gone, and the streams that their graphs were launched on.
-  using Ended = std::vector<std::pair<HoldTicket, allocator::HiddenUsers>>;
+  // Pins whose last owner is gone, with the streams on which their graphs were launched. The caller ends
+  // them.
+  using Ended = std::vector<std::pair<PinTicket, allocator::EscapedUsers>>;
 
   // ---- While something is captured.
-  void AddToCapture(uint64_t capture, HoldTicket ticket);
-  // The capture has become `graph`; null: it came to nothing.
+  // `ticket` belongs to the capture with that id.
+  void AddToCapture(uint64_t capture, PinTicket ticket);
+  // The capture has become `graph`, which gets its pins; null: the capture failed.
   void EndCapture(uint64_t capture, CUgraph graph, Ended* ended);
 
   // ---- Graphs.
-  void AddToGraph(CUgraph graph, HoldTicket ticket);
-  // A node of `graph`, or a copy of it, now runs what `part` runs.
+  void AddToGraph(CUgraph graph, PinTicket ticket);
+  // A node of `graph`, or a copy of `graph`, now runs what `part` runs: both own the pins of `part`.
   void Include(CUgraph graph, CUgraph part);
   void DropGraph(CUgraph graph, Ended* ended);
 
   // ---- Executable graphs.
   void Instantiate(CUgraphExec exec, CUgraph graph, Ended* ended);
-  // Every node of `exec` now has the parameters of `graph`'s.
+  // Every node of `exec` now has the parameters of the same node of `graph`.
   void Update(CUgraphExec exec, CUgraph graph, Ended* ended);
-  // One node of it has others; what it had before may still run.
-  void SetNode(CUgraphExec exec, CUgraphNode node, HoldTicket ticket, Ended* ended);
+  // One node of `exec` has other parameters, or another child graph; what it had before may still run.
+  void SetNode(CUgraphExec exec, CUgraphNode node, PinTicket ticket, Ended* ended);
   void SetChild(CUgraphExec exec, CUgraphNode node, CUgraph child, Ended* ended);
+  // `exec` is about to be launched on `stream`, where its blocks are in use until their pins end.
   void NoteLaunch(CUgraphExec exec, allocator::StreamRef stream);
   void DropExec(CUgraphExec exec, Ended* ended);
 
-  // The stream is about to be destroyed: what was launched on it must be stamped now. Visits the tickets'
-  // blocks.
-  void ForgetStream(CUstream stream, std::vector<HoldTicket>* launched);
+  // The stream is about to be destroyed. Appends the pins of what was launched on it to `launched`: the
+  // caller must record these uses now.
+  void ForgetStream(CUstream stream, std::vector<PinTicket>* launched);
 
  private:
-  struct Holds {
-    HoldTicket ticket;
-    allocator::HiddenUsers users;  // of executable graphs that are gone
+  struct Pins {
+    PinTicket ticket;
+    allocator::EscapedUsers users;  // of executable graphs that are gone
   };
-  using List = std::vector<std::shared_ptr<Holds>>;
+  using List = std::vector<std::shared_ptr<Pins>>;
   struct Exec {
-    List holds;
+    List pins;
     std::unordered_map<CUgraphNode, List> nodes;  // with parameters of their own
     std::vector<allocator::StreamRef> streams;    // launched on
   };

@@ -10,22 +10,22 @@ namespace {
 
 using allocator::AccessSet;
 using allocator::BlockId;
-using allocator::HeldBlock;
-using allocator::HiddenUsers;
-using allocator::HoldReason;
+using allocator::EscapedUsers;
+using allocator::PinnedBlock;
+using allocator::PinReason;
 using allocator::Residency;
 
-// Ordinary programs meet these all the time; the others deserve a line of their own.
-bool IsOrdinary(HoldReason reason) {
-  return reason == HoldReason::kGraph || reason == HoldReason::kPointerTable ||
-         reason == HoldReason::kModuleGlobal;
+// Ordinary programs meet these all the time; the other reasons are worth a warning.
+bool IsOrdinary(PinReason reason) {
+  return reason == PinReason::kGraph || reason == PinReason::kPointerTable ||
+         reason == PinReason::kModuleGlobal;
 }
 
 }  // namespace
 
-CUresult HoldBlocks(const DeviceResidencies& devices, const AccessSet& set, HoldReason reason,
-                    HoldTicket* ticket) {
-  HoldTicket taken{reason, {}};
+CUresult PinBlocks(const DeviceResidencies& devices, const AccessSet& set, PinReason reason,
+                   PinTicket* ticket) {
+  PinTicket taken{reason, {}};
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
     AccessSet part;
     for (const BlockId id : set) {
@@ -33,53 +33,53 @@ CUresult HoldBlocks(const DeviceResidencies& devices, const AccessSet& set, Hold
     }
     Residency* const residency = part.empty() ? nullptr : devices.Of(device);
     if (residency == nullptr) continue;
-    const absl::Status held = residency->Hold(part, reason, &taken.blocks);
-    if (held.ok()) continue;
-    os::Log(os::LogLevel::kError, "cannot hold blocks on the GPU: " + std::string(held.message()));
-    EndHolds(devices, &taken, {});
-    return allocator::ResultOf(held);
+    const absl::Status pinned = residency->Pin(part, reason, &taken.blocks);
+    if (pinned.ok()) continue;
+    os::Log(os::LogLevel::kError, "cannot pin blocks on the GPU: " + std::string(pinned.message()));
+    EndPins(devices, &taken, {});
+    return allocator::ResultOf(pinned);
   }
   if (ticket != nullptr) *ticket = std::move(taken);
   return CUDA_SUCCESS;
 }
 
-void EndHolds(const DeviceResidencies& devices, HoldTicket* ticket, const HiddenUsers& users) {
+void EndPins(const DeviceResidencies& devices, PinTicket* ticket, const EscapedUsers& users) {
   for (int device = 0; device < allocator::kMaxDevices && !ticket->blocks.empty(); ++device) {
-    std::vector<HeldBlock> part;
-    for (const HeldBlock& block : ticket->blocks) {
+    std::vector<PinnedBlock> part;
+    for (const PinnedBlock& block : ticket->blocks) {
       if (block.id.device() == device) part.push_back(block);
     }
     Residency* const residency = part.empty() ? nullptr : devices.Of(device);
-    if (residency != nullptr) residency->EndHold(part, ticket->reason, users);
+    if (residency != nullptr) residency->Unpin(part, ticket->reason, users);
   }
   ticket->blocks.clear();
 }
 
-void EndHolds(const DeviceResidencies& devices, std::vector<HoldTicket>* tickets, const HiddenUsers& users) {
-  for (HoldTicket& ticket : *tickets) EndHolds(devices, &ticket, users);
+void EndPins(const DeviceResidencies& devices, std::vector<PinTicket>* tickets, const EscapedUsers& users) {
+  for (PinTicket& ticket : *tickets) EndPins(devices, &ticket, users);
   tickets->clear();
 }
 
-void PinReports::Report(HoldReason reason, const char* call) {
+void PinReports::Report(PinReason reason, const char* call) {
   if (reported_[static_cast<size_t>(reason)].exchange(true)) return;
   os::Log(IsOrdinary(reason) ? os::LogLevel::kInfo : os::LogLevel::kWarn,
           std::string("blocks stay on the GPU (") + NameOf(reason) + "): " + call +
               " lets an address go where its uses cannot be seen");
 }
 
-HoldTicket ObjectHolds::Add(Kind kind, unsigned long long object, HoldTicket ticket) {
+PinTicket ObjectPins::Add(Kind kind, unsigned long long object, PinTicket ticket) {
   os::MutexLock lock(&mu_);
-  HoldTicket& kept = tickets_[static_cast<int>(kind)][object];
+  PinTicket& kept = tickets_[static_cast<int>(kind)][object];
   std::swap(kept, ticket);
   return ticket;
 }
 
-HoldTicket ObjectHolds::Take(Kind kind, unsigned long long object) {
+PinTicket ObjectPins::Take(Kind kind, unsigned long long object) {
   os::MutexLock lock(&mu_);
   auto& tickets = tickets_[static_cast<int>(kind)];
   const auto it = tickets.find(object);
   if (it == tickets.end()) return {};
-  HoldTicket ticket = std::move(it->second);
+  PinTicket ticket = std::move(it->second);
   tickets.erase(it);
   return ticket;
 }

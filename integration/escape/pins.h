@@ -1,8 +1,8 @@
-// Pins over all devices, for whoever lets an address of ours go where no launch names it: pins are taken
-// before the real call and ended when the last word that leads to the block is gone. Called by the hooks on
-// the thread of the hooked call, with no lock of ours held. A pin that cannot be had is refused with the
-// driver's code for it. Which pins there are and what ends them is kept by PointerTables, GraphHolds and
-// ObjectHolds; counting is Residency's.
+// Long-term pins over all devices, for calls that let an address of ours go where no launch names it. They
+// are taken before the real call and ended when the last word that leads to the block is gone. Called by the
+// hooks on the thread of the hooked call, with no lock of ours held. A pin that cannot be taken is refused
+// with the driver's code. PointerTables, GraphPins and ObjectPins know what ends which pin; Residency counts
+// them.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_PINS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_PINS_H_
@@ -20,7 +20,7 @@
 
 namespace spillway::integration {
 
-// The residency of each device that takes part; null until the device has blocks. Any thread.
+// The residency of each device that takes part; null until the device has one. Any thread.
 class DeviceResidencies {
  public:
   void Set(int device, allocator::Residency* residency) {
@@ -36,44 +36,46 @@ class DeviceResidencies {
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices> residencies_{};
 };
 
-// One pin each of some blocks, of any devices.
-struct HoldTicket {
-  allocator::HoldReason reason = allocator::HoldReason::kUnknownCall;
-  std::vector<allocator::HeldBlock> blocks;
+// One long-term pin on each of some blocks, of any devices. Does not end by itself: EndPins does that.
+struct PinTicket {
+  allocator::PinReason reason = allocator::PinReason::kUnknownCall;
+  std::vector<allocator::PinnedBlock> blocks;
 };
 
-// Makes the set resident and pins it for `reason`. When one cannot be pinned, the code for the caller (out of
-// memory only where memory is what lacks): what was taken is ended again, and standard error has said why.
-// Null `ticket`: until the blocks are freed. Any thread; no lock held.
-CUresult HoldBlocks(const DeviceResidencies& devices, const allocator::AccessSet& set,
-                    allocator::HoldReason reason, HoldTicket* ticket);
-// Ends the tickets' pins once `users` are done, and empties them.
-void EndHolds(const DeviceResidencies& devices, HoldTicket* ticket, const allocator::HiddenUsers& users);
-void EndHolds(const DeviceResidencies& devices, std::vector<HoldTicket>* tickets,
-              const allocator::HiddenUsers& users);
+// Makes the set resident and pins it for `reason`. `ticket` gets the pins; null: they last until the blocks
+// are freed. When a block cannot be pinned, the pins already taken are ended, the log gives the reason, and
+// the driver's code is returned: out of memory only where memory is short. Any thread; no lock held.
+CUresult PinBlocks(const DeviceResidencies& devices, const allocator::AccessSet& set,
+                   allocator::PinReason reason, PinTicket* ticket);
+// Ends the tickets' pins and empties the tickets. Each block may leave once `users` are done. Any thread; no
+// lock held.
+void EndPins(const DeviceResidencies& devices, PinTicket* ticket, const allocator::EscapedUsers& users);
+void EndPins(const DeviceResidencies& devices, std::vector<PinTicket>* tickets,
+             const allocator::EscapedUsers& users);
 
-// Says once for each reason that blocks stay on the GPU from now on, and which call was the first. Any
+// Logs once for each reason that blocks stay on the GPU from now on, and which call was the first. Any
 // thread.
 class PinReports {
  public:
-  void Report(allocator::HoldReason reason, const char* call);
+  void Report(allocator::PinReason reason, const char* call);
 
  private:
-  std::array<std::atomic<bool>, allocator::kHoldReasons> reported_{};
+  std::array<std::atomic<bool>, allocator::kPinReasons> reported_{};
 };
 
-// Pins that live as long as an object of the driver does: textures and surfaces. Any thread.
-class ObjectHolds {
+// Pins that last as long as an object of the driver: textures and surfaces. Any thread.
+class ObjectPins {
  public:
   enum class Kind : int { kTexture, kSurface };
-  // An object of that name that was known before is gone: its ticket is returned.
-  HoldTicket Add(Kind kind, unsigned long long object, HoldTicket ticket);
-  // Empty when the object pins nothing.
-  HoldTicket Take(Kind kind, unsigned long long object);
+  // The object owns the ticket from now on. Returns the ticket of an earlier object of that name, which must
+  // be gone.
+  PinTicket Add(Kind kind, unsigned long long object, PinTicket ticket);
+  // Takes the object's ticket away; empty when the object pins nothing.
+  PinTicket Take(Kind kind, unsigned long long object);
 
  private:
   os::Mutex mu_{os::LockRank::kRegistry};
-  std::unordered_map<unsigned long long, HoldTicket> tickets_[2] ABSL_GUARDED_BY(mu_);
+  std::unordered_map<unsigned long long, PinTicket> tickets_[2] ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace spillway::integration

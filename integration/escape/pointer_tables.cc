@@ -5,57 +5,57 @@
 namespace spillway::integration {
 namespace {
 
-// No slot is longer than a tensor map: how far before a range one may begin that reaches into it.
-constexpr uint64_t kLongestSlot = 128;
+// No entry is longer than a tensor map. An entry that reaches into a range begins at most so far before it.
+constexpr uint64_t kLongestEntry = 128;
 
 }  // namespace
 
 void PointerTables::Moved(uint64_t source, uint64_t bytes, uint64_t destination,
-                          std::vector<TableSlot>* out) const {
+                          std::vector<TableEntry>* out) const {
   os::MutexLock lock(&mu_);
-  for (auto it = slots_.lower_bound(source); it != slots_.end() && it->first < source + bytes; ++it) {
+  for (auto it = entries_.lower_bound(source); it != entries_.end() && it->first < source + bytes; ++it) {
     if (it->first + it->second.bytes > source + bytes) continue;
     out->push_back({destination + (it->first - source), it->second.bytes,
                     allocator::BlockId::FromRaw(std::get<1>(it->second.key))});
   }
 }
 
-bool PointerTables::Add(const std::vector<TableSlot>& slots, std::vector<HoldTicket>* tickets) {
+bool PointerTables::Add(const std::vector<TableEntry>& entries, std::vector<PinTicket>* tickets) {
   os::MutexLock lock(&mu_);
-  if (slots_.size() + slots.size() > kMostSlots) {
+  if (entries_.size() + entries.size() > kMostEntries) {
     tickets->clear();
     return false;
   }
-  // By target: its key for a slot in a global, and for one elsewhere.
+  // By target: its key for a entry in a global, and for one elsewhere.
   std::map<uint32_t, Key> keys[2];
-  for (HoldTicket& ticket : *tickets) {
-    std::erase_if(ticket.blocks, [&](const allocator::HeldBlock& block) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (PinTicket& ticket : *tickets) {
+    std::erase_if(ticket.blocks, [&](const allocator::PinnedBlock& block) ABSL_NO_THREAD_SAFETY_ANALYSIS {
       const Key key(ticket.reason, block.id.raw(), block.generation);
       keys[ticket.reason == Reason::kModuleGlobal ? 1 : 0][block.id.raw()] = key;
       return counts_.try_emplace(key, 0).second;
     });
   }
-  for (const TableSlot& slot : slots) {
+  for (const TableEntry& entry : entries) {
     for (const auto& of_reason : keys) {
-      const auto it = of_reason.find(slot.target.raw());
+      const auto it = of_reason.find(entry.target.raw());
       if (it == of_reason.end()) continue;
       ++counts_[it->second];
-      slots_.emplace(slot.address, Slot{slot.bytes, it->second});
+      entries_.emplace(entry.address, Entry{entry.bytes, it->second});
     }
   }
   SetBoundsLocked();
   return true;
 }
 
-void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, std::vector<HoldTicket>* ended) {
-  auto it = slots_.lower_bound(address < kLongestSlot ? 0 : address - kLongestSlot);
-  while (it != slots_.end() && it->first < address + bytes) {
+void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended) {
+  auto it = entries_.lower_bound(address < kLongestEntry ? 0 : address - kLongestEntry);
+  while (it != entries_.end() && it->first < address + bytes) {
     if (it->first + it->second.bytes <= address) {
       ++it;
       continue;
     }
     const Key key = it->second.key;
-    it = slots_.erase(it);
+    it = entries_.erase(it);
     const auto count = counts_.find(key);
     if (--count->second != 0) continue;
     ended->push_back({std::get<0>(key), {{allocator::BlockId::FromRaw(std::get<1>(key)), std::get<2>(key)}}});
@@ -63,7 +63,7 @@ void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, std::vector<H
   }
 }
 
-void PointerTables::Remove(uint64_t address, uint64_t bytes, std::vector<HoldTicket>* ended) {
+void PointerTables::Remove(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended) {
   if (bytes == 0 || !MayTouch(address, bytes)) return;
   os::MutexLock lock(&mu_);
   RemoveLocked(address, bytes, ended);
@@ -71,8 +71,8 @@ void PointerTables::Remove(uint64_t address, uint64_t bytes, std::vector<HoldTic
 }
 
 void PointerTables::SetBoundsLocked() {
-  begin_.store(slots_.empty() ? UINT64_MAX : slots_.begin()->first, std::memory_order_release);
-  end_.store(slots_.empty() ? 0 : slots_.rbegin()->first + kLongestSlot, std::memory_order_release);
+  begin_.store(entries_.empty() ? UINT64_MAX : entries_.begin()->first, std::memory_order_release);
+  end_.store(entries_.empty() ? 0 : entries_.rbegin()->first + kLongestEntry, std::memory_order_release);
 }
 
 void PointerTables::NoteGlobal(const void* module, uint64_t address, uint64_t bytes) {
@@ -88,7 +88,7 @@ bool PointerTables::IsGlobal(uint64_t address) const {
   return address < it->first + it->second.bytes;
 }
 
-void PointerTables::DropGlobals(const void* module, std::vector<HoldTicket>* ended) {
+void PointerTables::DropGlobals(const void* module, std::vector<PinTicket>* ended) {
   os::MutexLock lock(&mu_);
   for (auto it = globals_.begin(); it != globals_.end();) {
     if (module != nullptr && it->second.module != module) {
@@ -101,9 +101,9 @@ void PointerTables::DropGlobals(const void* module, std::vector<HoldTicket>* end
   SetBoundsLocked();
 }
 
-size_t PointerTables::slots() const {
+size_t PointerTables::entries() const {
   os::MutexLock lock(&mu_);
-  return slots_.size();
+  return entries_.size();
 }
 
 }  // namespace spillway::integration

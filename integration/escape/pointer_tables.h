@@ -1,7 +1,7 @@
-// PointerTables: which words of device memory are known to hold an address of ours, because a copy put it
-// there. Each keeps its target pinned; the word's end (overwritten by a copy, its memory freed) ends that.
-// Finding the words is the access-set builders' business, taking and ending pins the gate's. Called by the
-// hooks on any thread; only Add can be short of room. See docs/escaped-pointers.md.
+// PointerTables: the words of device memory that are known to contain an address of ours, because a copy put
+// it there. Each word keeps its target pinned until a copy overwrites it or its memory is freed. The
+// access-set builder finds the words; the gate takes and ends the pins. Called by the hooks on any thread.
+// Only Add can fail: when there are too many entries. See docs/escaped-pointers.md.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
@@ -20,8 +20,8 @@
 
 namespace spillway::integration {
 
-// A word, or a tensor map, at `address` that leads to `target`.
-struct TableSlot {
+// A word, or a tensor map, at `address` in device memory that leads to `target`.
+struct TableEntry {
   uint64_t address = 0;
   uint32_t bytes = 0;
   allocator::BlockId target;
@@ -29,37 +29,40 @@ struct TableSlot {
 
 class PointerTables {
  public:
-  static constexpr size_t kMostSlots = 1 << 16;
+  static constexpr size_t kMostEntries = 1 << 16;
 
-  // False: nothing known lies there. Lock-free; what another thread is entering may be missed.
+  // False: no entry lies in the range. Lock-free; may miss an entry that another thread is adding.
   bool MayTouch(uint64_t address, uint64_t bytes) const {
     return address < end_.load(std::memory_order_acquire) &&
            address + bytes > begin_.load(std::memory_order_acquire);
   }
 
-  // Slots that lie wholly in [source, source + bytes), as they will lie at `destination` after a copy.
-  void Moved(uint64_t source, uint64_t bytes, uint64_t destination, std::vector<TableSlot>* out) const;
+  // Appends the entries that lie wholly in [source, source + bytes), with the addresses that they will have
+  // at `destination` after a copy.
+  void Moved(uint64_t source, uint64_t bytes, uint64_t destination, std::vector<TableEntry>* out) const;
 
-  // Enters slots whose targets are held by the tickets. One hold of each target is kept here, the others are
-  // left in `tickets` for the caller to end. False when there was no room: the targets then stay held until
-  // they are freed.
-  bool Add(const std::vector<TableSlot>& slots, std::vector<HoldTicket>* tickets);
-  // Forgets the slots with a byte in the range; the holds that only they needed are appended to `ended`.
-  void Remove(uint64_t address, uint64_t bytes, std::vector<HoldTicket>* ended);
+  // Adds entries whose targets the tickets pin. One pin of each target is kept here; the others are left in
+  // `tickets` for the caller to end. False when there would be more than kMostEntries: nothing is added, the
+  // tickets are emptied, and the targets stay pinned until they are freed.
+  bool Add(const std::vector<TableEntry>& entries, std::vector<PinTicket>* tickets);
+  // Forgets the entries with a byte in the range. The pins that only they needed are appended to `ended`; the
+  // caller ends them.
+  void Remove(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended);
 
-  // Globals of modules: what is copied there is held for that reason, until the module (null: any) is
+  // Globals of modules: the targets of what is copied there are pinned for that reason, until the module is
   // unloaded.
   void NoteGlobal(const void* module, uint64_t address, uint64_t bytes);
   bool IsGlobal(uint64_t address) const;
-  void DropGlobals(const void* module, std::vector<HoldTicket>* ended);
+  // The module is unloaded (null: every module): as Remove for each of its globals.
+  void DropGlobals(const void* module, std::vector<PinTicket>* ended);
 
-  size_t slots() const;
+  size_t entries() const;
 
  private:
-  using Reason = allocator::HoldReason;
-  // A target for one reason; generations keep a block's successor apart.
+  using Reason = allocator::PinReason;
+  // A target for one reason. The generation tells a block from a later one with the same id.
   using Key = std::tuple<Reason, uint32_t, uint32_t>;
-  struct Slot {
+  struct Entry {
     uint32_t bytes = 0;
     Key key;
   };
@@ -67,17 +70,17 @@ class PointerTables {
     uint64_t bytes = 0;
     const void* module = nullptr;
   };
-  void RemoveLocked(uint64_t address, uint64_t bytes, std::vector<HoldTicket>* ended)
+  void RemoveLocked(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetBoundsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Bounds of all slots; written under mu_ (release), read by MayTouch.
+  // Bounds of all entries; written under mu_ (release), read by MayTouch.
   std::atomic<uint64_t> begin_{UINT64_MAX};
   std::atomic<uint64_t> end_{0};
 
   mutable os::Mutex mu_{os::LockRank::kRegistry};
-  std::multimap<uint64_t, Slot> slots_ ABSL_GUARDED_BY(mu_);
-  std::map<Key, uint64_t> counts_ ABSL_GUARDED_BY(mu_);  // slots of each target, which share one hold
+  std::multimap<uint64_t, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<Key, uint64_t> counts_ ABSL_GUARDED_BY(mu_);  // entries of each target, which share one pin
   std::map<uint64_t, Global> globals_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -81,7 +81,7 @@ TensorMaps::Range TensorMaps::Find(const void* content) const {
 void TensorMaps::Scan(const void* bytes, size_t size, const allocator::AddressMap& addresses,
                       allocator::AccessSet* set) const {
   const char* const first = static_cast<const char*>(bytes);
-  for (size_t at = 0; at + kBytes <= size; at += kStep) {
+  for (size_t at = 0; at + kBytes <= size; at += kAlignment) {
     const Range range = Find(first + at);
     if (range.bytes != 0) addresses.CollectRange(range.address, range.bytes, set);
   }

@@ -1,7 +1,7 @@
 // TensorMaps: the address range behind each tensor map (128 opaque bytes) that was encoded over memory of
-// ours, found by content: equal bytes mean an equal address, so copies of a map are known as well. The hooks
-// ask on any thread, at each launch with parameters that are large enough, and decide what is done with the
-// blocks. Only Note can fail.
+// ours. A map is found by its content: equal bytes mean an equal address, so copies of a map are known as
+// well. The hooks note a map when it is encoded, and look it up at each launch whose parameters are large
+// enough, on any thread. They decide what is done with the blocks. Only Note can fail.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_TENSOR_MAPS_H_
@@ -21,7 +21,7 @@ namespace spillway::integration {
 class TensorMaps {
  public:
   static constexpr size_t kBytes = 128;
-  static constexpr size_t kStep = 64;  // how a map is aligned in parameters and in memory
+  static constexpr size_t kAlignment = 64;  // of a map, in parameters and in memory
 
   struct Range {
     uint64_t address = 0;
@@ -31,23 +31,21 @@ class TensorMaps {
   TensorMaps();
   ~TensorMaps();
 
-  // Whether any map was ever encoded over memory of ours. Lock-free; false spares the launches everything
-  // else.
+  // Whether any map was ever encoded over memory of ours. Lock-free. False spares launches the look-ups.
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
-  // Remembers what the 128 bytes at `content` lead to. False when its place is taken by maps that are in use
-  // still: the caller then holds the blocks.
+  // Remembers that the 128 bytes at `content` lead to `range`. False when its places are taken by maps whose
+  // blocks still exist: the caller then pins the blocks. Any thread; takes the lock.
   bool Note(const void* content, const Range& range, const allocator::AddressMap& addresses);
-  // What they lead to; no bytes when they are no known map. Lock-free.
+  // What the 128 bytes at `content` lead to; a range of no bytes when they are no known map. Lock-free.
   Range Find(const void* content) const;
 
-  // Adds the blocks behind each map that lies in the bytes at a step of 64. Lock-free.
+  // Adds the blocks behind each map that lies in the bytes at a multiple of 64 from their start. Lock-free.
   void Scan(const void* bytes, size_t size, const allocator::AddressMap& addresses,
             allocator::AccessSet* set) const;
 
  private:
-  // Written under mu_ with `version` odd; a reader that sees it change or odd reads again. All by seqlock
-  // rules.
+  // A seqlock: written under mu_ while `version` is odd. A reader that sees it odd or changed reads again.
   struct Entry {
     std::atomic<uint64_t> version{0};
     std::atomic<uint64_t> hash{0};  // 0: empty

@@ -10,7 +10,7 @@ using allocator::BlockId;
 // Scratch of one thread. `dead` outlives the scratch: hooks run in destructors of other thread-locals, too.
 struct Scratch {
   ~Scratch();
-  Touch touch;
+  AccessSetBuilder builder;
 };
 thread_local bool t_scratch_dead = false;
 thread_local bool t_inside = false;
@@ -20,7 +20,7 @@ Scratch::~Scratch() { t_scratch_dead = true; }
 
 }  // namespace
 
-void Touch::Begin(HookState* hook_state, HookContext* hook_context) {
+void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
   state_ = hook_state;
   context_ = hook_context;
   tag = 0;
@@ -40,17 +40,17 @@ HookScope::HookScope() {
   HookContext* const context = ContextOf(state);
   if (context == nullptr) return;
   t_inside = true;
-  touch_ = t_scratch_dead ? new Touch : &t_scratch.touch;
-  touch_->Begin(state, context);
+  builder_ = t_scratch_dead ? new AccessSetBuilder : &t_scratch.builder;
+  builder_->Begin(state, context);
 }
 
 HookScope::~HookScope() {
-  if (touch_ == nullptr) return;
+  if (builder_ == nullptr) return;
   t_inside = false;
-  if (t_scratch_dead) delete touch_;
+  if (t_scratch_dead) delete builder_;
 }
 
-void Touch::WritesFromHost(uint64_t address, const void* source, uint64_t bytes) {
+void AccessSetBuilder::WritesFromHost(uint64_t address, const void* source, uint64_t bytes) {
   Writes(address, bytes);
   if (source == nullptr || bytes > kLargestPointerTable) return;
   const char* const first = static_cast<const char*>(source);
@@ -63,8 +63,8 @@ void Touch::WritesFromHost(uint64_t address, const void* source, uint64_t bytes)
     for (const BlockId id : scratch_) found_.push_back({address + at, sizeof(word), id});
   }
   if (__builtin_expect(!state_->tensor_maps.any(), 1)) return;
-  for (uint64_t at = -address % TensorMaps::kStep; at + TensorMaps::kBytes <= bytes;
-       at += TensorMaps::kStep) {
+  for (uint64_t at = -address % TensorMaps::kAlignment; at + TensorMaps::kBytes <= bytes;
+       at += TensorMaps::kAlignment) {
     const TensorMaps::Range range = state_->tensor_maps.Find(first + at);
     if (range.bytes == 0) continue;
     scratch_.Clear();
@@ -73,7 +73,7 @@ void Touch::WritesFromHost(uint64_t address, const void* source, uint64_t bytes)
   }
 }
 
-void Touch::WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes) {
+void AccessSetBuilder::WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes) {
   Writes(address, bytes);
   if (bytes != 0 && state_->tables.MayTouch(source, bytes)) {
     state_->tables.Moved(source, bytes, address, &found_);

@@ -1,7 +1,8 @@
-// Touch: the blocks that one call touches, and what it does to the addresses that are known to lie in device
-// memory. The wrapper of the call opens a HookScope, the access-set builders of its arguments
-// (copy_access_sets.h, launch_access_sets.h) fill the Touch, the gate acts on it. One thread, the caller's;
-// nothing fails: what is not understood is marked as reaching everything.
+// AccessSetBuilder: finds the access set of one driver call, and what the call does to the addresses that are
+// known to lie in device memory. The wrapper of the call opens a HookScope. The readers of its arguments
+// (copy_access_sets.h, launch_access_sets.h) add what the arguments name. The gate acts on the result. All of
+// this happens on the thread of the call. Nothing fails: a call that is not understood is marked as one that
+// may reach every block.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_
@@ -16,7 +17,8 @@
 
 namespace spillway::integration {
 
-// An argument as an address; what is neither a pointer nor 64 bits wide cannot be one of ours.
+// An argument as an address; 0 for what is neither a pointer nor an integer. An integer of less than 64 bits
+// cannot be an address of ours.
 template <typename T>
 uint64_t AddressOf(T value) {
   if constexpr (std::is_pointer_v<T>) {
@@ -28,70 +30,73 @@ uint64_t AddressOf(T value) {
   }
 }
 
-// What one call touches. Lives in the thread's scratch: no allocation in the steady state.
-class Touch {
+// Each thread has one, which its calls use in turn: no allocation in the steady state.
+class AccessSetBuilder {
  public:
   // A table of pointers is small; larger copies are data.
   static constexpr uint64_t kLargestPointerTable = 64 * 1024;
 
+  // Begins anew for another call.
   void Begin(HookState* hook_state, HookContext* hook_context);
   HookState* state() const { return state_; }
   HookContext* context() const { return context_; }
   const allocator::AddressMap& map() const { return *context_->addresses; }
 
-  // A device address, or a host one, which is never ours. One past the end of a block counts as the block.
+  // Adds the block at a device address. A host address adds nothing: it is never ours. One past the end of a
+  // block counts as the block.
   void Address(uint64_t address) { context_->addresses->Collect(address, &set_); }
-  // A range that is read or written; nothing when it is empty.
+  // Adds the blocks of a range that is read or written; none when it is empty.
   void Range(uint64_t address, uint64_t bytes) {
     if (bytes != 0 && context_->addresses->Contains(address))
       context_->addresses->CollectRange(address, bytes, &set_);
   }
-  // `rows` runs of `width` bytes, `pitch` apart.
+  // Adds the blocks of `rows` runs of `width` bytes, `pitch` bytes apart.
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
   }
-  // Bytes of device memory that a call writes: addresses of ours may be among them, to be followed by a
-  // kernel that names only the table, and what was known to lie there is gone. Their targets are held before
-  // the call.
+  // The call writes these bytes of device memory: the addresses that were known to lie there are gone. The
+  // two forms below also look for addresses of ours among the bytes that are written, since a kernel may
+  // follow them and name the table alone. Their targets are pinned before the call.
   void Writes(uint64_t address, uint64_t bytes) {
     if (bytes != 0 && state_->tables.MayTouch(address, bytes)) overwritten_.push_back({address, bytes});
   }
-  // From host memory that can be read; looked through when it is small enough for a table.
+  // As Writes, from host memory that can be read. It is looked through when it is small enough for a table.
   void WritesFromHost(uint64_t address, const void* source, uint64_t bytes);
-  // From device memory, in which addresses are known or not.
+  // As Writes, from device memory: the addresses that are known to lie at `source` are copied.
   void WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes);
-  // What the call touches cannot be told: no eviction from now on, and this call needs every block.
+  // It is not known what the call touches: no eviction from now on, and this call needs every block.
+  // `reason`: words for the user.
   void NotUnderstood(const char* reason) {
     SwitchEvictionOff(state_, reason);
-    reaches_all = may_block = true;  // the second so that ordinary launches need not look
+    reaches_all = may_block = true;  // may_block, so that ordinary launches need not look at reaches_all
   }
 
   allocator::AccessSet& set() { return set_; }
   // Whether the call changes what is known of addresses in device memory.
   bool rewrites() const { return !found_.empty() || !overwritten_.empty(); }
-  const std::vector<TableSlot>& found() const { return found_; }
-  struct Piece {
+  const std::vector<TableEntry>& found() const { return found_; }
+  struct WrittenRange {
     uint64_t address;
     uint64_t bytes;
   };
-  const std::vector<Piece>& overwritten() const { return overwritten_; }
+  const std::vector<WrittenRange>& overwritten() const { return overwritten_; }
 
-  const FunctionInfo* denied = nullptr;  // the kernel, when it is of the deny list
+  const FunctionInfo* denied = nullptr;  // the kernel, when it is in the deny list
   bool reaches_all = false;              // NotUnderstood
-  uint64_t tag = 0;        // what is launched; the wrapper's own unless a collector knows better
+  uint64_t tag = 0;        // of what is launched: the row's, unless a reader of arguments sets the kernel's
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory
 
  private:
   HookState* state_ = nullptr;
   HookContext* context_ = nullptr;
   allocator::AccessSet set_;
-  allocator::AccessSet scratch_;    // of one address
-  std::vector<TableSlot> found_;    // addresses that the call puts into device memory
-  std::vector<Piece> overwritten_;  // where addresses may have lain
+  allocator::AccessSet scratch_;           // of one address
+  std::vector<TableEntry> found_;          // addresses that the call puts into device memory
+  std::vector<WrittenRange> overwritten_;  // where addresses may have lain
 };
 
-// One hooked call on this thread. Not entered: the call comes from inside another hooked call (ours or the
-// driver's), or before any block exists, and must pass through.
+// One hooked call on this thread. It is not entered when the call comes from inside another hooked call (ours
+// or the driver's), or before any block exists: such a call must pass through.
 class HookScope {
  public:
   HookScope();
@@ -99,10 +104,10 @@ class HookScope {
   HookScope(const HookScope&) = delete;
   HookScope& operator=(const HookScope&) = delete;
   // Null when not entered.
-  Touch* touch() const { return touch_; }
+  AccessSetBuilder* builder() const { return builder_; }
 
  private:
-  Touch* touch_ = nullptr;
+  AccessSetBuilder* builder_ = nullptr;
 };
 
 }  // namespace spillway::integration

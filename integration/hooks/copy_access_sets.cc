@@ -10,28 +10,29 @@ bool IsReadableHost(const HookState& state, CUdeviceptr address) {
   return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
 }
 
-void CollectUnknownSource(Touch* touch, CUdeviceptr destination, CUdeviceptr source, uint64_t bytes) {
-  if (bytes < sizeof(uint64_t) || bytes > Touch::kLargestPointerTable || source == 0 ||
-      touch->map().Contains(source) || !IsReadableHost(*touch->state(), source)) {
-    touch->WritesFromDevice(destination, source, bytes);
+void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
+                          uint64_t bytes) {
+  if (bytes < sizeof(uint64_t) || bytes > AccessSetBuilder::kLargestPointerTable || source == 0 ||
+      builder->map().Contains(source) || !IsReadableHost(*builder->state(), source)) {
+    builder->WritesFromDevice(destination, source, bytes);
     return;
   }
-  touch->WritesFromHost(destination, reinterpret_cast<const void*>(source), bytes);
+  builder->WritesFromHost(destination, reinterpret_cast<const void*>(source), bytes);
 }
 
-void CollectPitchedWrite(Touch* touch, const PitchedPlace& to, const PitchedPlace& from, uint64_t width,
-                         uint64_t rows, uint64_t layers) {
-  const bool small = width * rows * layers <= Touch::kLargestPointerTable;
-  const bool from_host = small && from.address != 0 && !touch->map().Contains(from.address) &&
-                         IsReadableHost(*touch->state(), from.address);
+void CollectPitchedWrite(AccessSetBuilder* builder, const PitchedPlace& to, const PitchedPlace& from,
+                         uint64_t width, uint64_t rows, uint64_t layers) {
+  const bool small = width * rows * layers <= AccessSetBuilder::kLargestPointerTable;
+  const bool from_host = small && from.address != 0 && !builder->map().Contains(from.address) &&
+                         IsReadableHost(*builder->state(), from.address);
   for (uint64_t layer = 0; layer < layers; ++layer) {
     for (uint64_t row = 0; row < rows; ++row) {
       const uint64_t destination = to.address + layer * to.layer + row * to.pitch;
       const uint64_t source = from.address + layer * from.layer + row * from.pitch;
       if (from_host) {
-        touch->WritesFromHost(destination, reinterpret_cast<const void*>(source), width);
+        builder->WritesFromHost(destination, reinterpret_cast<const void*>(source), width);
       } else {
-        touch->WritesFromDevice(destination, source, width);
+        builder->WritesFromDevice(destination, source, width);
       }
     }
   }

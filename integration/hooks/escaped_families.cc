@@ -61,18 +61,19 @@ uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t
 
 CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes) {
   HookScope scope;
-  Touch* const touch = scope.touch();
-  if (touch == nullptr || map == nullptr || !touch->map().Contains(address)) return CUDA_SUCCESS;
-  HookState* const state = touch->state();
-  if (state->tensor_maps.Note(map, {address, bytes}, touch->map())) return CUDA_SUCCESS;
-  touch->Range(address, bytes);
-  state->pin_reports.Report(allocator::HoldReason::kUnknownCall, row.symbol);
-  return PassHolding(touch, allocator::HoldReason::kUnknownCall, [] { return CUDA_SUCCESS; });
+  AccessSetBuilder* const builder = scope.builder();
+  if (builder == nullptr || map == nullptr || !builder->map().Contains(address)) return CUDA_SUCCESS;
+  HookState* const state = builder->state();
+  if (state->tensor_maps.Note(map, {address, bytes}, builder->map())) return CUDA_SUCCESS;
+  builder->Range(address, bytes);
+  state->pin_reports.Report(allocator::PinReason::kUnknownCall, row.symbol);
+  return PassPinning(builder, allocator::PinReason::kUnknownCall, [] { return CUDA_SUCCESS; });
 }
 
 CUresult TensorMapMoved::Call(const RowInfo& row, decltype(&::cuTensorMapReplaceAddress) real,
                               CUtensorMap* map, void* address) {
-  // How far it reaches is told by what it was; a map over memory of others is taken to lie in one block.
+  // The map's old content tells how many bytes it covers. A map over external memory is taken to lie in one
+  // block.
   const uint64_t known = map == nullptr ? 0 : GetHookState()->tensor_maps.Find(map).bytes;
   const CUresult result = real(map, address);
   if (result != CUDA_SUCCESS) return result;
@@ -93,7 +94,7 @@ CUresult ExportTable::Call(const RowInfo&, decltype(&::cuGetExportTable) real, c
   if (context != nullptr && context->strict) {
     SwitchEvictionOff(state, name);
   } else {
-    os::Log(os::LogLevel::kWarn, std::string("somebody asked for the ") + name +
+    os::Log(os::LogLevel::kWarn, std::string("a library asked for the ") + name +
                                      ", which is not known: launches through it would not be seen");
   }
   return result;

@@ -1,7 +1,7 @@
 // Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and
-// surfaces, tensor maps, globals of modules, tables of the driver's private functions. What is pinned, and
-// what ends it, is kept by HookState; docs/escaped-pointers.md says what is covered. On the thread of the
-// call, which is refused when its blocks cannot be pinned.
+// surfaces, tensor maps, globals of modules, tables of the driver's private functions. They run on the thread
+// of the call, which is refused when its blocks cannot be pinned. HookState keeps what is pinned and what
+// ends it; docs/escaped-pointers.md says what is covered.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
@@ -15,38 +15,39 @@
 
 namespace spillway::integration {
 
-// A node is made, or given other parameters: its blocks stay as long as what it belongs to. A node without a
-// graph among the arguments: until they are freed.
+// A node is made, or gets other parameters. Its blocks stay as long as the graph that it belongs to; without
+// a graph among the arguments, until they are freed.
 struct NodeParameters {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
-    Touch* const touch = scope.touch();
-    if (touch == nullptr) return real(args...);
-    GraphNode::Collect(touch, args...);
+    AccessSetBuilder* const builder = scope.builder();
+    if (builder == nullptr) return real(args...);
+    GraphNode::Collect(builder, args...);
     const CUgraph graph = FirstOf<CUgraph>(args...);
     const CUgraphExec exec = FirstOf<CUgraphExec>(args...);
-    if (!touch->set().empty()) touch->state()->pin_reports.Report(allocator::HoldReason::kGraph, row.symbol);
-    HoldTicket ticket;
+    if (!builder->set().empty())
+      builder->state()->pin_reports.Report(allocator::PinReason::kGraph, row.symbol);
+    PinTicket ticket;
     const bool owned = graph != nullptr || exec != nullptr;
-    const CUresult result = PassHolding(touch, allocator::HoldReason::kGraph, owned ? &ticket : nullptr,
+    const CUresult result = PassPinning(builder, allocator::PinReason::kGraph, owned ? &ticket : nullptr,
                                         [&] { return real(args...); });
     if (result != CUDA_SUCCESS || !owned) return result;
-    GraphHolds& graphs = touch->state()->graphs;
-    GraphHolds::Ended ended;
+    GraphPins& graphs = builder->state()->graphs;
+    GraphPins::Ended ended;
     if (exec != nullptr) {
       graphs.SetNode(exec, FirstOf<CUgraphNode>(args...), std::move(ticket), &ended);
     } else {
       graphs.AddToGraph(graph, std::move(ticket));
       (IncludeChild(&graphs, graph, args), ...);
     }
-    EndGraphHolds(touch->state(), &ended);
+    EndGraphPins(builder->state(), &ended);
     return result;
   }
 
  private:
   template <typename T>
-  static void IncludeChild(GraphHolds* graphs, CUgraph graph, const T& argument) {
+  static void IncludeChild(GraphPins* graphs, CUgraph graph, const T& argument) {
     if constexpr (std::is_same_v<T, CUgraphNodeParams*>) {
       if (argument != nullptr && argument->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         graphs->Include(graph, argument->graph.graph);
@@ -55,140 +56,146 @@ struct NodeParameters {
   }
 };
 
-// (node*, graph, dependencies, count, child).
+// (node*, graph, dependencies, count, child): the graph runs what the child runs, and owns its pins, too.
 struct ChildNode {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphAddChildGraphNode) real, CUgraphNode* node,
                        CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child) {
     HookState* const state = GetHookState();
     const CUresult result =
-        CallOthers(state, 0, [&] { return real(node, graph, dependencies, count, child); });
+        CallWithRetry(state, 0, [&] { return real(node, graph, dependencies, count, child); });
     if (result == CUDA_SUCCESS) state->graphs.Include(graph, child);
     return result;
   }
 };
-// (exec, node, child).
+// (exec, node, child): the node of the executable graph runs another child.
 struct ChildParameters {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecChildGraphNodeSetParams) real, CUgraphExec exec,
                        CUgraphNode node, CUgraph child) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(exec, node, child); });
-    GraphHolds::Ended ended;
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(exec, node, child); });
+    GraphPins::Ended ended;
     if (result == CUDA_SUCCESS) state->graphs.SetChild(exec, node, child, &ended);
-    EndGraphHolds(state, &ended);
+    EndGraphPins(state, &ended);
     return result;
   }
 };
-// (clone*, original).
+// (clone*, original): the clone owns the original's pins, too.
 struct GraphCloned {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphClone) real, CUgraph* clone, CUgraph original) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(clone, original); });
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(clone, original); });
     if (result == CUDA_SUCCESS && clone != nullptr) state->graphs.Include(*clone, original);
     return result;
   }
 };
-// (exec*, graph, ...).
+// (exec*, graph, ...): the executable graph owns the graph's pins, too.
 struct GraphInstantiated {
   template <typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec*, CUgraph, Rest...),
                        CUgraphExec* exec, CUgraph graph, Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(exec, graph, rest...); });
-    GraphHolds::Ended ended;
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(exec, graph, rest...); });
+    GraphPins::Ended ended;
     if (result == CUDA_SUCCESS && exec != nullptr) state->graphs.Instantiate(*exec, graph, &ended);
-    EndGraphHolds(state, &ended);
+    EndGraphPins(state, &ended);
     return result;
   }
 };
-// (exec, graph, ...).
+// (exec, graph, ...): the executable graph's pins are replaced by the graph's.
 struct ExecUpdated {
   template <typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
                        CUgraphExec exec, CUgraph graph, Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(exec, graph, rest...); });
-    GraphHolds::Ended ended;
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(exec, graph, rest...); });
+    GraphPins::Ended ended;
     if (result == CUDA_SUCCESS) state->graphs.Update(exec, graph, &ended);
-    EndGraphHolds(state, &ended);
+    EndGraphPins(state, &ended);
     return result;
   }
 };
-// (exec, stream): its blocks are held; the stream is noted, for they are used there until the holds end.
+// (exec, stream): its blocks are pinned already. The stream is noted, since they are in use there until the
+// pins end.
 struct GraphLaunched {
   static CUresult Call(const RowInfo& row, decltype(&::cuGraphLaunch) real, CUgraphExec exec,
                        CUstream stream) {
     HookState* const state = GetHookState();
     state->graphs.NoteLaunch(exec, {stream, row.per_thread_default});
-    return CallUncollected(state, row.tag, {stream, row.per_thread_default},
-                           [&] { return real(exec, stream); });
+    return CallWithoutBlocks(state, row.tag, {stream, row.per_thread_default},
+                             [&] { return real(exec, stream); });
   }
 };
+// The graph gives up its pins. Those that an executable graph or a clone owns as well go on.
 struct GraphEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroy) real, CUgraph graph) {
-    GraphHolds::Ended ended;
+    GraphPins::Ended ended;
     GetHookState()->graphs.DropGraph(graph, &ended);
     const CUresult result = real(graph);
-    EndGraphHolds(GetHookState(), &ended);
+    EndGraphPins(GetHookState(), &ended);
     return result;
   }
 };
+// The executable graph gives up its pins. A block leaves only after its launches are done.
 struct ExecEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecDestroy) real, CUgraphExec exec) {
-    GraphHolds::Ended ended;
+    GraphPins::Ended ended;
     GetHookState()->graphs.DropExec(exec, &ended);
     const CUresult result = real(exec);
-    EndGraphHolds(GetHookState(), &ended);
+    EndGraphPins(GetHookState(), &ended);
     return result;
   }
 };
 
-// (object*, resource, ...): its words are looked through, and what they name stays while the object exists.
-template <ObjectHolds::Kind kKind>
+// (object*, resource, ...): the words of the resource are looked through, and the blocks that they name stay
+// while the object exists.
+template <ObjectPins::Kind kKind>
 struct ObjectMade {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(unsigned long long*, Rest...),
                        unsigned long long* object, Rest... rest) {
     HookScope scope;
-    Touch* const touch = scope.touch();
-    if (touch == nullptr) return real(object, rest...);
-    ResourceWords::Collect(touch, object, rest...);
-    if (!touch->set().empty())
-      touch->state()->pin_reports.Report(allocator::HoldReason::kTexture, row.symbol);
-    HoldTicket ticket;
+    AccessSetBuilder* const builder = scope.builder();
+    if (builder == nullptr) return real(object, rest...);
+    ResourceWords::Collect(builder, object, rest...);
+    if (!builder->set().empty())
+      builder->state()->pin_reports.Report(allocator::PinReason::kTexture, row.symbol);
+    PinTicket ticket;
     const CUresult result =
-        PassHolding(touch, allocator::HoldReason::kTexture, &ticket, [&] { return real(object, rest...); });
-    // One of that name before it was destroyed unseen: its blocks stay until they are freed.
+        PassPinning(builder, allocator::PinReason::kTexture, &ticket, [&] { return real(object, rest...); });
+    // An earlier object of that name was destroyed unseen: its blocks stay until they are freed.
     if (result == CUDA_SUCCESS && object != nullptr) {
-      touch->state()->objects.Add(kKind, *object, std::move(ticket));
+      builder->state()->objects.Add(kKind, *object, std::move(ticket));
     }
     return result;
   }
 };
-// Which streams still run kernels with the object is not known: the device is waited for, as a free does.
-template <ObjectHolds::Kind kKind>
+// It is not known which streams still run kernels with the object. So the call waits for the device, as a
+// free does.
+template <ObjectPins::Kind kKind>
 struct ObjectEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(unsigned long long),
                        unsigned long long object) {
     HookState* const state = GetHookState();
-    HoldTicket ticket = state->objects.Take(kKind, object);
+    PinTicket ticket = state->objects.Take(kKind, object);
     const CUresult result = real(object);
     HookContext* const context = ContextOf(state);
     const auto synchronize = state->real.Get<Row::cuCtxSynchronize>();
     if (ticket.blocks.empty() || context == nullptr || synchronize == nullptr) return result;
-    // Not while anybody captures: waiting would break the capture. The blocks then stay until they are freed.
+    // Not during a capture, which waiting would break. The blocks then stay until they are freed.
     if (state->captures.load() != 0 || synchronize() != CUDA_SUCCESS) return result;
-    EndHolds(context->devices, &ticket, {});
+    EndPins(context->devices, &ticket, {});
     return result;
   }
 };
 
-// Bytes from the first to the last element.
+// Bytes from the first to the last element of a tensor; at least 1.
 uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* sizes,
                      const cuuint64_t* strides);
-// Remembers a map over memory of ours; holds its blocks when it cannot be.
+// Remembers a map over memory of ours. When there is no place for it, pins its blocks; the result is then the
+// gate's.
 CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes);
 
-// The encoders: (map*, data type, rank, address, sizes, strides, ...).
+// The encoders: (map*, data type, rank, address, sizes, strides, ...). A map over memory of ours is noted.
 struct TensorMapEncoded {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row,
@@ -201,25 +208,28 @@ struct TensorMapEncoded {
     return NoteTensorMap(row, map, AddressOf(address), TensorBytes(type, rank, sizes, strides));
   }
 };
+// cuTensorMapReplaceAddress: the map with its new address is noted.
 struct TensorMapMoved {
   static CUresult Call(const RowInfo& row, decltype(&::cuTensorMapReplaceAddress) real, CUtensorMap* map,
                        void* address);
 };
-// (address*, bytes*, module or library, name): small copies there are addresses in a global.
+// (address*, bytes*, module or library, name): the global is noted, since small copies into it may be
+// addresses.
 struct GlobalFound {
   template <typename P, typename N, typename Module>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, Module, const char*), P* address,
                        N* bytes, Module module, const char* name) {
-    N wanted = 0;  // the caller need not ask for it
+    N wanted = 0;  // the caller may pass null
     if (address != nullptr && bytes == nullptr) bytes = &wanted;
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(address, bytes, module, name); });
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(address, bytes, module, name); });
     if (result == CUDA_SUCCESS && address != nullptr) state->tables.NoteGlobal(module, *address, *bytes);
     return result;
   }
 };
 
-// cuGetExportTable: private functions of the driver. Those that CUDA's own libraries ask for launch nothing.
+// cuGetExportTable: tables of private functions of the driver. Those that CUDA's own libraries are known to
+// ask for launch nothing; another one is logged, and in strict mode switches eviction off.
 struct ExportTable {
   static CUresult Call(const RowInfo& row, decltype(&::cuGetExportTable) real, const void** table,
                        const CUuuid* id);

@@ -4,29 +4,29 @@
 
 namespace spillway::integration {
 
-ForeignLedger::Change ForeignLedger::AddLocked(int device, int64_t delta) {
+ExternalMemory::Change ExternalMemory::AddLocked(int device, int64_t delta) {
   bytes_[device] += delta;
   return {residencies_[device], delta};
 }
 
-void ForeignLedger::Tell(const Change& change) {
-  if (change.residency != nullptr && change.delta != 0) change.residency->OnForeignBytes(change.delta);
+void ExternalMemory::Report(const Change& change) {
+  if (change.residency != nullptr && change.delta != 0) change.residency->OnExternalBytes(change.delta);
 }
 
-void ForeignLedger::OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes) {
+void ExternalMemory::OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes) {
   if (!Counts(device)) return;
   Change change;
   {
     os::MutexLock lock(&mu_);
     Entry& entry = allocations_[{kind, key}];
-    const int64_t before = static_cast<int64_t>(entry.bytes);  // a key seen twice: its free escaped us
+    const int64_t before = static_cast<int64_t>(entry.bytes);  // a key seen twice: its free was not seen
     entry = {device, bytes};
     change = AddLocked(device, static_cast<int64_t>(bytes) - before);
   }
-  Tell(change);
+  Report(change);
 }
 
-uint64_t ForeignLedger::OnFree(Kind kind, uint64_t key) {
+uint64_t ExternalMemory::OnFree(Kind kind, uint64_t key) {
   Change change;
   uint64_t bytes = 0;
   {
@@ -37,11 +37,11 @@ uint64_t ForeignLedger::OnFree(Kind kind, uint64_t key) {
     change = AddLocked(it->second.device, -static_cast<int64_t>(it->second.bytes));
     allocations_.erase(it);
   }
-  Tell(change);
+  Report(change);
   return bytes;
 }
 
-void ForeignLedger::OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes) {
+void ExternalMemory::OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes) {
   if (!Counts(device)) return;
   Change change;
   {
@@ -49,16 +49,16 @@ void ForeignLedger::OnCreate(CUmemGenericAllocationHandle handle, int device, ui
     physical_[handle] = Physical{{device, bytes}, 1, 0};
     change = AddLocked(device, static_cast<int64_t>(bytes));
   }
-  Tell(change);
+  Report(change);
 }
 
-void ForeignLedger::OnRetain(CUmemGenericAllocationHandle handle) {
+void ExternalMemory::OnRetain(CUmemGenericAllocationHandle handle) {
   os::MutexLock lock(&mu_);
   const auto it = physical_.find(handle);
   if (it != physical_.end()) ++it->second.references;
 }
 
-ForeignLedger::Change ForeignLedger::DropUnusedLocked(CUmemGenericAllocationHandle handle) {
+ExternalMemory::Change ExternalMemory::DropUnusedLocked(CUmemGenericAllocationHandle handle) {
   const auto it = physical_.find(handle);
   if (it == physical_.end() || it->second.references > 0 || it->second.mappings > 0) return {};
   const Entry entry = it->second.entry;
@@ -66,7 +66,7 @@ ForeignLedger::Change ForeignLedger::DropUnusedLocked(CUmemGenericAllocationHand
   return AddLocked(entry.device, -static_cast<int64_t>(entry.bytes));
 }
 
-void ForeignLedger::OnRelease(CUmemGenericAllocationHandle handle) {
+void ExternalMemory::OnRelease(CUmemGenericAllocationHandle handle) {
   Change change;
   {
     os::MutexLock lock(&mu_);
@@ -75,10 +75,10 @@ void ForeignLedger::OnRelease(CUmemGenericAllocationHandle handle) {
     --it->second.references;
     change = DropUnusedLocked(handle);
   }
-  Tell(change);
+  Report(change);
 }
 
-void ForeignLedger::OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+void ExternalMemory::OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
   os::MutexLock lock(&mu_);
   const auto it = physical_.find(handle);
   if (it == physical_.end()) return;
@@ -86,7 +86,7 @@ void ForeignLedger::OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAlloc
   mappings_[address] = {bytes, handle};
 }
 
-void ForeignLedger::OnUnmap(CUdeviceptr address, uint64_t bytes) {
+void ExternalMemory::OnUnmap(CUdeviceptr address, uint64_t bytes) {
   std::vector<Change> changes;
   {
     os::MutexLock lock(&mu_);
@@ -97,10 +97,10 @@ void ForeignLedger::OnUnmap(CUdeviceptr address, uint64_t bytes) {
       changes.push_back(DropUnusedLocked(handle));
     }
   }
-  for (const Change& change : changes) Tell(change);
+  for (const Change& change : changes) Report(change);
 }
 
-void ForeignLedger::ForgetDevice(int device) {
+void ExternalMemory::ForgetDevice(int device) {
   if (!Counts(device)) return;
   Change change;
   {
@@ -112,20 +112,20 @@ void ForeignLedger::ForgetDevice(int device) {
     std::erase_if(physical_, [device](const auto& row) { return row.second.entry.device == device; });
     change = AddLocked(device, -bytes_[device]);
   }
-  Tell(change);
+  Report(change);
 }
 
-void ForeignLedger::Attach(int device, allocator::Residency* residency) {
+void ExternalMemory::Attach(int device, allocator::Residency* residency) {
   Change change;
   {
     os::MutexLock lock(&mu_);
     residencies_[device] = residency;
     change = {residency, bytes_[device]};
   }
-  Tell(change);
+  Report(change);
 }
 
-int64_t ForeignLedger::bytes(int device) const {
+int64_t ExternalMemory::bytes(int device) const {
   os::MutexLock lock(&mu_);
   return bytes_[device];
 }

@@ -1,8 +1,8 @@
-// ForeignLedger: device memory that others than Spillway hold, learnt from the wrapped allocation calls, so
-// that a free without a size is known by what it frees. Counts from the first hooked call on; a device's
-// Residency hears the sum when it comes into being and each change after that, on the calling thread and
-// without the ledger's lock. Contexts and modules do not count. Nothing fails; what the wrappers have not
-// seen is not counted.
+// ExternalMemory: counts the device memory of driver allocations that are not ours, per device, from the
+// first hooked call on. The wrappers of allocation calls report to it, on any thread; it remembers sizes,
+// since a free has none. A device's Residency gets the sum when it is attached and each change after that, on
+// the calling thread and without the lock. Contexts and modules do not count. Nothing fails; what the
+// wrappers have not seen is not counted.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_EXTERNAL_MEMORY_H_
@@ -20,30 +20,30 @@
 
 namespace spillway::integration {
 
-class ForeignLedger {
+class ExternalMemory {
  public:
-  ForeignLedger() = default;
-  ForeignLedger(const ForeignLedger&) = delete;
-  ForeignLedger& operator=(const ForeignLedger&) = delete;
+  ExternalMemory() = default;
+  ExternalMemory(const ExternalMemory&) = delete;
+  ExternalMemory& operator=(const ExternalMemory&) = delete;
 
-  // Whole allocations, named by address or by handle of an array; the two cannot collide in practice, and
-  // `kind` keeps them apart. Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
+  // Whole allocations, named by their address or by the handle of an array; `kind` keeps the two apart.
+  // Device ordinals outside 0..kMaxDevices-1 are not counted. Any thread.
   enum class Kind : uint8_t { kAddress, kArray, kMipmappedArray };
   void OnAllocate(Kind kind, uint64_t key, int device, uint64_t bytes);
-  uint64_t OnFree(Kind kind, uint64_t key);  // the bytes that it had; 0 when it was not known
+  uint64_t OnFree(Kind kind, uint64_t key);  // its bytes; 0 when it was not known
 
-  // Physical memory: it lives until its handle is released (each retain needs one release) and nothing maps
-  // it.
+  // Physical memory of the virtual memory calls. It lives until its handle is released, once more for each
+  // retain, and nothing maps it. Any thread.
   void OnCreate(CUmemGenericAllocationHandle handle, int device, uint64_t bytes);
   void OnRetain(CUmemGenericAllocationHandle handle);
   void OnRelease(CUmemGenericAllocationHandle handle);
   void OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
   void OnUnmap(CUdeviceptr address, uint64_t bytes);
 
-  // Everything on `device` is gone (its primary context was reset).
+  // Everything on `device` is gone: its primary context was reset.
   void ForgetDevice(int device);
 
-  // From now on `residency` hears of the device's foreign bytes, first of those there are. Null: no more.
+  // Reports the device's external bytes to `residency`: the sum now, then each change. Null: no more reports.
   void Attach(int device, allocator::Residency* residency);
   int64_t bytes(int device) const;
 
@@ -61,15 +61,15 @@ class ForeignLedger {
     uint64_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;
   };
-  // A change that the device's residency is told after mu_ is released.
+  // A change that is reported to the device's residency after mu_ is released.
   struct Change {
     allocator::Residency* residency = nullptr;
     int64_t delta = 0;
   };
   Change AddLocked(int device, int64_t delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Drops the physical memory when nothing names it any more.
+  // Forgets the physical memory when it has neither a handle nor a mapping.
   Change DropUnusedLocked(CUmemGenericAllocationHandle handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static void Tell(const Change& change);
+  static void Report(const Change& change);
   static bool Counts(int device) { return device >= 0 && device < allocator::kMaxDevices; }
 
   mutable os::Mutex mu_{os::LockRank::kRegistry};

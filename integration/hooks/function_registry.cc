@@ -20,7 +20,7 @@ std::string_view ObjectAt(const void* address) {
 
 }  // namespace
 
-// ---- Where they come from.
+// ---- Where kernels come from.
 
 std::string ModuleOrigins::FileNameOf(std::string_view path) {
   return std::string(path.substr(path.find_last_of('/') + 1));
@@ -51,7 +51,7 @@ std::vector<CUlibrary> ModuleOrigins::Libraries() const {
   return libraries;
 }
 
-// ---- What the driver tells.
+// ---- What the driver answers.
 
 FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, bool is_kernel, size_t index,
                                                          size_t* bytes) const {
@@ -98,7 +98,7 @@ std::string DriverFunctionQueries::LibraryOf(void* owner) const {
   std::string library = origins_->Find(owner);
   const auto module_of = real_->Get<Row::cuLibraryGetModule>();
   if (!library.empty() || module_of == nullptr) return library;
-  // A CUfunction got from a CUkernel belongs to a module that nobody loaded as one.
+  // A CUfunction that came from a CUkernel belongs to a module that was not loaded as one.
   for (const CUlibrary candidate : origins_->Libraries()) {
     CUmodule module = nullptr;
     if (module_of(&module, candidate) == CUDA_SUCCESS && module == owner) return origins_->Find(candidate);
@@ -106,7 +106,7 @@ std::string DriverFunctionQueries::LibraryOf(void* owner) const {
   return "";
 }
 
-// ---- What is kept.
+// ---- The registry.
 
 FunctionRegistry::FunctionRegistry(const FunctionQueries* queries) : queries_(queries) {
   auto table = std::make_unique<Table>(kFirstCapacity);
@@ -132,8 +132,9 @@ void FunctionRegistry::DropModule(void* module) {
       continue;
     }
     size_t at = Hash(it->first) & table->mask;
-    while (table->slots[at].handle.load(std::memory_order_relaxed) != it->first) at = (at + 1) & table->mask;
-    table->slots[at].info.store(nullptr, std::memory_order_release);
+    while (table->entries[at].handle.load(std::memory_order_relaxed) != it->first)
+      at = (at + 1) & table->mask;
+    table->entries[at].info.store(nullptr, std::memory_order_release);
     it = owners_.erase(it);
   }
   if (module == nullptr) kernels_.clear();
@@ -202,12 +203,13 @@ void FunctionRegistry::InsertLocked(void* handle, const FunctionInfo* info) {
   if (2 * (used_ + 1) > table_.load(std::memory_order_relaxed)->mask) GrowLocked();
   Table* table = table_.load(std::memory_order_relaxed);
   for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
-    Slot& slot = table->slots[at];
-    void* const key = slot.handle.load(std::memory_order_relaxed);
+    Entry& entry = table->entries[at];
+    void* const key = entry.handle.load(std::memory_order_relaxed);
     if (key != nullptr && key != handle) continue;
-    slot.info.store(info, std::memory_order_release);  // before the handle: who sees the handle sees the info
+    entry.info.store(
+        info, std::memory_order_release);  // before the handle, so that a reader of the handle sees the info
     if (key == nullptr) {
-      slot.handle.store(handle, std::memory_order_release);
+      entry.handle.store(handle, std::memory_order_release);
       ++used_;
     }
     return;
@@ -218,14 +220,14 @@ void FunctionRegistry::GrowLocked() {
   const Table* old = table_.load(std::memory_order_relaxed);
   auto table = std::make_unique<Table>(2 * (old->mask + 1));
   used_ = 0;
-  for (const Slot& slot : old->slots) {
-    void* const handle = slot.handle.load(std::memory_order_relaxed);
-    const FunctionInfo* const info = slot.info.load(std::memory_order_relaxed);
+  for (const Entry& entry : old->entries) {
+    void* const handle = entry.handle.load(std::memory_order_relaxed);
+    const FunctionInfo* const info = entry.info.load(std::memory_order_relaxed);
     if (handle == nullptr || info == nullptr) continue;  // dropped ones are forgotten here
     size_t at = Hash(handle) & table->mask;
-    while (table->slots[at].handle.load(std::memory_order_relaxed) != nullptr) at = (at + 1) & table->mask;
-    table->slots[at].info.store(info, std::memory_order_relaxed);
-    table->slots[at].handle.store(handle, std::memory_order_relaxed);
+    while (table->entries[at].handle.load(std::memory_order_relaxed) != nullptr) at = (at + 1) & table->mask;
+    table->entries[at].info.store(info, std::memory_order_relaxed);
+    table->entries[at].handle.store(handle, std::memory_order_relaxed);
     ++used_;
   }
   table_.store(table.get(), std::memory_order_release);

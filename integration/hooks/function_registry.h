@@ -1,8 +1,8 @@
-// What is known of kernels. FunctionRegistry: parameter layout and tag of each handle, asked of the driver
-// once and then read without a lock, by every launch on its own thread. A handle may be a CUfunction or a
-// CUkernel cast to one; hooks on cuLibraryGetKernel and its kin tell which. Unloads drop what they end: a new
-// module may get the old handle. ModuleOrigins: the file that each kernel came from. A kernel whose layout
-// cannot be had is not understood; nothing else fails.
+// What is known of kernels. FunctionRegistry has the parameter layout and the tag of each handle. It asks the
+// driver once; afterwards every launch reads without a lock, on its own thread. A handle may be a CUfunction,
+// or a CUkernel cast to one: the hooks on cuLibraryGetKernel and cuLibraryEnumerateKernels note which. An
+// unload drops its handles, since a new module may get them. ModuleOrigins has the file that each kernel came
+// from. A kernel without a layout counts as not understood; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -28,14 +28,14 @@ namespace spillway::integration {
 struct FunctionInfo {
   uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
   bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
-  bool denied = false;      // of the deny list
+  bool denied = false;      // in the deny list
   bool plain = false;       // understood and not denied
   ParamLayout layout;
   std::string name;     // empty when the driver gave none
-  std::string library;  // file name of the shared object that holds it; empty when nobody asked, or not known
+  std::string library;  // file name of its shared object; empty when origins are not noted, or not known
 };
 
-// What the registry asks of the driver, so that tests need none.
+// What the registry asks of the driver; tests answer without one. Called on launching threads.
 class FunctionQueries {
  public:
   enum class Answer { kOk, kPastEnd, kFailed };
@@ -51,15 +51,15 @@ class FunctionQueries {
 };
 
 // The shared object, or file, that each module and library of kernels was loaded from, noted as it is loaded.
-// Only where somebody wants to know: in audit mode, or when a deny list names libraries. Any thread.
+// Enabled only in audit mode, or when a deny list names libraries. Any thread.
 class ModuleOrigins {
  public:
-  // From now on; before the first load that matters.
+  // Notes loads from now on. To be called before the first load that matters.
   void Enable() { enabled_.store(true, std::memory_order_relaxed); }
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  // A module or library was loaded from the image at `image` by code at `caller`: the shared object that
-  // holds the image, else (an image made at run time) the one that asked for it.
+  // A module or library was loaded from the image at `image` by code at `caller`. Its origin is the shared
+  // object that contains the image or, for an image made at run time, the one that contains the caller.
   template <typename H>
   void NoteImage(H handle, const void* image, const void* caller) {
     if (enabled()) Note(handle, kIsLibrary<H>, LibraryAt(image, caller));
@@ -88,8 +88,8 @@ class ModuleOrigins {
   std::unordered_map<const void*, Origin> origins_ ABSL_GUARDED_BY(mu_);
 };
 
-// Asks the real driver, and the origins where they are noted. Both must outlive this; the table is filled
-// before the first question.
+// Asks the real driver, and the origins where they are noted. Both must outlive this object; the table is
+// filled before the first question.
 class DriverFunctionQueries : public FunctionQueries {
  public:
   DriverFunctionQueries(const RealTable* real, const ModuleOrigins* origins)
@@ -112,15 +112,15 @@ class FunctionRegistry {
   FunctionRegistry(const FunctionRegistry&) = delete;
   FunctionRegistry& operator=(const FunctionRegistry&) = delete;
 
-  // The function's info; never null, valid as long as the registry. No lock and no allocation once it is
-  // known.
+  // The function's info; never null, valid as long as the registry. Any thread. No lock and no allocation
+  // once the handle is known; the first look-up asks the driver.
   const FunctionInfo* Find(void* handle) {
     const Table* table = table_.load(std::memory_order_acquire);  // pairs with the release in GrowLocked
     for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
-      const void* key = table->slots[at].handle.load(std::memory_order_acquire);  // pairs with InsertLocked
+      const void* key = table->entries[at].handle.load(std::memory_order_acquire);  // pairs with InsertLocked
       if (key == handle) {
         const FunctionInfo* info =
-            table->slots[at].info.load(std::memory_order_acquire);  // pairs with InsertLocked
+            table->entries[at].info.load(std::memory_order_acquire);  // pairs with InsertLocked
         if (info != nullptr) return info;
         break;  // dropped by an unload
       }
@@ -129,26 +129,27 @@ class FunctionRegistry {
     return Learn(handle);
   }
 
-  // Kernels to be marked as denied, from the first Find on; must outlive this.
+  // The kernels that are marked as denied. To be called before the first Find; `list` must outlive this
+  // object.
   void SetDenyList(const DenyList* list) { deny_list_ = list; }
   // A function with that tag, or null. Any thread; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);
 
-  // The driver handed this out as a CUkernel.
+  // The driver gave out this handle as a CUkernel.
   void NoteKernel(void* handle);
-  // A module (or, null, something whose functions are not known one by one) is about to be unloaded.
+  // A module is about to be unloaded; null: something whose functions are not known one by one.
   void DropModule(void* module);
   void DropAll() { DropModule(nullptr); }
 
  private:
-  struct Slot {
+  struct Entry {
     std::atomic<void*> handle{nullptr};
     std::atomic<const FunctionInfo*> info{nullptr};  // null: dropped
   };
   struct Table {
-    explicit Table(size_t capacity) : mask(capacity - 1), slots(capacity) {}
+    explicit Table(size_t capacity) : mask(capacity - 1), entries(capacity) {}
     const size_t mask;
-    std::vector<Slot> slots;
+    std::vector<Entry> entries;
   };
 
   static size_t Hash(const void* handle) {
@@ -168,10 +169,10 @@ class FunctionRegistry {
   // Every table ever published: a reader may still walk an outgrown one. Together less than twice the newest.
   std::vector<std::unique_ptr<Table>> tables_ ABSL_GUARDED_BY(mu_);
   size_t used_ ABSL_GUARDED_BY(mu_) = 0;
-  std::unordered_map<void*, void*> owners_
-      ABSL_GUARDED_BY(mu_);  // handle -> module or library; null: not known
+  // From each handle to its module or library; null: not known.
+  std::unordered_map<void*, void*> owners_ ABSL_GUARDED_BY(mu_);
   std::unordered_set<void*> kernels_ ABSL_GUARDED_BY(mu_);
-  // Infos live as long as the registry and equal ones are shared: loading the same module again adds nothing.
+  // Infos live as long as the registry, and equal ones are shared: loading the same module again adds none.
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -9,7 +9,7 @@ using allocator::StreamRef;
 // SetHookState, acquired by GetHookState.
 std::atomic<HookState*> g_state{nullptr};
 
-// The stream's handle for a query, whose own form stands for the legacy default stream.
+// The stream's handle for a query. In a query's own form, null stands for the legacy default stream.
 CUstream HandleFor(StreamRef stream) {
   return stream.handle == nullptr && stream.per_thread_default ? CU_STREAM_PER_THREAD : stream.handle;
 }
@@ -29,7 +29,7 @@ void AttachDevice(HookContext* context, int device, allocator::Residency* reside
   context->contexts[device] = primary;
   context->devices.Set(device, residency);
   HookState* const state = GetHookState();
-  if (state != nullptr) state->foreign.Attach(device, residency);
+  if (state != nullptr) state->external.Attach(device, residency);
 }
 
 HookContext* ContextOwning(uint64_t address) {

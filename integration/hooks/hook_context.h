@@ -1,8 +1,9 @@
-// HookContext: what the wrappers work on. The engine's runtime fills and publishes one when the first
-// device's Residency exists; before that, wrappers pass calls through. HookState is what is kept from the
-// first hooked call on: real functions, external allocations, functions, captures and escaped pointers. One
-// per process: wrappers are plain C functions. Everything here may be called on any thread of the
-// application; nothing fails but by saying that there is no answer.
+// The state of the wrappers. HookState is kept from the installation of the hooks on: real functions,
+// external memory, kernels, captures and escaped pointers. HookContext has the devices and the modes: the
+// engine fills and publishes one when the first device's Residency exists; before that, wrappers pass calls
+// through. There is one of each in a process, since wrappers are plain C functions. Every function here may
+// be called on any thread of the application. A function without an answer returns null, -1, 0 or false;
+// nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
@@ -30,29 +31,29 @@ struct HookContext {
 
   // Set by AttachDevice, read by the wrappers.
   DeviceResidencies devices;
-  // The device's primary context: what pointer queries answer. Written before the device's residency.
+  // The primary context of each device, which pointer queries answer. Written before the device's residency.
   std::array<CUcontext, allocator::kMaxDevices> contexts{};
 
-  // The process sees more than one device, so that only the current context tells whose a default stream is.
-  // Constant after publication.
+  // The process sees more than one device: only the current context shows to which of them a default stream
+  // belongs. Constant after publication.
   bool several_devices = false;
 
   // SPILLWAY_TRUST=strict: a copied address counts until its target is freed, since kernels may have copied
-  // it on. Constant after publication.
+  // it again. Constant after publication.
   bool strict = false;
-  BlockTrust* trust = nullptr;  // of strict mode, else null
+  BlockTrust* trust = nullptr;  // null unless `strict`
 
-  // Audit mode: also launches that name no block go to the device's residency. Constant after publication.
+  // Audit mode: launches that name no block go to the device's residency, too. Constant after publication.
   bool audit = false;
 
-  // Called at most once, on the thread of a call that cannot be understood: both tiers must stop evicting.
-  // `reason` is words for the user. May be null.
+  // Called at most once, on the thread of a call that is not understood: evictions must stop for the process.
+  // `reason`: words for the user. May be null.
   void (*switch_eviction_off)(const char* reason) = nullptr;
 
   allocator::Residency* Of(int device) const { return devices.Of(device); }
 };
 
-// Kept from the installation of the hooks on; never destroyed, since wrappers run until the process is gone.
+// Made when the hooks are installed; never destroyed, since wrappers run until the process is gone.
 struct HookState {
   // The registry asks the real driver, once `real` is filled.
   HookState() : functions(&queries) {}
@@ -61,13 +62,13 @@ struct HookState {
   ModuleOrigins origins;
   DriverFunctionQueries queries{&real, &origins};
   FunctionRegistry functions;
-  ForeignLedger foreign;
+  ExternalMemory external;
   PointerTables tables;
   TensorMaps tensor_maps;
-  GraphHolds graphs;
-  ObjectHolds objects;
+  GraphPins graphs;
+  ObjectPins objects;
   PinReports pin_reports;
-  std::atomic<int> captures{0};           // begun and not ended, process-wide; 0 spares the launches a query
+  std::atomic<int> captures{0};           // begun and not ended, in the process; 0 spares launches a query
   std::atomic<bool> eviction_off{false};  // switch_eviction_off was called
   std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper
 };
@@ -77,21 +78,21 @@ HookState* GetHookState();
 // For InstallHooks, and for tests, which put null back.
 void SetHookState(HookState* state);
 
-// The wrappers work from now on. `context` must outlive every hooked call: it is never deleted. Null: they
-// pass through again (shutdown has begun, or the process is a forked child).
+// The wrappers work from now on. `context` must outlive every hooked call, so it is never deleted. Null: they
+// pass calls through again (shutdown has begun, or the process is a forked child).
 void PublishHookContext(HookContext* context);
 // The published context; null while wrappers pass through.
 inline HookContext* ContextOf(const HookState* state) {
   return state == nullptr ? nullptr : state->context.load(std::memory_order_acquire);
 }
 
-// The device takes part: its residency hears of external bytes, launches with its blocks go through it.
+// The device takes part: launches with its blocks go through its residency, which also gets external bytes.
 void AttachDevice(HookContext* context, int device, allocator::Residency* residency, CUcontext primary);
 
-// The context when `address` lies in our reservation and the wrappers work; else null: not ours to answer
-// for.
+// The context when `address` lies in our reservation and the wrappers work; else null: the driver answers for
+// that address.
 HookContext* ContextOwning(uint64_t address);
-// The block that holds `address`; false when none does (free space of our reservation).
+// Finds the block that contains `address`; false when none does (free space of our reservation).
 bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency::Range* range);
 
 // The calling thread's current context, or null.
@@ -99,16 +100,17 @@ CUcontext CurrentContext(const HookState& state);
 // The current context's device, or -1.
 int CurrentDevice(const HookState& state);
 
-// Whether what is enqueued on the stream now is captured. One load when nobody captures.
+// Whether what is enqueued on the stream now is captured. One load when there is no capture in the process.
 bool IsCapturingNow(const HookState& state, allocator::StreamRef stream);
 inline bool IsCapturing(const HookState& state, allocator::StreamRef stream) {
   return __builtin_expect(state.captures.load(std::memory_order_relaxed) != 0, 0) &&
          IsCapturingNow(state, stream);
 }
-// The id of the capture that the stream takes part in; 0: none, or the driver does not tell.
+// The id of the capture that the stream takes part in; 0: none, or the driver gives no id.
 uint64_t CaptureOf(const HookState& state, allocator::StreamRef stream);
 
-// One call that cannot be understood was met: evictions stop for the process. Once; later calls do nothing.
+// A call that is not understood was met: evictions stop for the process. Later calls do nothing. `reason`:
+// words for the user.
 void SwitchEvictionOff(HookState* state, const char* reason);
 
 }  // namespace spillway::integration

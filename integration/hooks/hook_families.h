@@ -1,7 +1,8 @@
-// Families of wrappers: what to do around a real call, as templates over its arguments. A family says what
-// happens (through the gate, pinned, repeated); an access-set builder says which blocks the arguments name.
-// hook_table.cc gives each driver function its family. The application's threads are in here instead of in
-// the driver: what a family returns is the driver's result, or the gate's refusal.
+// Families of wrappers: what to do around a real call, as templates over its arguments. A family decides what
+// happens to the call: it goes through the gate, its blocks are pinned, it is repeated. A reader of arguments
+// (copy_access_sets.h, launch_access_sets.h) adds the blocks that they name. hook_table.cc gives each driver
+// function its family. Called on the application's threads in place of the driver; the result is the
+// driver's, or the gate's refusal.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_FAMILIES_H_
@@ -16,7 +17,7 @@
 
 namespace spillway::integration {
 
-// The stream among the arguments; null, the default stream, when the call takes none.
+// The stream among the arguments; null (the default stream) when the call has none.
 inline void TakeStream(CUstream* stream, CUstream argument) { *stream = argument; }
 inline void TakeStream(CUstream* stream, const CUlaunchConfig* config) {
   if (config != nullptr) *stream = config->hStream;
@@ -31,7 +32,7 @@ CUstream StreamOf(A... args) {
   return stream;
 }
 
-// The first argument of that type; null when the call has none.
+// FirstOf<T>: the first argument of that type; null when the call has none.
 template <typename T>
 void TakeFirst(T* found, T argument) {
   if (*found == nullptr) *found = argument;
@@ -45,45 +46,46 @@ T FirstOf(A... args) {
   return found;
 }
 
-// The call reads or writes blocks on a stream: resident before it, stamped by it.
-template <typename Collector>
+// The call reads or writes blocks on a stream: they are resident before it, and its use of them is recorded.
+template <typename Arguments>
 struct Gated {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
-    Touch* const touch = scope.touch();
-    if (touch == nullptr) return real(args...);
-    touch->tag = row.tag;
-    touch->may_block = row.synchronous;
-    Collector::Collect(touch, args...);
-    return PassGate(touch, {StreamOf(args...), row.per_thread_default}, [&] { return real(args...); });
+    AccessSetBuilder* const builder = scope.builder();
+    if (builder == nullptr) return real(args...);
+    builder->tag = row.tag;
+    builder->may_block = row.synchronous;
+    Arguments::Collect(builder, args...);
+    return PassGate(builder, {StreamOf(args...), row.per_thread_default}, [&] { return real(args...); });
   }
 };
 
-// The call lets an address go where no later call shows its use: the block stays on the GPU for good.
-template <allocator::HoldReason kReason, typename Collector>
-struct Held {
+// The call lets an address go where no later call shows its use: the block stays on the GPU until it is
+// freed.
+template <allocator::PinReason kReason, typename Arguments>
+struct Pinned {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
-    Touch* const touch = scope.touch();
-    if (touch == nullptr) return real(args...);
-    touch->tag = row.tag;
-    Collector::Collect(touch, args...);
-    if (!touch->set().empty()) touch->state()->pin_reports.Report(kReason, row.symbol);
-    return PassHolding(touch, kReason, [&] { return real(args...); });
+    AccessSetBuilder* const builder = scope.builder();
+    if (builder == nullptr) return real(args...);
+    builder->tag = row.tag;
+    Arguments::Collect(builder, args...);
+    if (!builder->set().empty()) builder->state()->pin_reports.Report(kReason, row.symbol);
+    return PassPinning(builder, kReason, [&] { return real(args...); });
   }
 };
 
-// The call names no block, but may want device memory: repeated once when it runs out.
+// The call names no block but may need device memory: it is repeated once when it runs out of memory.
 struct RepeatedWhenFull {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
-    return CallOthers(GetHookState(), 0, [&] { return real(args...); });
+    return CallWithRetry(GetHookState(), 0, [&] { return real(args...); });
   }
 };
 
-// The call works in ways that cannot be followed: no eviction from now on, and it needs every block.
+// The call works in ways that are not followed: no eviction from now on, and it needs every block.
 struct NotFollowed {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -94,14 +96,15 @@ struct NotFollowed {
   }
 };
 
-// A row that needs no wrapper of the engine today: the shim wraps it itself, or it names no block and frees
-// none.
+// A row without a wrapper of the engine: the preload wraps it itself, or it names no block and frees none.
 struct NotWrapped {};
 
-// The wrapper of one row: the C function that the shim installs.
+// The family of all rows with that base name.
 template <FixedString kBase>
 struct HookOf;  // hook_table.cc specialises it for each base name of driver_symbols.def
 
+// Wrapper<R>::Call has the row's own type, since the application calls it in place of the driver's function.
+// kInstalled: whether the row has a wrapper at all.
 template <Row R, typename Function = typename RowTraits<R>::Function>
 struct Wrapper;
 

@@ -1,7 +1,7 @@
 // The rows of driver_symbols.def as types and constants: one Row per symbol, its function type, its name
-// without ABI suffixes, and whether it is a per-thread-default-stream form. The address of each real function
-// lies in a RealTable, filled once when the hooks are installed and constant for the wrappers, which read it
-// on any thread; it is null for what this driver lacks. No wrapper lives here.
+// without ABI suffixes, and whether it is a per-thread-default-stream form. A RealTable has the address of
+// each real function, or null for what this driver lacks. It is filled once, when the hooks are installed;
+// the wrappers read it on any thread. There are no wrappers here, and nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_ROWS_H_

@@ -1,6 +1,6 @@
-// One line per base name of driver_symbols.def, for all ABIs and stream forms of it. A HOOK or MUST row
-// without a line here does not compile. A family works on any ABI whose arguments its access-set builder
-// takes; an ABI that it cannot take does not compile either.
+// One line per base name of driver_symbols.def, for all its ABIs and stream forms. A HOOK or MUST row without
+// a line here does not compile. A family works on any ABI whose arguments its reader takes; an ABI that it
+// cannot take does not compile either.
 
 #include "integration/hooks/hook_table.h"
 
@@ -13,7 +13,7 @@
 
 namespace spillway::integration {
 
-using allocator::HoldReason;
+using allocator::PinReason;
 
 #define SPILLWAY_HOOK(base, ...)                     \
   template <>                                        \
@@ -21,15 +21,15 @@ using allocator::HoldReason;
     using Family = __VA_ARGS__;                      \
   };
 
-// Launches. Graph launches name no block: the nodes did, when they were made, and hold them.
+// Launches. Graph launches name no block: the nodes did when they were made, and their blocks are pinned.
 SPILLWAY_HOOK(cuLaunchKernel, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchKernelEx, Gated<KernelLaunch>)
 SPILLWAY_HOOK(cuLaunchCooperativeKernel, Gated<KernelLaunch>)
-SPILLWAY_HOOK(cuLaunchCooperativeKernelMultiDevice, Held<HoldReason::kUnknownCall, KernelLaunch>)
+SPILLWAY_HOOK(cuLaunchCooperativeKernelMultiDevice, Pinned<PinReason::kUnknownCall, KernelLaunch>)
 SPILLWAY_HOOK(cuGraphLaunch, GraphLaunched)
 SPILLWAY_HOOK(cuGraphUpload, RepeatedWhenFull)
 
-// Launches of the first interface: parameters are put together piece by piece, out of sight.
+// Launches of the first interface: parameters are set one by one, in calls that are not followed.
 SPILLWAY_HOOK(cuLaunch, NotFollowed)
 SPILLWAY_HOOK(cuLaunchGrid, NotFollowed)
 SPILLWAY_HOOK(cuLaunchGridAsync, NotFollowed)
@@ -135,13 +135,13 @@ SPILLWAY_HOOK(cuGraphExecDestroy, ExecEnd)
 SPILLWAY_HOOK(cuGraphDestroyNode, NotWrapped)  // its blocks stay with the graph
 
 // Addresses that leave the process or the device.
-using Exported = Held<HoldReason::kExport, AnyArgument>;
+using Exported = Pinned<PinReason::kExport, AnyArgument>;
 SPILLWAY_HOOK(cuIpcGetMemHandle, Exported)
 SPILLWAY_HOOK(cuMemRetainAllocationHandle, RetainedHandle)
 SPILLWAY_HOOK(cuMemGetHandleForAddressRange, Exported)
-SPILLWAY_HOOK(cuMulticastBindAddr, Held<HoldReason::kPeer, AnyArgument>)
+SPILLWAY_HOOK(cuMulticastBindAddr, Pinned<PinReason::kPeer, AnyArgument>)
 SPILLWAY_HOOK(cuMemPoolExportPointer, Exported)
-SPILLWAY_HOOK(cuMulticastBindMem, NotWrapped)  // a handle: ours never leave our hands
+SPILLWAY_HOOK(cuMulticastBindMem, NotWrapped)  // takes a handle: ours are given to nobody
 SPILLWAY_HOOK(cuMemExportToShareableHandle, NotWrapped)
 SPILLWAY_HOOK(cuMemImportFromShareableHandle, NotWrapped)  // memory that its creator counts
 SPILLWAY_HOOK(cuMemPoolImportPointer, NotWrapped)
@@ -149,14 +149,14 @@ SPILLWAY_HOOK(cuIpcOpenMemHandle, NotWrapped)
 SPILLWAY_HOOK(cuIpcCloseMemHandle, NotWrapped)
 
 // Textures, surfaces, tensor maps.
-using Textured = Held<HoldReason::kTexture, AnyArgument>;
-SPILLWAY_HOOK(cuTexObjectCreate, ObjectMade<ObjectHolds::Kind::kTexture>)
-SPILLWAY_HOOK(cuSurfObjectCreate, ObjectMade<ObjectHolds::Kind::kSurface>)
+using Textured = Pinned<PinReason::kTexture, AnyArgument>;
+SPILLWAY_HOOK(cuTexObjectCreate, ObjectMade<ObjectPins::Kind::kTexture>)
+SPILLWAY_HOOK(cuSurfObjectCreate, ObjectMade<ObjectPins::Kind::kSurface>)
 SPILLWAY_HOOK(cuTexRefSetAddress, Textured)
 SPILLWAY_HOOK(cuTexRefSetAddress2D, Textured)
-SPILLWAY_HOOK(cuTexObjectDestroy, ObjectEnd<ObjectHolds::Kind::kTexture>)
+SPILLWAY_HOOK(cuTexObjectDestroy, ObjectEnd<ObjectPins::Kind::kTexture>)
 SPILLWAY_HOOK(cuTexObjectGetResourceDesc, NotWrapped)  // the descriptions come back as they were given
-SPILLWAY_HOOK(cuSurfObjectDestroy, ObjectEnd<ObjectHolds::Kind::kSurface>)
+SPILLWAY_HOOK(cuSurfObjectDestroy, ObjectEnd<ObjectPins::Kind::kSurface>)
 SPILLWAY_HOOK(cuSurfObjectGetResourceDesc, NotWrapped)
 SPILLWAY_HOOK(cuTexRefGetAddress, NotWrapped)
 SPILLWAY_HOOK(cuTensorMapEncodeTiled, TensorMapEncoded)
@@ -165,7 +165,7 @@ SPILLWAY_HOOK(cuTensorMapEncodeIm2colWide, TensorMapEncoded)
 SPILLWAY_HOOK(cuTensorMapReplaceAddress, TensorMapMoved)
 
 // Questions and advice about an address.
-using Advised = Held<HoldReason::kUnknownCall, AnyArgument>;
+using Advised = Pinned<PinReason::kUnknownCall, AnyArgument>;
 SPILLWAY_HOOK(cuPointerGetAttribute, PointerAttribute)
 SPILLWAY_HOOK(cuPointerGetAttributes, PointerAttributes)
 SPILLWAY_HOOK(cuPointerSetAttribute, Advised)
@@ -176,7 +176,7 @@ SPILLWAY_HOOK(cuMemRangeGetAttributes, NotWrapped)
 SPILLWAY_HOOK(cuMemAdvise, Advised)
 SPILLWAY_HOOK(cuStreamAttachMemAsync, Advised)
 
-// Memory of others. Managed memory is the driver's to move, and pools count by what is taken from them.
+// External memory. The driver moves managed memory itself; pools count by what is taken from them.
 SPILLWAY_HOOK(cuMemAlloc, CountedAlloc)
 SPILLWAY_HOOK(cuMemAllocPitch, CountedPitchedAlloc)
 SPILLWAY_HOOK(cuMemAllocManaged, RepeatedWhenFull)
@@ -186,9 +186,9 @@ SPILLWAY_HOOK(cuMemFree, CountedFree)
 SPILLWAY_HOOK(cuMemFreeAsync, CountedFree)
 SPILLWAY_HOOK(cuArrayCreate, CountedArray)
 SPILLWAY_HOOK(cuArray3DCreate, CountedArray)
-SPILLWAY_HOOK(cuArrayDestroy, CountedArrayFree<ForeignLedger::Kind::kArray>)
+SPILLWAY_HOOK(cuArrayDestroy, CountedArrayFree<ExternalMemory::Kind::kArray>)
 SPILLWAY_HOOK(cuMipmappedArrayCreate, CountedArray)
-SPILLWAY_HOOK(cuMipmappedArrayDestroy, CountedArrayFree<ForeignLedger::Kind::kMipmappedArray>)
+SPILLWAY_HOOK(cuMipmappedArrayDestroy, CountedArrayFree<ExternalMemory::Kind::kMipmappedArray>)
 SPILLWAY_HOOK(cuMemPoolCreate, RepeatedWhenFull)
 SPILLWAY_HOOK(cuMemPoolDestroy, NotWrapped)
 SPILLWAY_HOOK(cuMemPoolTrimTo, NotWrapped)
@@ -199,7 +199,7 @@ SPILLWAY_HOOK(cuMemAddressReserve, NotWrapped)
 SPILLWAY_HOOK(cuMemAddressFree, RefusedOnOurs)
 SPILLWAY_HOOK(cuMemMap, CountedMap)
 SPILLWAY_HOOK(cuMemUnmap, CountedUnmap)
-SPILLWAY_HOOK(cuMemSetAccess, Held<HoldReason::kPeer, AnyArgument>)
+SPILLWAY_HOOK(cuMemSetAccess, Pinned<PinReason::kPeer, AnyArgument>)
 SPILLWAY_HOOK(cuMemGetInfo, MemoryInfo)
 
 // Modules and functions.
@@ -239,7 +239,7 @@ SPILLWAY_HOOK(cuGreenCtxDestroy, AllFunctionsEnd)
 // Private functions of the driver.
 SPILLWAY_HOOK(cuGetExportTable, ExportTable)
 
-// The shim's own.
+// The preload wraps these itself.
 SPILLWAY_HOOK(cuInit, NotWrapped)
 SPILLWAY_HOOK(cuGetProcAddress, NotWrapped)
 

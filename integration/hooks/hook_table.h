@@ -1,6 +1,6 @@
-// The table of hooks: which family wraps which driver function, and the interface that puts a wrapper over
-// each HOOK and MUST row of driver_symbols.def that needs one. Called by the engine once, when the shim
-// starts it. A MUST row that cannot be wrapped is reported, and nothing may be evicted then.
+// The table of hooks: which family wraps which driver function, and the function that puts a wrapper over
+// each HOOK and MUST row of driver_symbols.def that needs one. Called by the engine once, when the preload
+// starts it. A MUST row that cannot be wrapped is reported; nothing may be evicted then.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
@@ -15,14 +15,13 @@
 namespace spillway::integration {
 
 struct HookReport {
-  int installed = 0;
-  std::vector<std::string>
-      missing;  // MUST rows that the driver has and that could not be wrapped: eviction off
+  int installed = 0;                 // wrappers
+  std::vector<std::string> missing;  // MUST rows that the driver has and that could not be wrapped
 };
 
-// `real` gives a driver symbol's address or null, `install` is 0 when the wrapper is in place. Once per
-// process, before any other thread calls the driver through the shim. Wrappers pass through until
-// PublishHookContext.
+// Makes the HookState and installs the wrappers. `real` gives a driver symbol's address or null; `install`
+// returns 0 when the wrapper is in place. Once in a process, before any other thread calls the driver through
+// the preload. Wrappers pass calls through until PublishHookContext.
 HookReport InstallHooks(const std::function<void*(const char*)>& real,
                         const std::function<int(const char*, void*)>& install);
 HookReport InstallHooks(const spillway_shim* shim);

@@ -14,7 +14,7 @@ namespace {
 using allocator::AccessSet;
 using allocator::AddressMap;
 
-// A malformed `extra` list must not lead us through memory for ever: CUDA defines two keys.
+// A malformed `extra` list must not be followed for ever: CUDA defines two keys.
 constexpr int kMostExtraKeys = 8;
 
 inline uint64_t WordAt(const char* bytes, size_t index) {
@@ -49,7 +49,7 @@ void ScanLayoutOneByOne(const void* const* params, const ParamLayout& layout, co
 
 #define SPILLWAY_AVX2 __attribute__((target("avx2")))
 
-// Sixteen words at a time: a comparison for every four, one branch for all.
+// Scans sixteen words at a time: one comparison for every four, one branch for all.
 class VectorScan {
  public:
   SPILLWAY_AVX2 VectorScan(const AddressMap& map, AccessSet* set)
@@ -71,8 +71,8 @@ class VectorScan {
   }
 
  private:
-  // address - base < total, unsigned, as a comparison of signed numbers: both sides with the top bit turned
-  // over.
+  // Flips both sides of the unsigned comparison address - base < total, so that it can be made with signed
+  // numbers.
   static constexpr uint64_t kTopBit = uint64_t{1} << 63;
 
   SPILLWAY_AVX2 __m256i Inside(const char* four) const {
@@ -112,7 +112,7 @@ SPILLWAY_AVX2 void ScanBytesByVector(const char* bytes, size_t words, const Addr
   VectorScan(map, set).Scan(bytes, words);
 }
 
-// A load and a test: libgcc has asked the processor before any code of ours runs.
+// Costs a load and a test: libgcc asks the processor before any code of ours runs.
 inline bool HasVector() { return __builtin_cpu_supports("avx2") != 0; }
 
 #else

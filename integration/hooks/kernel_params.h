@@ -1,7 +1,6 @@
 // The scan of a launch's parameter bytes for addresses of our blocks. Pure: bytes and a layout in, blocks
-// out; needs no driver, takes no lock and cannot fail. The access-set builders call it on the launching
-// threads. Which parameters a function has is FunctionRegistry's business, what is done with the set the
-// gate's.
+// out; it needs no driver, takes no lock and cannot fail. The readers of arguments call it on launching
+// threads. FunctionRegistry knows which parameters a function has; the gate uses the set.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_KERNEL_PARAMS_H_
@@ -18,10 +17,10 @@ namespace spillway::integration {
 // The parameters of one function that can hold an address: those of 8 bytes and more, in order.
 class ParamLayout {
  public:
-  // The next parameter, of `bytes` bytes; small ones take an index and nothing else.
+  // Appends the next parameter, of `bytes` bytes. One of less than 8 bytes takes an index and nothing else.
   void Append(size_t bytes);
   uint32_t count() const { return count_; }
-  // Whether one is long enough to hold a tensor map.
+  // Whether a parameter is long enough for a tensor map.
   bool wide() const { return wide_; }
 
   struct Entry {
@@ -41,21 +40,20 @@ class ParamLayout {
   std::vector<Entry> entries_;
 };
 
-// Long parameters are looked through with AVX2 where the processor has it; kOneByOne never, for tests.
+// kBest scans long parameters with AVX2 where the processor has it; kOneByOne never does, for tests.
 enum class ScanWay { kBest, kOneByOne };
 
-// `params[i]` points at the bytes of parameter i; they need no alignment. Looks at each whole 8-byte word of
-// each parameter, structs by value included: an interior pointer or one past the end counts. Any thread, no
-// lock.
+// Adds the blocks that the parameters name to `set`. `params[i]` points at the bytes of parameter i, which
+// need no alignment. Looks at each whole 8-byte word of each parameter, structs by value included: a pointer
+// into a block or one past its end counts. Any thread, no lock.
 void ScanKernelParams(const void* const* params, const ParamLayout& layout, const allocator::AddressMap& map,
                       allocator::AccessSet* set, ScanWay way = ScanWay::kBest);
 
-// The same over one run of bytes (the `extra` form of a launch, structs of other calls, the source of a small
-// copy): each 8-byte step from its start.
+// The same for each 8-byte word of one run of bytes: the `extra` form of a launch, structs of other calls.
 void ScanBytes(const void* bytes, size_t size, const allocator::AddressMap& map, allocator::AccessSet* set,
                ScanWay way = ScanWay::kBest);
 
-// The buffer of a launch's `extra` list, or null bytes when the list names none or is malformed.
+// The parameter buffer of a launch's `extra` list; null bytes when the list names none or is malformed.
 struct ExtraBuffer {
   const void* bytes = nullptr;
   size_t size = 0;

@@ -13,33 +13,33 @@ namespace {
 
 using allocator::AccessSet;
 using allocator::BlockId;
-using allocator::HoldReason;
+using allocator::PinReason;
 using allocator::Residency;
 using allocator::StreamRef;
 
 // The ways through the gate, in the order in which they apply and in which they stand below.
 
-// A call that becomes a node of a graph: everything it names is pinned as long as the graph lives.
-CUresult PassCaptured(Touch* touch, StreamRef stream, RealCall real);
-// `pass` under pins on the targets of the addresses that the call puts into device memory. Once it has
-// succeeded, they belong to the table, and those of addresses that it has overwritten end.
-CUresult PassRewriting(Touch* touch, StreamRef stream, RealCall pass);
-// The named blocks of a call, resident and stamped: the way of every launch.
-CUresult PassNamed(Touch* touch, StreamRef stream, RealCall real);
-// Blocks of several devices.
-CUresult PassNested(Touch* touch, int after, StreamRef stream, RealCall real);
-// A call that may reach any block: all of each device's, from `device` on.
+// A call that becomes a node of a graph: the blocks that it names are pinned as long as the graph lives.
+CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real);
+// `pass` under pins on the targets of the addresses that the call puts into device memory. Once `pass` has
+// succeeded, the pins belong to the table; those of addresses that the call has overwritten end.
+CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pass);
+// A call that names blocks: they are made resident, and their use is recorded. The way of every launch.
+CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real);
+// A call that names blocks of several devices, for those on devices above `after`.
+CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, RealCall real);
+// A call that may reach any block: all blocks of each device from `device` on are made resident.
 CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
                          uint64_t tag, RealCall real);
-// A launch that names no block of ours. In audit mode it is audited as any other; a denied kernel brings all
-// back.
-CUresult PassNothingNamed(Touch* touch, StreamRef stream, RealCall real);
-// A launch of a kernel of the deny list: its own blocks are pinned as far as there is room, and every live
-// block of the device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
-CUresult PassDenied(Touch* touch, StreamRef stream, RealCall real);
+// A launch that names no block of ours. In audit mode it is audited as any other; for a denied kernel all
+// blocks come back.
+CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real);
+// A launch of a kernel in the deny list: its own blocks are pinned as far as the budget allows, and every
+// live block of the device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
+CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 
-// Asked back when the size of a failed call is not known (launches, module loads).
-constexpr uint64_t kUnknownWant = 0;
+// The size that a call asks for is not known (launches, module loads).
+constexpr uint64_t kUnknownBytes = 0;
 
 // The residency of the current context's device; null when there is none.
 Residency* CurrentResidency(const HookState* state, const HookContext* context) {
@@ -48,52 +48,52 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 
 }  // namespace
 
-CUresult PassGate(Touch* touch, StreamRef stream, RealCall real) {
-  if (__builtin_expect(touch->context()->several_devices, 0))
-    stream.context = CurrentContext(*touch->state());
-  if (__builtin_expect(IsCapturing(*touch->state(), stream), 0)) return PassCaptured(touch, stream, real);
-  if (__builtin_expect(touch->rewrites(), 0)) {
-    return PassRewriting(touch, stream, [&] { return PassNamed(touch, stream, real); });
+CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  if (__builtin_expect(builder->context()->several_devices, 0))
+    stream.context = CurrentContext(*builder->state());
+  if (__builtin_expect(IsCapturing(*builder->state(), stream), 0)) return PassCaptured(builder, stream, real);
+  if (__builtin_expect(builder->rewrites(), 0)) {
+    return PassRewriting(builder, stream, [&] { return PassNamed(builder, stream, real); });
   }
-  return PassNamed(touch, stream, real);
+  return PassNamed(builder, stream, real);
 }
 
 // ---- Captured.
 
 namespace {
 
-// A kernel of the deny list goes into a graph, whose launches nobody sees coming: no eviction from now on.
-void NoteDeniedInGraph(Touch* touch) {
-  touch->NotUnderstood((Demangled(touch->denied->name) + " (of the deny list) in a graph").c_str());
-  touch->denied = nullptr;
+// A kernel in the deny list goes into a graph, whose launches do not show it: no eviction from now on.
+void NoteDeniedInGraph(AccessSetBuilder* builder) {
+  builder->NotUnderstood((Demangled(builder->denied->name) + " (of the deny list) in a graph").c_str());
+  builder->denied = nullptr;
 }
 
-CUresult PassCaptured(Touch* touch, StreamRef stream, RealCall real) {
-  touch->state()->pin_reports.Report(HoldReason::kGraph, "a capture");
-  const uint64_t capture = CaptureOf(*touch->state(), stream);
-  HoldTicket ticket;
-  const CUresult result = PassHolding(touch, HoldReason::kGraph, capture == 0 ? nullptr : &ticket, real);
+CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  builder->state()->pin_reports.Report(PinReason::kGraph, "a capture");
+  const uint64_t capture = CaptureOf(*builder->state(), stream);
+  PinTicket ticket;
+  const CUresult result = PassPinning(builder, PinReason::kGraph, capture == 0 ? nullptr : &ticket, real);
   if (result == CUDA_SUCCESS && capture != 0) {
-    touch->state()->graphs.AddToCapture(capture, std::move(ticket));
+    builder->state()->graphs.AddToCapture(capture, std::move(ticket));
   }
   return result;
 }
 
 }  // namespace
 
-CUresult PassHolding(Touch* touch, HoldReason reason, HoldTicket* ticket, RealCall real) {
-  if (touch->denied != nullptr) NoteDeniedInGraph(touch);
-  // The call's own blocks, and what a kernel will find in the memory that it writes.
-  AccessSet set = touch->set();
-  for (const TableSlot& slot : touch->found()) set.Add(slot.target);
-  HoldTicket taken;
+CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
+  if (builder->denied != nullptr) NoteDeniedInGraph(builder);
+  // The call's own blocks, and those that a kernel will find in the memory that the call writes.
+  AccessSet set = builder->set();
+  for (const TableEntry& entry : builder->found()) set.Add(entry.target);
+  PinTicket taken;
   if (!set.empty()) {
-    const CUresult held = HoldBlocks(touch->context()->devices, set, reason, &taken);
-    if (held != CUDA_SUCCESS) return held;
+    const CUresult pinned = PinBlocks(builder->context()->devices, set, reason, &taken);
+    if (pinned != CUDA_SUCCESS) return pinned;
   }
-  const CUresult result = CallOthers(touch->state(), 0, real);
+  const CUresult result = CallWithRetry(builder->state(), 0, real);
   if (result != CUDA_SUCCESS) {
-    EndHolds(touch->context()->devices, &taken, {});
+    EndPins(builder->context()->devices, &taken, {});
   } else if (ticket != nullptr) {
     *ticket = std::move(taken);
   }
@@ -104,57 +104,58 @@ CUresult PassHolding(Touch* touch, HoldReason reason, HoldTicket* ticket, RealCa
 
 namespace {
 
-// Pins the targets of what the call puts into device memory, by where it puts them.
-CUresult HoldFound(Touch* touch, std::vector<HoldTicket>* tickets) {
+// Pins the targets of the addresses that the call puts into device memory; the reason depends on where they
+// go.
+CUresult PinFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
   AccessSet in_globals;
   AccessSet in_tables;
-  for (const TableSlot& slot : touch->found()) {
-    (touch->state()->tables.IsGlobal(slot.address) ? in_globals : in_tables).Add(slot.target);
+  for (const TableEntry& entry : builder->found()) {
+    (builder->state()->tables.IsGlobal(entry.address) ? in_globals : in_tables).Add(entry.target);
   }
-  const std::pair<const AccessSet*, HoldReason> parts[] = {{&in_tables, HoldReason::kPointerTable},
-                                                           {&in_globals, HoldReason::kModuleGlobal}};
+  const std::pair<const AccessSet*, PinReason> parts[] = {{&in_tables, PinReason::kPointerTable},
+                                                          {&in_globals, PinReason::kModuleGlobal}};
   for (const auto& [set, reason] : parts) {
     if (set->empty()) continue;
-    touch->state()->pin_reports.Report(reason, "a copy to the device");
-    const CUresult held = HoldBlocks(touch->context()->devices, *set, reason, &tickets->emplace_back());
-    if (held == CUDA_SUCCESS) continue;
+    builder->state()->pin_reports.Report(reason, "a copy to the device");
+    const CUresult pinned = PinBlocks(builder->context()->devices, *set, reason, &tickets->emplace_back());
+    if (pinned == CUDA_SUCCESS) continue;
     tickets->pop_back();
-    EndHolds(touch->context()->devices, tickets, {});
-    return held;
+    EndPins(builder->context()->devices, tickets, {});
+    return pinned;
   }
   return CUDA_SUCCESS;
 }
 
-void EnterFound(Touch* touch, std::vector<HoldTicket>* tickets) {
-  if (touch->found().empty()) return;
-  const bool entered = touch->state()->tables.Add(touch->found(), tickets);
-  EndHolds(touch->context()->devices, tickets, {});
+void EnterFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
+  if (builder->found().empty()) return;
+  const bool entered = builder->state()->tables.Add(builder->found(), tickets);
+  EndPins(builder->context()->devices, tickets, {});
   if (entered) return;
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true)) {
+  static std::atomic<bool> reported{false};
+  if (!reported.exchange(true)) {
     os::Log(
         os::LogLevel::kWarn,
         "more addresses were copied to the GPU than are followed: their blocks stay until they are freed");
   }
 }
 
-CUresult PassRewriting(Touch* touch, StreamRef stream, RealCall pass) {
-  std::vector<HoldTicket> tickets;
-  if (const CUresult held = HoldFound(touch, &tickets); held != CUDA_SUCCESS) return held;
+CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pass) {
+  std::vector<PinTicket> tickets;
+  if (const CUresult pinned = PinFound(builder, &tickets); pinned != CUDA_SUCCESS) return pinned;
   const CUresult result = pass();
   if (result != CUDA_SUCCESS) {
-    EndHolds(touch->context()->devices, &tickets, {});
+    EndPins(builder->context()->devices, &tickets, {});
     return result;
   }
-  // What read the old addresses was ordered before this call by the job itself, so the stream covers it.
-  std::vector<HoldTicket> ended;
-  if (!touch->context()->strict) {
-    for (const Touch::Piece& piece : touch->overwritten()) {
-      touch->state()->tables.Remove(piece.address, piece.bytes, &ended);
+  // The job itself orders what read the old addresses before this call, so waiting for its stream is enough.
+  std::vector<PinTicket> ended;
+  if (!builder->context()->strict) {
+    for (const AccessSetBuilder::WrittenRange& range : builder->overwritten()) {
+      builder->state()->tables.Remove(range.address, range.bytes, &ended);
     }
   }
-  EnterFound(touch, &tickets);
-  EndHolds(touch->context()->devices, &ended, {{stream}, {}});
+  EnterFound(builder, &tickets);
+  EndPins(builder->context()->devices, &ended, {{stream}, {}});
   return result;
 }
 
@@ -186,36 +187,36 @@ int NextDevice(const AccessSet& set, int device) {
   return next;
 }
 
-CUresult PassNamed(Touch* touch, StreamRef stream, RealCall real) {
-  const AccessSet& set = touch->set();
-  if (set.empty()) return PassNothingNamed(touch, stream, real);
+CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  const AccessSet& set = builder->set();
+  if (set.empty()) return PassNothingNamed(builder, stream, real);
   if (__builtin_expect(AllOn(set, DeviceOf(set)), 1)) {
-    Residency* const residency = touch->context()->Of(DeviceOf(set));
+    Residency* const residency = builder->context()->Of(DeviceOf(set));
     if (residency == nullptr) return real();
-    if (__builtin_expect(!touch->may_block, 1)) return residency->Run(set, stream, touch->tag, real);
-    if (touch->denied != nullptr) return PassDenied(touch, stream, real);
-    if (touch->reaches_all) return PassReachingAll(touch->context(), set, 0, stream, touch->tag, real);
-    return residency->RunPinned(set, stream, touch->tag, real);
+    if (__builtin_expect(!builder->may_block, 1)) return residency->Run(set, stream, builder->tag, real);
+    if (builder->denied != nullptr) return PassDenied(builder, stream, real);
+    if (builder->reaches_all) return PassReachingAll(builder->context(), set, 0, stream, builder->tag, real);
+    return residency->RunPinned(set, stream, builder->tag, real);
   }
-  if (touch->denied != nullptr) return PassDenied(touch, stream, real);
-  if (touch->reaches_all) return PassReachingAll(touch->context(), set, 0, stream, touch->tag, real);
-  return PassNested(touch, -1, stream, real);
+  if (builder->denied != nullptr) return PassDenied(builder, stream, real);
+  if (builder->reaches_all) return PassReachingAll(builder->context(), set, 0, stream, builder->tag, real);
+  return PassNested(builder, -1, stream, real);
 }
 
-// Devices in ascending order, each inside the last: queues are taken in device order by everybody. Peer
-// launches are rare, so the parts are allocated.
-CUresult PassNested(Touch* touch, int after, StreamRef stream, RealCall real) {
-  const int device = NextDevice(touch->set(), after);
+// Devices in ascending order, each call inside the last: all threads take the devices' queues in that order.
+// Peer launches are rare, so the parts may be allocated.
+CUresult PassNested(AccessSetBuilder* builder, int after, StreamRef stream, RealCall real) {
+  const int device = NextDevice(builder->set(), after);
   if (device < 0) return real();
-  Residency* const residency = touch->context()->Of(device);
-  if (residency == nullptr) return PassNested(touch, device, stream, real);
+  Residency* const residency = builder->context()->Of(device);
+  if (residency == nullptr) return PassNested(builder, device, stream, real);
   AccessSet part;
-  SelectDevice(touch->set(), device, &part);
-  return residency->RunPinned(part, stream, touch->tag,
-                              [&] { return PassNested(touch, device, stream, real); });
+  SelectDevice(builder->set(), device, &part);
+  return residency->RunPinned(part, stream, builder->tag,
+                              [&] { return PassNested(builder, device, stream, real); });
 }
 
-// The same for a call that may reach any block: all of each device's, from `device` on.
+// As PassNested, for all blocks of each device from `device` on.
 CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device, StreamRef stream,
                          uint64_t tag, RealCall real) {
   while (device < allocator::kMaxDevices && context->Of(device) == nullptr) ++device;
@@ -228,44 +229,44 @@ CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device,
 
 // ---- Nothing named.
 
-CUresult PassNothingNamed(Touch* touch, StreamRef stream, RealCall real) {
-  if (__builtin_expect(touch->denied != nullptr, 0)) return PassDenied(touch, stream, real);
-  if (__builtin_expect(touch->reaches_all, 0))
-    return CallReachingAll(touch->state(), stream, touch->tag, real);
-  return CallUncollected(touch->state(), touch->tag, stream, real);
+CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  if (__builtin_expect(builder->denied != nullptr, 0)) return PassDenied(builder, stream, real);
+  if (__builtin_expect(builder->reaches_all, 0))
+    return CallReachingAll(builder->state(), stream, builder->tag, real);
+  return CallWithoutBlocks(builder->state(), builder->tag, stream, real);
 }
 
 }  // namespace
 
-CUresult CallUncollected(HookState* state, uint64_t tag, StreamRef stream, RealCall real) {
+CUresult CallWithoutBlocks(HookState* state, uint64_t tag, StreamRef stream, RealCall real) {
   HookContext* const context = ContextOf(state);
-  if (context == nullptr || !context->audit) return CallOthers(state, 0, real);
+  if (context == nullptr || !context->audit) return CallWithRetry(state, 0, real);
   Residency* const residency = CurrentResidency(state, context);
-  if (residency == nullptr) return CallOthers(state, 0, real);
+  if (residency == nullptr) return CallWithRetry(state, 0, real);
   const AccessSet nothing;
-  return CallOthers(state, 0, [&] { return residency->Run(nothing, stream, tag, real); });
+  return CallWithRetry(state, 0, [&] { return residency->Run(nothing, stream, tag, real); });
 }
 
 CUresult CallReachingAll(HookState* state, StreamRef stream, uint64_t tag, RealCall real) {
   HookContext* const context = ContextOf(state);
-  if (context == nullptr) return CallOthers(state, kUnknownWant, real);
+  if (context == nullptr) return CallWithRetry(state, kUnknownBytes, real);
   return PassReachingAll(context, {}, 0, stream, tag, real);
 }
 
-CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {
+CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real) {
   HookContext* const context = ContextOf(state);
   Residency* residency = nullptr;
-  const bool allocates = bytes != kUnknownWant;
+  const bool allocates = bytes != kUnknownBytes;
   if (allocates) {
     residency = CurrentResidency(state, context);
-    if (residency != nullptr) residency->BeginForeignAllocation(bytes);
+    if (residency != nullptr) residency->BeginExternalAllocation(bytes);
   }
   CUresult result = real();
   if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) && context != nullptr) {
     residency = CurrentResidency(state, context);
-    if (residency != nullptr && residency->ReleaseForOthers(bytes)) result = real();
+    if (residency != nullptr && residency->ReleaseForExternal(bytes)) result = real();
   }
-  if (allocates && residency != nullptr) residency->EndForeignAllocation(bytes, result != CUDA_SUCCESS);
+  if (allocates && residency != nullptr) residency->EndExternalAllocation(bytes, result != CUDA_SUCCESS);
   return result;
 }
 
@@ -273,31 +274,31 @@ CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real) {
 
 namespace {
 
-bool HoldDenied(Touch* touch, const char* kernel) {
-  if (touch->set().empty()) return true;
-  touch->state()->pin_reports.Report(HoldReason::kDenied, kernel);
-  return HoldBlocks(touch->context()->devices, touch->set(), HoldReason::kDenied, nullptr) == CUDA_SUCCESS;
+bool PinDenied(AccessSetBuilder* builder, const char* kernel) {
+  if (builder->set().empty()) return true;
+  builder->state()->pin_reports.Report(PinReason::kDenied, kernel);
+  return PinBlocks(builder->context()->devices, builder->set(), PinReason::kDenied, nullptr) == CUDA_SUCCESS;
 }
 
-CUresult PassDenied(Touch* touch, StreamRef stream, RealCall real) {
-  static std::atomic<bool> told{false}, told_refused{false}, no_room_to_hold{false};
-  const std::string kernel = Demangled(touch->denied->name);
-  const int device = CurrentDevice(*touch->state());
-  Residency* const residency = touch->context()->Of(device);
-  if (!AllOn(touch->set(), device)) {
-    touch->NotUnderstood((kernel + " (of the deny list, on several devices)").c_str());
-    touch->denied = nullptr;
-    return PassGate(touch, stream, real);
+CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  static std::atomic<bool> reported{false}, reported_refusal{false}, pin_refused{false};
+  const std::string kernel = Demangled(builder->denied->name);
+  const int device = CurrentDevice(*builder->state());
+  Residency* const residency = builder->context()->Of(device);
+  if (!AllOn(builder->set(), device)) {
+    builder->NotUnderstood((kernel + " (of the deny list, on several devices)").c_str());
+    builder->denied = nullptr;
+    return PassGate(builder, stream, real);
   }
-  if (residency == nullptr) return CallOthers(touch->state(), 0, real);
-  if (!told.exchange(true)) {
-    os::Announce("kernel " + kernel +
-                 " is in the deny list: all blocks are brought to the GPU for each launch of it");
+  if (residency == nullptr) return CallWithRetry(builder->state(), 0, real);
+  if (!reported.exchange(true)) {
+    os::ReportLine("kernel " + kernel +
+                   " is in the deny list: all blocks are brought to the GPU for each launch of it");
   }
-  if (!no_room_to_hold.load() && !HoldDenied(touch, kernel.c_str())) no_room_to_hold.store(true);
-  const CUresult result = residency->RunReachingAll(touch->set(), stream, touch->tag, real);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !told_refused.exchange(true)) {
-    os::Announce(
+  if (!pin_refused.load() && !PinDenied(builder, kernel.c_str())) pin_refused.store(true);
+  const CUresult result = residency->RunReachingAll(builder->set(), stream, builder->tag, real);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !reported_refusal.exchange(true)) {
+    os::ReportLine(
         "kernel " + kernel +
         " is in the deny list and may reach any block, and all of them together do not fit the budget: "
         "a larger SPILLWAY_GPU_MEMORY is needed");

@@ -1,8 +1,8 @@
-// The gate: between a wrapper that knows what a call touches and the real call. It makes the blocks resident
-// through the Residency of each device concerned, pins what must stay, and repeats calls of others that ran
-// out of memory. Called on the thread of the hooked call, which may wait in it. A call that cannot be let
-// through is refused with the driver's code, mostly out of memory, and is not made. It decides nothing about
-// blocks itself.
+// The gate: every hooked call that names blocks or may need device memory passes it on the way to the driver.
+// It makes the call's blocks resident through the Residency of each device concerned, pins what must stay,
+// and repeats calls that ran out of memory. Called on the thread of the hooked call, which may wait in it. A
+// call that cannot pass is refused with the driver's code, mostly out of memory, and is not made. The gate
+// decides nothing about blocks; the Residency does.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_GATE_H_
@@ -17,28 +17,31 @@ namespace spillway::integration {
 
 using RealCall = absl::FunctionRef<CUresult()>;
 
-// The set is made resident, `real` called on `stream`, the use stamped. An empty set: `real` alone, repeated
-// once after chunks were given back when it ran out of memory. A captured launch pins its set instead.
-CUresult PassGate(Touch* touch, allocator::StreamRef stream, RealCall real);
+// Makes the builder's set resident, calls `real` on `stream`, and records the use. With an empty set it calls
+// `real` alone, as CallWithRetry does. For a captured launch it pins the set instead, as long as the graph
+// lives.
+CUresult PassGate(AccessSetBuilder* builder, allocator::StreamRef stream, RealCall real);
 
-// Makes `touch`'s set, and what the call lets be found in device memory, resident and pins it, then `real`.
-// CUDA_ERROR_OUT_OF_MEMORY when it could not be pinned. `ticket`: the pins, ended here when `real` fails;
-// null: until the blocks are freed.
-CUresult PassHolding(Touch* touch, allocator::HoldReason reason, HoldTicket* ticket, RealCall real);
-inline CUresult PassHolding(Touch* touch, allocator::HoldReason reason, RealCall real) {
-  return PassHolding(touch, reason, nullptr, real);
+// Makes the builder's set resident and pins it, together with the targets of the addresses that the call puts
+// into device memory; then calls `real`. CUDA_ERROR_OUT_OF_MEMORY when they could not be pinned. `ticket`
+// gets the pins, which end here when `real` fails; null: they last until the blocks are freed.
+CUresult PassPinning(AccessSetBuilder* builder, allocator::PinReason reason, PinTicket* ticket,
+                     RealCall real);
+inline CUresult PassPinning(AccessSetBuilder* builder, allocator::PinReason reason, RealCall real) {
+  return PassPinning(builder, reason, nullptr, real);
 }
 
-// `real`, of which nothing is known but its tag (a graph's launch): in audit mode it is audited as any other.
-CUresult CallUncollected(HookState* state, uint64_t tag, allocator::StreamRef stream, RealCall real);
+// Calls `real`, of which only the tag is known (the launch of a graph), as CallWithRetry does. In audit mode
+// it is audited as any other launch.
+CUresult CallWithoutBlocks(HookState* state, uint64_t tag, allocator::StreamRef stream, RealCall real);
 
-// `real`, which may reach any block and names none that could be seen: all live blocks of every device are
-// resident for it, or it is refused with out-of-memory.
+// Calls `real`, which may reach any block and names none that could be seen: all live blocks of every device
+// are resident for it, or it is refused with out-of-memory.
 CUresult CallReachingAll(HookState* state, allocator::StreamRef stream, uint64_t tag, RealCall real);
 
-// `real`, and once more when it ran out of memory and chunks could be given back. `bytes`: what it asked for,
-// or 0.
-CUresult CallOthers(HookState* state, uint64_t bytes, RealCall real);
+// Calls `real`, and once more when it ran out of memory and chunks could be given back to the driver.
+// `bytes`: the device memory that it asks for: our chunks make way for it before the call. 0: not known.
+CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real);
 
 }  // namespace spillway::integration
 

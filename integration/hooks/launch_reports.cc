@@ -17,7 +17,7 @@ namespace {
 
 using allocator::Residency;
 
-// More blocks than an operator on single tensors names.
+// So many blocks are more than an operator on single tensors names.
 constexpr size_t kManyBlocks = 12;
 constexpr size_t kLongestName = 160;
 
@@ -117,29 +117,29 @@ void Auditor::OnFault(const allocator::AuditedLaunch& launch) {
   const FunctionInfo* const info = functions_->FindByTag(launch.tag);
   if (info == nullptr) {
     const std::string call = CallOfTag(launch.tag);
-    os::Announce(where + (call.empty() ? "a kernel without a name" : call) + "; " +
-                 BlocksText(launch.blocks) + ". It cannot be put into a deny list.");
+    os::ReportLine(where + (call.empty() ? "a kernel without a name" : call) + "; " +
+                   BlocksText(launch.blocks) + ". It cannot be put into a deny list.");
     return;
   }
   const Kernel kernel = {info->name, Demangled(info->name), info->library, launch.number};
   std::string text = where + "kernel " + kernel.readable;
   text += kernel.library.empty() ? " of a library that is not known" : " of " + kernel.library;
   text += " touched memory that is not mapped; " + BlocksText(launch.blocks) + ". " + record_(kernel);
-  os::Announce(text);
+  os::ReportLine(text);
 }
 
 void Auditor::OnEarlierFault(int device, uint64_t number, CUresult result) {
   faults_.fetch_add(1);
-  os::Announce("audit: before launch " + std::to_string(number) + " on GPU " + std::to_string(device) +
-               " something that is not audited (a host function, memory of others) failed with " +
-               TextOf(result) + ": the audit ends");
+  os::ReportLine("audit: before launch " + std::to_string(number) + " on GPU " + std::to_string(device) +
+                 " something that is not audited (a host function, memory of others) failed with " +
+                 TextOf(result) + ": the audit ends");
 }
 
 void Auditor::OnCaptured(int device, uint64_t tag) {
   const FunctionInfo* const info = functions_->FindByTag(tag);
-  os::Announce("audit: launches that go into a graph are not audited one by one; the first on GPU " +
-               std::to_string(device) + " is of " +
-               (info == nullptr ? CallOfTag(tag) : Demangled(info->name)));
+  os::ReportLine("audit: launches that go into a graph are not audited one by one; the first on GPU " +
+                 std::to_string(device) + " is of " +
+                 (info == nullptr ? CallOfTag(tag) : Demangled(info->name)));
 }
 
 std::string Auditor::Summary() const {

@@ -1,8 +1,8 @@
-// What users read of launches: the names of kernels and calls, what an audit finds, and what helps a launch
+// What users read of launches: the names of kernels and calls, what an audit finds, and advice for a launch
 // that does not fit the budget. Called by the gate on launching threads, by residencies on the thread that
-// has something to report, and by the engine at the end; only when something is wrong or over, so that locks
-// and allocations are fine. What is mapped when is the residency's business (allocator/residency/state/residency_options.h),
-// files are the engine's.
+// has something to report, and by the engine at the end. That happens only when something is wrong or over,
+// so locks and allocations are fine. Nothing fails. The residency unmaps blocks for the audit, the engine
+// writes files.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
@@ -19,32 +19,32 @@
 
 namespace spillway::integration {
 
-// ---- Words for the tags that launches carry: kernels and kinds of copy.
+// ---- Names for the tags that launches carry: kernels and kinds of copy.
 
-// As in the source, if it is a C++ name; else as it is.
+// The name as in the source, if it is a C++ name; else `name` itself.
 std::string Demangled(const std::string& name);
 // The driver function whose calls carry the tag; empty for a kernel's.
 std::string CallOfTag(uint64_t tag);
-// "cuMemcpyDtoDAsync", or the demangled kernel; empty when neither is known. Takes the registry's lock.
+// The driver function's name, as "cuMemcpyDtoDAsync", or the kernel's demangled name; empty when neither is
+// known. Takes the registry's lock.
 std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);
 
-// What helps when a launch needs more than the budget: which kernel it is, and if it works on many tensors at
-// once, as optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two
-// sentences, or nothing. `kernel`: its name, readable, empty when not known; `blocks`: that the launch names.
-// Pure.
+// Advice when a launch needs more than the budget: which kernel it is and, if it works on many tensors at
+// once as optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two sentences,
+// or nothing. `kernel`: its readable name, empty when not known; `blocks`: how many the launch names. Pure.
 std::string RefusalAdvice(const std::string& kernel, size_t blocks);
 
-// Reports what the audit finds, and has kernels written down. Any thread.
+// Reports what the audit finds, and has kernels recorded for the deny list. Any thread.
 class Auditor : public allocator::AuditObserver {
  public:
   struct Kernel {
-    std::string name;      // as the driver tells it
+    std::string name;      // as the driver gives it
     std::string readable;  // demangled
     std::string library;   // empty: not known
     uint64_t launch = 0;
   };
-  // Writes the kernel into the user's list; returns what the user should know of it and do now, as a
-  // sentence.
+  // Writes the kernel into the user's list. Returns a sentence for the user: what was written, what to do
+  // now.
   using Record = std::function<std::string(const Kernel&)>;
 
   Auditor(FunctionRegistry* functions, Record record) : functions_(functions), record_(std::move(record)) {}
@@ -54,7 +54,7 @@ class Auditor : public allocator::AuditObserver {
   void OnCaptured(int device, uint64_t tag) override;
   void OnPassed(int) override { passed_.fetch_add(1, std::memory_order_relaxed); }
 
-  // "12345 launches, 1 fault": for the end.
+  // "audit: 12345 launches, 1 fault", for the end.
   std::string Summary() const;
 
  private:

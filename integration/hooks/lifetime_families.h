@@ -1,6 +1,6 @@
 // Families for things that begin or end: modules and kernels, streams, captures, contexts. They keep the
-// registry of functions true, note where kernels come from, and inform every Residency before a stream is
-// lost to it. On the thread of the call; nothing is refused.
+// registry of functions true, note where kernels come from, and report to every Residency that a stream is
+// about to be destroyed or captured. They run on the thread of the call; nothing is refused.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
@@ -25,10 +25,10 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
   }
 }
 
-// Calls that load kernels: as any call that may want device memory, and noted where they come from, for audit
-// mode and deny lists that name libraries.
+// Calls that load kernels may need device memory, as others do. The kernels' origin is noted, for audit mode
+// and for deny lists that name libraries.
 
-// (handle, image in memory, ...). Inlined into the wrapper, whose caller is who loads the image.
+// (handle, image in memory, ...). Inlined into the wrapper, so that the return address is that of the loader.
 struct ImageLoaded {
   template <typename H, typename... Rest>
   __attribute__((always_inline)) static CUresult Call(const RowInfo&,
@@ -36,25 +36,26 @@ struct ImageLoaded {
                                                       H* handle, const void* image, Rest... rest) {
     const void* const caller = __builtin_return_address(0);
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(handle, image, rest...); });
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(handle, image, rest...); });
     if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteImage(*handle, image, caller);
     return result;
   }
 };
 
-// (handle, path, ...).
+// (handle, path, ...): a module or library from a file.
 struct FileLoaded {
   template <typename H, typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const char*, Rest...), H* handle,
                        const char* path, Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(handle, path, rest...); });
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(handle, path, rest...); });
     if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteFile(*handle, path);
     return result;
   }
 };
 
-// Handles die with their module; those of a library or a context are not known one by one.
+// A module's end drops its handles. Those of a library or a context are not known one by one, so all are
+// dropped.
 struct ModuleEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuModuleUnload) real, CUmodule module) {
     GetHookState()->functions.DropModule(module);
@@ -63,6 +64,7 @@ struct ModuleEnd {
     return result;
   }
 };
+// A context ends: all handles are dropped.
 struct AllFunctionsEnd {
   template <typename H>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H handle) {
@@ -70,6 +72,7 @@ struct AllFunctionsEnd {
     return real(handle);
   }
 };
+// A library ends: all handles are dropped, and what was copied into its globals pins nothing any more.
 struct LibraryEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuLibraryUnload) real, CUlibrary library) {
     GetHookState()->functions.DropAll();
@@ -78,28 +81,28 @@ struct LibraryEnd {
     return result;
   }
 };
-// cuDevicePrimaryCtxReset: what others had on the device is gone as well.
+// cuDevicePrimaryCtxReset: the external memory on the device is gone as well.
 struct DeviceReset {
   static CUresult Call(const RowInfo&, decltype(&::cuDevicePrimaryCtxReset) real, CUdevice device) {
     HookState* const state = GetHookState();
     state->functions.DropAll();
     const CUresult result = real(device);
-    if (result == CUDA_SUCCESS) state->foreign.ForgetDevice(device);
+    if (result == CUDA_SUCCESS) state->external.ForgetDevice(device);
     return result;
   }
 };
 
-// Kernel handles, told apart from functions by where they come from.
+// Calls that give out CUkernel handles: they are noted, since a launch may use one in place of a CUfunction.
 struct KernelFound {
   static CUresult Call(const RowInfo&, decltype(&::cuLibraryGetKernel) real, CUkernel* kernel,
                        CUlibrary library, const char* name) {
-    const CUresult result = CallOthers(GetHookState(), 0, [&] { return real(kernel, library, name); });
+    const CUresult result = CallWithRetry(GetHookState(), 0, [&] { return real(kernel, library, name); });
     if (result == CUDA_SUCCESS && kernel != nullptr) GetHookState()->functions.NoteKernel(*kernel);
     return result;
   }
   static CUresult Call(const RowInfo&, decltype(&::cuLibraryEnumerateKernels) real, CUkernel* kernels,
                        unsigned int count, CUlibrary library) {
-    const CUresult result = CallOthers(GetHookState(), 0, [&] { return real(kernels, count, library); });
+    const CUresult result = CallWithRetry(GetHookState(), 0, [&] { return real(kernels, count, library); });
     for (unsigned int i = 0; result == CUDA_SUCCESS && kernels != nullptr && i < count; ++i) {
       if (kernels[i] != nullptr) GetHookState()->functions.NoteKernel(kernels[i]);
     }
@@ -107,19 +110,20 @@ struct KernelFound {
   }
 };
 
-// Before a stream is gone, its last uses must be covered by an event.
+// Before a stream is destroyed, an event must cover its last uses.
 struct StreamEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuStreamDestroy) real, CUstream stream) {
     HookState* const state = GetHookState();
-    std::vector<HoldTicket> launched;
+    std::vector<PinTicket> launched;
     state->graphs.ForgetStream(stream, &launched);
-    for (const HoldTicket& ticket : launched) NoteHiddenUse(state, ticket, stream);
+    for (const PinTicket& ticket : launched) NoteTicketUse(state, ticket, stream);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnStreamDestroy(stream); });
     return real(stream);
   }
 };
 
-// Counted before the real call, so that no captured launch is taken for a real one; uncounted when it failed.
+// A capture is counted before the real call, so that no captured launch is taken for a real one, and
+// uncounted when the call failed.
 struct CaptureBegin {
   template <typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
@@ -135,6 +139,8 @@ struct CaptureBegin {
     return result;
   }
 };
+// A capture ends: its pins go to the graph that it has become. The capture is no longer counted, unless the
+// driver answers that the stream captured nothing.
 struct CaptureEnd {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
@@ -149,16 +155,16 @@ struct CaptureEnd {
     }
     state->captures.fetch_sub(1);
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
-    // What was captured is held as long as the graph; a capture that comes to nothing will not run. The one
-    // form that gives no graph keeps it where it is, in the process for good.
+    // What was captured is pinned as long as the graph exists; a capture that failed will not run. With the
+    // one form that gives no graph, the pins last as long as the process.
     CUgraph* const graph = FirstOf<CUgraph*>(rest...);
-    GraphHolds::Ended ended;
+    GraphPins::Ended ended;
     if (result != CUDA_SUCCESS) {
       state->graphs.EndCapture(capture, nullptr, &ended);
     } else if (graph != nullptr && *graph != nullptr) {
       state->graphs.EndCapture(capture, *graph, &ended);
     }
-    EndGraphHolds(state, &ended);
+    EndGraphPins(state, &ended);
     return result;
   }
 };

@@ -21,10 +21,10 @@ bool FindFacts(const HookContext* context, CUdeviceptr address, PointerFacts* fa
   return true;
 }
 
-// The driver answers for the block itself, which therefore stays where it is from now on.
+// The driver answers for the block itself, so the block stays on the GPU until it is freed.
 CUresult AskDriver(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
                    CUpointer_attribute attribute, CUdeviceptr address) {
-  return Held<allocator::HoldReason::kUnknownCall, AnyArgument>::Call(row, real, data, attribute, address);
+  return Pinned<allocator::PinReason::kUnknownCall, AnyArgument>::Call(row, real, data, attribute, address);
 }
 
 }  // namespace
@@ -87,8 +87,9 @@ uint64_t BytesPerChannel(CUarray_format format) {
 
 CUresult RetainedHandle::Call(const RowInfo& row, decltype(&::cuMemRetainAllocationHandle) real,
                               CUmemGenericAllocationHandle* handle, void* address) {
-  const CUresult result = Held<allocator::HoldReason::kExport, AnyArgument>::Call(row, real, handle, address);
-  if (result == CUDA_SUCCESS && handle != nullptr) GetHookState()->foreign.OnRetain(*handle);
+  const CUresult result =
+      Pinned<allocator::PinReason::kExport, AnyArgument>::Call(row, real, handle, address);
+  if (result == CUDA_SUCCESS && handle != nullptr) GetHookState()->external.OnRetain(*handle);
   return result;
 }
 

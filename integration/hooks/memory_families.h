@@ -1,7 +1,8 @@
-// Families for memory of others and for questions about ours: allocations are counted, frees of our blocks
-// are ours to do, and questions about a block of ours get the answers that a driver would give for resident
-// device memory, so that an evicted block looks no different from outside. On the thread of the call; what
-// names free space of our reservation is refused as the driver would.
+// Families for external memory and for questions about our blocks. External allocations are counted. A free
+// of a block of ours goes to its Residency. A question about a block of ours gets the answer that a driver
+// would give for resident device memory, so that an evicted block looks no different from outside. They run
+// on the thread of the call; a call that names free space of our reservation is refused, as the driver would
+// refuse it.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_MEMORY_FAMILIES_H_
@@ -15,33 +16,34 @@
 
 namespace spillway::integration {
 
-// ---- Memory of others, and frees.
+// ---- External memory, and frees.
 
-// (address*, bytes, ...): counted on success, repeated when the device is full.
+// (address*, bytes, ...): counted on success, repeated once when the device is full.
 struct CountedAlloc {
   template <typename P, typename N, typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N, Rest...), P* address, N bytes,
                        Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, bytes, [&] { return real(address, bytes, rest...); });
+    const CUresult result = CallWithRetry(state, bytes, [&] { return real(address, bytes, rest...); });
     if (result == CUDA_SUCCESS && address != nullptr) {
-      state->foreign.OnAllocate(ForeignLedger::Kind::kAddress, *address, CurrentDevice(*state), bytes);
+      state->external.OnAllocate(ExternalMemory::Kind::kAddress, *address, CurrentDevice(*state), bytes);
     }
     return result;
   }
 };
 
-// (address*, pitch*, width, height, element).
+// (address*, pitch*, width, height, element): asks for width * height bytes, and is counted with the pitch
+// that the driver chose.
 struct CountedPitchedAlloc {
   template <typename P, typename N>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, N, N, unsigned int), P* address,
                        N* pitch, N width, N height, unsigned int element) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, uint64_t{width} * height,
-                                       [&] { return real(address, pitch, width, height, element); });
+    const CUresult result = CallWithRetry(state, uint64_t{width} * height,
+                                          [&] { return real(address, pitch, width, height, element); });
     if (result == CUDA_SUCCESS && address != nullptr && pitch != nullptr) {
-      state->foreign.OnAllocate(ForeignLedger::Kind::kAddress, *address, CurrentDevice(*state),
-                                uint64_t{*pitch} * height);
+      state->external.OnAllocate(ExternalMemory::Kind::kAddress, *address, CurrentDevice(*state),
+                                 uint64_t{*pitch} * height);
     }
     return result;
   }
@@ -49,7 +51,7 @@ struct CountedPitchedAlloc {
 
 // Bytes of one channel of an array's texel; formats that pack several texels count as one byte.
 uint64_t BytesPerChannel(CUarray_format format);
-// Bytes of an array as its description gives them; the driver may round up.
+// Bytes of an array by its description; the driver may round up.
 template <typename Descriptor>
 uint64_t BytesOfArray(const Descriptor& array) {
   uint64_t texels = array.Width * (array.Height != 0 ? uint64_t{array.Height} : 1);
@@ -63,56 +65,59 @@ struct CountedArray {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const Descriptor*, Levels...), H* array,
                        const Descriptor* descriptor, Levels... levels) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, 0, [&] { return real(array, descriptor, levels...); });
+    const CUresult result = CallWithRetry(state, 0, [&] { return real(array, descriptor, levels...); });
     if (result != CUDA_SUCCESS || array == nullptr || descriptor == nullptr) return result;
     const uint64_t bytes = BytesOfArray(*descriptor);
     const bool pyramid = sizeof...(levels) != 0;
-    state->foreign.OnAllocate(pyramid ? ForeignLedger::Kind::kMipmappedArray : ForeignLedger::Kind::kArray,
-                              AddressOf(*array), CurrentDevice(*state), pyramid ? bytes + bytes / 3 : bytes);
+    state->external.OnAllocate(pyramid ? ExternalMemory::Kind::kMipmappedArray : ExternalMemory::Kind::kArray,
+                               AddressOf(*array), CurrentDevice(*state), pyramid ? bytes + bytes / 3 : bytes);
     return result;
   }
 };
 
-template <ForeignLedger::Kind kKind>
+// (array): an array, or a pyramid of levels, is freed.
+template <ExternalMemory::Kind kKind>
 struct CountedArrayFree {
   template <typename H>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H array) {
     const CUresult result = real(array);
-    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnFree(kKind, AddressOf(array));
+    if (result == CUDA_SUCCESS) GetHookState()->external.OnFree(kKind, AddressOf(array));
     return result;
   }
 };
 
-// Frees the block that starts at `address`. Ordered after what is queued on `stream` when `in_stream_order`.
+// Frees the block that starts at `address`; with `in_stream_order`, after what is queued on `stream`.
+// CUDA_ERROR_INVALID_VALUE when no block starts there.
 CUresult FreeOurs(HookContext* context, uint64_t address, CUstream stream, bool in_stream_order);
 
-// cuMemFree and cuMemFreeAsync: a block of ours goes back to its Residency.
+// cuMemFree and cuMemFreeAsync: a block of ours goes back to its Residency, external memory to the driver.
 struct CountedFree {
   template <typename P, typename... Stream>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(P, Stream...), P address,
                        Stream... stream) {
     HookContext* const context = ContextOwning(address);
     if (context != nullptr) return FreeOurs(context, address, StreamOf(stream...), sizeof...(stream) != 0);
-    // The entry goes first: another thread may be given the address as soon as the driver has it back.
-    const uint64_t bytes = GetHookState()->foreign.OnFree(ForeignLedger::Kind::kAddress, address);
+    // The entry is removed first: another thread may get the address as soon as the driver has it back.
+    const uint64_t bytes = GetHookState()->external.OnFree(ExternalMemory::Kind::kAddress, address);
     const CUresult result = real(address, stream...);
     // Without a stream the driver has waited for the device.
-    allocator::HiddenUsers users;
+    allocator::EscapedUsers users;
     (users.streams.push_back({stream, row.per_thread_default}), ...);
-    if (result == CUDA_SUCCESS && bytes != 0) NoteForeignFreed(address, bytes, users);
+    if (result == CUDA_SUCCESS && bytes != 0) NoteExternalFreed(address, bytes, users);
     return result;
   }
 };
 
-// The virtual memory calls on physical memory.
+// The virtual memory calls. Physical memory counts from its creation until it has neither a handle nor a
+// mapping; memory that is not on a device does not count.
 struct CountedCreate {
   static CUresult Call(const RowInfo&, decltype(&::cuMemCreate) real, CUmemGenericAllocationHandle* handle,
                        size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags) {
     HookState* const state = GetHookState();
-    const CUresult result = CallOthers(state, bytes, [&] { return real(handle, bytes, prop, flags); });
+    const CUresult result = CallWithRetry(state, bytes, [&] { return real(handle, bytes, prop, flags); });
     if (result == CUDA_SUCCESS && handle != nullptr && prop != nullptr &&
         prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-      state->foreign.OnCreate(*handle, prop->location.id, bytes);
+      state->external.OnCreate(*handle, prop->location.id, bytes);
     }
     return result;
   }
@@ -120,37 +125,39 @@ struct CountedCreate {
 struct CountedRelease {
   static CUresult Call(const RowInfo&, decltype(&::cuMemRelease) real, CUmemGenericAllocationHandle handle) {
     const CUresult result = real(handle);
-    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnRelease(handle);
+    if (result == CUDA_SUCCESS) GetHookState()->external.OnRelease(handle);
     return result;
   }
 };
-// Somebody else's mapping inside our reservation would break it: refused.
+// A mapping of another library inside our reservation is refused: it would break the reservation.
 struct CountedMap {
   static CUresult Call(const RowInfo&, decltype(&::cuMemMap) real, CUdeviceptr address, size_t bytes,
                        size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
     if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = real(address, bytes, offset, handle, flags);
-    if (result == CUDA_SUCCESS) GetHookState()->foreign.OnMap(address, bytes, handle);
+    if (result == CUDA_SUCCESS) GetHookState()->external.OnMap(address, bytes, handle);
     return result;
   }
 };
+// Refused for our reservation, which only we map and unmap.
 struct CountedUnmap {
   static CUresult Call(const RowInfo&, decltype(&::cuMemUnmap) real, CUdeviceptr address, size_t bytes) {
     if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = real(address, bytes);
     if (result != CUDA_SUCCESS) return result;
-    GetHookState()->foreign.OnUnmap(address, bytes);
-    NoteForeignFreed(address, bytes, {});
+    GetHookState()->external.OnUnmap(address, bytes);
+    NoteExternalFreed(address, bytes, {});
     return result;
   }
 };
+// cuMemAddressFree: refused for our reservation.
 struct RefusedOnOurs {
   static CUresult Call(const RowInfo&, decltype(&::cuMemAddressFree) real, CUdeviceptr address,
                        size_t bytes) {
     return ContextOwning(address) != nullptr ? CUDA_ERROR_INVALID_VALUE : real(address, bytes);
   }
 };
-// cuMemRetainAllocationHandle: held when ours, one reference more when not.
+// cuMemRetainAllocationHandle: a block of ours is pinned; external memory has one reference more.
 struct RetainedHandle {
   static CUresult Call(const RowInfo& row, decltype(&::cuMemRetainAllocationHandle) real,
                        CUmemGenericAllocationHandle* handle, void* address);
@@ -161,7 +168,7 @@ struct RetainedHandle {
 // Budget and what is left of it on the current context's device; false when that device has none.
 bool BudgetOfCurrentDevice(uint64_t* free_bytes, uint64_t* total_bytes);
 
-// What is free and what there is: of the budget, for a device that has one.
+// Free and total memory: those of the budget, for a device that has one.
 struct MemoryInfo {
   template <typename N>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(N*, N*), N* free_bytes, N* total_bytes) {
@@ -174,7 +181,7 @@ struct MemoryInfo {
   }
 };
 
-// Questions about an address.
+// cuMemGetAddressRange: start and size of the block that contains the address.
 struct AddressRange {
   template <typename P, typename N>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, P), P* base, N* bytes, P address) {
@@ -187,7 +194,7 @@ struct AddressRange {
     return CUDA_SUCCESS;
   }
 };
-// What pointer attributes are answered from.
+// The facts from which pointer attributes are answered.
 struct PointerFacts {
   CUdeviceptr address = 0;
   CUdeviceptr base = 0;
@@ -200,14 +207,17 @@ struct PointerFacts {
 // CUDA_ERROR_NOT_SUPPORTED for attributes that only the driver can answer. Pure.
 CUresult AnswerAttribute(const PointerFacts& facts, CUpointer_attribute attribute, void* data);
 
+// cuPointerGetAttribute. What only the driver knows, it is asked; the block then stays on the GPU.
 struct PointerAttribute {
   static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
                        CUpointer_attribute attribute, CUdeviceptr address);
 };
+// cuPointerGetAttributes. As the driver does, writes null for what device memory does not have.
 struct PointerAttributes {
   static CUresult Call(const RowInfo& row, decltype(&::cuPointerGetAttributes) real, unsigned int count,
                        CUpointer_attribute* attributes, void** data, CUdeviceptr address);
 };
+// cuMemGetAccess: the block's own device may read and write it; no other location has access.
 struct AccessQuery {
   static CUresult Call(const RowInfo& row, decltype(&::cuMemGetAccess) real, unsigned long long* flags,
                        const CUmemLocation* location, CUdeviceptr address);

@@ -8,7 +8,7 @@ using allocator::BlockId;
 
 namespace {
 
-// More than any block has: a look at the tables without asking how large the block is.
+// More than any block has: the tables can be asked without looking up the size of the block.
 constexpr uint64_t kMostBlockBytes = uint64_t{1} << 40;
 
 }  // namespace
@@ -17,47 +17,47 @@ void NoteBlockFreed(uint64_t address) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
   if (context == nullptr) return;
-  const bool has_slots = !context->strict && state->tables.MayTouch(address, kMostBlockBytes);
-  if (context->trust == nullptr && !has_slots) return;
+  const bool has_entries = !context->strict && state->tables.MayTouch(address, kMostBlockBytes);
+  if (context->trust == nullptr && !has_entries) return;
   allocator::Residency::Range range;
   if (!FindOurs(context, address, &range) || range.base != address) return;  // a free that will fail
   const BlockId block = context->addresses->Find(address);
   if (context->trust != nullptr) context->trust->Forget(block);
-  if (!has_slots) return;
-  std::vector<HoldTicket> ended;
+  if (!has_entries) return;
+  std::vector<PinTicket> ended;
   state->tables.Remove(range.base, range.bytes, &ended);
-  EndHolds(context->devices, &ended, {{}, block});
+  EndPins(context->devices, &ended, {{}, block});
 }
 
-void NoteForeignFreed(uint64_t address, uint64_t bytes, const allocator::HiddenUsers& users) {
+void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
   if (context == nullptr || context->strict || !state->tables.MayTouch(address, bytes)) return;
-  std::vector<HoldTicket> ended;
+  std::vector<PinTicket> ended;
   state->tables.Remove(address, bytes, &ended);
-  EndHolds(context->devices, &ended, users);
+  EndPins(context->devices, &ended, users);
 }
 
 void NoteGlobalsGone(const void* module) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
-  std::vector<HoldTicket> ended;
+  std::vector<PinTicket> ended;
   state->tables.DropGlobals(module, &ended);
-  if (context != nullptr) EndHolds(context->devices, &ended, {});
+  if (context != nullptr) EndPins(context->devices, &ended, {});
 }
 
-void NoteHiddenUse(HookState* state, const HoldTicket& ticket, CUstream stream) {
+void NoteTicketUse(HookState* state, const PinTicket& ticket, CUstream stream) {
   HookContext* const context = ContextOf(state);
-  for (const allocator::HeldBlock& block : ticket.blocks) {
+  for (const allocator::PinnedBlock& block : ticket.blocks) {
     allocator::Residency* const residency = context == nullptr ? nullptr : context->Of(block.id.device());
-    if (residency != nullptr) residency->NoteHiddenUse({block}, {{{stream, false}}, {}});
+    if (residency != nullptr) residency->NoteEscapedUse({block}, {{{stream, false}}, {}});
   }
 }
 
-void EndGraphHolds(HookState* state, GraphHolds::Ended* ended) {
+void EndGraphPins(HookState* state, GraphPins::Ended* ended) {
   HookContext* const context = ContextOf(state);
   for (auto& [ticket, users] : *ended) {
-    if (context != nullptr) EndHolds(context->devices, &ticket, users);
+    if (context != nullptr) EndPins(context->devices, &ticket, users);
   }
   ended->clear();
 }

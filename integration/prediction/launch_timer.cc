@@ -10,14 +10,15 @@ using allocator::StreamRef;
 using policy::kNever;
 using policy::LaunchIndex;
 
-// With so many samples and still no period, the job gets the later share: nothing is planned from its times.
-constexpr uint64_t kSamplesWithoutPeriod = 4096;
+// With so many samples and still no iteration known, the job gets the later share: nothing is planned from
+// its times.
+constexpr uint64_t kSamplesWithoutIteration = 4096;
 constexpr size_t kMostKindsKept = 1 << 16;
-// A recording that takes longer waits for room in the stream's queue, as the launch itself would, or for a
+// A recording that takes longer waits for a place in the stream's queue, as the launch itself would, or for a
 // processor.
 constexpr int64_t kLongestRecording = 20'000;
 
-// An address that is this thread's alone names it.
+// The address of a thread-local names the thread.
 thread_local char t_identity;
 const void* Me() { return &t_identity; }
 
@@ -36,11 +37,11 @@ bool LaunchTimer::StartedHere() const { return thread_.load(std::memory_order_re
 
 void LaunchTimer::OnEnter(const StreamRef& stream) {
   if (phase_.load(std::memory_order_acquire) != Phase::kRunning || !Take(Phase::kRunning)) return;
-  const Slot& slot = slots_[slots_filled_.load(std::memory_order_relaxed) % kSlots];
+  const Sample& sample = samples_[samples_filled_.load(std::memory_order_relaxed) % kSamples];
   if (interruptions_before_ == interruptions_.load(std::memory_order_relaxed)) {
     if (!MayEndOn(stream)) {
       Finish(Outcome::kAbandoned);
-    } else if (Record(slot.end, stream_) == CUDA_SUCCESS) {
+    } else if (Record(sample.end, stream_) == CUDA_SUCCESS) {
       Finish(Outcome::kMeasured);
     }
   }
@@ -61,11 +62,11 @@ void LaunchTimer::OnReady(const StreamRef& stream) {
 
 bool LaunchTimer::RecordStart(const StreamRef& stream) {
   if (stream.context != nullptr && stream.context != options_.context) return false;
-  const Slot& slot = slots_[slots_filled_.load(std::memory_order_relaxed) % kSlots];
+  const Sample& sample = samples_[samples_filled_.load(std::memory_order_relaxed) % kSamples];
   interruptions_before_ = interruptions_.load(std::memory_order_relaxed);
   stream_ = stream;
   thread_.store(Me(), std::memory_order_relaxed);
-  return Record(slot.start, stream) == CUDA_SUCCESS;
+  return Record(sample.start, stream) == CUDA_SUCCESS;
 }
 
 // The launch `index` is reported: begins the next sample when it is time, or learns which launch is being
@@ -77,13 +78,13 @@ void LaunchTimer::Note(LaunchIndex index) {
     return;
   }
   if (phase != Phase::kStarted || !StartedHere() || !Take(phase)) return;
-  Slot& slot = slots_[slots_filled_.load(std::memory_order_relaxed) % kSlots];
-  slot.index = last_ = index;
+  Sample& sample = samples_[samples_filled_.load(std::memory_order_relaxed) % kSamples];
+  sample.index = last_ = index;
   if (ends_ == Ends::kAtNextLaunch) {
     phase_.store(Phase::kRunning, std::memory_order_release);
     return;
   }
-  if (Record(slot.end, stream_) == CUDA_SUCCESS) Finish(Outcome::kMeasured);
+  if (Record(sample.end, stream_) == CUDA_SUCCESS) Finish(Outcome::kMeasured);
   Settle(index);
 }
 
@@ -104,18 +105,20 @@ CUresult LaunchTimer::Record(CUevent event, const StreamRef& stream) {
 
 // Hands the open sample to the reader.
 void LaunchTimer::Finish(Outcome outcome) {
-  const uint64_t filled = slots_filled_.load(std::memory_order_relaxed);
-  slots_[filled % kSlots].outcome = outcome;
-  slots_filled_.store(filled + 1, std::memory_order_release);
+  const uint64_t filled = samples_filled_.load(std::memory_order_relaxed);
+  samples_[filled % kSamples].outcome = outcome;
+  samples_filled_.store(filled + 1, std::memory_order_release);
 }
 
-// `index` was the latest launch: the next one is sampled if a target is due, else the targets are waited for.
+// `index` was the latest launch. If a target is due, the next launch is sampled; else the timer waits for the
+// next target.
 void LaunchTimer::Settle(LaunchIndex index) {
   last_ = std::max(last_, index);
   const uint64_t end = targets_filled_.load(std::memory_order_acquire);
   uint64_t taken = targets_taken_.load(std::memory_order_relaxed);
-  const bool room =
-      slots_filled_.load(std::memory_order_relaxed) - slots_taken_.load(std::memory_order_acquire) < kSlots;
+  const bool has_place =
+      samples_filled_.load(std::memory_order_relaxed) - samples_taken_.load(std::memory_order_acquire) <
+      kSamples;
   bool due = false;
   for (; taken < end && targets_[taken % kTargets].index <= last_ + 1; ++taken) {
     due = true;
@@ -123,7 +126,7 @@ void LaunchTimer::Settle(LaunchIndex index) {
   }
   const LaunchIndex next = taken < end ? targets_[taken % kTargets].index : kNever;
   targets_taken_.store(taken, std::memory_order_release);
-  const bool armed = due && room;
+  const bool armed = due && has_place;
   wants_marks_->store(armed, std::memory_order_relaxed);
   next_.store(armed ? 0 : next, std::memory_order_relaxed);
   phase_.store(armed ? Phase::kArmed : Phase::kIdle, std::memory_order_release);
@@ -131,21 +134,21 @@ void LaunchTimer::Settle(LaunchIndex index) {
 
 // ---- The reader's.
 
-void LaunchTimer::Step(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
-                       policy::KernelTimes* times) {
+void LaunchTimer::Poll(const policy::Trace& trace, uint32_t iteration_launches,
+                       const policy::BlockSizes& sizes, policy::KernelTimes* times) {
   if (events_ == Events::kFailed || (events_ == Events::kNone && trace.end() == 0)) return;
   const allocator::ScopedContext scope(options_.driver, options_.context);
   if (events_ == Events::kNone && !CreateEvents()) return;
   Collect(trace, sizes, times);
   Accrue();
-  Choose(trace, period, sizes, *times);
+  Choose(trace, iteration_launches, sizes, *times);
 }
 
-// Never destroyed: they may still be in a stream when the process ends.
+// The events are never destroyed: they may still be in a stream when the process ends.
 bool LaunchTimer::CreateEvents() {
   events_ = Events::kFailed;
-  for (Slot& slot : slots_) {
-    for (CUevent* event : {&slot.start, &slot.end}) {
+  for (Sample& sample : samples_) {
+    for (CUevent* event : {&sample.start, &sample.end}) {
       if (options_.driver->cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
     }
   }
@@ -166,66 +169,69 @@ uint64_t LaunchTimer::KindOfLaunch(const policy::Trace& trace, LaunchIndex index
 
 void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& sizes,
                           policy::KernelTimes* times) {
-  const uint64_t filled = slots_filled_.load(std::memory_order_acquire);
-  uint64_t taken = slots_taken_.load(std::memory_order_relaxed);
+  const uint64_t filled = samples_filled_.load(std::memory_order_acquire);
+  uint64_t taken = samples_taken_.load(std::memory_order_relaxed);
   for (; taken < filled; ++taken) {
-    const Slot& slot = slots_[taken % kSlots];
-    if (slot.index >= trace.end()) break;  // its launch has not been taken from the recorder
-    const bool known = slot.index >= trace.begin();
-    if (slot.outcome == Outcome::kAbandoned) {
+    const Sample& sample = samples_[taken % kSamples];
+    if (sample.index >= trace.end()) break;  // its launch has not been taken from the recorder
+    const bool known = sample.index >= trace.begin();
+    if (sample.outcome == Outcome::kAbandoned) {
       ++abandoned_;
       if (ends_right_away_.size() >= kMostKindsKept) ends_right_away_.clear();
-      if (known) ends_right_away_.insert(KindOfLaunch(trace, slot.index, sizes));
+      if (known) ends_right_away_.insert(KindOfLaunch(trace, sample.index, sizes));
       continue;
     }
-    const CUresult reached = options_.driver->cuEventQuery(slot.end);
+    const CUresult reached = options_.driver->cuEventQuery(sample.end);
     if (reached == CUDA_ERROR_NOT_READY) break;
     float milliseconds = 0;
     if (reached != CUDA_SUCCESS ||
-        options_.driver->cuEventElapsedTime(&milliseconds, slot.start, slot.end) != CUDA_SUCCESS || !known) {
+        options_.driver->cuEventElapsedTime(&milliseconds, sample.start, sample.end) != CUDA_SUCCESS ||
+        !known) {
       continue;
     }
     ++measured_;
-    times->Add(KindOfLaunch(trace, slot.index, sizes), std::llround(static_cast<double>(milliseconds) * 1e6));
+    times->Add(KindOfLaunch(trace, sample.index, sizes),
+               std::llround(static_cast<double>(milliseconds) * 1e6));
   }
-  slots_taken_.store(taken, std::memory_order_release);
+  samples_taken_.store(taken, std::memory_order_release);
 }
 
-// A sample may be taken for each token; they come with the time that passes.
+// Adds the tokens for the time that has passed. Each token pays for one sample.
 void LaunchTimer::Accrue() {
   const int64_t now = options_.clock->NowNanos();
   const uint64_t recorded = recorded_.load(std::memory_order_relaxed);
   const double host =
       recorded == 0 ? 0 : static_cast<double>(host_nanos_.load(std::memory_order_relaxed)) / recorded;
-  const bool at_first = period_ == 0 ? measured_ < kSamplesWithoutPeriod : LooksForKinds();
+  const bool at_first = iteration_launches_ == 0 ? measured_ < kSamplesWithoutIteration : LooksForKinds();
   const double share = at_first ? options_.share_at_first : options_.share_later;
   const double cost = static_cast<double>(kSampleNanos) + 2 * host;
   tokens_ = std::min<double>(kTargets, tokens_ + static_cast<double>(now - accrued_at_) * share / cost);
   accrued_at_ = now;
 }
 
-void LaunchTimer::Choose(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
-                         const policy::KernelTimes& times) {
-  if (period != 0 && period != period_) {
-    period_ = period;
+void LaunchTimer::Choose(const policy::Trace& trace, uint32_t iteration_launches,
+                         const policy::BlockSizes& sizes, const policy::KernelTimes& times) {
+  if (iteration_launches != 0 && iteration_launches != iteration_launches_) {
+    iteration_launches_ = iteration_launches;
     known_launches_ = tries_ = 0;
   }
   std::vector<Target> chosen;
   const bool all_taken = targets_taken_.load(std::memory_order_acquire) == targets_filled_;
   if (all_taken && tokens_ >= kFewestTokens) {
-    if (period != 0 && LooksForKinds()) {
-      ChooseByKind(trace, period, sizes, times, &chosen);
+    if (iteration_launches != 0 && LooksForKinds()) {
+      ChooseByKind(trace, iteration_launches, sizes, times, &chosen);
     } else {
-      ChooseAnywhere(trace, period, sizes, &chosen);
+      ChooseAnywhere(trace, iteration_launches, sizes, &chosen);
     }
     seen_to_ = trace.end();
   }
   Publish(chosen);
 }
 
-// The launch before the trace's end that `index`, to come, will be like; kNever when it is forgotten.
-LaunchIndex LaunchTimer::Alike(const policy::Trace& trace, LaunchIndex index, uint32_t period) {
-  const LaunchIndex back = ((index - trace.end()) / period + 1) * period;
+// The launch in the trace that the launch to come at `index` will be like; kNever when the trace has dropped
+// it.
+LaunchIndex LaunchTimer::Alike(const policy::Trace& trace, LaunchIndex index, uint32_t iteration_launches) {
+  const LaunchIndex back = ((index - trace.end()) / iteration_launches + 1) * iteration_launches;
   return index < trace.begin() + back ? kNever : index - back;
 }
 
@@ -233,17 +239,18 @@ LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, uint64_t kind) cons
   return {index, ends_right_away_.contains(kind) ? Ends::kRightAway : Ends::kAtNextLaunch};
 }
 
-// One launch of each kind that was never measured, of those to come; where there is none, of each that has
-// too few samples.
-void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
-                               const policy::KernelTimes& times, std::vector<Target>* chosen) {
-  const LaunchIndex begin = std::clamp(looked_to_, trace.end() + 1, trace.end() + period);
-  const LaunchIndex end = begin + std::min(period, kLaunchesAhead);
+// Chooses, among the launches to come, one of each kind that was never measured; where there is none, one of
+// each kind that has too few samples.
+void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_launches,
+                               const policy::BlockSizes& sizes, const policy::KernelTimes& times,
+                               std::vector<Target>* chosen) {
+  const LaunchIndex begin = std::clamp(looked_to_, trace.end() + 1, trace.end() + iteration_launches);
+  const LaunchIndex end = begin + std::min(iteration_launches, kLaunchesAhead);
   const auto most = static_cast<size_t>(tokens_);
   std::vector<Target> few;
   std::unordered_set<uint64_t> kinds;
   for (looked_to_ = begin; looked_to_ < end && chosen->size() < most; ++looked_to_) {
-    const LaunchIndex alike = Alike(trace, looked_to_, period);
+    const LaunchIndex alike = Alike(trace, looked_to_, iteration_launches);
     if (alike == kNever) break;
     const uint64_t kind = KindOfLaunch(trace, alike, sizes);
     const uint32_t samples = times.SamplesOf(kind);
@@ -256,15 +263,17 @@ void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t period, cons
   tries_ += chosen->size();
 }
 
-// Launches spread over a period to come, or, when there is none, over as many as came lately.
-void LaunchTimer::ChooseAnywhere(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
-                                 std::vector<Target>* chosen) {
+// Chooses launches spread over the next iteration, or, when none is known, over as many launches as came
+// lately.
+void LaunchTimer::ChooseAnywhere(const policy::Trace& trace, uint32_t iteration_launches,
+                                 const policy::BlockSizes& sizes, std::vector<Target>* chosen) {
   const uint64_t lately = trace.end() - std::min(seen_to_, trace.end());
-  const uint64_t launches = std::max<uint64_t>(period != 0 ? period : lately, kTargets);
+  const uint64_t launches =
+      std::max<uint64_t>(iteration_launches != 0 ? iteration_launches : lately, kTargets);
   const auto count = static_cast<uint64_t>(tokens_);
   for (uint64_t i = 0; i < count; ++i) {
     const LaunchIndex index = trace.end() + launches * i / count + random_() % (launches / count);
-    const LaunchIndex alike = period != 0 ? Alike(trace, index, period) : kNever;
+    const LaunchIndex alike = iteration_launches != 0 ? Alike(trace, index, iteration_launches) : kNever;
     chosen->push_back(alike == kNever ? Target{index} : TargetOf(index, KindOfLaunch(trace, alike, sizes)));
   }
 }
@@ -275,8 +284,8 @@ void LaunchTimer::Publish(const std::vector<Target>& chosen) {
   targets_filled_.store(filled, std::memory_order_release);
   tokens_ -= static_cast<double>(chosen.size());
   if (targets_taken_.load(std::memory_order_acquire) == filled) return;
-  // Also when nothing is new: who settled meanwhile may have seen no target. A launch that comes at once
-  // settles.
+  // Also when nothing was chosen: a thread that settled meanwhile may have seen no target. The next launch
+  // then settles again.
   LaunchIndex none = kNever;
   next_.compare_exchange_strong(none, 1);
 }

@@ -1,8 +1,9 @@
-// LaunchTimer: how long launches of one device last on the GPU, from samples. A sampled launch gets a timing
-// event on its own stream right before it, after all waits of ours, and one at the next launch's entry into
-// the gate, before any wait of ours: between them lies the launch and what followed it unseen. Launching
-// threads record events that exist already, without a lock; creating, polling, choosing what to sample and
-// keeping the cost low are the predictor's thread's. A sample that the driver refuses is dropped.
+// LaunchTimer: measures by samples how long the launches of one device last on the GPU. The predictor owns
+// one per device. A sampled launch gets two timing events on its stream: one right before it, after all waits
+// of ours, and one when the next launch enters the gate, before any wait of ours. Between them lie the launch
+// and what followed it unseen. Launching threads record events that exist already, without a lock. The
+// predictor's thread creates and polls events, chooses what to sample and keeps the cost low. A sample that
+// the driver refuses is dropped; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_LAUNCH_TIMER_H_
@@ -26,7 +27,7 @@ struct LaunchTimerOptions {
   const allocator::CudaDriver* driver = nullptr;
   CUcontext context = nullptr;  // the device's; launches in others are not sampled
   const os::Clock* clock = os::Clock::System();
-  // Part of the time that sampling may cost while kinds of launches are unknown, and afterwards.
+  // Share of the time that sampling may cost: while kinds of launches are unknown, and afterwards.
   double share_at_first = 0.005;
   double share_later = 0.0005;
 };
@@ -49,37 +50,39 @@ class LaunchTimer {
 
   // ---- One thread, the trace's owner.
 
-  // Takes the times that are there into `times`, and chooses launches to come for sampling. `trace` holds the
-  // launches that were reported, `period` is that of the job, 0 when it is not known; launches to come are
-  // then taken to be those a period ago. Asks the GPU, never waits for it.
-  void Step(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+  // Adds the times that have been measured to `times`, and chooses launches to come for sampling. `trace` has
+  // the launches that were reported. `iteration_launches`: the launches of one iteration of the job, 0 when
+  // no iteration is known; a launch to come is taken to be like the one an iteration before it. Asks the GPU,
+  // never waits for it.
+  void Poll(const policy::Trace& trace, uint32_t iteration_launches, const policy::BlockSizes& sizes,
             policy::KernelTimes* times);
 
-  // Samples that gave a time, and those that did not because the next launch was on another stream: launches
-  // of that kind are from then on measured alone, without what follows them.
+  // Samples that gave a time, and samples that gave none because the next launch was on another stream. From
+  // then on launches of that kind are measured alone, without what follows them.
   uint64_t measured() const { return measured_; }
   uint64_t abandoned() const { return abandoned_; }
 
-  static constexpr uint32_t kSlots = 64;         // samples under way
+  static constexpr uint32_t kSamples = 64;       // samples under way
   static constexpr uint32_t kTargets = 64;       // launches chosen and not yet there
   static constexpr uint32_t kEnoughSamples = 4;  // of a kind, for it to count as known
-  static constexpr int64_t kSampleNanos =
-      4000;  // what two events cost the GPU, and the host beyond what is measured
-  static constexpr uint32_t kFewestTokens = 16;     // samples that are chosen for at a time, at least
-  static constexpr uint32_t kLaunchesAhead = 2048;  // looked at for choosing
+  // What the two events of a sample cost the GPU, and the host beyond what is measured.
+  static constexpr int64_t kSampleNanos = 4000;
+  static constexpr uint32_t kFewestTokens = 16;  // launches are chosen only when so many samples may be taken
+  static constexpr uint32_t kLaunchesAhead = 2048;  // that are looked at for one choice
 
  private:
-  // Who holds kBusy owns what is below it; the others are left and entered by compare-exchange.
+  // All changes are compare-exchanges into and stores out of kBusy. The thread that has set kBusy owns the
+  // members that are listed under it below.
   enum class Phase : uint32_t {
     kIdle,     // waits for the next target
-    kBusy,     // somebody is at it: others pass by
+    kBusy,     // one thread works on the sample; others pass by
     kArmed,    // the next launch that is ready is sampled
     kStarted,  // its first event is recorded, its index not yet known
     kRunning,  // the next launch that enters ends it
   };
   enum class Outcome : uint8_t { kMeasured, kAbandoned };
   enum class Ends : uint8_t { kAtNextLaunch, kRightAway };
-  struct Slot {
+  struct Sample {
     CUevent start = nullptr;
     CUevent end = nullptr;
     policy::LaunchIndex index = 0;
@@ -102,15 +105,18 @@ class LaunchTimer {
   bool CreateEvents();
   void Collect(const policy::Trace& trace, const policy::BlockSizes& sizes, policy::KernelTimes* times);
   void Accrue();
-  void Choose(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+  void Choose(const policy::Trace& trace, uint32_t iteration_launches, const policy::BlockSizes& sizes,
               const policy::KernelTimes& times);
-  bool LooksForKinds() const { return known_launches_ < period_ && tries_ < 8 * uint64_t{period_} + 512; }
-  static policy::LaunchIndex Alike(const policy::Trace& trace, policy::LaunchIndex index, uint32_t period);
+  bool LooksForKinds() const {
+    return known_launches_ < iteration_launches_ && tries_ < 8 * uint64_t{iteration_launches_} + 512;
+  }
+  static policy::LaunchIndex Alike(const policy::Trace& trace, policy::LaunchIndex index,
+                                   uint32_t iteration_launches);
   Target TargetOf(policy::LaunchIndex index, uint64_t kind) const;
-  void ChooseByKind(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
+  void ChooseByKind(const policy::Trace& trace, uint32_t iteration_launches, const policy::BlockSizes& sizes,
                     const policy::KernelTimes& times, std::vector<Target>* chosen);
-  void ChooseAnywhere(const policy::Trace& trace, uint32_t period, const policy::BlockSizes& sizes,
-                      std::vector<Target>* chosen);
+  void ChooseAnywhere(const policy::Trace& trace, uint32_t iteration_launches,
+                      const policy::BlockSizes& sizes, std::vector<Target>* chosen);
   void Publish(const std::vector<Target>& chosen);
   uint64_t KindOfLaunch(const policy::Trace& trace, policy::LaunchIndex index,
                         const policy::BlockSizes& sizes);
@@ -118,22 +124,21 @@ class LaunchTimer {
   const LaunchTimerOptions options_;
   std::atomic<bool>* const wants_marks_;
 
-  // The next launch that somebody must look at: 0 while a sample is open, kNever when none is chosen.
+  // The first launch for which OnLaunch must call Note: 0 while a sample is open, kNever when none is chosen.
   std::atomic<policy::LaunchIndex> next_{policy::kNever};
   std::atomic<Phase> phase_{Phase::kIdle};
-  std::atomic<const void*> thread_{nullptr};  // who recorded the first event; of use in kStarted alone
+  std::atomic<const void*> thread_{nullptr};  // that recorded the first event; of use in kStarted alone
   std::atomic<uint64_t> interruptions_{0};
   std::atomic<uint64_t> host_nanos_{0}, recorded_{0};  // spent on recording; events recorded
 
-  // Rings of one producer and one consumer: slots go from whoever holds kBusy to the reader, targets the
-  // other way.
-  std::array<Slot, kSlots> slots_;
-  std::atomic<uint64_t> slots_filled_{0},
-      slots_taken_{0};  // release by their one writer, acquire by the other side
+  // Rings of one producer and one consumer. Samples go from the thread that has set kBusy to the reader,
+  // targets the other way. The counts are released by the side that writes them and acquired by the other.
+  std::array<Sample, kSamples> samples_;
+  std::atomic<uint64_t> samples_filled_{0}, samples_taken_{0};
   std::array<Target, kTargets> targets_;
   std::atomic<uint64_t> targets_filled_{0}, targets_taken_{0};
 
-  // ---- Of whoever holds kBusy.
+  // ---- Owned by the thread that has set kBusy.
   allocator::StreamRef stream_;
   Ends ends_ = Ends::kAtNextLaunch;
   uint64_t interruptions_before_ = 0;
@@ -145,11 +150,11 @@ class LaunchTimer {
   uint64_t measured_ = 0, abandoned_ = 0;
   double tokens_ = kTargets;
   int64_t accrued_at_ = 0;
-  uint32_t period_ = 0;
-  uint64_t tries_ = 0;  // samples chosen for unknown kinds of this period: some kinds may never give a time
-  uint64_t known_launches_ = 0;                   // in a row, of the period, whose kinds have enough samples
-  policy::LaunchIndex looked_to_ = 0;             // where the search for unknown kinds goes on
-  policy::LaunchIndex seen_to_ = 0;               // end of the trace when launches were chosen last
+  uint32_t iteration_launches_ = 0;
+  uint64_t tries_ = 0;  // samples chosen for unknown kinds of this iteration: some may never give a time
+  uint64_t known_launches_ = 0;        // in a row, of the iteration, whose kinds have enough samples
+  policy::LaunchIndex looked_to_ = 0;  // where the search for unknown kinds goes on
+  policy::LaunchIndex seen_to_ = 0;    // end of the trace when launches were chosen last
   std::unordered_set<uint64_t> ends_right_away_;  // kinds that another stream's launch follows
   std::vector<policy::Bytes> scratch_;
   std::mt19937_64 random_{1};

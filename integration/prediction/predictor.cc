@@ -13,14 +13,15 @@ namespace {
 
 using policy::LaunchIndex;
 
-// How long the thread sleeps when it found something to do, and at most when there was nothing for long.
+// The thread sleeps the shortest time after it found something to do, and twice as long after each time that
+// it found nothing, up to the longest.
 constexpr std::chrono::milliseconds kShortestNap(1);
 constexpr std::chrono::milliseconds kLongestNap(64);
 constexpr uint32_t kLaunchesAtATime = 4096;
 
 }  // namespace
 
-Predictor::Predictor(const PredictorOptions& options) : options_(options), tracker_(options.period) {
+Predictor::Predictor(const PredictorOptions& options) : options_(options), tracker_(options.iterations) {
   if (options.driver == nullptr) return;
   LaunchTimerOptions timer;
   timer.driver = options.driver;
@@ -49,16 +50,16 @@ void Predictor::Stop() {
 void Predictor::Loop() {
   std::chrono::milliseconds nap = kShortestNap;
   for (;;) {
-    const bool stepped = Step();
+    const bool polled = Poll();
     const bool improved = Improve();
-    nap = stepped || improved ? kShortestNap : std::min(2 * nap, kLongestNap);
+    nap = polled || improved ? kShortestNap : std::min(2 * nap, kLongestNap);
     os::MutexLock lock(&mu_);
     if (!stop_) wake_.WaitFor(&mu_, nap);
     if (stop_) return;
   }
 }
 
-// ---- On the launching thread.
+// ---- On launching threads.
 
 void Predictor::OnLaunch(int, LaunchIndex index, uint64_t tag, const allocator::AccessSet& set) {
   if (timer_ != nullptr) timer_->OnLaunch(index);
@@ -71,8 +72,8 @@ void Predictor::OnLaunch(int, LaunchIndex index, uint64_t tag, const allocator::
 }
 
 void Predictor::Compare(LaunchIndex index, uint64_t signature) {
-  readers_.fetch_add(
-      1);  // sequentially consistent with FreeRetired: it sees us, or we see what is in force now
+  // Sequentially consistent with FreeRetired: it sees this reader, or this reader sees what is in force now.
+  readers_.fetch_add(1);
   const Expectation* const expected = expected_.load();
   if (expected != nullptr && !expected->Matches(index, signature)) Depart(expected);
   readers_.fetch_sub(1);
@@ -81,7 +82,7 @@ void Predictor::Compare(LaunchIndex index, uint64_t signature) {
 void Predictor::Depart(const Expectation* expected) {
   if (!expected_.compare_exchange_strong(expected, nullptr)) return;  // another thread departed first
   departures_.fetch_add(1, std::memory_order_relaxed);
-  period_.store(0, std::memory_order_relaxed);
+  iteration_launches_.store(0, std::memory_order_relaxed);
   allocator::Residency* const residency = residency_.load();
   if (residency != nullptr && options_.foresight == Foresight::kPlan) residency->SetPlan(nullptr);
 }
@@ -111,13 +112,13 @@ PredictorStats Predictor::stats() const {
     stats = published_;
   }
   stats.departures = departures_.load();
-  stats.period = period_.load();
+  stats.iteration_launches = iteration_launches_.load();
   return stats;
 }
 
-// ---- On the thread.
+// ---- On the predictor's thread.
 
-bool Predictor::Step() {
+bool Predictor::Poll() {
   const LaunchIndex before = trace_.end();
   const bool whole = recorder_.Drain(&trace_, kLaunchesAtATime);
   NoteSizes();
@@ -130,27 +131,27 @@ bool Predictor::Step() {
     KeepUpToDate();
     Publish();
   }
-  const uint32_t repeats = PeriodNow();
-  if (options_.keep_step && any) followed_.Note(trace_, repeats);
-  if (timer_ != nullptr) timer_->Step(trace_, repeats, sizes_, &times_);
+  const uint32_t repeats = IterationLaunches();
+  if (options_.keep_iteration && any) followed_.Note(trace_, repeats);
+  if (timer_ != nullptr) timer_->Poll(trace_, repeats, sizes_, &times_);
   Trim();
   return any;
 }
 
-// Launches in the path that the job is on; 0: it is on none.
-uint32_t Predictor::PeriodNow() const {
-  const policy::PathId path = tracker_.path();
-  return path == policy::kNoPath ? 0 : static_cast<uint32_t>(tracker_.PeriodOf(path).end());
+// The launches of an iteration of the sequence that the job is on; 0: it is on none.
+uint32_t Predictor::IterationLaunches() const {
+  const policy::SequenceId current = tracker_.sequence();
+  return current == policy::kNoSequence ? 0 : static_cast<uint32_t>(tracker_.IterationOf(current).end());
 }
 
-std::optional<Predictor::Followed> Predictor::FollowedStep() const {
-  const FollowedPeriod::Step* const step = followed_.Most();
-  if (step == nullptr) return std::nullopt;
+std::optional<Predictor::Followed> Predictor::FollowedIteration() const {
+  const FollowedIterations::Iteration* const iteration = followed_.Most();
+  if (iteration == nullptr) return std::nullopt;
   Followed followed;
-  followed.recorded = policy::MakeRecordedWorkload(step->trace, step->trace.begin(), step->period, sizes_,
-                                                   &times_, writes_.get());
-  followed.launches = step->trace;
-  followed.followed = step->launches;
+  followed.recorded = policy::MakeRecordedWorkload(iteration->trace, iteration->trace.begin(),
+                                                   iteration->launches, sizes_, &times_, writes_.get());
+  followed.launches = iteration->trace;
+  followed.followed = iteration->followed;
   followed.samples = timer_ == nullptr ? 0 : timer_->measured();
   return followed;
 }
@@ -164,14 +165,14 @@ void Predictor::NoteSizes() {
   counts_.marks += marks_.size() - before;
 }
 
-// Launches were lost.
+// Launches were lost: the tracker forgets where the job is, and the plan is dropped.
 void Predictor::StartOver() {
   ++counts_.lost;
   tracker_.Restart();
   if (const Expectation* const expected = expected_.load()) Depart(expected);
 }
 
-// Launches from `from` to the end of the trace.
+// Shows the tracker the launches from `from` to the end of the trace. True when there were any.
 bool Predictor::Feed(LaunchIndex from) {
   for (LaunchIndex index = from; index < trace_.end(); ++index)
     tracker_.Add(trace_, index, MarkedBefore(index));
@@ -184,41 +185,42 @@ bool Predictor::MarkedBefore(LaunchIndex index) {
   return marked;
 }
 
-// The plan of the path that the job is on now, after it has left one or come to one.
+// Puts the plan of the sequence that the job is on in force. Called when the job has left a sequence or has
+// come to one.
 void Predictor::PutInForce() {
   settled_version_ = tracker_.version();
   // Launches that came before the plan was in force are compared by the tracker alone.
   if (const Expectation* const expected = expected_.load()) Depart(expected);
   in_force_ = nullptr;
-  const policy::PathId path = tracker_.path();
-  if (path == policy::kNoPath || residency_.load() == nullptr) return;
-  const policy::Trace& period = tracker_.PeriodOf(path);
+  const policy::SequenceId current = tracker_.sequence();
+  if (current == policy::kNoSequence || residency_.load() == nullptr) return;
+  const policy::Trace& sequence = tracker_.IterationOf(current);
   auto expectation = std::make_unique<Expectation>();
   expectation->start = tracker_.start();
-  for (LaunchIndex index = period.begin(); index < period.end(); ++index) {
-    expectation->signatures.push_back(period.at(index).signature);
+  for (LaunchIndex index = sequence.begin(); index < sequence.end(); ++index) {
+    expectation->signatures.push_back(sequence.at(index).signature);
   }
-  period_.store(static_cast<uint32_t>(period.end()), std::memory_order_relaxed);
-  lap_ = LapNow();
+  iteration_launches_.store(static_cast<uint32_t>(sequence.end()), std::memory_order_relaxed);
+  iteration_ = IterationNow();
   entered_ = true;
-  // Before the expectation is stored: a departure drops what it finds expected, and must not be overtaken by
-  // this plan.
+  // The plan is set before the expectation is stored: a departure drops the plan only where it finds an
+  // expectation, and must not come before this plan is set.
   if (options_.foresight == Foresight::kObserve) {
     Observe();
   } else {
-    SetPlanOfPath();
+    SetPlanOfSequence();
   }
   in_force_ = expectation.get();
   expected_.store(in_force_);
   expectations_.push_back(std::move(expectation));
 }
 
-void Predictor::SetPlanOfPath() {
-  std::erase_if(path_plans_, [this](const auto& one) { return !tracker_.Knows(one.first); });
-  const policy::PathId path = tracker_.path();
-  std::unique_ptr<PathPlan>& plan = path_plans_[path];
+void Predictor::SetPlanOfSequence() {
+  std::erase_if(sequence_plans_, [this](const auto& one) { return !tracker_.Knows(one.first); });
+  const policy::SequenceId current = tracker_.sequence();
+  std::unique_ptr<SequencePlan>& plan = sequence_plans_[current];
   if (plan == nullptr) {
-    plan = std::make_unique<PathPlan>(tracker_.PeriodOf(path), sizes_, MachineNow(), Facts());
+    plan = std::make_unique<SequencePlan>(tracker_.IterationOf(current), sizes_, MachineNow(), Facts());
   } else {
     ++counts_.readoptions;
   }
@@ -229,40 +231,41 @@ void Predictor::SetPlanOfPath() {
     residency->SetPlan(plan->From(tracker_.start()));
 }
 
-// Another plan for the path whose plan is in force.
+// Puts another plan in force for the sequence whose plan is in force.
 void Predictor::Replace(bool better) {
   allocator::Residency* const residency = residency_.load();
   if (residency == nullptr || in_force_ == nullptr || expected_.load() != in_force_) return;
-  PathPlan& plan = *path_plans_.at(tracker_.path());
+  SequencePlan& plan = *sequence_plans_.at(tracker_.sequence());
   counts_.forecast = plan.forecast();
   if (options_.foresight == Foresight::kReckon) return;
   ++counts_.plans;
   counts_.improved += better ? 1 : 0;
   residency->SetPlan(plan.From(tracker_.start()));
-  // Somebody departed meanwhile, and may have dropped the plan before this one.
+  // If a thread has departed meanwhile, it may have dropped only the plan before this one.
   if (expected_.load() != in_force_) residency->SetPlan(nullptr);
 }
 
-// Room changes with others' allocations and refused chunks: the path is planned anew at once. All else is
-// looked at when a step has ended, and better plans take over there.
+// When the memory to plan for has changed (by external allocations or refused chunks), the sequence is
+// planned anew at once. All else is checked when an iteration has ended; better plans take over there.
 void Predictor::KeepUpToDate() {
   if (options_.foresight == Foresight::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
     return;
-  const policy::PathId path = tracker_.path();
-  const auto found = path_plans_.find(path);
-  if (path == policy::kNoPath || found == path_plans_.end()) return;
-  const policy::Trace& period = tracker_.PeriodOf(path);
+  const policy::SequenceId current = tracker_.sequence();
+  const auto found = sequence_plans_.find(current);
+  if (current == policy::kNoSequence || found == sequence_plans_.end()) return;
+  const policy::Trace& sequence = tracker_.IterationOf(current);
   const policy::RuntimeMachine machine = MachineNow();
-  const bool lap_ended = LapNow() != lap_;
-  lap_ = LapNow();
-  const bool look_over = (std::exchange(entered_, false) || lap_ended) && found->second->DueForALook();
-  if (found->second->RoomChanged(machine) ||
-      (look_over && found->second->OutOfDate(period, sizes_, machine, Facts()))) {
-    auto plan = std::make_unique<PathPlan>(period, sizes_, machine, Facts());
+  const bool iteration_ended = IterationNow() != iteration_;
+  iteration_ = IterationNow();
+  const bool due_for_check =
+      (std::exchange(entered_, false) || iteration_ended) && found->second->DueForCheck();
+  if (found->second->MemoryChanged(machine) ||
+      (due_for_check && found->second->OutOfDate(sequence, sizes_, machine, Facts()))) {
+    auto plan = std::make_unique<SequencePlan>(sequence, sizes_, machine, Facts());
     plan->GoOnFrom(*found->second);
     found->second = std::move(plan);
     Replace(/*better=*/false);
-  } else if (lap_ended && found->second->HasBetter()) {
+  } else if (iteration_ended && found->second->HasBetter()) {
     Replace(/*better=*/true);
   }
 }
@@ -270,18 +273,18 @@ void Predictor::KeepUpToDate() {
 bool Predictor::Improve() {
   if (options_.foresight != Foresight::kPlan || in_force_ == nullptr || expected_.load() != in_force_)
     return false;
-  const auto found = path_plans_.find(tracker_.path());
-  if (found == path_plans_.end()) return false;
+  const auto found = sequence_plans_.find(tracker_.sequence());
+  if (found == sequence_plans_.end()) return false;
   const bool more = found->second->Improve();
   counts_.forecast = found->second->forecast();
   return more;
 }
 
-// Times that the path's period has been gone through since its start.
-uint64_t Predictor::LapNow() const {
-  const policy::PathId path = tracker_.path();
-  if (path == policy::kNoPath || trace_.end() < tracker_.start()) return 0;
-  return (trace_.end() - tracker_.start()) / tracker_.PeriodOf(path).end();
+// How many iterations of the sequence have been completed since it was entered.
+uint64_t Predictor::IterationNow() const {
+  const policy::SequenceId current = tracker_.sequence();
+  if (current == policy::kNoSequence || trace_.end() < tracker_.start()) return 0;
+  return (trace_.end() - tracker_.start()) / tracker_.IterationOf(current).end();
 }
 
 policy::RuntimeMachine Predictor::MachineNow() const {
@@ -297,8 +300,8 @@ policy::RuntimeMachine Predictor::MachineNow() const {
   }
   machine.machine.host_bytes = options_.host_bytes;
   machine.has_disk = options_.has_disk;
-  machine.run_ahead_nanos = allocator::PlanPace::kNanosAhead;
-  machine.run_ahead_launches = allocator::PlanPace::kLaunchesAhead;
+  machine.run_ahead_nanos = allocator::PlanThrottle::kNanosAhead;
+  machine.run_ahead_launches = allocator::PlanThrottle::kLaunchesAhead;
   return machine;
 }
 
@@ -308,35 +311,37 @@ LearntFacts Predictor::Facts() {
 }
 
 void Predictor::Observe() {
-  const policy::PathId path = tracker_.path();
-  const policy::Trace& period = tracker_.PeriodOf(path);
-  const auto launches = static_cast<uint32_t>(period.end());
-  auto cycle = std::make_shared<const policy::Cycle>(policy::MakeCycle(period, 0, launches, sizes_));
+  const policy::SequenceId current = tracker_.sequence();
+  const policy::Trace& sequence = tracker_.IterationOf(current);
+  const auto launches = static_cast<uint32_t>(sequence.end());
+  auto iteration =
+      std::make_shared<const policy::IterationUses>(policy::FindIterationUses(sequence, 0, launches, sizes_));
   os::MutexLock lock(&mu_);
-  if (now_.path == path) {
+  if (now_.sequence == current) {
     now_.launches_before = now_.launches;
     return;
   }
   if (now_.launches > most_.launches) std::swap(now_, most_);
-  // Seen twice before it is known to repeat.
-  const uint64_t before = most_.path == path ? most_.launches : 2 * uint64_t{launches};
-  now_ = {path, std::move(cycle), before, before};
+  // The iteration came twice before it was known to repeat.
+  const uint64_t before = most_.sequence == current ? most_.launches : 2 * uint64_t{launches};
+  now_ = {current, std::move(iteration), before, before};
 }
 
 void Predictor::NoteFollowed() {
-  if (options_.foresight != Foresight::kObserve || in_force_ == nullptr || tracker_.path() == policy::kNoPath)
+  if (options_.foresight != Foresight::kObserve || in_force_ == nullptr ||
+      tracker_.sequence() == policy::kNoSequence)
     return;
   os::MutexLock lock(&mu_);
   now_.launches = now_.launches_before + (trace_.end() - tracker_.start());
 }
 
-std::shared_ptr<const policy::Cycle> Predictor::observed() const {
+std::shared_ptr<const policy::IterationUses> Predictor::observed() const {
   os::MutexLock lock(&mu_);
-  return now_.launches > most_.launches ? now_.cycle : most_.cycle;
+  return now_.launches > most_.launches ? now_.iteration : most_.iteration;
 }
 
 void Predictor::Publish() {
-  counts_.paths = static_cast<uint32_t>(tracker_.paths());
+  counts_.sequences = static_cast<uint32_t>(tracker_.sequences());
   counts_.kinds_timed = times_.kinds();
   counts_.launches = tracker_.counts().launches;
   counts_.followed = tracker_.counts().followed;
@@ -344,11 +349,11 @@ void Predictor::Publish() {
   published_ = counts_;
 }
 
-// What is neither looked through nor learnt from any more.
+// Drops the launches that the tracker no longer needs.
 void Predictor::Trim() {
-  const LaunchIndex held = trace_.end() - trace_.begin();
+  const LaunchIndex kept = trace_.end() - trace_.begin();
   const LaunchIndex keep = tracker_.wanted();
-  if (held > 2 * keep + kLaunchesAtATime) trace_.DropBefore(trace_.end() - keep);
+  if (kept > 2 * keep + kLaunchesAtATime) trace_.DropBefore(trace_.end() - keep);
 }
 
 void Predictor::FreeRetired() {

@@ -1,8 +1,8 @@
-// Predictor: watches the launches of one device, and while they go along a sequence that is known, has a plan
-// in force. The engine makes one per device; the residency calls it as its LaunchObserver. On the launching
-// thread it only compares signatures and records; finding sequences and planning happen on its own thread.
-// The first launch that departs from the sequence drops the plan at once; the plan is back as soon as the job
-// is recognised to be on a known one, in the middle of an iteration, too. Only Start can fail.
+// Predictor: watches the launches of one device and keeps a plan in force while they follow a known sequence.
+// The engine makes one per device; the residency calls it as its LaunchObserver. On launching threads it only
+// compares signatures and records. Its own thread (`spillway-plan`) finds sequences and plans. The first
+// launch that departs from the sequence drops the plan at once. The plan is put in force again where the job
+// is seen to be on a known sequence, in the middle of an iteration, too. Only Start can fail.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_PREDICTOR_H_
@@ -33,54 +33,55 @@
 namespace spillway::integration {
 
 enum class Foresight : uint8_t {
-  kPlan,     // a plan is put in force for the path that the job is on
-  kReckon,   // plans are made, so that reports can say what is possible, and none is put in force
-  kObserve,  // what repeats is kept for reports, no plan is made
+  kPlan,     // a plan is put in force for the sequence that the job is on
+  kReckon,   // plans are made for reports, and none is put in force
+  kObserve,  // no plan is made; the sequences are kept for reports
 };
 
 struct PredictorOptions {
   int device = 0;
   Foresight foresight = Foresight::kPlan;
-  uint64_t host_bytes = 0;  // room of the host tier, for the plan's choice of tiers
+  uint64_t host_bytes = 0;  // capacity of the host tier, for the plan's choice of tiers
   bool has_disk = true;
-  policy::PeriodOptions period;
+  policy::IterationOptions iterations;  // how recurring iterations are found
   // For timing launches on the GPU; null: nothing is timed.
   const allocator::CudaDriver* driver = nullptr;
   CUcontext context = nullptr;  // the device's
-  bool keep_step = false;       // the step that is followed for longest is kept for FollowedStep
-  // What was learnt of writes by now; null, or a function that returns null, when nothing is. Called on the
+  bool keep_iteration = false;  // the iteration that is followed for longest is kept for FollowedIteration
+  // Gives what was learnt of writes by now, or null when nothing was. May be empty. Called on the predictor's
   // thread.
   std::function<std::shared_ptr<const policy::WriteFacts>()> write_facts;
 };
 
-// Snapshot, for reports and tests.
+// A snapshot, for reports and tests. All counts are since the start.
 struct PredictorStats {
-  uint64_t plans = 0;         // put in force
-  uint64_t departures = 0;    // plans dropped because a launch was another than expected
-  uint64_t lost = 0;          // times the recorder's room was too small
-  uint32_t period = 0;        // of the plan in force, or of what is observed to repeat now; 0: none
-  uint64_t readoptions = 0;   // of plans: those of a path that had been left
-  uint64_t improved = 0;      // of plans: better ones for the path that the job was on
-  uint32_t paths = 0;         // known now
-  uint64_t launches = 0;      // looked at
-  uint64_t followed = 0;      // of those, by the path that the job was on
-  uint64_t marks = 0;         // steps that the job marked
-  policy::Forecast forecast;  // of the plan in force, or of the last one
-  uint64_t kinds_timed = 0;   // kinds of launches whose time on the GPU was measured
+  uint64_t plans = 0;               // put in force
+  uint64_t departures = 0;          // plans dropped because a launch was not the expected one
+  uint64_t lost = 0;                // times that the recorder's rings were too small
+  uint32_t iteration_launches = 0;  // of the plan in force, or of what is seen to repeat now; 0: none
+  uint64_t readoptions = 0;         // of plans: those of a sequence that had been left
+  uint64_t improved = 0;            // of plans: better ones for the sequence that the job was on
+  uint32_t sequences = 0;           // known now
+  uint64_t launches = 0;            // looked at
+  uint64_t followed = 0;            // of launches: those that the known sequence expected
+  uint64_t marks = 0;               // iterations that the job marked
+  policy::Forecast forecast;        // of the plan in force, or of the last one
+  uint64_t kinds_timed = 0;         // kinds of launches whose time on the GPU was measured
 };
 
 class Predictor : public allocator::LaunchObserver {
  public:
   explicit Predictor(const PredictorOptions& options);
-  ~Predictor() override;  // after Stop, and after the last launch
+  ~Predictor() override;  // after the last launch; stops the thread
 
-  // Starts the thread, or says that the system has none. Plans go to `residency`, which must live until Stop
-  // has returned. Once.
+  // Starts the thread; an error when the system has none to give. Plans go to `residency`, which must live
+  // until Stop has returned. To be called once.
   absl::Status Start(allocator::Residency* residency);
-  // Joins the thread: it is in no wait longer than a plan's making. Launches may go on; no plan follows. Any
-  // number of times.
+  // Joins the thread, which takes at most as long as the making of one plan. Launches may go on; no plan
+  // follows. May be called again.
   void Stop();
 
+  // LaunchObserver's, on launching threads: none of them waits or allocates.
   void OnLaunch(int device, policy::LaunchIndex index, uint64_t tag,
                 const allocator::AccessSet& set) override;
   void OnAllocate(int device, allocator::BlockId block, uint64_t bytes) override;
@@ -88,35 +89,36 @@ class Predictor : public allocator::LaunchObserver {
   void OnEnter(const allocator::StreamRef& stream) override;
   void OnReady(const allocator::StreamRef& stream) override;
   void OnInterrupt() override;
-  // The job says that a step ends here. Any thread.
-  void MarkStep() { recorder_.AddMark(); }
+  // The job marks the end of an iteration. Any thread.
+  void MarkIteration() { recorder_.AddMark(); }
 
+  // Any thread.
   PredictorStats stats() const;
 
-  // The cycle that the job followed for the most launches, with Foresight::kObserve; null when nothing
+  // With Foresight::kObserve: the iteration that the job followed for the most launches; null when nothing
   // repeated. Any thread.
-  std::shared_ptr<const policy::Cycle> observed() const;
+  std::shared_ptr<const policy::IterationUses> observed() const;
 
-  // With keep_step: the step that the job followed for the most launches, with the times that were measured,
-  // and the launches themselves. Nothing when nothing repeated. After Stop.
+  // With keep_iteration: the iteration that the job followed for the most launches, with the measured times,
+  // and its launches. Nothing when nothing repeated. After Stop.
   struct Followed {
     policy::RecordedWorkload recorded;
     policy::Trace launches;  // kernel k of the workload is launch begin() + k
     uint64_t followed = 0;   // launches for which it was followed
-    uint64_t samples = 0;    // launches that were timed, of all
+    uint64_t samples = 0;    // of all launches of the job: those that were timed
   };
-  std::optional<Followed> FollowedStep() const;
+  std::optional<Followed> FollowedIteration() const;
 
-  // The body of the thread once through: takes what was recorded, follows it, plans. True when there was
-  // something. For the thread, and for tests that start none but call UsePlansOf.
-  bool Step();
-  // A slice of work on a better plan for the path that the job is on. False when there is nothing to try. As
-  // Step.
+  // Does what the thread does in one turn: takes what was recorded, follows it, plans. True when there was
+  // something to take. Called by the thread, or by tests that start no thread and call UsePlansOf.
+  bool Poll();
+  // Does one slice of work on a better plan for the sequence that the job is on. False when there is nothing
+  // to try. Called as Poll is.
   bool Improve();
   void UsePlansOf(allocator::Residency* residency) { residency_.store(residency); }
 
  private:
-  // What launching threads compare with; one expectation per plan put in force.
+  // The signatures that launching threads compare with; one expectation per plan put in force.
   struct Expectation {
     policy::LaunchIndex start = 0;
     std::vector<uint64_t> signatures;
@@ -125,12 +127,12 @@ class Predictor : public allocator::LaunchObserver {
     }
   };
 
-  // A cycle with the launches for which it was followed.
+  // An iteration with the number of launches for which it was followed.
   struct Observed {
-    policy::PathId path = policy::kNoPath;
-    std::shared_ptr<const policy::Cycle> cycle;
+    policy::SequenceId sequence = policy::kNoSequence;
+    std::shared_ptr<const policy::IterationUses> iteration;
     uint64_t launches = 0;
-    uint64_t launches_before = 0;  // of those, the times before
+    uint64_t launches_before = 0;  // of those: before the job came back to it
   };
 
   void Compare(policy::LaunchIndex index, uint64_t signature);
@@ -140,15 +142,15 @@ class Predictor : public allocator::LaunchObserver {
   bool Feed(policy::LaunchIndex from);
   bool MarkedBefore(policy::LaunchIndex index);
   void PutInForce();
-  void SetPlanOfPath();
+  void SetPlanOfSequence();
   void Observe();
   void NoteFollowed();
   void KeepUpToDate();
   void Replace(bool better);
   policy::RuntimeMachine MachineNow() const;
   LearntFacts Facts();
-  uint64_t LapNow() const;
-  uint32_t PeriodNow() const;
+  uint64_t IterationNow() const;
+  uint32_t IterationLaunches() const;
   void Trim();
   void FreeRetired();
   void Publish();
@@ -159,26 +161,27 @@ class Predictor : public allocator::LaunchObserver {
   std::unique_ptr<LaunchTimer> timer_;  // constant after construction; may be null
   std::atomic<allocator::Residency*> residency_{nullptr};
 
-  // Null: no plan in force. Stored by the thread, taken away by whoever departs; readers_ keeps it from being
-  // freed.
+  // Null: no plan in force. Stored by the thread; a launching thread that departs puts null. While readers_
+  // is not 0 nothing retired is freed.
   std::atomic<const Expectation*> expected_{nullptr};
   std::atomic<int> readers_{0};  // launching threads that look at an expectation
   std::atomic<uint64_t> departures_{0};
-  std::atomic<uint32_t> period_{0};
+  std::atomic<uint32_t> iteration_launches_{0};
 
-  // ---- The thread's own (or the test's that calls Step).
+  // ---- The thread's own (or the test's that calls Poll).
   policy::Trace trace_;
-  policy::PathTracker tracker_;
+  policy::SequenceTracker tracker_;
   policy::BlockSizes sizes_;
   std::deque<policy::LaunchIndex> marks_;
-  std::map<policy::PathId, std::unique_ptr<PathPlan>> path_plans_;
-  uint64_t settled_version_ = 0;           // of the tracker, when the plan was last seen to
-  const Expectation* in_force_ = nullptr;  // stored last, maybe departed from
-  bool entered_ = false;                   // the path, and its plan has not been looked over since
-  uint64_t lap_ = 0;                       // of the path, when its plan was last looked over
-  std::vector<std::unique_ptr<const Expectation>> expectations_;  // in force, and retired but maybe looked at
+  std::map<policy::SequenceId, std::unique_ptr<SequencePlan>> sequence_plans_;
+  uint64_t settled_version_ = 0;           // of the tracker, when a plan was last put in force
+  const Expectation* in_force_ = nullptr;  // the one stored last; the job may have departed from it
+  bool entered_ = false;                   // the sequence, and its plan has not been checked since
+  uint64_t iteration_ = 0;                 // of the sequence, when its plan was last checked
+  std::vector<std::unique_ptr<const Expectation>>
+      expectations_;  // in force, and retired ones that may be read
   policy::KernelTimes times_;
-  FollowedPeriod followed_;
+  FollowedIterations followed_;
   std::shared_ptr<const policy::WriteFacts> writes_;
   PredictorStats counts_;  // what Publish makes visible
 
@@ -186,8 +189,8 @@ class Predictor : public allocator::LaunchObserver {
   os::CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   PredictorStats published_ ABSL_GUARDED_BY(mu_);
-  Observed now_ ABSL_GUARDED_BY(mu_);   // the one that the job is on, or was on last
-  Observed most_ ABSL_GUARDED_BY(mu_);  // of those before, the one that was followed for longest
+  Observed now_ ABSL_GUARDED_BY(mu_);   // what the job follows, or followed last
+  Observed most_ ABSL_GUARDED_BY(mu_);  // of those before: what was followed for longest
   std::thread thread_;
 };
 

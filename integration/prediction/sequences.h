@@ -1,7 +1,7 @@
-// What the predictor keeps of the sequences that a job repeats: PathPlan, the plan of one, and
-// FollowedPeriod, the one that was followed for the most launches. One thread, the predictor's; a sequence
-// that cannot be planned has no plan, and nothing else fails. Which sequence the job is on is policy's to
-// find.
+// What the predictor keeps of the sequences that a job repeats. SequencePlan is the plan of one sequence;
+// FollowedIterations keeps the iteration that the job followed for the most launches. Used by the predictor's
+// thread alone. A sequence that cannot be planned has no plan; nothing else fails. The sequence that the job
+// is on is found by policy/trace.
 
 #ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
 #define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
@@ -19,82 +19,84 @@
 
 namespace spillway::integration {
 
-// What was learnt of the job's launches; either may be null.
+// What was learnt of the job's launches: how long they last and what they write. Either may be null.
 struct LearntFacts {
   const policy::KernelTimes* times = nullptr;
   const policy::WriteFacts* writes = nullptr;
 };
 
-// The plan for one sequence: made at once, improved in slices of work, and handed out for wherever the
-// sequence begins. Owns the planner and what it plans from; leaves when to plan to the predictor.
-class PathPlan {
+// The plan for one sequence: made at once, improved in slices of work, and given out for the launch at which
+// the sequence begins. Owns the planner and the machine that was planned for. The predictor decides when to
+// plan.
+class SequencePlan {
  public:
-  // `period` begins with launch 0. Plans: CPU time of about 100 ms for 5,000 launches.
-  PathPlan(const policy::Trace& period, const policy::BlockSizes& sizes,
-           const policy::RuntimeMachine& machine, const LearntFacts& facts);
+  // `sequence`: its launches, as a trace that begins with launch 0. Makes the first plan, which takes about
+  // 100 ms of CPU time for 5,000 launches.
+  SequencePlan(const policy::Trace& sequence, const policy::BlockSizes& sizes,
+               const policy::RuntimeMachine& machine, const LearntFacts& facts);
 
-  // The best plan so far for position 0 at launch `start`; null when there can be none.
+  // The best plan so far, with the sequence's first launch at launch `start`; null when there can be none.
   std::shared_ptr<const policy::MigrationPlan> From(policy::LaunchIndex start);
-  // A better one has been found since From.
+  // Whether Improve has found a better plan than the one that From returned last.
   bool HasBetter() const { return planner_->Plan() != handed_out_; }
-  // One slice of work on better ones. False when there is nothing left to try.
+  // Does one slice of work on a better plan. False when there is nothing left to try.
   bool Improve();
 
-  // The memory to plan for is not what it was.
-  bool RoomChanged(const policy::RuntimeMachine& machine) const;
-  // To be asked whenever the path is entered or gone through again: whether it is time to ask OutOfDate, less
-  // and less often.
-  bool DueForALook() {
+  // Whether the memory on the GPU or the host is not what the plan was made for.
+  bool MemoryChanged(const policy::RuntimeMachine& machine) const;
+  // Whether it is time to ask OutOfDate: less and less often. To be called once whenever the job enters the
+  // sequence or begins it again.
+  bool DueForCheck() {
     ++turns_;
-    return (turns_ & (turns_ - 1)) == 0 || turns_ % kTurnsBetweenLooks == 0;
+    return (turns_ & (turns_ - 1)) == 0 || turns_ % kTurnsBetweenChecks == 0;
   }
-  // As often as for the plan that this one replaces.
-  void GoOnFrom(const PathPlan& before) { turns_ = before.turns_; }
-  // What it was made for has changed so much that it should be made anew: room, rates, kernel times, or
-  // writes. Walks the period: for now and then.
-  bool OutOfDate(const policy::Trace& period, const policy::BlockSizes& sizes,
+  // Takes over how often `before`, which this plan replaces, was due for a check.
+  void GoOnFrom(const SequencePlan& before) { turns_ = before.turns_; }
+  // Whether rates, kernel times or what is known of writes have changed so much that the plan should be made
+  // anew. Walks the whole sequence, so it is for now and then.
+  bool OutOfDate(const policy::Trace& sequence, const policy::BlockSizes& sizes,
                  const policy::RuntimeMachine& machine, const LearntFacts& facts) const;
   policy::Forecast forecast() const { return planner_->forecast(); }
 
  private:
   const policy::RuntimeMachine machine_;
-  policy::Nanos ideal_ = 0;  // all launches, as measured then
+  policy::Nanos ideal_ = 0;  // sum of the launches' times, as measured when the plan was made
   uint64_t writes_version_ = 0;
   std::unique_ptr<policy::RuntimePlanner> planner_;
   std::shared_ptr<const policy::MigrationPlan> handed_out_;
   bool more_ = true;
-  static constexpr uint64_t kTurnsBetweenLooks = 32;
+  static constexpr uint64_t kTurnsBetweenChecks = 32;
   uint64_t turns_ = 0;
 };
 
-// The iteration that a job followed for the most launches, with what happened in it, kept for the end. Makes
-// no plans. policy::PathTracker cannot give it: that keeps each sequence as it was when it was first seen,
-// which in a job's first iterations hands out blocks that later ones do not, and forgets sequences that
-// others crowd out.
-class FollowedPeriod {
+// Keeps the iteration that the job followed for the most launches, with its allocations and frees, for the
+// report at the end. Makes no plans. policy::SequenceTracker cannot give it: that keeps each sequence as it
+// was when it was first seen, which in a job's first iterations hands out blocks that later ones do not, and
+// forgets sequences that others crowd out.
+class FollowedIterations {
  public:
-  // The job repeats `period` launches at the end of `trace`; 0: none that is known. To be called as the trace
-  // grows.
-  void Note(const policy::Trace& trace, uint32_t period);
+  // At the end of `trace` the job repeats an iteration of `iteration_launches` launches; 0: none that is
+  // known. To be called as the trace grows.
+  void Note(const policy::Trace& trace, uint32_t iteration_launches);
 
-  struct Step {
-    policy::Trace trace;  // one period and no more
-    uint32_t period = 0;
-    uint64_t launches = 0;  // for which a period of this length was followed
+  struct Iteration {
+    policy::Trace trace;    // of one iteration and no more
+    uint32_t launches = 0;  // in one iteration
+    uint64_t followed = 0;  // launches for which an iteration of this length was followed
   };
-  // Null when nothing repeated.
-  const Step* Most() const;
+  // The iteration that was followed for the most launches; null when nothing repeated.
+  const Iteration* Most() const;
 
-  static constexpr size_t kMostSteps = 4;  // kept: lengths that were followed for longest
+  static constexpr size_t kMostKept = 4;  // lengths that are kept: those that were followed for longest
 
  private:
-  Step* Of(uint32_t period);
-  static bool Repeats(const policy::Trace& trace, uint32_t period);
+  Iteration* Of(uint32_t launches);
+  static bool Repeats(const policy::Trace& trace, uint32_t launches);
 
-  std::vector<Step> steps_;
-  uint32_t period_ = 0;               // as it was told last
+  std::vector<Iteration> iterations_;
+  uint32_t iteration_launches_ = 0;   // as Note was given it last
   policy::LaunchIndex noted_to_ = 0;  // end of the trace then
-  uint64_t copied_at_ = 0;            // launches of the step in hand when it was copied last
+  uint64_t copied_at_ = 0;            // `followed` of the present iteration when its trace was copied last
 };
 
 }  // namespace spillway::integration

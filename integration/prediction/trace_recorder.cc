@@ -10,40 +10,40 @@ using policy::LaunchIndex;
 
 namespace {
 
-// So many launches above next_index_ are looked for: more threads do not report at the same instant.
+// NextIndex looks for so many launches above next_index_: more threads do not report at the same instant.
 constexpr LaunchIndex kRacingThreads = 4;
 
 }  // namespace
 
-TraceRecorder::TraceRecorder(const Room& room)
-    : slot_mask_(room.launches - 1),
-      name_mask_(room.names - 1),
-      slots_(new Slot[room.launches]),
-      names_(new std::atomic<uint32_t>[room.names]()) {
-  SPILLWAY_CHECK((room.launches & slot_mask_) == 0 && (room.names & name_mask_) == 0);
+TraceRecorder::TraceRecorder(const RingSizes& sizes)
+    : entry_mask_(sizes.launches - 1),
+      name_mask_(sizes.names - 1),
+      entries_(new Entry[sizes.launches]),
+      names_(new std::atomic<uint32_t>[sizes.names]()) {
+  SPILLWAY_CHECK((sizes.launches & entry_mask_) == 0 && (sizes.names & name_mask_) == 0);
 }
 
 void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::AccessSet& set) {
   const uint32_t count = static_cast<uint32_t>(set.size());
-  Slot& slot = slots_[index & slot_mask_];
-  slot.ready.store(0, std::memory_order_relaxed);
-  // Released, though they are published below: who reads one of these too late must not see the old `ready`
-  // after it.
+  Entry& entry = entries_[index & entry_mask_];
+  entry.ready.store(0, std::memory_order_relaxed);
+  // Each store is a release, though `ready` publishes them below: a reader that sees one of these too late
+  // must not see the old `ready` after it.
   if (count <= kFew) {
     uint32_t at = 0;
-    for (const allocator::BlockId id : set) slot.few[at++].store(id.raw(), std::memory_order_release);
+    for (const allocator::BlockId id : set) entry.few[at++].store(id.raw(), std::memory_order_release);
   } else {
     const uint64_t first = names_taken_.fetch_add(count, std::memory_order_relaxed);
     uint64_t at = first;
     for (const allocator::BlockId id : set) {
       names_[at++ & name_mask_].store(id.raw(), std::memory_order_release);
     }
-    slot.first.store(first, std::memory_order_release);
+    entry.first.store(first, std::memory_order_release);
   }
-  slot.tag.store(tag, std::memory_order_release);
-  slot.count.store(count, std::memory_order_release);
-  slot.ready.store(index + 1, std::memory_order_release);
-  // No exchange, which would cost as much as all the rest.
+  entry.tag.store(tag, std::memory_order_release);
+  entry.count.store(count, std::memory_order_release);
+  entry.ready.store(index + 1, std::memory_order_release);
+  // Not an exchange, which would cost as much as all the rest.
   if (next_index_.load(std::memory_order_relaxed) < index + 1) {
     next_index_.store(index + 1, std::memory_order_release);
   }
@@ -54,7 +54,7 @@ void TraceRecorder::AddLaunch(LaunchIndex index, uint64_t tag, const allocator::
 LaunchIndex TraceRecorder::NextIndex() const {
   LaunchIndex next = next_index_.load(std::memory_order_acquire);
   for (LaunchIndex index = next; index < next + kRacingThreads; ++index) {
-    if (slots_[index & slot_mask_].ready.load(std::memory_order_acquire) == index + 1) next = index + 1;
+    if (entries_[index & entry_mask_].ready.load(std::memory_order_acquire) == index + 1) next = index + 1;
   }
   return next;
 }
@@ -76,28 +76,28 @@ void TraceRecorder::TakeMarks(std::deque<LaunchIndex>* marks) {
   marks_taken_.clear();
 }
 
-TraceRecorder::Read TraceRecorder::ReadSlot(LaunchIndex index, uint64_t* tag,
-                                            std::vector<policy::TraceBlock>* blocks) const {
-  const Slot& slot = slots_[index & slot_mask_];
-  const uint64_t ready = slot.ready.load(std::memory_order_acquire);
+TraceRecorder::Read TraceRecorder::ReadEntry(LaunchIndex index, uint64_t* tag,
+                                             std::vector<policy::TraceBlock>* blocks) const {
+  const Entry& entry = entries_[index & entry_mask_];
+  const uint64_t ready = entry.ready.load(std::memory_order_acquire);
   if (ready != index + 1) {
-    // Lost when a later launch has the slot, or the launch that writes it now must be a later one.
+    // Lost when a later launch has the entry, or when the launch that writes it now must be a later one.
     const LaunchIndex next = next_index_.load(std::memory_order_acquire);
-    return ready > index + 1 || next > index + 1 + slot_mask_ ? Read::kLost : Read::kNotThere;
+    return ready > index + 1 || next > index + 1 + entry_mask_ ? Read::kLost : Read::kNotThere;
   }
-  *tag = slot.tag.load(std::memory_order_acquire);
-  const uint32_t count = slot.count.load(std::memory_order_acquire);
+  *tag = entry.tag.load(std::memory_order_acquire);
+  const uint32_t count = entry.count.load(std::memory_order_acquire);
   blocks->clear();
   if (count <= kFew) {
-    for (uint32_t i = 0; i < count; ++i) blocks->push_back(slot.few[i].load(std::memory_order_acquire));
-    return slot.ready.load(std::memory_order_relaxed) == index + 1 ? Read::kTaken : Read::kLost;
+    for (uint32_t i = 0; i < count; ++i) blocks->push_back(entry.few[i].load(std::memory_order_acquire));
+    return entry.ready.load(std::memory_order_relaxed) == index + 1 ? Read::kTaken : Read::kLost;
   }
   if (count > name_mask_) return Read::kLost;
-  const uint64_t first = slot.first.load(std::memory_order_acquire);
+  const uint64_t first = entry.first.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
     blocks->push_back(names_[(first + i) & name_mask_].load(std::memory_order_acquire));
   }
-  const bool same = slot.ready.load(std::memory_order_relaxed) == index + 1;
+  const bool same = entry.ready.load(std::memory_order_relaxed) == index + 1;
   const bool names_whole = names_taken_.load(std::memory_order_relaxed) - first <= name_mask_ + 1;
   return same && names_whole ? Read::kTaken : Read::kLost;
 }
@@ -120,7 +120,7 @@ bool TraceRecorder::Drain(policy::Trace* trace, uint32_t most) {
   bool whole = true;
   // Events are taken after the launches' end is known: those before a launch are there when the launch is.
   LaunchIndex end = std::min(next_index_.load(std::memory_order_acquire), read_ + most);
-  while (end < read_ + most && slots_[end & slot_mask_].ready.load(std::memory_order_acquire) == end + 1)
+  while (end < read_ + most && entries_[end & entry_mask_].ready.load(std::memory_order_acquire) == end + 1)
     ++end;
   {
     os::MutexLock lock(&mu_);
@@ -131,11 +131,11 @@ bool TraceRecorder::Drain(policy::Trace* trace, uint32_t most) {
   }
   while (read_ < end) {
     uint64_t tag = 0;
-    const Read read = ReadSlot(read_, &tag, &scratch_);
+    const Read read = ReadEntry(read_, &tag, &scratch_);
     if (read == Read::kNotThere) break;  // another thread is about to write it
     if (read == Read::kLost) {
       const LaunchIndex next = next_index_.load(std::memory_order_acquire);
-      read_ = std::max(read_ + 1, next > slot_mask_ / 2 ? next - slot_mask_ / 2 : 0);
+      read_ = std::max(read_ + 1, next > entry_mask_ / 2 ? next - entry_mask_ / 2 : 0);
       AppendEventsUpTo(read_, trace);
       trace->Restart(read_);
       whole = false;

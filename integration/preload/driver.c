@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static atomic_int open_;             /* 1 once the slots are filled; pairs with the load in DriverIsOpen */
-static _Atomic(char*) hint_;         /* a path by which somebody asked for the driver */
+static atomic_int open_;             /* 1 once the rows are filled; pairs with the load in DriverIsOpen */
+static _Atomic(char*) hint_;         /* a path by which the job asked for the driver */
 static char* path_;                  /* of the real driver; written before open_ */
 static char directory_[4096];        /* of this library; written before open_ */
 static atomic_int loaded_before_us_; /* some libcuda was there before; written before open_ */
@@ -45,12 +45,12 @@ void RememberDriverHint(const char* path) {
 static void FindOwnFile(char* path, size_t bytes) {
   Dl_info info;
   path[0] = '\0';
-  if (dladdr(SlotTrampoline(0), &info) && info.dli_fname) snprintf(path, bytes, "%s", info.dli_fname);
+  if (dladdr(RowTrampoline(0), &info) && info.dli_fname) snprintf(path, bytes, "%s", info.dli_fname);
   if (path[0] == '/') return;
   FILE* maps = fopen("/proc/self/maps", "re");
   if (!maps) return;
   char line[4200];
-  uintptr_t here = (uintptr_t)SlotTrampoline(0);
+  uintptr_t here = (uintptr_t)RowTrampoline(0);
   while (fgets(line, sizeof(line), maps)) {
     unsigned long first, end;
     int name = 0;
@@ -113,7 +113,7 @@ static void Publish(void* const* real, const char* own_file, const struct OwnWra
   snprintf(directory_, sizeof(directory_), "%.*s", slash ? (int)(slash - own_file) : 1,
            slash ? own_file : ".");
   path_ = found_.path;
-  FillSlots(real, found_.handle != NULL, own);
+  FillRows(real, found_.handle != NULL, own);
   opened();
   atomic_store(&open_, 1);
 }
@@ -123,16 +123,16 @@ int OpenDriver(const struct OwnWrapper* own, void (*opened)(void)) {
   if (opening_) return 0; /* the driver's own constructors came back through us */
   opening_ = 1;
   TakeConf();
-  void** real = calloc((size_t)SlotCount(), sizeof(*real));
+  void** real = calloc((size_t)RowCount(), sizeof(*real));
   if (!real) abort();
-  /* Without LockStart: whoever calls us from a constructor holds the loader's lock, which dlopen, dlsym and
-   * dladdr need. Two threads that get here together open the same file and find the same. */
+  /* Without LockStart: a caller inside a constructor holds the loader's lock, which dlopen, dlsym and dladdr
+   * need. Two threads that get here together open the same file and find the same. */
   char own_file[sizeof(directory_)];
   FindOwnFile(own_file, sizeof(own_file));
   memset(&found_, 0, sizeof(found_));
   if (stat(own_file, &found_.own) != 0) memset(&found_.own, 0, sizeof(found_.own));
   FindDriver();
-  LookUpSlots(found_.handle, real);
+  LookUpRows(found_.handle, real);
   LockStart();
   int first = !DriverIsOpen();
   if (first) Publish(real, own_file, own, opened);

@@ -45,8 +45,7 @@ static int IsSystemDirectory(const char* directory) {
   return 0;
 }
 
-/* LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH: the loader tells.
- * */
+/* LD_LIBRARY_PATH as the process started with it, and the program's own RPATH or RUNPATH, from the loader. */
 static int VisitLoaderPath(int (*visit)(const char* path)) {
   void* program = RealDlopen(NULL, RTLD_NOW);
   Dl_serinfo size;
@@ -125,7 +124,7 @@ static int VisitCache(int (*visit)(const char* path)) {
 
 int VisitDriverCandidates(const char* hint, int (*visit)(const char* path)) {
   const char* named = Setting("cuda_driver");
-  if (named && *named) return visit(named); /* the user's word is not second-guessed */
+  if (named && *named) return visit(named); /* the user's choice stands */
   if (VisitLoaderPath(visit) || VisitCache(visit)) return 1;
   if (VisitAll(kSystemDirectories, COUNT(kSystemDirectories), visit)) return 1;
   if (VisitAll(kOtherDirectories, COUNT(kOtherDirectories), visit)) return 1;

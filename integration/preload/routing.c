@@ -1,6 +1,6 @@
 /* cuGetProcAddress, both forms: asks the real driver and replaces what it answers by our trampoline when the
- * pointer is that of a wrapped function. By identity of the pointer, never by name and newest suffix: one
- * name has several ABIs. Owns the record of must-hooks that somebody got without a wrapper. */
+ * pointer is that of a wrapped function. The pointer decides, never the name with its newest suffix: one name
+ * has several ABIs. Owns the record of must-hooks that the job got without a wrapper. */
 
 #include "integration/preload/shim.h"
 
@@ -59,49 +59,47 @@ void ReportUnwrapped(const char* name, int version) {
   if (callback) callback(name, version);
 }
 
-static int IsHooked(int slot) {
-  return slot >= 0 && (SlotUseOf(slot) == kUseHook || SlotUseOf(slot) == kUseMust);
-}
+static int IsHooked(int row) { return row >= 0 && (RowUseOf(row) == kUseHook || RowUseOf(row) == kUseMust); }
 
-/* Drivers are known to answer with the functions that they export. Should one answer with an inner twin, the
- * table of versions says which exported function that is; but only for versions that the table covers, and
- * only when the pointer is the driver's own and not that of a tool which wraps it. */
+/* Drivers answer with the functions that they export. Should one answer with an inner twin, the table of
+ * versions says which exported function that is. That holds only for versions that the table covers, and only
+ * when the pointer is the driver's own and not that of a tool which wraps it. */
 static int FindTwin(const void* pointer, const struct Request* request) {
   Dl_info asked, driver;
-  int slot = request->version <= kNewestVersion ? FindSlotOfRequest(request, 1) : -1;
-  if (!IsHooked(slot) || !dladdr(pointer, &asked) || !dladdr(SlotReal(slot), &driver)) return -1;
-  return asked.dli_fbase == driver.dli_fbase ? slot : -1;
+  int row = request->version <= kNewestVersion ? FindRowOfRequest(request, 1) : -1;
+  if (!IsHooked(row) || !dladdr(pointer, &asked) || !dladdr(RowReal(row), &driver)) return -1;
+  return asked.dli_fbase == driver.dli_fbase ? row : -1;
 }
 
-/* One line per process about a function that driver_functions.def does not name: the driver and the asker are
- * newer than we are. Not a reason to stop evicting: a runtime asks for every name, also for those that it
- * never calls. */
-static void TellNewerName(const struct Request* request) {
-  static atomic_int told;
-  if (IsKnownBase(request->base) || SwitchedOff() || atomic_exchange(&told, 1)) return;
+/* Writes one line per process about a function that driver_functions.def does not name: the driver and the
+ * caller are newer than we are. That is no reason to stop evicting: a runtime asks for every name, also for
+ * those that it never calls. */
+static void ReportNewerName(const struct Request* request) {
+  static atomic_int reported;
+  if (IsKnownBase(request->base) || SwitchedOff() || atomic_exchange(&reported, 1)) return;
   Say(request->base,
       " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
 }
 
-/* What the asker is given for the real driver's `pointer`. */
+/* What the caller gets for the real driver's `pointer`. */
 static void* Route(void* pointer, const struct Request* request) {
-  int slot = FindSlotOfReal(pointer, request);
-  if (slot < 0) slot = FindTwin(pointer, request);
-  if (IsHooked(slot)) return SlotTrampoline(slot);
+  int row = FindRowOfReal(pointer, request);
+  if (row < 0) row = FindTwin(pointer, request);
+  if (IsHooked(row)) return RowTrampoline(row);
   /* An ABI of the name that driver_functions.def does not know. */
-  if (slot < 0 && IsMustBase(request->base)) ReportUnwrapped(request->base, request->version);
-  if (slot < 0) TellNewerName(request);
+  if (row < 0 && IsMustBase(request->base)) ReportUnwrapped(request->base, request->version);
+  if (row < 0) ReportNewerName(request);
   return pointer;
 }
 
-/* Without a driver: the trampolines, which say so. */
+/* Without a driver the caller gets the trampolines, whose functions return that error. */
 static int AnswerWithoutDriver(const struct Request* request, void** pointer) {
-  int slot = FindSlotOfRequest(request, 0);
-  *pointer = slot >= 0 ? SlotTrampoline(slot) : NULL;
-  return slot >= 0 ? kCudaSuccess : kCudaNotFound;
+  int row = FindRowOfRequest(request, 0);
+  *pointer = row >= 0 ? RowTrampoline(row) : NULL;
+  return row >= 0 ? kCudaSuccess : kCudaNotFound;
 }
 
-static void* RealOf(const char* symbol) { return SlotReal(FindSlot(symbol)); }
+static void* RealOf(const char* symbol) { return RowReal(FindRow(symbol)); }
 
 int WrappedGetProcAddress(const char* name, void** pointer, int version, uint64_t flags) {
   int (*real)(const char*, void**, int, uint64_t) =

@@ -1,5 +1,5 @@
-/* The shim's words: one whole line per call on standard error, without stdio (whose locks a fork may leave
- * held). */
+/* Lines of the shim for people: one whole line per call on standard error, without stdio, since a fork may
+ * leave stdio's locks taken. */
 
 #include "integration/preload/shim.h"
 
@@ -21,5 +21,5 @@ void Say(const char* part, ...) {
   va_end(parts);
   line[used++] = '\n';
   ssize_t written = write(STDERR_FILENO, line, used);
-  (void)written; /* there is nowhere else to say it */
+  (void)written; /* there is nowhere else to report it */
 }

@@ -14,7 +14,7 @@
 
 static const char kEngineName[] = "libspillway_engine.so";
 
-static __thread int inside_; /* this thread is in cuInit below us: of the engine, or of the driver itself */
+static __thread int inside_; /* this thread is inside our cuInit: the engine or the driver calls it again */
 
 enum EngineState { kEngineNotOpened = 0, kEngineOpen, kEngineRefused };
 static atomic_int engine_;            /* enum EngineState; changes under LockStart */
@@ -34,7 +34,8 @@ static void AfterForkInParent(void) {
 
 static void AfterForkInChild(void) {
   AfterForkInParent();
-  if (atomic_load(&engine_) == kEngineNotOpened && !HoldsStart()) return; /* the child may start its own */
+  if (atomic_load(&engine_) == kEngineNotOpened && !HasLockedStart())
+    return; /* the child may start its own */
   atomic_store(&engine_, kEngineRefused);
   RemoveWrappers();
   if (engine_fork_child_) engine_fork_child_();
@@ -43,8 +44,8 @@ static void AfterForkInChild(void) {
 void RegisterForkHandlers(void) { pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild); }
 
 static void* RealFunction(const char* symbol) {
-  int slot = FindSlot(symbol);
-  return slot >= 0 ? SlotReal(slot) : NULL;
+  int row = FindRow(symbol);
+  return row >= 0 ? RowReal(row) : NULL;
 }
 
 static void FillShim(void) {
@@ -119,7 +120,7 @@ static int StartEngine(void) {
   if (first) {
     enum EngineState state = OpenEngine(&file);
     if (state == kEngineOpen) {
-      WatchUnwrappedSlots();
+      WatchUnwrappedRows();
     } else {
       RemoveWrappers();
     }

@@ -1,29 +1,30 @@
-/* The lock under which happens what happens once: filling the slots, and opening the engine. A file of its
- * own since the driver's opening and the engine's both take it, and fork waits for it. */
+/* The lock for what is done once: filling the table of driver functions, and opening the engine. It has a
+ * file of its own, since the opening of the driver and that of the engine both take it, and fork waits for
+ * it. */
 
 #include "integration/preload/shim.h"
 
 #include <pthread.h>
 
 static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-static __thread int holds_; /* this thread holds mutex_ */
+static __thread int locked_; /* this thread has locked mutex_ */
 
 void LockStart(void) {
   pthread_mutex_lock(&mutex_);
-  holds_ = 1;
+  locked_ = 1;
 }
 
 void UnlockStart(void) {
-  holds_ = 0;
+  locked_ = 0;
   pthread_mutex_unlock(&mutex_);
 }
 
-int HoldsStart(void) { return holds_; }
+int HasLockedStart(void) { return locked_; }
 
 void LockStartForFork(void) {
-  if (!holds_) pthread_mutex_lock(&mutex_);
+  if (!locked_) pthread_mutex_lock(&mutex_);
 }
 
 void UnlockStartAfterFork(void) {
-  if (!holds_) pthread_mutex_unlock(&mutex_);
+  if (!locked_) pthread_mutex_unlock(&mutex_);
 }

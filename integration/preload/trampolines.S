@@ -1,7 +1,7 @@
 /* The exported functions of the preload, generated from driver_functions.def, and the dlopen hook.
- * Each driver symbol is a 16-byte trampoline that jumps through its slot, so that a wrapper installed later is
- * reached through pointers handed out earlier. A slot starts at its lazy stub, which asks ResolveSlot() for the
- * function. Registers and stack pass through untouched: no prototype is known here, none is needed. */
+ * Each driver symbol is a 16-byte trampoline that jumps through its row of the function table. So pointers that were
+ * handed out earlier reach a wrapper that is installed later. A row starts at its lazy stub, which asks ResolveRow()
+ * for the function. Registers and stack pass through untouched: no prototype is known here, none is needed. */
 
 #if !defined(__x86_64__)
 #error "trampolines.S is written for x86-64; other processors need their own trampolines"
@@ -12,7 +12,7 @@
         .hidden spillway_trampolines
         .globl  spillway_targets
         .globl  spillway_trampolines
-        .hidden ResolveSlot
+        .hidden ResolveRow
         .hidden DlopenName
         .hidden DlopenTarget
 
@@ -27,13 +27,13 @@ spillway_trampolines:
 
         .macro  ENTRY symbol
         .data
-.Lslot_\symbol:
+.Lrow_\symbol:
         .quad   .Llazy_\symbol
         .section .spillway_lazy, "ax", @progbits
         .balign 16
 .Llazy_\symbol:
         endbr64
-        leaq    .Lslot_\symbol(%rip), %r11
+        leaq    .Lrow_\symbol(%rip), %r11
         jmp     .Lresolve
         .text
         .balign 16
@@ -41,7 +41,7 @@ spillway_trampolines:
         .type   \symbol, @function
 \symbol:
         endbr64
-        jmp     *.Lslot_\symbol(%rip)
+        jmp     *.Lrow_\symbol(%rip)
         .size   \symbol, . - \symbol
         .endm
 
@@ -100,7 +100,7 @@ spillway_trampolines:
         .section .spillway_lazy, "ax", @progbits
         .balign 16
 .Lresolve:
-        CALL_KEEPING_ARGUMENTS ResolveSlot
+        CALL_KEEPING_ARGUMENTS ResolveRow
         jmp     *%r11
 
 /* dlopen(path, mode): the filter may give another path, then the real dlopen is jumped to with the caller's return

@@ -3,7 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "integration/settings/setting_table.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 
 extern char** environ;  // NOLINT: declared by no header in strict C++ modes
 
@@ -21,6 +22,11 @@ std::vector<std::string> EnvironmentNames() {
 std::string EnvironmentValue(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string VariableOf(const std::string& name) {
+  constexpr char kPrefix[] = "SPILLWAY";
+  return name == "spillway" ? kPrefix : absl::StrCat(kPrefix, "_", absl::AsciiStrToUpper(name));
 }
 
 const char* EnvironmentSetting(const char* name) { return std::getenv(VariableOf(name).c_str()); }

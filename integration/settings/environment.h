@@ -1,5 +1,6 @@
-// The process's environment, as far as anything in C++ reads it: here alone. Callers read before other
-// threads change it, as with getenv; nothing fails.
+// The process's environment: the only place where C++ of the product reads it. The engine calls it when it
+// opens, the command line when it starts. As with getenv, no other thread may change the environment
+// meanwhile. Nothing fails: a variable that is not set reads as empty or null.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_ENVIRONMENT_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_ENVIRONMENT_H_
@@ -15,8 +16,10 @@ std::vector<std::string> EnvironmentNames();
 // Empty where the variable is not set.
 std::string EnvironmentValue(const char* name);
 
-// The variable of the setting of that name ("gpu_memory"), null where it is not set. Valid until the next
-// setenv.
+// The name of a setting's variable: "SPILLWAY_GPU_MEMORY" for "gpu_memory", "SPILLWAY" for "spillway".
+std::string VariableOf(const std::string& name);
+
+// The value of that variable, null where it is not set. Valid until the next setenv.
 const char* EnvironmentSetting(const char* name);
 
 }  // namespace spillway::integration

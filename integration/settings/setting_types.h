@@ -1,6 +1,7 @@
-// The types of settings.def: which texts a setting takes, and what its field holds. Each has a `Value`, and
-// Read(text, accepted), which yields it or an error whose message is what is accepted; `accepted` is that
-// column of the row. Used by settings.h alone, on any thread.
+// The types of settings.def: which texts a setting takes, and which value its field has. Each type has a
+// `Value`, and Read(text, accepted), which yields the value or an error whose message is what is accepted.
+// `accepted` is that column of the row. A new type is one struct here. settings.h alone uses them, on any
+// thread; nothing but the text decides.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_SETTING_TYPES_H_
@@ -20,7 +21,8 @@
 
 namespace spillway::integration::setting_type {
 
-// "plan", "lru" of "plan or lru"; "off", "error", "warn" of "off, error or warn".
+// The words of a row's column, in its order: "plan", "lru" of "plan or lru"; "off", "error", "warn" of "off,
+// error or warn".
 std::vector<std::string> WordsOf(std::string_view accepted);
 
 // One of the row's words, in any case. `Enum` has an enumerator for each, in the same order.
@@ -43,6 +45,7 @@ struct SwitchOrWord {
   }
 };
 
+// "on" or "off", in the forms that ParseSwitch takes.
 struct Switch {
   using Value = bool;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseSwitch(text); }
@@ -60,7 +63,7 @@ struct Share {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
 };
 
-// The same, of at least 64 MiB.
+// The same, of at least 64 MiB; less is refused.
 struct ShareAboveZero {
   using Value = std::optional<Size>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
@@ -85,7 +88,8 @@ struct PathOrNone {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);
 };
 
-// A path that the preload has used before anything here is read: any text will do.
+// A path that the preload has used before the engine reads settings. So nothing is refused here: any text is
+// taken.
 struct UnjudgedPath {
   using Value = std::string;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return std::string(text); }

@@ -1,7 +1,9 @@
-// What the user set, read once at the start of the engine (or by `spillway run`, to refuse early) and then
-// constant. settings.def is the list; this is its struct, with a field for each row, and the reading of it. A
-// wrong value is an error for the job's start. Values come from a source: the preload's in the engine, which
-// knows the variables and the keys of PyTorch's variable. Nothing below reads the environment.
+// The user's settings: settings.def as a struct with a field for each row, as a table of words, and the
+// reading of values. The engine reads once, when it opens; `spillway run` reads the same way, to refuse
+// early. From then on the struct is constant. A wrong value is an error that stops the job at its start.
+// Values come from a source: in the engine that is the preload, which knows the variables and the keys inside
+// PyTorch's variables. Any thread may look at the table. Modules below this one get values and never read the
+// environment.
 
 #ifndef SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_
 #define SPILLWAY_INTEGRATION_SETTINGS_SETTINGS_H_
@@ -9,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +32,7 @@ struct Settings {
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)
 #include "integration/settings/settings.def"
 
-  // No settings of ours, but from torchrun and its kin: this process among those of its node.
+  // Not settings of ours: torchrun and its kin say which of its node's processes this one is.
   int local_rank = 0;
   int local_world_size = 1;
 
@@ -41,16 +44,33 @@ struct Settings {
   std::vector<std::vector<std::string>> RankDirectories() const;
 };
 
-// Where settings come from: null functions are as if nothing was set.
+// Where settings come from. A null function is as if nothing was set.
 struct SettingSource {
   std::function<const char*(const char* name)> value;      // null when not set
   std::function<const char*(const char* name)> described;  // "SPILLWAY_DIRS", for messages
   std::vector<std::string> variables;                      // names of all variables in the environment
 };
 
-// Reads everything, and the rank from the environment. The error is one sentence: name, value, what is
-// accepted. Warnings (a name with our prefix that is none of ours) are appended to `warnings`.
+// Reads all settings, and the rank from the environment. kInvalidArgument for the first value that is not
+// accepted: one sentence with the name, the value and what is accepted. Appends UnknownSettings() of the
+// source's variables to `warnings`.
 absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings);
+
+// A row of settings.def in words.
+struct SettingRow {
+  const char* name;      // without the prefix, in small letters; "spillway" for SPILLWAY itself
+  const char* fallback;  // default
+  const char* accepted;  // what a value may be
+  const char* meaning;
+};
+
+// All settings, in the order of settings.def, without the retired ones. The command line's options come from
+// it.
+std::span<const SettingRow> SettingTable();
+
+// A sentence for each of `variables` that has our prefix and is none of ours. It gives the nearest name that
+// exists.
+std::vector<std::string> UnknownSettings(const std::vector<std::string>& variables);
 
 }  // namespace spillway::integration
 

@@ -27,7 +27,8 @@ constexpr int kUnknown = 999;       // a failure of the engine's own
 constexpr size_t kExabyte = size_t{1} << 60;
 
 // True while work on `stream` is being captured into a graph. The legacy stream cannot be asked while another
-// stream of the process captures: that counts too, since memory for it could not be taken from a pool of ours.
+// stream of the process captures: that counts too, since memory for it could not be taken from a pool of
+// ours.
 bool IsCapturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t error = cudaStreamIsCapturing(stream, &status);
@@ -156,11 +157,11 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
 void SpillwayAllocator::Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
                                TraceLog::Context context) {
   const size_t counted = DeviceLedger::CountedBytes(bytes);
-  size_t held = 0;
-  size_t held_peak = 0;
-  (void)api_->held_bytes(device, &held, &held_peak);
+  size_t reserved = 0;
+  size_t reserved_peak = 0;
+  (void)api_->held_bytes(device, &reserved, &reserved_peak);
   const auto native = [&] { return native_->getDeviceStats(device); };
-  LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native, held, held_peak);
+  LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native, reserved, reserved_peak);
   if (trace_.active()) {
     const auto address = reinterpret_cast<size_t>(pointer);
     const std::string metadata = native_->getUserMetadata();
@@ -220,8 +221,8 @@ void SpillwayAllocator::Free(void* pointer) {
     std::optional<LedgerBlock> block = LedgerOf(device).Remove(pointer);
     if (!block) continue;
     if (trace_.active()) {
-      // A block that recordStream named is free a little later, when the engine sees that stream's work done; PyTorch
-      // learns of it here.
+      // A block that recordStream named is free a little later, when the engine sees that stream's work done;
+      // PyTorch learns of it here.
       const auto address = reinterpret_cast<size_t>(pointer);
       const TraceLog::Context& context = stack ? stack : block->context;
       const std::string metadata = native_->getUserMetadata();
@@ -237,12 +238,13 @@ void SpillwayAllocator::Free(void* pointer) {
   if (const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace()) {
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
   }
-  // Deleters must not throw for what is the device's error, not the caller's: it is raised by the next call that asks.
+  // Deleters must not throw for what is the device's error, not the caller's: it is raised by the next call
+  // that asks.
   TORCH_CHECK(api_->free(pointer) != kInvalidValue, "invalid device pointer: ", pointer,
               " (Spillway: ", api_->last_error(), ")");
 }
 
-// native's recordStream, and whoever compares deleters, must not meet two kinds.
+// native's recordStream, and code that compares deleters, must not meet two kinds.
 c10::DataPtr SpillwayAllocator::Adopt(c10::DataPtr pointer) const {
   (void)pointer.compare_exchange_deleter(native_deleter_, &SpillwayAllocator::Delete);
   return pointer;

@@ -1,7 +1,9 @@
-// SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every block
-// below 1 MiB, private pools, and whatever is allocated during a stream capture; larger blocks come from the engine
-// through the C ABI. All its pointers have one deleter, which tells the two kinds apart by address. It owns what
-// PyTorch wants to know about our blocks: ledgers, statistics, history. Any thread.
+// SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every
+// block below 1 MiB, private pools, and everything that is allocated during a stream capture. Larger blocks
+// come from the engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by
+// address. It owns what PyTorch wants to know about our blocks: ledgers, statistics, history. install.cc
+// makes it; PyTorch calls it on any thread. What cannot be had is raised as c10::OutOfMemoryError, as
+// PyTorch's own allocator does.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
 #define SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
@@ -48,7 +50,7 @@ class SpillwayAllocator final : public CompatAllocator {
   void resetPeakStats(c10::DeviceIndex device) override;
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override;
 
-  // CUDAAllocator: blocks
+  // CUDAAllocator: blocks. Those of the engine and native's are told apart by their address.
   void* raw_alloc(size_t bytes) override;
   void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
   void raw_delete(void* pointer) override;
@@ -79,14 +81,15 @@ class SpillwayAllocator final : public CompatAllocator {
   torch_cuda::CheckpointDelta setCheckpointPoolState(
       c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) override;
 
-  // CUDAAllocator: other processes and devices
+  // CUDAAllocator: other processes and devices. Sharing a block of ours by CUDA IPC is refused; its copies between
+  // devices take the peer form.
   torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override;
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
   void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) override;
   cudaError_t memcpyAsync(void* destination, int destination_device, const void* source, int source_device,
                           size_t count, cudaStream_t stream, bool p2p_enabled) override;
 
-  // CUDAAllocator: history
+  // CUDAAllocator: history. Native keeps its own; TraceLog keeps that of our blocks.
   bool isHistoryEnabled() override;
   void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
                      torch_cuda::RecordContext when, bool clear,
@@ -121,13 +124,13 @@ class SpillwayAllocator final : public CompatAllocator {
   // Null when the engine is not to be used (forked child, exit): the caller then asks native.
   void* AllocateOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
   int AskEngine(size_t bytes, c10::DeviceIndex device, cudaStream_t stream, void** pointer);
-  // Whether a block of this size more would be above set_per_process_memory_fraction, which caps what is live, native's
-  // and ours, wherever it lies.
+  // Whether one block more of this size would exceed set_per_process_memory_fraction. That caps what is live,
+  // native's and ours, wherever its bytes are.
   bool ExceedsFraction(size_t bytes, c10::DeviceIndex device);
   // Before native hands out such a block: native knows the fraction, but not our blocks.
   void KeepToFraction(size_t bytes, c10::DeviceIndex device, cudaStream_t stream);
-  // Raises what PyTorch raises for a driver's code; a failure that is the engine's alone, with its words. `what` was to be
-  // done. Nothing for success, and where the engine does not run.
+  // Raises what PyTorch raises for a driver's code, or the engine's words for a failure of its own. `what`
+  // names what was to be done. Does nothing for success, and where the engine does not run.
   void CheckEngine(int result, const char* what) const;
   void Enlist(void* pointer, size_t bytes, c10::DeviceIndex device, cudaStream_t stream,
               TraceLog::Context context);

@@ -135,8 +135,8 @@ void SpillwayAllocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceInd
   native_->enablePeerAccess(device, peer);
 }
 
-// Our blocks are mapped on their own device only, so that a copy between devices needs the peer form even with peer
-// access enabled.
+// Our blocks are mapped on their own device only, so that a copy between devices needs the peer form even
+// with peer access enabled.
 cudaError_t SpillwayAllocator::memcpyAsync(void* destination, int destination_device, const void* source,
                                            int source_device, size_t count, cudaStream_t stream,
                                            bool p2p_enabled) {

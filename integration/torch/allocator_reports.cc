@@ -137,8 +137,8 @@ void SpillwayAllocator::attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTr
   trace_.AddTracker(std::move(tracker));
 }
 
-// PyTorch compares a `backend:` token with it when it parses its variable strictly; install.cc has that done before
-// the swap, and tokens of ours never reach the parser.
+// PyTorch compares a `backend:` token with it when it parses its variable strictly; install.cc has that done
+// before the swap, and tokens of ours never reach the parser.
 std::string SpillwayAllocator::name() { return "spillway"; }
 
 }  // namespace spillway::integration

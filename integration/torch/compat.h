@@ -33,7 +33,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
     return Owns(pointer) ? ContextOfOurs(pointer) : native_->getContextForPointer(pointer);
   }
 
-  // Told by native about its own refusals. Ours have the observers of out-of-memory.
+  // Native calls it for its own refusals. Refusals of ours go to the observers of out-of-memory.
   void attachOomRejectionObserver(torch_cuda::OomRejectionObserver observer) override {
     native_->attachOomRejectionObserver(std::move(observer));
   }

@@ -1,6 +1,6 @@
-// DeviceLedger: the blocks of one device that Spillway handed to PyTorch, and the statistics about them. It owns the
-// list of live blocks; memory itself is the engine's. Any thread; each call takes the ledger's lock and calls
-// neither the engine nor PyTorch's native allocator while it holds it.
+// DeviceLedger: the blocks of one device that Spillway handed to PyTorch, and the statistics about them. It
+// owns the list of live blocks; memory itself is the engine's. Any thread; each call takes the ledger's lock
+// and calls neither the engine nor PyTorch's native allocator while it holds it.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
@@ -36,8 +36,8 @@ class DeviceLedger {
   // Bytes as native's statistics count a block of this size.
   static size_t CountedBytes(size_t requested) { return (requested + 511) / 512 * 512; }
 
-  // A block was handed out. `native` gives native's statistics now, and is asked only when a common peak may have
-  // risen; `reserved`, `reserved_peak`: physical bytes that Spillway holds.
+  // A block was handed out. `native` gives native's statistics now; it is called only when a common peak may
+  // have risen. `reserved`, `reserved_peak`: physical bytes that Spillway has.
   using NativeStats = c10::function_ref<Stats()>;
   void Add(void* pointer, LedgerBlock block, NativeStats native, size_t reserved, size_t reserved_peak);
   // The block is about to be freed; empty when it is not on the list.
@@ -55,7 +55,7 @@ class DeviceLedger {
   void NoteRetry();
   void NoteOutOfMemory();
 
-  // Of our blocks: bytes in PyTorch's statistics, and physical bytes as last told to Add or Merge.
+  // Of our blocks: bytes in PyTorch's statistics, and physical bytes as last given to Add or Merge.
   size_t allocated_bytes() const;
   size_t reserved_bytes() const;
 

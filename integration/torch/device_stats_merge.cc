@@ -102,13 +102,13 @@ void DeviceStatsMerge::RaisePeaks(const Stats& native) {
     Stat& peak = (peaks_.*array)[type];
     peak.peak = std::max(peak.peak, (native.*array)[type].current + (own_.*array)[type].current);
   });
-  // Chunks are taken by launches, between two calls of the allocator: a peak that grew since the last reset was
-  // reached in this interval, with about what native holds now.
+  // Chunks are taken by launches, between two calls of the allocator: a peak that grew since the last reset
+  // was reached in this interval, with about what native holds now.
   if (reserved_peak_ > reserved_peak_floor_) {
     for (StatType type : kOurTypes) {
       Stat& peak = peaks_.reserved_bytes[static_cast<size_t>(type)];
-      const int64_t held = native.reserved_bytes[static_cast<size_t>(type)].current;
-      peak.peak = std::max(peak.peak, held + static_cast<int64_t>(reserved_peak_));
+      const int64_t native_now = native.reserved_bytes[static_cast<size_t>(type)].current;
+      peak.peak = std::max(peak.peak, native_now + static_cast<int64_t>(reserved_peak_));
     }
   }
 }

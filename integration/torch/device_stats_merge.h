@@ -1,6 +1,6 @@
-// What Spillway's blocks add to PyTorch's memory statistics of one device. Native keeps its own figures; this class
-// keeps ours and the peaks of both together, which cannot be had from two separate peaks. Not thread-safe: its
-// DeviceLedger holds a lock around each call.
+// What Spillway's blocks add to PyTorch's memory statistics of one device. Native keeps its own figures; this
+// class keeps ours and the peaks of both together, which cannot be had from two separate peaks. Not
+// thread-safe: its DeviceLedger holds a lock around each call.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_STATS_MERGE_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_STATS_MERGE_H_
@@ -21,18 +21,18 @@ class DeviceStatsMerge {
   void OnRetry() { ++retries_; }
   void OnOutOfMemory() { ++ooms_; }
 
-  // Physical bytes that Spillway holds now, and the most since the process began.
+  // Physical bytes that Spillway has now, and the most since the process began.
   void SetReserved(size_t now, size_t peak_since_start);
 
   // Native handed out a block of so many bytes.
   void OnNative(size_t bytes);
-  // False when no common peak can have risen since the last NotePeaks, whatever native has freed meanwhile: then
-  // native need not be asked for its statistics, which costs as much as an allocation. Native's reserved bytes are
-  // not reckoned with: they fall only where they are asked for first.
+  // False when no common peak can have risen since the last NotePeaks, whatever native has freed meanwhile:
+  // then native need not be asked for its statistics, which costs as much as an allocation. Native's reserved
+  // bytes are not reckoned with: they fall only where they are asked for first.
   bool PeaksMayHaveRisen() const;
 
-  // Raises the common peaks. `native` is native's own state at this moment, asked for after `native_total()` had
-  // returned `total_before`.
+  // Raises the common peaks. `native` is native's own state at this moment, asked for after `native_total()`
+  // had returned `total_before`.
   struct NativeTotal {
     int64_t bytes = 0;  // at most what OnNative's blocks can count for
     int64_t blocks = 0;

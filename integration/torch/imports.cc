@@ -49,7 +49,8 @@ Imports ReadImports(const struct dl_phdr_info& info, const ElfW(Dyn) * entry) {
   return found;
 }
 
-// The page's protection as it is now: the loader takes the right to write away when it is done with a library.
+// The page's protection as it is now: the loader takes the right to write away when it is done with a
+// library.
 bool IsWritable(const void* place) {
   std::FILE* maps = std::fopen(kMaps, "re");
   if (maps == nullptr) return false;
@@ -172,10 +173,11 @@ ImportedFunction::ImportedFunction(void* original, void* replacement)
     name_ = info.dli_sname;
 }
 
-bool ImportedFunction::Holds(const Entry& entry) const {
+bool ImportedFunction::IsOursToChange(const Entry& entry) const {
   void* const now = Load(entry.place);
   if (now == original_) return true;
-  // Not bound yet: it leads back into the library's own code. Before the loader has relocated it, it is an offset.
+  // Not bound yet: it leads back into the library's own code. Before the loader has relocated it, it is an
+  // offset.
   const auto address = reinterpret_cast<uintptr_t>(now);
   return now != replacement_ && address >= entry.own_begin && address < entry.own_end;
 }
@@ -183,7 +185,8 @@ bool ImportedFunction::Holds(const Entry& entry) const {
 size_t ImportedFunction::ChangeLocked() {
   size_t redirected = 0;
   for (const Entry& entry : entries_) {
-    if (Load(entry.place) == replacement_ || (Holds(entry) && Store(entry.place, replacement_))) ++redirected;
+    if (Load(entry.place) == replacement_ || (IsOursToChange(entry) && Store(entry.place, replacement_)))
+      ++redirected;
   }
   return redirected;
 }

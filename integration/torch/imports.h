@@ -1,6 +1,8 @@
-// ImportedFunction: leads the calls of one function to another one, in every library of the process that imports it: their
-// entries in the global offset table are rewritten. That reaches libraries that are loaded already and opened
-// RTLD_LOCAL, where no symbol of ours could come before. x86-64 ELF, as glibc loads it.
+// ImportedFunction: leads the calls of one function to another, in every library of the process that imports
+// it. It rewrites the importers' entries in the global offset table. That reaches libraries that are already
+// loaded and were opened RTLD_LOCAL, where no symbol of ours could come first. For x86-64 ELF as glibc loads
+// it. The check of CUDA errors uses it (refused_calls.h). Where something cannot be redirected, it stays as
+// it was.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_IMPORTS_H_
 #define SPILLWAY_INTEGRATION_TORCH_IMPORTS_H_
@@ -19,28 +21,30 @@ namespace spillway::integration {
 
 class ImportedFunction {
  public:
-  // `original`: what importers are bound to, taken before any Redirect. Its symbol's name is found by its address.
-  // `replacement` must stay callable as long as the process runs.
+  // `original`: what importers are bound to, taken before any Redirect. Its symbol's name is found by its
+  // address. `replacement` must stay callable as long as the process runs.
   ImportedFunction(void* original, void* replacement);
 
-  // "" when no library exports a symbol at the address: then nothing can be redirected.
+  // The symbol's name; "" when no library exports one at the address: then nothing can be redirected.
   const std::string& name() const { return name_; }
 
-  // Redirects what is not redirected yet, and answers how many entries lead to the replacement now. Costs little where no
-  // library has come or gone since the last call. Entries that somebody else has changed, and those of a library
-  // that the loader is still working on, are left as they are. Any thread; not from a signal handler.
+  // Redirects what is not redirected yet. Returns how many entries lead to the replacement now. Costs little
+  // when no library has come or gone since the last call. Entries that other code has changed, and those of a
+  // library that the loader is still working on, stay as they are. Any thread; not from a signal handler.
   size_t Redirect();
 
  private:
-  // One place through which a library calls the function. Before it is bound it leads into the library itself.
+  // One place through which a library calls the function. Before the first call it may lead into the library
+  // itself.
   struct Entry {
     void** place;
     uintptr_t own_begin, own_end;  // of the library's code; both 0 where entries are bound at load
   };
   class Walk;
 
-  bool Holds(const Entry& entry) const;  // whether it is ours to change
-  // Inside a walk: no library goes away. Answers how many entries lead to the replacement.
+  // Whether the entry leads to the original, or is not bound yet.
+  bool IsOursToChange(const Entry& entry) const;
+  // Inside a walk: no library goes away. Returns how many entries lead to the replacement.
   size_t ChangeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void* const original_;

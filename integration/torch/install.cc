@@ -8,15 +8,16 @@
 
 #include "integration/engine/spillway.h"
 #include "integration/torch/allocator.h"
+#include "integration/torch/iteration_marks.h"
 #include "integration/torch/refused_calls.h"
-#include "integration/torch/step_marks.h"
 
 namespace spillway::integration {
 namespace {
 
-// A variable of PyTorch that names a backend ("native") is compared with the allocator's name when PyTorch parses it
-// strictly, on its first need. Native's snapshot needs it and touches no device yet: with it the comparison is over
-// before the name changes. A wrong variable then fails as it would have later, with PyTorch's text.
+// A variable of PyTorch that names a backend ("native") is compared with the allocator's name when PyTorch
+// parses it strictly, on its first need. Native's snapshot needs it and touches no device yet: with it the
+// comparison is over before the name changes. A wrong variable then fails as it would have later, with
+// PyTorch's text.
 void ParsePyTorchVariables(torch_cuda::CUDAAllocator* native) {
   for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
     const auto value = c10::utils::get_env(name);
@@ -60,7 +61,7 @@ extern "C" __attribute__((visibility("default"))) int spillway_torch_install(con
     if (reason.empty()) {
       ParsePyTorchVariables(native);
       SpillwayAllocator::Install(api);
-      InstallStepMarks(api);
+      InstallIterationMarks(api);
       const std::string unserved = InstallRefusedCalls(api);
       if (!unserved.empty()) {
         std::snprintf(error, error_bytes, "a refused launch stays torch.AcceleratorError: %s",

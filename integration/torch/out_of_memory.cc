@@ -9,7 +9,8 @@ namespace spillway::integration {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-// Native's rules for the size of a segment: blocks below 10 MiB share segments of 20 MiB, larger ones are rounded.
+// Native's rules for the size of a segment: blocks below 10 MiB share segments of 20 MiB, larger ones are
+// rounded.
 constexpr size_t kSharedBelow = 10 * kMiB;
 constexpr size_t kSharedSegment = 20 * kMiB;
 constexpr size_t kSegmentRounding = 2 * kMiB;
@@ -34,8 +35,8 @@ std::string OutOfMemoryText(const Refusal& refusal) {
   text += "Of the allocated memory " + format_size(refusal.allocated) + " is allocated by PyTorch, and ";
   text += format_size(idle) + " is reserved by PyTorch but unallocated.";
   text += "\nSpillway: ";
-  text +=
-      refusal.reason.empty() ? "the block does not fit the GPU, host and disk room together" : refusal.reason;
+  text += refusal.reason.empty() ? "the block does not fit the GPU, host memory and disk together"
+                                 : refusal.reason;
   return text;
 }
 

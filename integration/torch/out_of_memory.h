@@ -1,5 +1,6 @@
-// How an allocation that cannot be had ends: PyTorch's own order of events (profiler, observers, OutOfMemoryError
-// with PyTorch's text), plus one line of ours.
+// How a refused allocation ends: PyTorch's own order of events (profiler, observers, OutOfMemoryError with
+// PyTorch's text), plus one line of ours with the reason. SpillwayAllocator calls it on the allocating
+// thread, without locks.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_
 #define SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_

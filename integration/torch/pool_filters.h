@@ -1,6 +1,7 @@
-// PoolFilters: which allocations belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool). Between
-// beginAllocateToPool and endAllocateToPool native asks a filter about each allocation's stream; this is our copy of
-// those filters, so that such allocations go to native, which owns private pools.
+// PoolFilters: which allocations belong to a private pool of PyTorch (CUDA graphs, torch.cuda.MemPool).
+// Between beginAllocateToPool and endAllocateToPool native asks a filter about each allocation's stream. This
+// is our copy of those filters: such allocations go to native, which owns private pools. SpillwayAllocator
+// has the one object; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
@@ -20,21 +21,25 @@ namespace spillway::integration {
 
 class PoolFilters {
  public:
+  // PyTorch's question to a pool: whether it takes the allocations on this stream.
   using Filter = std::function<bool(cudaStream_t)>;
 
+  // The pool begins to ask for allocations on the device. A pool may begin several times.
   void Begin(c10::DeviceIndex device, c10::MempoolId_t pool, Filter filter) {
     os::MutexLock lock(&mu_);
     filters_.push_back({device, pool, std::move(filter)});
     open_.store(static_cast<int>(filters_.size()));
   }
 
+  // The pool asks no more on the device: all its filters there go.
   void End(c10::DeviceIndex device, c10::MempoolId_t pool) {
     os::MutexLock lock(&mu_);
     std::erase_if(filters_, [&](const Open& open) { return open.device == device && open.pool == pool; });
     open_.store(static_cast<int>(filters_.size()));
   }
 
-  // True when an allocation of the calling thread on this stream goes to a private pool. One load when none is open.
+  // True when an allocation of the calling thread on this stream goes to a private pool. One load when none
+  // is open.
   bool Claims(c10::DeviceIndex device, cudaStream_t stream) {
     if (open_.load(std::memory_order_acquire) == 0) return false;
     std::vector<Filter> filters;
@@ -52,6 +57,7 @@ class PoolFilters {
   }
 
  private:
+  // A filter between its Begin and its End.
   struct Open {
     c10::DeviceIndex device;
     c10::MempoolId_t pool;

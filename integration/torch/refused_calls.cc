@@ -16,7 +16,8 @@ namespace {
 const spillway_api* g_engine = nullptr;
 ImportedFunction* g_check = nullptr;
 
-// A refusal's codes: no room, or a wait that the user has limited. A device's own errors are never refusals.
+// The codes of a refusal: out of memory, or a wait that the user has limited. A device's own errors are never
+// refusals.
 bool MayBeRefused(int32_t error) { return error == cudaErrorMemoryAllocation || error == cudaErrorTimeout; }
 
 [[noreturn]] void ThrowRefusedCall(int32_t error, const char* file, const char* function, uint32_t line) {

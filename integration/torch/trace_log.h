@@ -1,6 +1,7 @@
-// TraceLog: PyTorch's memory history for the blocks of Spillway. Calls the attached trackers (NCCL registration,
-// profilers) for each event, and while history is on keeps the latest events of each device, to be merged with
-// native's in a snapshot. Which stack belongs to an event is decided here, by the level of recordHistory.
+// TraceLog: PyTorch's memory history for the blocks of Spillway. It calls the attached trackers (NCCL
+// registration, profilers) for each event. While history is on, it keeps the latest events of each device,
+// which a snapshot merges with native's. It decides by recordHistory's level which stack belongs to an event.
+// SpillwayAllocator has the one object; any thread; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
 #define SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
@@ -35,7 +36,8 @@ class TraceLog {
                  RecordContext when, bool clear, const std::vector<std::string>& skip_actions);
   void AddTracker(Tracker tracker);
 
-  // The stack of the caller when history keeps stacks at `level`, else null. Takes the GIL or worse: no lock held.
+  // The stack of the caller when history keeps stacks at `level`, else null. Takes the GIL or worse: no lock
+  // held.
   Context Gather(RecordContext level) const;
 
   // Text that new events carry: the names of the compiled regions that this thread is in.
@@ -54,7 +56,7 @@ class TraceLog {
   void MergeInto(std::vector<std::vector<Entry>>* traces);
 
  private:
-  // Constant after construction: reads of the time-stamp counter become microseconds with it.
+  // Constant after construction: turns reads of the clock counter into microseconds.
   c10::ApproximateClockToUnixTimeConverter clock_;
 
   std::atomic<bool> active_{false};  // written under mu_; a stale read loses or adds one event

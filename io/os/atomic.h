@@ -1,5 +1,6 @@
-// Atomics of the protocols without a lock, by a name of our own, so that the simulation (tests/simulation) can put a
-// switch and a store buffer behind each access. Plain sums that nobody decides on may stay std::atomic.
+// Atomics of the protocols without a lock. The name is our own so that the simulation (tests/simulation) can
+// put a task switch and a store buffer behind each access. Plain counters that no decision depends on may
+// stay std::atomic. Each atomic's declaration says which store or load it pairs with.
 
 #ifndef SPILLWAY_IO_OS_ATOMIC_H_
 #define SPILLWAY_IO_OS_ATOMIC_H_

@@ -22,7 +22,7 @@ bool RegisterAsymmetricBarrier() {
 
 bool HeavyBarrier() {
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return true;
-  SPILLWAY_CHECK(errno == ENOMEM);  // registered, it has no other reason
+  SPILLWAY_CHECK(errno == ENOMEM);  // after registration there is no other reason
   return false;
 }
 

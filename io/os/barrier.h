@@ -1,6 +1,8 @@
-// Barriers, and the pause of a thread that spins. An asymmetric barrier lets one side pay for the ordering of both: who
-// issues HeavyBarrier sees every store that another thread made before its LightBarrier, or that thread sees, behind its
-// LightBarrier, what was stored before the heavy one.
+// Barriers, and the pause of a thread that spins. With an asymmetric barrier one side pays for the ordering
+// of both. Either the thread that issues HeavyBarrier sees every store that another thread made before its
+// LightBarrier, or the other thread, after its LightBarrier, sees what was stored before the heavy one.
+// Read-side sections use the light side on launch threads and evictions the heavy side on the device's
+// thread. Any thread.
 
 #ifndef SPILLWAY_IO_OS_BARRIER_H_
 #define SPILLWAY_IO_OS_BARRIER_H_
@@ -9,14 +11,16 @@
 
 namespace spillway::os {
 
-// Before the first HeavyBarrier; false when the kernel has none: both sides must then use FullFence.
+// To be called before the first HeavyBarrier. False when the kernel has none: both sides must then use
+// FullFence.
 bool RegisterAsymmetricBarrier();
-// False when the kernel had no memory for it: nothing is seen yet, and it is to be tried again.
+// False when the kernel had no memory for it: nothing is ordered, and the caller tries again.
 bool HeavyBarrier();
-// Costs no instruction: holds the compiler alone.
+// Costs no instruction: restrains the compiler alone.
 inline void LightBarrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-// ThreadSanitizer does not model it and gcc warns: nothing that it checks may depend on it.
+// Orders both sides without the asymmetric barrier. ThreadSanitizer does not model a fence, about which gcc
+// warns: nothing that ThreadSanitizer checks may depend on it.
 inline void FullFence() {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -28,8 +32,9 @@ inline void FullFence() {
 #endif
 }
 
-// The `spins`-th look at something that another thread is about to change: for about 10 us the processor's pause, then
-// naps of 20 us. Not sched_yield: on a busy machine that gives a whole time slice away.
+// The pause after the `spins`-th look at something that another thread is about to change: the processor's
+// pause for about 10 us in all, then sleeps of 20 us. It is not sched_yield, which gives a whole time slice
+// away on a busy machine.
 void SpinPause(int spins);
 
 }  // namespace spillway::os

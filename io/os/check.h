@@ -1,6 +1,6 @@
-// CHECK for broken invariants, in every build. It neither judges the outcome of I/O or of a driver call (those are
-// absl::Status), nor holds an expression with side effects.
-// The failure path does not allocate: it may run on a launch thread or in a signal handler.
+// SPILLWAY_CHECK aborts on a broken invariant, in every build. It does not judge the outcome of I/O or of a
+// driver call, which is an absl::Status, and its expression has no side effects. The failure path does not
+// allocate: it may run on a launch thread or in a signal handler.
 
 #ifndef SPILLWAY_IO_OS_CHECK_H_
 #define SPILLWAY_IO_OS_CHECK_H_

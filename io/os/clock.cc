@@ -18,7 +18,7 @@ class SystemClock : public Clock {
 
 const Clock* Clock::System() {
   static const SystemClock* const clock =
-      new SystemClock;  // never destroyed: threads may ask until the very end
+      new SystemClock;  // never destroyed: threads may ask until the process ends
   return clock;
 }
 

@@ -1,4 +1,5 @@
-// Monotonic time behind an interface, so that tests own it.
+// Clock: monotonic time behind an interface, so that tests can set it. Everything below integration that
+// measures time takes a Clock in its constructor. Any thread; cannot fail.
 
 #ifndef SPILLWAY_IO_OS_CLOCK_H_
 #define SPILLWAY_IO_OS_CLOCK_H_
@@ -17,7 +18,7 @@ class Clock {
   static const Clock* System();
 };
 
-// The same time for std::chrono: points and durations of the steady clock.
+// The system's clock for std::chrono, as the clock of time points and durations.
 struct SteadyClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;

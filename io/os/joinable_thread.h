@@ -1,5 +1,6 @@
-// JoinableThread: a background thread whose end is waited for no longer than its owner likes. One that is stuck in the
-// kernel or in a driver is left behind; what it uses must then stay.
+// JoinableThread: a background thread whose owner sets the longest wait for its end. A thread that is stuck
+// in the kernel or in a driver is left behind; what it uses must then stay in memory. Starting fails when the
+// system has no thread left.
 
 #ifndef SPILLWAY_IO_OS_JOINABLE_THREAD_H_
 #define SPILLWAY_IO_OS_JOINABLE_THREAD_H_
@@ -16,10 +17,10 @@
 
 namespace spillway::os {
 
-// One owner, which starts it once.
+// Has one owner, whose thread makes all calls and starts it once.
 class JoinableThread {
  public:
-  // As StartThread; without a thread it is as if it was never started.
+  // As os::StartThread. After an error the object is as if it was never started.
   absl::Status Start(const std::string& name, std::function<void()> body) {
     absl::StatusOr<Thread> thread = StartThread(name, [end = end_, work = std::move(body)] {
       work();
@@ -30,9 +31,10 @@ class JoinableThread {
     if (thread.ok()) thread_ = *std::move(thread);
     return thread.status();
   }
+  // Whether the thread was started and is neither joined nor left behind.
   bool joinable() const { return thread_.joinable(); }
-  // True when the thread has ended within `timeout`, or was never started; false: it is left behind. Its owner has told it
-  // to end.
+  // True when the thread has ended within `timeout` or was never started; false when it is left behind. The
+  // owner has made it end before.
   bool JoinFor(std::chrono::nanoseconds timeout) {
     if (!thread_.joinable()) return true;
     bool ended = false;
@@ -51,18 +53,19 @@ class JoinableThread {
     }
     return ended;
   }
-  // In a forked child, where the thread is not.
+  // For a forked child, in which the thread does not exist.
   void Abandon() {
     if (thread_.joinable()) thread_.detach();
   }
 
  private:
+  // Set by the thread as its last act, so that JoinFor can wait for it with a time limit.
   struct End {
     Mutex mu{LockRank::kWaits};
     CondVar changed;
     bool ended ABSL_GUARDED_BY(mu) = false;
   };
-  std::shared_ptr<End> end_ = std::make_shared<End>();  // outlives whoever is left behind
+  std::shared_ptr<End> end_ = std::make_shared<End>();  // shared with the thread, which may be left behind
   Thread thread_;
 };
 

@@ -1,4 +1,5 @@
-// LockRank: the order in which locks are taken. Who uses which is in docs/threading.md.
+// LockRank: the order in which locks are taken. docs/threading.md says which lock protects what. Checked in
+// builds with SPILLWAY_LOCK_CHECKS (io/os/sync.h).
 
 #ifndef SPILLWAY_IO_OS_LOCK_RANK_H_
 #define SPILLWAY_IO_OS_LOCK_RANK_H_
@@ -8,7 +9,7 @@ namespace spillway::os {
 // One value per lock class; a thread that holds rank r may only take a lock of rank > r.
 enum class LockRank : int {
   kRuntime = 10,        // engine life cycle
-  kRegistry = 20,       // hooks: functions, modules, foreign allocations
+  kRegistry = 20,       // hooks: functions, modules, external memory
   kResidency = 30,      // block states, queue of claims, chunks
   kStreams = 40,        // streams and their events
   kTier = 50,           // host pool, slots of the disk tier

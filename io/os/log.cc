@@ -12,7 +12,7 @@ namespace {
 constexpr int kLinesPerSecond = 20;
 constexpr int64_t kSecond = 1'000'000'000;
 
-// Written by SetLogLevel, read by every Log: a level that changes late costs a line, nothing else.
+// Written by SetLogLevel, read by every Log. A level that is seen late costs a line, nothing else.
 std::atomic<int> log_level{static_cast<int>(LogLevel::kWarn)};
 
 struct RateLimit {
@@ -38,7 +38,7 @@ const char* NameOf(LogLevel level) {
 
 void WriteLine(const std::string& line) {
   const ssize_t ignored = write(2, line.data(), line.size());
-  (void)ignored;  // standard error may be closed; there is nowhere else to say so
+  (void)ignored;  // standard error may be closed; there is no other place to report it
 }
 
 }  // namespace
@@ -68,6 +68,6 @@ void Log(LogLevel level, const std::string& text) {
   WriteLine(line + "\n");
 }
 
-void Announce(const std::string& text) { WriteLine("spillway: " + text + "\n"); }
+void ReportLine(const std::string& text) { WriteLine("spillway: " + text + "\n"); }
 
 }  // namespace spillway::os

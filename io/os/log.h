@@ -1,5 +1,5 @@
-// One log function: lines "spillway: LEVEL text" on standard error, nothing else, never on the launch path.
-// The level is set once by the owner of the options.
+// The log: lines "spillway: LEVEL text" on standard error. Every module logs by it, never on the launch path.
+// The engine sets the level once, from the settings. Any thread; a line that cannot be written is lost.
 
 #ifndef SPILLWAY_IO_OS_LOG_H_
 #define SPILLWAY_IO_OS_LOG_H_
@@ -13,12 +13,13 @@ enum class LogLevel : int { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug =
 // Default kWarn. Any thread.
 void SetLogLevel(LogLevel level);
 
-// One line, in one write(2). At most 20 lines a second for each level below kError are written; the number
-// left out is added to the next one. Any thread; takes a lock, so not from a launch whose set is resident.
+// Writes one line in one write(2), when `level` is enabled. At most 20 lines a second are written for each
+// level below kError; the next one adds the number of those left out. Takes a lock: not for a launch whose
+// blocks are resident.
 void Log(LogLevel level, const std::string& text);
 
-// A line the user always sees, whatever the level: "spillway: TEXT".
-void Announce(const std::string& text);
+// Writes a line that the user sees whatever the level: "spillway: TEXT".
+void ReportLine(const std::string& text);
 
 }  // namespace spillway::os
 

@@ -6,42 +6,42 @@ namespace spillway::os {
 
 #ifdef SPILLWAY_LOCK_CHECKS
 namespace {
-// The locks that this thread holds, in the order in which it took them.
-constexpr int kMaxHeld = 16;
-thread_local const Mutex* held[kMaxHeld];
-thread_local LockRank held_rank[kMaxHeld];
-thread_local int held_count = 0;
+// The locks that this thread has taken, in the order of taking.
+constexpr int kMaxTaken = 16;
+thread_local const Mutex* taken[kMaxTaken];
+thread_local LockRank taken_rank[kMaxTaken];
+thread_local int taken_count = 0;
 }  // namespace
 
 void Mutex::CheckRankBeforeLock() const {
-  for (int i = 0; i < held_count; ++i) SPILLWAY_CHECK(held_rank[i] < rank_);
+  for (int i = 0; i < taken_count; ++i) SPILLWAY_CHECK(taken_rank[i] < rank_);
 }
 
 void Mutex::NoteLocked() const {
-  SPILLWAY_CHECK(held_count < kMaxHeld);
-  held[held_count] = this;
-  held_rank[held_count] = rank_;
-  ++held_count;
+  SPILLWAY_CHECK(taken_count < kMaxTaken);
+  taken[taken_count] = this;
+  taken_rank[taken_count] = rank_;
+  ++taken_count;
 }
 
 void Mutex::NoteUnlocked() const {
-  int i = held_count - 1;
-  while (i >= 0 && held[i] != this) --i;
+  int i = taken_count - 1;
+  while (i >= 0 && taken[i] != this) --i;
   SPILLWAY_CHECK(i >= 0);
-  for (; i + 1 < held_count; ++i) {
-    held[i] = held[i + 1];
-    held_rank[i] = held_rank[i + 1];
+  for (; i + 1 < taken_count; ++i) {
+    taken[i] = taken[i + 1];
+    taken_rank[i] = taken_rank[i + 1];
   }
-  --held_count;
+  --taken_count;
 }
 
-void Mutex::AssertHeld() const {
+void Mutex::AssertLocked() const {
   bool found = false;
-  for (int i = 0; i < held_count; ++i) found = found || held[i] == this;
+  for (int i = 0; i < taken_count; ++i) found = found || taken[i] == this;
   SPILLWAY_CHECK(found);
 }
 #else
-void Mutex::AssertHeld() const {}
+void Mutex::AssertLocked() const {}
 #endif
 
 void CondVar::Wait(Mutex* mutex) {

@@ -1,7 +1,8 @@
-// Annotated mutex and condition variable over std::mutex. With SPILLWAY_LOCK_CHECKS (the core's tests, sanitizer builds) a
-// thread that takes a lock whose rank is not above those of all that it holds is stopped, and so is one that says it holds
-// a lock and does not. Plain std::mutex cannot be analysed by clang, and TSan reports false races through the
-// distribution's uninstrumented absl::Mutex. Ranks are listed in docs/threading.md.
+// Mutex and condition variable over std::mutex, with annotations for clang's thread-safety analysis. All
+// locks below integration are of this kind. With SPILLWAY_LOCK_CHECKS (tests of the core, sanitizer builds)
+// the process stops when a thread takes a lock whose rank is not above the ranks of all locks that it has, or
+// asserts a lock that it does not have. clang cannot analyse plain std::mutex, and ThreadSanitizer reports
+// false races through the distribution's uninstrumented absl::Mutex. Ranks are listed in docs/threading.md.
 
 #ifndef SPILLWAY_IO_OS_SYNC_H_
 #define SPILLWAY_IO_OS_SYNC_H_
@@ -15,11 +16,12 @@
 
 namespace spillway::os {
 
-// Code with the checks and code without cannot be linked together unseen: their names differ.
+// Code with the checks and code without cannot be linked together unnoticed: their names differ.
 #ifdef SPILLWAY_LOCK_CHECKS
 inline namespace with_lock_checks {
 #endif
 
+// A mutex with a rank. TryLock returns false when another thread has it.
 class ABSL_LOCKABLE Mutex {
  public:
   explicit Mutex(LockRank rank) : rank_(rank) {}
@@ -40,8 +42,8 @@ class ABSL_LOCKABLE Mutex {
     NoteLocked();
     return true;
   }
-  // Aborts, where locks are checked, unless this thread holds the mutex.
-  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK();
+  // Aborts, where locks are checked, unless this thread has locked the mutex.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK();
 
  private:
   friend class CondVar;
@@ -59,6 +61,7 @@ class ABSL_LOCKABLE Mutex {
   [[maybe_unused]] const LockRank rank_;  // constant after construction; read by the checks
 };
 
+// Locks for a scope.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->Lock(); }
@@ -70,17 +73,20 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// Waits release the mutex and take it again before they return; spurious wake-ups happen, so wait in a loop.
+// A wait releases the mutex and takes it again before it returns. Spurious wake-ups happen: wait in a loop.
 class CondVar {
  public:
+  // Waits until the thread is woken.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // True when it was woken, false when `timeout` went by. For whoever has something to do by then.
+  // True when the thread was woken, false when `timeout` went by. For a thread that has something to do by
+  // then.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // The same for whoever is woken by what he waits for and looks again only for safety: the simulation takes a waiter
-  // that goes on because `period` went by for a lost wake-up.
-  bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds period) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return WaitFor(mutex, period);
+  // The same for a thread that is always woken by what it waits for and looks again only for safety. The
+  // simulation reports a lost wake-up when such a thread goes on because `interval` went by.
+  bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds interval) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return WaitFor(mutex, interval);
   }
+  // Wakes one waiting thread, or all. With or without the mutex.
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }
 

@@ -16,7 +16,7 @@ constexpr int64_t kFirstLine = 10 * kSecond;
 constexpr int64_t kSecondLine = 60 * kSecond;
 constexpr int64_t kBetweenLines = 300 * kSecond;
 
-// When line number `lines` of a wait is due, after its beginning.
+// How long after its beginning a wait's next line is due, when `lines` were reported.
 int64_t DueAfter(int lines) {
   if (lines == 0) return kFirstLine;
   if (lines == 1) return kSecondLine;
@@ -43,8 +43,8 @@ const char* NameOf(WaitKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-WaitList::WaitList(const Clock* clock, Say say, std::chrono::nanoseconds limit)
-    : clock_(clock), say_(say ? std::move(say) : Say(&Announce)), limit_nanos_(limit.count()) {}
+WaitList::WaitList(const Clock* clock, LineSink sink, std::chrono::nanoseconds limit)
+    : clock_(clock), sink_(sink ? std::move(sink) : LineSink(&ReportLine)), limit_nanos_(limit.count()) {}
 
 WaitList::~WaitList() = default;
 
@@ -85,7 +85,7 @@ void WaitList::Look() {
       lines.push_back(LineOf(entry, now));
     }
   }
-  for (const std::string& line : lines) say_(line);
+  for (const std::string& line : lines) sink_(line);
 }
 
 std::vector<WaitList::Entry> WaitList::UnderWay() const {

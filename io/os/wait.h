@@ -1,6 +1,9 @@
-// WaitList: every place where a thread of the job, or work that one waits for, cannot go on until another party acts is
-// entered here while it lasts: what for, on whom, since when. A wait that takes long is said: after 10 s, after 60 s and
-// then every 5 minutes. Idle sleeps of our own threads are no waits.
+// WaitList: the waits that are under way, each with its kind, its subject and its beginning. A wait is
+// entered wherever a thread of the job, or work that such a thread waits for, cannot go on until something
+// else happens. A long wait is reported by a line of the log: after 10 s, after 60 s and then every 5
+// minutes. Idle sleeps of our own threads are not entered. The engine makes one list for the process; its
+// reporter calls Look and reads the figures. A wait fails only at the user's limit (SPILLWAY_WAIT_LIMIT), by
+// Wait::Check.
 
 #ifndef SPILLWAY_IO_OS_WAIT_H_
 #define SPILLWAY_IO_OS_WAIT_H_
@@ -22,28 +25,29 @@ namespace spillway::os {
 // What is waited for.
 enum class WaitKind : int {
   kChunks,         // a launch: device memory for what it names
-  kArrival,        // a launch or a hold: bytes on their way back to the device
+  kArrival,        // a launch or a long-term pin: bytes on their way back to the device
   kRunAhead,       // a launch: the bound on uncompleted work
   kEndOfTransfer,  // an allocation: the transfer of the address's last block
   kCacheRelease,   // empty_cache, or a driver allocation of the job's own: chunks given back
-  kAudit,          // a launch in audit mode: the one before it, transfers
+  kAudit,          // a launch in audit mode: the launch before it, transfers
   kDiskGrowth,     // an allocation: spill files that grow
   kPinning,        // an allocation: host memory that is being pinned
   kDrive,          // a transfer: the drive's answer
-  kGateSlots,      // the device's thread: launches that are being made; cannot be ended
+  kReadSections,   // the device's thread: launches that are being made; cannot be ended
   kDriverCall,     // one call of the driver that may take long; cannot be ended
   kCount,
 };
 
-// In words, for lines and metrics: "device memory".
+// The kind as text for lines of the log: "device memory".
 const char* NameOf(WaitKind kind);
 
 class WaitList {
  public:
-  using Say = std::function<void(const std::string& line)>;
+  using LineSink = std::function<void(const std::string& line)>;
 
-  // `limit`: how long a wait that can be ended may take; zero: for ever. `say` gets whole lines and must not wait.
-  explicit WaitList(const Clock* clock = Clock::System(), Say say = nullptr,
+  // `limit`: how long a wait that can be ended may take; zero: for ever. `sink` gets whole lines and must not
+  // wait; null: ReportLine.
+  explicit WaitList(const Clock* clock = Clock::System(), LineSink sink = nullptr,
                     std::chrono::nanoseconds limit = std::chrono::nanoseconds::zero());
   ~WaitList();
   WaitList(const WaitList&) = delete;
@@ -51,10 +55,10 @@ class WaitList {
 
   struct Entry {
     WaitKind kind = WaitKind::kChunks;
-    std::string subject;  // on whom, in words: "the read of /nvme0", "launch of gemm_kernel"
+    std::string subject;  // what is waited for, or for what: "the read of /nvme0", "launch of gemm_kernel"
     int64_t since = 0;    // nanoseconds of the clock
     int thread = 0;       // kernel's number of the thread that entered it
-    int lines = 0;        // said so far
+    int lines = 0;        // reported so far
   };
   struct Totals {
     uint64_t ended = 0;  // waits that are over
@@ -63,14 +67,15 @@ class WaitList {
     uint64_t longest_now_nanos = 0;
   };
 
-  // Says what is due. Called about once a second by whoever reports; any thread, no lock held.
+  // Reports the waits whose lines are due. The reporter calls it about once a second. Any thread, no lock
+  // held.
   void Look();
-  // Those under way, the oldest first. Any thread.
+  // The waits under way, the oldest first. Any thread.
   std::vector<Entry> UnderWay() const;
   // By WaitKind. Any thread.
   std::array<Totals, static_cast<size_t>(WaitKind::kCount)> Figures() const;
-  // One line: "waits 12 s for device memory (launch of gemm_kernel, thread 4711)". Empty when nothing has waited for a
-  // second.
+  // One line: "waits 12 s for device memory (launch of gemm_kernel, thread 4711)". Empty when nothing has
+  // waited for a second.
   std::string Describe() const;
 
   int64_t limit_nanos() const { return limit_nanos_; }
@@ -83,14 +88,15 @@ class WaitList {
   std::string LineOf(const Entry& entry, int64_t now) const;
 
   const Clock* const clock_;
-  const Say say_;
+  const LineSink sink_;
   const int64_t limit_nanos_;
   mutable Mutex mu_{LockRank::kWaits};
   Entries entries_ ABSL_GUARDED_BY(mu_);  // in order of `since`
   std::array<Totals, static_cast<size_t>(WaitKind::kCount)> totals_ ABSL_GUARDED_BY(mu_) = {};
 };
 
-// One wait, from construction to destruction. Of one thread; may be entered with any lock held.
+// One wait: entered by its constructor, left by its destructor. Of one thread; may be made with any lock
+// held.
 class Wait {
  public:
   Wait(WaitList* list, WaitKind kind, std::string subject)
@@ -99,12 +105,13 @@ class Wait {
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  // Says anew on whom.
+  // Replaces the subject.
   void SetSubject(std::string subject);
   int64_t since() const { return since_; }
-  // Until the user's limit; the longest time there is without one.
+  // Time until the user's limit; the longest duration when there is no limit.
   std::chrono::nanoseconds Left() const;
-  // OK, or kDeadlineExceeded with the wait in words once it has passed the user's limit: the caller then gives up.
+  // OK, or kDeadlineExceeded with the line of the wait once it has passed the user's limit: the caller then
+  // gives up.
   absl::Status Check() const;
 
  private:

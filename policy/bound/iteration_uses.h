@@ -1,5 +1,5 @@
-// Cycle: one period of a job as bytes and order alone: uses with what comes next for their blocks. What the bound on
-// traffic works on.
+// IterationUses: one iteration of a job as bytes and order alone: which block each launch uses, and what
+// comes next for the block. The bound on traffic works on it. Data only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_ITERATION_USES_H_
 #define SPILLWAY_POLICY_BOUND_ITERATION_USES_H_
@@ -12,28 +12,31 @@
 
 namespace spillway::policy {
 
-// A use of a block by the launch at one position. Positions that come later count on past the period's end.
-struct CycleUse {
-  uint32_t block = 0;     // index into Cycle::blocks
-  uint32_t next_use = 0;  // position + 1 .. position + period
-  uint32_t gone_at =
-      0;  // freed before the launch at this position, next_use at the latest; 0: not freed till then
+// A use of a block by the launch at one position. Positions that come later count on past the iteration's
+// end.
+struct IterationUse {
+  uint32_t block = 0;     // index into IterationUses::blocks
+  uint32_t next_use = 0;  // position + 1 .. position + launches
+  // The block is freed before the launch at this position, next_use at the latest; 0: it is not freed till
+  // then.
+  uint32_t gone_at = 0;
 };
 
-struct Cycle {
+struct IterationUses {
   struct Block {
     TraceBlock block = 0;
     Bytes bytes = 0;
   };
-  uint32_t period = 0;
-  std::vector<Block> blocks;
-  std::vector<uint32_t> first_use;  // of the launch at a position, into uses; period + 1 entries
-  std::vector<CycleUse> uses;
+  uint32_t launches = 0;
+  std::vector<Block> blocks;        // in order of first mention
+  std::vector<uint32_t> first_use;  // of the launch at a position, into uses; launches + 1 entries
+  std::vector<IterationUse> uses;
 };
 
-// The period is the `period` launches of `trace` from `start` on. `sizes` has each block that they name, in whole chunks;
-// one that it lacks is taken to need no room.
-Cycle MakeCycle(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes);
+// The iteration is the `iteration_launches` launches of `trace` from `start` on. `sizes` has the size of each
+// block that they name, in whole chunks; a block that it lacks counts as 0 bytes.
+IterationUses FindIterationUses(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
+                                const BlockSizes& sizes);
 
 }  // namespace spillway::policy
 

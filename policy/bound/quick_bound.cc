@@ -12,11 +12,11 @@ Nanos TimeFor(int64_t bytes, double rate) {
   return bytes <= 0 ? 0 : static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
 }
 
-// Live bytes that a kernel does not name and that need not move on its account.
+// Live bytes that a kernel does not name and that need not move for it.
 struct Exempt {
   std::vector<int64_t> unwritten;  // not written since the iteration began: they need not have left during it
   std::vector<int64_t> finished;   // not used again in it: they need not return during it
-  // Those whose next use, in this iteration or the next, overwrites them unread: they need never return.
+  // Those whose next use, in this iteration or the next, overwrites them unread: they never need to return.
   std::vector<int64_t> overwritten, overwritten_next;
   std::vector<int64_t> constant;  // not written by any kernel: one copy elsewhere is good for ever
 };
@@ -28,7 +28,8 @@ void AddOver(std::vector<int64_t>* change, int64_t bytes, uint32_t begin, uint32
   (*change)[end] -= bytes;
 }
 
-// A stretch of an iteration over which a tensor lives, with its uses there. One that lives over the iteration's end has two.
+// A part of the iteration during which a tensor lives, with its uses there. A tensor that lives over the
+// iteration's end has two.
 struct Stretch {
   uint32_t start, stop;  // [start, stop)
   bool from_before;      // it lives at the iteration's start, with content
@@ -55,7 +56,7 @@ void AddOverwritten(const Workload& workload, const Stretch& stretch, uint32_t t
     if (!Names(workload.kernels[stretch.uses[u]].inputs, tensor))
       AddOver(&exempt->overwritten, bytes, idle_from, stretch.uses[u]);
   }
-  // What is not used again before it is freed returns as little.
+  // What is not used again before it is freed need not return either.
   if (!stretch.goes_on)
     AddOver(&exempt->overwritten_next, bytes, stretch.uses.empty() ? stretch.start : stretch.uses.back() + 1,
             stretch.stop);
@@ -65,7 +66,7 @@ void AddExempt(const Workload& workload, const Stretch& stretch, uint32_t tensor
   const int64_t bytes = static_cast<int64_t>(workload.tensors[tensor].bytes);
   const auto writer = std::find_if(stretch.uses.begin(), stretch.uses.end(),
                                    [&](uint32_t k) { return Names(workload.kernels[k].outputs, tensor); });
-  // Without content to begin with it need not have left before it was first used, written or not.
+  // A tensor without content at the start need not have left before its first use, written or not.
   const uint32_t unused_until =
       stretch.from_before || stretch.uses.empty() ? stretch.start : stretch.uses.front();
   const uint32_t clean_until = std::max(unused_until, writer == stretch.uses.end() ? stretch.stop : *writer);
@@ -75,7 +76,8 @@ void AddExempt(const Workload& workload, const Stretch& stretch, uint32_t tensor
   for (uint32_t k : stretch.uses) {
     if (k < clean_until) AddOver(&exempt->unwritten, -bytes, k, k + 1);
   }
-  // Content of one iteration that no kernel makes is there once its first use has been, and has to be written like other.
+  // Content of one iteration that no kernel makes exists from its first use on and has to be written out like
+  // any other.
   const WorkloadTensor& it = workload.tensors[tensor];
   const bool never_made = (it.persistent || it.life) && writer == stretch.uses.end();
   AddOver(&exempt->constant, bytes, stretch.start, never_made ? stretch.stop : unused_until);

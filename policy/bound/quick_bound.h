@@ -1,4 +1,6 @@
-// QuickBound: times of a steady iteration that no plan on a machine can beat, from one walk over the trace.
+// QuickBound: times of a steady iteration that no plan on a machine can beat, from one walk over the
+// workload. The search for plans ends when it comes near the greatest of them; reports give percentages of
+// it. Nothing fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
 #define SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
@@ -12,11 +14,11 @@ namespace spillway::policy {
 struct QuickBound {
   Nanos compute = 0;  // the sum of the kernels
   Nanos load = 0;     // what exceeds the GPU at the peak comes back over PCIe
-  Nanos phase =
-      0;  // what has to leave before a kernel and to return after it, over PCIe, for the worst kernel
+  // What has to leave before a kernel and to return after it, over PCIe, for the worst kernel.
+  Nanos phase = 0;
   Nanos ssd_phase = 0;  // the same for what exceeds GPU and host together, over the SSD
-  // An SSD whose reads and writes share one limit: what exceeds GPU and host together is written and read there once an
-  // iteration. 0 otherwise.
+  // An SSD whose reads and writes share one limit: what exceeds GPU and host together is written and read
+  // there once an iteration. 0 otherwise.
   Nanos ssd_shared = 0;
   Nanos Best() const;  // the greatest: the tightest
 };

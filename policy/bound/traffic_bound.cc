@@ -12,32 +12,34 @@ namespace {
 // The walk settles within a few repeats; what is averaged over so many is a bound in any case.
 constexpr int kMostRepeats = 16;
 
-std::span<const CycleUse> UsesAt(const Cycle& cycle, uint32_t position) {
-  return std::span(cycle.uses)
-      .subspan(cycle.first_use[position], cycle.first_use[position + 1] - cycle.first_use[position]);
+std::span<const IterationUse> UsesAt(const IterationUses& iteration, uint32_t position) {
+  return std::span(iteration.uses)
+      .subspan(iteration.first_use[position],
+               iteration.first_use[position + 1] - iteration.first_use[position]);
 }
 
 // What may leave: any part of a block, or only all of it.
 enum class Parts : uint8_t { kAny, kWhole };
 
-// One walk over repeats of the cycle: what exceeds the budget leaves, farthest next use first.
-// With any parts nothing is cheaper. Each launch asks that what is absent covers what exceeds the budget, and a byte
-// absent over a stretch between two uses costs one byte, however long the stretch. Covering points by stretches of
-// equal cost from left to right, the one that reaches farthest first, is optimal. It begins with everything absent free
-// of charge, which only lowers the cost, so the cost of the first n repeats, over n, bounds the average of any schedule.
+// One walk over repeats of the iteration: what exceeds the budget leaves, farthest next use first. With any
+// parts nothing is cheaper. Each launch needs as many bytes away as exceed the budget, and a byte that is
+// away over an idle interval costs one byte, however long the interval. Covering points by intervals of equal
+// cost from left to right, the one that reaches farthest first, is optimal. The walk begins with everything
+// away free of charge, which only lowers the cost: the cost of the first n repeats, divided by n, bounds the
+// average of any schedule.
 class Walk {
  public:
-  Walk(const Cycle& cycle, Bytes budget, Parts parts)
-      : cycle_(cycle),
+  Walk(const IterationUses& iteration, Bytes budget, Parts parts)
+      : iteration_(iteration),
         budget_(budget),
         parts_(parts),
-        present_(cycle.blocks.size(), 0),
-        until_(cycle.blocks.size(), 0) {}
+        present_(iteration.blocks.size(), 0),
+        until_(iteration.blocks.size(), 0) {}
 
   // Bytes that leave during the next repeat and are used again. Each launch's own blocks must fit.
-  Bytes RunPeriod() {
+  Bytes RunIteration() {
     Bytes left = 0;
-    for (uint32_t position = 0; position < cycle_.period; ++position, ++now_) left += Launch(position);
+    for (uint32_t position = 0; position < iteration_.launches; ++position, ++now_) left += Launch(position);
     return left;
   }
   // Bytes present of each block. Equal after two repeats: what lies between comes again and again.
@@ -45,16 +47,16 @@ class Walk {
 
  private:
   Bytes Launch(uint32_t position) {
-    const auto uses = UsesAt(cycle_, position);
-    for (const CycleUse& use : uses) {
+    const auto uses = UsesAt(iteration_, position);
+    for (const IterationUse& use : uses) {
       candidates_.erase({until_[use.block], use.block});
-      const Bytes bytes = cycle_.blocks[use.block].bytes;
+      const Bytes bytes = iteration_.blocks[use.block].bytes;
       total_ += bytes - present_[use.block];
       present_[use.block] = bytes;
     }
     const Bytes left = total_ > budget_ ? Leave(total_ - budget_) : 0;
-    for (const CycleUse& use : uses) {
-      if (use.gone_at != 0) {  // freed before it is used again: nobody misses its bytes
+    for (const IterationUse& use : uses) {
+      if (use.gone_at != 0) {  // freed before it is used again: its bytes need not come back
         total_ -= std::exchange(present_[use.block], 0);
         continue;
       }
@@ -78,7 +80,7 @@ class Walk {
     return left;
   }
 
-  const Cycle& cycle_;
+  const IterationUses& iteration_;
   const Bytes budget_;
   const Parts parts_;
   std::vector<Bytes> present_;
@@ -89,12 +91,12 @@ class Walk {
 };
 
 // Bytes a repeat on the long average.
-Bytes Fetched(const Cycle& cycle, Bytes budget, Parts parts) {
-  Walk walk(cycle, budget, parts);
+Bytes Fetched(const IterationUses& iteration, Bytes budget, Parts parts) {
+  Walk walk(iteration, budget, parts);
   std::vector<std::vector<Bytes>> states;  // after each repeat
   std::vector<Bytes> costs = {0};          // of the first n repeats
   for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
-    costs.push_back(costs.back() + walk.RunPeriod());
+    costs.push_back(costs.back() + walk.RunIteration());
     const auto same = std::ranges::find(states, walk.state());
     if (same != states.end()) {
       const auto earlier = static_cast<size_t>(same - states.begin()) + 1;
@@ -107,22 +109,22 @@ Bytes Fetched(const Cycle& cycle, Bytes budget, Parts parts) {
 
 }  // namespace
 
-Bytes LargestSetOf(const Cycle& cycle) {
+Bytes LargestSetOf(const IterationUses& iteration) {
   Bytes largest = 0;
-  for (uint32_t position = 0; position < cycle.period; ++position) {
+  for (uint32_t position = 0; position < iteration.launches; ++position) {
     Bytes bytes = 0;
-    for (const CycleUse& use : UsesAt(cycle, position)) bytes += cycle.blocks[use.block].bytes;
+    for (const IterationUse& use : UsesAt(iteration, position)) bytes += iteration.blocks[use.block].bytes;
     largest = std::max(largest, bytes);
   }
   return largest;
 }
 
-StepTraffic TrafficOf(const Cycle& cycle, Bytes budget_bytes) {
-  StepTraffic traffic;
-  traffic.possible = LargestSetOf(cycle) <= budget_bytes;
+IterationTraffic TrafficOf(const IterationUses& iteration, Bytes budget_bytes) {
+  IterationTraffic traffic;
+  traffic.possible = LargestSetOf(iteration) <= budget_bytes;
   if (!traffic.possible) return traffic;
-  traffic.least_fetched_bytes = Fetched(cycle, budget_bytes, Parts::kAny);
-  traffic.whole_block_fetched_bytes = Fetched(cycle, budget_bytes, Parts::kWhole);
+  traffic.least_fetched_bytes = Fetched(iteration, budget_bytes, Parts::kAny);
+  traffic.whole_block_fetched_bytes = Fetched(iteration, budget_bytes, Parts::kWhole);
   return traffic;
 }
 

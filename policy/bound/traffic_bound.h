@@ -1,5 +1,6 @@
-// Bound: how many bytes a budget makes a repeating job move. A lower bound that no schedule beats, and what plain
-// farthest-next-use on whole blocks would move. Knows bytes and order only: no speeds, no tiers, no clean copies.
+// TrafficOf: how many bytes a budget makes a repeating job move. A lower bound that no schedule beats, and
+// what plain farthest-next-use on whole blocks would move. For the report of an observed job. Knows bytes and
+// order only: no rates, no tiers, no clean copies. Nothing fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_TRAFFIC_BOUND_H_
 #define SPILLWAY_POLICY_BOUND_TRAFFIC_BOUND_H_
@@ -9,22 +10,21 @@
 
 namespace spillway::policy {
 
-struct StepTraffic {
+struct IterationTraffic {
   bool possible = false;  // false: one launch alone names more than the budget; the rest is 0
-  // Bytes that must come back to the GPU each period, on the long average, whatever the schedule: blocks may even be
-  // moved in parts and every choice is made with full knowledge of what comes. What comes back had to leave, too,
-  // so as many bytes go out wherever the blocks were changed since they were last away.
+  // Bytes that must come back to the GPU each iteration, on the long average, whatever the schedule, even one
+  // that moves parts of blocks and knows the future. What comes back had to leave: as many bytes go out
+  // wherever the blocks were changed since they were last away.
   Bytes least_fetched_bytes = 0;
-  // What comes back each period when whole blocks leave, farthest next use first.
+  // What comes back each iteration when whole blocks leave, farthest next use first.
   Bytes whole_block_fetched_bytes = 0;
 };
 
-// `budget_bytes`: for the blocks of the cycle. `cycle` must not be widened (MakeCycle's default), or the bound is none.
-// Time: a few walks over the cycle's uses.
-StepTraffic TrafficOf(const Cycle& cycle, Bytes budget_bytes);
+// `budget_bytes`: for the blocks of the iteration. Time: a few walks over the iteration's uses.
+IterationTraffic TrafficOf(const IterationUses& iteration, Bytes budget_bytes);
 
-// The most that one launch of the cycle names.
-Bytes LargestSetOf(const Cycle& cycle);
+// Bytes of the largest set of blocks that one launch of the iteration names.
+Bytes LargestSetOf(const IterationUses& iteration);
 
 }  // namespace spillway::policy
 

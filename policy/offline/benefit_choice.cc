@@ -7,7 +7,7 @@
 namespace spillway::policy {
 namespace {
 
-// How much of the overfull kernels an absence relieves, in bytes x time.
+// How much an eviction relieves the overfull kernels, in bytes x time.
 class Excess {
  public:
   Excess(const std::vector<int64_t>& live, const std::vector<Nanos>& times, int64_t budget)
@@ -35,9 +35,9 @@ class Excess {
 
 }  // namespace
 
-std::vector<PlannedAbsence> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
-                                            const std::vector<Nanos>& kernel_times,
-                                            const ChoiceOptions& options) {
+std::vector<PlannedEviction> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
+                                             const std::vector<Nanos>& kernel_times,
+                                             const ChoiceOptions& options) {
   Excess excess(lifetimes.live_bytes, kernel_times, static_cast<int64_t>(options.budget_bytes));
   const auto bytes_of = [&](uint32_t i) {
     return static_cast<int64_t>(workload.tensors[lifetimes.intervals[i].tensor].bytes);
@@ -49,7 +49,7 @@ std::vector<PlannedAbsence> ChooseByBenefit(const Workload& workload, const Life
   // Benefits only fall, so the head of the queue is the best once its benefit has been worked out anew.
   std::priority_queue<std::pair<double, uint32_t>> queue;
   for (uint32_t i = 0; i < lifetimes.intervals.size(); ++i) queue.emplace(benefit(i), i);
-  std::vector<PlannedAbsence> absences;
+  std::vector<PlannedEviction> evictions;
   while (!queue.empty()) {
     const uint32_t i = queue.top().second;
     queue.pop();
@@ -61,10 +61,10 @@ std::vector<PlannedAbsence> ChooseByBenefit(const Workload& workload, const Life
     }
     const IdleInterval& interval = lifetimes.intervals[i];
     const uint32_t pieces = PiecesOf(workload.tensors[interval.tensor].bytes, options.piece_bytes);
-    absences.push_back({i, 0, pieces, interval.after + 1, PlanTier::kHost});
+    evictions.push_back({i, 0, pieces, interval.after + 1, PlanTier::kHost});
     excess.Remove(interval.after, interval.before, bytes_of(i));
   }
-  return absences;
+  return evictions;
 }
 
 }  // namespace spillway::policy

@@ -1,4 +1,5 @@
-// ChooseByBenefit: the greedy choice of G10 and TERAIO, for comparison with the planner's. Pure; nothing fails.
+// ChooseByBenefit: the greedy choice of G10 and TERAIO (`--policy g10`), for comparison with the planner's.
+// Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_BENEFIT_CHOICE_H_
 #define SPILLWAY_POLICY_OFFLINE_BENEFIT_CHOICE_H_
@@ -9,11 +10,12 @@
 
 namespace spillway::policy {
 
-// The interval with the most relief of overfull kernels per byte that it
-// moves goes first; whole intervals, written after the last use, until nothing is overfull.
-std::vector<PlannedAbsence> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
-                                            const std::vector<Nanos>& kernel_times,
-                                            const ChoiceOptions& options);
+// The idle interval that relieves overfull kernels most, per byte that moves, is taken first; whole tensors,
+// written after the last use, until nothing is overfull. All go to the host. `kernel_times`: of the kernels
+// of an iteration, in order.
+std::vector<PlannedEviction> ChooseByBenefit(const Workload& workload, const Lifetimes& lifetimes,
+                                             const std::vector<Nanos>& kernel_times,
+                                             const ChoiceOptions& options);
 
 }  // namespace spillway::policy
 

@@ -1,5 +1,6 @@
-// Characterization: what a job's memory looks like before anything moves. How little of it a kernel uses, how large its
-// tensors are, how long they lie idle, and how much of that is long enough to move them out and back.
+// Characterization: what a job's memory looks like before anything moves (`spillway characterize`): how
+// little of it a kernel uses, how large its tensors are, how long they lie idle, and how many of the idle
+// bytes could leave and come back in that time. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_CHARACTERIZATION_H_
 #define SPILLWAY_POLICY_OFFLINE_CHARACTERIZATION_H_
@@ -11,8 +12,8 @@
 
 namespace spillway::policy {
 
-// Of tensors of `least_bytes` up to the next class. Idle intervals are those of Lifetimes: at least one kernel lies
-// between the two uses, and those of persistent tensors go over the iteration's end.
+// Of tensors of `least_bytes` up to the next class. Idle intervals are those of Lifetimes: at least one
+// kernel lies between the two uses, and those of persistent tensors go over the iteration's end.
 struct SizeClass {
   Bytes least_bytes = 0;
   uint32_t tensors = 0;  // that a kernel names
@@ -29,9 +30,9 @@ struct Characterization {
   static constexpr std::array<Nanos, 6> kIdleTimes = {10'000,     100'000,     1'000'000,
                                                       10'000'000, 100'000'000, 1'000'000'000};
   Bytes peak_live_bytes = 0;
-  // Bytes of the tensors that one kernel names, and its workspace, as part of peak_live_bytes: the mean over the
-  // kernels, the mean over time, and the most. (TERAIO, arXiv 2506.06472, says 1.7 % and less than 14 % of the GPU's
-  // memory for language models.)
+  // Bytes of the tensors that one kernel names, and its workspace, as part of peak_live_bytes: the mean over
+  // the kernels, the mean over time, and the most. (TERAIO, arXiv 2506.06472, says 1.7 % and less than 14 %
+  // of the GPU's memory for language models.)
   double active_by_kernel = 0, active_by_time = 0, active_most = 0;
   std::array<SizeClass, kLeastBytes.size()> sizes{};
   SizeClass all;

@@ -22,7 +22,7 @@ absl::StatusOr<Solved> SolveFor(const LpTimeline& timeline, const Machine& machi
                                 LpAim aim) {
   Solved solved;
   solved.model = MakeLpModel(timeline, machine, tiers);
-  for (const auto* columns : {&solved.model.absent_host, &solved.model.absent_ssd}) {
+  for (const auto* columns : {&solved.model.evicted_host, &solved.model.evicted_ssd}) {
     if (aim != LpAim::kFewBytes) break;
     for (int column : *columns) {
       if (column >= 0) solved.model.problem.cost[static_cast<size_t>(column)] += kByteCost;
@@ -77,7 +77,8 @@ absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& l
   const double waits = std::max(0.0, solved->solution.objective) * model.nano_unit;
   bound.iteration +=
       static_cast<Nanos>(std::max(0.0, waits - kTolerance * static_cast<double>(timeline.ideal)));
-  // Where tiers may change, the LP forgets which tier has the copy of what is away again; the quick bound does not.
+  // Where tiers may change, the LP forgets which tier has the copy of what is away again; the quick bound
+  // does not.
   bound.iteration = std::max(bound.iteration, FindQuickBound(workload, lifetimes, machine).Best());
   for (size_t p = 0; p < model.gaps.size(); ++p) {
     if (model.gaps[p] < 0) continue;
@@ -88,9 +89,9 @@ absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& l
     return column < 0 ? 0 : std::max(0.0, values[static_cast<size_t>(column)]) * model.byte_unit;
   };
   for (size_t i = 0; i < timeline.intervals.size(); ++i) {
-    const LpAbsence absence{timeline.intervals[i].interval, bytes(model.absent_host[i]),
-                            bytes(model.absent_ssd[i])};
-    if (absence.host_bytes + absence.ssd_bytes >= kNegligibleBytes) bound.absences.push_back(absence);
+    const LpEviction eviction{timeline.intervals[i].interval, bytes(model.evicted_host[i]),
+                              bytes(model.evicted_ssd[i])};
+    if (eviction.host_bytes + eviction.ssd_bytes >= kNegligibleBytes) bound.evictions.push_back(eviction);
   }
   return bound;
 }

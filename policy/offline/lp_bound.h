@@ -1,5 +1,6 @@
-// FindLpBound: the time of a steady iteration that no plan beats, by a linear programme over all plans that move bytes
-// as a fluid. Offline: seconds for a thousand kernels. docs/planner.md, heading "Bounds".
+// FindLpBound: the time of a steady iteration that no plan beats, by a linear programme over all plans that
+// move bytes as a fluid. For `spillway simulate --bound lp` and PlanByLp. Takes seconds for a thousand
+// kernels. One thread at a time. docs/planner.md, heading "Bounds".
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_BOUND_H_
@@ -14,7 +15,8 @@ namespace spillway::policy {
 
 enum class LpForm {
   kAnyPlan,  // spilled bytes may change their tier at any time
-  kKeepTier,  // each byte of a content has one tier, and is written once: a bound only for plans that keep to that
+  // Each byte of a content has one tier and is written once: a bound only for plans that keep to that.
+  kKeepTier,
 };
 
 enum class LpAim {
@@ -22,23 +24,25 @@ enum class LpAim {
   kFewBytes,  // among solutions of nearly the least waiting the one that moves least: to be rounded, no bound
 };
 
-// Bytes of an interval that the solution has away, by tier. Where tiers may change, all count as the host's.
-struct LpAbsence {
+// Bytes of a tensor that the solution has away in one idle interval, by tier. Where tiers may change, all
+// count as the host's.
+struct LpEviction {
   uint32_t interval = 0;  // index into Lifetimes::intervals
   double host_bytes = 0, ssd_bytes = 0;
 };
 
 struct LpBound {
-  // A millionth of the kernels less than the LP's value, for the solver's tolerance; the quick bound if that is more.
+  // A millionth of the kernels less than the LP's value, for the solver's tolerance; the quick bound if that
+  // is more.
   Nanos iteration = 0;
-  std::vector<Nanos> gaps;          // before each kernel, in the solution
-  std::vector<LpAbsence> absences;  // of the intervals that have any
-  uint32_t columns = 0, rows = 0;   // of the last LP that was solved; 0: everything fits
+  std::vector<Nanos> gaps;            // before each kernel, in the solution
+  std::vector<LpEviction> evictions;  // of the intervals that have any
+  uint32_t columns = 0, rows = 0;     // of the last LP that was solved; 0: everything fits
 };
 
-// Valid for all plans when `lifetimes` are those of all tensors or of any larger least size (smaller tensors are then
-// taken to need no room while idle). ResourceExhausted: a kernel's own tensors exceed the GPU's memory. Internal: the
-// solver failed. Unimplemented: the build has no solver.
+// Valid for all plans when `lifetimes` are those of all tensors, or of those of any least size (smaller
+// tensors then count as 0 bytes while idle). ResourceExhausted: a kernel's own tensors exceed the GPU's
+// memory. Internal: the solver failed. Unimplemented: the build has no solver.
 absl::StatusOr<LpBound> FindLpBound(const Workload& workload, const Lifetimes& lifetimes,
                                     const Machine& machine, LpForm form, LpAim aim = LpAim::kBound);
 

@@ -14,10 +14,11 @@ struct Pools {
   bool host = false, ssd = false;
   double rate_in = 0, rate_out = 0;  // of both tiers together
   // Per interval.
-  std::vector<int> absent;        // x: bytes away
-  std::vector<int> first_writes;  // y: of them, those whose first absence since they were made it is
-  std::vector<int> unread;        // e: those that are overwritten before they were read back
-  std::vector<int> unread_host;   // of them, those in the host
+  std::vector<int> evicted;  // x: bytes away in it
+  std::vector<int>
+      first_writes;         // y: of them, those that are away for the first time since their content was made
+  std::vector<int> unread;  // e: those that are overwritten before they were read back
+  std::vector<int> unread_host;  // of them, those in the host
   // Flows, per slot.
   std::vector<int> out_host, out_ssd, in_host, in_ssd, first_drops;
   std::vector<int> drops_host, drops_ssd, demoted, promoted;  // kMayChange only: later drops, tier changes
@@ -65,12 +66,12 @@ class ModelMaker {
     AddSizes();
     AddLinks();
     AddMemory();
-    model_.absent_host = pools_[0].absent;
-    if (tiers_ == LpTiers::kSsdOnly) std::swap(model_.absent_host, model_.absent_ssd);
-    if (tiers_ == LpTiers::kKeep) model_.absent_ssd = pools_[1].absent;
+    model_.evicted_host = pools_[0].evicted;
+    if (tiers_ == LpTiers::kSsdOnly) std::swap(model_.evicted_host, model_.evicted_ssd);
+    if (tiers_ == LpTiers::kKeep) model_.evicted_ssd = pools_[1].evicted;
     const std::vector<int> none(timeline_.intervals.size(), -1);
-    if (model_.absent_host.empty()) model_.absent_host = none;
-    if (model_.absent_ssd.empty()) model_.absent_ssd = none;
+    if (model_.evicted_host.empty()) model_.evicted_host = none;
+    if (model_.evicted_ssd.empty()) model_.evicted_ssd = none;
     model_.away = pools_[0].away;
     model_.written = pools_[0].written;
     return std::move(model_);
@@ -124,35 +125,35 @@ class ModelMaker {
     }
   }
 
-  // The first absence of a content is what it is written for: there x and y are one column.
+  // A content is written for its first eviction: there x and y are one column.
   void AddIntervals(Pools* pools) {
     const bool both = pools->host && pools->ssd;
     LpSum version;
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
       const double size = InBytes(interval.bytes);
-      const int absent = Column(size);
-      int first = interval.never_dirty ? -1 : absent;
+      const int evicted = Column(size);
+      int first = interval.never_dirty ? -1 : evicted;
       if (interval.place == 0) version = LpSum();
       if (!interval.never_dirty && interval.place > 0) {
         first = Column(size);
         LpSum less;
-        less.Add(first, 1).Add(absent, -1);
+        less.Add(first, 1).Add(evicted, -1);
         Row(&less, -kInfinity, 0);
       }
       version.Add(first, 1);
       if (!interval.never_dirty && interval.place > 0) {
         LpSum written = version;
-        written.Add(absent, -1);
+        written.Add(evicted, -1);
         Row(&written, 0, kInfinity);
       }
-      pools->absent.push_back(absent);
+      pools->evicted.push_back(evicted);
       pools->first_writes.push_back(first);
       pools->unread.push_back(interval.returns ? -1 : Column(size));
       pools->unread_host.push_back(interval.returns || !both ? -1 : Column(size));
       if (interval.returns) continue;
       LpSum less;
-      less.Add(pools->unread[i], 1).Add(absent, -1);
+      less.Add(pools->unread[i], 1).Add(evicted, -1);
       Row(&less, -kInfinity, 0);
       if (!both) continue;
       less.Add(pools->unread_host[i], 1).Add(pools->unread[i], -1);
@@ -209,11 +210,11 @@ class ModelMaker {
       for (uint32_t i : begins_[q]) {
         to_drop.Add(pools.first_writes[i], 1);
         // With one tier, what is elsewhere already is best dropped at once.
-        (both ? again : away).Add(pools.absent[i], 1).Add(pools.first_writes[i], -1);
+        (both ? again : away).Add(pools.evicted[i], 1).Add(pools.first_writes[i], -1);
       }
       for (uint32_t i : dues_[p]) {
         ahead.Add(pools.first_writes[i], -1);
-        loaded.Add(pools.absent[i], -1).Add(pools.unread[i], 1);
+        loaded.Add(pools.evicted[i], -1).Add(pools.unread[i], 1);
         away.Add(pools.unread[i], -1);
         host.Add(pools.unread_host[i], -1);
       }
@@ -227,10 +228,10 @@ class ModelMaker {
   // Chains go round, so their level must be set somewhere: at the last point, before what begins there.
   void AddLevels(const Pools& pools) {
     const uint32_t last = slots_ - 1;
-    LpSum writes, absences, written;
+    LpSum writes, evictions, written;
     writes.Add(pools.unwritten[last], 1).Add(pools.ahead[last], 1);
-    absences.Add(pools.away[last], 1).Add(pools.to_drop[last], 1).Add(pools.to_drop_again[last], 1);
-    absences.Add(pools.loaded[last], 1);
+    evictions.Add(pools.away[last], 1).Add(pools.to_drop[last], 1).Add(pools.to_drop_again[last], 1);
+    evictions.Add(pools.loaded[last], 1);
     written.Add(pools.written[last], 1).Add(pools.unwritten[last], 1).Add(pools.to_drop[last], -1);
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
@@ -239,11 +240,11 @@ class ModelMaker {
         written.Add(pools.first_writes[i], -1);
       }
       if (interval.before < interval.after && interval.after != last) {
-        absences.Add(pools.absent[i], -1);
+        evictions.Add(pools.evicted[i], -1);
         written.Add(pools.first_writes[i], 1);
       }
     }
-    for (LpSum* sum : {&writes, &absences, &written}) Row(sum, 0, 0);
+    for (LpSum* sum : {&writes, &evictions, &written}) Row(sum, 0, 0);
   }
 
   // An interval's bytes pass the link within it, however many others do; those of both tiers together, too.
@@ -254,12 +255,12 @@ class ModelMaker {
   void AddTimes(const std::vector<const Pools*>& tiers, double rate_in, double rate_out) {
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
-      LpSum absent, written;
+      LpSum evicted, written;
       for (const Pools* pools : tiers) {
-        absent.Add(pools->absent[i], 1);
+        evicted.Add(pools->evicted[i], 1);
         written.Add(pools->first_writes[i], 1);
       }
-      if (interval.returns) AddTime(&absent, interval.bytes, rate_in, interval.after, interval.before);
+      if (interval.returns) AddTime(&evicted, interval.bytes, rate_in, interval.after, interval.before);
       if (!interval.never_dirty)
         AddTime(&written, interval.bytes, rate_out, interval.release, interval.before);
     }
@@ -272,25 +273,27 @@ class ModelMaker {
     Row(sum, -kInfinity, most);
   }
 
-  // All tiers together: no more of an interval is away than the tensor, and a content is written once at most.
+  // All tiers together: no more of an interval is away than the tensor, and a content is written once at
+  // most.
   void AddSizes() {
     LpSum written;
     for (uint32_t i = 0; i < timeline_.intervals.size(); ++i) {
       const LpInterval& interval = timeline_.intervals[i];
-      LpSum absent;
+      LpSum evicted;
       if (interval.place == 0) written = LpSum();
       for (const Pools& pools : pools_) {
-        absent.Add(pools.absent[i], 1);
+        evicted.Add(pools.evicted[i], 1);
         written.Add(pools.first_writes[i], 1);
       }
-      if (pools_.size() > 1) Row(&absent, -kInfinity, InBytes(interval.bytes));
+      if (pools_.size() > 1) Row(&evicted, -kInfinity, InBytes(interval.bytes));
       const bool last = i + 1 == timeline_.intervals.size() || timeline_.intervals[i + 1].place == 0;
       if (last && interval.place > 0 && !interval.never_dirty)
         Row(&written, -kInfinity, InBytes(interval.bytes));
     }
   }
 
-  // rate * (duration + gap) >= the flows of a slot. One flow alone in a slot without a gap is bounded as a column.
+  // rate * (duration + gap) >= the flows of a slot. One flow alone in a slot without a gap is bounded as a
+  // column.
   void AddLink(const std::vector<std::pair<const std::vector<int>*, double>>& flows, double rate) {
     for (uint32_t p = 0; p < slots_; ++p) {
       const double most = rate * InTime(timeline_.slots[p].duration);

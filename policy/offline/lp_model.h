@@ -1,6 +1,7 @@
-// LpModel: the linear programme whose value no plan beats. Variables are bytes of each idle interval that are away and
-// bytes that flow in each slot of an LpTimeline; bytes of all intervals in one pool are interchangeable, which makes it a
-// relaxation of any schedule. docs/planner.md describes it. Data only: lp_solve solves it.
+// LpModel: the linear programme whose value no plan beats. Variables are the bytes away in each idle interval
+// and the bytes that flow in each slot of an LpTimeline. Bytes of all intervals in one pool are
+// interchangeable, which makes it a relaxation of any schedule. docs/planner.md describes it. FindLpBound
+// makes and solves it. Data only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_MODEL_H_
@@ -15,11 +16,12 @@
 namespace spillway::policy {
 
 enum class LpTiers {
-  kHostOnly,   // as if the host had room for everything
+  kHostOnly,   // as if everything fitted in host memory
   kSsdOnly,    // no host memory
   kMayChange,  // bytes may go to either and be moved between them at any time
-  kKeep,  // bytes of one content go to one tier only, and are written once: the bound of plans that demote and
-          // promote nothing and write nothing twice
+  // Bytes of one content go to one tier only and are written once: the bound of plans that demote and promote
+  // nothing and write nothing twice.
+  kKeep,
 };
 
 struct LpModel {
@@ -27,9 +29,8 @@ struct LpModel {
   double byte_unit = 1;  // bytes per 1 of a variable
   double nano_unit = 1;
   std::vector<int> gaps;  // column of each slot's gap; -1: it has none
-  std::vector<int> absent_host,
-      absent_ssd;  // column of each interval's bytes away, by tier; -1: none. kMayChange: all
-                   // in absent_host
+  // Column of the bytes away in each interval, by tier; -1: none. kMayChange: all in evicted_host.
+  std::vector<int> evicted_host, evicted_ssd;
   // With kHostOnly: bytes that the host holds at the end of each slot are the sum of these two columns.
   std::vector<int> away, written;
 };

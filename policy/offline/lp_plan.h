@@ -1,5 +1,5 @@
-// PlanByLp: the LP's solution rounded to whole pieces, as a plan for the simulator. One more policy to compare with; it
-// needs seconds where the planner needs milliseconds.
+// PlanByLp: the LP's solution rounded to whole pieces, as a plan for the simulator (`--policy lp`). For
+// comparison with the planner, which needs milliseconds where this needs seconds. One thread at a time.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_PLAN_H_
@@ -10,9 +10,9 @@
 
 namespace spillway::policy {
 
-// Which bytes are away is the LP's choice (one tier per interval, a margin of the GPU's memory kept free); when they are
-// written follows from the order of their last uses. Tries three leads for reads from the host by executing the plan,
-// and keeps the best. Errors are FindLpBound's and Execute's.
+// Which bytes are away is the LP's choice (one tier per interval, a margin of the GPU's memory kept free);
+// when they are written follows from the order of their last uses. Tries three leads for reads from the host
+// by executing the plan, and keeps the best. Errors are FindLpBound's and Execute's.
 absl::StatusOr<TransferPlan> PlanByLp(const Workload& workload, const Lifetimes& lifetimes,
                                       const Machine& machine);
 

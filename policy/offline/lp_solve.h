@@ -1,5 +1,5 @@
-// LpProblem: a linear programme as data, and SolveLp, the only place that knows the solver (COIN-OR CLP). A build
-// without CLP has everything but the solver and says so. One thread at a time per problem.
+// LpProblem: a linear programme as data, and SolveLp, the only place that knows the solver (COIN-OR CLP). A
+// build without CLP has everything but the solver and says so. One thread at a time per problem.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_SOLVE_H_
@@ -14,8 +14,8 @@
 
 namespace spillway::policy {
 
-// minimise cost * x with lower <= x <= upper and row_lower <= matrix * x <= row_upper; the matrix by entries, each place
-// once. Infinite bounds are infinite doubles.
+// minimise cost * x with lower <= x <= upper and row_lower <= matrix * x <= row_upper; the matrix by entries,
+// each place once. Infinite bounds are infinite doubles.
 struct LpProblem {
   std::vector<double> cost, lower, upper;
   std::vector<double> row_lower, row_upper;
@@ -26,11 +26,13 @@ struct LpProblem {
 // Columns with their factors, collected until they become a row of a problem.
 class LpSum {
  public:
+  // Column -1 stands for a variable that does not exist.
   LpSum& Add(int column, double value) {
     if (column >= 0) terms_.emplace_back(column, value);
     return *this;
   }
-  // Columns may have been added more than once.
+  // Appends the sum as a row between `lower` and `upper`, and starts over. Columns may have been added more
+  // than once: their factors are added up.
   void EndRow(LpProblem* problem, double lower, double upper) {
     std::sort(terms_.begin(), terms_.end());
     const int row = static_cast<int>(problem->row_lower.size());
@@ -53,14 +55,15 @@ class LpSum {
 };
 
 struct LpSolution {
-  double objective = 0;
+  double objective = 0;        // cost * x
   std::vector<double> values;  // of the columns
 };
 
 // Unimplemented, with what is missing, when the build has no solver.
 absl::Status CheckLpSolver();
 
-// FailedPrecondition: no solution exists. Internal: the solver gave up. Unimplemented: as above. Prints nothing.
+// FailedPrecondition: no solution exists. Internal: the solver gave up. Unimplemented: as above. Prints
+// nothing.
 absl::StatusOr<LpSolution> SolveLp(const LpProblem& problem);
 
 }  // namespace spillway::policy

@@ -55,7 +55,7 @@ class TimelineMaker {
   }
 
  private:
-  // An absence that relieves no kernel in need is good for nothing, so those intervals are left out.
+  // An eviction that relieves no kernel in need is of no use: those intervals are left out.
   void CollectIntervals() {
     std::vector<uint32_t> in_need(2 * size_t{kernels_} + 1, 0);
     for (size_t k = 0; k < 2 * size_t{kernels_}; ++k)

@@ -1,6 +1,7 @@
-// LpTimeline: the iteration as the LP sees it. Points are starts and ends of kernels at which something happens, slots
-// lie between them. Points at which nothing happens and no more room is needed than at their neighbours are left out,
-// which does not change the LP's value: whatever a solution moves can be spread evenly over the joined slot.
+// LpTimeline: the iteration as the LP sees it. Points are starts and ends of kernels at which something
+// happens; slots lie between them. Points at which nothing happens and no more memory is needed than at their
+// neighbours are left out, which does not change the LP's value: whatever a solution moves can be spread
+// evenly over the joined slot. Data only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_LP_TIMELINE_H_
 #define SPILLWAY_POLICY_OFFLINE_LP_TIMELINE_H_
@@ -27,8 +28,8 @@ struct LpInterval {
   uint32_t interval = 0;  // index into Lifetimes::intervals
   Bytes bytes = 0;        // of the tensor
   uint32_t release = 0;   // its content may be copied out from here on
-  uint32_t after = 0;     // absent from here on at the earliest
-  uint32_t before = 0;    // there again
+  uint32_t after = 0;     // away from here on at the earliest
+  uint32_t before = 0;    // on the GPU again
   uint32_t version = 0;
   uint32_t place = 0;  // 0: the first of its version
   bool returns = true;
@@ -40,13 +41,14 @@ struct LpTimeline {
   std::vector<LpInterval> intervals;  // by version, then place
   Nanos ideal = 0;
 
-  // Nominal time from point `from` on to point `to`, which comes after it, over the iteration's end if need be.
+  // Nominal time from point `from` on to point `to`, which comes after it, over the iteration's end if need
+  // be.
   Nanos Between(uint32_t from, uint32_t to) const;
 
   std::vector<Nanos> ends;  // nominal, of each slot, from the last point on
 };
 
-// Tensors without intervals in `lifetimes` (those under its least size) take no room while they are idle.
+// Tensors without intervals in `lifetimes` (those under its least size) count as 0 bytes while they are idle.
 // No slots: every kernel fits.
 LpTimeline MakeLpTimeline(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine);
 

@@ -14,7 +14,7 @@ namespace {
 
 struct Shape {
   const char* name;
-  uint64_t hidden, wide, narrow;  // widths of the stream, the feed-forward layer, keys and values
+  uint64_t width, wide, narrow;  // widths of the stream, the feed-forward layer, keys and values
   uint32_t layers;
   uint64_t vocabulary;
   bool tied;  // the embedding is the head's weight
@@ -28,7 +28,7 @@ constexpr std::array<Shape, 3> kShapes = {{
 
 constexpr Bytes kUnit = 4096;                 // sizes are multiples of it
 constexpr double kLeastSeconds = 2e-6;        // of a kernel
-constexpr uint64_t kMostKernels = 5'000'000;  // a slip of the pen, beyond
+constexpr uint64_t kMostKernels = 5'000'000;  // more is taken for a mistake
 constexpr uint32_t kKernelsOfLayer = 50;      // at most, forward, backward and update together
 
 const Shape* FindShape(absl::string_view name) {
@@ -53,9 +53,9 @@ struct Kept {
   uint32_t x, n1, q, k, v, a, r1, n2, g, u, s;
 };
 
-class Step {
+class TrainingIteration {
  public:
-  explicit Step(const ModelOptions& options)
+  explicit TrainingIteration(const ModelOptions& options)
       : options_(options),
         shape_(*FindShape(options.model)),
         number_(options.precision == ModelPrecision::kFp32 ? 4 : 2),
@@ -63,15 +63,15 @@ class Step {
 
   Workload Make() {
     const uint64_t share = options_.tensor_parallel;
-    const uint64_t hidden = shape_.hidden, wide = shape_.wide / share, narrow = shape_.narrow / share;
+    const uint64_t width = shape_.width, wide = shape_.wide / share, narrow = shape_.narrow / share;
     const uint32_t layers = options_.layers == 0 ? shape_.layers : options_.layers;
-    if (!shape_.tied) embedding_ = NewMatrix(hidden, shape_.vocabulary / share);
+    if (!shape_.tied) embedding_ = NewMatrix(width, shape_.vocabulary / share);
     for (uint32_t l = 0; l < layers; ++l) {
-      layers_.push_back({NewMatrix(hidden, hidden / share), NewMatrix(hidden, narrow),
-                         NewMatrix(hidden, narrow), NewMatrix(hidden / share, hidden),
-                         NewMatrix(hidden, wide), NewMatrix(hidden, wide), NewMatrix(wide, hidden)});
+      layers_.push_back({NewMatrix(width, width / share), NewMatrix(width, narrow), NewMatrix(width, narrow),
+                         NewMatrix(width / share, width), NewMatrix(width, wide), NewMatrix(width, wide),
+                         NewMatrix(wide, width)});
     }
-    head_ = NewMatrix(hidden, shape_.vocabulary / share);
+    head_ = NewMatrix(width, shape_.vocabulary / share);
     for (uint32_t m = 0; m < options_.micro_batches; ++m) PassOnce();
     for (Layer& layer : layers_) {
       for (Matrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down})
@@ -146,18 +146,18 @@ class Step {
     return 2.0 * static_cast<double>(tokens_) * options_.sequence * static_cast<double>(layer.q.columns);
   }
   uint32_t ForwardLayer(const Layer& layer, uint32_t x, Kept* kept) {
-    const uint32_t n1 = Pointwise("Norm_Forward", {x}, shape_.hidden);
+    const uint32_t n1 = Pointwise("Norm_Forward", {x}, shape_.width);
     const uint32_t q = Forward(layer.q, n1), k = Forward(layer.k, n1), v = Forward(layer.v, n1);
     const uint32_t a = NewActivation(layer.q.columns);
     Kernel("Attention_Forward", {q, k, v}, {a}, AttentionOperations(layer));
     const uint32_t o = Forward(layer.o, a);
-    const uint32_t r1 = Pointwise("Add_Forward", {x, o}, shape_.hidden);
-    const uint32_t n2 = Pointwise("Norm_Forward", {r1}, shape_.hidden);
+    const uint32_t r1 = Pointwise("Add_Forward", {x, o}, shape_.width);
+    const uint32_t n2 = Pointwise("Norm_Forward", {r1}, shape_.width);
     const uint32_t g = Forward(layer.gate, n2), u = Forward(layer.up, n2);
     const uint32_t s = Pointwise("SiluMul_Forward", {g, u}, layer.gate.columns);
     const uint32_t d = Forward(layer.down, s);
     *kept = {x, n1, q, k, v, a, r1, n2, g, u, s};
-    return Pointwise("Add_Forward", {r1, d}, shape_.hidden);
+    return Pointwise("Add_Forward", {r1, d}, shape_.width);
   }
   uint32_t BackwardLayer(Layer* layer, const Kept& kept, uint32_t dy) {
     const uint32_t ds = Backward(&layer->down, kept.s, dy);
@@ -165,7 +165,7 @@ class Step {
     const uint32_t du = Pointwise("SiluMul_Backward", {ds, kept.g, kept.u}, layer->gate.columns);
     const uint32_t dn2g = Backward(&layer->gate, kept.n2, dg);
     const uint32_t dn2u = Backward(&layer->up, kept.n2, du);
-    const uint32_t dr1 = Pointwise("Norm_Backward", {kept.r1, dy, dn2g, dn2u}, shape_.hidden);
+    const uint32_t dr1 = Pointwise("Norm_Backward", {kept.r1, dy, dn2g, dn2u}, shape_.width);
     const uint32_t da = Backward(&layer->o, kept.a, dr1);
     const uint32_t dq = NewActivation(layer->q.columns), dk = NewActivation(layer->k.columns),
                    dv = NewActivation(layer->v.columns);
@@ -173,13 +173,13 @@ class Step {
            2.5 * AttentionOperations(*layer));
     const uint32_t d1 = Backward(&layer->q, kept.n1, dq), d2 = Backward(&layer->k, kept.n1, dk),
                    d3 = Backward(&layer->v, kept.n1, dv);
-    return Pointwise("Norm_Backward", {kept.x, dr1, d1, d2, d3}, shape_.hidden);
+    return Pointwise("Norm_Backward", {kept.x, dr1, d1, d2, d3}, shape_.width);
   }
 
   // Forward and backward of one micro-batch.
   void PassOnce() {
     Matrix* const embedding = shape_.tied ? &head_ : &embedding_;
-    uint32_t x = Pointwise("Embedding_Forward", {embedding->weight}, shape_.hidden);
+    uint32_t x = Pointwise("Embedding_Forward", {embedding->weight}, shape_.width);
     std::vector<Kept> kept(layers_.size());
     for (size_t l = 0; l < layers_.size(); ++l) x = ForwardLayer(layers_[l], x, &kept[l]);
     const uint32_t logits = Forward(head_, x);
@@ -254,6 +254,6 @@ absl::StatusOr<ModelOptions> ParseModel(absl::string_view text) {
   return options;
 }
 
-Workload MakeModelWorkload(const ModelOptions& options) { return Step(options).Make(); }
+Workload MakeModelWorkload(const ModelOptions& options) { return TrainingIteration(options).Make(); }
 
 }  // namespace spillway::policy

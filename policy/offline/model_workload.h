@@ -1,6 +1,6 @@
-// Model workloads: one training step of a decoder-only transformer, generated from its shapes alone, for planning and
-// simulating jobs of which there is no recording. Kernel times are the larger of operations over a stated FLOP/s and
-// bytes over a stated bandwidth: estimates, no measurements.
+// Model workloads: one training iteration of a decoder-only transformer, generated from its shapes alone, for
+// planning and simulating jobs of which there is no recording. Kernel times are the larger of operations over
+// a stated FLOP/s and bytes over a stated bandwidth: estimates, no measurements. Pure; any thread.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_MODEL_WORKLOAD_H_
 #define SPILLWAY_POLICY_OFFLINE_MODEL_WORKLOAD_H_
@@ -25,8 +25,8 @@ struct ModelOptions {
   uint32_t batch = 1;          // sequences of a micro-batch
   uint32_t sequence = 4096;    // tokens of a sequence
   uint32_t micro_batches = 1;  // forward and backward passes before the update
-  uint32_t tensor_parallel =
-      1;  // GPUs that share each weight; the step is one GPU's, without its communication
+  // GPUs that share each weight; the iteration is one GPU's, without its communication.
+  uint32_t tensor_parallel = 1;
   ModelPrecision precision = ModelPrecision::kBf16;
   double flops = 400e12;      // operations a second
   double bandwidth = 3.3e12;  // of the GPU's memory, bytes a second
@@ -35,13 +35,13 @@ struct ModelOptions {
 // "granite-code-8b, llama3-70b, llama3-8b".
 std::string ModelNames();
 
-// "llama3-70b" or "llama3-70b:micro_batches=4,batch=2,sequence=2048,layers=20,precision=fp32,tensor_parallel=2,
-// tflops=50,bandwidth=3.9e12". NotFound when the part before the colon names no model, InvalidArgument with what is
-// accepted for the rest.
+// "llama3-70b" or "llama3-70b:micro_batches=4,batch=2,sequence=2048,layers=20,precision=fp32,
+// tensor_parallel=2,tflops=50,bandwidth=3.9e12". NotFound when the part before the colon names no model,
+// InvalidArgument with what is accepted for the rest.
 absl::StatusOr<ModelOptions> ParseModel(absl::string_view text);
 
-// All activations are kept for the backward pass; attention keeps no matrix of scores. The options must be ParseModel's,
-// or as valid.
+// All activations are kept for the backward pass; attention keeps no matrix of scores. The options must be
+// ParseModel's, or as valid.
 Workload MakeModelWorkload(const ModelOptions& options);
 
 }  // namespace spillway::policy

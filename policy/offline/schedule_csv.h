@@ -1,5 +1,5 @@
-// ScheduleCsv: the events of an execution as a table, one row each: kernels, moves, drops and where persistent tensors
-// begin. The form that an independent judge of schedules reads.
+// ScheduleCsv: the events of an execution as a table (`spillway simulate --schedule`), one row each: kernels,
+// moves, drops and where persistent tensors begin. tests/policy/referee reads it. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_
 #define SPILLWAY_POLICY_OFFLINE_SCHEDULE_CSV_H_

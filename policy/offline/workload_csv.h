@@ -1,4 +1,5 @@
-// Workloads as the two CSV files of a G10 trace. Bytes in, bytes out; files are the caller's.
+// Workloads as the two CSV files of a G10 trace (tests/policy/g10). Bytes in, bytes out; the caller reads and
+// writes the files. Pure; any thread.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_WORKLOAD_CSV_H_
 #define SPILLWAY_POLICY_OFFLINE_WORKLOAD_CSV_H_
@@ -11,12 +12,12 @@
 
 namespace spillway::policy {
 
-// Reads the two files of a G10 trace (kernels.csv, tensors.csv), given as bytes. A bad line is InvalidArgument with the
-// file's name, the line and the offset of the line in the file.
+// Reads the two files of a G10 trace (kernels.csv, tensors.csv), given as bytes. A bad line is
+// InvalidArgument with the file's name, the line and the offset of the line in the file.
 absl::StatusOr<Workload> ParseCsvWorkload(absl::string_view kernels_csv, absl::string_view tensors_csv);
 
-// The same form back. It has no lives: a tensor that lives over the iteration's end becomes persistent there, any other
-// lives from its first to its last kernel. Commas and line ends in names become other signs.
+// The same form back. It has no lives: a tensor that lives over the iteration's end becomes persistent there,
+// any other lives from its first to its last kernel. Commas and line ends in names become other signs.
 std::string KernelsCsv(const Workload& workload);
 std::string TensorsCsv(const Workload& workload);
 

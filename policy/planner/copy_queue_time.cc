@@ -5,7 +5,7 @@
 
 namespace spillway::policy {
 
-LaneTime::LaneTime(const std::vector<Nanos>& durations)
+CopyQueueTime::CopyQueueTime(const std::vector<Nanos>& durations)
     : size_(static_cast<int64_t>(durations.size())),
       free_(durations),
       sums_(durations.size() + 1, 0),
@@ -19,15 +19,15 @@ LaneTime::LaneTime(const std::vector<Nanos>& durations)
   std::iota(previous_.begin(), previous_.end(), 0);
 }
 
-int64_t LaneTime::Wrap(int64_t position) const { return ((position % size_) + size_) % size_; }
+int64_t CopyQueueTime::Wrap(int64_t position) const { return ((position % size_) + size_) % size_; }
 
-Nanos LaneTime::Prefix(int64_t count) const {
+Nanos CopyQueueTime::Prefix(int64_t count) const {
   Nanos total = 0;
   for (int64_t k = count; k > 0; k -= k & -k) total += sums_[k];
   return total;
 }
 
-Nanos LaneTime::Free(int64_t begin, int64_t end) const {
+Nanos CopyQueueTime::Free(int64_t begin, int64_t end) const {
   begin = std::max(begin, end - size_);
   if (begin >= end) return 0;
   const int64_t first = Wrap(begin);
@@ -36,7 +36,7 @@ Nanos LaneTime::Free(int64_t begin, int64_t end) const {
   return Prefix(size_) - Prefix(first) + Prefix(last - size_);
 }
 
-void LaneTime::Use(int64_t kernel, Nanos time) {
+void CopyQueueTime::Use(int64_t kernel, Nanos time) {
   free_[kernel] -= time;
   for (int64_t k = kernel + 1; k <= size_; k += k & -k) sums_[k] -= time;
   if (free_[kernel] > 0) return;
@@ -44,7 +44,7 @@ void LaneTime::Use(int64_t kernel, Nanos time) {
   previous_[kernel + 1] = kernel;
 }
 
-int64_t LaneTime::NextFree(int64_t kernel) {
+int64_t CopyQueueTime::NextFree(int64_t kernel) {
   while (kernel < size_ && free_[kernel] <= 0) {
     next_[kernel] = std::max(next_[kernel], kernel + 1);
     next_[kernel] = next_[next_[kernel]] == next_[kernel] ? next_[kernel] : next_[next_[kernel]];
@@ -53,7 +53,7 @@ int64_t LaneTime::NextFree(int64_t kernel) {
   return kernel;
 }
 
-int64_t LaneTime::PreviousFree(int64_t kernel) {
+int64_t CopyQueueTime::PreviousFree(int64_t kernel) {
   int64_t place = kernel + 1;  // previous_ is indexed by kernel + 1
   while (place > 0 && free_[place - 1] <= 0) {
     previous_[place] = std::min(previous_[place], place - 1);
@@ -63,7 +63,7 @@ int64_t LaneTime::PreviousFree(int64_t kernel) {
   return place - 1;
 }
 
-int64_t LaneTime::TakeEarliest(int64_t begin, int64_t end, Nanos time) {
+int64_t CopyQueueTime::TakeEarliest(int64_t begin, int64_t end, Nanos time) {
   begin = std::max(begin, end - size_);
   int64_t last = begin - 1;
   int64_t base = begin - Wrap(begin);  // position of kernel 0 of the iteration that is walked
@@ -85,7 +85,7 @@ int64_t LaneTime::TakeEarliest(int64_t begin, int64_t end, Nanos time) {
   return last;
 }
 
-int64_t LaneTime::TakeLatest(int64_t begin, int64_t end, Nanos time) {
+int64_t CopyQueueTime::TakeLatest(int64_t begin, int64_t end, Nanos time) {
   begin = std::max(begin, end - size_);
   int64_t first = end;
   int64_t kernel = Wrap(end - 1);

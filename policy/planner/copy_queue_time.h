@@ -1,5 +1,6 @@
-// LaneTime: the free time of one transfer lane over an iteration that repeats, kernel by kernel. Takes the earliest or
-// the latest free time of a stretch; the stretch may go over the iteration's end.
+// CopyQueueTime: the free time of one copy queue over an iteration that repeats, kernel by kernel. Choices
+// take the earliest or the latest free time of a stretch of kernels, which may go over the iteration's end.
+// Used while a plan is made; one thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_PLANNER_COPY_QUEUE_TIME_H_
 #define SPILLWAY_POLICY_PLANNER_COPY_QUEUE_TIME_H_
@@ -11,16 +12,16 @@
 
 namespace spillway::policy {
 
-class LaneTime {
+class CopyQueueTime {
  public:
   // Free time during each kernel.
-  explicit LaneTime(const std::vector<Nanos>& durations);
+  explicit CopyQueueTime(const std::vector<Nanos>& durations);
 
-  // Positions are any integers, taken modulo the number of kernels; a stretch [begin, end) longer than an iteration
-  // counts as its last iteration. Logarithmic time each (Take: per kernel whose time is used up).
+  // Positions are any integers, taken modulo the number of kernels; a stretch [begin, end) longer than an
+  // iteration counts as its last iteration. Logarithmic time each (Take: per kernel whose time is used up).
   Nanos Free(int64_t begin, int64_t end) const;
-  // Takes the earliest time of the stretch, which must have that much. Returns the position of the last kernel
-  // whose time was taken (begin - 1 when `time` is 0).
+  // Takes the earliest time of the stretch, which must have that much. Returns the position of the last
+  // kernel whose time was taken (begin - 1 when `time` is 0).
   int64_t TakeEarliest(int64_t begin, int64_t end, Nanos time);
   // The latest; returns the position of the first kernel whose time was taken (end when `time` is 0).
   int64_t TakeLatest(int64_t begin, int64_t end, Nanos time);

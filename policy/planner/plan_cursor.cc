@@ -11,7 +11,7 @@ using Place = PlanBlockView::Place;
 constexpr size_t kMostCopiesUnderWay = 2;
 // An idle interval of unknown length is taken to be long enough from so many launches on.
 constexpr LaunchIndex kLaunchesOfAGap = 8;
-// Entries that one Poll looks at: those behind are wanted later, and their turn comes as these start or go.
+// Entries that one Poll looks at. Those behind are wanted later; their turn comes as these start or go.
 constexpr int kMostLooks = 128;
 
 PlanBlock BlockOf(TraceBlock block) { return static_cast<PlanBlock>(block); }
@@ -34,7 +34,7 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
   headroom_ = Headroom();
   bytes_wanted_ = 0;
   if (plan_ == nullptr) return;
-  if (plan_->expected_bytes.size() == plan_->period)
+  if (plan_->expected_bytes.size() == plan_->iteration_launches)
     headroom_ = Headroom(plan_->expected_bytes, plan_->budget_bytes, plan_->start, gpu);
   SortOps();
   PlaceTurns();
@@ -42,34 +42,34 @@ void PlanCursor::Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gp
 }
 
 void PlanCursor::SortOps() {
-  for (const PlanStep& op : plan_->steps) {
-    if (op.action == PlanAction::kDrop) evictions_.ops.push_back(op);
+  for (const PlanOp& op : plan_->ops) {
+    if (op.kind == PlanOpKind::kDrop) evictions_.ops.push_back(op);
     // Right before its drop a copy is part of the eviction.
-    if (op.action == PlanAction::kCopyOut && op.needed != op.launch && !plan_->expected_bytes.empty())
+    if (op.kind == PlanOpKind::kCopyOut && op.needed != op.launch && !plan_->expected_bytes.empty())
       copies_.ops.push_back(op);
-    if (op.action == PlanAction::kFetch) fetches_.ops.push_back(op);
+    if (op.kind == PlanOpKind::kFetch) fetches_.ops.push_back(op);
   }
-  if (plan_->durations.size() == plan_->period) {
+  if (plan_->durations.size() == plan_->iteration_launches) {
     starts_.push_back(0);
     for (const Nanos duration : plan_->durations) starts_.push_back(starts_.back() + duration);
   }
-  for (uint32_t position = 0; position < plan_->period; ++position) {
+  for (uint32_t position = 0; position < plan_->iteration_launches; ++position) {
     const ExpectedLaunch& launch = plan_->launches[position];
     for (uint32_t i = 0; i < launch.use_count; ++i)
       uses_[BlockOf(plan_->uses[launch.first_use + i].block)].push_back(position);
   }
 }
 
-// At the current place, or at the plan's start when that was less than an iteration ago: what was launched meanwhile may
-// still be of use.
+// At the host's place, or at the plan's start when that was less than an iteration ago: ops of what was
+// launched meanwhile may still be of use.
 void PlanCursor::PlaceTurns() {
   LaunchIndex now = Now();
-  if (now - plan_->start < plan_->period) now = plan_->start;
+  if (now - plan_->start < plan_->iteration_launches) now = plan_->start;
   const uint32_t position = plan_->PositionOf(now);
   for (Turn* turn : {&evictions_, &copies_, &fetches_}) {
-    std::ranges::stable_sort(turn->ops, {}, &PlanStep::launch);
-    turn->iteration = (now - plan_->start) / plan_->period;
-    turn->at = static_cast<size_t>(std::ranges::lower_bound(turn->ops, position, {}, &PlanStep::launch) -
+    std::ranges::stable_sort(turn->ops, {}, &PlanOp::launch);
+    turn->iteration = (now - plan_->start) / plan_->iteration_launches;
+    turn->at = static_cast<size_t>(std::ranges::lower_bound(turn->ops, position, {}, &PlanOp::launch) -
                                    turn->ops.begin());
     if (turn->at < turn->ops.size()) continue;
     turn->at = 0;
@@ -77,7 +77,7 @@ void PlanCursor::PlaceTurns() {
   }
 }
 
-// What is away when the plan begins comes back for its next use, by whatever it left.
+// A block that is away when the plan begins comes back for its next use, whatever made it leave.
 void PlanCursor::AddWhatIsAway() {
   const LaunchIndex now = mover_.Launched();
   for (const auto& [block, positions] : uses_) {
@@ -94,10 +94,10 @@ void PlanCursor::AddWhatIsAway() {
 // ---- Where the job is in the plan.
 
 LaunchIndex PlanCursor::IndexOf(uint64_t iteration, uint32_t position) const {
-  return plan_->start + iteration * plan_->period + position;
+  return plan_->start + iteration * plan_->iteration_launches + position;
 }
 
-// The launch of PlanStep::needed, of the op whose turn it is.
+// The launch at PlanOp::needed of the op whose turn it is.
 LaunchIndex PlanCursor::NeededAt(const Turn& turn) const {
   return IndexOf(turn.iteration + (turn.op().needed < turn.op().launch ? 1 : 0), turn.op().needed);
 }
@@ -112,7 +112,7 @@ LaunchIndex PlanCursor::NextUse(PlanBlock block, LaunchIndex from) const {
   const auto found = uses_.find(block);
   if (found == uses_.end()) return kNever;
   from = std::max(from, plan_->start);
-  const uint64_t iteration = (from - plan_->start) / plan_->period;
+  const uint64_t iteration = (from - plan_->start) / plan_->iteration_launches;
   const auto next = std::ranges::lower_bound(found->second, plan_->PositionOf(from));
   return next != found->second.end() ? IndexOf(iteration, *next)
                                      : IndexOf(iteration + 1, found->second.front());
@@ -125,20 +125,20 @@ bool PlanCursor::EvictionsToCome() const {
 
 // ---- Moving.
 
-bool PlanCursor::Poll(LaunchIndex gpu, bool room_wanted) {
+bool PlanCursor::Poll(LaunchIndex gpu, bool memory_wanted) {
   if (plan_ == nullptr) return false;
   gpu_ = gpu;
   bool progress = PollEvictions();
   progress |= PollCopies();
   QueueFetches();
-  if (!room_wanted) progress |= PollFetches();
+  if (!memory_wanted) progress |= PollFetches();
   return progress;
 }
 
 bool PlanCursor::PollEvictions() {
   bool progress = false;
   for (size_t tried = 0; tried < evictions_.ops.size(); ++tried, evictions_.Next()) {
-    const PlanStep& op = evictions_.op();
+    const PlanOp& op = evictions_.op();
     const LaunchIndex index = IndexOf(evictions_.iteration, op.launch);
     if (!mover_.Completed(index)) break;
     const PlanBlock block = BlockOf(op.block);
@@ -167,7 +167,7 @@ bool PlanCursor::PollCopies() {
        ++looks) {
     bool stays = false;
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
-      // It leaves with a transfer, or is gone.
+      // Its drop has come and copies it, or it was freed.
       if (it->wanted <= gpu_ || !view.live) return PlanMove::kNothing;
       stays = view.place != Place::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
@@ -179,7 +179,7 @@ bool PlanCursor::PollCopies() {
   return progress;
 }
 
-// One that a launch has taken back waits for the next idle interval.
+// A copy that a launch took back waits for the next idle interval.
 void PlanCursor::LookAtCopiesUnderWay() {
   std::erase_if(copies_under_way_, [this](const Copy& copy) {
     bool ended = false;
@@ -197,14 +197,14 @@ PlanCursor::Gap PlanCursor::GapBefore(PlanBlock block) const {
   const LaunchIndex use = NextUse(block, now);
   if (use == kNever) return {kNever, 0};
   if (starts_.empty()) return {use - now, 0};
-  const auto iterations = static_cast<Nanos>((use - plan_->start) / plan_->period) -
-                          static_cast<Nanos>((now - plan_->start) / plan_->period);
+  const auto iterations = static_cast<Nanos>((use - plan_->start) / plan_->iteration_launches) -
+                          static_cast<Nanos>((now - plan_->start) / plan_->iteration_launches);
   const Nanos nanos =
       iterations * starts_.back() + starts_[plan_->PositionOf(use)] - starts_[plan_->PositionOf(now)];
   return {use - now, nanos};
 }
 
-// A copy closes the block's gate, and a launch that names the block takes it back.
+// A launch that names the block takes a copy under way back: it must fit between two uses.
 bool PlanCursor::LongEnough(const Copy& copy, Bytes bytes) const {
   const Gap gap = GapBefore(copy.block);
   const double rate = mover_.RateOut(copy.tier);
@@ -217,7 +217,7 @@ void PlanCursor::QueueFetches() {
   for (size_t tried = 0; tried < fetches_.ops.size(); ++tried, fetches_.Next()) {
     if (IndexOf(fetches_.iteration, fetches_.op().launch) > std::max(gpu_, plan_->start)) break;
     const LaunchIndex due = NeededAt(fetches_);
-    // It may be due before the use itself: until that one has come, late is better than never.
+    // It may be due before the use itself. Until that launch has come, late is better than never.
     const PlanBlock block = BlockOf(fetches_.op().block);
     const LaunchIndex use = NextUse(block, due);
     if (use != kNever) fetches_waiting_.insert({due, block, use});
@@ -236,18 +236,19 @@ bool PlanCursor::PollFetches() {
   headroom_.MoveTo(gpu_);
   bytes_wanted_ = 0;
   bool progress = LookAtFetchesUnderWay();
-  HeldUp held_up = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
+  Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
   int looks = 0;
   for (auto it = fetches_waiting_.begin();
-       it != fetches_waiting_.end() && !(held_up[0] && held_up[1]) && looks < kMostLooks; ++looks) {
-    const Start result = TryFetch(*it, &held_up);
+       it != fetches_waiting_.end() && !(blocked[0] && blocked[1]) && looks < kMostLooks; ++looks) {
+    const Start result = TryFetch(*it, &blocked);
     progress |= result == Start::kStarted;
     it = result == Start::kStarted || result == Start::kGone ? fetches_waiting_.erase(it) : std::next(it);
   }
   return progress;
 }
 
-// Those that have ended. One that was taken back counts as not there again, and waits for its turn anew.
+// Forgets those that have ended. One that was taken back does not count as there any more and waits for its
+// turn again.
 bool PlanCursor::LookAtFetchesUnderWay() {
   return std::erase_if(fetches_under_way_, [this](const FetchUnderWay& one) {
            bool ended = false;
@@ -275,7 +276,7 @@ bool PlanCursor::IsBusy(PlanTier tier) const {
   return mover_.IsBusy(tier, fetches, bytes);
 }
 
-PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, HeldUp* held_up) {
+PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
   Start result = Start::kNothingToDo;
   PlanTier tier = PlanTier::kHost;
   Bytes bytes = 0;
@@ -285,11 +286,11 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, HeldUp* held_up) {
       result = Start::kGone;
       return PlanMove::kNothing;
     }
-    // On its way out or in, there, or freed: others' business, or its turn has not come.
+    // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
     if (view.place != Place::kAway || !view.may_return) return PlanMove::kNothing;
     tier = view.tier;
     bytes = view.bytes;
-    if ((*held_up)[QueueOf(tier)]) return PlanMove::kNothing;
+    if ((*blocked)[QueueOf(tier)]) return PlanMove::kNothing;
     const bool fits = fetch.due <= host || headroom_.Fits(gpu_, fetch.due, bytes);
     const bool free = bytes <= view.free_bytes;
     if (fits && !free) bytes_wanted_ = std::max(bytes_wanted_, bytes);
@@ -303,9 +304,9 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, HeldUp* held_up) {
     result = Start::kStarted;
     fetches_under_way_.push_back({fetch, gpu_, bytes, tier});
     headroom_.Add(gpu_, fetch.due, static_cast<int64_t>(bytes));
-    (*held_up)[QueueOf(tier)] = IsBusy(tier);
+    (*blocked)[QueueOf(tier)] = IsBusy(tier);
   } else if (result == Start::kMustWait) {
-    (*held_up)[QueueOf(tier)] = true;
+    (*blocked)[QueueOf(tier)] = true;
   }
   return result;
 }

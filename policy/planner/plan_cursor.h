@@ -1,16 +1,16 @@
-// PlanCursor: when an op of a MigrationPlan may start. Told how far the GPU is, it goes through the plan's ops and has its
-// PlanMover begin those whose turn has come. Keeps no clock, moves no bytes, takes no lock: PlanRunner drives it by what
-// completes on a device, tests by what a simulated job does. One thread; nothing fails: what cannot be begun is left out,
-// and costs what moving on demand costs.
+// PlanCursor: when an op of a MigrationPlan may start. Given the GPU's progress, it goes through the plan's
+// ops and has its PlanMover begin those that may start. Keeps no clock, moves no bytes, takes no lock.
+// PlanRunner drives it by what completes on a device, tests by what a simulated job does. One thread at a
+// time; nothing fails: an op that cannot start is left out, and its block moves on demand.
 //
 // The rules:
-// - A drop starts when its launch has completed, unless the host has used the block again since, or half of the time for
-//   which it would be away is over.
-// - A copy out waits from its launch's completion for an idle interval between two uses that is long enough, the most
-//   urgent first, few at a time; once its drop has come, that is when it is made.
-// - A fetch waits from its earliest start, in one queue per tier, in the order of need, until there is headroom during all
-//   launches up to its need and free memory now; what the host asks for next needs only the memory. One that must wait
-//   holds up its own queue, not the other.
+// - A drop starts when its launch has completed, unless the host has used the block again since, or half of
+//   the idle interval is over.
+// - A copy out waits, from its launch's completion on, for an idle interval between two uses that is long
+//   enough: the most urgent first, few at a time. Once its drop has come, it is made with the drop.
+// - A fetch waits from its earliest start, in one queue per tier, in the order of need, until there is
+//   headroom during all launches up to its need and free memory now. What the host asks for next needs only
+//   the memory. A fetch that must wait blocks its own queue, not the other.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_CURSOR_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_CURSOR_H_
@@ -31,10 +31,10 @@
 
 namespace spillway::policy {
 
-// The low half of a TraceBlock: a block whoever it is handed out to.
+// The low half of a TraceBlock: the block, whatever tensor it is given to.
 using PlanBlock = uint32_t;
 
-// A block as it is now, to whoever moves it.
+// A block as its mover sees it now.
 struct PlanBlockView {
   enum class Place : uint8_t {
     kOnGpu,     // its content is there
@@ -44,15 +44,15 @@ struct PlanBlockView {
     kOther,     // nowhere, or on its way by other means
   };
   Place place = Place::kOther;
-  bool live = false;  // handed out and not freed
-  // kOnGpu: nothing is in the way of its leaving; of a copy out. kAway: of its coming back.
-  bool may_leave = false, may_copy = false, may_return = false;
-  bool copied = false;              // kOnGpu: a copy from before lies elsewhere
-  PlanTier tier = PlanTier::kHost;  // kAway: where it comes from
-  Bytes bytes = 0;                  // that it takes on the GPU
-  Bytes copy_bytes = 0;             // that a copy out moves
-  Bytes free_bytes = 0;             // of the GPU's memory
-  LaunchIndex used = 0;  // the launch that the host let go last of those that name it, plus 1; 0: none
+  bool live = false;                         // allocated and not freed
+  bool may_leave = false, may_copy = false;  // kOnGpu: nothing prevents an eviction; a copy out
+  bool may_return = false;                   // kAway: nothing prevents a fetch
+  bool copied = false;                       // kOnGpu: a copy from before lies elsewhere
+  PlanTier tier = PlanTier::kHost;           // kAway: where it comes from
+  Bytes bytes = 0;                           // that it takes on the GPU
+  Bytes copy_bytes = 0;                      // that a copy out moves
+  Bytes free_bytes = 0;                      // of the GPU's memory
+  LaunchIndex used = 0;  // the last launch that names it of those that passed the gate, plus 1; 0: none
 };
 
 enum class PlanMove : uint8_t { kNothing, kEvict, kCopyOut, kFetch };
@@ -62,13 +62,13 @@ class PlanMover {
  public:
   virtual ~PlanMover() = default;
 
-  // Shows `decide` the block and begins the move that it asks for, before anybody else can touch the block. True when a
-  // move was begun.
+  // Shows `decide` the block and begins the move that it returns; nothing else can touch the block in
+  // between. `tier`: of a copy out or eviction. True when a move has begun.
   virtual bool Visit(PlanBlock block, PlanTier tier,
                      absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) = 0;
   // Whether the launch has completed on the GPU. Launches of several streams complete in any order.
   virtual bool Completed(LaunchIndex launch) = 0;
-  // Launches before this one have been let go by the host.
+  // Launches before this one have passed the gate.
   virtual LaunchIndex Launched() const = 0;
   // Whether so many fetches of so many bytes under way from the tier are enough.
   virtual bool IsBusy(PlanTier tier, size_t fetches, Bytes bytes) const = 0;
@@ -80,32 +80,33 @@ class PlanCursor {
  public:
   explicit PlanCursor(PlanMover* mover) : mover_(*mover) {}
 
-  // Null: nothing is to be done. Moves under way go on. `gpu`: launches before it have completed.
+  // Puts `plan` in force; null: there is nothing to do. Moves under way go on. `gpu`: launches before it have
+  // completed.
   void Reset(std::shared_ptr<const MigrationPlan> plan, LaunchIndex gpu);
   bool active() const { return plan_ != nullptr; }
 
-  // Begins what may start now; true when something was begun or has ended. `room_wanted`: a launch waits for memory, so
-  // that nothing is fetched ahead.
-  bool Poll(LaunchIndex gpu, bool room_wanted);
-  // A block of so many bytes leaves outside the plan.
+  // Begins what may start now; true when something has begun or ended. `gpu`: launches before it have
+  // completed. `memory_wanted`: a launch waits for memory, so nothing is fetched ahead.
+  bool Poll(LaunchIndex gpu, bool memory_wanted);
+  // A block of so many bytes leaves outside the plan: it is to come back for its next use.
   void NoteUnplanned(PlanBlock block, Bytes bytes, LaunchIndex gpu);
 
-  // Bytes that a fetch lacks which may start but for them; 0 when none does.
+  // Free bytes that a fetch waits for which may start otherwise; 0: none does.
   Bytes bytes_wanted() const { return bytes_wanted_; }
-  // The launch that next uses a block is reckoned from here on: the host's place, or the plan's start.
+  // Next uses count from here on: the host's place, or the plan's start if that is later.
   LaunchIndex Now() const;
   // The first launch from `from` on that uses the block by the plan; kNever without a plan or a use.
   LaunchIndex NextUse(PlanBlock block, LaunchIndex from) const;
-  // Whether evictions are still to come whose launches the host has let go already.
+  // Whether evictions are still to come whose launches have passed the gate.
   bool EvictionsToCome() const;
 
  private:
-  // A place in a list of ops that is gone through once an iteration.
+  // A list of ops that comes round once an iteration, and the op whose turn it is.
   struct Turn {
-    std::vector<PlanStep> ops;  // by launch
-    uint64_t iteration = 0;     // gone through since the plan's start
+    std::vector<PlanOp> ops;  // by launch
+    uint64_t iteration = 0;   // gone through since the plan's start
     size_t at = 0;
-    const PlanStep& op() const { return ops[at]; }
+    const PlanOp& op() const { return ops[at]; }
     void Next() {
       if (++at < ops.size()) return;
       at = 0;
@@ -121,9 +122,9 @@ class PlanCursor {
     }
   };
   struct Fetch {
-    LaunchIndex due = 0;  // to be there when this launch comes
+    LaunchIndex due = 0;  // the block must be there when this launch comes
     PlanBlock block = 0;
-    LaunchIndex use = 0;  // of no use any more after this one, its next use
+    LaunchIndex use = 0;  // the block's next use, after which the fetch is of no use
     bool operator<(const Fetch& other) const {
       return std::tie(due, block, use) < std::tie(other.due, other.block, other.use);
     }
@@ -140,7 +141,7 @@ class PlanCursor {
     Nanos nanos = 0;  // 0: not known
   };
   enum class Start : uint8_t { kNothingToDo, kStarted, kMustWait, kGone };
-  using HeldUp = std::array<bool, 2>;  // by tier
+  using Blocked = std::array<bool, 2>;  // by tier
 
   void SortOps();
   void PlaceTurns();
@@ -156,7 +157,7 @@ class PlanCursor {
   void QueueFetches();
   bool PollFetches();
   bool LookAtFetchesUnderWay();
-  Start TryFetch(const Fetch& fetch, HeldUp* held_up);
+  Start TryFetch(const Fetch& fetch, Blocked* blocked);
   bool IsBusy(PlanTier tier) const;
 
   PlanMover& mover_;

@@ -7,17 +7,17 @@
 namespace spillway::policy {
 namespace {
 
-constexpr Bytes kMargin = 64 << 20;       // of the GPU, planned to stay free; a sixty-fourth of a small one
-constexpr double kLaneEfficiency = 0.99;  // of the write lane, that choices are made for
+constexpr Bytes kMargin = 64 << 20;        // of the GPU, planned to stay free; a sixty-fourth of a small one
+constexpr double kQueueEfficiency = 0.99;  // of the copy queues, that choices are made for
 constexpr size_t kSettingsWithRounds = 2;
 constexpr Nanos kShortLead = 50'000'000, kLongLead = 500'000'000;
 
 bool UsesDisk(const TransferPlan& plan) {
-  return std::any_of(plan.absences.begin(), plan.absences.end(),
-                     [](const PlannedAbsence& absence) { return absence.tier == PlanTier::kDisk; });
+  return std::any_of(plan.evictions.begin(), plan.evictions.end(),
+                     [](const PlannedEviction& eviction) { return eviction.tier == PlanTier::kDisk; });
 }
 
-// What plans reckon with.
+// What plans count on.
 Machine Planned(Machine machine) {
   const Drive together = RatesTogether(machine);
   machine.ssd_read = together.read;
@@ -77,15 +77,15 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   if (setting.read_ledger) {
     choice.early_returns = setting.early_returns;
     choice.read_rate =
-        kLaneEfficiency *
+        kQueueEfficiency *
         (planned_.host_bytes != 0 ? planned_.pcie_in : std::min(planned_.pcie_in, planned_.ssd_read));
   }
   choice.write_rate =
-      kLaneEfficiency *
+      kQueueEfficiency *
       (planned_.host_bytes != 0 ? planned_.pcie_out : std::min(planned_.pcie_out, planned_.ssd_write));
   TransferPlan plan;
   plan.kernel_times = kernel_times;
-  plan.absences = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
+  plan.evictions = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
   ChooseTiers(workload_, lifetimes_, planned_, setting.order, &plan);
   if (planned_.host_bytes != 0 && UsesDisk(plan)) LeadHostReads(setting.host_lead, &plan);
   return plan;

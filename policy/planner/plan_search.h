@@ -1,5 +1,6 @@
-// PlanSearch: the offline planner. A first plan at once, then better ones: each is executed by the simulator, what
-// kernels waited for bytes is fed back as longer kernel times, and the best is kept. docs/planner.md tells the method.
+// PlanSearch: the offline planner. Makes a first plan at once, then better ones: the simulator executes each,
+// the times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
+// docs/planner.md describes the method. RuntimePlanner and `spillway simulate` use it. One thread at a time.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
@@ -28,17 +29,17 @@ class PlanSearch {
   PlanSearch(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
              const SearchOptions& options);
 
-  // Without a trial.
+  // The first plan, which has not been tried.
   const TransferPlan& First() const { return first_; }
-  // Plans and tries the next setting or round. False when nothing is left to try. An error is the simulator's: the
-  // workload cannot run on this machine.
+  // Plans and tries the next setting or round. False when nothing is left to try. ResourceExhausted, from the
+  // simulator: the workload cannot run on this machine.
   absl::StatusOr<bool> Improve();
 
   const TransferPlan& best() const { return best_; }
   Nanos best_iteration() const { return best_iteration_; }  // 0 before the first Improve
   uint32_t trials() const { return trials_; }
 
-  // Tensors smaller than this stay; the simulator must get lifetimes of at least these.
+  // Tensors smaller than this stay on the GPU. The search must get lifetimes of at least this least size.
   static Bytes LeastBytes(const Machine& machine);
 
  private:

@@ -8,25 +8,26 @@ namespace {
 
 constexpr Nanos kUnmeasured = 10'000;
 
-// What happens to one block over the period, in order. An event at a position comes before that position's launch.
-struct BlockStory {
+// What happens to one block over the iteration, in order. An event at a position comes before that position's
+// launch.
+struct BlockHistory {
   struct Item {
     uint32_t position = 0;
-    bool use = false;     // else the block is handed out or freed
+    bool use = false;     // else the block is allocated or freed
     bool writes = false;  // of a use
   };
   Bytes bytes = 0;
   std::vector<Item> items;
 };
 
-class StoryTeller {
+class BlockHistories {
  public:
-  StoryTeller(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes,
-              const WriteFacts* facts)
+  BlockHistories(const Trace& trace, LaunchIndex start, uint32_t iteration_launches, const BlockSizes& sizes,
+                 const WriteFacts* facts)
       : sizes_(sizes), facts_(facts) {
     const auto events = trace.events();
     auto event = std::ranges::find_if(events, [start](const BlockEvent& one) { return one.before >= start; });
-    for (uint32_t position = 0; position < period; ++position) {
+    for (uint32_t position = 0; position < iteration_launches; ++position) {
       for (; event != events.end() && event->before == start + position; ++event) Add(*event, position);
       const LaunchRecord launch = trace.at(start + position);
       for (uint32_t operand = 0; operand < launch.blocks.size(); ++operand) {
@@ -37,11 +38,11 @@ class StoryTeller {
 
   // Blocks in order of first mention.
   const std::vector<TraceBlock>& order() const { return order_; }
-  const BlockStory& of(TraceBlock block) const { return stories_.at(block); }
+  const BlockHistory& of(TraceBlock block) const { return histories_.at(block); }
 
  private:
-  BlockStory& Of(TraceBlock block) {
-    const auto [it, is_new] = stories_.try_emplace(block);
+  BlockHistory& Of(TraceBlock block) {
+    const auto [it, is_new] = histories_.try_emplace(block);
     if (is_new) {
       order_.push_back(block);
       const auto size = sizes_.find(block);
@@ -50,52 +51,52 @@ class StoryTeller {
     return it->second;
   }
   void Add(const BlockEvent& event, uint32_t position) {
-    BlockStory& story = Of(event.block);
-    if (story.bytes == 0) story.bytes = event.bytes;
-    story.items.push_back({position, false, false});
+    BlockHistory& history = Of(event.block);
+    if (history.bytes == 0) history.bytes = event.bytes;
+    history.items.push_back({position, false, false});
   }
   void AddUse(TraceBlock block, uint32_t position, uint64_t tag, uint32_t operand) {
-    BlockStory& story = Of(block);
+    BlockHistory& history = Of(block);
     const bool writes = facts_ == nullptr || facts_->Of(tag, operand) != Writes::kNo;
-    if (!story.items.empty() && story.items.back().use && story.items.back().position == position) {
-      story.items.back().writes |= writes;  // named twice
+    if (!history.items.empty() && history.items.back().use && history.items.back().position == position) {
+      history.items.back().writes |= writes;  // named twice
       return;
     }
-    story.items.push_back({position, true, writes});
+    history.items.push_back({position, true, writes});
   }
 
   const BlockSizes& sizes_;
   const WriteFacts* const facts_;
   std::vector<TraceBlock> order_;
-  std::unordered_map<TraceBlock, BlockStory> stories_;
+  std::unordered_map<TraceBlock, BlockHistory> histories_;
 };
 
-// Turns stories into tensors.
+// Turns the histories of blocks into tensors.
 class TensorMaker {
  public:
   explicit TensorMaker(RecordedWorkload* recorded) : recorded_(*recorded) {}
 
-  void Add(TraceBlock block, const BlockStory& story) {
-    if (story.bytes == 0) return;
-    const auto& items = story.items;
-    const auto event = std::ranges::find_if(items, [](const BlockStory::Item& item) { return !item.use; });
+  void Add(TraceBlock block, const BlockHistory& history) {
+    if (history.bytes == 0) return;
+    const auto& items = history.items;
+    const auto event = std::ranges::find_if(items, [](const BlockHistory::Item& item) { return !item.use; });
     if (event == items.end()) {
-      const uint32_t tensor = NewTensor(block, story.bytes, true);
-      for (const BlockStory::Item& item : items) Name(tensor, item, true, item.writes);
+      const uint32_t tensor = NewTensor(block, history.bytes, true);
+      for (const BlockHistory::Item& item : items) Name(tensor, item, true, item.writes);
       return;
     }
-    // Once around from that event on; each event ends the life before it.
+    // Once round the iteration from that event on. Each event ends the life before it.
     const size_t first = static_cast<size_t>(event - items.begin());
     bool alive = false;
     for (size_t i = 1; i <= items.size(); ++i) {
-      const BlockStory::Item& item = items[(first + i) % items.size()];
+      const BlockHistory::Item& item = items[(first + i) % items.size()];
       if (!item.use) {
         if (alive) End(item.position);
         alive = false;
         continue;
       }
       if (!alive) {
-        const uint32_t tensor = NewTensor(block, story.bytes, false);
+        const uint32_t tensor = NewTensor(block, history.bytes, false);
         recorded_.workload.tensors[tensor].life = {item.position, item.position};
       }
       Name(static_cast<uint32_t>(recorded_.workload.tensors.size() - 1), item, alive, !alive || item.writes);
@@ -109,15 +110,15 @@ class TensorMaker {
     recorded_.workload.tensors.push_back({bytes, persistent, std::nullopt});
     return static_cast<uint32_t>(recorded_.blocks.size() - 1);
   }
-  void Name(uint32_t tensor, const BlockStory::Item& item, bool reads, bool writes) {
+  void Name(uint32_t tensor, const BlockHistory::Item& item, bool reads, bool writes) {
     WorkloadKernel& kernel = recorded_.workload.kernels[item.position];
     if (reads) kernel.inputs.push_back(tensor);
     if (writes) kernel.outputs.push_back(tensor);
   }
   // The latest tensor is freed before the launch at `position`.
   void End(uint32_t position) {
-    const uint32_t period = recorded_.expected.period;
-    recorded_.workload.tensors.back().life->last = (position + period - 1) % period;
+    const uint32_t iteration_launches = recorded_.expected.iteration_launches;
+    recorded_.workload.tensors.back().life->last = (position + iteration_launches - 1) % iteration_launches;
   }
 
   RecordedWorkload& recorded_;
@@ -127,7 +128,7 @@ void AddKernels(const Trace& trace, const BlockSizes& sizes, const KernelTimes* 
                 RecordedWorkload* recorded) {
   const Nanos typical = times != nullptr ? times->Typical() : 0;
   std::vector<Bytes> bytes;
-  for (uint32_t position = 0; position < recorded->expected.period; ++position) {
+  for (uint32_t position = 0; position < recorded->expected.iteration_launches; ++position) {
     const LaunchRecord launch = trace.at(recorded->expected.start + position);
     Nanos duration = 0;
     if (times != nullptr) {
@@ -145,30 +146,30 @@ void AddKernels(const Trace& trace, const BlockSizes& sizes, const KernelTimes* 
   }
 }
 
-// The launches and uses of the period, with each block's next use; no steps.
-MigrationPlan ExpectPeriod(const Trace& trace, LaunchIndex start, uint32_t period) {
+// The launches and uses of the iteration, with each block's next use; no ops.
+MigrationPlan ExpectIteration(const Trace& trace, LaunchIndex start, uint32_t iteration_launches) {
   MigrationPlan plan;
   plan.start = start;
-  plan.period = period;
-  plan.launches.reserve(period);
-  for (uint32_t position = 0; position < period; ++position) {
+  plan.iteration_launches = iteration_launches;
+  plan.launches.reserve(iteration_launches);
+  for (uint32_t position = 0; position < iteration_launches; ++position) {
     const LaunchRecord launch = trace.at(start + position);
     plan.launches.push_back({launch.signature, static_cast<uint32_t>(plan.uses.size()),
                              static_cast<uint32_t>(launch.blocks.size())});
     for (const TraceBlock block : launch.blocks) plan.uses.push_back({block, 0});
   }
-  // Backwards, twice: the first round finds each block's first use of the period, which is the next use of
+  // Backwards, twice: the first round finds each block's first use of the iteration, which is the next use of
   // its last.
   std::unordered_map<TraceBlock, uint32_t> next;
   for (int round = 1; round >= 0; --round) {
-    for (uint32_t position = period; position-- > 0;) {
+    for (uint32_t position = iteration_launches; position-- > 0;) {
       const ExpectedLaunch& launch = plan.launches[position];
       const auto first = plan.uses.begin() + launch.first_use;
       for (auto use = first; use != first + launch.use_count; ++use) {
         if (round == 0) use->next_position = next[use->block];
       }
       for (auto use = first; use != first + launch.use_count; ++use)
-        next[use->block] = position + round * period;
+        next[use->block] = position + round * iteration_launches;
     }
   }
   return plan;
@@ -176,16 +177,17 @@ MigrationPlan ExpectPeriod(const Trace& trace, LaunchIndex start, uint32_t perio
 
 }  // namespace
 
-RecordedWorkload MakeRecordedWorkload(const Trace& trace, LaunchIndex start, uint32_t period,
+RecordedWorkload MakeRecordedWorkload(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
                                       const BlockSizes& sizes, const KernelTimes* times,
                                       const WriteFacts* facts) {
   RecordedWorkload recorded;
-  recorded.expected = ExpectPeriod(trace, start, period);
+  recorded.expected = ExpectIteration(trace, start, iteration_launches);
   AddKernels(trace, sizes, times, &recorded);
-  const StoryTeller stories(trace, start, period, sizes, facts);
+  const BlockHistories histories(trace, start, iteration_launches, sizes, facts);
   TensorMaker maker(&recorded);
-  for (const TraceBlock block : stories.order()) maker.Add(block, stories.of(block));
-  // Tensors of blocks come in order of first mention, not of position: a life that wraps names early kernels last.
+  for (const TraceBlock block : histories.order()) maker.Add(block, histories.of(block));
+  // Tensors of blocks come in order of first mention, not of position: a life that wraps names early kernels
+  // last.
   for (WorkloadKernel& kernel : recorded.workload.kernels) {
     std::ranges::sort(kernel.inputs);
     std::ranges::sort(kernel.outputs);

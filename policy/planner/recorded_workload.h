@@ -1,5 +1,6 @@
-// RecordedWorkload: one period of a recorded trace as a workload, the form that the offline planner works on. Tensors are
-// the lives of blocks: what the trace says about hand-outs and frees decides how long a block's memory is held.
+// RecordedWorkload: one iteration of a recorded trace as a workload, the form that the planners work on.
+// Tensors are the lives of blocks: the trace's allocations and frees say how long a block's memory is taken.
+// RuntimePlanner's callers make it. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_PLANNER_RECORDED_WORKLOAD_H_
 #define SPILLWAY_POLICY_PLANNER_RECORDED_WORKLOAD_H_
@@ -16,20 +17,21 @@ namespace spillway::policy {
 
 struct RecordedWorkload {
   Workload workload;               // kernel k is the launch at position k
-  std::vector<TraceBlock> blocks;  // of each tensor; a block that is handed out n times is n tensors
-  MigrationPlan expected;          // of the same launches: start, period, launches and uses, no steps
+  std::vector<TraceBlock> blocks;  // of each tensor; a block that is allocated n times is n tensors
+  MigrationPlan expected;          // of the same launches, without ops
   uint32_t measured = 0;           // kernels whose durations were measured
 };
 
-// The period is the `period` launches of `trace` from `start` on, taken to repeat for ever: what is handed out in it and
-// not freed is freed in the next, at the place where this one frees a block of that name.
-// - A block that is neither handed out nor freed in the period is persistent. Any other lives from its first use after it
-//   was handed out, which writes it without reading, to the launch before which it is freed.
+// The iteration is the `iteration_launches` launches of `trace` from `start` on, taken to repeat for ever.
+// What is allocated in it and not freed is freed in the next, at the place where this one frees the same
+// block.
+// - A block that is neither allocated nor freed in the iteration is persistent. Any other lives from its
+//   first use after the allocation, which writes it without reading, to the launch before which it is freed.
 // - Further uses read it; they write it, too, unless `facts` says no.
-// - Durations are those measured, KernelTimes::Typical where a launch was not, 10 us where nothing was.
-// `sizes` has each block, in whole chunks; one that it lacks is left out, unless the trace has its hand-out. `times` and
-// `facts` may be null.
-RecordedWorkload MakeRecordedWorkload(const Trace& trace, LaunchIndex start, uint32_t period,
+// - Durations are those measured; KernelTimes::Typical where a launch was not measured, 10 us where none was.
+//   `sizes` has the size of each block, in whole chunks; a block that it lacks is left out, unless the trace
+//   has its allocation. `times` and `facts` may be null.
+RecordedWorkload MakeRecordedWorkload(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
                                       const BlockSizes& sizes, const KernelTimes* times,
                                       const WriteFacts* facts);
 

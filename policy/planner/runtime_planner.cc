@@ -76,8 +76,8 @@ RuntimePlanner::RuntimePlanner(RecordedWorkload recorded, const RuntimeMachine& 
   Adopt(search_->First());
 }
 
-// How many kernels before each one the GPU may be when the host asks for its blocks: not so many that what they name
-// together leaves little room for anything else.
+// How many kernels before each one the GPU may be when the host asks for its blocks. Not so many that the
+// tensors of those kernels together leave little memory for anything else.
 std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   const auto& kernels = recorded_.workload.kernels;
   const uint32_t size = static_cast<uint32_t>(kernels.size());
@@ -110,8 +110,8 @@ std::vector<uint32_t> RuntimePlanner::KernelsAhead() const {
   return ahead;
 }
 
-// A block's use reaches back to where the host asks for it: bytes have to be back, and memory of new tensors is taken,
-// from there on. Tensors are not idle within that reach.
+// A block's use reaches back to where the host asks for it: bytes have to be back, and memory of new tensors
+// is taken, from there on. Tensors are not idle within that reach.
 void RuntimePlanner::Widen() {
   const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
   const std::vector<uint32_t> ahead = KernelsAhead();
@@ -164,12 +164,12 @@ bool RuntimePlanner::Improve() {
 }
 
 void RuntimePlanner::Adopt(TransferPlan transfers) {
-  std::erase_if(transfers.absences,
-                [](const PlannedAbsence& absence) { return absence.first_piece >= absence.last_piece; });
+  std::erase_if(transfers.evictions,
+                [](const PlannedEviction& eviction) { return eviction.first_piece >= eviction.last_piece; });
   bool fits = true;
-  for (PlannedAbsence& absence : transfers.absences) {
-    if (machine_.has_disk || absence.tier == PlanTier::kHost) continue;
-    absence.tier = PlanTier::kHost;  // as far as it goes
+  for (PlannedEviction& eviction : transfers.evictions) {
+    if (machine_.has_disk || eviction.tier == PlanTier::kHost) continue;
+    eviction.tier = PlanTier::kHost;  // as far as it goes
     fits = false;
   }
   if (!fits && transfers.host_lead >= 0) FindReadLeads(workload_, lifetimes_, planned_machine_, &transfers);
@@ -180,17 +180,16 @@ void RuntimePlanner::Adopt(TransferPlan transfers) {
   const int64_t budget = static_cast<int64_t>(planned_machine_.gpu_bytes);
   plan->steady =
       fits && std::ranges::all_of(plan->expected_bytes, [budget](int64_t bytes) { return bytes <= budget; });
-  AddSteps(transfers, plan.get());
+  AddOps(transfers, plan.get());
   forecast_.fetched_host = forecast_.fetched_disk = forecast_.spilled_host = forecast_.spilled_disk = 0;
   std::unordered_map<TraceBlock, Bytes> sizes;
   for (size_t t = 0; t < recorded_.blocks.size(); ++t)
     sizes[recorded_.blocks[t]] = workload_.tensors[t].bytes;
-  for (const PlanStep& step : plan->steps) {
-    const bool host = step.tier == PlanTier::kHost;
-    const Bytes bytes = sizes[step.block];
-    if (step.action == PlanAction::kFetch) (host ? forecast_.fetched_host : forecast_.fetched_disk) += bytes;
-    if (step.action == PlanAction::kCopyOut)
-      (host ? forecast_.spilled_host : forecast_.spilled_disk) += bytes;
+  for (const PlanOp& op : plan->ops) {
+    const bool host = op.tier == PlanTier::kHost;
+    const Bytes bytes = sizes[op.block];
+    if (op.kind == PlanOpKind::kFetch) (host ? forecast_.fetched_host : forecast_.fetched_disk) += bytes;
+    if (op.kind == PlanOpKind::kCopyOut) (host ? forecast_.spilled_host : forecast_.spilled_disk) += bytes;
   }
   plan_ = std::move(plan);
 }
@@ -199,68 +198,67 @@ namespace {
 
 // By version, in the order of their drops: the first one's copy is good for all.
 std::vector<uint32_t> ByVersion(const Lifetimes& lifetimes, const TransferPlan& transfers) {
-  std::vector<uint32_t> order(transfers.absences.size());
+  std::vector<uint32_t> order(transfers.evictions.size());
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::sort(order, {}, [&](uint32_t a) {
-    const IdleInterval& interval = lifetimes.intervals[transfers.absences[a].interval];
+    const IdleInterval& interval = lifetimes.intervals[transfers.evictions[a].interval];
     return std::tuple(interval.version, static_cast<int64_t>(interval.after) - interval.written, a);
   });
   return order;
 }
 
-void SortSteps(MigrationPlan* plan) {
-  const auto key = [plan](const PlanStep& step) {
-    const bool fetch = step.action == PlanAction::kFetch;
-    const int kind = step.action == PlanAction::kDrop ? 0 : step.action == PlanAction::kCopyOut ? 1 : 2;
-    const uint32_t ahead = (step.needed + plan->period - step.launch) % plan->period;
-    return std::tuple(fetch ? step.launch : step.launch + 1, kind, ahead);
+void SortOps(MigrationPlan* plan) {
+  const auto key = [plan](const PlanOp& op) {
+    const bool fetch = op.kind == PlanOpKind::kFetch;
+    const int kind = op.kind == PlanOpKind::kDrop ? 0 : op.kind == PlanOpKind::kCopyOut ? 1 : 2;
+    const uint32_t ahead = (op.needed + plan->iteration_launches - op.launch) % plan->iteration_launches;
+    return std::tuple(fetch ? op.launch : op.launch + 1, kind, ahead);
   };
-  std::ranges::stable_sort(plan->steps, {}, key);
+  std::ranges::stable_sort(plan->ops, {}, key);
 }
 
 }  // namespace
 
-void RuntimePlanner::AddSteps(const TransferPlan& transfers, MigrationPlan* plan) const {
-  const uint32_t size = plan->period;
+void RuntimePlanner::AddOps(const TransferPlan& transfers, MigrationPlan* plan) const {
+  const uint32_t size = plan->iteration_launches;
   int64_t version = -1;
   for (const uint32_t a : ByVersion(lifetimes_, transfers)) {
-    const PlannedAbsence& absence = transfers.absences[a];
-    const IdleInterval& interval = lifetimes_.intervals[absence.interval];
-    PlanStep step;
-    step.tier = absence.tier;
-    step.block = recorded_.blocks[interval.tensor];
-    step.trigger = PlanTrigger::kAfterCompleted;
+    const PlannedEviction& eviction = transfers.evictions[a];
+    const IdleInterval& interval = lifetimes_.intervals[eviction.interval];
+    PlanOp op;
+    op.tier = eviction.tier;
+    op.block = recorded_.blocks[interval.tensor];
+    op.trigger = PlanTrigger::kAfterCompleted;
     if (interval.version != version) {
       version = interval.version;
-      step.action = PlanAction::kCopyOut;
+      op.kind = PlanOpKind::kCopyOut;
       const bool after_use = interval.never_dirty || !transfers.early_writes;
       const int64_t made = after_use ? int64_t{interval.after} : int64_t{interval.written};
-      step.launch = static_cast<uint32_t>((made + size) % size);
-      step.needed = interval.after;
-      plan->steps.push_back(step);
+      op.launch = static_cast<uint32_t>((made + size) % size);
+      op.needed = interval.after;
+      plan->ops.push_back(op);
     }
-    step.action = PlanAction::kDrop;
-    step.launch = interval.after;
-    step.needed =
-        interval.returns ? NextUse(interval.tensor, interval.before % size) : interval.before % size;
-    plan->steps.push_back(step);
+    op.kind = PlanOpKind::kDrop;
+    op.launch = interval.after;
+    op.needed = interval.returns ? NextUse(interval.tensor, interval.before % size) : interval.before % size;
+    plan->ops.push_back(op);
     if (!interval.returns) continue;
-    step.action = PlanAction::kFetch;
-    step.trigger = PlanTrigger::kBeforeLaunch;
-    step.needed = interval.before % size;
-    step.launch = EarliestFetch(interval, absence,
-                                transfers.host_lead < 0 ? -1 : absence.read_lead + transfers.host_lead);
-    plan->steps.push_back(step);
+    op.kind = PlanOpKind::kFetch;
+    op.trigger = PlanTrigger::kBeforeLaunch;
+    op.needed = interval.before % size;
+    op.launch = EarliestFetch(interval, eviction,
+                              transfers.host_lead < 0 ? -1 : eviction.read_lead + transfers.host_lead);
+    plan->ops.push_back(op);
   }
-  SortSteps(plan);
+  SortOps(plan);
 }
 
 // Right after its drop; with a lead, not more than that before its use by the plan's times.
-uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence,
+uint32_t RuntimePlanner::EarliestFetch(const IdleInterval& interval, const PlannedEviction& eviction,
                                        Nanos lead) const {
   const uint32_t size = static_cast<uint32_t>(workload_.kernels.size());
   uint32_t launch = interval.after + 1;
-  if (lead >= 0 && absence.tier == PlanTier::kHost) {
+  if (lead >= 0 && eviction.tier == PlanTier::kHost) {
     Nanos time = 0;
     uint32_t start = interval.before;
     while (start > launch && time < lead) time += workload_.kernels[--start % size].duration;

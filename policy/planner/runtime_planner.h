@@ -1,5 +1,7 @@
-// RuntimePlanner: the offline planner (docs/planner.md) at run time. Takes one recorded period and what the machine was
-// measured to do, has a plan at once and better ones after each further slice of work, and says what they promise.
+// RuntimePlanner: the offline planner (docs/planner.md) at run time. Takes one recorded iteration and what
+// the machine was measured to do. Has a plan at once and better ones after each further slice of work, and
+// forecasts what they bring. The predictor's thread keeps one for each sequence. One thread at a time; a job
+// that cannot be planned has no plan.
 
 #ifndef SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
 #define SPILLWAY_POLICY_PLANNER_RUNTIME_PLANNER_H_
@@ -15,18 +17,18 @@
 namespace spillway::policy {
 
 struct RuntimeMachine {
-  // gpu_bytes: for the period's blocks, all that may ever be used of it; a margin is left out here. Whole blocks move,
-  // whatever piece_bytes says. Rates as measured; one that is not positive is replaced by a guess.
+  // gpu_bytes: all memory that the iteration's blocks may ever use; the planner leaves a margin of it. Whole
+  // blocks move, whatever piece_bytes says. Rates as measured; a guess replaces one that is not positive.
   Machine machine;
   bool has_disk = true;  // false: host memory is all there is
-  // How far ahead of the GPU the host asks for blocks while a plan is in force: so many launches before may be on their
-  // way, or as many as last so long, whichever is more. Memory is held and bytes are due that much earlier. Both 0: it
-  // asks when the GPU comes to the launch.
+  // How far ahead of the GPU the host asks for blocks while a plan is in force: so many launches may be on
+  // their way, or as many as last so long, whichever is more. Memory is taken and bytes are due that much
+  // earlier. Both 0: the host asks when the GPU comes to the launch.
   Nanos run_ahead_nanos = 0;
   uint32_t run_ahead_launches = 0;
 };
 
-// What the plan that Plan() returns promises for a period.
+// What the plan that Plan() returns should bring, for an iteration.
 struct Forecast {
   Nanos ideal = 0;                           // all launches one after another, with everything on the GPU
   Nanos bound = 0;                           // no plan is faster on this machine (quick_bound)
@@ -42,12 +44,12 @@ class RuntimePlanner {
   RuntimePlanner(const RuntimePlanner&) = delete;
   RuntimePlanner& operator=(const RuntimePlanner&) = delete;
 
-  // The best plan so far; another object whenever there is one that is better enough to change to. Null when the period
-  // cannot run in this memory by a plan: what is needed then leaves and comes on demand.
+  // The best plan so far; another object whenever there is one that is enough better to change to. Null when
+  // no plan lets the iteration run in this memory: blocks then move on demand.
   std::shared_ptr<const MigrationPlan> Plan() const { return plan_; }
 
-  // Tries one more plan. False when nothing is left to try. A slice lasts for about 5 us of CPU time per launch and use
-  // of the period, some tens of ms for a period of 5,000 launches.
+  // Tries one more plan. False when nothing is left to try. Takes about 5 us of CPU time per launch and use
+  // of the iteration, some tens of ms for an iteration of 5,000 launches.
   bool Improve();
 
   Forecast forecast() const { return forecast_; }
@@ -56,9 +58,9 @@ class RuntimePlanner {
   void Widen();
   std::vector<uint32_t> KernelsAhead() const;
   void Adopt(TransferPlan transfers);
-  void AddSteps(const TransferPlan& transfers, MigrationPlan* plan) const;
+  void AddOps(const TransferPlan& transfers, MigrationPlan* plan) const;
   uint32_t NextUse(uint32_t tensor, uint32_t position) const;
-  uint32_t EarliestFetch(const IdleInterval& interval, const PlannedAbsence& absence, Nanos lead) const;
+  uint32_t EarliestFetch(const IdleInterval& interval, const PlannedEviction& eviction, Nanos lead) const;
 
   const RecordedWorkload recorded_;
   const RuntimeMachine machine_;

@@ -35,7 +35,7 @@ class Timeline {
       for (Nanos time : times) starts_.push_back(starts_.back() + time);
     }
   }
-  // `position` -kernels .. 2 * kernels.
+  // `position`: -kernels .. 2 * kernels.
   Nanos Start(int64_t position) const { return starts_[position + size_]; }
   // The first position that starts at `time` or later.
   int64_t FirstFrom(Nanos time) const {
@@ -68,7 +68,7 @@ class TierSweep {
       std::vector<uint32_t> left;
       for (uint32_t a : list) {
         if (!Overfull()) return;
-        if (!Relieves(a)) continue;  // room only grows: it never will
+        if (!Relieves(a)) continue;  // the host only gets emptier: it never will
         if (!last && !Fits(a, window)) {
           left.push_back(a);
         } else {
@@ -80,17 +80,17 @@ class TierSweep {
   }
 
  private:
-  Bytes BytesOf(const PlannedAbsence& absence) const {
-    const Bytes bytes = workload_.tensors[lifetimes_.intervals[absence.interval].tensor].bytes;
-    return BytesOfPieces(bytes, machine_.piece_bytes, absence.first_piece, absence.last_piece);
+  Bytes BytesOf(const PlannedEviction& eviction) const {
+    const Bytes bytes = workload_.tensors[lifetimes_.intervals[eviction.interval].tensor].bytes;
+    return BytesOfPieces(bytes, machine_.piece_bytes, eviction.first_piece, eviction.last_piece);
   }
 
   // Bytes away at each kernel, all on the host to begin with.
   RangeMax HostBytes() const {
     std::vector<int64_t> change(2 * size_ + 1, 0);
-    for (const PlannedAbsence& absence : plan_->absences) {
-      change[absence.from] += static_cast<int64_t>(BytesOf(absence));
-      change[lifetimes_.intervals[absence.interval].before] -= static_cast<int64_t>(BytesOf(absence));
+    for (const PlannedEviction& eviction : plan_->evictions) {
+      change[eviction.from] += static_cast<int64_t>(BytesOf(eviction));
+      change[lifetimes_.intervals[eviction.interval].before] -= static_cast<int64_t>(BytesOf(eviction));
     }
     std::partial_sum(change.begin(), change.end(), change.begin());
     std::vector<int64_t> folded(change.begin(), change.begin() + size_);
@@ -99,16 +99,18 @@ class TierSweep {
   }
   bool Overfull() const { return on_host_.Max(0, size_) > limit_; }
   bool Relieves(uint32_t a) const {
-    const int64_t from = plan_->absences[a].from;
+    const int64_t from = plan_->evictions[a].from;
     const int64_t before = Interval(a).before;
     if (from >= size_) return on_host_.Max(from - size_, before - size_) > limit_;
     return on_host_.Max(from, std::min(before, size_)) > limit_ ||
            (before > size_ && on_host_.Max(0, before - size_) > limit_);
   }
-  const IdleInterval& Interval(uint32_t a) const { return lifetimes_.intervals[plan_->absences[a].interval]; }
+  const IdleInterval& Interval(uint32_t a) const {
+    return lifetimes_.intervals[plan_->evictions[a].interval];
+  }
 
   std::vector<uint32_t> Ordered(TierOrder order) const {
-    std::vector<uint32_t> list(plan_->absences.size());
+    std::vector<uint32_t> list(plan_->evictions.size());
     std::iota(list.begin(), list.end(), 0);
     std::stable_sort(list.begin(), list.end(),
                      [this](uint32_t a, uint32_t b) { return Interval(a).before < Interval(b).before; });
@@ -116,7 +118,7 @@ class TierSweep {
     if (order == TierOrder::kSpread) list = Spread(list);
     return list;
   }
-  // Steps of the golden ratio: any beginning of the order is spread evenly.
+  // Multiples of the golden ratio: any beginning of the order is spread evenly.
   static std::vector<uint32_t> Spread(const std::vector<uint32_t>& list) {
     std::vector<std::pair<double, uint32_t>> keyed;
     double place = 0;
@@ -131,10 +133,10 @@ class TierSweep {
     return spread;
   }
 
-  // The stretches in which an absence's read and write are looked for.
+  // The kernels during which an eviction's read and write may lie.
   int64_t ReadFrom(uint32_t a, Nanos window) const {
     const int64_t before = Interval(a).before;
-    return std::max<int64_t>(plan_->absences[a].from, timeline_.FirstFrom(timeline_.Start(before) - window));
+    return std::max<int64_t>(plan_->evictions[a].from, timeline_.FirstFrom(timeline_.Start(before) - window));
   }
   int64_t WriteFrom(uint32_t a) const {
     return 1 + (plan_->early_writes ? Interval(a).written : static_cast<int64_t>(Interval(a).after));
@@ -144,20 +146,20 @@ class TierSweep {
     return std::min<int64_t>(Interval(a).before, timeline_.FirstFrom(timeline_.Start(from) + window));
   }
   bool Fits(uint32_t a, Nanos window) const {
-    const Bytes bytes = BytesOf(plan_->absences[a]);
+    const Bytes bytes = BytesOf(plan_->evictions[a]);
     return reads_.Free(ReadFrom(a, window), Interval(a).before) >= TimeFor(bytes, machine_.ssd_read) &&
            writes_.Free(WriteFrom(a), WriteUntil(a, window)) >= TimeFor(bytes, machine_.ssd_write);
   }
 
   void Accept(uint32_t a, Nanos window) {
-    PlannedAbsence& absence = plan_->absences[a];
-    const Bytes bytes = BytesOf(absence);
+    PlannedEviction& eviction = plan_->evictions[a];
+    const Bytes bytes = BytesOf(eviction);
     const int64_t before = Interval(a).before;
     reads_.TakeLatest(ReadFrom(a, window), before, TimeFor(bytes, machine_.ssd_read));
     writes_.TakeEarliest(WriteFrom(a), WriteUntil(a, window), TimeFor(bytes, machine_.ssd_write));
-    absence.tier = PlanTier::kDisk;
+    eviction.tier = PlanTier::kDisk;
     const int64_t delta = -static_cast<int64_t>(bytes);
-    const int64_t from = absence.from;
+    const int64_t from = eviction.from;
     on_host_.Add(std::min(from, size_), std::min(before, size_), delta);
     on_host_.Add(std::max<int64_t>(from - size_, 0), std::max<int64_t>(before - size_, 0), delta);
   }
@@ -168,7 +170,7 @@ class TierSweep {
   TransferPlan* const plan_;
   const int64_t size_;
   const Timeline timeline_;
-  LaneTime reads_, writes_;
+  CopyQueueTime reads_, writes_;
   RangeMax on_host_;
   const int64_t limit_;
 };
@@ -178,11 +180,11 @@ class TierSweep {
 void ChooseTiers(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                  TierOrder order, TransferPlan* plan) {
   if (machine.host_bytes == 0) {
-    for (PlannedAbsence& absence : plan->absences) absence.tier = PlanTier::kDisk;
+    for (PlannedEviction& eviction : plan->evictions) eviction.tier = PlanTier::kDisk;
     return;
   }
-  for (PlannedAbsence& absence : plan->absences) absence.tier = PlanTier::kHost;
-  if (!plan->absences.empty()) TierSweep(workload, lifetimes, machine, plan).Run(order);
+  for (PlannedEviction& eviction : plan->evictions) eviction.tier = PlanTier::kHost;
+  if (!plan->evictions.empty()) TierSweep(workload, lifetimes, machine, plan).Run(order);
 }
 
 void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
@@ -190,11 +192,11 @@ void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const M
   const int64_t size = static_cast<int64_t>(plan->kernel_times.size());
   const Timeline timeline(plan->kernel_times);
   const double rate = std::max(machine.pcie_in - machine.ssd_read, machine.pcie_in / 2);
-  std::vector<std::pair<int64_t, uint32_t>> reads;  // next use, absence
-  for (uint32_t a = 0; a < plan->absences.size(); ++a) {
-    const IdleInterval& interval = lifetimes.intervals[plan->absences[a].interval];
-    plan->absences[a].read_lead = 0;
-    if (plan->absences[a].tier == PlanTier::kHost && interval.returns)
+  std::vector<std::pair<int64_t, uint32_t>> reads;  // next use, eviction
+  for (uint32_t a = 0; a < plan->evictions.size(); ++a) {
+    const IdleInterval& interval = lifetimes.intervals[plan->evictions[a].interval];
+    plan->evictions[a].read_lead = 0;
+    if (plan->evictions[a].tier == PlanTier::kHost && interval.returns)
       reads.emplace_back(interval.before % size, a);
   }
   std::sort(reads.begin(), reads.end());
@@ -202,12 +204,13 @@ void FindReadLeads(const Workload& workload, const Lifetimes& lifetimes, const M
   Nanos latest = timeline.Start(2 * size);
   for (int64_t round : {int64_t{1}, int64_t{0}}) {
     for (auto it = reads.rbegin(); it != reads.rend(); ++it) {
-      PlannedAbsence& absence = plan->absences[it->second];
-      const Bytes tensor = workload.tensors[lifetimes.intervals[absence.interval].tensor].bytes;
-      const Bytes bytes = BytesOfPieces(tensor, machine.piece_bytes, absence.first_piece, absence.last_piece);
+      PlannedEviction& eviction = plan->evictions[it->second];
+      const Bytes tensor = workload.tensors[lifetimes.intervals[eviction.interval].tensor].bytes;
+      const Bytes bytes =
+          BytesOfPieces(tensor, machine.piece_bytes, eviction.first_piece, eviction.last_piece);
       const Nanos due = timeline.Start(it->first + round * size);
       latest = std::min(latest, due) - TimeFor(bytes, rate);
-      absence.read_lead = due - latest;
+      eviction.read_lead = due - latest;
     }
   }
 }

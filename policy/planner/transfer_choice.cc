@@ -19,7 +19,8 @@ Nanos TimeFor(Bytes bytes, double rate) {
   return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
 }
 
-// One walk over the iteration from its emptiest kernel on. Positions count on from there: start .. start + kernels - 1.
+// One walk over the iteration from its emptiest kernel on. Positions count on from there: start .. start +
+// kernels - 1.
 class Sweep {
  public:
   Sweep(const Workload& workload, const Lifetimes& lifetimes, const std::vector<Nanos>& kernel_times,
@@ -28,7 +29,7 @@ class Sweep {
         lifetimes_(lifetimes),
         options_(options),
         size_(static_cast<int64_t>(kernel_times.size())),
-        lane_(kernel_times),
+        writes_(kernel_times),
         reads_(kernel_times),
         start_(std::min_element(lifetimes.live_bytes.begin(), lifetimes.live_bytes.end()) -
                lifetimes.live_bytes.begin()),
@@ -42,20 +43,20 @@ class Sweep {
     }
   }
 
-  std::vector<PlannedAbsence> Run() {
-    for (int64_t step = 0; step < size_; ++step) {
-      const int64_t position = start_ + step;
-      away_ += change_[step];
-      for (const Candidate& candidate : entering_[step]) Insert(candidate);
+  std::vector<PlannedEviction> Run() {
+    for (int64_t op = 0; op < size_; ++op) {
+      const int64_t position = start_ + op;
+      away_ += change_[op];
+      for (const Candidate& candidate : entering_[op]) Insert(candidate);
       while (!candidates_.empty() && candidates_.begin()->before <= position) Erase(*candidates_.begin());
       const int64_t budget = static_cast<int64_t>(options_.budget_bytes);
       Relieve(position, lifetimes_.live_bytes[position % size_] - budget);
     }
-    return std::move(absences_);
+    return std::move(evictions_);
   }
 
  private:
-  // An interval as it lies over the walk.
+  // An idle interval, moved by whole iterations to where it lies over the walk.
   struct Candidate {
     int64_t before;
     uint32_t interval;
@@ -82,17 +83,18 @@ class Sweep {
     candidates_.erase(candidate);
   }
 
-  // Room at each step of the walk without any absence.
+  // Free bytes at each place of the walk when nothing is away.
   RangeMax Spare() const {
     std::vector<int64_t> spare(static_cast<size_t>(options_.one_way_first ? size_ : 0));
-    for (size_t step = 0; step < spare.size(); ++step) {
-      spare[step] = static_cast<int64_t>(options_.budget_bytes) -
-                    lifetimes_.live_bytes[(start_ + static_cast<int64_t>(step)) % size_];
+    for (size_t op = 0; op < spare.size(); ++op) {
+      spare[op] = static_cast<int64_t>(options_.budget_bytes) -
+                  lifetimes_.live_bytes[(start_ + static_cast<int64_t>(op)) % size_];
     }
     return RangeMax(spare);
   }
 
-  // The first position after this one where less than what is away now has to be away; the walk's end when there is none.
+  // The first position after this one where fewer bytes have to be away than are away now; the walk's end
+  // when there is none.
   int64_t NeededUntil(int64_t position) const {
     int64_t begin = position - start_ + 1, end = size_;
     while (begin < end) {
@@ -112,8 +114,8 @@ class Sweep {
     }
   }
 
-  // The farthest with time to go and to return, else the farthest with time to go, else the farthest of all. False when
-  // there is none.
+  // Takes the candidate with the farthest next use of those with time to leave and to return, else of those
+  // with time to leave, else of all. False when there is none.
   bool TakeOne(int64_t position, int64_t deficit) {
     if (!one_way_.empty() &&
         TakeFarthest(one_way_, position, deficit, /*reads=*/false, NeededUntil(position), &passed_one_way_))
@@ -130,8 +132,8 @@ class Sweep {
     return true;
   }
 
-  // Of those in `list` that are away until `least` or longer. `passed`: the last one looked at. Lane time at one position
-  // only gets less: what was passed over there stays so.
+  // Of those in `list` that are away until `least` or longer. `passed`: the last one looked at. The time that
+  // is free at one position only gets less: what was passed over there stays so.
   bool TakeFarthest(const std::set<Candidate>& list, int64_t position, int64_t deficit, bool reads,
                     int64_t least, Candidate* passed) {
     if (reads && reads_.Free(position + 1, position + 1 + size_) == 0) return false;
@@ -163,8 +165,8 @@ class Sweep {
     return static_cast<uint32_t>((static_cast<Bytes>(bytes) + options_.piece_bytes - 1) /
                                  options_.piece_bytes);
   }
-  // Of the next pieces to take, those that some absence of the same content has not written yet: 0 when the next
-  // piece is written.
+  // Of the next pieces to take, those that some eviction of the same content has not written yet: 0 when the
+  // next piece is written.
   uint32_t WritePieces(const Candidate& candidate) const {
     const IdleInterval& interval = Of(candidate);
     if (interval.never_dirty) return 0;
@@ -184,12 +186,13 @@ class Sweep {
       return std::min(pieces, written_pieces_[Of(candidate).version] - taken_pieces_[candidate.interval]);
     }
     if (!options_.write_ledger) return pieces;
-    if (lane_.Free(position - size_, position) == 0) return 0;  // the lane is full: no need to look closer
-    const double room = static_cast<double>(lane_.Free(WriteFrom(candidate), position)) *
-                        (options_.write_rate / kNanosPerSecond);
+    if (writes_.Free(position - size_, position) == 0)
+      return 0;  // the copy queue is full: no need to look closer
+    const double bytes = static_cast<double>(writes_.Free(WriteFrom(candidate), position)) *
+                         (options_.write_rate / kNanosPerSecond);
     const Bytes unit = options_.piece_bytes == 0 ? TensorBytes(candidate)
                                                  : std::min(options_.piece_bytes, TensorBytes(candidate));
-    return static_cast<uint32_t>(std::min<double>(pieces, std::floor(room / static_cast<double>(unit))));
+    return static_cast<uint32_t>(std::min<double>(pieces, std::floor(bytes / static_cast<double>(unit))));
   }
 
   uint32_t ReadablePieces(const Candidate& candidate, int64_t position) const {
@@ -197,9 +200,9 @@ class Sweep {
     if (!Of(candidate).returns) return rest;
     const Bytes unit = options_.piece_bytes == 0 ? TensorBytes(candidate)
                                                  : std::min(options_.piece_bytes, TensorBytes(candidate));
-    const double room = static_cast<double>(reads_.Free(position + 1, candidate.before)) *
-                        (options_.read_rate / kNanosPerSecond);
-    return static_cast<uint32_t>(std::min<double>(rest, std::floor(room / static_cast<double>(unit))));
+    const double bytes = static_cast<double>(reads_.Free(position + 1, candidate.before)) *
+                         (options_.read_rate / kNanosPerSecond);
+    return static_cast<uint32_t>(std::min<double>(rest, std::floor(bytes / static_cast<double>(unit))));
   }
 
   void Take(const Candidate& candidate, int64_t position, uint32_t pieces, bool write) {
@@ -210,8 +213,8 @@ class Sweep {
     if (write) {
       if (options_.write_ledger) {
         const Nanos time = TimeFor(bytes, options_.write_rate);
-        const bool in_time = time <= lane_.Free(WriteFrom(candidate), position);
-        const int64_t last = lane_.TakeEarliest(WriteFrom(candidate), position, time);
+        const bool in_time = time <= writes_.Free(WriteFrom(candidate), position);
+        const int64_t last = writes_.TakeEarliest(WriteFrom(candidate), position, time);
         from = in_time ? std::max(from, last + 1) : position;
       }
       uint32_t& written = written_pieces_[interval.version];
@@ -223,13 +226,13 @@ class Sweep {
     if (!options_.early_returns) until = candidate.before;
     from = std::min(from, position);
     taken_pieces_[candidate.interval] += pieces;
-    absences_.push_back({candidate.interval, first, first + pieces,
-                         static_cast<uint32_t>(from - candidate.shift), PlanTier::kHost});
+    evictions_.push_back({candidate.interval, first, first + pieces,
+                          static_cast<uint32_t>(from - candidate.shift), PlanTier::kHost});
     Count(from, position, until, static_cast<int64_t>(bytes));
   }
 
-  // Absent over [from, before), of which the walk is at `position`. What lies before the walk's start comes again at
-  // its end.
+  // Bytes are away over [from, before), of which the walk is at `position`. What lies before the walk's start
+  // comes again at its end.
   void Count(int64_t from, int64_t position, int64_t before, int64_t bytes) {
     away_ += bytes;
     change_[std::min(before - start_, size_)] -= bytes;
@@ -240,28 +243,28 @@ class Sweep {
   const Lifetimes& lifetimes_;
   const ChoiceOptions& options_;
   const int64_t size_;
-  LaneTime lane_;
-  LaneTime reads_;  // used with a read rate only
+  CopyQueueTime writes_;
+  CopyQueueTime reads_;  // used with a read rate only
   const int64_t start_;
-  std::vector<std::vector<Candidate>> entering_;  // by step
-  std::vector<int64_t> change_;                   // of away_, by step
+  std::vector<std::vector<Candidate>> entering_;  // by place of the walk
+  std::vector<int64_t> change_;                   // of away_, by place
   std::vector<uint32_t> taken_pieces_;            // of each interval, from piece 0 on
   std::vector<uint32_t> written_pieces_;          // of each version, from piece 0 on
   RangeMax spare_;
   static constexpr Candidate kNothingPassed{std::numeric_limits<int64_t>::max(), 0, 0};
   std::set<Candidate> candidates_,
       one_way_;  // the latter: those of the former that move in one direction only
-  // Of this position, the last ones looked at, with and without asking for time to return.
+  // The last candidates looked at for this position, with and without asking for time to return.
   Candidate passed_ = kNothingPassed, passed_for_writes_ = kNothingPassed, passed_one_way_ = kNothingPassed;
   int64_t away_ = 0;
-  std::vector<PlannedAbsence> absences_;
+  std::vector<PlannedEviction> evictions_;
 };
 
 }  // namespace
 
-std::vector<PlannedAbsence> ChooseTransfers(const Workload& workload, const Lifetimes& lifetimes,
-                                            const std::vector<Nanos>& kernel_times,
-                                            const ChoiceOptions& options) {
+std::vector<PlannedEviction> ChooseTransfers(const Workload& workload, const Lifetimes& lifetimes,
+                                             const std::vector<Nanos>& kernel_times,
+                                             const ChoiceOptions& options) {
   return Sweep(workload, lifetimes, kernel_times, options).Run();
 }
 

@@ -1,6 +1,7 @@
-// VictimIndex: which blocks give up their GPU memory when room is needed, without a look at all of them. Blocks without a
-// known next use leave first, the least recently used before others; then those whose next use is farthest. Pure; what
-// a block is and whether it may leave now is its caller's business.
+// VictimIndex: which blocks leave when memory is needed and no plan says which, without a look at all of
+// them. Blocks without a known next use leave first, the least recently used of them first; then those whose
+// next use is farthest. Residency adds and removes blocks; what a block is and whether it may leave now is
+// its caller's business. Pure; not thread-safe; nothing fails.
 
 #ifndef SPILLWAY_POLICY_PLANNER_VICTIM_INDEX_H_
 #define SPILLWAY_POLICY_PLANNER_VICTIM_INDEX_H_
@@ -14,7 +15,6 @@
 
 namespace spillway::policy {
 
-// Not thread-safe.
 class VictimIndex {
  public:
   // The caller's name for a block: small numbers, since there is a place for each.
@@ -24,7 +24,7 @@ class VictimIndex {
     LaunchIndex next_use = kNever;  // not before `now`; kNever: not known, or not in the plan
   };
 
-  // In constant time: facts are asked for when somebody selects.
+  // Constant time: facts are asked for in Select.
   void Add(Key key);
   // Nothing happens when it is not here.
   void Remove(Key key) {
@@ -34,9 +34,10 @@ class VictimIndex {
   size_t size() const { return pending_.size() + ordered_.size(); }
   std::vector<Key> Keys() const;
 
-  // Those that should leave, in this order, until `needed` bytes are together (all when they do not suffice). They stay
-  // here. `plan` names the plan that next uses are of; by another one they are asked for anew. `bytes`: of a block that
-  // may leave now; 0: it may not. Time: logarithmic in all for each that was added, used or has come to its next use
+  // Blocks that should leave, in this order, until `needed` bytes are together (all when they do not
+  // suffice). They stay in the index. `now`: the next launch. `plan` names the plan that next uses are of;
+  // with another one all facts are asked for again. `bytes`: of a block that may leave now; 0: it may not.
+  // Time: logarithmic in the number of blocks for each one that was added, used or has come to its next use
   // since the last call, and for each that is selected or passed over.
   std::vector<Key> Select(Bytes needed, LaunchIndex now, uint64_t plan, absl::FunctionRef<Facts(Key)> facts,
                           absl::FunctionRef<Bytes(Key)> bytes);

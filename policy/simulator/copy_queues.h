@@ -1,6 +1,7 @@
-// CopyQueues: the copies of a simulated machine: one queue each way for the host and for each drive, of which one copy at
-// a time is under way, the order in which the others wait, and how fast each may go beside the others. Knows parts by
-// number only: what they are and whether they may move is the simulator's. Private to the simulator; nothing fails.
+// CopyQueues: the copies of a simulated machine: one queue each way for the host and for each drive, with one
+// copy at a time under way. Has the order in which the others wait, and how fast each may go beside the
+// others. Knows parts by number only; the simulator knows what they are and whether they may move. Private to
+// the simulator; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_
 #define SPILLWAY_POLICY_SIMULATOR_COPY_QUEUES_H_
@@ -21,8 +22,8 @@ class DriveLoads {
  public:
   explicit DriveLoads(std::vector<Drive> drives);
 
-  // The drive on which `bytes` more would be written and read back soonest, after all that waits for it; the first of
-  // several such.
+  // The drive on which `bytes` more would be written and read back soonest, after all that waits for it; the
+  // first of several such.
   size_t Pick(Bytes bytes) const;
   void AddWrite(size_t drive, Bytes bytes) { loads_[drive].to_write += bytes; }
   void RemoveWrite(size_t drive, Bytes bytes) { loads_[drive].to_write -= bytes; }
@@ -44,23 +45,26 @@ class CopyQueues {
   using Queue = size_t;
   static constexpr Queue kHostOut = 0;
 
+  // The copy under way in a queue.
   struct Copy {
     bool active = false;
     uint32_t part = 0;
     Nanos end = 0;
-    double rate = 0;
+    double rate = 0;  // bytes per second, for all of its time
   };
+  // A copy out that waits; the one that is needed first goes first.
   struct Write {
     uint64_t needed;  // kernel, counted over iterations, after which the part may be away
     uint64_t order;   // first come, first served
     uint32_t part;
     Bytes bytes;
-    uint64_t content;
+    uint64_t content;  // TensorState::content when it was queued: another one makes the copy useless
     uint64_t expires;  // kernel, counted over iterations
     bool operator>(const Write& other) const {
       return std::pair(needed, order) > std::pair(other.needed, other.order);
     }
   };
+  // A copy back that waits; the one that is due first goes first.
   struct Read {
     uint64_t due;  // kernel, counted over iterations
     uint32_t part;
@@ -74,7 +78,7 @@ class CopyQueues {
   explicit CopyQueues(const Machine& machine);
 
   Queue size() const { return copies_.size(); }
-  size_t tiers() const { return tiers_; }  // the host and the drives
+  size_t tiers() const { return tiers_; }  // 1 for the host, and the number of drives
   bool IsOut(Queue queue) const { return queue < tiers_; }
   bool IsHost(Queue queue) const { return queue == kHostOut || queue == HostIn(); }
   Queue HostIn() const { return tiers_; }
@@ -84,6 +88,7 @@ class CopyQueues {
   const Copy& copy(Queue queue) const { return copies_[queue]; }
   // Bytes per second of a copy that starts now; 0: it must wait for others.
   double RateNow(Queue queue) const;
+  // A copy starts in a queue that has none; it ends at copy.end.
   void Begin(Queue queue, const Copy& copy) { copies_[queue] = copy; }
   void End(Queue queue) { copies_[queue].active = false; }
 
@@ -94,9 +99,9 @@ class CopyQueues {
   DriveLoads& loads() { return loads_; }
 
  private:
-  double DriveRate(Queue queue) const;
+  double DriveRate(Queue queue) const;  // of the drive of that queue, in its direction
   double ShareOf(Queue queue) const;
-  bool Asks(Queue queue) const;
+  bool Asks(Queue queue) const;  // whether copies wait in it
 
   const Machine& machine_;
   const std::vector<Drive> drives_;

@@ -6,25 +6,26 @@
 namespace spillway::policy {
 namespace {
 
-// A part in an absence, with its distances from the kernel that made its content.
-struct PartAbsence {
+// One part in one eviction, with its distances from the kernel that made its content.
+struct PartEviction {
   uint32_t version, part;
   uint32_t after, before;  // kernels since the content was made
-  uint32_t absence;
-  bool operator<(const PartAbsence& other) const {
+  uint32_t eviction;
+  bool operator<(const PartEviction& other) const {
     return std::tie(version, part, after) < std::tie(other.version, other.part, other.after);
   }
 };
 
-std::vector<PartAbsence> PartAbsences(const Lifetimes& lifetimes, const TransferPlan& plan,
-                                      const PartState& state) {
-  std::vector<PartAbsence> list;
-  for (uint32_t a = 0; a < plan.absences.size(); ++a) {
-    const PlannedAbsence& absence = plan.absences[a];
-    const IdleInterval& interval = lifetimes.intervals[absence.interval];
+std::vector<PartEviction> PartEvictions(const Lifetimes& lifetimes, const TransferPlan& plan,
+                                        const PartState& state) {
+  std::vector<PartEviction> list;
+  for (uint32_t a = 0; a < plan.evictions.size(); ++a) {
+    const PlannedEviction& eviction = plan.evictions[a];
+    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
     const TensorState& tensor = state.tensors[interval.tensor];
     for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) {
-      if (state.parts[p].first_piece < absence.first_piece || state.parts[p].last_piece > absence.last_piece)
+      if (state.parts[p].first_piece < eviction.first_piece ||
+          state.parts[p].last_piece > eviction.last_piece)
         continue;
       list.push_back({interval.version, p, static_cast<uint32_t>(interval.after - interval.written),
                       static_cast<uint32_t>(interval.before - interval.written), a});
@@ -39,10 +40,10 @@ std::vector<PartAbsence> PartAbsences(const Lifetimes& lifetimes, const Transfer
 std::vector<std::vector<uint32_t>> CutsOf(const Workload& workload, const Lifetimes& lifetimes,
                                           const TransferPlan& plan) {
   std::vector<std::vector<uint32_t>> cuts(workload.tensors.size());
-  for (const PlannedAbsence& absence : plan.absences) {
-    auto& list = cuts[lifetimes.intervals[absence.interval].tensor];
-    list.push_back(absence.first_piece);
-    list.push_back(absence.last_piece);
+  for (const PlannedEviction& eviction : plan.evictions) {
+    auto& list = cuts[lifetimes.intervals[eviction.interval].tensor];
+    list.push_back(eviction.first_piece);
+    list.push_back(eviction.last_piece);
   }
   return cuts;
 }
@@ -53,35 +54,36 @@ DueParts MakeDueParts(const Workload& workload, const Lifetimes& lifetimes, cons
   DueParts due;
   due.writes.resize(workload.kernels.size());
   due.drops.resize(workload.kernels.size());
-  const std::vector<PartAbsence> list = PartAbsences(lifetimes, plan, state);
+  const std::vector<PartEviction> list = PartEvictions(lifetimes, plan, state);
   for (size_t i = 0; i < list.size(); ++i) {
-    const PlannedAbsence& absence = plan.absences[list[i].absence];
-    const IdleInterval& interval = lifetimes.intervals[absence.interval];
+    const PlannedEviction& eviction = plan.evictions[list[i].eviction];
+    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
     const bool first = i == 0 || list[i - 1].version != list[i].version || list[i - 1].part != list[i].part;
     const bool last =
         i + 1 == list.size() || list[i + 1].version != list[i].version || list[i + 1].part != list[i].part;
-    due.drops[interval.after].push_back({list[i].part, absence.from - interval.after,
+    due.drops[interval.after].push_back({list[i].part, eviction.from - interval.after,
                                          interval.before - interval.after, !last || interval.never_dirty,
                                          interval.returns,
-                                         plan.host_lead < 0 ? -1 : absence.read_lead + plan.host_lead});
+                                         plan.host_lead < 0 ? -1 : eviction.read_lead + plan.host_lead});
     if (interval.written < 0 || interval.never_dirty)
-      due.first_writes.push_back({list[i].part, absence.tier, interval.after, interval.before});
+      due.first_writes.push_back({list[i].part, eviction.tier, interval.after, interval.before});
     if (interval.never_dirty) continue;
     if (!plan.early_writes) {
-      due.writes[interval.after].push_back({list[i].part, absence.tier, 0, interval.before - interval.after});
+      due.writes[interval.after].push_back(
+          {list[i].part, eviction.tier, 0, interval.before - interval.after});
     } else if (first) {
       size_t end = i;
       while (end + 1 < list.size() && list[end + 1].version == list[i].version &&
              list[end + 1].part == list[i].part)
         ++end;
       const int32_t maker = interval.written < 0 ? interval.written + kernels : interval.written;
-      due.writes[maker].push_back({list[i].part, absence.tier, list[i].after, list[end].before});
+      due.writes[maker].push_back({list[i].part, eviction.tier, list[i].after, list[end].before});
     }
   }
-  for (const PlannedAbsence& absence : plan.absences) {
-    const IdleInterval& interval = lifetimes.intervals[absence.interval];
+  for (const PlannedEviction& eviction : plan.evictions) {
+    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
     if (interval.before > workload.kernels.size())
-      due.away_at_start.push_back({interval.tensor, absence.tier,
+      due.away_at_start.push_back({interval.tensor, eviction.tier,
                                    interval.before - static_cast<uint32_t>(kernels), interval.returns});
   }
   return due;
@@ -91,11 +93,11 @@ std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& li
                                    const TransferPlan& plan) {
   const size_t kernels = workload.kernels.size();
   std::vector<int64_t> change(2 * kernels + 1, 0);
-  for (const PlannedAbsence& absence : plan.absences) {
-    const IdleInterval& interval = lifetimes.intervals[absence.interval];
+  for (const PlannedEviction& eviction : plan.evictions) {
+    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
     const int64_t bytes = static_cast<int64_t>(BytesOfPieces(
-        workload.tensors[interval.tensor].bytes, piece_bytes, absence.first_piece, absence.last_piece));
-    change[absence.from] -= bytes;
+        workload.tensors[interval.tensor].bytes, piece_bytes, eviction.first_piece, eviction.last_piece));
+    change[eviction.from] -= bytes;
     change[interval.before] += bytes;
   }
   std::vector<int64_t> expected = lifetimes.live_bytes;

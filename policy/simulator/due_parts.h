@@ -1,5 +1,6 @@
-// DueParts: what a plan asks for at each kernel of an iteration, part by part: copies out that may start once the kernel
-// has ended, GPU copies to drop then. Distances are in kernels. Built once per execution.
+// DueParts: what a plan asks for at each kernel of an iteration, part by part: copies out that may start once
+// the kernel has ended, and GPU copies to drop then. Made once per execution. ExpectedBytes: what the same
+// plan has on the GPU at each kernel. Distances are in kernels. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
 #define SPILLWAY_POLICY_SIMULATOR_DUE_PARTS_H_
@@ -24,20 +25,20 @@ struct AwayAtStart {
 struct DueParts {
   std::vector<std::vector<DueWrite>> writes;  // by the kernel that made the content
   std::vector<std::vector<DueDrop>> drops;    // by the kernel of the last use
-  std::vector<DueWrite>
-      first_writes;  // at the very start, of content that the iteration before would have written
+  std::vector<DueWrite> first_writes;         // at the very start; the iteration before would have made them
   std::vector<AwayAtStart> away_at_start;
 };
 
-// Where the plan's absences begin and end: pieces of each tensor.
+// The pieces of each tensor at which the plan's evictions begin and end.
 std::vector<std::vector<uint32_t>> CutsOf(const Workload& workload, const Lifetimes& lifetimes,
                                           const TransferPlan& plan);
 
-// `state` is cut so.
+// `state`: its parts are cut at CutsOf the plan.
 DueParts MakeDueParts(const Workload& workload, const Lifetimes& lifetimes, const TransferPlan& plan,
                       const PartState& state);
 
-// Bytes on the GPU at each kernel of an iteration that repeats, absences taken as away. `piece_bytes` as in Machine.
+// Bytes on the GPU at each kernel of an iteration that repeats, evictions taken as away. `piece_bytes` as in
+// Machine.
 std::vector<int64_t> ExpectedBytes(const Workload& workload, const Lifetimes& lifetimes, Bytes piece_bytes,
                                    const TransferPlan& plan);
 

@@ -1,5 +1,6 @@
-// Execution: what an execution of a plan is asked for, and what came of it: times, waits, traffic and, if wanted, every
-// event. Data only; simulator.h makes it.
+// Execution: what an execution of a plan is asked for, and its result: times, waits, traffic and, if wanted,
+// every event. simulator.h makes it; the search for plans, `spillway simulate` and its schedules read it.
+// Data only.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
 #define SPILLWAY_POLICY_SIMULATOR_EXECUTION_H_
@@ -45,9 +46,11 @@ struct Execution {
   Nanos iteration = 0;            // mean of the last two
   Nanos ideal = 0;                // mean of what their kernels last
   std::vector<Nanos> read_waits;  // before each kernel, in the last iteration but one: for bytes to arrive
-  Nanos read_wait = 0, room_wait = 0;  // per measured iteration
-  // Of these, while the SSD was read for the kernel, or while a copy out to the SSD was under way.
-  Nanos ssd_read_wait = 0, ssd_room_wait = 0;
+  // Per measured iteration: kernels waited for bytes to arrive; for memory that was not free yet or a
+  // transfer that had not begun.
+  Nanos read_wait = 0, memory_wait = 0;
+  // Of these, while the SSD was read for the kernel; while a copy out to the SSD was under way.
+  Nanos ssd_read_wait = 0, ssd_memory_wait = 0;
   Traffic traffic;
   Bytes peak_gpu_bytes = 0, peak_host_bytes = 0;
   uint64_t evictions_in_need = 0;  // parts, over all iterations

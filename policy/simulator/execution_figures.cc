@@ -10,15 +10,15 @@ ExecutionFigures::ExecutionFigures(uint64_t kernels, const ExecutionOptions& opt
     : kernels_(kernels),
       options_(options),
       read_waits_(kernels * options.iterations, 0),
-      room_waits_(kernels * options.iterations, 0),
+      memory_waits_(kernels * options.iterations, 0),
       ssd_read_waits_(options.iterations, 0),
-      ssd_room_waits_(options.iterations, 0) {}
+      ssd_memory_waits_(options.iterations, 0) {}
 
 void ExecutionFigures::Waited(uint64_t position, Nanos time, const Wait& wait) {
   const uint64_t iteration = position / kernels_;
-  (wait.arriving ? read_waits_ : room_waits_)[position] += time;
+  (wait.arriving ? read_waits_ : memory_waits_)[position] += time;
   if (wait.arriving && wait.reading) ssd_read_waits_[iteration] += time;
-  if (!wait.arriving && wait.writing) ssd_room_waits_[iteration] += time;
+  if (!wait.arriving && wait.writing) ssd_memory_waits_[iteration] += time;
 }
 
 void ExecutionFigures::CountTraffic(Nanos begin, Nanos end, size_t measured) {
@@ -51,10 +51,10 @@ Execution ExecutionFigures::Take(Nanos ideal, Bytes peak_gpu_bytes, Bytes peak_h
   };
   result_.read_waits.assign(by_kernel(read_waits_, 2), by_kernel(read_waits_, 1));
   result_.read_wait = mean(by_kernel(read_waits_, measured), read_waits_.cend());
-  result_.room_wait = mean(by_kernel(room_waits_, measured), room_waits_.cend());
+  result_.memory_wait = mean(by_kernel(memory_waits_, measured), memory_waits_.cend());
   const auto last = static_cast<ptrdiff_t>(measured);
   result_.ssd_read_wait = mean(ssd_read_waits_.cend() - last, ssd_read_waits_.cend());
-  result_.ssd_room_wait = mean(ssd_room_waits_.cend() - last, ssd_room_waits_.cend());
+  result_.ssd_memory_wait = mean(ssd_memory_waits_.cend() - last, ssd_memory_waits_.cend());
   const std::vector<Nanos>& durations = options_.durations;
   result_.ideal = durations.empty() ? ideal : mean(by_kernel(durations, measured), durations.cend());
   result_.peak_gpu_bytes = peak_gpu_bytes;

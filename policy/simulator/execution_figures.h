@@ -1,5 +1,5 @@
-// ExecutionFigures: keeps account of a simulated execution while it runs, and makes its Execution at the end. Private to
-// the simulator.
+// ExecutionFigures: collects the times, waits and traffic of a simulated execution while it runs, and makes
+// its Execution at the end. Private to the simulator; one thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_EXECUTION_FIGURES_H_
 #define SPILLWAY_POLICY_SIMULATOR_EXECUTION_FIGURES_H_
@@ -19,7 +19,7 @@ class ExecutionFigures {
 
   // Why the next kernel could not start yet.
   struct Wait {
-    bool arriving = false;  // bytes of it were on their way, else there was no room
+    bool arriving = false;  // bytes of its inputs were on their way; else it waited for memory
     bool reading = false;   // of them, some from the SSD
     bool writing = false;   // a copy out to the SSD was under way
   };
@@ -28,7 +28,7 @@ class ExecutionFigures {
   void Moved(Nanos start, Nanos end, Bytes bytes, bool out, bool host) {
     moved_.push_back({start, end, bytes, out, host});
   }
-  // Kept only if the options ask for it.
+  // Kept only if the options ask for events.
   void Happened(const ScheduleEvent& event) {
     if (options_.record) result_.events.push_back(event);
   }
@@ -50,8 +50,8 @@ class ExecutionFigures {
   const uint64_t kernels_;
   const ExecutionOptions& options_;
   std::vector<MovedBytes> moved_;
-  std::vector<Nanos> read_waits_, room_waits_;          // before each kernel of each iteration
-  std::vector<Nanos> ssd_read_waits_, ssd_room_waits_;  // of each iteration
+  std::vector<Nanos> read_waits_, memory_waits_;          // before each kernel of each iteration
+  std::vector<Nanos> ssd_read_waits_, ssd_memory_waits_;  // of each iteration
   Execution result_;
 };
 

@@ -16,7 +16,7 @@ void Headroom::Build() {
   std::vector<int64_t> values;
   values.reserve(expected_.size() * kIterations);
   for (uint32_t i = 0; i < kIterations; ++i) values.insert(values.end(), expected_.begin(), expected_.end());
-  room_.emplace(values);
+  on_gpu_.emplace(values);
   for (const Change& change : changes_) Apply(change);
 }
 
@@ -32,7 +32,7 @@ size_t Headroom::PlaceOf(LaunchIndex index) const {
 }
 
 void Headroom::Apply(const Change& change) {
-  room_->Add(PlaceOf(change.begin), PlaceOf(change.end), change.bytes);
+  on_gpu_->Add(PlaceOf(change.begin), PlaceOf(change.end), change.bytes);
 }
 
 void Headroom::Add(LaunchIndex begin, LaunchIndex end, int64_t bytes) {
@@ -43,7 +43,7 @@ void Headroom::Add(LaunchIndex begin, LaunchIndex end, int64_t bytes) {
 
 bool Headroom::Fits(LaunchIndex begin, LaunchIndex end, Bytes bytes) const {
   if (!known() || begin >= end) return true;
-  return room_->Max(PlaceOf(begin), PlaceOf(end)) <= budget_ - static_cast<int64_t>(bytes);
+  return on_gpu_->Max(PlaceOf(begin), PlaceOf(end)) <= budget_ - static_cast<int64_t>(bytes);
 }
 
 }  // namespace spillway::policy

@@ -9,8 +9,9 @@ std::vector<Drive> DrivesOf(const Machine& machine) {
   return {{machine.ssd_read, machine.ssd_write}};
 }
 
-// What each drive can do is a triangle; what they can do together is the sum of the triangles. Its border consists of
-// their long sides, so each limit is the line along one of these, through the sum's outermost corner.
+// What each drive can do is a triangle; what they can do together is the sum of the triangles. Its border
+// consists of their long sides, so each limit is the line along one of these, through the sum's outermost
+// corner.
 std::vector<SharedLimit> SharedLimits(const Machine& machine) {
   const std::vector<Drive> drives = DrivesOf(machine);
   std::vector<SharedLimit> limits;

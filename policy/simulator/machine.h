@@ -1,6 +1,6 @@
-// Machine: what planners, bounds and the simulator take a machine to be: memory of three tiers, the links between them,
-// and the unit in which tensors are split. The SSD may be several drives of unequal rates; each copy lies on one of them
-// and comes back from it. Pure; nothing fails.
+// Machine: what planners, bounds and the simulator take a machine to be: memory of three tiers, the links
+// between them, and the unit in which tensors are split. The SSD may be several drives of unequal rates; each
+// copy lies on one of them and comes back from it. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_MACHINE_H_
 #define SPILLWAY_POLICY_SIMULATOR_MACHINE_H_
@@ -25,7 +25,8 @@ struct Machine {
   double pcie_out = 0;
   double ssd_read = 0;  // of all drives together
   double ssd_write = 0;
-  // What the SSD consists of, when it is several drives; the two rates above are their sums. Empty: one drive.
+  // What the SSD consists of, when it is several drives; the two rates above are their sums. Empty: one
+  // drive.
   std::vector<Drive> drives = {};
   bool ssd_shared = false;      // reads and writes of a drive share one limit
   Nanos transfer_latency = 0;   // added to each transfer, during which its copy queue is busy
@@ -41,14 +42,15 @@ struct SharedLimit {
   double per_byte_written = 0;
 };
 
-// Of drives whose reads and writes share a limit: what they read and write together obeys all of these, and whatever
-// obeys all of these can be spread over them (as far as it may lie on any drive). One for drives whose rates are in the
-// same proportion.
+// Of drives whose reads and writes share a limit: what they read and write together obeys all of these, and
+// whatever obeys all of these can be spread over them (as far as it may lie on any drive). One for drives
+// whose rates are in the same proportion.
 std::vector<SharedLimit> SharedLimits(const Machine& machine);
 
-// What the drives write and read together when each gets as large a part of all bytes as makes them finish writing and
-// reading at one time, as DriveLoads::Pick (copy_queues.h) does it. The sums of the rates, where reading and writing are
-// in one proportion on all of them; else less, since bytes are read where they were written.
+// What the drives write and read together when each gets as large a part of all bytes as makes them finish
+// writing and reading at one time, as DriveLoads::Pick (copy_queues.h) does it. The sums of the rates, where
+// reading and writing are in one proportion on all of them; else less, since bytes are read where they were
+// written.
 Drive RatesTogether(const Machine& machine);
 
 }  // namespace spillway::policy

@@ -42,7 +42,7 @@ bool PartState::InputsReady(const WorkloadKernel& kernel) const {
   return std::ranges::all_of(kernel.inputs, [this](uint32_t t) { return !tensors[t].live || AllOnGpu(t); });
 }
 
-Bytes PartState::RoomFor(const WorkloadKernel& kernel) const {
+Bytes PartState::SpaceFor(const WorkloadKernel& kernel) const {
   Bytes bytes = kernel.workspace_bytes;
   for (uint32_t t : kernel.outputs) {
     if (!tensors[t].live || !Names(kernel.inputs, t)) bytes += LackOnGpu(t);
@@ -73,7 +73,7 @@ void PartState::SetValid(uint32_t part, Place place) {
 
 void PartState::Put(uint32_t part, Place place) {
   Take(place, parts[part].bytes);
-  if (place == Place::kGpu) tensors[parts[part].tensor].held_on_gpu += parts[part].bytes;
+  if (place == Place::kGpu) tensors[parts[part].tensor].taken_on_gpu += parts[part].bytes;
   SetValid(part, place);
 }
 
@@ -84,7 +84,7 @@ void PartState::Free(uint32_t part, Place place) {
   used[Index(place)] -= it.bytes;
   if (place != Place::kGpu) return;
   --tensors[it.tensor].parts_on_gpu;
-  tensors[it.tensor].held_on_gpu -= it.bytes;
+  tensors[it.tensor].taken_on_gpu -= it.bytes;
 }
 
 void PartState::FreeAll(uint32_t tensor, Place place) {
@@ -92,12 +92,12 @@ void PartState::FreeAll(uint32_t tensor, Place place) {
 }
 
 Bytes PartState::LackOnGpu(uint32_t tensor) const {
-  return workload_.tensors[tensor].bytes - tensors[tensor].held_on_gpu;
+  return workload_.tensors[tensor].bytes - tensors[tensor].taken_on_gpu;
 }
 
-void PartState::HoldAllOnGpu(uint32_t tensor) {
+void PartState::TakeAllOnGpu(uint32_t tensor) {
   Take(Place::kGpu, LackOnGpu(tensor));
-  tensors[tensor].held_on_gpu = workload_.tensors[tensor].bytes;
+  tensors[tensor].taken_on_gpu = workload_.tensors[tensor].bytes;
 }
 
 void PartState::ValidateAllOnGpu(uint32_t tensor) {

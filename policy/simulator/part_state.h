@@ -1,5 +1,6 @@
-// PartState: where the parts of all tensors are while a plan is executed, and what memory that takes. A part is a range
-// of pieces that always moves as one. Owns the accounting; what moves when is the simulator's. Private to it.
+// PartState: where the parts of all tensors are while a plan is executed, and what memory they take. A part
+// is a range of pieces that always moves as one. Owns the accounting; the simulator decides what moves when.
+// Private to it; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_PART_STATE_H_
 #define SPILLWAY_POLICY_SIMULATOR_PART_STATE_H_
@@ -19,28 +20,28 @@ struct ExecutionPart {
   Bytes bytes = 0;
   std::array<bool, 3> valid = {};  // by Place
   bool moving_out = false, moving_in = false;
-  bool drop_pending = false;  // leaves the GPU when a copy elsewhere is there
-  bool keep_copy = false;     // the copy outlives the way back: it is used again
+  bool drop_pending = false;  // leaves the GPU when a copy elsewhere is complete
+  bool keep_copy = false;     // the copy stays after the way back: a later eviction uses it
   bool returns = true;        // the next use reads it
   bool has_drive = false;
   uint32_t drive = 0;         // of the SSD, for its copies there; chosen for the first one
-  bool read_to_come = false;  // from the drive; counted there
+  bool read_to_come = false;  // its drive has to read it; counted in DriveLoads
   uint64_t away_until = 0;    // next use, counted over iterations, of a part that is away or about to leave
-  Nanos read_lead = -1;       // see PlannedAbsence; negative: read as early as room allows
+  Nanos read_lead = -1;       // see PlannedEviction; negative: read as early as headroom allows
 };
 
 // A copy out that may start. Distances are in kernels.
 struct DueWrite {
   uint32_t part = 0;
   PlanTier tier = PlanTier::kHost;
-  uint32_t needed = 0;   // kernels until the last use before the first absence: the order of the copy queue
-  uint32_t expires = 0;  // kernels until no absence needs it any more
+  uint32_t needed = 0;   // kernels until the last use before the first eviction: the order of the copies
+  uint32_t expires = 0;  // kernels until no eviction needs the copy any more
 };
 
 // A part that leaves the GPU by the plan.
 struct DueDrop {
   uint32_t part = 0;
-  uint32_t counted_from = 0;  // kernels until the plan counts on the room
+  uint32_t counted_from = 0;  // kernels until the plan counts it as away
   uint32_t away = 0;          // kernels until the next use
   bool keep_copy = false;
   bool returns = true;
@@ -51,7 +52,7 @@ struct TensorState {
   uint32_t first_part = 0, last_part = 0;
   bool live = false;
   uint32_t parts_on_gpu = 0;  // valid there
-  Bytes held_on_gpu = 0;      // parts on their way in included
+  Bytes taken_on_gpu = 0;     // bytes, with those of parts on their way in
   uint32_t moves_out = 0, moves_in = 0;
   uint64_t content = 0;   // counts the kernels that wrote it
   uint64_t last_use = 0;  // counted over iterations, plus 1; 0: not used yet
@@ -74,20 +75,21 @@ class PartState {
   }
   static bool ElsewhereValid(const ExecutionPart& part) { return part.valid[1] || part.valid[2]; }
   bool InputsReady(const WorkloadKernel& kernel) const;
-  // What a kernel's start takes beside its inputs, and what of its inputs nothing brings yet.
-  Bytes RoomFor(const WorkloadKernel& kernel) const;
+  // Bytes of GPU memory that a kernel's start takes for its workspace and new tensors, and those that its
+  // live inputs lack there.
+  Bytes SpaceFor(const WorkloadKernel& kernel) const;
   Bytes MissingFor(const WorkloadKernel& kernel) const;
 
   void Take(Place place, Bytes bytes);
-  // The part becomes valid at a place where its space is taken already / with taking the space / stops being there.
-  void SetValid(uint32_t part, Place place);
-  void Put(uint32_t part, Place place);
-  void Free(uint32_t part, Place place);
-  // All parts of a tensor at a place.
+  void SetValid(uint32_t part, Place place);  // its memory there is taken already
+  void Put(uint32_t part, Place place);       // takes the memory and makes it valid
+  void Free(uint32_t part, Place place);  // gives the memory back; nothing happens when it is not valid there
+  // Free, for all parts of a tensor.
   void FreeAll(uint32_t tensor, Place place);
-  // All parts take their space on the GPU without content being there (an output), and are valid later.
-  Bytes LackOnGpu(uint32_t tensor) const;
-  void HoldAllOnGpu(uint32_t tensor);
+  // A kernel's start takes memory on the GPU for all parts of its tensors. What has no content yet becomes
+  // valid later.
+  Bytes LackOnGpu(uint32_t tensor) const;  // bytes of the tensor for which no memory is taken there
+  void TakeAllOnGpu(uint32_t tensor);
   void ValidateAllOnGpu(uint32_t tensor);
 
  private:

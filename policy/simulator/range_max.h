@@ -1,5 +1,6 @@
-// RangeMax: values over places 0..n-1 with adding to a range and asking for the greatest of a range, both in
-// logarithmic time. What planners ask: does a block fit from here to there?
+// RangeMax: values over places 0 .. n - 1, with adding to a range and the greatest value of a range, both in
+// logarithmic time. Planners ask it whether a block fits from one kernel to another. One thread; nothing
+// fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_RANGE_MAX_H_
 #define SPILLWAY_POLICY_SIMULATOR_RANGE_MAX_H_

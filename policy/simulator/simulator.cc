@@ -21,14 +21,14 @@ constexpr Nanos kForever = std::numeric_limits<Nanos>::max();
 Headroom HeadroomOf(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine,
                     const TransferPlan& plan) {
   Headroom headroom(ExpectedBytes(workload, lifetimes, machine.piece_bytes, plan), machine.gpu_bytes, 0, 0);
-  // Before the first iteration there is none of which anything could be away: PlaceTensors says what is.
+  // Nothing is away from an iteration before the first one: PlaceTensors decides what is away at its start.
   const auto kernels = static_cast<uint32_t>(workload.kernels.size());
-  for (const PlannedAbsence& absence : plan.absences) {
-    const IdleInterval& interval = lifetimes.intervals[absence.interval];
+  for (const PlannedEviction& eviction : plan.evictions) {
+    const IdleInterval& interval = lifetimes.intervals[eviction.interval];
     if (interval.before <= kernels) continue;
     const Bytes bytes = BytesOfPieces(workload.tensors[interval.tensor].bytes, machine.piece_bytes,
-                                      absence.first_piece, absence.last_piece);
-    headroom.Add(std::max(absence.from, kernels) - kernels, interval.before - kernels,
+                                      eviction.first_piece, eviction.last_piece);
+    headroom.Add(std::max(eviction.from, kernels) - kernels, interval.before - kernels,
                  static_cast<int64_t>(bytes));
   }
   return headroom;
@@ -78,8 +78,8 @@ class Executor {
   uint32_t KernelOf(uint64_t position) const { return static_cast<uint32_t>(position % kernels_); }
   const Kernel& Next() const { return workload_.kernels[KernelOf(place_.started)]; }
 
-  // ---- The start. Tensors that live over an iteration's start: those that the plan has away then are away; the others
-  // are on the GPU, as far as there is room, in the order of their first use.
+  // ---- The start. Of the tensors that live over an iteration's start, those that the plan has away then are
+  // away. The others are on the GPU, as far as they fit, in the order of their first use.
   void PlaceTensors() {
     std::vector<bool> placed(workload_.tensors.size(), false);
     for (const AwayAtStart& away : due_.away_at_start) {
@@ -94,7 +94,7 @@ class Executor {
       return lifetimes_.uses[t].empty() ? place_.last : uint64_t{lifetimes_.uses[t].front()};
     };
     std::ranges::stable_sort(rest, {}, first_use);
-    const Bytes first_kernel = state_.RoomFor(workload_.kernels[0]);
+    const Bytes first_kernel = state_.SpaceFor(workload_.kernels[0]);
     for (uint32_t t : rest) PlaceAtStart(t, first_kernel);
     for (const DueWrite& write : due_.first_writes) {
       if (state_.parts[write.part].valid[0]) transfers_.QueueWrite(write, 0, 0);
@@ -128,8 +128,8 @@ class Executor {
     transfers_.StartReads();
   }
 
-  // By moves of what it overwrites or frees.
-  bool NextIsHeld() const {
+  // Whether what the next kernel overwrites or frees is on its way.
+  bool NextIsBeingMoved() const {
     const auto moves = [this](uint32_t t) {
       return state_.tensors[t].moves_out + state_.tensors[t].moves_in != 0;
     };
@@ -141,7 +141,7 @@ class Executor {
   void StartKernel() {
     const uint32_t k = KernelOf(place_.started);
     const Kernel& kernel = Next();
-    if (!state_.InputsReady(kernel) || NextIsHeld() || state_.RoomFor(kernel) > transfers_.FreeOnGpu())
+    if (!state_.InputsReady(kernel) || NextIsBeingMoved() || state_.SpaceFor(kernel) > transfers_.FreeOnGpu())
       return;
     state_.Take(Place::kGpu, kernel.workspace_bytes);
     for (const auto* ids : {&kernel.inputs, &kernel.outputs}) {
@@ -149,7 +149,7 @@ class Executor {
         TensorState& tensor = state_.tensors[t];
         const bool appears = !std::exchange(tensor.live, true);
         tensor.last_use = place_.started + 1;
-        state_.HoldAllOnGpu(t);
+        state_.TakeAllOnGpu(t);
         if (appears && ids == &kernel.inputs) state_.ValidateAllOnGpu(t);
         for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) state_.parts[p].drop_pending = false;
       }
@@ -170,7 +170,8 @@ class Executor {
   void Advance(Nanos to) {
     if (place_.Waiting()) figures_.Waited(place_.started, to - place_.now, transfers_.WaitOf(Next()));
     place_.now = to;
-    // Copies that the kernel made stale go only now: in the order of events at one time, moves start before kernels.
+    // Copies that the kernel made stale go only now: in the order of events at one time, moves start before
+    // kernels.
     for (uint32_t t : std::exchange(stale_, {})) transfers_.FreeElsewhere(t);
     if (place_.running && kernel_end_ == place_.now) EndKernel();
     transfers_.EndMoves();
@@ -197,12 +198,13 @@ class Executor {
       transfers_.MoveTo(place_.started);
     }
     for (const DueWrite& write : due_.writes[k]) transfers_.QueueWrite(write, position, 0);
-    for (const DueDrop& due : due_.drops[k]) transfers_.BeginAbsence(due);
+    for (const DueDrop& due : due_.drops[k]) transfers_.BeginEviction(due);
   }
 
-  // ---- Eviction in need: the next kernel does not fit and nothing moves: what it needs leaves outside the plan.
+  // ---- Eviction in need: the next kernel does not fit and nothing moves: other parts leave outside the
+  // plan.
   void EvictInNeed() {
-    const Bytes needed = state_.RoomFor(Next()) + state_.MissingFor(Next());
+    const Bytes needed = state_.SpaceFor(Next()) + state_.MissingFor(Next());
     Bytes leaving = transfers_.FreeOnGpu();
     Bytes host = machine_.host_bytes - std::min(machine_.host_bytes, state_.used[1]);
     for (uint32_t p : VictimsInOrder()) {
@@ -239,7 +241,7 @@ class Executor {
     return order;
   }
 
-  // Or where it is freed, if that comes first.
+  // The next kernel that names the tensor, or before which it is freed, if that comes first.
   uint64_t NextUse(uint32_t tensor, uint64_t from) const {
     const uint32_t end = lifetimes_.last_live[tensor];
     const uint64_t next = NextNamed(tensor, from);
@@ -259,7 +261,7 @@ class Executor {
     const Kernel& kernel = Next();
     return absl::ResourceExhaustedError(
         absl::StrCat("kernel ", KernelOf(place_.started), " (", kernel.name, ") needs ",
-                     state_.RoomFor(kernel) + state_.MissingFor(kernel), " bytes more on the GPU, of whose ",
+                     state_.SpaceFor(kernel) + state_.MissingFor(kernel), " bytes more on the GPU, of whose ",
                      machine_.gpu_bytes, " only ", transfers_.FreeOnGpu(),
                      " can be freed; its own tensors exceed the GPU's memory"));
   }

@@ -1,7 +1,7 @@
-// Execute: what a machine does with a plan, event by event: kernels one after another, a transfer at a time per copy
-// queue (host and drives, in and out), the plan's triggers, and where the plan does not suffice, eviction in need. The
-// simulator behind `spillway simulate` and the trial of each plan; decisions use queues and room, not the clock, so that
-// a runtime can follow the same rules.
+// Execute: what a machine does with a plan, event by event: kernels one after another, one transfer at a time
+// per copy queue (host and drives, in and out), the plan's triggers, and eviction in need where the plan does
+// not suffice. The simulator behind `spillway simulate` and the trial of each plan. Decisions use copy queues
+// and headroom, not the clock, so that a runtime can follow the same rules. Pure; any thread.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_SIMULATOR_H_
 #define SPILLWAY_POLICY_SIMULATOR_SIMULATOR_H_

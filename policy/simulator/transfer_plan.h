@@ -1,7 +1,8 @@
-// TransferPlan: which parts of which tensors are away from the GPU in which idle intervals, over one iteration that
-// repeats, and to which tier they go. Data only. Its triggers follow from the intervals: the copy out may start when the
-// content has been written, the GPU copy is dropped when the copy is there and the last use is over, the way back starts
-// as early as the room of all kernels up to the next use allows.
+// TransferPlan: which parts of which tensors are away from the GPU in which idle intervals, over one
+// iteration that repeats, and to which tier they go. PlanSearch makes it, the simulator executes it,
+// RuntimePlanner turns it into a MigrationPlan. Data only. Its triggers follow from the intervals: the copy
+// out may start when the content has been written; the GPU copy is dropped when the copy is complete and the
+// last use is over; the way back starts as early as the headroom of all kernels up to the next use allows.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_TRANSFER_PLAN_H_
 #define SPILLWAY_POLICY_SIMULATOR_TRANSFER_PLAN_H_
@@ -14,22 +15,23 @@
 
 namespace spillway::policy {
 
-struct PlannedAbsence {
+// A range of pieces of one tensor that is away in one idle interval.
+struct PlannedEviction {
   uint32_t interval = 0;  // index into Lifetimes::intervals
   uint32_t first_piece = 0;
   uint32_t last_piece = 0;  // exclusive
-  uint32_t from = 0;        // kernel from which on the room is counted on; after + 1 .. before - 1
+  uint32_t from = 0;        // kernel from which on the plan counts them as away; after + 1 .. before - 1
   PlanTier tier = PlanTier::kHost;
-  // How long before the start of its next use its read from the host has to begin so that it and all that come after it
-  // are in time (FindReadLeads in planner/tier_choice.h); looked at when the plan has a host_lead.
+  // How long before the start of its next use its read from the host has to begin, so that it and all later
+  // reads are in time (FindReadLeads in planner/tier_choice.h). Used when the plan has a host_lead.
   Nanos read_lead = 0;
 };
 
 struct TransferPlan {
-  std::vector<PlannedAbsence> absences;
+  std::vector<PlannedEviction> evictions;
   std::vector<Nanos> kernel_times;  // what the plan takes kernels to last, waits included
   bool early_writes = true;  // false: copies out start only after the last use, as most planners have it
-  // Reads from the host start at most so long before their read_lead; negative: as early as room allows.
+  // Reads from the host start at most so long before their read_lead; negative: as early as headroom allows.
   Nanos host_lead = -1;
 };
 

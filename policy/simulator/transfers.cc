@@ -59,7 +59,7 @@ void Transfers::PlaceAway(uint32_t t, PlanTier tier, std::optional<uint32_t> unt
     if (!until) continue;
     part.away_until = *until;
     part.returns = returns;
-    part.keep_copy = true;  // until the tensor is written; absences may need it
+    part.keep_copy = true;  // until the tensor is written; evictions may need it
     headroom_.Add(0, part.away_until, -static_cast<int64_t>(part.bytes));
     QueueRead(p);
   }
@@ -74,7 +74,7 @@ void Transfers::QueueWrite(const DueWrite& write, uint64_t from, uint64_t advanc
                 state_.tensors[part.tensor].content, from + write.expires});
 }
 
-void Transfers::BeginAbsence(const DueDrop& due) {
+void Transfers::BeginEviction(const DueDrop& due) {
   ExecutionPart& part = state_.parts[due.part];
   if (!part.valid[0]) return;  // it left in need
   const uint64_t position = place_.started - 1;
@@ -84,7 +84,7 @@ void Transfers::BeginAbsence(const DueDrop& due) {
   part.read_lead = due.read_lead;
   part.drop_pending = true;
   if (part.moving_out || !PartState::ElsewhereValid(part)) return;
-  // It leaves before the plan counts on it.
+  // It leaves earlier than the plan counts it as away.
   headroom_.Add(place_.started, position + due.counted_from, -static_cast<int64_t>(part.bytes));
   Drop(due.part);
 }
@@ -118,14 +118,14 @@ void Transfers::QueueRead(uint32_t p) {
   if (prefetch_) queues_.reads(queue).push({part.away_until, p});
 }
 
-// The same one in each iteration, so that iterations are alike and what they waited for tells about the next.
+// The same one in each iteration: iterations are alike, and the waits of one forecast those of the next.
 uint32_t Transfers::DriveFor(ExecutionPart* part) {
   if (!part->has_drive) part->drive = static_cast<uint32_t>(queues_.loads().Pick(part->bytes));
   part->has_drive = true;
   return part->drive;
 }
 
-// Whether the part's drive still has to read it, as far as anybody knows.
+// Whether the part's drive still has to read it, as far as is known.
 void Transfers::SetToCome(ExecutionPart* part, bool to_come) {
   if (to_come && !part->read_to_come) queues_.loads().AddRead(part->drive, part->bytes);
   if (!to_come && part->read_to_come) queues_.loads().RemoveRead(part->drive, part->bytes);
@@ -160,7 +160,7 @@ void Transfers::StartWritesOf(Queue queue) {
   ExecutionPart& part = state_.parts[write.part];
   if (queue == CopyQueues::kHostOut && state_.used[1] + part.bytes > machine_.host_bytes) {
     if (!place_.Waiting() || !part.drop_pending) return;
-    queues_.PopWrite(queue);  // a kernel waits for its room, and the host has none: to the SSD
+    queues_.PopWrite(queue);  // a kernel waits for its memory, and the host is full: to the SSD
     const Queue drive = CopyQueues::DriveOut(DriveFor(&part));
     queues_.Push(drive, write);
     StartWritesOf(drive);
@@ -195,7 +195,7 @@ void Transfers::StartReadsOf(Queue queue) {
   if (!waiting.empty()) StartQueuedRead(queue);
 }
 
-// What the next kernel waits for needs only room.
+// What the next kernel waits for needs free memory only, no headroom.
 bool Transfers::StartOwnRead(Queue queue) {
   for (uint32_t t : Next().inputs) {
     const TensorState& tensor = state_.tensors[t];
@@ -222,8 +222,8 @@ bool Transfers::MayReadAhead(const CopyQueues::Read& read) {
   const ExecutionPart& part = state_.parts[read.part];
   if (part.moving_out) return false;
   Bytes free = FreeOnGpu();
-  // The next kernel's room is not ours.
-  if (place_.Waiting()) free -= std::min(free, state_.RoomFor(Next()) + state_.MissingFor(Next()));
+  // The memory that the next kernel needs is not available.
+  if (place_.Waiting()) free -= std::min(free, state_.SpaceFor(Next()) + state_.MissingFor(Next()));
   if (part.bytes > free) return false;
   if (read.due <= place_.started) return true;
   if (part.read_lead >= 0 && part.valid[1]) {
@@ -267,7 +267,7 @@ void Transfers::StartMove(Queue queue, uint32_t p) {
   if (out && !host) SetToCome(&part, true);
   if (!out) {
     SetToCome(&part, false);
-    tensor.held_on_gpu += part.bytes;
+    tensor.taken_on_gpu += part.bytes;
     headroom_.Add(place_.Current(), part.away_until, static_cast<int64_t>(part.bytes));
   }
   figures_.Moved(place_.now, end, part.bytes, out, host);

@@ -1,6 +1,6 @@
-// Transfers: what a simulated machine copies and drops: the plan's copies out and drops, reads ahead of their use as far
-// as the headroom allows, and what the next kernel waits for. Moves parts through CopyQueues and keeps PartState's account
-// of them; kernels and time are the simulator's. Private to it; one thread; nothing fails.
+// Transfers: what a simulated machine copies and drops: the plan's copies out and drops, reads ahead of their
+// use as far as headroom allows, and what the next kernel waits for. Moves parts through CopyQueues and keeps
+// PartState up to date; the simulator runs kernels and time. Private to it; one thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
 #define SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
@@ -17,7 +17,8 @@
 
 namespace spillway::policy {
 
-// All times are multiples of 2 ns. Judges of schedules take times 1 ns apart for the same one; none of ours are.
+// `nanos`, rounded up to a multiple of 2 ns, 2 at least. Referees of schedules take times 1 ns apart for
+// equal; none of ours are.
 Nanos ToTicks(double nanos);
 
 // Where the job is.
@@ -34,32 +35,34 @@ struct JobPlace {
 
 class Transfers {
  public:
-  // The arguments outlive it; `place` is kept up to date by the caller. `headroom`: what the plan expects on the GPU.
-  // `prefetch`: as in ExecutionOptions.
+  // The arguments outlive it; `place` is kept up to date by the caller. `headroom`: what the plan expects on
+  // the GPU. `prefetch`: as in ExecutionOptions.
   Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
             const JobPlace& place, PartState* state, ExecutionFigures* figures);
 
-  // At the start a tensor lies elsewhere, all of it, until kernel `until` if it is ever used.
+  // At the start all of the tensor is away, until kernel `until` if it is ever used. To the SSD where the
+  // host is full.
   void PlaceAway(uint32_t tensor, PlanTier tier, std::optional<uint32_t> until, bool returns);
-  // The copy may start now. Distances of `write` count from kernel `from`; it is wanted `advance` kernels earlier.
+  // The copy may start now. Distances in `write` count from kernel `from`; the copy is wanted `advance`
+  // kernels earlier.
   void QueueWrite(const DueWrite& write, uint64_t from, uint64_t advance);
   // The part leaves by the plan, its last use being over.
-  void BeginAbsence(const DueDrop& due);
-  // It leaves outside the plan until kernel `until`, counted over iterations; to the host if `to_host`.
+  void BeginEviction(const DueDrop& due);
+  // The part leaves outside the plan until kernel `until`, counted over iterations; to the host if `to_host`.
   void LeaveInNeed(uint32_t part, uint64_t until, bool returns, bool to_host);
-  // Copies elsewhere are of no use any more.
+  // The tensor was written or freed: its copies elsewhere are of no use any more.
   void FreeElsewhere(uint32_t tensor);
   // An iteration has ended.
   void MoveTo(uint64_t kernel) { headroom_.MoveTo(kernel); }
 
-  // Start what may start now.
+  // Start the copies that may start now.
   void StartWrites();
   void StartReads();
   void ForgetWake() { wake_ = 0; }
 
-  Nanos NextEvent(
-      Nanos latest) const;  // the next end of a copy or read that was too early; `latest` when none is
-  void EndMoves();          // those that end now
+  // When the next copy ends, or a read may start that was too early; `latest` when nothing comes before it.
+  Nanos NextEvent(Nanos latest) const;
+  void EndMoves();  // those that end now
   // What the next kernel waits for.
   ExecutionFigures::Wait WaitOf(const WorkloadKernel& kernel) const;
   Bytes FreeOnGpu() const;

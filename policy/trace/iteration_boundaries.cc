@@ -5,13 +5,13 @@
 namespace spillway::policy {
 namespace {
 
-// Steps of one job differ in length by no more than this share of the shortest: what comes less evenly is one length's
-// own launch, which is missing in the others.
+// Iterations of one job differ in length by no more than this share of the shortest. A launch that comes less
+// evenly belongs to iterations of one length and is missing in those of another.
 constexpr uint64_t kUneven = 2;  // 1 in 2
 
 }  // namespace
 
-bool StepBoundaries::Add(LaunchIndex index, uint64_t signature, bool marked) {
+bool IterationBoundaries::Add(LaunchIndex index, uint64_t signature, bool marked) {
   if (marked && !marked_) {
     marked_ = true;
     Restart();
@@ -19,11 +19,11 @@ bool StepBoundaries::Add(LaunchIndex index, uint64_t signature, bool marked) {
   return marked_ ? marked : NoteAnchor(index, signature);
 }
 
-bool StepBoundaries::NoteAnchor(LaunchIndex index, uint64_t signature) {
+bool IterationBoundaries::NoteAnchor(LaunchIndex index, uint64_t signature) {
   if (recent_.size() > 2 * size_t{longest_}) ForgetOld(index);
   Recent& recent = recent_[signature];
   recent.at[recent.count++ % Recent::kKept] = index;
-  // One that has not come for two of its distances is no longer part of the step.
+  // An anchor that has not come for two of its distances is no longer part of the iteration.
   if (anchor_gap_ != 0 && index - anchor_at_ > 2 * anchor_gap_) anchor_gap_ = 0;
   if (recent.count < Recent::kKept) return false;
   uint64_t least = ~uint64_t{0};
@@ -43,7 +43,8 @@ bool StepBoundaries::NoteAnchor(LaunchIndex index, uint64_t signature) {
     anchor_gap_ = most;
     return true;
   }
-  // A wider one by more than steps of unequal lengths are: the one before came several times a step.
+  // The new distance must be wider than unequal lengths explain: then the old anchor came several times an
+  // iteration.
   if (anchor_gap_ != 0 && least <= anchor_gap_ + anchor_gap_ / kUneven) return false;
   anchor_ = signature;
   anchor_at_ = index;
@@ -51,14 +52,14 @@ bool StepBoundaries::NoteAnchor(LaunchIndex index, uint64_t signature) {
   return true;
 }
 
-void StepBoundaries::ForgetOld(LaunchIndex index) {
+void IterationBoundaries::ForgetOld(LaunchIndex index) {
   std::erase_if(recent_, [&](const auto& one) {
     const Recent& recent = one.second;
     return index - recent.at[(recent.count - 1) % Recent::kKept] > longest_;
   });
 }
 
-void StepBoundaries::Restart() {
+void IterationBoundaries::Restart() {
   recent_.clear();
   anchor_gap_ = 0;
 }

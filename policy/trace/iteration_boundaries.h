@@ -1,5 +1,7 @@
-// StepBoundaries: where the steps of a job begin. By the job's own marks (PyTorch's Optimizer.step) once there are any;
-// without them by a launch that has come at about equal distances, the widest such, so that it is one a step.
+// IterationBoundaries: where the iterations of a job begin. Goes by the job's own marks (PyTorch's
+// Optimizer.step) once there are any. Without marks an anchor stands for the boundary: a launch that comes at
+// about equal distances. The widest such distance is taken, so that the anchor comes once an iteration.
+// SequenceTracker gives it each launch. One thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_ITERATION_BOUNDARIES_H_
 #define SPILLWAY_POLICY_TRACE_ITERATION_BOUNDARIES_H_
@@ -12,21 +14,21 @@
 
 namespace spillway::policy {
 
-class StepBoundaries {
+class IterationBoundaries {
  public:
-  // Launches further apart are not of neighbouring steps.
-  explicit StepBoundaries(uint32_t longest) : longest_(longest) {}
+  // `longest`, in launches: launches further apart are not of neighbouring iterations.
+  explicit IterationBoundaries(uint32_t longest) : longest_(longest) {}
 
-  // The next launch, with its index. `marked`: the job said that a step ended before it. True when a step begins with
-  // this launch.
+  // The next launch, with its index. `marked`: the job marked the end of an iteration just before it. True
+  // when an iteration begins with this launch.
   bool Add(LaunchIndex index, uint64_t signature, bool marked);
-  // The job marks its steps itself.
+  // Whether the job marks its iterations itself.
   bool marked() const { return marked_; }
-  // Launches are missing before the next one. What is known of marks stays.
+  // Launches are missing before the next one. That the job marks its iterations is not forgotten.
   void Restart();
 
  private:
-  // The latest places of one signature.
+  // The latest indices of one signature, a ring.
   struct Recent {
     static constexpr uint32_t kKept = 6;
     std::array<LaunchIndex, kKept> at{};
@@ -38,7 +40,8 @@ class StepBoundaries {
   const uint32_t longest_;
   bool marked_ = false;
   std::unordered_map<uint64_t, Recent> recent_;
-  // The launch that is taken for the step's beginning; gap 0: none.
+  // The anchor: the launch that is taken for an iteration's beginning. anchor_gap_ is its greatest distance
+  // lately; 0: there is no anchor.
   uint64_t anchor_ = 0;
   LaunchIndex anchor_at_ = 0;
   uint64_t anchor_gap_ = 0;

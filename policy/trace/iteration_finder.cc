@@ -5,8 +5,8 @@
 namespace spillway::policy {
 namespace {
 
-// How many earlier launches with the latest one's signature are tried as one period ago: a launch may come
-// that often within a step.
+// How many earlier launches with the latest one's signature are tried as its place one iteration ago. A
+// launch may come that often within an iteration.
 constexpr int kOccurrences = 8;
 // Distances under watch at a time, and matches in a row before one is watched.
 constexpr size_t kMostCandidates = 16;
@@ -14,9 +14,9 @@ constexpr uint64_t kMatchesToWatch = 4;
 
 }  // namespace
 
-PeriodFinder::PeriodFinder(const PeriodOptions& options) : options_(options) {}
+IterationFinder::IterationFinder(const IterationOptions& options) : options_(options) {}
 
-void PeriodFinder::Add(uint64_t signature) {
+void IterationFinder::Add(uint64_t signature) {
   if (signatures_.size() >= 2 * size_t{options_.longest}) Forget();
   signatures_.push_back(signature);
   const auto place = static_cast<uint32_t>(signatures_.size());
@@ -32,7 +32,7 @@ void PeriodFinder::Add(uint64_t signature) {
 }
 
 // Counts how many of the latest launches equal those `distance` before, up to `most`.
-uint64_t PeriodFinder::MatchesBackward(uint32_t distance, uint64_t most) const {
+uint64_t IterationFinder::MatchesBackward(uint32_t distance, uint64_t most) const {
   uint64_t run = 0;
   for (size_t i = signatures_.size(); run < most && i > distance; --i, ++run) {
     if (signatures_[i - 1] != signatures_[i - 1 - distance]) break;
@@ -40,7 +40,7 @@ uint64_t PeriodFinder::MatchesBackward(uint32_t distance, uint64_t most) const {
   return run;
 }
 
-void PeriodFinder::Nominate() {
+void IterationFinder::Nominate() {
   const uint32_t place = static_cast<uint32_t>(signatures_.size());
   uint32_t earlier = previous_.back();
   for (int i = 0; i < kOccurrences && earlier != 0; ++i, earlier = previous_[earlier - 1]) {
@@ -58,7 +58,7 @@ void PeriodFinder::Nominate() {
 }
 
 // Of the distances that have matched for a whole run, the one that explains most of what came before.
-const PeriodFinder::Candidate* PeriodFinder::Best() const {
+const IterationFinder::Candidate* IterationFinder::Best() const {
   const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates_) {
     if (candidate.run < candidate.distance) continue;
@@ -69,30 +69,30 @@ const PeriodFinder::Candidate* PeriodFinder::Best() const {
   return best;
 }
 
-uint32_t PeriodFinder::Found(const Trace& trace, LaunchIndex end) const {
+uint32_t IterationFinder::Found(const Trace& trace, LaunchIndex end) const {
   const Candidate* const best = Best();
   if (best == nullptr || end - trace.begin() < best->distance) return 0;
-  // Signatures are equal; a step is taken for equal only when tags and blocks are.
+  // Signatures are equal; an iteration is taken for equal only when tags and blocks are.
   for (LaunchIndex i = end; i-- > end - best->distance && i >= trace.begin() + best->distance;) {
     if (!trace.SameLaunch(i, i - best->distance)) return 0;
   }
   return best->distance;
 }
 
-uint64_t PeriodFinder::run() const {
+uint64_t IterationFinder::run() const {
   const Candidate* const best = Best();
   return best == nullptr ? 0 : best->run;
 }
 
-void PeriodFinder::Restart() {
+void IterationFinder::Restart() {
   signatures_.clear();
   previous_.clear();
   latest_.clear();
   candidates_.clear();
 }
 
-// The oldest half goes: a period of the greatest length is still found, later.
-void PeriodFinder::Forget() {
+// Forgets the oldest half. An iteration of the greatest length is still found, only later.
+void IterationFinder::Forget() {
   std::vector<uint64_t> kept(signatures_.begin() + signatures_.size() / 2, signatures_.end());
   signatures_.clear();
   previous_.clear();

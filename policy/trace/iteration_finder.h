@@ -1,7 +1,8 @@
-// PeriodFinder: says when a job has just done the same twice: the last `period` launches are those before
-// them, tag by tag and block by block. A training step is seen at the end of its second run; repeats inside it (equal
-// micro-batches) are seen earlier and give way to it then. Memory and time per launch are bounded; nothing is said about
-// launches to come.
+// IterationFinder: says when a job has just done the same thing twice: the latest launches, as many as one
+// iteration has, equal those before them, tag by tag and block by block. SequenceTracker gives it each
+// launch's signature. A training iteration is found at the end of its second run. Shorter repeats inside it,
+// such as equal micro-batches, are found earlier and give way to it then. Memory and time per launch are
+// bounded. One thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_ITERATION_FINDER_H_
 #define SPILLWAY_POLICY_TRACE_ITERATION_FINDER_H_
@@ -15,24 +16,25 @@
 
 namespace spillway::policy {
 
-struct PeriodOptions {
-  uint32_t shortest = 2;        // launches; shorter repeats are not periods
-  uint32_t longest = 1u << 17;  // launches; the trace is kept for twice as many
+struct IterationOptions {
+  uint32_t shortest = 2;        // launches; shorter repeats do not count
+  uint32_t longest = 1u << 17;  // launches; signatures are kept for twice as many
 };
 
-class PeriodFinder {
+class IterationFinder {
  public:
-  explicit PeriodFinder(const PeriodOptions& options);
+  explicit IterationFinder(const IterationOptions& options);
 
   // The next launch.
   void Add(uint64_t signature);
-  // The period, when the launches up to the last one added, which is the one before `end` in `trace`, end with two runs of
-  // it, verified launch by launch as far as the trace goes back; else 0. Of several the one that has held for longest.
+  // Launches in the iteration of which the latest launches are two runs; 0: there is none. The last launch
+  // added is the one before `end` in `trace`; equality is verified launch by launch as far as the trace goes
+  // back. Of several iterations the one that has repeated for longest.
   uint32_t Found(const Trace& trace, LaunchIndex end) const;
-  // How many launches in a row equalled those Found() before them.
+  // How many launches in a row have equalled the one Found() launches earlier.
   uint64_t run() const;
 
-  // Starts over at the next launch.
+  // Forgets all launches: some are missing before the next one.
   void Restart();
 
  private:
@@ -46,7 +48,7 @@ class PeriodFinder {
   const Candidate* Best() const;
   void Forget();
 
-  const PeriodOptions options_;
+  const IterationOptions options_;
   std::vector<uint64_t> signatures_;  // of the launches since the start
   std::vector<uint32_t> previous_;    // index of the launch before with the same signature, plus 1; 0: none
   std::unordered_map<uint64_t, uint32_t> latest_;  // signature -> its latest index, plus 1

@@ -9,10 +9,10 @@
 namespace spillway::policy {
 namespace {
 
-// Nothing on a GPU takes that long (36 years); sums of a few stay in range.
+// Longer than any launch (36 years), and sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
 
-// Mean of what is left when a quarter of the sorted samples is cut off at either end.
+// The mean of the sorted samples without a quarter of them at either end.
 Nanos MiddleMean(std::span<Nanos> samples) {
   std::ranges::sort(samples);
   const size_t cut = samples.size() / 4;

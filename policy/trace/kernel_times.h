@@ -1,5 +1,6 @@
-// KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is a
-// function on blocks of given sizes, wherever they lie. Data only; who measures is not known here.
+// KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is
+// a function on blocks of given sizes, wherever they lie. The launch timer measures, the planner asks. Data
+// only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
 #define SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
@@ -20,17 +21,18 @@ uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks);
 // One writer, or readers: callers synchronise. A copy is a snapshot.
 class KernelTimes {
  public:
-  // One launch of that kind was measured. Less than 0: not used; 0 counts as 1.
+  // One launch of that kind was measured. A negative time is ignored; 0 counts as 1.
   void Add(uint64_t kind, Nanos measured);
 
-  // The mean of the middle half of the kind's latest samples, so that a launch that was held up once, or a first one
-  // that loaded its code, does not count; follows a lasting change within kSamples samples. 0: not measured yet, or so
-  // long ago that kinds measured since have taken its place.
+  // The mean of the middle half of the kind's latest samples: a launch that was delayed once, or a first one
+  // that loaded its code, does not count. Follows a lasting change within kSamples samples. 0: not measured
+  // yet, or so long ago that kinds measured since have taken its place.
   Nanos Of(uint64_t kind) const;
   // How many of the kind's samples are kept: 0 to kSamples.
   uint32_t SamplesOf(uint64_t kind) const;
 
-  // For kinds that were never measured: the median of the latest samples of all kinds. 0: nothing was measured.
+  // For kinds that were never measured: the median of the latest samples of all kinds. 0: nothing was
+  // measured.
   Nanos Typical() const;
 
   size_t kinds() const { return young_.size() + old_.size(); }
@@ -46,8 +48,8 @@ class KernelTimes {
   };
   const Samples* Find(uint64_t kind) const;
 
-  // Kinds measured since the last change of generations, and those of the generation before: when the young ones are
-  // full, they become the old ones, and what was not measured for that long is forgotten.
+  // Kinds measured since the last change of generations, and those of the generation before: when the young
+  // ones are full, they become the old ones, and what was not measured for that long is forgotten.
   std::unordered_map<uint64_t, Samples> young_;
   std::unordered_map<uint64_t, Samples> old_;
   std::array<Nanos, kLatest> latest_{};

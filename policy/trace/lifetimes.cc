@@ -5,8 +5,8 @@
 namespace spillway::policy {
 namespace {
 
-// The intervals of one tensor. Its uses are taken in the order of its life, which may go over the iteration's end;
-// kernels count on there.
+// The intervals of one tensor. Its uses are taken in the order of its life, which may go over the iteration's
+// end; kernels count on there.
 class TensorIntervals {
  public:
   TensorIntervals(const Workload& workload, uint32_t tensor, const std::vector<uint32_t>& uses)

@@ -1,6 +1,8 @@
-// PathTracker: says on which path a job is and where, launch by launch: finds the paths (a step that was marked, one that
-// came twice in a row or again), remembers them, notices when the job leaves one and when it is back on one. Pure; the
-// caller plans. A path's period is kept as a trace of its own.
+// SequenceTracker: says launch by launch which sequence a job is in, and where in it. Learns sequences: an
+// iteration that was marked, one that came twice in a row, or one that came again later. Notices when the job
+// leaves its sequence and when it is back in one. The predictor's thread gives it each launch and plans for
+// the sequence that it names. Keeps the launches of each sequence as a trace of its own. One thread; nothing
+// fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCE_TRACKER_H_
 #define SPILLWAY_POLICY_TRACE_SEQUENCE_TRACKER_H_
@@ -19,63 +21,64 @@
 namespace spillway::policy {
 
 // Counts since the start.
-struct PathCounts {
-  uint64_t entered = 0;   // times that the job came to be on a path
-  uint64_t back = 0;      // of those: on one that it had followed before
-  uint64_t left = 0;      // times that a launch was another than the path's next
+struct SequenceCounts {
+  uint64_t entered = 0;   // times that the job entered a sequence
+  uint64_t back = 0;      // of those: one that it had followed before
+  uint64_t left = 0;      // times that a launch was not the sequence's next
   uint64_t launches = 0;  // looked at
-  uint64_t followed = 0;  // of those: as the path that the job was on said
+  uint64_t followed = 0;  // of those: the next one of the sequence that the job was in
 };
 
-class PathTracker {
+class SequenceTracker {
  public:
-  explicit PathTracker(const PeriodOptions& period, const PathOptions& paths = PathOptions());
+  explicit SequenceTracker(const IterationOptions& iterations,
+                           const SequenceOptions& sequences = SequenceOptions());
 
-  // Looks at launch `index` of `trace`, the next after the one looked at before. `marked`: the job said that a step ended
-  // just before it.
+  // Looks at launch `index` of `trace`, the next after the one looked at before. `marked`: the job marked the
+  // end of an iteration just before it.
   void Add(const Trace& trace, LaunchIndex index, bool marked);
-  // Launches are missing before the next one: the job is on no path.
+  // Launches are missing before the next one: the job is in no sequence.
   void Restart();
 
-  // The path that the launch looked at last belongs to; kNoPath: none is known to go on.
-  PathId path() const { return path_; }
-  // The index at which that path's position 0 was, or would have been; positions follow each other from there.
+  // The sequence that the launch looked at last belongs to; kNoSequence: none.
+  SequenceId sequence() const { return sequence_; }
+  // The index at which that sequence's position 0 was, or would have been. Positions count on from there.
   LaunchIndex start() const { return start_; }
-  // Goes up whenever path() or start() have changed.
+  // Goes up whenever sequence() or start() have changed.
   uint64_t version() const { return counts_.entered + counts_.left; }
 
-  // The path's launches, with what was handed out and freed between them, as a trace that begins with 0. `path` must
-  // be known.
-  const Trace& PeriodOf(PathId path) const { return periods_.at(path); }
-  bool Knows(PathId path) const { return periods_.contains(path); }
-  size_t paths() const { return periods_.size(); }
-  const PathCounts& counts() const { return counts_; }
-  // Launches that the trace must keep for what is still to be found.
+  // The sequence's launches, with the allocations and frees between them, as a trace that begins with launch
+  // 0. `sequence` must be known.
+  const Trace& IterationOf(SequenceId sequence) const { return iterations_.at(sequence); }
+  bool Knows(SequenceId sequence) const { return iterations_.contains(sequence); }
+  size_t sequences() const { return iterations_.size(); }
+  const SequenceCounts& counts() const { return counts_; }
+  // How many of the latest launches the trace must keep, for sequences still to be found.
   LaunchIndex wanted() const;
 
  private:
   void Follow(LaunchIndex index, uint64_t signature);
-  void ForgetPaths();
-  void CloseStep(const Trace& trace, LaunchIndex end);
-  KnownPaths::Added Learn(const Trace& trace, LaunchIndex start, LaunchIndex end);
-  void FindPath(const Trace& trace, LaunchIndex index);
-  void FindPeriod(const Trace& trace, LaunchIndex index);
-  void Enter(PathId path, uint32_t position, uint32_t run, LaunchIndex index);
+  void ForgetSequences();
+  void CloseIteration(const Trace& trace, LaunchIndex end);
+  KnownSequences::Added Learn(const Trace& trace, LaunchIndex start, LaunchIndex end);
+  void FindSequence(const Trace& trace, LaunchIndex index);
+  void FindIteration(const Trace& trace, LaunchIndex index);
+  void Enter(SequenceId sequence, uint32_t position, uint32_t run, LaunchIndex index);
 
-  const PeriodOptions options_;
-  const PathOptions path_options_;
-  KnownPaths known_;
-  PeriodFinder finder_;
-  StepBoundaries boundaries_;
-  std::map<PathId, Trace> periods_;
-  std::unordered_set<uint64_t> steps_seen_;  // by a hash of their launches; of unmarked steps only
+  const IterationOptions options_;
+  const SequenceOptions sequence_options_;
+  KnownSequences known_;
+  IterationFinder finder_;
+  IterationBoundaries boundaries_;
+  std::map<SequenceId, Trace> iterations_;
+  std::unordered_set<uint64_t> iterations_seen_;  // by a hash of their launches; of unmarked iterations only
 
-  PathId path_ = kNoPath;
+  SequenceId sequence_ = kNoSequence;
   LaunchIndex start_ = 0;
-  LaunchIndex entered_at_ = 0;    // the first launch in a row that was the path's
-  LaunchIndex step_at_ = kNever;  // where the step under way began, if that was seen
-  std::set<PathId> entered_before_;
-  PathCounts counts_;
+  LaunchIndex entered_at_ = 0;         // the first launch of those in a row that were the sequence's
+  LaunchIndex iteration_at_ = kNever;  // where the iteration under way began; kNever: not known
+  std::set<SequenceId> entered_before_;
+  SequenceCounts counts_;
 };
 
 }  // namespace spillway::policy

@@ -1,6 +1,8 @@
-// KnownPaths: a bounded library of the steps that a job has gone through, each a cycle of launch signatures, and where
-// among them the job is now, judged by its latest launches. What a path is good for (its plan) is kept by the caller
-// under the path's id. Finds no paths itself (sequence_tracker.h) and looks at signatures only.
+// KnownSequences: a bounded library of the sequences that a job repeats, each the launch signatures of one
+// iteration, and where among them the job is now, judged by its latest launches. A sequence goes round: after
+// its last launch comes its first. SequenceTracker adds sequences and reports launches; what a sequence is
+// good for (its plan) is kept by the caller under the sequence's id. One thread; nothing fails. Signatures
+// are all it looks at.
 
 #ifndef SPILLWAY_POLICY_TRACE_SEQUENCES_H_
 #define SPILLWAY_POLICY_TRACE_SEQUENCES_H_
@@ -16,102 +18,105 @@
 
 namespace spillway::policy {
 
-using PathId = uint32_t;  // of one path for ever; 0: none
-inline constexpr PathId kNoPath = 0;
+// Names one sequence; never given to another. 0: none.
+using SequenceId = uint32_t;
+inline constexpr SequenceId kNoSequence = 0;
 
-struct PathOptions {
-  size_t most_paths = 32;
-  size_t most_launches = size_t{1} << 19;  // of all paths together; a longer path is not taken in
-  // How many of the latest launches must fit a place: one whose latest launch stands nowhere else; one that fits
-  // further back than all others; one of several that fit equally well.
-  uint32_t alone = 2;
-  uint32_t clear = 8;
-  uint32_t tied = 16;
+struct SequenceOptions {
+  size_t most_sequences = 32;
+  size_t most_launches = size_t{1} << 19;  // of all sequences together; a longer sequence is not added
+  // How many of the latest launches must fit a place before it is believed:
+  uint32_t alone = 2;  // when the latest launch stands nowhere else
+  uint32_t clear = 8;  // when it fits further back than all other places
+  uint32_t tied = 16;  // when several places fit equally well
 };
 
-// A place on a path, that of a launch.
-struct PathPlace {
-  PathId path = kNoPath;
+// The place of a launch in a sequence.
+struct SequencePlace {
+  SequenceId sequence = kNoSequence;
   uint32_t position = 0;
-  uint32_t run =
-      0;  // so many of the latest launches fit it; no more than KnownPaths::kLongestRun are counted
+  uint32_t run = 0;  // so many of the latest launches fit it; KnownSequences::kLongestRun at most are counted
   bool clear = false;  // no other place fits as far back
 };
 
-class KnownPaths {
+class KnownSequences {
  public:
   static constexpr uint32_t kLongestRun = 4096;
 
-  KnownPaths() : KnownPaths(PathOptions()) {}
-  explicit KnownPaths(const PathOptions& options);
+  KnownSequences() : KnownSequences(SequenceOptions()) {}
+  explicit KnownSequences(const SequenceOptions& options);
 
-  // A cycle of launches, from where a step begins if that is known. Known already, in any rotation: its id, and what
-  // is kept has the rotation it had: `position` says where signatures[0] stands in it. To make room, the paths go that were
-  // followed least lately, those never followed for a whole period first when they are many. kNoPath: too long.
+  // Adds the launches of one iteration, from where it begins if that is known. A sequence that is known
+  // already, in any rotation, keeps its id and its rotation; `position` says where signatures[0] stands in
+  // it. Sequences are forgotten until the new one fits: those followed least lately, and first those never
+  // followed for a whole iteration when they are many. kNoSequence: it is too long.
   struct Added {
-    PathId path = kNoPath;
+    SequenceId sequence = kNoSequence;
     uint32_t position = 0;
     bool is_new = false;
   };
   Added Add(std::span<const uint64_t> signatures);
-  bool Contains(PathId path) const { return paths_.contains(path); }
-  // The cycle's signatures. `path` must be there.
-  std::span<const uint64_t> SignaturesOf(PathId path) const { return paths_.at(path).signatures; }
-  size_t size() const { return paths_.size(); }
+  bool Contains(SequenceId sequence) const { return sequences_.contains(sequence); }
+  // `sequence` must be known.
+  std::span<const uint64_t> SignaturesOf(SequenceId sequence) const {
+    return sequences_.at(sequence).signatures;
+  }
+  size_t size() const { return sequences_.size(); }
 
-  // The job's next launch. Each launch, on a path or not; constant time.
+  // The job's next launch. To be called for each launch, in a known sequence or not. Constant time.
   void Note(uint64_t signature);
   // The launches before the next one are not known.
   void ForgetLatest() { noted_ = 0; }
-  // Where the job stands: the place of the launch noted last, as soon as there is no doubt, or the best guess when the
-  // doubt has lasted. Looks at up to kMostPlaces places.
-  std::optional<PathPlace> Recognise() const;
+  // The place of the launch noted last: as soon as there is no doubt about it, or the best guess when the
+  // doubt has lasted; none until then. Looks at up to kMostPlaces places.
+  std::optional<SequencePlace> Recognise() const;
 
-  // The job has followed the path for so many launches now and is on it still.
-  void NoteFollowed(PathId path, uint64_t launches);
-  // It left the path, after so many launches, where `position` was expected: it may come back close by, a launch more or
-  // less. A path that is left soon each time is recognised by longer runs only.
-  void NoteLeft(PathId path, uint32_t position, uint64_t launches);
-  // It came to the path from elsewhere, and this was the first launch that fitted: the likeliest way in next time.
-  void NoteEntry(PathId path, uint32_t position);
+  // The job has followed the sequence for so many launches and still does.
+  void NoteFollowed(SequenceId sequence, uint64_t launches);
+  // The job left the sequence after so many launches, where `position` was expected. It may come back close
+  // by, some launches more or less. A sequence that is left soon each time is recognised by longer runs only.
+  void NoteLeft(SequenceId sequence, uint32_t position, uint64_t launches);
+  // The job came to the sequence from elsewhere, and this was the first launch that fitted. It is the
+  // likeliest one the next time.
+  void NoteEntry(SequenceId sequence, uint32_t position);
 
  private:
   struct Place {
-    PathId path = kNoPath;
+    SequenceId sequence = kNoSequence;
     uint32_t position = 0;
   };
-  struct Path {
+  struct Sequence {
     std::vector<uint64_t> signatures;
     uint64_t followed_at = 0;  // larger: later
-    bool proven = false;       // followed for a whole period
+    bool proven = false;       // followed for a whole iteration
     uint32_t entry = 0;
-    uint32_t least_run = 0;  // shorter ones are not believed any more
+    uint32_t least_run = 0;  // shorter runs are not believed any more
   };
   // A signature that stands in more places than these says nothing.
   static constexpr size_t kMostPlaces = 64;
-  // How many launches after it was left a path is looked for close to where it was, and how close.
+  // For how many launches after it was left a sequence is looked for close to where it was, and how close.
   static constexpr uint64_t kSoon = 64;
   static constexpr uint32_t kClose = 16;
 
   uint32_t RunAt(const Place& place, uint32_t most) const;
-  bool IsNearWhereLeft(const PathPlace& place) const;
-  bool BeganAtEntry(const PathPlace& place) const;
-  PathPlace Preferred(const std::vector<PathPlace>& tied) const;
+  bool IsNearWhereLeft(const SequencePlace& place) const;
+  bool BeganAtEntry(const SequencePlace& place) const;
+  SequencePlace Preferred(const std::vector<SequencePlace>& tied) const;
   Added Find(std::span<const uint64_t> signatures) const;
-  std::optional<PathPlace> Judge(const std::vector<PathPlace>& best, size_t places) const;
-  void MakeRoom(size_t launches);
-  void Remove(PathId path);
+  std::optional<SequencePlace> Judge(const std::vector<SequencePlace>& best, size_t places) const;
+  void ForgetUntilFits(size_t launches);
+  void Remove(SequenceId sequence);
 
-  PathOptions options_;
-  std::map<PathId, Path> paths_;
+  SequenceOptions options_;
+  std::map<SequenceId, Sequence> sequences_;
   std::unordered_map<uint64_t, std::vector<Place>> places_;  // of each signature
-  size_t launches_ = 0;                                      // of all paths
-  PathId last_id_ = kNoPath;
-  uint64_t clock_ = 0;  // counts what makes a path the latest
+  size_t launches_ = 0;                                      // of all sequences
+  SequenceId last_id_ = kNoSequence;
+  uint64_t clock_ = 0;  // grows with each sequence added or followed
 
   std::vector<uint64_t> latest_;  // ring of the last kLongestRun launches
   uint64_t noted_ = 0;            // launches in a row that are known
-  PathPlace left_;                // where a path was left; run unused
+  SequencePlace left_;            // where a sequence was left; run unused
   uint64_t left_at_ = 0;          // all_noted_ then
   uint64_t all_noted_ = 0;
 };

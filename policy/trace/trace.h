@@ -1,6 +1,6 @@
 // Trace: the launches of one device in order, with the blocks that each names, and the allocations and frees
-// between them. Data only, in memory; the recorder appends, the finders read. Old launches are forgotten on
-// request.
+// between them. Data only, in memory. The recorder appends; the tracker of sequences and the planner read.
+// Old launches are forgotten on request. One thread; nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_TRACE_H_
 #define SPILLWAY_POLICY_TRACE_TRACE_H_
@@ -40,7 +40,7 @@ struct LaunchRecord {
   std::span<const TraceBlock> blocks;
 };
 
-// A block was handed out or freed after launch `before - 1` and before launch `before`.
+// A block was allocated or freed after launch `before - 1` and before launch `before`.
 struct BlockEvent {
   LaunchIndex before = 0;
   TraceBlock block = 0;
@@ -48,7 +48,7 @@ struct BlockEvent {
   bool allocated() const { return bytes != 0; }
 };
 
-// In whole chunks. A block's size does not change, whoever it is handed out to.
+// In whole chunks. A block's size does not change, whatever tensor it is given to.
 using BlockSizes = std::unordered_map<TraceBlock, Bytes>;
 
 class Trace {
@@ -59,7 +59,7 @@ class Trace {
   void AddAllocate(TraceBlock block, Bytes bytes) { events_.push_back({end(), block, bytes}); }
   void AddFree(TraceBlock block) { events_.push_back({end(), block, 0}); }
 
-  // Launches begin()..end()-1 are there.
+  // The trace has launches begin() .. end() - 1.
   LaunchIndex begin() const { return first_; }
   LaunchIndex end() const { return first_ + launches_.size(); }
   LaunchRecord at(LaunchIndex index) const;

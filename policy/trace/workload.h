@@ -1,5 +1,6 @@
-// Workload: one iteration of a job that repeats: kernels in execution order with their durations, and the tensors that
-// they read and write. What the offline planner and the simulator work on; data only. Files are read by others.
+// Workload: one iteration of a job that repeats: kernels in execution order with their durations, and the
+// tensors that they read and write. The planners, the bounds and the simulator work on it. Data only;
+// workload_file and workload_csv make it from bytes, recorded_workload from a trace.
 
 #ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_H_
 #define SPILLWAY_POLICY_TRACE_WORKLOAD_H_
@@ -23,7 +24,7 @@ struct WorkloadKernel {
   Bytes workspace_bytes = 0;      // scratch memory of this kernel alone
 };
 
-// From the start of kernel `first` to the end of kernel `last`; over the iteration's end when `last` is the less.
+// From the start of kernel `first` to the end of kernel `last`; over the iteration's end when `last` is less.
 struct TensorLife {
   uint32_t first = 0;
   uint32_t last = 0;
@@ -38,8 +39,9 @@ inline bool Names(const std::vector<uint32_t>& ascending, uint32_t tensor) {
 
 struct WorkloadTensor {
   Bytes bytes = 0;          // more than 0
-  bool persistent = false;  // lives across iterations; others live from first to last naming kernel
-  // Of one that is not persistent and holds its memory otherwise; all kernels that name it lie within.
+  bool persistent = false;  // lives across iterations
+  // Of a tensor that is not persistent; all kernels that name it lie within. None: from the first to the last
+  // of them.
   std::optional<TensorLife> life = std::nullopt;
 };
 
@@ -50,8 +52,9 @@ struct Workload {
   Nanos IdealTime() const;  // sum of the durations
 };
 
-// Ids in range, lists ascending without repeats, sizes positive, durations not negative, at least one kernel; tensors of
-// 100 TB and kernels of eleven days together at most.
+// InvalidArgument, with what is wrong, unless ids are in range, lists ascending without repeats, sizes
+// positive, durations not negative, and there is at least one kernel; tensors of 100 TB and kernels of eleven
+// days together at most.
 absl::Status CheckWorkload(const Workload& workload);
 
 // Sums that CheckWorkload does not accept.

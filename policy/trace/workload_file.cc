@@ -25,7 +25,7 @@ void AppendNumber(uint64_t number, std::string* bytes) {
   bytes->push_back(static_cast<char>(number));
 }
 
-// Ascending ids as the steps between them.
+// Ascending ids as the differences between them.
 void AppendIds(const std::vector<uint32_t>& ids, std::string* bytes) {
   AppendNumber(ids.size(), bytes);
   uint32_t last = 0;
@@ -75,12 +75,12 @@ class Reader {
     uint64_t last = 0;
     for (size_t i = 0; i < count && ok(); ++i) {
       const size_t begin = offset_;
-      const uint64_t step = Number("a tensor's id");
-      if (step > limit - last || (i > 0 && step == 0) || last + step >= limit) {
+      const uint64_t difference = Number("a tensor's id");
+      if (difference > limit - last || (i > 0 && difference == 0) || last + difference >= limit) {
         Fail(begin, "a tensor that does not exist, or out of order");
         break;
       }
-      last += step;
+      last += difference;
       ids.push_back(static_cast<uint32_t>(last));
     }
     return ids;

@@ -1,5 +1,6 @@
-// The compact binary form of a Workload: a magic, a version, then numbers of variable length and a checksum. Bytes in,
-// bytes out; files are the caller's.
+// The compact binary form of a Workload (SPILLWAY_TRACE, `spillway simulate --trace`): a magic, a version,
+// then numbers of variable length and a checksum. Bytes in, bytes out; the caller reads and writes the file.
+// Any thread.
 
 #ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
 #define SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
@@ -14,8 +15,8 @@ namespace spillway::policy {
 
 std::string EncodeWorkload(const Workload& workload);
 
-// InvalidArgument, with the offset and what is wrong there, for anything that EncodeWorkload has not written: foreign,
-// cut, longer or damaged bytes, or a workload that CheckWorkload does not accept.
+// InvalidArgument, with the offset and what is wrong there, for anything that EncodeWorkload has not written:
+// bytes of another form, cut, longer or damaged ones, or a workload that CheckWorkload does not accept.
 absl::StatusOr<Workload> DecodeWorkload(absl::string_view bytes);
 
 }  // namespace spillway::policy

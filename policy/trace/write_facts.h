@@ -1,6 +1,7 @@
-// WriteFacts: which touches write, learnt from observations. A touch is a function (by its tag) and the place of the
-// block in the launch's set of blocks. One observed change says that the touch writes, for ever; that it does not is
-// believed only after several looks, and never relied on for correctness: a plan may hope for it, the drop is checked.
+// WriteFacts: which touches write, learnt from observations. A touch is a function (by its tag) and the place
+// of the block in the launch's access set. One observed change shows for ever that the touch writes. That it
+// only reads is believed after several looks. Correctness never depends on it: a plan may count on it, and
+// the drop is checked. The write sampler adds observations, the planner asks.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
 #define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
@@ -16,11 +17,13 @@ enum class Writes : uint8_t { kUnknown, kNo, kYes };
 // Not synchronised: one thread at a time. Copied where another thread plans with it.
 class WriteFacts {
  public:
-  // Looks without a change after which a touch is taken to read only. They are to come from different steps, for
-  // what a kernel writes in one step (a flag, a zero over a zero) it need not have changed in another.
+  // Looks without a change after which a touch is taken to read only. They are to come from different
+  // iterations: a kernel may write what was there already (a flag, a zero over a zero) in one iteration and
+  // not in another.
   static constexpr uint32_t kLooksForNo = 3;
 
-  // One observation: the block at place `operand` had, or had not, other bytes after a launch of `tag` than before it.
+  // One observation: the block at place `operand` had, or had not, other bytes after a launch of `tag` than
+  // before it.
   void Note(uint64_t tag, uint32_t operand, bool changed);
 
   // Unknown counts as written wherever bytes depend on it.

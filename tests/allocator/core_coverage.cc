@@ -48,7 +48,7 @@ uint64_t Coverage::PrintAndLeast() const {
   static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};
   for (int phase = 1; phase <= 3; ++phase)
     count(std::string("cancelled: ") + kPhases[phase], cancelled[phase]);
-  static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks stripped",
+  static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks decommitted",
                                             "chunks evicted"};
   for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) count(kChunks[i], chunk_paths[i]);
   static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
@@ -62,7 +62,7 @@ uint64_t Coverage::PrintAndLeast() const {
   count("launches under pins", pinned_launches);
   count("streams destroyed", streams_destroyed);
   count("frees by another thread", freed_by_others);
-  count("holds", holds, false);
+  count("long-term pins", pins, false);
   count("disk faults", injected_disk_faults, false);
   count("launches refused under injected failures", refused_launches, false);
   return least;

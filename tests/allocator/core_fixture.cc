@@ -11,9 +11,10 @@
 #include "io/os/errno.h"
 
 #if defined(__SANITIZE_THREAD__)
-// A copy out, or a hash for a comparison, that a launch has made void may still read the block while the launch's kernel
-// writes it: on a GPU as on the stand-in, whose copies are memmove. What they must not miss, the tests see by the bytes.
-// The last: glibc's reuse of a finished thread's memory, which is not instrumented.
+// A copy out, or a hash for a comparison, that a launch has made void may still read the block while the
+// launch's kernel writes it: on a GPU as on the stand-in, whose copies are memmove. What they must not miss,
+// the tests see by the bytes. The last: glibc's reuse of a finished thread's memory, which is not
+// instrumented.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
   return "race:MoveBytes\nrace:content_hash::Add\nrace:_dl_deallocate_tls\n";
 }
@@ -114,10 +115,10 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   Driver()->cuCtxSetCurrent(Context());
   SPILLWAY_ASSIGN_OR_RETURN(addresses_, AddressMap::Reserve(driver, 1, uint64_t{4} << 30, kChunk));
   HostPool::Options host;
-  host.piece_bytes = kChunk;
+  host.buffer_bytes = kChunk;
   host.storage_bytes = setup.host_bytes;
   host.slab_bytes = 512 << 10;
-  if (!setup.disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
+  if (!setup.disk) host.evict_staging_buffers = host.fault_staging_buffers = 0;
   SPILLWAY_ASSIGN_OR_RETURN(host_, HostPool::Create(driver, Context(), host));
   // Not in the background: tests count the steps of single evictions.
   if (setup.grow_ahead) SPILLWAY_RETURN_IF_ERROR(host_->GrowStorageTo(setup.host_bytes));
@@ -134,7 +135,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   }
   ResidencyOptions options;
   options.budget_bytes = setup.budget_bytes;
-  options.others_share_bytes = setup.others_share_bytes;
+  options.external_share_bytes = setup.external_share_bytes;
   options.evict = setup.evict;
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;

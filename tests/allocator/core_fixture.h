@@ -1,5 +1,6 @@
-// A device of the memory core on the stand-in driver: small chunks, a few MiB of budget, both tiers. Launches go
-// through Residency::Run as the hooks would send them; kernels are host functions that check and write patterns.
+// A device of the memory core on the stand-in driver: small chunks, a few MiB of budget, both tiers. Launches
+// go through Residency::Run as the hooks would send them; kernels are host functions that check and write
+// patterns.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_
 #define SPILLWAY_TESTS_ALLOCATOR_CORE_FIXTURE_H_
@@ -22,14 +23,14 @@ namespace spillway::allocator {
 
 struct CoreSetup {
   uint64_t budget_bytes = 4 << 20;
-  uint64_t others_share_bytes = 64 << 10;
+  uint64_t external_share_bytes = 64 << 10;
   uint64_t host_bytes = 1 << 20;  // storage, staging not included; 0 = no host tier
   bool disk = true;
   uint64_t disk_cap_bytes = uint64_t{4} << 30;  // of the directory; charging counts on 1 GiB in any case
   std::string directory = "/var/tmp";
   uint64_t growth_bytes = 64 << 20;
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
-  bool grow_ahead = true;  // the tiers have their first room before the device starts
+  bool grow_ahead = true;  // the tiers have their first capacity before the device starts
   bool may_fail = false;   // the device's context may have failed when the fixture ends
   bool evict = true;
   bool grow_at_once = true;  // host tier and spill file, up to 32 MiB; else when they are needed
@@ -78,12 +79,13 @@ class CoreDevice {
 
   CUdeviceptr MustAllocate(uint64_t bytes, CUstream stream = nullptr);
 
-  // What Launch's call of the driver answers instead of launching, as on a device with a sticky error; CUDA_SUCCESS: it
-  // launches.
+  // What Launch's call of the driver answers instead of launching, as on a device with a sticky error;
+  // CUDA_SUCCESS: it launches.
   static inline std::atomic<CUresult> launch_error{CUDA_SUCCESS};
 
   enum class Way { kGate, kPins, kReachingAll };
-  // Launches `body` on the stream with these device addresses, through the gate. `body` gets the same addresses.
+  // Launches `body` on the stream with these device addresses, through the gate. `body` gets the same
+  // addresses.
   CUresult Launch(CUstream stream, const std::vector<CUdeviceptr>& addresses,
                   std::function<void(const std::vector<CUdeviceptr>&)> body, uint64_t tag = 1,
                   Way way = Way::kGate);
@@ -115,7 +117,8 @@ void SetCopyBandwidth(const char* bytes_per_second);
 // Another setting of the stand-in, by the name of its variable without SIMCUDA_.
 void SetSimcuda(const char* name, const std::string& value);
 
-// Keeps what is queued on all streams queued, until called with false. Events are not held, but what lies before them.
+// Keeps what is queued on all streams queued, until called with false. Events are not held, but what lies
+// before them.
 void HoldStreams(bool hold);
 // A kernel that does nothing, past the gate.
 void LaunchNothing(CUstream stream);

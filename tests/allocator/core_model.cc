@@ -30,7 +30,8 @@ void RandomDelay(const char* point) {
   if ((x >> 40) % one_in == 0) usleep((x >> 32) % (committed ? 3000 : 300));
 }
 
-// Memory instead of a disk for most seeds; for some a plan of failures that a retry or the GPU's copy survives.
+// Memory instead of a disk for most seeds; for some a plan of failures that a retry or the GPU's copy
+// survives.
 std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> EngineFor(
     const ModelOptions& options, std::shared_ptr<io::FaultCounters> counters) {
   const int seed = options.seed;
@@ -93,7 +94,7 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   if (options.hash) setup.hash_code = &hash_code;
   const int threads = 1 + seed % 3;
   ModelJob job;
-  job.most_chunks = setup.budget_bytes / kChunk - threads * (kForeignChunks + kHeldChunks);
+  job.most_chunks = setup.budget_bytes / kChunk - threads * (kExternalChunks + kPinnedChunks);
   ModelResult result;
   {
     CoreDevice device(setup);
@@ -124,7 +125,7 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   result.refused_launches = job.refused;
   result.may_refuse = options.failures && (seed % 4 == 2 || seed % 4 == 3 || seed % 3 == 2);
   if (coverage == nullptr) return result;
-  coverage->holds += job.holds;
+  coverage->pins += job.pins;
   coverage->streams_destroyed += job.streams_destroyed;
   coverage->freed_by_others += job.freed_by_others;
   coverage->host_copies += job.host_copies;

@@ -1,6 +1,6 @@
-// A random job against the memory core: each block's bytes are a function of a version number that the model knows;
-// every kernel and copy checks what it reads and writes a new version. Threads, streams, plans, failures and delays are
-// drawn from the seed. What was taken on the way is counted in Coverage.
+// A random job against the memory core: each block's bytes are a function of a version number that the model
+// knows; every kernel and copy checks what it reads and writes a new version. Threads, streams, plans,
+// failures and delays are drawn from the seed. What was taken on the way is counted in Coverage.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_CORE_MODEL_H_
 #define SPILLWAY_TESTS_ALLOCATOR_CORE_MODEL_H_
@@ -18,7 +18,7 @@ struct Coverage {
   uint64_t cancelled[5] = {};
   uint64_t chunk_paths[static_cast<int>(ChunkPath::kCount)] = {};
   uint64_t allocation_paths[static_cast<int>(AllocationPath::kCount)] = {};
-  uint64_t prefetches = 0, prefetches_cancelled = 0, holds = 0, streams_destroyed = 0, freed_by_others = 0;
+  uint64_t prefetches = 0, prefetches_cancelled = 0, pins = 0, streams_destroyed = 0, freed_by_others = 0;
   uint64_t clean_drops = 0, changed_copies = 0, early_copies = 0;
   uint64_t host_copies = 0, pinned_launches = 0, injected_disk_faults = 0, refused_launches = 0;
 

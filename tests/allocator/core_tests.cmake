@@ -6,21 +6,21 @@ foreach(part "" state transfer plan)
   list(TRANSFORM sources PREPEND "${CMAKE_SOURCE_DIR}/allocator/residency/${part}/")
   list(APPEND core_sources ${sources})
 endforeach()
-spillway_room(spillway_residency_hooked
+spillway_module(spillway_residency_hooked
   SOURCES ${core_sources}
   DEPS spillway_memory_checked spillway_tier_checked spillway_io_checked spillway_policy spillway_driver_table_checked
        spillway_os_checked
        absl::status absl::statusor absl::function_ref)
 target_compile_definitions(spillway_residency_hooked PUBLIC SPILLWAY_TEST_HOOKS=1)
 
-spillway_room(spillway_core_fixture SOURCES core_fixture.cc DEPS spillway_residency_hooked)
+spillway_module(spillway_core_fixture SOURCES core_fixture.cc DEPS spillway_residency_hooked)
 target_compile_definitions(spillway_core_fixture PRIVATE
   SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 target_link_libraries(spillway_core_fixture PUBLIC ${CMAKE_DL_LIBS})
 add_dependencies(spillway_core_fixture simcuda_driver)
 
 spillway_test(residency_test
-  SOURCES residency/allocations_test.cc residency/device_residency_test.cc residency/device_thread_test.cc residency/launch_gate_test.cc
+  SOURCES residency/allocations_test.cc residency/device_residency_test.cc residency/device_thread_test.cc residency/launches_test.cc
     residency/transfer/claim_queue_test.cc residency/transfer/copy_in_test.cc residency/transfer/evictor_test.cc
     residency/transfer/faulter_test.cc residency/transfer/reclaimer_test.cc
     ../fakes/faulty_engine.cc
@@ -28,7 +28,9 @@ spillway_test(residency_test
 spillway_test(core_promises_test
   SOURCES driver/device_error_test.cc residency/state/charges_test.cc residency/state/free_addresses_test.cc
   DEPS spillway_core_fixture LABELS unit)
-spillway_test(plan_runner_test SOURCES residency/plan/plan_runner_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(plan_runner_test
+  SOURCES residency/plan/plan_runner_test.cc residency/plan/plan_throttle_test.cc
+  DEPS spillway_core_fixture LABELS unit)
 spillway_test(residency_audit_test SOURCES residency/audit_test.cc residency/transfer/mapping_test.cc
   DEPS spillway_core_fixture LABELS unit)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.

@@ -1,6 +1,6 @@
-// Two devices of one process: streams of the other device's context, launches whose blocks lie on both, one account of
-// what may be promised off the GPUs. The stand-in's events are made as strict as a driver's: one can only be recorded
-// on a stream of the context that it was made in.
+// Two devices of one process: streams of the other device's context, launches whose blocks lie on both, one
+// account of what may be promised off the GPUs. The stand-in's events are made as strict as a driver's: one
+// can only be recorded on a stream of the context that it was made in.
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "allocator/tier/spill_room.h"
+#include "allocator/tier/shared_capacity.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -133,29 +133,30 @@ TEST(OtherDevicesStreamsTest, AreCoveredByEventsOfTheirOwnContext) {
   DeviceError error;
   StreamClock clock(Driver(), ContextOf(0), &error);
   Driver()->cuCtxSetCurrent(ContextOf(1));
-  CUstream foreign = nullptr;
-  ASSERT_EQ(Driver()->cuStreamCreateWithPriority(&foreign, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  CUstream of_other_device = nullptr;
+  ASSERT_EQ(Driver()->cuStreamCreateWithPriority(&of_other_device, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
   Driver()->cuCtxSetCurrent(ContextOf(0));
   HoldStreams(true);
-  std::vector<Stamp> stamps;
-  for (const StreamRef& stream : {StreamRef{nullptr, false}, StreamRef{nullptr, false, ContextOf(1)},
-                                  StreamRef{foreign, false}, StreamRef{nullptr, true, ContextOf(1)}}) {
+  std::vector<TimelineValue> values;
+  for (const StreamRef& stream :
+       {StreamRef{nullptr, false}, StreamRef{nullptr, false, ContextOf(1)}, StreamRef{of_other_device, false},
+        StreamRef{nullptr, true, ContextOf(1)}}) {
     const StreamIndex index = clock.Find(stream);
-    stamps.push_back({index, clock.Next(index, 1)});
-    EXPECT_TRUE(clock.Cover(stamps.back()).ok());
+    values.push_back({index, clock.Next(index, 1)});
+    EXPECT_TRUE(clock.Cover(values.back()).ok());
   }
   clock.Poll();
   HoldStreams(false);
   WaitForAll(&clock);
-  for (const Stamp& stamp : stamps) EXPECT_TRUE(clock.Completed(stamp));
+  for (const TimelineValue& value : values) EXPECT_TRUE(clock.Completed(value));
   // Events are used again: each on the streams of its context.
-  for (Stamp& stamp : stamps) {
-    stamp.number = clock.Next(stamp.stream, 1);
-    EXPECT_TRUE(clock.Cover(stamp).ok());
+  for (TimelineValue& value : values) {
+    value.number = clock.Next(value.stream, 1);
+    EXPECT_TRUE(clock.Cover(value).ok());
   }
   WaitForAll(&clock);
-  clock.OnDestroy(foreign);
-  EXPECT_EQ(Driver()->cuStreamDestroy_v2(foreign), CUDA_SUCCESS);
+  clock.OnDestroy(of_other_device);
+  EXPECT_EQ(Driver()->cuStreamDestroy_v2(of_other_device), CUDA_SUCCESS);
   EXPECT_EQ(wrong_records.load(), 0);
 }
 
@@ -170,22 +171,22 @@ class TwoDevicesTest : public testing::Test {
     Driver()->cuCtxSetCurrent(ContextOf(0));
     addresses_ = std::move(*AddressMap::Reserve(Driver(), 2, uint64_t{1} << 30, kChunk));
     HostPool::Options host;
-    host.piece_bytes = kChunk;
+    host.buffer_bytes = kChunk;
     host.storage_bytes = kHost;
-    host.evict_staging_pieces = host.fault_staging_pieces = 0;
+    host.evict_staging_buffers = host.fault_staging_buffers = 0;
     host_ = std::move(*HostPool::Create(Driver(), ContextOf(0), host));
-    room_ = std::make_unique<SpillRoom>(host_.get(), nullptr);
+    capacity_ = std::make_unique<SharedCapacity>(host_.get(), nullptr);
     for (int device : {0, 1}) {
       ResidencyOptions options;
       options.device = device;
       options.budget_bytes = kBudget;
-      options.others_share_bytes = kChunk;
+      options.external_share_bytes = kChunk;
       ResidencyParts parts;
       parts.driver = Driver();
       parts.context = ContextOf(device);
       parts.addresses = addresses_.get();
       parts.host = host_.get();
-      parts.room = room_.get();
+      parts.capacity = capacity_.get();
       residencies_[device] = std::make_unique<DeviceResidency>(options, parts);
       EXPECT_TRUE(residencies_[device]->Start().ok());
     }
@@ -232,11 +233,11 @@ class TwoDevicesTest : public testing::Test {
 
   std::unique_ptr<AddressMap> addresses_;
   std::unique_ptr<HostPool> host_;
-  std::unique_ptr<SpillRoom> room_;
+  std::unique_ptr<SharedCapacity> capacity_;
   std::unique_ptr<DeviceResidency> residencies_[2];
 };
 
-TEST_F(TwoDevicesTest, PromiseTheSharedRoomOnce) {
+TEST_F(TwoDevicesTest, PromiseTheSharedCapacityOnce) {
   std::vector<CUdeviceptr> first;
   for (;;) {
     auto address = residencies_[0]->Allocate(kMib / 2, {nullptr, false});
@@ -255,17 +256,18 @@ TEST_F(TwoDevicesTest, PromiseTheSharedRoomOnce) {
     if (!address.ok()) break;
     second.push_back(*address);
   }
-  EXPECT_EQ(second.size(), 7u) << "its own GPU less others' share, and nothing beyond";
+  EXPECT_EQ(second.size(), 7u) << "its own GPU less the external share, and nothing beyond";
   EXPECT_THAT(std::string(refusal.message()), testing::HasSubstr("are for blocks of other GPUs"));
   // What the first gives up the second may have.
   for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(residencies_[0]->Free(first[i]).ok());
   EXPECT_NE(MustAllocate(1, kMib / 2), 0u);
   for (size_t i = 8; i < first.size(); ++i) EXPECT_TRUE(residencies_[0]->Free(first[i]).ok());
   for (const CUdeviceptr address : second) EXPECT_TRUE(residencies_[1]->Free(address).ok());
-  EXPECT_EQ(room_->promised_bytes(), 0u);
+  EXPECT_EQ(capacity_->promised_bytes(), 0u);
 }
 
-// The copy runs on the second device's default stream; what it reads must not leave the first device before its end.
+// The copy runs on the second device's default stream; what it reads must not leave the first device before
+// its end.
 TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
   constexpr uint64_t kBytes = 7 * kMib / 4;  // two fit, a third does not
   const CUdeviceptr source = MustAllocate(0, kBytes);
@@ -284,9 +286,9 @@ TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
                 SetOf(source), {nullptr, false, ContextOf(1)}, 3,
                 [&] { return Driver()->cuMemcpyDtoHAsync_v2(copied, source, sizeof(copied), nullptr); }),
             CUDA_SUCCESS);
-  const CUdeviceptr held = MustAllocate(0, kBytes);  // so that only `source` can leave
-  ASSERT_EQ(Write(0, held, 9, kBytes), CUDA_SUCCESS);
-  ASSERT_TRUE(residencies_[0]->Hold(SetOf(held), HoldReason::kUnknownCall).ok());
+  const CUdeviceptr pinned = MustAllocate(0, kBytes);  // so that only `source` can leave
+  ASSERT_EQ(Write(0, pinned, 9, kBytes), CUDA_SUCCESS);
+  ASSERT_TRUE(residencies_[0]->Pin(SetOf(pinned), PinReason::kUnknownCall).ok());
   const CUdeviceptr next = MustAllocate(0, kBytes);
   std::atomic<bool> launched{false};
   bool gone_before_launch = false;
@@ -353,7 +355,8 @@ TEST_F(TwoDevicesTest, ACopyBetweenDevicesRunsInItsCallersContext) {
   EXPECT_GT(residencies_[1]->Stats().fetched_bytes, 0u);
 }
 
-// A kernel of the second device that reads a block of the first, as PyTorch launches where peers can reach each other.
+// A kernel of the second device that reads a block of the first, as PyTorch launches where peers can reach
+// each other.
 TEST_F(TwoDevicesTest, ALaunchOnTheOtherDeviceMayTouchWhatItNames) {
   constexpr uint64_t kBytes = kMib;
   std::vector<CUdeviceptr> blocks;

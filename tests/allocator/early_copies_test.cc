@@ -75,8 +75,8 @@ TEST(EarlyCopiesTest, ALaunchTakesAnEarlyCopyBack) {
   device->CheckInvariants();
 }
 
-// ---- A block that is taken back between its copy and its hash. The copy is of version 1, the hash of version 2: kept
-// together, the next eviction would call the block unchanged and drop version 2.
+// ---- A block that is taken back between its copy and its hash. The copy is of version 1, the hash of
+// version 2: kept together, the next eviction would call the block unchanged and drop version 2.
 
 class TakenBackTest : public testing::TestWithParam<bool> {};
 

@@ -88,7 +88,7 @@ const Scene kScenes[] = {
        stage.Settle();
      },
      [](Stage& stage) { stage.Evict(0); }},
-    {"hold", 0, false, &AddAndEvict, [](Stage& stage) { stage.Hold(0); }},
+    {"pin", 0, false, &AddAndEvict, [](Stage& stage) { stage.Pin(0); }},
     {"exit", kRoomy, true,
      [](Stage& stage) {
        stage.AwaitHash();

@@ -111,7 +111,8 @@ class Stage {
     {
       const TableLock lock(device()->core()->table);
       Block* const record = At(block);
-      if (record->state != BlockState::kResident || record->eviction.job != nullptr || record->pins != 0) return;
+      if (record->state != BlockState::kResident || record->eviction.job != nullptr || record->pins != 0)
+        return;
       device()->evictor()->StartLocked(lock, {record});
     }
     device()->thread()->Wake();
@@ -158,17 +159,17 @@ class Stage {
     if (failure_.call.empty() && device()->Stats().prefetches_cancelled == 0)
       Problem("nothing was taken back");
   }
-  void Hold(int block) {
+  void Pin(int block) {
     if (block < 0) return;
     AccessSet set;
     device().addresses().Collect(blocks_[block].address, &set);
-    std::vector<HeldBlock> held;
-    const absl::Status status = device()->Hold(set, HoldReason::kPointerTable, &held);
-    if (!status.ok()) Refused("hold", status);
+    std::vector<PinnedBlock> pinned;
+    const absl::Status status = device()->Pin(set, PinReason::kPointerTable, &pinned);
+    if (!status.ok()) Refused("pin", status);
     const BlockState state = State(block);
     if (status.ok() && state != BlockState::kResident && state != BlockState::kFaulting)
-      Problem("a held block is not on the GPU, nor on its way there");
-    device()->EndHold(held, HoldReason::kPointerTable, {});
+      Problem("a pinned block is not on the GPU, nor on its way there");
+    device()->Unpin(pinned, PinReason::kPointerTable, {});
   }
   void AwaitHash() {
     device()->hash()->Begin();

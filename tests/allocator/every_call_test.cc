@@ -70,8 +70,8 @@ struct Played {
   Report report;
   int status = 0;  // of waitpid
   bool hung = false;
-  std::string said;    // standard error
-  std::string stacks;  // of a case that hung
+  std::string printed;  // standard error
+  std::string stacks;   // of a case that hung
 };
 
 void Send(const Report& report, int pipe) {
@@ -124,14 +124,14 @@ std::string StacksOf(pid_t process) {
 Played Play(const std::string& scene, const std::string& directory, const Failure& failure) {
   Played played;
   std::array<int, 2> answers;
-  char said_path[] = "/tmp/every_call_XXXXXX";
-  const int said = mkstemp(said_path);
-  unlink(said_path);
-  if (said < 0 || pipe(answers.data()) != 0) return played;
+  char printed_path[] = "/tmp/every_call_XXXXXX";
+  const int printed = mkstemp(printed_path);
+  unlink(printed_path);
+  if (printed < 0 || pipe(answers.data()) != 0) return played;
   const pid_t child = fork();
   if (child == 0) {
-    dup2(said, 2);
-    close(said);
+    dup2(printed, 2);
+    close(printed);
     close(answers[0]);
     Send(PlayScene(scene, directory, failure), answers[1]);
     _exit(0);
@@ -156,9 +156,9 @@ Played Play(const std::string& scene, const std::string& directory, const Failur
   }
   close(answers[0]);
   waitpid(child, &played.status, 0);
-  lseek(said, 0, SEEK_SET);
-  played.said = ReadAll(said);
-  close(said);
+  lseek(printed, 0, SEEK_SET);
+  played.printed = ReadAll(printed);
+  close(printed);
   played.report = Parse(text);
   return played;
 }
@@ -180,12 +180,12 @@ std::string Judge(const Played& played, const Failure& failure) {
   if (played.hung) return "hung:\n" + played.stacks;
   if (failure.mode == FailMode::kKill) return "";  // what it left behind is looked at elsewhere
   if (WIFSIGNALED(played.status)) {
-    const bool stop = played.said.find("the job must stop") != std::string::npos;
+    const bool stop = played.printed.find("the job must stop") != std::string::npos;
     if (stop && Reads(failure.call)) return "";
-    return "ended by signal " + std::to_string(WTERMSIG(played.status)) + ": " + LastLine(played.said);
+    return "ended by signal " + std::to_string(WTERMSIG(played.status)) + ": " + LastLine(played.printed);
   }
   if (WEXITSTATUS(played.status) != 0)
-    return "exit status " + std::to_string(WEXITSTATUS(played.status)) + ": " + LastLine(played.said);
+    return "exit status " + std::to_string(WEXITSTATUS(played.status)) + ": " + LastLine(played.printed);
   std::string problems;
   for (const std::string& problem : played.report.problems)
     problems += (problems.empty() ? "" : "; ") + problem;
@@ -227,7 +227,7 @@ class EveryCallTest : public ::testing::TestWithParam<std::string> {
   }
   std::vector<CallCount> CountCalls() {
     const Played played = Play(GetParam(), Files().path(), {});
-    EXPECT_EQ(Judge(played, {}), "") << played.said;
+    EXPECT_EQ(Judge(played, {}), "") << played.printed;
     EXPECT_EQ(played.report.outcome, "success");
     EXPECT_FALSE(played.report.counts.empty());
     return played.report.counts;
@@ -269,7 +269,7 @@ TEST_P(EveryCallTest, SystemCallsFailOnce) {
 
 TEST_P(EveryCallTest, SystemCallsFailFromThenOn) {
   for (const CallCount& call : CountCalls()) {
-    // membarrier without memory for ever is a wait that is said and not ended (docs/limits.md).
+    // membarrier without memory for ever is a wait that is reported and not ended (docs/limits.md).
     if (call.name == "syscall") continue;
     if (!call.of_driver) PlayAll(call, FailMode::kFromThenOn);
   }
@@ -293,9 +293,9 @@ TEST(KilledAtEachPhaseTest, ItLeavesNoFile) {
   const Directory files;
   std::map<std::string, int> killed;
   for (const char* const point :
-       {"evictor.before_slot_wait", "evictor.comparing", "evictor.compared", "evictor.before_reserve",
+       {"evictor.before_section_wait", "evictor.comparing", "evictor.compared", "evictor.before_reserve",
         "evictor.before_commit", "evictor.committed", "faulter.before_arrival", "faulter.before_unmap",
-        "faulter.committed", "launch.before_stamp", "launch.numbered", "launch.inside_slot",
+        "faulter.committed", "launch.before_value", "launch.numbered", "launch.inside_section",
         "launch.under_pins"}) {
     for (const std::string& scene : SceneNames()) {
       const Played played = Play(scene, files.path(), {"", 0, FailMode::kKill, point});
@@ -306,7 +306,7 @@ TEST(KilledAtEachPhaseTest, ItLeavesNoFile) {
   }
   for (const auto& [point, times] : killed) std::cout << point << ": killed " << times << " times\n";
   for (const char* const point :
-       {"evictor.before_slot_wait", "evictor.before_reserve", "evictor.before_commit", "evictor.committed",
+       {"evictor.before_section_wait", "evictor.before_reserve", "evictor.before_commit", "evictor.committed",
         "faulter.before_arrival", "faulter.before_unmap", "launch.under_pins"}) {
     EXPECT_GT(killed[point], 0) << point << " is never passed";
   }
@@ -324,7 +324,7 @@ TEST(OneCaseTest, PlaysWhatIsAskedFor) {
   }
   const Directory files;
   const Played played = Play(parts[0], files.path(), failure);
-  std::cout << played.said << "reached " << played.report.reached << ", outcome: " << played.report.outcome
+  std::cout << played.printed << "reached " << played.report.reached << ", outcome: " << played.report.outcome
             << ", status " << played.status << '\n';
   for (const CallCount& call : played.report.counts) std::cout << call.name << ' ' << call.count << '\n';
   EXPECT_EQ(Judge(played, failure), "");

@@ -64,7 +64,7 @@ class Worker {
     if (what < 960) return HandOver();
     if (what < 972) return TakeOver();
     if (what < 977) return DestroySide();
-    if (what < 982) return ForeignMemory();
+    if (what < 982) return ExternalMemoryCall();
     if (what < 984) return HoldOne();
     if (what < 985) return (void)device_->EmptyCache();
     if (what < 990) return (void)usleep(Pick(300));
@@ -104,8 +104,7 @@ class Worker {
       const TableLock lock(core->table);
       Block& block = core->table.at(device_.addresses().Find(address));
       const bool may_leave = block.state == BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.eviction.job == nullptr &&
-                             !block.memory.mapping;
+                             block.pin_reasons == 0 && block.eviction.job == nullptr && !block.memory.mapping;
       if (may_leave) device_.residency().evictor()->CopyOutLocked(lock, &block, policy::PlanTier::kHost);
     }
     device_.residency().thread()->Wake();
@@ -114,7 +113,8 @@ class Worker {
     Core* const core = device_.residency().core();
     const TableLock lock(core->table);
     const Block& block = core->table.at(device_.addresses().Find(address));
-    return block.state == BlockState::kEvicting && block.eviction.job != nullptr && block.eviction.job->committed;
+    return block.state == BlockState::kEvicting && block.eviction.job != nullptr &&
+           block.eviction.job->committed;
   }
 
   // The likeliest to be on its way out.
@@ -226,7 +226,7 @@ class Worker {
     block.last = stream;
   }
 
-  // Waits for the GPU and looks at what was copied out, and at held blocks, which the host may touch at any
+  // Waits for the GPU and looks at what was copied out, and at pinned blocks, which the host may touch at any
   // time.
   void Settle() {
     device_.Synchronize();
@@ -237,7 +237,7 @@ class Worker {
     }
     buffers_.clear();
     for (const ModelBlock& block : blocks_) {
-      if (!block.held || block.version == 0) continue;
+      if (!block.pinned || block.version == 0) continue;
       job_->wrong_words += CoreDevice::Differences(block.address, block.bytes, block.version);
     }
   }
@@ -247,15 +247,15 @@ class Worker {
     if (Pick(3) != 0) return device_->SetPlan(nullptr);
     auto plan = std::make_shared<policy::MigrationPlan>();
     plan->start = device_->Stats().launches;
-    plan->period = 1;
+    plan->iteration_launches = 1;
     const uint32_t steps = 1 + Pick(8);
     for (uint32_t i = 0; i < steps; ++i) {
-      policy::PlanStep step;
-      step.action = Pick(4) == 0 ? policy::PlanAction::kDrop : policy::PlanAction::kFetch;
-      if (step.action == policy::PlanAction::kDrop) step.trigger = policy::PlanTrigger::kAfterCompleted;
-      step.block = device_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
-      plan->uses.push_back({step.block, 1});
-      plan->steps.push_back(step);
+      policy::PlanOp op;
+      op.kind = Pick(4) == 0 ? policy::PlanOpKind::kDrop : policy::PlanOpKind::kFetch;
+      if (op.kind == policy::PlanOpKind::kDrop) op.trigger = policy::PlanTrigger::kAfterCompleted;
+      op.block = device_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
+      plan->uses.push_back({op.block, 1});
+      plan->ops.push_back(op);
     }
     plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
     device_->SetPlan(std::move(plan));
@@ -264,7 +264,7 @@ class Worker {
   void HandOver() {
     const size_t at = Pick(blocks_.size());
     ModelBlock block = blocks_[at];
-    if (block.held) return;
+    if (block.pinned) return;
     blocks_.erase(blocks_.begin() + at);
     // The next owner can name neither this thread's default stream nor one that this thread may destroy.
     MakeWait(streams_[0], block.last);
@@ -300,22 +300,22 @@ class Worker {
     ++job_->streams_destroyed;
   }
 
-  void ForeignMemory() {
-    device_->OnForeignBytes(kForeignChunks * kChunk);
+  void ExternalMemoryCall() {
+    device_->OnExternalBytes(kExternalChunks * kChunk);
     Launch(1, CoreDevice::Way::kGate);
-    device_->OnForeignBytes(-static_cast<int64_t>(kForeignChunks * kChunk));
+    device_->OnExternalBytes(-static_cast<int64_t>(kExternalChunks * kChunk));
   }
 
   void HoldOne() {
     for (const ModelBlock& block : blocks_) {
-      if (block.held) return;
+      if (block.pinned) return;
     }
     ModelBlock& block = blocks_[Pick(blocks_.size())];
-    if (block.bytes > kHeldChunks * kChunk) return;
+    if (block.bytes > kPinnedChunks * kChunk) return;
     AccessSet set;
     device_.addresses().Collect(block.address, &set);
-    block.held = device_->Hold(set, HoldReason::kUnknownCall).ok();
-    job_->holds += block.held;
+    block.pinned = device_->Pin(set, PinReason::kUnknownCall).ok();
+    job_->pins += block.pinned;
   }
 
   ModelJob* const job_;

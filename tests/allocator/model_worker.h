@@ -20,19 +20,19 @@ struct ModelBlock {
   uint64_t version = 0;      // 0: never written
   CUstream owner = nullptr;  // may reuse the block as soon as it is freed
   CUstream last = nullptr;   // stream of the last launch: others must wait for it, as an application would
-  bool held = false;
+  bool pinned = false;
   uint64_t used = 0;  // count of the last launch
 };
 
 // What each thread may take at a time besides the sets of its launches.
-inline constexpr uint64_t kForeignChunks = 2;
-inline constexpr uint64_t kHeldChunks = 2;
+inline constexpr uint64_t kExternalChunks = 2;
+inline constexpr uint64_t kPinnedChunks = 2;
 
 // Shared by the threads and kernels of one run.
 struct ModelJob {
   CoreDevice* device = nullptr;
-  uint64_t most_chunks = 0;  // that one launch may name: room for it is there whatever else the threads hold
-  std::atomic<uint64_t> wrong_words{0}, refused{0}, holds{0}, streams_destroyed{0}, freed_by_others{0};
+  uint64_t most_chunks = 0;  // that one launch may name: they fit, whatever else the threads use
+  std::atomic<uint64_t> wrong_words{0}, refused{0}, pins{0}, streams_destroyed{0}, freed_by_others{0};
   std::atomic<uint64_t> host_copies{0}, pinned_launches{0}, last_version{0};
   std::mutex mu;
   std::vector<ModelBlock> handed_over;  // given by one thread, to be used or freed by another

@@ -1,5 +1,5 @@
-// Launches that cannot be on the GPU together: fairness and the absence of hangs, and a launch on a second stream
-// while a block is still on its way in.
+// Launches that cannot be on the GPU together: fairness and freedom from hangs, and a launch on a second
+// stream while a block is still on its way in.
 
 #include <gtest/gtest.h>
 
@@ -19,12 +19,12 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Two threads, each with its own stream and two sets of `chunks` chunks that it uses in turn, on a device that holds one
-// set: every launch must evict.
+// Two threads, each with its own stream and two sets of `chunks` chunks that it uses in turn, on a device
+// with memory for one set: every launch must evict.
 void TwoThreads(uint64_t budget_chunks, uint64_t chunks) {
   CoreSetup setup;
-  setup.budget_bytes = (budget_chunks + 1) * kChunk;  // one chunk is others' share
-  setup.others_share_bytes = kChunk;
+  setup.budget_bytes = (budget_chunks + 1) * kChunk;  // one chunk is the external share
+  setup.external_share_bytes = kChunk;
   setup.free_reserve_bytes = 1;
   setup.host_bytes = 16 << 20;
   CoreDevice device(setup);

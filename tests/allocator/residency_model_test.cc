@@ -45,8 +45,8 @@ TEST(ResidencyModelTest, RandomOperationsKeepEveryByte) {
 
 constexpr int kMutantOperations = 4000;
 
-// Where one run of a mutant happens to go well, the next has other operations: a rule counts as unnoticed when none of
-// them notices.
+// Where one run of a mutant happens to go well, the next has other operations: a rule counts as unnoticed
+// when none of them notices.
 constexpr int kMutantAttempts = 10;
 
 // The same job with and without the rule: enough of what the rule is about. Three threads, two streams each.
@@ -56,8 +56,8 @@ ModelOptions OptionsFor(Mutant mutant, int attempt) {
   options.host_bytes = 16 << 20;
   switch (mutant) {
     case Mutant::kNone:
-    default: break;  // kNoExchangeRoom: FillUp; the others: tests/simulation
-    case Mutant::kSkipSlotWait: options.delay_one_in = 4; break;
+    default: break;  // kNoHeadroom: FillUp; the others: tests/simulation
+    case Mutant::kSkipSectionWait: options.delay_one_in = 4; break;
     case Mutant::kTrustOldCopy: break;
     case Mutant::kPublishBeforeEvent:
     case Mutant::kReuseDrainingBlock:
@@ -67,8 +67,8 @@ ModelOptions OptionsFor(Mutant mutant, int attempt) {
   return options;
 }
 
-// As many blocks as are promised, in host memory and on the GPU, and launches on all of them in turn: 0 when each could
-// be brought in.
+// As many blocks as are promised, in host memory and on the GPU, and launches on all of them in turn: 0 when
+// each could be brought in.
 int FillUp() {
   constexpr uint64_t kBytes = 4 * CoreDevice::kChunk;
   CoreSetup setup;
@@ -98,7 +98,7 @@ int FillUp() {
 // In the child: 0 when the job went well under `active`.
 int RunMutant(Mutant like, Mutant active, int attempt) {
   active_mutant.store(active);
-  if (like == Mutant::kNoExchangeRoom) return FillUp();
+  if (like == Mutant::kNoHeadroom) return FillUp();
   const ModelResult result = RunModel(OptionsFor(like, attempt), nullptr);
   return result.wrong_words == 0 && result.refused_launches == 0 ? 0 : 1;
 }
@@ -139,13 +139,13 @@ TEST_P(MutantTest, IsNoticed) {
 
 std::string NameOf(const testing::TestParamInfo<Mutant>& mutant) {
   static constexpr const char* kNames[] = {
-      "None", "SkipSlotWait", "PublishBeforeEvent", "ReuseDrainingBlock", "NoExchangeRoom", "TrustOldCopy"};
+      "None", "SkipSectionWait", "PublishBeforeEvent", "ReuseDrainingBlock", "NoHeadroom", "TrustOldCopy"};
   return kNames[static_cast<int>(mutant.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, MutantTest,
-                         testing::Values(Mutant::kSkipSlotWait, Mutant::kPublishBeforeEvent,
-                                         Mutant::kReuseDrainingBlock, Mutant::kNoExchangeRoom,
+                         testing::Values(Mutant::kSkipSectionWait, Mutant::kPublishBeforeEvent,
+                                         Mutant::kReuseDrainingBlock, Mutant::kNoHeadroom,
                                          Mutant::kTrustOldCopy),
                          &NameOf);
 

@@ -4,13 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-ROOMS = ("policy", "io", "allocator", "integration")
+LAYERS = ("policy", "io", "allocator", "integration")
 SOURCE_ENDINGS = (".h", ".hpp", ".c", ".cc", ".cpp", ".def")
 # A file list by pattern and not by git, so that new files are checked before they are committed.
 SKIPPED_FOLDERS = {"build", ".git", "__pycache__"}
 
 
-def source_files(root, folders=(*ROOMS, "tests", "bench")):
+def source_files(root, folders=(*LAYERS, "tests", "bench")):
     """Paths of the C and C++ files below `folders`, relative to root, sorted."""
     found = []
     for folder in folders:

@@ -57,14 +57,14 @@ def flags_by_folder(database, root):
 
 
 def flags_for(header, flags, root):
-    """The nearest folder's flags: the header's own, its parents' up to the room, then any folder of the room."""
+    """The nearest folder's flags: the header's own, its parents' up to the layer, then any folder of the layer."""
     folder = header.parent
     while folder != root:
         if (folder, "c++") in flags:
             return flags[folder, "c++"]
         folder = folder.parent
-    room = root / header.relative_to(root).parts[0]
-    near = [value for (path, language), value in sorted(flags.items()) if path.is_relative_to(room) and language == "c++"]
+    layer = root / header.relative_to(root).parts[0]
+    near = [value for (path, language), value in sorted(flags.items()) if path.is_relative_to(layer) and language == "c++"]
     return near[0] if near else None
 
 
@@ -81,7 +81,7 @@ def find_problems(root, build, jobs=2):
     objects = build / "headers_alone"
     objects.mkdir(exist_ok=True)
     database = build / "compile_commands.json"
-    headers = [root / path for path in common.source_files(root, common.ROOMS) if path.suffix == ".h"]
+    headers = [root / path for path in common.source_files(root, common.LAYERS) if path.suffix == ".h"]
     shown, flags = shown_by_the_build(database, root), flags_by_folder(database, root)
     work = [(header, flags_for(header, flags, root)) for header in headers if header not in shown]
     # A folder without compiled sources (PyTorch's, when there is none) has no flags to compile with.

@@ -44,7 +44,7 @@ IMPURE = re.compile(
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]', re.MULTILINE)
 READS_ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 SIMCUDA = "integration/simcuda"
-# The stand-in has settings of its own, and the preload hands over what the engine reads.
+# simcuda has settings of its own, and the preload passes on what the engine reads.
 ENVIRONMENT = ("integration/settings/environment.cc", "integration/preload/conf.c", SIMCUDA + "/", "tests/", "bench/")
 
 
@@ -68,22 +68,22 @@ def folder_problem(path, target):
 
 def include_problem(root, path, quoted, target):
     """What is wrong with one #include, or None."""
-    room = path.parts[0]
-    if room == "policy" and IMPURE.fullmatch(target):
+    layer = path.parts[0]
+    if layer == "policy" and IMPURE.fullmatch(target):
         return f"policy is pure, but includes <{target}>"
-    if room == "io" and re.match(r"cuda", target):
+    if layer == "io" and re.match(r"cuda", target):
         return f"io does not talk to the GPU driver, but includes {target}"
-    target_room = target.split("/", 1)[0]
-    if target_room not in ALLOWED:
-        # A quoted name that lies beside the file hides its room; ours are written from the root.
+    target_layer = target.split("/", 1)[0]
+    if target_layer not in ALLOWED:
+        # A quoted name that lies beside the file does not show its layer; ours are written from the root.
         if quoted and (target.startswith(".") or (root / path.parent / target).is_file()):
             return f'include "{target}" from the root of the checkout'
         return None
-    if target_room not in ALLOWED[room]:
-        return f"{room} must not include {target_room} ({target})"
+    if target_layer not in ALLOWED[layer]:
+        return f"{layer} must not include {target_layer} ({target})"
     if problem := folder_problem(path, target):
         return problem
-    if target.startswith(SIMCUDA + "/") and not (is_simcuda(path) or room == "tests"):
+    if target.startswith(SIMCUDA + "/") and not (is_simcuda(path) or layer == "tests"):
         return f"only simcuda itself and tests may include {target}"
     return None
 
@@ -109,8 +109,8 @@ def link_problems(root, path):
 
 def find_problems(root: Path):
     problems = [p for path in common.source_files(root) for p in file_problems(root, path)]
-    for room in common.ROOMS:
-        for path in sorted((root / room).rglob("CMakeLists.txt")):
+    for layer in common.LAYERS:
+        for path in sorted((root / layer).rglob("CMakeLists.txt")):
             inside = path.relative_to(root)
             if not is_simcuda(inside):
                 problems += link_problems(root, inside)

@@ -1,6 +1,7 @@
 """Checks the built libraries: what each exports, by committed lists, and what each needs.
 
-Lists lie in exports/<library>.txt, one symbol a line; `--update` rewrites them from the build for review.
+Lists lie in exports/<library>.txt, one symbol a line, one list for the libraries of all PyTorch minors; `--update`
+rewrites them from the build for review.
 """
 
 import re
@@ -33,8 +34,13 @@ def dynamic(library, tag):
     return re.findall(rf"\({tag}\).*\[([^\]]*)\]", tool("readelf", "-dW", str(library)))
 
 
+def list_of(library, lists):
+    """The list for a library: libspillway_torch_2_11.so and its like have one in common."""
+    return lists / (re.sub(r"(_torch)_\d+_\d+(\.so)$", r"\1\2", library.name) + ".txt")
+
+
 def export_problems(library, lists):
-    path = lists / f"{library.name}.txt"
+    path = list_of(library, lists)
     if not path.is_file():
         return [f"{library.name}: no list {path.name} of what it may export"]
     wanted = {line.strip() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")}
@@ -70,7 +76,7 @@ def find_problems(folder, lists=LISTS):
 def update(folder, lists=LISTS):
     lists.mkdir(exist_ok=True)
     for library in product_libraries(folder):
-        (lists / f"{library.name}.txt").write_text("".join(f"{name}\n" for name in sorted(exports(library))))
+        list_of(library, lists).write_text("".join(f"{name}\n" for name in sorted(exports(library))))
 
 
 def main(args):

@@ -17,8 +17,8 @@ FEWEST = 200  # units of this tree; fewer: it was not read
 def find_units(root):
     """Paths without ending, relative to root, sorted."""
     units = set()
-    for room in common.ROOMS:
-        for path in (root / room).rglob("*"):
+    for layer in common.LAYERS:
+        for path in (root / layer).rglob("*"):
             inside = path.relative_to(root)
             if path.suffix in ENDINGS and path.is_file() and not common.SKIPPED_FOLDERS & set(inside.parts):
                 units.add(inside.with_suffix("").as_posix())

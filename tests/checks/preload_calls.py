@@ -1,7 +1,7 @@
 """Checks that the preload's C files call each other in one direction only: no circle of two files or more.
 
 A file uses another when it names a function that the other defines, also where it only takes its address. What a file
-needs of one above it comes as an argument. trampolines.S is left out: it is the jump table that slots.c fills.
+needs of one above it comes as an argument. trampolines.S is left out: it is the jump table that function_table.c fills.
 """
 
 import re

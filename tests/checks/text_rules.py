@@ -38,7 +38,7 @@ def source_problems(root, path):
 
 
 def all_text_files(root):
-    folders = (*common.ROOMS, "tests", "bench", "docs")
+    folders = (*common.LAYERS, "tests", "bench", "docs")
     other = [p.relative_to(root) for f in folders for p in (root / f).rglob("*") if p.suffix in OTHER_ENDINGS]
     other += [Path(name) for name in ("CMakeLists.txt", "README.md") if (root / name).is_file()]
     kept = [p for p in other if not common.SKIPPED_FOLDERS & set(p.parts)]

@@ -1,4 +1,4 @@
-"""Checks that the visible top level in git is the house's plan and nothing else."""
+"""Checks that the visible top level in git has the planned files and folders and nothing else."""
 
 import subprocess
 from pathlib import Path

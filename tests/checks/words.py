@@ -8,6 +8,7 @@ match, and the reason.
 """
 
 import fnmatch
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,7 @@ def struck_words(glossary):
     return list(found.values())
 
 
+@functools.cache
 def parts_of(identifier):
     return [part.lower() for part in PART.findall(identifier)]
 
@@ -98,7 +100,7 @@ def exceptions(text):
 
 def checked_files(root):
     sources = common.source_files(root)
-    folders = (*common.ROOMS, "tests", "bench", "docs")
+    folders = (*common.LAYERS, "tests", "bench", "docs")
     texts = [p.relative_to(root) for f in folders for p in (root / f).rglob("*") if p.suffix in TEXT_ENDINGS]
     texts += [Path(name) for name in ("README.md", "CMakeLists.txt") if (root / name).is_file()]
     kept = [path for path in texts if not common.SKIPPED_FOLDERS & set(path.parts)]
@@ -115,6 +117,8 @@ def only_code(path, text):
 
 def line_words(line, code, struck):
     """The struck words in one line, whose code alone is `code`."""
+    lower = line.lower()
+    struck = [word for word in struck if word.parts[0] in lower]
     if not struck:
         return
     tokens = [parts_of(token) or [token] for token in TOKEN.findall(line)]
@@ -129,7 +133,7 @@ def line_words(line, code, struck):
 
 def is_product(path):
     inside = path.as_posix().startswith(OTHER_PROGRAMS)
-    return path.parts[0] in common.ROOMS and path.suffix in common.SOURCE_ENDINGS and not inside
+    return path.parts[0] in common.LAYERS and path.suffix in common.SOURCE_ENDINGS and not inside
 
 
 def find_problems(root: Path):

@@ -1,5 +1,5 @@
-// What every IoEngine promises, as one suite. Instantiate IoEngineContract with a function that makes an engine over
-// a given file with a given capacity; engines without real files ignore the descriptor.
+// What every IoEngine promises, as one suite. Instantiate IoEngineContract with a function that makes an
+// engine over a given file with a given capacity; engines without real files ignore the descriptor.
 
 #ifndef SPILLWAY_TESTS_CONTRACT_IO_ENGINE_CONTRACT_H_
 #define SPILLWAY_TESTS_CONTRACT_IO_ENGINE_CONTRACT_H_

@@ -1,6 +1,7 @@
-// Every call that the memory core makes of the driver and of the operating system, counted, and one of them made to fail
-// at its n-th time. Driver calls go through a table that stands before the real one; calls of the operating system through
-// wrappers that the test is linked with (-Wl,--wrap, see failing_calls.cmake). Nothing is counted until Arm.
+// Every call that the memory core makes of the driver and of the operating system, counted, and one of them
+// made to fail at its n-th time. Driver calls go through a table that stands before the real one; calls of
+// the operating system through wrappers that the test is linked with (-Wl,--wrap, see failing_calls.cmake).
+// Nothing is counted until Arm.
 
 #ifndef SPILLWAY_TESTS_FAKES_FAILING_CALLS_H_
 #define SPILLWAY_TESTS_FAKES_FAILING_CALLS_H_
@@ -17,8 +18,8 @@ enum class FailMode {
   kNone,        // count only
   kOnce,        // the n-th call fails, with an error of its own
   kFromThenOn,  // and every later one of that name
-  kSticky,  // the device fails at the n-th call, of the driver: it and everything later answers with a sticky error
-  kKill,  // the process is killed at the n-th call
+  kSticky,      // the n-th call, of the driver, and all later ones answer with a sticky error
+  kKill,        // the process is killed at the n-th call
 };
 
 struct CallCount {

@@ -105,7 +105,8 @@ class FaultyEngine : public IoEngine {
       due_.push_back(Due{now, IoResult{request.tag, static_cast<int32_t>(request.length)}});
       return true;
     }
-    // A part of a page: what a direct engine could not be asked for, so nothing is moved, and less is claimed.
+    // A part of a page: what a direct engine could not be asked for, so nothing is moved, and less is
+    // claimed.
     if (fault.kind == FaultKind::kShort && fault.short_bytes < kPageBytes) {
       due_.push_back(Due{now, IoResult{request.tag, static_cast<int32_t>(fault.short_bytes)}});
       return true;

@@ -1,5 +1,6 @@
-// FaultyEngine: an IoEngine around another one that goes wrong by plan: the n-th read fails, a write is short, lands
-// elsewhere, is lost, never ends. A plan is a list, or drawn from a seed, so that a failing test can be run again.
+// FaultyEngine: an IoEngine around another one that goes wrong by plan: the n-th read fails, a write is
+// short, lands elsewhere, is lost, never ends. A plan is a list, or drawn from a seed, so that a failing test
+// can be run again.
 
 #ifndef SPILLWAY_TESTS_FAKES_FAULTY_ENGINE_H_
 #define SPILLWAY_TESTS_FAKES_FAULTY_ENGINE_H_
@@ -39,8 +40,8 @@ struct Fault {
 
 struct FaultPlan {
   std::vector<Fault> faults;  // the first that applies to a request counts
-  // Besides these, each request goes wrong with this probability, in a way drawn from the seed: EIO, EAGAIN, short, or
-  // late. Never a way that loses or damages bytes silently.
+  // Besides these, each request goes wrong with this probability, in a way drawn from the seed: EIO, EAGAIN,
+  // short, or late. Never a way that loses or damages bytes silently.
   double random_rate = 0;
   uint64_t seed = 0;
   bool reorder = false;  // results that are due together come in an order drawn from the seed

@@ -1,5 +1,6 @@
-// MemoryEngine: an IoEngine whose file is memory, with a modelled latency and bandwidth. Transfers happen at once, and
-// their results become due one after the other, as on a disk with one queue. For tests that want no disk's moods.
+// MemoryEngine: an IoEngine whose file is memory, with a modelled latency and bandwidth. Transfers happen at
+// once, and their results become due one after the other, as on a disk with one queue. For tests that want no
+// disk's moods.
 
 #ifndef SPILLWAY_TESTS_FAKES_MEMORY_ENGINE_H_
 #define SPILLWAY_TESTS_FAKES_MEMORY_ENGINE_H_

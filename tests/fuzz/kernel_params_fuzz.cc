@@ -8,7 +8,7 @@
 
 #include "integration/hooks/kernel_params.h"
 #include "io/os/check.h"
-#include "tests/integration/hooks/test_map.h"
+#include "tests/fakes/test_map.h"
 
 namespace spillway::integration {
 namespace {
@@ -38,7 +38,7 @@ void NaiveCollect(uint64_t address, std::set<uint32_t>* found) {
   }
 }
 
-// Reads small numbers off the front of the input.
+// Takes small numbers from the front of the input.
 struct Reader {
   const uint8_t* data;
   size_t size;
@@ -110,7 +110,7 @@ size_t FuzzKernelParams(const uint8_t* data, size_t size) {
   AccessSet set;
   ScanKernelParams(params.data(), layout, Map(), &set);
   CheckEqual(set, expected);
-  AccessSet one_by_one;  // what processors without the vector do: the same blocks in the same order
+  AccessSet one_by_one;  // as on processors without AVX2: the same blocks in the same order
   ScanKernelParams(params.data(), layout, Map(), &one_by_one, ScanWay::kOneByOne);
   SPILLWAY_CHECK(std::ranges::equal(set, one_by_one));
 

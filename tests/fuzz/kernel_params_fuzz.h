@@ -1,6 +1,6 @@
-// The body of the fuzz target for the parameter scan: reads a layout and parameter bytes from the input, and
-// aborts unless the scan finds exactly the blocks that a naive one does. Also run with seeded random inputs
-// by a test.
+// The body of the fuzz target for the parameter scan. It reads a layout and parameter bytes from the input,
+// and aborts unless the scan finds exactly the blocks that a naive scan finds. Called by libFuzzer, and by
+// kernel_params_test with seeded random inputs. One thread.
 
 #ifndef SPILLWAY_TESTS_FUZZ_KERNEL_PARAMS_FUZZ_H_
 #define SPILLWAY_TESTS_FUZZ_KERNEL_PARAMS_FUZZ_H_

@@ -55,7 +55,7 @@ Core Build(bool disk) {
   core.addresses = Value(AddressMap::Reserve(&gpu.driver(), 1, uint64_t{16} << 30, uint64_t{2} << 20));
   HostPool::Options host;
   host.storage_bytes = disk ? all * 3 / 8 : all * 5 / 4;
-  if (!disk) host.evict_staging_pieces = host.fault_staging_pieces = 0;
+  if (!disk) host.evict_staging_buffers = host.fault_staging_buffers = 0;
   core.host = Value(HostPool::Create(&gpu.driver(), gpu.context(), host));
   if (disk) {
     io::SpillStoreOptions options;

@@ -1,5 +1,5 @@
-// LoopMount: a small ext4 of the test's own, mounted by root from a file. Where that is not permitted, mounted() is
-// false and the test says why it skips.
+// LoopMount: a small ext4 of the test's own, mounted by root from a file. Where that is not permitted,
+// mounted() is false and the test says why it skips.
 
 #ifndef SPILLWAY_TESTS_IO_LOOP_MOUNT_H_
 #define SPILLWAY_TESTS_IO_LOOP_MOUNT_H_

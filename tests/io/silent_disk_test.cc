@@ -146,7 +146,7 @@ TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp)
   EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
   EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return waits.UnderWay().empty(); }));
   EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 1u);
-  EXPECT_EQ(store->room_bytes(), 0u);
+  EXPECT_EQ(store->capacity_bytes(), 0u);
 }
 
 }  // namespace

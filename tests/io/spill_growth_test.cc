@@ -1,5 +1,5 @@
-// What SpillStore lets be promised: bytes that are there, on disks that others fill, that run full, that
-// close, and that are shared. Small file systems of the test's own stand for the disks.
+// What SpillStore lets be promised: bytes that are there, on disks that other processes fill, that run full,
+// that close, and that are shared. Small file systems of the test's own stand for the disks.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ void ExpectUsable(SpillStore* store, const std::vector<SlotId>& slots) {
   }
 }
 
-// In a process of its own: takes room and holds it until it is killed.
+// In a process of its own: takes capacity and keeps it until it is killed.
 int Hold(const std::string& path, uint64_t bytes) {
   auto store = MakeStore(DiskOptions(path));
   const bool ok = store->GrowTo(bytes).ok();
@@ -76,24 +76,24 @@ using SpillGrowthTest = DiskTest;
 TEST_F(SpillGrowthTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritten) {
   MOUNT_OR_SKIP(256);
   auto store = MakeStore(DiskOptions(path()));
-  EXPECT_EQ(store->room_bytes(), 0u) << "free space promises nothing";
+  EXPECT_EQ(store->capacity_bytes(), 0u) << "free space promises nothing";
   ASSERT_TRUE(store->GrowTo(64 * kMiB).ok());
   Filler others(path());
   ASSERT_TRUE(others.filled());
   // Also ends what is being grown ahead of need.
   const absl::Status refused = store->GrowTo(kGiB);
-  const uint64_t room = store->room_bytes();
-  EXPECT_GE(room, 64 * kMiB);
+  const uint64_t capacity = store->capacity_bytes();
+  EXPECT_GE(capacity, 64 * kMiB);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr(path()));
-  EXPECT_TRUE(absl::IsResourceExhausted(store->GrowTo(room + kSlotBytes)));
-  EXPECT_EQ(store->room_bytes(), room);
+  EXPECT_TRUE(absl::IsResourceExhausted(store->GrowTo(capacity + kSlotBytes)));
+  EXPECT_EQ(store->capacity_bytes(), capacity);
   // The disk has not a byte more, and none is needed.
-  ExpectUsable(store.get(), Reserve(store.get(), room / kSlotBytes));
+  ExpectUsable(store.get(), Reserve(store.get(), capacity / kSlotBytes));
   EXPECT_TRUE(absl::IsResourceExhausted(store->TakeSlots(1).status()) ||
               absl::IsUnavailable(store->TakeSlots(1).status()));
   others.Remove();
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->GrowTo(room + 32 * kMiB).ok(); }));
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->GrowTo(capacity + 32 * kMiB).ok(); }));
 }
 
 TEST_F(SpillGrowthTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
@@ -117,18 +117,19 @@ TEST_F(SpillGrowthTest, WhereFallocateIsMissingFilesGrowByWriting) {
 }
 
 // Two jobs on one disk of 3 GiB.
-TEST_F(SpillGrowthTest, TwoJobsThatFitBothHaveTheirRoom) {
+TEST_F(SpillGrowthTest, TwoJobsThatFitBothHaveTheirCapacity) {
   MOUNT_OR_SKIP(3072);
   auto first = MakeStore(DiskOptions(path()));
   auto second = MakeStore(DiskOptions(path()));
   std::thread other([&] {
-    for (uint64_t room = 0; room <= 1229 * kMiB; room += 48 * kMiB) EXPECT_TRUE(second->GrowTo(room).ok());
+    for (uint64_t bytes = 0; bytes <= 1229 * kMiB; bytes += 48 * kMiB)
+      EXPECT_TRUE(second->GrowTo(bytes).ok());
   });
-  for (uint64_t room = 0; room <= 1229 * kMiB; room += 48 * kMiB) EXPECT_TRUE(first->GrowTo(room).ok());
+  for (uint64_t bytes = 0; bytes <= 1229 * kMiB; bytes += 48 * kMiB) EXPECT_TRUE(first->GrowTo(bytes).ok());
   other.join();
 }
 
-TEST_F(SpillGrowthTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRefused) {
+TEST_F(SpillGrowthTest, OfTwoJobsThatDoNotFitTheFirstHasItsCapacityOnceTheOtherIsRefused) {
   MOUNT_OR_SKIP(3072);
   auto first = MakeStore(DiskOptions(path()));
   auto second = MakeStore(DiskOptions(path()));
@@ -136,16 +137,16 @@ TEST_F(SpillGrowthTest, OfTwoJobsThatDoNotFitTheFirstHasItsRoomOnceTheOtherIsRef
   std::atomic<uint64_t> most_for_second{0};
   absl::Status refused;
   std::thread other([&] {
-    for (uint64_t room = 0; room <= 2048 * kMiB && refused.ok(); room += 48 * kMiB) {
-      while (most_for_second.load() < room) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      refused = second->GrowTo(room);
+    for (uint64_t bytes = 0; bytes <= 2048 * kMiB && refused.ok(); bytes += 48 * kMiB) {
+      while (most_for_second.load() < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      refused = second->GrowTo(bytes);
     }
     second->Shutdown();  // as a job that ends for want of memory
   });
   absl::Status granted;
-  for (uint64_t room = 0; room <= 2048 * kMiB && granted.ok(); room += 48 * kMiB) {
-    most_for_second = room + 48 * kMiB;
-    granted = first->GrowTo(room);
+  for (uint64_t bytes = 0; bytes <= 2048 * kMiB && granted.ok(); bytes += 48 * kMiB) {
+    most_for_second = bytes + 48 * kMiB;
+    granted = first->GrowTo(bytes);
   }
   most_for_second = UINT64_MAX;
   other.join();
@@ -161,15 +162,15 @@ TEST_F(SpillGrowthTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) 
   ASSERT_TRUE(first->GrowTo(300 * kMiB).ok());
   auto second = MakeStore(DiskOptions(path()));
   EXPECT_TRUE(absl::IsResourceExhausted(second->GrowTo(300 * kMiB)));
-  EXPECT_GE(first->room_bytes(), 300 * kMiB) << "what is promised stays";
+  EXPECT_GE(first->capacity_bytes(), 300 * kMiB) << "what is promised stays";
   promised = 50 * kMiB;  // a batch was too large, and is halved
   EXPECT_TRUE(Within(std::chrono::seconds(30), [&] { return second->GrowTo(300 * kMiB).ok(); }));
-  EXPECT_GE(first->room_bytes(), 50 * kMiB);
+  EXPECT_GE(first->capacity_bytes(), 50 * kMiB);
   first->SetPromised(nullptr);
 }
 
-// ext4 frees what a killed process held at its next commit, some seconds later.
-TEST_F(SpillGrowthTest, ARestartRightAfterAKillHasTheRoomThatTheFirstHad) {
+// ext4 frees the space of a killed process at its next commit, some seconds later.
+TEST_F(SpillGrowthTest, ARestartRightAfterAKillHasTheCapacityThatTheFirstHad) {
   MOUNT_OR_SKIP(3072);
   const uint64_t free = FreeBytes(path());
   const uint64_t wanted = free / 100 * 95;
@@ -211,7 +212,7 @@ Fault WriteFault(int error, uint64_t count) {
   return fault;
 }
 
-TEST(ClosedDirectoryTest, ADirectoryThatClosesForErrorsHasNoRoomAtOnce) {
+TEST(ClosedDirectoryTest, ADirectoryThatClosesForErrorsHasNoCapacityAtOnce) {
   TestDirectory bad;
   TestDirectory good;
   SpillStoreOptions options = SmallOptions(bad.path());
@@ -228,7 +229,7 @@ TEST(ClosedDirectoryTest, ADirectoryThatClosesForErrorsHasNoRoomAtOnce) {
   for (const SlotId slot : slots) {
     if (slot.directory == 0) WriteSync(store.get(), slot, data.data(), kPageBytes).IgnoreError();
   }
-  const uint64_t after = store->room_bytes();
+  const uint64_t after = store->capacity_bytes();
   const SpillStoreStats stats = store->stats();
   EXPECT_TRUE(stats.directories[0].bad);
   EXPECT_LE(after, stats.directories[1].file_bytes);
@@ -242,8 +243,8 @@ TEST(ClosedDirectoryTest, ADirectoryThatClosesFullComesBackWithTheSpace) {
   const SlotId slot = Reserve(store.get(), 1)[0];
   AlignedBuffer data(kSlotBytes);
   EXPECT_TRUE(absl::IsResourceExhausted(WriteSync(store.get(), slot, data.data(), kPageBytes)));
-  EXPECT_EQ(store->room_bytes(), 0u);
-  EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return store->room_bytes() >= 16 * kMiB; }));
+  EXPECT_EQ(store->capacity_bytes(), 0u);
+  EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return store->capacity_bytes() >= 16 * kMiB; }));
   EXPECT_TRUE(WriteSync(store.get(), slot, data.data(), kPageBytes).ok());
 }
 

@@ -24,15 +24,15 @@ TEST(SpillStoreSpaceTest, ReservesAllOrNothingWithinTheCap) {
   SpillStoreOptions options = SmallOptions(directory.path());
   options.directories[0].cap_bytes = 20 * kSlotBytes + 12345;  // clipped to whole slots
   auto store = MakeStore(options);
-  EXPECT_EQ(store->capacity().free_bytes, 20u * kSlotBytes);
+  EXPECT_EQ(store->space().free_bytes, 20u * kSlotBytes);
   EXPECT_TRUE(absl::IsResourceExhausted(store->ReserveSlots(21).status()));
   EXPECT_EQ(store->stats().slots_in_use, 0u);
   const std::vector<SlotId> slots = Reserve(store.get(), 20);
   const absl::Status status = store->ReserveSlots(1).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr(directory.path()));
   EXPECT_THAT(std::string(status.message()), HasSubstr("cap"));
-  EXPECT_EQ(store->capacity().free_bytes, 0u);
-  EXPECT_EQ(store->capacity().total_bytes, 20u * kSlotBytes);
+  EXPECT_EQ(store->space().free_bytes, 0u);
+  EXPECT_EQ(store->space().total_bytes, 20u * kSlotBytes);
   EXPECT_EQ(store->stats().file_bytes, 20u * kSlotBytes);
   store->ReleaseSlot(slots[3]);
   EXPECT_EQ(Reserve(store.get(), 1)[0], slots[3]);
@@ -50,7 +50,7 @@ TEST(SpillStoreSpaceTest, LeavesTheReserveFree) {
   SpillStoreOptions options = SmallOptions(directory.path());
   options.disk_reserve_bytes = UINT64_MAX / 2;
   auto store = MakeStore(options);
-  EXPECT_EQ(store->capacity().total_bytes, 0u);
+  EXPECT_EQ(store->space().total_bytes, 0u);
   EXPECT_TRUE(absl::IsResourceExhausted(store->ReserveSlots(1).status()));
   EXPECT_TRUE(store->ReserveSlots(0).ok());
 }
@@ -59,9 +59,9 @@ TEST(SpillStoreSpaceTest, CountsAFileSystemOnceThatHoldsTwoDirectories) {
   TestDirectory first;
   TestDirectory second;
   SpillStoreOptions one = SmallOptions(first.path());
-  const uint64_t alone = MakeStore(one)->capacity().free_bytes;
+  const uint64_t alone = MakeStore(one)->space().free_bytes;
   one.directories.push_back(SpillDirectory{second.path(), 0});
-  const uint64_t both = MakeStore(one)->capacity().free_bytes;
+  const uint64_t both = MakeStore(one)->space().free_bytes;
   EXPECT_LT(both, alone + alone / 2);
 }
 
@@ -136,7 +136,7 @@ TEST(SpillStoreSpaceTest, ShutdownFreesThoseWhoWaitForSlots) {
   store->Shutdown();
   waiter.join();
   store->Shutdown();  // again: nothing
-  EXPECT_EQ(store->capacity().total_bytes, 0u);
+  EXPECT_EQ(store->space().total_bytes, 0u);
 }
 
 std::string CreateError(const std::string& path, bool any_file_system = false) {

@@ -1,5 +1,5 @@
-// SpillStore over engines that fail by plan: every error reaches the caller with its place, or is repaired; damaged,
-// misplaced and lost bytes are found; nothing stays pending for ever.
+// SpillStore over engines that fail by plan: every error reaches the caller with its place, or is repaired;
+// damaged, misplaced and lost bytes are found; nothing stays pending for ever.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -157,7 +157,7 @@ TEST_F(SpillStoreFaultTest, AFullDiskIsResourceExhaustedAtOnceAndClosesTheDirect
     const absl::Status reserve = store->ReserveSlots(1).status();
     EXPECT_TRUE(absl::IsResourceExhausted(reserve)) << reserve;
     EXPECT_THAT(std::string(reserve.message()), HasSubstr("full disk"));
-    EXPECT_EQ(store->capacity().free_bytes, 0u);
+    EXPECT_EQ(store->space().free_bytes, 0u);
     counters_ = std::make_shared<FaultCounters>();
   }
 }

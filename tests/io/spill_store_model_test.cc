@@ -1,5 +1,5 @@
-// SpillStore against a simple map: seeded random operations from several threads over engines that fail, are late and
-// reorder. After each step the store must agree with the map; at the end nothing may be missing.
+// SpillStore against a simple map: seeded random operations from several threads over engines that fail, are
+// late and reorder. After each step the store must agree with the map; at the end nothing may be missing.
 
 #include <gtest/gtest.h>
 #include <cstdlib>
@@ -28,7 +28,7 @@ struct ModelCase {
   double fault_rate;
 };
 
-// One thread's slots and what they must hold; threads share the store and nothing else.
+// One thread's slots and what they must contain. Threads share the store and nothing else.
 class Actor {
  public:
   Actor(SpillStore* store, uint64_t seed)
@@ -60,7 +60,7 @@ class Actor {
  private:
   struct Contents {
     uint64_t pattern = 0;
-    uint32_t bytes = 0;  // 0: the slot holds nothing
+    uint32_t bytes = 0;  // 0: the slot has no contents
   };
   using Held = std::vector<std::pair<SlotId, Contents>>;
 

@@ -1,5 +1,5 @@
-// SpillStore and the system around it: killed processes, forks, file size limits, full disks, containers that refuse
-// io_uring. The program runs itself again where a test needs a process of its own.
+// SpillStore and the system around it: killed processes, forks, file size limits, full disks, containers that
+// refuse io_uring. The program runs itself again where a test needs a process of its own.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,7 +87,8 @@ int SpillForEver(const std::string& path) {
   }
 }
 
-// In a child of its own: refuses system calls of io_uring with `error`, from `first_call` on, and then spills.
+// In a child of its own: refuses system calls of io_uring with `error`, from `first_call` on, and then
+// spills.
 int SpillWithoutUring(const std::string& path, int error, int first_call) {
   const auto at = [](size_t offset) { return static_cast<__u32>(offset); };
   sock_filter filter[] = {

@@ -1,4 +1,5 @@
-// SpillStore over real files: what goes in comes out, slots are reused, space is bounded, wrong use is refused.
+// SpillStore over real files: what goes in comes out, slots are reused, space is bounded, wrong use is
+// refused.
 
 #include "io/spill_store.h"
 

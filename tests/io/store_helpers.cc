@@ -8,8 +8,8 @@
 
 #include "io/os/check.h"
 
-// ThreadSanitizer asks for this. The distribution's abseil is not instrumented, so it does not see the counter by which
-// threads share the text of an error.
+// ThreadSanitizer asks for this. The distribution's abseil is not instrumented, so it does not see the
+// counter by which threads share the text of an error.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "race:absl::*::Status::UnrefNonInlined\n"; }
 

@@ -1,4 +1,4 @@
-// What the tests of this room share: a directory of their own on a real disk, patterns, and waiting for callbacks.
+// What the tests of io share: a directory of their own on a real disk, patterns, and waiting for callbacks.
 
 #ifndef SPILLWAY_TESTS_IO_STORE_HELPERS_H_
 #define SPILLWAY_TESTS_IO_STORE_HELPERS_H_
@@ -30,7 +30,7 @@ class TestDirectory {
 // Deterministic bytes that differ between seeds and positions.
 void FillPattern(char* data, size_t bytes, uint64_t seed);
 
-// Small steps, and a reserve that a nearly full build machine still has.
+// Grows by little at a time, with a reserve that a nearly full build machine still has.
 SpillStoreOptions SmallOptions(const std::string& path);
 
 // Creates or fails the test.
@@ -43,7 +43,8 @@ std::vector<SlotId> Reserve(SpillStore* store, size_t n);
 class Waiter {
  public:
   SpillStore::Done Expect();
-  // In the order of Expect. Aborts after a minute: a callback that never comes is the bug that these tests look for.
+  // In the order of Expect. Aborts after a minute: a callback that never comes is the bug that these tests
+  // look for.
   std::vector<absl::Status> WaitAll();
 
  private:

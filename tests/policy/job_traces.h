@@ -1,5 +1,5 @@
-// Traces of a training step as the recorder sees one: weights, saved activations, gradients, and an optimiser with two
-// states per weight. For tests of what is planned from recordings.
+// Traces of a training iteration as the recorder sees one: weights, saved activations, gradients, and an
+// optimiser with two states per weight. For tests of what is planned from recordings.
 
 #ifndef SPILLWAY_TESTS_POLICY_JOB_TRACES_H_
 #define SPILLWAY_TESTS_POLICY_JOB_TRACES_H_
@@ -19,15 +19,15 @@ struct TrainingJob {
   Bytes weight = 8 << 20, activation = 16 << 20, temporary = 4 << 20;
   Nanos forward = 1'000'000, backward = 2'000'000, update = 500'000;  // a launch
   bool gradients_kept =
-      false;  // freed by the next step's beginning, as zero_grad there does; else by the update
+      false;  // freed by the next iteration's beginning, as zero_grad there does; else by the update
 
-  uint32_t Period() const { return layers * (2 * launches + 1); }
+  uint32_t IterationLaunches() const { return layers * (2 * launches + 1); }
 
-  // `steps` of them, of which the last is incomplete: it lacks `less` launches.
-  Trace Record(uint32_t steps, uint32_t less = 0) const {
+  // `iterations` of them, of which the last is incomplete: it lacks `less` launches.
+  Trace Record(uint32_t iterations, uint32_t less = 0) const {
     Trace trace;
-    Writer writer{this, &trace, uint64_t{steps} * Period() - less};
-    for (uint32_t step = 0; step < steps; ++step) writer.Step(step);
+    Writer writer{this, &trace, uint64_t{iterations} * IterationLaunches() - less};
+    for (uint32_t i = 0; i < iterations; ++i) writer.Iteration(i);
     return trace;
   }
   BlockSizes Sizes() const {
@@ -52,7 +52,8 @@ struct TrainingJob {
     }
     return times;
   }
-  // What is read only: weights and activations before their own layer's writing launch, gradients in the update.
+  // What is read only: weights and activations before their own layer's writing launch, gradients in the
+  // update.
   WriteFacts Facts() const {
     WriteFacts facts;
     for (uint32_t look = 0; look < WriteFacts::kLooksForNo; ++look) {
@@ -66,13 +67,13 @@ struct TrainingJob {
     }
     return facts;
   }
-  // The step that ends `less` launches before the trace does.
+  // The iteration that ends `less` launches before the trace does.
   RecordedWorkload Recorded(uint32_t less = 0, bool facts = true) const {
     const Trace trace = Record(3, less);
     const KernelTimes times = Times();
     const WriteFacts known = Facts();
-    return MakeRecordedWorkload(trace, trace.end() - Period(), Period(), Sizes(), &times,
-                                facts ? &known : nullptr);
+    return MakeRecordedWorkload(trace, trace.end() - IterationLaunches(), IterationLaunches(), Sizes(),
+                                &times, facts ? &known : nullptr);
   }
 
  private:
@@ -96,8 +97,8 @@ struct TrainingJob {
     void Free(TraceBlock block) {
       if (trace->end() < end) trace->AddFree(block);
     }
-    void Step(uint32_t step) {
-      if (job->gradients_kept && step > 0) FreeGradients();
+    void Iteration(uint32_t index) {
+      if (job->gradients_kept && index > 0) FreeGradients();
       for (uint32_t l = 0; l < job->layers; ++l) Forward(l);
       for (uint32_t l = job->layers; l-- > 0;) Backward(l);
       for (uint32_t l = 0; l < job->layers; ++l) {

@@ -1,4 +1,4 @@
-// Small traces for tests of the policy room: launches written as lists, and random jobs with temporaries.
+// Small traces for tests of policy: launches written as lists, and random jobs with temporaries.
 
 #ifndef SPILLWAY_TESTS_POLICY_TRACE_HELPERS_H_
 #define SPILLWAY_TESTS_POLICY_TRACE_HELPERS_H_
@@ -21,27 +21,27 @@ inline void Append(Trace* trace, const std::vector<TestLaunch>& launches) {
   for (const TestLaunch& launch : launches) trace->AddLaunch(launch.tag, launch.blocks);
 }
 
-// A step of a random job: blocks that persist, and temporaries that are handed out before their first use and
-// freed after their last, so that each has at least two uses.
+// An iteration of a random job: blocks that persist, and temporaries that are allocated before their first
+// use and freed after their last, so that each has at least two uses.
 struct RandomJob {
   struct Temporary {
     TraceBlock block = 0;
     uint32_t born = 0;   // before this launch
-    uint32_t freed = 0;  // before this one, or after the last when it is the step's length
+    uint32_t freed = 0;  // before this one, or after the last when it is the iteration's length
   };
-  std::vector<TestLaunch> step;
+  std::vector<TestLaunch> launches;
   std::vector<Temporary> temporaries;
   BlockSizes sizes;
 
-  void AppendStepTo(Trace* trace) const {
-    for (uint32_t position = 0; position <= step.size(); ++position) {
+  void AppendIterationTo(Trace* trace) const {
+    for (uint32_t position = 0; position <= launches.size(); ++position) {
       for (const Temporary& one : temporaries) {
         if (one.freed == position) trace->AddFree(one.block);
       }
       for (const Temporary& one : temporaries) {
         if (one.born == position) trace->AddAllocate(one.block, sizes.at(one.block));
       }
-      if (position < step.size()) trace->AddLaunch(step[position].tag, step[position].blocks);
+      if (position < launches.size()) trace->AddLaunch(launches[position].tag, launches[position].blocks);
     }
   }
 };
@@ -50,11 +50,11 @@ inline RandomJob MakeRandomJob(std::mt19937_64* random) {
   const auto below = [random](uint64_t n) { return (*random)() % n; };
   RandomJob job;
   const uint32_t launches = 4 + below(60);
-  job.step.resize(launches);
-  for (uint32_t i = 0; i < launches; ++i) job.step[i].tag = below(5);
+  job.launches.resize(launches);
+  for (uint32_t i = 0; i < launches; ++i) job.launches[i].tag = below(5);
   TraceBlock next = 1;
   const auto use = [&](uint32_t position, TraceBlock block) {
-    auto& blocks = job.step[position].blocks;
+    auto& blocks = job.launches[position].blocks;
     if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) blocks.push_back(block);
   };
   for (uint64_t i = 0; i < 3 + below(20); ++i, ++next) {
@@ -70,7 +70,7 @@ inline RandomJob MakeRandomJob(std::mt19937_64* random) {
     use(last, next);
   }
   for (uint32_t i = 0; i < launches; ++i) {
-    if (job.step[i].blocks.empty()) use(i, 1);
+    if (job.launches[i].blocks.empty()) use(i, 1);
   }
   return job;
 }

@@ -54,9 +54,9 @@ inline Workload G10Workload(const std::string& name) {
   return ParseCsvWorkload(FileText(folder + "/kernels.csv"), FileText(folder + "/tensors.csv")).value();
 }
 
-// Twelve kernels of 10 ms; tensor 0 (100 MB) is made by kernel 0 and read by kernel 11; in the middle, kernels 5 and 6
-// share tensor 1 (100 MB). With 150 MB, tensor 0 has to be away for both: written while kernels 1 to 4 run (100 ms for
-// 40) and read back while 7 to 10 do.
+// Twelve kernels of 10 ms; tensor 0 (100 MB) is made by kernel 0 and read by kernel 11; in the middle,
+// kernels 5 and 6 share tensor 1 (100 MB). With 150 MB, tensor 0 has to be away for both: written while
+// kernels 1 to 4 run (100 ms for 40) and read back while 7 to 10 do.
 inline Workload MountainWorkload(Nanos kernel = 10 * kMilli) {
   Workload workload;
   workload.tensors = {{100 * kMega, false}, {100 * kMega, false}};
@@ -97,7 +97,7 @@ inline Machine PieceMachine(Bytes gpu, Bytes host) {
 // The first half of MountainWorkload's tensor 0 is away from kernel 4 on.
 inline TransferPlan HalfAway(PlanTier tier) {
   TransferPlan plan;
-  plan.absences = {{0, 0, 5, 4, tier}};
+  plan.evictions = {{0, 0, 5, 4, tier}};
   return plan;
 }
 

@@ -27,8 +27,8 @@ inline void Compare(const uint64_t* words, uint64_t first, uint64_t count, uint6
                    std::to_string(count) + " words that are not of version " + std::to_string(version));
 }
 
-// What one kernel does with one block: compares it with `before` (0: it is not known), and writes `after` when that is
-// another version.
+// What one kernel does with one block: compares it with `before` (0: it is not known), and writes `after`
+// when that is another version.
 struct Use {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;

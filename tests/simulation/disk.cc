@@ -43,7 +43,7 @@ bool Disk::Resize(int file, uint64_t bytes) {
   return true;
 }
 
-uint64_t Disk::Room(int file) const {
+uint64_t Disk::SpaceOf(int file) const {
   return options_.most_bytes - std::min(options_.most_bytes, files_[static_cast<size_t>(file)]->bytes);
 }
 
@@ -56,7 +56,7 @@ int32_t Disk::Move(int number, const io::IoRequest& request) {
     scheduler().SleepUntil(scheduler().now() + (int64_t{10'000} << random_->Below(12)));
   }
   scheduler().SwitchPoint();
-  // Of what is to be read there is no other copy: a read succeeds when it is tried again.
+  // The disk has the only copy of what is read: a read succeeds when it is tried again.
   const std::pair<int, uint64_t> place(number, request.offset);
   const bool again = request.op == io::IoOp::kRead && failed_reads_.erase(place) > 0;
   if (!again && chance(options_.fail_one_in)) {
@@ -192,9 +192,9 @@ absl::Status SpillFile::Truncate(uint64_t bytes) {
   return absl::OkStatus();
 }
 
-SpillFile::Growable SpillFile::RoomToGrow(uint64_t size, uint64_t cap_bytes, uint64_t) const {
-  const uint64_t room = Disk::current()->Room(fd_.load());
-  return {cap_bytes == 0 ? room : cap_bytes - std::min(cap_bytes, size), room};
+SpillFile::Growable SpillFile::SpaceToGrow(uint64_t size, uint64_t cap_bytes, uint64_t) const {
+  const uint64_t space = Disk::current()->SpaceOf(fd_.load());
+  return {cap_bytes == 0 ? space : cap_bytes - std::min(cap_bytes, size), space};
 }
 
 void SpillFile::Close() {

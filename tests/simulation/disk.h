@@ -1,6 +1,6 @@
-// Disk: simulated directories with files of slots, below the product's SpillStore. Bytes are kept by place; a transfer
-// takes its time, moves its bytes in two parts with a switch in between, may fail, stop short or never come back, and the
-// disk may be full.
+// Disk: simulated directories with files of slots, below the product's SpillStore. It keeps bytes by their
+// place. A transfer takes time and moves its bytes in two parts with a switch in between. It may fail, stop
+// short or never come back, and the disk may be full.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_DISK_H_
 #define SPILLWAY_TESTS_SIMULATION_DISK_H_
@@ -36,7 +36,8 @@ class Disk {
   void Close(int file);
   // False: full.
   bool Resize(int file, uint64_t bytes);
-  uint64_t Room(int file) const;
+  // Bytes that the file may still grow by.
+  uint64_t SpaceOf(int file) const;
 
   std::unique_ptr<io::IoEngine> NewEngine(int file);
   uint64_t transfers() const { return transfers_; }

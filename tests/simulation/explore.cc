@@ -1,5 +1,5 @@
-// Going through the schedules of a scene: the plain schedule lets the current task go on until it cannot, then the next
-// one in turn; each further schedule departs from one before at a later point.
+// Going through the schedules of a scene. The plain schedule lets the current task go on until it cannot,
+// then the next one in turn. Each further schedule departs from an earlier one at a later point.
 
 #include <algorithm>
 #include <cstdio>
@@ -38,8 +38,8 @@ class ScriptStrategy : public Strategy {
     return runnable[chosen];
   }
   uint32_t Choose(uint32_t) override { return 0; }
-  // A preemption: whoever else can goes on, for as long as somebody may be held up who polls. The device's own streams and
-  // drives are not preempted: they are let go or not where others wait.
+  // A preemption: another task goes on, for as long as a polling task may be delayed. The device's own
+  // streams and drives are not preempted: whether they go on is chosen where other tasks wait for them.
   int64_t Nap(const Task& current) override {
     if (!playing || current.name.starts_with("stream") || current.name.starts_with("disk") || current.id == 0)
       return 0;

@@ -1,5 +1,5 @@
-// Fibre: a stack of its own and the switch to and from it. By hand on x86-64, by ucontext elsewhere. Stacks are kept for
-// the next fibre. AddressSanitizer is told of each switch.
+// Fibre: a stack of its own and the switch to and from it. By hand on x86-64, by ucontext elsewhere. Stacks
+// are kept for the next fibre. Each switch is made known to AddressSanitizer.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_FIBRE_H_
 #define SPILLWAY_TESTS_SIMULATION_FIBRE_H_

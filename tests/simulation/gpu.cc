@@ -41,7 +41,7 @@ void Gpu::Forget(Chunk* chunk) {
 
 Gpu::Kernel Gpu::CopyOf(std::byte* host, CUdeviceptr address, uint64_t bytes, bool out) {
   return [host, address, bytes, out](Gpu* gpu) {
-    // In halves of a chunk: who writes meanwhile tears it.
+    // In halves of a chunk: a write of another task in between tears it.
     const uint64_t step = gpu->options_.chunk_bytes / 2;
     for (uint64_t at = 0; at < bytes; at += step) {
       if (at > 0) gpu->Pause();

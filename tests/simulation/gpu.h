@@ -1,7 +1,7 @@
-// Gpu: one simulated device behind a CudaDriver table: address space with what is mapped and may be touched, physical
-// chunks with their words, streams of which each is a task, events, registered host memory, and an error that stays. A
-// kernel or copy that touches an address which is not mapped fails the run. Contents change chunk by chunk, with switch
-// points in between: what is read while another stream writes is torn.
+// Gpu: one simulated device behind a CudaDriver table: address space with what is mapped and may be touched,
+// physical chunks with their words, streams of which each is a task, events, registered host memory, and an
+// error that stays. A kernel or copy that touches an address which is not mapped fails the run. Contents
+// change chunk by chunk, with switch points in between: what is read while another stream writes is torn.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_GPU_H_
 #define SPILLWAY_TESTS_SIMULATION_GPU_H_
@@ -45,7 +45,8 @@ class Gpu {
   // Work on a stream; `body` runs in the stream's task and touches memory by Words. No switch point.
   using Kernel = std::function<void(Gpu*)>;
   CUresult Enqueue(CUstream stream, Kernel body);
-  // The words of the chunk at that address, in a kernel. `offset` is in bytes from `address`, in whole chunks.
+  // The words of the chunk at that address, in a kernel. `offset` is in bytes from `address`, in whole
+  // chunks.
   uint64_t* Words(CUdeviceptr address);
   bool IsMapped(CUdeviceptr address) const;
   void Synchronize(CUstream stream);

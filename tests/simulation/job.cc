@@ -88,7 +88,7 @@ class Thread {
     if (what < 960) return TakeOver();
     if (what < 970) return world_.gpu().Synchronize(AnyStream());
     if (what < 974) return (void)world_.residency().EmptyCache();
-    if (what < 980) return Foreign();
+    if (what < 980) return AllocateExternal();
     scheduler().SleepUntil(scheduler().now() + (int64_t{1'000} << Pick(10)));
   }
 
@@ -148,7 +148,7 @@ class Thread {
     const uint32_t one_in = shared_.settings.seek_leaving_one_in;
     return one_in != 0 && shared_.random->OneIn(one_in);
   }
-  // A block that is on its way out just now, else the one given.
+  // A block that is being evicted just now, else the one given.
   size_t Leaving(size_t otherwise) const {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       scheduler().HoldSwitches();
@@ -224,8 +224,7 @@ class Thread {
     std::vector<uint64_t> words(block.bytes / 8);
     const allocator::CudaDriver* const driver = world_.gpu().driver();
     const CUresult result = world_.residency().RunPinned(set, {stream, false}, 2, [&]() -> CUresult {
-      const CUresult queued =
-          driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
+      const CUresult queued = driver->cuMemcpyDtoHAsync_v2(words.data(), block.address, block.bytes, stream);
       return queued == CUDA_SUCCESS ? driver->cuStreamSynchronize(stream) : queued;
     });
     if (!Passed(result)) return;
@@ -240,7 +239,7 @@ class Thread {
       const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             block.pin_reasons == 0 && block.eviction.job == nullptr &&
                              !block.memory.mapping && !block.allocation.freed;
       if (may_leave && !core->stopped.load()) world_.residency().evictor()->StartLocked(lock, {&block});
     }
@@ -256,7 +255,7 @@ class Thread {
       const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.held_reasons == 0 && block.eviction.job == nullptr &&
+                             block.pin_reasons == 0 && block.eviction.job == nullptr &&
                              !block.memory.mapping;
       if (may_leave) {
         world_.residency().evictor()->CopyOutLocked(
@@ -271,19 +270,19 @@ class Thread {
     if (Pick(3) == 0) return world_.residency().SetPlan(nullptr);
     auto plan = std::make_shared<policy::MigrationPlan>();
     plan->start = world_.residency().log()->count();
-    plan->period = 1;
+    plan->iteration_launches = 1;
     const uint32_t steps = 1 + Pick(8);
     for (uint32_t i = 0; i < steps; ++i) {
-      policy::PlanStep step;
+      policy::PlanOp op;
       const uint32_t kind = Pick(6);
-      step.action = kind == 0   ? policy::PlanAction::kDrop
-                    : kind == 1 ? policy::PlanAction::kCopyOut
-                                : policy::PlanAction::kFetch;
-      step.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
-      if (kind < 2) step.trigger = policy::PlanTrigger::kAfterCompleted;
-      step.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
-      plan->uses.push_back({step.block, 1});
-      plan->steps.push_back(step);
+      op.kind = kind == 0   ? policy::PlanOpKind::kDrop
+                    : kind == 1 ? policy::PlanOpKind::kCopyOut
+                                : policy::PlanOpKind::kFetch;
+      op.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
+      if (kind < 2) op.trigger = policy::PlanTrigger::kAfterCompleted;
+      op.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();
+      plan->uses.push_back({op.block, 1});
+      plan->ops.push_back(op);
     }
     plan->launches.push_back({0, 0, static_cast<uint32_t>(plan->uses.size())});
     world_.residency().SetPlan(std::move(plan));
@@ -303,10 +302,10 @@ class Thread {
   }
 
   // A driver allocation of the job's own comes and goes.
-  void Foreign() {
+  void AllocateExternal() {
     const uint64_t bytes = world_.chunk_bytes() * (1 + Pick(2));
-    world_.residency().BeginForeignAllocation(bytes);
-    world_.residency().EndForeignAllocation(bytes, /*failed=*/true);
+    world_.residency().BeginExternalAllocation(bytes);
+    world_.residency().EndExternalAllocation(bytes, /*failed=*/true);
   }
 
   Shared& shared_;

@@ -1,6 +1,6 @@
-// Job: what a random application does in a World: threads that allocate, launch, copy and free. Each block's words are a
-// function of a version that the job knows: every kernel compares what it reads and writes a new version, and what is
-// copied to the host is compared there.
+// Job: what a random application does in a World: threads that allocate, launch, copy and free. Each block's
+// words are a function of a version that the job knows: every kernel compares what it reads and writes a new
+// version, and what is copied to the host is compared there.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_JOB_H_
 #define SPILLWAY_TESTS_SIMULATION_JOB_H_

@@ -2,7 +2,7 @@
 //   core_simulation --seeds=FIRST..LAST --operations=N [--mutant=NAME] [--say]
 //   core_simulation --scene=NAME|all [--departures=N] [--schedule=PLACE:CHOICE,..] [--mutant=NAME]
 //   core_simulation --scene=NAME|all --seeds=FIRST..LAST [--mutant=NAME]   schedules drawn by seed
-//   core_simulation --mutants [--seeds=..] [--operations=N]   what catches each mutant, and how many seeds it takes
+//   core_simulation --mutants [--seeds=..] [--operations=N]   what catches each mutant, after how many seeds
 // Stops at the first failure with exit code 1 and the one command that replays it.
 
 #include <fcntl.h>
@@ -107,7 +107,7 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
   return true;
 }
 
-// abort() of the product, and what a mutant may come to.
+// abort() of the product, and the ends that a mutant may come to.
 void Crashed(int signal) {
   if (Scheduler::current() != nullptr)
     Scheduler::current()->Fail("the process ends by signal " + std::to_string(signal));
@@ -167,7 +167,8 @@ uint64_t FirstFailing(uint64_t first, uint64_t last, const std::function<void(ui
   return 0;
 }
 
-// What catches the mutant: all schedules of a scene with one departure; random jobs; else random schedules of a scene.
+// What catches the mutant: all schedules of a scene with one departure; random jobs; else random schedules of
+// a scene.
 struct Caught {
   std::string by_schedules, by_job_seeds, by_scene_seeds;
   bool any() const { return !by_schedules.empty() || !by_scene_seeds.empty() || !by_job_seeds.empty(); }

@@ -15,15 +15,15 @@ struct Row {
 #define ROW(name) \
   { #name, Mutant::name }
 constexpr Row kRows[] = {
-    ROW(kSkipSlotWait),      ROW(kPublishBeforeEvent), ROW(kReuseDrainingBlock), ROW(kNoExchangeRoom),
+    ROW(kSkipSectionWait),   ROW(kPublishBeforeEvent), ROW(kReuseDrainingBlock), ROW(kNoHeadroom),
     ROW(kTrustOldCopy),      ROW(kCopyWithoutLock),    ROW(kKeepAnyCopy),        ROW(kKeepOfLastLife),
     ROW(kReuseRecordEarly),  ROW(kPublishWithoutLook), ROW(kNoBarrier),          ROW(kNoFence),
-    ROW(kStampAfterLeave),   ROW(kPinnedUnstamped),    ROW(kStripGateOpen),      ROW(kManyUsesForgotten),
-    ROW(kForgetUsesAtClose), ROW(kStripUsed),          ROW(kSkipUses),           ROW(kCommitBeforeCopy),
+    ROW(kRecordAfterLeave),  ROW(kPinnedUnrecorded),   ROW(kDecommitGateOpen),   ROW(kManyUsesForgotten),
+    ROW(kForgetUsesAtClose), ROW(kDecommitUsed),       ROW(kSkipUses),           ROW(kCommitBeforeCopy),
     ROW(kCommitWithoutLook), ROW(kCancelLate),         ROW(kForgetRecordedUse),  ROW(kStagingNotAwaited),
     ROW(kNoWaitForArrival),  ROW(kFirstArrivalOnly),   ROW(kReadNotAwaited),     ROW(kStagingGivenEarly),
     ROW(kReuseRecorded),     ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),   ROW(kReuseWaitedEvent),
-    ROW(kKeepTicket),        ROW(kNextNotTold),        ROW(kChunksNotTold),      ROW(kErrorUnseen),
+    ROW(kKeepTicket),        ROW(kNextNotWoken),       ROW(kChunksNotSignalled), ROW(kErrorUnseen),
 };
 #undef ROW
 

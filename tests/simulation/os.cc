@@ -83,7 +83,7 @@ bool Mutex::TryLock() {
   return true;
 }
 
-void Mutex::AssertHeld() const {
+void Mutex::AssertLocked() const {
   if (Scheduler::current() == nullptr) return;
   if (holder_ != scheduler().self()) scheduler().Fail("a lock that must be held is not");
 }
@@ -142,11 +142,11 @@ const Clock* Clock::System() {
 
 void SetLogLevel(LogLevel) {}
 
-void Announce(const std::string& text) {
+void ReportLine(const std::string& text) {
   if (simulation::settings_of_os().say) simulation::settings_of_os().say(text);
 }
 
-void Log(LogLevel, const std::string& text) { Announce(text); }
+void Log(LogLevel, const std::string& text) { ReportLine(text); }
 
 void CheckFailed(const char* file, int line, const char* condition) {
   const std::string text =

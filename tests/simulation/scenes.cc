@@ -9,7 +9,7 @@ namespace {
 WorldSettings Small(uint64_t target, uint64_t host, uint64_t disk = 0, bool hash = false) {
   WorldSettings settings;
   settings.target_chunks = target;
-  settings.host_pieces = host;
+  settings.host_buffers = host;
   settings.disk_slots = disk;
   settings.hash = hash;
   settings.reserve_chunks = 0;
@@ -22,7 +22,7 @@ WorldSettings WithoutMembarrier(WorldSettings settings) {
   return settings;
 }
 
-WorldSettings KeepingRoom(WorldSettings settings) {
+WorldSettings KeepingHeadroom(WorldSettings settings) {
   settings.reserve_chunks = 1;
   return settings;
 }
@@ -41,7 +41,7 @@ void LaunchAgainstEviction(Stage* stage) {
   stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
 }
 
-void LaunchAgainstStrip(Stage* stage) {
+void LaunchAgainstDecommit(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const size_t block = stage->Make(1, stream, /*unused=*/true);
   stage->world().residency().StopEvicting().IgnoreError();
@@ -165,7 +165,7 @@ void HoldAgainstEviction(Stage* stage) {
   stage->Play({[=] {
                  allocator::AccessSet set;
                  set.Add(stage->Record(block).id);
-                 const auto held = stage->world().residency().Hold(set, allocator::HoldReason::kExport);
+                 const auto held = stage->world().residency().Pin(set, allocator::PinReason::kExport);
                  SPILLWAY_CHECK(held.ok() && stage->world().gpu().IsMapped(stage->AddressOf(block)));
                },
                [=] { stage->Evict(block); }});
@@ -211,11 +211,11 @@ void CoverAgainstLaunch(Stage* stage) {
                }});
 }
 
-// More streams than a block has stamps.
+// More streams than a block records timeline values of.
 void ManyStreams(Stage* stage) {
   const size_t block = stage->Make(1, stage->NewStream());
   std::vector<CUstream> streams;
-  for (size_t i = 0; i < allocator::Block::GateSide::kStamps + 2; ++i) streams.push_back(stage->NewStream());
+  for (size_t i = 0; i < allocator::Block::GateSide::kUses + 2; ++i) streams.push_back(stage->NewStream());
   stage->Settle();
   stage->Play({[=] {
     scheduler().HoldSwitches();
@@ -225,7 +225,7 @@ void ManyStreams(Stage* stage) {
   }});
 }
 
-// Work that came past the gate, on a stream that is recorded.
+// Work that did not pass the gate, on a stream that is recorded.
 void RecordedWork(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const CUstream other = stage->NewStream();
@@ -255,7 +255,8 @@ void TakenBackOften(Stage* stage) {
   stage->Evict(block);
 }
 
-// The first in the queue is refused, since a driver allocation of the job takes the room; the one behind it goes on.
+// The first claim in the queue is refused, since a driver allocation of the job takes the memory. The next
+// one goes on.
 void ClaimThatIsRefused(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const CUstream other = stage->NewStream();
@@ -271,14 +272,15 @@ void ClaimThatIsRefused(Stage* stage) {
   stage->Play({[=] { stage->Touch(stream, {large}, true, /*may_refuse=*/true); },
                [=] { stage->Touch(other, {small}, true, /*may_refuse=*/true); },
                [=] {
-                 stage->world().residency().BeginForeignAllocation(bytes);
-                 stage->world().residency().EndForeignAllocation(bytes, /*failed=*/true);
+                 stage->world().residency().BeginExternalAllocation(bytes);
+                 stage->world().residency().EndExternalAllocation(bytes, /*failed=*/true);
                }});
   stage->Settle();
   stage->Touch(stream, {there});
 }
 
-// A freed block's address is promised to an allocation that waits for its strip while another is freed.
+// A freed block's address is promised to an allocation, which waits for the block's decommit while another is
+// freed.
 void AddressGivenUp(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const CUstream other = stage->NewStream();
@@ -298,7 +300,7 @@ void AddressGivenUp(Stage* stage) {
                }});
 }
 
-// The drive fails: nothing can leave, and the first in the queue is refused; the one behind it fits.
+// The drive fails: nothing can leave, and the first claim in the queue is refused. The next one fits.
 void ClaimThatNothingCanMeet(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const CUstream other = stage->NewStream();
@@ -314,7 +316,7 @@ void ClaimThatNothingCanMeet(Stage* stage) {
   stage->Free(large);
 }
 
-// Room is short until long kernels end: then blocks leave soon, though nobody wakes the device's thread.
+// Headroom is short until long kernels end. Then blocks leave soon, though nobody wakes the device's thread.
 void EvictionSoonAfterItsUse(Stage* stage) {
   const CUstream stream = stage->NewStream();
   std::vector<size_t> blocks;
@@ -326,11 +328,11 @@ void EvictionSoonAfterItsUse(Stage* stage) {
     for (size_t block : blocks) stage->TouchFor(stream, block, 200'000);
     stage->world().gpu().Synchronize(stream);
     const int64_t ended = scheduler().now();
-    const auto room = [stage] {
+    const auto available = [stage] {
       const allocator::TableLock lock(stage->world().core()->table);
       return stage->world().residency().charges()->chunks(lock).available();
     };
-    while (room() < 1) scheduler().SleepUntil(scheduler().now() + 100'000);
+    while (available() < 1) scheduler().SleepUntil(scheduler().now() + 100'000);
     // Two preemptions of 20 ms, and polls.
     if (scheduler().now() - ended > 80'000'000) scheduler().Fail("a block leaves long after its last use");
   }});
@@ -342,7 +344,7 @@ const std::vector<Scene>& AllScenes() {
   static const std::vector<Scene> scenes = {
       {"launch_eviction", Small(4, 8), LaunchAgainstEviction},
       {"launch_eviction_fence", WithoutMembarrier(Small(4, 8)), LaunchAgainstEviction},
-      {"launch_strip", Small(4, 8), LaunchAgainstStrip},
+      {"launch_decommit", Small(4, 8), LaunchAgainstDecommit},
       {"free_eviction", Small(4, 8), FreeAgainstEviction},
       {"free_reuse_eviction", Small(4, 8, 0, true), FreeAndReuseAgainstEviction},
       {"free_fetch", Small(4, 8), FreeAgainstFetch},
@@ -361,7 +363,7 @@ const std::vector<Scene>& AllScenes() {
       {"recorded_work", Small(4, 8), RecordedWork},
       {"taken_back", Small(4, 8, 0, true), TakenBackOften},
       {"claim_refused", Small(4, 12), ClaimThatIsRefused},
-      {"eviction_in_time", KeepingRoom(Small(4, 12)), EvictionSoonAfterItsUse},
+      {"eviction_in_time", KeepingHeadroom(Small(4, 12)), EvictionSoonAfterItsUse},
       {"claim_hopeless", Small(4, 0, 16), ClaimThatNothingCanMeet},
       {"address_given_up", KeepingOneAddress(Small(4, 8)), AddressGivenUp},
   };

@@ -1,5 +1,6 @@
-// Scenes: small situations of two or three tasks, whose schedules are all gone through up to a number of departures from
-// the plain one. A departure is a preemption, or another choice of who goes on where the current task cannot.
+// Scenes: small situations of two or three tasks, whose schedules are all gone through up to a number of
+// departures from the plain one. A departure is a preemption, or another choice of who goes on where the
+// current task cannot.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SCENES_H_
 #define SPILLWAY_TESTS_SIMULATION_SCENES_H_
@@ -28,9 +29,9 @@ struct SceneCounts {
   bool all = true;  // that there are, not a sample
 };
 
-// Goes through all schedules of the scene with at most `departures`. Of each number of departures with more than `most`
-// schedules it plays so many, drawn evenly over those with one departure less; 0: all.
-// Ends the process at the first failure, with the command that replays it.
+// Goes through all schedules of the scene with at most `departures`. Of each number of departures with more
+// than `most` schedules it plays so many, drawn evenly over those with one departure less; 0: all. Ends the
+// process at the first failure, with the command that replays it.
 SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most);
 // Plays the scene with a schedule drawn by each seed. Ends the process at the first failure, likewise.
 void GoThroughSeeds(const Scene& scene, uint64_t first, uint64_t last);

@@ -144,8 +144,8 @@ void Scheduler::WakeTimers() {
   }
 }
 
-// Nobody can go on now: time goes to the next timer; when nothing but timers has done anything for long, waiters that
-// look again for safety do so, and are failures if that is of use to them.
+// Nobody can go on now: time goes to the next timer; when nothing but timers has done anything for long,
+// waiters that look again for safety do so, and are failures if that is of use to them.
 bool Scheduler::PassTime() {
   const bool quiet = next_timer_ == kNever || now_ - progress_at_ > kQuietNanos;
   if (quiet) {

@@ -1,6 +1,7 @@
-// Scheduler: runs the tasks of a simulation one at a time, each a fibre. At every switch point it may go on with another
-// one; which one is for a Strategy to say. It owns virtual time, the store buffers of the tasks and the state that a real
-// thread would keep for itself. Everything is deterministic: the same strategy with the same seed gives the same run.
+// Scheduler: runs the tasks of a simulation one at a time, each in a fibre. At every switch point another
+// task may go on; a Strategy chooses which. The scheduler owns virtual time, the store buffers of the tasks
+// and the state that a real thread would keep for itself. It is deterministic: the same strategy with the
+// same seed gives the same run.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SCHEDULER_H_
 #define SPILLWAY_TESTS_SIMULATION_SCHEDULER_H_
@@ -24,7 +25,7 @@ namespace spillway::simulation {
 
 inline constexpr int64_t kNever = INT64_MAX;
 
-// Who takes part. Tasks of the application end by themselves; all others may wait for ever.
+// Tasks of the application end by themselves. Background tasks may wait for ever.
 enum class TaskKind : uint8_t { kApplication, kBackground };
 
 // State of a task that a thread keeps for itself (os::PerThread), destroyed in reverse order at its end.
@@ -61,14 +62,15 @@ struct Task {
   std::vector<const os::Mutex*> held;
 };
 
-// Says who goes on. `runnable` is never empty and in order of id; `current` is null when the current task cannot go on.
+// Chooses the task that goes on. `runnable` is never empty and in order of id; `current` is null when the
+// current task cannot go on.
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual Task* Pick(const std::vector<Task*>& runnable, Task* current) = 0;
   // One of 0 .. count - 1: what the GPU, the disk or a condition decides.
   virtual uint32_t Choose(uint32_t count) = 0;
-  // For how long the current task is left standing from here on, though it could go on; its stores stay where they are.
+  // For how long the current task does not go on although it could. Its stores stay in its buffer.
   virtual int64_t Nap(const Task& current) { return 0; }
   // A new task, one that spins.
   virtual void OnTask(Task* task) {}
@@ -98,7 +100,7 @@ class Scheduler {
   Task* Start(const std::string& name, TaskKind kind, std::function<void()> body);
   void Join(Task* task);
   Task* self() const { return self_; }
-  // Somebody else may go on here.
+  // Another task may go on here.
   void SwitchPoint() {
     ++steps_;
     now_ += kStepNanos;
@@ -108,10 +110,10 @@ class Scheduler {
   // Blocks until Unblock, or the time. True when the time came.
   bool Block(const char* doing, const void* on, int64_t wake_at = kNever, bool rechecks = false);
   void Unblock(Task* task);
-  // Somebody else goes on if anybody can; else time passes.
+  // Another task goes on if one can; else time passes.
   void Spin();
   void SleepUntil(int64_t time);
-  // As an operating system that runs others meanwhile: what the task has stored stays where it is.
+  // As an operating system that runs other threads meanwhile: the task's stores stay in its buffer.
   void Preempt(int64_t nanos) { Suspend("its turn", nullptr, now_ + nanos, false); }
   uint32_t Choose(uint32_t count) { return count < 2 ? 0 : strategy_->Choose(count); }
 
@@ -121,21 +123,22 @@ class Scheduler {
   uint64_t switches() const { return switches_; }
   // The job, the GPU or a disk has done something: time-outs that only look again start anew.
   void NoteProgress() { progress_at_ = now_; }
-  // The current task does something that others can see: a waiter that was woken only by its own look for safety must not.
+  // The current task does something that other tasks can see. A waiter that goes on only because it looked
+  // again for safety must not do so.
   void NoteEffect() {
     if (self_->rechecked) Fail("a wake-up was lost: a waiter went on because it looked again for safety");
   }
-  // From here on everybody who can go on does so in turn, and the run must end within so many switch points.
+  // From here on all tasks that can go on do so in turn, and the run must end within `more` switch points.
   void BeFair(uint64_t more) {
     if (fair_) return;
     fair_ = true;
     most_steps_ = std::min(most_steps_, steps_ + more);
   }
-  // While there are any, switch points do nothing: set-up and looks of the simulation itself.
+  // Between the two, switch points do nothing: for set-up and for looks of the simulation itself.
   void HoldSwitches() { ++hold_; }
   void AllowSwitches() { --hold_; }
 
-  // ---- Stores that others do not see yet.
+  // ---- Stores that other tasks do not see yet.
 
   void Store(void* address, uint8_t bytes, uint64_t value);
   bool Forward(const void* address, uint64_t* value) const {
@@ -153,7 +156,7 @@ class Scheduler {
 
   // Called whenever another task goes on, with its looks at the world.
   void set_on_switch(std::function<void()> look) { on_switch_ = std::move(look); }
-  // Says what is wrong, with every task's state, and how to replay it; ends the process.
+  // Reports what is wrong, with every task's state and the command that replays it, and ends the process.
   [[noreturn]] void Fail(const std::string& what);
   static void set_on_failure(std::function<void(const std::string&)> tell);
   std::string Describe() const;

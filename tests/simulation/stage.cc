@@ -76,7 +76,7 @@ void Stage::Evict(size_t number, policy::PlanTier tier) {
     allocator::Block& block = Record(number);
     const bool may = (block.state == allocator::BlockState::kResident ||
                       (block.state == allocator::BlockState::kCached && block.allocation.listed)) &&
-                     block.pins == 0 && block.held_reasons == 0 && block.eviction.job == nullptr &&
+                     block.pins == 0 && block.pin_reasons == 0 && block.eviction.job == nullptr &&
                      !block.memory.mapping && !block.allocation.freed;
     if (may && !core->closed.load()) world_.residency().evictor()->StartLocked(lock, {&block}, tier);
   }
@@ -89,7 +89,7 @@ void Stage::CopyOut(size_t number) {
     const allocator::TableLock lock(core->table);
     allocator::Block& block = Record(number);
     const bool may = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                     block.held_reasons == 0 && block.eviction.job == nullptr && !block.memory.mapping;
+                     block.pin_reasons == 0 && block.eviction.job == nullptr && !block.memory.mapping;
     if (may) world_.residency().evictor()->CopyOutLocked(lock, &block, policy::PlanTier::kHost);
   }
   world_.residency().thread()->Wake();

@@ -1,5 +1,5 @@
-// Stage: the world of a scene, and what its tasks do there. Blocks are numbered; each is written by the launch that makes
-// it.
+// Stage: the world of a scene, and what its tasks do there. Blocks are numbered; each is written by the
+// launch that makes it.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_STAGE_H_
 #define SPILLWAY_TESTS_SIMULATION_STAGE_H_
@@ -20,8 +20,8 @@ class Stage {
   World& world() { return world_; }
   // A block of that many chunks on that stream, written once unless `unused`.
   size_t Make(uint64_t chunks, CUstream stream, bool unused = false);
-  // A launch on these blocks through the gate, which compares and writes each. False: refused, which fails the run unless
-  // the device has an error or it `may_refuse`.
+  // A launch on these blocks through the gate, which compares and writes each. False: refused, which fails
+  // the run unless the device has an error or it `may_refuse`.
   bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
   // A launch through the gate whose kernel takes so long.
   void TouchFor(CUstream stream, size_t block, int64_t nanos);

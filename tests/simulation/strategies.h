@@ -1,7 +1,9 @@
-// Strategies: who goes on at a switch point. Random: each time with a chance drawn by the seed, anybody; now and then one
-// task is left standing where it is for long, as an operating system does. Priorities (PCT,
-// Burckhardt et al. 2010): the task with the highest priority, which falls at a few points chosen beforehand; who spins
-// falls behind all others. Scripted: as a list of departures says, for scenes whose schedules are all gone through.
+// Strategies: which task goes on at a switch point.
+// - Random: with a chance drawn by the seed, any task. Now and then one task does not go on for long, as
+//   under an operating system.
+// - Priorities (PCT, Burckhardt et al. 2010): the task with the highest priority. Priorities fall at random
+//   points; a task that spins falls behind all others.
+// - Scripted (explore.cc): by a list of departures, for scenes whose schedules are all gone through.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_STRATEGIES_H_
 #define SPILLWAY_TESTS_SIMULATION_STRATEGIES_H_
@@ -18,8 +20,8 @@ namespace spillway::simulation {
 
 class RandomStrategy : public Strategy {
  public:
-  // `switch_one_in`: chance that somebody else goes on although the current task could. `stall_one_in`: that the current
-  // task stands still for a while from here on; 0: never.
+  // `switch_one_in`: the chance that another task goes on although the current one could. `stall_one_in`: the
+  // chance that the current task does not go on for a while; 0: never.
   RandomStrategy(Random* random, uint32_t switch_one_in, uint32_t stall_one_in)
       : random_(random), one_in_(switch_one_in), stall_one_in_(stall_one_in) {}
   Task* Pick(const std::vector<Task*>& runnable, Task* current) override {
@@ -46,7 +48,7 @@ class PriorityStrategy : public Strategy {
   void OnSpin(Task* task) override { task->priority = --lowest_; }
   Task* Pick(const std::vector<Task*>& runnable, Task* current) override {
     if (current != nullptr && random_->OneIn(one_in_)) current->priority = --lowest_;
-    // Who has fallen comes up again in time: a schedule is to be fair in the end.
+    // A task that has fallen comes up again in time: a schedule must be fair in the end.
     if (random_->OneIn(4096))
       runnable[random_->Below(static_cast<uint32_t>(runnable.size()))]->priority = ++highest_;
     return *std::max_element(runnable.begin(), runnable.end(), [](const Task* a, const Task* b) {
@@ -62,7 +64,7 @@ class PriorityStrategy : public Strategy {
   int64_t highest_ = int64_t{1} << 31;
 };
 
-// By the seed, one of them.
+// One of the two, by the seed.
 inline std::unique_ptr<Strategy> DrawStrategy(Random* random) {
   if (random->OneIn(3)) return std::make_unique<PriorityStrategy>(random, 20u << random->Below(6));
   const uint32_t stall_one_in = random->OneIn(2) ? 0 : 64u << random->Below(6);

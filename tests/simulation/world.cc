@@ -57,7 +57,7 @@ class AnyImage : public allocator::HashCode {
 WorldSettings WorldSettings::Draw(Random* random) {
   WorldSettings settings;
   settings.target_chunks = random->OneIn(2) ? 8 + random->Below(8) : 8 + random->Below(24);
-  settings.host_pieces = random->OneIn(6) ? 0 : 4 + random->Below(60);
+  settings.host_buffers = random->OneIn(6) ? 0 : 4 + random->Below(60);
   settings.disk_slots = random->OneIn(2) ? 0 : 8 + random->Below(80);
   settings.reserve_chunks = 1 + random->Below(3);
   settings.run_ahead_chunks = 2 + random->Below(2 * static_cast<uint32_t>(settings.target_chunks));
@@ -72,7 +72,7 @@ WorldSettings WorldSettings::Draw(Random* random) {
 }
 
 std::string WorldSettings::Describe() const {
-  return "target " + std::to_string(target_chunks) + ", host " + std::to_string(host_pieces) + ", disk " +
+  return "target " + std::to_string(target_chunks) + ", host " + std::to_string(host_buffers) + ", disk " +
          std::to_string(disk_slots) + ", reserve " + std::to_string(reserve_chunks) + ", run-ahead " +
          std::to_string(run_ahead_chunks) + (hash ? ", hash" : ", no hash") +
          (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " + std::to_string(slow_gpu_one_in) +
@@ -94,10 +94,10 @@ World::World(const WorldSettings& settings, Random* random)
   SPILLWAY_CHECK(addresses.ok());
   addresses_ = *std::move(addresses);
   allocator::HostPool::Options pool;
-  pool.piece_bytes = chunk_bytes();
-  pool.storage_bytes = settings.host_pieces * chunk_bytes();
-  pool.evict_staging_pieces = settings.disk_slots > 0 ? 3 : 0;
-  pool.fault_staging_pieces = settings.disk_slots > 0 ? 3 : 0;
+  pool.buffer_bytes = chunk_bytes();
+  pool.storage_bytes = settings.host_buffers * chunk_bytes();
+  pool.evict_staging_buffers = settings.disk_slots > 0 ? 3 : 0;
+  pool.fault_staging_buffers = settings.disk_slots > 0 ? 3 : 0;
   pool.waits = &waits_;
   pool.slab_bytes = 16 * chunk_bytes();
   auto host = allocator::HostPool::Create(gpu_->driver(), Gpu::context(), pool);
@@ -106,7 +106,7 @@ World::World(const WorldSettings& settings, Random* random)
   if (settings.disk_slots > 0) MakeDisk(random);
   allocator::ResidencyOptions options;
   options.budget_bytes = (settings.target_chunks + 1) * chunk_bytes();
-  options.others_share_bytes = chunk_bytes();
+  options.external_share_bytes = chunk_bytes();
   options.free_reserve_bytes = settings.reserve_chunks * chunk_bytes();
   options.kept_addresses = settings.kept_addresses;
   options.run_ahead_bytes = settings.run_ahead_chunks * chunk_bytes();
@@ -116,8 +116,8 @@ World::World(const WorldSettings& settings, Random* random)
   parts.addresses = addresses_.get();
   parts.host = host_.get();
   parts.disk = disk_.get();
-  room_ = std::make_unique<allocator::SpillRoom>(host_.get(), disk_.get());
-  parts.room = room_.get();
+  capacity_ = std::make_unique<allocator::SharedCapacity>(host_.get(), disk_.get());
+  parts.capacity = capacity_.get();
   parts.waits = &waits_;
   parts.hash_code = settings.hash ? hash_code_.get() : nullptr;
   residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
@@ -159,14 +159,15 @@ World::~World() {
 
 std::string World::Describe() {
   scheduler().HoldSwitches();
-  const allocator::TableLock lock{allocator::TableLock::AlreadyHeld()};  // nobody else runs
+  const allocator::TableLock lock{allocator::TableLock::AlreadyLocked()};  // nobody else runs
   const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
   const allocator::Charges::Figures figures = residency_->charges()->figures(lock);
-  std::string text = "\n  chunks: target " + std::to_string(chunks.target()) + ", held " +
-                     std::to_string(chunks.held()) + ", free " + std::to_string(chunks.free()) + "; live " +
-                     std::to_string(figures.live_bytes / chunk_bytes()) + ", promised off the GPU " +
-                     std::to_string(figures.promised_bytes / chunk_bytes()) + " of " +
-                     std::to_string((room_->host_bytes() + room_->disk_bytes()) / chunk_bytes());
+  std::string text = "\n  chunks: target " + std::to_string(chunks.target()) + ", created " +
+                     std::to_string(chunks.created()) + ", free " + std::to_string(chunks.free()) +
+                     "; live " + std::to_string(figures.live_bytes / chunk_bytes()) +
+                     ", promised off the GPU " + std::to_string(figures.promised_bytes / chunk_bytes()) +
+                     " of " +
+                     std::to_string((capacity_->host_bytes() + capacity_->disk_bytes()) / chunk_bytes());
   if (disk_ != nullptr) {
     const io::SpillStoreStats stats = disk_->stats();
     text += "; slots in use " + std::to_string(stats.slots_in_use);
@@ -188,8 +189,8 @@ std::string World::Describe() {
 // What holds whenever nobody holds the table's lock.
 void World::LookUnderLock() {
   allocator::Core* const core = residency_->core();
-  core->table.mu.AssertHeld();
-  const allocator::TableLock lock{allocator::TableLock::AlreadyHeld()};
+  core->table.mu.AssertLocked();
+  const allocator::TableLock lock{allocator::TableLock::AlreadyLocked()};
   const allocator::ChunkPool& chunks = residency_->charges()->chunks(lock);
   core->table.CheckInvariantsLocked(lock);
   uint64_t in_blocks = 0;
@@ -198,7 +199,7 @@ void World::LookUnderLock() {
     in_blocks += block->memory.handles.size();
     blocks_.push_back(block);
   });
-  if (in_blocks + chunks.free() > chunks.held()) scheduler().Fail("more chunks than are held");
+  if (in_blocks + chunks.free() > chunks.created()) scheduler().Fail("more chunks than were created");
 }
 
 // What holds at every switch.

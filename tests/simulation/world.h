@@ -1,5 +1,5 @@
-// World: one device of the product in the simulation, with its tiers, built as integration/engine/runtime builds it, from
-// settings that a seed draws. It knows the invariants that can be looked at from outside.
+// World: one device of the product in the simulation, with its tiers, built as integration/engine/runtime
+// builds it, by settings that a seed draws. It checks the invariants that are visible from outside.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_WORLD_H_
 #define SPILLWAY_TESTS_SIMULATION_WORLD_H_
@@ -12,7 +12,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/device_residency.h"
 #include "allocator/tier/host_pool.h"
-#include "allocator/tier/spill_room.h"
+#include "allocator/tier/shared_capacity.h"
 #include "io/spill_store.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/gpu.h"
@@ -22,7 +22,7 @@ namespace spillway::simulation {
 
 struct WorldSettings {
   uint64_t target_chunks = 16;  // of the budget
-  uint64_t host_pieces = 32;    // 0: no host tier
+  uint64_t host_buffers = 32;   // 0: no host tier
   uint64_t disk_slots = 0;      // 0: no disk tier
   uint64_t reserve_chunks = 1;  // free_reserve_bytes
   uint64_t run_ahead_chunks = 8;
@@ -53,7 +53,7 @@ class World {
   Gpu& gpu() { return *gpu_; }
   Disk* drives() { return drives_.get(); }  // null: none
   const WorldSettings& settings() const { return settings_; }
-  // Blocks, chunks and room, for a failure's report. No lock held.
+  // Blocks, chunks and capacity, for a failure's report. To be called without a lock.
   std::string Describe();
   // A chunk is as large as a slot, as it is in the product.
   static constexpr uint64_t chunk_bytes() { return io::kSlotBytes; }
@@ -72,7 +72,7 @@ class World {
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
   std::unique_ptr<io::SpillStore> disk_;
-  std::unique_ptr<allocator::SpillRoom> room_;
+  std::unique_ptr<allocator::SharedCapacity> capacity_;
   std::unique_ptr<allocator::DeviceResidency> residency_;
 };
 

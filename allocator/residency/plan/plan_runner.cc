@@ -21,9 +21,10 @@ PlanRunner::PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evict
     : core_(core), charges_(charges), log_(log), evictor_(evictor), faulter_(faulter), cursor_(this) {}
 
 void PlanRunner::Set(std::shared_ptr<const policy::MigrationPlan> plan) {
-  std::unique_ptr<const PlanPace::Table> table = plan == nullptr ? nullptr : PlanPace::MakeTable(*plan);
+  std::unique_ptr<const PlanThrottle::Table> table =
+      plan == nullptr ? nullptr : PlanThrottle::MakeTable(*plan);
   os::MutexLock lock(&mu_);
-  pace_.Set(std::move(table));
+  throttle_.Set(std::move(table));
   next_ = std::move(plan);
   changed_ = true;
 }
@@ -37,17 +38,17 @@ void PlanRunner::Adopt() {
     plan = std::move(next_);
     next_ = nullptr;
     ++plan_number_;
-    pace_.FreeRetired();
+    throttle_.FreeRetired();
   }
   FollowGpu();
   cursor_.Reset(std::move(plan), gpu_);
 }
 
-bool PlanRunner::Step(bool room_wanted) {
+bool PlanRunner::Poll(bool launch_waits) {
   Adopt();
   if (!cursor_.active()) return false;
   FollowGpu();
-  return cursor_.Poll(gpu_, room_wanted);
+  return cursor_.Poll(gpu_, launch_waits);
 }
 
 void PlanRunner::NoteUnplannedLocked(const TableLock& lock, const Block& block) {
@@ -77,7 +78,8 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   if (block.state == BlockState::kSpilled) {
     view.place = PlanBlockView::Place::kAway;
     view.may_return = !block.memory.mapping;
-    const bool on_disk = std::ranges::any_of(block.copies.homes, [](const ChunkHome& home) { return home.on_disk; });
+    const bool on_disk =
+        std::ranges::any_of(block.copies.homes, [](const ExtentHome& home) { return home.on_disk; });
     view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;
   } else if (block.state == BlockState::kFaulting && block.fetch.job != nullptr) {
     view.place = PlanBlockView::Place::kArriving;
@@ -85,8 +87,8 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
     view.place = PlanBlockView::Place::kLeaving;
   } else if (block.state == BlockState::kResident) {
     view.place = PlanBlockView::Place::kOnGpu;
-    view.may_leave = core_->evict.load() && block.pins == 0 && block.held_reasons == 0 && !block.memory.mapping &&
-                     core_->MayLeave(block);
+    view.may_leave = core_->evict.load() && block.pins == 0 && block.pin_reasons == 0 &&
+                     !block.memory.mapping && core_->MayLeave(block);
     view.may_copy = view.may_leave;
   }
   return view;
@@ -113,7 +115,8 @@ bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
   return true;
 }
 
-// Enough for the queue to have work until the device's thread comes round again, no more: room is taken at the start.
+// Enough for the queue to have work until the device's thread polls again, no more: chunks are taken at the
+// start.
 bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) const {
   if (fetches < 2) return false;
   if (tier == PlanTier::kHost) return bytes >= kHostBytesUnderWay;
@@ -122,7 +125,7 @@ bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) cons
 }
 
 double PlanRunner::RateOut(PlanTier tier) const {
-  return core_->lane(tier == PlanTier::kDisk ? Lane::kDiskOut : Lane::kHostOut).rate();
+  return core_->copy_queue(tier == PlanTier::kDisk ? CopyQueue::kDiskOut : CopyQueue::kHostOut).rate();
 }
 
 }  // namespace spillway::allocator

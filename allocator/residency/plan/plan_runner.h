@@ -1,6 +1,8 @@
-// PlanRunner: carries a MigrationPlan out on a device. It counts completions on the GPU, and begins the moves whose turn
-// policy's PlanCursor says has come: evictions, copies out and fetches. It only ever takes free chunks; what the plan got
-// wrong costs what faulting on demand costs.
+// PlanRunner: carries a MigrationPlan out on a device. It counts completions on the GPU, and begins the ops
+// whose turn policy's PlanCursor says has come: evictions, copies out and fetches. It only ever takes free
+// chunks; where the plan is wrong, blocks are faulted on demand. The predictor sets plans, on any thread, by
+// way of DeviceResidency; all else runs on the device's thread. An op that fails is the Evictor's or the
+// Faulter's business.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_RUNNER_H_
@@ -25,20 +27,21 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
  public:
   PlanRunner(Core* core, Charges* charges, const LaunchLog* log, Evictor* evictor, Faulter* faulter);
 
-  // Takes a plan over from the next Step on; null drops the one in force. Any thread.
+  // The plan is in force from the next Poll on; null drops the one in force. Any thread.
   void Set(std::shared_ptr<const policy::MigrationPlan> plan);
-  bool active() const override { return pace_.active(); }
+  bool active() const override { return throttle_.active(); }
   // What launching threads have to know of the plan in force.
-  const PlanPace& pace() const { return pace_; }
+  const PlanThrottle& throttle() const { return throttle_; }
 
   // ---- Device's thread.
 
-  // Starts what may start now. True when something was started. `room_wanted`: a launch waits for chunks, so nothing
-  // is fetched ahead.
-  bool Step(bool room_wanted);
-  // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are stripped for it, live blocks never.
+  // Starts the ops that may start now. True when one was started. `launch_waits`: a launch waits for chunks,
+  // so nothing is fetched ahead.
+  bool Poll(bool launch_waits);
+  // Chunks that the next fetch lacks; 0 when it lacks none. Cached blocks are decommitted for it, live blocks
+  // never.
   uint64_t chunks_wanted() const override { return cursor_.bytes_wanted() / core_->chunk_bytes; }
-  // The launch that next uses a block is reckoned from here on: the host's place, or the plan's start.
+  // The place from which the next use of a block is counted: the host's, or the plan's start.
   policy::LaunchIndex Now() const override { return cursor_.Now(); }
   // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
   policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const override {
@@ -46,10 +49,10 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   }
   // Changes with the plan that NextUse is of.
   uint64_t plan_number() const override { return plan_number_; }
-  // Whether evictions of the plan are still to come whose launches the host has launched already: a launch that lacks
-  // room waits for them.
+  // Whether evictions of the plan are still to come whose launches the host has launched already. A launch
+  // that lacks chunks waits for those.
   bool EvictionsToCome() const override { return cursor_.EvictionsToCome(); }
-  // A block leaves outside the plan.
+  // Notes that a block leaves outside the plan.
   void NoteUnplannedLocked(const TableLock& lock, const Block& block) override;
 
  private:
@@ -70,7 +73,7 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   const LaunchLog* const log_;
   Evictor* const evictor_;
   Faulter* const faulter_;
-  PlanPace pace_;  // of the plan in force; replaced by Set alone
+  PlanThrottle throttle_;  // of the plan in force; replaced by Set alone
 
   os::Mutex mu_{os::LockRank::kRecorder};
   std::shared_ptr<const policy::MigrationPlan> next_ ABSL_GUARDED_BY(mu_);

@@ -6,54 +6,55 @@ namespace spillway::allocator {
 namespace {
 
 // Events are at most so far apart, so that the host sees soon that it may go on.
-constexpr policy::Nanos kNanosBetweenEvents = PlanPace::kNanosAhead / 4;
+constexpr policy::Nanos kNanosBetweenEvents = PlanThrottle::kNanosAhead / 4;
 // More launches than these are never counted back: no driver queues more.
 constexpr uint32_t kMostAhead = 1024;
 
 }  // namespace
 
-void PlanPace::Set(std::unique_ptr<const Table> table) {
+void PlanThrottle::Set(std::unique_ptr<const Table> table) {
   table_.store(table.get());
   if (table != nullptr) tables_.push_back(std::move(table));
   FreeRetired();
 }
 
-void PlanPace::FreeRetired() {
+void PlanThrottle::FreeRetired() {
   const Table* const current = table_.load();
   if (tables_.empty() || (tables_.size() == 1 && tables_[0].get() == current) || readers_.load() != 0) return;
   std::erase_if(tables_, [current](const auto& table) { return table.get() != current; });
 }
 
-std::unique_ptr<const PlanPace::Table> PlanPace::MakeTable(const policy::MigrationPlan& plan) {
+std::unique_ptr<const PlanThrottle::Table> PlanThrottle::MakeTable(const policy::MigrationPlan& plan) {
   auto table = std::make_unique<Table>();
   table->start = plan.start;
-  table->ahead.assign(plan.period, 0);
-  table->event.assign(plan.period, 0);
-  for (const policy::PlanStep& step : plan.steps) {
-    if (step.trigger == policy::PlanTrigger::kAfterCompleted && step.launch < plan.period)
-      table->event[step.launch] = 1;
+  table->ahead.assign(plan.iteration_launches, 0);
+  table->event.assign(plan.iteration_launches, 0);
+  for (const policy::PlanOp& op : plan.ops) {
+    if (op.trigger == policy::PlanTrigger::kAfterCompleted && op.launch < plan.iteration_launches)
+      table->event[op.launch] = 1;
   }
-  if (plan.durations.size() != plan.period) return table;
+  if (plan.durations.size() != plan.iteration_launches) return table;
   policy::Nanos since_event = 0;
-  for (uint32_t position = 0; position < plan.period; ++position) {
+  for (uint32_t position = 0; position < plan.iteration_launches; ++position) {
     since_event += plan.durations[position];
     if (since_event >= kNanosBetweenEvents) table->event[position] = 1;
     if (table->event[position] != 0) since_event = 0;
   }
-  table->event[plan.period - 1] = 1;
-  for (uint32_t position = 0; position < plan.period; ++position) {
+  table->event[plan.iteration_launches - 1] = 1;
+  for (uint32_t position = 0; position < plan.iteration_launches; ++position) {
     policy::Nanos nanos = 0;
     uint32_t ahead = 0;
     while (ahead < kMostAhead && (ahead < kLaunchesAhead || nanos < kNanosAhead)) {
       ++ahead;
-      nanos += plan.durations[(position + uint64_t{plan.period} * kMostAhead - ahead) % plan.period];
+      nanos += plan.durations[(position + uint64_t{plan.iteration_launches} * kMostAhead - ahead) %
+                              plan.iteration_launches];
     }
     table->ahead[position] = ahead;
   }
   return table;
 }
 
-bool PlanPace::EventAfter(policy::LaunchIndex index) const {
+bool PlanThrottle::EventAfter(policy::LaunchIndex index) const {
   if (!active()) return false;
   readers_.fetch_add(1);
   const Table* const table = table_.load();
@@ -63,7 +64,7 @@ bool PlanPace::EventAfter(policy::LaunchIndex index) const {
   return due;
 }
 
-policy::LaunchIndex PlanPace::MustHaveCompleted(policy::LaunchIndex index) const {
+policy::LaunchIndex PlanThrottle::MustHaveCompleted(policy::LaunchIndex index) const {
   if (!active()) return policy::kNever;
   readers_.fetch_add(1);
   const Table* const table = table_.load();

@@ -1,6 +1,7 @@
-// PlanPace: what launching threads have to know of the plan in force: after which launches an event is due, so that the
-// plan's triggers are seen when they happen, and which launch must have completed before the next may go, so that
-// memory is not held by launches far in the future. Read without a lock; one thread at a time replaces it.
+// PlanThrottle: what launching threads have to know of the plan in force. After which launches an event is
+// due, so that the plan's triggers are seen when they happen. Which launch must have completed before the
+// next may go, so that launches far in the future do not take memory now. Launches reads it without a lock;
+// PlanRunner replaces it, one thread at a time. Nothing here fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_THROTTLE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_PLAN_PLAN_THROTTLE_H_
@@ -15,21 +16,22 @@
 
 namespace spillway::allocator {
 
-class PlanPace {
+class PlanThrottle {
  public:
-  // The host may be so many launches ahead of the GPU, or so much GPU time, whichever is more.
+  // How far the host may be ahead of the GPU, in launches and in GPU time; the larger of the two counts.
   static constexpr uint32_t kLaunchesAhead = 4;
   static constexpr policy::Nanos kNanosAhead = 2'000'000;
 
   struct Table {
     policy::LaunchIndex start = 0;
-    // By position: launches that may be on their way when this one goes; 0: as many as like.
+    // By position in the iteration: launches that may be uncompleted when this one goes; 0: any number.
     std::vector<uint32_t> ahead;
     std::vector<uint8_t> event;
   };
   static std::unique_ptr<const Table> MakeTable(const policy::MigrationPlan& plan);
 
-  // Null: no plan. Old tables are freed when nobody looks at them, here or in FreeRetired. One thread at a time.
+  // Replaces the table; null: no plan. Old tables are freed when no thread reads them, here or in
+  // FreeRetired. One thread at a time.
   void Set(std::unique_ptr<const Table> table);
   void FreeRetired();
 
@@ -43,10 +45,11 @@ class PlanPace {
 
  private:
   os::Atomic<const Table*> table_{nullptr};
-  // Launching threads that look at a table. Sequentially consistent with FreeRetired: it sees them, or they see the
-  // table that is in force by then.
+  // Launching threads that read a table. Sequentially consistent with FreeRetired: either it sees them, or
+  // they see the table that is in force by then.
   mutable os::Atomic<int> readers_{0};
-  std::vector<std::unique_ptr<const Table>> tables_;  // in force, and retired but maybe looked at
+  std::vector<std::unique_ptr<const Table>>
+      tables_;  // the one in force, and retired ones that may still be read
 };
 
 }  // namespace spillway::allocator

@@ -80,7 +80,7 @@ Block* BlockTable::CreateLocked(const TableLock& lock, uint64_t address, uint32_
 }
 
 void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
-  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->holds_chunks() && !block->allocation.listed &&
+  SPILLWAY_CHECK(block->state == BlockState::kFree && !block->has_chunks() && !block->allocation.listed &&
                  block->copies.copy_homes.empty() && block->pins == 0 && block->eviction.job == nullptr &&
                  block->fetch.job == nullptr && !block->memory.mapping && !block->allocation.freed &&
                  !block->allocation.wanted);
@@ -105,7 +105,7 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
     char text[160];
     std::snprintf(text, sizeof(text), "illegal move of block %u at 0x%llx from %s to %s", block->id.raw(),
                   static_cast<unsigned long long>(block->address), NameOf(block->state), NameOf(to));
-    os::Announce(text);
+    os::ReportLine(text);
     std::abort();
   }
   ++moves_[static_cast<int>(block->state)][static_cast<int>(to)];
@@ -122,7 +122,7 @@ bool BlockTable::CancelDepartureLocked(const TableLock& lock, Block* block) {
   if (departure == nullptr || departure->cancelled) return true;
   if (departure->committed && !SPILLWAY_MUTANT(kCancelLate)) return false;
   departure->cancelled = true;
-  if (departure->strip) {
+  if (departure->decommit) {
     RestoreGateLocked(lock, block);
   } else if (!block->allocation.freed) {
     MoveLocked(lock, block, BlockState::kResident);
@@ -152,7 +152,7 @@ void BlockTable::Unlink(Block* block) {
 void BlockTable::EnterVictim(Block* block) {
   if (block->state == BlockState::kCached) {
     victims.cached.Add(KeyOf(*block));
-  } else if (block->state == BlockState::kResident && block->held_reasons == 0) {
+  } else if (block->state == BlockState::kResident && block->pin_reasons == 0) {
     (block->used_since_hand_out() ? victims.idle : victims.unused).Add(KeyOf(*block));
   }
 }
@@ -171,33 +171,34 @@ Block* BlockTable::FindLocked(const TableLock& lock, uint64_t address) const {
   return id.valid() && id.device() == device_ ? &at(id) : nullptr;
 }
 
-void BlockTable::AddHoldLocked(const TableLock& lock, Block* block, HoldReason reason, uint64_t launches) {
-  ++block->table.holds[static_cast<int>(reason)];
-  if (block->held_reasons == 0) {
-    held_chunks_ += block->chunks;
+void BlockTable::AddPinLocked(const TableLock& lock, Block* block, PinReason reason, uint64_t launches) {
+  ++block->table.long_pins[static_cast<int>(reason)];
+  if (block->pin_reasons == 0) {
+    pinned_chunks_ += block->chunks;
     leaver_sizes_.Remove(block->chunks);
-    launch_sets.OnHeld(block->id, BytesOf(*block));
+    launch_sets.OnPinned(block->id, BytesOf(*block));
     LeaveVictims(block);
   }
-  block->held_reasons |= 1u << static_cast<int>(reason);
-  // What nobody has used is stripped without a copy: a block that is written through its hold only must not be.
+  block->pin_reasons |= 1u << static_cast<int>(reason);
+  // An unused block is decommitted without a copy. A block with a pin may be written without a launch: it
+  // counts as used.
   block->gate.used.store(true, std::memory_order_relaxed);
   uint64_t seen = block->gate.last_use.load(std::memory_order_relaxed);
   while (seen < launches + 1 && !block->gate.last_use.compare_exchange_weak(seen, launches + 1)) {
   }
 }
 
-void BlockTable::EndHoldLocked(const TableLock& lock, Block* block, HoldReason reason) {
-  uint32_t& holds = block->table.holds[static_cast<int>(reason)];
-  if (holds == 0 || --holds != 0) return;
-  block->held_reasons &= ~(1u << static_cast<int>(reason));
-  if (block->held_reasons == 0) NoteUnheld(block);
+void BlockTable::EndPinLocked(const TableLock& lock, Block* block, PinReason reason) {
+  uint32_t& long_pins = block->table.long_pins[static_cast<int>(reason)];
+  if (long_pins == 0 || --long_pins != 0) return;
+  block->pin_reasons &= ~(1u << static_cast<int>(reason));
+  if (block->pin_reasons == 0) NoteUnpinned(block);
 }
 
-void BlockTable::NoteUnheld(Block* block) {
-  held_chunks_ -= block->chunks;
+void BlockTable::NoteUnpinned(Block* block) {
+  pinned_chunks_ -= block->chunks;
   leaver_sizes_.Add(block->chunks);
-  launch_sets.OnHoldEnded(block->id, BytesOf(*block));
+  launch_sets.OnUnpinned(block->id, BytesOf(*block));
   EnterVictim(block);
 }
 
@@ -211,25 +212,25 @@ void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
   launch_sets.OnFree(block->id, BytesOf(*block));
 }
 
-void BlockTable::ForgetHoldsLocked(const TableLock& lock, Block* block) {
-  const bool held = block->held_reasons != 0;
-  block->held_reasons = 0;
-  block->table.holds.fill(0);
-  if (held) NoteUnheld(block);
+void BlockTable::ForgetPinsLocked(const TableLock& lock, Block* block) {
+  const bool pinned = block->pin_reasons != 0;
+  block->pin_reasons = 0;
+  block->table.long_pins.fill(0);
+  if (pinned) NoteUnpinned(block);
 }
 
 void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
-  uint64_t held = 0;
+  uint64_t pinned = 0;
   std::array<size_t, kBlockStates> counts = {};
   for (uint32_t i = 1; i < next_index_; ++i) {
     const Block& block = at(BlockId(device_, i));
     if (block.chunks == 0) continue;
     ++counts[static_cast<size_t>(block.state)];
-    if (block.live() && block.held_reasons != 0) held += block.chunks;
+    if (block.live() && block.pin_reasons != 0) pinned += block.chunks;
     const bool resident = block.state == BlockState::kResident;
     SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
     SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
-                   (resident && block.held_reasons == 0));
+                   (resident && block.pin_reasons == 0));
     const bool whole = block.memory.handles.size() == block.chunks;
     SPILLWAY_CHECK(block.copies.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {
@@ -251,12 +252,12 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
     }
     SPILLWAY_CHECK(block.gate.state.load() == Gate::kClosed || block.gate.state.load() == GateOf(block));
   }
-  SPILLWAY_CHECK(held == held_chunks_);
+  SPILLWAY_CHECK(pinned == pinned_chunks_);
   for (int state = 0; state < kBlockStates; ++state)
     SPILLWAY_CHECK(counts[static_cast<size_t>(state)] == lists_[state].count);
   launch_sets.CheckInvariants([this](BlockId id) {
     const Block& block = at(id);
-    return LaunchSets::Member{id, BytesOf(block), block.live(), block.held_reasons != 0};
+    return LaunchSets::Member{id, BytesOf(block), block.live(), block.pin_reasons != 0};
   });
 }
 

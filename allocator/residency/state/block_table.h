@@ -1,5 +1,7 @@
-// Block: everything about one block. BlockTable: owns all blocks of a device, their states and the lock that guards
-// them. Every change of state goes through BlockTable::Move, which checks that it is legal.
+// BlockTable: all blocks of one device, their states, and the lock that guards them. Block: all that is known
+// of one block, grouped by who writes it. Every part of the residency uses both. Launching threads read a
+// block's gate without the lock; all else happens under it. Every change of state goes through MoveLocked,
+// which aborts on an illegal one. Nothing here returns an error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_BLOCK_TABLE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_BLOCK_TABLE_H_
@@ -18,15 +20,15 @@
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/memory/launch_sets.h"
 #include "allocator/memory/pin.h"
-#include "allocator/tier/chunk_home.h"
+#include "allocator/tier/extent_home.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
 #include "policy/planner/victim_index.h"
 
 namespace spillway::allocator {
 
-// The states of a block. Pins, dirtiness, tier and transfers are fields of the block, not states. docs/states.md draws
-// them and says who may move a block on.
+// The states of a block. Pins, dirtiness, tier and transfers are fields of the block, not states.
+// docs/states.md draws them and says who may move a block on.
 enum class BlockState : uint8_t {
   kFree,      // not handed out, no chunks
   kEmpty,     // live, holds nothing worth keeping, no chunks
@@ -47,8 +49,8 @@ bool CanTransition(BlockState from, BlockState to);
 // What a launching thread may do with a block without taking the lock.
 enum class Gate : uint8_t {
   kClosed,   // take the slow path
-  kOpen,     // mapped and whole: launch, then stamp
-  kIgnored,  // nobody's block: an integer that looks like an address, or a stale pointer
+  kOpen,     // mapped and whole: launch, then record the use
+  kIgnored,  // no live block: an integer that looks like an address, or a stale pointer
 };
 
 // A block whose copy was of no use k times in a row is left alone for its next 2^k - 1 evictions, at most 63.
@@ -77,9 +79,10 @@ class CopyHabit {
   bool proven_ = false;
 };
 
-// What everybody may see of an eviction or strip under way, under the lock; the rest of the job is the evictor's.
+// What all parts may see, under the lock, of an eviction or decommit under way. The Evictor has the rest of
+// the job (EvictJob).
 struct Departure {
-  bool strip = false;      // nothing is copied: the block holds nothing worth keeping
+  bool decommit = false;   // nothing is copied: the block holds nothing worth keeping
   bool cancelled = false;  // taken back
   bool committed = false;  // too late for that
   bool moving = false;     // may map, copy and unmap; audited launches wait for it
@@ -89,62 +92,65 @@ struct FetchJob;
 class TableLock;
 
 struct alignas(64) Block {
-  // Read and written by launching threads without the lock, inside a gate slot.
+  // Read and written by launching threads without the lock, inside a read-side section.
   struct GateSide {
-    os::Atomic<Gate> state{Gate::kIgnored};  // written under the lock; pairs with the load after Slot::Enter
-    os::Atomic<bool> many_streams{false};    // more uses than stamps: everything launched so far counts
-    // Named by a launch or held since the hand-out. A flag, not a comparison of `last_use`: of two threads that write
-    // that one, who took the lower number may come last.
+    os::Atomic<Gate> state{
+        Gate::kIgnored};                   // written under the lock; pairs with the load after Section::Enter
+    os::Atomic<bool> many_streams{false};  // more uses than entries: all launched so far counts
+    // Named by a launch, or pinned for long, since the hand-out. A flag of its own, not a comparison of
+    // `last_use`: of two threads that write `last_use` at once, the one with the lower number may write last.
     os::Atomic<bool> used{false};
-    // Whose each stamp is, by GateSlots::NumberOf; 0: nobody's yet, nor any behind it. A thread takes one by an
-    // exchange and is from then on the only one that writes it, so that a stamp costs a plain store.
-    static constexpr size_t kStamps = 6;
-    std::array<os::Atomic<uint8_t>, kStamps> stamp_owners{};
+    // The thread (ReadSections::NumberOf) that owns each entry of `uses`. 0: the entry has no owner, and
+    // neither has any behind it. A thread takes an entry by an exchange. From then on it alone writes the
+    // entry, so that recording a use costs a plain store.
+    static constexpr size_t kUses = 6;
+    std::array<os::Atomic<uint8_t>, kUses> use_owners{};
     os::Atomic<uint64_t> last_use{0};  // index of about the last launch that named it, 1-based; 0 = never
     os::Atomic<uint64_t> bytes{0};     // in whole chunks
-    // Last uses by stream, as packed stamps. Written between the launch and Slot::Leave (or under a pin), read by
-    // the evictor after GateSlots::WaitForAll.
-    std::array<os::Atomic<uint64_t>, kStamps> stamps{};
+    // The last uses by stream, as packed timeline values. Written between the launch and Section::Leave (or
+    // under a pin); the Evictor reads them after ReadSections::WaitForAll.
+    std::array<os::Atomic<uint64_t>, kUses> uses{};
   };
   // ---- What follows is guarded by BlockTable::mu; each struct is named after who writes it.
 
-  // The table, by MoveLocked and by what it says of holds.
+  // The table itself, in MoveLocked and in the methods for long-term pins.
   struct TableSide {
-    std::array<uint32_t, kHoldReasons> holds{};  // how many holds of each reason are not ended
-    Block* previous = nullptr;                   // neighbours in the list of the blocks of this state
+    std::array<uint32_t, kPinReasons> long_pins{};  // long-term pins of each reason that have not ended
+    Block* previous = nullptr;                      // neighbours in the list of the blocks of this state
     Block* next = nullptr;
   };
   // Allocations and FreeAddresses.
   struct AllocationSide {
     uint32_t generation = 0;  // counts hand-outs
     uint64_t requested_bytes = 0;
-    uint64_t handed_out_at = 0;  // launch index at hand-out, for stripping the longest unused first
-    uint64_t freed_at = 0;       // order of frees, for stripping the oldest first
+    uint64_t handed_out_at = 0;  // launch index at hand-out: the longest unused is decommitted first
+    uint64_t freed_at = 0;       // order of frees: the oldest is decommitted first
     CUstream owner = nullptr;  // allocation stream, kept from use to use: it decides who may reuse the block
     bool freed = false;        // freed while a transfer was under way
     bool listed = false;       // in the list of reusable addresses
     bool wanted = false;       // an allocation waits for the end of its free
-    std::vector<Stamp> recorded;  // recordStream: what must complete before reuse and eviction
+    std::vector<TimelineValue> recorded;  // recordStream: what must complete before reuse and eviction
   };
-  // Whoever maps it: the thread of a claim, the evictor, the faulter, audit.
+  // The one that maps or unmaps it: the thread of a claim, the Evictor, the Faulter, or audit mode.
   struct MappingSide {
     std::vector<ChunkHandle> handles;
-    bool mapping = false;  // chunks are being mapped or unmapped outside the lock
-    bool hidden = false;   // audit: has its chunks and its bytes, but is not mapped now
-    uint32_t peers = 0;    // other devices, one bit each, that may touch what is mapped now
+    bool mapping = false;   // chunks are being mapped or unmapped outside the lock
+    bool unmapped = false;  // by the audit: the block keeps its chunks and bytes
+    uint32_t peers = 0;     // other devices, one bit each, that may touch what is mapped now
   };
   // CleanCopies, and the transfers that fill and empty them.
   struct CopiesSide {
-    std::vector<ChunkHome> homes;       // per chunk, while kSpilled and kFaulting
-    std::vector<ChunkHome> copy_homes;  // per chunk, while kResident: a copy from before
-    ContentHash content;                // of the bytes at either, when known; at copy_homes it always is
+    std::vector<ExtentHome> homes;       // per chunk, while kSpilled and kFaulting
+    std::vector<ExtentHome> copy_homes;  // per chunk, while kResident: a copy from before
+    ContentHash content;                 // of the bytes at either, when known; at copy_homes it always is
     bool content_known = false;
     CopyHabit habit;  // of this address: equal iterations hand equal addresses out
   };
   // The evictor.
   struct EvictionSide {
     Departure* job = nullptr;  // under way or draining
-    // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady clock).
+    // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady
+    // clock).
     uint8_t failures = 0;
     int64_t again_at = 0;
   };
@@ -164,8 +170,8 @@ struct alignas(64) Block {
   uint32_t chunks = 0;
 
   BlockState state = BlockState::kFree;  // BlockTable::MoveLocked alone writes it
-  uint32_t pins = 0;                     // ClaimQueue's: launches that need it where it is
-  uint32_t held_reasons = 0;             // BlockTable's: bit per HoldReason; not zero: does not leave
+  uint32_t pins = 0;                     // short-term, by ClaimQueue: launches in preparation need it
+  uint32_t pin_reasons = 0;  // long-term, by BlockTable: a bit per PinReason; not 0: it may not leave
   TableSide table;
   AllocationSide allocation;
   MappingSide memory;
@@ -174,12 +180,13 @@ struct alignas(64) Block {
   FetchSide fetch;
 
   bool used_since_hand_out() const { return gate.used.load(std::memory_order_relaxed); }
-  bool holds_chunks() const { return !memory.handles.empty(); }
-  // All uses are over, the gate is closed, nobody inside and no pin taken. Under the lock.
+  bool has_chunks() const { return !memory.handles.empty(); }
+  // Forgets the recorded uses. All of them are over, the gate is closed, no thread is inside a section, and
+  // there is no pin. Under the lock.
   void ForgetUses() {
     gate.many_streams.store(false);
-    for (os::Atomic<uint64_t>& stamp : gate.stamps) stamp.store(0, std::memory_order_relaxed);
-    for (os::Atomic<uint8_t>& taker : gate.stamp_owners) taker.store(0, std::memory_order_relaxed);
+    for (os::Atomic<uint64_t>& value : gate.uses) value.store(0, std::memory_order_relaxed);
+    for (os::Atomic<uint8_t>& taker : gate.use_owners) taker.store(0, std::memory_order_relaxed);
   }
   bool live() const {
     return !allocation.freed && state != BlockState::kFree && state != BlockState::kCached;
@@ -196,8 +203,8 @@ class BlockTable {
   // Signalled when a state, the chunks or the queue of claims has changed.
   os::CondVar changed;
 
-  // The block with that id, which must be of this device. Any thread, no lock: records are never deleted, though one may
-  // serve another address once its own is given up (docs/threading.md, Records of blocks).
+  // The block with that id, which must be of this device. Any thread, no lock: records are never deleted. A
+  // record may serve another address once its own has been given up (docs/threading.md, Records of blocks).
   Block& at(BlockId id) const {
     return pages_[id.index() / kPageBlocks].load(std::memory_order_acquire)[id.index() % kPageBlocks];
   }
@@ -208,26 +215,27 @@ class BlockTable {
   // Takes a kFree block without chunks out of the address map; its id may be given to another.
   void DestroyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // The table's block that holds the address; null when none does. Only under the lock is it certain that the record is
-  // still that address's.
+  // The block that covers the address; null when none does. Only while the lock is kept does the record
+  // belong to that address.
   Block* FindLocked(const TableLock& lock, uint64_t address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // Counts one hold more, or one less. The block counts as used: whoever needs the hold may write it unseen.
-  void AddHoldLocked(const TableLock& lock, Block* block, HoldReason reason, uint64_t launches)
+  // Adds or ends one long-term pin. The block counts as used from the first pin on: what asked for the pin
+  // may write it without a launch.
+  void AddPinLocked(const TableLock& lock, Block* block, PinReason reason, uint64_t launches)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void EndHoldLocked(const TableLock& lock, Block* block, HoldReason reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // The block has become live; has been freed, with its holds forgotten before.
+  void EndPinLocked(const TableLock& lock, Block* block, PinReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // The block has become live. The block has been freed, and its long-term pins were forgotten before.
   void NoteHandedOutLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void NoteFreedLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // The block is freed: none of its holds counts any more.
-  void ForgetHoldsLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // The block is being freed: none of its long-term pins counts any more.
+  void ForgetPinsLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // Changes the state; aborts with both states and the block on an illegal move. Opens or closes the gate.
   void MoveLocked(const TableLock& lock, Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Takes an eviction or strip back before its commit point; true when the block is usable again.
+  // Takes an eviction or decommit back, before its commit point. True when the block is usable again, or
+  // nothing was under way.
   bool CancelDepartureLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Closes the gate of a block that stays in its state, for a strip, and opens it again.
+  // Closes the gate of a block that stays in its state, for a decommit, and opens it again.
   void CloseGateLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     block->gate.state.store(Gate::kClosed);
   }
@@ -235,7 +243,8 @@ class BlockTable {
     block->gate.state.store(GateOf(*block));
   }
 
-  // Blocks of that state, the one that has been in it longest first. `visit` may change the state of its block alone.
+  // Blocks of that state, the one that has been in it longest first. `visit` may change the state of its
+  // block alone.
   template <typename Visitor>
   void ForEachLocked(const TableLock& lock, BlockState state, Visitor visit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -267,15 +276,16 @@ class BlockTable {
   uint64_t ChunksLocked(const TableLock& lock, BlockState state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return lists_[static_cast<int>(state)].chunks;
   }
-  // Blocks that have been in that state longest; null when there is none.
+  // The block that has been in that state longest; null when there is none.
   Block* OldestLocked(const TableLock& lock, BlockState state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return lists_[static_cast<int>(state)].first;
   }
-  // Of live blocks with a hold.
-  uint64_t held_chunks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return held_chunks_; }
+  // Chunks of live blocks with a long-term pin.
+  uint64_t pinned_chunks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return pinned_chunks_; }
 
-  // Who may leave, by key of the block (KeyOf): freed ones with chunks, resident ones that are not held. A resident block
-  // that nobody has used since its hand-out is entered as unused, until somebody looks and finds it used.
+  // The blocks that may leave, by key (KeyOf): freed ones with chunks, and resident ones without a long-term
+  // pin. A resident block that was not used since its hand-out is entered as unused; the Reclaimer moves it
+  // to `idle` when it finds it used.
   struct Victims {
     policy::VictimIndex cached;
     policy::VictimIndex unused;
@@ -286,7 +296,7 @@ class BlockTable {
   Block* BlockOf(policy::VictimIndex::Key key) const { return &at(BlockId(device_, key)); }
 
   LaunchSets launch_sets;  // guarded by mu, but for largest_bytes
-  // Of live blocks without a hold.
+  // Chunks of the largest live block without a long-term pin.
   uint32_t largest_leaver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return leaver_sizes_.Largest(); }
 
   // How often each legal move was made, for tests.
@@ -311,10 +321,10 @@ class BlockTable {
   static Gate GateOf(const Block& block);
   void Link(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void Unlink(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Enters the block among the victims that its state and holds make it one of.
+  // Enters the block into the index of victims that fits its state and its pins.
   void EnterVictim(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void LeaveVictims(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void NoteUnheld(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void NoteUnpinned(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   const int device_;
   AddressMap* const addresses_;
@@ -323,13 +333,14 @@ class BlockTable {
   uint32_t next_index_ ABSL_GUARDED_BY(mu) = 1;
   std::vector<uint32_t> free_indices_ ABSL_GUARDED_BY(mu);
   List lists_[kBlockStates] ABSL_GUARDED_BY(mu);
-  uint64_t held_chunks_ ABSL_GUARDED_BY(mu) = 0;
+  uint64_t pinned_chunks_ ABSL_GUARDED_BY(mu) = 0;
   BlockSizes leaver_sizes_ ABSL_GUARDED_BY(mu);
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
 };
 
-// Holds the lock of a device's table. Who needs the lock takes one by reference, so that nobody calls without; who takes
-// a pointer lets go of the lock in between, so that all that was seen under it must be looked at again.
+// Holds the lock of a device's table. A function that needs the lock takes a TableLock by reference, so that
+// it cannot be called without. A function that takes a pointer releases the lock for a time: its caller must
+// look again at all that it saw under the lock.
 class ABSL_SCOPED_LOCKABLE TableLock {
  public:
   explicit TableLock(const BlockTable& table) ABSL_EXCLUSIVE_LOCK_FUNCTION(table.mu) : mu_(&table.mu) {
@@ -341,17 +352,18 @@ class ABSL_SCOPED_LOCKABLE TableLock {
   TableLock(const TableLock&) = delete;
   TableLock& operator=(const TableLock&) = delete;
 
-  // The lock is that table's: tells the compiler so, where it cannot see it. Costs nothing.
+  // Tells the compiler that the lock is that table's, where it cannot see so. Checked in builds with
+  // SPILLWAY_LOCK_CHECKS, free otherwise.
   void Covers(const BlockTable& table) const ABSL_ASSERT_EXCLUSIVE_LOCK(table.mu) {
 #ifdef SPILLWAY_LOCK_CHECKS
-    table.mu.AssertHeld();
+    table.mu.AssertLocked();
 #endif
   }
 
 #ifdef SPILLWAY_TEST_HOOKS
-  // For who is called by the mutex itself: the lock is held, and stays so.
-  struct AlreadyHeld {};
-  explicit TableLock(AlreadyHeld) : mu_(nullptr) {}
+  // For callbacks that run inside the mutex's own checks: the lock is taken already, and stays so.
+  struct AlreadyLocked {};
+  explicit TableLock(AlreadyLocked) : mu_(nullptr) {}
 #endif
 
  private:

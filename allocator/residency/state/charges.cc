@@ -15,9 +15,10 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
     : chunk_bytes_(parts.addresses->chunk_bytes()),
       table_(table),
       evict_(evict),
-      own_room_(parts.room != nullptr ? nullptr : std::make_unique<SpillRoom>(parts.host, parts.disk)),
-      room_(parts.room != nullptr ? parts.room : own_room_.get()),
-      budget_{options.budget_bytes, options.others_share_bytes, 0, 0} {
+      own_capacity_(parts.capacity != nullptr ? nullptr
+                                              : std::make_unique<SharedCapacity>(parts.host, parts.disk)),
+      capacity_(parts.capacity != nullptr ? parts.capacity : own_capacity_.get()),
+      budget_{options.budget_bytes, options.external_share_bytes, 0, 0} {
   RestoreTarget(TableLock(*table_));
 }
 
@@ -32,18 +33,18 @@ void Charges::RestoreTarget(const TableLock& lock) {
 
 void Charges::LowerTarget(const TableLock& lock) {
   lock.Covers(*table_);
-  chunks_.set_target(std::min(chunks_.target(), chunks_.held()));
+  chunks_.set_target(std::min(chunks_.target(), chunks_.created()));
   lowered_at_ = os::Clock::System()->NowNanos();
 }
 
 void Charges::NotePeak(const TableLock& lock) {
   lock.Covers(*table_);
-  peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.held() * chunk_bytes_ + budget_.others);
+  peak_device_bytes_ = std::max(peak_device_bytes_, chunks_.created() * chunk_bytes_ + budget_.external);
 }
 
 void Charges::AddExternal(const TableLock& lock, int64_t delta) {
   lock.Covers(*table_);
-  uint64_t& external = budget_.others;
+  uint64_t& external = budget_.external;
   external =
       delta < 0 && external < static_cast<uint64_t>(-delta) ? 0 : external + static_cast<uint64_t>(delta);
   RestoreTarget(lock);
@@ -52,18 +53,18 @@ void Charges::AddExternal(const TableLock& lock, int64_t delta) {
 
 void Charges::BeginExternal(const TableLock& lock, uint64_t bytes) {
   lock.Covers(*table_);
-  budget_.coming += bytes;
+  budget_.external_coming += bytes;
   RestoreTarget(lock);
 }
 
 void Charges::EndExternal(const TableLock& lock, uint64_t bytes, bool failed) {
   lock.Covers(*table_);
-  budget_.coming -= std::min(budget_.coming, bytes);
+  budget_.external_coming -= std::min(budget_.external_coming, bytes);
   // After a success the target stays until AddExternal has counted the bytes.
   if (failed) RestoreTarget(lock);
 }
 
-// ---- Charging: only what could be held on GPU, host and disk together is handed out.
+// ---- Charging: only what GPU, host and disk together could hold is handed out.
 
 absl::Status Charges::Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
   lock->Covers(*table_);
@@ -111,7 +112,7 @@ void Charges::LowerPromiseNow() {
   if (promised_bytes_ == 0) return;
   const uint64_t beyond = ChargeOf(0).BeyondGpu();
   if (beyond >= promised_bytes_) return;
-  room_->Change(promised_bytes_, beyond);
+  capacity_->Change(promised_bytes_, beyond);
   promised_bytes_ = beyond;
 }
 
@@ -125,25 +126,25 @@ Charge Charges::ChargeOf(uint64_t more_chunks) const {
   charge.live = (live_chunks_ + more_chunks) * chunk_bytes_;
   charge.largest_block = std::max<uint64_t>(table_->largest_leaver(), more_chunks) * chunk_bytes_;
   charge.largest_set = table_->launch_sets.largest_movable_bytes();
-  charge.held = table_->held_chunks() * chunk_bytes_;
+  charge.pinned = table_->pinned_chunks() * chunk_bytes_;
   charge.chunk_target = chunks_.target() * chunk_bytes_;
-  if (SPILLWAY_MUTANT(kNoExchangeRoom)) charge.largest_set = charge.largest_block = 0;
+  if (SPILLWAY_MUTANT(kNoHeadroom)) charge.largest_set = charge.largest_block = 0;
   return charge;
 }
 
 absl::Status Charges::Promise(uint64_t chunks, uint64_t* lacking_bytes) {
   *lacking_bytes = 0;
-  // What fits the GPU together asks nothing of the tiers: no need to look at what could be launched.
+  // What fits the GPU together needs no capacity of the tiers, whatever is launched.
   if (live_chunks_ + chunks <= chunks_.target() && promised_bytes_ == 0) return absl::OkStatus();
   const Charge charge = ChargeOf(chunks);
   if (charge.FitsGpu() || (evict_->load() && charge.LaunchFits())) {
-    if (room_->Change(promised_bytes_, charge.BeyondGpu())) {
+    if (capacity_->Change(promised_bytes_, charge.BeyondGpu())) {
       promised_bytes_ = charge.BeyondGpu();
       return absl::OkStatus();
     }
     *lacking_bytes = charge.BeyondGpu() - promised_bytes_;
   }
-  return RefusalOf(charge, room_->promised_bytes() - promised_bytes_);
+  return RefusalOf(charge, capacity_->promised_bytes() - promised_bytes_);
 }
 
 absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
@@ -152,15 +153,16 @@ absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::St
   uint64_t lacking = 0;
   for (int growths = 0;; ++growths) {
     absl::Status status = Promise(chunks, &lacking);
-    if (status.ok() || lacking == 0 || !room_->CanGrow() || growths == kMostGrowths) return status;
-    // The tiers may grow: that takes the file system's and the driver's time, so nobody waits for it with the lock.
+    if (status.ok() || lacking == 0 || !capacity_->CanGrow() || growths == kMostGrowths) return status;
+    // The tiers may grow. The file system and the driver take their time for that, so it is done without the
+    // lock.
     table_->mu.Unlock();
-    const absl::Status grown = room_->Grow(lacking);
+    const absl::Status grown = capacity_->Grow(lacking);
     table_->mu.Lock();
     if (absl::Status ended = serving(); !ended.ok()) return ended;
     if (absl::IsDeadlineExceeded(grown)) return grown;
     if (!grown.ok()) {
-      // Somebody may have freed a block meanwhile.
+      // A block may have been freed meanwhile.
       status = Promise(chunks, &lacking);
       if (status.ok()) return status;
       return WithWords(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
@@ -168,7 +170,7 @@ absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::St
   }
 }
 
-absl::Status Charges::RefusalOf(const Charge& charge, uint64_t others_promised) const {
+absl::Status Charges::RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const {
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   const std::string on_gpu = mib(charge.chunk_target) + " of GPU memory";
   if (!evict_->load()) {
@@ -181,22 +183,23 @@ absl::Status Charges::RefusalOf(const Charge& charge, uint64_t others_promised) 
     std::string text = block ? "a block of " + mib(charge.largest_block)
                              : "the blocks that one launch names, together " + mib(charge.largest_set) + ",";
     text += " cannot be on the GPU at once: there are " + on_gpu;
-    if (charge.held > 0) text += ", of which " + mib(charge.held) + " hold blocks that must stay";
+    if (charge.pinned > 0) text += ", of which " + mib(charge.pinned) + " belong to blocks that must stay";
     return absl::ResourceExhaustedError(text +
                                         ". A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
   }
-  const SpillRoom& room = *room_;
+  const SharedCapacity& capacity = *capacity_;
   const uint64_t needed = charge.live + charge.Headroom();
-  const uint64_t there = charge.chunk_target + room.host_bytes() + room.disk_bytes();
+  const uint64_t there = charge.chunk_target + capacity.host_bytes() + capacity.disk_bytes();
   std::string text =
-      "room off the GPU is short by " +
-      mib(std::max<uint64_t>(needed + others_promised, there + (1 << 20)) - there) + ": " + mib(charge.live) +
-      " of blocks would be live, and " + mib(charge.Headroom()) +
+      "capacity off the GPU is short by " +
+      mib(std::max<uint64_t>(needed + promised_elsewhere, there + (1 << 20)) - there) + ": " +
+      mib(charge.live) + " of blocks would be live, and " + mib(charge.Headroom()) +
       " must stay free to exchange them (the largest launch and the largest block); there are " + on_gpu +
-      ", " + mib(room.host_bytes()) + " of host memory and " + mib(room.disk_bytes()) + " on disk";
-  if (others_promised > 0) text += ", of which " + mib(others_promised) + " are for blocks of other GPUs";
+      ", " + mib(capacity.host_bytes()) + " of host memory and " + mib(capacity.disk_bytes()) + " on disk";
+  if (promised_elsewhere > 0)
+    text += ", of which " + mib(promised_elsewhere) + " are for blocks of other GPUs";
   return absl::ResourceExhaustedError(
-      text + ". A larger SPILLWAY_HOST_MEMORY or more room in SPILLWAY_DIRS makes it fit");
+      text + ". A larger SPILLWAY_HOST_MEMORY or more free space in SPILLWAY_DIRS makes it fit");
 }
 
 // ---- Reports.
@@ -205,14 +208,14 @@ Charges::Figures Charges::figures(const TableLock& lock) const {
   lock.Covers(*table_);
   Figures figures;
   figures.target_bytes = chunks_.target() * chunk_bytes_;
-  figures.held_bytes = chunks_.held() * chunk_bytes_;
-  figures.peak_held_bytes = chunks_.peak_held() * chunk_bytes_;
+  figures.chunk_bytes = chunks_.created() * chunk_bytes_;
+  figures.peak_chunk_bytes = chunks_.peak_created() * chunk_bytes_;
   figures.live_bytes = live_chunks_ * chunk_bytes_;
   figures.requested_bytes = requested_bytes_;
   figures.peak_live_bytes = peak_live_chunks_ * chunk_bytes_;
   figures.peak_requested_bytes = peak_requested_bytes_;
   figures.peak_device_bytes = peak_device_bytes_;
-  figures.external_bytes = budget_.others;
+  figures.external_bytes = budget_.external;
   figures.promised_bytes = promised_bytes_;
   return figures;
 }
@@ -222,7 +225,7 @@ void Charges::CheckInvariants(const TableLock& lock, uint64_t live, uint64_t blo
   SPILLWAY_CHECK(live + begun_chunks_ == live_chunks_);
   SPILLWAY_CHECK(blocks == live_blocks_);
   // Chunks between owners (a claim creating, a release under way) are in neither sum.
-  SPILLWAY_CHECK(backing + chunks_.free() <= chunks_.held());
+  SPILLWAY_CHECK(backing + chunks_.free() <= chunks_.created());
 }
 
 }  // namespace spillway::allocator

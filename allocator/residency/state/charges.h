@@ -1,7 +1,8 @@
-// Charges: the books of one device's memory: its chunks and the budget for them, what is live, what live blocks are
-// promised off the GPU, and whether one more may be promised. Charged is what is live, never what once was; the formulas
-// are those of the design, "Budget" and "Charging". Every thread, under the table's lock. A charge fails when the blocks
-// could not be held on GPU, host and disk together, and says which term is short.
+// Charges: the account of one device's memory: its chunks and their budget, what is live, and what live
+// blocks are promised off the GPU. It decides whether one more block may be promised. It counts what is live,
+// never what once was; docs/design.md (Accounting) has the formulas. Allocations, ClaimQueue, Evictor and
+// Reclaimer call it, on any thread, under the table's lock. A charge fails when GPU, host and disk together
+// could not hold all blocks; the error names the term that is short.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CHARGES_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CHARGES_H_
@@ -16,13 +17,13 @@
 #include "allocator/memory/gpu_budget.h"
 #include "allocator/residency/state/block_table.h"
 #include "allocator/residency/state/residency_options.h"
-#include "allocator/tier/spill_room.h"
+#include "allocator/tier/shared_capacity.h"
 #include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
 // Where the chunks of a claim or an eviction come from. Counted, for tests.
-enum class ChunkPath : int { kFreeChunks, kCreated, kStripped, kEvicted, kCount };
+enum class ChunkPath : int { kFreeChunks, kCreated, kDecommitted, kEvicted, kCount };
 
 class Charges {
  public:
@@ -37,11 +38,13 @@ class Charges {
     return chunks_;
   }
   uint64_t chunk_bytes() const { return chunk_bytes_; }
-  // What the budget allows is tried again: it may have changed, or memory may have come back after a refused chunk.
+  // Sets the target back to what the budget allows: the budget has changed, or the driver may have memory
+  // again after it refused a chunk.
   void RestoreTarget(const TableLock& lock);
-  // The driver refused a chunk: the budget is what we hold from now on, until RestoreTarget.
+  // The driver refused a chunk: the chunks that exist are the target from now on, until RestoreTarget.
   void LowerTarget(const TableLock& lock);
-  // When the target was lowered so (nanoseconds of the system's steady clock); 0: it was not.
+  // When LowerTarget was last called since RestoreTarget, in nanoseconds of the system's steady clock; 0:
+  // not.
   int64_t lowered_at(const TableLock& lock) const {
     lock.Covers(*table_);
     return lowered_at_;
@@ -66,27 +69,27 @@ class Charges {
 
   // ---- Charging.
 
-  // Charges a block of so many chunks that is still to be found, so that nobody else is promised the same room. Waits
-  // for the tiers to grow where that is all it takes, without the lock; `serving` is asked after that, and its error
-  // ends the charge. To be followed by Confirm or Cancel.
+  // Charges a block of so many chunks before it exists, so that no other allocation is promised the same
+  // capacity. When only the tiers' capacity is short, waits without the lock for them to grow; then it asks
+  // `serving`, whose error ends the charge. To be followed by Confirm or Cancel.
   absl::Status Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving);
   void Confirm(const TableLock& lock, Block* block);
   void Cancel(const TableLock& lock, uint64_t chunks);
-  // The live block is freed, and has no holds any more.
+  // The live block is freed. Its long-term pins were forgotten before.
   void End(const TableLock& lock, Block* block);
-  // What blocks that have gone were promised off the GPU is free for others.
+  // Gives back the promise of capacity off the GPU that freed blocks no longer need.
   void LowerPromise(const TableLock& lock);
-  // Whether the largest launch still fits beside what never leaves.
+  // Whether the largest launch still fits the GPU beside the blocks with long-term pins.
   bool LaunchFits(const TableLock& lock) const;
-  // The account off the GPU, which devices share.
-  SpillRoom* room() const { return room_; }
+  // The account of the tiers' capacity, which the devices share.
+  SharedCapacity* capacity() const { return capacity_; }
 
   // ---- Reports.
 
   struct Figures {
     uint64_t target_bytes = 0;  // of the budget, what chunks may hold now
-    uint64_t held_bytes = 0;    // all chunks that we hold
-    uint64_t peak_held_bytes = 0;
+    uint64_t chunk_bytes = 0;   // all chunks that we have
+    uint64_t peak_chunk_bytes = 0;
     uint64_t live_bytes = 0;  // in whole chunks
     uint64_t requested_bytes = 0;
     uint64_t peak_live_bytes = 0;
@@ -96,24 +99,26 @@ class Charges {
     uint64_t promised_bytes = 0;  // off the GPU, by this device
   };
   Figures figures(const TableLock& lock) const;
-  // Aborts unless the books agree with the blocks: `live` chunks in `blocks` live ones, `backing` chunks in all.
+  // Aborts unless the account agrees with the blocks: `live` chunks in `blocks` live ones, `backing` chunks
+  // in all.
   void CheckInvariants(const TableLock& lock, uint64_t live, uint64_t blocks, uint64_t backing) const;
 
  private:
   Charge ChargeOf(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // Promises room for a new block, or says why not; `lacking_bytes`: of room off the GPU, which may yet grow.
+  // Promises capacity for a new block, or says why not. `lacking_bytes`: capacity off the GPU that is short
+  // and may yet grow.
   absl::Status Promise(uint64_t chunks, uint64_t* lacking_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   absl::Status PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Which term is short, by how much, and what would help.
-  absl::Status RefusalOf(const Charge& charge, uint64_t others_promised) const;
+  absl::Status RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const;
   void LowerPromiseNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
 
   const uint64_t chunk_bytes_;
   BlockTable* const table_;
   const os::Atomic<bool>* const evict_;
-  const std::unique_ptr<SpillRoom> own_room_;  // of a device that shares its tiers with none
-  SpillRoom* const room_;
+  const std::unique_ptr<SharedCapacity> own_capacity_;  // of a device that shares its tiers with none
+  SharedCapacity* const capacity_;
 
   ChunkPool chunks_ ABSL_GUARDED_BY(table_->mu);
   GpuBudget budget_ ABSL_GUARDED_BY(table_->mu);
@@ -121,7 +126,7 @@ class Charges {
   uint64_t live_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t begun_chunks_ ABSL_GUARDED_BY(table_->mu) =
       0;  // of live_chunks_: their block is still being found
-  uint64_t promised_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;   // this device's part of room_'s promises
+  uint64_t promised_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;   // this device's part of capacity_'s promises
   uint64_t requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;  // of live blocks
   int64_t lowered_at_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_live_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;

@@ -7,7 +7,7 @@
 
 namespace spillway::allocator {
 
-void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ChunkHome> homes,
+void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ExtentHome> homes,
                        const ContentHash& hash) {
   SPILLWAY_CHECK(block->copies.copy_homes.empty() && homes.size() == block->chunks);
   Count(homes, 1);
@@ -16,7 +16,7 @@ void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ChunkHom
   kept_.push_back(block);
 }
 
-bool CleanCopies::Take(const TableLock& lock, Block* block, std::vector<ChunkHome>* homes,
+bool CleanCopies::Take(const TableLock& lock, Block* block, std::vector<ExtentHome>* homes,
                        ContentHash* hash) {
   if (block->copies.copy_homes.empty()) return false;
   Count(block->copies.copy_homes, -1);
@@ -28,24 +28,24 @@ bool CleanCopies::Take(const TableLock& lock, Block* block, std::vector<ChunkHom
 }
 
 void CleanCopies::Drop(const TableLock& lock, Block* block) {
-  std::vector<ChunkHome> homes;
+  std::vector<ExtentHome> homes;
   ContentHash hash;
   if (!Take(lock, block, &homes, &hash)) return;
   Release(lock, &homes);
   block->copies.habit.NoteUseless();
 }
 
-void CleanCopies::Reclaim(const TableLock& lock, uint64_t pieces, uint64_t slots) {
-  const bool want_host = pieces > 0;
+void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slots) {
+  const bool want_host = buffers > 0;
   const bool want_disk = slots > 0;
-  if ((!want_host || host_pieces_ == 0) && (!want_disk || disk_slots_ == 0)) return;
+  if ((!want_host || host_buffers_ == 0) && (!want_disk || disk_slots_ == 0)) return;
   const auto useful = [&](const Block* block) {
     return std::any_of(block->copies.copy_homes.begin(), block->copies.copy_homes.end(),
-                       [&](const ChunkHome& home) { return home.on_disk ? want_disk : want_host; });
+                       [&](const ExtentHome& home) { return home.on_disk ? want_disk : want_host; });
   };
   uint64_t host = 0;
   uint64_t disk = 0;
-  const auto enough = [&] { return (!want_host || host >= pieces) && (!want_disk || disk >= slots); };
+  const auto enough = [&] { return (!want_host || host >= buffers) && (!want_disk || disk >= slots); };
   for (const bool proven : {false, true}) {
     for (size_t i = 0; i < kept_.size() && !enough();) {
       Block* const block = kept_[i];
@@ -53,26 +53,26 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t pieces, uint64_t slots
         ++i;
         continue;
       }
-      std::vector<ChunkHome> homes;
+      std::vector<ExtentHome> homes;
       ContentHash hash;
       Take(lock, block, &homes, &hash);  // takes it out of kept_
-      for (const ChunkHome& home : homes) ++(home.on_disk ? disk : host);
+      for (const ExtentHome& home : homes) ++(home.on_disk ? disk : host);
       Release(lock, &homes);
     }
   }
 }
 
-void CleanCopies::Count(const std::vector<ChunkHome>& homes, int64_t sign) {
-  for (const ChunkHome& home : homes)
-    (home.on_disk ? disk_slots_ : host_pieces_) += static_cast<uint64_t>(sign);
+void CleanCopies::Count(const std::vector<ExtentHome>& homes, int64_t sign) {
+  for (const ExtentHome& home : homes)
+    (home.on_disk ? disk_slots_ : host_buffers_) += static_cast<uint64_t>(sign);
 }
 
-void CleanCopies::Release(const TableLock& lock, std::vector<ChunkHome>* homes) {
-  for (const ChunkHome& home : *homes) {
+void CleanCopies::Release(const TableLock& lock, std::vector<ExtentHome>* homes) {
+  for (const ExtentHome& home : *homes) {
     if (home.on_disk) {
       disk_->ReleaseSlot(home.slot);
     } else {
-      host_->Give(HostUse::kStorage, home.piece);
+      host_->Give(HostUse::kStorage, home.buffer);
     }
   }
   homes->clear();

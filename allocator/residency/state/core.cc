@@ -5,7 +5,7 @@
 namespace spillway::allocator {
 namespace {
 
-// A waiter looks again so often, in case that somebody forgot to wake it.
+// A waiting thread looks again after so long, in case that a wake-up was forgotten.
 constexpr std::chrono::milliseconds kLookAgain{100};
 
 }  // namespace

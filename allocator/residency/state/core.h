@@ -1,6 +1,7 @@
-// Core: what all parts of one device's residency stand on: its driver and tiers, the table of blocks with the lock, the
-// clock of its streams, its first error, its switches and its counters. It keeps no books: those are Charges, LaunchLog
-// and FreeAddresses, which only their users are given. Who may do what is in docs/threading.md.
+// Core: what all parts of one device's residency stand on: its driver and tiers, the table of blocks with the
+// lock, the clock of its streams, its first error, its switches and its counters. Charges, LaunchLog and
+// FreeAddresses are separate objects, given only to the parts that use them. Who may do what is in
+// docs/threading.md.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_CORE_H_
@@ -24,16 +25,16 @@
 
 namespace spillway::allocator {
 
-// How fast one copy queue (to or from host memory or disk) is while it has anything to do: a moving mean over the last
-// tens of MiB. Time without transfers does not count. Any thread.
-class LaneMeter {
+// The speed of one copy queue while it has anything to do: a moving mean over the last tens of MiB. Time
+// without transfers does not count. Any thread.
+class CopyQueueMeter {
  public:
-  // A transfer of so many bytes was given to the lane at that time (nanoseconds of a steady clock).
+  // A transfer was given to the queue at that time (nanoseconds of a steady clock).
   void Begin(int64_t now) {
     os::MutexLock lock(&mu_);
     if (under_way_++ == 0) busy_since_ = now;
   }
-  // It has ended; `bytes` of it have moved: 0 when it was called off.
+  // The transfer has ended, and `bytes` of it have moved: 0 when it was called off.
   void End(uint64_t bytes, int64_t now) {
     os::MutexLock lock(&mu_);
     bytes_ += bytes;
@@ -62,7 +63,7 @@ class LaneMeter {
   std::atomic<double> rate_{0};  // read alone: pairs with nothing
 };
 
-enum class Lane : int { kHostOut, kDiskOut, kHostIn, kDiskIn, kCount };
+enum class CopyQueue : int { kHostOut, kDiskOut, kHostIn, kDiskIn, kCount };
 
 // Written by any thread, read by Stats: plain sums.
 struct Counters {
@@ -72,8 +73,8 @@ struct Counters {
   std::atomic<uint64_t> slow_launches{0}, evictions{0}, evictions_cancelled{0}, faults{0};
   std::atomic<uint64_t> prefetches{0}, prefetches_cancelled{0};
   std::atomic<uint64_t> clean_drops{0}, clean_drop_bytes{0}, changed_copies{0}, early_copies{0};
-  std::atomic<uint64_t> stall_room_nanos{0}, stall_disk_nanos{0}, held_back_nanos{0};
-  std::atomic<uint64_t> lost_room_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
+  std::atomic<uint64_t> stall_chunk_nanos{0}, stall_disk_nanos{0}, throttled_nanos{0};
+  std::atomic<uint64_t> lost_chunk_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
   std::atomic<uint64_t> in_time_bytes{0};
 };
 
@@ -93,10 +94,11 @@ struct Core {
   os::WaitList* const waits;  // every wait of this device is entered here
   DeviceError error;          // the first after which nothing moves any more
   StreamClock clock;
-  GateSlots gates;
+  ReadSections read_sections;
   Counters counters;
-  std::array<LaneMeter, static_cast<int>(Lane::kCount)> lanes;
-  // Set once something has been evicted: launching threads then record events and respect the run-ahead bound.
+  std::array<CopyQueueMeter, static_cast<int>(CopyQueue::kCount)> copy_queues;
+  // Set once something has been evicted: launching threads then record events and respect the run-ahead
+  // bound.
   os::Atomic<bool> pressure{false};
   os::Atomic<bool> evict;          // false: nothing leaves the GPU any more
   os::Atomic<bool> map_at_once;    // blocks have memory from their allocation on
@@ -104,19 +106,20 @@ struct Core {
   // Closed, or the device has an error: nothing moves any more, no wait goes on, launches go to the driver.
   os::Atomic<bool> stopped{false};
 
-  // Every wait ends. Any thread, whatever locks it holds; the device's thread wakes those who have just begun to wait.
+  // Ends every wait. Any thread, whatever locks it holds. A thread that begins to wait just now is woken by
+  // the device's thread.
   void Stop();
   // Why it has stopped.
   absl::Status StopStatus() const;
   // Whether the device serves allocations: else why not.
   absl::Status Serving() const;
-  // One step of a wait for something that the table's lock guards: returns OK when it should be looked at again, else
-  // why the wait is to end. Lets go of the lock meanwhile.
+  // Waits once for a change of what the table's lock guards, for 100 ms at most. OK: the caller is to look
+  // again. An error: why the wait is to end. Releases the lock meanwhile.
   absl::Status AwaitChangeLocked(TableLock* lock, const os::Wait& wait)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu);
 
-  LaneMeter& lane(Lane which) { return lanes[static_cast<int>(which)]; }
-  // Whether nobody outside wants the block to stay.
+  CopyQueueMeter& copy_queue(CopyQueue which) { return copy_queues[static_cast<int>(which)]; }
+  // Whether SPILLWAY_TRUST lets the block leave (ResidencyParts::permission).
   bool MayLeave(const Block& block) const {
     return parts.permission == nullptr || parts.permission->MayLeave(block.id);
   }

@@ -93,13 +93,14 @@ bool FreeAddresses::recorded_wait(const TableLock& lock) const {
   return !waiting_.empty();
 }
 
-bool FreeAddresses::FinishRecorded(const TableLock& lock, absl::FunctionRef<bool(const Stamp&)> done) {
+bool FreeAddresses::FinishRecorded(const TableLock& lock,
+                                   absl::FunctionRef<bool(const TimelineValue&)> done) {
   lock.Covers(*table_);
   bool progress = false;
   std::erase_if(waiting_, [&](Block* block) {
     lock.Covers(*table_);
-    for (const Stamp& stamp : block->allocation.recorded) {
-      if (!done(stamp)) return false;
+    for (const TimelineValue& value : block->allocation.recorded) {
+      if (!done(value)) return false;
     }
     block->allocation.recorded.clear();
     Enter(block);

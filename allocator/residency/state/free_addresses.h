@@ -1,7 +1,8 @@
-// FreeAddresses: the addresses of one device that may be handed out, and those of freed blocks that may not yet. An
-// address is kept with its block, so that equal iterations get equal addresses, until nobody has taken it for long; then
-// it is free space again and the block's record serves another. Every thread, under the table's lock. Create alone can
-// fail: when the device's address space is used up.
+// FreeAddresses: the addresses of one device that may be handed out, and those of freed blocks that may not
+// yet. An address stays with its block, so that equal iterations get equal addresses. When it was not reused
+// for long, it becomes free space again, and the block's record serves another address. Allocations, Evictor
+// and Faulter call it, on any thread, under the table's lock. Only Create can fail: when the device's address
+// space is used up.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_FREE_ADDRESSES_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_FREE_ADDRESSES_H_
@@ -27,32 +28,32 @@ class FreeAddresses {
 
   // ---- Handing out.
 
-  // The block of that size with the lowest address that this stream may reuse, out of the list; null: none. It may still
-  // be on its way out or in.
+  // The block of that size with the lowest address that this stream may reuse, out of the list; null: none.
+  // It may still be on its way out or in.
   Block* Take(const TableLock& lock, uint32_t chunks, CUstream stream);
   // A new block, kFree, owned by the stream. Gives kept addresses up when there are no others.
   absl::StatusOr<Block*> Create(const TableLock& lock, uint32_t chunks, CUstream stream);
-  // The block is about to be live.
+  // The block is about to become live.
   void NoteHandedOut(const TableLock& lock, AllocationPath path);
-  // It is about to be freed.
+  // The block is about to be freed.
   void NoteTakenBack(const TableLock& lock, Block* block);
 
   // ---- Coming back.
 
   // Enters the block into the list of reusable addresses.
   void List(const TableLock& lock, Block* block);
-  // A free that must wait for a transfer: the address may be promised already, the block not, so that equal iterations
-  // get equal addresses, which prediction wants. A block that recordStream keeps is not promised: nobody should wait for
-  // another stream's work in an allocation.
+  // Begins a free that must wait for a transfer. The address may be promised to an allocation already, so
+  // that equal iterations get equal addresses, which prediction needs. A block with recorded streams is not
+  // promised: an allocation should not wait for another stream's work.
   void BeginFree(const TableLock& lock, Block* block);
   // The transfer has ended, and the block is kCached or kFree.
   void FinishFree(const TableLock& lock, Block* block);
   // A freed block, kCached or kFree, may be handed out again: at once, or when its recorded streams are done.
   void Offer(const TableLock& lock, Block* block);
-  // Whether freed blocks wait for recorded streams. FinishRecorded offers those of which `done` says so of each use; true
-  // when there was one.
+  // Whether freed blocks wait for recorded streams. FinishRecorded offers the blocks for which `done` is true
+  // of every recorded use; it returns whether there was one.
   bool recorded_wait(const TableLock& lock) const;
-  bool FinishRecorded(const TableLock& lock, absl::FunctionRef<bool(const Stamp&)> done);
+  bool FinishRecorded(const TableLock& lock, absl::FunctionRef<bool(const TimelineValue&)> done);
 
   // ---- Figures.
 
@@ -62,11 +63,11 @@ class FreeAddresses {
 
  private:
   void Enter(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // Kept addresses that nobody has taken for long are free space again: what is kept follows what is live, not what has
-  // ever been allocated.
+  // Turns kept addresses that were not reused for long into free space: what is kept follows what is live,
+  // not what has ever been allocated.
   void GiveUpOld(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  // A kFree block's address goes back to the space of addresses, its record to the table. False when somebody still has
-  // to do with it.
+  // Gives a kFree block's address back to the address space and its record to the table. False while a
+  // transfer, a pin or an allocation still refers to the block.
   bool GiveUp(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
 
   BlockTable* const table_;

@@ -1,6 +1,7 @@
-// LaunchLog: the launches of one device in the order in which the gate let them through. It numbers them, knows the stamp
-// of each of the last 65,536, and leaves stamps on the blocks that they used. Launching threads write it without a lock
-// (inside a gate slot or under a pin); plans and the run-ahead bound read it. Nothing here fails.
+// LaunchLog: the launches of one device, in the order in which the gate let them through. It numbers them,
+// knows the timeline value of each of the last 65,536, and records on each block the uses that launches make
+// of it. Launching threads write it without a lock, inside a read-side section or under a pin. PlanRunner and
+// the run-ahead bound read it. Nothing here fails.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_LAUNCH_LOG_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_LAUNCH_LOG_H_
@@ -9,9 +10,9 @@
 #include <memory>
 #include <vector>
 
+#include "allocator/memory/test_points.h"
 #include "allocator/residency/state/block_table.h"
 #include "allocator/residency/state/stream_clock.h"
-#include "allocator/memory/test_points.h"
 #include "io/os/atomic.h"
 #include "policy/trace/units.h"
 
@@ -19,66 +20,70 @@ namespace spillway::allocator {
 
 class LaunchLog {
  public:
-  // So many launches back a stamp is known.
+  // How many launches back the timeline value is known.
   static constexpr uint64_t kRing = 1 << 16;
 
   explicit LaunchLog(StreamClock* clock) : clock_(clock) {}
 
-  // A launch that touches `bytes` has been enqueued on `stream`: numbers it, and gives its index. Lock-free.
-  Stamp Add(StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index) {
-    SPILLWAY_DELAY_POINT("launch.before_stamp");
-    const Stamp stamp{stream, clock_->Next(stream, bytes)};
+  // A launch that touches `bytes` has been enqueued on `stream`. Numbers it, and gives its index. Lock-free.
+  TimelineValue Add(StreamIndex stream, uint64_t bytes, policy::LaunchIndex* index) {
+    SPILLWAY_DELAY_POINT("launch.before_value");
+    const TimelineValue value{stream, clock_->Next(stream, bytes)};
     *index = count_.fetch_add(1, std::memory_order_acq_rel);
-    stamps_[*index % kRing].store(stamp.Packed(), std::memory_order_release);
+    values_[*index % kRing].store(value.Packed(), std::memory_order_release);
     SPILLWAY_DELAY_POINT("launch.numbered");
-    return stamp;
+    return value;
   }
-  // Launches let through; the next one's index. Any thread.
+  // The number of launches let through, which is the index of the next one. Any thread.
   policy::LaunchIndex count() const { return count_.load(); }
   policy::LaunchIndex recent_count() const { return count_.load(std::memory_order_relaxed); }
 
-  // The stamp of that launch; none while it is being written, when it has not been let through, or is too long ago.
-  Stamp StampOf(policy::LaunchIndex index) const {
+  // The timeline value of that launch. None (kNoStream) while it is being written, before the launch is let
+  // through, and when it is too long ago.
+  TimelineValue ValueOf(policy::LaunchIndex index) const {
     const policy::LaunchIndex next = count_.load(std::memory_order_acquire);
     if (index >= next || next - index >= kRing) return {};
-    return Stamp::Unpack(stamps_[index % kRing].load(std::memory_order_acquire));
+    return TimelineValue::Unpack(values_[index % kRing].load(std::memory_order_acquire));
   }
-  // Whether the GPU has completed that launch. When nobody can tell yet, an event is recorded that will.
+  // Whether the GPU has completed that launch. Where no recorded event covers it yet, records one.
   bool Completed(policy::LaunchIndex index) const;
 
  private:
   StreamClock* const clock_;
   os::Atomic<policy::LaunchIndex> count_{0};
-  // Stamp of launch i at i % kRing, packed: tells completed launch indices from stream numbers.
-  const std::unique_ptr<os::Atomic<uint64_t>[]> stamps_ { new os::Atomic<uint64_t>[ kRing ]() };
+  // The timeline value of launch i at i % kRing, packed: shows by stream numbers which launches have
+  // completed.
+  const std::unique_ptr<os::Atomic<uint64_t>[]> values_ { new os::Atomic<uint64_t>[ kRing ]() };
 };
 
-// Stamps `block` as used by launch `number` of `stream`. Lock-free; inside a gate slot or under a pin. `thread`:
-// GateSlots::NumberOf the calling thread's slot; 0 when it has none.
-void StampBlockAnew(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread);
-inline void StampBlock(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread) {
-  for (size_t i = 0; thread != 0 && i < Block::GateSide::kStamps; ++i) {
-    const uint8_t owner = block->gate.stamp_owners[i].load(std::memory_order_relaxed);
+// Records that the launch with this timeline value uses `block`. Lock-free, inside a read-side section or
+// under a pin. `thread`: ReadSections::NumberOf the calling thread's section; 0 when it has none.
+// RecordUseAnew is the slow half: the thread has no entry of that stream yet.
+void RecordUseAnew(const StreamClock& clock, Block* block, TimelineValue value, uint8_t thread);
+inline void RecordUse(const StreamClock& clock, Block* block, TimelineValue value, uint8_t thread) {
+  for (size_t i = 0; thread != 0 && i < Block::GateSide::kUses; ++i) {
+    const uint8_t owner = block->gate.use_owners[i].load(std::memory_order_relaxed);
     if (owner == 0) break;
     if (owner != thread) continue;
-    const Stamp old = Stamp::Unpack(block->gate.stamps[i].load(std::memory_order_relaxed));
-    if (old.stream != stamp.stream) continue;
-    if (old.number < stamp.number) block->gate.stamps[i].store(stamp.Packed(), std::memory_order_relaxed);
+    const TimelineValue old = TimelineValue::Unpack(block->gate.uses[i].load(std::memory_order_relaxed));
+    if (old.stream != value.stream) continue;
+    if (old.number < value.number) block->gate.uses[i].store(value.Packed(), std::memory_order_relaxed);
     return;
   }
-  StampBlockAnew(clock, block, stamp, thread);
+  RecordUseAnew(clock, block, value, thread);
 }
-// The same by the calling thread, whatever slot it has.
-void StampBlock(const StreamClock& clock, Block* block, Stamp stamp);
-// Launch `index` used the block.
-inline void NoteUse(const StreamClock& clock, Block* block, Stamp stamp, uint8_t thread,
-                    policy::LaunchIndex index) {
-  StampBlock(clock, block, stamp, thread);
+// The same, with the calling thread's own section.
+void RecordUse(const StreamClock& clock, Block* block, TimelineValue value);
+// The same for launch `index`, which is noted as the block's last use.
+inline void RecordLaunchUse(const StreamClock& clock, Block* block, TimelineValue value, uint8_t thread,
+                            policy::LaunchIndex index) {
+  RecordUse(clock, block, value, thread);
   block->gate.used.store(true, std::memory_order_relaxed);
   block->gate.last_use.store(index + 1, std::memory_order_relaxed);
 }
-// The stamps and recorded streams that the GPU has not completed yet. The gate must be closed and no thread inside.
-std::vector<Stamp> UncompletedUses(const StreamClock& clock, Block* block);
+// The block's uses, recordStream's included, that the GPU has not completed yet. The gate must be closed, and
+// no thread inside a section.
+std::vector<TimelineValue> UncompletedUses(const StreamClock& clock, Block* block);
 
 }  // namespace spillway::allocator
 

@@ -10,48 +10,50 @@ namespace {
 
 constexpr int kLongWait = 10'000;  // pauses, some 100 ms: a launch takes microseconds
 
-// Slots belong to threads, not to devices: one thread is inside one gate at a time, and waiting for a thread that is
-// inside another device's gate costs a microsecond.
-GateSlots::Slot slots[GateSlots::kSlots];
+// Sections belong to threads, not to devices: one thread is inside one gate at a time, and waiting for a
+// thread that is inside another device's gate costs a microsecond.
+ReadSections::Section sections[ReadSections::kSections];
 
-// Apart from what gives it back: it has no destructor, so that it may be read after all others have run.
-struct ThreadSlot {
-  GateSlots::Slot* slot = nullptr;
+// Without a destructor, so that it may be read after all others have run; SectionReturn gives the section
+// back.
+struct ThreadSection {
+  ReadSections::Section* section = nullptr;
   bool ends = false;  // the thread
 };
 
-struct SlotReturn {
+struct SectionReturn {
   os::Atomic<bool>* taken = nullptr;
-  // Destructors of other thread-locals may launch after this: without a slot, which is another thread's by then.
-  ~SlotReturn() {
-    os::PerThread<ThreadSlot>() = {nullptr, true};
+  // Destructors of other thread-locals may launch after this one, then without a section: another thread may
+  // have it.
+  ~SectionReturn() {
+    os::PerThread<ThreadSection>() = {nullptr, true};
     if (taken != nullptr) taken->store(false, std::memory_order_release);
   }
 };
 
 }  // namespace
 
-GateSlots::GateSlots() : fence_(!os::RegisterAsymmetricBarrier()) {}
+ReadSections::ReadSections() : fence_(!os::RegisterAsymmetricBarrier()) {}
 
-GateSlots::Slot* GateSlots::ForThisThread() {
-  ThreadSlot& mine = os::PerThread<ThreadSlot>();
-  if (mine.slot != nullptr) return mine.slot;
+ReadSections::Section* ReadSections::ForThisThread() {
+  ThreadSection& mine = os::PerThread<ThreadSection>();
+  if (mine.section != nullptr) return mine.section;
   if (mine.ends) return nullptr;
-  for (Slot& slot : slots) {
-    // Looked at first: an exchange would take the line away from the thread that is inside.
-    bool expected = slot.taken_.load(std::memory_order_relaxed);
-    if (!expected && slot.taken_.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
-      slot.number_ = static_cast<uint8_t>(&slot - slots + 1);
-      mine.slot = &slot;
-      os::PerThread<SlotReturn>().taken = &slot.taken_;
-      return &slot;
+  for (Section& section : sections) {
+    // Read first: an exchange would take the cache line away from the thread that is inside.
+    bool expected = section.taken_.load(std::memory_order_relaxed);
+    if (!expected && section.taken_.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
+      section.number_ = static_cast<uint8_t>(&section - sections + 1);
+      mine.section = &section;
+      os::PerThread<SectionReturn>().taken = &section.taken_;
+      return &section;
     }
   }
   return nullptr;
 }
 
-void GateSlots::WaitForAll(os::WaitList* waits) const {
-  if (SPILLWAY_MUTANT(kSkipSlotWait)) return;
+void ReadSections::WaitForAll(os::WaitList* waits) const {
+  if (SPILLWAY_MUTANT(kSkipSectionWait)) return;
   if (SPILLWAY_MUTANT(kNoBarrier)) {
     // Nothing.
   } else if (fence_) {
@@ -60,16 +62,16 @@ void GateSlots::WaitForAll(os::WaitList* waits) const {
     // To go on without it would be to miss stores.
     std::optional<os::Wait> wait;
     while (!os::HeavyBarrier()) {
-      if (!wait) wait.emplace(waits, os::WaitKind::kGateSlots, "memory of the kernel for a barrier");
+      if (!wait) wait.emplace(waits, os::WaitKind::kReadSections, "memory of the kernel for a barrier");
       os::SpinPause(kLongWait);
     }
   }
-  for (const Slot& slot : slots) {
-    const uint64_t seen = slot.count_.load(std::memory_order_acquire);
+  for (const Section& section : sections) {
+    const uint64_t seen = section.count_.load(std::memory_order_acquire);
     if (seen % 2 == 0) continue;
     std::optional<os::Wait> wait;
-    for (int spins = 0; slot.count_.load(std::memory_order_acquire) == seen; ++spins) {
-      if (spins == kLongWait) wait.emplace(waits, os::WaitKind::kGateSlots, "a launch that is being made");
+    for (int spins = 0; section.count_.load(std::memory_order_acquire) == seen; ++spins) {
+      if (spins == kLongWait) wait.emplace(waits, os::WaitKind::kReadSections, "a launch that is being made");
       os::SpinPause(spins);
     }
   }

@@ -1,5 +1,6 @@
-// What the owner of a Residency gives it: plain values, read from the environment by integration/engine alone, and the
-// interfaces through which the memory core asks and reports. The engine and the hooks implement those.
+// ResidencyOptions, ResidencyParts: what the owner of a Residency gives it. The options are plain values,
+// which integration/engine reads from the settings. The interfaces are those through which the residency asks
+// and reports; the engine and the hooks implement them. Each method says on which thread it is called.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_RESIDENCY_OPTIONS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_RESIDENCY_OPTIONS_H_
@@ -32,12 +33,12 @@ class AddressMap;
 class HashCode;
 class HostPool;
 class Refusals;
-class SpillRoom;
+class SharedCapacity;
 
 struct ResidencyOptions {
-  int device = 0;                   // ordinal
-  uint64_t budget_bytes = 0;        // SPILLWAY_GPU_MEMORY: our chunks and others' allocations
-  uint64_t others_share_bytes = 0;  // of the budget; 0 = 2 %, at least 16 MiB
+  int device = 0;                     // ordinal
+  uint64_t budget_bytes = 0;          // SPILLWAY_GPU_MEMORY: our chunks and external memory
+  uint64_t external_share_bytes = 0;  // of the budget; 0 = 2 %, at least 16 MiB
   bool evict = true;                // false: SPILLWAY_ON_FULL=error, observe mode, or a hook that is missing
   bool map_at_once = false;         // blocks have memory from their allocation on: launches may go unseen
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
@@ -45,39 +46,41 @@ struct ResidencyOptions {
   size_t kept_addresses = 4096;     // of freed blocks; four more for each live block. At least 1
 };
 
-// What the gate reports of each launch that it lets through. Implemented by the recorder's side of prediction.
+// What the gate reports of each launch that it lets through. Implemented by the recorder
+// (integration/prediction).
 class LaunchObserver {
  public:
   virtual ~LaunchObserver() = default;
-  // The launch with this index has been enqueued: indices of one device count up from 0 without gaps, but two
-  // threads may report theirs in either order. `tag` names what was launched (function, or kind of copy). On the
-  // launching thread, with no lock held: must not block, and must not allocate in the steady state.
+  // The launch with this index has been enqueued. Indices of one device count up from 0 without gaps, but two
+  // threads may report theirs in either order. `tag` names what was launched (function, or kind of copy). On
+  // the launching thread, without a lock: must not block, and must not allocate in the steady state.
   virtual void OnLaunch(int device, policy::LaunchIndex index, uint64_t tag, const AccessSet& set) = 0;
   // A block was handed out (bytes in whole chunks) or freed, between the launches around it.
   virtual void OnAllocate(int device, BlockId block, uint64_t bytes) = 0;
   virtual void OnFree(int device, BlockId block) = 0;
 
-  // Whether the launch that comes next is to be announced by the two calls below, for who measures launches on the GPU.
-  // Asked at each launch's entry into the gate.
+  // Whether the next launch is to be reported by the two calls below, to measure launches on the GPU. Asked
+  // when each launch enters the gate.
   bool wants_marks() const { return wants_marks_.load(std::memory_order_relaxed); }
-  // A launch has entered the gate; nothing of ours has been enqueued for it and it has waited for nothing. No stream is
-  // under capture. As OnLaunch.
+  // A launch has entered the gate; nothing of ours has been enqueued for it and it has waited for nothing. No
+  // stream is under capture. As OnLaunch.
   virtual void OnEnter(const StreamRef& stream) {}
-  // Waits for what the launch needs are enqueued on its stream; the real launch comes next, unless it fails or is
-  // repeated. May be called inside a gate slot. No stream is under capture. As OnLaunch.
+  // Waits for what the launch needs are enqueued on its stream. The real launch comes next, unless it fails
+  // or is repeated. May be called inside a read-side section. No stream is under capture. As OnLaunch.
   virtual void OnReady(const StreamRef& stream) {}
-  // A stream is about to be destroyed or captured: what was begun on it is not to be ended. Any thread.
+  // A stream is about to be destroyed or captured: measurements begun on it are to be dropped. Any thread.
   virtual void OnInterrupt() {}
 
  protected:
   os::Atomic<bool> wants_marks_{false};  // stored by the observer, at any time
 };
 
-// Whether a block may leave the GPU at all, as far as somebody outside the memory core has an opinion (SPILLWAY_TRUST).
+// Whether a block may leave the GPU at all, in the opinion of a module outside the residency
+// (SPILLWAY_TRUST).
 class LeavePermission {
  public:
   virtual ~LeavePermission() = default;
-  // With the lock of the block's device held: must not block. The answer may change at any time.
+  // Called with the table's lock: must not block. The answer may change at any time.
   virtual bool MayLeave(BlockId block) const = 0;
 };
 
@@ -96,7 +99,8 @@ struct AuditedLaunch {
   std::vector<BlockRange> blocks;  // what it named
 };
 
-// Called on launching threads with no lock held, while the audited launch has its turn: must not launch anything.
+// Reports of audit mode. Called on launching threads without a lock, while the audited launch has its turn:
+// must not launch anything.
 class AuditObserver {
  public:
   virtual ~AuditObserver() = default;
@@ -104,9 +108,9 @@ class AuditObserver {
   virtual void OnFault(const AuditedLaunch& launch) = 0;
   // Something that did not come through the gate failed before launch `number`. Once per device.
   virtual void OnEarlierFault(int device, uint64_t number, CUresult result) = 0;
-  // The launch goes into a graph and cannot be waited for: not audited.
+  // The launch goes into a graph and cannot be waited for: it is not audited.
   virtual void OnCaptured(int device, uint64_t tag) = 0;
-  // All of it has been audited, without a fault so far: for the count.
+  // The launch has been audited, without a fault so far: for the count.
   virtual void OnPassed(int device) = 0;
 };
 
@@ -116,15 +120,16 @@ struct ResidencyParts {
   AddressMap* addresses = nullptr;
   HostPool* host = nullptr;        // pinned memory shared by the process's devices: host tier and staging
   io::SpillStore* disk = nullptr;  // null: no disk tier
-  SpillRoom* room = nullptr;       // account of `host` and `disk`, shared by devices; null: this one's alone
+  SharedCapacity* capacity =
+      nullptr;  // account of `host` and `disk`, shared by devices; null: this one's alone
   LaunchObserver* observer = nullptr;           // the recorder; null: none
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
-  // Words for the user when a launch that names so many blocks is refused for want of room: what it is and what would
-  // make it fit. No lock is held. Null: none.
+  // Advice for the user when a launch that names so many blocks is refused because they do not fit: what it
+  // is, and what would make it fit. No lock is taken. Null: none.
   std::function<std::string(uint64_t tag, size_t blocks)> refusal_advice;
-  AuditObserver* audit = nullptr;  // not null: audit mode, which tells it what it finds
-  os::WaitList* waits = nullptr;   // where waits are entered; null: a list of its own, which nobody reads out
-  // What a launch of that tag is called, for lines about waits. No lock is held. Null: no name.
+  AuditObserver* audit = nullptr;  // not null: audit mode, which reports to it what it finds
+  os::WaitList* waits = nullptr;   // where waits are entered; null: a list of its own, which is not reported
+  // The name of a launch of that tag, for lines about waits. No lock is taken. Null: no name.
   std::function<std::string(uint64_t tag)> name_of_launch;
   HashCode* hash_code = nullptr;  // the content hash for the device; null: every eviction writes
   Refusals* refusals = nullptr;   // where the words of refusals go, the process's; null: this device's alone

@@ -15,15 +15,15 @@ namespace {
 constexpr uint64_t kEmptyKey = 0;
 constexpr uint64_t kDeletedKey = 1;
 
-// Looks at an event that are made one after the other before a waiting thread begins to sleep in between.
+// Queries of an event one after the other before a waiting thread begins to sleep in between.
 constexpr int kLooksWithoutPause = 8;
 
-// Any address that is this thread's alone names its per-thread default stream; those of other devices' contexts have an
-// entry each.
-constexpr size_t kForeignContexts = 16;
+// Any address that is this thread's alone names its per-thread default stream; those of other devices'
+// contexts have an entry each.
+constexpr size_t kOtherContexts = 16;
 struct ThreadIdentity {
   char own = 0;
-  CUcontext foreign[kForeignContexts] = {};
+  CUcontext other_contexts[kOtherContexts] = {};
 };
 
 uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
@@ -43,7 +43,7 @@ StreamClock::~StreamClock() = default;  // events stay with the driver: its stat
 uint64_t StreamClock::PerThreadKey(CUcontext context) const {
   // Odd: no stream's address.
   if (context == context_) return reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>().own) | 1;
-  for (CUcontext& entry : os::PerThread<ThreadIdentity>().foreign) {
+  for (CUcontext& entry : os::PerThread<ThreadIdentity>().other_contexts) {
     if (entry == nullptr) entry = context;
     if (entry == context) return reinterpret_cast<uint64_t>(&entry) | 1;
   }
@@ -51,11 +51,11 @@ uint64_t StreamClock::PerThreadKey(CUcontext context) const {
 }
 
 uint64_t StreamClock::KeyOf(StreamRef stream) const {
-  const bool foreign = stream.context != nullptr && stream.context != context_;
-  if (stream.IsPerThread()) return PerThreadKey(foreign ? stream.context : context_);
+  const bool other_context = stream.context != nullptr && stream.context != context_;
+  if (stream.IsPerThread()) return PerThreadKey(other_context ? stream.context : context_);
   if (stream.handle == nullptr || stream.handle == CU_STREAM_LEGACY) {
     // No stream's handle: those are aligned to more than 4.
-    return foreign ? reinterpret_cast<uint64_t>(stream.context) | 2 : 2;
+    return other_context ? reinterpret_cast<uint64_t>(stream.context) | 2 : 2;
   }
   return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
 }
@@ -221,10 +221,10 @@ absl::Status StreamClock::RecordLocked(StreamIndex index) {
   return absl::OkStatus();
 }
 
-absl::Status StreamClock::Cover(Stamp stamp) {
-  if (streams_[stamp.stream].covered.load(std::memory_order_acquire) >= stamp.number) return absl::OkStatus();
+absl::Status StreamClock::Cover(TimelineValue value) {
+  if (streams_[value.stream].covered.load(std::memory_order_acquire) >= value.number) return absl::OkStatus();
   os::MutexLock lock(&mu_);
-  return CoverLocked(stamp.stream);
+  return CoverLocked(value.stream);
 }
 
 void StreamClock::CoverAll() {
@@ -293,22 +293,22 @@ absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<b
     }
     *more = event != nullptr;
     if (event == nullptr) return absl::OkStatus();
-    waited_events_.push_back(event);  // nobody may reuse it while we wait
+    waited_events_.push_back(event);  // not reused while we wait
   }
   return WaitAndRetire(event, context, wait, stopped);
 }
 
-absl::Status StreamClock::WaitFor(Stamp stamp, const os::Wait& wait, const os::Atomic<bool>& stopped,
+absl::Status StreamClock::WaitFor(TimelineValue value, const os::Wait& wait, const os::Atomic<bool>& stopped,
                                   bool* more) {
   CUevent event = nullptr;
   CUcontext context = nullptr;
   {
     os::MutexLock lock(&mu_);
     PollLocked();
-    if (Completed(stamp)) return absl::OkStatus();
-    Stream& stream = streams_[stamp.stream];
-    *more = stream.covered.load() >= stamp.number || CoverLocked(stamp.stream).ok();
-    const auto covers = [&](const Pending& pending) { return pending.number >= stamp.number; };
+    if (Completed(value)) return absl::OkStatus();
+    Stream& stream = streams_[value.stream];
+    *more = stream.covered.load() >= value.number || CoverLocked(value.stream).ok();
+    const auto covers = [&](const Pending& pending) { return pending.number >= value.number; };
     const auto first = std::find_if(stream.pending.begin(), stream.pending.end(), covers);
     *more = *more && first != stream.pending.end();
     if (!*more) return absl::OkStatus();
@@ -319,8 +319,8 @@ absl::Status StreamClock::WaitFor(Stamp stamp, const os::Wait& wait, const os::A
   return WaitAndRetire(event, context, wait, stopped);
 }
 
-// A call of the driver that waits could not be ended. The first looks are close together: what is waited for is mostly the
-// end of one launch.
+// Not a waiting call of the driver, which could not be ended. The first queries are close together: mostly
+// the end of one launch is waited for.
 absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const {
   constexpr int64_t kShortestPause = 5'000;
   constexpr int64_t kLongestPause = 100'000;
@@ -342,7 +342,7 @@ absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const 
                                         const os::Atomic<bool>& stopped) {
   absl::Status status = Await(event, wait, stopped);
   os::MutexLock lock(&mu_);
-  // The one who takes the last waiter's note away gives the event back, if it has been retired meanwhile.
+  // The thread that removes the last waiter's note gives the event back, if it was retired meanwhile.
   waited_events_.erase(std::find(waited_events_.begin(), waited_events_.end(), event));
   const bool still_waited =
       std::find(waited_events_.begin(), waited_events_.end(), event) != waited_events_.end();
@@ -382,14 +382,14 @@ void StreamClock::OnDestroy(CUstream stream) {
   streams_[index].completed.store(number, std::memory_order_release);
 }
 
-std::vector<Stamp> StreamClock::CurrentOfAll() const {
-  std::vector<Stamp> stamps;
+std::vector<TimelineValue> StreamClock::CurrentOfAll() const {
+  std::vector<TimelineValue> values;
   const uint32_t count = stream_count_.load(std::memory_order_acquire);
   for (uint32_t i = 1; i < count; ++i) {
-    const Stamp stamp{static_cast<StreamIndex>(i), streams_[i].next.load(std::memory_order_acquire)};
-    if (!Completed(stamp)) stamps.push_back(stamp);
+    const TimelineValue value{static_cast<StreamIndex>(i), streams_[i].next.load(std::memory_order_acquire)};
+    if (!Completed(value)) values.push_back(value);
   }
-  return stamps;
+  return values;
 }
 
 }  // namespace spillway::allocator

@@ -1,7 +1,9 @@
-// StreamClock: numbers the launches of each stream and knows which numbers the GPU has completed. A block's stamp is
-// a (stream, number) pair. Numbers are taken after the launch has been enqueued, so an event recorded after reading
-// the counter covers every number up to the value read. Streams may be those of other devices (peer copies): events for
-// them are made and recorded in the context that they belong to.
+// StreamClock: numbers the launches of each stream, and knows which numbers the GPU has completed. A use of a
+// block is recorded as such a timeline value: (stream, number). A number is taken after the launch has been
+// enqueued, so that an event recorded after the counter was read covers every number up to that value.
+// Streams may be another device's (peer copies): their events are made and recorded in the context that they
+// belong to. Every part of the residency uses it, on any thread; reading is lock-free. Recording an event may
+// fail with the driver's error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_STREAM_CLOCK_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_STREAM_CLOCK_H_
@@ -27,42 +29,43 @@ class StreamClock {
  public:
   static constexpr int kMaxStreams = 1024;
 
-  // `context`: that of the device whose blocks are stamped. `error` learns what the driver answers.
+  // `context`: that of the device whose blocks are used. `error` is given what the driver answers.
   StreamClock(const CudaDriver* driver, CUcontext context, DeviceError* error);
   ~StreamClock();
 
-  // The index of the stream, given to it at its first mention. kNoStream when all indices are in use. Lock-free but
-  // for that first time. Any thread; a per-thread default stream must be named by its own thread. kNoStream also for
-  // the per-thread default streams of more foreign contexts than a thread may be expected to use.
+  // The stream's index, given to it at its first mention. kNoStream when all indices are in use, and for
+  // per-thread default streams of more contexts than a thread is expected to use (16). Lock-free but for the
+  // first time. Any thread; a per-thread default stream must be named by its own thread.
   StreamIndex Find(StreamRef stream);
 
   // The number of the launch that was just enqueued, which touches `bytes`. Lock-free. Any thread.
   uint64_t Next(StreamIndex stream, uint64_t bytes);
-  // Whether the GPU has completed the stamp, as far as is known without asking it. Lock-free.
-  bool Completed(Stamp stamp) const {
-    return streams_[stamp.stream].completed.load(std::memory_order_acquire) >= stamp.number;
+  // Whether the GPU has completed the timeline value, as far as is known without asking. Lock-free.
+  bool Completed(TimelineValue value) const {
+    return streams_[value.stream].completed.load(std::memory_order_acquire) >= value.number;
   }
-  // A per-thread default stream cannot be recorded on by others: its thread covers each launch itself.
+  // Other threads cannot record on a per-thread default stream: its own thread covers each launch itself.
   bool IsPerThread(StreamIndex stream) const { return streams_[stream].owner != 0; }
   uint64_t Current(StreamIndex stream) const { return streams_[stream].next.load(std::memory_order_acquire); }
   // Bytes touched by launches not known to be completed (a block counts once per launch).
   uint64_t UncompletedBytes() const;
   // Launches numbered and not known to be completed.
   uint64_t UncompletedLaunches() const;
-  // Whether the end of some launch is still to be seen: there are uncompleted ones, and not only on streams where the driver
-  // refused the last event.
+  // Whether the end of some launch is still to be seen: launches are uncompleted, and not only on streams
+  // where the driver refused the last event.
   bool MayComplete() const;
-  // When a launch of the stream, or of any, was last seen to have completed: nanoseconds of the system's steady clock.
+  // When a launch of the stream, or of any stream, was last seen to have completed, in nanoseconds of the
+  // system's steady clock.
   int64_t LastCompletedAt(StreamIndex stream) const {
     return streams_[stream].completed_at.load(std::memory_order_relaxed);
   }
   int64_t LastCompletedAt() const { return completed_at_.load(std::memory_order_relaxed); }
-  // Of the time since `start` (nanoseconds of the system's steady clock), what the GPU has spent with nothing to do and
-  // nobody has counted yet: several may wait at the same time. Counts it. Any thread.
+  // Of the time since `start` (nanoseconds of the system's steady clock), the part in which the GPU had
+  // nothing to do and which no other thread has counted yet. Counts it. Any thread.
   int64_t LostSince(int64_t start, int64_t now) {
     return UncompletedLaunches() > 0 ? 0 : TakeLost(std::max(start, LastCompletedAt()), now);
   }
-  // The same of a time in which the GPU is known to have had nothing to do.
+  // The same for a time in which the GPU is known to have had nothing to do.
   int64_t TakeLost(int64_t start, int64_t now) {
     int64_t counted = lost_until_.load();
     do {
@@ -72,31 +75,36 @@ class StreamClock {
     return now - start;
   }
 
-  // Records an event on the stream unless one covers `stamp` already. Fails with the driver's error; a stream under
-  // capture cannot be recorded on (kUnavailable).
-  absl::Status Cover(Stamp stamp);
-  // The same for whatever every stream has been given so far. Streams that cannot be recorded on are left out.
+  // Records an event on the stream unless one covers the value already. Fails with the driver's error;
+  // kUnavailable for a stream under capture and for another thread's default stream.
+  absl::Status Cover(TimelineValue value);
+  // The same for all that every stream has been given so far. Streams that cannot be recorded on are left
+  // out.
   void CoverAll();
-  // The same for whatever the stream's counter is now, when nobody else is at it: for launching threads under
-  // pressure, which must not wait for a lock.
+  // The same for all that the stream has been given so far, unless another thread has the lock: launching
+  // threads under pressure must not wait for it.
   void TryCoverNow(StreamIndex stream);
   // Asks the driver for the events recorded so far. Returns whether anything completed. Context current.
   bool Poll();
-  // Waits for the oldest recorded event of any stream, or records one first; `more` becomes false when nothing is
-  // uncompleted. Holds no lock while it waits. Ends when `stopped` becomes true and as `wait` says. Context current.
+  // Waits for the oldest recorded event of any stream, or records one first; `more` becomes false when
+  // nothing is uncompleted. Holds no lock while it waits. Ends when `stopped` becomes true and as `wait`
+  // says. Context current.
   absl::Status WaitForOldest(const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more);
-  // Waits for an event that covers the stamp, or records one first; other streams may do what they like. `more` becomes
-  // false when there is none to wait for. As above.
-  absl::Status WaitFor(Stamp stamp, const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more);
-  // Waits for an event: asks for it often at first, then less and less, so that it can end as above. Context current.
+  // Waits for an event that covers the value, or records one first; other streams are not waited for. `more`
+  // becomes false when there is none to wait for. Otherwise as WaitForOldest.
+  absl::Status WaitFor(TimelineValue value, const os::Wait& wait, const os::Atomic<bool>& stopped,
+                       bool* more);
+  // Waits for an event: asks often at first, then less and less, so that it can end as WaitForOldest does.
+  // Context current.
   absl::Status Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const;
 
-  // The stream is about to be destroyed: covers what it holds, then forgets the handle. Context current.
+  // The stream is about to be destroyed: covers its launches, then forgets the handle. Context current.
   void OnDestroy(CUstream stream);
-  // Every stream's counter now: what must complete before everything launched so far has.
-  std::vector<Stamp> CurrentOfAll() const;
+  // Every stream's counter now, unless completed: what must complete before all launched so far has.
+  std::vector<TimelineValue> CurrentOfAll() const;
 
-  // An event from the pool and back, for others who record on streams (arrivals, copies). Context current.
+  // An event from the pool, and back to it, for parts that record on streams (arrivals, copies). Context
+  // current.
   absl::StatusOr<CUevent> TakeEvent();
   void GiveEvent(CUevent event);
 
@@ -122,7 +130,7 @@ class StreamClock {
   };
 
   uint64_t KeyOf(StreamRef stream) const;
-  // Whose thread must record on it: KeyOf of a per-thread default stream of that context, on this thread.
+  // The key of a per-thread default stream of that context, on this thread.
   uint64_t PerThreadKey(CUcontext context) const;
   CUcontext ContextOf(StreamRef stream) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
@@ -131,7 +139,7 @@ class StreamClock {
   absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
                              const os::Atomic<bool>& stopped);
-  // Keeps an error that ends the device; returns what it was given.
+  // Keeps an error that ends the device; returns `result`.
   CUresult Noted(CUresult result) const;
   bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

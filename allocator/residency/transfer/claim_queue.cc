@@ -13,7 +13,7 @@
 namespace spillway::allocator {
 namespace {
 
-// A wait that has lasted so long says who waits.
+// A wait that has lasted so long gets the name of what waits.
 constexpr int64_t kNameAfterNanos = 1'000'000'000;
 
 std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -26,7 +26,8 @@ ClaimQueue::ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::func
 absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
   TableLock lock(core_->table);
   const Lack lack = LackOfLocked(lock, set);
-  // Who would only have to take evictions back may do so while nobody waits for them; else it is behind them.
+  // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
+  // them.
   const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
   if (!waits) {
     if (core_->stopped.load()) return core_->StopStatus();
@@ -56,16 +57,16 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
   }
   if (!status.ok()) UnpinLocked(*lock, grant);
   if (status.ok() || !SPILLWAY_MUTANT(kKeepTicket)) std::erase(queue_, &ticket);
-  if (!SPILLWAY_MUTANT(kNextNotTold)) core_->table.changed.NotifyAll();
+  if (!SPILLWAY_MUTANT(kNextNotWoken)) core_->table.changed.NotifyAll();
   if (!status.ok()) return status;
   const int64_t now = os::Clock::System()->NowNanos();
-  core_->counters.stall_room_nanos += now - wait.since();
-  core_->counters.lost_room_nanos += core_->clock.LostSince(wait.since(), now);
+  core_->counters.stall_chunk_nanos += now - wait.since();
+  core_->counters.lost_chunk_nanos += core_->clock.LostSince(wait.since(), now);
   ++grants_;
   return status;
 }
 
-// The head takes its pins, and then its chunks, all of them or none. False: it must wait.
+// The first in the queue takes its pins, and then its chunks, all of them or none. False: it must wait.
 bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant) {
   if (queue_.front() != ticket) return false;
   if (grant->pinned.empty()) PinLocked(*lock, set, grant);  // may take evictions back
@@ -77,7 +78,7 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   }
   const bool tried_again = ticket->tried_again;
   RefuseIfTooLargeLocked(*lock, set, ticket);
-  // The budget is what it was again: nobody else would tell that there is room.
+  // The budget is what it was again: no other thread would report that chunks may be had.
   if (ticket->tried_again != tried_again && ticket->refusal.ok())
     return TryGrantLocked(lock, set, ticket, grant);
   // The lock may have been released: what is missing is looked up again after the wait.
@@ -112,7 +113,7 @@ ClaimQueue::Lack ClaimQueue::LackOfLocked(const TableLock& lock, const AccessSet
     const bool undone = block.state == BlockState::kFaulting && block.memory.mapping;
     if (left || undone) {
       lack.busy = true;
-    } else if (!block.holds_chunks()) {
+    } else if (!block.has_chunks()) {
       lack.chunks += block.chunks;
     } else if (block.eviction.job != nullptr && !block.eviction.job->cancelled) {
       lack.leaving = true;
@@ -173,12 +174,12 @@ bool ClaimQueue::TakeChunksLocked(TableLock* lock, uint64_t needed, std::vector<
 
 void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* chunks, Grant* grant) {
   for (Block* block : grant->pinned) {
-    // The lock was released while chunks were created: meanwhile a block may have been freed, fetched on the plan's
-    // account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
+    // The lock was released while chunks were created: meanwhile a block may have been freed, fetched on the
+    // plan's account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
     if (block->state == BlockState::kFaulting && block->fetch.job != nullptr)
       faulter_->DemandLocked(lock, block);
     const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
-    if (!lacking || block->allocation.freed || block->memory.mapping || block->holds_chunks()) continue;
+    if (!lacking || block->allocation.freed || block->memory.mapping || block->has_chunks()) continue;
     if (chunks->size() < block->chunks) continue;
     std::vector<ChunkHandle> mine(chunks->end() - block->chunks, chunks->end());
     chunks->resize(chunks->size() - block->chunks);
@@ -231,7 +232,7 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
       status = core_->StopStatus();
     } else if (IsLaunchableLocked(lock, *block, arrivals)) {
       ++i;
-    } else if (!block->holds_chunks() && !block->memory.mapping) {
+    } else if (!block->has_chunks() && !block->memory.mapping) {
       status = block->fetch.failure.ok() ? absl::AbortedError("a block lost its chunks again")
                                          : block->fetch.failure;
     } else {
@@ -251,7 +252,8 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
   return status;
 }
 
-// Mapped, and whole or with an arrival event, which is collected; or freed meanwhile: its owner said that nobody needs it.
+// Mapped, and whole or with an arrival event, which is collected. A block that was freed meanwhile counts as
+// launchable: its owner no longer needs it.
 bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
                                     std::vector<CUevent>* arrivals) {
   if (!block.live()) return true;
@@ -265,7 +267,7 @@ bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
   return true;
 }
 
-void ClaimQueue::NoteWaiter(const Grant& grant, Stamp before) {
+void ClaimQueue::NoteWaiter(const Grant& grant, TimelineValue before) {
   const TableLock lock(core_->table);
   for (Block* block : grant.pinned) {
     if (block->fetch.job != nullptr && block->fetch.job->waiter.stream == kNoStream)
@@ -277,7 +279,7 @@ void ClaimQueue::Release(Grant* grant) {
   const TableLock lock(core_->table);
   UnpinLocked(lock, grant);
   --grants_;
-  // A claim behind us may have waited for these pins to go; without one nobody listens.
+  // A claim behind this one may wait for these pins to go.
   if (!queue_.empty()) {
     core_->table.changed.NotifyAll();
     wake_();

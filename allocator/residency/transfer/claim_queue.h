@@ -1,6 +1,9 @@
-// ClaimQueue: the slow way into the gate. A launch whose set is not resident claims chunks for what is missing: all
-// or nothing, first come first served. Only the head of the queue holds pins; once granted, its chunks and pins are
-// its own until it lets go.
+// ClaimQueue: the slow way through the gate. A launch whose blocks are not all resident claims chunks for
+// what is missing: all of them or none, first come first served. Only the first in the queue may have pins
+// while it waits. Once granted, chunks and pins are the claim's until Release. Launches calls it on
+// launching threads; Reclaimer asks on the device's thread what the first in the queue lacks, and may refuse
+// it. A claim fails when its blocks cannot fit the GPU, when the device stops, and at the user's limit of a
+// wait.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_CLAIM_QUEUE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_CLAIM_QUEUE_H_
@@ -17,7 +20,8 @@
 
 namespace spillway::allocator {
 
-// A granted claim: pins on all live blocks of the set, and the blocks whose chunks this thread must map and fill.
+// A granted claim: the live blocks of the set, all pinned, and those whose chunks this thread must map and
+// fill.
 struct Grant {
   std::vector<Block*> pinned;
   std::vector<Block*> to_map;    // were kEmpty
@@ -26,34 +30,37 @@ struct Grant {
 
 class ClaimQueue {
  public:
-  // Who waits, in words; asked only when the wait gets long. No lock is held.
+  // The name of the launch that waits, for people. Asked for only when a wait gets long, without a lock.
   using Name = absl::FunctionRef<std::string()>;
 
   // `wake` makes the device's thread look for victims.
   ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::function<void()> wake);
 
-  // Pins every live block of the set and gives chunks to those without; waits for its turn and for room.
-  // kResourceExhausted with words when the set can never fit; the device's error, kCancelled at the end, kDeadlineExceeded
-  // at the user's limit. Holds no chunk, no slot, no staging while it waits. `name` says who waits.
+  // Pins every live block of the set and gives chunks to those without. Waits for its turn and for chunks.
+  // kResourceExhausted with words when the set can never fit; the device's error; kCancelled at the end of
+  // the process; kDeadlineExceeded at the user's limit. Has no chunk, section or staging buffer while it
+  // waits. `name`: what waits.
   absl::Status Claim(const AccessSet& set, Name name, Grant* grant);
-  // Waits until every pinned block may be launched on: mapped, and whole or with an arrival event (collected, no
-  // repeats). kAborted when a block lost its chunks again (its starter failed): let go and claim anew.
+  // Waits until every pinned block may be launched on: mapped, and whole or with an arrival event. `arrivals`
+  // gets those events, each once. kAborted when a block lost its chunks again because its fetch could not be
+  // started: release, and claim anew.
   absl::Status WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals);
-  // A stream that has come to `before` waits on the GPU for what is on its way.
-  void NoteWaiter(const Grant& grant, Stamp before);
+  // Notes that a stream which has come to `before` waits on the GPU for fetches under way.
+  void NoteWaiter(const Grant& grant, TimelineValue before);
   // Takes the pins off.
   void Release(Grant* grant);
 
-  // What the device's thread should free for the head: chunks that it lacks now; 0 when nobody waits for room.
+  // Chunks that the device's thread should free for the first in the queue; 0 when none waits for chunks.
   uint64_t WantedLocked(const TableLock& lock) const;
-  // The device's thread found nothing left to free, nothing under way and nothing running: the head cannot be served.
+  // Refuses the first in the queue: nothing is left that the device's thread could free, and nothing is under
+  // way.
   void RefuseHeadLocked(const TableLock& lock, const absl::Status& why);
-  // Names the head, null when there is none.
+  // Identifies the first in the queue; null when the queue is empty.
   const void* HeadLocked(const TableLock& lock) const {
     lock.Covers(core_->table);
     return queue_.empty() ? nullptr : queue_.front();
   }
-  // Claims granted and not let go.
+  // Claims granted and not released.
   uint64_t grants(const TableLock& lock) const {
     lock.Covers(core_->table);
     return grants_;
@@ -61,7 +68,7 @@ class ClaimQueue {
 
  private:
   struct Ticket {
-    uint64_t needed = 0;       // chunks, once it is the head
+    uint64_t needed = 0;       // chunks, once it is the first in the queue
     bool tried_again = false;  // the full budget, after a refused chunk
     absl::Status refusal;
   };
@@ -70,11 +77,12 @@ class ClaimQueue {
   struct Lack {
     uint64_t chunks = 0;   // to be claimed
     bool busy = false;     // a block is being unmapped just now: its chunks are about to be free
-    bool leaving = false;  // a block is on its way out, for whoever is the head
+    bool leaving = false;  // a block is on its way out, and may be taken back
   };
   Lack LackOfLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // One step of a wait, that says of whom once it is worth it. May release the lock.
+  // Waits once for a change; once the wait has become long, gives it the name of the launch. May release the
+  // lock.
   absl::Status AwaitLocked(TableLock* lock, os::Wait* wait, Name name, bool* named)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status ClaimInTurnLocked(TableLock* lock, const AccessSet& set, Name name, Grant* grant)
@@ -92,8 +100,8 @@ class ClaimQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status CheckFitsLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // The same for the head, whose budget may have fallen since it came; a target that a refused chunk lowered is
-  // raised again once before that counts.
+  // The same for the first in the queue, whose budget may have fallen since it came. A target that a refused
+  // chunk has lowered is raised again, once, before that counts.
   void RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& set, Ticket* ticket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
 

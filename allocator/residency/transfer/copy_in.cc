@@ -11,7 +11,7 @@
 namespace spillway::allocator {
 namespace {
 
-// Staging pieces that prefetches leave for demand faults, where there are enough.
+// Staging buffers that prefetches leave for demand faults, where there are enough.
 constexpr size_t kStagingKeptForDemand = 2;
 
 }  // namespace
@@ -27,7 +27,7 @@ absl::Status CopyIn::EnqueueHostChunks(FetchJob* job) {
       continue;
     }
     SPILLWAY_RETURN_IF_ERROR(copies_->In(block->address + i * core_->chunk_bytes,
-                                         block->copies.homes[i].piece.data, core_->BytesOfChunk(*block, i)));
+                                         block->copies.homes[i].buffer.data, core_->BytesOfChunk(*block, i)));
   }
   return absl::OkStatus();
 }
@@ -40,15 +40,15 @@ absl::Status CopyIn::MarkArrival(FetchJob* job) {
   return absl::OkStatus();
 }
 
-bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
+bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
   bool progress = false;
-  const std::vector<ChunkHome>& homes = job->block->copies.homes;
+  const std::vector<ExtentHome>& homes = job->block->copies.homes;
   while (NextDiskChunk(job)) {
     HostPool* const host = core_->parts.host;
     const size_t kept = std::min(kStagingKeptForDemand, host->Limit(HostUse::kFaultStaging) / 2);
-    if (!demanded && (others_demand || host->Free(HostUse::kFaultStaging) <= kept)) break;
-    std::vector<HostPiece> piece;
-    if (host->Take(HostUse::kFaultStaging, 1, &piece) == 0) break;
+    if (!demanded && (any_demanded || host->Free(HostUse::kFaultStaging) <= kept)) break;
+    std::vector<PinnedBuffer> buffer;
+    if (host->Take(HostUse::kFaultStaging, 1, &buffer) == 0) break;
     size_t chunk = job->next_chunk;
     if (job->again.empty()) {
       ++job->next_chunk;
@@ -56,14 +56,14 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
       chunk = job->again.back();
       job->again.pop_back();
     }
-    job->staged.push_back({chunk, piece[0], false, nullptr});
+    job->staged.push_back({chunk, buffer[0], false, nullptr});
     const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
-    core_->lane(Lane::kDiskIn).Begin(os::Clock::System()->NowNanos());
-    core_->parts.disk->Read(homes[chunk].slot, piece[0].data, bytes,
+    core_->copy_queue(CopyQueue::kDiskIn).Begin(os::Clock::System()->NowNanos());
+    core_->parts.disk->Read(homes[chunk].slot, buffer[0].data, bytes,
                             demanded ? io::Priority::kDemand : io::Priority::kPrefetch,
                             [this, job, chunk, bytes](absl::Status status) {
                               const int64_t now = os::Clock::System()->NowNanos();
-                              core_->lane(Lane::kDiskIn).End(status.ok() ? bytes : 0, now);
+                              core_->copy_queue(CopyQueue::kDiskIn).End(status.ok() ? bytes : 0, now);
                               {
                                 os::MutexLock lock(&results_mu_);
                                 results_.push_back({job, chunk, std::move(status)});
@@ -77,7 +77,7 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool others_demand) {
 
 // Whether a chunk is left to be read: one of `again`, or the one at next_chunk.
 bool CopyIn::NextDiskChunk(FetchJob* job) {
-  const std::vector<ChunkHome>& homes = job->block->copies.homes;
+  const std::vector<ExtentHome>& homes = job->block->copies.homes;
   while (job->next_chunk < homes.size() && !homes[job->next_chunk].on_disk) ++job->next_chunk;
   return !job->again.empty() || job->next_chunk < homes.size();
 }
@@ -93,7 +93,7 @@ bool CopyIn::CollectReads() {
                                      [&](const auto& s) { return s.chunk == result.chunk; });
     SPILLWAY_CHECK(staged != result.job->staged.end());
     if (absl::IsCancelled(result.status)) {
-      core_->parts.host->Give(HostUse::kFaultStaging, staged->piece);
+      core_->parts.host->Give(HostUse::kFaultStaging, staged->buffer);
       result.job->again.push_back(result.chunk);
       result.job->staged.erase(staged);
       continue;
@@ -109,7 +109,7 @@ bool CopyIn::EnqueueReadChunks(FetchJob* job) {
   for (FetchJob::StagedChunk& staged : job->staged) {
     const bool read = staged.read || SPILLWAY_MUTANT(kReadNotAwaited);
     if (!read || staged.copied != nullptr || !job->failure.ok()) continue;
-    job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.piece.data,
+    job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.buffer.data,
                                core_->BytesOfChunk(*job->block, staged.chunk));
     if (!job->failure.ok()) break;
     absl::StatusOr<CUevent> mark = copies_->MarkIn();
@@ -128,7 +128,7 @@ bool CopyIn::ReturnStaging(FetchJob* job) {
     if (staged.copied == nullptr) return false;
     if (!SPILLWAY_MUTANT(kStagingGivenEarly) && !copies_->Done(staged.copied)) return false;
     core_->clock.GiveEvent(staged.copied);
-    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+    core_->parts.host->Give(HostUse::kFaultStaging, staged.buffer);
     return true;
   });
   return job->staged.size() != before;
@@ -137,7 +137,7 @@ bool CopyIn::ReturnStaging(FetchJob* job) {
 void CopyIn::DropStaging(FetchJob* job) {
   for (const FetchJob::StagedChunk& staged : job->staged) {
     if (staged.copied != nullptr) core_->clock.GiveEvent(staged.copied);
-    core_->parts.host->Give(HostUse::kFaultStaging, staged.piece);
+    core_->parts.host->Give(HostUse::kFaultStaging, staged.buffer);
   }
   job->staged.clear();
 }

@@ -1,7 +1,7 @@
-// CopyIn: how the bytes of one block get back onto the GPU, the middle of a fetch: chunks in host memory are copied at
-// once, those on disk are read into staging and copied from there. The Faulter decides when each step comes. The thread
-// that begins a fetch enqueues what lies in host memory, the device's thread does the rest. A read that fails for good,
-// or a copy that the driver refuses, is kept in the job.
+// CopyIn: the copies of a fetch, from host memory and from disk to the GPU. Extents in host memory are copied
+// at once; those on disk are read into staging buffers and copied from there. The Faulter calls it and
+// decides when. The thread that begins a fetch enqueues what lies in host memory, the device's thread does
+// the rest. A read that fails for good, or a copy that the driver refuses, is kept in the job.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_IN_H_
@@ -16,12 +16,12 @@
 
 namespace spillway::allocator {
 
-// One block on its way in. Created under the lock together with the move to kFaulting; touched by its starter until
-// it is posted, by the device's thread from then on, but for what is guarded.
+// One block on its way in. Created under the lock together with the move to kFaulting. The thread that starts
+// it uses it until it is posted, the device's thread from then on, but for the fields that the lock guards.
 struct FetchJob {
   struct StagedChunk {
     size_t chunk = 0;
-    HostPiece piece;
+    PinnedBuffer buffer;
     bool read = false;         // arrived from disk
     CUevent copied = nullptr;  // its copy to the GPU; null until enqueued
   };
@@ -38,7 +38,7 @@ struct FetchJob {
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
   // Guarded by the table's lock:
-  Stamp waiter;            // up to where the stream of a launch that waits for it had work
+  TimelineValue waiter;    // up to where the stream of a launch that waits for it had work
   bool demanded = false;   // a launch waits (a prefetch may be promoted)
   bool cancelled = false;  // drain, then back to kSpilled (or kCached when freed)
 };
@@ -50,21 +50,22 @@ class CopyIn {
 
   // Enqueues the copies of chunks in host memory, and counts the others. Context current.
   absl::Status EnqueueHostChunks(FetchJob* job);
-  // Everything has been enqueued: from now on a launch may go behind the arrival event. Without an event nobody can wait
-  // for the copies: then the fetch is to be taken back. Context current.
+  // Everything has been enqueued: from now on a launch may be ordered behind the arrival event. On failure
+  // nothing can wait for the copies, and the fetch is to be taken back. Context current.
   absl::Status MarkArrival(FetchJob* job);
 
   // ---- Device's thread. True when something was done.
 
-  // Asks for chunks from disk while there is staging. A prefetch leaves some for demand faults.
-  bool SubmitReads(FetchJob* job, bool demanded, bool others_demand);
-  // Takes in reads that have ended.
+  // Submits reads while there are staging buffers. A prefetch leaves some for faults, and all while any fetch
+  // is demanded.
+  bool SubmitReads(FetchJob* job, bool demanded, bool any_demanded);
+  // Takes in the results of reads that have ended.
   bool CollectReads();
   // Enqueues the copies of what has been read.
   bool EnqueueReadChunks(FetchJob* job);
-  // Gives staging back whose copies have completed.
+  // Gives back the staging buffers whose copies have completed.
   bool ReturnStaging(FetchJob* job);
-  // Gives the rest back; no read writes into it and no copy reads it any more.
+  // Gives the other staging buffers back. No read writes into them and no copy reads them any more.
   void DropStaging(FetchJob* job);
 
  private:

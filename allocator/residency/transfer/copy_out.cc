@@ -9,25 +9,26 @@
 
 namespace spillway::allocator {
 
-CopyOut::CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SpillRoom* room, CopyStreams* copies,
-                 std::function<void()> wake)
-    : core_(core), clean_(clean), hash_(hash), room_(room), copies_(copies), wake_(std::move(wake)) {}
+CopyOut::CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SharedCapacity* capacity,
+                 CopyStreams* copies, std::function<void()> wake)
+    : core_(core), clean_(clean), hash_(hash), capacity_(capacity), copies_(copies), wake_(std::move(wake)) {}
 
 void CopyOut::TakeCopyLocked(const TableLock& lock, EvictJob* job) {
-  job->holds_copy = clean_->Take(lock, job->block, &job->homes, &job->content);
-  job->content_known = job->holds_copy;
+  job->has_copy = clean_->Take(lock, job->block, &job->homes, &job->content);
+  job->content_known = job->has_copy;
 }
 
 // ---- After the last use.
 
-// The bytes are final: with a copy from before, whether they are still the same; else room for a new one.
+// The bytes are final. A clean copy is to be compared with them; without one, capacity for a new copy is
+// reserved.
 void CopyOut::Begin(EvictJob* job) {
-  if (job->holds_copy) {
+  if (job->has_copy) {
     if (BeginHash(job)) {
       job->phase = EvictJob::Phase::kCompare;
       return;
     }
-    ForgetCopy(job);  // it cannot be told: changed
+    ForgetCopy(job);  // without a hash it counts as changed
   }
   if (!ReserveHomes(job)) return;
   job->phase = EvictJob::Phase::kCopy;
@@ -90,15 +91,15 @@ bool CopyOut::Compare(EvictJob* job) {
   ++core_->counters.changed_copies;
   ForgetCopy(job);
   job->content = now;
-  job->content_known = job->stays;  // one that changes is not kept, unless a plan wants it
-  // Without room now, the next step begins the copy anew.
+  job->content_known = job->stays;  // a changed copy is kept only for a plan
+  // Without capacity now, the next poll begins the copy again.
   job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;
 }
 
-// The bytes at the copy are none of the block's any more.
+// The bytes at the copy are no longer those of the block.
 void CopyOut::ForgetCopy(EvictJob* job) {
-  job->holds_copy = job->content_known = false;
+  job->has_copy = job->content_known = false;
   ReleaseHomes(job);
 }
 
@@ -128,13 +129,14 @@ bool CopyOut::Copy(EvictJob* job) {
   return moved;
 }
 
-// Copy and hash are of the same bytes, and good to be kept, only if nobody has taken the block since its gate closed: who
-// did may have written it between the two. After this moment one may: what was copied stays what was hashed.
+// Copy and hash are of the same bytes, and good to be kept, only if no launch has taken the block since its
+// gate closed: it may have written the block between the two. After this moment one may: what was copied
+// stays what was hashed.
 void CopyOut::EndCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.copied");
   const TableLock lock(core_->table);
-  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it in the next step
-  job->holds_copy = job->content_known;
+  if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it at the next poll
+  job->has_copy = job->content_known;
   job->phase = EvictJob::Phase::kCommit;
 }
 
@@ -144,23 +146,24 @@ void CopyOut::CopyToHost(EvictJob* job) {
   for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
     if (job->homes[i].on_disk) continue;
     bytes += core_->BytesOfChunk(*job->block, i);
-    job->failure = copies_->Out(job->homes[i].piece.data, job->block->address + i * core_->chunk_bytes,
+    job->failure = copies_->Out(job->homes[i].buffer.data, job->block->address + i * core_->chunk_bytes,
                                 core_->BytesOfChunk(*job->block, i));
   }
   if (bytes == 0) return;
   absl::StatusOr<CUevent> mark = copies_->MarkOut();
   if (mark.ok()) {
     job->host_copied = *mark;
-    core_->lane(Lane::kHostOut).Begin(os::Clock::System()->NowNanos());
+    core_->copy_queue(CopyQueue::kHostOut).Begin(os::Clock::System()->NowNanos());
     job->host_bytes = bytes;
   } else {
     job->failure = mark.status();
   }
 }
 
-// For the lane's rate.
+// For the rate of the copy queue.
 void CopyOut::EndHostCopies(EvictJob* job) {
-  if (job->host_bytes > 0) core_->lane(Lane::kHostOut).End(job->host_bytes, os::Clock::System()->NowNanos());
+  if (job->host_bytes > 0)
+    core_->copy_queue(CopyQueue::kHostOut).End(job->host_bytes, os::Clock::System()->NowNanos());
   job->host_bytes = 0;
 }
 
@@ -171,14 +174,14 @@ void CopyOut::CopyToStaging(EvictJob* job) {
       ++job->next_disk_chunk;
       continue;
     }
-    std::vector<HostPiece> piece;
-    if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &piece) == 0)
+    std::vector<PinnedBuffer> buffer;
+    if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &buffer) == 0)
       return;  // a write under way frees one
-    job->failure = copies_->Out(piece[0].data, job->block->address + chunk * core_->chunk_bytes,
+    job->failure = copies_->Out(buffer[0].data, job->block->address + chunk * core_->chunk_bytes,
                                 core_->BytesOfChunk(*job->block, chunk));
     absl::StatusOr<CUevent> mark = copies_->MarkOut();
     if (!mark.ok()) job->failure = mark.status();
-    job->staged.push_back({chunk, piece[0], mark.ok() ? *mark : nullptr});
+    job->staged.push_back({chunk, buffer[0], mark.ok() ? *mark : nullptr});
     ++job->next_disk_chunk;
   }
 }
@@ -190,21 +193,21 @@ void CopyOut::SubmitWrites(EvictJob* job) {
       core_->clock.GiveEvent(staged.copied);
     }
     if (!job->failure.ok()) {
-      core_->parts.host->Give(HostUse::kEvictStaging, staged.piece);
+      core_->parts.host->Give(HostUse::kEvictStaging, staged.buffer);
       return true;
     }
     ++job->writes_under_way;
     const size_t chunk = staged.chunk;
-    const HostPiece piece = staged.piece;
+    const PinnedBuffer buffer = staged.buffer;
     const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
-    core_->lane(Lane::kDiskOut).Begin(os::Clock::System()->NowNanos());
-    core_->parts.disk->Write(job->homes[chunk].slot, piece.data, bytes,
-                             [this, job, chunk, piece, bytes](absl::Status status) {
+    core_->copy_queue(CopyQueue::kDiskOut).Begin(os::Clock::System()->NowNanos());
+    core_->parts.disk->Write(job->homes[chunk].slot, buffer.data, bytes,
+                             [this, job, chunk, buffer, bytes](absl::Status status) {
                                const int64_t now = os::Clock::System()->NowNanos();
-                               core_->lane(Lane::kDiskOut).End(status.ok() ? bytes : 0, now);
+                               core_->copy_queue(CopyQueue::kDiskOut).End(status.ok() ? bytes : 0, now);
                                {
                                  os::MutexLock lock(&results_mu_);
-                                 results_.push_back({job, chunk, piece, std::move(status)});
+                                 results_.push_back({job, chunk, buffer, std::move(status)});
                                }
                                wake_();
                              });
@@ -220,7 +223,7 @@ bool CopyOut::CollectWrites() {
   }
   for (WriteResult& result : results) {
     --result.job->writes_under_way;
-    core_->parts.host->Give(HostUse::kEvictStaging, result.piece);
+    core_->parts.host->Give(HostUse::kEvictStaging, result.buffer);
     if (!result.status.ok() && result.job->failure.ok()) {
       os::Log(os::LogLevel::kWarn, "a block stays on the GPU: " + std::string(result.status.message()));
       result.job->failure = result.status;
@@ -257,9 +260,9 @@ void CopyOut::ReleaseHomes(EvictJob* job) {
   clean_->Release(lock, &job->homes);
 }
 
-// ---- Room for the bytes.
+// ---- Capacity for the bytes.
 
-// False without a failure: not now, room is being made by threads whose work this is; asked again in the next step.
+// False without a failure: not now. Other threads are making capacity; asked again at the next poll.
 bool CopyOut::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
   const size_t chunks = job->block->chunks;
@@ -269,7 +272,7 @@ bool CopyOut::ReserveHomes(EvictJob* job) {
     if (slots.ok()) return true;
   }
   bool soon = absl::IsUnavailable(slots);
-  TakePieces(chunks, job);
+  TakeHostBuffers(chunks, job);
   const size_t rest = chunks - job->homes.size();
   if (rest == 0) return true;
   // What the host tier is about to get is not worth a disk's transfer.
@@ -285,26 +288,26 @@ bool CopyOut::ReserveHomes(EvictJob* job) {
     return false;
   }
   // Copies that other devices keep may be in the way; tried again soon.
-  copies_asked_ = room_->AskForCopies();
+  copies_asked_ = capacity_->AskForCopies();
   job->failure =
       absl::ResourceExhaustedError("nothing more can be moved off the GPU: " + std::string(slots.message()));
   return false;
 }
 
-void CopyOut::TakePieces(size_t count, EvictJob* job) {
+void CopyOut::TakeHostBuffers(size_t count, EvictJob* job) {
   HostPool* const host = core_->parts.host;
   if (host == nullptr) return;
-  std::vector<HostPiece> pieces;
-  if (host->Take(HostUse::kStorage, count, &pieces) < count && !host->storage_growing()) {
+  std::vector<PinnedBuffer> buffers;
+  if (host->Take(HostUse::kStorage, count, &buffers) < count && !host->storage_growing()) {
     bool more;
     {
       const TableLock lock(core_->table);
-      more = clean_->host_pieces(lock) > 0;
-      clean_->ReclaimHost(lock, count - pieces.size());
+      more = clean_->host_buffers(lock) > 0;
+      clean_->ReclaimHost(lock, count - buffers.size());
     }
-    if (more) host->Take(HostUse::kStorage, count - pieces.size(), &pieces);
+    if (more) host->Take(HostUse::kStorage, count - buffers.size(), &buffers);
   }
-  for (const HostPiece& piece : pieces) job->homes.push_back({piece, {}, false});
+  for (const PinnedBuffer& buffer : buffers) job->homes.push_back({buffer, {}, false});
 }
 
 absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
@@ -325,9 +328,9 @@ absl::Status CopyOut::TakeSlots(size_t count, EvictJob* job) {
   return absl::OkStatus();
 }
 
-// Another device found no room: copies here are given up.
-bool CopyOut::GiveCopiesToOthers() {
-  const uint64_t asked = room_->copies_asked();
+// Another device found no capacity: this one's clean copies are given up.
+bool CopyOut::GiveUpAskedCopies() {
+  const uint64_t asked = capacity_->copies_asked();
   if (asked == copies_asked_) return false;
   copies_asked_ = asked;
   const TableLock lock(core_->table);

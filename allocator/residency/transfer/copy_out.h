@@ -1,7 +1,8 @@
-// CopyOut: how the bytes of one block get off the GPU, the middle of an eviction: a copy from before is compared with the
-// block by hash and used again, or homes are found and the bytes copied there, those for the disk through staging. The
-// GPU's copy stays valid all the time. The Evictor decides when each step comes; its device's thread alone calls, but
-// for what takes a lock. A copy or write that fails is kept in the job, which ends like one that was taken back.
+// CopyOut: the copies of an eviction, from the GPU to host memory and to disk. A clean copy is compared with
+// the block by hash and used again; else places are reserved off the GPU and the bytes copied there, those
+// for the disk through staging buffers. The block's bytes on the GPU stay valid all the time. The Evictor
+// calls it and decides when, on the device's thread but for what takes a lock. A copy or write that fails is
+// kept in the job, which then ends like one that was taken back.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_OUT_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_OUT_H_
@@ -15,40 +16,42 @@
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/copy_streams.h"
-#include "allocator/tier/spill_room.h"
+#include "allocator/tier/shared_capacity.h"
 #include "policy/planner/plan.h"
 
 namespace spillway::allocator {
 
-// One eviction or strip under way. Touched by the device's thread only, but for Departure, which the lock guards.
+// One eviction or decommit under way. The device's thread alone uses it, but for Departure, which the lock
+// guards.
 struct EvictJob : Departure {
   // In this order, but for kCompare, which comes before kCopy.
   enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare };
   // A chunk on its way to disk through staging.
   struct StagedChunk {
     size_t chunk = 0;
-    HostPiece piece;
+    PinnedBuffer buffer;
     CUevent copied = nullptr;  // null once the write has been submitted
   };
 
   Block* block = nullptr;                           // null once a cancelled job has let it go
   uint32_t generation = 0;                          // of the block's life whose bytes these are
-  policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if there is room; else to the other
+  policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if it has capacity; else the other
   Phase phase = Phase::kStarted;
-  std::vector<Stamp> uses;  // what must complete before the bytes are final
-  bool stays = false;       // copied out only: the block is resident again afterwards
+  std::vector<TimelineValue> uses;  // what must complete before the bytes are final
+  bool stays = false;               // copied out only: the block is resident again afterwards
 
   // ---- CopyOut's.
-  std::vector<ChunkHome> homes;   // reserved for the bytes; empty for a strip
+  std::vector<ExtentHome> homes;  // reserved for the bytes; empty for a decommit
   CUevent host_copied = nullptr;  // all chunks that go to host memory
   bool host_enqueued = false;
   uint64_t host_bytes = 0;  // of host_copied, until it was seen to have completed
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;
   size_t writes_under_way = 0;
-  // `homes` hold what `content` is the hash of: good to be kept if the block stays. Of a copy from before it is known
-  // from the start; of one that this job makes once both have ended and nobody has taken the block (EndCopy).
-  bool holds_copy = false;
+  // The bytes at `homes` are those that `content` is the hash of: good to be kept if the block stays. True
+  // from the start for a clean copy that was there. For a copy that this job makes, true once copy and hash
+  // have ended and no launch has taken the block (EndCopy).
+  bool has_copy = false;
   bool clean = false;          // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`
   ContentHash content;
@@ -60,35 +63,37 @@ struct EvictJob : Departure {
 class CopyOut {
  public:
   // `wake` makes the device's thread look again; called from I/O completion threads.
-  CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SpillRoom* room, CopyStreams* copies,
+  CopyOut(Core* core, CleanCopies* clean, HashLoader* hash, SharedCapacity* capacity, CopyStreams* copies,
           std::function<void()> wake);
 
   // Whether copies can be checked, and are therefore worth keeping.
   bool hashes() const { return hash_->Get() != nullptr; }
-  // The block's gate has been closed: the job takes its copy from before, if there is one.
+  // The block's gate has been closed: the job takes over its clean copy, if there is one.
   void TakeCopyLocked(const TableLock& lock, EvictJob* job);
-  // The bytes are final, and the block is mapped: on to kCompare or kCopy; nothing happens when there is no room just now.
+  // The bytes are final, and the block is mapped: goes on to kCompare or kCopy. Nothing happens when no tier
+  // has capacity just now.
   void Begin(EvictJob* job);
   // Goes on in kCompare and in kCopy as far as it can without waiting. True when something was done.
   bool Compare(EvictJob* job);
   bool Copy(EvictJob* job);
-  // Of a job that was taken back or has failed: gives back what it can. True when nothing copies from the block or hashes
-  // it any more; writes to disk may go on.
+  // For a job that was taken back or has failed: gives back what it can. True when nothing copies from the
+  // block or hashes it any more; writes to disk may go on.
   bool Ended(EvictJob* job);
-  // What `homes` has come to, as figures.
+  // Counts the bytes at `homes` as spilled.
   void CountSpilled(const EvictJob& job);
   void ReleaseHomes(EvictJob* job);
 
-  // Takes in writes that have ended. True when there was one.
+  // Takes in the results of writes that have ended. True when there was one.
   bool CollectWrites();
-  // Another device found no room: copies here are given up. True when they were.
-  bool GiveCopiesToOthers();
+  // Gives this device's clean copies up when another device found no capacity and asked for them. True when
+  // it did.
+  bool GiveUpAskedCopies();
 
  private:
   struct WriteResult {
     EvictJob* job;
     size_t chunk;
-    HostPiece piece;
+    PinnedBuffer buffer;
     absl::Status status;
   };
 
@@ -96,7 +101,7 @@ class CopyOut {
   bool HashEnded(EvictJob* job, ContentHash* result);
   void ForgetCopy(EvictJob* job);
   bool ReserveHomes(EvictJob* job);
-  void TakePieces(size_t count, EvictJob* job);
+  void TakeHostBuffers(size_t count, EvictJob* job);
   absl::Status TakeSlots(size_t count, EvictJob* job);
   void EndCopy(EvictJob* job);
   void CopyToHost(EvictJob* job);
@@ -107,10 +112,10 @@ class CopyOut {
   Core* const core_;
   CleanCopies* const clean_;
   HashLoader* const hash_;
-  SpillRoom* const room_;
+  SharedCapacity* const capacity_;
   CopyStreams* const copies_;
   const std::function<void()> wake_;
-  uint64_t copies_asked_ = 0;  // device's thread: SpillRoom's count when last looked at
+  uint64_t copies_asked_ = 0;  // device's thread: SharedCapacity's count at the last look
 
   os::Mutex results_mu_{os::LockRank::kTier};
   std::vector<WriteResult> results_ ABSL_GUARDED_BY(results_mu_);

@@ -1,5 +1,7 @@
-// CopyStreams: our two copy streams of a device, one per direction so that both engines run at once, and the copies
-// of chunks on them. NON_BLOCKING, so that the application's legacy stream does not wait for them.
+// CopyStreams: our two copy streams of a device, one for each direction so that both copy engines run at
+// once, and the copies of chunks on them. The streams are NON_BLOCKING, so that the application's legacy
+// stream does not wait for them. CopyIn, CopyOut, Faulter and Launches call it, on any thread with the
+// context current. A call fails with the driver's error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_STREAMS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_STREAMS_H_
@@ -15,18 +17,21 @@ namespace spillway::allocator {
 
 class CopyStreams {
  public:
-  // Context current. `clock` lends events; `error` learns what the driver answers; `waits` is where waits are entered.
+  // Context current. `clock` lends events; `error` learns what the driver answers; `waits` is where waits are
+  // entered.
   static absl::StatusOr<std::unique_ptr<CopyStreams>> Create(const CudaDriver* driver, StreamClock* clock,
                                                              DeviceError* error, os::WaitList* waits);
 
   // Enqueue one copy and return. Any thread with the context current; copies of one direction run in order.
   absl::Status Out(void* host, CUdeviceptr device, uint32_t bytes);
   absl::Status In(CUdeviceptr device, const void* host, uint32_t bytes);
-  // An event that completes when everything enqueued so far in that direction has. To be given back to the clock. When it
-  // fails, everything enqueued has ended: it waits for that, and where it cannot the device has an error from now on.
+  // An event that completes when all that was enqueued so far in that direction has. To be given back to the
+  // clock. On failure all that was enqueued has ended: it waits for that, and where it cannot, the device has
+  // an error from then on.
   absl::StatusOr<CUevent> MarkOut();
   absl::StatusOr<CUevent> MarkIn();
-  // Waits for everything enqueued on a stream of ours, or in that direction. A failure is the device's error from then on.
+  // Waits for all that was enqueued on one of our streams, or in that direction. A failure is the device's
+  // error from then on.
   absl::Status AwaitEnd(CUstream stream);
   absl::Status AwaitEndIn() { return AwaitEnd(in_); }
   // Whether the event has completed, as far as is known.
@@ -38,7 +43,7 @@ class CopyStreams {
   CopyStreams(const CudaDriver* driver, StreamClock* clock, DeviceError* error, os::WaitList* waits,
               CUstream out, CUstream in)
       : driver_(driver), clock_(clock), error_(error), waits_(waits), out_(out), in_(in) {}
-  // As a status; keeps an error that ends the device.
+  // The result as a status. Keeps an error that ends the device.
   absl::Status Noted(CUresult result, const char* what) const;
   absl::StatusOr<CUevent> Mark(CUstream stream);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "allocator/residency/state/launch_log.h"
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
@@ -23,7 +23,7 @@ Evictor::Evictor(Core* core, const Parts& parts, std::function<void()> wake)
       charges_(parts.charges),
       addresses_(parts.addresses),
       clean_(parts.clean),
-      copy_out_(core, parts.clean, parts.hash, parts.charges->room(), parts.copies, std::move(wake)) {}
+      copy_out_(core, parts.clean, parts.hash, parts.charges->capacity(), parts.copies, std::move(wake)) {}
 
 Evictor::~Evictor() = default;
 
@@ -49,11 +49,11 @@ void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTi
   job->generation = block->allocation.generation;
   job->tier = tier;
   job->stays = stays;
-  job->strip = block->state == BlockState::kCached || !block->used_since_hand_out();
+  job->decommit = block->state == BlockState::kCached || !block->used_since_hand_out();
   block->eviction.job = job.get();
   if (SPILLWAY_MUTANT(kForgetUsesAtClose)) block->ForgetUses();
-  if (job->strip) {
-    if (!SPILLWAY_MUTANT(kStripGateOpen)) core_->table.CloseGateLocked(lock, block);
+  if (job->decommit) {
+    if (!SPILLWAY_MUTANT(kDecommitGateOpen)) core_->table.CloseGateLocked(lock, block);
   } else {
     copy_out_.TakeCopyLocked(lock, job.get());
     core_->table.MoveLocked(lock, block, BlockState::kEvicting);
@@ -70,9 +70,9 @@ bool Evictor::HasHope(const TableLock& lock) const {
   return std::ranges::any_of(jobs_, hopeful) || std::ranges::any_of(started_, hopeful);
 }
 
-bool Evictor::Step() {
+bool Evictor::Poll() {
   bool progress = copy_out_.CollectWrites();
-  progress |= copy_out_.GiveCopiesToOthers();
+  progress |= copy_out_.GiveUpAskedCopies();
   if (TakeStarted()) {
     AfterGatesClosed();
     progress = true;
@@ -102,15 +102,15 @@ bool Evictor::Advance(EvictJob* job) {
   }
   SPILLWAY_DELAY_POINT("evictor.looked");
   if (cancelled || !job->failure.ok()) {
-    const bool held = job->block != nullptr;
+    const bool had_block = job->block != nullptr;
     Abandon(job);
-    return job->phase != before || held != (job->block != nullptr);
+    return job->phase != before || had_block != (job->block != nullptr);
   }
   if (may_move && job->phase == EvictJob::Phase::kWaitForUses && UsesCompleted(job)) {
-    if (job->strip) {
+    if (job->decommit) {
       job->phase = EvictJob::Phase::kCommit;
-    } else if (job->failure = RevealForCopy(core_, job->block); job->failure.ok()) {
-      copy_out_.Begin(job);  // until the job ends, no audited launch hides the block
+    } else if (job->failure = RemapForCopy(core_, job->block); job->failure.ok()) {
+      copy_out_.Begin(job);  // until the job ends, no audited launch unmaps the block
     }
   }
   bool moved = false;
@@ -120,25 +120,28 @@ bool Evictor::Advance(EvictJob* job) {
   return moved || job->phase != before;
 }
 
-// Nothing is mapped or unmapped while an audited launch runs; from the time a job may, such launches wait for it.
+// Nothing is mapped or unmapped while an audited launch runs; from the time a job may, such launches wait for
+// it.
 bool Evictor::MayMoveLocked(const TableLock& lock, EvictJob* job) {
-  if (!job->moving && !held_up_) job->moving = true;
+  if (!job->moving && !suspended_) job->moving = true;
   return job->moving;
 }
 
-// ---- Phase 2: wait until nobody inside a gate slot can still launch on the block, and until its last use is over.
+// ---- Phase 2: wait until no thread inside a section can still launch on the block, and until its last use
+// is over.
 
 void Evictor::AfterGatesClosed() {
-  SPILLWAY_DELAY_POINT("evictor.before_slot_wait");
-  core_->gates.WaitForAll(core_->waits);
+  SPILLWAY_DELAY_POINT("evictor.before_section_wait");
+  core_->read_sections.WaitForAll(core_->waits);
   const TableLock lock(core_->table);
   for (const auto& job : jobs_) {
     if (job->phase != EvictJob::Phase::kStarted) continue;
     job->uses = UncompletedUses(core_->clock, job->block);
-    // A launch that was inside may have used a block that was to be stripped as unused: then its bytes count.
-    if (job->strip && !job->cancelled && job->block->state == BlockState::kResident &&
-        job->block->used_since_hand_out() && !SPILLWAY_MUTANT(kStripUsed)) {
-      job->strip = false;
+    // A launch that was inside may have used a block that was to be decommitted as unused: then its bytes
+    // count.
+    if (job->decommit && !job->cancelled && job->block->state == BlockState::kResident &&
+        job->block->used_since_hand_out() && !SPILLWAY_MUTANT(kDecommitUsed)) {
+      job->decommit = false;
       core_->table.MoveLocked(lock, job->block, BlockState::kEvicting);
     }
     job->phase = EvictJob::Phase::kWaitForUses;
@@ -146,11 +149,11 @@ void Evictor::AfterGatesClosed() {
 }
 
 bool Evictor::UsesCompleted(EvictJob* job) {
-  std::erase_if(job->uses, [this, job](const Stamp& stamp) {
-    if (core_->clock.Completed(stamp)) return true;
-    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again later; what the
-    // driver refuses otherwise is this eviction's failure.
-    const absl::Status covered = core_->clock.Cover(stamp);
+  std::erase_if(job->uses, [this, job](const TimelineValue& value) {
+    if (core_->clock.Completed(value)) return true;
+    // A stream that cannot be recorded on now (capture, another thread's default stream) is asked again
+    // later; what the driver refuses otherwise is this eviction's failure.
+    const absl::Status covered = core_->clock.Cover(value);
     if (!covered.ok() && !absl::IsUnavailable(covered)) job->failure = covered;
     return false;
   });
@@ -166,22 +169,22 @@ void Evictor::Commit(EvictJob* job) {
   Block* const block = job->block;
   {
     const TableLock lock(core_->table);
-    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon finds it in the next step
+    if (job->cancelled && !SPILLWAY_MUTANT(kCommitWithoutLook)) return;  // Abandon finds it at the next poll
     job->committed = true;
     block->memory.mapping = true;
     block->ForgetUses();
-    if (job->strip && block->state == BlockState::kResident)
+    if (job->decommit && block->state == BlockState::kResident)
       core_->table.MoveLocked(lock, block, BlockState::kEmpty);
   }
   SPILLWAY_DELAY_POINT("evictor.committed");
-  // Nobody else changes `hidden` while the block is being unmapped.
-  const absl::Status status = block->memory.hidden ? absl::OkStatus() : UnmapBlock(core_, *block);
+  // No other thread changes `unmapped` while the block is being unmapped.
+  const absl::Status status = block->memory.unmapped ? absl::OkStatus() : UnmapBlock(core_, *block);
   if (!status.ok()) return;  // the device's error from now on; the block stays as it is
   const TableLock lock(core_->table);
   FinishLocked(lock, job);
 }
 
-// ---- Phase 5: publish, and give the chunks to whoever waits.
+// ---- Phase 5: publish, and give the chunks back.
 
 void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
   Block* const block = job->block;
@@ -192,15 +195,15 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     core_->counters.clean_drop_bytes += Core::BytesOfCopy(*block);
   }
   ++core_->counters.evictions;
-  charges_->NotePath(lock, job->strip ? ChunkPath::kStripped : ChunkPath::kEvicted);
+  charges_->NotePath(lock, job->decommit ? ChunkPath::kDecommitted : ChunkPath::kEvicted);
   charges_->chunks(lock).Give(&block->memory.handles);
   block->memory.mapping = false;
-  block->memory.hidden = false;
+  block->memory.unmapped = false;
   block->eviction.job = nullptr;
   block->eviction.failures = 0;
   chunks_coming_ -= block->chunks;
   if (job->host_copied != nullptr) core_->clock.GiveEvent(job->host_copied);
-  if (job->strip) {
+  if (job->decommit) {
     if (block->state == BlockState::kCached) core_->table.MoveLocked(lock, block, BlockState::kFree);
     if (block->allocation.freed) {  // an unused block freed while it was being unmapped
       core_->table.MoveLocked(lock, block, BlockState::kFree);
@@ -217,7 +220,7 @@ void Evictor::FinishLocked(const TableLock& lock, EvictJob* job) {
     core_->table.MoveLocked(lock, block, BlockState::kSpilled);
   }
   job->phase = EvictJob::Phase::kDone;
-  if (!SPILLWAY_MUTANT(kChunksNotTold)) core_->table.changed.NotifyAll();
+  if (!SPILLWAY_MUTANT(kChunksNotSignalled)) core_->table.changed.NotifyAll();
 }
 
 // Phase 4 of a block that stays: it is resident, with a copy.
@@ -225,7 +228,7 @@ void Evictor::PublishCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_commit");
   Block* const block = job->block;
   const TableLock lock(core_->table);
-  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it in the next step
+  if (job->cancelled && !SPILLWAY_MUTANT(kPublishWithoutLook)) return;  // Abandon finds it at the next poll
   if (!job->clean) copy_out_.CountSpilled(*job);
   ++core_->counters.early_copies;
   block->eviction.job = nullptr;
@@ -240,8 +243,9 @@ void Evictor::PublishCopy(EvictJob* job) {
   core_->table.changed.NotifyAll();
 }
 
-// ---- A cancelled or failed job: let what is under way drain, then give everything back. The GPU's copy was valid
-// all the time. The block is let go as soon as nothing copies from it; writes end without it.
+// ---- A cancelled or failed job: let what is under way end, then give everything back. The block's bytes on
+// the GPU were valid all the time. The job leaves the block as soon as nothing copies from it; writes end
+// without it.
 
 void Evictor::Abandon(EvictJob* job) {
   if (!job->failure.ok()) {
@@ -259,7 +263,8 @@ void Evictor::Abandon(EvictJob* job) {
   job->phase = EvictJob::Phase::kDone;
 }
 
-// It is tried again after a pause, twice as long each time, and is no hope for those who wait until it has succeeded.
+// The block is tried again after a pause, twice as long each time. Waiting claims do not count on it until it
+// has succeeded.
 void Evictor::NoteFailureLocked(const TableLock& lock, Block* block, const absl::Status& why) {
   block->eviction.again_at = os::Clock::System()->NowNanos() + (kFirstPauseNanos << block->eviction.failures);
   if (block->eviction.failures < kMostDoublings) ++block->eviction.failures;
@@ -277,7 +282,7 @@ void Evictor::LetGo(EvictJob* job) {
   job->block = nullptr;
   // Freed and handed out again meanwhile, it has other bytes: a life of its own.
   const bool same_life = job->generation == block->allocation.generation || SPILLWAY_MUTANT(kKeepOfLastLife);
-  const bool keep = (job->holds_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
+  const bool keep = (job->has_copy || SPILLWAY_MUTANT(kKeepAnyCopy)) && same_life;
   if (keep && !job->homes.empty() && block->state == BlockState::kResident && block->live()) {
     clean_->Keep(lock, block, std::move(job->homes), job->content);
     job->homes.clear();

@@ -1,8 +1,8 @@
-// Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the commit
-// point), publish. Blocks with nothing worth keeping (cached, or handed out and not used since) are stripped: the
-// same without the copy. Which blocks go, and to which tier rather, is decided by its caller; how the bytes get there is
-// CopyOut's business. Any thread starts an eviction or takes it back; the device's thread carries it on. One that fails
-// leaves its block on the GPU and is tried again after a pause.
+// Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the
+// commit point), publish. A block with nothing worth keeping (cached, or not used since its hand-out) is
+// decommitted: the same without the copy. Reclaimer and PlanRunner choose the blocks and the tier that is
+// tried first; CopyOut moves the bytes. Any thread starts an eviction or takes it back; the device's thread
+// carries it on. One that fails leaves its block on the GPU and is tried again after a pause.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
@@ -31,40 +31,42 @@ class Evictor {
     HashLoader* hash = nullptr;
     CopyStreams* copies = nullptr;
   };
-  // `wake` makes the device's thread run Step; called from I/O completion threads.
+  // `wake` makes the device's thread call Poll; called from I/O completion threads.
   Evictor(Core* core, const Parts& parts, std::function<void()> wake);
   ~Evictor();
 
-  // Starts taking these blocks off the GPU: kResident, kCached, unpinned, not held, without transfer. Gates close
-  // here; the device's thread goes on from there. `tier` is tried first for the bytes. Any thread.
+  // Starts taking these blocks off the GPU. They must be kResident or kCached, without a pin and without a
+  // transfer. Their gates close here; the device's thread does the rest. `tier` is tried first for the bytes.
+  // Any thread.
   void StartLocked(const TableLock& lock, const std::vector<Block*>& victims,
                    policy::PlanTier tier = policy::PlanTier::kHost);
-  // Copies the block, which must be free to leave, out to that tier while it stays on the GPU: its next eviction then
-  // moves nothing if it has not changed. A launch that names it meanwhile takes the copy back. False, and nothing
-  // happens, while there is no hash to check that by, or nothing to copy. Any thread.
+  // Copies the block, which must be free to leave, out to that tier while it stays on the GPU. Its next
+  // eviction then moves nothing, if the block has not changed. A launch that names it meanwhile takes the
+  // copy back. False, and nothing happens, while there is no hash to check by, or nothing to copy. Any
+  // thread.
   bool CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTier tier);
   // While true, no eviction begins to map, copy or unmap: an audited launch runs. Any thread.
-  void HoldUp(const TableLock& lock, bool on) {
+  void Suspend(const TableLock& lock, bool on) {
     lock.Covers(core_->table);
-    held_up_ = on;
+    suspended_ = on;
   }
 
   // Moves every job on as far as it can go without waiting. True when something changed. Device's thread.
-  bool Step();
-  // Chunks that jobs under way will free, cancelled ones not counted.
+  bool Poll();
+  // Chunks that jobs under way will free, without those of cancelled jobs.
   uint64_t chunks_coming(const TableLock& lock) const {
     lock.Covers(core_->table);
     return chunks_coming_;
   }
   bool idle() const { return jobs_.empty(); }
-  // Whether a job is under way that may yet give chunks or room: none of those that have failed before. Device's
-  // thread.
+  // Whether a job is under way that may yet free chunks or capacity; jobs of blocks that failed before do not
+  // count. Device's thread.
   bool HasHope(const TableLock& lock) const;
-  // Evictions that failed, and the first failure since ForgetFailures. Device's thread.
+  // Evictions that failed; the first failure since ForgetFailures. Device's thread.
   uint64_t failures() const { return failures_; }
   const absl::Status& first_failure() const { return first_failure_; }
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
-  // Jobs that were taken back, by the phase that they had reached (EvictJob::Phase), for tests.
+  // Jobs that were taken back, by the phase (EvictJob::Phase) that they had reached. For tests.
   uint64_t cancelled_in_phase[6] = {};
 
  private:
@@ -89,9 +91,9 @@ class Evictor {
   CleanCopies* const clean_;
   CopyOut copy_out_;
 
-  std::vector<std::unique_ptr<EvictJob>> started_ ABSL_GUARDED_BY(core_->table.mu);  // since the last Step
+  std::vector<std::unique_ptr<EvictJob>> started_ ABSL_GUARDED_BY(core_->table.mu);  // since the last Poll
   uint64_t chunks_coming_ ABSL_GUARDED_BY(core_->table.mu) = 0;
-  bool held_up_ ABSL_GUARDED_BY(core_->table.mu) = false;
+  bool suspended_ ABSL_GUARDED_BY(core_->table.mu) = false;
 
   std::deque<std::unique_ptr<EvictJob>> jobs_;  // device's thread
   absl::Status first_failure_;                  // device's thread

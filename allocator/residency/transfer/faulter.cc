@@ -48,9 +48,9 @@ absl::Status Faulter::Start(Block* block) {
   if (status.ok()) status = copy_in_.EnqueueHostChunks(job);
   if (status.ok() && job->disk_chunks_left == 0) {
     job->from_host = true;
-    core_->lane(Lane::kHostIn).Begin(os::Clock::System()->NowNanos());
+    core_->copy_queue(CopyQueue::kHostIn).Begin(os::Clock::System()->NowNanos());
     status = copy_in_.MarkArrival(job);
-    if (!status.ok()) core_->lane(Lane::kHostIn).End(0, os::Clock::System()->NowNanos());
+    if (!status.ok()) core_->copy_queue(CopyQueue::kHostIn).End(0, os::Clock::System()->NowNanos());
   }
   if (status.ok()) {
     const TableLock lock(core_->table);
@@ -67,8 +67,8 @@ absl::Status Faulter::Start(Block* block) {
   return status;
 }
 
-// Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays, with the
-// device's error.
+// Copies may be under way: they end before the mapping goes. Rare, so plainly. False when the mapping stays,
+// with the device's error.
 bool Faulter::TakeMappingBack(FetchJob* job) {
   return copies_->AwaitEndIn().ok() && UnmapBlock(core_, *job->block).ok();
 }
@@ -97,7 +97,7 @@ void Faulter::DemandLocked(const TableLock& lock, Block* block) {
   job->cancelled = block->allocation.freed;
   if (job->demanded) return;
   job->demanded = true;
-  for (const ChunkHome& home : block->copies.homes) {
+  for (const ExtentHome& home : block->copies.homes) {
     if (home.on_disk) core_->parts.disk->Promote(home.slot);
   }
   wake_();
@@ -105,7 +105,7 @@ void Faulter::DemandLocked(const TableLock& lock, Block* block) {
 
 // ---- The device's thread.
 
-bool Faulter::Step() {
+bool Faulter::Poll() {
   bool progress = copy_in_.CollectReads();
   bool demand = false;
   {
@@ -122,7 +122,7 @@ bool Faulter::Step() {
   return progress;
 }
 
-bool Faulter::Advance(FetchJob* job, bool others_demand) {
+bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   bool demanded;
   bool cancelled;
   bool enqueued;
@@ -140,7 +140,7 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
   }
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
-  progress |= copy_in_.SubmitReads(job, demanded, others_demand);
+  progress |= copy_in_.SubmitReads(job, demanded, any_demanded);
   progress |= copy_in_.EnqueueReadChunks(job);
   if (job->failure.ok() && job->disk_chunks_left == 0) {
     SPILLWAY_DELAY_POINT("faulter.before_arrival");
@@ -150,7 +150,8 @@ bool Faulter::Advance(FetchJob* job, bool others_demand) {
   return progress;
 }
 
-// The last copy has been enqueued; when its event has completed the block is whole and the spilled copy is let go.
+// The last copy has been enqueued. When its event has completed, the block is whole, and the spilled copy is
+// kept or released.
 bool Faulter::CompleteArrival(FetchJob* job) {
   Block* const block = job->block;
   if (!SPILLWAY_MUTANT(kPublishBeforeEvent) && !copies_->Done(block->fetch.arrival)) return false;
@@ -161,7 +162,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   for (size_t i = 0; i < block->copies.homes.size(); ++i) {
     (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
   }
-  if (job->from_host) core_->lane(Lane::kHostIn).End(host_bytes, os::Clock::System()->NowNanos());
+  if (job->from_host) core_->copy_queue(CopyQueue::kHostIn).End(host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
   core_->counters.disk_fetched_bytes += disk_bytes;
   const TableLock lock(core_->table);
@@ -171,7 +172,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
     if (!job->demanded) core_->counters.prefetch_in_time_bytes += host_bytes + disk_bytes;
   }
   CountLateness(*job, host_bytes + disk_bytes);
-  // Recorded anew at once it could tie the stream of a launch in preparation to unrelated work.
+  // Not reused at once: recorded for other work, it could tie the stream of a launch in preparation to that.
   if (block->pins > 0) {
     retired_.push_back({block, block->fetch.arrival});
   } else {
@@ -192,8 +193,8 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   return true;
 }
 
-// Whether the GPU had to wait for the bytes, and how long: a launch that names them is behind them in its stream, or is
-// held by its thread.
+// Counts whether the GPU had to wait for the bytes, and how long. A launch that names them is behind them in
+// its stream, or its thread waits.
 void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
   const int64_t now = os::Clock::System()->NowNanos();
   if (job.waiter.stream != kNoStream && core_->clock.Completed(job.waiter)) {
@@ -204,8 +205,8 @@ void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
   }
 }
 
-// ---- Taking a fetch back: what is under way ends first, then the chunks come off. Until then nothing is given up, for
-// a launch may want the block after all.
+// ---- Taking a fetch back: what is under way ends first, then the chunks come off. Until then nothing is
+// given up, for a launch may want the block after all.
 
 bool Faulter::Drain(FetchJob* job) {
   Block* const block = job->block;
@@ -250,7 +251,7 @@ bool Faulter::Drain(FetchJob* job) {
   return true;
 }
 
-// Nobody waits for the mark any more; it may be recorded anew before it has completed.
+// The mark is no longer waited for; it may be recorded again before it has completed.
 void Faulter::ForgetDrain(FetchJob* job) {
   if (job->drained != nullptr) core_->clock.GiveEvent(job->drained);
   job->drained = nullptr;
@@ -275,7 +276,7 @@ bool Faulter::CancelPrefetchesLocked(const TableLock& lock) {
     if (job->block->pins > 0) continue;
     job->cancelled = true;
     any = true;
-    for (const ChunkHome& home : job->block->copies.homes) {
+    for (const ExtentHome& home : job->block->copies.homes) {
       if (home.on_disk) core_->parts.disk->CancelPrefetch(home.slot);
     }
   }
@@ -310,15 +311,15 @@ void Faulter::KeepCopyLocked(const TableLock& lock, Block* block) {
 // The only copy of a block cannot be read. Wrong training is worse than a stop.
 void Faulter::Lose(FetchJob* job) {
   const TableLock lock(core_->table);
-  if (job->block->allocation.freed) {  // nobody wants the bytes any more
+  if (job->block->allocation.freed) {  // the bytes are not needed any more
     job->cancelled = true;
     job->lost = absl::OkStatus();
     return;
   }
   core_->table.MoveLocked(lock, job->block, BlockState::kLost);
-  os::Announce("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
-               " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
-               std::string(job->lost.message()));
+  os::ReportLine("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
+                 " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
+                 std::string(job->lost.message()));
   std::abort();
 }
 

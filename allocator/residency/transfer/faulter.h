@@ -1,6 +1,8 @@
-// Faulter: brings spilled blocks back. Mapping and copies from host memory are done by whoever starts the fetch (a
-// launching thread for a fault, the device's thread for a prefetch); chunks on disk go through staging, driven by the
-// device's thread (faulter_reads.cc). The spilled copy stays valid until the last byte has arrived.
+// Faulter: brings spilled blocks back. The thread that starts a fetch maps the chunks and enqueues the copies
+// from host memory: a launching thread for a fault, the device's thread for a prefetch. Extents on disk go
+// through staging buffers; the device's thread drives that, with CopyIn. The spilled copy stays valid until
+// the last byte has arrived. A fetch that fails leaves its block spilled; a block whose only copy cannot be
+// read ends the process.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_FAULTER_H_
@@ -26,27 +28,28 @@ class Faulter {
     CleanCopies* clean = nullptr;
     CopyStreams* copies = nullptr;
   };
-  // `wake` makes the device's thread run Step; called from any thread.
+  // `wake` makes the device's thread call Poll; called from any thread.
   Faulter(Core* core, const Parts& parts, std::function<void()> wake);
   ~Faulter();
 
   // Takes the chunks and moves a kSpilled block to kFaulting.
   void BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> chunks, bool prefetch);
-  // Maps the chunks and enqueues what can be enqueued; posts the rest to the device's thread. Context current, no
-  // lock held. On failure the block is kSpilled again, its chunks are free, and the status says why.
+  // Maps the chunks, enqueues what can be enqueued and posts the rest to the device's thread. Context
+  // current, no lock. On failure the block is kSpilled again, its chunks are free, and the status says why.
   absl::Status Start(Block* block);
-  // Maps the chunks of a kEmpty block (handles set, mapping = true) and makes it kResident. As Start otherwise.
+  // Maps the chunks of a kEmpty block (handles set, mapping = true) and makes it kResident. As Start
+  // otherwise.
   absl::Status MapEmpty(Block* block);
 
-  // A launch wants a block that is being fetched: its reads go first from now on. Takes back a cancel.
+  // A launch needs a block that is being fetched: its reads go first from now on. Takes a cancel back.
   void DemandLocked(const TableLock& lock, Block* block);
-  // Takes a fetch back that no launch waits for: its chunks are wanted, or the block was freed.
+  // Takes back a fetch that no launch waits for: its chunks are needed elsewhere, or the block was freed.
   static void CancelLocked(const TableLock&, Block* block) { block->fetch.job->cancelled = true; }
 
-  // Moves every fetch on as far as it can go without waiting; completes those whose copies have arrived. True when
+  // Moves every fetch on as far as it can go without waiting; ends those whose copies have arrived. True when
   // something changed. Device's thread.
-  bool Step();
-  // Chunks of prefetches that no launch waits for, which a cancel would free.
+  bool Poll();
+  // Cancels the prefetches that no launch waits for, which frees their chunks. True when there was one.
   bool CancelPrefetchesLocked(const TableLock& lock);
   bool idle() const { return jobs_.empty(); }
   size_t prefetches_under_way() const;
@@ -58,7 +61,7 @@ class Faulter {
   bool Drain(FetchJob* job);
   void ForgetDrain(FetchJob* job);
   void GiveRetiredLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  bool Advance(FetchJob* job, bool others_demand);
+  bool Advance(FetchJob* job, bool any_demanded);
   // A fetch that was taken back: spilled as before, or gone if it was freed meanwhile.
   void BackToSpilledLocked(const TableLock& lock, Block* block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
@@ -66,7 +69,8 @@ class Faulter {
   void KeepCopyLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void Lose(FetchJob* job);
 
-  // The arrival event of a block that a launching thread may just be making its stream wait for.
+  // An arrival event that a launching thread may just be making its stream wait for. Kept until the block has
+  // no pin.
   struct Retired {
     Block* block;
     CUevent event;
@@ -81,7 +85,7 @@ class Faulter {
   CopyIn copy_in_;
 
   std::vector<Retired> retired_ ABSL_GUARDED_BY(core_->table.mu);
-  std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Step
+  std::vector<FetchJob*> posted_ ABSL_GUARDED_BY(core_->table.mu);  // new since the last Poll
   std::vector<std::unique_ptr<FetchJob>> jobs_;                     // device's thread
 };
 

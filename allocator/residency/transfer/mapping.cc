@@ -9,23 +9,23 @@
 namespace spillway::allocator {
 namespace {
 
-void Publish(Core* core, Block* block, bool hidden) {
+void Publish(Core* core, Block* block, bool unmapped) {
   const TableLock lock(core->table);
   block->memory.mapping = false;
-  block->memory.hidden = hidden;
+  block->memory.unmapped = unmapped;
   core->table.changed.NotifyAll();
 }
 
 absl::Status MapAgain(Core* core, Block* block, bool take_back) {
   {
     TableLock lock(core->table);
-    if (block->memory.hidden && block->memory.mapping) {
+    if (block->memory.unmapped && block->memory.mapping) {
       const os::Wait wait(core->waits, os::WaitKind::kAudit, "a block that is being mapped");
-      while (block->memory.hidden && block->memory.mapping)
+      while (block->memory.unmapped && block->memory.mapping)
         SPILLWAY_RETURN_IF_ERROR(core->AwaitChangeLocked(&lock, wait));
     }
-    if (!block->memory.hidden) return absl::OkStatus();
-    // In the same breath as `mapping` is set: no strip may give its chunks away now.
+    if (!block->memory.unmapped) return absl::OkStatus();
+    // Under one lock with setting `mapping`: no decommit may give its chunks away now.
     if (take_back) core->table.CancelDepartureLocked(lock, block);
     block->memory.mapping = true;
     block->memory.peers = 0;  // a new mapping is open to its own device alone
@@ -52,15 +52,15 @@ absl::Status UnmapBlock(Core* core, const Block& block) {
   absl::Status status = UnmapChunks(core->parts.driver, block.address, block.chunks * core->chunk_bytes);
   if (status.ok()) return status;
   core->error.Fail(status);
-  os::Announce("nothing is moved any more: " + std::string(status.message()));
+  os::ReportLine("nothing is moved any more: " + std::string(status.message()));
   return status;
 }
 
-absl::Status Reveal(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/true); }
+absl::Status Remap(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/true); }
 
-absl::Status RevealForCopy(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/false); }
+absl::Status RemapForCopy(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/false); }
 
-absl::Status Hide(Core* core, Block* block) {
+absl::Status UnmapForAudit(Core* core, Block* block) {
   const absl::Status status = UnmapBlock(core, *block);
   Publish(core, block, status.ok());
   return status;

@@ -1,7 +1,8 @@
-// Mapping of blocks: gives a block's chunks their address, and takes it away. For audit mode also while the chunks keep
-// the bytes: who may unmap what then, and when, is AuditedResidency's business; an eviction maps what it copies. Called
-// with the context current and no lock held, by whoever has set `mapping` (or has the block's transfer). The driver may
-// refuse; where what is mapped is then unknown, that is the device's error.
+// Mapping of blocks: maps a block's chunks at its address, and takes the mapping away. Audit mode does so
+// also while the chunks keep the bytes: AuditedResidency decides which block and when, and an eviction maps
+// what it copies. Called with the context current and no lock, by the part that has set `mapping` or has the
+// block's transfer. The driver may refuse; where it is then unknown what is mapped, that is the device's
+// error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_MAPPING_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_MAPPING_H_
@@ -13,18 +14,18 @@ namespace spillway::allocator {
 
 // Maps the block's chunks. On failure nothing is mapped, or the device has an error.
 absl::Status MapBlock(Core* core, const Block& block);
-// Takes the block's mapping away, whose uses are over. A failure leaves it in an unknown state: the device's error.
+// Takes away the mapping of a block whose uses are over. On failure its state is unknown: the device's error.
 absl::Status UnmapBlock(Core* core, const Block& block);
 
-// Maps a hidden block again; nothing to do for others. An eviction or strip of it is taken back first; one past its
-// commit point ends first, and the block is then no longer hidden. Waits for that and for whoever else maps it.
-// Fails with the driver's error; the block is then still hidden.
-absl::Status Reveal(Core* core, Block* block);
-// The same for the eviction that is about to copy from the block, which goes on.
-absl::Status RevealForCopy(Core* core, Block* block);
-// Unmaps a block that has its chunks, and that nothing queued on the GPU touches. The caller has set `mapping` under
-// the lock. Fails with the driver's error; the block then counts as mapped.
-absl::Status Hide(Core* core, Block* block);
+// Maps again a block that the audit has unmapped; nothing to do for others. Takes back an eviction or
+// decommit of it first. One past its commit point ends first; the block then has no chunks to map. Waits for
+// that, and for another thread that maps it. Fails with the driver's error; the block then stays unmapped.
+absl::Status Remap(Core* core, Block* block);
+// The same for the eviction that is about to copy from the block, and goes on.
+absl::Status RemapForCopy(Core* core, Block* block);
+// Unmaps, for the audit, a block that keeps its chunks and that nothing queued on the GPU uses. The caller
+// has set `mapping` under the lock. Fails with the driver's error; the block then counts as mapped.
+absl::Status UnmapForAudit(Core* core, Block* block);
 
 }  // namespace spillway::allocator
 

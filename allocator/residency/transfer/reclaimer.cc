@@ -10,17 +10,18 @@
 namespace spillway::allocator {
 namespace {
 
-// How long a head may have no hope before it is refused: another thread's pins or frees may still turn up.
+// How long nothing may help the first claim before it is refused: another thread's pins or frees may still
+// end.
 constexpr int64_t kStuckNanos = 200'000'000;
 // The same once evictions have failed: what failed may pass.
 constexpr int64_t kFailureNanos = 1'000'000'000;
-// How long a launch that lacks room waits for a plan at most: other threads' launches may go on for ever.
+// How long a launch that lacks chunks waits for the plan at most: other threads' launches may go on for ever.
 constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
 bool MayLeave(const Block& block) {
-  return block.pins == 0 && block.held_reasons == 0 && block.eviction.job == nullptr &&
+  return block.pins == 0 && block.pin_reasons == 0 && block.eviction.job == nullptr &&
          !block.memory.mapping && !block.allocation.freed;
 }
 
@@ -41,7 +42,7 @@ Reclaimer::Reclaimer(Core* core, const Parts& parts)
       claims_(parts.claims),
       planned_(parts.planned) {}
 
-bool Reclaimer::Step() {
+bool Reclaimer::Poll() {
   const bool started = StartEvictions();
   return ReleaseExcess() || started;
 }
@@ -51,7 +52,7 @@ bool Reclaimer::Step() {
 Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
   const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
   const uint64_t coming = evictor_->chunks_coming(lock);
-  // A plan keeps its own room; without one a reserve is kept, so that a fault seldom waits.
+  // A plan keeps its own headroom. Without one a reserve is kept, so that a fault seldom waits.
   const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !planned_->active();
   const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
   Missing missing;
@@ -71,12 +72,12 @@ bool Reclaimer::StartEvictions() {
       charges_->RestoreTarget(lock);
     }
     const Missing missing = MissingChunksLocked(lock);
-    // A block whose eviction failed is tried again after its pause; a budget that fell, after a second.
+    // An eviction that failed is tried again after its pause, a budget that fell after a second.
     waits_for_time_ = missing.any > 0 || missing.cached_only > 0 || charges_->lowered_at(lock) != 0;
     if (missing.any == 0) stuck_since_ = 0;
     if (missing.any == 0 && missing.cached_only == 0) return false;
   }
-  core_->clock.CoverAll();  // so that the next poll knows whose last use is over
+  core_->clock.CoverAll();  // so that the next poll knows which blocks are idle
   {
     const TableLock lock(core_->table);
     const Missing missing = MissingChunksLocked(lock);
@@ -84,15 +85,15 @@ bool Reclaimer::StartEvictions() {
         claims_->WantedLocked(lock) > charges_->chunks(lock).available() + evictor_->chunks_coming(lock);
     bool cancelled = false;
     std::vector<Block*> victims;
-    const uint64_t stripped =
-        ChooseStripsLocked(lock, std::max(missing.any, missing.cached_only), demand, &victims);
-    if (demand && missing.any > stripped && PlanGivesRoom(lock)) {
+    const uint64_t decommitted =
+        ChooseDecommitsLocked(lock, std::max(missing.any, missing.cached_only), demand, &victims);
+    if (demand && missing.any > decommitted && PlanGivesChunks(lock)) {
       cancelled = true;
-    } else if (missing.any > stripped) {
+    } else if (missing.any > decommitted) {
       if (demand) cancelled = faulter_->CancelPrefetchesLocked(lock);
       // What a fetch of the plan gives back needs no victim.
       if (core_->evict.load() && !(cancelled && planned_->active())) {
-        ChooseVictimsLocked(lock, missing.any - stripped, demand, &victims);
+        ChooseVictimsLocked(lock, missing.any - decommitted, demand, &victims);
       }
     }
     started = !victims.empty();
@@ -100,13 +101,14 @@ bool Reclaimer::StartEvictions() {
     if (demand) RefuseIfStuckLocked(lock, cancelled);
     if (!demand) stuck_since_ = 0;
   }
-  if (started) evictor_->Step();  // close the gates for all of them at once
+  if (started) evictor_->Poll();  // close the gates for all of them at once
   return started;
 }
 
-// Whether a launch that lacks room may hope for the plan: evictions of it are to come or under way, or the GPU has not
-// done all that could bring them. Not for ever: what is queued may wait for a later call of the thread that waits here.
-bool Reclaimer::PlanGivesRoom(const TableLock& lock) {
+// Whether a launch that lacks chunks may count on the plan: evictions of it are to come or under way, or the
+// GPU has not yet done all that could bring them. Limited in time: what is queued may wait for a later call
+// of the thread that waits here.
+bool Reclaimer::PlanGivesChunks(const TableLock& lock) {
   const int64_t now = os::Clock::System()->NowNanos();
   const bool hope = planned_->active() && (planned_->EvictionsToCome() || evictor_->chunks_coming(lock) > 0 ||
                                            core_->clock.MayComplete());
@@ -119,7 +121,8 @@ bool Reclaimer::PlanGivesRoom(const TableLock& lock) {
 
 // ---- Which blocks leave.
 
-// The first of `index`, by their next use and by `idle_since`, that may leave, until they are `chunks` together.
+// The first of `index`, by their next use and by `idle_since`, that may leave, until they are `chunks`
+// together.
 void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
                              absl::FunctionRef<uint64_t(const Block&)> idle_since,
                              absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims) {
@@ -141,8 +144,8 @@ void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, 
 }
 
 // Blocks with nothing worth keeping: freed ones first, then those handed out and not used yet.
-uint64_t Reclaimer::ChooseStripsLocked(const TableLock& lock, uint64_t chunks, bool demand,
-                                       std::vector<Block*>* victims) {
+uint64_t Reclaimer::ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks, bool demand,
+                                          std::vector<Block*>* victims) {
   BlockTable::Victims& choice = core_->table.victims;
   for (const auto key : choice.unused.Keys()) {
     if (!core_->table.BlockOf(key)->used_since_hand_out()) continue;
@@ -161,8 +164,9 @@ uint64_t Reclaimer::ChooseStripsLocked(const TableLock& lock, uint64_t chunks, b
   return ChunksOf(*victims);
 }
 
-// Live blocks: the one needed farthest ahead, else the least recently used. In the background only those whose last use is
-// over; for a waiting launch any. One whose eviction has failed has a pause.
+// Live blocks: the one needed farthest ahead, else the least recently used. In the background only blocks
+// whose last use is over; for a waiting launch any. A block whose eviction failed is left alone for its
+// pause.
 void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool demand,
                                     std::vector<Block*>* victims) {
   const int64_t now = os::Clock::System()->NowNanos();
@@ -171,45 +175,45 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
     if (block.eviction.failures > 0 && now < block.eviction.again_at) return false;
     return demand || IsIdle(block);
   };
-  const size_t stripped = victims->size();
+  const size_t decommitted = victims->size();
   SelectLocked(
       lock, &core_->table.victims.idle, chunks, [](const Block& block) { return block.gate.last_use.load(); },
       may_leave, victims);
-  for (size_t i = stripped; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
-  if (victims->size() > stripped && !core_->pressure.exchange(true)) {
-    os::Announce("spilling starts: the job has outgrown its " +
-                 std::to_string(charges_->chunks(lock).target() * core_->chunk_bytes >> 20) +
-                 " MiB of GPU memory");
+  for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
+  if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
+    os::ReportLine("spilling starts: the job has outgrown its " +
+                   std::to_string(charges_->chunks(lock).target() * core_->chunk_bytes >> 20) +
+                   " MiB of GPU memory");
   }
 }
 
 bool Reclaimer::IsIdle(const Block& block) const {
-  return std::ranges::all_of(block.gate.stamps, [&](const auto& packed) {
-    const Stamp stamp = Stamp::Unpack(packed.load(std::memory_order_relaxed));
-    return stamp.stream == kNoStream || core_->clock.Completed(stamp);
+  return std::ranges::all_of(block.gate.uses, [&](const auto& packed) {
+    const TimelineValue value = TimelineValue::Unpack(packed.load(std::memory_order_relaxed));
+    return value.stream == kNoStream || core_->clock.Completed(value);
   });
 }
 
-// The head is refused when nothing is left to hope for. What has failed before is tried again, and is hope until
-// something has failed since room was last made.
+// Refuses the first claim when nothing is left that could free chunks. What has failed before is tried again,
+// and counts as hope until something has failed since chunks were last freed.
 void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const int64_t now = os::Clock::System()->NowNanos();
-  const uint64_t room_made = core_->counters.evictions.load() + addresses_->frees(lock);
-  if (claims_->HeadLocked(lock) != stuck_head_ || room_made != room_made_) evictor_->ForgetFailures();
+  const uint64_t freed = core_->counters.evictions.load() + addresses_->frees(lock);
+  if (claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_) evictor_->ForgetFailures();
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
   const bool hope = cancelled || retries || evictor_->HasHope(lock) || claims_->grants(lock) > 0 ||
                     faulter_->prefetches_under_way() > 0 || core_->clock.MayComplete();
-  if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || room_made != room_made_ || hope) {
+  if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_ || hope) {
     stuck_since_ = hope ? 0 : now;
     stuck_head_ = claims_->HeadLocked(lock);
-    room_made_ = room_made;
+    freed_then_ = freed;
     return;
   }
   const absl::Status& failure = evictor_->first_failure();
   if (now - stuck_since_ < (failure.ok() ? kStuckNanos : kFailureNanos)) return;
   stuck_since_ = 0;
   if (failure.ok()) {
-    claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block is held on the GPU"));
+    claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("every other block must stay on the GPU"));
   } else if (ResultOf(failure) == CUDA_ERROR_UNKNOWN) {
     claims_->RefuseHeadLocked(lock, absl::ResourceExhaustedError("nothing more can be moved off the GPU: " +
                                                                  std::string(failure.message())));

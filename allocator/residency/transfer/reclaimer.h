@@ -1,7 +1,7 @@
-// Reclaimer: decides how much must leave the GPU and which blocks go: for the launch at the head of the claim queue, for a
-// reserve, for a budget that has fallen. Freed blocks are stripped first; then the block needed farthest ahead leaves, by
-// the plan in force, else the least recently used. It refuses the head when nothing is left to hope for. The device's
-// thread alone calls it.
+// Reclaimer: decides how much must leave the GPU, and which blocks: for the first claim in the queue, for a
+// reserve, for a budget that has fallen. Freed blocks are decommitted first. Then the block needed farthest
+// ahead by the plan in force leaves; without a plan, the least recently used. It refuses the first claim when
+// nothing is left that could free chunks. The device's thread alone calls it.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_RECLAIMER_H_
@@ -17,8 +17,8 @@
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
 #include "allocator/residency/transfer/planned_uses.h"
-#include "policy/trace/units.h"
 #include "policy/planner/victim_index.h"
+#include "policy/trace/units.h"
 
 namespace spillway::allocator {
 
@@ -34,9 +34,11 @@ class Reclaimer {
   };
   Reclaimer(Core* core, const Parts& parts);
 
-  // Starts what must leave, and gives chunks above the budget back to the driver. True when something was done.
-  bool Step();
-  // Chunks are missing, or the budget has fallen: what could not be done now is tried again after a while.
+  // Starts what must leave, and gives chunks above the budget back to the driver. True when something was
+  // done.
+  bool Poll();
+  // Whether chunks are missing, or the budget has fallen: what could not be done now is tried again after a
+  // while.
   bool waits_for_time() const { return waits_for_time_; }
 
  private:
@@ -47,20 +49,25 @@ class Reclaimer {
   };
   Missing MissingChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartEvictions();
-  // Whether a launch that lacks room may hope for the plan: evictions of it are to come or under way, or the GPU has not
-  // done all that could bring them. Not for ever: what is queued may wait for a later call of the thread that waits here.
-  bool PlanGivesRoom(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Whether a launch that lacks chunks may count on the plan: evictions of it are to come or under way, or
+  // the GPU has not yet done all that could bring them. Limited in time: what is queued may wait for a later
+  // call of the thread that waits here.
+  bool PlanGivesChunks(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
                     absl::FunctionRef<uint64_t(const Block&)> idle_since,
                     absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  uint64_t ChooseStripsLocked(const TableLock& lock, uint64_t chunks, bool demand,
-                              std::vector<Block*>* victims) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Adds blocks with nothing worth keeping; returns their chunks. Unused live ones only for `demand`.
+  uint64_t ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks, bool demand,
+                                 std::vector<Block*>* victims) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Adds live blocks until `chunks` are found. `demand`: a launch waits, so blocks in use may go, too.
   void ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool demand, std::vector<Block*>* victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool IsIdle(const Block& block) const;
+  // Refuses the first claim when nothing could free chunks for a while. `cancelled`: something is on its way.
   void RefuseIfStuckLocked(const TableLock& lock, bool cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // Gives free chunks above the target back to the driver. True when there was one.
   bool ReleaseExcess();
 
   Core* const core_;
@@ -72,11 +79,11 @@ class Reclaimer {
   PlannedUses* const planned_;
 
   bool waits_for_time_ = false;
-  // Since when this head has had no hope, and what had been done by then.
+  // Since when nothing could help this first claim, and what had been freed by then.
   int64_t stuck_since_ = 0;
   const void* stuck_head_ = nullptr;
-  uint64_t room_made_ = 0;
-  const void* plan_head_ = nullptr;  // that waits for the plan
+  uint64_t freed_then_ = 0;
+  const void* plan_head_ = nullptr;  // the claim that waits for the plan
   int64_t plan_wait_since_ = 0;      // since when
 };
 

@@ -8,8 +8,8 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr size_t kMostOperands = 8;                   // of one look
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // of one look, but for its first operand
+constexpr size_t kMostOperands = 8;                   // of one sample
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // of one sample, but for its first operand
 constexpr uint32_t kAskOneIn = 16;
 constexpr int64_t kLeastPauseNanos = 200'000;
 
@@ -55,7 +55,7 @@ void WriteSampler::ChooseLocked(uint64_t tag, const AccessSet& set, const std::v
     const uint32_t here = place++;
     if (operands_.size() == kMostOperands || !IsOpenLocked(tag, here, now)) continue;
     const Block& block = table_->at(id);
-    // Others that the set names are freed, or integers that look like addresses: they need not be mapped.
+    // The other blocks of the set are freed, or integers that look like addresses: they need not be mapped.
     if (std::find(pinned.begin(), pinned.end(), &block) == pinned.end()) continue;
     const uint64_t size = Core::BytesOfCopy(block);
     if (!operands_.empty() && bytes + size > kMostBytes) continue;
@@ -103,15 +103,15 @@ void WriteSampler::End(CUstream stream, bool launched) {
     whole_ &= request.ok();
   }
   if (driver_->cuEventRecord(ended_, stream) != CUDA_SUCCESS) {
-    // Nobody can tell when the hashes are done but by waiting for them.
+    // Without the event only a wait shows when the hashes are done.
     driver_->cuStreamSynchronize(stream);
     whole_ = false;
   }
   host_nanos_ += os::Clock::System()->NowNanos() - start;
-  phase_.store(Phase::kQueued, std::memory_order_release);  // to Step
+  phase_.store(Phase::kQueued, std::memory_order_release);  // to Poll
 }
 
-bool WriteSampler::Step() {
+bool WriteSampler::Poll() {
   if (phase_.load(std::memory_order_acquire) != Phase::kQueued) return false;
   if (driver_->cuEventQuery(ended_) == CUDA_ERROR_NOT_READY) return false;
   DeviceHash* const hash = hash_->Get();

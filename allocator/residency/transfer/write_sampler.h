@@ -1,6 +1,7 @@
-// WriteSampler: learns which touches write, by hashing blocks on the launch's own stream before and after sampled
-// launches. One look at a time; looks are spaced so that they take at most a fixed share of the time. What has been
-// learnt is for plans; nothing relies on it.
+// WriteSampler: learns which touches write, by hashing blocks on the launch's own stream before and after
+// sampled launches. One sample at a time; samples are spaced so that they take at most a fixed share of the
+// time. Launches asks on launching threads, the device's thread takes the results in. Plans use what is
+// learnt; nothing relies on it. A sample that fails is dropped.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_WRITE_SAMPLER_H_
@@ -22,32 +23,34 @@ namespace spillway::allocator {
 
 class WriteSampler {
  public:
-  // Looks take at most one part in so many of the time.
+  // Samples take at most one part in so many of the time.
   static constexpr int64_t kShare = 33;
-  // Launches between two looks at the same touch: they are to come from different steps, or from other blocks.
+  // Launches between two samples of the same touch: they are to come from different iterations, or from other
+  // blocks.
   static constexpr policy::LaunchIndex kApart = 256;
 
   WriteSampler(const CudaDriver* driver, const HashLoader* hash, const BlockTable* table)
       : driver_(driver), hash_(hash), table_(table) {}
 
-  // Whether this launch is to be looked at: now and then, when it has a touch that is not settled. Cheap. Any thread,
-  // nothing held.
+  // Whether this launch is to be sampled: now and then, when it has a touch that is not settled. Cheap. Any
+  // thread, without a lock.
   bool Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex now);
-  // Right before and right after such a launch, by the same thread, under its pins and with the device's context
-  // current: enqueues hashes of blocks of the set that are `pinned` on its stream. Begin: false when nothing is to be
-  // looked at; then no End.
+  // Right before and right after such a launch, by the same thread, under its pins and with the device's
+  // context current: enqueues on its stream the hashes of blocks of the set that are `pinned`. Begin returns
+  // false when nothing is to be sampled; then there is no End.
   bool Begin(uint64_t tag, const AccessSet& set, const std::vector<Block*>& pinned, policy::LaunchIndex now,
              CUstream stream);
   void End(CUstream stream, bool launched);
 
-  // Takes in a look whose hashes the device has done. True when it has. Device's thread.
-  bool Step();
-  // What has been learnt up to now; null before anything was. Any thread.
+  // Takes in a sample whose hashes the device has computed. True when there was one. Device's thread.
+  bool Poll();
+  // What has been learnt up to now; null before the first result. Any thread.
   std::shared_ptr<const policy::WriteFacts> facts() const;
   uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
 
  private:
-  // A look goes round: idle -> open (Begin) -> queued (End) -> idle (Step). Who moves it on owns it.
+  // A sample goes round: idle -> open (Begin) -> queued (End) -> idle (Poll). The thread that moves it on
+  // owns it.
   enum class Phase : uint8_t { kIdle, kOpen, kQueued };
   struct Operand {
     uint32_t place = 0;
@@ -68,11 +71,11 @@ class WriteSampler {
   const BlockTable* const table_;
 
   os::Atomic<Phase> phase_{Phase::kIdle};
-  os::Atomic<int64_t> next_nanos_{0};  // no look before it
-  os::Atomic<uint32_t> asked_{0};      // launches; most are not even looked up
+  os::Atomic<int64_t> next_nanos_{0};  // no sample before it
+  os::Atomic<uint32_t> asked_{0};      // launches asked about; most are skipped at once
   os::Atomic<uint64_t> looks_{0};
 
-  // ---- Of the owner of the look.
+  // ---- For the owner of the sample.
   std::vector<Operand> operands_;
   uint64_t tag_ = 0;
   bool whole_ = false;  // launched, and all hashes enqueued

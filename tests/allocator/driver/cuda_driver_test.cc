@@ -24,7 +24,7 @@ TEST(CudaDriverTest, ACodeTravelsInItsStatus) {
 TEST(CudaDriverTest, WithoutACodeOutOfMemoryIsTold) {
   EXPECT_EQ(ResultOf(absl::OkStatus()), CUDA_SUCCESS);
   EXPECT_EQ(ResultOf(CoreDevice::Driver()->ToStatus(CUDA_SUCCESS, "a call")), CUDA_SUCCESS);
-  EXPECT_EQ(ResultOf(absl::ResourceExhaustedError("no room")), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(ResultOf(absl::ResourceExhaustedError("no memory")), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(ResultOf(absl::InternalError("a defect")), CUDA_ERROR_UNKNOWN);
 }
 

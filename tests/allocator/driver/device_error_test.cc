@@ -1,5 +1,5 @@
-// Errors as they are: what the driver answers reaches the caller, a device that cannot be used any more keeps nobody
-// waiting, and only lack of memory is out-of-memory.
+// Errors as they are: what the driver answers reaches the caller, a device that cannot be used any more keeps
+// nobody waiting, and only lack of memory is out-of-memory.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ class DeviceErrorTest : public testing::Test {
   }
 };
 
-TEST_F(DeviceErrorTest, AStickyErrorEndsAWaitForRoom) {
+TEST_F(DeviceErrorTest, AStickyErrorEndsAWaitForChunks) {
   CoreDevice device(WithFailures());
   const std::vector<CUdeviceptr> blocks = Blocks(device);
   HoldStreams(true);
@@ -162,7 +162,7 @@ TEST_F(DeviceErrorTest, WhenNoEvictionSucceedsTheLaunchIsRefusedWithTheFirstFail
 
 TEST_F(DeviceErrorTest, ABlockThatCannotLeaveIsTriedLessAndLess) {
   CoreSetup setup = WithFailures();
-  setup.free_reserve_bytes = 2 * kBlock;  // the background wants room all the time
+  setup.free_reserve_bytes = 2 * kBlock;  // the background wants headroom all the time
   CoreDevice device(setup);
   const std::vector<CUdeviceptr> blocks = Blocks(device);
   copies_out.store(CUDA_ERROR_INVALID_VALUE);

@@ -70,12 +70,12 @@ TEST(RefusalsTest, TheListenerHearsOfCallsAlone) {
 
 TEST(RefusalsTest, OurNameIsLeftToWhoeverShowsTheWords) {
   Refusals refusals;
-  refusals.Note(absl::ResourceExhaustedError("Spillway: no room"));
-  EXPECT_STREQ(refusals.OfThisThread(), "no room");
-  EXPECT_EQ(refusals.Latest(), "no room");
+  refusals.Note(absl::ResourceExhaustedError("Spillway: no memory"));
+  EXPECT_STREQ(refusals.OfThisThread(), "no memory");
+  EXPECT_EQ(refusals.Latest(), "no memory");
 }
 
-TEST(RefusalsTest, LongWordsEndWhereTheRoomDoes) {
+TEST(RefusalsTest, ALongTextIsCut) {
   Refusals refusals;
   refusals.Note(absl::ResourceExhaustedError(std::string(5000, 'x')));
   EXPECT_EQ(std::string(refusals.OfThisThread()), std::string(Refusals::kMostWords - 1, 'x'));

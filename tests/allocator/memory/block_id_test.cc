@@ -29,8 +29,8 @@ TEST(AccessSetTest, TellsBlocksWithEqualLowBitsApartAndForgetsEarlierSets) {
     set.Clear();
     EXPECT_TRUE(set.empty());
     std::vector<BlockId> expected;
-    // Ids that differ in high bits only, and in the device, each twice, and more than the set has room for at
-    // first.
+    // Ids that differ in high bits only, and in the device, each twice, and more than the set's memory is for
+    // at first.
     for (int repeat = 0; repeat < 2; ++repeat) {
       for (uint32_t i = 1; i <= 600; ++i) {
         const BlockId id(static_cast<int>(i % 3), 1 + (i / 4 + 17 * static_cast<uint32_t>(round)) * 4096);

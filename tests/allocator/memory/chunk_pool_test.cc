@@ -30,8 +30,8 @@ TEST(ChunkPoolTest, CreatesUpToTheTargetAndReusesFreeChunks) {
   EXPECT_EQ(pool.TakeFree(2, &chunks), 2u);
   EXPECT_THAT(chunks, ElementsAre(12, 13));
   EXPECT_EQ(pool.TakeFree(2, &chunks), 1u);
-  EXPECT_EQ(pool.held(), 3u);
-  EXPECT_EQ(pool.peak_held(), 5u);
+  EXPECT_EQ(pool.created(), 3u);
+  EXPECT_EQ(pool.peak_created(), 5u);
 }
 
 TEST(ChunkPoolTest, ATargetThatFallsLeavesAnExcess) {
@@ -45,7 +45,7 @@ TEST(ChunkPoolTest, ATargetThatFallsLeavesAnExcess) {
   EXPECT_EQ(pool.available(), 2u);  // what is free may still be had
   EXPECT_EQ(pool.BeginCreate(1), 0u);
   EXPECT_EQ(pool.BeginRelease(3, &chunks), 2u);
-  EXPECT_EQ(pool.held(), 2u);
+  EXPECT_EQ(pool.created(), 2u);
   EXPECT_EQ(pool.excess(), 1u);
 }
 

@@ -1,4 +1,4 @@
-// A GPU of 100 MiB, of which others have a share of 16 MiB; cases computed by hand.
+// A GPU of 100 MiB, of which external memory has a share of 16 MiB. The cases are computed by hand.
 
 #include "allocator/memory/gpu_budget.h"
 
@@ -9,13 +9,13 @@ namespace {
 
 constexpr uint64_t kMib = 1 << 20;
 
-TEST(GpuBudgetTest, OthersShareIsTheirsEvenWhileUnused) {
+TEST(GpuBudgetTest, TheShareOfExternalMemoryStaysFreeEvenWhileUnused) {
   EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 0}.ChunkTarget()), 84 * kMib);
   EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 10 * kMib}.ChunkTarget()), 84 * kMib);
   EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 40 * kMib}.ChunkTarget()), 60 * kMib);
   EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 400 * kMib}.ChunkTarget()), 0u);
-  EXPECT_EQ(DefaultOthersShare(100 * kMib), 16 * kMib);
-  EXPECT_EQ(DefaultOthersShare(10'000 * kMib), 200 * kMib);
+  EXPECT_EQ(DefaultExternalShare(100 * kMib), 16 * kMib);
+  EXPECT_EQ(DefaultExternalShare(10'000 * kMib), 200 * kMib);
 }
 
 Charge ChargeOf(uint64_t live, uint64_t block, uint64_t set) {
@@ -49,9 +49,9 @@ TEST(ChargeTest, ABlockMayTakeAllOfTheGpuAloneInItsLaunch) {
 
 TEST(ChargeTest, WhatNeverLeavesIsNotThereForLaunches) {
   Charge charge = ChargeOf(100, 10, 40);
-  charge.held = 44 * kMib;
+  charge.pinned = 44 * kMib;
   EXPECT_TRUE(charge.LaunchFits());
-  charge.held = 45 * kMib;
+  charge.pinned = 45 * kMib;
   EXPECT_FALSE(charge.LaunchFits());
 }
 

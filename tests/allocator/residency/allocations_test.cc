@@ -85,11 +85,11 @@ TEST(AllocationsTest, EmptyCacheGivesChunksBack) {
 TEST(AllocationsTest, OthersMemoryShrinksOurs) {
   CoreDevice device({});
   const auto blocks = AllocateFilled(device, 7);
-  device->OnForeignBytes(2 << 20);
+  device->OnExternalBytes(2 << 20);
   ExpectContents(device, blocks);
   for (int i = 0; i < 1000 && device->Stats().chunk_bytes > (2 << 20); ++i) usleep(1000);
   EXPECT_LE(device->Stats().chunk_bytes, uint64_t{2 << 20});
-  device->OnForeignBytes(-(2 << 20));
+  device->OnExternalBytes(-(2 << 20));
   ExpectContents(device, blocks);
 }
 

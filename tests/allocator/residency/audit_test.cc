@@ -35,12 +35,12 @@ class ResidencyAuditTest : public testing::Test {
     setup.audit = found;
     return setup;
   }
-  static bool IsHidden(CoreDevice& device, CUdeviceptr address) {
+  static bool IsUnmapped(CoreDevice& device, CUdeviceptr address) {
     const TableLock lock(device->core()->table);
-    return device->core()->table.at(device.addresses().Find(address)).memory.hidden;
+    return device->core()->table.at(device.addresses().Find(address)).memory.unmapped;
   }
-  static size_t Hidden(CoreDevice& device) {
-    return dynamic_cast<AuditedResidency&>(device.residency()).HiddenBlocks();
+  static size_t Unmapped(CoreDevice& device) {
+    return dynamic_cast<AuditedResidency&>(device.residency()).UnmappedBlocks();
   }
   static CUresult FillBlock(CoreDevice& device, CUstream stream, CUdeviceptr block, uint64_t version) {
     return device.Launch(stream, {block}, [version](const std::vector<CUdeviceptr>& addresses) {
@@ -65,13 +65,13 @@ TEST_F(ResidencyAuditTest, OnlyWhatALaunchNamesIsMappedWhileItRuns) {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 5; ++i) blocks.push_back(device.MustAllocate(kBlock));
   for (int i = 0; i < 5; ++i) ASSERT_EQ(FillBlock(device, stream, blocks[i], i + 1), CUDA_SUCCESS);
-  std::vector<bool> hidden;
+  std::vector<bool> unmapped;
   ASSERT_EQ(device.Launch(stream, {blocks[1], blocks[3]},
                           [&](const std::vector<CUdeviceptr>&) {
-                            for (CUdeviceptr block : blocks) hidden.push_back(IsHidden(device, block));
+                            for (CUdeviceptr block : blocks) unmapped.push_back(IsUnmapped(device, block));
                           }),
             CUDA_SUCCESS);
-  EXPECT_EQ(hidden, (std::vector<bool>{true, false, true, false, true}));
+  EXPECT_EQ(unmapped, (std::vector<bool>{true, false, true, false, true}));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(WrongWords(device, stream, blocks[i], i + 1), 0u);
   EXPECT_EQ(found.passed.load(), 11u);
   EXPECT_TRUE(found.faults.empty());
@@ -84,10 +84,10 @@ TEST_F(ResidencyAuditTest, LaunchThatNamesNothingFindsNothingMapped) {
   const CUstream stream = device.NewStream();
   const CUdeviceptr block = device.MustAllocate(kBlock);
   ASSERT_EQ(FillBlock(device, stream, block, 1), CUDA_SUCCESS);
-  size_t hidden = 0;
-  ASSERT_EQ(device.Launch(stream, {}, [&](const std::vector<CUdeviceptr>&) { hidden = Hidden(device); }),
+  size_t unmapped = 0;
+  ASSERT_EQ(device.Launch(stream, {}, [&](const std::vector<CUdeviceptr>&) { unmapped = Unmapped(device); }),
             CUDA_SUCCESS);
-  EXPECT_EQ(hidden, 1u);
+  EXPECT_EQ(unmapped, 1u);
   EXPECT_EQ(WrongWords(device, stream, block, 1), 0u);
 }
 
@@ -98,26 +98,27 @@ TEST_F(ResidencyAuditTest, HeldBlocksStayMapped) {
     setup.evict = evict;
     CoreDevice device(setup);
     const CUstream stream = device.NewStream();
-    const CUdeviceptr held = device.MustAllocate(kBlock);
+    const CUdeviceptr pinned = device.MustAllocate(kBlock);
     const CUdeviceptr other = device.MustAllocate(kBlock);
-    ASSERT_EQ(FillBlock(device, stream, held, 1), CUDA_SUCCESS);
+    ASSERT_EQ(FillBlock(device, stream, pinned, 1), CUDA_SUCCESS);
     ASSERT_EQ(FillBlock(device, stream, other, 2), CUDA_SUCCESS);
-    ASSERT_TRUE(IsHidden(device, held));
+    ASSERT_TRUE(IsUnmapped(device, pinned));
     AccessSet set;
-    device.addresses().Collect(held, &set);
-    std::vector<HeldBlock> books;
-    ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable, &books).ok());
-    EXPECT_FALSE(IsHidden(device, held));
+    device.addresses().Collect(pinned, &set);
+    std::vector<PinnedBlock> books;
+    ASSERT_TRUE(device->Pin(set, PinReason::kPointerTable, &books).ok());
+    EXPECT_FALSE(IsUnmapped(device, pinned));
     uint64_t wrong = 1;
-    ASSERT_EQ(device.Launch(
-                  stream, {other},
-                  [&](const std::vector<CUdeviceptr>&) { wrong = CoreDevice::Differences(held, kBlock, 1); }),
+    ASSERT_EQ(device.Launch(stream, {other},
+                            [&](const std::vector<CUdeviceptr>&) {
+                              wrong = CoreDevice::Differences(pinned, kBlock, 1);
+                            }),
               CUDA_SUCCESS);
     EXPECT_EQ(wrong, 0u);
-    device->EndHold(books, HoldReason::kPointerTable, {});
-    EXPECT_EQ(device->Stats().held_bytes, 0u);
+    device->Unpin(books, PinReason::kPointerTable, {});
+    EXPECT_EQ(device->Stats().pinned_bytes, 0u);
     ASSERT_EQ(FillBlock(device, stream, other, 3), CUDA_SUCCESS);
-    EXPECT_TRUE(IsHidden(device, held));
+    EXPECT_TRUE(IsUnmapped(device, pinned));
   }
 }
 
@@ -130,10 +131,10 @@ TEST_F(ResidencyAuditTest, FreedBlocksAreReusedAndStripped) {
     const CUdeviceptr block = device.MustAllocate(kBlock, stream);
     ASSERT_EQ(FillBlock(device, stream, block, round), CUDA_SUCCESS);
     ASSERT_EQ(FillBlock(device, stream, keeper, round), CUDA_SUCCESS);
-    ASSERT_TRUE(IsHidden(device, block));
+    ASSERT_TRUE(IsUnmapped(device, block));
     ASSERT_TRUE(device->Free(block).ok());
     if (round == 1) {
-      ASSERT_TRUE(device->EmptyCache().ok());  // strips a hidden block
+      ASSERT_TRUE(device->EmptyCache().ok());  // decommits an unmapped block
     }
     device->CheckInvariants();
   }
@@ -161,7 +162,7 @@ TEST_F(ResidencyAuditTest, EveryByteStaysUnderPressure) {
                                 const TableLock lock(device->core()->table);
                                 device->core()->table.ForEachLocked(lock, [&](Block* block) {
                                   const bool named = block->address == addresses[0];
-                                  if (!named && block->holds_chunks() && !block->memory.hidden) ++seen;
+                                  if (!named && block->has_chunks() && !block->memory.unmapped) ++seen;
                                 });
                               }),
                 CUDA_SUCCESS);
@@ -218,16 +219,16 @@ TEST_F(ResidencyAuditTest, LaunchThatReachesAllFindsAllMapped) {
   for (int i = 0; i < 6; ++i) blocks.push_back(device.MustAllocate(kBlock));
   for (int i = 0; i < 5; ++i) ASSERT_EQ(FillBlock(device, stream, blocks[i], i + 1), CUDA_SUCCESS);
   uint64_t wrong = 1;
-  size_t hidden = 1;
+  size_t unmapped = 1;
   const auto body = [&](const std::vector<CUdeviceptr>&) {
     wrong = 0;
     for (int i = 0; i < 5; ++i) wrong += CoreDevice::Differences(blocks[i], kBlock, i + 1);
     CoreDevice::Fill(blocks[5], kBlock, 6);  // a block that no launch ever named
-    hidden = Hidden(device);
+    unmapped = Unmapped(device);
   };
   ASSERT_EQ(device.Launch(stream, {blocks[0]}, body, 1, CoreDevice::Way::kReachingAll), CUDA_SUCCESS);
   EXPECT_EQ(wrong, 0u);
-  EXPECT_EQ(hidden, 0u);
+  EXPECT_EQ(unmapped, 0u);
   EXPECT_EQ(WrongWords(device, stream, blocks[5], 6), 0u);
 }
 
@@ -239,15 +240,16 @@ TEST_F(ResidencyAuditTest, AuditEndsWhenEvictionIsSwitchedOff) {
   const CUdeviceptr second = device.MustAllocate(kBlock);
   ASSERT_EQ(FillBlock(device, stream, first, 1), CUDA_SUCCESS);
   ASSERT_EQ(FillBlock(device, stream, second, 2), CUDA_SUCCESS);
-  ASSERT_EQ(Hidden(device), 1u);
+  ASSERT_EQ(Unmapped(device), 1u);
   EXPECT_TRUE(device->StopEvicting().ok());
-  EXPECT_EQ(Hidden(device), 0u);
+  EXPECT_EQ(Unmapped(device), 0u);
   EXPECT_EQ(WrongWords(device, stream, first, 1), 0u);
   device.Synchronize();
-  EXPECT_EQ(Hidden(device), 0u);
+  EXPECT_EQ(Unmapped(device), 0u);
 }
 
-// Without audit: everything comes back for a launch that may reach all, and it is refused when that cannot be.
+// Without audit: everything comes back for a launch that may reach all, and it is refused when that cannot
+// be.
 TEST(ReachingAllTest, BringsEverythingBackOrRefuses) {
   CoreSetup setup;
   setup.host_bytes = 8 << 20;

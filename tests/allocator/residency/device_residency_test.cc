@@ -1,4 +1,4 @@
-// The door, one behaviour a case.
+// The interface of the residency, one behaviour a case.
 
 #include "allocator/residency/device_residency.h"
 
@@ -95,10 +95,10 @@ TEST(ResidencyTest, HeldBlocksStay) {
   const auto blocks = AllocateFilled(device, 3);
   AccessSet set;
   device.addresses().Collect(blocks[0], &set);
-  ASSERT_TRUE(device->Hold(set, HoldReason::kExport).ok());
+  ASSERT_TRUE(device->Pin(set, PinReason::kExport).ok());
   const auto more = AllocateFilled(device, 20);
   EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 1), 0u) << "touched by the host without any launch";
-  EXPECT_EQ(device->Stats().held_bytes, kBlock);
+  EXPECT_EQ(device->Stats().pinned_bytes, kBlock);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace spillway::allocator {
 namespace {
 
-TEST(DeviceThreadTest, ShutdownLetsThreadsGoThatWaitForRoom) {
+TEST(DeviceThreadTest, ShutdownEndsWaitsForChunks) {
   CoreSetup setup;
   setup.budget_bytes = 2 * kBlock + (64 << 10);
   setup.run_ahead_bytes = 64 << 20;  // that wait ends with the GPU's work, not with us
@@ -25,7 +25,7 @@ TEST(DeviceThreadTest, ShutdownLetsThreadsGoThatWaitForRoom) {
   std::vector<CUdeviceptr> others;
   for (int i = 0; i < 3; ++i) others.push_back(device.MustAllocate(kBlock));
   HoldStreams(true);
-  ASSERT_EQ(device.Launch(nullptr, first, [](const auto&) {}), CUDA_SUCCESS);  // the only room is in use
+  ASSERT_EQ(device.Launch(nullptr, first, [](const auto&) {}), CUDA_SUCCESS);  // all chunks are in use
   std::atomic<int> passed{0};
   std::vector<std::thread> threads;
   for (CUdeviceptr other : others) {
@@ -36,7 +36,7 @@ TEST(DeviceThreadTest, ShutdownLetsThreadsGoThatWaitForRoom) {
       ++passed;
     });
   }
-  threads.emplace_back([&] {  // waits for a strip that cannot end
+  threads.emplace_back([&] {  // waits for a decommit that cannot end
     EXPECT_TRUE(device->EmptyCache().ok());
     ++passed;
   });

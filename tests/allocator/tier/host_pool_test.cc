@@ -16,21 +16,21 @@ constexpr uint64_t kChunk = CoreDevice::kChunk;
 
 TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
   HostPool::Options options;
-  options.piece_bytes = kChunk;
+  options.buffer_bytes = kChunk;
   options.storage_bytes = 5 * kChunk;
   options.slab_bytes = 2 * kChunk;
-  options.evict_staging_pieces = 2;
-  options.fault_staging_pieces = 3;
+  options.evict_staging_buffers = 2;
+  options.fault_staging_buffers = 3;
   auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
   ASSERT_TRUE(pool.ok());
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 5u);
-  std::vector<HostPiece> storage;
+  std::vector<PinnedBuffer> storage;
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &storage), 0u) << "Take never pins";
   ASSERT_TRUE((*pool)->GrowStorageTo(5 * kChunk).ok());
-  EXPECT_EQ((*pool)->storage_room_bytes(), 5 * kChunk);
+  EXPECT_EQ((*pool)->storage_capacity_bytes(), 5 * kChunk);
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 9, &storage), 5u);
   EXPECT_EQ((*pool)->storage_in_use(), 5 * kChunk);
-  std::vector<HostPiece> staging;
+  std::vector<PinnedBuffer> staging;
   EXPECT_EQ((*pool)->Take(HostUse::kEvictStaging, 9, &staging), 2u);
   EXPECT_EQ((*pool)->Take(HostUse::kFaultStaging, 9, &staging), 3u);
   for (size_t i = 0; i < storage.size(); ++i) {
@@ -38,17 +38,17 @@ TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
     for (size_t j = 0; j < i; ++j) EXPECT_GE(std::abs(storage[i].data - storage[j].data), ptrdiff_t{kChunk});
   }
   (*pool)->Give(HostUse::kStorage, storage[2]);
-  std::vector<HostPiece> again;
+  std::vector<PinnedBuffer> again;
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &again), 1u);
   EXPECT_EQ(again[0].data, storage[2].data);
 }
 
 TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
   HostPool::Options options;
-  options.piece_bytes = kChunk;
+  options.buffer_bytes = kChunk;
   options.storage_bytes = 64 * kChunk;
   options.slab_bytes = 4 * kChunk;
-  options.evict_staging_pieces = options.fault_staging_pieces = 0;
+  options.evict_staging_buffers = options.fault_staging_buffers = 0;
   CudaDriver driver = *CoreDevice::Driver();
   // Refuses from its fourth call on; the entry is not changed while the pinning thread may use it.
   static std::atomic<int> pins;
@@ -59,21 +59,21 @@ TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
   };
   auto pool = HostPool::Create(&driver, CoreDevice::Context(), options);
   ASSERT_TRUE(pool.ok());
-  std::vector<HostPiece> pieces;
+  std::vector<PinnedBuffer> buffers;
   ASSERT_TRUE((*pool)->GrowStorageTo(4 * kChunk).ok());
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &pieces), 4u);
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 4, &buffers), 4u);
   const absl::Status grown = (*pool)->GrowStorageTo(64 * kChunk);
   EXPECT_TRUE(absl::IsResourceExhausted(grown)) << grown;
   EXPECT_NE(std::string(grown.message()).find("pinning"), std::string::npos) << grown;
-  const uint64_t room = (*pool)->storage_room_bytes();
-  EXPECT_EQ((*pool)->storage_cap_bytes(), room);
-  EXPECT_LT(room, 64 * kChunk);
-  EXPECT_TRUE((*pool)->GrowStorageTo(room).ok());
-  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 64, &pieces), room / kChunk - 4);
+  const uint64_t capacity = (*pool)->storage_capacity_bytes();
+  EXPECT_EQ((*pool)->storage_cap_bytes(), capacity);
+  EXPECT_LT(capacity, 64 * kChunk);
+  EXPECT_TRUE((*pool)->GrowStorageTo(capacity).ok());
+  EXPECT_EQ((*pool)->Take(HostUse::kStorage, 64, &buffers), capacity / kChunk - 4);
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 0u);
-  (*pool)->Give(HostUse::kStorage, pieces.back());
+  (*pool)->Give(HostUse::kStorage, buffers.back());
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 1u);
-  options.fault_staging_pieces = 2;
+  options.fault_staging_buffers = 2;
   EXPECT_FALSE(HostPool::Create(&driver, CoreDevice::Context(), options).ok()) << "no staging, no pool";
 }
 

@@ -126,8 +126,8 @@ def encode(tensors, kernels):
     for name, nanos, *lists in kernels:
         out += number(len(name)) + name.encode() + number(nanos) + number(0)
         for ids in lists:
-            steps = [b - a for a, b in zip([0, *sorted(ids)], sorted(ids))]
-            out += number(len(steps)) + b"".join(map(number, steps))
+            differences = [b - a for a, b in zip([0, *sorted(ids)], sorted(ids))]
+            out += number(len(differences)) + b"".join(map(number, differences))
     checksum = 0xCBF29CE484222325
     for byte in out:
         checksum = (checksum ^ byte) * 0x100000001B3 % 2**64

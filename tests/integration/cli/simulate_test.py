@@ -164,23 +164,23 @@ class Files(Simulate):
         os.remove(os.path.join(half, "tensors.csv"))
         self.refused("tensors.csv: No such file", trace=half)
 
-    def test_damaged_and_foreign_files_are_told_with_the_offset(self):
+    def test_damaged_and_other_files_are_refused_with_the_offset(self):
         compact = self.path("whole.trace")
         simulate(self.trace, "--convert", compact)
         with open(compact, "rb") as file:
             whole = file.read()
-        foreign = self.path("foreign.trace")
+        other = self.path("other.trace")
         for content, words in (
-            (b"", "foreign.trace: at offset 0: no Spillway trace"),
+            (b"", "other.trace: at offset 0: no Spillway trace"),
             (b"\x7fELF and so on", "at offset 0: no Spillway trace"),
             (whole[:8] + b"\x63" + whole[9:], "at offset 8: version 99"),
             (whole[: len(whole) // 2], r"at offset \d+: "),
             (whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], r"at offset \d+: "),
             (whole + b"more", r"at offset \d+: "),
         ):
-            with open(foreign, "wb") as file:
+            with open(other, "wb") as file:
                 file.write(content)
-            self.refused(words, trace=foreign)
+            self.refused(words, trace=other)
         broken = write_csv(self.path("broken"), [(MIB, True), (MIB, True)], [("k", 1, [0], [], 0), ("k", "soon", [1], [], 0)])
         with open(os.path.join(broken, "kernels.csv"), encoding="utf-8") as file:
             offset = file.read().index("1,k,soon")

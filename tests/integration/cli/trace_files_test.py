@@ -7,7 +7,7 @@ import unittest
 
 from simulate_helpers import MIB, encode, result_of, simulate
 
-# A step of four launches. Memory lives on after the last use until it is freed; the gradient lives over the step's end.
+# An iteration of four launches. Memory lives on after the last use until it is freed; the gradient lives over the iteration's end.
 ACTIVATION, WEIGHT, GRADIENT, SCRATCH = range(4)
 TENSORS = [(64 * MIB, False, (0, 3)), (32 * MIB, True, None), (16 * MIB, False, (3, 0)), (40 * MIB, False, (2, 2))]
 KERNELS = [

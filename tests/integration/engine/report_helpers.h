@@ -26,12 +26,12 @@ inline Figures TwoDevices() {
   first.stats.host_spilled_bytes = 100;
   first.stats.disk_spilled_bytes = 200;
   first.stats.fetched_bytes = 70;
-  first.stats.stall_room_nanos = 1'500'000'000;
-  first.stats.lost_room_nanos = 400'000'000;
+  first.stats.stall_chunk_nanos = 1'500'000'000;
+  first.stats.lost_chunk_nanos = 400'000'000;
   first.stats.lost_read_nanos = 500'000'000;
-  first.stats.held_back_nanos = 7'000'000'000;
-  first.stats.held_bytes_by_reason[1] = 5;
-  first.plan_period_launches = 186;
+  first.stats.throttled_nanos = 7'000'000'000;
+  first.stats.pinned_bytes_by_reason[1] = 5;
+  first.plan_iteration_launches = 186;
   DeviceFigures second = first;
   second.device = 1;
   second.plans = 2;

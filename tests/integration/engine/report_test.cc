@@ -60,16 +60,16 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   EXPECT_EQ(json["devices"][1]["spilled_bytes"], 300);
   EXPECT_EQ(json["devices"][1]["plans"], 2);
   EXPECT_EQ(json["devices"][0]["plan_period_launches"], 186);
-  uint64_t held = 0;
-  for (const auto& [reason, bytes] : json["held_bytes_by_reason"].items()) held += bytes.get<uint64_t>();
-  EXPECT_EQ(held, 10u);
+  uint64_t pinned = 0;
+  for (const auto& [reason, bytes] : json["held_bytes_by_reason"].items()) pinned += bytes.get<uint64_t>();
+  EXPECT_EQ(pinned, 10u);
 }
 
 TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {
   const std::string text = Summary(TwoDevices());
   for (const char* part :
        {"peak 2.00 GiB of a budget of 4.00 GiB", "moved out 600 B (host 200 B, disk 400 B)", "back 140 B",
-        "stalled 3.0 s for room, 0.2 s for the disk", "the GPU had to wait 1.8 s",
+        "stalled 3.0 s for GPU memory, 0.2 s for the disk", "the GPU had to wait 1.8 s",
         "SSD bytes written 4.00 KiB"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
@@ -110,9 +110,9 @@ TEST(MetricsPageTest, NamesEachKey) {
     }
   }
   Figures figures = TwoDevices();
-  ObservedStep step;
-  step.budgets.push_back({});
-  figures.devices[0].observed = step;
+  ObservedIteration iteration;
+  iteration.budgets.push_back({});
+  figures.devices[0].observed = iteration;
   figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
   figures.devices[0].stats.disk_in_rate = 1e9;
   std::set<std::string> written;
@@ -135,37 +135,37 @@ TEST(StatusTextTest, SaysWhereTheBytesAreAndHowItGoes) {
       StatusText(figures),
       "status: on the GPU 1.00 MiB of 4.00 GiB, host 0 B, disk 0 B; moved out 600 B, back 140 B; stalled "
       "26.0 % of 12.5 s");
-  figures.steps_per_second = 2.5;
-  EXPECT_THAT(StatusText(figures), ::testing::EndsWith("; 2.50 steps/s"));
+  figures.iterations_per_second = 2.5;
+  EXPECT_THAT(StatusText(figures), ::testing::EndsWith("; 2.50 iterations/s"));
 }
 
-Figures WithStep(double step_seconds, double bound_seconds) {
+Figures WithStep(double iteration_seconds, double bound_seconds) {
   Figures figures = TwoDevices();
   figures.devices.resize(1);
   DeviceFigures& device = figures.devices[0];
   device.steady.forecast.bound_seconds = bound_seconds;
   device.steady.launches = 186;
-  device.steady.steps = 12;
-  device.steady.step_seconds = step_seconds;
-  device.steady.per_step.disk_fetched_bytes = device.steady.per_step.fetched_bytes = 3 << 20;
-  device.steady.per_step.prefetched_bytes = 3 << 20;
-  device.steady.per_step.in_time_bytes = 3 << 19;
-  device.steady.per_step.lost_read_nanos = 250'000'000;
+  device.steady.iterations = 12;
+  device.steady.iteration_seconds = iteration_seconds;
+  device.steady.per_iteration.disk_fetched_bytes = device.steady.per_iteration.fetched_bytes = 3 << 20;
+  device.steady.per_iteration.prefetched_bytes = 3 << 20;
+  device.steady.per_iteration.in_time_bytes = 3 << 19;
+  device.steady.per_iteration.lost_read_nanos = 250'000'000;
   return figures;
 }
 
-TEST(StepLinesTest, SayWhatAStepTakesMovesAndWaits) {
+TEST(IterationLinesTest, SayWhatAnIterationTakesMovesAndWaits) {
   EXPECT_THAT(
-      StepLines(WithStep(2.5, 2)),
+      IterationLines(WithStep(2.5, 2)),
       ::testing::ElementsAre(
-          "step on GPU 0: 186 launches, 2.500 s, 80.0 % of bound (no plan is faster than 2.000 s here); "
+          "iteration on GPU 0: 186 launches, 2.500 s, 80.0 % of bound (no plan is faster than 2.000 s here); "
           "moves out nothing, back disk 3.00 MiB; 50.0 % of what came back was there in time; the GPU "
-          "had to wait 0.000 s for room, 0.250 s for bytes, 0.000 s for run-ahead"));
+          "had to wait 0.000 s for memory, 0.250 s for bytes, 0.000 s for run-ahead"));
 }
 
-TEST(StepLinesTest, SayNothingThatIsNotKnown) {
-  EXPECT_THAT(StepLines(TwoDevices()), ::testing::IsEmpty());
-  const std::vector<std::string> lines = StepLines(WithStep(2.5, 0));
+TEST(IterationLinesTest, SayNothingThatIsNotKnown) {
+  EXPECT_THAT(IterationLines(TwoDevices()), ::testing::IsEmpty());
+  const std::vector<std::string> lines = IterationLines(WithStep(2.5, 0));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], ::testing::Not(HasSubstr("bound")));
   EXPECT_FALSE(nlohmann::json::parse(MetricsJson(TwoDevices()))["devices"][1].contains("step"));

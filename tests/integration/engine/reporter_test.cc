@@ -54,21 +54,21 @@ TEST_F(ReporterTest, WritesNowAndThen) {
   reporter.Finish();
 }
 
-TEST(StepRateTest, IsThatOfTheLastLooks) {
-  StepRate rate;
+TEST(IterationRateTest, IsThatOfTheLastLooks) {
+  IterationRate rate;
   Figures figures;
   figures.devices.push_back({});
-  figures.devices[0].plan_period_launches = 10;
+  figures.devices[0].plan_iteration_launches = 10;
   const auto at = [&](double seconds, uint64_t launches) {
     figures.seconds = seconds;
     figures.devices[0].stats.launches = launches;
     return rate.Update(figures);
   };
   EXPECT_EQ(at(0.5, 100), 0);                    // too short
-  EXPECT_DOUBLE_EQ(at(10, 200), 2);              // 20 steps in 10 s
-  EXPECT_DOUBLE_EQ(at(20, 1200), 10);            // 100 steps since the look before
+  EXPECT_DOUBLE_EQ(at(10, 200), 2);              // 20 iterations in 10 s
+  EXPECT_DOUBLE_EQ(at(20, 1200), 10);            // 100 iterations since the look before
   EXPECT_DOUBLE_EQ(at(20.5, 1300), 110 / 10.5);  // half a second is too short to forget that look
-  figures.devices[0].plan_period_launches = 0;
+  figures.devices[0].plan_iteration_launches = 0;
   EXPECT_EQ(at(30, 2000), 0);
 }
 

@@ -21,7 +21,7 @@ TEST(SizingTest, TheDefaultBudgetLeavesAReserve) {
   EXPECT_EQ(DefaultBudget(100 * kGiB, 0), 99 * kGiB);           // at most 1 GiB
   EXPECT_EQ(DefaultBudget(500 * kMiB, 0), 468 * kMiB);          // at least 32 MiB
   EXPECT_EQ(DefaultBudget(10'000 * kMiB, 0), 9'700 * kMiB);     // 3 %
-  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB), 488 * kMiB);  // what others hold already is part of it
+  EXPECT_EQ(DefaultBudget(500 * kMiB, 20 * kMiB), 488 * kMiB);  // external memory is part of it
   EXPECT_EQ(DefaultBudget(10 * kMiB, 0), 0u);
 }
 
@@ -35,18 +35,18 @@ TEST(SizingTest, StagingIsPartOfTheHostCap) {
   for (uint64_t cap : {uint64_t{0}, 2 * kMiB, 8 * kMiB, 100 * kMiB, 16 * kGiB}) {
     const auto with_disk = HostPoolOptions(cap, true);
     const auto staging =
-        static_cast<uint64_t>(with_disk.evict_staging_pieces + with_disk.fault_staging_pieces);
-    EXPECT_GE(with_disk.evict_staging_pieces, 2);
-    EXPECT_GE(with_disk.fault_staging_pieces, 2);
+        static_cast<uint64_t>(with_disk.evict_staging_buffers + with_disk.fault_staging_buffers);
+    EXPECT_GE(with_disk.evict_staging_buffers, 2);
+    EXPECT_GE(with_disk.fault_staging_buffers, 2);
     EXPECT_LE(with_disk.storage_bytes + staging * kChunkBytes,
               std::max(cap, cap == 0 ? 24 * kChunkBytes : 4 * kChunkBytes));
     const auto without = HostPoolOptions(cap, false);
     EXPECT_EQ(without.storage_bytes, cap / kChunkBytes * kChunkBytes);
-    EXPECT_EQ(without.evict_staging_pieces + without.fault_staging_pieces, 0);
+    EXPECT_EQ(without.evict_staging_buffers + without.fault_staging_buffers, 0);
   }
 }
 
-TEST(SizingTest, AddressSpaceIsAPowerOfTwoWithRoom) {
+TEST(SizingTest, AddressSpaceIsAPowerOfTwoAboveTheNeed) {
   EXPECT_EQ(AddressSpaceBytes(kGiB, 0, 0), 64 * kGiB);
   EXPECT_EQ(AddressSpaceBytes(80 * kGiB, 16 * kGiB, 0), 1024 * kGiB);
   EXPECT_EQ(AddressSpaceBytes(192 * kGiB, 1024 * kGiB, 1 << 30), 4096 * kGiB);

@@ -8,7 +8,7 @@ namespace spillway::integration {
 namespace {
 
 using allocator::BlockId;
-using allocator::HoldReason;
+using allocator::PinReason;
 
 // How long the pins of a captured graph last; the graph functions themselves are tried in
 // escaped_families_test.
@@ -18,7 +18,7 @@ class GraphPinsTest : public testing::Test {
   static CUgraphExec Exec(uintptr_t n) { return reinterpret_cast<CUgraphExec>(0xc000 + 16 * n); }
   static CUgraphNode Node(uintptr_t n) { return reinterpret_cast<CUgraphNode>(0xd000 + 16 * n); }
   static CUstream Stream(uintptr_t n) { return reinterpret_cast<CUstream>(0x9000 + n); }
-  static HoldTicket Ticket(uint32_t index) { return {HoldReason::kGraph, {{BlockId(0, index), 1}}}; }
+  static PinTicket Ticket(uint32_t index) { return {PinReason::kGraph, {{BlockId(0, index), 1}}}; }
   // Blocks whose pins have ended since the last call.
   std::vector<uint32_t> Ended() {
     std::vector<uint32_t> blocks;
@@ -28,8 +28,8 @@ class GraphPinsTest : public testing::Test {
   }
   using Blocks = std::vector<uint32_t>;
 
-  GraphHolds graphs_;
-  GraphHolds::Ended ended_;
+  GraphPins graphs_;
+  GraphPins::Ended ended_;
 };
 
 TEST_F(GraphPinsTest, ACaptureBecomesAGraphOrNothing) {
@@ -73,7 +73,7 @@ TEST_F(GraphPinsTest, AForgottenStreamIsNamedOnce) {
   graphs_.AddToGraph(Graph(1), Ticket(1));
   graphs_.Instantiate(Exec(1), Graph(1), &ended_);
   graphs_.NoteLaunch(Exec(1), {Stream(4), false});
-  std::vector<HoldTicket> launched;
+  std::vector<PinTicket> launched;
   graphs_.ForgetStream(Stream(4), &launched);
   EXPECT_EQ(launched.size(), 1u);
   graphs_.ForgetStream(Stream(4), &launched);

@@ -10,7 +10,7 @@ namespace spillway::integration {
 namespace {
 
 using allocator::BlockId;
-using allocator::HoldReason;
+using allocator::PinReason;
 
 class PinsTest : public testing::Test {
  protected:
@@ -20,7 +20,7 @@ class PinsTest : public testing::Test {
     set_.Add(second_);
   }
   int Pins() const {
-    return residency_[0].Held(first_, HoldReason::kGraph) + residency_[1].Held(second_, HoldReason::kGraph);
+    return residency_[0].PinsOf(first_, PinReason::kGraph) + residency_[1].PinsOf(second_, PinReason::kGraph);
   }
 
   const BlockId first_{0, 3};
@@ -31,47 +31,47 @@ class PinsTest : public testing::Test {
 };
 
 TEST_F(PinsTest, EachDevicePinsItsOwnBlocks) {
-  HoldTicket ticket;
-  EXPECT_EQ(HoldBlocks(devices_, set_, HoldReason::kGraph, &ticket), CUDA_SUCCESS);
+  PinTicket ticket;
+  EXPECT_EQ(PinBlocks(devices_, set_, PinReason::kGraph, &ticket), CUDA_SUCCESS);
   EXPECT_EQ(ticket.blocks.size(), 2u);
   EXPECT_EQ(Pins(), 2);
-  std::vector<HoldTicket> tickets = {std::move(ticket), {}};
-  EndHolds(devices_, &tickets, {});
+  std::vector<PinTicket> tickets = {std::move(ticket), {}};
+  EndPins(devices_, &tickets, {});
   EXPECT_TRUE(tickets.empty());
   EXPECT_EQ(Pins(), 0);
 }
 
 TEST_F(PinsTest, WhatWasTakenBeforeARefusalIsEnded) {
-  residency_[1].hold_status = absl::ResourceExhaustedError("full");
-  HoldTicket ticket;
-  EXPECT_EQ(HoldBlocks(devices_, set_, HoldReason::kGraph, &ticket), CUDA_ERROR_OUT_OF_MEMORY);
+  residency_[1].pin_status = absl::ResourceExhaustedError("full");
+  PinTicket ticket;
+  EXPECT_EQ(PinBlocks(devices_, set_, PinReason::kGraph, &ticket), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_TRUE(ticket.blocks.empty());
   EXPECT_EQ(Pins(), 0);
 }
 
 TEST_F(PinsTest, ADeviceWithoutAResidencyPinsNothing) {
   devices_.Set(1, nullptr);
-  HoldTicket ticket;
-  EXPECT_EQ(HoldBlocks(devices_, set_, HoldReason::kGraph, &ticket), CUDA_SUCCESS);
+  PinTicket ticket;
+  EXPECT_EQ(PinBlocks(devices_, set_, PinReason::kGraph, &ticket), CUDA_SUCCESS);
   EXPECT_EQ(ticket.blocks.size(), 1u);
 }
 
 TEST_F(PinsTest, AReasonIsReportedOnce) {
   PinReports reports;
   testing::internal::CaptureStderr();
-  reports.Report(HoldReason::kExport, "cuFirst");
-  reports.Report(HoldReason::kExport, "cuSecond");
+  reports.Report(PinReason::kExport, "cuFirst");
+  reports.Report(PinReason::kExport, "cuSecond");
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("(export): cuFirst"), std::string::npos) << text;
   EXPECT_EQ(text.find("cuSecond"), std::string::npos) << text;
 }
 
 TEST_F(PinsTest, ObjectsKeepTheirTicketsByKindAndName) {
-  ObjectHolds objects;
-  using Kind = ObjectHolds::Kind;
-  EXPECT_TRUE(objects.Add(Kind::kTexture, 5, {HoldReason::kTexture, {{first_, 1}}}).blocks.empty());
+  ObjectPins objects;
+  using Kind = ObjectPins::Kind;
+  EXPECT_TRUE(objects.Add(Kind::kTexture, 5, {PinReason::kTexture, {{first_, 1}}}).blocks.empty());
   EXPECT_TRUE(objects.Take(Kind::kSurface, 5).blocks.empty());
-  const HoldTicket before = objects.Add(Kind::kTexture, 5, {HoldReason::kTexture, {{second_, 1}}});
+  const PinTicket before = objects.Add(Kind::kTexture, 5, {PinReason::kTexture, {{second_, 1}}});
   ASSERT_EQ(before.blocks.size(), 1u);
   EXPECT_EQ(before.blocks[0].id, first_);
   EXPECT_EQ(objects.Take(Kind::kTexture, 5).blocks.size(), 1u);

@@ -8,7 +8,7 @@ namespace spillway::integration {
 namespace {
 
 using allocator::BlockId;
-using allocator::HoldReason;
+using allocator::PinReason;
 
 constexpr uint64_t kTable = 0x10000;
 
@@ -16,31 +16,31 @@ class PointerTablesTest : public testing::Test {
  protected:
   // Words at `address` and behind it that lead to these blocks, each pinned once.
   bool Add(uint64_t address, const std::vector<uint32_t>& blocks,
-           HoldReason reason = HoldReason::kPointerTable) {
-    std::vector<TableSlot> slots;
+           PinReason reason = PinReason::kPointerTable) {
+    std::vector<TableEntry> entries;
     left_ = {{reason, {}}};
     for (size_t i = 0; i < blocks.size(); ++i) {
-      slots.push_back({address + 8 * i, 8, BlockId(0, blocks[i])});
+      entries.push_back({address + 8 * i, 8, BlockId(0, blocks[i])});
       left_[0].blocks.push_back({BlockId(0, blocks[i]), 1});
     }
-    return tables_.Add(slots, &left_);
+    return tables_.Add(entries, &left_);
   }
   std::vector<uint32_t> Remove(uint64_t address, uint64_t bytes) {
-    std::vector<HoldTicket> ended;
+    std::vector<PinTicket> ended;
     tables_.Remove(address, bytes, &ended);
     return BlocksOf(ended);
   }
-  static std::vector<uint32_t> BlocksOf(const std::vector<HoldTicket>& tickets) {
+  static std::vector<uint32_t> BlocksOf(const std::vector<PinTicket>& tickets) {
     std::vector<uint32_t> blocks;
-    for (const HoldTicket& ticket : tickets) {
-      for (const allocator::HeldBlock& block : ticket.blocks) blocks.push_back(block.id.index());
+    for (const PinTicket& ticket : tickets) {
+      for (const allocator::PinnedBlock& block : ticket.blocks) blocks.push_back(block.id.index());
     }
     return blocks;
   }
   using Blocks = std::vector<uint32_t>;
 
   PointerTables tables_;
-  std::vector<HoldTicket> left_;
+  std::vector<PinTicket> left_;
 };
 
 TEST_F(PointerTablesTest, TheLastWordOfATargetEndsItsPin) {
@@ -50,7 +50,7 @@ TEST_F(PointerTablesTest, TheLastWordOfATargetEndsItsPin) {
       << "one pin of each target is kept, the second is for the caller to end";
   EXPECT_EQ(Remove(kTable, 16), Blocks{1});
   EXPECT_EQ(Remove(kTable + 71, 1), Blocks{2}) << "a word that is overwritten in part is gone";
-  EXPECT_EQ(tables_.slots(), 0u);
+  EXPECT_EQ(tables_.entries(), 0u);
 }
 
 TEST_F(PointerTablesTest, AsksNothingWhereNothingIsKnown) {
@@ -64,7 +64,7 @@ TEST_F(PointerTablesTest, AsksNothingWhereNothingIsKnown) {
 
 TEST_F(PointerTablesTest, ACopyMovesWholeWords) {
   Add(kTable, {1, 2});
-  std::vector<TableSlot> moved;
+  std::vector<TableEntry> moved;
   tables_.Moved(kTable + 4, 12, 0x20000, &moved);
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].address, 0x20004u);
@@ -76,8 +76,8 @@ TEST_F(PointerTablesTest, GlobalsEndWithTheirModule) {
   tables_.NoteGlobal(&module, kTable, 64);
   EXPECT_TRUE(tables_.IsGlobal(kTable + 63));
   EXPECT_FALSE(tables_.IsGlobal(kTable + 64));
-  Add(kTable + 8, {1}, HoldReason::kModuleGlobal);
-  std::vector<HoldTicket> ended;
+  Add(kTable + 8, {1}, PinReason::kModuleGlobal);
+  std::vector<PinTicket> ended;
   tables_.DropGlobals(&ended, &ended);  // another module
   EXPECT_TRUE(ended.empty());
   tables_.DropGlobals(&module, &ended);

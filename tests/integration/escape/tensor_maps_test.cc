@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "tests/integration/hooks/test_map.h"
+#include "tests/fakes/test_map.h"
 
 namespace spillway::integration {
 namespace {
@@ -37,21 +37,21 @@ TEST_F(TensorMapsTest, KnowsAMapByItsBytes) {
 TEST_F(TensorMapsTest, AScanFindsMapsAtTheirAlignment) {
   maps_.Note(Content(1).bytes, {Address(2), 4096}, *addresses_);
   char bytes[320] = {};
-  std::memcpy(bytes + TensorMaps::kStep, Content(1).bytes, TensorMaps::kBytes);
+  std::memcpy(bytes + TensorMaps::kAlignment, Content(1).bytes, TensorMaps::kBytes);
   allocator::AccessSet set;
   maps_.Scan(bytes, sizeof(bytes), *addresses_, &set);
   ASSERT_EQ(set.size(), 1u);
   EXPECT_EQ(*set.begin(), allocator::BlockId(0, 3));
   set.Clear();
-  maps_.Scan(bytes, TensorMaps::kStep + TensorMaps::kBytes - 1, *addresses_, &set);
+  maps_.Scan(bytes, TensorMaps::kAlignment + TensorMaps::kBytes - 1, *addresses_, &set);
   EXPECT_TRUE(set.empty()) << "cut off";
 }
 
 TEST_F(TensorMapsTest, APlaceIsTakenOnlyFromMapsThatNobodyUses) {
   uint64_t number = 0;
   while (number < 40'000 && maps_.Note(Content(number).bytes, {Address(2), 64}, *addresses_)) ++number;
-  EXPECT_LT(number, 40'000u) << "far more than there is room for, all over a block in use";
-  // Over free space of the reservation: they make room for each other.
+  EXPECT_LT(number, 40'000u) << "far more than there are places for, all over a block in use";
+  // Over free space of the reservation: they replace each other.
   TensorMaps unused;
   const uint64_t free_space = Address(1) - kTestChunk / 2;
   for (uint64_t i = 0; i < 40'000; ++i) {

@@ -45,24 +45,24 @@ TEST_F(AccessSetBuilderTest, AThreadThatEndsCanStillLaunch) {
 TEST_F(AccessSetBuilderTest, NamesWhatCallsTouch) {
   Publish();
   HookScope scope;
-  Touch* const touch = scope.touch();
-  ASSERT_NE(touch, nullptr);
-  touch->Address(Address(1) + 64);
-  touch->Address(0x1000);
-  touch->Range(Address(2), 0);
-  touch->Range(0x1000, 64);
-  touch->PitchedRange(Address(3), 512, 64, 3);
-  EXPECT_EQ(Ids(touch->set().begin(), touch->set().end()), (Ids{Id(1), Id(3)}));
+  AccessSetBuilder* const builder = scope.builder();
+  ASSERT_NE(builder, nullptr);
+  builder->Address(Address(1) + 64);
+  builder->Address(0x1000);
+  builder->Range(Address(2), 0);
+  builder->Range(0x1000, 64);
+  builder->PitchedRange(Address(3), 512, 64, 3);
+  EXPECT_EQ(Ids(builder->set().begin(), builder->set().end()), (Ids{Id(1), Id(3)}));
   uint64_t words[2] = {Address(5), 7};
-  touch->WritesFromHost(0x1000, words, sizeof(words));
-  ASSERT_EQ(touch->found().size(), 1u);
-  EXPECT_EQ(touch->found()[0].address, 0x1000u);
-  EXPECT_EQ(touch->found()[0].target, Id(5));
-  EXPECT_TRUE(touch->rewrites());
-  touch->NotUnderstood("a test");
-  EXPECT_TRUE(touch->reaches_all);
+  builder->WritesFromHost(0x1000, words, sizeof(words));
+  ASSERT_EQ(builder->found().size(), 1u);
+  EXPECT_EQ(builder->found()[0].address, 0x1000u);
+  EXPECT_EQ(builder->found()[0].target, Id(5));
+  EXPECT_TRUE(builder->rewrites());
+  builder->NotUnderstood("a test");
+  EXPECT_TRUE(builder->reaches_all);
   EXPECT_EQ(switched_off(), "a test;");
-  EXPECT_EQ(HookScope().touch(), nullptr) << "a call from inside a hooked call";
+  EXPECT_EQ(HookScope().builder(), nullptr) << "a call from inside a hooked call";
 }
 
 }  // namespace

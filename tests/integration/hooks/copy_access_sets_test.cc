@@ -7,7 +7,7 @@
 namespace spillway::integration {
 namespace {
 
-using allocator::HoldReason;
+using allocator::PinReason;
 
 class CopyAccessSetsTest : public HookTest {};
 
@@ -106,23 +106,24 @@ TEST_F(CopyAccessSetsTest, MemsetsPrefetchesAndStreamWords) {
   }
 }
 
-TEST_F(CopyAccessSetsTest, AddressesInSmallHostSourcesAreHeld) {
+TEST_F(CopyAccessSetsTest, AddressesInSmallHostSourcesArePinned) {
   Publish();
-  const uint64_t foreign = 0x1000;
+  const uint64_t external = 0x1000;
   uint64_t table[4] = {1, Address(2), Address(3) + 64, 0};
-  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(foreign, table, sizeof(table), Stream(1));
-  ExpectHeld(HoldReason::kPointerTable, {Id(2), Id(3)});
+  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(external, table, sizeof(table), Stream(1));
+  ExpectPinned(PinReason::kPointerTable, {Id(2), Id(3)});
   EXPECT_TRUE(residency_[0].launches.empty());
-  residency_[0].holds.clear();
+  residency_[0].pins.clear();
   // Of unknown kind: read only when the driver says that it is host memory, or does not know it.
   const auto source = reinterpret_cast<CUdeviceptr>(table);
-  driver().Hooked<Row::cuMemcpyAsync>()(foreign, source, sizeof(table), Stream(1));
-  EXPECT_EQ(residency_[0].holds.size(), 0u);  // the fake says: neither
+  driver().Hooked<Row::cuMemcpyAsync>()(external, source, sizeof(table), Stream(1));
+  EXPECT_EQ(residency_[0].pins.size(), 0u);  // the fake says: neither
   driver().results["cuPointerGetAttribute"] = {CUDA_ERROR_INVALID_VALUE};
-  driver().Hooked<Row::cuMemcpyAsync>()(foreign, source, sizeof(table), Stream(1));
-  ExpectHeld(HoldReason::kPointerTable, {Id(2), Id(3)});
-  residency_[0].hold_status = absl::ResourceExhaustedError("full");
-  EXPECT_EQ(driver().Hooked<Row::cuMemcpyHtoD_v2>()(foreign, table, sizeof(table)), CUDA_ERROR_OUT_OF_MEMORY);
+  driver().Hooked<Row::cuMemcpyAsync>()(external, source, sizeof(table), Stream(1));
+  ExpectPinned(PinReason::kPointerTable, {Id(2), Id(3)});
+  residency_[0].pin_status = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(driver().Hooked<Row::cuMemcpyHtoD_v2>()(external, table, sizeof(table)),
+            CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// HiddenHookTest: the wrappers over fakes, with short words for what escaped pointers need.
+// EscapeHookTest: the wrappers over fakes, with helpers for what escaped pointers need.
 // TensorMapHookTest: the same, with tensor maps.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_ESCAPE_FIXTURE_H_
@@ -11,17 +11,17 @@
 
 namespace spillway::integration {
 
-using allocator::HoldReason;
+using allocator::PinReason;
 
-inline constexpr uint64_t kForeign = 0x10000;
+inline constexpr uint64_t kExternal = 0x10000;
 
-class HiddenHookTest : public HookTest {
+class EscapeHookTest : public HookTest {
  protected:
-  HiddenHookTest() { Publish(); }
+  EscapeHookTest() { Publish(); }
 
   static HookState* state() { return GetHookState(); }
-  int Held(uint32_t index, HoldReason reason = HoldReason::kPointerTable) const {
-    return residency_[0].Held(Id(index), reason);
+  int PinsOf(uint32_t index, PinReason reason = PinReason::kPointerTable) const {
+    return residency_[0].PinsOf(Id(index), reason);
   }
   // A table of these blocks' addresses, copied to `destination`.
   CUresult Upload(uint64_t destination, const std::vector<uint32_t>& blocks, CUstream stream = Stream(1)) {
@@ -35,7 +35,7 @@ class HiddenHookTest : public HookTest {
   }
 };
 
-class TensorMapHookTest : public HiddenHookTest {
+class TensorMapHookTest : public EscapeHookTest {
  protected:
   struct Struct {
     char before[64] = {};

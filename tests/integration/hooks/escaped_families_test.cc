@@ -9,13 +9,13 @@ namespace {
 
 // ---- Graphs.
 
-class GraphHookTest : public HiddenHookTest {
+class GraphHookTest : public EscapeHookTest {
  protected:
   GraphHookTest() { driver().param_sizes = {8}; }
   static CUgraph Graph(uintptr_t n) { return reinterpret_cast<CUgraph>(0xb000 + 16 * n); }
   static CUgraphExec Exec(uintptr_t n) { return reinterpret_cast<CUgraphExec>(0xc000 + 16 * n); }
   static CUgraphNode Node(uintptr_t n) { return reinterpret_cast<CUgraphNode>(0xd000 + 16 * n); }
-  int Held(uint32_t index) const { return HiddenHookTest::Held(index, HoldReason::kGraph); }
+  int PinsOf(uint32_t index) const { return EscapeHookTest::PinsOf(index, PinReason::kGraph); }
 
   // A graph that launches a kernel on block `index`, captured.
   CUgraph Capture(uintptr_t number, uint32_t index, CUresult end = CUDA_SUCCESS) {
@@ -45,24 +45,24 @@ class GraphHookTest : public HiddenHookTest {
   void* params_[1];
 };
 
-TEST_F(GraphHookTest, HoldsLastAsLongAsTheGraphAndWhatWasMadeOfIt) {
+TEST_F(GraphHookTest, PinsLastAsLongAsTheGraphAndWhatWasMadeOfIt) {
   const CUgraph graph = Capture(1, 2);
-  EXPECT_EQ(Held(2), 1);
+  EXPECT_EQ(PinsOf(2), 1);
   Instantiate(1, graph);
   Instantiate(2, graph);
   driver().Hooked<Row::cuGraphDestroy>()(graph);
   driver().Hooked<Row::cuGraphLaunch>()(Exec(1), Stream(4));
   driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
-  EXPECT_EQ(Held(2), 1);
+  EXPECT_EQ(PinsOf(2), 1);
   driver().Hooked<Row::cuGraphExecDestroy>()(Exec(2));
-  EXPECT_EQ(Held(2), 0);
+  EXPECT_EQ(PinsOf(2), 0);
   ASSERT_EQ(residency_[0].ends.back().users.streams.size(), 1u) << "the launch may still run";
   EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(4));
 }
 
-TEST_F(GraphHookTest, ACaptureThatComesToNothingHoldsNothing) {
+TEST_F(GraphHookTest, AFailedCapturePinsNothing) {
   Capture(1, 2, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  EXPECT_EQ(Held(2), 0);
+  EXPECT_EQ(PinsOf(2), 0);
 }
 
 TEST_F(GraphHookTest, NodesChildrenAndClones) {
@@ -70,15 +70,15 @@ TEST_F(GraphHookTest, NodesChildrenAndClones) {
   const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
   CUgraphNode made = Node(1);
   driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, Graph(1), nullptr, 0, &node);
-  EXPECT_EQ(Held(3), 1);
+  EXPECT_EQ(PinsOf(3), 1);
   driver().Hooked<Row::cuGraphAddChildGraphNode>()(&made, Graph(2), nullptr, 0, Graph(1));
   CUgraph clone = Graph(3);
   driver().Hooked<Row::cuGraphClone>()(&clone, Graph(2));
   driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
   driver().Hooked<Row::cuGraphDestroy>()(Graph(2));
-  EXPECT_EQ(Held(3), 1);
+  EXPECT_EQ(PinsOf(3), 1);
   driver().Hooked<Row::cuGraphDestroy>()(Graph(3));
-  EXPECT_EQ(Held(3), 0);
+  EXPECT_EQ(PinsOf(3), 0);
 }
 
 TEST_F(GraphHookTest, AChildThatWasPutInTwiceEndsOnce) {
@@ -88,9 +88,9 @@ TEST_F(GraphHookTest, AChildThatWasPutInTwiceEndsOnce) {
     driver().Hooked<Row::cuGraphAddChildGraphNode>()(&made, Graph(2), nullptr, 0, child);
   }
   driver().Hooked<Row::cuGraphDestroy>()(child);
-  EXPECT_EQ(Held(2), 1);
+  EXPECT_EQ(PinsOf(2), 1);
   driver().Hooked<Row::cuGraphDestroy>()(Graph(2));
-  EXPECT_EQ(Held(2), 0);
+  EXPECT_EQ(PinsOf(2), 0);
 }
 
 TEST_F(GraphHookTest, OtherParametersOfANodeReplaceThoseBefore) {
@@ -99,12 +99,12 @@ TEST_F(GraphHookTest, OtherParametersOfANodeReplaceThoseBefore) {
     uint64_t pointer = Address(index);
     const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
     driver().Hooked<Row::cuGraphExecKernelNodeSetParams_v2>()(Exec(1), Node(1), &node);
-    EXPECT_EQ(Held(index), 1);
-    EXPECT_EQ(Held(index - 1), index == 3 ? 1 : 0);
+    EXPECT_EQ(PinsOf(index), 1);
+    EXPECT_EQ(PinsOf(index - 1), index == 3 ? 1 : 0);
   }
   driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
-  EXPECT_EQ(Held(6), 0);
-  EXPECT_EQ(Held(2), 1) << "of the graph";
+  EXPECT_EQ(PinsOf(6), 0);
+  EXPECT_EQ(PinsOf(2), 1) << "of the graph";
 }
 
 TEST_F(GraphHookTest, AnUpdateTakesTheNewGraphsBlocksForTheOld) {
@@ -114,10 +114,10 @@ TEST_F(GraphHookTest, AnUpdateTakesTheNewGraphsBlocksForTheOld) {
   const CUgraph second = Capture(2, 3);
   driver().Hooked<Row::cuGraphExecUpdate_v2>()(Exec(1), second, nullptr);
   driver().Hooked<Row::cuGraphDestroy>()(second);
-  EXPECT_EQ(Held(2), 0);
-  EXPECT_EQ(Held(3), 1);
+  EXPECT_EQ(PinsOf(2), 0);
+  EXPECT_EQ(PinsOf(3), 1);
   driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
-  EXPECT_EQ(Held(3), 0);
+  EXPECT_EQ(PinsOf(3), 0);
 }
 
 TEST_F(GraphHookTest, ParametersOfANodeWithoutItsGraphStay) {
@@ -125,30 +125,30 @@ TEST_F(GraphHookTest, ParametersOfANodeWithoutItsGraphStay) {
   const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
   driver().Hooked<Row::cuGraphKernelNodeSetParams_v2>()(Node(1), &node);
   driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
-  EXPECT_EQ(Held(4), 1);
+  EXPECT_EQ(PinsOf(4), 1);
 }
 
 TEST_F(GraphHookTest, AStreamThatIsDestroyedIsNotAskedLater) {
   Instantiate(1, Capture(1, 2));
   driver().Hooked<Row::cuGraphLaunch>()(Exec(1), Stream(4));
   driver().Hooked<Row::cuStreamDestroy_v2>()(Stream(4));
-  ASSERT_EQ(residency_[0].hidden_uses.size(), 1u);
-  EXPECT_EQ(residency_[0].hidden_uses[0].held[0].id, Id(2));
+  ASSERT_EQ(residency_[0].escaped_uses.size(), 1u);
+  EXPECT_EQ(residency_[0].escaped_uses[0].held[0].id, Id(2));
   driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
   driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
   EXPECT_TRUE(residency_[0].ends.back().users.streams.empty());
 }
 
-TEST_F(GraphHookTest, ACapturedTableIsHeldWithTheGraph) {
+TEST_F(GraphHookTest, ACapturedTableIsPinnedWithTheGraph) {
   driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
   driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  Upload(kForeign, {5});
+  Upload(kExternal, {5});
   CUgraph graph = Graph(1);
   driver().Hooked<Row::cuStreamEndCapture>()(Stream(1), &graph);
   driver().capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  EXPECT_EQ(Held(5), 1);
+  EXPECT_EQ(PinsOf(5), 1);
   driver().Hooked<Row::cuGraphDestroy>()(graph);
-  EXPECT_EQ(Held(5), 0);
+  EXPECT_EQ(PinsOf(5), 0);
 }
 
 // ---- Tensor maps.
@@ -164,29 +164,29 @@ TEST_F(TensorMapHookTest, AReplacedAddressIsFollowed) {
   EXPECT_EQ(OnlyLaunch().set, Ids{Id(6)});
 }
 
-TEST_F(TensorMapHookTest, MapsOverOthersMemoryCostNothing) {
+TEST_F(TensorMapHookTest, MapsOverExternalMemoryCostNothing) {
   CUtensorMap map;
   Fill(&map, 7);
-  Encode(&map, kForeign);
+  Encode(&map, kExternal);
   EXPECT_FALSE(state()->tensor_maps.any());
 }
 
-TEST_F(TensorMapHookTest, AMapThatCannotBeRememberedHoldsItsBlock) {
-  // Far more than there is room for, all over a block in use.
+TEST_F(TensorMapHookTest, AMapThatCannotBeRememberedPinsItsBlock) {
+  // Far more than there are places for, all over a block in use.
   CUtensorMap map;
-  for (uint64_t i = 0; i < 40'000 && residency_[0].holds.empty(); ++i) {
+  for (uint64_t i = 0; i < 40'000 && residency_[0].pins.empty(); ++i) {
     Fill(&map, 0);
     std::memcpy(&map, &i, sizeof(i));
     Encode(&map, Address(2));
   }
-  ExpectHeld(HoldReason::kUnknownCall, {Id(2)});
+  ExpectPinned(PinReason::kUnknownCall, {Id(2)});
 }
 
 // ---- Textures, private tables.
 
-class EscapedFamiliesTest : public HiddenHookTest {};
+class EscapedFamiliesTest : public EscapeHookTest {};
 
-TEST_F(EscapedFamiliesTest, ATextureHoldsItsBlockWhileItExists) {
+TEST_F(EscapedFamiliesTest, ATexturePinsItsBlockWhileItExists) {
   CUDA_RESOURCE_DESC resource = {};
   resource.resType = CU_RESOURCE_TYPE_LINEAR;
   resource.res.linear.devPtr = Address(2);
@@ -194,12 +194,12 @@ TEST_F(EscapedFamiliesTest, ATextureHoldsItsBlockWhileItExists) {
   CUsurfObject surface = 5;
   driver().Hooked<Row::cuTexObjectCreate>()(&texture, &resource, nullptr, nullptr);
   driver().Hooked<Row::cuSurfObjectCreate>()(&surface, &resource);
-  EXPECT_EQ(Held(2, HoldReason::kTexture), 2);
+  EXPECT_EQ(PinsOf(2, PinReason::kTexture), 2);
   driver().Hooked<Row::cuTexObjectDestroy>()(texture);
-  EXPECT_EQ(Held(2, HoldReason::kTexture), 1);
+  EXPECT_EQ(PinsOf(2, PinReason::kTexture), 1);
   EXPECT_EQ(driver().CountOf("cuCtxSynchronize"), 1u) << "kernels that use it may be under way";
   driver().Hooked<Row::cuSurfObjectDestroy>()(surface);
-  EXPECT_EQ(Held(2, HoldReason::kTexture), 0);
+  EXPECT_EQ(PinsOf(2, PinReason::kTexture), 0);
 }
 
 TEST_F(EscapedFamiliesTest, UnknownPrivateTablesSwitchEvictionOffWhenStrict) {

@@ -1,6 +1,6 @@
-// The wrappers over the stand-in driver and the real memory core, with kernels that reach a block by an
-// address that no launch names, after enough other work to have it evicted. The stand-in counts each touch of
-// an evicted block: each way is also walked around its wrapper, where it must be caught.
+// The wrappers over the stand-in driver and the real memory core. Kernels reach a block by an address that no
+// launch names, after enough other work to have it evicted. The stand-in counts each access to an evicted
+// block. Each way is also tried without its wrapper, where the stand-in must catch it.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace spillway::integration {
 namespace {
 
 using allocator::CoreDevice;
-using allocator::HoldReason;
+using allocator::PinReason;
 
 constexpr uint64_t kBlock = 512 << 10;  // 7 of them fit the budget of the fixture
 constexpr int kOthers = 14;
@@ -36,9 +36,9 @@ void SumTable(const uint64_t* table, uint64_t words, uint64_t* out) {
 
 enum class Way { kHooked, kAround };
 
-class HiddenMemoryTest : public testing::Test {
+class EscapedMemoryTest : public testing::Test {
  protected:
-  HiddenMemoryTest() : device_({}) {
+  EscapedMemoryTest() : device_({}) {
     HookReport report = InstallHooks([](const char* name) { return Symbol(name); },
                                      [this](const char* name, void* wrapper) {
                                        wrappers_[name] = wrapper;
@@ -51,12 +51,12 @@ class HiddenMemoryTest : public testing::Test {
     simcuda_.set("MODE", "report");
     simcuda_.reset();
     for (int i = 0; i < kOthers; ++i) others_.push_back(device_.MustAllocate(kBlock));
-    EXPECT_EQ(Hooked<Row::cuMemAlloc_v2>()(&foreign_, 4096), CUDA_SUCCESS);
+    EXPECT_EQ(Hooked<Row::cuMemAlloc_v2>()(&external_, 4096), CUDA_SUCCESS);
     EXPECT_EQ(Hooked<Row::cuMemAlloc_v2>()(&out_, 64), CUDA_SUCCESS);
   }
-  ~HiddenMemoryTest() override {
+  ~EscapedMemoryTest() override {
     device_.Synchronize();
-    Hooked<Row::cuMemFree_v2>()(foreign_);
+    Hooked<Row::cuMemFree_v2>()(external_);
     Hooked<Row::cuMemFree_v2>()(out_);
     PublishHookContext(nullptr);
     delete GetHookState();
@@ -77,7 +77,7 @@ class HiddenMemoryTest : public testing::Test {
     EXPECT_EQ(Hooked<Row::cuMemsetD32Async>()(block, value, kBlock / 4, nullptr), CUDA_SUCCESS);
     return block;
   }
-  // Twice the budget is used by others.
+  // Other blocks use twice the budget.
   void Press() {
     for (const CUdeviceptr other : others_) {
       EXPECT_EQ(Hooked<Row::cuMemsetD8Async>()(other, 1, kBlock, nullptr), CUDA_SUCCESS);
@@ -126,11 +126,11 @@ class HiddenMemoryTest : public testing::Test {
     EXPECT_EQ(Hooked<Row::cuMemcpyHtoDAsync_v2>(way)(to, words.data(), words.size() * 8, nullptr),
               CUDA_SUCCESS);
   }
-  uint64_t HeldFor(HoldReason reason) {
-    return device_->Stats().held_bytes_by_reason[static_cast<size_t>(reason)];
+  uint64_t PinnedFor(PinReason reason) {
+    return device_->Stats().pinned_bytes_by_reason[static_cast<size_t>(reason)];
   }
   uint64_t Missed() { return simcuda_.missed(); }
-  // By the hooks nothing is missed; around them the same is caught.
+  // With the hooks nothing is missed; without them the stand-in catches the same.
   void ExpectMisses(Way way) {
     if (way == Way::kHooked) {
       EXPECT_EQ(Missed(), 0u);
@@ -155,35 +155,35 @@ class HiddenMemoryTest : public testing::Test {
   std::map<std::string, void*> wrappers_;
   Simcuda simcuda_;
   std::vector<CUdeviceptr> others_;
-  CUdeviceptr foreign_ = 0;  // 4096 bytes that are not ours, as PyTorch's small blocks are
+  CUdeviceptr external_ = 0;  // 4096 bytes that are not ours, as PyTorch's small blocks are
   CUdeviceptr out_ = 0;
 };
 
-class EachWay : public HiddenMemoryTest, public testing::WithParamInterface<Way> {};
+class EachWay : public EscapedMemoryTest, public testing::WithParamInterface<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values(Way::kHooked, Way::kAround),
                          [](const auto& way) { return way.param == Way::kHooked ? "Hooked" : "Around"; });
 
 TEST_P(EachWay, ATableCopiedFromTheHost) {
   const CUdeviceptr a = Target(5);
   const CUdeviceptr b = Target(7);
-  Upload(foreign_, {a, b + 4096}, GetParam());
+  Upload(external_, {a, b + 4096}, GetParam());
   Press();
-  const uint64_t sum = SumOf(foreign_, 2);
+  const uint64_t sum = SumOf(external_, 2);
   if (GetParam() == Way::kHooked) {
     EXPECT_EQ(sum, 12u);
-    EXPECT_EQ(HeldFor(HoldReason::kPointerTable), 2 * kBlock);
+    EXPECT_EQ(PinnedFor(PinReason::kPointerTable), 2 * kBlock);
   }
   ExpectMisses(GetParam());
 }
 
 TEST_P(EachWay, ATableCopiedOnOnTheDevice) {
   const CUdeviceptr a = Target(5);
-  Upload(foreign_, {a});
-  EXPECT_EQ(Hooked<Row::cuMemcpyDtoDAsync_v2>(GetParam())(foreign_ + 2048, foreign_, 8, nullptr),
+  Upload(external_, {a});
+  EXPECT_EQ(Hooked<Row::cuMemcpyDtoDAsync_v2>(GetParam())(external_ + 2048, external_, 8, nullptr),
             CUDA_SUCCESS);
-  Upload(foreign_, {0});  // from here on the copy alone keeps it
+  Upload(external_, {0});  // from here on the copy alone keeps it
   Press();
-  const uint64_t sum = SumOf(foreign_ + 2048, 1);
+  const uint64_t sum = SumOf(external_ + 2048, 1);
   if (GetParam() == Way::kHooked) {
     EXPECT_EQ(sum, 5u);
   }
@@ -213,11 +213,11 @@ TEST_P(EachWay, AGlobalOfAModule) {
   const uint64_t sum = Result();
   if (GetParam() == Way::kHooked) {
     EXPECT_EQ(sum, 9u);
-    EXPECT_EQ(HeldFor(HoldReason::kModuleGlobal), kBlock);
+    EXPECT_EQ(PinnedFor(PinReason::kModuleGlobal), kBlock);
   }
   ExpectMisses(GetParam());
   EXPECT_EQ(Hooked<Row::cuModuleUnload>()(module), CUDA_SUCCESS);
-  EXPECT_EQ(HeldFor(HoldReason::kModuleGlobal), 0u);
+  EXPECT_EQ(PinnedFor(PinReason::kModuleGlobal), 0u);
 }
 
 TEST_P(EachWay, ATensorMapInAParameter) {
@@ -246,7 +246,7 @@ TEST_P(EachWay, ATensorMapInAParameter) {
   const uint64_t sum = Result();
   if (GetParam() == Way::kHooked) {
     EXPECT_EQ(sum, 11u);
-    EXPECT_EQ(device_->Stats().held_bytes, 0u) << "named by its launches, it need not stay";
+    EXPECT_EQ(device_->Stats().pinned_bytes, 0u) << "named by its launches, it need not stay";
   }
   ExpectMisses(GetParam());
 }
@@ -282,10 +282,10 @@ TEST_P(EachWay, ALaunchThatWasCaptured) {
   }
   ExpectMisses(GetParam());
   if (GetParam() == Way::kHooked) {
-    EXPECT_EQ(HeldFor(HoldReason::kGraph), kBlock);
+    EXPECT_EQ(PinnedFor(PinReason::kGraph), kBlock);
   }
   EXPECT_EQ(Hooked<Row::cuGraphExecDestroy>()(exec), CUDA_SUCCESS);
-  EXPECT_EQ(HeldFor(HoldReason::kGraph), 0u);
+  EXPECT_EQ(PinnedFor(PinReason::kGraph), 0u);
 }
 
 TEST_P(EachWay, ATextureObject) {
@@ -316,52 +316,52 @@ TEST_P(EachWay, ATextureObject) {
   const uint64_t sum = Result();
   if (GetParam() == Way::kHooked) {
     EXPECT_EQ(sum, 17u);
-    EXPECT_EQ(HeldFor(HoldReason::kTexture), kBlock);
+    EXPECT_EQ(PinnedFor(PinReason::kTexture), kBlock);
   }
   ExpectMisses(GetParam());
   EXPECT_EQ(Hooked<Row::cuTexObjectDestroy>()(texture), CUDA_SUCCESS);
-  EXPECT_EQ(HeldFor(HoldReason::kTexture), 0u);
+  EXPECT_EQ(PinnedFor(PinReason::kTexture), 0u);
 }
 
-// Each step names two other blocks in its table: held for good they would soon fill the GPU.
-TEST_F(HiddenMemoryTest, TablesOfEachStepHoldOnlyTheirOwn) {
+// Each iteration names two other blocks in its table. If they stayed pinned, they would soon fill the GPU.
+TEST_F(EscapedMemoryTest, TablesOfEachIterationPinOnlyTheirOwn) {
   std::vector<CUdeviceptr> targets;
   for (uint32_t i = 0; i < 12; ++i) targets.push_back(Target(i));
-  for (uint32_t step = 0; step < 24; ++step) {
-    const uint32_t one = step % 12;
-    const uint32_t two = (step + 5) % 12;
+  for (uint32_t iteration = 0; iteration < 24; ++iteration) {
+    const uint32_t one = iteration % 12;
+    const uint32_t two = (iteration + 5) % 12;
     const CUdeviceptr table = device_.MustAllocate(4096);
-    Upload(step % 2 == 0 ? table : foreign_, {targets[one], targets[two]});
+    Upload(iteration % 2 == 0 ? table : external_, {targets[one], targets[two]});
     for (int i = 0; i < 6; ++i) {
-      ASSERT_EQ(Hooked<Row::cuMemsetD8Async>()(others_[(step + i) % kOthers], 1, kBlock, nullptr),
+      ASSERT_EQ(Hooked<Row::cuMemsetD8Async>()(others_[(iteration + i) % kOthers], 1, kBlock, nullptr),
                 CUDA_SUCCESS);
     }
-    ASSERT_EQ(SumOf(step % 2 == 0 ? table : foreign_, 2), one + two) << step;
+    ASSERT_EQ(SumOf(iteration % 2 == 0 ? table : external_, 2), one + two) << iteration;
     ASSERT_EQ(Hooked<Row::cuMemFree_v2>()(table), CUDA_SUCCESS);
-    EXPECT_LE(device_->Stats().held_bytes, 4 * kBlock);
+    EXPECT_LE(device_->Stats().pinned_bytes, 4 * kBlock);
   }
   EXPECT_EQ(Missed(), 0u);
 }
 
-TEST_F(HiddenMemoryTest, ABlockWhoseHandleWasTakenStays) {
+TEST_F(EscapedMemoryTest, ABlockWhoseHandleWasTakenStays) {
   const CUdeviceptr a = Target(3);
   CUmemGenericAllocationHandle handle = 0;
   ASSERT_EQ(Hooked<Row::cuMemRetainAllocationHandle>()(&handle, reinterpret_cast<void*>(a)), CUDA_SUCCESS);
   Press();
-  EXPECT_EQ(HeldFor(HoldReason::kExport), kBlock);
+  EXPECT_EQ(PinnedFor(PinReason::kExport), kBlock);
   EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(a), 3u) << "as another process would read it";
   EXPECT_EQ(Missed(), 0u);
   EXPECT_EQ(Hooked<Row::cuMemRelease>()(handle), CUDA_SUCCESS);
 }
 
-TEST_F(HiddenMemoryTest, ABlockThatAPeerMayReadStays) {
+TEST_F(EscapedMemoryTest, ABlockThatAPeerMayReadStays) {
   const CUdeviceptr a = Target(4);
   CUmemAccessDesc access = {};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   ASSERT_EQ(Hooked<Row::cuMemSetAccess>()(a, kBlock, &access, 1), CUDA_SUCCESS);
   Press();
-  EXPECT_EQ(HeldFor(HoldReason::kPeer), kBlock);
+  EXPECT_EQ(PinnedFor(PinReason::kPeer), kBlock);
   EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(a), 4u);
 }
 

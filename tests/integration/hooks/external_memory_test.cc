@@ -7,25 +7,25 @@
 namespace spillway::integration {
 namespace {
 
-using Kind = ForeignLedger::Kind;
+using Kind = ExternalMemory::Kind;
 
-TEST(ExternalMemoryTest, ADeviceHearsTheSumAndThenEachChange) {
-  ForeignLedger ledger;
+TEST(ExternalMemoryTest, ADeviceGetsTheSumAndThenEachChange) {
+  ExternalMemory ledger;
   FakeResidency residency;
   ledger.OnAllocate(Kind::kAddress, 0x1000, 1, 500);
   ledger.OnAllocate(Kind::kArray, 0x1000, 1, 30);  // another kind, another allocation
   ledger.Attach(1, &residency);
-  EXPECT_EQ(residency.foreign_bytes, 530);
+  EXPECT_EQ(residency.external_bytes, 530);
   EXPECT_EQ(ledger.OnFree(Kind::kAddress, 0x1000), 500u);
   EXPECT_EQ(ledger.OnFree(Kind::kAddress, 0x1000), 0u) << "not known any more";
-  EXPECT_EQ(residency.foreign_bytes, 30);
+  EXPECT_EQ(residency.external_bytes, 30);
   EXPECT_EQ(ledger.bytes(1), 30);
   ledger.ForgetDevice(1);
-  EXPECT_EQ(residency.foreign_bytes, 0);
+  EXPECT_EQ(residency.external_bytes, 0);
 }
 
 TEST(ExternalMemoryTest, AnAddressSeenTwiceCountsOnce) {
-  ForeignLedger ledger;
+  ExternalMemory ledger;
   ledger.OnAllocate(Kind::kAddress, 0x1000, 0, 500);
   ledger.OnAllocate(Kind::kAddress, 0x1000, 0, 70);  // its free was not seen
   EXPECT_EQ(ledger.bytes(0), 70);
@@ -35,7 +35,7 @@ TEST(ExternalMemoryTest, AnAddressSeenTwiceCountsOnce) {
 }
 
 TEST(ExternalMemoryTest, PhysicalMemoryLivesWhileAnythingNamesIt) {
-  ForeignLedger ledger;
+  ExternalMemory ledger;
   ledger.OnCreate(7, 0, 4096);
   ledger.OnRetain(7);
   ledger.OnMap(0x40000, 4096, 7);

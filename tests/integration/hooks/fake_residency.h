@@ -1,4 +1,5 @@
-// A Residency without a GPU: writes down what it is asked, and does what the test tells it to.
+// A Residency without a GPU: records what it is asked, and answers as the test wants. For the tests of hooks,
+// escape and prediction.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
@@ -22,20 +23,20 @@ class FakeResidency : public allocator::Residency {
     uint64_t tag = 0;
     bool pinned = false;
   };
-  struct Hold_ {
+  struct PinCall {
     std::vector<allocator::BlockId> set;
-    allocator::HoldReason reason;
+    allocator::PinReason reason;
   };
 
   struct End {
-    std::vector<allocator::HeldBlock> held;
-    allocator::HoldReason reason;
-    allocator::HiddenUsers users;
+    std::vector<allocator::PinnedBlock> held;
+    allocator::PinReason reason;
+    allocator::EscapedUsers users;
   };
 
   // What it answers.
   CUresult refuse = CUDA_SUCCESS;  // of Run, without calling the launch
-  absl::Status hold_status;
+  absl::Status pin_status;
   bool release_helps = false;
   Range range;
   uint64_t free_bytes = 0, total_bytes = 0;
@@ -44,14 +45,14 @@ class FakeResidency : public allocator::Residency {
 
   // What it was asked.
   std::vector<Launch> launches;
-  std::vector<Hold_> holds;
-  std::vector<End> ends, hidden_uses;
-  std::map<std::pair<allocator::BlockId, allocator::HoldReason>, int> held_now;
+  std::vector<PinCall> pins;
+  std::vector<End> ends, escaped_uses;
+  std::map<std::pair<allocator::BlockId, allocator::PinReason>, int> pinned_now;
   std::vector<CUdeviceptr> frees;
   std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended;
   std::vector<uint64_t> releases;
   std::vector<std::shared_ptr<const policy::MigrationPlan>> plans;
-  int64_t foreign_bytes = 0;
+  int64_t external_bytes = 0;
   uint64_t begun_bytes = 0, ended_bytes = 0, failed_bytes = 0;
   bool stopped = false;
   int launches_reaching_all = 0;
@@ -86,44 +87,44 @@ class FakeResidency : public allocator::Residency {
     ++launches_reaching_all;
     return Note(set, stream, tag, launch, true);
   }
-  using Residency::Hold;
-  absl::Status Hold(const allocator::AccessSet& set, allocator::HoldReason reason,
-                    std::vector<allocator::HeldBlock>* held) override {
-    if (!hold_status.ok()) return hold_status;
-    holds.push_back({{set.begin(), set.end()}, reason});
+  using Residency::Pin;
+  absl::Status Pin(const allocator::AccessSet& set, allocator::PinReason reason,
+                   std::vector<allocator::PinnedBlock>* held) override {
+    if (!pin_status.ok()) return pin_status;
+    pins.push_back({{set.begin(), set.end()}, reason});
     for (const allocator::BlockId id : set) {
-      ++held_now[{id, reason}];
+      ++pinned_now[{id, reason}];
       if (held != nullptr) held->push_back({id, 1});
     }
-    return hold_status;
+    return pin_status;
   }
-  void EndHold(const std::vector<allocator::HeldBlock>& held, allocator::HoldReason reason,
-               const allocator::HiddenUsers& users) override {
-    for (const allocator::HeldBlock& block : held) --held_now[{block.id, reason}];
+  void Unpin(const std::vector<allocator::PinnedBlock>& held, allocator::PinReason reason,
+             const allocator::EscapedUsers& users) override {
+    for (const allocator::PinnedBlock& block : held) --pinned_now[{block.id, reason}];
     ends.push_back({held, reason, users});
   }
-  void NoteHiddenUse(const std::vector<allocator::HeldBlock>& held,
-                     const allocator::HiddenUsers& users) override {
-    hidden_uses.push_back({held, allocator::HoldReason::kCount, users});
+  void NoteEscapedUse(const std::vector<allocator::PinnedBlock>& held,
+                      const allocator::EscapedUsers& users) override {
+    escaped_uses.push_back({held, allocator::PinReason::kCount, users});
   }
-  // Holds of the block for that reason that are not ended.
-  int Held(allocator::BlockId id, allocator::HoldReason reason) const {
-    const auto it = held_now.find({id, reason});
-    return it == held_now.end() ? 0 : it->second;
+  // Pins of the block for that reason that have not ended.
+  int PinsOf(allocator::BlockId id, allocator::PinReason reason) const {
+    const auto it = pinned_now.find({id, reason});
+    return it == pinned_now.end() ? 0 : it->second;
   }
   void OnStreamDestroy(CUstream stream) override { destroyed.push_back(stream); }
   void OnCaptureBegin(CUstream stream) override { captures_begun.push_back(stream); }
   void OnCaptureEnd(CUstream stream) override { captures_ended.push_back(stream); }
-  void OnForeignBytes(int64_t delta) override { foreign_bytes += delta; }
-  void BeginForeignAllocation(uint64_t bytes) override { begun_bytes += bytes; }
-  void EndForeignAllocation(uint64_t bytes, bool failed) override {
+  void OnExternalBytes(int64_t delta) override { external_bytes += delta; }
+  void BeginExternalAllocation(uint64_t bytes) override { begun_bytes += bytes; }
+  void EndExternalAllocation(uint64_t bytes, bool failed) override {
     (failed ? failed_bytes : ended_bytes) += bytes;
   }
   absl::Status StopEvicting() override {
     stopped = true;
     return absl::OkStatus();
   }
-  bool ReleaseForOthers(uint64_t bytes) override {
+  bool ReleaseForExternal(uint64_t bytes) override {
     releases.push_back(bytes);
     return release_helps;
   }
@@ -131,7 +132,7 @@ class FakeResidency : public allocator::Residency {
     plans.push_back(std::move(plan));
   }
   allocator::ResidencyStats Stats() const override { return stats; }
-  HeldChunks ChunksHeld() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
+  OwnedChunks ChunksOwned() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;
     *total = total_bytes;

@@ -157,7 +157,7 @@ TEST(FunctionRegistryTest, ThreadsFindTheSameWhileTheTableGrowsAndModulesGo) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(ModuleOriginsTest, KeepsFileNamesOnceSomebodyWantsThem) {
+TEST(ModuleOriginsTest, KeepsFileNamesOnceEnabled) {
   ModuleOrigins origins;
   const auto module = reinterpret_cast<CUmodule>(0x10);
   const auto library = reinterpret_cast<CUlibrary>(0x20);

@@ -35,7 +35,7 @@ TEST_F(HookContextTest, OnlyDevicesThatExistTakePart) {
   EXPECT_EQ(CurrentDevice(*GetHookState()), 1);
 }
 
-TEST_F(HookContextTest, TellsWhatIsCaptured) {
+TEST_F(HookContextTest, KnowsWhatIsCaptured) {
   driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   EXPECT_FALSE(IsCapturing(*GetHookState(), {Stream(1)})) << "nobody has begun: not even asked";
   GetHookState()->captures.store(1);

@@ -9,66 +9,66 @@
 namespace spillway::integration {
 namespace {
 
-using allocator::HoldReason;
+using allocator::PinReason;
 
-// Each call that is not understood, with the reason it holds for.
-struct HoldCase {
+// Each call that pins its blocks, with the reason.
+struct PinnedCallCase {
   const char* name;
-  HoldReason reason;
+  PinReason reason;
   std::function<CUresult(FakeDriver&, uint64_t address)> call;
 };
 
-class HoldTest : public HookTest, public testing::WithParamInterface<HoldCase> {};
+class PinnedCallTest : public HookTest, public testing::WithParamInterface<PinnedCallCase> {};
 
-TEST_P(HoldTest, HoldsBeforeTheRealCallAndRefusesWhenItCannot) {
+TEST_P(PinnedCallTest, PinsBeforeTheRealCallAndRefusesWhenItCannot) {
   Publish();
   EXPECT_EQ(GetParam().call(driver(), Address(3)), CUDA_SUCCESS);
-  ExpectHeld(GetParam().reason, {Id(3)});
+  ExpectPinned(GetParam().reason, {Id(3)});
   EXPECT_EQ(driver().CountOf(GetParam().name), 1u);
   EXPECT_TRUE(residency_[0].launches.empty());
-  residency_[0].hold_status = absl::ResourceExhaustedError("full");
+  residency_[0].pin_status = absl::ResourceExhaustedError("full");
   EXPECT_EQ(GetParam().call(driver(), Address(3)), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(driver().CountOf(GetParam().name), 1u);
 }
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-const HoldCase kHoldCases[] = {
-    {"cuIpcGetMemHandle", HoldReason::kExport,
+const PinnedCallCase kPinnedCallCases[] = {
+    {"cuIpcGetMemHandle", PinReason::kExport,
      [](FakeDriver& d, uint64_t a) { return d.Hooked<Row::cuIpcGetMemHandle>()(nullptr, a); }},
-    {"cuMemRetainAllocationHandle", HoldReason::kExport,
+    {"cuMemRetainAllocationHandle", PinReason::kExport,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuMemRetainAllocationHandle>()(nullptr, Pointer(a));
      }},
-    {"cuMemGetHandleForAddressRange", HoldReason::kExport,
+    {"cuMemGetHandleForAddressRange", PinReason::kExport,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuMemGetHandleForAddressRange>()(nullptr, a, 4096,
                                                              CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
      }},
-    {"cuMulticastBindAddr", HoldReason::kPeer,
+    {"cuMulticastBindAddr", PinReason::kPeer,
      [](FakeDriver& d, uint64_t a) { return d.Hooked<Row::cuMulticastBindAddr>()(1, 0, a, 4096, 0); }},
-    {"cuMemSetAccess", HoldReason::kPeer,
+    {"cuMemSetAccess", PinReason::kPeer,
      [](FakeDriver& d, uint64_t a) { return d.Hooked<Row::cuMemSetAccess>()(a, 4096, nullptr, 0); }},
-    {"cuTexObjectCreate", HoldReason::kTexture,
+    {"cuTexObjectCreate", PinReason::kTexture,
      [](FakeDriver& d, uint64_t a) {
        CUDA_RESOURCE_DESC resource = {};
        resource.resType = CU_RESOURCE_TYPE_LINEAR;
        resource.res.linear.devPtr = a;
        return d.Hooked<Row::cuTexObjectCreate>()(nullptr, &resource, nullptr, nullptr);
      }},
-    {"cuTexRefSetAddress_v2", HoldReason::kTexture,
+    {"cuTexRefSetAddress_v2", PinReason::kTexture,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuTexRefSetAddress_v2>()(nullptr, nullptr, a, 64);
      }},
-    {"cuPointerSetAttribute", HoldReason::kUnknownCall,
+    {"cuPointerSetAttribute", PinReason::kUnknownCall,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuPointerSetAttribute>()(nullptr, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a);
      }},
-    {"cuMemAdvise_v2", HoldReason::kUnknownCall,
+    {"cuMemAdvise_v2", PinReason::kUnknownCall,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuMemAdvise_v2>()(a, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, {});
      }},
-    {"cuGraphAddKernelNode_v2", HoldReason::kGraph,
+    {"cuGraphAddKernelNode_v2", PinReason::kGraph,
      [](FakeDriver& d, uint64_t a) {
        d.param_sizes = {8};
        void* params[] = {&a};
@@ -77,7 +77,7 @@ const HoldCase kHoldCases[] = {
        node.kernelParams = params;
        return d.Hooked<Row::cuGraphAddKernelNode_v2>()(nullptr, nullptr, nullptr, 0, &node);
      }},
-    {"cuGraphExecMemcpyNodeSetParams", HoldReason::kGraph,
+    {"cuGraphExecMemcpyNodeSetParams", PinReason::kGraph,
      [](FakeDriver& d, uint64_t a) {
        CUDA_MEMCPY3D copy = {};
        copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -86,7 +86,7 @@ const HoldCase kHoldCases[] = {
        copy.WidthInBytes = copy.Height = copy.Depth = 8;
        return d.Hooked<Row::cuGraphExecMemcpyNodeSetParams>()(nullptr, nullptr, &copy, nullptr);
      }},
-    {"cuGraphAddMemsetNode", HoldReason::kGraph,
+    {"cuGraphAddMemsetNode", PinReason::kGraph,
      [](FakeDriver& d, uint64_t a) {
        CUDA_MEMSET_NODE_PARAMS node = {};
        node.dst = a;
@@ -95,7 +95,7 @@ const HoldCase kHoldCases[] = {
        node.height = 1;
        return d.Hooked<Row::cuGraphAddMemsetNode>()(nullptr, nullptr, nullptr, 0, &node, nullptr);
      }},
-    {"cuGraphAddNode_v2", HoldReason::kGraph,
+    {"cuGraphAddNode_v2", PinReason::kGraph,
      [](FakeDriver& d, uint64_t a) {
        CUgraphNodeParams node = {};
        node.type = CU_GRAPH_NODE_TYPE_MEMSET;
@@ -105,20 +105,20 @@ const HoldCase kHoldCases[] = {
        node.memset.pitch = 64;
        return d.Hooked<Row::cuGraphAddNode_v2>()(nullptr, nullptr, nullptr, nullptr, 0, &node);
      }},
-    {"cuGraphNodeSetParams", HoldReason::kGraph,
+    {"cuGraphNodeSetParams", PinReason::kGraph,
      [](FakeDriver& d, uint64_t a) {
        CUgraphNodeParams node = {};
        node.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
        node.free.dptr = a;
        return d.Hooked<Row::cuGraphNodeSetParams>()(nullptr, &node);
      }},
-    {"cuGraphAddMemFreeNode", HoldReason::kGraph,
+    {"cuGraphAddMemFreeNode", PinReason::kGraph,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuGraphAddMemFreeNode>()(nullptr, nullptr, nullptr, 0, a);
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Calls, HoldTest, testing::ValuesIn(kHoldCases),
+INSTANTIATE_TEST_SUITE_P(Calls, PinnedCallTest, testing::ValuesIn(kPinnedCallCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 class NotFollowedTest : public HookTest {};

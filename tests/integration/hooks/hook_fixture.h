@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/test_map.h"
 #include "tests/integration/hooks/fake_driver.h"
 #include "tests/integration/hooks/fake_residency.h"
-#include "tests/integration/hooks/test_map.h"
 
 namespace spillway::integration {
 
@@ -56,15 +56,15 @@ class HookTest : public testing::Test {
   }
   using Ids = std::vector<allocator::BlockId>;
 
-  // The one launch or hold that residency 0 has seen.
+  // The only launch that residency 0 has seen; below, the only call that pinned.
   FakeResidency::Launch OnlyLaunch() const {
     EXPECT_EQ(residency_[0].launches.size(), 1u);
     return residency_[0].launches.empty() ? FakeResidency::Launch() : residency_[0].launches.front();
   }
-  void ExpectHeld(allocator::HoldReason reason, const Ids& ids) const {
-    ASSERT_EQ(residency_[0].holds.size(), 1u);
-    EXPECT_EQ(residency_[0].holds[0].reason, reason);
-    EXPECT_EQ(residency_[0].holds[0].set, ids);
+  void ExpectPinned(allocator::PinReason reason, const Ids& ids) const {
+    ASSERT_EQ(residency_[0].pins.size(), 1u);
+    EXPECT_EQ(residency_[0].pins[0].reason, reason);
+    EXPECT_EQ(residency_[0].pins[0].set, ids);
   }
 
   const std::unique_ptr<allocator::AddressMap> map_;

@@ -1,5 +1,5 @@
-// What must hold for each HOOK and MUST row of driver_symbols.def: it has a wrapper, which hands arguments
-// and result on unchanged, before there is a context and with one.
+// Each HOOK and MUST row of driver_symbols.def has a wrapper that passes arguments and result on unchanged,
+// before there is a context and with one.
 
 #include <set>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace spillway::integration {
 namespace {
 
-// An argument that no collector follows: numbers of their own, null pointers.
+// An argument that names no block: distinct numbers, null pointers.
 template <typename T>
 T MakeArgument(int place) {
   T value{};
@@ -76,7 +76,7 @@ TEST_F(EveryRowTest, PassesThroughBeforeThereIsAContext) {
   });
 }
 
-TEST_F(EveryRowTest, PassesOthersCallsThroughWithAContext) {
+TEST_F(EveryRowTest, PassesCallsWithoutBlocksThroughWithAContext) {
   Publish();
   driver().device = 5;  // has no residency: its memory information is the driver's
   ForEachRow([&]<Row R>() {
@@ -89,7 +89,7 @@ TEST_F(EveryRowTest, PassesOthersCallsThroughWithAContext) {
     // Calls that are not understood may reach any block of any device; none names one.
     for (const FakeResidency::Launch& launch : residency.launches) EXPECT_TRUE(launch.set.empty());
     EXPECT_EQ(residency.launches.size(), static_cast<size_t>(residency.launches_reaching_all));
-    EXPECT_TRUE(residency.holds.empty());
+    EXPECT_TRUE(residency.pins.empty());
   }
 }
 

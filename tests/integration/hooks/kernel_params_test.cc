@@ -5,8 +5,8 @@
 #include <cstring>
 #include <random>
 
+#include "tests/fakes/test_map.h"
 #include "tests/fuzz/kernel_params_fuzz.h"
-#include "tests/integration/hooks/test_map.h"
 
 namespace spillway::integration {
 namespace {

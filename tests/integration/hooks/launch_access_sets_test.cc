@@ -39,7 +39,7 @@ TEST_F(LaunchAccessSetsTest, AllFormsOfLaunches) {
   launches[0].function = Function();
   launches[0].kernelParams = params;
   driver().Hooked<Row::cuLaunchCooperativeKernelMultiDevice>()(launches, 1, 0);
-  ExpectHeld(HoldReason::kUnknownCall, expected);
+  ExpectPinned(PinReason::kUnknownCall, expected);
 }
 
 TEST_F(LaunchAccessSetsTest, AnAccessPolicyWindowNamesItsBlock) {
@@ -74,7 +74,7 @@ TEST_F(TensorMapHookTest, AMapInAParameterNamesItsBlocks) {
   LaunchParam(&param);
   EXPECT_TRUE(residency_[0].launches.empty());
   Encode(&param.map, Address(2));
-  EXPECT_TRUE(residency_[0].holds.empty());
+  EXPECT_TRUE(residency_[0].pins.empty());
   LaunchParam(&param);
   EXPECT_EQ(OnlyLaunch().set, Ids{Id(2)});
   Fill(&param.map, 2);
@@ -97,7 +97,7 @@ TEST_F(TensorMapHookTest, ARangeOverSeveralBlocksNamesThemAll) {
 
 // ---- Strict trust.
 
-TEST_F(HiddenHookTest, StrictLetsABlockGoOnceItsKernelsHaveRunBefore) {
+TEST_F(EscapeHookTest, StrictLetsABlockGoOnceItsKernelsHaveRunBefore) {
   BlockTrust trust;
   context_.trust = &trust;
   context_.strict = true;

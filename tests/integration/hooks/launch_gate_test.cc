@@ -29,13 +29,13 @@ TEST_F(LaunchGateTest, ARefusedLaunchIsNotMade) {
   EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 0u);
 }
 
-TEST_F(LaunchGateTest, ACapturedLaunchHoldsItsBlocks) {
+TEST_F(LaunchGateTest, ACapturedLaunchPinsItsBlocks) {
   Publish();
   driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
   EXPECT_EQ(residency_[0].captures_begun, std::vector<CUstream>{Stream(1)});
   driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   Launch(2, Stream(1));
-  ExpectHeld(HoldReason::kGraph, {Id(2), Id(3)});
+  ExpectPinned(PinReason::kGraph, {Id(2), Id(3)});
   EXPECT_TRUE(residency_[0].launches.empty());
   CUgraph graph = nullptr;
   driver().Hooked<Row::cuStreamEndCapture>()(Stream(1), &graph);
@@ -46,66 +46,66 @@ TEST_F(LaunchGateTest, ACapturedLaunchHoldsItsBlocks) {
 
 // ---- Rewriting.
 
-class RewritingTest : public HiddenHookTest {};
+class RewritingTest : public EscapeHookTest {};
 
-TEST_F(RewritingTest, ANewTableEndsTheHoldsOfTheOldOne) {
-  EXPECT_EQ(Upload(kForeign, {2, 3}), CUDA_SUCCESS);
-  EXPECT_EQ(Held(2), 1);
-  EXPECT_EQ(Held(3), 1);
-  for (int step = 0; step < 10; ++step) EXPECT_EQ(Upload(kForeign, {3, 4}, Stream(2)), CUDA_SUCCESS);
-  EXPECT_EQ(Held(2), 0);
-  EXPECT_EQ(Held(3), 1);
-  EXPECT_EQ(Held(4), 1);
-  EXPECT_EQ(state()->tables.slots(), 2u);
+TEST_F(RewritingTest, ANewTableEndsThePinsOfTheOldOne) {
+  EXPECT_EQ(Upload(kExternal, {2, 3}), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(PinsOf(3), 1);
+  for (int step = 0; step < 10; ++step) EXPECT_EQ(Upload(kExternal, {3, 4}, Stream(2)), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 0);
+  EXPECT_EQ(PinsOf(3), 1);
+  EXPECT_EQ(PinsOf(4), 1);
+  EXPECT_EQ(state()->tables.entries(), 2u);
   // What still reads the old table was queued before the copy.
   ASSERT_FALSE(residency_[0].ends.empty());
   ASSERT_EQ(residency_[0].ends.back().users.streams.size(), 1u);
   EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(2));
 }
 
-TEST_F(RewritingTest, NewTargetsAreHeldBeforeOldOnesAreLetGo) {
-  Upload(kForeign, {2});
+TEST_F(RewritingTest, NewTargetsArePinnedBeforeOldPinsEnd) {
+  Upload(kExternal, {2});
   residency_[0].ends.clear();
-  Upload(kForeign, {2});
-  EXPECT_EQ(Held(2), 1);
-  EXPECT_EQ(residency_[0].holds.size(), 2u);
+  Upload(kExternal, {2});
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(residency_[0].pins.size(), 2u);
 }
 
 TEST_F(RewritingTest, OverwritingPartOfATableEndsThatPart) {
-  Upload(kForeign, {1, 2, 3, 4});
-  driver().Hooked<Row::cuMemsetD8Async>()(kForeign + 12, 0, 8, Stream(1));  // words 1 and 2, each in part
-  EXPECT_EQ(Held(1), 1);
-  EXPECT_EQ(Held(2), 0);
-  EXPECT_EQ(Held(3), 0);
-  EXPECT_EQ(Held(4), 1);
+  Upload(kExternal, {1, 2, 3, 4});
+  driver().Hooked<Row::cuMemsetD8Async>()(kExternal + 12, 0, 8, Stream(1));  // words 1 and 2, each in part
+  EXPECT_EQ(PinsOf(1), 1);
+  EXPECT_EQ(PinsOf(2), 0);
+  EXPECT_EQ(PinsOf(3), 0);
+  EXPECT_EQ(PinsOf(4), 1);
   uint64_t data[2] = {};
-  driver().Hooked<Row::cuMemcpyHtoD_v2>()(kForeign + 24, data, sizeof(data));
-  EXPECT_EQ(Held(4), 0);
+  driver().Hooked<Row::cuMemcpyHtoD_v2>()(kExternal + 24, data, sizeof(data));
+  EXPECT_EQ(PinsOf(4), 0);
 }
 
 TEST_F(RewritingTest, ACopyOfATableKeepsItsTargets) {
-  Upload(kForeign, {1, 2});
-  driver().Hooked<Row::cuMemcpyDtoDAsync_v2>()(kForeign + 0x1000, kForeign, 16, Stream(1));
-  EXPECT_EQ(Held(1), 1) << "one hold for all words that lead there";
-  driver().Hooked<Row::cuMemsetD32Async>()(kForeign, 0, 4, Stream(1));
-  EXPECT_EQ(Held(1), 1) << "the copy still leads there";
-  EXPECT_EQ(Held(2), 1);
-  driver().Hooked<Row::cuMemcpyDtoDAsync_v2>()(kForeign + 0x2000, kForeign + 0x1008, 8, Stream(1));
-  driver().Hooked<Row::cuMemsetD32Async>()(kForeign + 0x1000, 0, 4, Stream(1));
-  EXPECT_EQ(Held(1), 0);
-  EXPECT_EQ(Held(2), 1) << "half of the copy was copied on";
+  Upload(kExternal, {1, 2});
+  driver().Hooked<Row::cuMemcpyDtoDAsync_v2>()(kExternal + 0x1000, kExternal, 16, Stream(1));
+  EXPECT_EQ(PinsOf(1), 1) << "one pin for all words that lead there";
+  driver().Hooked<Row::cuMemsetD32Async>()(kExternal, 0, 4, Stream(1));
+  EXPECT_EQ(PinsOf(1), 1) << "the copy still leads there";
+  EXPECT_EQ(PinsOf(2), 1);
+  driver().Hooked<Row::cuMemcpyDtoDAsync_v2>()(kExternal + 0x2000, kExternal + 0x1008, 8, Stream(1));
+  driver().Hooked<Row::cuMemsetD32Async>()(kExternal + 0x1000, 0, 4, Stream(1));
+  EXPECT_EQ(PinsOf(1), 0);
+  EXPECT_EQ(PinsOf(2), 1) << "half of the copy was copied on";
 }
 
 TEST_F(RewritingTest, BatchesAndPitchedCopiesAreLookedThrough) {
   driver().results["cuPointerGetAttribute"] = std::vector<CUresult>(8, CUDA_ERROR_INVALID_VALUE);
   uint64_t one[2] = {7, Address(2)};
   uint64_t two[1] = {Address(3)};
-  CUdeviceptr to[2] = {kForeign, kForeign + 0x100};
+  CUdeviceptr to[2] = {kExternal, kExternal + 0x100};
   CUdeviceptr from[2] = {reinterpret_cast<CUdeviceptr>(one), reinterpret_cast<CUdeviceptr>(two)};
   size_t sizes[2] = {sizeof(one), sizeof(two)};
   driver().Hooked<Row::cuMemcpyBatchAsync_v2>()(to, from, sizes, 2, nullptr, nullptr, 0, Stream(1));
-  EXPECT_EQ(Held(2), 1);
-  EXPECT_EQ(Held(3), 1);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(PinsOf(3), 1);
 
   uint64_t rows[2][4] = {{Address(4)}, {Address(5)}};
   CUDA_MEMCPY2D copy = {};
@@ -113,32 +113,32 @@ TEST_F(RewritingTest, BatchesAndPitchedCopiesAreLookedThrough) {
   copy.srcHost = rows;
   copy.srcPitch = sizeof(rows[0]);
   copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = kForeign + 0x200;
+  copy.dstDevice = kExternal + 0x200;
   copy.dstPitch = 64;
   copy.WidthInBytes = 8;
   copy.Height = 2;
   driver().Hooked<Row::cuMemcpy2DAsync_v2>()(&copy, Stream(1));
-  EXPECT_EQ(Held(4), 1);
-  EXPECT_EQ(Held(5), 1);
-  driver().Hooked<Row::cuMemsetD2D8Async>()(kForeign + 0x240, 64, 0, 8, 1, Stream(1));
-  EXPECT_EQ(Held(4), 1);
-  EXPECT_EQ(Held(5), 0);
+  EXPECT_EQ(PinsOf(4), 1);
+  EXPECT_EQ(PinsOf(5), 1);
+  driver().Hooked<Row::cuMemsetD2D8Async>()(kExternal + 0x240, 64, 0, 8, 1, Stream(1));
+  EXPECT_EQ(PinsOf(4), 1);
+  EXPECT_EQ(PinsOf(5), 0);
 }
 
-TEST_F(RewritingTest, ARefusedOrFailedCopyHoldsNothing) {
+TEST_F(RewritingTest, ARefusedOrFailedCopyPinsNothing) {
   driver().results["cuMemcpyHtoDAsync_v2"] = {CUDA_ERROR_INVALID_VALUE};
-  EXPECT_EQ(Upload(kForeign, {2}), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(Held(2), 0);
-  residency_[0].hold_status = absl::ResourceExhaustedError("full");
-  EXPECT_EQ(Upload(kForeign, {2}), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Upload(kExternal, {2}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(PinsOf(2), 0);
+  residency_[0].pin_status = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(Upload(kExternal, {2}), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(driver().CountOf("cuMemcpyHtoDAsync_v2"), 1u);
-  EXPECT_EQ(state()->tables.slots(), 0u);
+  EXPECT_EQ(state()->tables.entries(), 0u);
 }
 
 TEST_F(RewritingTest, LargeCopiesAreData) {
   std::vector<uint64_t> data(64 * 1024 / 8 + 1, Address(2));
-  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(kForeign, data.data(), data.size() * 8, Stream(1));
-  EXPECT_EQ(Held(2), 0);
+  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(kExternal, data.data(), data.size() * 8, Stream(1));
+  EXPECT_EQ(PinsOf(2), 0);
 }
 
 TEST_F(RewritingTest, StrictKeepsTargetsWhateverHappensToTheTable) {
@@ -146,30 +146,30 @@ TEST_F(RewritingTest, StrictKeepsTargetsWhateverHappensToTheTable) {
   Upload(Address(1), {2});
   Upload(Address(1), {3});
   driver().Hooked<Row::cuMemFree_v2>()(Address(1));
-  EXPECT_EQ(Held(2), 1);
-  EXPECT_EQ(Held(3), 1);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(PinsOf(3), 1);
 }
 
-TEST_F(RewritingTest, MoreAddressesThanAreFollowedStayHeld) {
+TEST_F(RewritingTest, MoreAddressesThanAreFollowedStayPinned) {
   const std::vector<uint32_t> most(8192, 2);
-  for (uint64_t at = 0; at < PointerTables::kMostSlots / 8192; ++at) Upload(kForeign + at * 65536, most);
-  EXPECT_EQ(state()->tables.slots(), PointerTables::kMostSlots);
+  for (uint64_t at = 0; at < PointerTables::kMostEntries / 8192; ++at) Upload(kExternal + at * 65536, most);
+  EXPECT_EQ(state()->tables.entries(), PointerTables::kMostEntries);
   Upload(0x100000000, {3});
-  EXPECT_EQ(state()->tables.slots(), PointerTables::kMostSlots);
+  EXPECT_EQ(state()->tables.entries(), PointerTables::kMostEntries);
   driver().Hooked<Row::cuMemsetD8Async>()(0x100000000, 0, 8, Stream(1));
-  EXPECT_EQ(Held(3), 1);
+  EXPECT_EQ(PinsOf(3), 1);
 }
 
-TEST_F(TensorMapHookTest, ACopiedMapHoldsItsBlock) {
+TEST_F(TensorMapHookTest, ACopiedMapPinsItsBlock) {
   alignas(64) char buffer[320] = {};
   CUtensorMap map;
   Fill(&map, 6);
   Encode(&map, Address(4));
   std::memcpy(buffer + 128, &map, sizeof(map));
-  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(kForeign, buffer, sizeof(buffer), Stream(1));
-  EXPECT_EQ(Held(4), 1);
-  driver().Hooked<Row::cuMemsetD8Async>()(kForeign + 250, 0, 1, Stream(1));
-  EXPECT_EQ(Held(4), 0);
+  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(kExternal, buffer, sizeof(buffer), Stream(1));
+  EXPECT_EQ(PinsOf(4), 1);
+  driver().Hooked<Row::cuMemsetD8Async>()(kExternal + 250, 0, 1, Stream(1));
+  EXPECT_EQ(PinsOf(4), 0);
 }
 
 // ---- Named, or nothing named.
@@ -190,7 +190,7 @@ TEST_F(LaunchGateTest, SeveralDevicesAreTakenInAscendingOrder) {
   EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 1u);
 }
 
-TEST_F(LaunchGateTest, ALaunchOfOthersThatRunsOutIsRepeatedOnce) {
+TEST_F(LaunchGateTest, ALaunchWithoutBlocksThatRunsOutIsRepeatedOnce) {
   Publish();
   driver().param_sizes = {};
   driver().results["cuLaunchKernel"] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS};
@@ -228,12 +228,12 @@ class DeniedTest : public HookTest {
   DenyList list_;
 };
 
-TEST_F(DeniedTest, DeniedKernelHoldsItsBlocksAndReachesAll) {
+TEST_F(DeniedTest, DeniedKernelPinsItsBlocksAndReachesAll) {
   Deny("test_*\n");
   EXPECT_EQ(Launch(Address(2)), CUDA_SUCCESS);
   EXPECT_EQ(residency_[0].launches_reaching_all, 1);
   EXPECT_EQ(OnlyLaunch().set, Ids{Id(2)});
-  ExpectHeld(HoldReason::kDenied, {Id(2)});
+  ExpectPinned(PinReason::kDenied, {Id(2)});
   EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 1u);
 }
 
@@ -241,12 +241,12 @@ TEST_F(DeniedTest, DeniedKernelThatNamesNothingReachesAll) {
   Deny("test_kernel\n");
   EXPECT_EQ(Launch(5), CUDA_SUCCESS);
   EXPECT_EQ(residency_[0].launches_reaching_all, 1);
-  EXPECT_TRUE(residency_[0].holds.empty());
+  EXPECT_TRUE(residency_[0].pins.empty());
 }
 
-TEST_F(DeniedTest, DeniedKernelGoesOnWithoutRoomToHoldAndIsRefusedWithoutRoomForAll) {
+TEST_F(DeniedTest, DeniedKernelGoesOnWhenItCannotPinAndIsRefusedWhenAllDoNotFit) {
   Deny("test_kernel\n");
-  residency_[0].hold_status = absl::ResourceExhaustedError("no room");
+  residency_[0].pin_status = absl::ResourceExhaustedError("full");
   EXPECT_EQ(Launch(Address(2)), CUDA_SUCCESS);
   EXPECT_EQ(residency_[0].launches_reaching_all, 1);
   residency_[0].refuse = CUDA_ERROR_OUT_OF_MEMORY;
@@ -258,13 +258,13 @@ TEST_F(DeniedTest, OtherKernelsAreNotDenied) {
   Deny("another\ntest_kernel only_from_this.so\n");
   EXPECT_EQ(Launch(Address(2)), CUDA_SUCCESS);
   EXPECT_EQ(residency_[0].launches_reaching_all, 0);
-  EXPECT_TRUE(residency_[0].holds.empty());
+  EXPECT_TRUE(residency_[0].pins.empty());
 }
 
 TEST_F(DeniedTest, DeniedKernelOnSeveralDevicesEndsEviction) {
   Deny("test_kernel\n");
   EXPECT_EQ(Launch(Address(1, 1)), CUDA_SUCCESS);
-  EXPECT_EQ(residency_[0].launches_reaching_all, 1);  // as any call that cannot be followed
+  EXPECT_EQ(residency_[0].launches_reaching_all, 1);  // as any call that is not followed
   EXPECT_EQ(residency_[1].launches_reaching_all, 1);
   EXPECT_NE(switched_off().find("test_kernel"), std::string::npos) << switched_off();
 }

@@ -15,7 +15,7 @@ TEST_F(LifetimeFamiliesTest, AFailedCaptureBeginIsNotCounted) {
   EXPECT_EQ(residency_[0].captures_ended.size(), 1u);
 }
 
-TEST_F(LifetimeFamiliesTest, WhatEndsIsToldBefore) {
+TEST_F(LifetimeFamiliesTest, WhatEndsIsReportedBefore) {
   Publish();
   driver().Hooked<Row::cuStreamDestroy_v2>()(Stream(7));
   for (const FakeResidency& residency : residency_) {

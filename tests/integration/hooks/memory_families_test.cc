@@ -1,4 +1,4 @@
-// Memory of others, frees, and questions about ours.
+// External memory, frees, and questions about our blocks.
 
 #include "integration/hooks/memory_families.h"
 
@@ -7,7 +7,7 @@
 namespace spillway::integration {
 namespace {
 
-using allocator::HoldReason;
+using allocator::PinReason;
 
 CUdeviceptr next_address;
 CUresult CUDAAPI FakeAlloc(CUdeviceptr* address, size_t) {
@@ -30,27 +30,27 @@ class MemoryHookTest : public HookTest {
   }
 };
 
-TEST_F(MemoryHookTest, ForeignBytesAreCountedFromTheStartAndReported) {
+TEST_F(MemoryHookTest, ExternalBytesAreCountedFromTheStartAndReported) {
   Override("cuMemAlloc_v2", reinterpret_cast<void*>(&FakeAlloc));
   CUdeviceptr address = 0;
   next_address = 0x1000;
   driver().Hooked<Row::cuMemAlloc_v2>()(&address, 5000);
   next_address = 0x9000;
   driver().Hooked<Row::cuMemAlloc_v2>()(&address, 300);
-  EXPECT_EQ(GetHookState()->foreign.bytes(0), 5300);
+  EXPECT_EQ(GetHookState()->external.bytes(0), 5300);
   Publish();
-  EXPECT_EQ(residency_[0].foreign_bytes, 5300);
+  EXPECT_EQ(residency_[0].external_bytes, 5300);
   driver().Hooked<Row::cuMemFree_v2>()(0x1000);
-  EXPECT_EQ(residency_[0].foreign_bytes, 300);
+  EXPECT_EQ(residency_[0].external_bytes, 300);
   driver().Hooked<Row::cuMemFree_v2>()(0x1000);  // not known any more
-  EXPECT_EQ(residency_[0].foreign_bytes, 300);
+  EXPECT_EQ(residency_[0].external_bytes, 300);
   driver().device = 1;
   next_address = 0xf000;
   driver().Hooked<Row::cuMemAlloc_v2>()(&address, 70);
-  EXPECT_EQ(residency_[1].foreign_bytes, 70);
+  EXPECT_EQ(residency_[1].external_bytes, 70);
   driver().device = 0;  // a free counts on the device of its allocation
   driver().Hooked<Row::cuMemFreeAsync>()(0xf000, Stream(1));
-  EXPECT_EQ(residency_[1].foreign_bytes, 0);
+  EXPECT_EQ(residency_[1].external_bytes, 0);
 }
 
 TEST_F(MemoryHookTest, FailedAllocationsDoNotCount) {
@@ -58,7 +58,7 @@ TEST_F(MemoryHookTest, FailedAllocationsDoNotCount) {
   CUdeviceptr address = 0;
   driver().result = CUDA_ERROR_INVALID_VALUE;
   driver().Hooked<Row::cuMemAlloc_v2>()(&address, 5000);
-  EXPECT_EQ(residency_[0].foreign_bytes, 0);
+  EXPECT_EQ(residency_[0].external_bytes, 0);
 }
 
 TEST_F(MemoryHookTest, AnAllocationThatRunsOutIsRepeatedOnceWithItsSize) {
@@ -84,18 +84,18 @@ TEST_F(MemoryHookTest, PhysicalMemoryLivesUntilReleasedAndUnmapped) {
   CUmemGenericAllocationHandle handle = 0;
   next_address = 77;
   driver().Hooked<Row::cuMemCreate>()(&handle, 4096, &prop, 0);
-  EXPECT_EQ(residency_[1].foreign_bytes, 4096);
+  EXPECT_EQ(residency_[1].external_bytes, 4096);
   driver().Hooked<Row::cuMemMap>()(0x40000, 4096, 0, handle, 0);
   driver().Hooked<Row::cuMemRelease>()(handle);
-  EXPECT_EQ(residency_[1].foreign_bytes, 4096);
+  EXPECT_EQ(residency_[1].external_bytes, 4096);
   driver().Hooked<Row::cuMemUnmap>()(0x40000, 4096);
-  EXPECT_EQ(residency_[1].foreign_bytes, 0);
+  EXPECT_EQ(residency_[1].external_bytes, 0);
   prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
   driver().Hooked<Row::cuMemCreate>()(&handle, 4096, &prop, 0);
-  EXPECT_EQ(residency_[0].foreign_bytes + residency_[1].foreign_bytes, 0);
+  EXPECT_EQ(residency_[0].external_bytes + residency_[1].external_bytes, 0);
 }
 
-TEST_F(MemoryHookTest, NobodyElseMapsInOurReservation) {
+TEST_F(MemoryHookTest, MappingsInOurReservationAreRefused) {
   Publish();
   EXPECT_EQ(driver().Hooked<Row::cuMemMap>()(Address(6), 4096, 0, 5, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver().Hooked<Row::cuMemUnmap>()(Address(6), 4096), CUDA_ERROR_INVALID_VALUE);
@@ -166,12 +166,12 @@ TEST_F(MemoryHookTest, PointerAttributesOfEvictedBlocks) {
   EXPECT_EQ(get(&number, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Address(5)),
             CUDA_ERROR_INVALID_VALUE);  // free space
   EXPECT_TRUE(driver().calls.empty());
-  EXPECT_TRUE(residency_[0].holds.empty());
-  // What only the driver knows, it is asked, and the block stays.
+  EXPECT_TRUE(residency_[0].pins.empty());
+  // The driver is asked what only it knows, and the block stays.
   uint64_t id = 0;
   EXPECT_EQ(get(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, Address(1)), CUDA_SUCCESS);
   EXPECT_EQ(driver().CountOf("cuPointerGetAttribute"), 1u);
-  ExpectHeld(HoldReason::kUnknownCall, {Id(1)});
+  ExpectPinned(PinReason::kUnknownCall, {Id(1)});
 }
 
 TEST_F(MemoryHookTest, SeveralPointerAttributesAtOnce) {
@@ -188,7 +188,7 @@ TEST_F(MemoryHookTest, SeveralPointerAttributesAtOnce) {
   EXPECT_EQ(host, nullptr);
   EXPECT_EQ(managed, 0u);
   EXPECT_EQ(driver().CountOf("cuPointerGetAttributes"), 0u);
-  ExpectHeld(HoldReason::kUnknownCall, {Id(1)});
+  ExpectPinned(PinReason::kUnknownCall, {Id(1)});
 }
 
 TEST_F(MemoryHookTest, AccessIsThatOfTheBlocksDevice) {
@@ -204,16 +204,16 @@ TEST_F(MemoryHookTest, AccessIsThatOfTheBlocksDevice) {
   EXPECT_EQ(flags, uint64_t{CU_MEM_ACCESS_FLAGS_PROT_NONE});
 }
 
-TEST_F(MemoryHookTest, AResetDeviceHoldsNothingOfOthers) {
+TEST_F(MemoryHookTest, AResetDeviceHasNoExternalMemory) {
   Override("cuMemAlloc_v2", reinterpret_cast<void*>(&FakeAlloc));
   Publish();
   CUdeviceptr address = 0;
   next_address = 0x1000;
   driver().Hooked<Row::cuMemAlloc_v2>()(&address, 5000);
   driver().Hooked<Row::cuDevicePrimaryCtxReset_v2>()(0);
-  EXPECT_EQ(residency_[0].foreign_bytes, 0);
+  EXPECT_EQ(residency_[0].external_bytes, 0);
   driver().Hooked<Row::cuMemFree_v2>()(0x1000);
-  EXPECT_EQ(residency_[0].foreign_bytes, 0);
+  EXPECT_EQ(residency_[0].external_bytes, 0);
 }
 
 }  // namespace

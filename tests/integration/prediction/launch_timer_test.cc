@@ -145,19 +145,20 @@ class LaunchTimerTest : public ::testing::Test {
     gpu_.PassHostTime(kHostNanos);
     gpu_.Work(launch.stream.Explicit(), launch.unseen);
   }
-  // Steps of the job, the reader coming by now and then; the host is a few launches ahead of the GPU.
-  void RunSteps(const std::vector<Launch>& step, int steps, uint32_t period) {
-    for (int i = 0; i < steps; ++i) {
+  // Iterations of the job; the reader polls now and then. The host is a few launches ahead of the GPU.
+  // `known_launches`: what the reader knows of the length of an iteration; 0: nothing.
+  void RunIterations(const std::vector<Launch>& iteration, int iterations, uint32_t known_launches) {
+    for (int i = 0; i < iterations; ++i) {
       size_t place = 0;
-      for (const Launch& launch : step) {
+      for (const Launch& launch : iteration) {
         Run(launch);
-        if (++place % 50 == 0) Read(period);
+        if (++place % 50 == 0) Read(known_launches);
       }
       gpu_.Finish();
-      Read(period);
+      Read(known_launches);
     }
   }
-  void Read(uint32_t period) { timer_->Step(trace_, period, sizes_, &times_); }
+  void Read(uint32_t known_launches) { timer_->Poll(trace_, known_launches, sizes_, &times_); }
 
   Nanos TimeOf(uint64_t tag) const {
     return times_.Of(policy::KindOf(tag, std::vector<policy::Bytes>{1 << 20}));
@@ -177,9 +178,9 @@ class LaunchTimerTest : public ::testing::Test {
 };
 
 TEST_F(LaunchTimerTest, MeasuresALaunchWithWhatFollowsAndWithoutOurWaits) {
-  const std::vector<Launch> step = {
+  const std::vector<Launch> iteration = {
       {1, 200'000}, {2, 300'000, 50'000}, {3, 100'000, 0, 5'000'000}, {4, 400'000}};
-  RunSteps(step, 200, 4);
+  RunIterations(iteration, 200, 4);
   ExpectNear(TimeOf(1), 200'000);
   ExpectNear(TimeOf(2), 350'000);  // not launch 3's wait of 5 ms
   ExpectNear(TimeOf(3), 100'000);
@@ -187,15 +188,15 @@ TEST_F(LaunchTimerTest, MeasuresALaunchWithWhatFollowsAndWithoutOurWaits) {
   EXPECT_EQ(timer_->abandoned(), 0u);
 }
 
-TEST_F(LaunchTimerTest, CoversAStepOfManyKindsWithinTenSteps) {
-  std::vector<Launch> step;
-  for (uint64_t i = 0; i < 500; ++i) step.push_back({i, 50'000 + static_cast<Nanos>(i) * 100});
-  RunSteps(step, 2, 0);  // no period is known at first
+TEST_F(LaunchTimerTest, CoversAnIterationOfManyKindsWithinTen) {
+  std::vector<Launch> iteration;
+  for (uint64_t i = 0; i < 500; ++i) iteration.push_back({i, 50'000 + static_cast<Nanos>(i) * 100});
+  RunIterations(iteration, 2, 0);  // no iteration is known at first
   const uint64_t before = timer_->measured();
   EXPECT_GT(before, 30u);
-  RunSteps(step, 8, 500);
+  RunIterations(iteration, 8, 500);
   int known = 0;
-  for (const Launch& launch : step) {
+  for (const Launch& launch : iteration) {
     if (TimeOf(launch.tag) == 0) continue;
     ++known;
     ExpectNear(TimeOf(launch.tag), launch.length);
@@ -203,20 +204,21 @@ TEST_F(LaunchTimerTest, CoversAStepOfManyKindsWithinTenSteps) {
   EXPECT_GT(known, 200);  // of 500 kinds: each is another function, which no job has
 }
 
-TEST_F(LaunchTimerTest, CoversAStepOfLayersAtOnce) {
-  std::vector<Launch> step;
-  for (uint64_t i = 0; i < 600; ++i) step.push_back({i % 40, 100'000 + static_cast<Nanos>(i % 40) * 1000});
-  RunSteps(step, 2, 0);
-  RunSteps(step, 3, 600);
-  for (uint64_t kind = 0; kind < 40; ++kind) ExpectNear(TimeOf(kind), step[kind].length);
+TEST_F(LaunchTimerTest, CoversAnIterationOfLayersAtOnce) {
+  std::vector<Launch> iteration;
+  for (uint64_t i = 0; i < 600; ++i)
+    iteration.push_back({i % 40, 100'000 + static_cast<Nanos>(i % 40) * 1000});
+  RunIterations(iteration, 2, 0);
+  RunIterations(iteration, 3, 600);
+  for (uint64_t kind = 0; kind < 40; ++kind) ExpectNear(TimeOf(kind), iteration[kind].length);
 }
 
 TEST_F(LaunchTimerTest, CostsLessThanAPercentOfTheTime) {
-  const std::vector<Launch> step = {{1, 4000}, {2, 5000}, {3, 3000}};  // as short as launches are
+  const std::vector<Launch> iteration = {{1, 4000}, {2, 5000}, {3, 3000}};  // as short as launches are
   gpu_.Finish();
   const Nanos begin = gpu_.NowNanos();
   for (int i = 0; i < 20'000; ++i) {
-    for (const Launch& launch : step) Run(launch);
+    for (const Launch& launch : iteration) Run(launch);
     if (i % 70 == 0) Read(3);
   }
   const double time = static_cast<double>(gpu_.NowNanos() - begin);
@@ -234,18 +236,18 @@ TEST_F(LaunchTimerTest, RecordsNothingBeforeTheReaderHasChosen) {
 }
 
 TEST_F(LaunchTimerTest, ALaunchBeforeAnotherStreamsIsMeasuredAlone) {
-  const std::vector<Launch> step = {{1, 200'000}, {2, 300'000, 0, 0, kSide}, {3, 100'000}};
-  RunSteps(step, 300, 3);
+  const std::vector<Launch> iteration = {{1, 200'000}, {2, 300'000, 0, 0, kSide}, {3, 100'000}};
+  RunIterations(iteration, 300, 3);
   EXPECT_GT(timer_->abandoned(), 0u);
   ExpectNear(TimeOf(1), 200'000);
   ExpectNear(TimeOf(2), 300'000);
-  // Followed by launch 1, on the same stream: the host's waiting for the end of each step counts.
+  // Followed by launch 1, on the same stream: the host's waiting for the end of each iteration counts.
   EXPECT_GE(TimeOf(3), 99'000);
   EXPECT_LE(TimeOf(3), 130'000);
 }
 
 TEST_F(LaunchTimerTest, AFailedLaunchIsNotMeasured) {
-  RunSteps({{1, 200'000}}, 1, 1);  // targets are there now
+  RunIterations({{1, 200'000}}, 1, 1);  // targets are there now
   for (int i = 0; i < 200; ++i) {
     Run({9, 7'000'000}, true);
     Run({1, 200'000});
@@ -273,34 +275,34 @@ TEST_F(LaunchTimerTest, AnInterruptedSampleHasNoEnd) {
 }
 
 TEST_F(LaunchTimerTest, LaunchesInOtherContextsAreNotSampled) {
-  Launch foreign;
-  foreign.stream.context = reinterpret_cast<CUcontext>(0x77);
+  Launch elsewhere;
+  elsewhere.stream.context = reinterpret_cast<CUcontext>(0x77);
   for (int i = 0; i < 200; ++i) {
-    Run(foreign);
+    Run(elsewhere);
     Read(1);
   }
   EXPECT_EQ(gpu_.records(), 0u);
-  RunSteps({{1, 200'000}}, 100, 1);  // and do not keep others from being sampled
+  RunIterations({{1, 200'000}}, 100, 1);  // and do not keep others from being sampled
   ExpectNear(TimeOf(1), 200'000);
 }
 
-TEST_F(LaunchTimerTest, AGpuThatStandsStillHoldsNoMoreThanThePool) {
+TEST_F(LaunchTimerTest, AGpuThatStandsStillTakesNoMoreThanThePool) {
   gpu_.set_stuck(true);
-  RunSteps({{1, 1'000'000}}, 3000, 1);
+  RunIterations({{1, 1'000'000}}, 3000, 1);
   EXPECT_EQ(timer_->measured(), 0u);
-  EXPECT_LE(gpu_.records(), 2 * LaunchTimer::kSlots);
-  EXPECT_EQ(gpu_.events(), 2 * LaunchTimer::kSlots);
+  EXPECT_LE(gpu_.records(), 2 * LaunchTimer::kSamples);
+  EXPECT_EQ(gpu_.events(), 2 * LaunchTimer::kSamples);
   gpu_.set_stuck(false);
-  RunSteps({{1, 1'000'000}}, 300, 1);
+  RunIterations({{1, 1'000'000}}, 300, 1);
   ExpectNear(TimeOf(1), 1'000'000);
 }
 
 TEST_F(LaunchTimerTest, ADriverThatRefusesIsNoHarm) {
   gpu_.set_refuses(true);
-  RunSteps({{1, 200'000}}, 100, 1);
+  RunIterations({{1, 200'000}}, 100, 1);
   EXPECT_EQ(timer_->measured(), 0u);
   gpu_.set_refuses(false);
-  RunSteps({{1, 200'000}}, 100, 1);
+  RunIterations({{1, 200'000}}, 100, 1);
   ExpectNear(TimeOf(1), 200'000);
 }
 
@@ -310,7 +312,7 @@ TEST_F(LaunchTimerTest, APerThreadStreamIsMarkedByItsOwnThreadAlone) {
   Launch own;
   own.stream = kPerThread;
   own.length = 200'000;
-  RunSteps({own}, 1, 1);
+  RunIterations({own}, 1, 1);
   for (int i = 0; i < 200; ++i) {
     Run(own);
     std::thread([&] {
@@ -358,7 +360,7 @@ TEST_F(LaunchTimerTest, ManyThreadsAtOnce) {
   while (trace_.end() < next.load() + 1) trace_.AddLaunch(1, std::vector<policy::TraceBlock>{7});
   gpu_.Finish();
   Read(0);
-  EXPECT_LE(gpu_.events(), 2 * LaunchTimer::kSlots);
+  EXPECT_LE(gpu_.events(), 2 * LaunchTimer::kSamples);
   EXPECT_GE(gpu_.records(), 2 * timer_->measured());
 }
 

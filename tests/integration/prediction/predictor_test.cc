@@ -27,7 +27,7 @@ class PredictorTest : public testing::Test {
   }
   void Launch(uint32_t block) { predictor_.OnLaunch(0, index_++, 100 + block, SetOf({block})); }
   // Forwards over eight blocks and back.
-  void RunStep() {
+  void RunIteration() {
     for (uint32_t block = 1; block <= 8; ++block) Launch(block);
     for (uint32_t block = 8; block >= 1; --block) Launch(block);
   }
@@ -37,22 +37,22 @@ class PredictorTest : public testing::Test {
   policy::LaunchIndex index_ = 0;
 };
 
-TEST_F(PredictorTest, PlansAfterTwoEqualSteps) {
+TEST_F(PredictorTest, PlansAfterTwoEqualIterations) {
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  predictor_.Poll();
   EXPECT_TRUE(residency_.plans.empty());
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 1u);
   const policy::MigrationPlan& plan = *residency_.plans[0];
-  EXPECT_EQ(plan.period, 16u);
+  EXPECT_EQ(plan.iteration_launches, 16u);
   EXPECT_EQ(plan.start, 16u);
-  EXPECT_FALSE(plan.steps.empty());
-  EXPECT_EQ(predictor_.stats().period, 16u);
+  EXPECT_FALSE(plan.ops.empty());
+  EXPECT_EQ(predictor_.stats().iteration_launches, 16u);
   for (int i = 0; i < 20; ++i) {
-    RunStep();
-    predictor_.Step();
+    RunIteration();
+    predictor_.Poll();
   }
   EXPECT_EQ(residency_.plans.size(), 1u);
   EXPECT_EQ(predictor_.stats().departures, 0u);
@@ -60,68 +60,68 @@ TEST_F(PredictorTest, PlansAfterTwoEqualSteps) {
 
 TEST_F(PredictorTest, TheFirstDepartureDropsThePlanOnTheLaunchingThread) {
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 1u);
   Launch(1);
   Launch(3);  // expected: 2
   ASSERT_EQ(residency_.plans.size(), 2u);
   EXPECT_EQ(residency_.plans[1], nullptr);
   EXPECT_EQ(predictor_.stats().departures, 1u);
-  EXPECT_EQ(predictor_.stats().period, 0u);
+  EXPECT_EQ(predictor_.stats().iteration_launches, 0u);
   Launch(5);  // once only
   EXPECT_EQ(residency_.plans.size(), 2u);
 }
 
-TEST_F(PredictorTest, FindsTheStepAgainAfterADeparture) {
+TEST_F(PredictorTest, FindsTheIterationAgainAfterADeparture) {
   predictor_.UsePlansOf(&residency_);
   for (int i = 0; i < 20; ++i) {
-    RunStep();
-    predictor_.Step();
+    RunIteration();
+    predictor_.Poll();
   }
   Launch(4);  // an evaluation, say
   Launch(4);
-  predictor_.Step();
+  predictor_.Poll();
   for (int i = 0; i < 3; ++i) {
-    RunStep();
-    predictor_.Step();
+    RunIteration();
+    predictor_.Poll();
   }
   ASSERT_EQ(residency_.plans.size(), 3u);
   EXPECT_NE(residency_.plans[2], nullptr);
-  EXPECT_EQ(residency_.plans[2]->period, 16u);
+  EXPECT_EQ(residency_.plans[2]->iteration_launches, 16u);
 }
 
 TEST_F(PredictorTest, LaunchesBeforeThePlanWasInForceAreComparedToo) {
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  RunStep();
+  RunIteration();
+  RunIteration();
   Launch(1);
-  Launch(7);  // recorded before the thread saw the period: a departure already
-  predictor_.Step();
+  Launch(7);  // recorded before the thread saw the iteration: a departure already
+  predictor_.Poll();
   EXPECT_TRUE(residency_.plans.empty());
-  EXPECT_EQ(predictor_.stats().paths, 1u);
+  EXPECT_EQ(predictor_.stats().sequences, 1u);
 }
 
-TEST_F(PredictorTest, TakesAKnownPathUpAgainInTheMiddleOfAStep) {
+TEST_F(PredictorTest, TakesAKnownSequenceUpAgainInTheMiddleOfAnIteration) {
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 1u);
   for (uint32_t block = 11; block <= 15; ++block) Launch(block);  // an evaluation, say
-  predictor_.Step();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 2u);
   EXPECT_EQ(residency_.plans[1], nullptr);
   for (uint32_t block = 3; block <= 8; ++block) Launch(block);
-  predictor_.Step();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 3u);
   const policy::MigrationPlan& plan = *residency_.plans[2];
   EXPECT_EQ(plan.PositionOf(index_), 8u);
   EXPECT_EQ(plan.start + 8, index_);
-  EXPECT_EQ(plan.steps.size(), residency_.plans[0]->steps.size());
+  EXPECT_EQ(plan.ops.size(), residency_.plans[0]->ops.size());
   EXPECT_EQ(predictor_.stats().readoptions, 1u);
-  EXPECT_EQ(predictor_.stats().period, 16u);
+  EXPECT_EQ(predictor_.stats().iteration_launches, 16u);
   // It is followed from there: the next departure drops it on the launching thread.
   for (uint32_t block = 8; block >= 1; --block) Launch(block);
   EXPECT_EQ(residency_.plans.size(), 3u);
@@ -130,39 +130,39 @@ TEST_F(PredictorTest, TakesAKnownPathUpAgainInTheMiddleOfAStep) {
   EXPECT_EQ(residency_.plans[3], nullptr);
 }
 
-TEST_F(PredictorTest, AMarkedStepIsKnownAfterItsFirstTime) {
+TEST_F(PredictorTest, AMarkedIterationIsKnownAfterItsFirstTime) {
   predictor_.UsePlansOf(&residency_);
   Launch(9);
-  predictor_.MarkStep();
-  RunStep();
-  predictor_.MarkStep();
+  predictor_.MarkIteration();
+  RunIteration();
+  predictor_.MarkIteration();
   Launch(9);
-  predictor_.MarkStep();
-  predictor_.Step();
+  predictor_.MarkIteration();
+  predictor_.Poll();
   EXPECT_TRUE(residency_.plans.empty());
   EXPECT_EQ(predictor_.stats().marks, 3u);
-  EXPECT_EQ(predictor_.stats().paths, 1u);  // a single launch is none
+  EXPECT_EQ(predictor_.stats().sequences, 1u);  // a single launch is none
   for (uint32_t block = 1; block <= 8; ++block) Launch(block);
-  predictor_.Step();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 1u);
   EXPECT_EQ(residency_.plans[0]->PositionOf(index_), 8u);
   EXPECT_EQ(predictor_.stats().readoptions, 0u);
 }
 
-TEST_F(PredictorTest, BetterPlansTakeOverWhenAStepHasEnded) {
+TEST_F(PredictorTest, BetterPlansTakeOverWhenAnIterationHasEnded) {
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 1u);
   for (int slices = 0; predictor_.Improve(); ++slices) ASSERT_LT(slices, 10000);
   EXPECT_EQ(residency_.plans.size(), 1u);
   Launch(1);
-  predictor_.Step();
-  EXPECT_EQ(residency_.plans.size(), 1u);  // in the middle of a step
+  predictor_.Poll();
+  EXPECT_EQ(residency_.plans.size(), 1u);  // in the middle of an iteration
   for (uint32_t block = 2; block <= 8; ++block) Launch(block);
   for (uint32_t block = 8; block >= 1; --block) Launch(block);
-  predictor_.Step();
+  predictor_.Poll();
   EXPECT_EQ(residency_.plans.size(), 1 + predictor_.stats().improved);
   EXPECT_EQ(residency_.plans.back()->PositionOf(index_), 0u);
   EXPECT_GT(predictor_.stats().forecast.ideal, 0);
@@ -172,40 +172,40 @@ TEST_F(PredictorTest, BetterPlansTakeOverWhenAStepHasEnded) {
 TEST_F(PredictorTest, ImprovesNothingWithoutAPlanInForce) {
   EXPECT_FALSE(predictor_.Improve());
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
   Launch(9);
   EXPECT_FALSE(predictor_.Improve());
 }
 
-TEST_F(PredictorTest, PlansAnewWhenTheRoomChanges) {
+TEST_F(PredictorTest, PlansAnewWhenTheMemoryChanges) {
   predictor_.UsePlansOf(&residency_);
-  RunStep();
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
   residency_.stats.chunk_target_bytes = 5;
-  RunStep();
-  predictor_.Step();
+  RunIteration();
+  predictor_.Poll();
   ASSERT_EQ(residency_.plans.size(), 2u);
   ASSERT_NE(residency_.plans[1], nullptr);
-  EXPECT_EQ(residency_.plans[1]->period, 16u);
-  EXPECT_GT(residency_.plans[1]->steps.size(), residency_.plans[0]->steps.size());
-  RunStep();
-  predictor_.Step();
+  EXPECT_EQ(residency_.plans[1]->iteration_launches, 16u);
+  EXPECT_GT(residency_.plans[1]->ops.size(), residency_.plans[0]->ops.size());
+  RunIteration();
+  predictor_.Poll();
   EXPECT_EQ(residency_.plans.size(), 2u);
 }
 
 TEST_F(PredictorTest, ItsThreadPlansAndStops) {
   ASSERT_TRUE(predictor_.Start(&residency_).ok());
   for (int i = 0; i < 2000 && predictor_.stats().plans == 0; ++i) {
-    RunStep();
+    RunIteration();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   EXPECT_GE(predictor_.stats().plans, 1u);
   predictor_.Stop();
   predictor_.Stop();
-  RunStep();  // launches go on
+  RunIteration();  // launches go on
 }
 
 }  // namespace

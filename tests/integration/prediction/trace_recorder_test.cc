@@ -50,9 +50,10 @@ TEST(TraceRecorderTest, WaitsForALaunchThatAnotherThreadHasYetToReport) {
   EXPECT_EQ(trace.at(1).tag, 11u);
 }
 
-TEST(TraceRecorderTest, SaysSoWhenLaunchesOrNamesWereLost) {
-  for (const TraceRecorder::Room room : {TraceRecorder::Room{8, 1024}, TraceRecorder::Room{1024, 16}}) {
-    TraceRecorder recorder(room);
+TEST(TraceRecorderTest, ReportsThatLaunchesOrNamesWereLost) {
+  using Sizes = TraceRecorder::RingSizes;
+  for (const Sizes sizes : {Sizes{8, 1024}, Sizes{1024, 16}}) {
+    TraceRecorder recorder(sizes);
     policy::Trace trace;
     for (uint64_t i = 0; i < 100; ++i) recorder.AddLaunch(i, i, SetOf({1, 2, 3, 4, 5, 6, 7, 8, 9}));
     bool whole = true;
@@ -64,7 +65,7 @@ TEST(TraceRecorderTest, SaysSoWhenLaunchesOrNamesWereLost) {
   }
 }
 
-TEST(TraceRecorderTest, SaysBeforeWhichLaunchAMarkCame) {
+TEST(TraceRecorderTest, GivesTheLaunchThatFollowsAMark) {
   TraceRecorder recorder;
   recorder.AddMark();
   recorder.AddLaunch(0, 7, SetOf({1}));

@@ -1,4 +1,4 @@
-/* An engine for the shim's tests: says on standard output what it is told, and wraps a few launches by adding 10000
+/* An engine for the shim's tests: reports its calls on standard output, and wraps a few launches by adding 10000
  * to what the real ones return. FAKE_ENGINE=refuse makes it fail to open; =init makes it call cuInit itself;
  * =fork makes it fork while it opens; settings named in FAKE_ENGINE_SETTINGS are printed. */
 

@@ -23,5 +23,10 @@ TEST(EnvironmentTest, TellsWhatIsSet) {
   ::unsetenv("SPILLWAY");
 }
 
+TEST(EnvironmentTest, AVariableIsThePrefixAndTheName) {
+  EXPECT_EQ(VariableOf("gpu_memory"), "SPILLWAY_GPU_MEMORY");
+  EXPECT_EQ(VariableOf("spillway"), "SPILLWAY");
+}
+
 }  // namespace
 }  // namespace spillway::integration

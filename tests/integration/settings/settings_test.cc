@@ -5,14 +5,16 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 
-#include "integration/settings/setting_table.h"
+#include "integration/settings/environment.h"
 
 namespace spillway::integration {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class SettingsTest : public ::testing::Test {
  protected:
@@ -165,6 +167,29 @@ TEST_F(SettingsTest, ARankTakesItsDirectories) {
   }
   ::setenv("LOCAL_WORLD_SIZE", "2147483647", 1);
   EXPECT_EQ(Read({})->local_world_size, 4096) << "each is looked at";
+}
+
+TEST(SettingTableTest, EachSettingStandsOnceWithAllItsWords) {
+  std::set<std::string> names;
+  for (const SettingRow& row : SettingTable()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    for (const std::string text : {row.fallback, row.accepted, row.meaning}) EXPECT_NE(text, "") << row.name;
+  }
+  EXPECT_TRUE(names.contains("spillway"));
+  EXPECT_TRUE(names.contains("gpu_memory"));
+  EXPECT_FALSE(names.contains("gds")) << "a retired name is no setting";
+}
+
+TEST(UnknownSettingsTest, NameTheNearest) {
+  EXPECT_THAT(
+      UnknownSettings({"SPILLWAY_GPU_MEMROY"}),
+      ElementsAre("SPILLWAY_GPU_MEMROY is unknown and ignored; the nearest name is SPILLWAY_GPU_MEMORY"));
+}
+
+TEST(UnknownSettingsTest, AreNeitherOursNorOthers) {
+  EXPECT_THAT(UnknownSettings({"PATH", "SPILLWAY", "SPILLWAY_DIRS", "SPILLWAY_GDS", "SPILLWAY_PYTHON",
+                               "SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAYS_DIRS"}),
+              IsEmpty());
 }
 
 }  // namespace

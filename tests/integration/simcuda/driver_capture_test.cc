@@ -212,14 +212,14 @@ TEST_F(DriverCaptureTest, EventsOfOutsideAndOfOtherCaptures) {
   TestStream other(CU_STREAM_NON_BLOCKING);
   TestEvent outside;
   TestEvent never;
-  TestEvent foreign;
+  TestEvent of_other;
   ASSERT_EQ(cuEventRecord(outside, other), CUDA_SUCCESS);
   Spoils(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, [&] { return cuStreamWaitEvent(stream, outside, 0); });
   ASSERT_EQ(Begin(stream), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamWaitEvent(stream, never, 0), CUDA_SUCCESS);
   ASSERT_EQ(Begin(other), CUDA_SUCCESS);
-  ASSERT_EQ(cuEventRecord(foreign, other), CUDA_SUCCESS);
-  EXPECT_EQ(cuStreamWaitEvent(stream, foreign, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
+  ASSERT_EQ(cuEventRecord(of_other, other), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamWaitEvent(stream, of_other, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
   EXPECT_EQ(End(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   EXPECT_EQ(End(other), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }

@@ -133,12 +133,12 @@ TEST_F(DriverFaultsDeathTest, FreeUnderWorkOfAnotherContextStops) {
         cuDevicePrimaryCtxRetain(&other, 1);
         cuCtxPushCurrent(other);
         simcuda_hold_streams(1);
-        const Kernel user("foreign_user", 1, [](uint64_t*) {});
+        const Kernel user("library_user", 1, [](uint64_t*) {});
         user.Launch(nullptr, {pointer});
         cuCtxPopCurrent(nullptr);
         cuMemFree(pointer);
       },
-      ::testing::KilledBySignal(SIGABRT), "cuMemFree of .*foreign_user");
+      ::testing::KilledBySignal(SIGABRT), "cuMemFree of .*library_user");
 }
 
 TEST_F(DriverFaultsTest, FinishedWorkTouchesNothing) {

@@ -36,8 +36,8 @@ def check_exports(library, symbols):
         base, _, version = name.partition("@@")
         if kind != "A":
             exported[base] = version
-    foreign = sorted(name for name in exported if not re.match(r"(cuda[A-Z]|__cuda)", name))
-    check(not foreign, f"names that are not the runtime's are exported: {foreign}")
+    unexpected = sorted(name for name in exported if not re.match(r"(cuda[A-Z]|__cuda)", name))
+    check(not unexpected, f"names that are not the runtime's are exported: {unexpected}")
     unversioned = sorted(name for name, version in exported.items() if version != SONAME)
     check(not unversioned, f"exports without the version node {SONAME}: {unversioned}")
     missing = sorted(set(symbols) - set(exported))

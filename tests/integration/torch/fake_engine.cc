@@ -161,7 +161,7 @@ int DeviceStats(int, spillway_device_stats* stats) {
   return 0;
 }
 
-int HeldBytes(int, size_t* now, size_t* peak) {
+int OwnedBytes(int, size_t* now, size_t* peak) {
   std::lock_guard lock(fake.mu);
   *now = fake.held;
   *peak = fake.peak;
@@ -175,7 +175,7 @@ int DeviceBytes(int, size_t* bytes) {
   return 0;
 }
 
-int MarkStep() {
+int MarkIteration() {
   std::lock_guard lock(fake.mu);
   ++fake.marks;
   return 0;
@@ -198,8 +198,8 @@ spillway_api MakeApi() {
   api.empty_cache = &EmptyCache;
   api.memory_info = &MemoryInfo;
   api.device_stats = &DeviceStats;
-  api.held_bytes = &HeldBytes;
-  api.mark_step = &MarkStep;
+  api.held_bytes = &OwnedBytes;
+  api.mark_step = &MarkIteration;
   api.device_bytes = &DeviceBytes;
   api.last_error = &LastError;
   return api;

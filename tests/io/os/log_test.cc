@@ -32,7 +32,7 @@ TEST_F(LogTest, WritesWhatTheLevelAllows) {
 
 TEST_F(LogTest, AnAnnouncementIsWrittenWhateverTheLevel) {
   SetLogLevel(LogLevel::kOff);
-  EXPECT_EQ(Written([] { Announce("summary"); }), "spillway: summary\n");
+  EXPECT_EQ(Written([] { ReportLine("summary"); }), "spillway: summary\n");
 }
 
 TEST_F(LogTest, ManyLinesAreBoundedButErrorsAreNot) {

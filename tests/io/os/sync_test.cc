@@ -16,8 +16,8 @@ TEST(LockChecksTest, LocksOfRisingRankMayBeTaken) {
   Mutex tier(LockRank::kTier);
   MutexLock outer(&residency);
   MutexLock inner(&tier);
-  residency.AssertHeld();
-  tier.AssertHeld();
+  residency.AssertLocked();
+  tier.AssertLocked();
 }
 
 TEST(LockChecksDeathTest, TwoLocksInTheWrongOrderEndTheProcess) {
@@ -28,7 +28,7 @@ TEST(LockChecksDeathTest, TwoLocksInTheWrongOrderEndTheProcess) {
         MutexLock outer(&tier);
         MutexLock inner(&residency);
       },
-      "held_rank");
+      "taken_rank");
 }
 
 TEST(LockChecksDeathTest, TwoLocksOfOneRankEndTheProcess) {
@@ -39,15 +39,15 @@ TEST(LockChecksDeathTest, TwoLocksOfOneRankEndTheProcess) {
         MutexLock outer(&one);
         MutexLock inner(&other);
       },
-      "held_rank");
+      "taken_rank");
 }
 
-TEST(LockChecksDeathTest, AssertHeldWithoutTheLockEndsTheProcess) {
+TEST(LockChecksDeathTest, AssertLockedWithoutTheLockEndsTheProcess) {
   Mutex mutex(LockRank::kTier);
-  EXPECT_DEATH(mutex.AssertHeld(), "found");
-  // Held by another thread is not held by this one.
+  EXPECT_DEATH(mutex.AssertLocked(), "found");
+  // A lock that another thread has taken is not this thread's.
   mutex.Lock();
-  std::thread other([&] { EXPECT_DEATH(mutex.AssertHeld(), "found"); });
+  std::thread other([&] { EXPECT_DEATH(mutex.AssertLocked(), "found"); });
   other.join();
   mutex.Unlock();
 }
@@ -68,7 +68,7 @@ TEST(LockChecksTest, ALockIsNotHeldWhileItsConditionIsWaitedFor) {
     changed.NotifyAll();
   });
   while (!seen) changed.Wait(&mutex);
-  mutex.AssertHeld();
+  mutex.AssertLocked();
   mutex.Unlock();
   other.join();
 }

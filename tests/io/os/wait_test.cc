@@ -1,4 +1,4 @@
-// WaitList: what is said of waits, when, and how they end.
+// WaitList: what is reported of waits, when, and how they end.
 
 #include "io/os/wait.h"
 

@@ -7,8 +7,8 @@
 namespace spillway::policy {
 namespace {
 
-// 50 MB have to leave in the 25 ms before kernel 5 and to return in the 25 after kernel 6, one of which is in between
-// in either case: 50 + 5 + 50 ms.
+// 50 MB have to leave in the 25 ms before kernel 5 and to return in the 25 after kernel 6, one of which is in
+// between in either case: 50 + 5 + 50 ms.
 TEST(QuickBoundTest, WorkedByHand) {
   const Workload workload = MountainWorkload(5 * kMilli);
   const Lifetimes lifetimes = FindLifetimes(workload);

@@ -18,11 +18,11 @@ ChoiceOptions Options(Bytes budget, Bytes piece) {
 TEST(ChooseByBenefitTest, TakesWholeIntervalsUntilNothingIsTooMuch) {
   const Workload workload = MountainWorkload();
   const Lifetimes lifetimes = FindLifetimes(workload);
-  const auto absences =
+  const auto evictions =
       ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(150 * kMega, 10 * kMega));
-  ASSERT_EQ(absences.size(), 1u);
-  EXPECT_EQ(absences[0].last_piece, 10u);
-  EXPECT_EQ(absences[0].from, 1u);
+  ASSERT_EQ(evictions.size(), 1u);
+  EXPECT_EQ(evictions[0].last_piece, 10u);
+  EXPECT_EQ(evictions[0].from, 1u);
   EXPECT_TRUE(ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(200 * kMega, 0)).empty());
 }
 

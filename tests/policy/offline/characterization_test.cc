@@ -34,7 +34,8 @@ TEST(CharacterizationTest, WorkspaceIsActiveAndWhatIsReadAndWrittenCountsOnce) {
   EXPECT_DOUBLE_EQ(result.active_most, 170.0 / 200);
 }
 
-// Idle from the end of kernel 0 to the start of kernel 11: 100 ms, in which 50 MB leave and return at 1e9 B/s.
+// Idle from the end of kernel 0 to the start of kernel 11: 100 ms, in which 50 MB leave and return at 1e9
+// B/s.
 TEST(CharacterizationTest, IdleTimesAreCountedByTheirLengthAndByWhetherTheyHideAMove) {
   const Workload workload = MountainWorkload();
   Characterization result = Characterize(workload, 1e9);
@@ -50,7 +51,8 @@ TEST(CharacterizationTest, IdleTimesAreCountedByTheirLengthAndByWhetherTheyHideA
   EXPECT_EQ(result.sizes[2].intervals, 0u);
 }
 
-// A weight of 4 kernels of 1 ms: used by kernel 1 only, idle over the end for 3 ms. A gradient overwritten unread is dead.
+// A weight of 4 kernels of 1 ms: used by kernel 1 only, idle over the end for 3 ms. A gradient overwritten
+// unread is dead.
 TEST(CharacterizationTest, IdleTimesGoOverTheEndAndDeadOnesNeedNoMove) {
   Workload workload;
   workload.tensors = {{1000, true}, {2 * kMega, true}};

@@ -1,5 +1,5 @@
-// Traces with damage at every place: an error that says where, or a workload that can be planned and simulated. Never a
-// crash, endless memory or time that ran over.
+// Traces with damage at every place: an error that says where, or a workload that can be planned and
+// simulated. Never a crash, endless memory or time that ran over.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The LP bound by hand-computed cases, by the published traces, and against what the executor does on random workloads.
+// The LP bound by hand-computed cases, by the published traces, and against what the executor does on random
+// workloads.
 
 #include "policy/offline/lp_bound.h"
 
@@ -35,10 +36,10 @@ Workload FourKernels() {
   return workload;
 }
 
-// Kernels of nearly no time: 50 MB go to the SSD and come back, over drives that share their limit between directions. One
-// of 1e9: 100 ms. Of 2e9 and 1e9: a third of that. One that reads at 3e9 and writes at 1e9 and one the other way round: at
-// first only writes (4e9 together), then only reads: no byte comes from where it did not go, but a sum of rates does not
-// see that.
+// Kernels of nearly no time: 50 MB go to the SSD and come back, over drives that share their limit between
+// directions. One of 1e9: 100 ms. Of 2e9 and 1e9: a third of that. One that reads at 3e9 and writes at 1e9
+// and one the other way round: at first only writes (4e9 together), then only reads: no byte comes from where
+// it did not go, but a sum of rates does not see that.
 TEST(LpBoundTest, DrivesThatShareTheirLimitAreTheirTriangles) {
   const Workload workload = MountainWorkload(1000);
   Machine machine = PlainMachine(150 * kMega, 0);
@@ -78,9 +79,9 @@ TEST(LpBoundTest, SaysWhichBytesAreAwayAndWhereItWaits) {
   const auto bound =
       FindLpBound(workload, FindLifetimes(workload), PlainMachine(150 * kMega, kEnough), LpForm::kAnyPlan);
   ASSERT_TRUE(bound.ok());
-  ASSERT_EQ(bound->absences.size(), 1u);
-  EXPECT_EQ(bound->absences[0].interval, 0u);
-  EXPECT_NEAR(bound->absences[0].host_bytes, 50e6, 1e3);
+  ASSERT_EQ(bound->evictions.size(), 1u);
+  EXPECT_EQ(bound->evictions[0].interval, 0u);
+  EXPECT_NEAR(bound->evictions[0].host_bytes, 50e6, 1e3);
   Nanos gaps = 0;
   for (Nanos gap : bound->gaps) gaps += gap;
   EXPECT_NEAR(static_cast<double>(gaps) / kMilli, 20, 0.01);
@@ -102,8 +103,8 @@ TEST(LpBoundTest, SharesTheWorkBetweenTheTiers) {
 }
 
 TEST(LpBoundTest, MovingBetweenTiersMayHelp) {
-  // Tensors 0 and 1 of 50 MB are away together for kernel 4; the host holds one. Each has 50 ms to leave, enough for the
-  // host only; 0 has 200 ms to go on to the SSD before 1 comes.
+  // Tensors 0 and 1 of 50 MB are away together for kernel 4; the host holds one. Each has 50 ms to leave,
+  // enough for the host only; 0 has 200 ms to go on to the SSD before 1 comes.
   Workload workload;
   workload.tensors = {{50 * kMega, false}, {50 * kMega, false}};
   for (Nanos millis : {10, 50, 200, 50, 10, 50, 10, 200, 10})
@@ -114,8 +115,8 @@ TEST(LpBoundTest, MovingBetweenTiersMayHelp) {
   Machine machine = PlainMachine(60 * kMega, 50 * kMega);
   machine.ssd_read = machine.ssd_write = 0.25e9;
   EXPECT_NEAR(BoundMillis(workload, machine), 590, 0.01);
-  // Kept: the SSD must take 50 MB from the GPU, of which it gets 12.5 behind each 50 ms, and 10 of tensor 0 behind
-  // kernel 2, which has room for them. The rest, 15 MB, takes 60 ms of waiting.
+  // Kept: the SSD must take 50 MB from the GPU, of which it gets 12.5 behind each 50 ms, and 10 of tensor 0
+  // behind kernel 2, where they fit. The rest, 15 MB, takes 60 ms of waiting.
   EXPECT_NEAR(BoundMillis(workload, machine, LpForm::kKeepTier), 650, 0.01);
 }
 
@@ -151,7 +152,7 @@ TEST(LpBoundTest, WhatIsOverwrittenUnreadNeedNotReturn) {
 }
 
 // Tensor 0 is made by kernel 0, read by 4 and 8, in the way of the workspaces of 2 and 6.
-Workload TwoAbsences(bool written_between) {
+Workload TwoEvictions(bool written_between) {
   Workload workload;
   workload.tensors = {{100 * kMega, false}};
   for (Nanos millis : {10, 50, 10, 50, 10, 1, 10, 50, 10})
@@ -165,8 +166,8 @@ Workload TwoAbsences(bool written_between) {
 
 TEST(LpBoundTest, AContentIsWrittenOnce) {
   const Machine machine = PlainMachine(150 * kMega, kEnough);
-  EXPECT_NEAR(BoundMillis(TwoAbsences(false), machine), 201, 0.01);
-  EXPECT_NEAR(BoundMillis(TwoAbsences(true), machine), 201 + 49, 0.01);
+  EXPECT_NEAR(BoundMillis(TwoEvictions(false), machine), 201, 0.01);
+  EXPECT_NEAR(BoundMillis(TwoEvictions(true), machine), 201 + 49, 0.01);
 }
 
 TEST(LpBoundTest, ASharedDriveDoesOneThingAtATime) {

@@ -10,7 +10,8 @@
 namespace spillway::policy {
 namespace {
 
-// One interval over four slots. Every row's columns exist, each place comes once, and nothing waits for nothing.
+// One interval over four slots. Every row's columns exist, each place comes once, and nothing waits for
+// nothing.
 TEST(LpModelTest, IsWellFormedForEveryChoiceOfTiers) {
   const Workload workload = MountainWorkload();
   const Machine machine = PlainMachine(150 * kMega, 30 * kMega);
@@ -28,8 +29,8 @@ TEST(LpModelTest, IsWellFormedForEveryChoiceOfTiers) {
       EXPECT_LT(static_cast<size_t>(problem.rows[i]), problem.row_lower.size());
     }
     EXPECT_EQ(model.gaps.size(), timeline.slots.size());
-    EXPECT_EQ(model.absent_host[0] < 0, tiers == LpTiers::kSsdOnly);
-    EXPECT_EQ(model.absent_ssd[0] >= 0, tiers == LpTiers::kSsdOnly || tiers == LpTiers::kKeep);
+    EXPECT_EQ(model.evicted_host[0] < 0, tiers == LpTiers::kSsdOnly);
+    EXPECT_EQ(model.evicted_ssd[0] >= 0, tiers == LpTiers::kSsdOnly || tiers == LpTiers::kKeep);
   }
 }
 

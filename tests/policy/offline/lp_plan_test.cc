@@ -15,13 +15,13 @@ TEST(RoundLpTest, WholePiecesAndTheEarliestTimeToWrite) {
   const Lifetimes lifetimes = FindLifetimes(workload);
   LpBound solution;
   solution.gaps.assign(workload.kernels.size(), 0);
-  solution.absences = {{0, 48e6, 0}};
+  solution.evictions = {{0, 48e6, 0}};
   const TransferPlan plan = RoundLp(workload, lifetimes, PieceMachine(150 * kMega, 100 * kMega), solution);
-  ASSERT_EQ(plan.absences.size(), 1u);
-  EXPECT_EQ(plan.absences[0].first_piece, 0u);
-  EXPECT_EQ(plan.absences[0].last_piece, 5u);
-  EXPECT_EQ(plan.absences[0].from, 4u);  // written in 50.5 ms, from the end of kernel 0 on
-  EXPECT_EQ(plan.absences[0].tier, PlanTier::kHost);
+  ASSERT_EQ(plan.evictions.size(), 1u);
+  EXPECT_EQ(plan.evictions[0].first_piece, 0u);
+  EXPECT_EQ(plan.evictions[0].last_piece, 5u);
+  EXPECT_EQ(plan.evictions[0].from, 4u);  // written in 50.5 ms, from the end of kernel 0 on
+  EXPECT_EQ(plan.evictions[0].tier, PlanTier::kHost);
 }
 
 TEST(PlanByLpTest, IsCarriedOutInTheBoundsTime) {

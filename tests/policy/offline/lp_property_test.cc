@@ -1,5 +1,5 @@
-// Random workloads and machines: no policy's steady iteration is shorter than the LP bound, and the LP is at least as
-// tight as the quick bound.
+// Random workloads and machines: no policy's steady iteration is shorter than the LP bound, and the LP is at
+// least as tight as the quick bound.
 
 #include <gtest/gtest.h>
 
@@ -64,14 +64,14 @@ absl::StatusOr<TransferPlan> PlanOf(const std::string& policy, const Case& one) 
   choice.piece_bytes = one.machine.piece_bytes;
   choice.write_rate = one.machine.pcie_out;
   choice.write_ledger = choice.early_writes = plan.early_writes = false;
-  plan.absences = policy == "g10" ? ChooseByBenefit(one.workload, one.lifetimes, plan.kernel_times, choice)
-                                  : ChooseTransfers(one.workload, one.lifetimes, plan.kernel_times, choice);
+  plan.evictions = policy == "g10" ? ChooseByBenefit(one.workload, one.lifetimes, plan.kernel_times, choice)
+                                   : ChooseTransfers(one.workload, one.lifetimes, plan.kernel_times, choice);
   ChooseTiers(one.workload, one.lifetimes, one.machine, TierOrder::kFarthestFirst, &plan);
   return plan;
 }
 
-// The time of an iteration once four in a row take equally long; 0 if they never do. Before that, an iteration may live
-// on what an earlier one prepared.
+// The time of an iteration once four in a row take equally long; 0 if they never do. Before that, an
+// iteration may live on what an earlier one prepared.
 Nanos SteadyIteration(const std::string& policy, const Case& one, bool* in_need = nullptr) {
   auto plan = PlanOf(policy, one);
   if (!plan.ok()) return 0;

@@ -11,8 +11,8 @@ TEST(LpTimelineTest, KeepsOnlyThePointsThatMatter) {
   const Workload workload = MountainWorkload();
   const LpTimeline timeline =
       MakeLpTimeline(workload, FindLifetimes(workload), PlainMachine(150 * kMega, 1000 * kMega));
-  // Tensor 0 is made and idle from the end of kernel 0 on, used at the start of 11; 50 MB are in the way from the
-  // start of 5 to the end of 6.
+  // Tensor 0 is made and idle from the end of kernel 0 on, used at the start of 11; 50 MB are in the way from
+  // the start of 5 to the end of 6.
   ASSERT_EQ(timeline.slots.size(), 4u);
   const Nanos durations[] = {20 * kMilli, 40 * kMilli, 20 * kMilli, 40 * kMilli};
   const int64_t needs[] = {0, 50'000'000, 50'000'000, 0};
@@ -37,7 +37,7 @@ TEST(LpTimelineTest, IsEmptyWhenEverythingFits) {
   EXPECT_EQ(timeline.ideal, 120 * kMilli);
 }
 
-TEST(LpTimelineTest, TensorsWithoutIntervalsTakeNoRoomWhileIdle) {
+TEST(LpTimelineTest, TensorsWithoutIntervalsTakeNoMemoryWhileIdle) {
   const Workload workload = MountainWorkload();
   const LpTimeline timeline =
       MakeLpTimeline(workload, FindLifetimes(workload, 200 * kMega), PlainMachine(150 * kMega, 1000 * kMega));

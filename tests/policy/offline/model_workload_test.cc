@@ -62,7 +62,8 @@ TEST(ModelWorkloadTest, HoldsTheModelsParameters) {
               0.05e9);
 }
 
-// 6 operations for each parameter and token, but for the embedding, which multiplies nothing; attention beside it.
+// 6 operations for each parameter and token, but for the embedding, which multiplies nothing; attention
+// beside it.
 TEST(ModelWorkloadTest, TakesTheTimeOfItsOperations) {
   const Workload workload =
       MakeModelWorkload(Parsed("llama3-70b:sequence=2048,batch=4,tflops=100,bandwidth=1e17"));

@@ -8,32 +8,32 @@
 namespace spillway::policy {
 namespace {
 
-TEST(LaneTimeTest, TakesTheEarliestAndTheLatest) {
-  LaneTime lane({10, 20, 30});
-  EXPECT_EQ(lane.Free(0, 3), 60);
-  EXPECT_EQ(lane.Free(1, 2), 20);
-  EXPECT_EQ(lane.Free(2, 4), 40);   // over the end: kernels 2 and 0
-  EXPECT_EQ(lane.Free(-1, 1), 40);  // the same, seen from the next iteration
-  EXPECT_EQ(lane.Free(0, 300), 60);
-  EXPECT_EQ(lane.TakeEarliest(0, 3, 15), 1);
-  EXPECT_EQ(lane.Free(0, 1), 0);
-  EXPECT_EQ(lane.Free(1, 2), 15);
-  EXPECT_EQ(lane.TakeLatest(0, 3, 40), 1);
-  EXPECT_EQ(lane.Free(0, 3), 5);
-  EXPECT_EQ(lane.TakeEarliest(2, 5, 5), 4);  // kernel 1 of the next iteration
-  EXPECT_EQ(lane.Free(0, 3), 0);
-  EXPECT_EQ(lane.TakeEarliest(0, 3, 1), -1);  // there is none
-  EXPECT_EQ(lane.TakeLatest(0, 3, 1), 3);
+TEST(CopyQueueTimeTest, TakesTheEarliestAndTheLatest) {
+  CopyQueueTime queue({10, 20, 30});
+  EXPECT_EQ(queue.Free(0, 3), 60);
+  EXPECT_EQ(queue.Free(1, 2), 20);
+  EXPECT_EQ(queue.Free(2, 4), 40);   // over the end: kernels 2 and 0
+  EXPECT_EQ(queue.Free(-1, 1), 40);  // the same, seen from the next iteration
+  EXPECT_EQ(queue.Free(0, 300), 60);
+  EXPECT_EQ(queue.TakeEarliest(0, 3, 15), 1);
+  EXPECT_EQ(queue.Free(0, 1), 0);
+  EXPECT_EQ(queue.Free(1, 2), 15);
+  EXPECT_EQ(queue.TakeLatest(0, 3, 40), 1);
+  EXPECT_EQ(queue.Free(0, 3), 5);
+  EXPECT_EQ(queue.TakeEarliest(2, 5, 5), 4);  // kernel 1 of the next iteration
+  EXPECT_EQ(queue.Free(0, 3), 0);
+  EXPECT_EQ(queue.TakeEarliest(0, 3, 1), -1);  // there is none
+  EXPECT_EQ(queue.TakeLatest(0, 3, 1), 3);
 }
 
 // Against plain arrays.
-TEST(LaneTimeTest, AgreesWithAPlainModel) {
+TEST(CopyQueueTimeTest, AgreesWithAPlainModel) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int64_t size = 1 + static_cast<int64_t>(random() % 12);
     std::vector<Nanos> plain(static_cast<size_t>(size));
     for (Nanos& time : plain) time = random() % 4 == 0 ? 0 : static_cast<Nanos>(random() % 20);
-    LaneTime lane(plain);
+    CopyQueueTime queue(plain);
     for (int step = 0; step < 30; ++step) {
       const int64_t begin = static_cast<int64_t>(random() % (3 * static_cast<uint64_t>(size))) - size;
       const int64_t end = begin + static_cast<int64_t>(random() % (static_cast<uint64_t>(size) + 1));
@@ -42,7 +42,7 @@ TEST(LaneTimeTest, AgreesWithAPlainModel) {
       };
       Nanos free = 0;
       for (int64_t p = begin; p < end; ++p) free += at(p);
-      ASSERT_EQ(lane.Free(begin, end), free);
+      ASSERT_EQ(queue.Free(begin, end), free);
       Nanos time = free == 0 ? 0 : static_cast<Nanos>(random() % static_cast<uint64_t>(free + 1));
       const bool earliest = random() % 2 == 0;
       int64_t expected = earliest ? begin - 1 : end;
@@ -53,7 +53,7 @@ TEST(LaneTimeTest, AgreesWithAPlainModel) {
         time -= taken;
         if (taken > 0) expected = p;
       }
-      ASSERT_EQ(earliest ? lane.TakeEarliest(begin, end, asked) : lane.TakeLatest(begin, end, asked),
+      ASSERT_EQ(earliest ? queue.TakeEarliest(begin, end, asked) : queue.TakeLatest(begin, end, asked),
                 expected);
     }
   }

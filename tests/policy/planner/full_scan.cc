@@ -13,7 +13,7 @@ std::vector<uint32_t> SelectVictims(std::span<const VictimCandidate> candidates,
     if (x.last_use != y.last_use) return x.last_use > y.last_use;
     return a > b;
   };
-  // A heap: few of many are wanted, and whoever waits for them waits for this.
+  // A heap: few of many are wanted, and a launch waits for the answer.
   std::vector<uint32_t> heap(candidates.size());
   std::iota(heap.begin(), heap.end(), 0u);
   std::ranges::make_heap(heap, leaves_later);

@@ -1,4 +1,5 @@
-// SelectVictims: the choice of victims by a look at all candidates, as it is meant. What policy::VictimIndex must equal.
+// SelectVictims: the choice of victims by a look at all candidates, as it is meant. What policy::VictimIndex
+// must equal.
 
 #ifndef SPILLWAY_TESTS_POLICY_PLANNER_FULL_SCAN_H_
 #define SPILLWAY_TESTS_POLICY_PLANNER_FULL_SCAN_H_

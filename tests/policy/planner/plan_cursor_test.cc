@@ -66,11 +66,11 @@ class Fake : public PlanMover {
   std::vector<std::string> log;
 };
 
-PlanStep Op(PlanAction action, TraceBlock block, uint32_t launch, uint32_t needed, PlanTier tier = kHost) {
-  PlanStep op;
-  op.action = action;
+PlanOp Op(PlanOpKind kind, TraceBlock block, uint32_t launch, uint32_t needed, PlanTier tier = kHost) {
+  PlanOp op;
+  op.kind = kind;
   op.tier = tier;
-  op.trigger = action == PlanAction::kFetch ? PlanTrigger::kBeforeLaunch : PlanTrigger::kAfterCompleted;
+  op.trigger = kind == PlanOpKind::kFetch ? PlanTrigger::kBeforeLaunch : PlanTrigger::kAfterCompleted;
   op.launch = launch;
   op.needed = needed;
   op.block = block;
@@ -79,10 +79,10 @@ PlanStep Op(PlanAction action, TraceBlock block, uint32_t launch, uint32_t neede
 
 // Ten launches of 100 ns; blocks are used where `uses` says. 50 bytes are expected of a budget of 100.
 std::shared_ptr<MigrationPlan> PlanOf(const std::map<TraceBlock, std::set<uint32_t>>& uses,
-                                      const std::vector<PlanStep>& ops) {
+                                      const std::vector<PlanOp>& ops) {
   auto plan = std::make_shared<MigrationPlan>();
-  plan->period = 10;
-  plan->steps = ops;
+  plan->iteration_launches = 10;
+  plan->ops = ops;
   for (uint32_t position = 0; position < 10; ++position) {
     plan->launches.push_back({0, static_cast<uint32_t>(plan->uses.size()), 0});
     for (const auto& [block, positions] : uses) {
@@ -99,13 +99,13 @@ std::shared_ptr<MigrationPlan> PlanOf(const std::map<TraceBlock, std::set<uint32
 
 class PlanCursorTest : public testing::Test {
  protected:
-  void Begin(const std::map<TraceBlock, std::set<uint32_t>>& uses, const std::vector<PlanStep>& ops) {
+  void Begin(const std::map<TraceBlock, std::set<uint32_t>>& uses, const std::vector<PlanOp>& ops) {
     cursor.Reset(PlanOf(uses, ops), fake.gpu);
   }
-  std::vector<std::string> At(LaunchIndex gpu, LaunchIndex host, bool room_wanted = false) {
+  std::vector<std::string> At(LaunchIndex gpu, LaunchIndex host, bool memory_wanted = false) {
     fake.gpu = gpu;
     fake.host = host;
-    cursor.Poll(gpu, room_wanted);
+    cursor.Poll(gpu, memory_wanted);
     return fake.TakeLog();
   }
 
@@ -123,7 +123,7 @@ TEST_F(PlanCursorTest, WithoutAPlanNothingIsDue) {
 
 TEST_F(PlanCursorTest, ADropStartsWhenItsLaunchHasCompletedInEveryIteration) {
   fake.Put(1, Place::kOnGpu);
-  Begin({{1, {2, 8}}}, {Op(PlanAction::kDrop, 1, 2, 8, kDisk)});
+  Begin({{1, {2, 8}}}, {Op(PlanOpKind::kDrop, 1, 2, 8, kDisk)});
   EXPECT_THAT(At(2, 3), IsEmpty());
   EXPECT_TRUE(cursor.EvictionsToCome());
   EXPECT_THAT(At(3, 3), ElementsAre("evict 1 disk"));
@@ -141,14 +141,14 @@ TEST_F(PlanCursorTest, ADropIsLeftOutWhenItIsOvertakenOrHalfOver) {
   fake.blocks[1].used = 9;  // by launch 8, which the host has let go
   fake.blocks[3].may_leave = false;
   Begin({{1, {2, 8}}, {2, {0, 6}}, {3, {2, 9}}},
-        {Op(PlanAction::kDrop, 2, 0, 6), Op(PlanAction::kDrop, 1, 2, 8), Op(PlanAction::kDrop, 3, 2, 9)});
+        {Op(PlanOpKind::kDrop, 2, 0, 6), Op(PlanOpKind::kDrop, 1, 2, 8), Op(PlanOpKind::kDrop, 3, 2, 9)});
   EXPECT_THAT(At(4, 9), IsEmpty());  // 2 x (4 - 0) > 6 - 0
   EXPECT_THAT(At(5, 9), IsEmpty());  // their turn is over
 }
 
 TEST_F(PlanCursorTest, ACopyWaitsForALongEnoughIdleInterval) {
   fake.Put(1, Place::kOnGpu, kHost, 100);  // 100 ns to copy
-  Begin({{1, {0, 2, 7}}}, {Op(PlanAction::kCopyOut, 1, 0, 7)});
+  Begin({{1, {0, 2, 7}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 7)});
   EXPECT_THAT(At(1, 1), IsEmpty());  // used again in 100 ns
   EXPECT_THAT(At(3, 3), ElementsAre("copy 1"));
   fake.Put(1, Place::kOnGpu, kHost, 100);  // a launch took it back
@@ -160,22 +160,22 @@ TEST_F(PlanCursorTest, ACopyWaitsForALongEnoughIdleInterval) {
 
 TEST_F(PlanCursorTest, ACopyWhoseDropHasComeIsMadeByTheDrop) {
   fake.Put(1, Place::kOnGpu);
-  Begin({{1, {0, 2, 9}}}, {Op(PlanAction::kCopyOut, 1, 0, 2), Op(PlanAction::kDrop, 1, 2, 9),
-                           Op(PlanAction::kCopyOut, 1, 9, 9)});
+  Begin({{1, {0, 2, 9}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 2), Op(PlanOpKind::kDrop, 1, 2, 9),
+                           Op(PlanOpKind::kCopyOut, 1, 9, 9)});
   EXPECT_THAT(At(3, 3), ElementsAre("evict 1 host"));
   fake.Put(1, Place::kOnGpu);
   EXPECT_THAT(At(10, 10), IsEmpty());
 }
 
-TEST_F(PlanCursorTest, FetchesGoInTheOrderOfNeedAndOneThatMustWaitHoldsUpItsOwnTier) {
+TEST_F(PlanCursorTest, FetchesGoInTheOrderOfNeedAndOneThatMustWaitBlocksItsOwnTier) {
   const std::map<TraceBlock, std::set<uint32_t>> uses = {{1, {0, 6}}, {2, {0, 5}}, {3, {0, 7}}, {4, {0, 8}}};
-  Begin(uses, {Op(PlanAction::kFetch, 1, 1, 6), Op(PlanAction::kFetch, 2, 1, 5),
-               Op(PlanAction::kFetch, 3, 1, 7), Op(PlanAction::kFetch, 4, 1, 8)});
+  Begin(uses, {Op(PlanOpKind::kFetch, 1, 1, 6), Op(PlanOpKind::kFetch, 2, 1, 5),
+               Op(PlanOpKind::kFetch, 3, 1, 7), Op(PlanOpKind::kFetch, 4, 1, 8)});
   fake.Put(1, Place::kAway, kHost, 60);  // more than the headroom
   fake.Put(2, Place::kAway, kHost, 20);
   fake.Put(3, Place::kAway, kHost, 1);
   fake.Put(4, Place::kAway, kDisk, 20);
-  EXPECT_THAT(At(1, 2, /*room_wanted=*/true), IsEmpty());
+  EXPECT_THAT(At(1, 2, /*memory_wanted=*/true), IsEmpty());
   EXPECT_THAT(At(1, 2), ElementsAre("fetch 2", "fetch 4"));
   fake.Put(2, Place::kOnGpu);
   EXPECT_THAT(At(2, 2), IsEmpty());
@@ -184,7 +184,7 @@ TEST_F(PlanCursorTest, FetchesGoInTheOrderOfNeedAndOneThatMustWaitHoldsUpItsOwnT
 
 TEST_F(PlanCursorTest, WhatLacksOnlyFreeMemorySaysSo) {
   fake.free_bytes = 10;
-  Begin({{1, {0, 6}}}, {Op(PlanAction::kFetch, 1, 1, 6)});
+  Begin({{1, {0, 6}}}, {Op(PlanOpKind::kFetch, 1, 1, 6)});
   fake.Put(1, Place::kAway, kHost, 20);
   EXPECT_THAT(At(1, 2), IsEmpty());
   EXPECT_EQ(cursor.bytes_wanted(), 20u);
@@ -193,10 +193,10 @@ TEST_F(PlanCursorTest, WhatLacksOnlyFreeMemorySaysSo) {
   EXPECT_EQ(cursor.bytes_wanted(), 0u);
 }
 
-TEST_F(PlanCursorTest, AFetchThatWasTakenBackWaitsAnewAndGivesItsRoomBack) {
+TEST_F(PlanCursorTest, AFetchThatWasTakenBackWaitsAnewAndGivesItsHeadroomBack) {
   fake.most_fetches = 1;
   fake.free_bytes = 200;
-  Begin({{1, {0, 6}}, {2, {0, 8}}}, {Op(PlanAction::kFetch, 1, 1, 6), Op(PlanAction::kFetch, 2, 1, 8)});
+  Begin({{1, {0, 6}}, {2, {0, 8}}}, {Op(PlanOpKind::kFetch, 1, 1, 6), Op(PlanOpKind::kFetch, 2, 1, 8)});
   fake.Put(1, Place::kAway, kHost, 40);
   fake.Put(2, Place::kAway, kHost, 40);
   EXPECT_THAT(At(1, 2), ElementsAre("fetch 1"));

@@ -24,7 +24,7 @@ class Job final : private PlanMover {
       : recorded_(recorded),
         options_(options),
         size_(static_cast<int64_t>(recorded.workload.kernels.size())),
-        last_(size_ * options.periods),
+        last_(size_ * options.iterations),
         named_(recorded.workload.kernels.size()),
         lifetimes_(FindLifetimes(recorded.workload)),
         tensors_(recorded.workload.tensors.size()),
@@ -57,7 +57,7 @@ class Job final : private PlanMover {
       }
       Advance(next);
     }
-    const int64_t from = options_.periods - 3;
+    const int64_t from = options_.iterations - 3;
     result_.iteration = (ends_.back() - ends_[static_cast<size_t>(from)]) / 2;
     result_.fetched /= 2;
     result_.spilled /= 2;
@@ -66,8 +66,8 @@ class Job final : private PlanMover {
 
  private:
   struct Tensor {
-    bool live = false;     // handed out and used, not freed
-    bool on_gpu = false;   // holds memory there; its content may be on the way
+    bool live = false;     // allocated and used, not freed
+    bool on_gpu = false;   // takes memory there; its content may be on the way
     bool arrived = false;  // the content is there
     bool copy = false;     // good content elsewhere
     bool moving = false;
@@ -84,7 +84,7 @@ class Job final : private PlanMover {
   Bytes BytesOf(uint32_t t) const { return recorded_.workload.tensors[t].bytes; }
   Bytes Free() const { return options_.machine.gpu_bytes - used_; }
   bool Measured() const { return completed_ >= last_ - 2 * size_; }
-  void Hold(uint32_t t) {
+  void TakeMemory(uint32_t t) {
     tensors_[t].on_gpu = true;
     used_ += BytesOf(t);
     result_.peak = std::max(result_.peak, used_);
@@ -106,7 +106,7 @@ class Job final : private PlanMover {
   // ---- What may start now. True when something did.
   bool Go() {
     bool any = StartKernel();
-    any |= Poll(/*room_wanted=*/true);  // what leaves, before the host asks for room
+    any |= Poll(/*memory_wanted=*/true);  // what leaves, before the host asks for memory
     any |= Drops();
     any |= HostLaunches();
     any |= StartLeaving();
@@ -114,7 +114,7 @@ class Job final : private PlanMover {
     any |= Poll(host_waits_);
     return any;
   }
-  bool Poll(bool room_wanted) { return cursor_.Poll(static_cast<LaunchIndex>(completed_), room_wanted); }
+  bool Poll(bool memory_wanted) { return cursor_.Poll(static_cast<LaunchIndex>(completed_), memory_wanted); }
 
   // ---- What the cursor sees and asks for.
   PlanBlock BlockOf(uint32_t t) const { return static_cast<PlanBlock>(recorded_.blocks[t]); }
@@ -132,7 +132,7 @@ class Job final : private PlanMover {
       view.place = PlanBlockView::Place::kOnGpu;
       view.may_leave = tensor.live && tensor.drop_after == kStays;
       const int tier = static_cast<int>(tensor.tier);
-      view.may_copy = !tensor.moving && !lanes_[tier].active && leaving_[tier].empty() && !WillBeWritten(t);
+      view.may_copy = !tensor.moving && !queues_[tier].active && leaving_[tier].empty() && !WillBeWritten(t);
     } else if (tensor.on_gpu) {
       view.place = PlanBlockView::Place::kArriving;
     } else if (tensor.live && tensor.copy) {
@@ -156,7 +156,7 @@ class Job final : private PlanMover {
         if (!tensor.copy) StartTransfer(t, /*in=*/false);
         return tensor.moving;
       case PlanMove::kFetch:
-        Hold(t);
+        TakeMemory(t);
         StartTransfer(t, /*in=*/true);
         return true;
     }
@@ -165,7 +165,7 @@ class Job final : private PlanMover {
   bool Completed(LaunchIndex launch) override { return launch < static_cast<LaunchIndex>(completed_); }
   LaunchIndex Launched() const override { return static_cast<LaunchIndex>(host_); }
   bool IsBusy(PlanTier tier, size_t, Bytes) const override {
-    return lanes_[2 + static_cast<int>(tier)].active;
+    return queues_[2 + static_cast<int>(tier)].active;
   }
   double RateOut(PlanTier tier) const override {
     return tier == PlanTier::kHost ? options_.machine.pcie_out : options_.machine.ssd_write;
@@ -197,7 +197,7 @@ class Job final : private PlanMover {
     return any;
   }
 
-  // Launches until the host is too far ahead or must wait for room.
+  // Launches until the host is too far ahead or must wait for memory.
   bool HostLaunches() {
     host_waits_ = false;
     bool any = false;
@@ -221,7 +221,7 @@ class Job final : private PlanMover {
     current_[BlockOf(t)] = t;
     const bool was_live = std::exchange(tensor.live, true);
     if (!tensor.on_gpu) {
-      Hold(t);
+      TakeMemory(t);
       if (was_live) {
         urgent_.push_back(t);
         result_.faults += Measured() ? 1 : 0;
@@ -262,7 +262,7 @@ class Job final : private PlanMover {
     return true;
   }
 
-  // ---- Transfers. Lanes: out by tier, in by tier.
+  // ---- Transfers. Copy queues: out by tier, in by tier.
   // By a launch that the host has let go, the running one included: a copy would be worthless.
   bool WillBeWritten(uint32_t t) const {
     for (int64_t k = completed_; k < host_; ++k) {
@@ -274,7 +274,7 @@ class Job final : private PlanMover {
     bool any = false;
     for (const int tier : {0, 1}) {
       auto& queue = leaving_[tier];
-      while (!queue.empty() && !lanes_[tier].active) {
+      while (!queue.empty() && !queues_[tier].active) {
         const uint32_t t = queue.extract(queue.begin()).value().second;
         const Tensor& tensor = tensors_[t];
         if (!tensor.live || !tensor.arrived || tensor.copy || tensor.moving || tensor.drop_after == kStays)
@@ -291,7 +291,7 @@ class Job final : private PlanMover {
     bool any = false;
     for (auto it = urgent_.begin(); it != urgent_.end();) {
       const int tier = static_cast<int>(tensors_[*it].tier);
-      if (lanes_[2 + tier].active || tensors_[*it].moving) {
+      if (queues_[2 + tier].active || tensors_[*it].moving) {
         ++it;
         continue;
       }
@@ -307,13 +307,13 @@ class Job final : private PlanMover {
     tensor.moving = true;
     const double rate = in ? RateIn(tensor.tier) : RateOut(tensor.tier);
     const Nanos time = static_cast<Nanos>(static_cast<double>(BytesOf(t)) / rate * 1e9);
-    lanes_[(in ? 2 : 0) + static_cast<int>(tensor.tier)] = {true, t, now_ + std::max<Nanos>(1, time)};
+    queues_[(in ? 2 : 0) + static_cast<int>(tensor.tier)] = {true, t, now_ + std::max<Nanos>(1, time)};
     if (in && completed_ >= last_ - size_)
       result_.last_fetches.push_back({t, static_cast<uint32_t>(completed_ % size_)});
     if (Measured()) (in ? result_.fetched : result_.spilled) += BytesOf(t);
   }
 
-  // The host waits for room, and nothing moves that would make any.
+  // The host waits for memory, and nothing moves that would free any.
   bool EvictInNeed() {
     if (!host_waits_) return false;
     const auto& names = named_[host_ % size_];
@@ -342,8 +342,8 @@ class Job final : private PlanMover {
 
   Nanos NextEvent() const {
     Nanos next = running_ ? kernel_end_ : kForever;
-    for (const Transfer& lane : lanes_) {
-      if (lane.active) next = std::min(next, lane.end);
+    for (const Transfer& queue : queues_) {
+      if (queue.active) next = std::min(next, queue.end);
     }
     return next;
   }
@@ -355,14 +355,14 @@ class Job final : private PlanMover {
       if (completed_ % size_ == 0) ends_.push_back(now_);
       FreeDead();
     }
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      if (!lanes_[i].active || lanes_[i].end != now_) continue;
-      lanes_[i].active = false;
-      Tensor& tensor = tensors_[lanes_[i].tensor];
+    for (size_t i = 0; i < queues_.size(); ++i) {
+      if (!queues_[i].active || queues_[i].end != now_) continue;
+      queues_[i].active = false;
+      Tensor& tensor = tensors_[queues_[i].tensor];
       tensor.moving = false;
       (i >= 2 ? tensor.arrived : tensor.copy) = true;
       // A launch that was let go before the content arrived, or while it was copied, may write it.
-      if (WillBeWritten(lanes_[i].tensor)) tensor.copy = false;
+      if (WillBeWritten(queues_[i].tensor)) tensor.copy = false;
     }
   }
 
@@ -379,7 +379,7 @@ class Job final : private PlanMover {
   bool running_ = false, host_waits_ = false;
   Nanos kernel_end_ = 0;
   Bytes used_ = 0;
-  std::array<Transfer, 4> lanes_;
+  std::array<Transfer, 4> queues_;
   // By the launch by which they are wanted: tensors to copy out before they leave.
   std::array<std::set<std::pair<int64_t, uint32_t>>, 2> leaving_;
   std::vector<uint32_t> urgent_;  // that the host has named while they were away

@@ -14,7 +14,8 @@
 namespace spillway::policy {
 namespace {
 
-// A GPU of `part` of the job's peak, and links that move the peak `turns` times in an iteration without waits.
+// A GPU of `part` of the job's peak, and links that move the peak `turns` times in an iteration without
+// waits.
 ReplayOptions OptionsFor(const RecordedWorkload& recorded, double part, double turns, Bytes host) {
   ReplayOptions options;
   const double peak = static_cast<double>(FindLifetimes(recorded.workload).PeakLive());
@@ -33,7 +34,7 @@ RuntimePlanner PlannerFor(const RecordedWorkload& recorded, const ReplayOptions&
   return RuntimePlanner(recorded, machine);
 }
 
-// Wherever in the step the period was found, whether gradients live over its end or not.
+// Wherever the recording of the iteration begins, whether gradients live over its end or not.
 TEST(PlanReplayTest, PlansKeepTheirPromiseAndBeatMovingOnDemand) {
   for (const bool kept : {false, true}) {
     for (const uint32_t less : {0u, 17u, 60u}) {
@@ -82,7 +83,8 @@ TEST(PlanReplayTest, WithoutWriteFactsPlansAreCarriedOutToo) {
   EXPECT_LT(replay.iteration, ReplayPlan(recorded, nullptr, options).iteration);
 }
 
-// When activations go, memory dips before the update: the optimiser's states come in there, not when the update asks.
+// When activations go, memory dips before the update: the optimiser's states come in there, not when the
+// update asks.
 TEST(PlanReplayTest, OptimiserStatesComeInWhileMemoryDips) {
   const TrainingJob job;
   const RecordedWorkload recorded = job.Recorded();
@@ -92,7 +94,7 @@ TEST(PlanReplayTest, OptimiserStatesComeInWhileMemoryDips) {
   }
   const Replay replay = ReplayPlan(recorded, planner.Plan().get(), options);
   ASSERT_FALSE(replay.stuck);
-  const uint32_t update = job.Period() - job.layers;
+  const uint32_t update = job.IterationLaunches() - job.layers;
   const uint32_t backward = job.layers * job.launches;
   std::set<uint32_t> states, ahead;  // used by nothing but the update
   const Lifetimes lifetimes = FindLifetimes(recorded.workload);
@@ -104,12 +106,14 @@ TEST(PlanReplayTest, OptimiserStatesComeInWhileMemoryDips) {
     if (states.contains(fetch.tensor) && fetch.running >= backward && fetch.running < update)
       ahead.insert(fetch.tensor);
   }
-  // Weights and gradients hold 192 MiB at the end of the backward pass, of a budget of 320 that half of the states need.
+  // Weights and gradients take 192 MiB at the end of the backward pass, of a budget of 320 that half of the
+  // states need.
   EXPECT_GE(ahead.size(), job.layers / 2);
   EXPECT_LT(static_cast<double>(replay.iteration), 1.1 * static_cast<double>(planner.forecast().ideal));
 }
 
-// What `spillway simulate --piece 0` says of the recorded step is what the runtime's planner finds, less its margin.
+// What `spillway simulate --piece 0` finds for the recorded iteration is what the runtime's planner finds,
+// less its margin.
 TEST(PlanReplayTest, TheForecastAgreesWithTheSimulator) {
   const RecordedWorkload recorded = TrainingJob().Recorded(17);
   for (const double part : {0.5, 0.7}) {
@@ -131,23 +135,24 @@ TEST(PlanReplayTest, TheForecastAgreesWithTheSimulator) {
   }
 }
 
-// Random jobs, found anywhere in their step: whatever the plan, the runner gets through.
+// Random jobs, recorded from anywhere in their iteration: whatever the plan, the runner gets through.
 TEST(PlanReplayTest, PlansOfRandomJobsAreCarriedOut) {
   std::mt19937_64 random(29);
   uint32_t moved = 0;
   for (int round = 0; round < 150; ++round) {
     const RandomJob job = MakeRandomJob(&random);
     Trace trace;
-    for (int step = 0; step < 3; ++step) job.AppendStepTo(&trace);
-    const uint32_t period = static_cast<uint32_t>(job.step.size());
+    for (int i = 0; i < 3; ++i) job.AppendIterationTo(&trace);
+    const uint32_t iteration_launches = static_cast<uint32_t>(job.launches.size());
     const RecordedWorkload recorded =
-        MakeRecordedWorkload(trace, period + random() % period, period, job.sizes, nullptr, nullptr);
+        MakeRecordedWorkload(trace, iteration_launches + random() % iteration_launches, iteration_launches,
+                             job.sizes, nullptr, nullptr);
     ReplayOptions options = OptionsFor(recorded, 0.4 + 0.1 * static_cast<double>(random() % 6), 1.0, 0);
     RuntimePlanner planner = PlannerFor(recorded, options);
     for (int slice = 0; slice < 4 && planner.Improve(); ++slice) {
     }
     if (planner.Plan() == nullptr) continue;
-    moved += planner.Plan()->steps.empty() ? 0 : 1;
+    moved += planner.Plan()->ops.empty() ? 0 : 1;
     const Replay replay = ReplayPlan(recorded, planner.Plan().get(), options);
     EXPECT_FALSE(replay.stuck) << "round " << round;
     EXPECT_LE(replay.peak, options.machine.gpu_bytes);

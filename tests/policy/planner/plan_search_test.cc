@@ -46,11 +46,11 @@ TEST(PlanSearchTest, SameInputSamePlan) {
   const Execution a = Planned(workload, G10Machine(32ull << 30), &first);
   const Execution b = Planned(workload, G10Machine(32ull << 30), &second);
   EXPECT_EQ(a.iteration_ends, b.iteration_ends);
-  ASSERT_EQ(first.absences.size(), second.absences.size());
-  for (size_t i = 0; i < first.absences.size(); ++i) {
-    EXPECT_EQ(first.absences[i].interval, second.absences[i].interval);
-    EXPECT_EQ(first.absences[i].from, second.absences[i].from);
-    EXPECT_EQ(first.absences[i].tier, second.absences[i].tier);
+  ASSERT_EQ(first.evictions.size(), second.evictions.size());
+  for (size_t i = 0; i < first.evictions.size(); ++i) {
+    EXPECT_EQ(first.evictions[i].interval, second.evictions[i].interval);
+    EXPECT_EQ(first.evictions[i].from, second.evictions[i].from);
+    EXPECT_EQ(first.evictions[i].tier, second.evictions[i].tier);
   }
 }
 

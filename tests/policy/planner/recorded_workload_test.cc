@@ -18,9 +18,9 @@ using testing::IsEmpty;
 
 constexpr Bytes kMiB = 1 << 20;
 
-RecordedWorkload Record(const Trace& trace, LaunchIndex start, uint32_t period, const BlockSizes& sizes,
-                        const WriteFacts* facts = nullptr) {
-  return MakeRecordedWorkload(trace, start, period, sizes, nullptr, facts);
+RecordedWorkload Record(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
+                        const BlockSizes& sizes, const WriteFacts* facts = nullptr) {
+  return MakeRecordedWorkload(trace, start, iteration_launches, sizes, nullptr, facts);
 }
 
 TEST(RecordedWorkloadTest, ABlockWithoutEventsIsPersistentReadAndWritten) {
@@ -36,13 +36,14 @@ TEST(RecordedWorkloadTest, ABlockWithoutEventsIsPersistentReadAndWritten) {
   EXPECT_THAT(recorded.workload.kernels[1].inputs, ElementsAre(0, 1));
   EXPECT_THAT(recorded.workload.kernels[1].outputs, ElementsAre(0, 1));
   EXPECT_THAT(recorded.workload.kernels[2].inputs, ElementsAre(1));
-  EXPECT_EQ(recorded.expected.period, 3u);
+  EXPECT_EQ(recorded.expected.iteration_launches, 3u);
   EXPECT_EQ(recorded.expected.start, 0u);
   EXPECT_THAT(FindLifetimes(recorded.workload).live_bytes, ElementsAre(6 * kMiB, 6 * kMiB, 6 * kMiB));
 }
 
 TEST(RecordedWorkloadTest, ABlockHandedOutTwiceIsTwoTensorsWhichLiveUntilTheyAreFreed) {
-  // Block 5: handed out before 0, used by 0 and 1, freed before 3; handed out before 4, used by 4 alone, freed before 5.
+  // Block 5: allocated before 0, used by 0 and 1, freed before 3; allocated before 4, used by 4 alone,
+  // freed before 5.
   Trace trace;
   trace.AddAllocate(5, 2 * kMiB);
   Append(&trace, {{1, {5}}, {2, {5}}, {3, {9}}});
@@ -68,10 +69,11 @@ TEST(RecordedWorkloadTest, ABlockHandedOutTwiceIsTwoTensorsWhichLiveUntilTheyAre
   EXPECT_THAT(lifetimes.live_bytes, ElementsAre(4 * kMiB, 4 * kMiB, 4 * kMiB, 2 * kMiB, 4 * kMiB, 2 * kMiB));
 }
 
-// A block used at 4 and, in the next period, at 1, freed before 2; then unused until it is handed out again before 4.
+// A block used at 4 and, in the next iteration, at 1, freed before 2; then unused until it is allocated
+// again before 4.
 RecordedWorkload Wrapping() {
   Trace trace;
-  for (int step = 0; step < 2; ++step) {
+  for (int i = 0; i < 2; ++i) {
     Append(&trace, {{1, {9}}, {2, {5}}});
     trace.AddFree(5);
     Append(&trace, {{3, {9}}, {4, {9}}});
@@ -81,7 +83,7 @@ RecordedWorkload Wrapping() {
   return Record(trace, 6, 6, {{5, 2 * kMiB}, {9, 4 * kMiB}});
 }
 
-TEST(RecordedWorkloadTest, ALifeOverThePeriodsEndWraps) {
+TEST(RecordedWorkloadTest, ALifeOverTheIterationsEndWraps) {
   const RecordedWorkload recorded = Wrapping();
   EXPECT_TRUE(CheckWorkload(recorded.workload).ok());
   EXPECT_THAT(recorded.blocks, ElementsAre(9, 5));
@@ -126,7 +128,7 @@ TEST(RecordedWorkloadTest, TheTimeFromLastUseToFreeIsIdleWithoutReturn) {
   trace.AddFree(5);
   Append(&trace, {{5, {9}}});
   const RecordedWorkload recorded = Record(trace, 0, 5, {{9, 2 * kMiB}});
-  EXPECT_EQ(recorded.workload.tensors[0].bytes, 2 * kMiB);  // by its hand-out
+  EXPECT_EQ(recorded.workload.tensors[0].bytes, 2 * kMiB);  // by its allocation
   EXPECT_EQ(recorded.workload.tensors[0].life, (TensorLife{0, 3}));
   const Lifetimes lifetimes = FindLifetimes(recorded.workload);
   ASSERT_EQ(std::ranges::count(lifetimes.intervals, 0u, &IdleInterval::tensor), 1);
@@ -166,18 +168,19 @@ TEST(RecordedWorkloadTest, DurationsAreMeasuredTypicalOrGuessed) {
   EXPECT_EQ(recorded.measured, 1u);
 }
 
-TEST(RecordedWorkloadTest, LivesOfRandomJobsAgreeWithAWalkOverTwoSteps) {
+TEST(RecordedWorkloadTest, LivesOfRandomJobsAgreeWithAWalkOverTwoIterations) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; ++round) {
     const RandomJob job = MakeRandomJob(&random);
     Trace trace;
-    for (int step = 0; step < 3; ++step) job.AppendStepTo(&trace);
-    const uint32_t period = static_cast<uint32_t>(job.step.size());
-    const uint32_t start = period + static_cast<uint32_t>(random() % period);
-    const RecordedWorkload recorded = Record(trace, start, period, job.sizes);
+    for (int i = 0; i < 3; ++i) job.AppendIterationTo(&trace);
+    const uint32_t iteration_launches = static_cast<uint32_t>(job.launches.size());
+    const uint32_t start = iteration_launches + static_cast<uint32_t>(random() % iteration_launches);
+    const RecordedWorkload recorded = Record(trace, start, iteration_launches, job.sizes);
     ASSERT_TRUE(CheckWorkload(recorded.workload).ok());
-    // What the job itself says: a block of no temporary is always there, a temporary from its first use to its free.
-    std::vector<int64_t> live(period, 0);
+    // What the job itself says: a block of no temporary is always there, a temporary from its first use to
+    // its free.
+    std::vector<int64_t> live(iteration_launches, 0);
     std::set<TraceBlock> temporary;
     for (const RandomJob::Temporary& one : job.temporaries) {
       temporary.insert(one.block);
@@ -185,12 +188,12 @@ TEST(RecordedWorkloadTest, LivesOfRandomJobsAgreeWithAWalkOverTwoSteps) {
         live[k] += static_cast<int64_t>(job.sizes.at(one.block));
     }
     std::set<TraceBlock> named;
-    for (const TestLaunch& launch : job.step) named.insert(launch.blocks.begin(), launch.blocks.end());
+    for (const TestLaunch& launch : job.launches) named.insert(launch.blocks.begin(), launch.blocks.end());
     for (const TraceBlock block : named) {
       if (temporary.contains(block)) continue;
       for (int64_t& bytes : live) bytes += static_cast<int64_t>(job.sizes.at(block));
     }
-    std::rotate(live.begin(), live.begin() + start % period, live.end());
+    std::rotate(live.begin(), live.begin() + start % iteration_launches, live.end());
     EXPECT_EQ(FindLifetimes(recorded.workload).live_bytes, live) << "round " << round;
   }
 }
@@ -211,10 +214,11 @@ TEST(NextUseTest, EqualsASearchThroughRepeats) {
   for (int round = 0; round < 200; ++round) {
     const RandomJob job = MakeRandomJob(&random);
     Trace trace;
-    for (int i = 0; i < 3; ++i) job.AppendStepTo(&trace);
-    const uint32_t period = job.step.size();
-    const MigrationPlan plan = MakeRecordedWorkload(trace, 0, period, job.sizes, nullptr, nullptr).expected;
-    for (uint32_t position = 0; position < period; ++position) {
+    for (int i = 0; i < 3; ++i) job.AppendIterationTo(&trace);
+    const uint32_t iteration_launches = job.launches.size();
+    const MigrationPlan plan =
+        MakeRecordedWorkload(trace, 0, iteration_launches, job.sizes, nullptr, nullptr).expected;
+    for (uint32_t position = 0; position < iteration_launches; ++position) {
       const ExpectedLaunch& launch = plan.launches[position];
       for (uint32_t i = 0; i < launch.use_count; ++i) {
         const ExpectedUse& use = plan.uses[launch.first_use + i];

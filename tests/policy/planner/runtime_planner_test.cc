@@ -26,8 +26,8 @@ RuntimeMachine MachineOf(Bytes gpu, Bytes host) {
   return machine;
 }
 
-// Twelve launches of `launch`: block 1 (100 MB) is used by 0 and 11 and handed out anew each time, block 2 (100 MB) by 5
-// and 6; block 3 (1 MB) by the others.
+// Twelve launches of `launch`: block 1 (100 MB) is used by 0 and 11 and allocated again each time, block 2
+// (100 MB) by 5 and 6; block 3 (1 MB) by the others.
 RecordedWorkload Mountain(Nanos launch) {
   Trace trace;
   KernelTimes times;
@@ -40,7 +40,7 @@ RecordedWorkload Mountain(Nanos launch) {
     const std::vector<Bytes> bytes = {sizes.at(block)};
     times.Add(KindOf(k, bytes), launch);
   }
-  Trace whole;  // a step before, whose end frees block 1
+  Trace whole;  // an iteration before, whose end frees block 1
   whole.AddLaunch(99, std::vector<TraceBlock>{3});
   whole.AddFree(1);
   for (LaunchIndex k = 0; k < 12; ++k) {
@@ -60,7 +60,7 @@ RecordedWorkload Mountain(Nanos launch) {
 TEST(RuntimePlannerTest, NothingMovesWhenEverythingFits) {
   RuntimePlanner planner(Mountain(40 * kMs), MachineOf(300 * kMB, 1000 * kMB));
   ASSERT_NE(planner.Plan(), nullptr);
-  EXPECT_TRUE(planner.Plan()->steps.empty());
+  EXPECT_TRUE(planner.Plan()->ops.empty());
   EXPECT_TRUE(planner.Plan()->steady);
   EXPECT_FALSE(planner.Improve());
   EXPECT_EQ(planner.forecast().iteration, 480 * kMs);
@@ -78,26 +78,26 @@ TEST(RuntimePlannerTest, ABlockIsAwayWhileAnotherIsNeeded) {
   RuntimePlanner planner(Mountain(40 * kMs), MachineOf(150 * kMB, 1000 * kMB));
   const auto first = planner.Plan();
   ASSERT_NE(first, nullptr);
-  // Written in 100 ms at 0.99 of the rate: from the end of launch 0 (40 ms) to 141 ms, while launch 3 runs; so it is
-  // counted as away from launch 4 on.
-  ASSERT_EQ(first->steps.size(), 3u);
-  const PlanStep& drop = first->steps[0];
-  const PlanStep& copy = first->steps[1];
-  const PlanStep& fetch = first->steps[2];
-  EXPECT_EQ(copy.action, PlanAction::kCopyOut);
+  // Written in 100 ms at 0.99 of the rate: from the end of launch 0 (40 ms) to 141 ms, while launch 3 runs;
+  // so it is counted as away from launch 4 on.
+  ASSERT_EQ(first->ops.size(), 3u);
+  const PlanOp& drop = first->ops[0];
+  const PlanOp& copy = first->ops[1];
+  const PlanOp& fetch = first->ops[2];
+  EXPECT_EQ(copy.kind, PlanOpKind::kCopyOut);
   EXPECT_EQ(copy.trigger, PlanTrigger::kAfterCompleted);
   EXPECT_EQ(copy.launch, 0u);
   EXPECT_EQ(copy.needed, 0u);
-  EXPECT_EQ(drop.action, PlanAction::kDrop);
+  EXPECT_EQ(drop.kind, PlanOpKind::kDrop);
   EXPECT_EQ(drop.launch, 0u);
   EXPECT_EQ(drop.needed, 11u);
-  EXPECT_EQ(fetch.action, PlanAction::kFetch);
+  EXPECT_EQ(fetch.kind, PlanOpKind::kFetch);
   EXPECT_EQ(fetch.trigger, PlanTrigger::kBeforeLaunch);
   EXPECT_EQ(fetch.launch, 1u);
   EXPECT_EQ(fetch.needed, 11u);
-  for (const PlanStep& step : first->steps) {
-    EXPECT_EQ(step.block, 1u);
-    EXPECT_EQ(step.tier, PlanTier::kHost);
+  for (const PlanOp& op : first->ops) {
+    EXPECT_EQ(op.block, 1u);
+    EXPECT_EQ(op.tier, PlanTier::kHost);
   }
   EXPECT_TRUE(first->steady);
   EXPECT_LT(first->budget_bytes, 150 * kMB);
@@ -119,7 +119,7 @@ TEST(RuntimePlannerTest, ABlockIsAwayWhileAnotherIsNeeded) {
 TEST(RuntimePlannerTest, WithoutHostMemoryBytesGoToDisk) {
   RuntimePlanner planner(Mountain(40 * kMs), MachineOf(150 * kMB, 0));
   ASSERT_NE(planner.Plan(), nullptr);
-  for (const PlanStep& step : planner.Plan()->steps) EXPECT_EQ(step.tier, PlanTier::kDisk);
+  for (const PlanOp& op : planner.Plan()->ops) EXPECT_EQ(op.tier, PlanTier::kDisk);
   EXPECT_EQ(planner.forecast().fetched_disk, 100 * kMB);
 }
 
@@ -128,23 +128,23 @@ TEST(RuntimePlannerTest, WithoutADiskTheHostTakesWhatItCan) {
   machine.has_disk = false;
   RuntimePlanner planner(Mountain(40 * kMs), machine);
   ASSERT_NE(planner.Plan(), nullptr);
-  EXPECT_FALSE(planner.Plan()->steps.empty());
-  for (const PlanStep& step : planner.Plan()->steps) EXPECT_EQ(step.tier, PlanTier::kHost);
-  EXPECT_FALSE(planner.Plan()->steady);  // the host has no room for the whole block
+  EXPECT_FALSE(planner.Plan()->ops.empty());
+  for (const PlanOp& op : planner.Plan()->ops) EXPECT_EQ(op.tier, PlanTier::kHost);
+  EXPECT_FALSE(planner.Plan()->steady);  // host memory does not take the whole block
 }
 
-TEST(RuntimePlannerTest, TheHostsRunAheadHoldsMemoryEarlier) {
+TEST(RuntimePlannerTest, TheHostsRunAheadTakesMemoryEarlier) {
   RuntimeMachine machine = MachineOf(150 * kMB, 1000 * kMB);
   machine.run_ahead_nanos = 110 * kMs;  // two launches of 60 ms
   machine.run_ahead_launches = 1;
   RuntimePlanner planner(Mountain(60 * kMs), machine);
   const auto plan = planner.Plan();
   ASSERT_NE(plan, nullptr);
-  ASSERT_EQ(plan->steps.size(), 3u);
-  EXPECT_EQ(plan->steps[2].action, PlanAction::kFetch);
-  EXPECT_EQ(plan->steps[2].needed, 9u);
-  // Block 2 is asked for at launch 3, block 1 at 9 for 11. Written from 60 to 161 ms, block 1 is away from 3 on. That it
-  // is asked for at 10 for launch 0 does not count: it is the block that launch 11 still uses.
+  ASSERT_EQ(plan->ops.size(), 3u);
+  EXPECT_EQ(plan->ops[2].kind, PlanOpKind::kFetch);
+  EXPECT_EQ(plan->ops[2].needed, 9u);
+  // Block 2 is asked for at launch 3, block 1 at 9 for 11. Written from 60 to 161 ms, block 1 is away from 3
+  // on. That it is asked for at 10 for launch 0 does not count: it is the block that launch 11 still uses.
   const int64_t m = 1'000'000;
   EXPECT_THAT(plan->expected_bytes, ElementsAre(101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m, 101 * m,
                                                 m, m, 101 * m, 101 * m, 101 * m));
@@ -169,12 +169,12 @@ TEST(RuntimePlannerTest, ABlockFreedWhileAwayIsNotFetched) {
   RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 10, sizes, &times, nullptr),
                          MachineOf(150 * kMB, 1000 * kMB));
   ASSERT_NE(planner.Plan(), nullptr);
-  const auto& steps = planner.Plan()->steps;
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps[0].action, PlanAction::kDrop);
-  EXPECT_EQ(steps[0].launch, 0u);
-  EXPECT_EQ(steps[0].needed, 8u);
-  EXPECT_EQ(steps[1].action, PlanAction::kCopyOut);
+  const auto& ops = planner.Plan()->ops;
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].kind, PlanOpKind::kDrop);
+  EXPECT_EQ(ops[0].launch, 0u);
+  EXPECT_EQ(ops[0].needed, 8u);
+  EXPECT_EQ(ops[1].kind, PlanOpKind::kCopyOut);
   while (planner.Improve()) {
   }
   EXPECT_EQ(planner.forecast().fetched_host, 0u);
@@ -182,7 +182,8 @@ TEST(RuntimePlannerTest, ABlockFreedWhileAwayIsNotFetched) {
 }
 
 TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
-  // Block 1 (100) is written by launch 0 and read by 4, 9 and 14; block 2 (100) is needed at 6, 7 and at 11, 12.
+  // Block 1 (100) is written by launch 0 and read by 4, 9 and 14; block 2 (100) is needed at 6, 7 and at 11,
+  // 12.
   Trace trace;
   KernelTimes times;
   WriteFacts facts;
@@ -201,12 +202,9 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
   RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 24, sizes, &times, &facts),
                          MachineOf(150 * kMB, 1000 * kMB));
   ASSERT_NE(planner.Plan(), nullptr);
-  std::vector<PlanStep> copies, drops, fetches;
-  for (const PlanStep& step : planner.Plan()->steps) {
-    (step.action == PlanAction::kCopyOut ? copies
-     : step.action == PlanAction::kDrop  ? drops
-                                         : fetches)
-        .push_back(step);
+  std::vector<PlanOp> copies, drops, fetches;
+  for (const PlanOp& op : planner.Plan()->ops) {
+    (op.kind == PlanOpKind::kCopyOut ? copies : op.kind == PlanOpKind::kDrop ? drops : fetches).push_back(op);
   }
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].launch, 0u);  // while launch 4 has yet to read it
@@ -221,17 +219,18 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
   EXPECT_EQ(planner.forecast().fetched_host, 200 * kMB);
 }
 
-// Whatever the job: steps belong together, positions are in range, and a steady plan keeps to its budget.
+// Whatever the job: ops belong together, positions are in range, and a steady plan keeps to its budget.
 TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
   std::mt19937_64 random(5);
   uint32_t planned = 0, moved = 0;
   for (int round = 0; round < 300; ++round) {
     const RandomJob job = MakeRandomJob(&random);
     Trace trace;
-    for (int step = 0; step < 3; ++step) job.AppendStepTo(&trace);
-    const uint32_t period = static_cast<uint32_t>(job.step.size());
-    const LaunchIndex start = period + random() % period;
-    const RecordedWorkload recorded = MakeRecordedWorkload(trace, start, period, job.sizes, nullptr, nullptr);
+    for (int i = 0; i < 3; ++i) job.AppendIterationTo(&trace);
+    const uint32_t iteration_launches = static_cast<uint32_t>(job.launches.size());
+    const LaunchIndex start = iteration_launches + random() % iteration_launches;
+    const RecordedWorkload recorded =
+        MakeRecordedWorkload(trace, start, iteration_launches, job.sizes, nullptr, nullptr);
     const int64_t peak = FindLifetimes(recorded.workload).PeakLive();
     RuntimeMachine machine = MachineOf(static_cast<Bytes>(peak) * (4 + random() % 7) / 10, random() % 3 * 20);
     machine.machine.pcie_in = machine.machine.pcie_out = 1e6;
@@ -244,7 +243,7 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
     const auto plan = planner.Plan();
     if (plan == nullptr) continue;
     ++planned;
-    ASSERT_EQ(plan->expected_bytes.size(), period);
+    ASSERT_EQ(plan->expected_bytes.size(), iteration_launches);
     ASSERT_EQ(plan->start, start);
     EXPECT_GE(planner.forecast().iteration, planner.forecast().bound);
     EXPECT_GE(planner.forecast().bound, planner.forecast().ideal);
@@ -253,15 +252,15 @@ TEST(RuntimePlannerTest, PlansOfRandomJobsAreWhole) {
         EXPECT_LE(bytes, static_cast<int64_t>(plan->budget_bytes));
     }
     std::multiset<TraceBlock> drops, fetches, copies;
-    std::set<std::tuple<PlanAction, TraceBlock, uint32_t>> seen;
-    for (const PlanStep& step : plan->steps) {
-      EXPECT_TRUE(seen.emplace(step.action, step.block, step.launch).second);
-      EXPECT_LT(step.launch, period);
-      EXPECT_LT(step.needed, period);
-      if (step.action == PlanAction::kDrop) drops.insert(step.block);
-      if (step.action == PlanAction::kFetch) fetches.insert(step.block);
-      if (step.action == PlanAction::kCopyOut) copies.insert(step.block);
-      EXPECT_TRUE(machine.machine.host_bytes != 0 || step.tier == PlanTier::kDisk);
+    std::set<std::tuple<PlanOpKind, TraceBlock, uint32_t>> seen;
+    for (const PlanOp& op : plan->ops) {
+      EXPECT_TRUE(seen.emplace(op.kind, op.block, op.launch).second);
+      EXPECT_LT(op.launch, iteration_launches);
+      EXPECT_LT(op.needed, iteration_launches);
+      if (op.kind == PlanOpKind::kDrop) drops.insert(op.block);
+      if (op.kind == PlanOpKind::kFetch) fetches.insert(op.block);
+      if (op.kind == PlanOpKind::kCopyOut) copies.insert(op.block);
+      EXPECT_TRUE(machine.machine.host_bytes != 0 || op.tier == PlanTier::kDisk);
     }
     moved += drops.empty() ? 0 : 1;
     EXPECT_TRUE(std::ranges::includes(drops, fetches));

@@ -7,7 +7,7 @@
 namespace spillway::policy {
 namespace {
 
-// Two absences of 50 MB, and room for one on a host of 60 MB.
+// Two evictions of 50 MB, of which a host of 60 MB takes one.
 TEST(ChooseTiersTest, OnlyWhatTheHostCannotHoldGoesToTheSsd) {
   const Workload workload = MountainWorkload(20 * kMilli);
   const Lifetimes lifetimes = FindLifetimes(workload);
@@ -16,36 +16,37 @@ TEST(ChooseTiersTest, OnlyWhatTheHostCannotHoldGoesToTheSsd) {
   for (TierOrder order : {TierOrder::kNearestFirst, TierOrder::kSpread, TierOrder::kFarthestFirst}) {
     TransferPlan plan;
     plan.kernel_times = TimesOf(workload);
-    plan.absences = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
+    plan.evictions = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
     ChooseTiers(workload, lifetimes, machine, order, &plan);
-    EXPECT_NE(plan.absences[0].tier, plan.absences[1].tier);
+    EXPECT_NE(plan.evictions[0].tier, plan.evictions[1].tier);
     machine.host_bytes = 0;
     ChooseTiers(workload, lifetimes, machine, order, &plan);
-    EXPECT_EQ(plan.absences[0].tier, PlanTier::kDisk);
-    EXPECT_EQ(plan.absences[1].tier, PlanTier::kDisk);
+    EXPECT_EQ(plan.evictions[0].tier, PlanTier::kDisk);
+    EXPECT_EQ(plan.evictions[1].tier, PlanTier::kDisk);
     machine.host_bytes = 200 * kMega;
     ChooseTiers(workload, lifetimes, machine, order, &plan);
-    EXPECT_EQ(plan.absences[0].tier, PlanTier::kHost);
-    EXPECT_EQ(plan.absences[1].tier, PlanTier::kHost);
+    EXPECT_EQ(plan.evictions[0].tier, PlanTier::kHost);
+    EXPECT_EQ(plan.evictions[1].tier, PlanTier::kHost);
     machine.host_bytes = 60 * kMega;
   }
 }
 
-// Half of the link is the SSD's: 50 MB take 100 ms. Both are due at kernel 11; the first must begin before the second.
+// Half of the link is the SSD's: 50 MB take 100 ms. Both are due at kernel 11; the first must begin before
+// the second.
 TEST(FindReadLeadsTest, QueuesBackwardsFromTheNextUse) {
   const Workload workload = MountainWorkload(20 * kMilli);
   TransferPlan plan;
   plan.kernel_times = TimesOf(workload);
-  plan.absences = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
+  plan.evictions = {{0, 0, 5, 4, PlanTier::kHost}, {0, 5, 10, 4, PlanTier::kHost}};
   Machine machine = PlainMachine(50 * kMega, 200 * kMega);
   machine.piece_bytes = 10 * kMega;
   FindReadLeads(workload, FindLifetimes(workload), machine, &plan);
-  EXPECT_EQ(plan.absences[0].read_lead, 200 * kMilli);
-  EXPECT_EQ(plan.absences[1].read_lead, 100 * kMilli);
-  plan.absences[0].tier = PlanTier::kDisk;
+  EXPECT_EQ(plan.evictions[0].read_lead, 200 * kMilli);
+  EXPECT_EQ(plan.evictions[1].read_lead, 100 * kMilli);
+  plan.evictions[0].tier = PlanTier::kDisk;
   FindReadLeads(workload, FindLifetimes(workload), machine, &plan);
-  EXPECT_EQ(plan.absences[0].read_lead, 0);
-  EXPECT_EQ(plan.absences[1].read_lead, 100 * kMilli);
+  EXPECT_EQ(plan.evictions[0].read_lead, 0);
+  EXPECT_EQ(plan.evictions[1].read_lead, 100 * kMilli);
 }
 
 }  // namespace

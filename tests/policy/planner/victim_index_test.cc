@@ -1,5 +1,5 @@
-// VictimIndex against the choice by a look at all: the same victims, in the same order, whatever was used, added, taken
-// away or planned anew in between.
+// VictimIndex against the choice by a look at all: the same victims, in the same order, whatever was used,
+// added, taken away or planned anew in between.
 
 #include "policy/planner/victim_index.h"
 
@@ -20,7 +20,7 @@ struct Known {
   LaunchIndex phase = 0;  // first use by the plan; kNever: none
 };
 
-// Blocks that a plan of `period` launches uses once each, or not at all.
+// Blocks that a plan of `iteration_launches` launches uses once each, or not at all.
 class World {
  public:
   explicit World(uint64_t seed) : random_(seed) {}
@@ -30,7 +30,7 @@ class World {
   LaunchIndex NextUse(const Known& block) const {
     if (plan_ == 0 || block.phase == kNever) return kNever;
     const LaunchIndex behind = now_ > block.phase ? now_ - block.phase : 0;
-    return block.phase + (behind + kPeriod - 1) / kPeriod * kPeriod;
+    return block.phase + (behind + kIterationLaunches - 1) / kIterationLaunches * kIterationLaunches;
   }
   void Step() {
     const uint64_t what = Pick(10);
@@ -79,8 +79,8 @@ class World {
   size_t size() const { return blocks_.size(); }
 
  private:
-  static constexpr LaunchIndex kPeriod = 1000;
-  LaunchIndex Phase() { return Pick(4) == 0 ? kNever : Pick(kPeriod); }
+  static constexpr LaunchIndex kIterationLaunches = 1000;
+  LaunchIndex Phase() { return Pick(4) == 0 ? kNever : Pick(kIterationLaunches); }
 
   std::mt19937_64 random_;
   std::map<VictimIndex::Key, Known> blocks_;

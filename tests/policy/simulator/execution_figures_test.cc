@@ -28,8 +28,8 @@ TEST(ExecutionFiguresTest, MeansOfTheLastTwoIterations) {
   EXPECT_EQ(run.read_waits, (std::vector<Nanos>{6, 0}));
   EXPECT_EQ(run.read_wait, 3);
   EXPECT_EQ(run.ssd_read_wait, 3);
-  EXPECT_EQ(run.room_wait, 4);
-  EXPECT_EQ(run.ssd_room_wait, 4);
+  EXPECT_EQ(run.memory_wait, 4);
+  EXPECT_EQ(run.ssd_memory_wait, 4);
   EXPECT_TRUE(run.events.empty());  // not asked for
 }
 

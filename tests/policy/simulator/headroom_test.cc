@@ -19,7 +19,7 @@ TEST(HeadroomTest, WithoutExpectationsEverythingFits) {
 }
 
 // An iteration of three launches from launch 10 on, of a budget of 10.
-TEST(HeadroomTest, EveryLaunchUpToTheNeedMustHaveRoom) {
+TEST(HeadroomTest, EveryLaunchUpToTheNeedMustHaveHeadroom) {
   Headroom headroom({2, 8, 4}, 10, 10, 10);
   EXPECT_TRUE(headroom.Fits(10, 11, 8));
   EXPECT_FALSE(headroom.Fits(10, 12, 3));

@@ -10,7 +10,7 @@
 namespace spillway::policy {
 namespace {
 
-TEST(PartStateTest, CutsWhereAbsencesDoAndToTheLargestMove) {
+TEST(PartStateTest, CutsWhereEvictionsDoAndToTheLargestMove) {
   const Workload workload = MountainWorkload();
   const PartState state(workload, 10 * kMega, 30 * kMega, {{5, 2}, {}});
   std::vector<std::pair<uint32_t, uint32_t>> pieces;
@@ -25,9 +25,9 @@ TEST(PartStateTest, KeepsAccountOfEachPlace) {
   PartState state(workload, 0, 64 << 20, {{}, {}});
   const WorkloadKernel& maker = workload.kernels[0];
   const WorkloadKernel& reader = workload.kernels[11];
-  EXPECT_EQ(state.RoomFor(maker), 100 * kMega);
+  EXPECT_EQ(state.SpaceFor(maker), 100 * kMega);
   state.tensors[0].live = true;
-  state.HoldAllOnGpu(0);
+  state.TakeAllOnGpu(0);
   EXPECT_EQ(state.used[0], 100 * kMega);
   EXPECT_FALSE(state.InputsReady(reader));
   state.ValidateAllOnGpu(0);

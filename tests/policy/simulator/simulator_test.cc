@@ -32,7 +32,8 @@ std::vector<std::string> Log(const Execution& run) {
   return log;
 }
 
-// Kernel 0 ends at 20 ms; the copy takes 50; the read waits for kernel 7, at 140, before which there is no room.
+// Kernel 0 ends at 20 ms; the copy takes 50; the read waits for kernel 7, at 140, before which it does not
+// fit.
 TEST(ExecuteTest, MovesInTheShadowOfKernels) {
   ExecutionOptions options;
   options.record = true;
@@ -42,7 +43,7 @@ TEST(ExecuteTest, MovesInTheShadowOfKernels) {
     EXPECT_EQ(run.iteration, 240 * kMilli);
     EXPECT_DOUBLE_EQ(run.PercentOfIdeal(), 100);
     EXPECT_EQ(run.peak_gpu_bytes, 150 * kMega);
-    EXPECT_EQ(run.read_wait + run.room_wait, 0);
+    EXPECT_EQ(run.read_wait + run.memory_wait, 0);
     if (tier == PlanTier::kHost) {
       EXPECT_THAT(Log(run), ElementsAre("out 20-70", "drop 70", "in 140-190", "forget 190"));
       EXPECT_DOUBLE_EQ(run.traffic.gpu_to_host, 50e6);
@@ -56,15 +57,15 @@ TEST(ExecuteTest, MovesInTheShadowOfKernels) {
   }
 }
 
-// With kernels of 5 ms, kernel 5 waits from 25 to 55 for room and kernel 11 from 85 to 115 for bytes.
+// With kernels of 5 ms, kernel 5 waits from 25 to 55 for memory and kernel 11 from 85 to 115 for bytes.
 TEST(ExecuteTest, StallsAreMeasuredByCause) {
   for (PlanTier tier : {PlanTier::kHost, PlanTier::kDisk}) {
     const Execution run =
         Executed(MountainWorkload(5 * kMilli), PieceMachine(150 * kMega, 100 * kMega), HalfAway(tier));
     EXPECT_EQ(run.iteration, 120 * kMilli);
-    EXPECT_EQ(run.room_wait, 30 * kMilli);
+    EXPECT_EQ(run.memory_wait, 30 * kMilli);
     EXPECT_EQ(run.read_wait, 30 * kMilli);
-    EXPECT_EQ(run.ssd_room_wait, tier == PlanTier::kDisk ? run.room_wait : 0);
+    EXPECT_EQ(run.ssd_memory_wait, tier == PlanTier::kDisk ? run.memory_wait : 0);
     EXPECT_EQ(run.ssd_read_wait, tier == PlanTier::kDisk ? run.read_wait : 0);
     EXPECT_EQ(run.read_waits[11], 30 * kMilli);
     EXPECT_DOUBLE_EQ(run.PercentOfIdeal(), 50);
@@ -78,7 +79,8 @@ TEST(ExecuteTest, LatencyAddsToEachMove) {
   EXPECT_EQ(run.iteration, 124 * kMilli);
 }
 
-// Without a plan, kernel 5 finds no room at 25 ms; 60 MB leave (parts of 60 and 40), and come back after kernel 6.
+// Without a plan, kernel 5 does not fit at 25 ms; 60 MB leave (parts of 60 and 40), and come back after
+// kernel 6.
 TEST(ExecuteTest, EvictsInNeedWithoutAPlan) {
   ExecutionOptions options;
   options.record = true;
@@ -123,7 +125,7 @@ TEST(ExecuteTest, GivenDurationsReplaceTheTraces) {
 }
 
 // A weight that the update dirties: written once after it, dropped clean twice, read back twice.
-TEST(ExecuteTest, WritesOnceForTwoAbsencesOfTheSameContent) {
+TEST(ExecuteTest, WritesOnceForTwoEvictionsOfTheSameContent) {
   Workload workload;
   workload.tensors = {{100 * kMega, true}};
   for (int k = 0; k < 10; ++k) workload.kernels.push_back({"k", 110 * kMilli, {}, {}, 0});
@@ -131,7 +133,7 @@ TEST(ExecuteTest, WritesOnceForTwoAbsencesOfTheSameContent) {
   workload.kernels[9].inputs = workload.kernels[9].outputs = {0};
   workload.kernels[3].workspace_bytes = workload.kernels[7].workspace_bytes = 100 * kMega;
   TransferPlan plan;
-  plan.absences = {{0, 0, 1, 2, PlanTier::kHost}, {1, 0, 1, 6, PlanTier::kHost}};
+  plan.evictions = {{0, 0, 1, 2, PlanTier::kHost}, {1, 0, 1, 6, PlanTier::kHost}};
   const Execution run = Executed(workload, PlainMachine(100 * kMega, 100 * kMega), plan);
   EXPECT_DOUBLE_EQ(run.PercentOfIdeal(), 100);
   EXPECT_NEAR(run.traffic.gpu_to_host, 100e6, 1);

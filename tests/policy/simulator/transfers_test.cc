@@ -24,13 +24,14 @@ TEST(ToTicksTest, TimesAreWholeTicksAndNeverNone) {
   EXPECT_EQ(ToTicks(101), 102);
 }
 
-// Half of tensor 0 is away, in pieces of 10 MB that move one by one. The drives of 0.75 and 0.25 GB/s get 4 and 1 of
-// them (there and back 107 and 80 ms; of 3 and 2 the latter would be 160): written within 53.3 ms, read within as much.
+// Half of tensor 0 is away, in pieces of 10 MB that move one by one. The drives of 0.75 and 0.25 GB/s get 4
+// and 1 of them (there and back 107 and 80 ms; of 3 and 2 the latter would be 160): written within 53.3 ms,
+// read within as much.
 TEST(TransfersTest, TwoDrivesWorkAtOnce) {
   Machine machine = WithDrives(PlainMachine(150 * kMega, 0), {{0.75e9, 0.75e9}, {0.25e9, 0.25e9}});
   machine.piece_bytes = 10 * kMega;
   TransferPlan plan;
-  plan.absences = {{0, 0, 5, 4, PlanTier::kDisk}};
+  plan.evictions = {{0, 0, 5, 4, PlanTier::kDisk}};
   ExecutionOptions options;
   options.record = true;
   options.move_bytes = machine.piece_bytes;
@@ -55,8 +56,8 @@ TEST(TransfersTest, TwoDrivesWorkAtOnce) {
   EXPECT_NEAR(static_cast<double>(in[1].second), 140e6 + 40e6, 1e3);
 }
 
-// No drive moves two things in one direction (shared: at all) at a time or beats its rate, and each piece comes back
-// from the drive that it went to.
+// No drive moves two things in one direction (shared: at all) at a time or beats its rate, and each piece
+// comes back from the drive that it went to.
 void CheckDrives(const Execution& run, const Workload& workload, const Machine& machine) {
   std::map<std::pair<uint32_t, bool>, Nanos> free_at;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> lies_on;  // tensor and piece: drive

@@ -32,7 +32,7 @@ TEST(KernelTimesTest, TheFirstSampleCountsAtOnce) {
   EXPECT_EQ(times.Typical(), 5000);
 }
 
-TEST(KernelTimesTest, OneHeldUpLaunchDoesNotCount) {
+TEST(KernelTimesTest, OneDelayedLaunchDoesNotCount) {
   KernelTimes times;
   for (const Nanos measured : {1000, 1002, 900'000'000, 998}) times.Add(1, measured);
   EXPECT_EQ(times.Of(1), 1001);  // of 1000 and 1002, between the least and the greatest

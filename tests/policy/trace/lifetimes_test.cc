@@ -27,7 +27,8 @@ TEST(LifetimesTest, IntermediateLivesFromFirstToLastUse) {
   EXPECT_FALSE(interval.never_dirty);
 }
 
-// A weight: read by kernel 1, updated by kernel 4, of six. The content read at 1 is that of the update before.
+// A weight: read by kernel 1, updated by kernel 4, of six. The content read at 1 is that of the update
+// before.
 TEST(LifetimesTest, PersistentContentCrossesTheBoundary) {
   Workload workload;
   workload.tensors = {{8, true}};

@@ -42,7 +42,7 @@ TEST(WorkloadFileTest, EveryChangedByteIsAnError) {
   }
 }
 
-TEST(WorkloadFileTest, ForeignFilesAndOtherVersionsAreToldApart) {
+TEST(WorkloadFileTest, OtherFilesAndOtherVersionsAreRefused) {
   EXPECT_THAT(std::string(DecodeWorkload("PK\x03\x04 something else").status().message()),
               HasSubstr("at offset 0: no Spillway trace"));
   std::string bytes = EncodeWorkload(MountainWorkload());

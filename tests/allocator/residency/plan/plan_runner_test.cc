@@ -1,5 +1,5 @@
-// Carrying plans out: what may be brought ahead, in which order, where what leaves goes, how far the host may run ahead,
-// and that a launch without room waits for the plan before it takes anything else.
+// Carrying plans out: what may be brought ahead, in which order, where what leaves goes, how far the host may
+// run ahead, and that a launch without headroom waits for the plan before it takes anything else.
 
 #include <gtest/gtest.h>
 
@@ -9,70 +9,18 @@
 #include "allocator/residency/plan/plan_throttle.h"
 #include "allocator/residency/state/core.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/residency/plan/plan_of.h"
 
 namespace spillway::allocator {
 namespace {
 
 using policy::MigrationPlan;
-using policy::PlanAction;
-using policy::PlanStep;
+using policy::PlanOp;
+using policy::PlanOpKind;
 using policy::PlanTier;
 using policy::PlanTrigger;
 
-// ---- Pace: events and run-ahead.
-
-std::shared_ptr<MigrationPlan> PlanOf(const std::vector<policy::Nanos>& durations,
-                                      policy::LaunchIndex start) {
-  auto plan = std::make_shared<MigrationPlan>();
-  plan->start = start;
-  plan->period = static_cast<uint32_t>(durations.size());
-  plan->durations = durations;
-  plan->launches.resize(plan->period);
-  return plan;
-}
-
-TEST(PlanPaceTest, LongLaunchesAreCounted) {
-  PlanPace pace;
-  EXPECT_EQ(pace.MustHaveCompleted(100), policy::kNever) << "no plan";
-  EXPECT_FALSE(pace.EventAfter(100));
-  pace.Set(PlanPace::MakeTable(*PlanOf({5'000'000, 5'000'000, 5'000'000}, 10)));
-  EXPECT_EQ(pace.MustHaveCompleted(9), policy::kNever) << "before the plan";
-  for (policy::LaunchIndex i = 20; i < 26; ++i) {
-    EXPECT_EQ(pace.MustHaveCompleted(i), i - PlanPace::kLaunchesAhead - 1);
-    EXPECT_TRUE(pace.EventAfter(i));
-  }
-}
-
-TEST(PlanPaceTest, ShortLaunchesAreTimed) {
-  PlanPace pace;
-  pace.Set(PlanPace::MakeTable(*PlanOf(std::vector<policy::Nanos>(1000, 100'000), 0)));  // 0.1 ms each
-  EXPECT_EQ(pace.MustHaveCompleted(500), 500 - 20 - 1) << "2 ms";
-  EXPECT_EQ(pace.MustHaveCompleted(5), policy::kNever) << "the job has only begun";
-  int events = 0;
-  for (policy::LaunchIndex i = 0; i < 1000; ++i) events += pace.EventAfter(i);
-  EXPECT_EQ(events, 200) << "one each half a millisecond";
-}
-
-TEST(PlanPaceTest, EventsFollowTheTriggersOfThePlan) {
-  auto plan = PlanOf({}, 0);
-  plan->period = 4;
-  PlanStep drop;
-  drop.action = PlanAction::kDrop;
-  drop.trigger = PlanTrigger::kAfterCompleted;
-  drop.launch = 2;
-  plan->steps.push_back(drop);
-  PlanPace pace;
-  pace.Set(PlanPace::MakeTable(*plan));
-  EXPECT_TRUE(pace.EventAfter(6));
-  EXPECT_FALSE(pace.EventAfter(5));
-  EXPECT_EQ(pace.MustHaveCompleted(1000), policy::kNever) << "times are not known";
-  pace.Set(nullptr);
-  EXPECT_FALSE(pace.EventAfter(6));
-}
-
-// ---- Rates.
-
-// ---- On a device: seven blocks fit.
+// Seven blocks fit the device.
 
 class PlanRunnerTest : public testing::Test {
  protected:
@@ -94,24 +42,24 @@ class PlanRunnerTest : public testing::Test {
     uses_[position].push_back(RawOf(device, address));
   }
   void Drop(CoreDevice& device, CUdeviceptr address, uint32_t after, PlanTier tier) {
-    PlanStep step;
-    step.action = PlanAction::kDrop;
-    step.trigger = PlanTrigger::kAfterCompleted;
-    step.tier = tier;
-    step.launch = after;
-    step.block = RawOf(device, address);
-    plan_->steps.push_back(step);
+    PlanOp op;
+    op.kind = PlanOpKind::kDrop;
+    op.trigger = PlanTrigger::kAfterCompleted;
+    op.tier = tier;
+    op.launch = after;
+    op.block = RawOf(device, address);
+    plan_->ops.push_back(op);
   }
   void Fetch(CoreDevice& device, CUdeviceptr address, uint32_t from, uint32_t needed) {
-    PlanStep step;
-    step.launch = from;
-    step.needed = needed;
-    step.block = RawOf(device, address);
-    plan_->steps.push_back(step);
+    PlanOp op;
+    op.launch = from;
+    op.needed = needed;
+    op.block = RawOf(device, address);
+    plan_->ops.push_back(op);
     Use(device, needed, address);
   }
   void Set(CoreDevice& device) {
-    for (uint32_t position = 0; position < plan_->period; ++position) {
+    for (uint32_t position = 0; position < plan_->iteration_launches; ++position) {
       plan_->launches[position] = {0, static_cast<uint32_t>(plan_->uses.size()),
                                    static_cast<uint32_t>(uses_[position].size())};
       for (uint32_t block : uses_[position]) plan_->uses.push_back({block, 0});
@@ -131,7 +79,7 @@ class PlanRunnerTest : public testing::Test {
   std::vector<std::vector<uint32_t>> uses_;
 };
 
-TEST_F(PlanRunnerTest, AFetchWaitsForItsRoomAndHoldsUpItsOwnLaneOnly) {
+TEST_F(PlanRunnerTest, AFetchWaitsForItsHeadroomAndDelaysItsOwnQueueOnly) {
   CoreDevice device(Setup(kBlock));
   const CUdeviceptr early = Filled(device, 1), on_host = Filled(device, 2), on_disk = Filled(device, 3);
   SpillTo(device, on_host);  // takes all of the host tier
@@ -141,7 +89,7 @@ TEST_F(PlanRunnerTest, AFetchWaitsForItsRoomAndHoldsUpItsOwnLaneOnly) {
   Use(device, 0, early);
   Use(device, 1, early);
   Use(device, 2, early);
-  Fetch(device, on_host, 0, 4);  // launch 2 leaves it no room
+  Fetch(device, on_host, 0, 4);  // launch 2 leaves it no headroom
   Fetch(device, on_disk, 0, 1);
   Set(device);
   WaitForState(device, on_disk, BlockState::kResident);
@@ -184,7 +132,7 @@ TEST_F(PlanRunnerTest, BlocksGoToTheTierOfThePlan) {
   Touch(device, to_disk);
   WaitForState(device, to_disk, BlockState::kSpilled);
   EXPECT_EQ(device->Stats().disk_tier_bytes, kBlock);
-  EXPECT_EQ(device->Stats().host_tier_bytes, 0u) << "though there was room";
+  EXPECT_EQ(device->Stats().host_tier_bytes, 0u) << "though it had capacity";
   Touch(device, to_host);
   WaitForState(device, to_host, BlockState::kSpilled);
   EXPECT_EQ(device->Stats().host_tier_bytes, kBlock);
@@ -206,13 +154,13 @@ TEST_F(PlanRunnerTest, AFullTierGivesWayToTheOther) {
   EXPECT_EQ(Wrong(device, block, 1), 0u);
 }
 
-TEST_F(PlanRunnerTest, ALaunchWithoutRoomWaitsForThePlan) {
+TEST_F(PlanRunnerTest, ALaunchWithoutHeadroomWaitsForThePlan) {
   CoreDevice device(Setup(8 * kBlock));
   std::vector<CUdeviceptr> blocks;
   for (uint64_t i = 0; i < 7; ++i) blocks.push_back(Filled(device, i + 1));
   const CUdeviceptr more = device.MustAllocate(kBlock);
   Begin(device, 4);
-  Use(device, 0, blocks[6]);  // the others are not used again: whoever takes a victim takes one of them
+  Use(device, 0, blocks[6]);  // the others are not used again: a victim is one of them
   Use(device, 1, more);
   Drop(device, blocks[6], 0, PlanTier::kHost);
   Set(device);
@@ -233,7 +181,7 @@ TEST_F(PlanRunnerTest, ALaunchWithoutRoomWaitsForThePlan) {
   EXPECT_EQ(Wrong(device, blocks[6], 7), 0u);
 }
 
-TEST_F(PlanRunnerTest, WhereThePlanLeavesNoRoomAVictimIsTakenAndComesBack) {
+TEST_F(PlanRunnerTest, WhereThePlanLeavesNoHeadroomAVictimIsTakenAndComesBack) {
   CoreDevice device(Setup(8 * kBlock));
   std::vector<CUdeviceptr> blocks;
   for (uint64_t i = 0; i < 7; ++i) blocks.push_back(Filled(device, i + 1));
@@ -247,7 +195,7 @@ TEST_F(PlanRunnerTest, WhereThePlanLeavesNoRoomAVictimIsTakenAndComesBack) {
   device.Synchronize();
   EXPECT_EQ(StateOf(device, blocks[6]), BlockState::kSpilled) << "the farthest next use";
   ASSERT_TRUE(device->Free(more).ok());
-  // There is room again for what the plan says is needed next.
+  // There is headroom again for what the plan says is needed next.
   WaitForState(device, blocks[6], BlockState::kResident);
   EXPECT_EQ(device->Stats().faults, 0u);
   EXPECT_EQ(Wrong(device, blocks[6], 7), 0u);
@@ -265,7 +213,7 @@ TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
   std::atomic<uint64_t> done{0};
   for (uint64_t i = 0; i < 40; ++i) {
     ASSERT_EQ(device.Launch(nullptr, {block}, [&](const auto&) { ++done; }), CUDA_SUCCESS);
-    EXPECT_GE(done.load() + PlanPace::kLaunchesAhead, i);
+    EXPECT_GE(done.load() + PlanThrottle::kLaunchesAhead, i);
   }
   device.Synchronize();
   EXPECT_EQ(done.load(), 40u);

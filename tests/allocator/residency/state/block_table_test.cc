@@ -17,7 +17,7 @@ const std::set<std::pair<BlockState, BlockState>> kMoves = {
     {kFree, kEmpty},                                                       // handed out
     {kEmpty, kResident},                                                   // first launch
     {kEmpty, kFree},                                                       // freed unused
-    {kResident, kEvicting}, {kResident, kEmpty},    {kResident, kCached},  // out, stripped, freed
+    {kResident, kEvicting}, {kResident, kEmpty},    {kResident, kCached},  // out, decommitted, freed
     {kEvicting, kSpilled},  {kEvicting, kResident}, {kEvicting, kCached},   {kEvicting, kFree},
     {kSpilled, kFaulting},  {kSpilled, kFree},      {kFaulting, kResident}, {kFaulting, kSpilled},
     {kFaulting, kLost},     {kFaulting, kCached},   {kCached, kResident},   {kCached, kFree},

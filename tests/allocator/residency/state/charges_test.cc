@@ -75,7 +75,8 @@ TEST(ChargingTest, ABlockOfMostOfTheBudgetIsUsedBesideSpilledOnes) {
   device->CheckInvariants();
 }
 
-// All tiers full, then two blocks that fill the GPU take turns: whatever was promised is kept, in both orders.
+// All tiers full, then two blocks that fill the GPU take turns: whatever was promised is kept, in both
+// orders.
 TEST(ChargingTest, TwoBlocksOfMostOfTheBudgetTakeTurnsOrTheSecondIsRefusedAtItsAllocation) {
   constexpr uint64_t kLarge = (16 << 20) / 100 * 85 / kChunk * kChunk;
   for (const uint64_t host : {8 << 20, 24 << 20, 40 << 20, 64 << 20}) {
@@ -125,11 +126,11 @@ TEST(ChargingTest, TheRefusalNamesTheTermThatIsShort) {
   for (auto block = device->Allocate(1 << 20, {}); block.ok(); block = device->Allocate(1 << 20, {}))
     blocks.push_back(*block);
   EXPECT_GE(blocks.size(), 20u);
-  EXPECT_THAT(words(1 << 20), testing::HasSubstr("room off the GPU is short by 1 MiB"));
+  EXPECT_THAT(words(1 << 20), testing::HasSubstr("capacity off the GPU is short by 1 MiB"));
 }
 
-// A launch's set counts with those of its blocks that are live: not at all once they are freed, and again when their
-// addresses are handed out anew.
+// A launch's set counts with those of its blocks that are live: not at all once they are freed, and again
+// when their addresses are handed out again.
 TEST(ChargingTest, ALaunchIsRememberedWithItsLiveBlocks) {
   CoreDevice device(SmallSetup());
   const auto allocate = [&] {

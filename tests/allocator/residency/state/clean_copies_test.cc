@@ -34,12 +34,12 @@ TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
   Block blocks[3];
   for (Block& block : blocks) {
     block.chunks = 1;
-    std::vector<HostPiece> piece;
-    ASSERT_EQ(host.Take(HostUse::kStorage, 1, &piece), 1u);
-    copies.Keep(lock, &block, {{piece[0], {}, false}}, {});
+    std::vector<PinnedBuffer> buffer;
+    ASSERT_EQ(host.Take(HostUse::kStorage, 1, &buffer), 1u);
+    copies.Keep(lock, &block, {{buffer[0], {}, false}}, {});
   }
   blocks[0].copies.habit.NoteUnchanged();
-  EXPECT_EQ(copies.host_pieces(lock), 3u);
+  EXPECT_EQ(copies.host_buffers(lock), 3u);
   copies.ReclaimHost(lock, 1);
   EXPECT_TRUE(blocks[1].copies.copy_homes.empty());
   copies.ReclaimHost(lock, 1);

@@ -9,8 +9,8 @@
 namespace spillway::allocator {
 namespace {
 
-TEST(LaneMeterTest, CountsBusyTimeOnly) {
-  LaneMeter meter;
+TEST(CopyQueueMeterTest, CountsBusyTimeOnly) {
+  CopyQueueMeter meter;
   meter.Begin(0);
   meter.End(1 << 20, 1'000'000);
   EXPECT_EQ(meter.rate(), 0) << "too little to say";
@@ -21,8 +21,8 @@ TEST(LaneMeterTest, CountsBusyTimeOnly) {
   EXPECT_NEAR(meter.rate(), 4.0 * (1 << 20) / 0.004, 1);
 }
 
-TEST(LaneMeterTest, FollowsAChange) {
-  LaneMeter meter;
+TEST(CopyQueueMeterTest, FollowsAChange) {
+  CopyQueueMeter meter;
   int64_t now = 0;
   for (int i = 0; i < 40; ++i) {
     const int64_t nanos = i < 10 ? 1'000'000 : 4'000'000;

@@ -1,4 +1,4 @@
-// Addresses that are handed out again, and those that nobody takes again.
+// Addresses that are handed out again, and those that are not used again.
 
 #include "allocator/residency/state/free_addresses.h"
 

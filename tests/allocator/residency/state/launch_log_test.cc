@@ -1,4 +1,4 @@
-// LaunchLog and the stamps that launches leave on blocks, alone on the stand-in driver.
+// LaunchLog and the uses that launches record on blocks, alone on the stand-in driver.
 
 #include "allocator/residency/state/launch_log.h"
 
@@ -39,21 +39,21 @@ TEST_F(LaunchLogTest, LaunchesAreCountedInTheOrderOfTheGateAcrossStreams) {
   EXPECT_EQ(index, 0u);
   log_.Add(b, 0, &index);
   EXPECT_EQ(index, 1u);
-  const Stamp third = log_.Add(a, 0, &index);
+  const TimelineValue third = log_.Add(a, 0, &index);
   EXPECT_EQ(log_.count(), 3u);
   EXPECT_EQ(third.number, 2u) << "of its stream";
-  EXPECT_EQ(log_.StampOf(2).Packed(), third.Packed());
-  EXPECT_EQ(log_.StampOf(1).stream, b);
-  EXPECT_EQ(log_.StampOf(3).stream, kNoStream) << "not launched yet";
+  EXPECT_EQ(log_.ValueOf(2).Packed(), third.Packed());
+  EXPECT_EQ(log_.ValueOf(1).stream, b);
+  EXPECT_EQ(log_.ValueOf(3).stream, kNoStream) << "not launched yet";
 }
 
-TEST_F(LaunchLogTest, OnlyTheLastStampsAreKnownAndWhatIsOlderIsOver) {
+TEST_F(LaunchLogTest, OnlyTheLastValuesAreKnownAndOlderLaunchesAreOver) {
   const StreamIndex stream = clock_.Find({NewStream(), false});
   policy::LaunchIndex index = 0;
   for (uint64_t i = 0; i <= LaunchLog::kRing; ++i) log_.Add(stream, 0, &index);
-  EXPECT_EQ(log_.StampOf(0).stream, kNoStream);
+  EXPECT_EQ(log_.ValueOf(0).stream, kNoStream);
   EXPECT_TRUE(log_.Completed(0));
-  EXPECT_NE(log_.StampOf(2).stream, kNoStream);
+  EXPECT_NE(log_.ValueOf(2).stream, kNoStream);
 }
 
 TEST_F(LaunchLogTest, ALaunchIsCompletedOnceTheGpuHasDoneIt) {
@@ -75,17 +75,17 @@ TEST_F(LaunchLogTest, ALaunchIsCompletedOnceTheGpuHasDoneIt) {
   EXPECT_TRUE(log_.Completed(index));
 }
 
-// ---- Stamps of a block.
+// ---- Uses of a block.
 
-TEST_F(LaunchLogTest, StampsKeepTheLastUseOfEachStream) {
+TEST_F(LaunchLogTest, ABlockKeepsTheLastUseOfEachStream) {
   Block block;
   HoldStreams(true);
   const StreamIndex a = clock_.Find({NewStream(), false});
   const StreamIndex b = clock_.Find({NewStream(), false});
-  StampBlock(clock_, &block, {a, clock_.Next(a, 0)});
-  StampBlock(clock_, &block, {b, clock_.Next(b, 0)});
-  StampBlock(clock_, &block, {a, clock_.Next(a, 0)});
-  const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
+  RecordUse(clock_, &block, {a, clock_.Next(a, 0)});
+  RecordUse(clock_, &block, {b, clock_.Next(b, 0)});
+  RecordUse(clock_, &block, {a, clock_.Next(a, 0)});
+  const std::vector<TimelineValue> uses = UncompletedUses(clock_, &block);
   ASSERT_EQ(uses.size(), 2u);
   EXPECT_EQ(uses[0].stream, a);
   EXPECT_EQ(uses[0].number, 2u);
@@ -93,46 +93,46 @@ TEST_F(LaunchLogTest, StampsKeepTheLastUseOfEachStream) {
   EXPECT_FALSE(block.gate.many_streams.load());
 }
 
-TEST_F(LaunchLogTest, MoreStreamsThanStampsAreAllWaitedForAndNotForgotten) {
+TEST_F(LaunchLogTest, MoreStreamsThanEntriesAreAllWaitedForAndNotForgotten) {
   Block block;
   HoldStreams(true);
   std::vector<StreamIndex> streams;
   for (int i = 0; i < 9; ++i) streams.push_back(clock_.Find({NewStream(), false}));
-  for (StreamIndex stream : streams) StampBlock(clock_, &block, {stream, clock_.Next(stream, 0)});
-  // Asked twice: an eviction may be taken back and begun anew.
+  for (StreamIndex stream : streams) RecordUse(clock_, &block, {stream, clock_.Next(stream, 0)});
+  // Asked twice: an eviction may be taken back and begun again.
   for (int i = 0; i < 2; ++i) {
-    const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
+    const std::vector<TimelineValue> uses = UncompletedUses(clock_, &block);
     for (StreamIndex stream : streams) {
-      EXPECT_TRUE(
-          std::any_of(uses.begin(), uses.end(), [&](const Stamp& use) { return use.stream == stream; }));
+      EXPECT_TRUE(std::any_of(uses.begin(), uses.end(),
+                              [&](const TimelineValue& use) { return use.stream == stream; }));
     }
   }
 }
 
-TEST_F(LaunchLogTest, ThreadsKeepStampsOfTheirOwnAndAllCount) {
+TEST_F(LaunchLogTest, ThreadsHaveEntriesOfTheirOwnAndAllCount) {
   Block block;
   HoldStreams(true);
   const StreamIndex stream = clock_.Find({NewStream(), false});
-  const Stamp first{stream, clock_.Next(stream, 0)};
-  const Stamp second{stream, clock_.Next(stream, 0)};
+  const TimelineValue first{stream, clock_.Next(stream, 0)};
+  const TimelineValue second{stream, clock_.Next(stream, 0)};
   // The thread that took the later number writes first.
-  StampBlock(clock_, &block, second, 7);
-  StampBlock(clock_, &block, first, 8);
-  StampBlock(clock_, &block, first, 7);
-  const std::vector<Stamp> uses = UncompletedUses(clock_, &block);
+  RecordUse(clock_, &block, second, 7);
+  RecordUse(clock_, &block, first, 8);
+  RecordUse(clock_, &block, first, 7);
+  const std::vector<TimelineValue> uses = UncompletedUses(clock_, &block);
   ASSERT_EQ(uses.size(), 2u);
   EXPECT_EQ(std::max(uses[0].number, uses[1].number), second.number);
   EXPECT_FALSE(block.gate.many_streams.load());
   block.ForgetUses();
   EXPECT_TRUE(UncompletedUses(clock_, &block).empty());
-  // More threads than stamps, and one without a slot: everything launched so far counts.
-  StampBlock(clock_, &block, second, 0);
+  // More threads than entries, and one without a section: everything launched so far counts.
+  RecordUse(clock_, &block, second, 0);
   EXPECT_TRUE(block.gate.many_streams.load());
   block.ForgetUses();
-  for (uint8_t thread = 1; thread <= Block::GateSide::kStamps; ++thread)
-    StampBlock(clock_, &block, second, thread);
+  for (uint8_t thread = 1; thread <= Block::GateSide::kUses; ++thread)
+    RecordUse(clock_, &block, second, thread);
   EXPECT_FALSE(block.gate.many_streams.load());
-  StampBlock(clock_, &block, second, 100);
+  RecordUse(clock_, &block, second, 100);
   EXPECT_TRUE(block.gate.many_streams.load());
   HoldStreams(false);
 }

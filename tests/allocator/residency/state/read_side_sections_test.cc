@@ -1,4 +1,4 @@
-// The gate's slots: who waits for whom, and that threads give them back.
+// ReadSections: which threads are waited for, and that threads give their sections back.
 
 #include "allocator/residency/state/read_side_sections.h"
 
@@ -11,18 +11,18 @@
 namespace spillway::allocator {
 namespace {
 
-TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
-  GateSlots gates;
+TEST(ReadSectionsTest, WaitsForThoseInsideAlone) {
+  ReadSections gates;
   os::WaitList waits;
   gates.WaitForAll(&waits);
   std::atomic<int> step{0};
   std::thread inside([&] {
-    GateSlots::Slot* const slot = GateSlots::ForThisThread();
-    slot->Enter(gates.fence());
+    ReadSections::Section* const section = ReadSections::ForThisThread();
+    section->Enter(gates.fence());
     step.store(1);
     usleep(20'000);
     step.store(2);
-    slot->Leave();
+    section->Leave();
   });
   while (step.load() == 0) usleep(100);
   gates.WaitForAll(&waits);
@@ -31,11 +31,11 @@ TEST(GateSlotsTest, WaitsForThoseInsideAndNoOthers) {
   gates.WaitForAll(&waits);
 }
 
-TEST(GateSlotsTest, AThreadThatEndsGivesItsSlotBack) {
-  for (int i = 0; i < 2 * GateSlots::kSlots; ++i) {
-    GateSlots::Slot* slot = nullptr;
-    std::thread([&] { slot = GateSlots::ForThisThread(); }).join();
-    ASSERT_NE(slot, nullptr);
+TEST(ReadSectionsTest, AThreadThatEndsGivesItsSectionBack) {
+  for (int i = 0; i < 2 * ReadSections::kSections; ++i) {
+    ReadSections::Section* section = nullptr;
+    std::thread([&] { section = ReadSections::ForThisThread(); }).join();
+    ASSERT_NE(section, nullptr);
   }
 }
 

@@ -25,12 +25,12 @@ class StreamClockTest : public testing::Test {
     EXPECT_EQ(driver_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
     return stream;
   }
-  void PollUntil(Stamp stamp) {
-    for (int i = 0; i < 2000 && !clock_.Completed(stamp); ++i) {
+  void PollUntil(TimelineValue value) {
+    for (int i = 0; i < 2000 && !clock_.Completed(value); ++i) {
       clock_.Poll();
       usleep(1000);
     }
-    EXPECT_TRUE(clock_.Completed(stamp));
+    EXPECT_TRUE(clock_.Completed(value));
   }
 
   // False when nothing was there to wait for.
@@ -53,15 +53,15 @@ TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
   const StreamIndex stream = clock_.Find({handle, false});
   HoldStreams(true);
   LaunchNothing(handle);
-  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  const TimelineValue value{stream, clock_.Next(stream, 1)};
   const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
   bool more = true;
   stopped_.store(true);
   EXPECT_EQ(clock_.WaitForOldest(wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(clock_.WaitFor(stamp, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
-  EXPECT_FALSE(clock_.Completed(stamp));
+  EXPECT_EQ(clock_.WaitFor(value, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(clock_.Completed(value));
   HoldStreams(false);
-  PollUntil(stamp);
+  PollUntil(value);
 }
 
 TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
@@ -69,11 +69,11 @@ TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
   DeviceError error;
   StreamClock clock(&driver, CoreDevice::Context(), &error);
   const StreamIndex stream = clock.Find({NewStream(), false});
-  const Stamp stamp{stream, clock.Next(stream, 1)};
-  ASSERT_TRUE(clock.Cover(stamp).ok());
+  const TimelineValue value{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(value).ok());
   driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_UNKNOWN; };
   for (int i = 0; i < 500; ++i) clock.Poll();
-  EXPECT_FALSE(clock.Completed(stamp));
+  EXPECT_FALSE(clock.Completed(value));
   EXPECT_FALSE(error.any());
   // One that does not go away is the device's.
   for (int i = 0; i < 1000; ++i) clock.Poll();
@@ -86,8 +86,8 @@ TEST_F(StreamClockTest, AStickyErrorIsKeptAndEndsEverything) {
   DeviceError error([&] { ++stops; });
   StreamClock clock(&driver, CoreDevice::Context(), &error);
   const StreamIndex stream = clock.Find({NewStream(), false});
-  const Stamp stamp{stream, clock.Next(stream, 1)};
-  ASSERT_TRUE(clock.Cover(stamp).ok());
+  const TimelineValue value{stream, clock.Next(stream, 1)};
+  ASSERT_TRUE(clock.Cover(value).ok());
   driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_ASSERT; };
   clock.Poll();
   EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
@@ -116,14 +116,14 @@ TEST_F(StreamClockTest, TellsStreamsApart) {
 TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
   const StreamIndex stream = clock_.Find({NewStream(), false});
   HoldStreams(true);
-  const Stamp first{stream, clock_.Next(stream, 100)};
-  const Stamp second{stream, clock_.Next(stream, 50)};
+  const TimelineValue first{stream, clock_.Next(stream, 100)};
+  const TimelineValue second{stream, clock_.Next(stream, 50)};
   EXPECT_EQ(first.number, 1u);
   EXPECT_EQ(clock_.UncompletedBytes(), 150u);
   EXPECT_EQ(clock_.UncompletedLaunches(), 2u);
   ASSERT_TRUE(clock_.Cover(first).ok());
-  const Stamp third{stream, clock_.Next(stream, 7)};
-  EXPECT_FALSE(clock_.Completed(first)) << "nobody has asked the driver";
+  const TimelineValue third{stream, clock_.Next(stream, 7)};
+  EXPECT_FALSE(clock_.Completed(first)) << "the driver has not been asked";
   HoldStreams(false);
   PollUntil(second);
   EXPECT_FALSE(clock_.Completed(third));
@@ -136,9 +136,9 @@ TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
 TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
   EXPECT_FALSE(WaitForOldest());
   const StreamIndex stream = clock_.Find({NewStream(), false});
-  const Stamp stamp{stream, clock_.Next(stream, 1)};
+  const TimelineValue value{stream, clock_.Next(stream, 1)};
   EXPECT_TRUE(WaitForOldest());  // records the event that is missing
-  EXPECT_TRUE(clock_.Completed(stamp));
+  EXPECT_TRUE(clock_.Completed(value));
   EXPECT_FALSE(WaitForOldest());
 }
 
@@ -150,21 +150,21 @@ TEST_F(StreamClockTest, ACaptureIsLeftAlone) {
   const CUstream handle = NewStream();
   const StreamIndex stream = clock_.Find({handle, false});
   ASSERT_EQ(begin(handle, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-  const Stamp stamp{stream, clock_.Next(stream, 0)};  // a recordStream, or the end of a hold
-  EXPECT_FALSE(clock_.Cover(stamp).ok());
+  const TimelineValue value{stream, clock_.Next(stream, 0)};  // a recordStream, or the end of a pin
+  EXPECT_FALSE(clock_.Cover(value).ok());
   clock_.CoverAll();
   clock_.Poll();
-  EXPECT_FALSE(clock_.Completed(stamp));
+  EXPECT_FALSE(clock_.Completed(value));
   CUgraph graph = nullptr;
   EXPECT_EQ(end(handle, &graph), CUDA_SUCCESS);
-  EXPECT_TRUE(clock_.Cover(stamp).ok());
-  PollUntil(stamp);
+  EXPECT_TRUE(clock_.Cover(value).ok());
+  PollUntil(value);
 }
 
 TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
   const StreamIndex stream = clock_.Find({NewStream(), false});
   for (int round = 0; round < 200; ++round) {
-    const Stamp stamp{stream, clock_.Next(stream, 1)};
+    const TimelineValue value{stream, clock_.Next(stream, 1)};
     std::vector<std::thread> waiters;
     for (int i = 0; i < 4; ++i) {
       waiters.emplace_back([&] {
@@ -174,7 +174,7 @@ TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
       });
     }
     for (std::thread& waiter : waiters) waiter.join();
-    ASSERT_TRUE(clock_.Completed(stamp));
+    ASSERT_TRUE(clock_.Completed(value));
   }
 }
 
@@ -182,12 +182,12 @@ TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
   const CUstream handle = NewStream();
   const StreamIndex stream = clock_.Find({handle, false});
   HoldStreams(true);
-  const Stamp stamp{stream, clock_.Next(stream, 9)};
+  const TimelineValue value{stream, clock_.Next(stream, 9)};
   clock_.OnDestroy(handle);
-  EXPECT_FALSE(clock_.Completed(stamp));
-  EXPECT_TRUE(clock_.Cover(stamp).ok());  // nothing left to do
+  EXPECT_FALSE(clock_.Completed(value));
+  EXPECT_TRUE(clock_.Cover(value).ok());  // nothing left to do
   HoldStreams(false);
-  PollUntil(stamp);
+  PollUntil(value);
   EXPECT_NE(clock_.Find({handle, false}), stream) << "the same handle is another stream from now on";
   EXPECT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
 }
@@ -197,9 +197,9 @@ TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   StreamClock clock(&driver, CoreDevice::Context(), &error_);
   const CUstream handle = NewStream();
   const StreamIndex stream = clock.Find({handle, false});
-  const Stamp covered{stream, clock.Next(stream, 5)};
+  const TimelineValue covered{stream, clock.Next(stream, 5)};
   ASSERT_TRUE(clock.Cover(covered).ok());
-  const Stamp last{stream, clock.Next(stream, 9)};
+  const TimelineValue last{stream, clock.Next(stream, 9)};
   driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; };
   clock.OnDestroy(handle);
   EXPECT_TRUE(clock.Completed(last));

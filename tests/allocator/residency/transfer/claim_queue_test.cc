@@ -1,5 +1,5 @@
-// What happens where room ends: budgets that fall, launches that cannot fit, tiers that are full, chunks that the driver
-// refuses, the bound on run-ahead, and many threads at once.
+// What happens at the limits: budgets that fall, launches that cannot fit, tiers that are full, chunks that
+// the driver refuses, the bound on run-ahead, and many threads at once.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -47,12 +47,12 @@ TEST(LimitsTest, ABudgetThatFallsBelowASetRefusesItUntilItRises) {
   const std::vector<CUdeviceptr> blocks = Allocate(device, 6);
   EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_SUCCESS);
   device.Synchronize();
-  device->OnForeignBytes(2 << 20);
+  device->OnExternalBytes(2 << 20);
   for (int i = 0; i < 2000 && device->Stats().chunk_bytes > (2 << 20); ++i) usleep(1000);
   EXPECT_LE(device->Stats().chunk_bytes, uint64_t{2 << 20});
   EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_NE(device->LastError().find("the budget leaves 2 MiB"), std::string::npos) << device->LastError();
-  device->OnForeignBytes(-(2 << 20));
+  device->OnExternalBytes(-(2 << 20));
   EXPECT_EQ(device.Launch(nullptr, blocks, [](const auto&) {}), CUDA_SUCCESS);
 }
 
@@ -91,10 +91,10 @@ TEST(LimitsTest, ABudgetThatFallsWhileALaunchWaitsRefusesIt) {
     EXPECT_NE(device->LastError().find("the budget leaves"), std::string::npos) << device->LastError();
   });
   usleep(20'000);
-  device->OnForeignBytes(1 << 20);
+  device->OnExternalBytes(1 << 20);
   waiting.join();
   HoldStreams(false);
-  device->OnForeignBytes(-(1 << 20));
+  device->OnExternalBytes(-(1 << 20));
   EXPECT_EQ(Wrong(device, blocks[3], 1), 0u);
 }
 
@@ -120,22 +120,22 @@ TEST(LimitsTest, FullTiersRefuseWithWordsAndFreesLetTheJobGoOn) {
   device->CheckInvariants();
 }
 
-TEST(LimitsTest, HoldingMoreThanLeavesRoomIsRefused) {
+TEST(LimitsTest, PinningMoreThanLeavesHeadroomIsRefused) {
   CoreDevice device({});
   const std::vector<CUdeviceptr> blocks = Allocate(device, 12);
-  const auto hold = [&](size_t at) {
+  const auto pin = [&](size_t at) {
     AccessSet set;
     device.addresses().Collect(blocks[at], &set);
-    return device->Hold(set, HoldReason::kGraph).code();
+    return device->Pin(set, PinReason::kGraph).code();
   };
   EXPECT_EQ(device.Launch(nullptr, {blocks.begin() + 8, blocks.end()}, [](const auto&) {}), CUDA_SUCCESS);
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(hold(i), absl::StatusCode::kOk);
-  // 32 chunks held and 32 for the largest launch, of 63.
-  EXPECT_EQ(hold(3), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(device->Stats().held_bytes, 3 * kBlock);
-  // What is held and named is there once.
-  EXPECT_EQ(hold(8), absl::StatusCode::kOk);
-  EXPECT_EQ(hold(3), absl::StatusCode::kResourceExhausted);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(pin(i), absl::StatusCode::kOk);
+  // 32 chunks pinned and 32 for the largest launch, of 63.
+  EXPECT_EQ(pin(3), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(device->Stats().pinned_bytes, 3 * kBlock);
+  // What is pinned and named counts once.
+  EXPECT_EQ(pin(8), absl::StatusCode::kOk);
+  EXPECT_EQ(pin(3), absl::StatusCode::kResourceExhausted);
   device->CheckInvariants();
 }
 
@@ -144,20 +144,20 @@ TEST(LimitsTest, AnEndedHoldLetsTheBlockGoOnceItsHiddenUsersAreDone) {
   const std::vector<CUdeviceptr> blocks = Allocate(device, 15);
   AccessSet set;
   device.addresses().Collect(blocks[0], &set);
-  std::vector<HeldBlock> first;
-  std::vector<HeldBlock> second;
-  ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable, &first).ok());
-  ASSERT_TRUE(device->Hold(set, HoldReason::kPointerTable, &second).ok());
+  std::vector<PinnedBlock> first;
+  std::vector<PinnedBlock> second;
+  ASSERT_TRUE(device->Pin(set, PinReason::kPointerTable, &first).ok());
+  ASSERT_TRUE(device->Pin(set, PinReason::kPointerTable, &second).ok());
   ASSERT_EQ(first.size(), 1u);
   // Written by work that never names it: it must count as used, or it would go without a copy.
   CoreDevice::Fill(blocks[0], kBlock, 7);
   for (int i = 1; i < 15; ++i) ASSERT_EQ(FillOne(device, blocks[i], i), CUDA_SUCCESS);
-  EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 7), 0u) << "held blocks stay";
-  device->EndHold(first, HoldReason::kPointerTable, {});
-  EXPECT_EQ(device->Stats().held_bytes, kBlock) << "another hold is left";
-  EXPECT_EQ(device->Stats().held_bytes_by_reason[static_cast<int>(HoldReason::kPointerTable)], kBlock);
-  device->EndHold(second, HoldReason::kPointerTable, {{{nullptr, false}}, {}});
-  EXPECT_EQ(device->Stats().held_bytes, 0u);
+  EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 7), 0u) << "pinned blocks stay";
+  device->Unpin(first, PinReason::kPointerTable, {});
+  EXPECT_EQ(device->Stats().pinned_bytes, kBlock) << "another pin is left";
+  EXPECT_EQ(device->Stats().pinned_bytes_by_reason[static_cast<int>(PinReason::kPointerTable)], kBlock);
+  device->Unpin(second, PinReason::kPointerTable, {{{nullptr, false}}, {}});
+  EXPECT_EQ(device->Stats().pinned_bytes, 0u);
   const uint64_t spilled = device->Stats().evictions;
   for (int i = 1; i < 15; ++i) EXPECT_EQ(Wrong(device, blocks[i], i), 0u);
   EXPECT_GT(device->Stats().evictions, spilled);
@@ -172,10 +172,10 @@ TEST(LimitsTest, HeldBlocksStayWhereNothingIsEvicted) {
   const std::vector<CUdeviceptr> blocks = Allocate(device, 7);
   AccessSet set;
   device.addresses().Collect(blocks[0], &set);
-  ASSERT_TRUE(device->Hold(set, HoldReason::kGraph).ok());
+  ASSERT_TRUE(device->Pin(set, PinReason::kGraph).ok());
   CoreDevice::Fill(blocks[0], kBlock, 7);  // by a graph
   for (int i = 1; i < 6; ++i) ASSERT_EQ(FillOne(device, blocks[i], i), CUDA_SUCCESS);
-  device->OnForeignBytes(1 << 20);
+  device->OnExternalBytes(1 << 20);
   EXPECT_EQ(FillOne(device, blocks[6], 6), CUDA_ERROR_OUT_OF_MEMORY) << "nothing may go for it";
   EXPECT_EQ(CoreDevice::Differences(blocks[0], kBlock, 7), 0u);
   device->CheckInvariants();
@@ -186,14 +186,14 @@ TEST(LimitsTest, EndingAHoldOfAFreedBlockLeavesItsSuccessorAlone) {
   const CUdeviceptr block = device.MustAllocate(kBlock);
   AccessSet set;
   device.addresses().Collect(block, &set);
-  std::vector<HeldBlock> old;
-  ASSERT_TRUE(device->Hold(set, HoldReason::kTexture, &old).ok());
+  std::vector<PinnedBlock> old;
+  ASSERT_TRUE(device->Pin(set, PinReason::kTexture, &old).ok());
   ASSERT_TRUE(device->Free(block).ok());
-  EXPECT_EQ(device->Stats().held_bytes, 0u);
+  EXPECT_EQ(device->Stats().pinned_bytes, 0u);
   ASSERT_EQ(device.MustAllocate(kBlock), block);
-  ASSERT_TRUE(device->Hold(set, HoldReason::kTexture).ok());
-  device->EndHold(old, HoldReason::kTexture, {});
-  EXPECT_EQ(device->Stats().held_bytes, kBlock);
+  ASSERT_TRUE(device->Pin(set, PinReason::kTexture).ok());
+  device->Unpin(old, PinReason::kTexture, {});
+  EXPECT_EQ(device->Stats().pinned_bytes, kBlock);
 }
 
 TEST(LimitsTest, UncompletedLaunchesKeepToTheRunAheadBound) {
@@ -221,7 +221,7 @@ TEST(LimitsTest, UncompletedLaunchesKeepToTheRunAheadBound) {
   EXPECT_EQ(device->core()->clock.UncompletedBytes(), 2 * kBlock);
   HoldStreams(false);
   job.join();
-  EXPECT_GT(device->Stats().held_back_nanos, 50'000'000u);
+  EXPECT_GT(device->Stats().throttled_nanos, 50'000'000u);
 }
 
 // Allocations and frees of four threads, with launches, while others give chunks away and take the budget.
@@ -255,10 +255,10 @@ TEST(LimitsTest, ThreadsAllocateFreeAndGiveBackAtOnce) {
   std::thread others([&] {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
     while (!stop.load()) {
-      device->OnForeignBytes(kBlock);
-      device->ReleaseForOthers(kBlock);
+      device->OnExternalBytes(kBlock);
+      device->ReleaseForExternal(kBlock);
       EXPECT_TRUE(device->EmptyCache().ok());
-      device->OnForeignBytes(-static_cast<int64_t>(kBlock));
+      device->OnExternalBytes(-static_cast<int64_t>(kBlock));
       device->CheckInvariants();
       usleep(500);
     }

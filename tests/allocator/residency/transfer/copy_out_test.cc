@@ -1,5 +1,5 @@
-// Copies off the GPU that are kept while the block is on it: what is unchanged is dropped without a transfer, what has
-// changed is written again, whatever was believed of it.
+// Copies off the GPU that are kept while the block is on it: what is unchanged is dropped without a transfer,
+// what has changed is written again, whatever was believed of it.
 
 #include "allocator/residency/transfer/copy_out.h"
 
@@ -132,7 +132,7 @@ TEST(CleanCopiesTest, AHashThatCannotBeLaunchedCostsAWrite) {
   EXPECT_EQ(Read(device, block, 5), 0u);
 }
 
-TEST(CleanCopiesTest, CopiesAreGivenUpWhenTheTierNeedsTheRoom) {
+TEST(CleanCopiesTest, CopiesAreGivenUpWhenTheTierNeedsTheCapacity) {
   FixedHashCode code;
   CoreSetup setup = SetupWith(&code, 2 * kBlock);
   setup.disk = false;
@@ -145,11 +145,11 @@ TEST(CleanCopiesTest, CopiesAreGivenUpWhenTheTierNeedsTheRoom) {
   EXPECT_EQ(Read(device, kept, 1), 0u);
   ASSERT_TRUE(HasCopy(device, kept));
   Evict(device, second);
-  EXPECT_TRUE(HasCopy(device, kept));  // there was room beside it
+  EXPECT_TRUE(HasCopy(device, kept));  // both fit the tier
   Evict(device, third);
   EXPECT_FALSE(HasCopy(device, kept));
   EXPECT_EQ(Read(device, second, 2), 0u);
-  Evict(device, kept);  // in the room of second's copy
+  Evict(device, kept);  // into the capacity of second's copy
   EXPECT_EQ(device->Stats().spilled_bytes, 4 * kBlock);
   EXPECT_EQ(Read(device, kept, 1), 0u);
   EXPECT_EQ(Read(device, third, 3), 0u);
@@ -165,7 +165,7 @@ TEST(CleanCopiesTest, AnotherDevicesNeedEndsThem) {
   EXPECT_EQ(Read(device, block, 1), 0u);
   ASSERT_TRUE(HasCopy(device, block));
   const uint64_t before = device.host().storage_in_use();
-  device->charges()->room()->AskForCopies();
+  device->charges()->capacity()->AskForCopies();
   device->thread()->Wake();
   for (int i = 0; i < 20'000 && HasCopy(device, block); ++i) usleep(200);
   EXPECT_FALSE(HasCopy(device, block));

@@ -1,4 +1,5 @@
-// Evictions taken back at each phase, and frees in the middle of them: directed, with the delay points as sequence points.
+// Evictions taken back at each phase, and frees in the middle of them: directed, with the delay points as
+// sequence points.
 
 #include "allocator/residency/transfer/evictor.h"
 
@@ -55,7 +56,7 @@ TEST_P(CancelTest, LaunchTakesTheEvictionBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Phases, CancelTest,
-                         testing::Values(Phase{"evictor.before_slot_wait", 1},
+                         testing::Values(Phase{"evictor.before_section_wait", 1},
                                          Phase{"evictor.before_reserve", 2},
                                          Phase{"evictor.before_commit", 3}, Phase{"evictor.committed", -1}),
                          [](const testing::TestParamInfo<Phase>& phase) {
@@ -65,8 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Phases, CancelTest,
                          });
 
 TEST(MotionTest, FreeInTheMiddleOfAnEvictionGivesEverythingBack) {
-  for (const char* point :
-       {"evictor.before_slot_wait", "evictor.before_reserve", "evictor.before_commit", "evictor.committed"}) {
+  for (const char* point : {"evictor.before_section_wait", "evictor.before_reserve", "evictor.before_commit",
+                            "evictor.committed"}) {
     CoreDevice device({});
     const CUdeviceptr block = Filled(device, 5);
     StopAt stop(point);

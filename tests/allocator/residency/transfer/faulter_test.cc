@@ -40,7 +40,8 @@ TEST(FaulterTest, AFetchTakenBackIsSpilledAgainAndWholeWhenWantedAfterAll) {
       if (b->fetch.job != nullptr && b->fetch.arrival == nullptr) Faulter::CancelLocked(lock, b);
     }
     device->thread()->Wake();
-    // Every other time it is wanted again while it is being taken back, else when it has been (or had arrived before).
+    // Every other time it is wanted again while it is being taken back, else when it has been (or had arrived
+    // before).
     for (int i = 0; round % 2 == 0 && i < 10'000 && StateOf(device, block) == BlockState::kFaulting; ++i)
       usleep(100);
     taken_back += StateOf(device, block) == BlockState::kSpilled;

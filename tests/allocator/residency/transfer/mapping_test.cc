@@ -18,13 +18,13 @@ TEST(MappingTest, AHiddenBlockKeepsItsBytes) {
     const TableLock lock(device->core()->table);
     block->memory.mapping = true;
   }
-  ASSERT_TRUE(Hide(device->core(), block).ok());
-  EXPECT_TRUE(block->memory.hidden);
+  ASSERT_TRUE(UnmapForAudit(device->core(), block).ok());
+  EXPECT_TRUE(block->memory.unmapped);
   EXPECT_FALSE(block->memory.mapping);
-  ASSERT_TRUE(Reveal(device->core(), block).ok());
-  EXPECT_FALSE(block->memory.hidden);
+  ASSERT_TRUE(Remap(device->core(), block).ok());
+  EXPECT_FALSE(block->memory.unmapped);
   EXPECT_EQ(Wrong(device, address, 4), 0u);
-  EXPECT_TRUE(Reveal(device->core(), block).ok()) << "nothing to do";
+  EXPECT_TRUE(Remap(device->core(), block).ok()) << "nothing to do";
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST(ReclaimerTest, FreedBlocksGoFirst) {
   ASSERT_TRUE(device->Free(blocks.back()).ok());
   blocks.pop_back();
   const CUdeviceptr other =
-      device.MustAllocate(kBlock / 2);  // another size: the cached block does not serve it
+      device.MustAllocate(kBlock, device.NewStream());  // which the cached block does not serve
   EXPECT_EQ(device.Launch(nullptr, {other}, [](const auto&) {}), CUDA_SUCCESS) << device->LastError();
   device.Synchronize();
   EXPECT_EQ(device->Stats().spilled_bytes, 0u);

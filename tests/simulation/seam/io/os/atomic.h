@@ -1,6 +1,7 @@
-// The simulation's form of io/os/atomic.h: every access is a switch point, and a store that is not sequentially
-// consistent goes through the task's store buffer, as on x86: the task's own later loads may overtake it, its later stores
-// may not. Locked instructions and sequentially consistent stores drain the buffer. Outside of a run: plain memory.
+// The simulation's form of io/os/atomic.h: every access is a switch point, and a store that is not
+// sequentially consistent goes through the task's store buffer, as on x86: the task's own later loads may
+// overtake it, its later stores may not. Locked instructions and sequentially consistent stores drain the
+// buffer. Outside of a run: plain memory.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_ATOMIC_H_
 #define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_ATOMIC_H_

@@ -7,9 +7,9 @@
 
 namespace spillway::os {
 
-// As the world's settings say: a kernel with membarrier or one without.
+// By the world's settings: a kernel with membarrier or one without.
 bool RegisterAsymmetricBarrier();
-// What every task has stored is seen by all from now on.
+// From now on all tasks see what every task has stored.
 inline bool HeavyBarrier() {
   simulation::scheduler().SwitchPoint();
   simulation::scheduler().DrainAll();

@@ -1,5 +1,5 @@
-// The simulation's form of io/os/sync.h: locking, unlocking and waiting are switch points, ranks and holders are always
-// checked, and what a lock protects can be looked at whenever it is given up.
+// The simulation's form of io/os/sync.h. Locking, unlocking and waiting are switch points; ranks and owners
+// are always checked; what a lock protects can be looked at whenever the lock is released.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_SYNC_H_
 #define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_SYNC_H_
@@ -23,12 +23,12 @@ class ABSL_LOCKABLE Mutex {
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
   void Unlock() ABSL_UNLOCK_FUNCTION();
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
-  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK();
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK();
 
   // ---- Of the simulation.
 
   LockRank rank() const { return rank_; }
-  // Called, with the lock held and nobody else going on, each time it is about to be given up.
+  // `look` is called each time before the lock is released, with the lock taken and no other task going on.
   void set_look(std::function<void()> look) { look_ = std::move(look); }
   bool held() const { return holder_ != nullptr; }
 
@@ -58,7 +58,7 @@ class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds period) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  bool WaitRechecking(Mutex* mutex, std::chrono::nanoseconds interval) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void NotifyOne();
   void NotifyAll();
 

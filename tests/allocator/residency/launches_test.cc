@@ -15,7 +15,7 @@ TEST(UsesTest, ALateLaunchOfAFreedBlockDoesNotMakeItsSuccessorLookUnused) {
   const CUdeviceptr block = Filled(device, 5);
   ASSERT_TRUE(device->Free(block).ok());
   StopAt stop("launch.numbered");
-  // As with the end pointer of the block before it, or what an unset field of a parameter still holds.
+  // As with the end pointer of the block before it, or what an unset field of a parameter still contains.
   std::thread late([&] {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
     EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto&) {}), CUDA_SUCCESS);
@@ -27,11 +27,11 @@ TEST(UsesTest, ALateLaunchOfAFreedBlockDoesNotMakeItsSuccessorLookUnused) {
   stop.Release();
   late.join();
   StartEviction(device, block);
-  WaitForState(device, block, BlockState::kSpilled);  // not stripped, which would leave it kEmpty
+  WaitForState(device, block, BlockState::kSpilled);  // not decommitted, which would leave it kEmpty
   EXPECT_EQ(Wrong(device, block, 6), 0u);
 }
 
-TEST(UsesTest, OnlyWhoMayStampDoes) {
+TEST(UsesTest, OnlyPinnedBlocksAreRecorded) {
   CoreDevice device({});
   const CUdeviceptr block = Filled(device, 5);
   {
@@ -39,25 +39,26 @@ TEST(UsesTest, OnlyWhoMayStampDoes) {
     BlockAt(device, block)->ForgetUses();
   }
   ASSERT_TRUE(device->Free(block).ok());
-  const auto stamps = [&] {
+  const auto values = [&] {
     int count = 0;
-    for (const auto& stamp : BlockAt(device, block)->gate.stamps) count += stamp.load() != 0;
+    for (const auto& value : BlockAt(device, block)->gate.uses) count += value.load() != 0;
     return count;
   };
-  // Freed, it is not pinned, and its stamps may be given up at any moment.
+  // Freed, it is not pinned, and its uses may be forgotten at any moment.
   EXPECT_EQ(device.Launch(
                 nullptr, {block}, [](const auto&) {}, 1, CoreDevice::Way::kPins),
             CUDA_SUCCESS);
-  EXPECT_EQ(stamps(), 0);
+  EXPECT_EQ(values(), 0);
   ASSERT_EQ(device.MustAllocate(kBlock), block);
   EXPECT_EQ(device.Launch(
                 nullptr, {block}, [](const auto&) {}, 1, CoreDevice::Way::kPins),
             CUDA_SUCCESS);
-  EXPECT_EQ(stamps(), 1);
+  EXPECT_EQ(values(), 1);
 }
 
 TEST(UsesTest, AStreamRecordedDuringAnEvictionTakesItBack) {
-  for (const char* point : {"evictor.before_slot_wait", "evictor.before_reserve", "evictor.before_commit"}) {
+  for (const char* point :
+       {"evictor.before_section_wait", "evictor.before_reserve", "evictor.before_commit"}) {
     CoreDevice device({});
     const CUstream side = device.NewStream();
     const CUdeviceptr block = Filled(device, 5);

@@ -1,4 +1,4 @@
-#include "allocator/residency/launch_gate.h"
+#include "allocator/residency/launches.h"
 
 #include <algorithm>
 #include <utility>
@@ -26,25 +26,25 @@ constexpr policy::LaunchIndex kLaunchesBetweenEvents = 16;
 
 }  // namespace
 
-LaunchGate::LaunchGate(Core* core, Parts parts)
+Launches::Launches(Core* core, Parts parts)
     : core_(core),
       log_(parts.log),
       claims_(parts.claims),
       faulter_(parts.faulter),
       copies_(parts.copies),
       writes_(parts.writes),
-      pace_(parts.pace),
+      throttle_(parts.throttle),
       refusals_(parts.refusals),
       give_back_(std::move(parts.give_back)),
-      hold_(std::move(parts.hold)) {}
+      pin_(std::move(parts.pin)) {}
 
-uint64_t LaunchGate::BytesOf(const AccessSet& set) const {
+uint64_t Launches::BytesOf(const AccessSet& set) const {
   uint64_t bytes = 0;
   for (BlockId id : set) bytes += core_->table.at(id).gate.bytes.load(std::memory_order_relaxed);
   return bytes;
 }
 
-bool LaunchGate::AllOpen(const AccessSet& set, uint64_t* bytes) const {
+bool Launches::AllOpen(const AccessSet& set, uint64_t* bytes) const {
   uint64_t sum = 0;
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
@@ -55,12 +55,12 @@ bool LaunchGate::AllOpen(const AccessSet& set, uint64_t* bytes) const {
   return true;
 }
 
-void LaunchGate::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
-                             uint64_t tag) {
+void Launches::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
+                           uint64_t tag) {
   if (core_->clock.IsPerThread(stream)) {
     core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
   } else if (core_->pressure.load(std::memory_order_relaxed) &&
-             (index % kLaunchesBetweenEvents == 0 || pace_->EventAfter(index))) {
+             (index % kLaunchesBetweenEvents == 0 || throttle_->EventAfter(index))) {
     core_->clock.TryCoverNow(stream);
   }
   if (core_->parts.observer != nullptr) {
@@ -68,7 +68,7 @@ void LaunchGate::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::L
   }
 }
 
-inline bool LaunchGate::MarkEntry(StreamRef stream) const {
+inline bool Launches::MarkEntry(StreamRef stream) const {
   LaunchObserver* const observer = core_->parts.observer;
   if (observer == nullptr || __builtin_expect(!observer->wants_marks(), 1)) return false;
   if (captures_.load() != 0) return false;  // an event recorded now might end one
@@ -76,64 +76,64 @@ inline bool LaunchGate::MarkEntry(StreamRef stream) const {
   return true;
 }
 
-void LaunchGate::MarkReady(StreamRef stream) const {
+void Launches::MarkReady(StreamRef stream) const {
   if (captures_.load() == 0) core_->parts.observer->OnReady(stream);
 }
 
-void LaunchGate::RememberSet(const AccessSet& set) {
+void Launches::RememberSet(const AccessSet& set) {
   std::vector<LaunchSets::Member> blocks;
   const TableLock lock(core_->table);
   for (BlockId id : set) {
     const Block& block = core_->table.at(id);
     blocks.push_back(
-        {id, block.gate.bytes.load(std::memory_order_relaxed), block.live(), block.held_reasons != 0});
+        {id, block.gate.bytes.load(std::memory_order_relaxed), block.live(), block.pin_reasons != 0});
   }
   core_->table.launch_sets.Note(blocks);
 }
 
-// After a device error the driver answers with its code; where it was ours to find (a mapping that may be half gone), the
-// launch might meet anything, and is not made.
-CUresult LaunchGate::Bypass(absl::FunctionRef<CUresult()> launch) const {
+// After a device error the driver answers with its code. Where the error is one that we found (a mapping that
+// may be half gone), the launch might touch anything, and is not made.
+CUresult Launches::Bypass(absl::FunctionRef<CUresult()> launch) const {
   if (core_->closed.load() || !core_->error.any()) return launch();
   if (!IsSticky(core_->error.first())) return core_->error.first();
   const CUresult result = launch();
   return result != CUDA_SUCCESS ? result : core_->error.first();
 }
 
-CUresult LaunchGate::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
-                         absl::FunctionRef<CUresult()> launch) {
+CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
+                       absl::FunctionRef<CUresult()> launch) {
   if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
-  const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
-  if (__builtin_expect(foreign, 0)) return RunPinned(set, stream, tag, launch);
+  const bool other_device = stream.context != nullptr && stream.context != core_->parts.context;
+  if (__builtin_expect(other_device, 0)) return RunPinned(set, stream, tag, launch);
   const bool marked = MarkEntry(stream);
   uint64_t bytes = 0;
   const StreamIndex index = core_->clock.Find(stream);
-  GateSlots::Slot* const slot = GateSlots::ForThisThread();
+  ReadSections::Section* const section = ReadSections::ForThisThread();
   const bool no_capture = captures_.load(std::memory_order_relaxed) == 0;
   const bool pressed = core_->pressure.load(std::memory_order_relaxed);
-  // A launch that is looked at takes its time, under pins.
+  // A sampled launch goes the slow way, under pins.
   if (__builtin_expect(pressed, 0) && no_capture && writes_->Wants(tag, set, log_->recent_count())) {
     return RunPinned(set, stream, tag, launch);
   }
-  if (slot != nullptr && index != kNoStream && no_capture) {
+  if (section != nullptr && index != kNoStream && no_capture) {
     if (__builtin_expect(pressed, 0)) {
       CUresult ended = CUDA_SUCCESS;
       if (EndsAtRunAhead(set, tag, launch, &ended)) return ended;
     }
-    slot->Enter(core_->gates.fence());
+    section->Enter(core_->read_sections.fence());
     if (AllOpen(set, &bytes)) {
-      SPILLWAY_DELAY_POINT("launch.inside_slot");
+      SPILLWAY_DELAY_POINT("launch.inside_section");
       if (__builtin_expect(marked, 0)) MarkReady(stream);
       const CUresult result = launch();
       policy::LaunchIndex at = 0;
-      if (SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
+      if (SPILLWAY_MUTANT(kRecordAfterLeave)) section->Leave();
       if (result == CUDA_SUCCESS) {
-        const Stamp stamp =
+        const TimelineValue value =
             log_->Add(index, core_->pressure.load(std::memory_order_relaxed) ? bytes : 0, &at);
-        const uint8_t thread = GateSlots::NumberOf(slot);
-        for (BlockId id : set) NoteUse(core_->clock, &core_->table.at(id), stamp, thread, at);
+        const uint8_t thread = ReadSections::NumberOf(section);
+        for (BlockId id : set) RecordLaunchUse(core_->clock, &core_->table.at(id), value, thread, at);
       }
-      if (!SPILLWAY_MUTANT(kStampAfterLeave)) slot->Leave();
+      if (!SPILLWAY_MUTANT(kRecordAfterLeave)) section->Leave();
       NoteSet(set, bytes);
       if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
         AfterLaunch(set, index, at, tag);
@@ -145,7 +145,7 @@ CUresult LaunchGate::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
       }
       if (!give_back_()) return result;  // then once more, under pins
     } else {
-      slot->Leave();
+      section->Leave();
     }
   }
   return RunPinned(set, stream, tag, launch);
@@ -153,43 +153,43 @@ CUresult LaunchGate::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
 
 // ---- Under pins.
 
-CUresult LaunchGate::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
-                               absl::FunctionRef<CUresult()> launch) {
+CUresult Launches::RunPinned(const AccessSet& set, StreamRef stream, uint64_t tag,
+                             absl::FunctionRef<CUresult()> launch) {
   if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
   if (IsCapturing(stream)) {
     // The launch will be replayed without us: its blocks must be there for good.
-    if (absl::Status status = hold_(set); !status.ok())
+    if (absl::Status status = pin_(set); !status.ok())
       return Ended(status, [&] { return InCallersContext(stream, launch); });
     return InCallersContext(stream, launch);
   }
   return RunClaimed(set, set, stream, tag, launch);
 }
 
-CUresult LaunchGate::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
-                                    absl::FunctionRef<CUresult()> launch) {
+CUresult Launches::RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
+                                  absl::FunctionRef<CUresult()> launch) {
   if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
-  // Who lets such a launch into a graph has stopped evictions.
+  // Evictions have been stopped before such a launch may go into a graph.
   if (IsCapturing(stream)) return InCallersContext(stream, launch);
   return RunClaimed(LiveBlocks(), set, stream, tag, launch);
 }
 
-void LaunchGate::BeginCapture(CUstream stream) {
+void Launches::BeginCapture(CUstream stream) {
   const StreamIndex index = core_->clock.Find({stream, false});
-  // What came past the gate is numbered, too; and other streams may join the capture. None can be covered in it.
+  // What came past the gate is numbered, too. Other streams may join the capture, where none can be covered.
   if (index != kNoStream) core_->clock.Next(index, 0);
   core_->clock.CoverAll();
   captures_.fetch_add(1);
 }
 
-void LaunchGate::EndCapture() {
+void Launches::EndCapture() {
   if (captures_.load() > 0) captures_.fetch_sub(1);
 }
 
-bool LaunchGate::IsCapturing(StreamRef stream) const {
+bool Launches::IsCapturing(StreamRef stream) const {
   if (captures_.load() == 0) return false;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   InCallersContext(stream,
@@ -197,7 +197,7 @@ bool LaunchGate::IsCapturing(StreamRef stream) const {
   return capturing != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void LaunchGate::GrantToCaller(StreamRef stream, const Grant& grant) {
+void Launches::GrantToCaller(StreamRef stream, const Grant& grant) {
   if (stream.context == nullptr || stream.context == core_->parts.context) return;
   CUdevice device = -1;
   InCallersContext(stream, [&] { return core_->parts.driver->cuCtxGetDevice(&device); });
@@ -207,13 +207,12 @@ void LaunchGate::GrantToCaller(StreamRef stream, const Grant& grant) {
   {
     const TableLock lock(core_->table);
     for (Block* block : grant.pinned) {
-      if (block->live() && block->holds_chunks() && (block->memory.peers & bit) == 0)
-        lacking.push_back(block);
+      if (block->live() && block->has_chunks() && (block->memory.peers & bit) == 0) lacking.push_back(block);
     }
   }
   if (lacking.empty()) return;
-  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the driver says
-  // can be reached, and then this does not fail.
+  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the
+  // driver says can be reached, and then this does not fail.
   for (Block* block : lacking) {
     const uint64_t bytes = block->chunks * core_->chunk_bytes;
     GrantAccess(core_->parts.driver, device, block->address, bytes).IgnoreError();
@@ -223,21 +222,21 @@ void LaunchGate::GrantToCaller(StreamRef stream, const Grant& grant) {
 }
 
 // The launch belongs to the context that it was called in: a default stream is another one in every context.
-CUresult LaunchGate::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const {
+CUresult Launches::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const {
   if (stream.context == nullptr) return call();
   ScopedContext scope(core_->parts.driver, stream.context);
   return call();
 }
 
-AccessSet LaunchGate::LiveBlocks() const {
+AccessSet Launches::LiveBlocks() const {
   AccessSet live;
   const TableLock lock(core_->table);
   core_->table.ForEachLiveLocked(lock, [&](Block* block) { live.AddNew(block->id); });
   return live;
 }
 
-CUresult LaunchGate::RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream,
-                                uint64_t tag, absl::FunctionRef<CUresult()> launch) {
+CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
+                              absl::FunctionRef<CUresult()> launch) {
   const bool marked = MarkEntry(stream);
   StreamIndex index = core_->clock.Find(stream);
   if (index == kNoStream) {
@@ -245,8 +244,9 @@ CUresult LaunchGate::RunClaimed(const AccessSet& needed, const AccessSet& named,
                                                " streams are alive"));
   }
   Grant grant;
-  const bool foreign = stream.context != nullptr && stream.context != core_->parts.context;
-  const bool plain = &needed == &named && !foreign && core_->parts.audit == nullptr && captures_.load() == 0;
+  const bool other_device = stream.context != nullptr && stream.context != core_->parts.context;
+  const bool plain =
+      &needed == &named && !other_device && core_->parts.audit == nullptr && captures_.load() == 0;
   const auto in_context = [&] {
     const bool looked = plain && core_->pressure.load() && !core_->stopped.load() &&
                         writes_->Begin(tag, named, grant.pinned, log_->count(), stream.Explicit());
@@ -259,52 +259,51 @@ CUresult LaunchGate::RunClaimed(const AccessSet& needed, const AccessSet& named,
     return Ended(WithAdvice(status, tag, needed.size()), in_context);
   }
   GrantToCaller(stream, grant);
-  NoteSet(named, BytesOf(named));  // only what fits: room to exchange a refused set need not be kept
+  NoteSet(named, BytesOf(named));  // only what fits: a refused set needs no headroom
   return RunPrepared(needed, named, index, tag, in_context, &grant);
 }
 
-absl::Status LaunchGate::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
+absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
   const auto& advice = core_->parts.refusal_advice;
   const std::string words = advice ? advice(tag, blocks) : std::string();
   if (words.empty() || !absl::IsResourceExhausted(why)) return why;
   return WithWords(why, std::string(why.message()) + ". " + words);
 }
 
-// Apart from Run, whose fast path carries no status. True when the launch has got its answer.
-bool LaunchGate::EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
-                                CUresult* answer) {
+// A function of its own, since the fast path of Run has no status. True when the launch has got its answer.
+bool Launches::EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                              CUresult* answer) {
   const absl::Status status = WaitForRunAhead(BytesOf(set), tag);
   if (!status.ok()) *answer = Ended(status, launch);
   return !status.ok();
 }
 
-// A launch that could not be prepared: the driver's business where nothing is moved any more, else refused.
-CUresult LaunchGate::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
+// A launch that could not be prepared is the driver's where nothing is moved any more, else refused.
+CUresult Launches::Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const {
   return core_->stopped.load() ? Bypass(launch) : Refuse(why);
 }
 
-std::string LaunchGate::NameOfLaunch(uint64_t tag) const {
+std::string Launches::NameOfLaunch(uint64_t tag) const {
   const auto& name = core_->parts.name_of_launch;
   const std::string text = name ? name(tag) : std::string();
   return text.empty() ? "a launch" : "a launch of " + text;
 }
 
-absl::Status LaunchGate::AwaitArrival(CUevent arrival) {
+absl::Status Launches::AwaitArrival(CUevent arrival) {
   const os::Wait wait(core_->waits, os::WaitKind::kArrival, "a block that is to stay");
   return core_->clock.Await(arrival, wait, core_->stopped);
 }
 
-// For reports: the event tells when the stream had done all else, and only waited.
-void LaunchGate::NoteWaiter(StreamRef stream, const Grant& grant) {
+// For reports: the event shows when the stream had done all else, and only waited.
+void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {
   const StreamIndex index = core_->clock.Find(stream);
-  const Stamp before{index, core_->clock.Current(index)};
+  const TimelineValue before{index, core_->clock.Current(index)};
   if (index == kNoStream || !core_->clock.Cover(before).ok()) return;
   claims_->NoteWaiter(grant, before);
 }
 
-// Everything that the launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
-// there when this returns.
-absl::Status LaunchGate::Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant) {
+// Each attempt claims, maps and fetches, and then waits for what is on its way.
+absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant) {
   const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
   for (int attempt = 1;; ++attempt) {
     if (core_->pressure.load(std::memory_order_relaxed))
@@ -329,25 +328,27 @@ absl::Status LaunchGate::Prepare(const AccessSet& set, const StreamRef* stream, 
     core_->error.Note(status);
     claims_->Release(grant);
     *grant = Grant();
-    // A block that lost its chunks again to a race is claimed anew; one whose copies fail each time is not, for ever.
+    // A block that lost its chunks in a race is claimed again; one whose copies fail each time is not, for
+    // ever.
     const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
     if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
   }
 }
 
-CUresult LaunchGate::RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index,
-                                 uint64_t tag, absl::FunctionRef<CUresult()> launch, Grant* grant) {
+CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index,
+                               uint64_t tag, absl::FunctionRef<CUresult()> launch, Grant* grant) {
   SPILLWAY_DELAY_POINT("launch.under_pins");
   CUresult result = launch();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && give_back_()) result = launch();
   policy::LaunchIndex at = 0;
   if (result == CUDA_SUCCESS) {
-    const Stamp stamp =
+    const TimelineValue value =
         log_->Add(index, core_->pressure.load(std::memory_order_relaxed) ? BytesOf(needed) : 0, &at);
-    const uint8_t thread = GateSlots::NumberOf(GateSlots::ForThisThread());
-    // Not what was named and is freed: without a pin its stamps may be forgotten, and be others', at any moment.
+    const uint8_t thread = ReadSections::NumberOf(ReadSections::ForThisThread());
+    // Not the blocks that were named and are freed: without a pin their uses may be forgotten at any moment,
+    // and be those of the next life.
     for (Block* block : grant->pinned) {
-      if (!SPILLWAY_MUTANT(kPinnedUnstamped)) NoteUse(core_->clock, block, stamp, thread, at);
+      if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
   }
   claims_->Release(grant);
@@ -357,14 +358,14 @@ CUresult LaunchGate::RunPrepared(const AccessSet& needed, const AccessSet& named
 }
 
 // With a plan in force: the launch that must have completed before the next one goes.
-Stamp LaunchGate::StampToWaitFor() const {
-  const policy::LaunchIndex index = pace_->MustHaveCompleted(log_->count());
-  return index == policy::kNever ? Stamp() : log_->StampOf(index);
+TimelineValue Launches::ValueToWaitFor() const {
+  const policy::LaunchIndex index = throttle_->MustHaveCompleted(log_->count());
+  return index == policy::kNever ? TimelineValue() : log_->ValueOf(index);
 }
 
-absl::Status LaunchGate::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
+absl::Status Launches::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
   const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
-  const Stamp before = StampToWaitFor();
+  const TimelineValue before = ValueToWaitFor();
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
   const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };
   if (!too_many_bytes() && !too_far()) return absl::OkStatus();
@@ -382,17 +383,17 @@ absl::Status LaunchGate::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
       status = core_->clock.WaitFor(before, wait, core_->stopped, &more);
   }
   const int64_t now = os::Clock::System()->NowNanos();
-  core_->counters.held_back_nanos += now - start;
+  core_->counters.throttled_nanos += now - start;
   core_->counters.lost_run_ahead_nanos += core_->clock.LostSince(start, now);
   return status;
 }
 
-CUresult LaunchGate::Refuse(const absl::Status& why) const {
+CUresult Launches::Refuse(const absl::Status& why) const {
   NoteError(why).IgnoreError();
   const CUresult result = ResultOf(why);
-  const bool room = result == CUDA_ERROR_OUT_OF_MEMORY;
-  os::Announce(std::string("a launch was refused") + (room ? " with out-of-memory: " : ": ") +
-               refusals_->OfThisThread());
+  const bool no_memory = result == CUDA_ERROR_OUT_OF_MEMORY;
+  os::ReportLine(std::string("a launch was refused") + (no_memory ? " with out-of-memory: " : ": ") +
+                 refusals_->OfThisThread());
   return result;
 }
 

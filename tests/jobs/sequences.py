@@ -1,7 +1,7 @@
 """Jobs in which not every step is the one before: micro-batches, an evaluation every few steps, three sequence lengths in
-a seeded order. Each uncapped and capped; equal losses and final state, and the plans of known paths taken up again.
+a seeded order. Each uncapped and capped; equal losses and final state, and the plans of known sequences taken up again.
 
-Prints for each step: launches that came as the path said, how long the GPU waited, and what was fetched and was there in
+Prints for each step: launches that came as the sequence said, how long the GPU waited, and what was fetched and was there in
 time. How soon a plan is back and how much it has there in time are goals for a quiet machine: --judge-speed holds the run
 to them.
 """
@@ -13,7 +13,7 @@ import job
 from harness import MIB
 
 JOBS = ("accumulation", "evaluation", "lengths")
-SCRIPT = harness.HERE / "paths_script.py"
+SCRIPT = harness.HERE / "sequences_script.py"
 STEPS = {"accumulation": 5, "evaluation": 10, "lengths": 10}
 MODEL = ("--width", "512", "--layers", "2", "--heads", "8", "--sequence", "64")
 BATCH = {"accumulation": 4, "evaluation": 12, "lengths": 12}
@@ -74,7 +74,7 @@ def returns(steps):
 
 
 def speed_problems(kind, steps, problems):
-    """The goals: back within two steps of a known path's return, and from then on what is fetched is there in time."""
+    """The goals: back within two steps of a known sequence's return, and from then on what is fetched is there in time."""
     for index in returns(steps):
         same = [s for s in steps[index : index + BACK_WITHIN + 1]]
         problems.expect(any(s.hit >= IN_TIME for s in same), f"{kind}: no plan within {BACK_WITHIN} steps after step {index + 1}")
@@ -88,9 +88,9 @@ def speed_problems(kind, steps, problems):
 def run_kind(args, kind, problems):
     print(f"\n== {kind}", flush=True)
     options = ["--mode", "strict"] + (["--kernel-time", str(KERNEL_MICROSECONDS)] if args.judge_speed else [])
-    here = harness.machine(args, f"paths-{kind}", *options)
+    here = harness.machine(args, f"sequences-{kind}", *options)
     arguments = [*MODEL, "--batch", str(BATCH[kind]), "--steps", str(args.steps or STEPS[kind])]
-    both = {"script": SCRIPT, "extra_environment": {"PATHS_JOB": kind}, "show": lambda line: False}
+    both = {"script": SCRIPT, "extra_environment": {"SEQUENCES_JOB": kind}, "show": lambda line: False}
     uncapped = job.run_job(here, job.UNCAPPED, arguments, **both)
     if not problems.expect(uncapped.keys["status"] == "ok", f"{kind} uncapped: {uncapped.keys['status']}\n{uncapped.log[-2000:]}"):
         return
@@ -105,8 +105,8 @@ def run_kind(args, kind, problems):
     last = notes[-1]["figures"]
     steps = steps_of(notes)
     show(steps)
-    print(f"   {last['plans']} plans, {last['plan_improvements']} of them better ones, {last['plan_readoptions']} of paths that were "
-          f"left; {last['plan_departures']} departures, {last['plan_paths']} paths, {last['step_marks']} marks", flush=True)
+    print(f"   {last['plans']} plans, {last['plan_improvements']} of them better ones, {last['plan_readoptions']} of sequences that were "
+          f"left; {last['plan_departures']} departures, {last['plan_paths']} sequences, {last['step_marks']} marks", flush=True)
     problems.expect(run.keys["fetched_bytes"] > 0, f"{kind}: nothing was fetched, so nothing is tested")
     # The latest may not have been looked at yet.
     problems.expect(0 < last["step_marks"] <= len(steps), f"{kind}: {last['step_marks']} marks in {len(steps)} steps")

@@ -81,7 +81,7 @@ def figures():
 
 
 def main():
-    kind = os.environ["PATHS_JOB"]
+    kind = os.environ["SEQUENCES_JOB"]
     args = train_gpt.parse_arguments()
     device = torch.device(args.device)
     train_gpt.make_repeatable(args)

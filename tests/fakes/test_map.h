@@ -1,7 +1,7 @@
-// An AddressMap without a driver, with blocks where the test wants them.
+// An AddressMap without a driver, with blocks at known addresses. For tests of what looks up addresses.
 
-#ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_TEST_MAP_H_
-#define SPILLWAY_TESTS_INTEGRATION_HOOKS_TEST_MAP_H_
+#ifndef SPILLWAY_TESTS_FAKES_TEST_MAP_H_
+#define SPILLWAY_TESTS_FAKES_TEST_MAP_H_
 
 #include <cstdint>
 #include <memory>
@@ -40,4 +40,4 @@ inline void PlaceBlocks(allocator::AddressMap* map, int device, uint32_t count) 
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_TESTS_INTEGRATION_HOOKS_TEST_MAP_H_
+#endif  // SPILLWAY_TESTS_FAKES_TEST_MAP_H_

@@ -1,10 +1,11 @@
-// LaunchGate: every launch, copy and memset of one device passes here, on the application's thread. The fast way looks at
-// the gates of the blocks inside a read-side section, launches and stamps them: no lock and no allocation while everything
-// is resident. The slow way claims what is missing, brings it in and launches under pins. A launch that cannot be made to
-// fit is refused with out-of-memory, and its words are noted; after a device error launches go to the driver.
+// Launches: every launch, copy and memset of one device passes here, on the application's thread. The fast
+// way looks at the gates of the blocks inside a read-side section, launches and records their use: no lock
+// and no allocation while everything is resident. The slow way claims what is missing, brings it in and
+// launches under pins. A launch that cannot be made to fit is refused with out-of-memory, and its words are
+// noted. After a device error launches go to the driver.
 
-#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_GATE_H_
-#define SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_GATE_H_
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCHES_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCHES_H_
 
 #include <cstdint>
 #include <functional>
@@ -24,7 +25,7 @@
 
 namespace spillway::allocator {
 
-class LaunchGate {
+class Launches {
  public:
   struct Parts {
     LaunchLog* log = nullptr;
@@ -32,14 +33,14 @@ class LaunchGate {
     Faulter* faulter = nullptr;
     CopyStreams* copies = nullptr;
     WriteSampler* writes = nullptr;
-    const PlanPace* pace = nullptr;
+    const PlanThrottle* throttle = nullptr;
     Refusals* refusals = nullptr;
-    // The driver has run out of memory: gives chunks back to it. True when a repeat may be worth it.
+    // The driver has run out of memory: gives chunks back to it. True when the call may be worth a repeat.
     std::function<bool()> give_back;
-    // The blocks stay for good: a graph will use them.
-    std::function<absl::Status(const AccessSet&)> hold;
+    // Pins the blocks for long: a graph will use them.
+    std::function<absl::Status(const AccessSet&)> pin;
   };
-  LaunchGate(Core* core, Parts parts);
+  Launches(Core* core, Parts parts);
 
   // As the methods of Residency with these names.
   CUresult Run(const AccessSet& set, StreamRef stream, uint64_t tag, absl::FunctionRef<CUresult()> launch);
@@ -47,11 +48,12 @@ class LaunchGate {
                      absl::FunctionRef<CUresult()> launch);
   CUresult RunReachingAll(const AccessSet& set, StreamRef stream, uint64_t tag,
                           absl::FunctionRef<CUresult()> launch);
-  // Claims `needed`, launches and stamps it under pins, and reports `named` as the launch's set. Context current.
+  // Claims `needed`, launches and records the uses under pins, and reports `named` as the launch's set.
+  // Context current.
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
-  // Everything that a launch needs, pinned, in place, and ordered before what the stream does next; without a stream,
-  // there when this returns. Waits. To be released by ClaimQueue::Release. Context current.
+  // Makes all blocks of the set pinned, in place, and ordered before what the stream does next; without a
+  // stream, present when this returns. Waits. To be released by ClaimQueue::Release. Context current.
   absl::Status Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant);
 
   // A stream is about to be captured; a capture has ended. Context current.
@@ -63,41 +65,42 @@ class LaunchGate {
 
   // All live blocks of the device.
   AccessSet LiveBlocks() const;
-  // What a launch gets while nothing is moved any more: the driver's answer.
+  // The answer to a launch while nothing is moved any more: the driver's.
   CUresult Bypass(absl::FunctionRef<CUresult()> launch) const;
-  // What a launch gets that could not be prepared: Bypass where nothing is moved any more, else a refusal.
+  // The answer to a launch that could not be prepared: Bypass where nothing is moved any more, else a
+  // refusal.
   CUresult Ended(const absl::Status& why, absl::FunctionRef<CUresult()> launch) const;
-  // Its words are those of this thread's last refusal from now on. Returns it.
+  // Makes the words of `why` those of this thread's last refusal. Returns it.
   absl::Status NoteError(const absl::Status& why) const {
     refusals_->NoteCall(why);
     return why;
   }
 
  private:
-  // Lets the device whose context the launch is called in touch the pinned blocks, which are mapped for their own
-  // alone.
+  // Lets the device whose context the launch is called in access the pinned blocks, which are mapped for
+  // their own device alone.
   void GrantToCaller(StreamRef stream, const Grant& grant);
   CUresult InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const;
   // Bytes of the set, in whole chunks.
   uint64_t BytesOf(const AccessSet& set) const;
-  // Whether nothing keeps the set from being launched on; then also its bytes. Inside a gate slot.
+  // Whether every gate of the set is open; then also its bytes. Inside a read-side section.
   bool AllOpen(const AccessSet& set, uint64_t* bytes) const;
-  // After the stamps: records an event where one is due, tells the observer.
+  // After the uses are recorded: records an event where one is due, and reports the launch to the observer.
   void AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index, uint64_t tag);
-  // At a launch's entry: whether its way is to be marked for the observer.
+  // At a launch's entry: whether the observer wants the calls OnEnter and OnReady for it.
   bool MarkEntry(StreamRef stream) const;
   // Right before the real launch.
   void MarkReady(StreamRef stream) const;
-  // Remembers a set that is larger than all that are. Takes the lock then.
+  // Remembers a set that is larger than all remembered ones; only then takes the lock.
   void NoteSet(const AccessSet& set, uint64_t bytes) {
     if (__builtin_expect(bytes > core_->table.launch_sets.largest_bytes(), 0)) RememberSet(set);
   }
   void RememberSet(const AccessSet& set);
-  // Waits while uncompleted launches touch more than the bound. Without lock or slot.
+  // Waits while uncompleted launches use more than the bound. Without lock or section.
   absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
   bool EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
                       CUresult* answer);
-  Stamp StampToWaitFor() const;
+  TimelineValue ValueToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);
   std::string NameOfLaunch(uint64_t tag) const;
@@ -112,13 +115,13 @@ class LaunchGate {
   Faulter* const faulter_;
   CopyStreams* const copies_;
   WriteSampler* const writes_;
-  const PlanPace* const pace_;
+  const PlanThrottle* const throttle_;
   Refusals* const refusals_;
   const std::function<bool()> give_back_;
-  const std::function<absl::Status(const AccessSet&)> hold_;
+  const std::function<absl::Status(const AccessSet&)> pin_;
   os::Atomic<int> captures_{0};  // streams under capture
 };
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCH_GATE_H_
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_LAUNCHES_H_

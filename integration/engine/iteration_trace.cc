@@ -1,4 +1,4 @@
-#include "integration/engine/step_trace.h"
+#include "integration/engine/iteration_trace.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,29 +27,29 @@ std::string PlainName(std::string name) {
   return name;
 }
 
-void AddNames(const Predictor::Followed& step, const NameOfLaunch& name, policy::Workload* workload) {
+void AddNames(const Predictor::Followed& iteration, const NameOfLaunch& name, policy::Workload* workload) {
   std::unordered_map<uint64_t, std::string> names;
   for (size_t k = 0; k < workload->kernels.size(); ++k) {
-    const uint64_t tag = step.launches.at(step.launches.begin() + k).tag;
+    const uint64_t tag = iteration.launches.at(iteration.launches.begin() + k).tag;
     const auto [it, is_new] = names.try_emplace(tag);
     if (is_new) it->second = PlainName(name(tag));
     workload->kernels[k].name = it->second;
   }
 }
 
-std::string WriteOne(const std::string& path, DeviceStep* device, const NameOfLaunch& name) {
+std::string WriteOne(const std::string& path, DeviceIteration* device, const NameOfLaunch& name) {
   const std::string head = absl::StrCat("trace: GPU ", device->device, ": ");
-  if (!device->step) return absl::StrCat(head, "no file, since no step repeated");
-  policy::Workload& workload = device->step->recorded.workload;
-  AddNames(*device->step, name, &workload);
-  // What cannot be read again must not be left behind.
+  if (!device->iteration) return absl::StrCat(head, "no file, since no iteration repeated");
+  policy::Workload& workload = device->iteration->recorded.workload;
+  AddNames(*device->iteration, name, &workload);
+  // A file that cannot be read again must not be left behind.
   absl::Status status = policy::CheckWorkload(workload);
   if (status.ok()) status = WriteFileAtomically(path, policy::EncodeWorkload(workload));
   if (!status.ok()) return absl::StrCat(head, "no file: ", std::string(status.message()));
   return absl::StrFormat(
-      "%s%s has a step of %d launches (%d of them of measured kinds, by %d samples) on %d blocks, %.1f "
+      "%s%s has an iteration of %d launches (%d of them of measured kinds, by %d samples) on %d blocks, %.1f "
       "ms on the GPU; see `spillway simulate --trace`",
-      head, path, workload.kernels.size(), device->step->recorded.measured, device->step->samples,
+      head, path, workload.kernels.size(), device->iteration->recorded.measured, device->iteration->samples,
       workload.tensors.size(), static_cast<double>(workload.IdealTime()) / 1e6);
 }
 
@@ -64,14 +64,14 @@ absl::Status CheckTraceFile(const std::string& path) {
   return absl::OkStatus();
 }
 
-std::vector<std::string> WriteStepTraces(const std::string& path, std::vector<DeviceStep> steps,
-                                         const NameOfLaunch& name) {
-  if (steps.empty()) return {"trace: no file, since nothing was ever allocated on a GPU through Spillway"};
+std::vector<std::string> WriteIterationTraces(const std::string& path, std::vector<DeviceIteration> devices,
+                                              const NameOfLaunch& name) {
+  if (devices.empty()) return {"trace: no file, since nothing was ever allocated on a GPU through Spillway"};
   std::vector<std::string> lines;
   bool first = true;
-  for (DeviceStep& device : steps) {
+  for (DeviceIteration& device : devices) {
     lines.push_back(WriteOne(first ? path : absl::StrCat(path, ".gpu", device.device), &device, name));
-    if (device.step) first = false;
+    if (device.iteration) first = false;
   }
   return lines;
 }

@@ -1,4 +1,4 @@
-#include "integration/engine/step_trace.h"
+#include "integration/engine/iteration_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,16 +17,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class StepTraceTest : public ::testing::Test {
+class IterationTraceTest : public ::testing::Test {
  protected:
-  StepTraceTest() : folder_(std::filesystem::path(::testing::TempDir()) / "step_trace_test") {
+  IterationTraceTest() : folder_(std::filesystem::path(::testing::TempDir()) / "iteration_trace_test") {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    path_ = folder_ / "step.trace";
+    path_ = folder_ / "iteration.trace";
   }
-  ~StepTraceTest() override { std::filesystem::remove_all(folder_); }
+  ~IterationTraceTest() override { std::filesystem::remove_all(folder_); }
 
-  // Two launches on two blocks, the second kept over the step's end.
+  // Two launches on two blocks, the second kept over the iteration's end.
   static Predictor::Followed TwoLaunches() {
     Predictor::Followed followed;
     policy::Trace& trace = followed.launches;
@@ -54,11 +54,11 @@ class StepTraceTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(StepTraceTest, WritesWhatCanBeReadAgain) {
-  const auto lines = WriteStepTraces(path_, {{0, TwoLaunches()}}, &NameOf);
+TEST_F(IterationTraceTest, WritesWhatCanBeReadAgain) {
+  const auto lines = WriteIterationTraces(path_, {{0, TwoLaunches()}}, &NameOf);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], StartsWith("trace: GPU 0: " + path_ +
-                                   " has a step of 2 launches (1 of them of measured kinds"));
+                                   " has an iteration of 2 launches (1 of them of measured kinds"));
   const auto workload = Read(path_);
   ASSERT_TRUE(workload.ok()) << workload.status();
   ASSERT_EQ(workload->kernels.size(), 2u);
@@ -72,32 +72,33 @@ TEST_F(StepTraceTest, WritesWhatCanBeReadAgain) {
   EXPECT_TRUE(workload->tensors[1].persistent);
 }
 
-TEST_F(StepTraceTest, SaysWhyThereIsNone) {
-  EXPECT_THAT(WriteStepTraces(path_, {}, &NameOf), ElementsAre(HasSubstr("nothing was ever allocated")));
-  EXPECT_THAT(WriteStepTraces(path_, {{3, std::nullopt}}, &NameOf),
-              ElementsAre("trace: GPU 3: no file, since no step repeated"));
+TEST_F(IterationTraceTest, SaysWhyThereIsNone) {
+  EXPECT_THAT(WriteIterationTraces(path_, {}, &NameOf), ElementsAre(HasSubstr("nothing was ever allocated")));
+  EXPECT_THAT(WriteIterationTraces(path_, {{3, std::nullopt}}, &NameOf),
+              ElementsAre("trace: GPU 3: no file, since no iteration repeated"));
   EXPECT_FALSE(std::filesystem::exists(path_));
-  const std::string nowhere = folder_ / "missing" / "step.trace";
-  EXPECT_THAT(WriteStepTraces(nowhere, {{0, TwoLaunches()}}, &NameOf), ElementsAre(HasSubstr("no file: ")));
+  const std::string nowhere = folder_ / "missing" / "iteration.trace";
+  EXPECT_THAT(WriteIterationTraces(nowhere, {{0, TwoLaunches()}}, &NameOf),
+              ElementsAre(HasSubstr("no file: ")));
 }
 
-TEST_F(StepTraceTest, EachDeviceHasAFile) {
+TEST_F(IterationTraceTest, EachDeviceHasAFile) {
   const auto lines =
-      WriteStepTraces(path_, {{0, std::nullopt}, {1, TwoLaunches()}, {2, TwoLaunches()}}, &NameOf);
+      WriteIterationTraces(path_, {{0, std::nullopt}, {1, TwoLaunches()}, {2, TwoLaunches()}}, &NameOf);
   EXPECT_EQ(lines.size(), 3u);
   EXPECT_TRUE(Read(path_).ok());
   EXPECT_TRUE(Read(path_ + ".gpu2").ok());
 }
 
-TEST_F(StepTraceTest, AFileThatCannotBeWrittenIsNoticedAtTheStart) {
+TEST_F(IterationTraceTest, AFileThatCannotBeWrittenIsNoticedAtTheStart) {
   EXPECT_TRUE(CheckTraceFile(path_).ok());
   EXPECT_FALSE(std::filesystem::exists(path_));  // nothing is left of the trial
   std::ofstream(path_) << "of before";
   EXPECT_TRUE(CheckTraceFile(path_).ok());
   EXPECT_EQ(std::filesystem::file_size(path_), 9u);
-  const absl::Status status = CheckTraceFile(folder_ / "missing" / "step.trace");
+  const absl::Status status = CheckTraceFile(folder_ / "missing" / "iteration.trace");
   EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), HasSubstr("missing/step.trace"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("missing/iteration.trace"));
   EXPECT_FALSE(CheckTraceFile(folder_).ok());  // a folder
 }
 

@@ -1,4 +1,4 @@
-#include "integration/torch/step_marks.h"
+#include "integration/torch/iteration_marks.h"
 
 #include <ATen/record_function.h>
 #include <dlfcn.h>
@@ -10,7 +10,7 @@ namespace spillway::integration {
 namespace {
 
 // As torch/optim/optimizer.py names it: "Optimizer.step#AdamW.step".
-constexpr std::string_view kStepName = "Optimizer.step#";
+constexpr std::string_view kOptimizerEnd = "Optimizer.step#";
 
 // Looked up, not linked: a job that has no libtorch_cpu, or another one, loses the marks and nothing else.
 using AddCallback = at::CallbackHandle (*)(at::RecordFunctionCallback);
@@ -25,12 +25,12 @@ std::unique_ptr<at::ObserverContext> OnEnter(const at::RecordFunction&) { return
 // On the thread that ran the function, after it.
 void OnLeave(const at::RecordFunction& function, at::ObserverContext*) {
   const char* const name = g_name_of(&function);
-  if (name != nullptr && std::string_view(name).starts_with(kStepName)) g_api->mark_step();
+  if (name != nullptr && std::string_view(name).starts_with(kOptimizerEnd)) g_api->mark_step();
 }
 
 }  // namespace
 
-void InstallStepMarks(const spillway_api* api) {
+void InstallIterationMarks(const spillway_api* api) {
   if (g_api != nullptr || api->mark_step == nullptr) return;
   void* const library = ::dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return;

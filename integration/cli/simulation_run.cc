@@ -1,0 +1,197 @@
+#include "integration/cli/simulation_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "integration/cli/quantities.h"
+#include "policy/offline/benefit_choice.h"
+#include "policy/offline/lp_bound.h"
+#include "policy/offline/lp_plan.h"
+#include "policy/planner/plan_search.h"
+#include "policy/planner/tier_choice.h"
+#include "policy/planner/transfer_choice.h"
+#include "policy/simulator/simulator.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr size_t kMostDrives = 64;
+constexpr double kLeastPiece = 4096;
+
+// CPU time of the process, which plans in one thread.
+double CpuSeconds() { return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC); }
+
+// "2.4e9" or, of several drives, "2.4e9,0.8e9".
+absl::StatusOr<std::vector<double>> ReadRates(absl::string_view option, const std::string& text) {
+  std::vector<double> rates;
+  for (const std::string& one : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    rates.push_back(0);
+    if (absl::Status status = ReadRate(option, one, &rates.back()); !status.ok()) return status;
+  }
+  return rates;
+}
+
+absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine) {
+  const auto reads = ReadRates("ssd-read", options.ssd_read);
+  if (!reads.ok()) return reads.status();
+  const auto writes = ReadRates("ssd-write", options.ssd_write);
+  if (!writes.ok()) return writes.status();
+  if (reads->size() != writes->size())
+    return absl::InvalidArgumentError(absl::StrCat("--ssd-read=", options.ssd_read,
+                                                   " and --ssd-write=", options.ssd_write,
+                                                   " are not accepted: rates of ", reads->size(), " and of ",
+                                                   writes->size(), " drives; accepted: one each per drive"));
+  if (reads->size() > kMostDrives)
+    return NotAccepted("ssd-read", options.ssd_read, absl::StrCat("at most ", kMostDrives, " drives"));
+  machine->ssd_read = machine->ssd_write = 0;
+  for (size_t d = 0; d < reads->size(); ++d) {
+    machine->ssd_read += (*reads)[d];
+    machine->ssd_write += (*writes)[d];
+    if (reads->size() > 1) machine->drives.push_back({(*reads)[d], (*writes)[d]});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<policy::Machine> MachineOf(const SimulateOptions& options) {
+  policy::Machine machine;
+  for (const absl::Status& status : {
+           ReadSize("gpu-memory", options.gpu_memory, &machine.gpu_bytes),
+           ReadSize("host-memory", options.host_memory, &machine.host_bytes),
+           ReadSize("piece", options.piece, &machine.piece_bytes),
+           ReadRate(options.pcie_in.empty() ? "pcie" : "pcie-in", options.PcieIn(), &machine.pcie_in),
+           ReadRate(options.pcie_out.empty() ? "pcie" : "pcie-out", options.PcieOut(), &machine.pcie_out),
+           ReadDrives(options, &machine),
+       }) {
+    if (!status.ok()) return status;
+  }
+  if (machine.piece_bytes != 0 && machine.piece_bytes < kLeastPiece)
+    return NotAccepted("piece", options.piece, "0 (whole tensors) or at least 4KiB");
+  machine.ssd_shared = options.ssd_shared;
+  machine.transfer_latency = std::llround(options.latency_us * 1000);
+  return machine;
+}
+
+// Each kernel of each iteration lasts up to `noise` of its time more or less.
+std::vector<policy::Nanos> NoisyDurations(const policy::Workload& workload, const SimulateOptions& options) {
+  std::vector<policy::Nanos> durations;
+  if (options.noise == 0) return durations;
+  std::mt19937_64 random(options.seed);
+  for (uint32_t i = 0; i < options.iterations; ++i) {
+    for (const policy::WorkloadKernel& kernel : workload.kernels) {
+      const double part = static_cast<double>(random() >> 11) * 0x1p-53;  // the same on every machine
+      durations.push_back(
+          std::llround(static_cast<double>(kernel.duration) * (1 + options.noise * (2 * part - 1))));
+    }
+  }
+  return durations;
+}
+
+// The plan of a policy; lru has none and moves on demand.
+absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, const policy::Workload& workload,
+                                             const policy::Lifetimes& lifetimes,
+                                             const policy::Machine& machine, SimulateResult* result) {
+  const double begin = CpuSeconds();
+  policy::TransferPlan plan;
+  for (const policy::WorkloadKernel& kernel : workload.kernels) plan.kernel_times.push_back(kernel.duration);
+  if (options.policy == "plan") {
+    policy::SearchOptions search;
+    search.bound = result->quick_bound.Best();
+    policy::PlanSearch planner(workload, lifetimes, machine, search);
+    plan = planner.First();
+    result->plan_first_s = CpuSeconds() - begin;
+    for (;;) {
+      auto more = planner.Improve();
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+    }
+    result->trials = planner.trials();
+    plan = planner.best();
+  } else if (options.policy == "belady" || options.policy == "g10") {
+    policy::ChoiceOptions choice;
+    choice.budget_bytes = machine.gpu_bytes;
+    choice.piece_bytes = machine.piece_bytes;
+    choice.write_rate = machine.pcie_out;
+    choice.write_ledger = false;
+    choice.early_writes = false;
+    plan.early_writes = false;
+    plan.evictions = options.policy == "g10"
+                         ? policy::ChooseByBenefit(workload, lifetimes, plan.kernel_times, choice)
+                         : policy::ChooseTransfers(workload, lifetimes, plan.kernel_times, choice);
+    policy::ChooseTiers(workload, lifetimes, machine, policy::TierOrder::kFarthestFirst, &plan);
+    result->plan_first_s = CpuSeconds() - begin;
+  } else if (options.policy == "lp") {
+    auto rounded = policy::PlanByLp(workload, lifetimes, machine);
+    if (!rounded.ok()) return rounded.status();
+    plan = *std::move(rounded);
+    result->plan_first_s = CpuSeconds() - begin;
+  }
+  result->plan_best_s = CpuSeconds() - begin;
+  return plan;
+}
+
+// Which bound the percentage is of. The LP's takes tensors of all sizes into account.
+absl::Status FindBound(const SimulateOptions& options, const policy::Workload& workload,
+                       const policy::Lifetimes& lifetimes, const policy::Machine& machine,
+                       SimulateResult* result) {
+  const double begin = CpuSeconds();
+  result->bound_kind = options.bound;
+  result->quick_bound = policy::FindQuickBound(workload, lifetimes, machine);
+  result->bound = result->quick_bound.Best();
+  if (options.bound != "quick") {
+    const auto form = options.bound == "lp" ? policy::LpForm::kAnyPlan : policy::LpForm::kKeepTier;
+    auto found = policy::FindLpBound(workload, policy::FindLifetimes(workload), machine, form);
+    if (!found.ok()) return found.status();
+    result->bound = std::max(result->bound, found->iteration);
+  }
+  result->bound_s = CpuSeconds() - begin;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload) {
+  auto machine = MachineOf(options);
+  if (!machine.ok()) return machine.status();
+  SimulateResult result;
+  result.policy = options.policy;
+  result.kernels = workload.kernels.size();
+  result.tensors = workload.tensors.size();
+  const policy::Lifetimes lifetimes =
+      policy::FindLifetimes(workload, policy::PlanSearch::LeastBytes(*machine));
+  result.peak_live_bytes = lifetimes.PeakLive();
+  if (options.policy == "none" && result.peak_live_bytes > static_cast<int64_t>(machine->gpu_bytes))
+    return absl::ResourceExhaustedError(absl::StrCat("without moving anything the job needs ",
+                                                     result.peak_live_bytes, " bytes; the GPU has ",
+                                                     machine->gpu_bytes));
+  if (absl::Status status = FindBound(options, workload, lifetimes, *machine, &result); !status.ok())
+    return status;
+  auto plan = PlanFor(options, workload, lifetimes, *machine, &result);
+  if (!plan.ok()) return plan.status();
+  policy::ExecutionOptions execution;
+  execution.iterations = options.iterations;
+  execution.durations = NoisyDurations(workload, options);
+  execution.record = !options.schedule.empty();
+  if (options.policy == "lru") {
+    execution.prefetch = false;
+    execution.victim = policy::Victim::kLeastRecentlyUsed;
+  }
+  auto run = policy::Execute(workload, lifetimes, *machine, *plan, execution);
+  if (!run.ok()) return run.status();
+  result.execution = *std::move(run);
+  // With noise the bound is that of the kernels as they came.
+  result.bound =
+      std::max(result.bound - result.quick_bound.compute, policy::Nanos{0}) + result.execution.ideal;
+  return result;
+}
+
+double SimulateResult::PercentOfBound() const {
+  const policy::Nanos best = std::max(bound, execution.ideal);
+  if (execution.iteration == 0) return 100;
+  return 100 * static_cast<double>(best) / static_cast<double>(execution.iteration);
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,19 @@
+// Iteration marks: reports to the engine where PyTorch's optimisers end an iteration. PyTorch names each
+// Optimizer.step to every recorder of functions, with or without a profiler; the job's code is not touched,
+// and other functions cost nothing more. install.cc calls this once; a mark comes on the thread that ran the
+// optimiser.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_
+#define SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_
+
+#include "integration/engine/spillway.h"
+
+namespace spillway::integration {
+
+// Once, for the rest of the process. Does nothing where PyTorch's CPU library is not loaded or lacks the
+// functions: iterations are then found by the launches alone. `api` lives as long as the process.
+void InstallIterationMarks(const spillway_api* api);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_

@@ -1,0 +1,63 @@
+#include "allocator/tier/shared_capacity.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/allocator/core_fixture.h"
+
+namespace spillway::allocator {
+namespace {
+
+constexpr uint64_t kMib = 1 << 20;
+
+// A host tier of `bytes`, all of it pinned.
+std::unique_ptr<HostPool> PinnedPool(uint64_t bytes) {
+  HostPool::Options options;
+  options.storage_bytes = bytes;
+  options.evict_staging_buffers = 0;
+  options.fault_staging_buffers = 0;
+  auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+  SPILLWAY_CHECK(pool.ok() && (*pool)->GrowStorageTo(bytes).ok());
+  return *std::move(pool);
+}
+
+TEST(SharedCapacityTest, PromisesOfAllDevicesTogetherMustFit) {
+  const auto pool = PinnedPool(80 * kMib);
+  SharedCapacity capacity(pool.get(), nullptr);
+  EXPECT_TRUE(capacity.Change(0, 50 * kMib));   // the first device
+  EXPECT_FALSE(capacity.Change(0, 31 * kMib));  // the second: 81 in all
+  EXPECT_EQ(capacity.promised_bytes(), 50 * kMib);
+  EXPECT_TRUE(capacity.Change(0, 30 * kMib));
+  EXPECT_FALSE(capacity.Change(50 * kMib, 51 * kMib));
+  EXPECT_TRUE(capacity.Change(50 * kMib, 10 * kMib));  // the first gives some back
+  EXPECT_TRUE(capacity.Change(30 * kMib, 70 * kMib));
+  EXPECT_TRUE(capacity.Change(70 * kMib, 0));
+  EXPECT_EQ(capacity.promised_bytes(), 10 * kMib);
+}
+
+TEST(SharedCapacityTest, DevicesThatPromiseAtOnceNeverExceedTheCapacity) {
+  static constexpr uint64_t kCapacity = 2 * kMib;
+  const auto pool = PinnedPool(kCapacity);
+  SharedCapacity capacity(pool.get(), nullptr);
+  std::vector<uint64_t> mine(4);
+  std::vector<std::thread> devices;
+  for (uint64_t& promise : mine) {
+    devices.emplace_back([&capacity, &promise] {
+      for (uint64_t i = 0; i < 20'000; ++i) {
+        const uint64_t next = (i * 131 + reinterpret_cast<uintptr_t>(&promise)) % (kCapacity / 10 * 7);
+        if (capacity.Change(promise, next)) promise = next;
+        ASSERT_LE(capacity.promised_bytes(), kCapacity);
+      }
+    });
+  }
+  for (std::thread& device : devices) device.join();
+  EXPECT_EQ(capacity.promised_bytes(), std::accumulate(mine.begin(), mine.end(), uint64_t{0}));
+}
+
+}  // namespace
+}  // namespace spillway::allocator

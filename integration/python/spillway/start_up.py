@@ -42,7 +42,10 @@ def without_our_entries(text):
     """What remains for PyTorch's own parser, which refuses backends and keys that it does not know."""
     if not names_our_backend(text):
         return text
-    ours = {*our_keys(), "backend"}
+    try:
+        ours = {*our_keys(), "backend"}
+    except OSError:  # a damaged installation: which entries are ours is not known, and PyTorch would stop at one
+        return ""
     return ",".join(e for e in split_conf(text) if entry_key(e) not in ours)
 
 

@@ -37,6 +37,17 @@ class ConfigurationTest(unittest.TestCase):
         self.assertTrue({"gpu_memory", "io_model", "write_budget"} <= set(keys))
         self.assertFalse({"spillway", "name"} & set(keys))
 
+    def test_without_the_list_of_keys_nothing_of_ours_is_left_to_pytorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(PACKAGE / "spillway" / "start_up.py", folder)
+            code = "import start_up; start_up.run()"
+            text = "backend:spillway,dirs:[/a],max_split_size_mb:64"
+            code += "; import os; print(os.environ.get('PYTORCH_CUDA_ALLOC_CONF'))"
+            for more in ({}, {"SPILLWAY": "off"}):
+                environment = {**os.environ, **more, "PYTORCH_CUDA_ALLOC_CONF": text, "PYTHONPATH": folder}
+                answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+                self.assertEqual(answer.stdout, "None\n", more)
+
     def test_unfinished_bracket_is_not_an_error(self):
         self.assertEqual(start_up.without_our_entries("backend:spillway,dirs:[/a,/b"), "")
 

@@ -165,10 +165,13 @@ bool PlanCursor::PollCopies() {
   for (auto it = copies_waiting_.begin();
        it != copies_waiting_.end() && copies_under_way_.size() < kMostCopiesUnderWay && looks < kMostLooks;
        ++looks) {
+    if (it->wanted <= gpu_) {  // its drop has come and copies it
+      it = copies_waiting_.erase(it);
+      continue;
+    }
     bool stays = false;
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
-      // Its drop has come and copies it, or it was freed.
-      if (it->wanted <= gpu_ || !view.live) return PlanMove::kNothing;
+      if (!view.live) return PlanMove::kNothing;
       stays = view.place != Place::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
     });
@@ -184,7 +187,7 @@ void PlanCursor::LookAtCopiesUnderWay() {
   std::erase_if(copies_under_way_, [this](const Copy& copy) {
     bool ended = false;
     mover_.Visit(copy.block, copy.tier, [&](const PlanBlockView& view) {
-      ended = view.place != Place::kLeaving;
+      ended = view.place != Place::kLeaving && view.place != Place::kDraining;
       if (view.place == Place::kOnGpu && !view.copied) copies_waiting_.insert(copy);
       return PlanMove::kNothing;
     });

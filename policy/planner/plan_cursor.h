@@ -39,6 +39,7 @@ struct PlanBlockView {
   enum class Place : uint8_t {
     kOnGpu,     // its content is there
     kLeaving,   // being copied out, to be dropped or not
+    kDraining,  // there, but what was copied out and then taken back has not ended yet
     kAway,      // its content lies elsewhere
     kArriving,  // on its way back
     kOther,     // nowhere, or on its way by other means

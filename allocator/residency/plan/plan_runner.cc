@@ -83,8 +83,10 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
     view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;
   } else if (block.state == BlockState::kFaulting && block.fetch.job != nullptr) {
     view.place = PlanBlockView::Place::kArriving;
-  } else if (block.state == BlockState::kEvicting || block.eviction.job != nullptr) {
+  } else if (block.state == BlockState::kEvicting) {
     view.place = PlanBlockView::Place::kLeaving;
+  } else if (block.eviction.job != nullptr) {
+    view.place = PlanBlockView::Place::kDraining;
   } else if (block.state == BlockState::kResident) {
     view.place = PlanBlockView::Place::kOnGpu;
     view.may_leave = core_->evict.load() && block.pins == 0 && block.pin_reasons == 0 &&

@@ -218,5 +218,22 @@ TEST_F(PlanCursorTest, WhatIsAwayAtTheStartOrLeavesUnplannedComesBackForItsNextU
   EXPECT_THAT(At(1, 1), ElementsAre("fetch 2"));
 }
 
+TEST_F(PlanCursorTest, WhatIsThereThoughItsCopyHasNotEndedIsNotExpectedBack) {
+  fake.Put(1, Place::kDraining);
+  Begin({{1, {4}}}, {});
+  fake.Put(1, Place::kAway);  // by a victim's eviction, of which the plan would have been told
+  EXPECT_THAT(At(0, 1), IsEmpty());
+}
+
+TEST_F(PlanCursorTest, ACopyThatWasTakenBackIsMadeAgainOnceItHasEnded) {
+  Begin({{1, {0, 8}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 8)});
+  fake.Put(1, Place::kOnGpu);
+  EXPECT_THAT(At(1, 1), ElementsAre("copy 1"));
+  fake.Put(1, Place::kDraining);
+  EXPECT_THAT(At(2, 2), IsEmpty());
+  fake.Put(1, Place::kOnGpu);
+  EXPECT_THAT(At(3, 3), ElementsAre("copy 1"));
+}
+
 }  // namespace
 }  // namespace spillway::policy

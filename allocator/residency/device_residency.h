@@ -88,7 +88,6 @@ class DeviceResidency : public Residency {
   Charges* charges() { return &machinery_->charges; }
   FreeAddresses* free_addresses() { return &machinery_->addresses; }
   LaunchLog* log() { return &machinery_->log; }
-  CleanCopies* clean_copies() { return &machinery_->clean; }
   HashLoader* hash() { return &machinery_->hash; }
   WriteSampler* writes() { return &machinery_->writes; }
   Evictor* evictor() { return &*machinery_->evictor; }
@@ -102,6 +101,10 @@ class DeviceResidency : public Residency {
   // All that the device's thread uses: it stays when the thread cannot be ended.
   struct Machinery {
     Machinery(const ResidencyOptions& options, const ResidencyParts& parts);
+    // The thread ends before what it polls.
+    ~Machinery() {
+      if (thread) thread->Stop();
+    }
     absl::Status Start();
     // Polls all background work once, on the device's thread.
     DeviceThread::PollResult Poll();

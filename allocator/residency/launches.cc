@@ -118,7 +118,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
   if (section != nullptr && index != kNoStream && no_capture) {
     if (__builtin_expect(pressed, 0)) {
       CUresult ended = CUDA_SUCCESS;
-      if (EndsAtRunAhead(set, tag, launch, &ended)) return ended;
+      if (EndsAtRunAhead(set, launch, &ended)) return ended;
     }
     section->Enter(core_->read_sections.fence());
     if (AllOpen(set, &bytes)) {
@@ -271,9 +271,8 @@ absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t 
 }
 
 // A function of its own, since the fast path of Run has no status. True when the launch has got its answer.
-bool Launches::EndsAtRunAhead(const AccessSet& set, uint64_t tag, absl::FunctionRef<CUresult()> launch,
-                              CUresult* answer) {
-  const absl::Status status = WaitForRunAhead(BytesOf(set), tag);
+bool Launches::EndsAtRunAhead(const AccessSet& set, absl::FunctionRef<CUresult()> launch, CUresult* answer) {
+  const absl::Status status = WaitForRunAhead(BytesOf(set));
   if (!status.ok()) *answer = Ended(status, launch);
   return !status.ok();
 }
@@ -307,7 +306,7 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
   const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
   for (int attempt = 1;; ++attempt) {
     if (core_->pressure.load(std::memory_order_relaxed))
-      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), tag));
+      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set)));
     absl::Status status = claims_->Claim(set, name, grant);
     if (!status.ok()) return status;
     for (Block* block : grant->to_map) {
@@ -363,7 +362,7 @@ TimelineValue Launches::ValueToWaitFor() const {
   return index == policy::kNever ? TimelineValue() : log_->ValueOf(index);
 }
 
-absl::Status Launches::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
+absl::Status Launches::WaitForRunAhead(uint64_t bytes) {
   const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
   const TimelineValue before = ValueToWaitFor();
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };

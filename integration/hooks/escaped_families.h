@@ -62,7 +62,7 @@ struct ChildNode {
                        CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child) {
     HookState* const state = GetHookState();
     const CUresult result =
-        CallWithRetry(state, 0, [&] { return real(node, graph, dependencies, count, child); });
+        CallWithRetry(state, kUnknownBytes, [&] { return real(node, graph, dependencies, count, child); });
     if (result == CUDA_SUCCESS) state->graphs.Include(graph, child);
     return result;
   }
@@ -72,7 +72,7 @@ struct ChildParameters {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecChildGraphNodeSetParams) real, CUgraphExec exec,
                        CUgraphNode node, CUgraph child) {
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(exec, node, child); });
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, node, child); });
     GraphPins::Ended ended;
     if (result == CUDA_SUCCESS) state->graphs.SetChild(exec, node, child, &ended);
     EndGraphPins(state, &ended);
@@ -83,7 +83,7 @@ struct ChildParameters {
 struct GraphCloned {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphClone) real, CUgraph* clone, CUgraph original) {
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(clone, original); });
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(clone, original); });
     if (result == CUDA_SUCCESS && clone != nullptr) state->graphs.Include(*clone, original);
     return result;
   }
@@ -94,7 +94,7 @@ struct GraphInstantiated {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec*, CUgraph, Rest...),
                        CUgraphExec* exec, CUgraph graph, Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(exec, graph, rest...); });
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, graph, rest...); });
     GraphPins::Ended ended;
     if (result == CUDA_SUCCESS && exec != nullptr) state->graphs.Instantiate(*exec, graph, &ended);
     EndGraphPins(state, &ended);
@@ -107,7 +107,7 @@ struct ExecUpdated {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
                        CUgraphExec exec, CUgraph graph, Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(exec, graph, rest...); });
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, graph, rest...); });
     GraphPins::Ended ended;
     if (result == CUDA_SUCCESS) state->graphs.Update(exec, graph, &ended);
     EndGraphPins(state, &ended);
@@ -222,7 +222,8 @@ struct GlobalFound {
     N wanted = 0;  // the caller may pass null
     if (address != nullptr && bytes == nullptr) bytes = &wanted;
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(address, bytes, module, name); });
+    const CUresult result =
+        CallWithRetry(state, kUnknownBytes, [&] { return real(address, bytes, module, name); });
     if (result == CUDA_SUCCESS && address != nullptr) state->tables.NoteGlobal(module, *address, *bytes);
     return result;
   }

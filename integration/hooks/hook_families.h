@@ -81,7 +81,7 @@ struct Pinned {
 struct RepeatedWhenFull {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
-    return CallWithRetry(GetHookState(), 0, [&] { return real(args...); });
+    return CallWithRetry(GetHookState(), kUnknownBytes, [&] { return real(args...); });
   }
 };
 

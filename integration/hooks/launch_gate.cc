@@ -38,9 +38,6 @@ CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall 
 // live block of the device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
 CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 
-// The size that a call asks for is not known (launches, module loads).
-constexpr uint64_t kUnknownBytes = 0;
-
 // The residency of the current context's device; null when there is none.
 Residency* CurrentResidency(const HookState* state, const HookContext* context) {
   return context == nullptr ? nullptr : context->Of(CurrentDevice(*state));
@@ -91,7 +88,7 @@ CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* tic
     const CUresult pinned = PinBlocks(builder->context()->devices, set, reason, &taken);
     if (pinned != CUDA_SUCCESS) return pinned;
   }
-  const CUresult result = CallWithRetry(builder->state(), 0, real);
+  const CUresult result = CallWithRetry(builder->state(), kUnknownBytes, real);
   if (result != CUDA_SUCCESS) {
     EndPins(builder->context()->devices, &taken, {});
   } else if (ticket != nullptr) {
@@ -240,11 +237,11 @@ CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall 
 
 CUresult CallWithoutBlocks(HookState* state, uint64_t tag, StreamRef stream, RealCall real) {
   HookContext* const context = ContextOf(state);
-  if (context == nullptr || !context->audit) return CallWithRetry(state, 0, real);
+  if (context == nullptr || !context->audit) return CallWithRetry(state, kUnknownBytes, real);
   Residency* const residency = CurrentResidency(state, context);
-  if (residency == nullptr) return CallWithRetry(state, 0, real);
+  if (residency == nullptr) return CallWithRetry(state, kUnknownBytes, real);
   const AccessSet nothing;
-  return CallWithRetry(state, 0, [&] { return residency->Run(nothing, stream, tag, real); });
+  return CallWithRetry(state, kUnknownBytes, [&] { return residency->Run(nothing, stream, tag, real); });
 }
 
 CUresult CallReachingAll(HookState* state, StreamRef stream, uint64_t tag, RealCall real) {
@@ -290,7 +287,7 @@ CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real) 
     builder->denied = nullptr;
     return PassGate(builder, stream, real);
   }
-  if (residency == nullptr) return CallWithRetry(builder->state(), 0, real);
+  if (residency == nullptr) return CallWithRetry(builder->state(), kUnknownBytes, real);
   if (!reported.exchange(true)) {
     os::ReportLine("kernel " + kernel +
                    " is in the deny list: all blocks are brought to the GPU for each launch of it");

@@ -39,8 +39,11 @@ CUresult CallWithoutBlocks(HookState* state, uint64_t tag, allocator::StreamRef 
 // are resident for it, or it is refused with out-of-memory.
 CUresult CallReachingAll(HookState* state, allocator::StreamRef stream, uint64_t tag, RealCall real);
 
+// The size that a call asks for is not known (launches, module loads).
+inline constexpr uint64_t kUnknownBytes = 0;
+
 // Calls `real`, and once more when it ran out of memory and chunks could be given back to the driver.
-// `bytes`: the device memory that it asks for: our chunks make way for it before the call. 0: not known.
+// `bytes`: the device memory that it asks for, or kUnknownBytes. Our chunks make way for it before the call.
 CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real);
 
 }  // namespace spillway::integration

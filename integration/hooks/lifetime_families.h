@@ -36,7 +36,7 @@ struct ImageLoaded {
                                                       H* handle, const void* image, Rest... rest) {
     const void* const caller = __builtin_return_address(0);
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(handle, image, rest...); });
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, image, rest...); });
     if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteImage(*handle, image, caller);
     return result;
   }
@@ -48,7 +48,7 @@ struct FileLoaded {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const char*, Rest...), H* handle,
                        const char* path, Rest... rest) {
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(handle, path, rest...); });
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, path, rest...); });
     if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteFile(*handle, path);
     return result;
   }
@@ -96,13 +96,15 @@ struct DeviceReset {
 struct KernelFound {
   static CUresult Call(const RowInfo&, decltype(&::cuLibraryGetKernel) real, CUkernel* kernel,
                        CUlibrary library, const char* name) {
-    const CUresult result = CallWithRetry(GetHookState(), 0, [&] { return real(kernel, library, name); });
+    const CUresult result =
+        CallWithRetry(GetHookState(), kUnknownBytes, [&] { return real(kernel, library, name); });
     if (result == CUDA_SUCCESS && kernel != nullptr) GetHookState()->functions.NoteKernel(*kernel);
     return result;
   }
   static CUresult Call(const RowInfo&, decltype(&::cuLibraryEnumerateKernels) real, CUkernel* kernels,
                        unsigned int count, CUlibrary library) {
-    const CUresult result = CallWithRetry(GetHookState(), 0, [&] { return real(kernels, count, library); });
+    const CUresult result =
+        CallWithRetry(GetHookState(), kUnknownBytes, [&] { return real(kernels, count, library); });
     for (unsigned int i = 0; result == CUDA_SUCCESS && kernels != nullptr && i < count; ++i) {
       if (kernels[i] != nullptr) GetHookState()->functions.NoteKernel(kernels[i]);
     }

@@ -65,7 +65,8 @@ struct CountedArray {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const Descriptor*, Levels...), H* array,
                        const Descriptor* descriptor, Levels... levels) {
     HookState* const state = GetHookState();
-    const CUresult result = CallWithRetry(state, 0, [&] { return real(array, descriptor, levels...); });
+    const CUresult result =
+        CallWithRetry(state, kUnknownBytes, [&] { return real(array, descriptor, levels...); });
     if (result != CUDA_SUCCESS || array == nullptr || descriptor == nullptr) return result;
     const uint64_t bytes = BytesOfArray(*descriptor);
     const bool pyramid = sizeof...(levels) != 0;

@@ -78,8 +78,6 @@ class WaitList {
   // waited for a second.
   std::string Describe() const;
 
-  int64_t limit_nanos() const { return limit_nanos_; }
-
  private:
   friend class Wait;
   using Entries = std::list<Entry>;

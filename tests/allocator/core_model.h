@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
@@ -92,6 +94,32 @@ inline uint64_t Wrong(CoreDevice& device, CUdeviceptr block, uint64_t version) {
             CUDA_SUCCESS);
   device.Synchronize();
   return wrong;
+}
+
+// `count` blocks; block i is filled with the words of version i + 1.
+inline std::vector<CUdeviceptr> AllocateFilled(CoreDevice& device, int count) {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < count; ++i) {
+    blocks.push_back(device.MustAllocate(kBlock));
+    EXPECT_EQ(device.Launch(nullptr, {blocks.back()},
+                            [i](const auto& a) { CoreDevice::Fill(a[0], kBlock, i + 1); }),
+              CUDA_SUCCESS);
+  }
+  return blocks;
+}
+
+// Reads them by kernels: each block has its words still.
+inline void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
+  std::atomic<uint64_t> wrong{0};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_EQ(
+        device.Launch(nullptr, {blocks[i]},
+                      [i, &wrong](const auto& a) { wrong += CoreDevice::Differences(a[0], kBlock, i + 1); }),
+        CUDA_SUCCESS);
+  }
+  device.Synchronize();
+  EXPECT_EQ(wrong.load(), 0u);
+  device->CheckInvariants();
 }
 
 }  // namespace spillway::allocator

@@ -37,7 +37,6 @@ class Charges {
     lock.Covers(*table_);
     return chunks_;
   }
-  uint64_t chunk_bytes() const { return chunk_bytes_; }
   // Sets the target back to what the budget allows: the budget has changed, or the driver may have memory
   // again after it refused a chunk.
   void RestoreTarget(const TableLock& lock);

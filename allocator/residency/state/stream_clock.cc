@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "allocator/memory/test_points.h"
-#include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/per_thread.h"

@@ -62,8 +62,9 @@ class Evictor {
   // Whether a job is under way that may yet free chunks or capacity; jobs of blocks that failed before do not
   // count. Device's thread.
   bool HasHope(const TableLock& lock) const;
-  // Evictions that failed; the first failure since ForgetFailures. Device's thread.
+  // Evictions that failed. Counted by the device's thread under the lock; others read it under the lock.
   uint64_t failures() const { return failures_; }
+  // The first failure since ForgetFailures. Device's thread.
   const absl::Status& first_failure() const { return first_failure_; }
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
   // Jobs that were taken back, by the phase (EvictJob::Phase) that they had reached. For tests.

@@ -12,30 +12,6 @@
 namespace spillway::allocator {
 namespace {
 
-std::vector<CUdeviceptr> AllocateFilled(CoreDevice& device, int count) {
-  std::vector<CUdeviceptr> blocks;
-  for (int i = 0; i < count; ++i) {
-    blocks.push_back(device.MustAllocate(kBlock));
-    EXPECT_EQ(device.Launch(nullptr, {blocks.back()},
-                            [i](const auto& a) { CoreDevice::Fill(a[0], kBlock, i + 1); }),
-              CUDA_SUCCESS);
-  }
-  return blocks;
-}
-
-void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
-  std::atomic<uint64_t> wrong{0};
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(
-        device.Launch(nullptr, {blocks[i]},
-                      [i, &wrong](const auto& a) { wrong += CoreDevice::Differences(a[0], kBlock, i + 1); }),
-        CUDA_SUCCESS);
-  }
-  device.Synchronize();
-  EXPECT_EQ(wrong.load(), 0u);
-  device->CheckInvariants();
-}
-
 TEST(AllocationsTest, FreedBlocksMoveNoBytes) {
   CoreDevice device({});
   for (int i = 0; i < 100; ++i) {

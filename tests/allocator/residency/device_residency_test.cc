@@ -4,36 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/allocator/core_fixture.h"
+#include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
 namespace {
-
-constexpr uint64_t kBlock = 512 << 10;  // 8 chunks; 7 of them fit the default budget
-
-std::vector<CUdeviceptr> AllocateFilled(CoreDevice& device, int count) {
-  std::vector<CUdeviceptr> blocks;
-  for (int i = 0; i < count; ++i) {
-    blocks.push_back(device.MustAllocate(kBlock));
-    EXPECT_EQ(device.Launch(nullptr, {blocks.back()},
-                            [i](const auto& a) { CoreDevice::Fill(a[0], kBlock, i + 1); }),
-              CUDA_SUCCESS);
-  }
-  return blocks;
-}
-
-void ExpectContents(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
-  std::atomic<uint64_t> wrong{0};
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(
-        device.Launch(nullptr, {blocks[i]},
-                      [i, &wrong](const auto& a) { wrong += CoreDevice::Differences(a[0], kBlock, i + 1); }),
-        CUDA_SUCCESS);
-  }
-  device.Synchronize();
-  EXPECT_EQ(wrong.load(), 0u);
-  device->CheckInvariants();
-}
 
 TEST(ResidencyTest, KeepsContentsOfBlocksThatDoNotFit) {
   CoreDevice device({});

@@ -8,7 +8,6 @@
 
 #include <thread>
 
-#include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/allocator/motion_helpers.h"
 

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <functional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"

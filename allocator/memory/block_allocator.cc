@@ -4,27 +4,53 @@
 
 namespace spillway::allocator {
 
+BlockAllocator::List* BlockAllocator::Find(const Key& key) {
+  if (latest_ == lists_.end() || latest_->first != key) latest_ = lists_.find(key);
+  return latest_ == lists_.end() ? nullptr : &latest_->second;
+}
+
+void BlockAllocator::KeepNode(List::node_type node) {
+  if (spare_nodes_.size() < kMostSpareNodes) spare_nodes_.push_back(std::move(node));
+}
+
 void BlockAllocator::Add(CUstream stream, uint32_t chunks, uint64_t address, BlockId id) {
-  const bool added = lists_[{stream, chunks}].emplace(address, id).second;
+  const Key key{stream, chunks};
+  if (Find(key) == nullptr) {
+    if (lists_.size() >= kMostLists)
+      std::erase_if(lists_, [](const auto& entry) { return entry.second.empty(); });
+    latest_ = lists_.try_emplace(key).first;
+  }
+  List& list = latest_->second;
+  bool added = false;
+  if (spare_nodes_.empty()) {
+    added = list.emplace(address, id).second;
+  } else {
+    List::node_type node = std::move(spare_nodes_.back());
+    spare_nodes_.pop_back();
+    node.key() = address;
+    node.mapped() = id;
+    added = list.insert(std::move(node)).inserted;
+  }
   SPILLWAY_CHECK(added);
   ++count_;
 }
 
 std::optional<BlockId> BlockAllocator::Take(CUstream stream, uint32_t chunks) {
-  const auto list = lists_.find({stream, chunks});
-  if (list == lists_.end()) return std::nullopt;
-  const auto lowest = list->second.begin();
-  const BlockId id = lowest->second;
-  list->second.erase(lowest);
-  if (list->second.empty()) lists_.erase(list);
+  List* const list = Find({stream, chunks});
+  if (list == nullptr || list->empty()) return std::nullopt;
+  List::node_type lowest = list->extract(list->begin());
+  const BlockId id = lowest.mapped();
+  KeepNode(std::move(lowest));
   --count_;
   return id;
 }
 
 void BlockAllocator::Remove(CUstream stream, uint32_t chunks, uint64_t address) {
-  const auto list = lists_.find({stream, chunks});
-  SPILLWAY_CHECK(list != lists_.end() && list->second.erase(address) == 1);
-  if (list->second.empty()) lists_.erase(list);
+  List* const list = Find({stream, chunks});
+  SPILLWAY_CHECK(list != nullptr);
+  List::node_type node = list->extract(address);
+  SPILLWAY_CHECK(!node.empty());
+  KeepNode(std::move(node));
   --count_;
 }
 

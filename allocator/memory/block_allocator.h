@@ -3,7 +3,9 @@
 // stream. The lowest such address is always taken. A job that allocates and frees alike in each iteration
 // thus gets the same addresses in each iteration, whatever memory pressure did meanwhile, and its launches
 // can be recognised. Residency calls it for each allocation and free. Take finds nothing when no address
-// fits; nothing else can fail.
+// fits; nothing else can fail. Sizes are few and come again: a list without addresses stays until there are
+// many, and the node of an address that was taken is used again, so that an allocation and a free that reuse
+// an address call no malloc.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
@@ -31,7 +33,18 @@ class BlockAllocator {
   size_t size() const { return count_; }  // addresses in the list
 
  private:
-  std::map<std::pair<CUstream, uint32_t>, std::map<uint64_t, BlockId>> lists_;
+  using Key = std::pair<CUstream, uint32_t>;  // stream, chunks
+  using List = std::map<uint64_t, BlockId>;   // by address
+  static constexpr size_t kMostLists = 256;
+  static constexpr size_t kMostSpareNodes = 64;
+
+  // The list of that key; null when there is none.
+  List* Find(const Key& key);
+  void KeepNode(List::node_type node);
+
+  std::map<Key, List> lists_;
+  std::map<Key, List>::iterator latest_ = lists_.end();  // the next call often has the same key
+  std::vector<List::node_type> spare_nodes_;
   size_t count_ = 0;
 };
 

@@ -37,9 +37,7 @@ void LaunchSets::Note(const std::vector<Member>& blocks) {
 }
 
 void LaunchSets::Count(BlockId id, int64_t bytes) {
-  const uint64_t bits = BitsOf(id);
-  if (bits == 0) return;
-  ForEachBit(bits, [&](int place) { sets_[place].live_bytes += static_cast<uint64_t>(bytes); });
+  ForEachBit(BitsOf(id), [&](int place) { sets_[place].live_bytes += static_cast<uint64_t>(bytes); });
   FindLargest();
 }
 

@@ -36,8 +36,12 @@ class LaunchSets {
 
   // To be called right after a block was handed out, was freed, got its first long-term pin, lost its last
   // one, or when its record is destroyed. `bytes`: the block's size, in whole chunks.
-  void OnHandOut(BlockId id, uint64_t bytes) { Count(id, static_cast<int64_t>(bytes)); }
-  void OnFree(BlockId id, uint64_t bytes) { Count(id, -static_cast<int64_t>(bytes)); }
+  void OnHandOut(BlockId id, uint64_t bytes) {
+    if (BitsOf(id) != 0) Count(id, static_cast<int64_t>(bytes));
+  }
+  void OnFree(BlockId id, uint64_t bytes) {
+    if (BitsOf(id) != 0) Count(id, -static_cast<int64_t>(bytes));
+  }
   void OnPinned(BlockId id, uint64_t bytes) { CountPinned(id, static_cast<int64_t>(bytes)); }
   void OnUnpinned(BlockId id, uint64_t bytes) { CountPinned(id, -static_cast<int64_t>(bytes)); }
   void OnDestroy(BlockId id, uint64_t bytes);

@@ -1,6 +1,6 @@
 #include "allocator/residency/audit.h"
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "allocator/residency/transfer/mapping.h"

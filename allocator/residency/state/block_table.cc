@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
 #include "allocator/memory/test_points.h"
 #include "io/os/check.h"

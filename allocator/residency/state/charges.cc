@@ -66,40 +66,10 @@ void Charges::EndExternal(const TableLock& lock, uint64_t bytes, bool failed) {
 
 // ---- Charging: only what GPU, host and disk together could hold is handed out.
 
-absl::Status Charges::Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
-  lock->Covers(*table_);
-  absl::Status status = PromiseAndGrow(chunks, serving);
-  if (!status.ok()) return status;
-  live_chunks_ += chunks;
-  begun_chunks_ += chunks;
-  return status;
-}
-
-void Charges::Confirm(const TableLock& lock, Block* block) {
-  lock.Covers(*table_);
-  begun_chunks_ -= block->chunks;
-  ++live_blocks_;
-  requested_bytes_ += block->allocation.requested_bytes;
-  if (live_chunks_ > peak_live_chunks_) {
-    peak_live_chunks_ = live_chunks_;
-    peak_requested_bytes_ = requested_bytes_;
-  }
-  table_->NoteHandedOutLocked(lock, block);
-}
-
 void Charges::Cancel(const TableLock& lock, uint64_t chunks) {
   lock.Covers(*table_);
   begun_chunks_ -= chunks;
   live_chunks_ -= chunks;
-  LowerPromiseNow();
-}
-
-void Charges::End(const TableLock& lock, Block* block) {
-  lock.Covers(*table_);
-  --live_blocks_;
-  live_chunks_ -= block->chunks;
-  requested_bytes_ -= block->allocation.requested_bytes;
-  table_->NoteFreedLocked(lock, block);
   LowerPromiseNow();
 }
 
@@ -134,8 +104,7 @@ Charge Charges::ChargeOf(uint64_t more_chunks) const {
 
 absl::Status Charges::Promise(uint64_t chunks, uint64_t* lacking_bytes) {
   *lacking_bytes = 0;
-  // What fits the GPU together needs no capacity of the tiers, whatever is launched.
-  if (live_chunks_ + chunks <= chunks_.target() && promised_bytes_ == 0) return absl::OkStatus();
+  if (FitsGpuWith(chunks)) return absl::OkStatus();
   const Charge charge = ChargeOf(chunks);
   if (charge.FitsGpu() || (evict_->load() && charge.LaunchFits())) {
     if (capacity_->Change(promised_bytes_, charge.BeyondGpu())) {

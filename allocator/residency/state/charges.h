@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -71,11 +70,36 @@ class Charges {
   // Charges a block of so many chunks before it exists, so that no other allocation is promised the same
   // capacity. When only the tiers' capacity is short, waits without the lock for them to grow; then it asks
   // `serving`, whose error ends the charge. To be followed by Confirm or Cancel.
-  absl::Status Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving);
-  void Confirm(const TableLock& lock, Block* block);
+  absl::Status Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
+    lock->Covers(*table_);
+    if (!FitsGpuWith(chunks)) {
+      if (absl::Status status = PromiseAndGrow(chunks, serving); !status.ok()) return status;
+    }
+    live_chunks_ += chunks;
+    begun_chunks_ += chunks;
+    return absl::OkStatus();
+  }
+  void Confirm(const TableLock& lock, Block* block) {
+    lock.Covers(*table_);
+    begun_chunks_ -= block->chunks;
+    ++live_blocks_;
+    requested_bytes_ += block->allocation.requested_bytes;
+    if (live_chunks_ > peak_live_chunks_) {
+      peak_live_chunks_ = live_chunks_;
+      peak_requested_bytes_ = requested_bytes_;
+    }
+    table_->NoteHandedOutLocked(lock, block);
+  }
   void Cancel(const TableLock& lock, uint64_t chunks);
   // The live block is freed. Its long-term pins were forgotten before.
-  void End(const TableLock& lock, Block* block);
+  void End(const TableLock& lock, Block* block) {
+    lock.Covers(*table_);
+    --live_blocks_;
+    live_chunks_ -= block->chunks;
+    requested_bytes_ -= block->allocation.requested_bytes;
+    table_->NoteFreedLocked(lock, block);
+    if (promised_bytes_ != 0) LowerPromiseNow();
+  }
   // Gives back the promise of capacity off the GPU that freed blocks no longer need.
   void LowerPromise(const TableLock& lock);
   // Whether the largest launch still fits the GPU beside the blocks with long-term pins.
@@ -103,6 +127,11 @@ class Charges {
   void CheckInvariants(const TableLock& lock, uint64_t live, uint64_t blocks, uint64_t backing) const;
 
  private:
+  // Whether nothing need be promised: what fits the GPU together needs no capacity of the tiers, whatever is
+  // launched.
+  bool FitsGpuWith(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
+    return live_chunks_ + more_chunks <= chunks_.target() && promised_bytes_ == 0;
+  }
   Charge ChargeOf(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises capacity for a new block, or says why not. `lacking_bytes`: capacity off the GPU that is short
   // and may yet grow.

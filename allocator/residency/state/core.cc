@@ -32,9 +32,9 @@ absl::Status Core::StopStatus() const {
   return error.any() ? error.status(*parts.driver) : absl::CancelledError("Spillway has shut down");
 }
 
-absl::Status Core::Serving() const {
+absl::Status Core::NotServingStatus() const {
   if (closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
-  return error.any() ? error.status(*parts.driver) : absl::OkStatus();
+  return error.status(*parts.driver);
 }
 
 absl::Status Core::AwaitChangeLocked(TableLock* lock, const os::Wait& wait) {

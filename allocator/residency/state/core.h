@@ -9,12 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "allocator/driver/device_error.h"
-#include "allocator/memory/address_map.h"
 #include "allocator/residency/state/block_table.h"
 #include "allocator/residency/state/read_side_sections.h"
 #include "allocator/residency/state/residency_options.h"
@@ -112,7 +110,11 @@ struct Core {
   // Why it has stopped.
   absl::Status StopStatus() const;
   // Whether the device serves allocations: else why not.
-  absl::Status Serving() const;
+  absl::Status Serving() const {
+    if (!closed.load() && !error.any()) return absl::OkStatus();
+    return NotServingStatus();
+  }
+  absl::Status NotServingStatus() const;
   // Waits once for a change of what the table's lock guards, for 100 ms at most. OK: the caller is to look
   // again. An error: why the wait is to end. Releases the lock meanwhile.
   absl::Status AwaitChangeLocked(TableLock* lock, const os::Wait& wait)

@@ -5,6 +5,7 @@
 
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/test_points.h"
+#include "io/os/check.h"
 
 namespace spillway::allocator {
 
@@ -12,7 +13,10 @@ FreeAddresses::FreeAddresses(const ResidencyOptions& options, const ResidencyPar
     : table_(table),
       most_kept_(options.kept_addresses),
       space_(parts.addresses->device_base(options.device), parts.addresses->bytes_per_device(),
-             parts.addresses->chunk_bytes()) {}
+             parts.addresses->chunk_bytes()) {
+  // A free keeps its own block: its caller goes on with the record.
+  SPILLWAY_CHECK(most_kept_ >= 1);
+}
 
 // ---- Handing out.
 
@@ -40,18 +44,6 @@ absl::StatusOr<Block*> FreeAddresses::Create(const TableLock& lock, uint32_t chu
   Block* const block = table_->CreateLocked(lock, *address, chunks);
   block->allocation.owner = stream;
   return block;
-}
-
-void FreeAddresses::NoteHandedOut(const TableLock& lock, AllocationPath path) {
-  lock.Covers(*table_);
-  ++handed_out_;
-  ++paths_[static_cast<int>(path)];
-}
-
-void FreeAddresses::NoteTakenBack(const TableLock& lock, Block* block) {
-  lock.Covers(*table_);
-  --handed_out_;
-  block->allocation.freed_at = ++frees_;
 }
 
 // ---- Coming back.
@@ -86,11 +78,6 @@ void FreeAddresses::Offer(const TableLock& lock, Block* block) {
   block->allocation.recorded.clear();
   if (!block->allocation.listed && !block->allocation.wanted) Enter(block);
   GiveUpOld(lock);
-}
-
-bool FreeAddresses::recorded_wait(const TableLock& lock) const {
-  lock.Covers(*table_);
-  return !waiting_.empty();
 }
 
 bool FreeAddresses::FinishRecorded(const TableLock& lock,
@@ -128,18 +115,6 @@ bool FreeAddresses::GiveUp(const TableLock& lock, Block* block) {
   space_.Free(block->address, block->chunks);
   table_->DestroyLocked(lock, block);
   return true;
-}
-
-// ---- Figures.
-
-uint64_t FreeAddresses::frees(const TableLock& lock) const {
-  lock.Covers(*table_);
-  return frees_;
-}
-
-uint64_t FreeAddresses::paths(const TableLock& lock, AllocationPath path) const {
-  lock.Covers(*table_);
-  return paths_[static_cast<int>(path)];
 }
 
 void FreeAddresses::CheckInvariants(const TableLock& lock) const {

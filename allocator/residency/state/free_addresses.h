@@ -34,9 +34,17 @@ class FreeAddresses {
   // A new block, kFree, owned by the stream. Gives kept addresses up when there are no others.
   absl::StatusOr<Block*> Create(const TableLock& lock, uint32_t chunks, CUstream stream);
   // The block is about to become live.
-  void NoteHandedOut(const TableLock& lock, AllocationPath path);
+  void NoteHandedOut(const TableLock& lock, AllocationPath path) {
+    lock.Covers(*table_);
+    ++handed_out_;
+    ++paths_[static_cast<int>(path)];
+  }
   // The block is about to be freed.
-  void NoteTakenBack(const TableLock& lock, Block* block);
+  void NoteTakenBack(const TableLock& lock, Block* block) {
+    lock.Covers(*table_);
+    --handed_out_;
+    block->allocation.freed_at = ++frees_;
+  }
 
   // ---- Coming back.
 
@@ -52,13 +60,22 @@ class FreeAddresses {
   void Offer(const TableLock& lock, Block* block);
   // Whether freed blocks wait for recorded streams. FinishRecorded offers the blocks for which `done` is true
   // of every recorded use; it returns whether there was one.
-  bool recorded_wait(const TableLock& lock) const;
+  bool recorded_wait(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return !waiting_.empty();
+  }
   bool FinishRecorded(const TableLock& lock, absl::FunctionRef<bool(const TimelineValue&)> done);
 
   // ---- Figures.
 
-  uint64_t frees(const TableLock& lock) const;
-  uint64_t paths(const TableLock& lock, AllocationPath path) const;
+  uint64_t frees(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return frees_;
+  }
+  uint64_t paths(const TableLock& lock, AllocationPath path) const {
+    lock.Covers(*table_);
+    return paths_[static_cast<int>(path)];
+  }
   void CheckInvariants(const TableLock& lock) const;
 
  private:

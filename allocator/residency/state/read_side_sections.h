@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
 #include "allocator/memory/test_points.h"
 #include "io/os/atomic.h"

@@ -98,9 +98,9 @@ class Job final : private PlanMover {
   // The first use at launch `from` or later.
   int64_t NextUse(uint32_t t, int64_t from) const {
     const std::vector<uint32_t>& uses = lifetimes_.uses[t];
-    const int64_t lap = from / size_ * size_;
+    const int64_t iteration_start = from / size_ * size_;
     const auto next = std::ranges::lower_bound(uses, static_cast<uint32_t>(from % size_));
-    return next != uses.end() ? lap + *next : lap + size_ + uses.front();
+    return next != uses.end() ? iteration_start + *next : iteration_start + size_ + uses.front();
   }
 
   // ---- What may start now. True when something did.

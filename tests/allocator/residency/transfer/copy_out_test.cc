@@ -10,7 +10,7 @@
 namespace spillway::allocator {
 namespace {
 
-TEST(CleanCopiesTest, AnUnchangedBlockIsWrittenOnce) {
+TEST(CopyOutTest, AnUnchangedBlockIsWrittenOnce) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -33,7 +33,7 @@ TEST(CleanCopiesTest, AnUnchangedBlockIsWrittenOnce) {
 }
 
 // Learnt to be read only by all rounds before, then written by the same kind of launch.
-TEST(CleanCopiesTest, ABlockThatWasOnlyReadUntilNowIsWrittenAgainOnceItChanges) {
+TEST(CopyOutTest, ABlockThatWasOnlyReadUntilNowIsWrittenAgainOnceItChanges) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -54,7 +54,7 @@ TEST(CleanCopiesTest, ABlockThatWasOnlyReadUntilNowIsWrittenAgainOnceItChanges) 
   EXPECT_EQ(Read(device, block, 2), 0u);
 }
 
-TEST(CleanCopiesTest, OneChangedWordIsSeen) {
+TEST(CopyOutTest, OneChangedWordIsSeen) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -74,7 +74,7 @@ TEST(CleanCopiesTest, OneChangedWordIsSeen) {
   EXPECT_EQ(word, 1u);
 }
 
-TEST(CleanCopiesTest, OnDiskToo) {
+TEST(CopyOutTest, OnDiskToo) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code, 0));
   AwaitHash(device);
@@ -91,7 +91,7 @@ TEST(CleanCopiesTest, OnDiskToo) {
   EXPECT_EQ(Read(device, block, 3), 0u);
 }
 
-TEST(CleanCopiesTest, WithoutAHashEveryEvictionWrites) {
+TEST(CopyOutTest, WithoutAHashEveryEvictionWrites) {
   FixedHashCode missing("");
   for (HashCode* code : {static_cast<HashCode*>(nullptr), static_cast<HashCode*>(&missing)}) {
     CoreDevice device(SetupWith(code));
@@ -108,7 +108,7 @@ TEST(CleanCopiesTest, WithoutAHashEveryEvictionWrites) {
   }
 }
 
-TEST(CleanCopiesTest, AHashThatCannotBeLaunchedCostsAWrite) {
+TEST(CopyOutTest, AHashThatCannotBeLaunchedCostsAWrite) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -132,7 +132,7 @@ TEST(CleanCopiesTest, AHashThatCannotBeLaunchedCostsAWrite) {
   EXPECT_EQ(Read(device, block, 5), 0u);
 }
 
-TEST(CleanCopiesTest, CopiesAreGivenUpWhenTheTierNeedsTheCapacity) {
+TEST(CopyOutTest, CopiesAreGivenUpWhenTheTierNeedsTheCapacity) {
   FixedHashCode code;
   CoreSetup setup = SetupWith(&code, 2 * kBlock);
   setup.disk = false;
@@ -156,7 +156,7 @@ TEST(CleanCopiesTest, CopiesAreGivenUpWhenTheTierNeedsTheCapacity) {
   device->CheckInvariants();
 }
 
-TEST(CleanCopiesTest, AnotherDevicesNeedEndsThem) {
+TEST(CopyOutTest, AnotherDevicesNeedEndsThem) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -172,7 +172,7 @@ TEST(CleanCopiesTest, AnotherDevicesNeedEndsThem) {
   EXPECT_EQ(device.host().storage_in_use(), before - kBlock);
 }
 
-TEST(CleanCopiesTest, AFreeEndsTheCopy) {
+TEST(CopyOutTest, AFreeEndsTheCopy) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -191,7 +191,7 @@ TEST(CleanCopiesTest, AFreeEndsTheCopy) {
   device->CheckInvariants();
 }
 
-TEST(CleanCopiesTest, AFreeDuringTheComparisonGivesEverythingBack) {
+TEST(CopyOutTest, AFreeDuringTheComparisonGivesEverythingBack) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
@@ -211,7 +211,7 @@ TEST(CleanCopiesTest, AFreeDuringTheComparisonGivesEverythingBack) {
   device->CheckInvariants();
 }
 
-TEST(CleanCopiesTest, ALaunchDuringTheComparisonTakesItBackAndKeepsTheCopy) {
+TEST(CopyOutTest, ALaunchDuringTheComparisonTakesItBackAndKeepsTheCopy) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);

@@ -169,6 +169,12 @@ CUresult AddressSpace::CheckUnmap(uint64_t start, uint64_t size) {
   return CheckWholeLocked(start, size);
 }
 
+uint64_t AddressSpace::CountMappings(uint64_t start, uint64_t size) {
+  ReadLock lock(mutex_);
+  return static_cast<uint64_t>(
+      std::distance(mappings_.lower_bound(start), mappings_.lower_bound(start + size)));
+}
+
 void AddressSpace::UnmapOneLocked(Mapping& mapping) {
   Physical* physical = mapping.physical;
   if (mapping.accessible && !pool_.MoveOut(mapping.start, physical->home, mapping.size)) {

@@ -72,6 +72,8 @@ class AddressSpace {
   // Whether [start, start + size) can be unmapped: whole mappings without a gap.
   CUresult CheckUnmap(uint64_t start, uint64_t size);
   CUresult Unmap(uint64_t start, uint64_t size);
+  // Mappings that begin in the range.
+  uint64_t CountMappings(uint64_t start, uint64_t size);
   CUresult SetAccess(uint64_t start, uint64_t size, unsigned device_mask, bool accessible);
   // Bit i: device i may access the mapping at `address`; INVALID_VALUE where nothing is mapped.
   CUresult GetAccess(uint64_t address, unsigned* device_mask);

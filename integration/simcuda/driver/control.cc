@@ -1,12 +1,18 @@
 // simcuda_* functions that change settings while the job runs.
+#include <string>
+
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stream.h"
 
 SIMCUDA_API int simcuda_set(const char* name, const char* value) {
   if (name == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto result = simcuda::SetByName(name, value, simcuda::IsAlive());
-  return result == simcuda::SetResult::kOk ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (result != simcuda::SetResult::kOk) return CUDA_ERROR_INVALID_VALUE;
+  const std::string set = name;
+  const bool of_profile = set.starts_with("HARDWARE") || set == "TIME_SCALE";
+  return !of_profile || simcuda::ApplyHardware() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIMCUDA_API int simcuda_set_memory(int device, uint64_t bytes) {

@@ -10,6 +10,8 @@
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/failures.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/hardware_link.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/host_memory.h"
 #include "integration/simcuda/driver/log.h"
 #include "integration/simcuda/driver/settings.h"
@@ -25,7 +27,17 @@ bool Overlaps(uint64_t start, uint64_t size, uint64_t other, uint64_t other_size
   return start < other + other_size && other < start + size;
 }
 
-void MoveBytes(const CopyShape& shape) {
+constexpr uint64_t kSampleEvery = 64 << 10;  // of a sampled copy: its first bytes
+constexpr uint64_t kSampleBytes = 64;
+
+void MoveBytes(const CopyShape& shape, bool sample = false) {
+  if (sample && shape.height == 1 && shape.width > kSampleEvery) {
+    for (uint64_t at = 0; at + kSampleBytes <= shape.width; at += kSampleEvery) {
+      std::memmove(reinterpret_cast<void*>(shape.destination + at),
+                   reinterpret_cast<const void*>(shape.source + at), kSampleBytes);
+    }
+    return;
+  }
   for (uint64_t row = 0; row < shape.height; ++row) {
     std::memmove(reinterpret_cast<void*>(shape.destination + row * shape.destination_pitch),
                  reinterpret_cast<const void*>(shape.source + row * shape.source_pitch), shape.width);
@@ -34,7 +46,8 @@ void MoveBytes(const CopyShape& shape) {
 
 class CopyWork : public Work {
  public:
-  CopyWork(const CopyShape& shape, int direction) : shape_(shape), direction_(direction) {}
+  CopyWork(const CopyShape& shape, int direction, bool pageable)
+      : shape_(shape), direction_(direction), pageable_(pageable) {}
 
   // Copies the source aside, so that the caller may change it at once.
   void Stage() {
@@ -55,6 +68,7 @@ class CopyWork : public Work {
 
   void Run(Stream& stream, bool skip) override {
     if (skip) return;
+    if (const HardwareProfile* const profile = ActiveProfile()) return RunAsOn(*profile, stream);
     const bool has_engine = direction_ == SIMCUDA_HTOD || direction_ == SIMCUDA_DTOH;
     const Settings& settings = GetSettings();
     const int64_t bandwidth = has_engine ? settings.copy_bytes_per_s[direction_].load() : 0;
@@ -74,21 +88,56 @@ class CopyWork : public Work {
     }
     if (!RunGuarded(stream, [this] { MoveBytes(shape_); })) return;
     if (end != 0) SleepUntil(end);
-    Record(stream, begin);
+    Record(stream, begin, NowNs());
   }
 
  private:
-  void Record(Stream& stream, int64_t begin) {
+  // With the times of a machine's profile.
+  void RunAsOn(const HardwareProfile& profile, Stream& stream) {
+    int64_t begin = stream.begin_ns(), end = 0, move_ns = 0;
+    bool moved = false;
+    const auto move = [&] {
+      const int64_t start = NowNs();
+      const bool sample = GetSettings().copy_sample.load() != 0;
+      moved = RunGuarded(stream, [&] { MoveBytes(shape_, sample); });
+      move_ns = NowNs() - start;
+    };
+    const auto bytes = static_cast<double>(shape_.bytes());
+    if (direction_ == SIMCUDA_HTOD || direction_ == SIMCUDA_DTOH) {
+      const DirectionCost& direction = profile.directions[direction_];
+      const double rate = pageable_ ? std::min(profile.pageable_bytes_per_ns, direction.alone_bytes_per_ns)
+                                    : direction.alone_bytes_per_ns;
+      end = LinkOf(stream.context()->device().ordinal())
+                .Copy(direction_, begin, direction.setup_ns + bytes / rate,
+                      direction.both_bytes_per_ns / direction.alone_bytes_per_ns, &begin, move);
+    } else {
+      move();
+      const bool on_device = direction_ == SIMCUDA_DTOD;
+      end = begin + static_cast<int64_t>(
+                        bytes / (on_device ? profile.device_bytes_per_ns : profile.pageable_bytes_per_ns));
+      SleepUntil(end);
+    }
+    if (!moved) return;
+    if (move_ns > end - begin) {  // this machine is slower than the one of the profile
+      CountOverrun(move_ns - (end - begin));
+      end = NowNs();
+    }
+    stream.set_end_ns(end);
+    Record(stream, begin, end);
+  }
+
+  void Record(Stream& stream, int64_t begin, int64_t end) {
     Stats& stats = GetStats();
     stats.copies.fetch_add(1, std::memory_order_relaxed);
     stats.copied_bytes[direction_].fetch_add(shape_.bytes(), std::memory_order_relaxed);
     if (!IsLogging()) return;
-    AppendLog({"copy", stream.id(), stream.context()->device().ordinal(), begin, NowNs(), shape_.bytes(),
+    AppendLog({"copy", stream.id(), stream.context()->device().ordinal(), begin, end, shape_.bytes(),
                kDirectionNames[direction_], "-"});
   }
 
   CopyShape shape_;
   const int direction_;
+  const bool pageable_;
   std::unique_ptr<char[]> staged_;
 };
 
@@ -107,6 +156,10 @@ class FillWork : public Work {
       for (uint64_t row = 0; row < shape_.height; ++row) FillRow(shape_.destination + row * shape_.pitch);
     });
     if (!filled) return;
+    if (const HardwareProfile* const profile = ActiveProfile()) {
+      const double bytes = static_cast<double>(shape_.width * shape_.element_bytes * shape_.height);
+      stream.set_end_ns(stream.begin_ns() + static_cast<int64_t>(bytes / profile->device_bytes_per_ns));
+    }
     GetStats().memsets.fetch_add(1, std::memory_order_relaxed);
     if (!IsLogging()) return;
     AppendLog({"memset", stream.id(), stream.context()->device().ordinal(), begin, NowNs(),
@@ -175,7 +228,8 @@ CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
   const bool from_device = source == Side::kDevice;
   const int direction =
       to_device ? (from_device ? SIMCUDA_DTOD : SIMCUDA_HTOD) : (from_device ? SIMCUDA_DTOH : SIMCUDA_HTOH);
-  auto work = std::make_unique<CopyWork>(shape, direction);
+  const bool pageable = destination == Side::kPageable || source == Side::kPageable;
+  auto work = std::make_unique<CopyWork>(shape, direction, pageable);
   bool wait = when == CopyReturn::kSync && direction != SIMCUDA_DTOD;
   if (destination == Side::kPageable && when != CopyReturn::kGraph) wait = true;
   if (source == Side::kPageable && !wait && when != CopyReturn::kGraph) {
@@ -185,7 +239,12 @@ CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
       wait = true;
     }
   }
-  const uint64_t number = stream.context()->Enqueue(stream, work.release());
+  uint64_t number = 0;
+  {
+    CallTime time(Call::kCopy);
+    if (when != CopyReturn::kGraph) time.Spend();
+    number = stream.context()->Enqueue(stream, work.release());
+  }
   if (wait) stream.WaitFor(number);
   return wait ? stream.context()->status() : CUDA_SUCCESS;
 }
@@ -220,8 +279,10 @@ CUresult SubmitFill(Stream& stream, const FillShape& shape) {
   if (CUresult result = CheckFill(shape); result != CUDA_SUCCESS) return result;
   bool capturing = false;
   if (CUresult result = EnterQueueing(stream, &capturing); result != CUDA_SUCCESS) return result;
-  return capturing ? RecordOperation(stream, std::make_shared<FillOperation>(shape))
-                   : QueueFill(stream, shape);
+  if (capturing) return RecordOperation(stream, std::make_shared<FillOperation>(shape));
+  CallTime time(Call::kFill);
+  time.Spend();
+  return QueueFill(stream, shape);
 }
 
 }  // namespace simcuda

@@ -9,6 +9,7 @@
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/hardware_time.h"
 
 namespace simcuda {
 namespace {
@@ -39,7 +40,9 @@ class RecordWork : public Work {
  public:
   RecordWork(Event* event, uint64_t generation) : event_(event), generation_(generation) {}
   void Run(Stream& stream, bool skip) override {
-    const int64_t now = NowNs();
+    const bool timed = ActiveProfile() != nullptr;
+    const int64_t now = timed ? stream.begin_ns() : NowNs();
+    stream.set_end_ns(now);
     std::lock_guard<std::mutex> lock(event_->mutex);
     if (event_->generation == generation_) event_->time_ns = now;
   }
@@ -86,6 +89,8 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
   if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
   bool capturing = false;
   if (CUresult result = EnterQueueing(*stream, &capturing); result != CUDA_SUCCESS) return result;
+  CallTime time(Call::kEventRecord);
+  if (!capturing) time.Spend();
   std::lock_guard<std::mutex> lock(event->mutex);
   if (capturing) {
     event->stream = nullptr;
@@ -124,6 +129,8 @@ CUresult WaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
       result != CUDA_SUCCESS || done) {
     return result;
   }
+  CallTime time(Call::kStreamWait);
+  time.Spend();
   if (place.reached() || place.stream == stream) return CUDA_SUCCESS;
   stream->context()->Enqueue(*stream, new WaitWork(place.stream, place.number));
   return CUDA_SUCCESS;
@@ -200,6 +207,8 @@ SIMCUDA_API CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(h
 SIMCUDA_API CUresult cuEventQuery(CUevent handle) {
   Event* event = nullptr;
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
+  simcuda::CallTime time(simcuda::Call::kEventQuery);
+  time.Spend();
   const simcuda::Place place = simcuda::PlaceOf(*event);
   if (CUresult result = simcuda::CheckEventUse(place.captured); result != CUDA_SUCCESS) return result;
   if (!place.reached()) return CUDA_ERROR_NOT_READY;

@@ -6,6 +6,7 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/graph.h"
+#include "integration/simcuda/driver/hardware_time.h"
 
 namespace simcuda {
 namespace {
@@ -156,8 +157,11 @@ CUresult LaunchGraph(CUgraphExec handle, CUstream stream_handle) {
   bool capturing = false;
   if (found != CUDA_SUCCESS) return found;
   if (CUresult result = EnterQueueing(*stream, &capturing); result != CUDA_SUCCESS) return result;
+  const uint64_t nodes = operations.size();
   const auto whole = std::make_shared<ChildGraphOperation>(std::move(operations));
   if (capturing) return RecordOperation(*stream, whole);
+  CallTime time(Call::kGraphLaunch);
+  time.Spend(nodes);
   static auto* one_at_a_time = new std::mutex;
   const Lock lock(*one_at_a_time);
   return whole->Submit(*stream);

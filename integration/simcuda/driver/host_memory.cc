@@ -11,6 +11,7 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/hardware_time.h"
 
 namespace simcuda {
 namespace {
@@ -90,6 +91,8 @@ CUresult FreeHostMemory(void* pointer) {
 
 namespace {
 
+using simcuda::Call;
+using simcuda::CallTime;
 using simcuda::Context;
 using simcuda::EnterContext;
 using simcuda::HostMemory;
@@ -99,6 +102,8 @@ CUresult HostAlloc(void** pointer, size_t size, unsigned int flags) {
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
+  CallTime time(Call::kHostAlloc);
+  time.Spend(1, size);
   return simcuda::AllocateHostMemory(size, flags, context, pointer);
 }
 
@@ -118,6 +123,8 @@ SIMCUDA_API CUresult cuMemFreeHost(void* pointer) {
   if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
   context->Synchronize();  // as CUDA: no copy may still be using it
   simcuda::CheckNobodyTouches(memory.start, memory.size, "cuMemFreeHost");
+  CallTime time(Call::kHostFree);
+  time.Spend(1, memory.size);
   return simcuda::FreeHostMemory(pointer);
 }
 
@@ -127,6 +134,8 @@ SIMCUDA_API CUresult cuMemHostRegister_v2(void* pointer, size_t size, unsigned i
   const uint64_t start = reinterpret_cast<uint64_t>(pointer);
   if (start == 0 || size == 0 || simcuda::GetAddressSpace().pool().Contains(start))
     return CUDA_ERROR_INVALID_VALUE;
+  CallTime time(Call::kHostRegister);
+  time.Spend(1, size);
   return simcuda::Insert({start, size, flags, true, context, 0});
 }
 
@@ -141,6 +150,8 @@ SIMCUDA_API CUresult cuMemHostUnregister(void* pointer) {
   if (!simcuda::Remove(reinterpret_cast<uint64_t>(pointer), true, &memory)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
+  CallTime time(Call::kHostUnregister);
+  time.Spend(1, memory.size);
   return CUDA_SUCCESS;
 }
 

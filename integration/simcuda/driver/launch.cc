@@ -11,6 +11,7 @@
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/kernel.h"
 #include "integration/simcuda/driver/launch.h"
 #include "integration/simcuda/driver/log.h"
@@ -85,13 +86,33 @@ class KernelWork : public Work {
  private:
   void RunNow(Stream& stream) {
     const int64_t least = GetSettings().kernel_ns.load(std::memory_order_relaxed);
+    if (const HardwareProfile* const profile = ActiveProfile()) return RunAsOn(*profile, least, stream);
     const bool logging = IsLogging();
     const int64_t begin = least > 0 || logging ? NowNs() : 0;
     Call(stream);
     if (least > 0) SleepUntil(begin + least);
     GetStats().launches.fetch_add(1, std::memory_order_relaxed);
     if (!logging) return;
-    AppendLog({"kernel", stream.id(), stream.context()->device().ordinal(), begin, NowNs(), 0, "-",
+    Log(stream, begin, NowNs());
+  }
+
+  // With the times of a machine's profile: at least that of its table, and never less than the host took.
+  void RunAsOn(const HardwareProfile& profile, int64_t least, Stream& stream) {
+    const int64_t begin = stream.begin_ns();
+    const double table_ns = profile.KernelNs(kernel_.name);
+    const auto ns = static_cast<int64_t>(std::max(static_cast<double>(least) * profile.scale, table_ns));
+    const int64_t start = NowNs();
+    Call(stream);
+    const bool slower = NowNs() - start > ns;
+    SleepUntil(begin + ns);
+    const int64_t end = slower ? NowNs() : begin + ns;
+    stream.set_end_ns(end);
+    GetStats().launches.fetch_add(1, std::memory_order_relaxed);
+    if (IsLogging()) Log(stream, begin, end);
+  }
+
+  void Log(Stream& stream, int64_t begin, int64_t end) {
+    AppendLog({"kernel", stream.id(), stream.context()->device().ordinal(), begin, end, 0, "-",
                kernel_.name.c_str()});
   }
 
@@ -200,6 +221,8 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream_han
     const CUresult result = KernelOperation::Make(handle, shape, parameters, extra, &operation);
     return result != CUDA_SUCCESS ? result : RecordOperation(*stream, std::move(operation));
   }
+  CallTime time(Call::kLaunch);
+  time.Spend();
   const KernelDefinition& kernel = *function->kernel;
   KernelWork* work = KernelWork::Make(*function, shape);
   std::memset(work->buffer(), 0, kernel.parameter_bytes);

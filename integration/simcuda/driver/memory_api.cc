@@ -4,6 +4,7 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/hardware_time.h"
 
 using simcuda::AddressInfo;
 using simcuda::Context;
@@ -16,6 +17,8 @@ SIMCUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) {
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult result = simcuda::CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
+  simcuda::CallTime time(simcuda::Call::kAlloc);
+  time.Spend(1, size);
   uint64_t start = 0;
   const CUresult result =
       GetAddressSpace().Allocate(size, &context->device(), context, simcuda::AllocationKind::kPlain, &start);
@@ -43,6 +46,8 @@ SIMCUDA_API CUresult cuMemFree_v2(CUdeviceptr pointer) {
   // A free waits for the work of the context that owns the memory; what other contexts still do is misuse.
   static_cast<Context*>(allocation.context)->Synchronize();
   simcuda::CheckNobodyTouches(allocation.start, allocation.size, "cuMemFree");
+  simcuda::CallTime time(simcuda::Call::kFree);
+  time.Spend(1, allocation.size);
   return GetAddressSpace().Free(pointer);
 }
 

@@ -5,6 +5,7 @@
 
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/module.h"
 
 namespace simcuda {
@@ -22,10 +23,16 @@ bool ReadFile(const char* path, std::vector<char>* bytes) {
   return std::ferror(file.get()) == 0;
 }
 
+void WaitForEveryStream() {
+  ForEachStream([](Stream& stream) { stream.WaitFor(stream.enqueued()); });
+}
+
 CUresult LoadModule(CUmodule* handle, const void* image) {
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ModuleLoadTime time;
+  time.Spend(&WaitForEveryStream);
   Module* module = nullptr;
   const CUresult result = Module::Load(image, context, &module);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmodule>(module);
@@ -35,6 +42,8 @@ CUresult LoadModule(CUmodule* handle, const void* image) {
 CUresult LoadLibrary(CUlibrary* handle, const void* image) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ModuleLoadTime time;
+  time.Spend(&WaitForEveryStream);
   Module* module = nullptr;
   const CUresult result = Module::Load(image, nullptr, &module);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUlibrary>(module);

@@ -12,7 +12,20 @@
 namespace simcuda {
 namespace {
 
-enum class Kind { kBytes, kBytesOrOff, kMicroseconds, kCount, kDevices, kGranularity, kMode, kPoison };
+enum class Kind {
+  kBytes,
+  kBytesOrOff,
+  kMicroseconds,
+  kCount,
+  kDevices,
+  kGranularity,
+  kMode,
+  kPoison,
+  kEnd,
+  kForm,
+  kScale,
+  kCopyBytes
+};
 enum class Changeable { kAlways, kBeforeInit };
 
 struct Row {
@@ -47,6 +60,10 @@ const Row* Rows(size_t* count) {
       {"COPY_LATENCY_DTOH", Kind::kMicroseconds, &s.copy_latency_ns[SIMCUDA_DTOH], nullptr,
        Changeable::kAlways},
       {"KERNEL_TIME", Kind::kMicroseconds, &s.kernel_ns, nullptr, Changeable::kAlways},
+      {"HARDWARE_END", Kind::kEnd, &s.hardware_high, nullptr, Changeable::kAlways},
+      {"HARDWARE_FORM", Kind::kForm, &s.hardware_waits, nullptr, Changeable::kAlways},
+      {"TIME_SCALE", Kind::kScale, &s.time_scale_thousandths, nullptr, Changeable::kAlways},
+      {"COPY_BYTES", Kind::kCopyBytes, &s.copy_sample, nullptr, Changeable::kAlways},
       {"DELAY", Kind::kMicroseconds, &s.delay_max_ns, nullptr, Changeable::kAlways},
       {"SEED", Kind::kCount, &s.seed, nullptr, Changeable::kAlways},
       {"FAIL_CREATE", Kind::kCount, &s.fail_create, nullptr, Changeable::kAlways},
@@ -70,6 +87,10 @@ const char* Accepted(Kind kind) {
     case Kind::kGranularity: return "a power of two from 64KiB to 1GiB";
     case Kind::kMode: return "strict, report, fault or off";
     case Kind::kPoison: return "off, recycle or unmap";
+    case Kind::kEnd: return "low or high";
+    case Kind::kForm: return "pass or wait";
+    case Kind::kScale: return "a number from 1 to 20";
+    case Kind::kCopyBytes: return "all or sample";
   }
   return "";
 }
@@ -86,6 +107,14 @@ bool ParseMicroseconds(const std::string& text, int64_t* nanoseconds) {
   const double parsed = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !(parsed >= 0) || parsed > 1e12) return false;
   *nanoseconds = std::llround(parsed * 1000);
+  return true;
+}
+
+bool ParseScale(const std::string& text, int64_t* thousandths) {
+  char* end = nullptr;
+  const double parsed = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(parsed >= 1 && parsed <= 20)) return false;
+  *thousandths = std::llround(parsed * 1000);
   return true;
 }
 
@@ -111,6 +140,10 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
              (*value & (*value - 1)) == 0;
     case Kind::kMode: return ParseChoice(text, {"strict", "report", "off", "fault"}, value);
     case Kind::kPoison: return ParseChoice(text, {"off", "recycle", "unmap"}, value);
+    case Kind::kEnd: return ParseChoice(text, {"low", "high"}, value);
+    case Kind::kForm: return ParseChoice(text, {"pass", "wait"}, value);
+    case Kind::kScale: return ParseScale(text, value);
+    case Kind::kCopyBytes: return ParseChoice(text, {"all", "sample"}, value);
   }
   return false;
 }
@@ -149,6 +182,11 @@ SetResult SetByName(const std::string& name, const std::string& value, bool init
     (name == "LOG" ? settings.log_file : settings.stats_file) = value;
     return SetResult::kOk;
   }
+  if (name == "HARDWARE") {
+    std::lock_guard<std::mutex> lock(settings.hardware_mutex);
+    settings.hardware = value;
+    return SetResult::kOk;
+  }
   size_t count = 0;
   const Row* rows = Rows(&count);
   for (size_t i = 0; i < count; ++i) {
@@ -177,7 +215,7 @@ bool ReadEnvironment() {
       return false;
     }
   }
-  for (const char* name : {"LOG", "STATS"}) {
+  for (const char* name : {"LOG", "STATS", "HARDWARE"}) {
     const char* value = std::getenv((std::string(kPrefix) + name).c_str());
     if (value != nullptr) SetByName(name, value, false);
   }

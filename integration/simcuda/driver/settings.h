@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 namespace simcuda {
@@ -32,6 +33,14 @@ struct Settings {
   Value kernel_ns{0};     // least time of a kernel
   Value delay_max_ns{0};  // random delay before each operation, 0..max
   Value seed{1};
+
+  // What calls cost (hardware_time.h). Changes take effect by ApplyHardware.
+  std::mutex hardware_mutex;
+  std::string hardware;     // a profile's name or file, "" for none; guarded by hardware_mutex
+  Value hardware_high{1};   // assumed figures: their high end, or their low one
+  Value hardware_waits{1};  // whether launches wait for the memory lock
+  Value time_scale_thousandths{1000};
+  Value copy_sample{0};  // large copies move some words of each page only
 
   // The n-th call fails, or every n-th.
   Value fail_create{0}, fail_create_every{0};

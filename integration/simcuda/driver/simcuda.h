@@ -146,6 +146,33 @@ void simcuda_reset_stats(void);
 
 uint64_t simcuda_missed_accesses(void);
 
+/* What calls cost by the profile of SIMCUDA_HARDWARE since the last reset. All times are stretched by time_scale. */
+enum { SIMCUDA_CALLS = 21 };
+typedef struct simcuda_hardware_stats {
+  size_t struct_bytes;             /* set by the caller to sizeof(simcuda_hardware_stats) */
+  double time_scale;               /* 0 without a profile */
+  uint64_t memory_lock_ns;         /* that the memory lock was held */
+  uint64_t longest_memory_call_ns; /* that one call held it */
+  uint64_t enqueues;               /* launches, copies, fills, event records and waits */
+  uint64_t enqueue_wait_ns;        /* that they waited for a lock */
+  uint64_t longest_enqueue_wait_ns;
+  uint64_t overruns; /* operations that this machine did more slowly than the profile says */
+  uint64_t overrun_ns;
+  uint64_t calls[SIMCUDA_CALLS]; /* by call, see simcuda_call_name */
+  uint64_t call_ns[SIMCUDA_CALLS];
+} simcuda_hardware_stats;
+
+/* Fills *stats; 0 or a CUresult. */
+int simcuda_get_hardware_stats(simcuda_hardware_stats* stats);
+void simcuda_reset_hardware_stats(void);
+
+/* Processor time that the thread (the kernel's number) spent inside the driver's calls that have a cost; it is the
+ * stand-in's, and no time of the program's own. */
+uint64_t simcuda_thread_cpu_ns(int thread);
+
+/* The driver function that stands for a call in the statistics and in profiles, NULL beyond the last. */
+const char* simcuda_call_name(int call);
+
 /* Writes the log's buffered lines to its file now. */
 void simcuda_flush_log(void);
 

@@ -7,6 +7,7 @@
 #include "integration/simcuda/driver/content_hash_twin.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/log.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
@@ -32,7 +33,7 @@ void OnExit() {
 }
 
 CUresult Start() {
-  if (!ReadEnvironment()) return CUDA_ERROR_INVALID_VALUE;
+  if (!ReadEnvironment() || !ApplyHardware()) return CUDA_ERROR_INVALID_VALUE;
   if (!GetAddressSpace().Init()) {
     std::fprintf(stderr, "simcuda: cannot reserve addresses for the device's memory (ulimit -v?)\n");
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
@@ -36,6 +37,32 @@ void PrintList(std::FILE* file, const char* key, const uint64_t* values) {
   std::fprintf(file, "],\n");
 }
 
+// What calls cost by the profile in force; times are as stretched.
+void WriteHardware(std::FILE* file) {
+  simcuda_hardware_stats costs = {};
+  costs.struct_bytes = sizeof(costs);
+  simcuda_get_hardware_stats(&costs);
+  std::fprintf(file, "  \"hardware\": {\n    \"profile\": \"%s\",\n    \"time_scale\": %g,\n",
+               ActiveProfile()->name.c_str(), costs.time_scale);
+  const auto print = [file](const char* key, uint64_t value) {
+    std::fprintf(file, "    \"%s\": %llu,\n", key, static_cast<unsigned long long>(value));
+  };
+  print("memory_lock_ns", costs.memory_lock_ns);
+  print("longest_memory_call_ns", costs.longest_memory_call_ns);
+  print("enqueues", costs.enqueues);
+  print("enqueue_wait_ns", costs.enqueue_wait_ns);
+  print("longest_enqueue_wait_ns", costs.longest_enqueue_wait_ns);
+  print("overruns", costs.overruns);
+  print("overrun_ns", costs.overrun_ns);
+  std::fprintf(file, "    \"calls\": {");
+  for (int i = 0; i < SIMCUDA_CALLS; ++i) {
+    std::fprintf(file, "%s\n      \"%s\": {\"count\": %llu, \"ns\": %llu}", i == 0 ? "" : ",",
+                 simcuda_call_name(i), static_cast<unsigned long long>(costs.calls[i]),
+                 static_cast<unsigned long long>(costs.call_ns[i]));
+  }
+  std::fprintf(file, "\n    }\n  }\n");
+}
+
 }  // namespace
 
 Stats& GetStats() { return g_stats; }
@@ -63,7 +90,8 @@ void WriteStatsFile() {
   print("htod_bytes", stats.copied_bytes[SIMCUDA_HTOD], ",");
   print("dtoh_bytes", stats.copied_bytes[SIMCUDA_DTOH], ",");
   print("dtod_bytes", stats.copied_bytes[SIMCUDA_DTOD], ",");
-  print("htoh_bytes", stats.copied_bytes[SIMCUDA_HTOH], "");
+  print("htoh_bytes", stats.copied_bytes[SIMCUDA_HTOH], ActiveProfile() != nullptr ? "," : "");
+  if (ActiveProfile() != nullptr) WriteHardware(file);
   std::fprintf(file, "}\n");
   std::fclose(file);
 }

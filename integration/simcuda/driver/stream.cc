@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "integration/simcuda/driver/clock.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
@@ -109,6 +110,7 @@ Stream* Stream::FromHandle(void* handle) {
 uint64_t Stream::Enqueue(Work* work) {
   bool wake = false;
   uint64_t number = 0;
+  if (ActiveProfile() != nullptr) work->queued_ns_ = NowNs();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     number = enqueued_.load(std::memory_order_relaxed) + 1;
@@ -210,7 +212,20 @@ void Stream::Execute(Work* work) {
     if (most > 0)
       SleepUntil(NowNs() + static_cast<int64_t>(NextRandom(&random_) % static_cast<uint64_t>(most)));
   }
+  const bool timed = ActiveProfile() != nullptr;
+  if (timed) begin_ns_ = std::max(last_end_ns_.load(), work->queued_ns_);
+  end_ns_ = 0;
   work->Run(*this, /*skip=*/error_.load()->load() != CUDA_SUCCESS);
+  if (timed) last_end_ns_ = end_ns_ != 0 ? end_ns_ : NowNs();
+}
+
+void WaitWork::Run(Stream& stream, bool skip) {
+  const bool reached = stream_->IsDone(number_);
+  stream_->WaitFor(number_);
+  if (ActiveProfile() == nullptr) return;
+  // The other stream may be further by now: its time then says too much, and ours at the least is now.
+  const int64_t waited_until = reached ? 0 : std::min(NowNs(), stream_->last_end_ns());
+  stream.set_end_ns(std::max(stream.begin_ns(), waited_until));
 }
 
 bool Stream::CopyRunningName(char* name, size_t bytes) {

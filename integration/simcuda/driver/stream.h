@@ -36,6 +36,7 @@ class Work {
   friend class Stream;
   Work* next_ = nullptr;
   uint64_t number_ = 0;
+  int64_t queued_ns_ = 0;  // with a hardware profile
 };
 
 enum class StreamKind { kBlocking, kNonBlocking, kLegacy, kPerThread };
@@ -70,6 +71,13 @@ class Stream {
 
   // The name of the work that runs now, from a signal handler: false when there is none or it cannot be had.
   bool CopyRunningName(char* name, size_t bytes);
+  // With a hardware profile, for the work that runs: when its turn came, however late the thread woke, and, set by the
+  // work, when it ended (without it: now).
+  int64_t begin_ns() const { return begin_ns_; }
+  void set_end_ns(int64_t end_ns) { end_ns_ = end_ns; }
+  // Any thread: the end of the last work.
+  int64_t last_end_ns() const { return last_end_ns_.load(); }
+
   // Whether that work is an operation (not a wait), likewise from a signal handler.
   bool RunsOperation();
 
@@ -89,7 +97,9 @@ class Stream {
   std::atomic<StreamKind> kind_{StreamKind::kBlocking};
   std::atomic<int> priority_{0};
   std::atomic<uint64_t> id_{0};
-  uint64_t random_ = 0;  // state of the delays' generator; the stream's thread only
+  uint64_t random_ = 0;                // state of the delays' generator; the stream's thread only
+  int64_t begin_ns_ = 0, end_ns_ = 0;  // the stream's thread only
+  std::atomic<int64_t> last_end_ns_{0};
 
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_
   std::atomic<uint64_t> completed_{0};  // written under mutex_; read by anybody to learn that work is done
@@ -127,7 +137,7 @@ void HoldStreams(bool hold);
 class WaitWork : public Work {
  public:
   WaitWork(Stream* stream, uint64_t number) : stream_(stream), number_(number) {}
-  void Run(Stream& stream, bool skip) override { stream_->WaitFor(number_); }
+  void Run(Stream& stream, bool skip) override;
   const char* name() const override { return "wait for another stream"; }
   bool is_operation() const override { return false; }
 

@@ -4,6 +4,7 @@
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/failures.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
@@ -26,6 +27,8 @@ CUresult DeviceOf(const CUmemLocation& location, Device** device) {
 }  // namespace
 }  // namespace simcuda
 
+using simcuda::Call;
+using simcuda::CallTime;
 using simcuda::Device;
 using simcuda::EnterAny;
 using simcuda::GetAddressSpace;
@@ -46,6 +49,8 @@ SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size
                                          CUdeviceptr hint, unsigned long long flags) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CallTime time(Call::kReserve);
+  time.Spend();
   uint64_t start = 0;
   const CUresult result = GetAddressSpace().Reserve(size, alignment, hint, &start);
   if (result == CUDA_SUCCESS) *pointer = start;
@@ -54,6 +59,8 @@ SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size
 
 SIMCUDA_API CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
+  CallTime time(Call::kAddressFree);
+  time.Spend();
   return GetAddressSpace().FreeReservation(pointer, size);
 }
 
@@ -72,6 +79,8 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
   if (device != nullptr) {
     if (CUresult result = simcuda::PrimaryStatus(*device); result != CUDA_SUCCESS) return result;
   }
+  CallTime time(Call::kCreate);
+  time.Spend(1, size);
   if (simcuda::ShouldFailCreate()) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t id = 0;
   const CUresult result = GetAddressSpace().Create(size, *properties, device, &id);
@@ -81,6 +90,8 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
 
 SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
+  CallTime time(Call::kRelease);
+  time.Spend();
   return GetAddressSpace().Release(handle);
 }
 
@@ -88,6 +99,8 @@ SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
                               CUmemGenericAllocationHandle handle, unsigned long long flags) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CallTime time(Call::kMap);
+  time.Spend(1, size);
   return GetAddressSpace().Map(pointer, size, offset, handle);
 }
 
@@ -96,6 +109,8 @@ SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
   if (CUresult result = GetAddressSpace().CheckUnmap(pointer, size); result != CUDA_SUCCESS) return result;
   // The real driver does not wait for kernels here: work that is still to touch the range is a bug of the caller.
   simcuda::CheckNobodyTouches(pointer, size, "cuMemUnmap");
+  CallTime time(Call::kUnmap);
+  time.Spend(GetAddressSpace().CountMappings(pointer, size), size);
   return GetAddressSpace().Unmap(pointer, size);
 }
 
@@ -103,6 +118,8 @@ SIMCUDA_API CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUme
                                     size_t count) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  CallTime time(Call::kSetAccess);
+  time.Spend(GetAddressSpace().CountMappings(pointer, size), size);
   if (simcuda::ShouldFailSetAccess()) return CUDA_ERROR_NOT_READY;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& description = descriptions[i];

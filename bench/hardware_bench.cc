@@ -1,0 +1,188 @@
+// What moving blocks costs on machines that simcuda has the costs of: blocks of several sizes go out and in together,
+// beside plain copies of pinned memory in the same run. For each machine, form of its driver and end of its assumed
+// figures: the part of a plain copy's speed, how long launches of another thread took, and how long our calls held the
+// driver's memory lock. Each figure is taken at two time scales, as at scale 1.
+//
+//   hardware_bench [--machines a100,h100] [--forms wait,pass] [--ends low,high] [--mib 8,64] [--scale N] [--json FILE]
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/exchange.h"
+#include "bench/launch_probe.h"
+#include "bench/stand_in.h"
+#include "io/os/thread.h"
+
+namespace spillway::bench {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr double kProbePauseNanos = 40'000;  // stretched with the rest
+constexpr double kQuietMillis = 80;          // likewise
+
+struct Arguments {
+  std::vector<std::string> machines = {"a100", "h100", "h200"};
+  std::vector<std::string> forms = {"wait", "pass"};
+  std::vector<std::string> ends = {"low", "high"};
+  std::vector<uint64_t> mib = {8, 32, 64, 512};
+  double scale = 10;
+  uint64_t moved_mib = 2048;
+  std::string json_file;
+};
+
+// As at scale 1.
+struct Figures {
+  double share = 0;                            // of the speed of plain copies
+  double gb_per_s = 0;                         // each way
+  double lock_share = 0;                       // of the time
+  double longest_call_us = 0;                  // that held it
+  double quiet_us[3] = {}, moving_us[3] = {};  // launches: p50, p99, p99.9
+  double cpu_share = 0;                        // of a processor, of the device's thread, outside the driver
+  double overrun_share = 0;                    // of the time
+};
+
+void TakeLaunches(const std::vector<int64_t>& sorted, double scale, double* into) {
+  const int parts[] = {500, 990, 999};
+  for (int i = 0; i < 3; ++i) into[i] = PerMille(sorted, parts[i]) / 1e3 / scale;
+}
+
+class Bench {
+ public:
+  Bench() : driver_(OpenStandIn("16GiB")) {
+    Must(driver_->cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
+    Must(driver_->cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+    machine_ = std::make_unique<fakes::HardwareStandIn>();
+  }
+
+  // The blocks that the next measurements move.
+  void Prepare(uint64_t block_bytes, uint64_t moved_bytes) {
+    exchange_.reset();
+    plain_.reset();
+    Exchange::Options options;
+    options.block_bytes = block_bytes;
+    options.fitting = std::max<size_t>(4, 256 * kMiB / block_bytes);
+    options.blocks = 2 * options.fitting;
+    plain_ = std::make_unique<PlainCopies>(*machine_, driver_, block_bytes);
+    exchange_ = std::make_unique<Exchange>(*machine_, driver_, context_, options);
+    rounds_ = static_cast<int>(std::max<uint64_t>(2, moved_bytes / (options.blocks * block_bytes)));
+  }
+
+  Figures Measure(const fakes::Machine& machine) {
+    Figures figures;
+    const double scale = machine.time_scale;
+    const auto pause = static_cast<int64_t>(kProbePauseNanos * scale);
+    machine_->Become(machine);
+    exchange_->Run(1);  // the first pages and waits of this speed
+    exchange_->Settle();
+    {
+      LaunchProbe probe(*machine_, driver_, context_, pause);
+      os::SleepFor(std::chrono::milliseconds(static_cast<int64_t>(kQuietMillis * scale)));
+      TakeLaunches(probe.End(), scale, figures.quiet_us);
+    }
+    machine_->ResetStats();
+    const double cpu_before = machine_->OwnCpuSeconds("spillway-device");
+    LaunchProbe probe(*machine_, driver_, context_, pause);
+    const Exchange::Moved moved = exchange_->Run(rounds_);
+    TakeLaunches(probe.End(), scale, figures.moving_us);
+    const double cpu = machine_->OwnCpuSeconds("spillway-device") - cpu_before;
+    const simcuda_hardware_stats stats = machine_->Stats();
+    exchange_->Settle();
+    const double plain_seconds = plain_->Seconds(moved.out_bytes, moved.in_bytes);
+    machine_->Become({});
+    figures.share = plain_seconds / moved.seconds;
+    figures.gb_per_s = static_cast<double>(moved.in_bytes) / moved.seconds / 1e9 * scale;
+    figures.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / moved.seconds;
+    figures.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3 / scale;
+    figures.cpu_share = cpu / (moved.seconds / scale);
+    figures.overrun_share = static_cast<double>(stats.overrun_ns) / 1e9 / moved.seconds;
+    return figures;
+  }
+
+ private:
+  const allocator::CudaDriver* const driver_;
+  CUcontext context_ = nullptr;
+  std::unique_ptr<fakes::HardwareStandIn> machine_;
+  std::unique_ptr<PlainCopies> plain_;
+  std::unique_ptr<Exchange> exchange_;
+  int rounds_ = 1;
+};
+
+nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Figures& f) {
+  return {{"machine", machine.name},
+          {"form", machine.form},
+          {"end", machine.end},
+          {"block_mib", mib},
+          {"time_scale", machine.time_scale},
+          {"share_of_plain_copy", f.share},
+          {"gb_per_s_each_way", f.gb_per_s},
+          {"memory_lock_share", f.lock_share},
+          {"longest_memory_call_us", f.longest_call_us},
+          {"launch_us_without_moves", f.quiet_us},
+          {"launch_us_with_moves", f.moving_us},
+          {"device_thread_cpu_share_at_scale_1", f.cpu_share},
+          {"overrun_share", f.overrun_share}};
+}
+
+void Print(const fakes::Machine& machine, uint64_t mib, const Figures& f) {
+  std::printf(
+      "%-8s %-4s %-4s %5d %5g %6.3f %7.1f %6.3f %8.0f %7.1f %7.1f %8.1f %7.1f %7.1f %8.1f %6.3f %6.3f\n",
+      machine.name.c_str(), machine.form.c_str(), machine.end.c_str(), static_cast<int>(mib),
+      machine.time_scale, f.share, f.gb_per_s, f.lock_share, f.longest_call_us, f.quiet_us[0], f.quiet_us[1],
+      f.quiet_us[2], f.moving_us[0], f.moving_us[1], f.moving_us[2], f.cpu_share, f.overrun_share);
+  std::fflush(stdout);
+}
+
+void Run(const Arguments& arguments) {
+  Bench bench;
+  nlohmann::json rows = nlohmann::json::array();
+  std::printf("%-8s %-4s %-4s %5s %5s %6s %7s %6s %8s %7s %7s %8s %7s %7s %8s %6s %6s\n", "machine", "form",
+              "end", "MiB", "scale", "share", "GB/s", "lock", "longest", "p50", "p99", "p99.9", "p50", "p99",
+              "p99.9", "cpu", "over");
+  double most_apart = 0;
+  for (const uint64_t mib : arguments.mib) {
+    bench.Prepare(mib * kMiB, arguments.moved_mib * kMiB);
+    for (const std::string& name : arguments.machines) {
+      for (const std::string& form : arguments.forms) {
+        for (const std::string& end : arguments.ends) {
+          double shares[2] = {};
+          for (int twice = 0; twice < 2; ++twice) {
+            const fakes::Machine machine = {name, end, form, arguments.scale * (1 + twice)};
+            const Figures figures = bench.Measure(machine);
+            shares[twice] = figures.share;
+            Print(machine, mib, figures);
+            rows.push_back(Row(machine, mib, figures));
+          }
+          most_apart = std::max(most_apart, std::abs(shares[1] / shares[0] - 1));
+        }
+      }
+    }
+  }
+  std::printf("shares at the two time scales are at most %.1f %% apart\n", most_apart * 100);
+  if (!arguments.json_file.empty()) std::ofstream(arguments.json_file) << rows.dump(1) << "\n";
+}
+
+}  // namespace
+}  // namespace spillway::bench
+
+int main(int argc, char** argv) {
+  spillway::bench::Arguments arguments;
+  CLI::App app{"Moving blocks on machines that simcuda has the costs of"};
+  app.add_option("--machines", arguments.machines, "profiles, or their files")->delimiter(',');
+  app.add_option("--forms", arguments.forms, "launches wait for the memory lock, or pass")->delimiter(',');
+  app.add_option("--ends", arguments.ends, "of assumed figures")->delimiter(',');
+  app.add_option("--mib", arguments.mib, "sizes of the blocks")->delimiter(',');
+  app.add_option("--scale", arguments.scale, "time scale; the second one is twice that")
+      ->check(CLI::Range(1, 10));
+  app.add_option("--moved-mib", arguments.moved_mib, "moved each way in each measurement");
+  app.add_option("--json", arguments.json_file, "write the figures here");
+  CLI11_PARSE(app, argc, argv);
+  spillway::bench::Run(arguments);
+  return 0;
+}

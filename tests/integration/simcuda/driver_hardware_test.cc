@@ -1,0 +1,303 @@
+// The costs of a machine (SIMCUDA_HARDWARE): what calls take, who waits for whom, what the link does with copies in
+// both directions, and which profiles are refused. Times of the stand-in are compared with the profile's only from
+// below, or where they lie on its own time lines: the machine that runs the test may be busy.
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/integration/simcuda/driver_test_base.h"
+
+namespace simcuda_test {
+namespace {
+
+constexpr const char* kCalls[] = {
+    "cuMemAddressReserve", "cuMemAddressFree",  "cuMemCreate",         "cuMemRelease",   "cuMemMap",
+    "cuMemUnmap",          "cuMemSetAccess",    "cuMemAlloc",          "cuMemFree",      "cuMemHostAlloc",
+    "cuMemFreeHost",       "cuMemHostRegister", "cuMemHostUnregister", "cuLaunchKernel", "cuGraphLaunch",
+    "cuMemcpyAsync",       "cuMemsetAsync",     "cuEventRecord",       "cuEventQuery",   "cuStreamWaitEvent",
+    "cuModuleLoadData"};
+constexpr int kSetAccess = 6, kLaunch = 13;
+
+bool GivesWork(const std::string& call) {
+  return call == "cuLaunchKernel" || call == "cuGraphLaunch" || call == "cuMemcpyAsync" ||
+         call == "cuEventRecord" || call == "cuStreamWaitEvent" || call == "cuModuleLoadData";
+}
+
+// Set access takes 10 to 20 ms a handle, a launch and a copy nothing; copies go at 1 GB/s, in at half of it beside the
+// other direction; a kernel with "slow" in its name takes 30 ms.
+std::string Profile() {
+  std::string text = R"({"name": "test", "calls": {)";
+  for (const char* call : kCalls) {
+    text +=
+        "\n\"" + std::string(call) + R"(": {"holds": ")" + (GivesWork(call) ? "context" : "memory") + "\"";
+    if (std::string(call) == "cuMemSetAccess")
+      text += R"(, "handle_us": {"low": 10000, "high": 20000, "assumed": "a test"})";
+    if (std::string(call) == "cuModuleLoadData")
+      text += R"(, "call_us": {"value": 1000, "source": "a test"})";
+    text += call == std::string(kCalls[20]) ? "}" : "},";
+  }
+  return text + R"(}, "copies": {
+    "in": {"alone_gb_per_s": {"value": 1, "source": "a test"}, "both_gb_per_s": {"value": 0.5, "source": "a test"}},
+    "out": {"setup_us": {"value": 5000, "source": "a test"},
+            "alone_gb_per_s": {"value": 1, "source": "a test"}, "both_gb_per_s": {"value": 1, "source": "a test"}},
+    "pageable_gb_per_s": {"value": 0.25, "source": "a test"}, "device_gb_per_s": {"value": 100, "source": "a test"}},
+    "kernels": {"table": [{"part_of_name": "slow", "us": {"value": 30000, "source": "a test"}}]}})";
+}
+
+class DriverHardwareTest : public DriverTest {
+ protected:
+  void SetUp() override { simcuda_reset_hardware_stats(); }
+  void TearDown() override {
+    EXPECT_EQ(simcuda_set("HARDWARE", ""), 0);
+    EXPECT_EQ(simcuda_set("TIME_SCALE", "1"), 0);
+    EXPECT_EQ(simcuda_set("HARDWARE_END", "high"), 0);
+    EXPECT_EQ(simcuda_set("HARDWARE_FORM", "wait"), 0);
+    EXPECT_EQ(simcuda_set("COPY_BYTES", "all"), 0);
+    std::filesystem::remove(file_);
+    DriverTest::TearDown();
+  }
+
+  int Use(const std::string& text) {
+    std::ofstream(file_) << text;
+    return simcuda_set("HARDWARE", file_.c_str());
+  }
+  // The profile above with one part of its text replaced.
+  int UseWith(const std::string& part, const std::string& by) {
+    std::string text = Profile();
+    const size_t at = text.find(part);
+    EXPECT_NE(at, std::string::npos) << part;
+    return Use(text.replace(at, part.size(), by));
+  }
+  static simcuda_hardware_stats Costs() {
+    simcuda_hardware_stats stats = {};
+    stats.struct_bytes = sizeof(stats);
+    EXPECT_EQ(simcuda_get_hardware_stats(&stats), 0);
+    return stats;
+  }
+  // Milliseconds from the first record to the second.
+  static double Between(CUevent start, CUevent end) {
+    float milliseconds = -1;
+    EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
+    return milliseconds;
+  }
+
+  const std::string file_ = "./driver_hardware_test." + std::to_string(getpid()) + ".json";
+};
+
+// Handles mapped one behind the other.
+struct MappedChunks {
+  explicit MappedChunks(size_t count) : range(count * kChunk), chunks(count) {
+    for (size_t i = 0; i < count; ++i)
+      EXPECT_EQ(cuMemMap(range.start + i * kChunk, kChunk, 0, chunks[i].handle, 0), CUDA_SUCCESS);
+  }
+  ~MappedChunks() { EXPECT_EQ(cuMemUnmap(range.start, range.size), CUDA_SUCCESS); }
+  Range range;
+  std::vector<Chunk> chunks;
+};
+
+struct PinnedBytes {
+  explicit PinnedBytes(size_t bytes) { EXPECT_EQ(cuMemHostAlloc(&data, bytes, 0), CUDA_SUCCESS); }
+  ~PinnedBytes() { EXPECT_EQ(cuMemFreeHost(data), CUDA_SUCCESS); }
+  void* data = nullptr;
+};
+struct DeviceBytes {
+  explicit DeviceBytes(size_t bytes) { EXPECT_EQ(cuMemAlloc(&start, bytes), CUDA_SUCCESS); }
+  ~DeviceBytes() { EXPECT_EQ(cuMemFree(start), CUDA_SUCCESS); }
+  CUdeviceptr start = 0;
+};
+
+TEST_F(DriverHardwareTest, WithoutAProfileNothingIsCounted) {
+  MappedChunks mapped(1);
+  EXPECT_EQ(AllowAccess(mapped.range.start, mapped.range.size), CUDA_SUCCESS);
+  EXPECT_EQ(Costs().time_scale, 0);
+  EXPECT_EQ(Costs().calls[kSetAccess], 0u);
+  EXPECT_EQ(Costs().memory_lock_ns, 0u);
+}
+
+TEST_F(DriverHardwareTest, ACallTakesItsTimeForEachHandle) {
+  MappedChunks mapped(3);
+  ASSERT_EQ(Use(Profile()), 0);
+  const double start = Seconds();
+  EXPECT_EQ(AllowAccess(mapped.range.start, mapped.range.size), CUDA_SUCCESS);
+  EXPECT_GE(Seconds() - start, 0.059);
+  EXPECT_EQ(Costs().calls[kSetAccess], 1u);
+  EXPECT_EQ(Costs().call_ns[kSetAccess], 60'000'000u);
+  EXPECT_EQ(Costs().memory_lock_ns, 60'000'000u);
+  EXPECT_EQ(Costs().longest_memory_call_ns, 60'000'000u);
+  EXPECT_STREQ(simcuda_call_name(kSetAccess), "cuMemSetAccess");
+  EXPECT_EQ(simcuda_call_name(SIMCUDA_CALLS), nullptr);
+}
+
+TEST_F(DriverHardwareTest, TheEndOfAssumedFiguresAndTheTimeScaleAreChosen) {
+  MappedChunks mapped(1);
+  ASSERT_EQ(Use(Profile()), 0);
+  ASSERT_EQ(simcuda_set("HARDWARE_END", "low"), 0);
+  ASSERT_EQ(simcuda_set("TIME_SCALE", "2.5"), 0);
+  EXPECT_EQ(AllowAccess(mapped.range.start, mapped.range.size), CUDA_SUCCESS);
+  EXPECT_EQ(Costs().call_ns[kSetAccess], 25'000'000u);
+  EXPECT_EQ(Costs().time_scale, 2.5);
+  EXPECT_NE(simcuda_set("TIME_SCALE", "21"), 0);
+  EXPECT_NE(simcuda_set("TIME_SCALE", "0.5"), 0);
+  EXPECT_NE(simcuda_set("HARDWARE_END", "middle"), 0);
+  EXPECT_NE(simcuda_set("HARDWARE_FORM", "both"), 0);
+  EXPECT_NE(simcuda_set("COPY_BYTES", "none"), 0);
+}
+
+// The longest that a launch waited while another thread gave access to five handles, 100 ms.
+class DriverHardwareFormTest : public DriverHardwareTest {
+ protected:
+  uint64_t LongestWait(const char* form) {
+    const Kernel kernel(std::string("beside_") + form, 0, [](uint64_t*) {});
+    MappedChunks mapped(5);
+    EXPECT_EQ(Use(Profile()), 0);
+    EXPECT_EQ(simcuda_set("HARDWARE_FORM", form), 0);
+    std::thread access([&] { EXPECT_EQ(AllowAccess(mapped.range.start, mapped.range.size), CUDA_SUCCESS); });
+    while (Costs().calls[kSetAccess] == 0) SleepMs(1);
+    const TestStream stream(CU_STREAM_NON_BLOCKING);
+    EXPECT_EQ(kernel.Launch(stream, {}), CUDA_SUCCESS);
+    EXPECT_EQ(Costs().calls[kLaunch], 1u);
+    access.join();
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(simcuda_set("HARDWARE", ""), 0);
+    return Costs().longest_enqueue_wait_ns;
+  }
+};
+
+TEST_F(DriverHardwareFormTest, ALaunchWaitsForTheMemoryLock) {
+  const uint64_t waited = LongestWait("wait");
+  EXPECT_GT(waited, 0u);
+  EXPECT_LE(waited, 100'000'000u) << "for one call, not for more";
+}
+
+TEST_F(DriverHardwareFormTest, OrItPasses) { EXPECT_EQ(LongestWait("pass"), 0u); }
+
+TEST_F(DriverHardwareTest, CopiesShareTheLinkAndKeepItsTime) {
+  constexpr size_t kBytes = 20'000'000;
+  const PinnedBytes host(2 * kBytes);
+  const DeviceBytes device(2 * kBytes);
+  const TestStream in(CU_STREAM_NON_BLOCKING), out(CU_STREAM_NON_BLOCKING);
+  const TestEvent in_start, in_end, out_start, out_end;
+  char* const other = static_cast<char*>(host.data) + kBytes;
+  const auto copy = [&](bool inward, bool outward) {
+    simcuda_hold_streams(1);
+    if (inward) {
+      EXPECT_EQ(cuEventRecord(in_start, in), CUDA_SUCCESS);
+      EXPECT_EQ(cuMemcpyHtoDAsync(device.start, host.data, kBytes, in), CUDA_SUCCESS);
+      EXPECT_EQ(cuEventRecord(in_end, in), CUDA_SUCCESS);
+    }
+    if (outward) {
+      EXPECT_EQ(cuEventRecord(out_start, out), CUDA_SUCCESS);
+      EXPECT_EQ(cuMemcpyDtoHAsync(other, device.start + kBytes, kBytes, out), CUDA_SUCCESS);
+      EXPECT_EQ(cuEventRecord(out_end, out), CUDA_SUCCESS);
+    }
+    simcuda_hold_streams(0);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  };
+  copy(true, true);  // the pages are there
+  ASSERT_EQ(Use(Profile()), 0);
+  ASSERT_EQ(simcuda_set("TIME_SCALE", "4"), 0);
+  ASSERT_EQ(simcuda_set("COPY_BYTES", "sample"), 0);
+  copy(true, false);
+  EXPECT_NEAR(Between(in_start, in_end), 80, 10);
+  copy(false, true);
+  EXPECT_NEAR(Between(out_start, out_end), 100, 10) << "20 of them setting up";
+  copy(true, true);
+  EXPECT_NEAR(Between(out_start, out_end), 100, 10) << "not slowed";
+  EXPECT_NEAR(Between(in_start, in_end), 130, 15) << "half as fast until the other ends at 100";
+}
+
+TEST_F(DriverHardwareTest, ASampledCopyMovesTheFirstWordsAlone) {
+  constexpr size_t kBytes = 1 << 20;
+  const PinnedBytes host(kBytes);
+  const DeviceBytes device(kBytes);
+  ASSERT_EQ(cuMemsetD8(device.start, 7, kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(Use(Profile()), 0);
+  ASSERT_EQ(simcuda_set("COPY_BYTES", "sample"), 0);
+  ASSERT_EQ(cuMemcpyDtoH(host.data, device.start, kBytes), CUDA_SUCCESS);
+  const char* const bytes = static_cast<const char*>(host.data);
+  EXPECT_EQ(bytes[0], 7);
+  EXPECT_EQ(bytes[64 << 10], 7);
+  EXPECT_EQ(bytes[1000], 0);
+  ASSERT_EQ(cuMemcpyDtoH(host.data, device.start, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(bytes[1000], 7) << "small copies are whole";
+}
+
+TEST_F(DriverHardwareTest, KernelsTakeTheTimeOfTheTable) {
+  const Kernel slow("a_slow_kernel", 0, [](uint64_t*) {}), quick("a_quick_kernel", 0, [](uint64_t*) {});
+  ASSERT_EQ(Use(Profile()), 0);
+  const TestStream stream(CU_STREAM_NON_BLOCKING);
+  const TestEvent start, middle, end;
+  simcuda_hold_streams(1);
+  EXPECT_EQ(slow.Launch(stream, {}), CUDA_SUCCESS);  // what follows is queued long before its turn
+  EXPECT_EQ(cuEventRecord(start, stream), CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(slow.Launch(stream, {}), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventRecord(middle, stream), CUDA_SUCCESS);
+  EXPECT_EQ(quick.Launch(stream, {}), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventRecord(end, stream), CUDA_SUCCESS);
+  simcuda_hold_streams(0);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_NEAR(Between(start, middle), 90, 1) << "late wake-ups of the stream's thread do not add up";
+  EXPECT_LT(Between(middle, end), 30);
+}
+
+TEST_F(DriverHardwareTest, LoadingCodeWaitsForTheGpuAndHoldsLaunchesUp) {
+  std::atomic<bool> ended{false};
+  const Kernel busy("a_busy_kernel", 0, [&](uint64_t*) {
+    SleepMs(100);
+    ended = true;
+  });
+  const TestStream stream(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(Use(Profile()), 0);
+  EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
+  const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_busy_kernel\n";
+  CUmodule module = nullptr;
+  EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(Costs().call_ns[SIMCUDA_CALLS - 1], 1'000'000u);
+  EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+TEST_F(DriverHardwareTest, TheDriversOwnProcessorTimeIsKnownByThread) {
+  MappedChunks mapped(1);
+  ASSERT_EQ(Use(Profile()), 0);
+  EXPECT_EQ(simcuda_thread_cpu_ns(gettid()), 0u);
+  EXPECT_EQ(AllowAccess(mapped.range.start, mapped.range.size), CUDA_SUCCESS);
+  EXPECT_GT(simcuda_thread_cpu_ns(gettid()), 0u);
+  EXPECT_LT(simcuda_thread_cpu_ns(gettid()), 20'000'000u) << "it sleeps, but at the end";
+}
+
+TEST_F(DriverHardwareTest, ProfilesThatAreNotUnderstoodAreRefused) {
+  const std::string access = R"({"low": 10000, "high": 20000, "assumed": "a test"})";
+  EXPECT_NE(simcuda_set("HARDWARE", "./no-such-file.json"), 0);
+  EXPECT_NE(simcuda_set("HARDWARE", "no-such-machine"), 0);
+  EXPECT_NE(Use("not JSON"), 0);
+  EXPECT_NE(Use("{}"), 0);
+  EXPECT_NE(UseWith(access, R"({"low": 10000, "high": 20000})"), 0) << "no source";
+  EXPECT_NE(UseWith(access, R"({"value": 1, "assumed": "one end alone"})"), 0);
+  EXPECT_NE(UseWith(access, R"({"low": 3, "high": 2, "assumed": "the wrong way round"})"), 0);
+  EXPECT_NE(UseWith(access, R"({"value": 1, "low": 1, "high": 2, "source": "both kinds"})"), 0);
+  EXPECT_NE(UseWith(access, R"({"value": -1, "source": "less than nothing"})"), 0);
+  EXPECT_NE(UseWith(access, R"({"value": "1", "source": "a word"})"), 0);
+  EXPECT_NE(UseWith(access, "7"), 0);
+  EXPECT_NE(UseWith("\"cuMemSetAccess\"", "\"cuMemSetAccesses\""), 0);
+  EXPECT_NE(UseWith("\"cuMemSetAccess\": {\"holds\": \"memory\"", "\"cuMemSetAccess\": {\"holds\": \"all\""),
+            0);
+  EXPECT_NE(UseWith("handle_us", "handle_ms"), 0);
+  EXPECT_NE(UseWith("pageable_gb_per_s", "pageable"), 0);
+  EXPECT_NE(UseWith("\"both_gb_per_s\": {\"value\": 0.5", "\"both_gb_per_s\": {\"value\": 2"), 0);
+  EXPECT_NE(UseWith("part_of_name", "name"), 0);
+  EXPECT_EQ(Use(Profile()), 0);
+}
+
+TEST_F(DriverHardwareTest, EveryProfileOfTheTreeIsUnderstoodAtBothEnds) {
+  for (const char* name : {"a100", "h100", "h200", "rtx4090"}) {
+    for (const char* end : {"low", "high"}) {
+      EXPECT_EQ(simcuda_set("HARDWARE_END", end), 0) << name;
+      EXPECT_EQ(simcuda_set("HARDWARE", name), 0) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace simcuda_test

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/gpu/call_costs.h"
 #include "tests/gpu/gpu.h"
 
 namespace spillway::gpu {
@@ -206,6 +207,8 @@ int Run(int argc, char** argv) {
     report["blocks"] = MeasureBlocks(rounds, false);
     for (Json& row : MeasureBlocks(rounds, true)) report["blocks"].push_back(row);
     report["copies"] = MeasureCopies(rounds, copy_mib * kMiB);
+    report["calls"] = MeasureCalls(rounds);
+    report["link"] = MeasureLink(rounds, copy_mib * kMiB);
   }
   if (!json_file.empty()) std::ofstream(json_file) << report.dump(2) << "\n";
   return 0;

@@ -1,0 +1,90 @@
+"""Writes a hardware profile of simcuda from what bench/gpu/run.sh measured on a machine.
+
+    python3 bench/gpu/profile.py BENCH.json --name NAME --like a100 --out NAME.json
+    build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
+
+What the bench does not measure is taken from the profile named by --like, as assumed from there.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+PROFILES = Path(__file__).resolve().parents[2] / "integration" / "simcuda" / "hardware"
+GIB = 1 << 30
+CHUNK = 2 << 20  # calls whose cost is for each handle are measured on handles of this size
+BLOCK = 64 << 20
+
+
+def slope(small, large, key):
+    """Microseconds of a call, and of each GiB, from two sizes."""
+    for_gib = max(0.0, large[key] - small[key]) * GIB / (large["bytes"] - small["bytes"])
+    return max(0.0, small[key] - for_gib * small["bytes"] / GIB), for_gib
+
+
+def assume(part, name):
+    """The other profile's figures, marked as assumed from there."""
+    if isinstance(part, list):
+        return [assume(item, name) for item in part]
+    if not isinstance(part, dict):
+        return part
+    if "value" in part or "low" in part:
+        low, high = part.get("low", part.get("value")), part.get("high", part.get("value"))
+        return {"low": low, "high": high, "assumed": f"the profile {name}: {part.get('source', part.get('assumed'))}"}
+    return {key: assume(value, name) for key, value in part.items()}
+
+
+def measured_calls(driver, figure):
+    """By call, the figures that replace those of the other profile."""
+    rows = [row for row in driver["blocks"] if row["busy"] and row["block_bytes"] == BLOCK]
+    chunks = next(row for row in rows if row["chunk_bytes"] == CHUNK)
+    whole = max(rows, key=lambda row: row["chunk_bytes"])
+    handles, whole_handles = BLOCK // CHUNK, BLOCK // whole["chunk_bytes"]
+    calls = {}
+    for call, key in (("cuMemCreate", "create_us"), ("cuMemMap", "map_us"), ("cuMemSetAccess", "set_access_us"),
+                      ("cuMemUnmap", "unmap_us"), ("cuMemRelease", "release_us")):  # fmt: skip
+        # So much for each handle, and so much for the bytes whatever the handles.
+        each = (chunks[key] - whole[key]) / (handles - whole_handles)
+        rest = max(0.0, whole[key] - each * whole_handles)
+        field = "handle_us" if call in ("cuMemSetAccess", "cuMemUnmap") else "call_us"
+        calls[call] = {field: figure(max(0.0, each)), "gib_us": figure(rest * GIB / BLOCK)}
+    for call, micros in driver["calls"]["us"].items():
+        calls[call] = {"call_us": figure(micros)}
+    calls["cuLaunchKernel"] = {"call_us": figure(driver["launch"]["launch_ns"] / 1e3)}
+    small, large = driver["calls"]["registering"]
+    for call, key in (("cuMemHostRegister", "register_us"), ("cuMemHostUnregister", "unregister_us")):
+        once, for_gib = slope(small, large, key)
+        calls[call] = {"call_us": figure(once), "gib_us": figure(for_gib)}
+    return calls
+
+
+def make(report, name, like):
+    driver = report["driver"]
+    words = f"measured: {driver['device']}; {'; '.join(report.get('machine', []))}"
+    figure = lambda value: {"value": round(value, 4), "source": words}  # noqa: E731
+    base = json.loads((PROFILES / f"{like}.json").read_text())
+    profile = assume(base, like)
+    profile["name"], profile["machine"] = name, driver["device"]
+    for call, figures in measured_calls(driver, figure).items():
+        profile["calls"][call] = {"holds": base["calls"][call]["holds"], **figures}
+    for side, figures in driver["link"].items():
+        profile["copies"][side] = {key: figure(value) for key, value in figures.items()}
+    profile["measured"] = {"blocks": driver["blocks"], "copies": driver["copies"]}
+    return profile
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", type=Path, help="the file of bench/gpu/run.sh --json")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--like", default="a100", help="the profile that what is not measured is taken from")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    profile = make(json.loads(args.report.read_text()), args.name, args.like)
+    args.out.write_text(json.dumps(profile, indent=2, ensure_ascii=False) + "\n")
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

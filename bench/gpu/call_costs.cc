@@ -117,10 +117,13 @@ class Link {
                  "cuMemcpyDtoHAsync");
     }
     Ends ends;
+    const auto look = [&](bool asked, CUstream stream, double* end) {
+      if (!asked || *end != 0 || query_(stream) != CUDA_SUCCESS) return;
+      *end = std::chrono::duration<double>(Clock::now() - start).count();
+    };
     while ((in && ends.in == 0) || (out && ends.out == 0)) {
-      const double now = std::chrono::duration<double>(Clock::now() - start).count();
-      if (in && ends.in == 0 && query_(streams_[0]) == CUDA_SUCCESS) ends.in = now;
-      if (out && ends.out == 0 && query_(streams_[1]) == CUDA_SUCCESS) ends.out = now;
+      look(in, streams_[0], &ends.in);
+      look(out, streams_[1], &ends.out);
     }
     return ends;
   }

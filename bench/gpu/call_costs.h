@@ -1,5 +1,5 @@
 // What a hardware profile of simcuda needs beside driver_bench's blocks and launches: the driver's small calls, and the
-// link's directions alone, together and in small pieces. JSON keys are those that profile.py reads.
+// link's directions alone, together and in small pieces. JSON keys are those that write_profile.py reads.
 
 #ifndef SPILLWAY_BENCH_GPU_CALL_COSTS_H_
 #define SPILLWAY_BENCH_GPU_CALL_COSTS_H_

@@ -11,7 +11,12 @@ namespace simcuda {
 
 void LinkTime::Begin(int direction, int64_t begin_ns, double alone_ns, double both_share) {
   Advance(begin_ns);  // the other direction has had the link to itself up to here
-  directions_[direction] = {true, alone_ns, both_share, static_cast<double>(begin_ns)};
+  const auto begin = static_cast<double>(begin_ns);
+  // And no longer, where it has been counted further: the thread of this copy's stream woke late.
+  Direction& other = directions_[1 - direction];
+  if (other.busy && other.at_ns > begin)
+    other.left_ns += (other.at_ns - std::max(begin, other.begin_ns)) * (1 - other.share);
+  directions_[direction] = {true, alone_ns, both_share, begin, begin};
 }
 
 void LinkTime::AdvanceOne(int direction, double time_ns) {

@@ -30,6 +30,7 @@ class LinkTime {
     double left_ns = 0;  // of the time alone
     double share = 1;    // both directions' speed over that alone
     double at_ns = 0;    // up to where left_ns is counted; where it ended
+    double begin_ns = 0;
   };
   double SpeedOf(int direction) const {
     return directions_[1 - direction].busy ? directions_[direction].share : 1;

@@ -56,6 +56,20 @@ def main():
         with open(f"{folder}/log") as file:
             kinds = [line.split("\t")[0] for line in file]
         check(kinds.count("copy") == 3 and kinds.count("memset") == 2, kinds)
+
+        costly = ("--memory", "256MiB", "--devices", "2", "--poison", "recycle", "--stats", stats)
+        done = run(*costly, "--hardware", "a100", "--hardware-end", "low", "--hardware-form", "pass", "--time-scale",
+                   "2", "--", PROGRAM, "--gtest_filter=*CopiesGoEveryWay")
+        check(done.returncode == 0, done.stdout + done.stderr)
+        with open(stats) as file:
+            costs = json.load(file)["hardware"]
+        check(costs["profile"] == "a100" and costs["time_scale"] == 2, costs)
+        copies = costs["calls"]["cuMemcpyAsync"]
+        check(copies["count"] == 3 and copies["ns"] == 3 * 2 * 2000, copies)
+        done = run(*costly, "--hardware", "nothing", "--", PROGRAM, "--gtest_filter=*CopiesGoEveryWay")
+        check(done.returncode != 0 and "the hardware profile" in done.stderr, done.stderr)
+        bad = run("--time-scale", "21", "--", "true")
+        check(bad.returncode == 2 and "SIMCUDA_TIME_SCALE=21" in bad.stderr, bad.stderr)
     print("passed")
 
 

@@ -1,6 +1,6 @@
 """Writes a hardware profile of simcuda from what bench/gpu/run.sh measured on a machine.
 
-    python3 bench/gpu/profile.py BENCH.json --name NAME --like a100 --out NAME.json
+    python3 bench/gpu/write_profile.py BENCH.json --name NAME --like a100 --out NAME.json
     build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
 
 What the bench does not measure is taken from the profile named by --like, as assumed from there.

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/driver_api.h"
@@ -30,6 +33,9 @@ struct Threads {
 
 struct State {
   std::atomic<const HardwareProfile*> profile{nullptr};
+  std::mutex profiles_mutex;
+  std::vector<std::unique_ptr<const HardwareProfile>>
+      profiles;                // all there ever were; guarded by profiles_mutex
   std::mutex mutex;            // guards the time lines
   int64_t memory_free_ns = 0;  // when each lock is free again
   int64_t context_free_ns = 0;
@@ -147,19 +153,21 @@ bool ApplyHardware() {
     std::lock_guard<std::mutex> lock(GetSettings().hardware_mutex);
     name = settings.hardware;
   }
-  HardwareProfile* profile = nullptr;
+  std::unique_ptr<HardwareProfile> profile;
   if (!name.empty()) {
-    profile = new HardwareProfile;  // never freed, see above
+    profile = std::make_unique<HardwareProfile>();
     std::string error;
     const double scale = static_cast<double>(settings.time_scale_thousandths.load()) / 1000;
     const End end = settings.hardware_high.load() != 0 ? End::kHigh : End::kLow;
-    if (!LoadProfile(FileOf(name), end, scale, profile, &error)) {
+    if (!LoadProfile(FileOf(name), end, scale, profile.get(), &error)) {
       std::fprintf(stderr, "simcuda: the hardware profile %s: %s\n", FileOf(name).c_str(), error.c_str());
-      delete profile;
       return false;
     }
   }
-  GetState().profile.store(profile, std::memory_order_release);
+  State& state = GetState();
+  std::lock_guard<std::mutex> lock(state.profiles_mutex);
+  state.profile.store(profile.get(), std::memory_order_release);
+  if (profile != nullptr) state.profiles.push_back(std::move(profile));
   return true;
 }
 

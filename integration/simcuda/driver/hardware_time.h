@@ -5,7 +5,6 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,6 @@
 // Driver functions: stream capture, in every version and form.
 #include "integration/simcuda/driver/capture.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {
@@ -80,6 +81,7 @@ CUresult UpdateV1(CUstream handle, CUgraphNode* nodes, size_t count, unsigned in
 }  // namespace simcuda
 
 SIMCUDA_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  SIMCUDA_FAIL_POINT(cuThreadExchangeStreamCaptureMode);
   return simcuda::ExchangeCaptureMode(mode);
 }
 

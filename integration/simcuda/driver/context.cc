@@ -12,8 +12,6 @@
 namespace simcuda {
 namespace {
 
-constexpr uint32_t kContextMagic = 0x43545821;
-
 std::atomic<uint64_t> next_context_id{1};
 std::atomic<void (*)(Stream&)> g_before_close{nullptr};
 
@@ -60,17 +58,12 @@ bool IsBlocking(StreamKind kind) { return kind == StreamKind::kBlocking || kind 
 
 }  // namespace
 
-Context::Context(Device* device, bool primary)
-    : magic_(kContextMagic), device_(device), primary_(primary), id_(next_context_id++) {
+Context::Context(Device* device, bool primary) : device_(device), primary_(primary), id_(next_context_id++) {
   limits[CU_LIMIT_STACK_SIZE] = 1024;
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
   legacy_ = Stream::Open(this, &error_, StreamKind::kLegacy, 0);
-}
-
-Context* Context::FromHandle(CUcontext handle) {
-  Context* context = reinterpret_cast<Context*>(handle);
-  return context != nullptr && context->magic_ == kContextMagic ? context : nullptr;
+  Live(HandleKind::kContext);
 }
 
 Stream& Context::per_thread() {
@@ -201,7 +194,7 @@ void Context::Reset() {
 
 void Context::Destroy() {
   Reset();
-  magic_ = 0;
+  Die();
   legacy_->Close();
 }
 
@@ -215,6 +208,7 @@ CUresult EnterContext(Context** context) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   *context = CurrentContext();
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!(*context)->IsLive(HandleKind::kContext)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return (*context)->status();
 }
 
@@ -239,7 +233,7 @@ CUresult EnterStream(CUstream handle, Form form, Stream** stream) {
     return CUDA_SUCCESS;
   }
   *stream = Stream::FromHandle(handle);
-  if (*stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*stream == nullptr) return BadHandle(handle, "a CUstream", CUDA_ERROR_INVALID_HANDLE);
   return (*stream)->context()->status();
 }
 

@@ -14,11 +14,11 @@
 
 namespace simcuda {
 
-class Context {
+class Context : public HandleObject {
  public:
   Context(Device* device, bool primary);
 
-  static Context* FromHandle(CUcontext handle);
+  static Context* FromHandle(CUcontext handle) { return LiveObject<Context>(handle, HandleKind::kContext); }
   CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
 
   Device& device() const { return *device_; }
@@ -65,7 +65,6 @@ class Context {
  private:
   std::vector<Stream*> Streams();
 
-  std::atomic<uint32_t> magic_;
   Device* const device_;
   const bool primary_;
   const uint64_t id_;

@@ -5,6 +5,7 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {
@@ -69,7 +70,8 @@ CUresult CreateContext(CUcontext* handle, unsigned int flags, CUdevice ordinal) 
 CUresult DestroyContext(CUcontext handle) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Context* context = Context::FromHandle(handle);
-  if (context == nullptr || context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return BadHandle(handle, "a CUcontext", CUDA_ERROR_INVALID_CONTEXT);
+  if (context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = ContextStack();
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   context->Destroy();  // the object stays: old streams and events refer to it
@@ -88,7 +90,7 @@ CUresult PopContext(CUcontext* handle) {
 CUresult PushContext(CUcontext handle) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Context* context = Context::FromHandle(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return BadHandle(handle, "a CUcontext", CUDA_ERROR_INVALID_CONTEXT);
   ContextStack().push_back(context);
   return CUDA_SUCCESS;
 }
@@ -97,7 +99,9 @@ CUresult PushContext(CUcontext handle) {
 CUresult EnterGiven(CUcontext handle, Context** context) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   *context = handle == nullptr ? CurrentContext() : Context::FromHandle(handle);
-  return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  if (*context != nullptr) return CUDA_SUCCESS;
+  return handle == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                           : BadHandle(handle, "a CUcontext", CUDA_ERROR_INVALID_CONTEXT);
 }
 
 CUresult SynchronizeContext(CUcontext handle) {
@@ -134,6 +138,7 @@ using simcuda::CurrentContext;
 using simcuda::Device;
 
 SIMCUDA_API CUresult cuDevicePrimaryCtxRetain(CUcontext* handle, CUdevice ordinal) {
+  SIMCUDA_FAIL_POINT(cuDevicePrimaryCtxRetain);
   Device* device = nullptr;
   if (CUresult result = simcuda::EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -145,6 +150,7 @@ SIMCUDA_API CUresult cuDevicePrimaryCtxRetain(CUcontext* handle, CUdevice ordina
 }
 
 SIMCUDA_API CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* active) {
+  SIMCUDA_FAIL_POINT(cuDevicePrimaryCtxGetState);
   Device* device = nullptr;
   if (CUresult result = simcuda::EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   std::lock_guard<std::mutex> lock(simcuda::g_primary_mutex);
@@ -154,7 +160,10 @@ SIMCUDA_API CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* 
   return CUDA_SUCCESS;
 }
 
-SIMCUDA_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return simcuda::ReleasePrimary(device); }
+SIMCUDA_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  SIMCUDA_FAIL_POINT(cuDevicePrimaryCtxRelease_v2);
+  return simcuda::ReleasePrimary(device);
+}
 SIMCUDA_API CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return simcuda::ReleasePrimary(device); }
 SIMCUDA_API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return simcuda::ResetPrimary(device); }
 SIMCUDA_API CUresult cuDevicePrimaryCtxReset(CUdevice device) { return simcuda::ResetPrimary(device); }
@@ -180,12 +189,19 @@ SIMCUDA_API CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* param
 #endif
 SIMCUDA_API CUresult cuCtxDestroy_v2(CUcontext context) { return simcuda::DestroyContext(context); }
 SIMCUDA_API CUresult cuCtxDestroy(CUcontext context) { return simcuda::DestroyContext(context); }
-SIMCUDA_API CUresult cuCtxPushCurrent_v2(CUcontext context) { return simcuda::PushContext(context); }
+SIMCUDA_API CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  SIMCUDA_FAIL_POINT(cuCtxPushCurrent_v2);
+  return simcuda::PushContext(context);
+}
 SIMCUDA_API CUresult cuCtxPushCurrent(CUcontext context) { return simcuda::PushContext(context); }
-SIMCUDA_API CUresult cuCtxPopCurrent_v2(CUcontext* context) { return simcuda::PopContext(context); }
+SIMCUDA_API CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  SIMCUDA_FAIL_POINT(cuCtxPopCurrent_v2);
+  return simcuda::PopContext(context);
+}
 SIMCUDA_API CUresult cuCtxPopCurrent(CUcontext* context) { return simcuda::PopContext(context); }
 
 SIMCUDA_API CUresult cuCtxSetCurrent(CUcontext handle) {
+  SIMCUDA_FAIL_POINT(cuCtxSetCurrent);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   auto& stack = ContextStack();
   if (handle == nullptr) {
@@ -193,7 +209,7 @@ SIMCUDA_API CUresult cuCtxSetCurrent(CUcontext handle) {
     return CUDA_SUCCESS;
   }
   Context* context = Context::FromHandle(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return simcuda::BadHandle(handle, "a CUcontext", CUDA_ERROR_INVALID_CONTEXT);
   if (stack.empty()) {
     stack.push_back(context);
   } else {
@@ -203,6 +219,7 @@ SIMCUDA_API CUresult cuCtxSetCurrent(CUcontext handle) {
 }
 
 SIMCUDA_API CUresult cuCtxGetCurrent(CUcontext* handle) {
+  SIMCUDA_FAIL_POINT(cuCtxGetCurrent);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = CurrentContext() == nullptr ? nullptr : CurrentContext()->handle();
@@ -210,6 +227,7 @@ SIMCUDA_API CUresult cuCtxGetCurrent(CUcontext* handle) {
 }
 
 SIMCUDA_API CUresult cuCtxGetDevice(CUdevice* device) {
+  SIMCUDA_FAIL_POINT(cuCtxGetDevice);
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterGiven(nullptr, &context); result != CUDA_SUCCESS) return result;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -280,7 +298,10 @@ SIMCUDA_API CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
 SIMCUDA_API CUresult cuCtxSetCacheConfig(CUfunc_cache config) { return CUDA_SUCCESS; }
 SIMCUDA_API CUresult cuCtxResetPersistingL2Cache(void) { return CUDA_SUCCESS; }
 
-SIMCUDA_API CUresult cuCtxSynchronize(void) { return simcuda::SynchronizeContext(nullptr); }
+SIMCUDA_API CUresult cuCtxSynchronize(void) {
+  SIMCUDA_FAIL_POINT(cuCtxSynchronize);
+  return simcuda::SynchronizeContext(nullptr);
+}
 SIMCUDA_API CUresult cuCtxSynchronize_v2(CUcontext context) { return simcuda::SynchronizeContext(context); }
 
 // All devices share one address space, so access needs no switching on; what was switched is remembered for the errors.
@@ -288,7 +309,7 @@ SIMCUDA_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
   Context* peer = Context::FromHandle(handle);
-  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == nullptr) return simcuda::BadHandle(handle, "a CUcontext", CUDA_ERROR_INVALID_CONTEXT);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (&peer->device() == &context->device()) return CUDA_ERROR_INVALID_DEVICE;
   return context->SetPeer(peer, true) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
@@ -297,6 +318,6 @@ SIMCUDA_API CUresult cuCtxDisablePeerAccess(CUcontext handle) {
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
   Context* peer = Context::FromHandle(handle);
-  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == nullptr) return simcuda::BadHandle(handle, "a CUcontext", CUDA_ERROR_INVALID_CONTEXT);
   return context->SetPeer(peer, false) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

@@ -1,6 +1,7 @@
 // Driver functions: copies and memsets, linear and two-dimensional, in all their forms.
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/copy.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {

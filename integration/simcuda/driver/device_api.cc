@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {
@@ -92,6 +93,7 @@ using simcuda::Device;
 using simcuda::EnterDevice;
 
 SIMCUDA_API CUresult cuDeviceGetCount(int* count) {
+  SIMCUDA_FAIL_POINT(cuDeviceGetCount);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = simcuda::DeviceCount();
@@ -99,6 +101,7 @@ SIMCUDA_API CUresult cuDeviceGetCount(int* count) {
 }
 
 SIMCUDA_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  SIMCUDA_FAIL_POINT(cuDeviceGet);
   Device* found = nullptr;
   if (CUresult result = EnterDevice(ordinal, &found); result != CUDA_SUCCESS) return result;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -107,6 +110,7 @@ SIMCUDA_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 SIMCUDA_API CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) {
+  SIMCUDA_FAIL_POINT(cuDeviceGetName);
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -115,7 +119,10 @@ SIMCUDA_API CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) {
 }
 
 SIMCUDA_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) { return simcuda::Uuid(uuid, device); }
-SIMCUDA_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return simcuda::Uuid(uuid, device); }
+SIMCUDA_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  SIMCUDA_FAIL_POINT(cuDeviceGetUuid_v2);
+  return simcuda::Uuid(uuid, device);
+}
 
 SIMCUDA_API CUresult cuDeviceGetLuid(char* luid, unsigned int* mask, CUdevice ordinal) {
   Device* device = nullptr;
@@ -124,6 +131,7 @@ SIMCUDA_API CUresult cuDeviceGetLuid(char* luid, unsigned int* mask, CUdevice or
 }
 
 SIMCUDA_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
+  SIMCUDA_FAIL_POINT(cuDeviceTotalMem_v2);
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -132,6 +140,7 @@ SIMCUDA_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
 }
 
 SIMCUDA_API CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) {
+  SIMCUDA_FAIL_POINT(cuDeviceGetAttribute);
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   // Attributes of toolkits newer than the headers that this was built with are known to be absent, too.

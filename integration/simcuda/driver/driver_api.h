@@ -22,11 +22,15 @@ enum class Form { kLegacy, kPerThread };
 
 }  // namespace simcuda
 
-// Defines `symbol` and its per-thread form by a function template over Form.
-#define SIMCUDA_BOTH_FORMS(symbol, suffix, implementation, parameters, arguments)                       \
-  SIMCUDA_API CUresult symbol parameters { return implementation<::simcuda::Form::kLegacy> arguments; } \
-  SIMCUDA_API CUresult symbol##suffix parameters {                                                      \
-    return implementation<::simcuda::Form::kPerThread> arguments;                                       \
+// Defines `symbol` and its per-thread form by a function template over Form, with a fail point (fail_points.h) each.
+#define SIMCUDA_BOTH_FORMS(symbol, suffix, implementation, parameters, arguments) \
+  SIMCUDA_API CUresult symbol parameters {                                        \
+    SIMCUDA_FAIL_POINT(symbol);                                                   \
+    return implementation<::simcuda::Form::kLegacy> arguments;                    \
+  }                                                                               \
+  SIMCUDA_API CUresult symbol##suffix parameters {                                \
+    SIMCUDA_FAIL_POINT(symbol##suffix);                                           \
+    return implementation<::simcuda::Form::kPerThread> arguments;                 \
   }
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_API_H_

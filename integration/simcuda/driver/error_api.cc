@@ -5,6 +5,7 @@
 #include <string>
 
 #include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {
@@ -56,6 +57,7 @@ const std::map<int, ErrorText>& Errors() {
 }  // namespace simcuda
 
 SIMCUDA_API CUresult cuGetErrorName(CUresult error, const char** name) {
+  SIMCUDA_FAIL_POINT(cuGetErrorName);
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto it = simcuda::Errors().find(error);
   *name = it == simcuda::Errors().end() ? nullptr : it->second.name;
@@ -63,6 +65,7 @@ SIMCUDA_API CUresult cuGetErrorName(CUresult error, const char** name) {
 }
 
 SIMCUDA_API CUresult cuGetErrorString(CUresult error, const char** text) {
+  SIMCUDA_FAIL_POINT(cuGetErrorString);
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto it = simcuda::Errors().find(error);
   *text = it == simcuda::Errors().end() ? nullptr : it->second.text.c_str();

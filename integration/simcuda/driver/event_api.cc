@@ -10,18 +10,17 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/hardware_time.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {
 
-constexpr uint32_t kEventMagic = 0x45564e54;
-
-struct Event {
-  std::atomic<uint32_t> magic{0};
+struct Event : HandleObject {
   std::mutex mutex;  // guards the rest
   unsigned int flags = 0;
-  uint64_t generation = 0;   // one per record
-  Stream* stream = nullptr;  // null: not recorded yet
+  const Context* context = nullptr;  // in which it was made
+  uint64_t generation = 0;           // one per record
+  Stream* stream = nullptr;          // null: not recorded yet
   uint64_t number = 0;
   int64_t time_ns = 0;
   CapturedPlace captured;  // of the last record, when that was on a capturing stream
@@ -54,10 +53,7 @@ class RecordWork : public Work {
   const uint64_t generation_;
 };
 
-Event* EventFromHandle(CUevent handle) {
-  Event* event = reinterpret_cast<Event*>(handle);
-  return reinterpret_cast<uintptr_t>(handle) >= 4096 && event->magic == kEventMagic ? event : nullptr;
-}
+Event* EventFromHandle(CUevent handle) { return LiveObject<Event>(handle, HandleKind::kEvent); }
 
 // The place that the event stands for now; stream null when it was never recorded.
 struct Place {
@@ -76,7 +72,7 @@ Place PlaceOf(Event& event) {
 CUresult EnterEvent(CUevent handle, Event** event) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   *event = EventFromHandle(handle);
-  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*event == nullptr) return BadHandle(handle, "a CUevent", CUDA_ERROR_INVALID_HANDLE);
   const Context* context = CurrentContext();
   return context == nullptr ? CUDA_SUCCESS : context->status();
 }
@@ -92,6 +88,7 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
   CallTime time(Call::kEventRecord);
   if (!capturing) time.Spend();
   std::lock_guard<std::mutex> lock(event->mutex);
+  if (event->context != stream->context()) return CUDA_ERROR_INVALID_HANDLE;
   if (capturing) {
     event->stream = nullptr;
     return RecordPlace(*stream, &event->captured);
@@ -123,6 +120,7 @@ CUresult WaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
   if (CUresult result = EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   const Place place = PlaceOf(*event);
   bool done = false;
   if (CUresult result = WaitForPlace(*stream, place.captured, place.stream != nullptr, &done);
@@ -160,11 +158,14 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
 using simcuda::Event;
 
 SIMCUDA_API CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
+  SIMCUDA_FAIL_POINT(cuEventCreate);
   simcuda::Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
   constexpr unsigned int kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+    return (flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  }
   Event* event = nullptr;
   {
     std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
@@ -177,20 +178,22 @@ SIMCUDA_API CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
   if (event == nullptr) event = new Event;
   std::lock_guard<std::mutex> lock(event->mutex);
   event->flags = flags;
+  event->context = context;
   event->stream = nullptr;
   event->captured = {};
-  event->magic = simcuda::kEventMagic;
+  event->Live(simcuda::HandleKind::kEvent);
   *handle = reinterpret_cast<CUevent>(event);
   return CUDA_SUCCESS;
 }
 
 SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
+  SIMCUDA_FAIL_POINT(cuEventDestroy_v2);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Event* event = simcuda::EventFromHandle(handle);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return simcuda::BadHandle(handle, "a CUevent", CUDA_ERROR_INVALID_HANDLE);
   {
     std::lock_guard<std::mutex> lock(event->mutex);
-    event->magic = 0;
+    event->Die();
     ++event->generation;  // a record that is still queued is not ours any more
   }
   {
@@ -205,6 +208,7 @@ SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
 SIMCUDA_API CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
 
 SIMCUDA_API CUresult cuEventQuery(CUevent handle) {
+  SIMCUDA_FAIL_POINT(cuEventQuery);
   Event* event = nullptr;
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   simcuda::CallTime time(simcuda::Call::kEventQuery);
@@ -216,6 +220,7 @@ SIMCUDA_API CUresult cuEventQuery(CUevent handle) {
 }
 
 SIMCUDA_API CUresult cuEventSynchronize(CUevent handle) {
+  SIMCUDA_FAIL_POINT(cuEventSynchronize);
   Event* event = nullptr;
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   const simcuda::Place place = simcuda::PlaceOf(*event);
@@ -226,6 +231,7 @@ SIMCUDA_API CUresult cuEventSynchronize(CUevent handle) {
 }
 
 SIMCUDA_API CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  SIMCUDA_FAIL_POINT(cuEventElapsedTime);
   return simcuda::Elapsed(milliseconds, start, end);
 }
 SIMCUDA_API CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
@@ -34,4 +35,5 @@ SIMCUDA_API void simcuda_reset_failures(void) {
   simcuda::g_creates = 0;
   simcuda::g_set_accesses = 0;
   simcuda::g_copies = 0;
+  simcuda::ForgetCalls();
 }

@@ -18,6 +18,7 @@
 #include "integration/simcuda/driver/log.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
+#include "integration/simcuda/driver/stop.h"
 #include "integration/simcuda/driver/stream.h"
 
 namespace simcuda {
@@ -190,13 +191,6 @@ void CheckNobodyTouches(uint64_t start, uint64_t size, const char* call) {
       static_cast<Hex>(size), user.c_str(), static_cast<Hex>(stream_id));
   ++GetStats().misuses;
   if (mode == Mode::kStrict) StopLoudly();
-}
-
-void StopLoudly() {
-  FlushLogFromSignal();
-  WriteStatsFile();
-  signal(SIGABRT, SIG_DFL);
-  std::abort();
 }
 
 }  // namespace simcuda

@@ -56,9 +56,6 @@ bool RunGuarded(Stream& stream, const Touch& touch) {
 // running work touches the range; report and fault: counts it and says so.
 void CheckNobodyTouches(uint64_t start, uint64_t size, const char* call);
 
-// Writes log and statistics, then ends the process by SIGABRT.
-[[noreturn]] void StopLoudly();
-
 }  // namespace simcuda
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAULTS_H_

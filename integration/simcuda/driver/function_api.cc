@@ -2,45 +2,55 @@
 #include <algorithm>
 
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/kernel.h"
 
 namespace simcuda {
 namespace {
 
-CUresult EnterFunction(const void* handle, FunctionHandle** function) {
+// Most questions are for a CUfunction or for a CUkernel, not for either. `code`: what a handle that is none gets.
+CUresult EnterFunction(const void* handle, HandleKind kind, FunctionHandle** function,
+                       CUresult code = CUDA_ERROR_INVALID_HANDLE) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
-  *function = FunctionFromHandle(handle);
-  return *function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  *function = FunctionFromHandle(handle, kind);
+  if (*function != nullptr) return CUDA_SUCCESS;
+  return BadHandle(handle, kind == HandleKind::kKernel ? "a CUkernel" : "a CUfunction", code);
 }
 
-CUresult GetParameter(const void* handle, size_t index, size_t* offset, size_t* size) {
+// What is written of these three is no more than INVALID_VALUE, also for null and for an object of zeros.
+constexpr CUresult kBadQuery = CUDA_ERROR_INVALID_VALUE;
+
+CUresult GetParameter(const void* handle, HandleKind kind, size_t index, size_t* offset, size_t* size) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterFunction(handle, kind, &function, kBadQuery); result != CUDA_SUCCESS)
+    return result;
   if (offset == nullptr || index >= function->kernel->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = function->kernel->parameters[index].offset;
   if (size != nullptr) *size = function->kernel->parameters[index].size;
   return CUDA_SUCCESS;
 }
 
-CUresult GetParameterCount(const void* handle, size_t* count) {
+CUresult GetParameterCount(const void* handle, HandleKind kind, size_t* count) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterFunction(handle, kind, &function, kBadQuery); result != CUDA_SUCCESS)
+    return result;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = function->kernel->parameters.size();
   return CUDA_SUCCESS;
 }
 
-CUresult GetName(const void* handle, const char** name) {
+CUresult GetName(const void* handle, HandleKind kind, const char** name) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterFunction(handle, kind, &function, kBadQuery); result != CUDA_SUCCESS)
+    return result;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = function->kernel->name.c_str();
   return CUDA_SUCCESS;
 }
 
-CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* handle) {
+CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* handle, HandleKind kind) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterFunction(handle, kind, &function); result != CUDA_SUCCESS) return result;
   if (value == nullptr || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
@@ -54,9 +64,9 @@ CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* ha
   return CUDA_SUCCESS;
 }
 
-CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* handle) {
+CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* handle, HandleKind kind) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterFunction(handle, kind, &function); result != CUDA_SUCCESS) return result;
   if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   constexpr int kMostSharedBytes = 227 << 10;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
@@ -66,9 +76,17 @@ CUresult SetAttribute(CUfunction_attribute attribute, int value, const void* han
   return CUDA_SUCCESS;
 }
 
+// Occupancy is asked of either.
+CUresult EnterEither(const void* handle, FunctionHandle** function) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  *function = FunctionOrKernel(handle);
+  if (*function != nullptr) return CUDA_SUCCESS;
+  return BadHandle(handle, "a CUfunction or a CUkernel", CUDA_ERROR_INVALID_HANDLE);
+}
+
 CUresult ActiveBlocks(int* blocks, const void* handle, int block_size) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = EnterEither(handle, &function); result != CUDA_SUCCESS) return result;
   if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
   constexpr int kThreadsPerProcessor = 2048;
   constexpr int kBlocksPerProcessor = 32;
@@ -80,29 +98,37 @@ CUresult ActiveBlocks(int* blocks, const void* handle, int block_size) {
 }  // namespace simcuda
 
 using simcuda::FunctionHandle;
+using simcuda::HandleKind;
 
 SIMCUDA_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* size) {
-  return simcuda::GetParameter(function, index, offset, size);
+  SIMCUDA_FAIL_POINT(cuFuncGetParamInfo);
+  return simcuda::GetParameter(function, HandleKind::kFunction, index, offset, size);
 }
 SIMCUDA_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
-  return simcuda::GetParameter(kernel, index, offset, size);
+  SIMCUDA_FAIL_POINT(cuKernelGetParamInfo);
+  return simcuda::GetParameter(kernel, HandleKind::kKernel, index, offset, size);
 }
 // Of toolkit 13.2: declared here, since older headers lack them.
 SIMCUDA_API CUresult cuFuncGetParamCount(CUfunction function, size_t* count) {
-  return simcuda::GetParameterCount(function, count);
+  return simcuda::GetParameterCount(function, HandleKind::kFunction, count);
 }
 SIMCUDA_API CUresult cuKernelGetParamCount(CUkernel kernel, size_t* count) {
-  return simcuda::GetParameterCount(kernel, count);
+  return simcuda::GetParameterCount(kernel, HandleKind::kKernel, count);
 }
 SIMCUDA_API CUresult cuFuncGetName(const char** name, CUfunction function) {
-  return simcuda::GetName(function, name);
+  SIMCUDA_FAIL_POINT(cuFuncGetName);
+  return simcuda::GetName(function, HandleKind::kFunction, name);
 }
 SIMCUDA_API CUresult cuKernelGetName(const char** name, CUkernel kernel) {
-  return simcuda::GetName(kernel, name);
+  SIMCUDA_FAIL_POINT(cuKernelGetName);
+  return simcuda::GetName(kernel, HandleKind::kKernel, name);
 }
 SIMCUDA_API CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) {
+  SIMCUDA_FAIL_POINT(cuFuncGetModule);
   FunctionHandle* function = nullptr;
-  if (CUresult result = simcuda::EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = simcuda::EnterFunction(handle, HandleKind::kFunction, &function);
+      result != CUDA_SUCCESS)
+    return result;
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // A function that came from registration belongs to no module.
   if (function->module == nullptr) return CUDA_ERROR_NOT_FOUND;
@@ -110,38 +136,41 @@ SIMCUDA_API CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) {
   return CUDA_SUCCESS;
 }
 SIMCUDA_API CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
-  return simcuda::GetAttribute(value, attribute, function);
+  SIMCUDA_FAIL_POINT(cuFuncGetAttribute);
+  return simcuda::GetAttribute(value, attribute, function, HandleKind::kFunction);
 }
 SIMCUDA_API CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
                                           CUdevice) {
-  return simcuda::GetAttribute(value, attribute, kernel);
+  return simcuda::GetAttribute(value, attribute, kernel, HandleKind::kKernel);
 }
 SIMCUDA_API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-  return simcuda::SetAttribute(attribute, value, function);
+  return simcuda::SetAttribute(attribute, value, function, HandleKind::kFunction);
 }
 SIMCUDA_API CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
                                           CUdevice) {
-  return simcuda::SetAttribute(attribute, value, kernel);
+  return simcuda::SetAttribute(attribute, value, kernel, HandleKind::kKernel);
 }
 SIMCUDA_API CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache) {
   FunctionHandle* function = nullptr;
-  return simcuda::EnterFunction(handle, &function);
+  return simcuda::EnterFunction(handle, HandleKind::kFunction, &function);
 }
 SIMCUDA_API CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache, CUdevice) {
   FunctionHandle* function = nullptr;
-  return simcuda::EnterFunction(handle, &function);
+  return simcuda::EnterFunction(handle, HandleKind::kKernel, &function);
 }
 SIMCUDA_API CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig) {
   FunctionHandle* function = nullptr;
-  return simcuda::EnterFunction(handle, &function);
+  return simcuda::EnterFunction(handle, HandleKind::kFunction, &function);
 }
 SIMCUDA_API CUresult cuFuncLoad(CUfunction handle) {
   FunctionHandle* function = nullptr;
-  return simcuda::EnterFunction(handle, &function);
+  return simcuda::EnterFunction(handle, HandleKind::kFunction, &function);
 }
 SIMCUDA_API CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = simcuda::EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = simcuda::EnterFunction(handle, HandleKind::kFunction, &function);
+      result != CUDA_SUCCESS)
+    return result;
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
@@ -173,7 +202,7 @@ SIMCUDA_API CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* b
 }
 SIMCUDA_API CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handle, int, int) {
   FunctionHandle* function = nullptr;
-  if (CUresult result = simcuda::EnterFunction(handle, &function); result != CUDA_SUCCESS) return result;
+  if (CUresult result = simcuda::EnterEither(handle, &function); result != CUDA_SUCCESS) return result;
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = static_cast<size_t>(function->dynamic_shared_bytes_max);
   return CUDA_SUCCESS;

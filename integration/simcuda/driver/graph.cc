@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "integration/simcuda/driver/handles.h"
 
 namespace simcuda {
 namespace {
@@ -18,8 +21,14 @@ std::unordered_map<const void*, Kind>& Live() {
 
 template <typename Object, typename Handle>
 Object* FindLive(Handle handle, Kind kind) {
+  static constexpr const char* kNames[] = {"a CUgraph", "a CUgraphNode", "a CUgraphExec"};
   const auto found = Live().find(handle);
-  return found != Live().end() && found->second == kind ? reinterpret_cast<Object*>(handle) : nullptr;
+  const bool live = found != Live().end();
+  if (live && found->second == kind) return reinterpret_cast<Object*>(handle);
+  const std::string is = live ? std::string("it is ") + kNames[static_cast<int>(found->second)]
+                              : "no graph, node or executable graph that exists";
+  BadHandle(handle, kNames[static_cast<int>(kind)], is.c_str(), CUDA_ERROR_INVALID_VALUE);
+  return nullptr;
 }
 
 // The place of each node in a list.

@@ -5,6 +5,7 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/graph.h"
 #include "integration/simcuda/driver/hardware_time.h"
 

@@ -54,9 +54,21 @@ CUresult Replace(CUgraphExec exec, bool in_exec, CUgraphNode handle, OperationPt
   return CUDA_SUCCESS;
 }
 
-CUfunction FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v1& parameters) { return parameters.func; }
-CUfunction FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v2& parameters) {
-  return parameters.func != nullptr ? parameters.func : reinterpret_cast<CUfunction>(parameters.kern);
+// The handle that a node names, of the kind of the member that it stands in: `kern` is looked at when `func` is null.
+template <typename Parameters>
+CUresult GetFunction(const Parameters& parameters, CUfunction* function) {
+  *function = parameters.func;
+  if constexpr (requires { parameters.kern; }) {
+    if (*function == nullptr && parameters.kern != nullptr) {
+      *function = reinterpret_cast<CUfunction>(parameters.kern);
+      return FunctionFromHandle(*function, HandleKind::kKernel) != nullptr
+                 ? CUDA_SUCCESS
+                 : BadHandle(*function, "a CUkernel", CUDA_ERROR_INVALID_VALUE);
+    }
+  }
+  return FunctionFromHandle(*function, HandleKind::kFunction) != nullptr
+             ? CUDA_SUCCESS
+             : BadHandle(*function, "a CUfunction", CUDA_ERROR_INVALID_VALUE);
 }
 
 template <typename Parameters>
@@ -65,8 +77,10 @@ CUresult MakeKernel(const Parameters* p, OperationPtr* operation) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const LaunchShape shape = {
       {p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
+  CUfunction function = nullptr;
+  if (CUresult result = GetFunction(*p, &function); result != CUDA_SUCCESS) return result;
   std::shared_ptr<KernelOperation> made;
-  const CUresult result = KernelOperation::Make(FunctionOf(*p), shape, p->kernelParams, p->extra, &made);
+  const CUresult result = KernelOperation::Make(function, shape, p->kernelParams, p->extra, &made);
   *operation = std::move(made);
   return result;
 }
@@ -92,7 +106,15 @@ CUresult GetKernel(CUgraphNode node, Parameters* parameters) {
   const auto kernel = OperationOf<KernelOperation>(node);
   if (kernel == nullptr || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *parameters = {};
-  parameters->func = kernel->function();
+  const CUfunction function = kernel->function();
+  if (FunctionFromHandle(function, HandleKind::kKernel) == nullptr) {
+    parameters->func = function;
+  } else if constexpr (requires { parameters->kern; }) {
+    parameters->kern = reinterpret_cast<CUkernel>(function);
+  } else if (CUresult result = cuKernelGetFunction(&parameters->func, reinterpret_cast<CUkernel>(function));
+             result != CUDA_SUCCESS) {
+    return result;
+  }
   parameters->gridDimX = kernel->shape().grid[0];
   parameters->gridDimY = kernel->shape().grid[1];
   parameters->gridDimZ = kernel->shape().grid[2];

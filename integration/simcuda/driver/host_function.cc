@@ -1,6 +1,7 @@
 // Driver functions: host functions and callbacks on streams.
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/launch.h"
 
 namespace simcuda {

@@ -1,4 +1,5 @@
 #include "integration/simcuda/driver/host_memory.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 #include <sys/mman.h>
 
@@ -56,6 +57,12 @@ bool Remove(uint64_t start, bool registered, HostMemory* removed) {
   return true;
 }
 
+// Whether this process has memory at all of [start, start + size).
+bool IsHostMapped(uint64_t start, uint64_t size) {
+  const uint64_t first = start & ~(kPage - 1);
+  return msync(reinterpret_cast<void*>(first), start + size - first, MS_ASYNC) == 0;
+}
+
 uint64_t MappedBytes(uint64_t size) { return (size + kPage - 1) & ~(kPage - 1); }
 
 }  // namespace
@@ -110,12 +117,14 @@ CUresult HostAlloc(void** pointer, size_t size, unsigned int flags) {
 }  // namespace
 
 SIMCUDA_API CUresult cuMemHostAlloc(void** pointer, size_t size, unsigned int flags) {
+  SIMCUDA_FAIL_POINT(cuMemHostAlloc);
   return HostAlloc(pointer, size, flags);
 }
 
 SIMCUDA_API CUresult cuMemAllocHost_v2(void** pointer, size_t size) { return HostAlloc(pointer, size, 0); }
 
 SIMCUDA_API CUresult cuMemFreeHost(void* pointer) {
+  SIMCUDA_FAIL_POINT(cuMemFreeHost);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   HostMemory memory;
@@ -129,11 +138,16 @@ SIMCUDA_API CUresult cuMemFreeHost(void* pointer) {
 }
 
 SIMCUDA_API CUresult cuMemHostRegister_v2(void* pointer, size_t size, unsigned int flags) {
+  SIMCUDA_FAIL_POINT(cuMemHostRegister_v2);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   const uint64_t start = reinterpret_cast<uint64_t>(pointer);
-  if (start == 0 || size == 0 || simcuda::GetAddressSpace().pool().Contains(start))
+  constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                  CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (start == 0 || size == 0 || (flags & ~kKnown) != 0 ||
+      simcuda::GetAddressSpace().pool().Contains(start) || !simcuda::IsHostMapped(start, size)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
   CallTime time(Call::kHostRegister);
   time.Spend(1, size);
   return simcuda::Insert({start, size, flags, true, context, 0});
@@ -144,6 +158,7 @@ SIMCUDA_API CUresult cuMemHostRegister(void* pointer, size_t size, unsigned int 
 }
 
 SIMCUDA_API CUresult cuMemHostUnregister(void* pointer) {
+  SIMCUDA_FAIL_POINT(cuMemHostUnregister);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   HostMemory memory;
@@ -152,10 +167,13 @@ SIMCUDA_API CUresult cuMemHostUnregister(void* pointer) {
   }
   CallTime time(Call::kHostUnregister);
   time.Spend(1, memory.size);
+  // The copy engine would find no pages there.
+  simcuda::CheckNobodyTouches(memory.start, memory.size, "cuMemHostUnregister");
   return CUDA_SUCCESS;
 }
 
 SIMCUDA_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* pointer, unsigned int flags) {
+  SIMCUDA_FAIL_POINT(cuMemHostGetDevicePointer_v2);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   const uint64_t address = reinterpret_cast<uint64_t>(pointer);

@@ -22,6 +22,18 @@ bool ReadGlobal(std::string_view line, std::vector<ImageGlobal>* globals) {
   return true;
 }
 
+// ".kernel NAME PARAMETERS"
+bool ReadKernel(std::string_view line, std::vector<ImageKernel>* kernels) {
+  const size_t space = line.rfind(' ');
+  constexpr size_t kName = std::string_view(".kernel ").size();
+  if (space == std::string_view::npos || space <= kName) return false;
+  ImageKernel kernel = {std::string(line.substr(kName, space - kName))};  // which may have spaces in it
+  std::istringstream number{std::string(line.substr(space + 1))};
+  if (!(number >> kernel.parameters) || kernel.parameters < 0) return false;
+  kernels->push_back(std::move(kernel));
+  return true;
+}
+
 bool ReadOurs(std::string_view text, ImageContents* contents) {
   size_t at = text.find('\n');
   while (at != std::string_view::npos) {
@@ -30,8 +42,10 @@ bool ReadOurs(std::string_view text, ImageContents* contents) {
     const std::string_view line = text.substr(start, at == std::string_view::npos ? at : at - start);
     if (line.substr(0, 7) == ".global") {
       if (!ReadGlobal(line, &contents->globals)) return false;
+    } else if (line.substr(0, 7) == ".kernel") {
+      if (!ReadKernel(line, &contents->kernels)) return false;
     } else if (!line.empty()) {
-      contents->kernels.emplace_back(line);
+      contents->kernels.push_back({std::string(line)});
     }
   }
   return true;
@@ -40,19 +54,19 @@ bool ReadOurs(std::string_view text, ImageContents* contents) {
 bool IsNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 
 // ".entry name (" anywhere in the text; comments that hold the word do no harm, their names are bound to nothing.
-void ReadPtx(std::string_view text, std::vector<std::string>* kernels) {
+void ReadPtx(std::string_view text, std::vector<ImageKernel>* kernels) {
   constexpr std::string_view kEntry = ".entry";
   for (size_t at = text.find(kEntry); at != std::string_view::npos; at = text.find(kEntry, at + 1)) {
     size_t start = at + kEntry.size();
     while (start < text.size() && std::isspace(static_cast<unsigned char>(text[start]))) ++start;
     size_t end = start;
     while (end < text.size() && IsNameCharacter(text[end])) ++end;
-    if (end > start) kernels->emplace_back(text.substr(start, end - start));
+    if (end > start) kernels->push_back({std::string(text.substr(start, end - start))});
   }
 }
 
 // A kernel of a cubin is code in a section ".text.<name>".
-void ReadCubin(const char* image, std::vector<std::string>* kernels) {
+void ReadCubin(const char* image, std::vector<ImageKernel>* kernels) {
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof(header));
   const auto section = [&](size_t index) {
@@ -64,7 +78,8 @@ void ReadCubin(const char* image, std::vector<std::string>* kernels) {
   constexpr std::string_view kPrefix = ".text.";
   for (size_t i = 0; i < header.e_shnum; ++i) {
     const std::string_view name = names + section(i).sh_name;
-    if (name.substr(0, kPrefix.size()) == kPrefix) kernels->emplace_back(name.substr(kPrefix.size()));
+    if (name.substr(0, kPrefix.size()) == kPrefix)
+      kernels->push_back({std::string(name.substr(kPrefix.size()))});
   }
 }
 

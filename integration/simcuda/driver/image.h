@@ -9,13 +9,18 @@
 
 namespace simcuda {
 
+struct ImageKernel {
+  std::string name;
+  long parameters = -1;  // how many it takes; -1: not said
+};
+
 struct ImageGlobal {
   std::string name;
   size_t bytes;
 };
 
 struct ImageContents {
-  std::vector<std::string> kernels;
+  std::vector<ImageKernel> kernels;
   std::vector<ImageGlobal> globals;  // of images of ours only
 };
 

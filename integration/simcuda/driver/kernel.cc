@@ -9,10 +9,8 @@ namespace {
 
 struct Registry {
   std::mutex mutex;  // guards the rest
-  std::unordered_map<std::string, const KernelDefinition*> first_by_name;
   // Never freed: queued launches and handles refer to them for the life of the process.
-  std::vector<const KernelDefinition*> definitions;
-  std::vector<const FunctionHandle*> handles;
+  std::unordered_map<std::string, std::vector<const KernelDefinition*>> by_name;
 };
 Registry& GetRegistry() {
   static Registry* registry = new Registry;
@@ -33,23 +31,21 @@ bool IsLayoutSane(const simcuda_kernel& kernel) {
 
 }  // namespace
 
-FunctionHandle* FunctionFromHandle(const void* handle) {
-  if (reinterpret_cast<uintptr_t>(handle) < 4096) return nullptr;
-  auto* function = static_cast<FunctionHandle*>(const_cast<void*>(handle));
-  return function->magic == FunctionHandle::kMagic ? function : nullptr;
-}
-
-const KernelDefinition* FindKernel(const std::string& name) {
+const KernelDefinition* FindKernel(const std::string& name, long parameters) {
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.first_by_name.find(name);
-  return it == registry.first_by_name.end() ? nullptr : it->second;
+  const auto named = registry.by_name.find(name);
+  if (named == registry.by_name.end()) return nullptr;
+  for (const KernelDefinition* kernel : named->second) {
+    if (parameters < 0 || kernel->parameters.size() == static_cast<size_t>(parameters)) return kernel;
+  }
+  return nullptr;
 }
 
 }  // namespace simcuda
 
 SIMCUDA_API int simcuda_set_release(struct CUfunc_st* function, simcuda_release_function release) {
-  const simcuda::FunctionHandle* handle = simcuda::FunctionFromHandle(function);
+  const simcuda::FunctionHandle* handle = simcuda::FunctionOrKernel(function);
   if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   handle->kernel->release = release;
   return CUDA_SUCCESS;
@@ -71,12 +67,11 @@ SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUf
   }
   simcuda::Registry& registry = simcuda::GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.first_by_name.emplace(definition->name, definition);
-  registry.definitions.push_back(definition);
+  registry.by_name[definition->name].push_back(definition);
   if (function != nullptr) {
     auto* handle = new simcuda::FunctionHandle;
     handle->kernel = definition;
-    registry.handles.push_back(handle);
+    handle->Live(simcuda::HandleKind::kFunction);
     *function = reinterpret_cast<CUfunction>(handle);
   }
   return CUDA_SUCCESS;

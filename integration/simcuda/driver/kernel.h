@@ -1,5 +1,5 @@
-// Registered kernels and the handles that stand for them. A CUfunction and a CUkernel are both a FunctionHandle;
-// handles of registered kernels live as long as the process, those of modules as long as the module.
+// Registered kernels and the handles that stand for them. A CUfunction and a CUkernel are both a FunctionHandle, of
+// different kinds; handles of registered kernels live as long as the process, those of modules as long as the module.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_KERNEL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_KERNEL_H_
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/handles.h"
 
 namespace simcuda {
 
@@ -23,20 +24,24 @@ struct KernelDefinition {
   mutable std::atomic<simcuda_release_function> release{nullptr};
 };
 
-struct FunctionHandle {
-  static constexpr uint32_t kMagic = 0x46554e43;
-  std::atomic<uint32_t> magic{kMagic};
+struct FunctionHandle : HandleObject {
   const KernelDefinition* kernel = nullptr;
   Module* module = nullptr;  // null: the handle that registration gave
-  bool is_kernel = false;    // a CUkernel of a library
   std::atomic<int> dynamic_shared_bytes_max{48 << 10};
 };
 
-// Null when the handle is none.
-FunctionHandle* FunctionFromHandle(const void* handle);
+// Null when the handle is no live one of that kind.
+inline FunctionHandle* FunctionFromHandle(const void* handle, HandleKind kind) {
+  return LiveObject<FunctionHandle>(handle, kind);
+}
+// What launches and occupancy take: a CUfunction, or a CUkernel cast to one.
+inline FunctionHandle* FunctionOrKernel(const void* handle) {
+  FunctionHandle* const function = FunctionFromHandle(handle, HandleKind::kFunction);
+  return function != nullptr ? function : FunctionFromHandle(handle, HandleKind::kKernel);
+}
 
-// The first kernel registered under the name, or null.
-const KernelDefinition* FindKernel(const std::string& name);
+// The first kernel registered under the name, of those that take `parameters` (-1: any number); or null.
+const KernelDefinition* FindKernel(const std::string& name, long parameters);
 
 }  // namespace simcuda
 

@@ -10,11 +10,13 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/kernel.h"
 #include "integration/simcuda/driver/launch.h"
 #include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/module.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
 #include "integration/simcuda/driver/sticky_errors.h"
@@ -198,8 +200,8 @@ bool IsShapeSane(const LaunchShape& shape) {
 
 CUresult CheckLaunch(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
                      const FunctionHandle** function) {
-  *function = FunctionFromHandle(handle);
-  if (*function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *function = FunctionOrKernel(handle);
+  if (*function == nullptr) return BadHandle(handle, "a CUfunction or a CUkernel", CUDA_ERROR_INVALID_HANDLE);
   if (!IsShapeSane(shape)) return CUDA_ERROR_INVALID_VALUE;
   if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool none = parameters == nullptr && extra == nullptr;
@@ -214,6 +216,10 @@ CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   const FunctionHandle* function = nullptr;
   if (CUresult result = CheckLaunch(handle, shape, parameters, extra, &function); result != CUDA_SUCCESS)
     return result;
+  // A function is of one context; a kernel, and what registration gave, is good in all.
+  const Module* const module = function->module;
+  if (module != nullptr && module->context != nullptr && module->context != stream->context())
+    return CUDA_ERROR_INVALID_HANDLE;
   bool capturing = false;
   if (CUresult result = EnterQueueing(*stream, &capturing); result != CUDA_SUCCESS) return result;
   if (capturing) {

@@ -3,6 +3,7 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
 
@@ -13,6 +14,7 @@ using simcuda::GetAddressSpace;
 using simcuda::Mapping;
 
 SIMCUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) {
+  SIMCUDA_FAIL_POINT(cuMemAlloc_v2);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -37,6 +39,7 @@ SIMCUDA_API CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, siz
 }
 
 SIMCUDA_API CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  SIMCUDA_FAIL_POINT(cuMemFree_v2);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (pointer == 0) return CUDA_SUCCESS;
@@ -52,6 +55,7 @@ SIMCUDA_API CUresult cuMemFree_v2(CUdeviceptr pointer) {
 }
 
 SIMCUDA_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  SIMCUDA_FAIL_POINT(cuMemGetInfo_v2);
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
   const uint64_t capacity = context->device().capacity();

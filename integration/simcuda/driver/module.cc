@@ -8,12 +8,6 @@
 
 namespace simcuda {
 
-Module* Module::FromHandle(const void* handle) {
-  if (reinterpret_cast<uintptr_t>(handle) < 4096) return nullptr;
-  auto* module = static_cast<Module*>(const_cast<void*>(handle));
-  return module->magic == kMagic ? module : nullptr;
-}
-
 CUresult Module::Load(const void* image, Context* context, Module** module) {
   ImageContents contents;
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -22,20 +16,18 @@ CUresult Module::Load(const void* image, Context* context, Module** module) {
   (*module)->kernels = std::move(contents.kernels);
   (*module)->globals = std::move(contents.globals);
   (*module)->context = context;
-  // Never freed: a handle of an unloaded module must still be seen to be none.
-  static std::mutex* mutex = new std::mutex;
-  static auto* modules = new std::vector<const Module*>;
-  std::lock_guard<std::mutex> lock(*mutex);
-  modules->push_back(*module);
+  (*module)->Live(context == nullptr ? HandleKind::kLibrary : HandleKind::kModule);
   return CUDA_SUCCESS;
 }
 
-CUresult Module::Find(const std::string& name, bool as_kernel, FunctionHandle** function) {
-  if (std::find(kernels.begin(), kernels.end(), name) == kernels.end()) return CUDA_ERROR_NOT_FOUND;
+CUresult Module::Find(const std::string& name, FunctionHandle** function) {
+  const auto listed = std::find_if(kernels.begin(), kernels.end(),
+                                   [&name](const ImageKernel& candidate) { return candidate.name == name; });
+  if (listed == kernels.end()) return CUDA_ERROR_NOT_FOUND;
   std::lock_guard<std::mutex> lock(mutex);
-  FunctionHandle*& handle = (as_kernel ? kernel_handles : functions)[name];
+  FunctionHandle*& handle = functions[name];
   if (handle == nullptr) {
-    const KernelDefinition* kernel = FindKernel(name);
+    const KernelDefinition* kernel = FindKernel(name, listed->parameters);
     if (kernel == nullptr) {
       std::fprintf(stderr,
                    "simcuda: kernel %s is asked for, but no host function is registered under that name\n",
@@ -45,16 +37,31 @@ CUresult Module::Find(const std::string& name, bool as_kernel, FunctionHandle** 
     handle = new FunctionHandle;
     handle->kernel = kernel;
     handle->module = this;
-    handle->is_kernel = as_kernel;
+    handle->Live(is_library() ? HandleKind::kKernel : HandleKind::kFunction);
   }
   *function = handle;
   return CUDA_SUCCESS;
+}
+
+Module* Module::ModuleIn(Context& user) {
+  std::lock_guard<std::mutex> lock(mutex);
+  Module*& module = modules[&user];
+  if (module == nullptr) {
+    module = new Module;
+    module->kernels = kernels;
+    module->globals = globals;
+    module->context = &user;
+    module->library = this;
+    module->Live(HandleKind::kModule);
+  }
+  return module;
 }
 
 CUresult Module::FindGlobal(const std::string& name, Context& user, uint64_t* address, size_t* bytes) {
   const auto global = std::find_if(globals.begin(), globals.end(),
                                    [&name](const ImageGlobal& candidate) { return candidate.name == name; });
   if (global == globals.end()) return CUDA_ERROR_NOT_FOUND;
+  if (library != nullptr) return library->FindGlobal(name, *context, address, bytes);  // the same memory
   Context& owner = context != nullptr ? *context : user;
   std::lock_guard<std::mutex> lock(mutex);
   uint64_t& start = global_addresses[{&owner, name}];
@@ -71,12 +78,11 @@ CUresult Module::FindGlobal(const std::string& name, Context& user, uint64_t* ad
 void Module::Unload() {
   for (const auto& [owner, address] : global_addresses) owner.first->Synchronize();
   std::lock_guard<std::mutex> lock(mutex);
-  magic = 0;
-  for (auto* handles : {&functions, &kernel_handles}) {
-    for (auto& [name, handle] : *handles) {
-      if (handle != nullptr) handle->magic = 0;
-    }
+  Die();
+  for (auto& [name, handle] : functions) {
+    if (handle != nullptr) handle->Die();
   }
+  for (auto& [user, module] : modules) module->Unload();
   for (const auto& [owner, address] : global_addresses) GetAddressSpace().Free(address);
   global_addresses.clear();
 }

@@ -1,6 +1,6 @@
 // Modules and libraries: the kernels that one image names, with a handle for each that was asked for, and the memory
-// of its variables.
-// A CUmodule and a CUlibrary are both a Module. Thread-safe.
+// of its variables. A CUmodule and a CUlibrary are both a Module, of different kinds; a library has a module of its own for
+// each context that asks for one. Thread-safe.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MODULE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MODULE_H_
 
@@ -18,26 +18,28 @@ namespace simcuda {
 
 class Context;
 
-struct Module {
-  static constexpr uint32_t kMagic = 0x4d4f4455;
-  std::atomic<uint32_t> magic{kMagic};
-  std::vector<std::string> kernels;  // as the image lists them
+struct Module : HandleObject {
+  std::vector<ImageKernel> kernels;  // as the image lists them
   std::vector<ImageGlobal> globals;
   Context* context = nullptr;  // of a module; a library belongs to all contexts
+  Module* library = nullptr;   // of the module of a library
 
   std::mutex mutex;                                                       // guards the rest
-  std::map<std::string, FunctionHandle*> functions;                       // CUfunction by name
-  std::map<std::string, FunctionHandle*> kernel_handles;                  // CUkernel by name
+  std::map<std::string, FunctionHandle*> functions;                       // by name; CUkernels of a library
+  std::map<Context*, Module*> modules;                                    // of a library
   std::map<std::pair<Context*, std::string>, uint64_t> global_addresses;  // of those that were asked for
 
-  static Module* FromHandle(const void* handle);
-  // Reads an image; null and INVALID_IMAGE when it is none.
+  bool is_library() const { return IsLive(HandleKind::kLibrary); }
+  // Reads an image into a module of `context`, or (null) a library; INVALID_IMAGE when it is none.
   static CUresult Load(const void* image, Context* context, Module** module);
-  // The handle of a kernel: NOT_FOUND when the image does not name it or nothing is registered under the name.
-  CUresult Find(const std::string& name, bool as_kernel, FunctionHandle** function);
+  // The handle of a kernel, a CUkernel of a library and a CUfunction of a module: NOT_FOUND when the image does not name
+  // it or nothing is registered under the name.
+  CUresult Find(const std::string& name, FunctionHandle** function);
+  // A library's module in `user`'s context, made at the first call.
+  Module* ModuleIn(Context& user);
   // The variable's memory, made at the first call; for a library, that of `user`'s context.
   CUresult FindGlobal(const std::string& name, Context& user, uint64_t* address, size_t* bytes);
-  // Handles of an unloaded module are none any more; their memory stays, so that a late use is seen.
+  // Handles of an unloaded module or library are none any more; their memory stays, so that a late use is seen.
   void Unload();
 };
 

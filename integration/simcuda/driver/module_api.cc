@@ -6,6 +6,7 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/hardware_time.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/module.h"
 
 namespace simcuda {
@@ -50,23 +51,32 @@ CUresult LoadLibrary(CUlibrary* handle, const void* image) {
   return result;
 }
 
-CUresult Find(const void* handle, const char* name, bool as_kernel, void** function) {
+// The live module, or library, of a handle.
+CUresult EnterModule(const void* handle, HandleKind kind, Module** module) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
-  Module* module = Module::FromHandle(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *module = LiveObject<Module>(handle, kind);
+  if (*module != nullptr) return CUDA_SUCCESS;
+  return BadHandle(handle, kind == HandleKind::kModule ? "a CUmodule" : "a CUlibrary",
+                   CUDA_ERROR_INVALID_HANDLE);
+}
+
+CUresult Find(const void* handle, HandleKind kind, const char* name, void** function) {
+  Module* module = nullptr;
+  if (CUresult result = EnterModule(handle, kind, &module); result != CUDA_SUCCESS) return result;
   if (name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionHandle* found = nullptr;
-  const CUresult result = module->Find(name, as_kernel, &found);
+  const CUresult result = module->Find(name, &found);
   if (result == CUDA_SUCCESS) *function = found;
   return result;
 }
 
 // Either output may be null.
-CUresult FindGlobal(const void* handle, const char* name, CUdeviceptr* pointer, size_t* bytes) {
+CUresult FindGlobal(const void* handle, HandleKind kind, const char* name, CUdeviceptr* pointer,
+                    size_t* bytes) {
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
-  Module* module = Module::FromHandle(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Module* module = nullptr;
+  if (CUresult result = EnterModule(handle, kind, &module); result != CUDA_SUCCESS) return result;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   size_t size = 0;
@@ -78,29 +88,32 @@ CUresult FindGlobal(const void* handle, const char* name, CUdeviceptr* pointer, 
 }
 
 // Handles of up to `most` kernels of the image that have a host function.
-CUresult Enumerate(const void* handle, bool as_kernel, void** functions, unsigned int most) {
-  Module* module = Module::FromHandle(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult Enumerate(const void* handle, HandleKind kind, void** functions, unsigned int most) {
+  Module* module = nullptr;
+  if (CUresult result = EnterModule(handle, kind, &module); result != CUDA_SUCCESS) return result;
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < most && i < module->kernels.size(); ++i) {
-    const CUresult result = Find(handle, module->kernels[i].c_str(), as_kernel, &functions[i]);
+    const CUresult result = Find(handle, kind, module->kernels[i].name.c_str(), &functions[i]);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult Count(const void* handle, unsigned int* count) {
-  const Module* module = Module::FromHandle(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult Count(const void* handle, HandleKind kind, unsigned int* count) {
+  Module* module = nullptr;
+  if (CUresult result = EnterModule(handle, kind, &module); result != CUDA_SUCCESS) return result;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<unsigned int>(module->kernels.size());
   return CUDA_SUCCESS;
 }
 
-CUresult Unload(const void* handle) {
+CUresult Unload(const void* handle, HandleKind kind) {
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
-  Module* module = Module::FromHandle(handle);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Module* module = nullptr;
+  if (CUresult result = EnterModule(handle, kind, &module); result != CUDA_SUCCESS) return result;
+  if (module->library != nullptr)
+    return BadHandle(handle, "a CUmodule that was loaded", "it is the module of a CUlibrary",
+                     CUDA_ERROR_INVALID_HANDLE);
   module->Unload();
   return CUDA_SUCCESS;
 }
@@ -108,10 +121,13 @@ CUresult Unload(const void* handle) {
 }  // namespace
 }  // namespace simcuda
 
-using simcuda::FunctionFromHandle;
+using simcuda::Context;
 using simcuda::FunctionHandle;
+using simcuda::HandleKind;
+using simcuda::Module;
 
 SIMCUDA_API CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  SIMCUDA_FAIL_POINT(cuModuleLoadData);
   return simcuda::LoadModule(module, image);
 }
 SIMCUDA_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, CUjit_option*,
@@ -124,21 +140,27 @@ SIMCUDA_API CUresult cuModuleLoad(CUmodule* module, const char* path) {
   return simcuda::ReadFile(path, &bytes) ? simcuda::LoadModule(module, bytes.data())
                                          : CUDA_ERROR_FILE_NOT_FOUND;
 }
-SIMCUDA_API CUresult cuModuleUnload(CUmodule module) { return simcuda::Unload(module); }
+SIMCUDA_API CUresult cuModuleUnload(CUmodule module) {
+  SIMCUDA_FAIL_POINT(cuModuleUnload);
+  return simcuda::Unload(module, HandleKind::kModule);
+}
 SIMCUDA_API CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  return simcuda::Find(module, name, false, reinterpret_cast<void**>(function));
+  SIMCUDA_FAIL_POINT(cuModuleGetFunction);
+  return simcuda::Find(module, HandleKind::kModule, name, reinterpret_cast<void**>(function));
 }
 SIMCUDA_API CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule module) {
-  return simcuda::Count(module, count);
+  SIMCUDA_FAIL_POINT(cuModuleGetFunctionCount);
+  return simcuda::Count(module, HandleKind::kModule, count);
 }
 SIMCUDA_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int most, CUmodule module) {
-  return simcuda::Enumerate(module, false, reinterpret_cast<void**>(functions), most);
+  return simcuda::Enumerate(module, HandleKind::kModule, reinterpret_cast<void**>(functions), most);
 }
 SIMCUDA_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* bytes, CUmodule module,
                                           const char* name) {
-  return simcuda::FindGlobal(module, name, pointer, bytes);
+  return simcuda::FindGlobal(module, HandleKind::kModule, name, pointer, bytes);
 }
 SIMCUDA_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  SIMCUDA_FAIL_POINT(cuModuleGetLoadingMode);
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
@@ -146,6 +168,7 @@ SIMCUDA_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 SIMCUDA_API CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**,
                                        unsigned int, CUlibraryOption*, void**, unsigned int) {
+  SIMCUDA_FAIL_POINT(cuLibraryLoadData);
   return simcuda::LoadLibrary(library, image);
 }
 SIMCUDA_API CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option*, void**,
@@ -155,31 +178,40 @@ SIMCUDA_API CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path,
   return simcuda::ReadFile(path, &bytes) ? simcuda::LoadLibrary(library, bytes.data())
                                          : CUDA_ERROR_FILE_NOT_FOUND;
 }
-SIMCUDA_API CUresult cuLibraryUnload(CUlibrary library) { return simcuda::Unload(library); }
+SIMCUDA_API CUresult cuLibraryUnload(CUlibrary library) {
+  return simcuda::Unload(library, HandleKind::kLibrary);
+}
 SIMCUDA_API CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
-  return simcuda::Find(library, name, true, reinterpret_cast<void**>(kernel));
+  SIMCUDA_FAIL_POINT(cuLibraryGetKernel);
+  return simcuda::Find(library, HandleKind::kLibrary, name, reinterpret_cast<void**>(kernel));
 }
 SIMCUDA_API CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary library) {
-  return simcuda::Count(library, count);
+  SIMCUDA_FAIL_POINT(cuLibraryGetKernelCount);
+  return simcuda::Count(library, HandleKind::kLibrary, count);
 }
 SIMCUDA_API CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int most, CUlibrary library) {
-  return simcuda::Enumerate(library, true, reinterpret_cast<void**>(kernels), most);
+  return simcuda::Enumerate(library, HandleKind::kLibrary, reinterpret_cast<void**>(kernels), most);
 }
-// A library's module holds the same kernels; one object serves as both.
-SIMCUDA_API CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
-  if (simcuda::Module::FromHandle(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+SIMCUDA_API CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
+  SIMCUDA_FAIL_POINT(cuLibraryGetModule);
+  Context* context = nullptr;
+  Module* library = nullptr;
+  if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
+  if (CUresult result = simcuda::EnterModule(handle, HandleKind::kLibrary, &library); result != CUDA_SUCCESS)
+    return result;
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *module = reinterpret_cast<CUmodule>(library);
+  *module = reinterpret_cast<CUmodule>(library->ModuleIn(*context));
   return CUDA_SUCCESS;
 }
 SIMCUDA_API CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* bytes, CUlibrary library,
                                         const char* name) {
-  return simcuda::FindGlobal(library, name, pointer, bytes);
+  return simcuda::FindGlobal(library, HandleKind::kLibrary, name, pointer, bytes);
 }
 
 SIMCUDA_API void* simcuda_module_global(const simcuda_launch* launch, const char* name, size_t* bytes) {
   auto* stream = simcuda::Stream::FromHandle(launch->stream);
-  auto* module = simcuda::Module::FromHandle(launch->module);
+  auto* module = simcuda::LiveObject<Module>(launch->module, HandleKind::kModule);
+  if (module == nullptr) module = simcuda::LiveObject<Module>(launch->module, HandleKind::kLibrary);
   uint64_t address = 0;
   size_t size = 0;
   if (stream == nullptr || module == nullptr || name == nullptr ||
@@ -190,14 +222,22 @@ SIMCUDA_API void* simcuda_module_global(const simcuda_launch* launch, const char
   return reinterpret_cast<void*>(address);
 }
 SIMCUDA_API CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
-  const FunctionHandle* handle = FunctionFromHandle(kernel);
-  if (handle == nullptr || !handle->is_kernel) return CUDA_ERROR_INVALID_HANDLE;
-  return simcuda::Find(handle->module, handle->kernel->name.c_str(), false,
-                       reinterpret_cast<void**>(function));
+  SIMCUDA_FAIL_POINT(cuKernelGetFunction);
+  Context* context = nullptr;
+  if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
+  const FunctionHandle* handle = simcuda::FunctionFromHandle(kernel, HandleKind::kKernel);
+  if (handle == nullptr) return simcuda::BadHandle(kernel, "a CUkernel", CUDA_ERROR_INVALID_HANDLE);
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  FunctionHandle* found = nullptr;
+  const CUresult result = handle->module->ModuleIn(*context)->Find(handle->kernel->name, &found);
+  if (result == CUDA_SUCCESS) *function = reinterpret_cast<CUfunction>(found);
+  return result;
 }
 SIMCUDA_API CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel kernel) {
-  const FunctionHandle* handle = FunctionFromHandle(kernel);
-  if (handle == nullptr || !handle->is_kernel) return CUDA_ERROR_INVALID_HANDLE;
+  SIMCUDA_FAIL_POINT(cuKernelGetLibrary);
+  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  const FunctionHandle* handle = simcuda::FunctionFromHandle(kernel, HandleKind::kKernel);
+  if (handle == nullptr) return simcuda::BadHandle(kernel, "a CUkernel", CUDA_ERROR_INVALID_HANDLE);
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *library = reinterpret_cast<CUlibrary>(handle->module);
   return CUDA_SUCCESS;

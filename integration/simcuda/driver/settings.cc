@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/simcuda.h"
 
 namespace simcuda {
@@ -24,7 +25,8 @@ enum class Kind {
   kEnd,
   kForm,
   kScale,
-  kCopyBytes
+  kCopyBytes,
+  kHandles
 };
 enum class Changeable { kAlways, kBeforeInit };
 
@@ -47,6 +49,7 @@ const Row* Rows(size_t* count) {
       {"DRIVER_VERSION", Kind::kCount, &s.driver_version, nullptr, Changeable::kBeforeInit},
       {"MODE", Kind::kMode, &s.mode, nullptr, Changeable::kAlways},
       {"POISON", Kind::kPoison, &s.poison, nullptr, Changeable::kAlways},
+      {"HANDLES", Kind::kHandles, &s.handles, nullptr, Changeable::kAlways},
       {"COPY_BANDWIDTH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD],
        &s.copy_bytes_per_s[SIMCUDA_DTOH], Changeable::kAlways},
       {"COPY_BANDWIDTH_HTOD", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD], nullptr,
@@ -91,6 +94,7 @@ const char* Accepted(Kind kind) {
     case Kind::kForm: return "pass or wait";
     case Kind::kScale: return "a number from 1 to 20";
     case Kind::kCopyBytes: return "all or sample";
+    case Kind::kHandles: return "stop or answer";
   }
   return "";
 }
@@ -144,6 +148,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kForm: return ParseChoice(text, {"pass", "wait"}, value);
     case Kind::kScale: return ParseScale(text, value);
     case Kind::kCopyBytes: return ParseChoice(text, {"all", "sample"}, value);
+    case Kind::kHandles: return ParseChoice(text, {"stop", "answer"}, value);
   }
   return false;
 }
@@ -187,6 +192,7 @@ SetResult SetByName(const std::string& name, const std::string& value, bool init
     settings.hardware = value;
     return SetResult::kOk;
   }
+  if (name == "FAIL") return SetFailures(value) ? SetResult::kOk : SetResult::kBadValue;
   size_t count = 0;
   const Row* rows = Rows(&count);
   for (size_t i = 0; i < count; ++i) {
@@ -214,6 +220,15 @@ bool ReadEnvironment() {
                    Accepted(rows[i].kind));
       return false;
     }
+  }
+  const char* const failures = std::getenv("SIMCUDA_FAIL");
+  if (failures != nullptr && !SetFailures(failures)) {
+    std::fprintf(
+        stderr,
+        "simcuda: SIMCUDA_FAIL=%s is not understood: it takes rules such as cuMemMap:3, cuMemMap:3+ or "
+        "cuMemMap:3:2, with commas between them\n",
+        failures);
+    return false;
   }
   for (const char* name : {"LOG", "STATS", "HARDWARE"}) {
     const char* value = std::getenv((std::string(kPrefix) + name).c_str());

@@ -17,6 +17,9 @@ enum class Mode : int64_t { kStrict, kReport, kOff, kFault };
 // holds survives an unmap, as on a GPU); or also what was unmapped (a block that lost its copy-in then shows).
 enum class Poison : int64_t { kOff, kRecycle, kUnmap };
 
+// What a call does with a handle that is none of the kind it takes (handles.h).
+enum class Handles : int64_t { kStop, kAnswer };
+
 struct Settings {
   using Value = std::atomic<int64_t>;
 
@@ -26,6 +29,7 @@ struct Settings {
   Value driver_version{13020};
   Value mode{static_cast<int64_t>(Mode::kStrict)};
   Value poison{static_cast<int64_t>(Poison::kRecycle)};
+  Value handles{static_cast<int64_t>(Handles::kStop)};
 
   // Index: SIMCUDA_HTOD or SIMCUDA_DTOH.
   Value copy_bytes_per_s[2] = {0, 0};
@@ -52,6 +56,7 @@ struct Settings {
   std::string stats_file;
 
   Mode mode_now() const { return static_cast<Mode>(mode.load(std::memory_order_relaxed)); }
+  Handles handles_now() const { return static_cast<Handles>(handles.load(std::memory_order_relaxed)); }
   Poison poison_now() const { return static_cast<Poison>(poison.load(std::memory_order_relaxed)); }
 };
 

@@ -54,8 +54,9 @@ typedef struct simcuda_kernel {
 } simcuda_kernel;
 
 /* Registers a kernel; 0 or a CUresult. Works before cuInit. The name may be registered several times (with other
- * layouts, say): look-ups by name find the first, *function is the handle of exactly this one, good for
- * cuLaunchKernel and cuFuncGetParamInfo in every context and for the life of the process. function may be NULL. */
+ * layouts, say): look-ups by name find the first, *function is the handle of exactly this one, a CUfunction that is good
+ * in every context and for the life of the process. It comes past the driver API: who stands in the driver's place has
+ * not seen it, and a job should load an image instead. function may be NULL. */
 int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function);
 
 /* For kernels whose parameters own something: called once for each accepted launch with its parameters, when it has run
@@ -66,7 +67,8 @@ typedef void (*simcuda_release_function)(void** params);
 int simcuda_set_release(struct CUfunc_st* function, simcuda_release_function release);
 
 /* An image of ours for cuModuleLoadData / cuLibraryLoadData is text, ended by a NUL: the first line is
- * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel, or ".global NAME BYTES" for a variable of the module
+ * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel (".kernel NAME PARAMETERS" for the one of that name that
+ * takes so many, where several are registered), or ".global NAME BYTES" for a variable of the module
  * (zero at first; one per context; cuModuleGetGlobal and cuLibraryGetGlobal give its address). PTX text and cubins are
  * accepted as well: their entry points are bound to registered kernels of the same name; they have no variables. */
 #define SIMCUDA_IMAGE_MAGIC "//simcuda image 1"

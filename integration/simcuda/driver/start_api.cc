@@ -6,6 +6,7 @@
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/content_hash_twin.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/log.h"
@@ -55,6 +56,7 @@ SIMCUDA_API CUresult cuInit(unsigned int flags) {
 }
 
 SIMCUDA_API CUresult cuDriverGetVersion(int* version) {
+  SIMCUDA_FAIL_POINT(cuDriverGetVersion);
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Answers before cuInit as well, so the environment may not have been read.
   const char* set = std::getenv("SIMCUDA_DRIVER_VERSION");

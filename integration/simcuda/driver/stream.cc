@@ -16,8 +16,6 @@
 namespace simcuda {
 namespace {
 
-constexpr uint32_t kOpenMagic = 0x53545245;
-
 // Work of one stream that may wait for the device; a driver's launch queue is of this size, too.
 constexpr uint64_t kMostQueued = 1024;
 
@@ -97,14 +95,8 @@ Stream* Stream::Open(Context* context, const std::atomic<CUresult>* error, Strea
   stream->id_ = registry.next_id++;
   stream->random_ = static_cast<uint64_t>(GetSettings().seed.load()) * 0x100000001b3 + stream->id_;
   stream->legacy_seen = 0;
-  stream->magic_ = kOpenMagic;
+  stream->Live(HandleKind::kStream);
   return stream;
-}
-
-Stream* Stream::FromHandle(void* handle) {
-  if (reinterpret_cast<uintptr_t>(handle) < 4096) return nullptr;
-  Stream* stream = static_cast<Stream*>(handle);
-  return stream->magic_ == kOpenMagic ? stream : nullptr;
 }
 
 uint64_t Stream::Enqueue(Work* work) {
@@ -149,7 +141,7 @@ void Stream::Close() {
   Registry& registry = GetRegistry();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    magic_ = 0;
+    Die();
     if (started_) {
       closing_ = true;
       asleep_ = false;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/handles.h"
 
 namespace simcuda {
 
@@ -41,12 +42,12 @@ class Work {
 
 enum class StreamKind { kBlocking, kNonBlocking, kLegacy, kPerThread };
 
-class Stream {
+class Stream : public HandleObject {
  public:
   // A stream of `context`, new or used before. While `error` is none but success, its work is skipped.
   static Stream* Open(Context* context, const std::atomic<CUresult>* error, StreamKind kind, int priority);
   // The stream of a handle, or null if the handle is none of a live stream.
-  static Stream* FromHandle(void* handle);
+  static Stream* FromHandle(const void* handle) { return LiveObject<Stream>(handle, HandleKind::kStream); }
 
   Context* context() const { return context_; }
   StreamKind kind() const { return kind_; }
@@ -91,7 +92,6 @@ class Stream {
   void StartLocked();
 
   // Set by Open, constant until Close. Atomic because a stale handle may be looked at while a stream is used again.
-  std::atomic<uint32_t> magic_{0};
   std::atomic<Context*> context_{nullptr};
   std::atomic<const std::atomic<CUresult>*> error_{nullptr};
   std::atomic<StreamKind> kind_{StreamKind::kBlocking};

@@ -2,6 +2,7 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 
 namespace simcuda {
 namespace {
@@ -90,6 +91,7 @@ using simcuda::Context;
 using simcuda::Stream;
 
 SIMCUDA_API CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int priority) {
+  SIMCUDA_FAIL_POINT(cuStreamCreateWithPriority);
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (handle == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
@@ -110,9 +112,11 @@ SIMCUDA_API CUresult cuStreamCreate(CUstream* handle, unsigned int flags) {
 }
 
 SIMCUDA_API CUresult cuStreamDestroy_v2(CUstream handle) {
+  SIMCUDA_FAIL_POINT(cuStreamDestroy_v2);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Stream* stream = Stream::FromHandle(handle);
-  if (stream == nullptr || stream->kind() == simcuda::StreamKind::kLegacy) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr || stream->kind() == simcuda::StreamKind::kLegacy)
+    return simcuda::BadHandle(handle, "a CUstream that was created", CUDA_ERROR_INVALID_HANDLE);
   Context* context = stream->context();
   context->CloseStream(stream);
   return context->status();  // the stream is gone all the same
@@ -121,6 +125,7 @@ SIMCUDA_API CUresult cuStreamDestroy_v2(CUstream handle) {
 SIMCUDA_API CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
 
 SIMCUDA_API CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  SIMCUDA_FAIL_POINT(cuCtxGetStreamPriorityRange);
   Context* context = nullptr;
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
   if (least != nullptr) *least = simcuda::kLeastPriority;

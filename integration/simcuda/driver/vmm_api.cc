@@ -2,6 +2,7 @@
 #include "integration/simcuda/driver/address_space.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/failures.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
@@ -13,6 +14,11 @@ namespace {
 bool IsHostLocation(CUmemLocationType type) {
   return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
          type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+bool IsAccess(CUmemAccess_flags flags) {
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+         flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 // The device of a location (null: host memory).
@@ -36,6 +42,7 @@ using simcuda::IsAlive;
 
 SIMCUDA_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
                                                    CUmemAllocationGranularity_flags option) {
+  SIMCUDA_FAIL_POINT(cuMemGetAllocationGranularity);
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (granularity == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
@@ -47,6 +54,7 @@ SIMCUDA_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CU
 
 SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size_t alignment,
                                          CUdeviceptr hint, unsigned long long flags) {
+  SIMCUDA_FAIL_POINT(cuMemAddressReserve);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CallTime time(Call::kReserve);
@@ -58,6 +66,7 @@ SIMCUDA_API CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size
 }
 
 SIMCUDA_API CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) {
+  SIMCUDA_FAIL_POINT(cuMemAddressFree);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   CallTime time(Call::kAddressFree);
   time.Spend();
@@ -66,6 +75,7 @@ SIMCUDA_API CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) {
 
 SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                                  const CUmemAllocationProp* properties, unsigned long long flags) {
+  SIMCUDA_FAIL_POINT(cuMemCreate);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr || properties == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
@@ -89,6 +99,7 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
 }
 
 SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  SIMCUDA_FAIL_POINT(cuMemRelease);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   CallTime time(Call::kRelease);
   time.Spend();
@@ -97,6 +108,7 @@ SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
                               CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  SIMCUDA_FAIL_POINT(cuMemMap);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CallTime time(Call::kMap);
@@ -105,6 +117,7 @@ SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
 }
 
 SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
+  SIMCUDA_FAIL_POINT(cuMemUnmap);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (CUresult result = GetAddressSpace().CheckUnmap(pointer, size); result != CUDA_SUCCESS) return result;
   // The real driver does not wait for kernels here: work that is still to touch the range is a bug of the caller.
@@ -116,8 +129,13 @@ SIMCUDA_API CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) {
 
 SIMCUDA_API CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc* descriptions,
                                     size_t count) {
+  SIMCUDA_FAIL_POINT(cuMemSetAccess);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  // All are looked at before any is carried out.
+  for (size_t i = 0; i < count; ++i) {
+    if (!simcuda::IsAccess(descriptions[i].flags)) return CUDA_ERROR_INVALID_VALUE;
+  }
   CallTime time(Call::kSetAccess);
   time.Spend(GetAddressSpace().CountMappings(pointer, size), size);
   if (simcuda::ShouldFailSetAccess()) return CUDA_ERROR_NOT_READY;

@@ -126,8 +126,10 @@ cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* host_function) {
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* host_function) {
   if (function == nullptr) return Note(cudaErrorInvalidValue);
   return WithContext([&](const DriverTable& driver) {
-    *function = Resolve(driver, host_function);
-    return *function != nullptr ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+    // What the runtime launches is a kernel of the driver; a cudaFunction_t is a function, of the current context.
+    const CUfunction kernel = Resolve(driver, host_function);
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    return simcuda::ToRuntimeError(driver.KernelGetFunction(function, reinterpret_cast<CUkernel>(kernel)));
   });
 }
 

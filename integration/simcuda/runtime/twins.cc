@@ -101,9 +101,9 @@ decltype(&simcuda_register_kernel) FindRegistration() {
   return nullptr;
 }
 
-CUfunction RegisterTwin(const DriverTable& driver, const Twin& twin, const char* name) {
+bool RegisterTwin(const DriverTable& driver, const Twin& twin, const char* name) {
   const auto register_kernel = FindRegistration();
-  if (register_kernel == nullptr) return nullptr;
+  if (register_kernel == nullptr) return false;
   CUdevice device = 0;
   int khz = 0;
   if (driver.CtxGetDevice(&device) == CUDA_SUCCESS &&
@@ -111,18 +111,22 @@ CUfunction RegisterTwin(const DriverTable& driver, const Twin& twin, const char*
     clock_khz.store(khz);
   }
   const simcuda_kernel kernel{name, twin.run, nullptr, kOneWord, twin.parameter_count};
-  CUfunction function = nullptr;
-  return register_kernel(&kernel, &function) == 0 ? function : nullptr;
+  return register_kernel(&kernel, nullptr) == 0;
 }
 
-// A kernel that a program registered with the stand-in driver under this name.
+// The kernel that is registered with the stand-in driver under this name, of a library, so that it is good in every
+// context. Launches take it in place of a function.
 CUfunction FindRegistered(const DriverTable& driver, const char* name) {
   const std::string image = std::string(SIMCUDA_IMAGE_MAGIC "\n") + name + "\n";
-  CUmodule module = nullptr;
-  CUfunction function = nullptr;
-  if (driver.ModuleLoadData(&module, image.c_str()) != CUDA_SUCCESS) return nullptr;
-  // The module stays loaded: its function is kept with the kernel.
-  return driver.ModuleGetFunction(&function, module, name) == CUDA_SUCCESS ? function : nullptr;
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  if (driver.LibraryLoadData(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0) !=
+      CUDA_SUCCESS)
+    return nullptr;
+  // The library stays loaded: its kernel is kept with the caller's.
+  return driver.LibraryGetKernel(&kernel, library, name) == CUDA_SUCCESS
+             ? reinterpret_cast<CUfunction>(kernel)
+             : nullptr;
 }
 
 [[noreturn]] void StopAtUnknownKernel(const std::string& kernel) {
@@ -143,8 +147,8 @@ CUfunction FunctionOf(const DriverTable& driver, KernelEntry* kernel) {
   if (function != nullptr) return function;
   const std::string demangled = Demangle(kernel->name);
   const Twin* twin = FindTwin(demangled);
-  function =
-      twin != nullptr ? RegisterTwin(driver, *twin, kernel->name) : FindRegistered(driver, kernel->name);
+  if (twin == nullptr || RegisterTwin(driver, *twin, kernel->name))
+    function = FindRegistered(driver, kernel->name);
   if (function == nullptr) StopAtUnknownKernel(demangled);
   kernel->function.store(function);
   return function;

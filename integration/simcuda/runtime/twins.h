@@ -10,7 +10,7 @@
 
 namespace simcuda {
 
-// The driver's function for a kernel: one that was registered with the driver under the kernel's name, else a twin
+// The driver's kernel, as launches take it in place of a function: one that was registered with the driver under the kernel's name, else a twin
 // of the table. Does not return when there is neither: prints the kernel's demangled name and aborts.
 // A context must be current. Any thread.
 CUfunction FunctionOf(const DriverTable& driver, KernelEntry* kernel);

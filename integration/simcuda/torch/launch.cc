@@ -18,6 +18,8 @@ namespace {
 struct Driver {
   PFN_cuLaunchKernel_v4000 launch_kernel = nullptr;
   PFN_cuCtxGetCurrent_v4000 context_get_current = nullptr;
+  PFN_cuLibraryLoadData_v12000 library_load = nullptr;
+  PFN_cuLibraryGetKernel_v12000 library_get_kernel = nullptr;
   decltype(&simcuda_register_kernel) register_kernel = nullptr;
   decltype(&simcuda_set_release) set_release = nullptr;
   decltype(&simcuda_fail_device) fail_device = nullptr;
@@ -67,6 +69,25 @@ size_t ClassCapacity(size_t size_class) {
   return size_class <= 16 ? size_class : 16 + (size_class - 16) * 16;
 }
 
+void CheckDriver(CUresult result, const char* function, uint32_t line) {
+  // The runtime's error numbers are the driver's.
+  c10::cuda::c10_cuda_check_implementation(static_cast<int32_t>(result), __FILE__, function, line, false);
+}
+
+// The form's kernel, of a library as the runtime loads them: a handle that whoever stands in the driver's place has
+// seen. Libraries stay loaded.
+CUfunction Load(const std::string& name, size_t parameters) {
+  const std::string image =
+      std::string(SIMCUDA_IMAGE_MAGIC "\n.kernel ") + name + " " + std::to_string(parameters) + "\n";
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUresult result =
+      GetDriver().library_load(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (result == CUDA_SUCCESS) result = GetDriver().library_get_kernel(&kernel, library, name.c_str());
+  CheckDriver(result, __func__, __LINE__);
+  return reinterpret_cast<CUfunction>(kernel);  // launches take either
+}
+
 CUfunction Register(const std::string& name, size_t addresses) {
   std::vector<simcuda_parameter> parameters;
   for (size_t i = 0; i < addresses + 1; ++i) parameters.push_back({i * sizeof(uint64_t), sizeof(uint64_t)});
@@ -80,12 +101,7 @@ CUfunction Register(const std::string& name, size_t addresses) {
   if (result == 0) result = GetDriver().set_release(function, &ReleaseQueuedWork);
   TORCH_CHECK(result == 0, "simcuda: the driver refused to register ", name, " with ", addresses,
               " addresses: error ", result);
-  return function;
-}
-
-void CheckDriver(CUresult result, const char* function, uint32_t line) {
-  // The runtime's error numbers are the driver's.
-  c10::cuda::c10_cuda_check_implementation(static_cast<int32_t>(result), __FILE__, function, line, false);
+  return Load(name, parameters.size());
 }
 
 }  // namespace
@@ -109,8 +125,10 @@ bool OpenDriver(std::string* reason) {
   }
   auto resolve = reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
   if (resolve == nullptr || !FindEntry(resolve, "cuLaunchKernel", 4000, &driver.launch_kernel) ||
-      !FindEntry(resolve, "cuCtxGetCurrent", 4000, &driver.context_get_current)) {
-    *reason = "libcuda.so.1 lacks cuGetProcAddress_v2, cuLaunchKernel or cuCtxGetCurrent";
+      !FindEntry(resolve, "cuCtxGetCurrent", 4000, &driver.context_get_current) ||
+      !FindEntry(resolve, "cuLibraryLoadData", 12000, &driver.library_load) ||
+      !FindEntry(resolve, "cuLibraryGetKernel", 12000, &driver.library_get_kernel)) {
+    *reason = "libcuda.so.1 lacks cuGetProcAddress_v2, or a function that launches want";
     return false;
   }
   driver.register_kernel =
@@ -130,11 +148,11 @@ void Launch(const std::string& name, LaunchFunctions* functions, const std::vect
             std::shared_ptr<QueuedWork> work, c10::cuda::CUDAStream stream) {
   const Driver& driver = GetDriver();
   size_t padded = 0;
-  const CUfunction function = functions->Find(name, addresses.size(), &padded);
   CUcontext context = nullptr;
   if (driver.context_get_current(&context) == CUDA_SUCCESS && context == nullptr) {
     C10_CUDA_CHECK(cudaSetDevice(stream.device_index()));  // a thread's first CUDA call may be this launch
   }
+  const CUfunction function = functions->Find(name, addresses.size(), &padded);
   c10::SmallVector<uint64_t, 24> values(padded + 1, 0);
   auto holder = std::make_unique<WorkHolder>(std::move(work));
   values[0] = reinterpret_cast<uint64_t>(holder.get());

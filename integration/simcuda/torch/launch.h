@@ -26,7 +26,8 @@ class QueuedWork {
 // The registered forms of one op: same name, one for each number of addresses. Any thread may call.
 class LaunchFunctions {
  public:
-  // The function of `name` that takes at least `addresses` addresses; *padded is how many it declares.
+  // The kernel of `name` that takes at least `addresses` addresses; *padded is how many it declares. Its first look-up
+  // wants a current context, as that of any kernel. Throws when the driver refuses.
   CUfunction Find(const std::string& name, size_t addresses, size_t* padded);
 
  private:

@@ -82,6 +82,7 @@ TEST_F(DriverGlobalsTest, LookUpsFailAsDocumented) {
   EXPECT_EQ(cuModuleGetFunctionCount(&functions, module), CUDA_SUCCESS);
   EXPECT_EQ(functions, 1u);
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+  const HandlesAreAnswered answered;
   EXPECT_EQ(cuModuleGetGlobal(&pointer, &bytes, module, "table"), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuModuleLoadData(&module, SIMCUDA_IMAGE_MAGIC "\n.global table\n"), CUDA_ERROR_INVALID_IMAGE);
 }

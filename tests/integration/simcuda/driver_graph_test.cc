@@ -64,6 +64,7 @@ TEST_F(DriverGraphTest, ReplaysKernelsInOrderAsOftenAsLaunched) {
   }
   EXPECT_EQ(Stats().launches, launches + 9);
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  const HandlesAreAnswered answered;
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_ERROR_INVALID_VALUE);
 }

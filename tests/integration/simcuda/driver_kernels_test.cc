@@ -65,7 +65,8 @@ TEST_F(DriverKernelsTest, ModuleAndLibraryFindRegisteredKernels) {
   EXPECT_EQ(size, 8u);
 
   ASSERT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
-  EXPECT_EQ(cuFuncGetName(&name, function), CUDA_ERROR_INVALID_HANDLE);
+  const HandlesAreAnswered answered;
+  EXPECT_EQ(cuFuncGetName(&name, function), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
   ASSERT_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
   EXPECT_EQ(cuModuleLoadData(&module, "no image"), CUDA_ERROR_INVALID_IMAGE);

@@ -89,6 +89,7 @@ TEST_F(DriverOrderTest, DestroyedBlockingStreamStillPrecedesLegacyWork) {
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
   ASSERT_EQ(Mark(stream, 'd', 40), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  const HandlesAreAnswered answered;
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
   ASSERT_EQ(Mark(nullptr, 'l'), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
@@ -183,6 +184,7 @@ TEST_F(DriverOrderTest, DestroyedEventHarmsNobody) {
   ASSERT_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuEventDestroy(event), CUDA_SUCCESS);
+  const HandlesAreAnswered answered;
   EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
   TestEvent again;  // likely the same memory
   ASSERT_EQ(Mark(other, 'b'), CUDA_SUCCESS);
@@ -232,6 +234,7 @@ TEST_F(DriverOrderTest, StreamsTellAboutThemselves) {
   ASSERT_EQ(cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  const HandlesAreAnswered answered;
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);

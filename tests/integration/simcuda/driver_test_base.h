@@ -137,6 +137,14 @@ struct TestEvent {
   CUevent event = nullptr;
 };
 
+// Handles that are none are answered with a code while it lives, as by a driver that checks them.
+struct HandlesAreAnswered {
+  HandlesAreAnswered() { EXPECT_EQ(simcuda_set("HANDLES", "answer"), 0); }
+  ~HandlesAreAnswered() { EXPECT_EQ(simcuda_set("HANDLES", "stop"), 0); }
+  HandlesAreAnswered(const HandlesAreAnswered&) = delete;
+  HandlesAreAnswered& operator=(const HandlesAreAnswered&) = delete;
+};
+
 template <typename T>
 T* At(CUdeviceptr address) {
   return reinterpret_cast<T*>(address);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum {
+  kLegacyFlag = 1,        /* CU_GET_PROC_ADDRESS_LEGACY_STREAM */
   kPerThreadFlag = 2,     /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
   kNewestVersion = 13020, /* of the toolkits behind driver_functions.def; a test compares */
 };
@@ -92,11 +93,20 @@ static void* Route(void* pointer, const struct Request* request) {
   return pointer;
 }
 
-/* Without a driver the caller gets the trampolines, whose functions return that error. */
+/* CUdriverProcAddressQueryResult */
+enum { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };
+
+/* Without a driver the caller gets the trampolines, whose functions return that error. What is not there is
+ * answered as a driver answers it. */
 static int AnswerWithoutDriver(const struct Request* request, void** pointer) {
   int row = FindRowOfRequest(request, 0);
   *pointer = row >= 0 ? RowTrampoline(row) : NULL;
-  return row >= 0 ? kCudaSuccess : kCudaNotFound;
+  if (row >= 0) return kFound;
+  return *request->base && IsKnownBase(request->base) ? kVersionNotSufficient : kSymbolNotFound;
+}
+
+static int IsSane(const char* name, void** pointer, uint64_t flags) {
+  return name && pointer && (flags & ~(uint64_t)(kLegacyFlag | kPerThreadFlag)) == 0;
 }
 
 static void* RealOf(const char* symbol) { return RowReal(FindRow(symbol)); }
@@ -105,7 +115,13 @@ int WrappedGetProcAddress(const char* name, void** pointer, int version, uint64_
   int (*real)(const char*, void**, int, uint64_t) =
       (int (*)(const char*, void**, int, uint64_t))RealOf("cuGetProcAddress");
   struct Request request = {name, version, (flags & kPerThreadFlag) != 0};
-  if (!real) return name && pointer ? AnswerWithoutDriver(&request, pointer) : kCudaInvalidValue;
+  if (!real) {
+    void* found = NULL;
+    if (!IsSane(name, pointer, flags)) return kCudaInvalidValue;
+    if (AnswerWithoutDriver(&request, &found) != kFound) return kCudaNotFound;
+    *pointer = found;
+    return kCudaSuccess;
+  }
   int result = real(name, pointer, version, flags);
   if (result == kCudaSuccess && name && pointer && *pointer) *pointer = Route(*pointer, &request);
   return result;
@@ -116,11 +132,10 @@ int WrappedGetProcAddressV2(const char* name, void** pointer, int version, uint6
       (int (*)(const char*, void**, int, uint64_t, void*))RealOf("cuGetProcAddress_v2");
   struct Request request = {name, version, (flags & kPerThreadFlag) != 0};
   if (!real) {
-    if (!name || !pointer) return kCudaInvalidValue;
-    int result = AnswerWithoutDriver(&request, pointer);
-    /* CU_GET_PROC_ADDRESS_SUCCESS or _SYMBOL_NOT_FOUND */
-    if (status) *(int*)status = result == kCudaSuccess ? 0 : 1;
-    return result;
+    if (!IsSane(name, pointer, flags)) return kCudaInvalidValue;
+    int found = AnswerWithoutDriver(&request, pointer);
+    if (status) *(int*)status = found;
+    return kCudaSuccess;
   }
   int result = real(name, pointer, version, flags, status);
   if (result == kCudaSuccess && name && pointer && *pointer) *pointer = Route(*pointer, &request);

@@ -31,8 +31,8 @@ cudaError_t EntryPoint(const char* symbol, void** function, unsigned int version
     const CUresult result = driver.GetProcAddress(symbol, function, static_cast<int>(version), flags, &why);
     if (status != nullptr) *status = static_cast<cudaDriverEntryPointQueryResult>(why);
     // A name that is not there is an answer, not a failure, for callers that look at the status.
-    const bool only_absent = result == CUDA_ERROR_NOT_FOUND && status != nullptr;
-    return only_absent ? CUDA_SUCCESS : result;
+    return result == CUDA_SUCCESS && *function == nullptr && status == nullptr ? CUDA_ERROR_NOT_FOUND
+                                                                               : result;
   });
 }
 

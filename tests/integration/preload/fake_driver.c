@@ -65,9 +65,10 @@ EXPORTED int cuLaunchKernelEx_ptsz(void) { return 11061; }
 EXPORTED int cuMemcpyBatchAsync(void) { return 12080; }
 EXPORTED int cuMemcpyBatchAsync_v2(void) { return 13000; }
 EXPORTED int cuGetProcAddress_v2(const char* name, void** pointer, int version, uint64_t flags, int* status) {
+  *pointer = NULL;
   int result = cuGetProcAddress(name, pointer, version, flags);
   if (status) *status = result == 0 ? 0 : 1;
-  return result;
+  return 0; /* what is not there is no error of this form */
 }
 #endif
 
@@ -114,6 +115,7 @@ int cuGetProcAddress(const char* name, void** pointer, int version, uint64_t fla
       best = i;
     }
   }
-  *pointer = best >= 0 ? kEntries[best].function : NULL;
-  return best >= 0 ? 0 : 500;
+  if (best < 0) return 500;
+  *pointer = kEntries[best].function;
+  return 0;
 }

@@ -118,6 +118,28 @@ static int NewerCommand(void) {
   return 0;
 }
 
+/* Both forms of cuGetProcAddress, for what is not there and for what is asked for wrongly. */
+static int LookUpsCommand(void) {
+  static const struct {
+    const char* name;
+    int version;
+    uint64_t flags;
+  } kCases[] = {{"cuInit", 12000, 0},           {"cuNoSuchName", 13000, 0}, {"", 13000, 0},
+                {"cuLaunchKernelEx", 11000, 0}, {"cuInit", 12000, 4},       {NULL, 12000, 0}};
+  void* library = Open("libcuda.so.1");
+  GetProc first = (GetProc)Symbol(library, "cuGetProcAddress");
+  GetProc2 second = (GetProc2)Symbol(library, "cuGetProcAddress_v2");
+  for (size_t i = 0; i < sizeof(kCases) / sizeof(kCases[0]); ++i) {
+    void *one = &first, *two = &first;
+    int status = -1;
+    int result = first(kCases[i].name, &one, kCases[i].version, kCases[i].flags);
+    printf("%d %s; ", result, one == &first ? "untouched" : one ? "there" : "null");
+    result = second(kCases[i].name, &two, kCases[i].version, kCases[i].flags, &status);
+    printf("%d %s %d\n", result, two == &first ? "untouched" : two ? "there" : "null", status);
+  }
+  return 0;
+}
+
 static int LateCommand(void) {
   void* library = Open("libcuda.so.1");
   Function by_symbol = (Function)Symbol(library, "cuLaunchKernel");
@@ -283,6 +305,7 @@ int main(int argc, char** argv) {
   if (strcmp(command, "getproc") == 0) return GetProcCommand(argument);
   if (strcmp(command, "future") == 0) return FutureCommand();
   if (strcmp(command, "newer") == 0) return NewerCommand();
+  if (strcmp(command, "look-ups") == 0) return LookUpsCommand();
   if (strcmp(command, "late") == 0) return LateCommand();
   if (strcmp(command, "race") == 0) return RaceCommand();
   if (strcmp(command, "constructor-race") == 0) return ConstructorRaceCommand(argument);

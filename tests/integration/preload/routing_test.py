@@ -78,6 +78,22 @@ class RoutingTest(ShimCase):
                 ],
             )
 
+    def test_look_ups_without_a_driver_are_answered_as_by_a_driver(self):
+        """What is not there is no error of the second form; the first one fails and leaves the pointer."""
+        self.skip_with_a_driver_in_the_system()
+        lines = self.probe("look-ups", driver=None, SPILLWAY_CUDA_DRIVER="")
+        self.assertEqual(
+            lines,
+            [
+                "0 there; 0 there 0",
+                "500 untouched; 0 null 1",
+                "500 untouched; 0 null 1",
+                "500 untouched; 0 null 2",
+                "1 untouched; 1 untouched -1",
+                "1 untouched; 1 untouched -1",
+            ],
+        )
+
     def test_caller_that_binds_deeply(self):
         self.assertEqual(self.probe("plugin", PLUGINS / "libpreload_cuda.so", "deepbind"), [OPENED, "plugin=14000"])
 

@@ -11,8 +11,8 @@ class DriverLookUpTest : public DriverTest {
   static void* Find(const char* name, int version, cuuint64_t flags = 0) {
     void* address = nullptr;
     CUdriverProcAddressQueryResult status;
-    const CUresult result = cuGetProcAddress(name, &address, version, flags, &status);
-    EXPECT_EQ(result == CUDA_SUCCESS, address != nullptr);
+    EXPECT_EQ(cuGetProcAddress(name, &address, version, flags, &status), CUDA_SUCCESS);
+    EXPECT_EQ(status == CU_GET_PROC_ADDRESS_SUCCESS, address != nullptr);
     return address;
   }
   // The entry by its exported symbol.
@@ -53,13 +53,31 @@ TEST_F(DriverLookUpTest, PerThreadFormsAreSeparate) {
 TEST_F(DriverLookUpTest, UnknownAndTooOldAreToldApart) {
   void* address = this;
   CUdriverProcAddressQueryResult status;
-  EXPECT_EQ(cuGetProcAddress("cuNoSuchFunction", &address, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuGetProcAddress("cuNoSuchFunction", &address, 13000, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   EXPECT_EQ(address, nullptr);
-  EXPECT_EQ(cuGetProcAddress("cuLibraryLoadData", &address, 11000, 0, &status), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuGetProcAddress("cuNoSuchFunction", &address, 13000, 0, nullptr), CUDA_SUCCESS);
+  address = this;
+  EXPECT_EQ(cuGetProcAddress("cuLibraryLoadData", &address, 11000, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-  EXPECT_EQ(cuGetProcAddress("", &address, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(address, nullptr);
+  EXPECT_EQ(cuGetProcAddress("", &address, 13000, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   EXPECT_EQ(cuGetProcAddress(nullptr, &address, 13000, 0, &status), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGetProcAddress("cuInit", nullptr, 13000, 0, &status), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGetProcAddress("cuInit", &address, 13000, 4, &status), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(DriverLookUpTest, TheFirstFormFailsAndLeavesThePointer) {
+  using FirstForm = CUresult (*)(const char*, void**, int, cuuint64_t);
+  const auto find = reinterpret_cast<FirstForm>(Symbol("cuGetProcAddress"));
+  void* address = this;
+  EXPECT_EQ(find("cuNoSuchFunction", &address, 13000, 0), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(find("cuLibraryLoadData", &address, 11000, 0), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(find("cuInit", &address, 13000, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(address, static_cast<void*>(this));
+  EXPECT_EQ(find("cuInit", &address, 13000, 0), CUDA_SUCCESS);
+  EXPECT_EQ(address, Symbol("cuInit"));
 }
 
 TEST_F(DriverLookUpTest, UnimplementedFunctionsSaySo) {

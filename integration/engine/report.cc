@@ -217,6 +217,7 @@ std::string MetricsJson(const Figures& figures) {
   json["ssd_read_bytes"] = figures.disk.read_bytes;
   json["host_room_bytes"] = figures.host_capacity_bytes;
   json["disk_room_bytes"] = figures.disk.capacity_bytes;
+  json["unknown_kernel_launches"] = figures.unknown_launches;
   json["waits"] = WaitsJson(figures);
   json["devices"] = nlohmann::ordered_json::array();
   for (const DeviceFigures& device : figures.devices) {
@@ -316,6 +317,10 @@ std::string Summary(const Figures& figures) {
                       Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
   text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
+  if (figures.unknown_launches > 0) {
+    text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
+                            figures.unknown_launches);
+  }
   if (figures.seconds > 0) text += absl::StrFormat("; %.1f s", figures.seconds);
   return text;
 }

@@ -47,6 +47,7 @@ struct Figures {
   std::vector<DeviceFigures> devices;
   DiskFigures disk;
   uint64_t host_capacity_bytes = 0;  // of the host tier: what is pinned
+  uint64_t unknown_launches = 0;     // of kernels whose handle no hook has seen: each reached everything
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
   std::string waits_now;             // those of a second and longer, in words; empty: none
   double seconds = 0;                // since the first block

@@ -51,6 +51,8 @@ Figures Runtime::CollectFigures() const {
     figures.disk.capacity_bytes = disk_->capacity_bytes();
   }
   if (host_ != nullptr) figures.host_capacity_bytes = host_->storage_capacity_bytes();
+  if (const HookState* const hooks = GetHookState())
+    figures.unknown_launches = hooks->unknown_launches.load();
   figures.waits = waits_.Figures();
   figures.waits_now = waits_.Describe();
   return figures;

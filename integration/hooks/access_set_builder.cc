@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "io/os/log.h"
+
 namespace spillway::integration {
 namespace {
 
@@ -24,13 +26,23 @@ void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
   state_ = hook_state;
   context_ = hook_context;
   tag = 0;
-  may_block = reaches_all = false;
+  may_block = reaches_all = of_unknown_origin = false;
   denied = nullptr;
   set_.Clear();
   if (__builtin_expect(rewrites(), 0)) {
     found_.clear();
     overwritten_.clear();
   }
+}
+
+void AccessSetBuilder::OfUnknownOrigin() {
+  if (state_->unknown_launches.fetch_add(1, std::memory_order_relaxed) == 0) {
+    os::ReportLine(
+        "a kernel is launched whose handle the driver gave out unseen, so nothing is known of its "
+        "parameters: "
+        "all blocks are brought to the GPU for each launch of such kernels");
+  }
+  reaches_all = may_block = of_unknown_origin = true;
 }
 
 HookScope::HookScope() {

@@ -70,6 +70,9 @@ class AccessSetBuilder {
     SwitchEvictionOff(state_, reason);
     reaches_all = may_block = true;  // may_block, so that ordinary launches need not look at reaches_all
   }
+  // The call launches a kernel whose handle no hook has seen: this launch needs every block. Evictions go on,
+  // but for what goes into a graph (the gate ends them then).
+  void OfUnknownOrigin();
 
   allocator::AccessSet& set() { return set_; }
   // Whether the call changes what is known of addresses in device memory.
@@ -82,7 +85,8 @@ class AccessSetBuilder {
   const std::vector<WrittenRange>& overwritten() const { return overwritten_; }
 
   const FunctionInfo* denied = nullptr;  // the kernel, when it is in the deny list
-  bool reaches_all = false;              // NotUnderstood
+  bool reaches_all = false;              // NotUnderstood, OfUnknownOrigin
+  bool of_unknown_origin = false;
   uint64_t tag = 0;        // of what is launched: the row's, unless a reader of arguments sets the kernel's
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory
 

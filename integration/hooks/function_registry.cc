@@ -20,6 +20,35 @@ std::string_view ObjectAt(const void* address) {
 
 }  // namespace
 
+// ---- Kinds of handles.
+
+bool HandleKinds::Note(const void* handle, HandleKind kind, const void* owner) {
+  const auto library = libraries_.find(owner);
+  if (library != libraries_.end()) owner = library->second;
+  Origin& known = origins_[handle];
+  if (known.kind == kind && known.owner == owner) return false;
+  if (known.kind != HandleKind::kUnknown) std::erase(by_owner_[known.owner], handle);
+  known = {kind, owner, ++last_number_};
+  by_owner_[owner].push_back(handle);
+  return true;
+}
+
+HandleKinds::Origin HandleKinds::Find(const void* handle) const {
+  const auto found = origins_.find(handle);
+  return found == origins_.end() ? Origin() : found->second;
+}
+
+std::vector<const void*> HandleKinds::Forget(const void* owner) {
+  std::erase_if(libraries_,
+                [owner](const auto& entry) { return entry.first == owner || entry.second == owner; });
+  const auto found = by_owner_.find(owner);
+  if (owner == nullptr || found == by_owner_.end()) return {};
+  const std::vector<const void*> handles = std::move(found->second);
+  by_owner_.erase(found);
+  for (const void* handle : handles) origins_.erase(handle);
+  return handles;
+}
+
 // ---- Where kernels come from.
 
 std::string ModuleOrigins::FileNameOf(std::string_view path) {
@@ -31,33 +60,27 @@ std::string ModuleOrigins::LibraryAt(const void* image, const void* caller) {
   return FileNameOf(holder.empty() ? ObjectAt(caller) : holder);
 }
 
-void ModuleOrigins::Note(const void* handle, bool is_library, std::string file) {
+void ModuleOrigins::Note(const void* handle, std::string file) {
   os::MutexLock lock(&mu_);
-  origins_[handle] = {is_library, std::move(file)};
+  files_[handle] = std::move(file);
 }
 
 std::string ModuleOrigins::Find(const void* handle) const {
+  if (!enabled()) return "";
   os::MutexLock lock(&mu_);
-  const auto found = origins_.find(handle);
-  return found == origins_.end() ? "" : found->second.file;
-}
-
-std::vector<CUlibrary> ModuleOrigins::Libraries() const {
-  os::MutexLock lock(&mu_);
-  std::vector<CUlibrary> libraries;
-  for (const auto& [handle, origin] : origins_) {
-    if (origin.is_library) libraries.push_back(static_cast<CUlibrary>(const_cast<void*>(handle)));
-  }
-  return libraries;
+  const auto found = files_.find(handle);
+  return found == files_.end() ? "" : found->second;
 }
 
 // ---- What the driver answers.
 
-FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, bool is_kernel, size_t index,
+// Of a handle of the right kind INVALID_VALUE says that it has no such parameter; the first index answers so for
+// a kernel without any.
+FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, HandleKind kind, size_t index,
                                                          size_t* bytes) const {
   size_t offset = 0;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (is_kernel) {
+  if (kind == HandleKind::kKernel) {
     if (const auto ask = real_->Get<Row::cuKernelGetParamInfo>()) {
       result = ask(static_cast<CUkernel>(handle), index, &offset, bytes);
     }
@@ -68,10 +91,10 @@ FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, bool is_k
   return result == CUDA_ERROR_INVALID_VALUE ? Answer::kPastEnd : Answer::kFailed;
 }
 
-bool DriverFunctionQueries::Name(void* handle, bool is_kernel, std::string* name) const {
+bool DriverFunctionQueries::Name(void* handle, HandleKind kind, std::string* name) const {
   const char* text = nullptr;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (is_kernel) {
+  if (kind == HandleKind::kKernel) {
     if (const auto ask = real_->Get<Row::cuKernelGetName>())
       result = ask(&text, static_cast<CUkernel>(handle));
   } else if (const auto ask = real_->Get<Row::cuFuncGetName>()) {
@@ -82,8 +105,8 @@ bool DriverFunctionQueries::Name(void* handle, bool is_kernel, std::string* name
   return true;
 }
 
-void* DriverFunctionQueries::Owner(void* handle, bool is_kernel) const {
-  if (is_kernel) {
+const void* DriverFunctionQueries::Owner(void* handle, HandleKind kind) const {
+  if (kind == HandleKind::kKernel) {
     CUlibrary library = nullptr;
     const auto ask = real_->Get<Row::cuKernelGetLibrary>();
     return ask != nullptr && ask(&library, static_cast<CUkernel>(handle)) == CUDA_SUCCESS ? library : nullptr;
@@ -91,19 +114,6 @@ void* DriverFunctionQueries::Owner(void* handle, bool is_kernel) const {
   CUmodule module = nullptr;
   const auto ask = real_->Get<Row::cuFuncGetModule>();
   return ask != nullptr && ask(&module, static_cast<CUfunction>(handle)) == CUDA_SUCCESS ? module : nullptr;
-}
-
-std::string DriverFunctionQueries::LibraryOf(void* owner) const {
-  if (owner == nullptr || !origins_->enabled()) return "";
-  std::string library = origins_->Find(owner);
-  const auto module_of = real_->Get<Row::cuLibraryGetModule>();
-  if (!library.empty() || module_of == nullptr) return library;
-  // A CUfunction that came from a CUkernel belongs to a module that was not loaded as one.
-  for (const CUlibrary candidate : origins_->Libraries()) {
-    CUmodule module = nullptr;
-    if (module_of(&module, candidate) == CUDA_SUCCESS && module == owner) return origins_->Find(candidate);
-  }
-  return "";
 }
 
 // ---- The registry.
@@ -117,53 +127,70 @@ FunctionRegistry::FunctionRegistry(const FunctionQueries* queries) : queries_(qu
 
 FunctionRegistry::~FunctionRegistry() = default;
 
-void FunctionRegistry::NoteKernel(void* handle) {
+void FunctionRegistry::NoteFunction(CUfunction function, CUmodule module) {
   os::MutexLock lock(&mu_);
-  kernels_.insert(handle);
+  NoteLocked(function, HandleKind::kFunction, module);
 }
 
-void FunctionRegistry::DropModule(void* module) {
+void FunctionRegistry::NoteKernel(CUkernel kernel, CUlibrary library) {
   os::MutexLock lock(&mu_);
-  Table* table = table_.load(std::memory_order_relaxed);
-  for (auto it = owners_.begin(); it != owners_.end();) {
-    const bool drop = module == nullptr || it->second == module || it->second == nullptr;
-    if (!drop) {
-      ++it;
-      continue;
-    }
-    size_t at = Hash(it->first) & table->mask;
-    while (table->entries[at].handle.load(std::memory_order_relaxed) != it->first)
-      at = (at + 1) & table->mask;
-    table->entries[at].info.store(nullptr, std::memory_order_release);
-    it = owners_.erase(it);
+  NoteLocked(kernel, HandleKind::kKernel, library);
+}
+
+void FunctionRegistry::NoteFunctionOf(CUfunction function, CUkernel kernel) {
+  os::MutexLock lock(&mu_);
+  NoteLocked(function, HandleKind::kFunction, kinds_.Find(kernel).owner);
+}
+
+void FunctionRegistry::NoteModuleOf(CUmodule module, CUlibrary library) {
+  os::MutexLock lock(&mu_);
+  kinds_.NoteModuleOf(module, library);
+}
+
+void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
+  {
+    os::MutexLock lock(&mu_);
+    if (kinds_.Find(handle).kind != HandleKind::kUnknown) return;
   }
-  if (module == nullptr) kernels_.clear();
+  const void* const owner = queries_->Owner(handle, kind);
+  os::MutexLock lock(&mu_);
+  if (kinds_.Find(handle).kind == HandleKind::kUnknown) NoteLocked(handle, kind, owner);
+}
+
+void FunctionRegistry::Forget(const void* owner) {
+  os::MutexLock lock(&mu_);
+  for (const void* handle : kinds_.Forget(owner)) DropLocked(handle);
+}
+
+// What was learnt of the handle before is of something else.
+void FunctionRegistry::NoteLocked(const void* handle, HandleKind kind, const void* owner) {
+  if (kinds_.Note(handle, kind, owner)) DropLocked(handle);
+}
+
+void FunctionRegistry::DropLocked(const void* handle) {
+  Table* table = table_.load(std::memory_order_relaxed);
+  for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
+    const void* const key = table->entries[at].handle.load(std::memory_order_relaxed);
+    if (key == handle) table->entries[at].info.store(nullptr, std::memory_order_release);
+    if (key == handle || key == nullptr) return;
+  }
 }
 
 const FunctionInfo* FunctionRegistry::Learn(void* handle) {
-  bool is_kernel;
-  {
-    os::MutexLock lock(&mu_);
-    is_kernel = kernels_.contains(handle);
-  }
-  // Asked without the lock: a lazy load inside the driver may take long.
-  FunctionInfo info = Ask(handle, is_kernel);
-  if (!info.understood) {
-    FunctionInfo other = Ask(handle, !is_kernel);
-    if (other.understood) {
-      info = std::move(other);
-      is_kernel = !is_kernel;
+  for (;;) {
+    HandleKinds::Origin origin;
+    {
+      os::MutexLock lock(&mu_);
+      origin = kinds_.Find(handle);
     }
+    // Asked without the lock: a lazy load inside the driver may take long.
+    FunctionInfo info = Ask(handle, origin);
+    os::MutexLock lock(&mu_);
+    if (kinds_.Find(handle).number != origin.number) continue;  // given out again meanwhile
+    const FunctionInfo* const kept = InternLocked(std::move(info));
+    InsertLocked(handle, kept);
+    return kept;
   }
-  void* const owner = queries_->Owner(handle, is_kernel);
-  info.library = queries_->LibraryOf(owner);
-  info.denied = deny_list_ != nullptr && deny_list_->Match(info.name, info.library) != nullptr;
-  info.plain = info.understood && !info.denied;
-  os::MutexLock lock(&mu_);
-  const FunctionInfo* const kept = InternLocked(std::move(info));
-  InsertLocked(handle, kept);
-  owners_[handle] = owner;
-  return kept;
 }
 
 const FunctionInfo* FunctionRegistry::FindByTag(uint64_t tag) {
@@ -172,27 +199,37 @@ const FunctionInfo* FunctionRegistry::FindByTag(uint64_t tag) {
   return found == infos_.end() ? nullptr : found->second.get();
 }
 
-FunctionInfo FunctionRegistry::Ask(void* handle, bool is_kernel) const {
+FunctionInfo FunctionRegistry::Ask(void* handle, const HandleKinds::Origin& origin) const {
   FunctionInfo info;
   info.tag = HashName("handle") ^ reinterpret_cast<uintptr_t>(handle);
-  if (queries_->Name(handle, is_kernel, &info.name)) info.tag = HashName(info.name);
+  info.of_unknown_origin = origin.kind == HandleKind::kUnknown;
+  if (info.of_unknown_origin) return info;
+  if (queries_->Name(handle, origin.kind, &info.name)) info.tag = HashName(info.name);
+  info.library = queries_->LibraryOf(origin.owner);
+  info.denied = deny_list_ != nullptr && deny_list_->Match(info.name, info.library) != nullptr;
+  info.understood = AskLayout(handle, origin.kind, &info.layout);
+  info.plain = info.understood && !info.denied;
+  return info;
+}
+
+bool FunctionRegistry::AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const {
   for (size_t i = 0; i <= kMostParams; ++i) {
     size_t bytes = 0;
-    switch (queries_->ParamSize(handle, is_kernel, i, &bytes)) {
-      case FunctionQueries::Answer::kOk: info.layout.Append(bytes); break;
-      case FunctionQueries::Answer::kPastEnd: info.understood = true; return info;
-      case FunctionQueries::Answer::kFailed: return info;
+    switch (queries_->ParamSize(handle, kind, i, &bytes)) {
+      case FunctionQueries::Answer::kOk: layout->Append(bytes); break;
+      case FunctionQueries::Answer::kPastEnd: return true;
+      case FunctionQueries::Answer::kFailed: return false;
     }
   }
-  return info;
+  return false;
 }
 
 const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
   const auto [first, last] = infos_.equal_range(info.tag);
   for (auto it = first; it != last; ++it) {
     const FunctionInfo& known = *it->second;
-    if (known.understood == info.understood && known.name == info.name && known.library == info.library &&
-        known.layout == info.layout)
+    if (known.understood == info.understood && known.of_unknown_origin == info.of_unknown_origin &&
+        known.name == info.name && known.library == info.library && known.layout == info.layout)
       return &known;
   }
   const uint64_t tag = info.tag;

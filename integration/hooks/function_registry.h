@@ -1,8 +1,9 @@
 // What is known of kernels. FunctionRegistry has the parameter layout and the tag of each handle. It asks the
 // driver once; afterwards every launch reads without a lock, on its own thread. A handle may be a CUfunction,
-// or a CUkernel cast to one: the hooks on cuLibraryGetKernel and cuLibraryEnumerateKernels note which. An
-// unload drops its handles, since a new module may get them. ModuleOrigins has the file that each kernel came
-// from. A kernel without a layout counts as not understood; nothing else fails.
+// or a CUkernel cast to one: the hooks on the calls that give handles out note which (HandleKinds), and the
+// driver is asked for that kind only. A handle that no hook has seen is not asked for at all: nothing is known
+// of it. An unload drops the handles of what it ends. ModuleOrigins has the file that each kernel came from. A
+// kernel without a layout counts as not understood; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -12,9 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -25,29 +24,60 @@
 
 namespace spillway::integration {
 
+enum class HandleKind : uint8_t { kUnknown, kFunction, kKernel };
+
+// Of each handle of a kernel that the driver gave out: its kind, and which module or library it ends with.
+// What is noted of a handle that has ended does no harm: one that comes back is given out anew, which replaces
+// it. Its owner locks.
+class HandleKinds {
+ public:
+  struct Origin {
+    HandleKind kind = HandleKind::kUnknown;
+    const void* owner = nullptr;  // CUmodule or CUlibrary; null: not known
+    uint64_t number = 0;          // another one for each time that the handle meant something else
+  };
+
+  // The driver has given out `handle`, a kernel of `owner`. False when that was known.
+  bool Note(const void* handle, HandleKind kind, const void* owner);
+  // `module` is that of `library`: what comes from it ends with the library.
+  void NoteModuleOf(const void* module, const void* library) { libraries_[module] = library; }
+  // What is known of the handle; an Origin without a kind when it was not seen.
+  Origin Find(const void* handle) const;
+  // `owner` is about to end, or has just begun (an earlier one of that handle ended unseen). Its handles.
+  std::vector<const void*> Forget(const void* owner);
+
+ private:
+  std::unordered_map<const void*, Origin> origins_;
+  std::unordered_map<const void*, std::vector<const void*>> by_owner_;
+  std::unordered_map<const void*, const void*> libraries_;  // by module
+  uint64_t last_number_ = 0;
+};
+
 struct FunctionInfo {
   uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
   bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
-  bool denied = false;      // in the deny list
-  bool plain = false;       // understood and not denied
+  bool of_unknown_origin = false;  // not understood because no hook has seen where the handle came from
+  bool denied = false;             // in the deny list
+  bool plain = false;              // understood and not denied
   ParamLayout layout;
   std::string name;     // empty when the driver gave none
   std::string library;  // file name of its shared object; empty when origins are not noted, or not known
 };
 
-// What the registry asks of the driver; tests answer without one. Called on launching threads.
+// What the registry asks of the driver, always for the handle's own kind; tests answer without one. Called on
+// launching threads.
 class FunctionQueries {
  public:
   enum class Answer { kOk, kPastEnd, kFailed };
   virtual ~FunctionQueries() = default;
   // Size in bytes of parameter `index`. kPastEnd ends the list; kFailed: no layout to be had from this call.
-  virtual Answer ParamSize(void* handle, bool is_kernel, size_t index, size_t* bytes) const = 0;
+  virtual Answer ParamSize(void* handle, HandleKind kind, size_t index, size_t* bytes) const = 0;
   // False when the driver has no name for it.
-  virtual bool Name(void* handle, bool is_kernel, std::string* name) const = 0;
-  // CUmodule or CUlibrary that the handle dies with; null when not known.
-  virtual void* Owner(void* handle, bool is_kernel) const = 0;
+  virtual bool Name(void* handle, HandleKind kind, std::string* name) const = 0;
+  // CUmodule or CUlibrary that the handle dies with; null when the driver does not say.
+  virtual const void* Owner(void* handle, HandleKind kind) const = 0;
   // The file that `owner` was loaded from, without folders; empty when not known.
-  virtual std::string LibraryOf(void* owner) const { return ""; }
+  virtual std::string LibraryOf(const void* owner) const { return ""; }
 };
 
 // The shared object, or file, that each module and library of kernels was loaded from, noted as it is loaded.
@@ -60,32 +90,23 @@ class ModuleOrigins {
 
   // A module or library was loaded from the image at `image` by code at `caller`. Its origin is the shared
   // object that contains the image or, for an image made at run time, the one that contains the caller.
-  template <typename H>
-  void NoteImage(H handle, const void* image, const void* caller) {
-    if (enabled()) Note(handle, kIsLibrary<H>, LibraryAt(image, caller));
+  void NoteImage(const void* handle, const void* image, const void* caller) {
+    if (enabled()) Note(handle, LibraryAt(image, caller));
   }
-  template <typename H>
-  void NoteFile(H handle, const char* path) {
-    if (enabled() && path != nullptr) Note(handle, kIsLibrary<H>, FileNameOf(path));
+  void NoteFile(const void* handle, const char* path) {
+    if (enabled() && path != nullptr) Note(handle, FileNameOf(path));
   }
   // File name without folders; empty when not known.
   std::string Find(const void* handle) const;
-  std::vector<CUlibrary> Libraries() const;
 
  private:
-  template <typename H>
-  static constexpr bool kIsLibrary = std::is_same_v<H, CUlibrary>;
   static std::string LibraryAt(const void* image, const void* caller);
   static std::string FileNameOf(std::string_view path);
-  void Note(const void* handle, bool is_library, std::string file);
+  void Note(const void* handle, std::string file);
 
   std::atomic<bool> enabled_{false};
   mutable os::Mutex mu_{os::LockRank::kRegistry};
-  struct Origin {
-    bool is_library;  // a CUlibrary, else a CUmodule
-    std::string file;
-  };
-  std::unordered_map<const void*, Origin> origins_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<const void*, std::string> files_ ABSL_GUARDED_BY(mu_);  // by module or library
 };
 
 // Asks the real driver, and the origins where they are noted. Both must outlive this object; the table is
@@ -95,10 +116,10 @@ class DriverFunctionQueries : public FunctionQueries {
   DriverFunctionQueries(const RealTable* real, const ModuleOrigins* origins)
       : real_(real), origins_(origins) {}
 
-  Answer ParamSize(void* handle, bool is_kernel, size_t index, size_t* bytes) const override;
-  bool Name(void* handle, bool is_kernel, std::string* name) const override;
-  void* Owner(void* handle, bool is_kernel) const override;
-  std::string LibraryOf(void* owner) const override;
+  Answer ParamSize(void* handle, HandleKind kind, size_t index, size_t* bytes) const override;
+  bool Name(void* handle, HandleKind kind, std::string* name) const override;
+  const void* Owner(void* handle, HandleKind kind) const override;
+  std::string LibraryOf(const void* owner) const override { return origins_->Find(owner); }
 
  private:
   const RealTable* const real_;
@@ -135,11 +156,17 @@ class FunctionRegistry {
   // A function with that tag, or null. Any thread; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);
 
-  // The driver gave out this handle as a CUkernel.
-  void NoteKernel(void* handle);
-  // A module is about to be unloaded; null: something whose functions are not known one by one.
-  void DropModule(void* module);
-  void DropAll() { DropModule(nullptr); }
+  // ---- Handles as the driver gives them out. Any thread; each takes the lock.
+
+  void NoteFunction(CUfunction function, CUmodule module);
+  void NoteKernel(CUkernel kernel, CUlibrary library);
+  // The function of a kernel, in one context. It ends with the kernel's library.
+  void NoteFunctionOf(CUfunction function, CUkernel kernel);
+  void NoteModuleOf(CUmodule module, CUlibrary library);
+  // Where a member of a struct tells the kind (nodes of graphs) and the handle is new to us: its owner is asked.
+  void NoteNamed(void* handle, HandleKind kind);
+  // A module or library is about to be unloaded, or has just been loaded.
+  void Forget(const void* owner);
 
  private:
   struct Entry {
@@ -156,7 +183,10 @@ class FunctionRegistry {
     return static_cast<size_t>((reinterpret_cast<uintptr_t>(handle) >> 4) * 0x9e3779b97f4a7c15u >> 20);
   }
   const FunctionInfo* Learn(void* handle);
-  FunctionInfo Ask(void* handle, bool is_kernel) const;
+  FunctionInfo Ask(void* handle, const HandleKinds::Origin& origin) const;
+  bool AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const;
+  void NoteLocked(const void* handle, HandleKind kind, const void* owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropLocked(const void* handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const FunctionInfo* InternLocked(FunctionInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void InsertLocked(void* handle, const FunctionInfo* info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GrowLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -169,9 +199,7 @@ class FunctionRegistry {
   // Every table ever published: a reader may still walk an outgrown one. Together less than twice the newest.
   std::vector<std::unique_ptr<Table>> tables_ ABSL_GUARDED_BY(mu_);
   size_t used_ ABSL_GUARDED_BY(mu_) = 0;
-  // From each handle to its module or library; null: not known.
-  std::unordered_map<void*, void*> owners_ ABSL_GUARDED_BY(mu_);
-  std::unordered_set<void*> kernels_ ABSL_GUARDED_BY(mu_);
+  HandleKinds kinds_ ABSL_GUARDED_BY(mu_);
   // Infos live as long as the registry, and equal ones are shared: loading the same module again adds none.
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
 };

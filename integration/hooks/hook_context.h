@@ -68,6 +68,7 @@ struct HookState {
   GraphPins graphs;
   ObjectPins objects;
   PinReports pin_reports;
+  std::atomic<uint64_t> unknown_launches{0};  // of kernels whose handle no hook has seen
   std::atomic<int> captures{0};           // begun and not ended, in the process; 0 spares launches a query
   std::atomic<bool> eviction_off{false};  // switch_eviction_off was called
   std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper

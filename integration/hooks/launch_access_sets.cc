@@ -5,11 +5,15 @@
 namespace spillway::integration {
 namespace {
 
+// `kern` is looked at when `func` is null; a handle in it is a CUkernel, whoever has given it out.
 template <typename Params>
 void CollectKernelNode(AccessSetBuilder* builder, const Params& params) {
   void* function = params.func;
   if constexpr (requires { params.kern; }) {
-    if (function == nullptr) function = params.kern;
+    if (function == nullptr && params.kern != nullptr) {
+      function = params.kern;
+      builder->state()->functions.NoteNamed(function, HandleKind::kKernel);
+    }
   }
   CollectKernel(builder, function, params.kernelParams, params.extra);
 }
@@ -26,7 +30,9 @@ void CollectMemOpNode(AccessSetBuilder* builder, const Params& params) {
 }
 
 void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, bool has_params) {
-  if (has_params && !info.understood) {
+  if (has_params && info.of_unknown_origin) {
+    builder->OfUnknownOrigin();
+  } else if (has_params && !info.understood) {
     builder->NotUnderstood(info.name.empty() ? "a kernel whose parameters the driver does not give"
                                              : info.name.c_str());
   }

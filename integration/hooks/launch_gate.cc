@@ -80,6 +80,8 @@ CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real
 
 CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
   if (builder->denied != nullptr) NoteDeniedInGraph(builder);
+  if (builder->of_unknown_origin)
+    builder->NotUnderstood("a kernel of unknown origin in a graph, or on several devices at once");
   // The call's own blocks, and those that a kernel will find in the memory that the call writes.
   AccessSet set = builder->set();
   for (const TableEntry& entry : builder->found()) set.Add(entry.target);

@@ -26,7 +26,8 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
 }
 
 // Calls that load kernels may need device memory, as others do. The kernels' origin is noted, for audit mode
-// and for deny lists that name libraries.
+// and for deny lists that name libraries. What an earlier module of that handle had given out is forgotten: it
+// may have ended with its context, unseen.
 
 // (handle, image in memory, ...). Inlined into the wrapper, so that the return address is that of the loader.
 struct ImageLoaded {
@@ -37,7 +38,9 @@ struct ImageLoaded {
     const void* const caller = __builtin_return_address(0);
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, image, rest...); });
-    if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteImage(*handle, image, caller);
+    if (result != CUDA_SUCCESS || handle == nullptr) return result;
+    state->functions.Forget(*handle);
+    state->origins.NoteImage(*handle, image, caller);
     return result;
   }
 };
@@ -49,65 +52,104 @@ struct FileLoaded {
                        const char* path, Rest... rest) {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, path, rest...); });
-    if (result == CUDA_SUCCESS && handle != nullptr) state->origins.NoteFile(*handle, path);
+    if (result != CUDA_SUCCESS || handle == nullptr) return result;
+    state->functions.Forget(*handle);
+    state->origins.NoteFile(*handle, path);
     return result;
   }
 };
 
-// A module's end drops its handles. Those of a library or a context are not known one by one, so all are
-// dropped.
+// The end of a module or a library: its handles are dropped, since the next one may get them, and what was
+// copied into its globals pins nothing any more. Nothing is dropped where a context ends: a handle that comes
+// back is given out anew, which one of the families below sees.
 struct ModuleEnd {
-  static CUresult Call(const RowInfo&, decltype(&::cuModuleUnload) real, CUmodule module) {
-    GetHookState()->functions.DropModule(module);
+  template <typename H>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H module) {
+    GetHookState()->functions.Forget(module);
     const CUresult result = real(module);
     NoteGlobalsGone(module);
     return result;
   }
 };
-// A context ends: all handles are dropped.
-struct AllFunctionsEnd {
-  template <typename H>
-  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H handle) {
-    GetHookState()->functions.DropAll();
-    return real(handle);
-  }
-};
-// A library ends: all handles are dropped, and what was copied into its globals pins nothing any more.
-struct LibraryEnd {
-  static CUresult Call(const RowInfo&, decltype(&::cuLibraryUnload) real, CUlibrary library) {
-    GetHookState()->functions.DropAll();
-    const CUresult result = real(library);
-    NoteGlobalsGone(library);
-    return result;
-  }
-};
-// cuDevicePrimaryCtxReset: the external memory on the device is gone as well.
+// cuDevicePrimaryCtxReset: the external memory on the device is gone.
 struct DeviceReset {
   static CUresult Call(const RowInfo&, decltype(&::cuDevicePrimaryCtxReset) real, CUdevice device) {
     HookState* const state = GetHookState();
-    state->functions.DropAll();
     const CUresult result = real(device);
     if (result == CUDA_SUCCESS) state->external.ForgetDevice(device);
     return result;
   }
 };
 
-// Calls that give out CUkernel handles: they are noted, since a launch may use one in place of a CUfunction.
-struct KernelFound {
-  static CUresult Call(const RowInfo&, decltype(&::cuLibraryGetKernel) real, CUkernel* kernel,
-                       CUlibrary library, const char* name) {
-    const CUresult result =
-        CallWithRetry(GetHookState(), kUnknownBytes, [&] { return real(kernel, library, name); });
-    if (result == CUDA_SUCCESS && kernel != nullptr) GetHookState()->functions.NoteKernel(*kernel);
+// Calls that give out handles of kernels: which kind each one is, and what it ends with, is noted before the
+// caller has it. A launch may use a CUkernel in place of a CUfunction, and no question of the driver tells them
+// apart. With lazy loading this is where the code is loaded, which may need device memory.
+
+// (handle*, from, ...): one handle of a module, a library or a kernel.
+struct HandleFound {
+  template <typename H, typename From, typename... Rest>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, From, Rest...), H* handle, From from,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, from, rest...); });
+    if (result == CUDA_SUCCESS && handle != nullptr) Note(&state->functions, *handle, from);
     return result;
   }
-  static CUresult Call(const RowInfo&, decltype(&::cuLibraryEnumerateKernels) real, CUkernel* kernels,
-                       unsigned int count, CUlibrary library) {
-    const CUresult result =
-        CallWithRetry(GetHookState(), kUnknownBytes, [&] { return real(kernels, count, library); });
-    for (unsigned int i = 0; result == CUDA_SUCCESS && kernels != nullptr && i < count; ++i) {
-      if (kernels[i] != nullptr) GetHookState()->functions.NoteKernel(kernels[i]);
+  static void Note(FunctionRegistry* functions, CUfunction function, CUmodule module) {
+    functions->NoteFunction(function, module);
+  }
+  static void Note(FunctionRegistry* functions, CUkernel kernel, CUlibrary library) {
+    functions->NoteKernel(kernel, library);
+  }
+  static void Note(FunctionRegistry* functions, CUfunction function, CUkernel kernel) {
+    functions->NoteFunctionOf(function, kernel);
+  }
+  static void Note(FunctionRegistry* functions, CUmodule module, CUlibrary library) {
+    functions->NoteModuleOf(module, library);
+  }
+};
+
+// (handles*, most, from): the driver fills as many places as there are kernels; the rest stay as they were.
+struct HandlesFound {
+  template <typename H, typename From>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, unsigned int, From), H* handles,
+                       unsigned int most, From from) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handles, most, from); });
+    const unsigned int given = result == CUDA_SUCCESS && handles != nullptr ? Count(*state, from) : 0;
+    for (unsigned int i = 0; i < given && i < most; ++i) {
+      HandleFound::Note(&state->functions, handles[i], from);
     }
+    return result;
+  }
+
+ private:
+  static unsigned int Count(const HookState& state, CUmodule module) {
+    return Ask(state.real.Get<Row::cuModuleGetFunctionCount>(), module);
+  }
+  static unsigned int Count(const HookState& state, CUlibrary library) {
+    return Ask(state.real.Get<Row::cuLibraryGetKernelCount>(), library);
+  }
+  template <typename Question, typename From>
+  static unsigned int Ask(Question ask, From from) {
+    unsigned int count = 0;
+    return ask != nullptr && ask(&count, from) == CUDA_SUCCESS ? count : 0;
+  }
+};
+
+// (node, parameters*): the handle of a node's kernel is given out, in the member of its kind.
+struct NodeKernelFound {
+  template <typename Params>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphNode, Params*), CUgraphNode node,
+                       Params* params) {
+    const CUresult result = real(node, params);
+    if (result != CUDA_SUCCESS || params == nullptr) return result;
+    FunctionRegistry* const functions = &GetHookState()->functions;
+    if constexpr (requires { params->kern; }) {
+      if (params->func == nullptr && params->kern != nullptr)
+        functions->NoteNamed(params->kern, HandleKind::kKernel);
+    }
+    if (params->func != nullptr) functions->NoteNamed(params->func, HandleKind::kFunction);
     return result;
   }
 };

@@ -46,16 +46,22 @@ def hidden_reader(_, parameters):
 def register(driver):
     layout = (Parameter * 1)(Parameter(0, 8))
     kernel = Kernel(NAME, hidden_reader, None, layout, 1)
-    function = ctypes.c_void_p()
-    if driver.simcuda_register_kernel(ctypes.byref(kernel), ctypes.byref(function)) != 0:
+    if driver.simcuda_register_kernel(ctypes.byref(kernel), None) != 0:
         raise SystemExit("the kernel was not registered")
+    # By its SONAME, as PyTorch reaches the driver: these are the functions that Spillway sees.
+    driver = ctypes.CDLL("libcuda.so.1")
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    image = b"//simcuda image 1\n" + NAME + b"\n"
+    if driver.cuModuleLoadData(ctypes.byref(module), image) != 0:
+        raise SystemExit("the image was not loaded")
+    if driver.cuModuleGetFunction(ctypes.byref(function), module, NAME) != 0:
+        raise SystemExit("the kernel was not found")
     return function
 
 
 def launch(function, table):
     parameter = ctypes.c_uint64(table.data_ptr())
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(parameter))
-    # By its SONAME, as PyTorch reaches the driver: this is the function that Spillway sees.
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     return ctypes.CDLL("libcuda.so.1").cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, None)
 

@@ -39,6 +39,7 @@ inline Figures TwoDevices() {
   figures.devices = {first, second};
   figures.disk = {4096, 2048};
   figures.seconds = 12.5;
+  figures.unknown_launches = 3;
   return figures;
 }
 

@@ -51,6 +51,7 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   EXPECT_EQ(json["spilled_bytes"], 600);
   EXPECT_EQ(json["peak_bytes"], uint64_t{2} << 30);
   EXPECT_EQ(json["ssd_written_bytes"], 4096);
+  EXPECT_EQ(json["unknown_kernel_launches"], 3);
   EXPECT_DOUBLE_EQ(json["stall_seconds"]["room"], 3.0);
   EXPECT_DOUBLE_EQ(json["stall_seconds"]["disk"], 0.25);
   EXPECT_DOUBLE_EQ(json["stall_seconds_total"], 3.25);

@@ -49,6 +49,14 @@ void* Function(const std::string& symbol) {
       *size = FakeDriver::Get().param_sizes[index];
       return CUDA_SUCCESS;
     });
+    put("cuModuleGetFunctionCount", [](unsigned int* count, CUmodule) {
+      *count = FakeDriver::Get().counts;
+      return CUDA_SUCCESS;
+    });
+    put("cuLibraryGetKernelCount", [](unsigned int* count, CUlibrary) {
+      *count = FakeDriver::Get().counts;
+      return CUDA_SUCCESS;
+    });
     put("cuKernelGetParamInfo", [](CUkernel, size_t, size_t*, size_t*) { return CUDA_ERROR_NOT_SUPPORTED; });
     put("cuFuncGetName", [](const char** name, CUfunction) {
       *name = "test_kernel";

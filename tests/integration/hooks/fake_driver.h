@@ -36,6 +36,7 @@ struct FakeDriver {
   unsigned int memory_type = 0;  // of any pointer asked for; 0: unknown to the driver
   std::vector<size_t> param_sizes;
   bool layouts = true;
+  unsigned int counts = 0;  // kernels of any module or library
 
   static FakeDriver& Get() {
     static FakeDriver driver;

@@ -23,31 +23,47 @@ class FakeQueries : public FunctionQueries {
   std::map<void*, Function> functions;
   bool no_layouts = false;
   mutable std::atomic<int> asked{0};
+  mutable std::atomic<int> asked_wrongly{0};  // for the other kind
+  mutable std::atomic<int> owners_asked{0};
 
-  Answer ParamSize(void* handle, bool is_kernel, size_t index, size_t* bytes) const override {
+  Answer ParamSize(void* handle, HandleKind kind, size_t index, size_t* bytes) const override {
     ++asked;
     const auto it = functions.find(handle);
-    if (no_layouts || it == functions.end() || it->second.kernel != is_kernel) return Answer::kFailed;
+    if (it != functions.end() && it->second.kernel != (kind == HandleKind::kKernel)) ++asked_wrongly;
+    if (no_layouts || it == functions.end()) return Answer::kFailed;
     if (index >= it->second.sizes.size()) return Answer::kPastEnd;
     *bytes = it->second.sizes[index];
     return Answer::kOk;
   }
-  bool Name(void* handle, bool is_kernel, std::string* name) const override {
+  bool Name(void* handle, HandleKind kind, std::string* name) const override {
     const auto it = functions.find(handle);
-    if (it == functions.end() || it->second.name.empty() || it->second.kernel != is_kernel) return false;
+    if (it == functions.end() || it->second.name.empty()) return false;
     *name = it->second.name;
     return true;
   }
-  void* Owner(void* handle, bool) const override {
+  const void* Owner(void* handle, HandleKind) const override {
+    ++owners_asked;
     const auto it = functions.find(handle);
     return it == functions.end() ? nullptr : it->second.owner;
   }
 };
 
+// What the driver has given out, as the hooks note it.
+void NoteAll(FunctionRegistry* registry, const FakeQueries& queries) {
+  for (const auto& [handle, function] : queries.functions) {
+    if (function.kernel) {
+      registry->NoteKernel(static_cast<CUkernel>(handle), static_cast<CUlibrary>(function.owner));
+    } else {
+      registry->NoteFunction(static_cast<CUfunction>(handle), static_cast<CUmodule>(function.owner));
+    }
+  }
+}
+
 TEST(FunctionRegistryTest, AsksOnceAndKeeps) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"add", {8, 4, 8}, Handle(100)};
   FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
   const FunctionInfo* info = registry.Find(Handle(1));
   EXPECT_TRUE(info->understood);
   EXPECT_EQ(info->layout.count(), 3u);
@@ -62,6 +78,7 @@ TEST(FunctionRegistryTest, AFunctionWithoutParametersIsUnderstood) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"none", {}, nullptr};
   FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
   EXPECT_TRUE(registry.Find(Handle(1))->understood);
   EXPECT_EQ(registry.Find(Handle(1))->layout.count(), 0u);
 }
@@ -71,6 +88,7 @@ TEST(FunctionRegistryTest, WithoutLayoutsNothingIsUnderstood) {
   queries.functions[Handle(1)] = {"add", {8}, nullptr};
   queries.no_layouts = true;
   FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
   EXPECT_FALSE(registry.Find(Handle(1))->understood);
 }
 
@@ -82,49 +100,125 @@ TEST(FunctionRegistryTest, TagsAreThoseOfNames) {
   queries.functions[Handle(4)] = {"", {8}, nullptr};
   queries.functions[Handle(5)] = {"", {8}, nullptr};
   FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
   EXPECT_EQ(registry.Find(Handle(1))->tag, registry.Find(Handle(2))->tag);
   EXPECT_NE(registry.Find(Handle(1)), registry.Find(Handle(2)));
   EXPECT_NE(registry.Find(Handle(1))->tag, registry.Find(Handle(3))->tag);
   EXPECT_NE(registry.Find(Handle(4))->tag, registry.Find(Handle(5))->tag);
 }
 
-TEST(FunctionRegistryTest, KernelHandlesAreAskedAsKernels) {
+TEST(FunctionRegistryTest, HandlesAreAskedForTheirOwnKindOnly) {
   FakeQueries queries;
-  queries.functions[Handle(1)] = {"kernel", {8, 8}, nullptr, true};
-  queries.functions[Handle(2)] = {"unnoted", {8, 8, 8}, nullptr, true};
+  queries.functions[Handle(1)] = {"kernel", {8, 8}, Handle(100), true};
+  queries.functions[Handle(2)] = {"function", {8}, Handle(101), false};
+  queries.functions[Handle(3)] = {"without", {}, Handle(101), false};
   FunctionRegistry registry(&queries);
-  registry.NoteKernel(Handle(1));
+  NoteAll(&registry, queries);
   EXPECT_EQ(registry.Find(Handle(1))->layout.count(), 2u);
-  // A kernel whose origin escaped us is found by asking the other way, too.
-  EXPECT_EQ(registry.Find(Handle(2))->layout.count(), 3u);
-  EXPECT_EQ(registry.Find(Handle(2))->name, "unnoted");
+  EXPECT_EQ(registry.Find(Handle(2))->layout.count(), 1u);
+  EXPECT_EQ(registry.Find(Handle(3))->layout.count(), 0u);
+  EXPECT_EQ(queries.asked_wrongly, 0);
+  // A question that fails is no reason to ask the other way.
+  queries.no_layouts = true;
+  registry.Forget(Handle(100));
+  NoteAll(&registry, queries);
+  EXPECT_FALSE(registry.Find(Handle(1))->understood);
+  EXPECT_FALSE(registry.Find(Handle(1))->of_unknown_origin);
+  EXPECT_EQ(queries.asked_wrongly, 0);
+}
+
+TEST(FunctionRegistryTest, OfAnUnseenHandleNothingIsAsked) {
+  FakeQueries queries;
+  queries.functions[Handle(1)] = {"kernel", {8, 8, 8}, nullptr, true};
+  FunctionRegistry registry(&queries);
+  EXPECT_TRUE(registry.Find(Handle(1))->of_unknown_origin);
+  EXPECT_FALSE(registry.Find(Handle(1))->understood);
+  EXPECT_FALSE(registry.Find(Handle(1))->plain);
+  EXPECT_EQ(queries.asked, 0);
+  NoteAll(&registry, queries);  // and then the driver gives it out
+  EXPECT_TRUE(registry.Find(Handle(1))->understood);
+  EXPECT_EQ(registry.Find(Handle(1))->name, "kernel");
+}
+
+TEST(FunctionRegistryTest, AHandleThatIsGivenOutAgainKeepsWhatIsKnown) {
+  FakeQueries queries;
+  queries.functions[Handle(1)] = {"a", {8}, Handle(100)};
+  FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
+  registry.Find(Handle(1));
+  const int asked = queries.asked;
+  NoteAll(&registry, queries);
+  registry.Find(Handle(1));
+  EXPECT_EQ(queries.asked, asked);
+  // As another kind it is another handle, whatever ended unseen.
+  queries.functions[Handle(1)] = {"b", {8, 8}, Handle(101), true};
+  NoteAll(&registry, queries);
+  EXPECT_EQ(registry.Find(Handle(1))->name, "b");
+  EXPECT_EQ(queries.asked_wrongly, 0);
 }
 
 TEST(FunctionRegistryTest, UnloadsDropWhatTheyEnd) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"a", {8}, Handle(100)};
   queries.functions[Handle(2)] = {"b", {8}, Handle(101)};
-  queries.functions[Handle(3)] = {"c", {8}, nullptr};
   FunctionRegistry registry(&queries);
-  for (int i = 1; i <= 3; ++i) registry.Find(Handle(i));
-  // The handle of 1 comes back as another function; 3 has no known module, so it is asked again, too.
-  registry.DropModule(Handle(100));
-  queries.functions[Handle(1)] = {"other", {8, 8, 8}, Handle(102)};
+  NoteAll(&registry, queries);
+  for (int i = 1; i <= 2; ++i) registry.Find(Handle(i));
+  registry.Forget(Handle(100));
   queries.functions[Handle(2)].name = "must not be asked";
+  EXPECT_TRUE(registry.Find(Handle(1))->of_unknown_origin) << "nobody has given it out since";
+  queries.functions[Handle(1)] = {"other", {8, 8, 8}, Handle(102)};
+  registry.NoteFunction(static_cast<CUfunction>(Handle(1)), static_cast<CUmodule>(Handle(102)));
   EXPECT_EQ(registry.Find(Handle(1))->name, "other");
   EXPECT_EQ(registry.Find(Handle(1))->layout.count(), 3u);
   EXPECT_EQ(registry.Find(Handle(2))->name, "b");
-  registry.DropAll();
-  EXPECT_EQ(registry.Find(Handle(2))->name, "must not be asked");
+}
+
+TEST(FunctionRegistryTest, WhatCameOfALibraryEndsWithIt) {
+  FakeQueries queries;
+  queries.functions[Handle(1)] = {"kernel", {8}, Handle(100), true};
+  queries.functions[Handle(2)] = {"of_kernel", {8}, nullptr};
+  queries.functions[Handle(3)] = {"of_module", {8}, nullptr};
+  FunctionRegistry registry(&queries);
+  const auto library = static_cast<CUlibrary>(Handle(100));
+  const auto module = static_cast<CUmodule>(Handle(101));
+  const auto kernel = static_cast<CUkernel>(Handle(1));
+  registry.NoteKernel(kernel, library);
+  registry.NoteFunctionOf(static_cast<CUfunction>(Handle(2)), kernel);
+  registry.NoteModuleOf(module, library);
+  registry.NoteFunction(static_cast<CUfunction>(Handle(3)), module);
+  for (int i = 1; i <= 3; ++i) EXPECT_TRUE(registry.Find(Handle(i))->understood);
+  registry.Forget(library);
+  for (int i = 1; i <= 3; ++i) EXPECT_TRUE(registry.Find(Handle(i))->of_unknown_origin) << i;
+  EXPECT_EQ(queries.owners_asked, 0) << "the calls themselves say it";
+}
+
+TEST(FunctionRegistryTest, AStructsMemberTellsTheKindOfWhatIsNew) {
+  FakeQueries queries;
+  queries.functions[Handle(1)] = {"node", {8}, Handle(100), true};
+  queries.functions[Handle(2)] = {"known", {8}, Handle(101)};
+  FunctionRegistry registry(&queries);
+  registry.NoteNamed(Handle(1), HandleKind::kKernel);
+  registry.NoteNamed(Handle(1), HandleKind::kKernel);
+  EXPECT_EQ(queries.owners_asked, 1);
+  EXPECT_TRUE(registry.Find(Handle(1))->understood);
+  registry.Forget(Handle(100));
+  EXPECT_TRUE(registry.Find(Handle(1))->of_unknown_origin);
+  registry.NoteFunction(static_cast<CUfunction>(Handle(2)), static_cast<CUmodule>(Handle(101)));
+  registry.NoteNamed(Handle(2), HandleKind::kKernel);  // what gave it out knows better
+  EXPECT_TRUE(registry.Find(Handle(2))->understood);
+  EXPECT_EQ(queries.asked_wrongly, 0);
 }
 
 TEST(FunctionRegistryTest, LoadingTheSameAgainAddsNothing) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"a", {8, 16}, Handle(100)};
   FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
   const FunctionInfo* const first = registry.Find(Handle(1));
   for (int i = 0; i < 1000; ++i) {
-    registry.DropModule(Handle(100));
+    registry.Forget(Handle(100));
+    NoteAll(&registry, queries);
     ASSERT_EQ(registry.Find(Handle(1)), first);
   }
 }
@@ -137,6 +231,7 @@ TEST(FunctionRegistryTest, ThreadsFindTheSameWhileTheTableGrowsAndModulesGo) {
                                     Handle(90000 + i % 10)};
   }
   FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -151,10 +246,59 @@ TEST(FunctionRegistryTest, ThreadsFindTheSameWhileTheTableGrowsAndModulesGo) {
     });
   }
   threads.emplace_back([&] {
-    for (int i = 0; i < 50; ++i) registry.DropModule(Handle(90000 + i % 10));
+    for (int i = 0; i < 50; ++i) {  // noted anew as another module's, which drops what was learnt
+      for (int n = 1; n <= kFunctions; n += 7)
+        registry.NoteFunction(static_cast<CUfunction>(Handle(n)), static_cast<CUmodule>(Handle(80000 + i)));
+    }
   });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(HandleKindsTest, AHandleIsOfNoKindUntilItIsGivenOut) {
+  HandleKinds kinds;
+  EXPECT_EQ(kinds.Find(Handle(1)).kind, HandleKind::kUnknown);
+  EXPECT_TRUE(kinds.Note(Handle(1), HandleKind::kKernel, Handle(100)));
+  EXPECT_EQ(kinds.Find(Handle(1)).kind, HandleKind::kKernel);
+  EXPECT_EQ(kinds.Find(Handle(1)).owner, Handle(100));
+  EXPECT_FALSE(kinds.Note(Handle(1), HandleKind::kKernel, Handle(100))) << "that was known";
+}
+
+TEST(HandleKindsTest, AnotherKindOrOwnerIsAnotherHandle) {
+  HandleKinds kinds;
+  kinds.Note(Handle(1), HandleKind::kKernel, Handle(100));
+  const uint64_t first = kinds.Find(Handle(1)).number;
+  EXPECT_TRUE(kinds.Note(Handle(1), HandleKind::kFunction, Handle(100)));
+  const uint64_t second = kinds.Find(Handle(1)).number;
+  EXPECT_TRUE(kinds.Note(Handle(1), HandleKind::kFunction, Handle(101)));
+  EXPECT_NE(first, second);
+  EXPECT_NE(second, kinds.Find(Handle(1)).number);
+  EXPECT_TRUE(kinds.Forget(Handle(100)).empty()) << "it has moved to the other owner";
+  EXPECT_EQ(kinds.Forget(Handle(101)), std::vector<const void*>{Handle(1)});
+  EXPECT_EQ(kinds.Find(Handle(1)).kind, HandleKind::kUnknown);
+}
+
+TEST(HandleKindsTest, ForgetsByOwner) {
+  HandleKinds kinds;
+  kinds.Note(Handle(1), HandleKind::kFunction, Handle(100));
+  kinds.Note(Handle(2), HandleKind::kFunction, Handle(101));
+  kinds.Note(Handle(3), HandleKind::kKernel, nullptr);
+  EXPECT_TRUE(kinds.Forget(nullptr).empty()) << "what has no known owner does not end with nobody";
+  EXPECT_EQ(kinds.Forget(Handle(100)), std::vector<const void*>{Handle(1)});
+  EXPECT_TRUE(kinds.Forget(Handle(100)).empty());
+  EXPECT_EQ(kinds.Find(Handle(2)).kind, HandleKind::kFunction);
+  EXPECT_EQ(kinds.Find(Handle(3)).kind, HandleKind::kKernel);
+}
+
+TEST(HandleKindsTest, ALibrarysModuleGivesOutWhatIsTheLibrarys) {
+  HandleKinds kinds;
+  kinds.NoteModuleOf(Handle(101), Handle(100));
+  kinds.Note(Handle(1), HandleKind::kFunction, Handle(101));
+  EXPECT_EQ(kinds.Find(Handle(1)).owner, Handle(100));
+  EXPECT_EQ(kinds.Forget(Handle(100)), std::vector<const void*>{Handle(1)});
+  // The module's handle may come back as that of a module of its own.
+  kinds.Note(Handle(2), HandleKind::kFunction, Handle(101));
+  EXPECT_EQ(kinds.Find(Handle(2)).owner, Handle(101));
 }
 
 TEST(ModuleOriginsTest, KeepsFileNamesOnceEnabled) {
@@ -169,7 +313,6 @@ TEST(ModuleOriginsTest, KeepsFileNamesOnceEnabled) {
   origins.NoteImage(library, &image, nullptr);
   EXPECT_EQ(origins.Find(module), "file.cubin");
   EXPECT_NE(origins.Find(library), "");
-  EXPECT_EQ(origins.Libraries(), std::vector<CUlibrary>{library});
 }
 
 TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
@@ -178,9 +321,9 @@ TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
   const DriverFunctionQueries queries(&real, &origins);
   size_t bytes = 0;
   std::string name;
-  EXPECT_EQ(queries.ParamSize(Handle(1), false, 0, &bytes), FunctionQueries::Answer::kFailed);
-  EXPECT_FALSE(queries.Name(Handle(1), false, &name));
-  EXPECT_EQ(queries.Owner(Handle(1), true), nullptr);
+  EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 0, &bytes), FunctionQueries::Answer::kFailed);
+  EXPECT_FALSE(queries.Name(Handle(1), HandleKind::kFunction, &name));
+  EXPECT_EQ(queries.Owner(Handle(1), HandleKind::kKernel), nullptr);
   const decltype(&::cuFuncGetParamInfo) sizes = [](CUfunction, size_t index, size_t*, size_t* size) {
     *size = 8;
     return index == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -196,15 +339,16 @@ TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
   real.Set(Row::cuFuncGetParamInfo, reinterpret_cast<void*>(sizes));
   real.Set(Row::cuFuncGetName, reinterpret_cast<void*>(names));
   real.Set(Row::cuFuncGetModule, reinterpret_cast<void*>(modules));
-  EXPECT_EQ(queries.ParamSize(Handle(1), false, 0, &bytes), FunctionQueries::Answer::kOk);
+  EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 0, &bytes), FunctionQueries::Answer::kOk);
   EXPECT_EQ(bytes, 8u);
-  EXPECT_EQ(queries.ParamSize(Handle(1), false, 1, &bytes), FunctionQueries::Answer::kPastEnd);
-  EXPECT_TRUE(queries.Name(Handle(1), false, &name));
+  EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 1, &bytes),
+            FunctionQueries::Answer::kPastEnd);
+  EXPECT_TRUE(queries.Name(Handle(1), HandleKind::kFunction, &name));
   EXPECT_EQ(name, "kernel");
-  EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), false)), "") << "nobody wants to know";
+  EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), HandleKind::kFunction)), "") << "nobody wants to know";
   origins.Enable();
   origins.NoteFile(reinterpret_cast<CUmodule>(0x10), "of.cubin");
-  EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), false)), "of.cubin");
+  EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), HandleKind::kFunction)), "of.cubin");
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ const PinnedCallCase kPinnedCallCases[] = {
        d.param_sizes = {8};
        void* params[] = {&a};
        CUDA_KERNEL_NODE_PARAMS node = {};
-       node.func = reinterpret_cast<CUfunction>(0xb000);
+       node.func = reinterpret_cast<CUfunction>(0xa000);
        node.kernelParams = params;
        return d.Hooked<Row::cuGraphAddKernelNode_v2>()(nullptr, nullptr, nullptr, 0, &node);
      }},

@@ -26,6 +26,7 @@ class HookTest : public testing::Test {
     for (int device = 0; device < kDevices; ++device) PlaceBlocks(map_.get(), device, 8);
     report_ = driver().Install();
     context_.addresses = map_.get();
+    for (uintptr_t number = 0; number < 8; ++number) GiveOut(Function(number));
     context_.switch_eviction_off = [](const char* reason) { switched_off() += std::string(reason) + ";"; };
   }
   ~HookTest() override {
@@ -53,6 +54,12 @@ class HookTest : public testing::Test {
   static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(0x9000 + number); }
   static CUfunction Function(uintptr_t number = 0) {
     return reinterpret_cast<CUfunction>(0xa000 + 64 * number);
+  }
+  static CUmodule Module() { return reinterpret_cast<CUmodule>(0x3000); }
+  // The job gets the function from the driver, as one of Module().
+  static void GiveOut(CUfunction function) {
+    // The fake leaves it as it is.
+    EXPECT_EQ(driver().Hooked<Row::cuModuleGetFunction>()(&function, Module(), "test_kernel"), CUDA_SUCCESS);
   }
   using Ids = std::vector<allocator::BlockId>;
 

@@ -65,6 +65,53 @@ TEST_F(LaunchAccessSetsTest, AKernelWithoutALayoutSwitchesEvictionOffOnce) {
   EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 2u);
 }
 
+// ---- Kernels of unknown origin.
+
+TEST_F(LaunchAccessSetsTest, AHandleThatNobodyGaveOutReachesEverythingAndEvictionsGoOn) {
+  Publish();
+  uint64_t pointer = Address(0);
+  void* params[] = {&pointer};
+  const auto unseen = reinterpret_cast<CUfunction>(0xf000);
+  const auto launch = [&] {
+    return driver().Hooked<Row::cuLaunchKernel>()(unseen, 1, 1, 1, 1, 1, 1, 0, Stream(1), params, nullptr);
+  };
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2);
+  EXPECT_EQ(residency_[1].launches_reaching_all, 2);
+  EXPECT_EQ(GetHookState()->unknown_launches, 2u);
+  EXPECT_EQ(switched_off(), "");
+  GiveOut(unseen);
+  driver().param_sizes = {8};
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2);
+  EXPECT_EQ(residency_[0].launches.back().set, Ids{Id(0)});
+  EXPECT_EQ(GetHookState()->unknown_launches, 2u);
+}
+
+TEST_F(LaunchAccessSetsTest, AnUnseenHandleWithItsParametersInOneBufferIsReadThere) {
+  Publish();
+  uint64_t buffer[2] = {7, Address(5)};
+  size_t size = sizeof(buffer);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
+  driver().Hooked<Row::cuLaunchKernel>()(reinterpret_cast<CUfunction>(0xf000), 1, 1, 1, 1, 1, 1, 0, Stream(1),
+                                         nullptr, extra);
+  EXPECT_EQ(residency_[0].launches.back().set, Ids{Id(5)});
+  EXPECT_EQ(GetHookState()->unknown_launches, 0u);
+}
+
+TEST_F(LaunchAccessSetsTest, InAGraphAnUnseenHandleEndsEvictions) {
+  Publish();
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  GetHookState()->captures = 1;
+  uint64_t pointer = Address(0);
+  void* params[] = {&pointer};
+  driver().Hooked<Row::cuLaunchKernel>()(reinterpret_cast<CUfunction>(0xf000), 1, 1, 1, 1, 1, 1, 0, Stream(1),
+                                         params, nullptr);
+  EXPECT_NE(switched_off().find("unknown origin"), std::string::npos);
+}
+
 // ---- Tensor maps.
 
 TEST_F(TensorMapHookTest, AMapInAParameterNamesItsBlocks) {

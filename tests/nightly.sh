@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
 # everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy]...
+#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins]...
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -65,8 +65,17 @@ run_tidy() {
   fi
 }
 
+# Reads the kernels of PyTorch and NCCL for addresses that no launch shows. What was read stays in build/cubins: a run
+# that was ended goes on, a finished one costs the extraction alone.
+run_cubins() {
+  local python=$ROOT/build/venv/bin/python site
+  site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "$python" -B "$ROOT/tests/cubins/read.py" "$site"/torch/lib/libtorch_cuda.so "$site"/torch/lib/libtorch_cuda_linalg.so "$site"/nvidia/nccl/lib/libnccl.so.2 \
+    --work "$ROOT/build/cubins" && "$python" -B "$ROOT/tests/cubins/table.py" "$ROOT/build/cubins/libtorch_cuda.so.jsonl"
+}
+
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy)
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins)
 install_packages binutils git
 make_venvs ""
 install_third_party

@@ -1,0 +1,176 @@
+"""Looks in CUDA libraries for kernels whose addresses no launch shows: those that go through an address which lay in memory
+(followers), and those that store an address of their parameters in memory (writers).
+
+  read.py LIBRARY... --work FOLDER [--arch sm_90] [--only REGEX] [--tools FOLDER] [--keep] [--seconds N]
+
+Instructions are read only of libraries whose licence allows it (READABLE); of all others the names and parameter sizes
+that the driver tells as well. FOLDER/LIBRARY.jsonl gets one line per kernel, FOLDER/LIBRARY.done one per cubin: a run that
+was ended goes on with the next cubin. The tools are NVIDIA's cuobjdump and nvdisasm, which Triton's wheel brings.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import elf
+import flow
+import sass
+import table
+
+# Libraries whose licence does not forbid disassembly, by the beginning of their file names.
+READABLE = {
+    "libtorch_cuda": "PyTorch, BSD-3-Clause",
+    "libnccl": "NCCL, Apache-2.0 and BSD-3-Clause",
+    "flash_attn": "flash attention, BSD-3-Clause",
+    "triton": "Triton's own kernels, MIT",
+}
+FEW = 8  # kernels of a cubin that are disassembled one by one
+DISASSEMBLY_SECONDS = 1800  # of one cubin
+
+
+def is_readable(library):
+    return any(library.name.startswith(prefix) for prefix in READABLE)
+
+
+def find_tools():
+    """The folder of cuobjdump and nvdisasm in the Triton of this Python; None when there is none."""
+    for path in map(Path, sys.path):
+        if (path / "triton/backends/nvidia/bin/nvdisasm").is_file():
+            return path / "triton/backends/nvidia/bin"
+    return None
+
+
+def extract(library, args):
+    """The cubins of a library for one architecture, in a folder that stays until all are read."""
+    if library.suffix == ".cubin":
+        return [library]
+    folder = args.work / f"{library.name}.{args.arch}"
+    if not (folder / "complete").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        command = [args.tools / "cuobjdump", "-xelf", args.arch, library.resolve()]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        (folder / "complete").touch()
+    return sorted(folder.glob("*.cubin"), key=lambda cubin: (cubin.stat().st_size, cubin.name))
+
+
+def run_nvdisasm(arguments, tools):
+    command = [tools / "nvdisasm", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=DISASSEMBLY_SECONDS).stdout
+
+
+def disassemble(cubin, data, kernels, args):
+    """(name, lines) of each of these kernels: of all in one go, or of a few one by one, which costs little where the cubin is
+    large."""
+    if len(kernels) > FEW:
+        yield from sass.functions(run_nvdisasm(["-c", cubin], args.tools))
+        return
+    architecture = args.arch.replace("sm_", "SM") + ("a" if args.arch == "sm_90" else "")
+    for name in kernels:
+        with tempfile.NamedTemporaryFile(dir=args.work) as code:
+            code.write(elf.code_of(data, name))
+            code.flush()
+            yield name, run_nvdisasm(["-b", architecture, code.name], args.tools).splitlines()
+
+
+def readable_names(names):
+    """The names as people read them; as they are where there is no c++filt."""
+    try:
+        text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return names
+    return text.splitlines()
+
+
+def judge(kernel, lines):
+    """What the instructions of one kernel show."""
+    seen = flow.Flow(sass.blocks(lines), kernel.is_word).run()
+    return {"follows": len(seen.found), "stores": len(seen.stored),
+            "first": [f"{address:#x} {name}" for address, name in sorted(seen.found.items())[:3]]}  # fmt: skip
+
+
+def read_cubin(cubin, args, readable):
+    """One dictionary per kernel that is asked for."""
+    data = cubin.read_bytes()
+    kernels = {name: k for name, k in elf.kernels(data).items() if args.only.search(name)}
+    for kernel, readable_name in zip(kernels.values(), readable_names(list(kernels))):
+        kernel.learn_types(readable_name)
+    facts = {name: {"kernel": name, "bytes": k.code_bytes, "parameters": [size for _, size in k.parameters]}
+             for name, k in kernels.items()}  # fmt: skip
+    if kernels and readable:
+        for name, lines in disassemble(cubin, data, kernels, args):
+            if name in kernels:
+                facts[name].update(judge(kernels[name], lines))
+    return list(facts.values())
+
+
+def read_library(library, args, until):
+    """Reads what has not been read. False when the time is over before the end."""
+    results, done_file = (args.work / f"{library.name}.{end}" for end in ("jsonl", "done"))
+    done = set(done_file.read_text().split()) if done_file.is_file() else set()
+    with open(results, "a") as out, open(done_file, "a") as ends:
+        cubins = [c for c in extract(library, args) if identity(c, args) not in done]
+        print(f"{library.name}: {len(done)} cubins read before, {len(cubins)} to read", flush=True)
+        for cubin in cubins:
+            if time.monotonic() > until:
+                return False
+            for fact in read_cubin(cubin, args, is_readable(library)):
+                out.write(json.dumps(fact) + "\n")
+            out.flush()
+            ends.write(identity(cubin, args) + "\n")
+            ends.flush()
+    if not args.keep:
+        shutil.rmtree(args.work / f"{library.name}.{args.arch}", ignore_errors=True)
+    return True
+
+
+def identity(cubin, args):
+    """Of a cubin, of what is looked for in it, and of how."""
+    text = f"{cubin.name} {cubin.stat().st_size} {args.only.pattern} {args.reader}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def summary(library, args):
+    text = (args.work / f"{library.name}.jsonl").read_text()
+    lines = list({(fact["kernel"], fact["bytes"]): fact for fact in map(json.loads, text.splitlines())}.values())  # the last reading of each
+    lines = [k for k in lines if k["bytes"] > table.STUB_BYTES]
+    followers, writers = ([k for k in lines if k.get(what)] for what in ("follows", "stores"))
+    print(f"{library.name}: {len(lines)} kernels, {len(followers)} follow an address in memory, {len(writers)} store a word of their parameters")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("libraries", type=Path, nargs="+")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--only", type=re.compile, default=re.compile(""), help="kernels whose mangled name it matches")
+    parser.add_argument("--tools", type=Path, default=find_tools())
+    parser.add_argument("--keep", action="store_true", help="the cubins stay in FOLDER, for other runs")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="ends after the cubin in which they are over")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    if args.tools is None:
+        sys.exit("no cuobjdump and nvdisasm: give their folder by --tools")
+    args.work.mkdir(parents=True, exist_ok=True)
+    args.reader = hashlib.sha256(b"".join(Path(m.__file__).read_bytes() for m in (elf, flow, sass))).hexdigest()
+    until = time.monotonic() + args.seconds
+    for library in args.libraries:
+        if not read_library(library, args, until):
+            sys.exit(f"{library.name}: the time is over; the same command goes on")
+        summary(library, args)
+
+
+if __name__ == "__main__":
+    main()

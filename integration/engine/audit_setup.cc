@@ -60,9 +60,10 @@ absl::StatusOr<std::string> ReadUsersList(const Settings& settings) {
 
 absl::StatusOr<DenyList> ReadDenyLists(const Settings& settings) {
   DenyList list;
-  SPILLWAY_RETURN_IF_ERROR(list.Add(DenyList::Shipped(), "the shipped deny list"));
+  // The first row that matches counts: the user's are before ours.
   SPILLWAY_ASSIGN_OR_RETURN(const std::string text, ReadUsersList(settings));
   SPILLWAY_RETURN_IF_ERROR(list.Add(text, settings.denylist));
+  SPILLWAY_RETURN_IF_ERROR(list.Add(DenyList::Shipped(), "the shipped deny list"));
   return list;
 }
 
@@ -104,8 +105,12 @@ std::string AuditSetup::Summary() const { return auditor_ == nullptr ? "" : audi
 std::string AuditSetup::Record(const Auditor::Kernel& kernel) const {
   constexpr char kIfRight[] = "If the job runs well without Spillway, ";
   if (kernel.name.empty()) return "The driver gives it no name, so no deny list can hold it.";
-  if (list_.Match(kernel.name, kernel.library) != nullptr) {
+  const DenyList::Entry* const row = list_.Match(kernel.name, kernel.library);
+  if (row != nullptr && row->action == DenyList::Action::kEverything) {
     return "It is in the deny list already, so everything was mapped for it: the job itself is wrong.";
+  }
+  if (row != nullptr && !file_.empty() && row->origin.rfind(file_ + ":", 0) == 0) {
+    return absl::StrCat("Its row at ", row->origin, " does not do: it needs action=everything.");
   }
   if (file_.empty()) {
     return absl::StrCat(kIfRight, "put this line into a file and set SPILLWAY_DENYLIST to it: ", kernel.name,

@@ -246,6 +246,25 @@ int DeviceBytes(int device, size_t* bytes) {
   });
 }
 
+int OnKernelTable(void (*listener)()) {
+  HookState* const state = GetHookState();
+  if (state == nullptr) return NotInitialised();
+  state->tables.SetKernelTableListener(listener);
+  return CUDA_SUCCESS;
+}
+
+int MemoryFreed(int device, const void* pointer, size_t bytes, void* stream) {
+  return Guarded([&] {
+    const HookContext* const context = ContextOf(GetHookState());
+    if (context == nullptr) return NotInitialised();
+    if (device < 0 || device >= allocator::kMaxDevices) return WrongUse("no such device");
+    const CUcontext primary = context->contexts[static_cast<size_t>(device)];
+    NoteExternalFreed(reinterpret_cast<uint64_t>(pointer), bytes,
+                      {{{static_cast<CUstream>(stream), false, primary}}, {}});
+    return static_cast<int>(CUDA_SUCCESS);
+  });
+}
+
 constexpr spillway_api kApi = {
     SPILLWAY_API_VERSION,
     sizeof(spillway_api),
@@ -268,6 +287,8 @@ constexpr spillway_api kApi = {
     &TakeRefusedCall,
     &OnRefusedCall,
     &DeviceBytes,
+    &OnKernelTable,
+    &MemoryFreed,
 };
 
 }  // namespace

@@ -81,6 +81,13 @@ typedef struct spillway_api {
   int (*on_refused_call)(void (*listener)(void));
   /* Bytes of memory that the device has, whatever the budget: what PyTorch shows as total_memory. */
   int (*device_bytes)(int device, size_t* bytes);
+  /* `listener` runs once, on the thread of a launch, before the first launch of a kernel that writes addresses
+   * into memory of the framework's own (docs/audit.md, writer). From then on memory_freed is to be called.
+   * The process has one; null takes it away. */
+  int (*on_kernel_table)(void (*listener)(void));
+  /* The framework has freed memory of its own that was used on `stream`: the addresses that it contains lead
+   * nowhere once the stream has done what is queued on it. Any thread; calls nothing back. */
+  int (*memory_freed)(int device, const void* pointer, size_t bytes, void* stream);
 } spillway_api;
 
 /* The engine's one exported symbol that is not the preload's. Never returns null. */

@@ -1,14 +1,17 @@
 #include "integration/escape/deny_list.h"
 
 #include <algorithm>
+#include <charconv>
+#include <utility>
 
 namespace spillway::integration {
 namespace {
 
 constexpr std::string_view kAccepted =
     "accepted: a kernel's name as the driver tells it (mangled, without blanks), then, if wanted, the file "
-    "name of the "
-    "library that it comes in; each may end in *";
+    "name of the library that it comes in; each may end in *; then, if wanted, action=everything, "
+    "action=writer or action=refuse, and for a writer tables=LIST or fills=LIST, the numbers of the "
+    "parameters that point to its tables, as in 5,7-9";
 
 constexpr bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -45,6 +48,77 @@ std::string Quoted(std::string_view word) {
   return "\"" + std::string(word.substr(0, kShown)) + (word.size() > kShown ? "...\"" : "\"");
 }
 
+// A number of a parameter at the front of `text`, which is cut off; false when there is none that a kernel
+// may have.
+bool TakeNumber(std::string_view* text, uint32_t* number) {
+  constexpr uint32_t kMostParameters = 4096;
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, *number);
+  if (error != std::errc() || *number >= kMostParameters) return false;
+  text->remove_prefix(static_cast<size_t>(rest - text->data()));
+  return true;
+}
+
+// "5,7-9". False when it is no such list.
+bool ReadNumbers(std::string_view text, std::vector<uint32_t>* numbers) {
+  for (;;) {
+    uint32_t first = 0;
+    if (!TakeNumber(&text, &first)) return false;
+    uint32_t last = first;
+    if (text.starts_with('-')) {
+      text.remove_prefix(1);
+      if (!TakeNumber(&text, &last)) return false;
+    }
+    if (last < first || (!numbers->empty() && first <= numbers->back())) return false;
+    for (uint32_t number = first; number <= last; ++number) numbers->push_back(number);
+    if (text.empty()) return true;
+    if (!text.starts_with(',')) return false;
+    text.remove_prefix(1);
+  }
+}
+
+bool ReadAction(std::string_view text, DenyList::Action* action) {
+  if (text == "everything") {
+    *action = DenyList::Action::kEverything;
+  } else if (text == "writer") {
+    *action = DenyList::Action::kWriter;
+  } else if (text == "refuse") {
+    *action = DenyList::Action::kRefuse;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Reads one `KEY=VALUE`. What is wrong with it; empty: nothing.
+std::string ReadOption(std::string_view word, DenyList::Entry* row) {
+  const size_t split = word.find('=');
+  const std::string_view key = word.substr(0, split);
+  const std::string_view value = word.substr(split + 1);
+  if (key == "action") return ReadAction(value, &row->action) ? "" : "no such action, " + Quoted(value);
+  if (key != "tables" && key != "fills") return "no such key, " + Quoted(word);
+  if (!row->tables.empty()) return "the tables a second time, " + Quoted(word);
+  if (!ReadNumbers(value, &row->tables)) return Quoted(value) + " is no list of parameters";
+  row->fills = key == "fills";
+  return "";
+}
+
+// Reads what stands behind the name. What is wrong with the line; empty: nothing.
+std::string ReadRow(std::string_view name, std::string_view rest, DenyList::Entry* row) {
+  if (const std::string fault = FaultOf(name); !fault.empty()) return Quoted(name) + " " + fault;
+  for (std::string_view word = TakeWord(&rest); !word.empty(); word = TakeWord(&rest)) {
+    if (word.find('=') != std::string_view::npos) {
+      if (const std::string fault = ReadOption(word, row); !fault.empty()) return fault;
+      continue;
+    }
+    if (!row->library.empty()) return "a second library, " + Quoted(word);
+    if (const std::string fault = FaultOf(word); !fault.empty()) return Quoted(word) + " " + fault;
+    row->library = word;
+  }
+  if (!row->tables.empty() && row->action != DenyList::Action::kWriter) return "tables without action=writer";
+  return "";
+}
+
 }  // namespace
 
 absl::Status DenyList::Add(std::string_view text, const std::string& file) {
@@ -54,28 +128,26 @@ absl::Status DenyList::Add(std::string_view text, const std::string& file) {
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::string_view name = TakeWord(&rest);
     if (name.empty()) continue;
-    const std::string_view library = TakeWord(&rest);
-    const std::string_view more = TakeWord(&rest);
-    const std::string origin = file + ":" + std::to_string(line);
-    const auto refuse = [&](const std::string& what) {
-      return absl::InvalidArgumentError(origin + ": " + what + "; " + std::string(kAccepted));
-    };
-    if (!more.empty()) return refuse("a third word, " + Quoted(more));
-    for (const std::string_view word : {name, library}) {
-      if (const std::string fault = FaultOf(word); !fault.empty()) return refuse(Quoted(word) + " " + fault);
-    }
-    entries_.push_back({std::string(name), std::string(library), origin});
-    names_libraries_ |= !library.empty();
+    Entry entry;
+    entry.name = name;
+    entry.origin = file + ":" + std::to_string(line);
+    if (const std::string fault = ReadRow(name, rest, &entry); !fault.empty())
+      return absl::InvalidArgumentError(entry.origin + ": " + fault + "; " + std::string(kAccepted));
+    names_libraries_ |= !entry.library.empty();
+    entries_.push_back(std::move(entry));
   }
   return absl::OkStatus();
 }
 
 std::string_view DenyList::Shipped() {
-  // No audit on a GPU has found a kernel yet. One that does belongs here, with the version that it was seen
-  // in.
+  // Each row is confirmed by tests/cubins, or says what else it rests on. What a row costs: docs/audit.md.
   static constexpr std::string_view kText = R"(
-# Kernels that reach memory by pointers which are not among their parameters.
-# NAME [LIBRARY]   # where it was seen
+# Writers of the pointer tables of grouped GEMMs. The GEMM that follows finds its matrices there.
+# torch._grouped_mm, torch._scaled_grouped_mm: PyTorch 2.11 and 2.15, all groups by one launch
+_ZN2at4cuda6detail25prepare_grouped_gemm_data*  action=writer fills=5-9
+# MSLK's low-precision grouped GEMMs: PyTorch 2.11 and 2.15
+_ZN4mslk4gemm28set_grouped_gemm_args_kernel*    action=writer tables=6,8,10,13,15,25
+_ZN4mslk4gemm30set_stacked_kernel_args_kernel*  action=writer tables=5,7,9,11,13,21
 )";
   return kText;
 }

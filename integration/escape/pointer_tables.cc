@@ -8,6 +8,12 @@ namespace {
 // No entry is longer than a tensor map. An entry that reaches into a range begins at most so far before it.
 constexpr uint64_t kLongestEntry = 128;
 
+// Entries of different origin do not share a pin: which of the two ends first does not matter then.
+int OriginOf(allocator::PinReason reason) {
+  if (reason == allocator::PinReason::kModuleGlobal) return 1;
+  return reason == allocator::PinReason::kDenied ? 2 : 0;
+}
+
 }  // namespace
 
 void PointerTables::Moved(uint64_t source, uint64_t bytes, uint64_t destination,
@@ -16,7 +22,8 @@ void PointerTables::Moved(uint64_t source, uint64_t bytes, uint64_t destination,
   for (auto it = entries_.lower_bound(source); it != entries_.end() && it->first < source + bytes; ++it) {
     if (it->first + it->second.bytes > source + bytes) continue;
     out->push_back({destination + (it->first - source), it->second.bytes,
-                    allocator::BlockId::FromRaw(std::get<1>(it->second.key))});
+                    allocator::BlockId::FromRaw(std::get<1>(it->second.key)),
+                    std::get<0>(it->second.key) == Reason::kDenied});
   }
 }
 
@@ -26,19 +33,19 @@ bool PointerTables::Add(const std::vector<TableEntry>& entries, std::vector<PinT
     tickets->clear();
     return false;
   }
-  // By target: its key for a entry in a global, and for one elsewhere.
-  std::map<uint32_t, Key> keys[2];
+  // By origin and target.
+  std::map<uint32_t, Key> keys[3];
   for (PinTicket& ticket : *tickets) {
     std::erase_if(ticket.blocks, [&](const allocator::PinnedBlock& block) ABSL_NO_THREAD_SAFETY_ANALYSIS {
       const Key key(ticket.reason, block.id.raw(), block.generation);
-      keys[ticket.reason == Reason::kModuleGlobal ? 1 : 0][block.id.raw()] = key;
+      keys[OriginOf(ticket.reason)][block.id.raw()] = key;
       return counts_.try_emplace(key, 0).second;
     });
   }
   for (const TableEntry& entry : entries) {
     for (const auto& of_reason : keys) {
       const auto it = of_reason.find(entry.target.raw());
-      if (it == of_reason.end()) continue;
+      if (it == of_reason.end() || IsKnownLocked(entry, it->second)) continue;
       ++counts_[it->second];
       entries_.emplace(entry.address, Entry{entry.bytes, it->second});
     }
@@ -47,10 +54,18 @@ bool PointerTables::Add(const std::vector<TableEntry>& entries, std::vector<PinT
   return true;
 }
 
-void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended) {
+bool PointerTables::IsKnownLocked(const TableEntry& entry, const Key& key) const {
+  if (!entry.by_kernel) return false;  // the copy has overwritten what was there
+  const auto [first, last] = entries_.equal_range(entry.address);
+  return std::any_of(first, last, [&](const auto& known) { return known.second.key == key; });
+}
+
+void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, Change change,
+                                 std::vector<PinTicket>* ended) {
   auto it = entries_.lower_bound(address < kLongestEntry ? 0 : address - kLongestEntry);
   while (it != entries_.end() && it->first < address + bytes) {
-    if (it->first + it->second.bytes <= address) {
+    const bool stays = change == Change::kOverwritten && std::get<0>(it->second.key) == Reason::kDenied;
+    if (stays || it->first + it->second.bytes <= address) {
       ++it;
       continue;
     }
@@ -63,10 +78,10 @@ void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, std::vector<P
   }
 }
 
-void PointerTables::Remove(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended) {
+void PointerTables::Remove(uint64_t address, uint64_t bytes, Change change, std::vector<PinTicket>* ended) {
   if (bytes == 0 || !MayTouch(address, bytes)) return;
   os::MutexLock lock(&mu_);
-  RemoveLocked(address, bytes, ended);
+  RemoveLocked(address, bytes, change, ended);
   SetBoundsLocked();
 }
 
@@ -95,7 +110,7 @@ void PointerTables::DropGlobals(const void* module, std::vector<PinTicket>* ende
       ++it;
       continue;
     }
-    RemoveLocked(it->first, it->second.bytes, ended);
+    RemoveLocked(it->first, it->second.bytes, Change::kGone, ended);
     it = globals_.erase(it);
   }
   SetBoundsLocked();

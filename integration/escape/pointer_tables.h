@@ -1,7 +1,9 @@
 // PointerTables: the words of device memory that are known to contain an address of ours, because a copy put
-// it there. Each word keeps its target pinned until a copy overwrites it or its memory is freed. The
-// access-set builder finds the words; the gate takes and ends the pins. Called by the hooks on any thread.
-// Only Add can fail: when there are too many entries. See docs/escaped-pointers.md.
+// it there, and the beginnings of tables that a kernel of the deny list writes. Each word keeps its target
+// pinned until a copy overwrites it or its memory is freed; of a kernel's table only the beginning is known,
+// so that copies into it end nothing. The access-set builder finds the words; the gate takes and ends the
+// pins. Called by the hooks on any thread. Only Add can fail: when there are too many entries. See
+// docs/escaped-pointers.md.
 
 #ifndef SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
 #define SPILLWAY_INTEGRATION_ESCAPE_POINTER_TABLES_H_
@@ -25,6 +27,7 @@ struct TableEntry {
   uint64_t address = 0;
   uint32_t bytes = 0;
   allocator::BlockId target;
+  bool by_kernel = false;  // the beginning of a table that a kernel of the deny list writes
 };
 
 class PointerTables {
@@ -45,9 +48,21 @@ class PointerTables {
   // `tickets` for the caller to end. False when there would be more than kMostEntries: nothing is added, the
   // tickets are emptied, and the targets stay pinned until they are freed.
   bool Add(const std::vector<TableEntry>& entries, std::vector<PinTicket>* tickets);
+  // What has happened to a range of device memory. A copy or a memset may leave the rest of a kernel's table,
+  // whose length is not known: kOverwritten forgets words that copies wrote, kGone forgets all.
+  enum class Change { kOverwritten, kGone };
   // Forgets the entries with a byte in the range. The pins that only they needed are appended to `ended`; the
   // caller ends them.
-  void Remove(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended);
+  void Remove(uint64_t address, uint64_t bytes, Change change, std::vector<PinTicket>* ended);
+
+  // `listener` runs before the first table of a kernel is entered, on the thread of the launch, with no lock
+  // held: from then on it matters which memory the framework frees. The process has one; null takes it away.
+  void SetKernelTableListener(void (*listener)()) { listener_.store(listener); }
+  // A launch that writes a table is about to be made.
+  void NoteKernelTable() {
+    if (const auto listener = listener_.load(); listener != nullptr && !kernel_table_seen_.exchange(true))
+      listener();
+  }
 
   // Globals of modules: the targets of what is copied there are pinned for that reason, until the module is
   // unloaded.
@@ -70,13 +85,17 @@ class PointerTables {
     uint64_t bytes = 0;
     const void* module = nullptr;
   };
-  void RemoveLocked(uint64_t address, uint64_t bytes, std::vector<PinTicket>* ended)
+  void RemoveLocked(uint64_t address, uint64_t bytes, Change change, std::vector<PinTicket>* ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a launch of before has written the same into the same table.
+  bool IsKnownLocked(const TableEntry& entry, const Key& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetBoundsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Bounds of all entries; written under mu_ (release), read by MayTouch.
   std::atomic<uint64_t> begin_{UINT64_MAX};
   std::atomic<uint64_t> end_{0};
+  std::atomic<void (*)()> listener_{nullptr};
+  std::atomic<bool> kernel_table_seen_{false};
 
   mutable os::Mutex mu_{os::LockRank::kRegistry};
   std::multimap<uint64_t, Entry> entries_ ABSL_GUARDED_BY(mu_);

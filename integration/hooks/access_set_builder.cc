@@ -92,4 +92,10 @@ void AccessSetBuilder::WritesFromDevice(uint64_t address, uint64_t source, uint6
   }
 }
 
+void AccessSetBuilder::KernelWrites(uint64_t address, bool fills) {
+  if (fills && state_->tables.MayTouch(address, sizeof(uint64_t)))
+    overwritten_.push_back({address, sizeof(uint64_t), PointerTables::Change::kGone});
+  for (const BlockId id : set_) found_.push_back({address, sizeof(uint64_t), id, true});
+}
+
 }  // namespace spillway::integration

@@ -64,6 +64,9 @@ class AccessSetBuilder {
   void WritesFromHost(uint64_t address, const void* source, uint64_t bytes);
   // As Writes, from device memory: the addresses that are known to lie at `source` are copied.
   void WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes);
+  // The launch's kernel writes the addresses of what the launch names into a table at `address`. `fills`: it
+  // leaves nothing of an earlier launch there. To be called once the set is complete.
+  void KernelWrites(uint64_t address, bool fills);
   // It is not known what the call touches: no eviction from now on, and this call needs every block.
   // `reason`: words for the user.
   void NotUnderstood(const char* reason) {
@@ -81,11 +84,13 @@ class AccessSetBuilder {
   struct WrittenRange {
     uint64_t address;
     uint64_t bytes;
+    PointerTables::Change change = PointerTables::Change::kOverwritten;
   };
   const std::vector<WrittenRange>& overwritten() const { return overwritten_; }
 
-  const FunctionInfo* denied = nullptr;  // the kernel, when it is in the deny list
-  bool reaches_all = false;              // NotUnderstood, OfUnknownOrigin
+  // The kernel, when it is in the deny list; but not a writer whose tables are known.
+  const FunctionInfo* denied = nullptr;
+  bool reaches_all = false;  // NotUnderstood, OfUnknownOrigin
   bool of_unknown_origin = false;
   uint64_t tag = 0;        // of what is launched: the row's, unless a reader of arguments sets the kernel's
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory

@@ -206,9 +206,9 @@ FunctionInfo FunctionRegistry::Ask(void* handle, const HandleKinds::Origin& orig
   if (info.of_unknown_origin) return info;
   if (queries_->Name(handle, origin.kind, &info.name)) info.tag = HashName(info.name);
   info.library = queries_->LibraryOf(origin.owner);
-  info.denied = deny_list_ != nullptr && deny_list_->Match(info.name, info.library) != nullptr;
+  if (deny_list_ != nullptr) info.denied = deny_list_->Match(info.name, info.library);
   info.understood = AskLayout(handle, origin.kind, &info.layout);
-  info.plain = info.understood && !info.denied;
+  info.plain = info.understood && info.denied == nullptr;
   return info;
 }
 

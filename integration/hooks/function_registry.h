@@ -57,8 +57,8 @@ struct FunctionInfo {
   uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
   bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
   bool of_unknown_origin = false;  // not understood because no hook has seen where the handle came from
-  bool denied = false;             // in the deny list
-  bool plain = false;              // understood and not denied
+  const DenyList::Entry* denied = nullptr;  // its row in the deny list
+  bool plain = false;                       // understood and not denied
   ParamLayout layout;
   std::string name;     // empty when the driver gave none
   std::string library;  // file name of its shared object; empty when origins are not noted, or not known

@@ -1,5 +1,8 @@
 #include "integration/hooks/launch_access_sets.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "integration/hooks/kernel_params.h"
 
 namespace spillway::integration {
@@ -36,9 +39,56 @@ void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, bool has_p
     builder->NotUnderstood(info.name.empty() ? "a kernel whose parameters the driver does not give"
                                              : info.name.c_str());
   }
-  if (!info.denied) return;
+  if (info.denied == nullptr) return;
   builder->denied = &info;
   builder->may_block = true;  // so that ordinary launches need not look at `denied`
+}
+
+// Whether the word may be the address of a table: in a block of ours, or in memory that the driver knows.
+bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word) {
+  if (builder.map().Contains(word)) return true;
+  const auto ask = builder.state()->real.Get<Row::cuPointerGetAttribute>();
+  unsigned int type = 0;
+  return word != 0 && ask != nullptr && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE;
+}
+
+// Notes a table at each address among the words. Whether there was one.
+bool NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills) {
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(words) + i * sizeof(word), sizeof(word));
+    if (!IsDeviceAddress(*builder, word)) continue;
+    builder->KernelWrites(word, fills);
+    any = true;
+  }
+  return any;
+}
+
+// Whether the kernel has an address at each place where the row has a table. Another version of the kernel
+// may have other parameters; any of them may point to a table then.
+bool FitsRow(const DenyList::Entry& row, const ParamLayout& layout) {
+  const auto is_word = [&](const ParamLayout::Entry& entry) {
+    return entry.words == 1 && std::binary_search(row.tables.begin(), row.tables.end(), entry.index);
+  };
+  return static_cast<size_t>(std::count_if(layout.entries().begin(), layout.entries().end(), is_word)) ==
+         row.tables.size();
+}
+
+// A writer of the deny list, once the set is complete: the addresses of its blocks go into its tables. A
+// launch that shows no table stays marked as denied.
+void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params,
+                   const ExtraBuffer& buffer) {
+  const DenyList::Entry& row = *info.denied;
+  const bool by_number = !row.tables.empty() && FitsRow(row, info.layout);
+  bool any = NoteTables(builder, buffer.bytes, buffer.size / sizeof(uint64_t), false);
+  for (const ParamLayout::Entry& entry : info.layout.entries()) {
+    const bool is_table = !by_number || std::binary_search(row.tables.begin(), row.tables.end(), entry.index);
+    if (params == nullptr || params[entry.index] == nullptr || !is_table) continue;
+    any |= NoteTables(builder, params[entry.index], entry.words, by_number && row.fills);
+  }
+  if (any) builder->denied = nullptr;
 }
 
 // Strict trust does not follow addresses in structs by value of more than so many words.
@@ -87,12 +137,15 @@ void CollectKernel(AccessSetBuilder* builder, void* function, void* const* param
       CollectTensorMaps(builder->state()->tensor_maps, params, info->layout, builder->map(), &builder->set());
     }
   }
+  const ExtraBuffer buffer = extra == nullptr ? ExtraBuffer() : FindExtraBuffer(extra);
   if (extra != nullptr) {
-    const ExtraBuffer buffer = FindExtraBuffer(extra);
     if (buffer.bytes != nullptr) {
       ScanBytes(buffer.bytes, buffer.size, builder->map(), &builder->set());
       builder->state()->tensor_maps.Scan(buffer.bytes, buffer.size, builder->map(), &builder->set());
     }
+  }
+  if (__builtin_expect(builder->denied != nullptr, 0) && info->denied->action == DenyList::Action::kWriter) {
+    CollectWriter(builder, *info, params, buffer);
   }
   if (__builtin_expect(builder->context()->trust != nullptr, 0)) NoteTrust(builder, *info, params);
 }

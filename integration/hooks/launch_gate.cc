@@ -34,8 +34,10 @@ CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device,
 // A launch that names no block of ours. In audit mode it is audited as any other; for a denied kernel all
 // blocks come back.
 CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real);
-// A launch of a kernel in the deny list: its own blocks are pinned as far as the budget allows, and every
-// live block of the device is resident for it. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
+// A launch of a kernel in the deny list, as its row says. Everything: its own blocks are pinned as far as the
+// budget allows, and every live block of the device is resident for it; CUDA_ERROR_OUT_OF_MEMORY when they do
+// not fit together. A writer whose tables the launch does not show: its blocks are pinned until they are
+// freed. Refuse: CUDA_ERROR_NOT_PERMITTED.
 CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 
 // The residency of the current context's device; null when there is none.
@@ -59,10 +61,24 @@ CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
 
 namespace {
 
-// A kernel in the deny list goes into a graph, whose launches do not show it: no eviction from now on.
-void NoteDeniedInGraph(AccessSetBuilder* builder) {
-  builder->NotUnderstood((Demangled(builder->denied->name) + " (of the deny list) in a graph").c_str());
+CUresult RefuseDenied(const AccessSetBuilder& builder) {
+  static std::atomic<bool> reported{false};
+  if (!reported.exchange(true)) {
+    os::ReportLine("kernel " + Demangled(builder.denied->name) + " is in the deny list (" +
+                   builder.denied->denied->origin + ", action=refuse): it is not launched");
+  }
+  return CUDA_ERROR_NOT_PERMITTED;
+}
+
+// A kernel in the deny list goes into a graph, whose launches do not show it. One that may reach everything
+// ends eviction. What a writer names is pinned with the graph.
+CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
+  const DenyList::Action action = builder->denied->denied->action;
+  if (action == DenyList::Action::kRefuse) return RefuseDenied(*builder);
+  if (action == DenyList::Action::kEverything)
+    builder->NotUnderstood((Demangled(builder->denied->name) + " (of the deny list) in a graph").c_str());
   builder->denied = nullptr;
+  return CUDA_SUCCESS;
 }
 
 CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
@@ -79,7 +95,9 @@ CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real
 }  // namespace
 
 CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* ticket, RealCall real) {
-  if (builder->denied != nullptr) NoteDeniedInGraph(builder);
+  if (builder->denied != nullptr) {
+    if (const CUresult noted = NoteDeniedInGraph(builder); noted != CUDA_SUCCESS) return noted;
+  }
   if (builder->of_unknown_origin)
     builder->NotUnderstood("a kernel of unknown origin in a graph, or on several devices at once");
   // The call's own blocks, and those that a kernel will find in the memory that the call writes.
@@ -106,16 +124,21 @@ namespace {
 // Pins the targets of the addresses that the call puts into device memory; the reason depends on where they
 // go.
 CUresult PinFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
-  AccessSet in_globals;
-  AccessSet in_tables;
+  AccessSet in_globals, in_tables, by_kernel;
   for (const TableEntry& entry : builder->found()) {
-    (builder->state()->tables.IsGlobal(entry.address) ? in_globals : in_tables).Add(entry.target);
+    if (entry.by_kernel) {
+      by_kernel.Add(entry.target);
+    } else {
+      (builder->state()->tables.IsGlobal(entry.address) ? in_globals : in_tables).Add(entry.target);
+    }
   }
+  if (!by_kernel.empty()) builder->state()->tables.NoteKernelTable();
   const std::pair<const AccessSet*, PinReason> parts[] = {{&in_tables, PinReason::kPointerTable},
-                                                          {&in_globals, PinReason::kModuleGlobal}};
+                                                          {&in_globals, PinReason::kModuleGlobal},
+                                                          {&by_kernel, PinReason::kDenied}};
   for (const auto& [set, reason] : parts) {
     if (set->empty()) continue;
-    builder->state()->pin_reports.Report(reason, "a copy to the device");
+    if (set != &by_kernel) builder->state()->pin_reports.Report(reason, "a copy to the device");
     const CUresult pinned = PinBlocks(builder->context()->devices, *set, reason, &tickets->emplace_back());
     if (pinned == CUDA_SUCCESS) continue;
     tickets->pop_back();
@@ -150,7 +173,7 @@ CUresult PassRewriting(AccessSetBuilder* builder, StreamRef stream, RealCall pas
   std::vector<PinTicket> ended;
   if (!builder->context()->strict) {
     for (const AccessSetBuilder::WrittenRange& range : builder->overwritten()) {
-      builder->state()->tables.Remove(range.address, range.bytes, &ended);
+      builder->state()->tables.Remove(range.address, range.bytes, range.change, &ended);
     }
   }
   EnterFound(builder, &tickets);
@@ -273,13 +296,32 @@ CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real) {
 
 namespace {
 
+CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealCall real);
+
 bool PinDenied(AccessSetBuilder* builder, const char* kernel) {
   if (builder->set().empty()) return true;
   builder->state()->pin_reports.Report(PinReason::kDenied, kernel);
   return PinBlocks(builder->context()->devices, builder->set(), PinReason::kDenied, nullptr) == CUDA_SUCCESS;
 }
 
+// A writer whose tables the launch does not show: nothing tells when the last of its addresses is gone.
+CUresult PassWriterWithoutTables(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  const std::string kernel = Demangled(builder->denied->name);
+  builder->denied = nullptr;
+  if (!PinDenied(builder, kernel.c_str())) return CUDA_ERROR_OUT_OF_MEMORY;
+  return PassNamed(builder, stream, real);
+}
+
 CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  switch (builder->denied->denied->action) {
+    case DenyList::Action::kEverything: return PassDeniedEverything(builder, stream, real);
+    case DenyList::Action::kWriter: return PassWriterWithoutTables(builder, stream, real);
+    case DenyList::Action::kRefuse: return RefuseDenied(*builder);
+  }
+  return CUDA_ERROR_NOT_PERMITTED;
+}
+
+CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   static std::atomic<bool> reported{false}, reported_refusal{false}, pin_refused{false};
   const std::string kernel = Demangled(builder->denied->name);
   const int device = CurrentDevice(*builder->state());

@@ -25,7 +25,7 @@ void NoteBlockFreed(uint64_t address) {
   if (context->trust != nullptr) context->trust->Forget(block);
   if (!has_entries) return;
   std::vector<PinTicket> ended;
-  state->tables.Remove(range.base, range.bytes, &ended);
+  state->tables.Remove(range.base, range.bytes, PointerTables::Change::kGone, &ended);
   EndPins(context->devices, &ended, {{}, block});
 }
 
@@ -34,7 +34,7 @@ void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::Escape
   HookContext* const context = ContextOf(state);
   if (context == nullptr || context->strict || !state->tables.MayTouch(address, bytes)) return;
   std::vector<PinTicket> ended;
-  state->tables.Remove(address, bytes, &ended);
+  state->tables.Remove(address, bytes, PointerTables::Change::kGone, &ended);
   EndPins(context->devices, &ended, users);
 }
 

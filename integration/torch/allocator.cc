@@ -54,6 +54,7 @@ SpillwayAllocator* SpillwayAllocator::Install(const spillway_api* api) {
   torch_cuda::allocator.store(instance_);
   // torch.accelerator and c10::GetAllocator look here; PyTorch's own entry has priority 0 or 1.
   c10::SetAllocator(c10::DeviceType::CUDA, instance_, 255);
+  if (api->on_kernel_table != nullptr) (void)api->on_kernel_table(&SpillwayAllocator::ReportNativeFrees);
   return instance_;
 }
 

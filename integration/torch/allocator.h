@@ -112,6 +112,10 @@ class SpillwayAllocator final : public CompatAllocator {
 
   static void Delete(void* pointer);  // the one deleter
   static void ForgetAfterFork();
+  // The engine calls this before the first kernel that writes addresses into memory of native's: it is told
+  // from then on what native frees.
+  static void ReportNativeFrees();
+  void NoteNativeEvent(const torch_cuda::TraceEntry& event) const;
 
   // CompatAllocator
   bool Owns(const void* pointer) const override { return api_->owns(pointer) != 0; }

@@ -137,6 +137,23 @@ void SpillwayAllocator::attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTr
   trace_.AddTracker(std::move(tracker));
 }
 
+void SpillwayAllocator::ReportNativeFrees() {
+  try {
+    instance_->native_->attachAllocatorTraceTracker(
+        [](const torch_cuda::TraceEntry& event) { instance_->NoteNativeEvent(event); });
+  } catch (const std::exception&) {  // inside a driver call: blocks stay longer on the GPU than they need to
+  }
+}
+
+// With native's lock held. What other streams did with the memory is over when native says so. Graphs may
+// use the memory of a private pool after it was freed.
+void SpillwayAllocator::NoteNativeEvent(const torch_cuda::TraceEntry& event) const {
+  if (event.action_ != TraceAction::FREE_COMPLETED || event.mempool_ != c10::MempoolId_t{0, 0}) return;
+  if (forked_.load(std::memory_order_relaxed)) return;
+  (void)api_->memory_freed(event.device_, reinterpret_cast<const void*>(event.addr_), event.size_,
+                           event.stream_);
+}
+
 // PyTorch compares a `backend:` token with it when it parses its variable strictly; install.cc has that done
 // before the swap, and tokens of ours never reach the parser.
 std::string SpillwayAllocator::name() { return "spillway"; }

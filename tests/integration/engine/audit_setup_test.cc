@@ -46,6 +46,14 @@ TEST_F(AuditSetupTest, ListMustBeReadableAndGood) {
   EXPECT_FALSE(ReadDenyLists(settings_).ok());
 }
 
+TEST_F(AuditSetupTest, TheUsersRowsAreBeforeTheShippedOnes) {
+  constexpr char kKernel[] = "_ZN2at4cuda6detail25prepare_grouped_gemm_dataIfE";
+  Write("");
+  EXPECT_EQ(ReadDenyLists(settings_)->Match(kKernel, "")->action, DenyList::Action::kWriter);
+  Write(std::string(kKernel) + "\n");
+  EXPECT_EQ(ReadDenyLists(settings_)->Match(kKernel, "")->action, DenyList::Action::kEverything);
+}
+
 TEST_F(AuditSetupTest, AuditMakesTheListAndNeedsToWriteIt) {
   settings_.audit = true;
   EXPECT_TRUE(ReadDenyLists(settings_).ok());

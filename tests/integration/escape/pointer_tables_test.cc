@@ -27,7 +27,7 @@ class PointerTablesTest : public testing::Test {
   }
   std::vector<uint32_t> Remove(uint64_t address, uint64_t bytes) {
     std::vector<PinTicket> ended;
-    tables_.Remove(address, bytes, &ended);
+    tables_.Remove(address, bytes, PointerTables::Change::kOverwritten, &ended);
     return BlocksOf(ended);
   }
   static std::vector<uint32_t> BlocksOf(const std::vector<PinTicket>& tickets) {
@@ -69,6 +69,38 @@ TEST_F(PointerTablesTest, ACopyMovesWholeWords) {
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].address, 0x20004u);
   EXPECT_EQ(moved[0].target, BlockId(0, 2));
+}
+
+// Of a table that a kernel writes only the beginning is known.
+TEST_F(PointerTablesTest, AKernelsTableEndsWithItsMemoryAlone) {
+  std::vector<PinTicket> tickets = {{PinReason::kDenied, {{BlockId(0, 1), 1}}}};
+  const std::vector<TableEntry> entries = {{kTable, 8, BlockId(0, 1), true}};
+  EXPECT_TRUE(tables_.Add(entries, &tickets));
+  tickets = {{PinReason::kDenied, {{BlockId(0, 1), 1}}}};
+  EXPECT_TRUE(tables_.Add(entries, &tickets));
+  EXPECT_EQ(tables_.entries(), 1u) << "the same launch again adds nothing";
+  EXPECT_EQ(BlocksOf(tickets), Blocks{1});
+  Add(kTable, {2});
+  EXPECT_EQ(Remove(kTable, 64), Blocks{2}) << "a copy ends what copies wrote";
+  std::vector<TableEntry> moved;
+  tables_.Moved(kTable, 8, 0x20000, &moved);
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_TRUE(moved[0].by_kernel) << "nor is the length of a copy of it known";
+  std::vector<PinTicket> ended;
+  tables_.Remove(kTable, 8, PointerTables::Change::kGone, &ended);
+  EXPECT_EQ(BlocksOf(ended), Blocks{1});
+  EXPECT_EQ(tables_.entries(), 0u);
+}
+
+int listened = 0;
+
+TEST_F(PointerTablesTest, TheFirstTableOfAKernelIsReportedOnce) {
+  listened = 0;
+  tables_.NoteKernelTable();
+  tables_.SetKernelTableListener([] { ++listened; });
+  tables_.NoteKernelTable();
+  tables_.NoteKernelTable();
+  EXPECT_EQ(listened, 1);
 }
 
 TEST_F(PointerTablesTest, GlobalsEndWithTheirModule) {

@@ -278,6 +278,17 @@ TEST_F(DeniedTest, DeniedKernelInACaptureEndsEviction) {
   EXPECT_NE(switched_off().find("test_kernel"), std::string::npos) << switched_off();
 }
 
+TEST_F(DeniedTest, ARefusedKernelIsNotLaunched) {
+  Deny("test_kernel action=refuse\n");
+  EXPECT_EQ(Launch(Address(2)), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(Launch(5), CUDA_ERROR_NOT_PERMITTED);
+  GetHookState()->captures.store(1);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  EXPECT_EQ(Launch(Address(2)), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 0u);
+  EXPECT_EQ(switched_off(), "");
+}
+
 TEST_F(DeniedTest, InAuditModeLaunchesThatNameNothingAreAuditedToo) {
   Publish();
   EXPECT_EQ(Launch(5), CUDA_SUCCESS);

@@ -1,0 +1,130 @@
+// Kernels of the deny list that write addresses into a table: what they name stays as long as the table.
+
+#include "integration/hooks/launch_gate.h"
+#include "integration/hooks/pin_ends.h"
+#include "tests/integration/hooks/escape_fixture.h"
+
+namespace spillway::integration {
+namespace {
+
+// Writers of tables. A launch names two blocks, and a table at kExternal or in another place.
+// What the driver answers of memory that is not ours.
+CUmemorytype memory_type = CU_MEMORYTYPE_DEVICE;
+CUresult CUDAAPI FakeAttribute(void* data, CUpointer_attribute, CUdeviceptr) {
+  *static_cast<CUmemorytype*>(data) = memory_type;
+  return CUDA_SUCCESS;
+}
+
+class WriterTest : public HookTest {
+ protected:
+  WriterTest() {
+    delete GetHookState();
+    driver().overrides["cuPointerGetAttribute"] = reinterpret_cast<void*>(&FakeAttribute);
+    driver().Install();
+    driver().param_sizes = {8, 8, 4, 8};
+    memory_type = CU_MEMORYTYPE_DEVICE;
+  }
+  ~WriterTest() override { GetHookState()->functions.SetDenyList(nullptr); }
+
+  void Deny(const std::string& lines) {
+    ASSERT_TRUE(list_.Add(lines, "list").ok());
+    GetHookState()->functions.SetDenyList(&list_);
+    Publish();
+  }
+  CUresult Write(uint32_t one, uint32_t other, uint64_t table, uintptr_t stream = 1) {
+    uint64_t first = Address(one), second = Address(other);
+    int number = 3;
+    void* params[] = {&first, &second, &number, &table};
+    return driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(stream), params,
+                                                  nullptr);
+  }
+  int PinsOf(uint32_t index) const { return residency_[0].PinsOf(Id(index), PinReason::kDenied); }
+  static void Free(uint64_t table, uint64_t bytes) { NoteExternalFreed(table, bytes, {{{Stream(3)}}, {}}); }
+
+  DenyList list_;
+};
+
+TEST_F(WriterTest, WhatAWriterNamesStaysUntilTheTableIsFreed) {
+  Deny("test_* action=writer tables=3\n");
+  EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 0);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(PinsOf(3), 1);
+  // Another launch adds to the table: which part of it is not known.
+  EXPECT_EQ(Write(3, 4, kExternal), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(PinsOf(4), 1);
+  // Nor is its length known, so that copies into it end nothing.
+  uint64_t zeros[2] = {};
+  driver().Hooked<Row::cuMemcpyHtoD_v2>()(kExternal, zeros, sizeof(zeros));
+  EXPECT_EQ(PinsOf(2), 1);
+  Free(kExternal, 512);
+  for (const uint32_t block : {2u, 3u, 4u}) EXPECT_EQ(PinsOf(block), 0) << block;
+  EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(3));
+}
+
+TEST_F(WriterTest, AWriterThatFillsItsTableReplacesWhatWasThere) {
+  Deny("test_kernel action=writer fills=3\n");
+  EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
+  EXPECT_EQ(Write(3, 4, kExternal, 2), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 0);
+  EXPECT_EQ(PinsOf(3), 1);
+  EXPECT_EQ(PinsOf(4), 1);
+  EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(2)) << "behind the old table's readers";
+  EXPECT_EQ(Write(5, 6, kExternal + 64), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(3), 1) << "another table";
+}
+
+TEST_F(WriterTest, WithoutNamedTablesEachAddressMayBeOne) {
+  Deny("test_kernel action=writer\n");
+  EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
+  Free(kExternal, 512);
+  EXPECT_EQ(PinsOf(2), 1) << "block 3 may be the table";
+  memory_type = CU_MEMORYTYPE_HOST;  // not device memory: no table
+  EXPECT_EQ(Write(4, 5, 77), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(4), 1);
+  std::vector<PinTicket> ended;
+  GetHookState()->tables.Remove(77, 8, PointerTables::Change::kGone, &ended);
+  EXPECT_TRUE(ended.empty());
+}
+
+TEST_F(WriterTest, ARowThatDoesNotFitTheKernelNamesNoTables) {
+  Deny("test_kernel action=writer fills=2-3\n");  // parameter 2 is a number of 4 bytes
+  EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
+  EXPECT_EQ(Write(4, 5, kExternal), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 1) << "nothing is known to be filled";
+  Free(kExternal, 512);
+  EXPECT_EQ(PinsOf(4), 1) << "block 5 may be the table";
+}
+
+TEST_F(WriterTest, AWriterThatShowsNoTablePinsUntilItsBlocksAreFreed) {
+  memory_type = CU_MEMORYTYPE_HOST;
+  Deny("test_kernel action=writer tables=3\n");
+  EXPECT_EQ(Write(2, 3, 0), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(GetHookState()->tables.entries(), 0u);
+  residency_[0].pin_status = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(Write(2, 3, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 1u);
+}
+
+TEST_F(WriterTest, AWriterWhoseBlocksCannotStayIsRefused) {
+  Deny("test_kernel action=writer fills=3\n");
+  EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
+  residency_[0].pin_status = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(Write(4, 5, kExternal), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 1u);
+  EXPECT_EQ(PinsOf(2), 1) << "the table is as it was";
+}
+
+TEST_F(WriterTest, AWriterInACapturePinsWithTheGraph) {
+  Deny("test_kernel action=writer fills=3\n");
+  GetHookState()->captures.store(1);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  EXPECT_EQ(Write(2, 3, kExternal), CUDA_SUCCESS);
+  ExpectPinned(PinReason::kGraph, {Id(2), Id(3)});
+  EXPECT_EQ(switched_off(), "");
+}
+
+}  // namespace
+}  // namespace spillway::integration

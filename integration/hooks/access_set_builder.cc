@@ -27,7 +27,7 @@ void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
   context_ = hook_context;
   tag = 0;
   may_block = reaches_all = of_unknown_origin = false;
-  denied = nullptr;
+  denied = nccl = nullptr;
   set_.Clear();
   if (__builtin_expect(rewrites(), 0)) {
     found_.clear();

@@ -90,7 +90,8 @@ class AccessSetBuilder {
 
   // The kernel, when it is in the deny list; but not a writer whose tables are known.
   const FunctionInfo* denied = nullptr;
-  bool reaches_all = false;  // NotUnderstood, OfUnknownOrigin
+  const FunctionInfo* nccl = nullptr;  // a kernel of NCCL's whose arguments do not name all that it reaches
+  bool reaches_all = false;            // NotUnderstood, OfUnknownOrigin
   bool of_unknown_origin = false;
   uint64_t tag = 0;        // of what is launched: the row's, unless a reader of arguments sets the kernel's
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory

@@ -208,8 +208,15 @@ FunctionInfo FunctionRegistry::Ask(void* handle, const HandleKinds::Origin& orig
   info.library = queries_->LibraryOf(origin.owner);
   if (deny_list_ != nullptr) info.denied = deny_list_->Match(info.name, info.library);
   info.understood = AskLayout(handle, origin.kind, &info.layout);
-  info.plain = info.understood && info.denied == nullptr;
+  if (IsNcclName(info.name)) info.nccl = NcclOf(info);
+  info.plain = info.understood && info.denied == nullptr && info.nccl == NcclKernel::kNone;
   return info;
+}
+
+NcclKernel FunctionRegistry::NcclOf(const FunctionInfo& info) const {
+  const std::vector<ParamLayout::Entry>& entries = info.layout.entries();
+  const size_t bytes = entries.empty() ? 0 : entries.front().words * sizeof(uint64_t);
+  return RecognizeNccl(info.name, info.layout.count(), bytes, nccl_versions_());
 }
 
 bool FunctionRegistry::AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const {
@@ -229,7 +236,8 @@ const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
   for (auto it = first; it != last; ++it) {
     const FunctionInfo& known = *it->second;
     if (known.understood == info.understood && known.of_unknown_origin == info.of_unknown_origin &&
-        known.name == info.name && known.library == info.library && known.layout == info.layout)
+        known.name == info.name && known.library == info.library && known.layout == info.layout &&
+        known.nccl == info.nccl)
       return &known;
   }
   const uint64_t tag = info.tag;

@@ -10,14 +10,18 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "integration/escape/deny_list.h"
+#include "integration/escape/nccl_kernels.h"
+#include "integration/escape/nccl_versions.h"
 #include "integration/hooks/hook_rows.h"
 #include "integration/hooks/kernel_params.h"
 #include "io/os/sync.h"
@@ -58,7 +62,8 @@ struct FunctionInfo {
   bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
   bool of_unknown_origin = false;  // not understood because no hook has seen where the handle came from
   const DenyList::Entry* denied = nullptr;  // its row in the deny list
-  bool plain = false;                       // understood and not denied
+  bool plain = false;                       // understood, not denied, and none of NCCL's
+  NcclKernel nccl = NcclKernel::kNone;
   ParamLayout layout;
   std::string name;     // empty when the driver gave none
   std::string library;  // file name of its shared object; empty when origins are not noted, or not known
@@ -153,6 +158,8 @@ class FunctionRegistry {
   // The kernels that are marked as denied. To be called before the first Find; `list` must outlive this
   // object.
   void SetDenyList(const DenyList* list) { deny_list_ = list; }
+  // How the versions of NCCL in the process are found, for tests. To be called before the first Find.
+  void SetNcclVersions(std::function<std::vector<int>()> versions) { nccl_versions_ = std::move(versions); }
   // A function with that tag, or null. Any thread; takes the lock.
   const FunctionInfo* FindByTag(uint64_t tag);
 
@@ -184,6 +191,7 @@ class FunctionRegistry {
   }
   const FunctionInfo* Learn(void* handle);
   FunctionInfo Ask(void* handle, const HandleKinds::Origin& origin) const;
+  NcclKernel NcclOf(const FunctionInfo& info) const;
   bool AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const;
   void NoteLocked(const void* handle, HandleKind kind, const void* owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropLocked(const void* handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -192,7 +200,8 @@ class FunctionRegistry {
   void GrowLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const FunctionQueries* const queries_;
-  const DenyList* deny_list_ = nullptr;  // constant from the first Find on
+  const DenyList* deny_list_ = nullptr;                                    // constant from the first Find on
+  std::function<std::vector<int>()> nccl_versions_ = &LoadedNcclVersions;  // as deny_list_
   std::atomic<Table*> table_;
 
   os::Mutex mu_{os::LockRank::kRegistry};

@@ -32,16 +32,30 @@ void CollectMemOpNode(AccessSetBuilder* builder, const Params& params) {
   StreamWordBatch::Collect(builder, nullptr, params.count, params.paramArray, 0);
 }
 
-void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, bool has_params) {
-  if (has_params && info.of_unknown_origin) {
+// Whether this launch of a kernel of NCCL's names all that it reaches. NCCL gives the arguments as `extra`.
+bool NamesItsWorks(const FunctionInfo& info, void* const* params, const ExtraBuffer& extra) {
+  if (info.nccl == NcclKernel::kUnknown) return false;
+  if (extra.bytes != nullptr) return NcclWorksAreInArguments(extra.bytes, extra.size);
+  const size_t bytes = info.layout.entries().front().words * sizeof(uint64_t);
+  return params != nullptr && NcclWorksAreInArguments(params[0], bytes);
+}
+
+void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params,
+                 const ExtraBuffer& extra) {
+  if (info.of_unknown_origin && (params != nullptr || extra.bytes != nullptr)) {
     builder->OfUnknownOrigin();
-  } else if (has_params && !info.understood) {
+  } else if (params != nullptr && !info.understood) {
     builder->NotUnderstood(info.name.empty() ? "a kernel whose parameters the driver does not give"
                                              : info.name.c_str());
   }
-  if (info.denied == nullptr) return;
-  builder->denied = &info;
-  builder->may_block = true;  // so that ordinary launches need not look at `denied`
+  if (info.denied != nullptr) {
+    builder->denied = &info;
+  } else if (info.nccl != NcclKernel::kNone && !NamesItsWorks(info, params, extra)) {
+    builder->nccl = &info;
+  } else {
+    return;
+  }
+  builder->may_block = true;  // so that ordinary launches need look at neither
 }
 
 // Whether the word may be the address of a table: in a block of ours, or in memory that the driver knows.
@@ -130,19 +144,17 @@ void CollectKernel(AccessSetBuilder* builder, void* function, void* const* param
   if (function == nullptr) return;
   const FunctionInfo* const info = builder->state()->functions.Find(function);
   builder->tag = info->tag;
-  if (__builtin_expect(!info->plain, 0)) NoteUnusual(builder, *info, params != nullptr);
+  const ExtraBuffer buffer = extra == nullptr ? ExtraBuffer{} : FindExtraBuffer(extra);
+  if (__builtin_expect(!info->plain, 0)) NoteUnusual(builder, *info, params, buffer);
   if (params != nullptr) {
     ScanKernelParams(params, info->layout, builder->map(), &builder->set());
     if (__builtin_expect(info->layout.wide(), 0) && builder->state()->tensor_maps.any()) {
       CollectTensorMaps(builder->state()->tensor_maps, params, info->layout, builder->map(), &builder->set());
     }
   }
-  const ExtraBuffer buffer = extra == nullptr ? ExtraBuffer() : FindExtraBuffer(extra);
-  if (extra != nullptr) {
-    if (buffer.bytes != nullptr) {
-      ScanBytes(buffer.bytes, buffer.size, builder->map(), &builder->set());
-      builder->state()->tensor_maps.Scan(buffer.bytes, buffer.size, builder->map(), &builder->set());
-    }
+  if (buffer.bytes != nullptr) {
+    ScanBytes(buffer.bytes, buffer.size, builder->map(), &builder->set());
+    builder->state()->tensor_maps.Scan(buffer.bytes, buffer.size, builder->map(), &builder->set());
   }
   if (__builtin_expect(builder->denied != nullptr, 0) && info->denied->action == DenyList::Action::kWriter) {
     CollectWriter(builder, *info, params, buffer);

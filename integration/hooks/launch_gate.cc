@@ -39,6 +39,9 @@ CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall 
 // not fit together. A writer whose tables the launch does not show: its blocks are pinned until they are
 // freed. Refuse: CUDA_ERROR_NOT_PERMITTED.
 CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real);
+// A launch of NCCL's whose works lie outside of its arguments, or are not understood: every live block of the
+// device is resident for it, and nothing is pinned. CUDA_ERROR_OUT_OF_MEMORY when they do not fit together.
+CUresult PassNccl(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 
 // The residency of the current context's device; null when there is none.
 Residency* CurrentResidency(const HookState* state, const HookContext* context) {
@@ -81,6 +84,13 @@ CUresult NoteDeniedInGraph(AccessSetBuilder* builder) {
   return CUDA_SUCCESS;
 }
 
+// As above, for a launch of NCCL's: the graph's launches would not show which blocks they reach.
+void NoteNcclInGraph(AccessSetBuilder* builder) {
+  builder->NotUnderstood(
+      (Demangled(builder->nccl->name) + " in a graph, with works outside of its arguments").c_str());
+  builder->nccl = nullptr;
+}
+
 CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   builder->state()->pin_reports.Report(PinReason::kGraph, "a capture");
   const uint64_t capture = CaptureOf(*builder->state(), stream);
@@ -98,6 +108,7 @@ CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* tic
   if (builder->denied != nullptr) {
     if (const CUresult noted = NoteDeniedInGraph(builder); noted != CUDA_SUCCESS) return noted;
   }
+  if (builder->nccl != nullptr) NoteNcclInGraph(builder);
   if (builder->of_unknown_origin)
     builder->NotUnderstood("a kernel of unknown origin in a graph, or on several devices at once");
   // The call's own blocks, and those that a kernel will find in the memory that the call writes.
@@ -217,10 +228,12 @@ CUresult PassNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
     if (residency == nullptr) return real();
     if (__builtin_expect(!builder->may_block, 1)) return residency->Run(set, stream, builder->tag, real);
     if (builder->denied != nullptr) return PassDenied(builder, stream, real);
+    if (builder->nccl != nullptr) return PassNccl(builder, stream, real);
     if (builder->reaches_all) return PassReachingAll(builder->context(), set, 0, stream, builder->tag, real);
     return residency->RunPinned(set, stream, builder->tag, real);
   }
   if (builder->denied != nullptr) return PassDenied(builder, stream, real);
+  if (builder->nccl != nullptr) return PassNccl(builder, stream, real);
   if (builder->reaches_all) return PassReachingAll(builder->context(), set, 0, stream, builder->tag, real);
   return PassNested(builder, -1, stream, real);
 }
@@ -253,6 +266,7 @@ CUresult PassReachingAll(HookContext* context, const AccessSet& set, int device,
 
 CUresult PassNothingNamed(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   if (__builtin_expect(builder->denied != nullptr, 0)) return PassDenied(builder, stream, real);
+  if (__builtin_expect(builder->nccl != nullptr, 0)) return PassNccl(builder, stream, real);
   if (__builtin_expect(builder->reaches_all, 0))
     return CallReachingAll(builder->state(), stream, builder->tag, real);
   return CallWithoutBlocks(builder->state(), builder->tag, stream, real);
@@ -343,6 +357,33 @@ CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealC
         "kernel " + kernel +
         " is in the deny list and may reach any block, and all of them together do not fit the budget: "
         "a larger SPILLWAY_GPU_MEMORY is needed");
+  }
+  return result;
+}
+
+// ---- NCCL's, with works that no scan finds.
+
+CUresult PassNccl(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  static std::atomic<bool> reported{false}, reported_refusal{false};
+  const bool known = builder->nccl->nccl == NcclKernel::kFollowed;
+  const std::string kernel = Demangled(builder->nccl->name);
+  if (!reported.exchange(true)) {
+    os::ReportLine(
+        "kernel " + kernel +
+        (known ? " has its works outside of its arguments" : " is of a version of NCCL that is not known") +
+        ": all blocks are brought to the GPU for each such launch");
+  }
+  const int device = CurrentDevice(*builder->state());
+  Residency* const residency = builder->context()->Of(device);
+  const bool elsewhere = residency == nullptr || !AllOn(builder->set(), device);
+  const CUresult result =
+      elsewhere ? PassReachingAll(builder->context(), builder->set(), 0, stream, builder->tag, real)
+                : residency->RunReachingAll(builder->set(), stream, builder->tag, real);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !reported_refusal.exchange(true)) {
+    os::ReportLine("kernel " + kernel +
+                   " may reach any block, and all of them together do not fit the budget: a larger "
+                   "SPILLWAY_GPU_MEMORY is needed" +
+                   (known ? ", or fewer collectives in one group" : ""));
   }
   return result;
 }

@@ -167,7 +167,8 @@ class KernelWork : public Work {
   bool owns_parameters_ = false;
 };
 
-// Copies the parameters by the declared layout; false when the `extra` list is not understood or too short.
+// Copies the parameters by the declared layout; false when the `extra` list is not understood. A buffer may be
+// shorter than the parameters, as NCCL's is: what a kernel reads behind its end is not defined.
 bool CopyParameters(const KernelDefinition& kernel, void** parameters, void** extra, char* buffer) {
   if (extra == nullptr) {
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {
@@ -187,8 +188,10 @@ bool CopyParameters(const KernelDefinition& kernel, void** parameters, void** ex
       return false;
     }
   }
-  if (source == nullptr || bytes < kernel.parameter_bytes) return false;
-  std::memcpy(buffer, source, kernel.parameter_bytes);
+  if (source == nullptr || bytes == 0) return false;
+  const size_t given = std::min(bytes, kernel.parameter_bytes);
+  std::memcpy(buffer, source, given);
+  std::memset(buffer + given, 0xfe, kernel.parameter_bytes - given);
   return true;
 }
 

@@ -59,7 +59,7 @@ void* Function(const std::string& symbol) {
     });
     put("cuKernelGetParamInfo", [](CUkernel, size_t, size_t*, size_t*) { return CUDA_ERROR_NOT_SUPPORTED; });
     put("cuFuncGetName", [](const char** name, CUfunction) {
-      *name = "test_kernel";
+      *name = FakeDriver::Get().kernel_name.c_str();
       return CUDA_SUCCESS;
     });
     put("cuFuncGetModule", [](CUmodule* module, CUfunction) {

@@ -35,6 +35,7 @@ struct FakeDriver {
   uint64_t capture_id = 7;
   unsigned int memory_type = 0;  // of any pointer asked for; 0: unknown to the driver
   std::vector<size_t> param_sizes;
+  std::string kernel_name = "test_kernel";  // of every kernel
   bool layouts = true;
   unsigned int counts = 0;  // kernels of any module or library
 

@@ -2,6 +2,8 @@
 
 #include "integration/hooks/launch_access_sets.h"
 
+#include <algorithm>
+
 #include "tests/integration/hooks/escape_fixture.h"
 
 namespace spillway::integration {
@@ -89,7 +91,7 @@ TEST_F(LaunchAccessSetsTest, AHandleThatNobodyGaveOutReachesEverythingAndEvictio
   EXPECT_EQ(GetHookState()->unknown_launches, 2u);
 }
 
-TEST_F(LaunchAccessSetsTest, AnUnseenHandleWithItsParametersInOneBufferIsReadThere) {
+TEST_F(LaunchAccessSetsTest, AnUnseenHandleWithItsParametersInOneBufferReachesEverythingToo) {
   Publish();
   uint64_t buffer[2] = {7, Address(5)};
   size_t size = sizeof(buffer);
@@ -98,7 +100,8 @@ TEST_F(LaunchAccessSetsTest, AnUnseenHandleWithItsParametersInOneBufferIsReadThe
   driver().Hooked<Row::cuLaunchKernel>()(reinterpret_cast<CUfunction>(0xf000), 1, 1, 1, 1, 1, 1, 0, Stream(1),
                                          nullptr, extra);
   EXPECT_EQ(residency_[0].launches.back().set, Ids{Id(5)});
-  EXPECT_EQ(GetHookState()->unknown_launches, 0u);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 1) << "its name may be on the deny list";
+  EXPECT_EQ(GetHookState()->unknown_launches, 1u);
 }
 
 TEST_F(LaunchAccessSetsTest, InAGraphAnUnseenHandleEndsEvictions) {
@@ -110,6 +113,87 @@ TEST_F(LaunchAccessSetsTest, InAGraphAnUnseenHandleEndsEvictions) {
   driver().Hooked<Row::cuLaunchKernel>()(reinterpret_cast<CUfunction>(0xf000), 1, 1, 1, 1, 1, 1, 0, Stream(1),
                                          params, nullptr);
   EXPECT_NE(switched_off().find("unknown origin"), std::string::npos);
+// ---- NCCL's kernels.
+
+class NcclAccessSetsTest : public HookTest {
+ protected:
+  NcclAccessSetsTest() {
+    driver().param_sizes = {4096};
+    driver().kernel_name = "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
+    UseVersion(22809);
+    Publish();
+    words_[2] = uint64_t{0xffffffff} << 32;  // storage type 0: in the arguments
+    words_[8] = Address(2);
+    words_[9] = Address(5);
+  }
+  static void UseVersion(int version) {
+    GetHookState()->functions.SetNcclVersions([version] { return std::vector<int>{version}; });
+  }
+  // As NCCL launches: the bytes that it has filled, and no more.
+  CUresult Launch(uintptr_t function = 0) {
+    size_t size = sizeof(words_);
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words_, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    CUlaunchConfig config = {};
+    config.hStream = Stream(1);
+    return driver().Hooked<Row::cuLaunchKernelEx>()(&config, Function(function), nullptr, extra);
+  }
+
+  uint64_t words_[12] = {};
+};
+
+TEST_F(NcclAccessSetsTest, WorksInTheArgumentsNameTheirBuffersAlone) {
+  EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(2), Id(5)}));
+  EXPECT_EQ(residency_[0].launches_reaching_all, 0);
+  EXPECT_TRUE(residency_[0].pins.empty());
+}
+
+TEST_F(NcclAccessSetsTest, WorksElsewhereReachEverything) {
+  for (const uint64_t storage : {1, 2}) {
+    words_[2] = storage;
+    EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2);
+  EXPECT_TRUE(residency_[0].pins.empty());
+  EXPECT_EQ(switched_off(), "");
+  words_[2] = uint64_t{0xffffffff} << 32;
+  EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2) << "each launch says by itself";
+}
+
+TEST_F(NcclAccessSetsTest, AnUnknownVersionReachesEverything) {
+  UseVersion(23100);
+  EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 1);
+  UseVersion(23007);
+  EXPECT_EQ(Launch(1), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 1);
+}
+
+TEST_F(NcclAccessSetsTest, AnotherParameterSizeReachesEverything) {
+  driver().param_sizes = {4096, 8};
+  EXPECT_EQ(Launch(1), CUDA_SUCCESS);
+  driver().param_sizes = {2048};
+  EXPECT_EQ(Launch(2), CUDA_SUCCESS);
+  driver().param_sizes = {4};
+  EXPECT_EQ(Launch(3), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 3);
+}
+
+TEST_F(NcclAccessSetsTest, TheArgumentsAsAParameterAreReadToo) {
+  uint64_t arguments[512] = {};
+  std::copy(std::begin(words_), std::end(words_), arguments);
+  void* params[] = {arguments};
+  const auto launch = [&] {
+    return driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(1), params,
+                                                  nullptr);
+  };
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(2), Id(5)}));
+  arguments[2] = 1;
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 1);
 }
 
 // ---- Tensor maps.

@@ -289,6 +289,54 @@ TEST_F(DeniedTest, ARefusedKernelIsNotLaunched) {
   EXPECT_EQ(switched_off(), "");
 }
 
+// ---- NCCL's launches with works that no scan finds.
+
+class NcclGateTest : public HookTest {
+ protected:
+  NcclGateTest() {
+    driver().param_sizes = {8};  // of no version that is known
+    driver().kernel_name = "ncclDevKernel_SendRecv";
+    Publish();
+  }
+  CUresult Launch(uint64_t word) {
+    void* params[] = {&word};
+    return driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(1), params,
+                                                  nullptr);
+  }
+};
+
+TEST_F(NcclGateTest, ReachesEverythingOfItsDeviceAndIsRefusedWhereThatDoesNotFit) {
+  EXPECT_EQ(Launch(5), CUDA_SUCCESS);
+  EXPECT_EQ(Launch(Address(2)), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2);
+  EXPECT_EQ(residency_[1].launches_reaching_all, 0);
+  EXPECT_EQ(residency_[0].launches.back().set, Ids{Id(2)});
+  residency_[0].refuse = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_EQ(Launch(5), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 2u);
+  EXPECT_TRUE(residency_[0].pins.empty());
+  EXPECT_EQ(switched_off(), "");
+}
+
+TEST_F(NcclGateTest, WithABlockOfAnotherDeviceItReachesEverythingOfAll) {
+  EXPECT_EQ(Launch(Address(1, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 1);
+  EXPECT_EQ(residency_[1].launches_reaching_all, 1);
+  EXPECT_EQ(residency_[1].launches.back().set, (Ids{Id(1, 1)}));
+  EXPECT_EQ(switched_off(), "");
+}
+
+TEST_F(NcclGateTest, InACaptureItEndsEviction) {
+  GetHookState()->captures.store(1);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  EXPECT_EQ(Launch(Address(2)), CUDA_SUCCESS);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 0);
+  ExpectPinned(PinReason::kGraph, {Id(2)});
+  EXPECT_NE(switched_off().find("ncclDevKernel_SendRecv"), std::string::npos) << switched_off();
+}
+
+// ---- Audit mode.
+
 TEST_F(DeniedTest, InAuditModeLaunchesThatNameNothingAreAuditedToo) {
   Publish();
   EXPECT_EQ(Launch(5), CUDA_SUCCESS);

@@ -63,6 +63,22 @@ void CompareTwin(const simcuda_launch*, void** parameters) {
   *Parameter<uint32_t*>(parameters, 3) += differences;
 }
 
+void MixTwin(const simcuda_launch*, void** parameters) {
+  auto* const to = Parameter<uint32_t*>(parameters, 0);
+  const auto* const from = Parameter<const uint32_t*>(parameters, 1);
+  const uint64_t count = Parameter<uint64_t>(parameters, 2);
+  for (uint64_t i = 0; i < count; ++i) to[i] = 5 * to[i] + from[i] + 7;
+}
+
+void CheckTwin(const simcuda_launch*, void** parameters) {
+  const auto* const words = Parameter<const uint32_t*>(parameters, 0);
+  const uint64_t count = Parameter<uint64_t>(parameters, 1);
+  const uint32_t slope = Parameter<uint32_t>(parameters, 2), offset = Parameter<uint32_t>(parameters, 3);
+  uint32_t differences = 0;
+  for (uint64_t i = 0; i < count; ++i) differences += words[i] != offset + slope * static_cast<uint32_t>(i);
+  *Parameter<uint32_t*>(parameters, 4) += differences;
+}
+
 void SpinTwin(const simcuda_launch*, void** parameters) {
   const uint64_t nanos = Parameter<uint64_t>(parameters, 0);
   const timespec time = {static_cast<time_t>(nanos / 1'000'000'000),
@@ -76,8 +92,12 @@ void RegisterTwins(void* simcuda) {
   const auto add =
       reinterpret_cast<decltype(&simcuda_register_kernel)>(dlsym(simcuda, "simcuda_register_kernel"));
   constexpr simcuda_parameter kParameters[] = {{0, 8}, {8, 8}, {16, 4}, {24, 8}};
+  constexpr simcuda_parameter kMix[] = {{0, 8}, {8, 8}, {16, 8}};
+  constexpr simcuda_parameter kCheck[] = {{0, 8}, {8, 8}, {16, 4}, {20, 4}, {24, 8}};
   const simcuda_kernel kernels[] = {{"spillway_fill", &FillTwin, nullptr, kParameters, 3},
                                     {"spillway_compare", &CompareTwin, nullptr, kParameters, 4},
+                                    {"spillway_mix", &MixTwin, nullptr, kMix, 3},
+                                    {"spillway_check", &CheckTwin, nullptr, kCheck, 5},
                                     {"spillway_spin", &SpinTwin, nullptr, kParameters, 1},
                                     {"spillway_nothing", &NothingTwin, nullptr, kParameters, 1}};
   for (const simcuda_kernel& kernel : kernels) {
@@ -122,6 +142,8 @@ Gpu::Gpu() {
   Must(load(&module, kKernels), "loading the kernels");
   Must(find(&fill_, module, "spillway_fill"), "spillway_fill");
   Must(find(&compare_, module, "spillway_compare"), "spillway_compare");
+  Must(find(&mix_, module, "spillway_mix"), "spillway_mix");
+  Must(find(&check_, module, "spillway_check"), "spillway_check");
   Must(find(&spin_, module, "spillway_spin"), "spillway_spin");
   Must(find(&nothing_, module, "spillway_nothing"), "spillway_nothing");
 }
@@ -160,6 +182,17 @@ void Gpu::Compare(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t
                   CUdeviceptr differences) const {
   uint64_t words = bytes / 4;
   Launch(compare_, stream, {&address, &words, &seed, &differences}, kMostBlocks);
+}
+
+void Gpu::Mix(CUstream stream, CUdeviceptr to, CUdeviceptr from, uint64_t bytes) const {
+  uint64_t words = bytes / 4;
+  Launch(mix_, stream, {&to, &from, &words}, kMostBlocks);
+}
+
+void Gpu::Check(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t slope, uint32_t offset,
+                CUdeviceptr differences) const {
+  uint64_t words = bytes / 4;
+  Launch(check_, stream, {&address, &words, &slope, &offset, &differences}, kMostBlocks);
 }
 
 void Gpu::Spin(CUstream stream, uint64_t nanos) const { Launch(spin_, stream, {&nanos}, 1); }

@@ -1,5 +1,5 @@
 // A GPU as the programs of tests/gpu and bench/gpu see it: the driver that dlopen("libcuda.so.1") finds, the primary
-// context of device 0, and four kernels written in PTX, so that no compiler is needed where they run. On simcuda the
+// context of device 0, and six kernels written in PTX, so that no compiler is needed where they run. On simcuda the
 // kernels' host twins are registered first; nothing else differs.
 
 #ifndef SPILLWAY_TESTS_GPU_GPU_H_
@@ -35,6 +35,11 @@ class Gpu {
   // Adds the number of words that Fill with `seed` would not have written to the counter at `differences`.
   void Compare(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t seed,
                CUdeviceptr differences) const;
+  // to[i] = 5 * to[i] + from[i] + 7
+  void Mix(CUstream stream, CUdeviceptr to, CUdeviceptr from, uint64_t bytes) const;
+  // Adds the number of words that are not offset + slope * i to the counter at `differences`.
+  void Check(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t slope, uint32_t offset,
+             CUdeviceptr differences) const;
   // Keeps the stream busy.
   void Spin(CUstream stream, uint64_t nanos) const;
   // Does nothing with its argument.
@@ -57,7 +62,8 @@ class Gpu {
   bool simcuda_ = false;
   const allocator::CudaDriver* driver_ = nullptr;
   CUcontext context_ = nullptr;
-  CUfunction fill_ = nullptr, compare_ = nullptr, spin_ = nullptr, nothing_ = nullptr;
+  CUfunction fill_ = nullptr, compare_ = nullptr, mix_ = nullptr, check_ = nullptr;
+  CUfunction spin_ = nullptr, nothing_ = nullptr;
 };
 
 // Physical memory mapped at an address of its own, in chunks.

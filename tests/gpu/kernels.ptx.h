@@ -83,6 +83,84 @@ COMPARE_END:
   ret;
 }
 
+// (to, from, words): to[i] = 5 * to[i] + from[i] + 7.
+.visible .entry spillway_mix(.param .u64 to, .param .u64 from, .param .u64 words)
+{
+  .reg .pred %done;
+  .reg .u32 %r<9>;
+  .reg .u64 %i, %step, %end, %at, %base, %source;
+  ld.param.u64 %base, [to];
+  ld.param.u64 %source, [from];
+  ld.param.u64 %end, [words];
+  cvta.to.global.u64 %base, %base;
+  cvta.to.global.u64 %source, %source;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mov.u32 %r5, %nctaid.x;
+  mul.wide.u32 %i, %r2, %r3;
+  cvt.u64.u32 %at, %r4;
+  add.u64 %i, %i, %at;
+  mul.wide.u32 %step, %r5, %r3;
+MIX_NEXT:
+  setp.ge.u64 %done, %i, %end;
+  @%done bra MIX_END;
+  shl.b64 %at, %i, 2;
+  add.u64 %at, %at, %source;
+  ld.global.u32 %r6, [%at];
+  shl.b64 %at, %i, 2;
+  add.u64 %at, %at, %base;
+  ld.global.u32 %r7, [%at];
+  mul.lo.u32 %r7, %r7, 5;
+  add.u32 %r7, %r7, %r6;
+  add.u32 %r7, %r7, 7;
+  st.global.u32 [%at], %r7;
+  add.u64 %i, %i, %step;
+  bra MIX_NEXT;
+MIX_END:
+  ret;
+}
+
+// (address, words, slope, offset, counter): adds to the counter how many words are not offset + slope * i.
+.visible .entry spillway_check(.param .u64 address, .param .u64 words, .param .u32 slope, .param .u32 offset, .param .u64 counter)
+{
+  .reg .pred %done, %same;
+  .reg .u32 %r<10>;
+  .reg .u64 %i, %step, %end, %at, %base, %counter;
+  ld.param.u64 %base, [address];
+  ld.param.u64 %end, [words];
+  ld.param.u32 %r1, [slope];
+  ld.param.u32 %r8, [offset];
+  ld.param.u64 %counter, [counter];
+  cvta.to.global.u64 %base, %base;
+  cvta.to.global.u64 %counter, %counter;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mov.u32 %r5, %nctaid.x;
+  mul.wide.u32 %i, %r2, %r3;
+  cvt.u64.u32 %at, %r4;
+  add.u64 %i, %i, %at;
+  mul.wide.u32 %step, %r5, %r3;
+CHECK_NEXT:
+  setp.ge.u64 %done, %i, %end;
+  @%done bra CHECK_END;
+  cvt.u32.u64 %r6, %i;
+  mul.lo.u32 %r6, %r6, %r1;
+  add.u32 %r6, %r6, %r8;
+  shl.b64 %at, %i, 2;
+  add.u64 %at, %at, %base;
+  ld.global.u32 %r7, [%at];
+  setp.eq.u32 %same, %r6, %r7;
+  @%same bra CHECK_SAME;
+  red.global.add.u32 [%counter], 1;
+CHECK_SAME:
+  add.u64 %i, %i, %step;
+  bra CHECK_NEXT;
+CHECK_END:
+  ret;
+}
+
 // (nanoseconds): until that long has passed on the device's clock.
 .visible .entry spillway_spin(.param .u64 nanos)
 {

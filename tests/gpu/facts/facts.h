@@ -1,0 +1,53 @@
+// Facts about a device and its driver that Spillway's design rests on and that only hardware can answer. Each
+// function measures one and returns its figures; gpu_facts runs one of them in a process, since some may
+// crash or end the context. They judge nothing: visit.py shows them, and on simcuda counts them as unanswered.
+
+#ifndef SPILLWAY_TESTS_GPU_FACTS_FACTS_H_
+#define SPILLWAY_TESTS_GPU_FACTS_FACTS_H_
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/gpu.h"
+
+namespace spillway::gpu {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+inline constexpr uint64_t kMiB = 1 << 20;
+
+struct FactSetup {
+  bool small = false;   // sizes and counts that simcuda's memory and speed allow
+  std::string variant;  // which of a fact's cases; empty: all, or the first
+  uint64_t leave = 0;   // `full`: bytes that stay free
+};
+
+// The names of the cases of `handles`; each crashes the process that asks on some drivers.
+std::vector<std::string> HandleCases();
+// What a query answers that is given a handle of the other kind, null, or one whose module is gone.
+Json Handles(const FactSetup& setup);
+// Where an address stands in the 128 bytes of an encoded tensor map, and whether two encodings are equal.
+Json TensorMapWords(const FactSetup& setup);
+// p50, p99 and p99.9 of a launch on one thread: alone, beside a kernel that is bound by memory, and beside
+// another thread that maps and unmaps, for handles of several sizes.
+Json LaunchLatency(const FactSetup& setup);
+// Pinned copies by size: each direction alone, and both together as seen by each.
+Json CopyRates(const FactSetup& setup);
+// How long loading a module, finding its function and its first launch take while the device is busy: the
+// caller sets CUDA_MODULE_LOADING.
+Json ModuleLoading(const FactSetup& setup);
+// Takes all device memory but `leave`, says so on standard output, and keeps it until standard input ends.
+Json FullDevice(const FactSetup& setup);
+
+inline double MicrosSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+// The value below which that part of the values lies; 0 for none.
+double Quantile(std::vector<double> values, double part);
+
+}  // namespace spillway::gpu
+
+#endif  // SPILLWAY_TESTS_GPU_FACTS_FACTS_H_

@@ -1,0 +1,43 @@
+// gpu_facts FACT [options]: one fact about the device that is there, as JSON on standard output's last line.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+
+#include "tests/gpu/facts/facts.h"
+
+namespace spillway::gpu {
+namespace {
+
+int Run(int argc, char** argv) {
+  const std::map<std::string, Json (*)(const FactSetup&)> facts = {
+      {"handles", &Handles},  {"tensor-map", &TensorMapWords}, {"latency", &LaunchLatency},
+      {"copies", &CopyRates}, {"loading", &ModuleLoading},     {"full", &FullDevice}};
+  CLI::App app{"Facts about the GPU that is here"};
+  FactSetup setup;
+  std::string fact;
+  bool list = false;
+  app.add_option("fact", fact, "handles, tensor-map, latency, copies, loading or full");
+  app.add_option("--case", setup.variant, "of handles: one of those that --list prints");
+  app.add_flag("--small", setup.small, "sizes for simcuda");
+  app.add_flag("--list", list, "print the cases of handles");
+  app.add_option("--leave", setup.leave, "of full: bytes that stay free");
+  CLI11_PARSE(app, argc, argv);
+  if (list) {
+    for (const std::string& name : HandleCases()) std::printf("%s\n", name.c_str());
+    return 0;
+  }
+  const auto found = facts.find(fact);
+  if (found == facts.end()) {
+    std::fprintf(stderr, "%s: there is no such fact; see --help\n", fact.c_str());
+    return 2;
+  }
+  const Json figures = found->second(setup);
+  std::printf("RESULT %s\n", figures.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace spillway::gpu
+
+int main(int argc, char** argv) { return spillway::gpu::Run(argc, argv); }

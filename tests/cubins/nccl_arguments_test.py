@@ -1,4 +1,4 @@
-"""nccl_arguments.py on libraries made here: it must see a kernel that takes something else, and a foreign version."""
+"""nccl_arguments.py on libraries made here: it must see a kernel that takes something else, and another version."""
 
 import struct
 import sys

@@ -70,8 +70,8 @@ def in_queue_too_much(args, problems):
 
 def unknown_version(args, problems):
     """A second NCCL in the process, of a version that is not known: whose kernels are they?"""
-    foreign = args.build / "lib" / "tests" / "libfake_nccl_99900.so"
-    both = f"{args.build / 'lib' / 'libspillway.so'}:{foreign}"
+    other = args.build / "lib" / "tests" / "libfake_nccl_99900.so"
+    both = f"{args.build / 'lib' / 'libspillway.so'}:{other}"
     status, output, result = run_scene(args, "arguments", LD_PRELOAD=both)
     if expect_result(problems, "unknown version", status, output, result):
         answers = {note["status"] for note in result["notes"]}

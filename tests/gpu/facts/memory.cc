@@ -34,8 +34,8 @@ class HostMemory {
 };
 
 // What both directions share.
-struct Lanes {
-  explicit Lanes(uint64_t bytes)
+struct Directions {
+  explicit Directions(uint64_t bytes)
       : total(bytes), host_out(bytes), host_in(bytes), device_out(bytes), device_in(bytes) {}
   const uint64_t total;
   HostMemory host_out, host_in;
@@ -43,30 +43,30 @@ struct Lanes {
   const CUstream out = Gpu::Get().NewStream(), in = Gpu::Get().NewStream();
 };
 
-void Enqueue(const Lanes& lanes, bool outward, uint64_t size) {
+void Enqueue(const Directions& both, bool outward, uint64_t size) {
   const auto& driver = Gpu::Get().driver();
-  for (uint64_t at = 0; at + size <= lanes.total; at += size) {
-    Gpu::Get().Must(outward ? driver.cuMemcpyDtoHAsync_v2(lanes.host_out.at(at),
-                                                          lanes.device_out.address() + at, size, lanes.out)
-                            : driver.cuMemcpyHtoDAsync_v2(lanes.device_in.address() + at,
-                                                          lanes.host_in.at(at), size, lanes.in),
+  for (uint64_t at = 0; at + size <= both.total; at += size) {
+    Gpu::Get().Must(outward ? driver.cuMemcpyDtoHAsync_v2(both.host_out.at(at),
+                                                          both.device_out.address() + at, size, both.out)
+                            : driver.cuMemcpyHtoDAsync_v2(both.device_in.address() + at, both.host_in.at(at),
+                                                          size, both.in),
                     "a copy");
   }
 }
 
 // GB/s of the copies of one direction; `beside`: while the other direction is kept busy for longer than that.
-double Rate(const Lanes& lanes, bool outward, bool beside, uint64_t size) {
+double Rate(const Directions& both, bool outward, bool beside, uint64_t size) {
   const Gpu& gpu = Gpu::Get();
   std::vector<double> rates;
   for (int round = 0; round < 5; ++round) {
     gpu.Synchronize();
     if (beside) {
-      for (int i = 0; i < 3; ++i) Enqueue(lanes, !outward, lanes.total);
+      for (int i = 0; i < 3; ++i) Enqueue(both, !outward, both.total);
     }
     const Clock::time_point start = Clock::now();
-    Enqueue(lanes, outward, size);
-    gpu.Must(gpu.driver().cuStreamSynchronize(outward ? lanes.out : lanes.in), "cuStreamSynchronize");
-    rates.push_back(static_cast<double>(lanes.total / size * size) / MicrosSince(start) / 1e3);
+    Enqueue(both, outward, size);
+    gpu.Must(gpu.driver().cuStreamSynchronize(outward ? both.out : both.in), "cuStreamSynchronize");
+    rates.push_back(static_cast<double>(both.total / size * size) / MicrosSince(start) / 1e3);
   }
   gpu.Synchronize();
   return Quantile(rates, 0.5);
@@ -75,14 +75,14 @@ double Rate(const Lanes& lanes, bool outward, bool beside, uint64_t size) {
 }  // namespace
 
 Json CopyRates(const FactSetup& setup) {
-  const Lanes lanes((setup.small ? 16 : 256) * kMiB);
+  const Directions both((setup.small ? 16 : 256) * kMiB);
   Json rows = Json::array();
-  for (uint64_t size = kMiB / 4; size <= lanes.total; size *= 4) {
+  for (uint64_t size = kMiB / 4; size <= both.total; size *= 4) {
     rows.push_back({{"bytes", size},
-                    {"out_gb_per_s", Rate(lanes, true, false, size)},
-                    {"in_gb_per_s", Rate(lanes, false, false, size)},
-                    {"out_beside_in_gb_per_s", Rate(lanes, true, true, size)},
-                    {"in_beside_out_gb_per_s", Rate(lanes, false, true, size)}});
+                    {"out_gb_per_s", Rate(both, true, false, size)},
+                    {"in_gb_per_s", Rate(both, false, false, size)},
+                    {"out_beside_in_gb_per_s", Rate(both, true, true, size)},
+                    {"in_beside_out_gb_per_s", Rate(both, false, true, size)}});
   }
   return {{"rows", rows}};
 }

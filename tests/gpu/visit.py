@@ -1,0 +1,200 @@
+"""One visit to a GPU in four stages, each in under nine minutes; started by visit.sh, which says what it needs.
+
+    1 facts   what the driver and the device do that the design takes for granted; figures, most without a judgement
+    2 truth   jobs with and without PyTorch, capped: the bits of the uncapped run; graphs, compile, profiler; one audit
+    3 others  models of other people's packages, of whatever version is installed
+    4 speed   what launches and jobs cost, beside the uncapped run
+
+A row is written down as soon as it has ended (JSON), and all logs go into one archive. On simcuda the same stages run; a row
+that only hardware can answer says so there and does not pass.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import visit_facts
+import visit_jobs
+import visit_rows as rows
+from visit_jobs import ROOT, Case, Jobs, Way, job
+
+HERE = Path(__file__).resolve().parent
+THIRD_PARTY = ROOT / "tests" / "third_party"
+NO_DEVICE = 2
+PACKAGES = ("torch", "triton", "transformers", "accelerate", "peft", "timm", "torchvision", "nvidia-nccl-cu13", "nvidia-cublas")
+GPT = {"large": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 --steps 4",
+       "small": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 2"}  # fmt: skip
+LLAMA = {"large": "--steps 3",
+         "small": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0"}  # fmt: skip
+RESNET = {"large": "--steps 3", "small": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2"}
+FEATURES = {"large": "--steps 4", "small": "--width 512 --layers 6 --batch 256 --steps 2"}
+# Of tests/third_party: page, iterations, the packages that it needs beside PyTorch.
+PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 2), ("vit", 2), ("lora", 2), ("side_stream", 3), ("hf_trainer", 4))
+
+
+def gpt(args, dtype="fp32", sdpa="math", more=()):
+    return Case(f"gpt {dtype} {'fused' if sdpa == 'auto' else 'math'}", job.TRAIN,
+                (*GPT[args.size].split(), "--dtype", dtype, "--sdpa", sdpa, *more))  # fmt: skip
+
+
+# ---- the stages
+
+
+def facts(visit):
+    visit_facts.all_of(visit.args, visit.rows)
+
+
+def truth(visit):
+    args, jobs = visit.args, visit.jobs
+    visit_facts.plain_job(args, visit.rows)
+    if not visit.serves_pytorch():
+        return
+    first = gpt(args)
+    reference = jobs.uncapped(first)
+    if reference is None or not jobs.repeats(first, reference):
+        return
+    jobs.compare(first, (Way(50), Way(50, mode=job.CONF), Way(35, host=0.05)), reference)
+    jobs.compare(gpt(args, more=("--steps", "1")), (Way(150),), settings={"audit": "on"})
+    jobs.compare(Case("llama", HERE / "llama_step.py", tuple(LLAMA[args.size].split())), (Way(50),))
+    jobs.compare(Case("resnet", HERE / "resnet_step.py", tuple(RESNET[args.size].split())), (Way(50),))
+    for feature in ("graphs", "compile", "profiler"):
+        # The stand-in runs no generated kernels and has no tracing of its own: the rest of the feature is shown there.
+        name = "aot_eager" if feature == "compile" and jobs.simcuda() else feature
+        jobs.compare(Case(feature, HERE / "features_step.py", (name, *FEATURES[args.size].split()), feature=True), (Way(60),))
+    if args.size == "large":
+        jobs.compare(gpt(args, "bf16", "auto"), (Way(50), Way(35)))
+
+
+def others(visit):
+    if not visit.serves_pytorch():
+        return
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(visit.args.work / "hf"), "TOKENIZERS_PARALLELISM": "false",
+               "HF_HUB_DISABLE_TELEMETRY": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # fmt: skip
+    for page, iterations in PAGES:
+        case = Case(page, THIRD_PARTY / "observe.py", (page, "--steps", str(iterations)), tuple(offline.items()))
+        visit.jobs.compare(case, (Way(50, host=0.2),))
+
+
+def speed(visit):
+    args, jobs = visit.args, visit.jobs
+    visit_facts.launch_cost(args, visit.rows)
+    if not visit.serves_pytorch():
+        return
+    case = gpt(args, "bf16" if args.size == "large" else "fp32", "auto" if args.size == "large" else "math",
+               ("--steps", "8" if args.size == "large" else "3"))  # fmt: skip
+    case = Case(case.name, case.script, case.arguments, feature=True)
+    ways = (Way(100, host=1.0), Way(50, host=1.0), Way(35, host=1.0), Way(50, host=0.05))
+    reference = jobs.compare(case, ways)
+    if reference is None:
+        return
+    saved = Case("save_on_cpu", ROOT / "bench" / "gpu" / "save_on_cpu.py", case.arguments)
+    run, ended = jobs.train("", saved, job.UNCAPPED)
+    status = rows.FAILED if run.keys["status"] != "ok" else rows.NEEDS_HARDWARE if jobs.simcuda() else rows.MEASURED
+    visit.rows.add("save_on_cpu, uncapped", status, jobs.ending(run, ended) if status == rows.FAILED else "", run.seconds,
+                   **jobs.figures(run, reference))  # fmt: skip
+
+
+STAGES = {1: facts, 2: truth, 3: others, 4: speed}
+
+
+# ---- the whole
+
+
+class Visit:
+    def __init__(self, args, stage):
+        self.args = args
+        report = args.json or args.work / f"stage-{stage}.json"
+        archive = args.archive or args.work.parent / f"visit-stage-{stage}.tar.gz"
+        self.rows = rows.Rows(stage, {"machine": machine(args), "arguments": sys.argv[1:]}, report, archive, args.minutes)
+        self.jobs = Jobs(args, self.rows)
+
+    def serves_pytorch(self):
+        """Whether Spillway has a library for the PyTorch that is installed; else a row says so."""
+        try:
+            version = importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            self.rows.add("jobs of PyTorch", rows.MISSING, "no PyTorch")
+            return False
+        library = self.args.build / "lib" / f"libspillway_torch_{'_'.join(version.split('.')[:2])}.so"
+        if library.exists():
+            return True
+        self.rows.add("jobs of PyTorch", rows.MISSING, f"Spillway has no library for PyTorch {version} in {library.parent}")
+        return False
+
+
+def version_of(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def machine(args):
+    words = {"platform": platform.platform(), "python": platform.python_version(), "cpus": os.cpu_count(),
+             "device": args.device, "packages": {name: version_of(name) for name in PACKAGES}}  # fmt: skip
+    if args.device == "gpu":
+        query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
+                 "--format=csv,noheader"]  # fmt: skip
+        try:
+            words["nvidia_smi"] = subprocess.run(query, text=True, capture_output=True, timeout=30).stdout.strip()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            words["nvidia_smi"] = str(error)
+    return words
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="tests/gpu/visit.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    add = parser.add_argument
+    bundle = ROOT / "build" / "gpu"
+    add("--stage", type=int, choices=sorted(STAGES), required=True)
+    add("--simcuda", action="store_true", help="on the stand-in device, also where there is a GPU")
+    add("--build", type=Path, default=bundle if bundle.exists() else ROOT / "build", help="default: build/gpu, else build")
+    add("--size", choices=("large", "small"), help="default: large on a GPU, small on simcuda")
+    add("--minutes", type=float, default=8.5)
+    add("--spill", type=Path, help="folder for spill files (default: Spillway's own choice)")
+    add("--work", type=Path, help="logs of the runs (default: visit/stage-N in the build)")
+    add("--json", type=Path, help="the report (default: in the logs' folder)")
+    add("--archive", type=Path, help="report and logs (default: beside the logs' folder)")
+    args = parser.parse_args()
+    args.device = "simcuda" if args.simcuda or not (job.has_gpu() or Path("/dev/dxg").exists()) else "gpu"
+    args.size = args.size or ("small" if args.device == "simcuda" else "large")
+    args.build = args.build.resolve()
+    args.work = (args.work or args.build / "visit" / f"stage-{args.stage}").resolve()
+    args.work.mkdir(parents=True, exist_ok=True)
+    if args.device == "simcuda" and not (args.build / "bin" / "simcuda-run").exists():
+        print(f"There is no GPU here, and no simcuda in {args.build}.", file=sys.stderr)
+        raise SystemExit(NO_DEVICE)
+    return args
+
+
+def stopped(_number, _frame):
+    raise SystemExit("told to stop")
+
+
+def main():
+    args = parse_arguments()
+    signal.signal(signal.SIGTERM, stopped)
+    with visit_jobs.spill_folder(args.spill) if args.spill else open(os.devnull, encoding="utf-8") as folder:
+        args.spill = Path(folder) if args.spill else None
+        visit = Visit(args, args.stage)
+        print(json.dumps(visit.rows.head["machine"]), flush=True)
+        try:
+            STAGES[args.stage](visit)
+        finally:
+            status = visit.rows.finish()
+            visit.rows.pack(args.work)
+            print(f"report {visit.rows.report}, archive {visit.rows.archive}", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# One visit to a GPU, in four stages of under nine minutes each: facts, truth, other people's jobs, speed. Needs a checkout,
+# what tests/gpu/bundle.sh gathered in build/gpu (or a build on this machine), and a Python; PyTorch and other packages are
+# used in whatever version they are there. Where there is no GPU it runs on simcuda, as with --simcuda.
+#   tests/gpu/visit.sh --stage 1|2|3|4 [--simcuda] [--python PATH] [--build DIR] [--spill DIR] [--json FILE] [--archive FILE]
+#                      [--minutes M] [--size large|small] [--work DIR]
+# Ends with 0 when nothing was wrong, 1 when something was, 2 where there is neither device nor stand-in, 3 when time ran out.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+python=python3
+arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --python) python=${2:?--python needs a path}; shift 2 ;;
+    *) arguments+=("$1"); shift ;;
+  esac
+done
+exec "$python" -B "$ROOT/tests/gpu/visit.py" "${arguments[@]}"

@@ -1,0 +1,228 @@
+"""Facts of a visit, and its job without PyTorch: the programs gpu_self_test, gpu_facts, gpu_driver_bench and gpu_plain_job."""
+
+import json
+import os
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import visit_rows as rows
+import visit_watch as watch
+
+MIB = 1 << 20
+ALONE = ("PYTORCH", "SPILLWAY", "SIMCUDA", "LD_PRELOAD")
+
+
+class Program:
+    """A program of the build, on the device that is visited."""
+
+    def __init__(self, args, table):
+        self.args, self.table = args, table
+        self.simcuda = args.device == "simcuda"
+
+    def command(self, name, *arguments, memory="2GiB", spillway=None, **variables):
+        """Command and environment. spillway: its settings, or None to run without it."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith(ALONE)}
+        command = [self.args.build / "tests" / name, *arguments]
+        if not command[0].exists():
+            command[0] = self.args.build / "bin" / name
+        if self.simcuda:
+            command = [self.args.build / "bin" / "simcuda-run", "--memory", memory, "--", *command]
+            env["SIMCUDA_POISON"] = "recycle"
+        if spillway is not None:
+            env["LD_PRELOAD"] = str(self.args.build / "lib" / "libspillway.so")
+            if self.args.spill:
+                env["SPILLWAY_DIRS"] = str(self.args.spill)
+            env.update({f"SPILLWAY_{key.upper()}": value for key, value in spillway.items()})
+        return [str(part) for part in command], {**env, **variables}
+
+    def run(self, label, name, *arguments, limit=120, **more):
+        """How it ended, and the figures that it printed; None where it printed none."""
+        command, env = self.command(name, *arguments, **more)
+        log = self.args.work / (re.sub("[^a-z0-9]+", "-", label.lower()) + ".log")
+        ended = watch.run(command, log, min(limit, self.table.left()), env)
+        found = re.findall(r"^RESULT (.*)$", ended.text, re.MULTILINE)
+        return ended, json.loads(found[-1]) if found else None
+
+    def last_line(self, ended):
+        lines = [line for line in ended.text.splitlines() if line.strip()]
+        return f"{'cut off' if ended.cut else f'exit status {ended.status}'}: {lines[-1][:200] if lines else 'no output'}"
+
+    def judged(self, label, ended, words=""):
+        """A row that the program itself has judged."""
+        good = ended.status == 0
+        self.table.add(label, rows.PASSED if good else rows.FAILED, words if good else self.last_line(ended), ended.seconds)
+
+    def fact(self, label, *arguments, words=None, **more):
+        """A row of figures that only hardware can give."""
+        small = ("--small",) if self.args.size == "small" else ()
+        ended, figures = self.run(label, "gpu_facts", *arguments, *small, **more)
+        if ended.status != 0 or figures is None:
+            self.table.add(label, rows.FAILED, self.last_line(ended), ended.seconds)
+            return
+        self.figures(label, figures, ended.seconds, words(figures) if words else "")
+
+    def figures(self, label, figures, seconds, words=""):
+        if self.simcuda:
+            self.table.add(label, rows.NEEDS_HARDWARE, "the stand-in's figures say nothing", seconds, stand_in=figures)
+        else:
+            self.table.add(label, rows.MEASURED, words, seconds, figures=figures)
+
+
+def all_of(args, table):
+    program = Program(args, table)
+    ended, _ = program.run("doctor", "spillway", "doctor")
+    table.add("doctor", rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
+              f"exit status {ended.status}, see its log", ended.seconds)  # fmt: skip
+    ended, _ = program.run("self-test alone", "gpu_self_test", "--gtest_brief=1", limit=180)
+    program.judged("self-test alone", ended, "what the design takes for granted holds")
+    ended, _ = program.run("self-test with Spillway", "gpu_self_test", "--gtest_brief=1",
+                           "--gtest_filter=LookUpTest.*:ContentHashTest.*", spillway={})  # fmt: skip
+    program.judged("self-test with Spillway", ended, "look-ups are wrapped, the content hash is right")
+    handles(program)
+    program.fact("tensor map", "tensor-map", words=lambda it: f"word 0 {it.get('word_0', 0):#x} for address {it.get('address', 0):#x}")
+    program.fact("launch latency beside remapping", "latency", words=latency_words)
+    program.fact("copy rates by size", "copies", words=copy_words)
+    for mode in ("LAZY", "EAGER"):
+        program.fact(f"module loading {mode}", "loading", CUDA_MODULE_LOADING=mode, words=loading_words)
+    driver_calls(program)
+    full_device(program)
+
+
+def handles(program):
+    """Each question in a process of its own, since a driver may crash at it."""
+    listed, _ = program.run("handles list", "gpu_facts", "--list")
+    cases = [line for line in listed.text.splitlines() if " of " in line]
+    answers, seconds = {}, 0.0
+    for case in cases:
+        ended, figures = program.run("handles " + case, "gpu_facts", "handles", "--case", case, limit=30)
+        answers[case] = figures if figures is not None else {"ended": ended.status, "cut": ended.cut}
+        seconds += ended.seconds
+    crashed = [case for case, answer in answers.items() if "ended" in answer]
+    if not cases or (program.simcuda and len(crashed) == len(cases)):
+        program.table.add("wrong-kind handles", rows.FAILED, program.last_line(listed), seconds)
+        return
+    program.figures("wrong-kind handles", answers, seconds, f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}")
+
+
+def latency_words(figures):
+    def of(busy, handle):
+        found = [row for row in figures["rows"] if row["memory_bound_kernel"] is busy and row["handle_bytes"] == handle]
+        return f"{found[0]['p50_us']:.1f}/{found[0]['p99_us']:.1f}" if found else "?"
+
+    return (f"p50/p99 us: alone {of(False, 0)}, kernel {of(True, 0)}, kernel and remapping in 2 MiB {of(True, 2 * MIB)}, "
+            f"in 64 MiB {of(True, 64 * MIB)}")  # fmt: skip
+
+
+def copy_words(figures):
+    row = figures["rows"][-1]
+    return (f"{row['bytes'] // MIB} MiB, GB/s: out {row['out_gb_per_s']:.1f}, in {row['in_gb_per_s']:.1f}, together out "
+            f"{row['out_beside_in_gb_per_s']:.1f}, in {row['in_beside_out_gb_per_s']:.1f}")  # fmt: skip
+
+
+def loading_words(figures):
+    idle, busy = figures["rows"]
+    return f"load and first launch, us: idle {idle['load_us'] + idle['first_launch_us']:.0f}, busy {busy['load_us'] + busy['first_launch_us']:.0f}"
+
+
+def driver_calls(program):
+    report = program.args.work / "driver-calls.json"
+    report.unlink(missing_ok=True)
+    small = ("--rounds", "3", "--copy-mib", "16") if program.args.size == "small" else ()
+    ended, _ = program.run("driver calls", "gpu_driver_bench", *small, "--json", str(report), memory="4GiB", limit=150)
+    if ended.status != 0 or not report.exists():
+        program.table.add("driver calls", rows.FAILED, program.last_line(ended), ended.seconds)
+        return
+    program.figures("driver calls", json.loads(report.read_text(encoding="utf-8")), ended.seconds)
+
+
+def full_device(program):
+    """Another process takes all memory but a little; the default budget must make do with the rest."""
+    label, sizes = "a full GPU, default budget", ("--blocks", "24", "--mib", "16" if program.simcuda else "64")
+    if program.simcuda:  # its processes share no memory: a small device stands for one that is full
+        ended, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, "--products", "0", memory="256MiB",
+                                     spillway={"host_memory": "512MiB"})  # fmt: skip
+    else:
+        command, env = program.command("gpu_facts", "full", "--leave", str(2048 * MIB))
+        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            taken = other.stdout.readline()
+            ended, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, "--products", "0",
+                                         spillway={"host_memory": "4GiB"})  # fmt: skip
+            other.stdin.close()
+            other.wait(60)
+        if not taken.startswith("taken"):
+            program.table.add(label, rows.FAILED, "the memory could not be taken", ended.seconds)
+            return
+    if ended.status != 0 or not (figures or {}).get("spilled_bytes"):
+        program.table.add(label, rows.FAILED, program.last_line(ended), ended.seconds)
+    elif program.simcuda:
+        program.table.add(label, rows.NEEDS_HARDWARE, "a small device stood for it, and was enough", ended.seconds, stand_in=figures)
+    else:
+        program.table.add(label, rows.PASSED, f"budget {figures['budget_bytes'] // MIB} MiB, every word right", ended.seconds,
+                          figures=figures)  # fmt: skip
+
+
+def cublas_folders():
+    """Where wheels put cuBLAS, for a job without PyTorch."""
+    site = Path(sysconfig.get_paths()["purelib"])
+    return [str(path.parent) for path in site.glob("nvidia/*/lib/libcublas.so.*")]
+
+
+def plain_job(args, table):
+    """Without PyTorch: the driver's blocks, then Spillway's at half of what is live, from host memory and from disk."""
+    program = Program(args, table)
+    count, mib = (24, 8) if args.size == "small" else (64, 64)
+    sizes = ("--blocks", str(count), "--mib", str(mib))
+    folders = [*cublas_folders(), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    path = {} if program.simcuda else {"LD_LIBRARY_PATH": ":".join(folders)}
+    half, live = f"{count * mib // 2}MiB", f"{2 * count * mib}MiB"
+    memory = {"memory": half} if program.simcuda else {}
+    budget = {} if program.simcuda else {"gpu_memory": half}
+    ended, figures = program.run("plain job uncapped", "gpu_plain_job", *sizes, memory="4GiB", **path)
+    program.judged("plain job: the driver's blocks", ended, "every word is what the host foretells")
+    products(table, "the driver's blocks", figures)
+    for words, host in (("host memory", live), ("disk", "64MiB")):
+        label = f"plain job: 50 %, {words}"
+        limit = max(4 * ended.seconds, 40)
+        capped, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, limit=limit, **memory, **path,
+                                      spillway={**budget, "host_memory": host})  # fmt: skip
+        good = capped.status == 0 and (figures or {}).get("spilled_bytes")
+        table.add(label, rows.PASSED if good else rows.FAILED,
+                  "every word is what the host foretells" if good else program.last_line(capped), capped.seconds,
+                  figures=figures)  # fmt: skip
+        products(table, f"50 %, {words}", figures)
+
+
+def products(table, where, figures):
+    """cuBLAS, called without PyTorch."""
+    found = (figures or {}).get("products") or {}
+    label = f"plain job: matrix products, {where}"
+    if "needs" in found:
+        table.add(label, rows.NEEDS_HARDWARE, found["needs"])
+    elif "missing" in found:
+        table.add(label, rows.MISSING, found["missing"])
+    elif found:
+        good = found["differences"] == 0
+        table.add(label, rows.PASSED if good else rows.FAILED, f"{found['differences']} of {found['rounds']} differ", figures=found)
+
+
+def launch_cost(args, table):
+    """A launch that names no block, without and with the hooks, in turns."""
+    program = Program(args, table)
+    alone, hooked = [], []
+    seconds = 0.0
+    for turn in range(3):
+        for into, spillway in ((alone, None), (hooked, {})):
+            report = args.work / "launch.json"
+            report.unlink(missing_ok=True)
+            ended, _ = program.run(f"launch {turn}", "gpu_driver_bench", "--launch-only", "--json", str(report), spillway=spillway)
+            seconds += ended.seconds
+            if ended.status != 0 or not report.exists():
+                table.add("a launch", rows.FAILED, program.last_line(ended), seconds)
+                return
+            into.append(json.loads(report.read_text(encoding="utf-8"))["launch"]["launch_ns"])
+    figures = {"alone_ns": min(alone), "hooked_ns": min(hooked), "hook_ns": min(hooked) - min(alone)}
+    program.figures("a launch", figures, seconds, f"{figures['hook_ns']:.0f} ns for the hooks")
+
+

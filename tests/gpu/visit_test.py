@@ -1,0 +1,178 @@
+"""The visit's own means, without a device: a hang is cut and kept, rows are written as they end, the first failure is rerun."""
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import visit_facts
+import visit_jobs
+import visit_rows
+import visit_watch
+
+HANGS = """
+import sys, threading, time
+def lies_in_wait():
+    time.sleep(1000)
+threading.Thread(target=lies_in_wait, name="waiter", daemon=True).start()
+print("has begun", flush=True)
+threading.Event().wait()
+"""
+MIB = 1 << 20
+
+
+class Quiet(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        out = contextlib.redirect_stdout(io.StringIO())
+        out.__enter__()
+        self.addCleanup(out.__exit__, None, None, None)
+
+    def table(self, minutes=10):
+        return visit_rows.Rows(1, {"machine": {}}, self.folder / "report.json", self.folder / "all.tar.gz", minutes)
+
+
+class WatchTest(Quiet):
+    def test_a_hang_is_cut_and_its_stacks_are_kept(self):
+        ended = visit_watch.run([sys.executable, "-c", HANGS], self.folder / "hang.log", 2)
+        self.assertTrue(ended.cut)
+        self.assertLess(ended.seconds, 15)
+        for words in ("has begun", "cut off", "thread ", "waits in", "lies_in_wait", "Current thread"):
+            self.assertIn(words, ended.text)
+
+    def test_children_are_cut_too(self):
+        command = ["/bin/sh", "-c", f"'{sys.executable}' -c '{HANGS}'; true"]
+        ended = visit_watch.run(command, self.folder / "hang.log", 2)
+        self.assertTrue(ended.cut)
+        self.assertIn("lies_in_wait", ended.text)
+
+    def test_what_ends_by_itself_is_not_cut(self):
+        ended = visit_watch.run([sys.executable, "-c", "print('done'); raise SystemExit(3)"], self.folder / "end.log", 30)
+        self.assertEqual((ended.cut, ended.status, ended.text), (False, 3, "done"))
+
+
+class RowsTest(Quiet):
+    def test_each_row_is_written_as_it_ends(self):
+        table = self.table()
+        for number, status in enumerate(visit_rows.STATUSES, 1):
+            table.add(f"row {number}", status, "words", 1.25, bytes=7)
+            self.assertEqual(len(json.loads((self.folder / "report.json").read_text())["rows"]), number)
+        with self.assertRaises(ValueError):
+            table.add("row", "splendid")
+
+    def test_the_exit_status_says_what_was_wrong(self):
+        table = self.table()
+        table.add("a", visit_rows.PASSED)
+        table.add("b", visit_rows.NEEDS_HARDWARE)
+        table.add("c", visit_rows.MISSING)
+        self.assertEqual(table.finish(), 0)
+        table.add("d", visit_rows.LEFT_OUT)
+        self.assertEqual(table.finish(), 3)
+        table.add("e", visit_rows.FAILED)
+        self.assertEqual(table.finish(), 1)
+
+    def test_the_archive_holds_the_report_and_the_ends_of_logs(self):
+        table = self.table()
+        (self.folder / "long.log").write_bytes(b"a" * visit_rows.LARGEST_LOG + b"the end")
+        table.pack(self.folder)
+        with tarfile.open(self.folder / "all.tar.gz") as archive:
+            self.assertIn("report.json", archive.getnames())
+            content = archive.extractfile("long.log").read()
+        self.assertTrue(content.endswith(b"the end"))
+        self.assertEqual(len(content), visit_rows.LARGEST_LOG)
+
+
+def finished(losses="same", status="ok", peak=100 * MIB, budget=100 * MIB, spilled=1, seconds=1.0):
+    keys = dict.fromkeys(visit_jobs.job.KEYS)
+    keys.update(status=status, losses_sha256=losses, state_sha256="state", peak_bytes=peak, budget_bytes=budget,
+                spilled_bytes=spilled, tokens_per_s=10.0)  # fmt: skip
+    return visit_jobs.job.Run(keys, {"memory": {}}, {}, {}, "the log", seconds, 0)
+
+
+class JobsTest(Quiet):
+    """Jobs.compare over runs that are made up."""
+
+    def compare(self, answer, device="gpu", feature=False, ways=(visit_jobs.Way(50),), minutes=10):
+        table = self.table(minutes)
+        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None)
+        jobs = visit_jobs.Jobs(args, table)
+        self.calls = []
+
+        def train(label, case, mode, cap=None, limit=None, extra=None):
+            self.calls.append((label, mode, cap, limit, extra))
+            run = finished(budget=1000 * MIB, seconds=20.0) if mode == visit_jobs.job.UNCAPPED else answer(label)
+            return run, visit_watch.Ended(0, run.seconds, run.log, run.keys["status"] == "cut")
+
+        jobs.train = train
+        jobs.compare(visit_jobs.Case("case", Path("script"), (), feature=feature), ways)
+        return table
+
+    def test_the_same_bits_within_the_budget_pass(self):
+        table = self.compare(lambda label: finished())
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.PASSED])
+        self.assertEqual(self.calls[1][3], visit_jobs.HANG * 20)
+
+    def test_what_hardware_alone_answers_does_not_pass_on_the_stand_in(self):
+        table = self.compare(lambda label: finished(), device="simcuda", feature=True)
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.NEEDS_HARDWARE])
+        table = self.compare(lambda label: finished(), device="gpu", feature=True)
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.PASSED])
+
+    def test_each_kind_of_failure_is_seen(self):
+        for bad, words in ((finished(losses="other"), "other bits"), (finished(spilled=0), "nothing was spilled"),
+                           (finished(peak=200 * MIB), "over its budget"), (finished(status="failed"), "failed"),
+                           (finished(status="cut"), "cut off")):  # fmt: skip
+            table = self.compare(lambda label, bad=bad: bad)
+            self.assertEqual(table.rows[0]["status"], visit_rows.FAILED, words)
+            self.assertIn(words, table.rows[0]["words"])
+
+    def test_the_first_failure_is_rerun_once_in_each_way(self):
+        ways = (visit_jobs.Way(50), visit_jobs.Way(35))
+        table = self.compare(lambda label: finished(losses="same" if "strict" in label else "other"), ways=ways)
+        reruns = [row for row in table.rows if row["row"].startswith("rerun")]
+        self.assertEqual([row["row"].rsplit(": ", 1)[1] for row in reruns], list(visit_jobs.LADDER))
+        self.assertEqual([row["words"] == "it passes so" for row in reruns], [name == "strict" for name in visit_jobs.LADDER])
+        self.assertEqual(len(table.with_status(visit_rows.FAILED)), 2, "reruns judge nothing")
+        by_name = {call[0]: call for call in self.calls}
+        self.assertEqual(by_name["rerun lru"][2].settings["policy"], "lru")
+        self.assertEqual(by_name["rerun no disk"][2].settings["dirs"], "none")
+        self.assertEqual(by_name["rerun blocking launches"][4], {"CUDA_LAUNCH_BLOCKING": "1"})
+
+    def test_without_time_rows_are_left_out(self):
+        table = self.compare(lambda label: finished(), minutes=0.2)
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT])
+
+
+class FactsTest(Quiet):
+    def program(self, device):
+        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, size="small")
+        return visit_facts.Program(args, self.table())
+
+    def fact(self, device, ended, figures):
+        program = self.program(device)
+        with mock.patch.object(program, "run", lambda *_, **__: (ended, figures)):
+            program.fact("fact", "copies")
+        return program.table.rows[0]
+
+    def test_figures_of_the_stand_in_do_not_pass(self):
+        good = visit_watch.Ended(0, 1.0, "")
+        self.assertEqual(self.fact("simcuda", good, {"a": 1})["status"], visit_rows.NEEDS_HARDWARE)
+        self.assertEqual(self.fact("gpu", good, {"a": 1})["status"], visit_rows.MEASURED)
+
+    def test_a_program_that_fails_is_a_problem(self):
+        row = self.fact("gpu", visit_watch.Ended(-11, 1.0, "last words"), None)
+        self.assertEqual(row["status"], visit_rows.FAILED)
+        self.assertIn("last words", row["words"])
+
+
+if __name__ == "__main__":
+    unittest.main()

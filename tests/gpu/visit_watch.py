@@ -1,0 +1,100 @@
+"""Runs one command of a visit: its output in a log, cut off after its time, and what a cut one was doing kept.
+
+A machine with a GPU may have neither gdb nor py-spy. So a command that does not end is looked at from outside (/proc: each
+thread's name, wait and system call, and its kernel stack where that may be read), then told to abort, on which Python prints
+the stacks of all its threads (PYTHONFAULTHANDLER). Spillway's own lines about waits of 10 s and more are in the log by then,
+and its metrics file says which waits are under way.
+"""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+GRACE = 10  # seconds from the abort to the kill
+
+
+@dataclasses.dataclass
+class Ended:
+    """How a command ended."""
+
+    status: int  # negative: the signal that ended it
+    seconds: float
+    text: str  # its output
+    cut: bool = False  # it did not end by itself
+
+
+def read(path):
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        return f"({error.strerror})"
+
+
+def family(pid):
+    """The process and those that it started, theirs included."""
+    found = [pid]
+    for each in found:
+        for children in Path(f"/proc/{each}/task").glob("*/children"):
+            found += [int(child) for child in read(children).split() if child.isdigit()]
+    return found
+
+
+def threads(pid):
+    """What each thread of a process does, as the kernel sees it."""
+    lines = [f"process {pid}: {read(f'/proc/{pid}/cmdline').replace(chr(0), ' ')[:300]}"]
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda path: int(path.name)):
+        state = [line for line in read(task / "status").splitlines() if line.startswith(("State", "voluntary"))]
+        lines.append(f"  thread {task.name} {read(task / 'comm')}: {'; '.join(' '.join(line.split()) for line in state)}")
+        lines.append(f"    waits in {read(task / 'wchan')}, system call {read(task / 'syscall')}")
+        lines += [f"    {line}" for line in read(task / "stack").splitlines()]
+    return lines
+
+
+def stop(child, log):
+    """Writes down what a command that does not end is doing, and ends it."""
+    members = family(child.pid)
+    with log.open("a", encoding="utf-8") as out:
+        out.write("\n==== cut off: it has not ended in its time; what its threads do\n")
+        for pid in members:
+            out.write("\n".join(threads(pid)) + "\n")
+        out.write("==== and by its own account\n")
+    for pid in reversed(members):
+        signal_to(pid, signal.SIGABRT)
+    try:
+        child.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        pass
+    for pid in [*reversed(members), child.pid]:
+        signal_to(pid, signal.SIGKILL)
+    child.wait()
+
+
+def signal_to(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def run(command, log, limit, environment=None, stdin=None):
+    """Runs it to its end, or for `limit` seconds."""
+    env = {**(os.environ if environment is None else environment), "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
+    start = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    with log.open("a", encoding="utf-8") as out:  # appended to: what is kept of a hang goes between its lines
+        child = subprocess.Popen([str(part) for part in command], env=env, stdin=stdin or subprocess.DEVNULL, stdout=out,
+                                 stderr=subprocess.STDOUT)  # fmt: skip
+    cut = False
+    try:
+        child.wait(max(limit, 1))
+    except subprocess.TimeoutExpired:
+        cut = True
+        stop(child, log)
+    except BaseException:
+        stop(child, log)
+        raise
+    return Ended(child.returncode, time.monotonic() - start, read(log), cut)

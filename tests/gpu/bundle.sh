@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers what a machine with a GPU needs to run tests/gpu/run.sh and bench/gpu/run.sh out of a finished build:
+# Gathers what a machine with a GPU needs to run tests/gpu/visit.sh, run.sh and bench/gpu/run.sh out of a finished build:
 # Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
 # that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN.
 #   tests/gpu/bundle.sh [--build DIR] [--to DIR]        default: build, and gpu in it
@@ -46,12 +46,15 @@ if [ -e "$build/lib/bench/libspillway_bench_gate.so" ]; then
   mkdir -p "$to/lib/bench"
   copy "$build/lib/bench/libspillway_bench_gate.so" lib/bench "\$ORIGIN/.."
 fi
-copy "$build/tests/gpu_self_test" tests "\$ORIGIN/../lib"
+for program in gpu_self_test gpu_facts gpu_plain_job; do
+  copy "$build/tests/$program" tests "\$ORIGIN/../lib"
+done
 
 # The shared libraries of this system, and theirs.
 mkdir -p "$build/lib/bench"  # a build without measurements has none
 find "$build/lib" "$build/lib/bench" "$build/bin" "$build/tests" -maxdepth 1 \( -name 'libspillway_engine.so' -o -name spillway \
-  -o -name gpu_driver_bench -o -name launch_scan_bench -o -name libspillway_bench_gate.so -o -name gpu_self_test \) -exec ldd {} + |
+  -o -name gpu_driver_bench -o -name launch_scan_bench -o -name libspillway_bench_gate.so -o -name gpu_self_test \
+  -o -name gpu_facts -o -name gpu_plain_job \) -exec ldd {} + |
   awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' | grep -v "^$build/" |
   while read -r library; do

@@ -169,10 +169,10 @@ def parse_arguments():
     args.size = args.size or ("small" if args.device == "simcuda" else "large")
     args.build = args.build.resolve()
     args.work = (args.work or args.build / "visit" / f"stage-{args.stage}").resolve()
-    args.work.mkdir(parents=True, exist_ok=True)
     if args.device == "simcuda" and not (args.build / "bin" / "simcuda-run").exists():
         print(f"There is no GPU here, and no simcuda in {args.build}.", file=sys.stderr)
         raise SystemExit(NO_DEVICE)
+    args.work.mkdir(parents=True, exist_ok=True)
     return args
 
 

@@ -63,12 +63,16 @@ def stop(child, log):
         out.write("==== and by its own account\n")
     for pid in reversed(members):
         signal_to(pid, signal.SIGABRT)
-    try:
+    try:  # long enough for Python to print its stacks
         child.wait(GRACE)
     except subprocess.TimeoutExpired:
         pass
-    for pid in [*reversed(members), child.pid]:
+    for pid in reversed(members):
         signal_to(pid, signal.SIGKILL)
+    try:
+        os.killpg(child.pid, signal.SIGKILL)  # where /proc does not tell of children
+    except ProcessLookupError:
+        pass
     child.wait()
 
 
@@ -87,7 +91,7 @@ def run(command, log, limit, environment=None, stdin=None):
     log.unlink(missing_ok=True)
     with log.open("a", encoding="utf-8") as out:  # appended to: what is kept of a hang goes between its lines
         child = subprocess.Popen([str(part) for part in command], env=env, stdin=stdin or subprocess.DEVNULL, stdout=out,
-                                 stderr=subprocess.STDOUT)  # fmt: skip
+                                 stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
     cut = False
     try:
         child.wait(max(limit, 1))

@@ -93,23 +93,23 @@ std::vector<std::pair<std::string, Question>> Questions() {
       {"cuFuncGetModule",
        [](void* handle) {
          CUmodule module = nullptr;
-         return Answer(
-             Find<decltype(&::cuFuncGetModule)>("cuFuncGetModule")(&module, static_cast<CUfunction>(handle)),
-             module != nullptr);
+         const CUresult result =
+             Find<decltype(&::cuFuncGetModule)>("cuFuncGetModule")(&module, static_cast<CUfunction>(handle));
+         return Answer(result, module != nullptr);
        }},
       {"cuKernelGetLibrary",
        [](void* handle) {
          CUlibrary library = nullptr;
-         return Answer(Find<decltype(&::cuKernelGetLibrary)>("cuKernelGetLibrary")(
-                           &library, static_cast<CUkernel>(handle)),
-                       library != nullptr);
+         const CUresult result = Find<decltype(&::cuKernelGetLibrary)>("cuKernelGetLibrary")(
+             &library, static_cast<CUkernel>(handle));
+         return Answer(result, library != nullptr);
        }},
       {"cuKernelGetFunction",
        [](void* handle) {
          CUfunction function = nullptr;
-         return Answer(Find<decltype(&::cuKernelGetFunction)>("cuKernelGetFunction")(
-                           &function, static_cast<CUkernel>(handle)),
-                       function != nullptr);
+         const CUresult result = Find<decltype(&::cuKernelGetFunction)>("cuKernelGetFunction")(
+             &function, static_cast<CUkernel>(handle));
+         return Answer(result, function != nullptr);
        }},
   };
 }

@@ -83,6 +83,7 @@ def in_queue_too_much(kernels):
 
 
 def main():
+    torch.cuda.init()  # the driver is there from here on
     kernels = ctypes.CDLL(sys.argv[1])
     if kernels.nccl_register(stand_in_driver().simcuda_register_kernel) != 0:
         raise SystemExit("the kernels were not registered")

@@ -136,9 +136,33 @@ TEST_F(DriverKernelsTest, AllLaunchFormsRunTheSameKernel) {
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, nullptr, parameters, nullptr),
             CUDA_ERROR_INVALID_VALUE);
-  bytes = 8;
+  bytes = 0;
   EXPECT_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(cuMemFree(data), CUDA_SUCCESS);
+}
+
+// NCCL declares 4,096 bytes and gives those that it has filled.
+TEST_F(DriverKernelsTest, ABufferMayBeShorterThanTheParameters) {
+  const simcuda_parameter layout[] = {{0, 4096}};
+  static std::vector<uint64_t> seen;
+  const simcuda_kernel kernel = {"look_at_the_ends",
+                                 [](const simcuda_launch*, void** parameters) {
+                                   const auto* const words = static_cast<const uint64_t*>(parameters[0]);
+                                   seen = {words[0], words[1], words[2]};
+                                 },
+                                 nullptr, layout, 1};
+  CUfunction function = nullptr;
+  ASSERT_EQ(simcuda_register_kernel(&kernel, &function), 0);
+  const uint64_t buffer[2] = {5, 7};
+  size_t bytes = sizeof(buffer);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint64_t*>(buffer), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
+  ASSERT_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[0], 5u);
+  EXPECT_EQ(seen[1], 7u);
+  EXPECT_NE(seen[2], 0u) << "nothing is promised of the rest";
 }
 
 TEST_F(DriverKernelsTest, ParametersAreCopiedAtTheLaunch) {

@@ -10,6 +10,7 @@ that only hardware can answer says so there and does not pass.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -35,7 +36,7 @@ GPT = {"large": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 -
 LLAMA = {"large": "--steps 3",
          "small": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0"}  # fmt: skip
 RESNET = {"large": "--steps 3", "small": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2"}
-FEATURES = {"large": "--steps 4", "small": "--width 512 --layers 6 --batch 256 --steps 2"}
+FEATURES = {"large": "--steps 4", "small": "--width 512 --layers 10 --batch 256 --steps 2"}
 # Of tests/third_party: page, iterations, the packages that it needs beside PyTorch.
 PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 2), ("vit", 2), ("lora", 2), ("side_stream", 3), ("hf_trainer", 4))
 
@@ -54,21 +55,24 @@ def facts(visit):
 
 def truth(visit):
     args, jobs = visit.args, visit.jobs
-    visit_facts.plain_job(args, visit.rows)
+    if jobs.wanted("plain job"):
+        visit_facts.plain_job(args, visit.rows)
     if not visit.serves_pytorch():
         return
     first = gpt(args)
-    reference = jobs.uncapped(first)
-    if reference is None or not jobs.repeats(first, reference):
-        return
-    jobs.compare(first, (Way(50), Way(50, mode=job.CONF), Way(35, host=0.05)), reference)
-    jobs.compare(gpt(args, more=("--steps", "1")), (Way(150),), settings={"audit": "on"})
+    if jobs.wanted(first.name):
+        reference = jobs.uncapped(first)
+        if reference is None or not jobs.repeats(first, reference):
+            return
+        jobs.compare(first, (Way(50), Way(50, mode=job.CONF), Way(35, host=0.05)), reference)
+    audited = gpt(args, more=("--steps", "1"))
+    jobs.compare(dataclasses.replace(audited, name="one iteration"), (Way(150),), settings={"audit": "on"})
     jobs.compare(Case("llama", HERE / "llama_step.py", tuple(LLAMA[args.size].split())), (Way(50),))
     jobs.compare(Case("resnet", HERE / "resnet_step.py", tuple(RESNET[args.size].split())), (Way(50),))
     for feature in ("graphs", "compile", "profiler"):
         # The stand-in runs no generated kernels and has no tracing of its own: the rest of the feature is shown there.
         name = "aot_eager" if feature == "compile" and jobs.simcuda() else feature
-        jobs.compare(Case(feature, HERE / "features_step.py", (name, *FEATURES[args.size].split()), feature=True), (Way(60),))
+        jobs.compare(Case(feature, HERE / "features_step.py", (name, *FEATURES[args.size].split()), feature=True), (Way(70),))
     if args.size == "large":
         jobs.compare(gpt(args, "bf16", "auto"), (Way(50), Way(35)))
 
@@ -90,7 +94,7 @@ def speed(visit):
         return
     case = gpt(args, "bf16" if args.size == "large" else "fp32", "auto" if args.size == "large" else "math",
                ("--steps", "8" if args.size == "large" else "3"))  # fmt: skip
-    case = Case(case.name, case.script, case.arguments, feature=True)
+    case = dataclasses.replace(case, feature=True)
     ways = (Way(100, host=1.0), Way(50, host=1.0), Way(35, host=1.0), Way(50, host=0.05))
     reference = jobs.compare(case, ways)
     if reference is None:
@@ -160,6 +164,7 @@ def parse_arguments():
     add("--build", type=Path, default=bundle if bundle.exists() else ROOT / "build", help="default: build/gpu, else build")
     add("--size", choices=("large", "small"), help="default: large on a GPU, small on simcuda")
     add("--minutes", type=float, default=8.5)
+    add("--only", type=lambda text: text.split(","), help="jobs whose names hold one of these words, with commas between")
     add("--spill", type=Path, help="folder for spill files (default: Spillway's own choice)")
     add("--work", type=Path, help="logs of the runs (default: visit/stage-N in the build)")
     add("--json", type=Path, help="the report (default: in the logs' folder)")

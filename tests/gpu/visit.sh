@@ -3,7 +3,7 @@
 # what tests/gpu/bundle.sh gathered in build/gpu (or a build on this machine), and a Python; PyTorch and other packages are
 # used in whatever version they are there. Where there is no GPU it runs on simcuda, as with --simcuda.
 #   tests/gpu/visit.sh --stage 1|2|3|4 [--simcuda] [--python PATH] [--build DIR] [--spill DIR] [--json FILE] [--archive FILE]
-#                      [--minutes M] [--size large|small] [--work DIR]
+#                      [--minutes M] [--size large|small] [--work DIR] [--only WORDS,WORDS]
 # Ends with 0 when nothing was wrong, 1 when something was, 2 where there is neither device nor stand-in, 3 when time ran out.
 set -euo pipefail
 

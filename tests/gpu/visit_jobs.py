@@ -61,6 +61,9 @@ class Jobs:
     def simcuda(self):
         return self.args.device == "simcuda"
 
+    def wanted(self, name):
+        return not self.args.only or any(words in name for words in self.args.only)
+
     def cap(self, way, peak, settings=None):
         budget = int(peak * way.share / 100) // (2 * job.MIB) * (2 * job.MIB)
         spill = {"dirs": str(self.args.spill)} if self.args.spill else {}
@@ -112,7 +115,7 @@ class Jobs:
 
     def compare(self, case, ways, reference=None, settings=None):
         """Runs the case uncapped and in each way; a row for each."""
-        reference = reference or self.uncapped(case)
+        reference = reference or (self.uncapped(case) if self.wanted(case.name) else None)
         if reference is None:
             return None
         for way in ways:

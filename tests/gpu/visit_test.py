@@ -103,7 +103,7 @@ class JobsTest(Quiet):
 
     def compare(self, answer, device="gpu", feature=False, ways=(visit_jobs.Way(50),), minutes=10):
         table = self.table(minutes)
-        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None)
+        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, only=None)
         jobs = visit_jobs.Jobs(args, table)
         self.calls = []
 

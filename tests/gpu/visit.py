@@ -37,8 +37,8 @@ LLAMA = {"large": "--steps 3",
          "small": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0"}  # fmt: skip
 RESNET = {"large": "--steps 3", "small": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2"}
 FEATURES = {"large": "--steps 4", "small": "--width 512 --layers 10 --batch 256 --steps 2"}
-# Of tests/third_party: page, iterations, the packages that it needs beside PyTorch.
-PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 2), ("vit", 2), ("lora", 2), ("side_stream", 3), ("hf_trainer", 4))
+# Of tests/third_party: page, and iterations.
+PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 3), ("vit", 3), ("lora", 3), ("side_stream", 3), ("hf_trainer", 4))
 
 
 def gpt(args, dtype="fp32", sdpa="math", more=()):

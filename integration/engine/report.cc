@@ -215,6 +215,8 @@ std::string MetricsJson(const Figures& figures) {
   json.update(ToJson(Total(figures.devices)));
   json["ssd_written_bytes"] = figures.disk.written_bytes;
   json["ssd_read_bytes"] = figures.disk.read_bytes;
+  json["evictions_ended"] = figures.evictions_ended;
+  json["newer_calls"] = figures.newer_calls;
   json["host_room_bytes"] = figures.host_capacity_bytes;
   json["disk_room_bytes"] = figures.disk.capacity_bytes;
   json["unknown_kernel_launches"] = figures.unknown_launches;

@@ -49,6 +49,8 @@ struct Figures {
   uint64_t host_capacity_bytes = 0;  // of the host tier: what is pinned
   uint64_t unknown_launches = 0;     // of kernels whose handle no hook has seen: each reached everything
   std::array<os::WaitList::Totals, static_cast<size_t>(os::WaitKind::kCount)> waits = {};  // by kind
+  std::string evictions_ended;       // the call that ended them, in words; empty: they go on
+  uint64_t newer_calls = 0;          // of driver functions that no table of ours has
   std::string waits_now;             // those of a second and longer, in words; empty: none
   double seconds = 0;                // since the first block
   double iterations_per_second = 0;  // lately; 0: not known

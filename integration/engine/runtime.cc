@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* sh
     if (HookState* state = GetHookState()) spillway::integration::SwitchEvictionOff(state, name);
     SwitchEvictionOff(name);
   });
+  shim->set_newer_callback(&Runtime::OnNewerCall);
   return runtime;
 }
 

@@ -95,6 +95,12 @@ class Runtime {
   void WriteTraces() const;
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void SwitchEvictionOff(const char* reason);
+  // Whether there is a device with blocks of ours, or about to have them.
+  bool InUse() const;
+  // Brings everything back on each device, which then keeps it; an error when it does not fit.
+  absl::Status StopEvicting();
+  // The shim's question at a call of a function that no table has: one of SPILLWAY_NEWER_*. Any thread.
+  static int OnNewerCall(const char* name);
 
   // Constant after Create.
   const spillway_shim* const shim_;
@@ -123,6 +129,8 @@ class Runtime {
 
   std::atomic<bool> dead_{false};          // exit or fork has begun: refuse and ignore
   std::atomic<bool> eviction_off_{false};  // a call was met that cannot be followed
+  std::string ended_by_;                   // that call; written once, before ended_
+  std::atomic<bool> ended_{false};         // pairs with CollectFigures
 
   mutable os::Mutex mu_{os::LockRank::kRuntime};
   bool started_ ABSL_GUARDED_BY(mu_) = false;

@@ -1,8 +1,12 @@
 // The part of Runtime that judges whether calls of the driver can be followed: before the first block, and
 // later, when a call is met that cannot.
 
+#include <algorithm>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "integration/engine/runtime.h"
+#include "integration/hooks/access_set_builder.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -28,24 +32,47 @@ bool Runtime::MayEvictLocked() {
   return shim_->first_unwrapped(name, sizeof(name)) < 0;
 }
 
+bool Runtime::InUse() const {
+  return std::any_of(residencies_.begin(), residencies_.end(),
+                     [](const auto& residency) { return residency.load() != nullptr; });
+}
+
+absl::Status Runtime::StopEvicting() {
+  absl::Status status;
+  for (std::atomic<allocator::Residency*>& device : residencies_) {
+    if (allocator::Residency* const residency = device.load()) status.Update(residency->StopEvicting());
+  }
+  return status;
+}
+
 void Runtime::SwitchEvictionOff(const char* reason) {
   Runtime* runtime = Get();
   if (runtime == nullptr || runtime->eviction_off_.exchange(true)) return;
-  bool in_use = false;
-  absl::Status status;
-  for (std::atomic<allocator::Residency*>& device : runtime->residencies_) {
-    if (allocator::Residency* const residency = device.load()) {
-      status.Update(residency->StopEvicting());
-      in_use = true;
-    }
-  }
+  const absl::Status status = runtime->StopEvicting();
+  runtime->ended_by_ = reason;
+  runtime->ended_.store(true);
   // Before the first block there is nothing to report: FollowableLocked will refuse.
-  if (!in_use) return;
+  if (!runtime->InUse()) return;
   os::ReportLine(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
   if (status.ok()) return;
   os::ReportLine(
       absl::StrCat("what has been moved off the GPU does not fit it any more: ", status.message(),
                    " Where such a call is seen it is refused; one that is not seen may end the job"));
+}
+
+// A function that no table of ours has may do anything with any address. So all blocks are there for its first
+// call, and stay from then on. Before the first block there is no address that it could use.
+int Runtime::OnNewerCall(const char* name) {
+  Runtime* const runtime = Get();
+  HookState* const state = GetHookState();
+  if (runtime == nullptr || state == nullptr || runtime->dead_.load() || !runtime->InUse())
+    return SPILLWAY_NEWER_CALL;
+  // Bringing everything back would wait for the launch that this thread is in.
+  if (InsideHookedCall()) return SPILLWAY_NEWER_CALL;
+  const std::string reason = absl::StrCat(name, ", which is newer than this version of Spillway,");
+  integration::SwitchEvictionOff(state, reason.c_str());
+  SwitchEvictionOff(reason.c_str());
+  return runtime->StopEvicting().ok() ? SPILLWAY_NEWER_CALL_ALWAYS : SPILLWAY_NEWER_REFUSE;
 }
 
 }  // namespace spillway::integration

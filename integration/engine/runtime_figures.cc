@@ -53,6 +53,8 @@ Figures Runtime::CollectFigures() const {
   if (host_ != nullptr) figures.host_capacity_bytes = host_->storage_capacity_bytes();
   if (const HookState* const hooks = GetHookState())
     figures.unknown_launches = hooks->unknown_launches.load();
+  if (ended_.load()) figures.evictions_ended = ended_by_;
+  figures.newer_calls = shim_->newer_calls();
   figures.waits = waits_.Figures();
   figures.waits_now = waits_.Describe();
   return figures;

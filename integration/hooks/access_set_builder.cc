@@ -56,6 +56,8 @@ HookScope::HookScope() {
   builder_->Begin(state, context);
 }
 
+bool InsideHookedCall() { return t_inside; }
+
 HookScope::~HookScope() {
   if (builder_ == nullptr) return;
   t_inside = false;

@@ -120,6 +120,10 @@ class HookScope {
   AccessSetBuilder* builder_ = nullptr;
 };
 
+// Whether this thread is inside a hooked call: what it calls now comes from the driver, or from a tool that the
+// driver called.
+bool InsideHookedCall();
+
 }  // namespace spillway::integration
 
 #endif  // SPILLWAY_INTEGRATION_HOOKS_ACCESS_SET_BUILDER_H_

@@ -141,9 +141,9 @@ int IsKnownBase(const char* base) {
   return *base == '\0'; /* runtimes ask for no name at all */
 }
 
-int IsMustBase(const char* base) {
+int IsHookedBase(const char* base) {
   for (int row = 0; row < kRowCount; ++row) {
-    if (use_[row] == kUseMust && strcmp(kRows[row].base, base) == 0) return 1;
+    if (use_[row] >= kUseHook && strcmp(kRows[row].base, base) == 0) return 1;
   }
   return 0;
 }

@@ -6,8 +6,6 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -15,50 +13,6 @@ enum {
   kPerThreadFlag = 2,     /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
   kNewestVersion = 13020, /* of the toolkits behind driver_functions.def; a test compares */
 };
-
-/* One reported name; a list that only grows. */
-struct Unwrapped {
-  struct Unwrapped* next;
-  int version;
-  char name[80];
-};
-
-static _Atomic(struct Unwrapped*) unwrapped_; /* newest first */
-static _Atomic(struct Unwrapped*) first_unwrapped_;
-static void (*_Atomic callback_)(const char* name, int version);
-
-void SetUnwrappedCallback(void (*callback)(const char* name, int version)) {
-  atomic_store(&callback_, callback);
-}
-
-int FirstUnwrapped(char* name, size_t bytes) {
-  const struct Unwrapped* first = atomic_load(&first_unwrapped_);
-  if (!first) return -1;
-  snprintf(name, bytes, "%s", first->name);
-  return first->version;
-}
-
-void ReportUnwrapped(const char* name, int version) {
-  struct Unwrapped* head = atomic_load(&unwrapped_);
-  struct Unwrapped* entry = NULL;
-  do {
-    for (const struct Unwrapped* known = head; known; known = known->next) {
-      if (strcmp(known->name, name) == 0) {
-        free(entry);
-        return;
-      }
-    }
-    if (!entry) entry = calloc(1, sizeof(*entry));
-    if (!entry) break;
-    entry->next = head;
-    entry->version = version;
-    snprintf(entry->name, sizeof(entry->name), "%s", name);
-  } while (!atomic_compare_exchange_weak(&unwrapped_, &head, entry));
-  struct Unwrapped* none = NULL;
-  if (entry) atomic_compare_exchange_strong(&first_unwrapped_, &none, entry);
-  void (*callback)(const char*, int) = atomic_load(&callback_);
-  if (callback) callback(name, version);
-}
 
 static int IsHooked(int row) { return row >= 0 && (RowUseOf(row) == kUseHook || RowUseOf(row) == kUseMust); }
 
@@ -72,25 +26,34 @@ static int FindTwin(const void* pointer, const struct Request* request) {
   return asked.dli_fbase == driver.dli_fbase ? row : -1;
 }
 
-/* Writes one line per process about a function that driver_functions.def does not name: the driver and the
- * caller are newer than we are. That is no reason to stop evicting: a runtime asks for every name, also for
- * those that it never calls. */
-static void ReportNewerName(const struct Request* request) {
+/* There are no stubs left: the function is handed out as it is. A wrapped name ends evictions at once, another
+ * gets one line for the process. */
+static void ReportWithoutStub(const struct Request* request) {
   static atomic_int reported;
-  if (IsKnownBase(request->base) || SwitchedOff() || atomic_exchange(&reported, 1)) return;
-  Say(request->base,
-      " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
+  if (IsHookedBase(request->base)) {
+    ReportUnwrapped(request->base, request->version);
+  } else if (!atomic_exchange(&reported, 1)) {
+    Say(request->base,
+        " and perhaps others are newer than this version of Spillway: calls of them are not seen", NULL);
+  }
 }
+
+/* Whether what a call does may last until after there are blocks, though it was made before: a name that is
+ * wrapped in its other ABIs, and a function that hands out functions. */
+static int MayLast(const char* base) { return IsHookedBase(base) || strncmp(base, "cuGet", 5) == 0; }
 
 /* What the caller gets for the real driver's `pointer`. */
 static void* Route(void* pointer, const struct Request* request) {
   int row = FindRowOfReal(pointer, request);
   if (row < 0) row = FindTwin(pointer, request);
   if (IsHooked(row)) return RowTrampoline(row);
-  /* An ABI of the name that driver_functions.def does not know. */
-  if (row < 0 && IsMustBase(request->base)) ReportUnwrapped(request->base, request->version);
-  if (row < 0) ReportNewerName(request);
-  return pointer;
+  if (row >= 0 || SwitchedOff()) return pointer;
+  /* A function, or an ABI of it, that driver_functions.def does not have. One whose other ABIs are passed on
+   * does what they do. */
+  if (IsKnownBase(request->base) && !IsHookedBase(request->base)) return pointer;
+  void* stub = NewerStub(pointer, request->base, request->version, MayLast(request->base));
+  if (!stub) ReportWithoutStub(request);
+  return stub ? stub : pointer;
 }
 
 /* CUdriverProcAddressQueryResult */

@@ -4,7 +4,7 @@
  * are hidden; the exported ones are in trampolines.S and version.c. The files stand here in their order: each
  * calls only files above its own, and gets as an argument what it needs of a later one
  * (tests/checks/preload_calls.py). trampolines.S, which has the jump table, calls resolve.c and
- * dlopen_hook.c. */
+ * dlopen_hook.c; newer_stubs.S calls newer.c. */
 
 #ifndef SPILLWAY_INTEGRATION_PRELOAD_SHIM_H_
 #define SPILLWAY_INTEGRATION_PRELOAD_SHIM_H_
@@ -18,6 +18,7 @@
 enum {
   kCudaSuccess = 0,
   kCudaInvalidValue = 1,
+  kCudaOutOfMemory = 2,
   kCudaNotInitialized = 3,
   kCudaNoDevice = 100,
   kCudaNotFound = 500,
@@ -91,8 +92,8 @@ int FindRowOfReal(const void* address, const struct Request* request);
 int FindRowOfRequest(const struct Request* request, int only_real);
 /* 1 when a row has that name for cuGetProcAddress, or when the name is empty. */
 int IsKnownBase(const char* base);
-/* 1 when a MUST row has that name. */
-int IsMustBase(const char* base);
+/* 1 when a HOOK or MUST row has that name. */
+int IsHookedBase(const char* base);
 /* Looks every symbol up in the driver (NULL: no driver). `real` has RowCount() places. Takes the loader's
  * lock. */
 void LookUpRows(void* driver, void** real);
@@ -117,11 +118,8 @@ void* RowTarget(int row);
  * come. */
 void* SkipLazyStub(int row);
 
-/* --- routing.c: cuGetProcAddress ------------------------------------------------------------------------ */
+/* --- unwrapped.c: must-hooks without a wrapper ------------------------------------------------------------ */
 
-/* The shim's wrappers of both forms. */
-int WrappedGetProcAddress(const char* name, void** pointer, int version, uint64_t flags);
-int WrappedGetProcAddressV2(const char* name, void** pointer, int version, uint64_t flags, void* status);
 /* Records that the job got a must-hook without a wrapper (`version`: as asked for), or called one (0). Each name
  * once. */
 void ReportUnwrapped(const char* name, int version);
@@ -129,6 +127,23 @@ void ReportUnwrapped(const char* name, int version);
 int FirstUnwrapped(char* name, size_t bytes);
 void SetUnwrappedCallback(void (*callback)(const char* name, int version));
 
+/* --- newer.c: functions that no table names ------------------------------------------------------------- */
+
+/* A stub that counts its calls and stands for the driver's function `real`: the same one for the same function.
+ * NULL when there are no more. `name` and `version`: as asked for. `lasting`: what a call does may last, so its
+ * name counts as unwrapped from the first call on, whenever that is. Any thread; takes no lock. */
+void* NewerStub(void* real, const char* name, int version, int lasting);
+/* Both as in spillway_shim. */
+void SetNewerCallback(int (*callback)(const char* name));
+uint64_t NewerCalls(void);
+/* From now on calls go to the real functions, and nobody is asked. */
+void StopAskingForNewer(void);
+
+/* --- routing.c: cuGetProcAddress ------------------------------------------------------------------------ */
+
+/* The shim's wrappers of both forms. */
+int WrappedGetProcAddress(const char* name, void** pointer, int version, uint64_t flags);
+int WrappedGetProcAddressV2(const char* name, void** pointer, int version, uint64_t flags, void* status);
 /* --- driver_search.c: where ld.so would look ------------------------------------------------------------ */
 
 /* Calls `visit` for each existing file that could be the driver, in order, until it returns 1. Returns 1

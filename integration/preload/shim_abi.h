@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SHIM_ABI_VERSION 1
+#define SPILLWAY_SHIM_ABI_VERSION 2
 
 /* Bits of spillway_shim.flags. */
 /* The real libcuda was in the process before the shim: calls bound to it are not seen. Eviction must stay
@@ -57,7 +57,19 @@ struct spillway_shim {
   /* Called for each unwrapped must-hook from now on, on the thread that asks or calls, before it goes on,
    * outside all locks of the shim. Each name is reported once. */
   void (*set_unwrapped_callback)(void (*callback)(const char* name, int version));
+
+  /* Asked from now on at a call of a function that no table names, on the calling thread, before the call goes
+   * on, outside all locks of the shim. Answers one of SPILLWAY_NEWER_*. */
+  void (*set_newer_callback)(int (*callback)(const char* name));
+
+  /* How many calls of such functions there were so far, refused ones as well. */
+  uint64_t (*newer_calls)(void);
 };
+
+/* Answers of the callback for functions that no table names. */
+#define SPILLWAY_NEWER_CALL 0        /* this call goes on; the next one asks again */
+#define SPILLWAY_NEWER_CALL_ALWAYS 1 /* calls of this function go on from now on */
+#define SPILLWAY_NEWER_REFUSE 2      /* this call is not made and returns CUDA_ERROR_OUT_OF_MEMORY */
 
 /* What the shim looks up in the engine. */
 

@@ -38,6 +38,7 @@ static void AfterForkInChild(void) {
     return; /* the child may start its own */
   atomic_store(&engine_, kEngineRefused);
   RemoveWrappers();
+  StopAskingForNewer();
   if (engine_fork_child_) engine_fork_child_();
 }
 
@@ -59,6 +60,8 @@ static void FillShim(void) {
   shim_.library_directory = ShimDirectory();
   shim_.first_unwrapped = FirstUnwrapped;
   shim_.set_unwrapped_callback = SetUnwrappedCallback;
+  shim_.set_newer_callback = SetNewerCallback;
+  shim_.newer_calls = NewerCalls;
 }
 
 /* The engine lies beside the shim; where the shim is a link, beside what it points to will do. */
@@ -123,6 +126,7 @@ static int StartEngine(void) {
       WatchUnwrappedRows();
     } else {
       RemoveWrappers();
+      StopAskingForNewer();
     }
     atomic_store(&engine_, state);
   }

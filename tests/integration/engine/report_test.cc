@@ -39,6 +39,8 @@ TEST(MetricsJsonTest, HasTheKeysThatReadersRelyOn) {
                           "stall_seconds",
                           "held_bytes",
                           "held_bytes_by_reason",
+                          "evictions_ended",
+                          "newer_calls",
                           "devices",
                           "seconds",
                           "pid"}) {
@@ -64,6 +66,16 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   uint64_t pinned = 0;
   for (const auto& [reason, bytes] : json["held_bytes_by_reason"].items()) pinned += bytes.get<uint64_t>();
   EXPECT_EQ(pinned, 10u);
+}
+
+TEST(MetricsJsonTest, SaysByWhichCallEvictionsEnded) {
+  Figures figures = TwoDevices();
+  EXPECT_EQ(nlohmann::json::parse(MetricsJson(figures))["evictions_ended"], "");
+  figures.evictions_ended = "cuLaunch";
+  figures.newer_calls = 3;
+  const auto json = nlohmann::json::parse(MetricsJson(figures));
+  EXPECT_EQ(json["evictions_ended"], "cuLaunch");
+  EXPECT_EQ(json["newer_calls"], 3);
 }
 
 TEST(SummaryTest, SaysPeakBudgetTrafficStallsAndWear) {

@@ -54,8 +54,50 @@ EXPORTED int cuMemsetD32_v2(void) __attribute__((alias("cuMemsetD32")));
 EXPORTED int cuMemsetD16Async(void) { return 3300; }
 static int MemsetTwin(void) { return 3301; }
 
-/* An ABI that is not exported and that no table knows. */
+/* An ABI that is not exported and that no table knows, and functions that no table knows. */
 static int LaunchKernelOfTheFuture(void) { return 99000; }
+static int FunctionOfTheFuture(void) { return 99001; }
+static int OtherOfTheFuture(void) { return 99002; }
+static int QueryOfTheFuture(void) { return 99003; }
+static int GetterOfTheFuture(void) { return 99004; }
+
+/* Arguments in every register that may carry one, and on the stack. */
+static int ManyOfTheFuture(long a, float b, long c, double d, long e, long f, long g, long h, double i,
+                           long j, double k, double l, double m, double n, double o, double p) {
+  return a == 1 && b == 2.5f && c == 3 && d == 4.5 && e == 5 && f == 6 && g == 7 && h == 8 && i == 9.5 &&
+                 j == 10 && k == 11.5 && l == 12.5 && m == 13.5 && n == 14.5 && o == 15.5 && p == 16.5
+             ? 4242
+             : 1;
+}
+
+/* Vectors of 32 and of 64 bytes: the sum of all their elements. */
+typedef double Four __attribute__((vector_size(32)));
+typedef double Eight __attribute__((vector_size(64)));
+#define SUM4(v) ((v)[0] + (v)[1] + (v)[2] + (v)[3])
+#define SUM8(v) (SUM4(v) + (v)[4] + (v)[5] + (v)[6] + (v)[7])
+__attribute__((target("avx"))) static int WideOfTheFuture(Four a, Four b, Four c, Four d, Four e, Four f,
+                                                          Four g, Four h, Four on_the_stack) {
+  return (int)(SUM4(a) + SUM4(b) + SUM4(c) + SUM4(d) + SUM4(e) + SUM4(f) + SUM4(g) + SUM4(h) +
+               SUM4(on_the_stack));
+}
+__attribute__((target("avx512f"))) static int WidestOfTheFuture(Eight a, Eight b) {
+  return (int)(SUM8(a) + SUM8(b));
+}
+
+/* 600 functions, more than there are stubs: each returns its number. */
+__asm__(
+    "        .text\n"
+    "        .balign 16\n"
+    "numbered_functions:\n"
+    "        .set n, 0\n"
+    "        .rept 600\n"
+    "        .balign 16\n"
+    "        endbr64\n"
+    "        movl $n, %eax\n"
+    "        ret\n"
+    "        .set n, n + 1\n"
+    "        .endr\n");
+extern const char numbered_functions[] __attribute__((visibility("hidden")));
 
 EXPORTED int cuGetProcAddress(const char* name, void** pointer, int version, uint64_t flags);
 
@@ -93,8 +135,13 @@ static const struct {
     {"cuMemsetD32", 2000, 0, (void*)cuMemsetD32},
     {"cuMemsetD32", 3020, 0, (void*)cuMemsetD32_v2},
     {"cuMemsetD16Async", 3020, 0, (void*)MemsetTwin},
-    {"cuFunctionOfTheFuture", 99000, 0, (void*)LaunchKernelOfTheFuture},
-    {"cuOtherOfTheFuture", 99000, 0, (void*)LaunchKernelOfTheFuture},
+    {"cuFunctionOfTheFuture", 99000, 0, (void*)FunctionOfTheFuture},
+    {"cuOtherOfTheFuture", 99000, 0, (void*)OtherOfTheFuture},
+    {"cuDeviceGetName", 99000, 0, (void*)QueryOfTheFuture},
+    {"cuGetTableOfTheFuture", 99000, 0, (void*)GetterOfTheFuture},
+    {"cuManyOfTheFuture", 99000, 0, (void*)ManyOfTheFuture},
+    {"cuWideOfTheFuture", 99000, 0, (void*)WideOfTheFuture},
+    {"cuWidestOfTheFuture", 99000, 0, (void*)WidestOfTheFuture},
 #ifndef FAKE_DRIVER_OLD
     {"cuGetProcAddress", 12000, 0, (void*)cuGetProcAddress_v2},
     {"cuLaunchKernelEx", 11060, 0, (void*)cuLaunchKernelEx},
@@ -106,6 +153,10 @@ static const struct {
 
 int cuGetProcAddress(const char* name, void** pointer, int version, uint64_t flags) {
   int per_thread = (flags & 2) != 0, best = -1;
+  if (strncmp(name, "cuNumbered", 10) == 0) {
+    *pointer = (void*)(uintptr_t)(numbered_functions + 16 * atoi(name + 10));
+    return 0;
+  }
   for (int i = 0; i < (int)(sizeof(kEntries) / sizeof(kEntries[0])); ++i) {
     if (strcmp(kEntries[i].name, name) != 0 || kEntries[i].version > version) continue;
     if (kEntries[i].per_thread > per_thread) continue;

@@ -1,6 +1,7 @@
 /* An engine for the shim's tests: reports its calls on standard output, and wraps a few launches by adding 10000
  * to what the real ones return. FAKE_ENGINE=refuse makes it fail to open; =init makes it call cuInit itself;
- * =fork makes it fork while it opens; settings named in FAKE_ENGINE_SETTINGS are printed. */
+ * =fork makes it fork while it opens; settings named in FAKE_ENGINE_SETTINGS are printed. FAKE_ENGINE_NEWER=N is its
+ * answer for functions that no table has; with it, their calls are printed, and at the exit how many there were. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,19 @@ static void OnUnwrapped(const char* name, int version) {
   Line(text);
 }
 
+static int OnNewer(const char* name) {
+  char text[256];
+  snprintf(text, sizeof(text), "newer %s", name);
+  Line(text);
+  return atoi(getenv("FAKE_ENGINE_NEWER"));
+}
+
+static void PrintNewerCalls(void) {
+  char text[64];
+  snprintf(text, sizeof(text), "newer calls %llu", (unsigned long long)shim_->newer_calls());
+  Line(text);
+}
+
 static void PrintSettings(void) {
   const char* names = getenv("FAKE_ENGINE_SETTINGS");
   char* copy = names ? strdup(names) : NULL;
@@ -70,6 +84,10 @@ EXPORTED int spillway_engine_open(const struct spillway_shim* shim) {
   PrintSettings();
   if (mode && strcmp(mode, "refuse") == 0) return 1;
   shim->set_unwrapped_callback(OnUnwrapped);
+  if (getenv("FAKE_ENGINE_NEWER")) {
+    shim->set_newer_callback(OnNewer);
+    atexit(PrintNewerCalls);
+  }
   if (mode && strcmp(mode, "late") == 0) return 0; /* wrappers come with the next cuInit */
   Install("cuLaunchKernel", (void*)Wrapped_cuLaunchKernel);
   Install("cuLaunchKernel_ptsz", (void*)Wrapped_cuLaunchKernel_ptsz);

@@ -11,29 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef int (*Function)(void);
-typedef int (*Init)(unsigned int);
-typedef int (*GetProc)(const char*, void**, int, uint64_t);
-typedef int (*GetProc2)(const char*, void**, int, uint64_t, int*);
-
-static void Print(const char* name, int value) {
-  printf("%s=%d\n", name, value);
-  fflush(stdout);
-}
-
-static void* Need(void* pointer, const char* what) {
-  if (!pointer) {
-    const char* why = dlerror();
-    printf("missing %s: %s\n", what, why ? why : "");
-    exit(3);
-  }
-  return pointer;
-}
-
-static void* Open(const char* name) { return Need(dlopen(name, RTLD_NOW | RTLD_LOCAL), name); }
-static void* Symbol(void* library, const char* name) { return Need(dlsym(library, name), name); }
-static int CallInit(void* library) { return ((Init)Symbol(library, "cuInit"))(0); }
-static int Call(void* library, const char* name) { return ((Function)Symbol(library, name))(); }
+#include "tests/integration/preload/probe.h"
 
 static int OpenCommand(const char* name) {
   void* library = Open(name);
@@ -48,13 +26,6 @@ static int CallAll(int count, char** names) {
   Print("init", CallInit(library));
   for (int i = 0; i < count; ++i) Print(names[i], Call(library, names[i]));
   return 0;
-}
-
-static void Ask(GetProc get, const char* name, int version, uint64_t flags) {
-  void* pointer = NULL;
-  int result = get(name, &pointer, version, flags);
-  printf("%s.%d.%d=%d\n", name, version, (int)flags, result ? -result : ((Function)pointer)());
-  fflush(stdout);
 }
 
 /* Everything through cuGetProcAddress, which itself comes from `via` (one of its two forms), found by asking it for
@@ -103,18 +74,6 @@ static int FutureCommand(void) {
   Ask(get, "cuFunctionOfTheFuture", 99000, 0);
   Ask(get, "cuLaunchKernel", 99000, 0);
   Ask(get, "cuLaunchKernel", 99000, 0);
-  return 0;
-}
-
-/* Names that no table of ours has, beside one that it has. */
-static int NewerCommand(void) {
-  void* library = Open("libcuda.so.1");
-  GetProc get = (GetProc)Symbol(library, "cuGetProcAddress");
-  Print("init", CallInit(library));
-  Ask(get, "cuFunctionOfTheFuture", 99000, 0);
-  Ask(get, "cuFunctionOfTheFuture", 99000, 0);
-  Ask(get, "cuOtherOfTheFuture", 99000, 0);
-  Ask(get, "cuLaunchKernel", 12000, 0);
   return 0;
 }
 
@@ -304,7 +263,6 @@ int main(int argc, char** argv) {
   if (strcmp(command, "call") == 0) return CallAll(argc - 2, argv + 2);
   if (strcmp(command, "getproc") == 0) return GetProcCommand(argument);
   if (strcmp(command, "future") == 0) return FutureCommand();
-  if (strcmp(command, "newer") == 0) return NewerCommand();
   if (strcmp(command, "look-ups") == 0) return LookUpsCommand();
   if (strcmp(command, "late") == 0) return LateCommand();
   if (strcmp(command, "race") == 0) return RaceCommand();

@@ -7,9 +7,12 @@ of the *Typedefs.h beside them. Leaves the table itself to git, and what the row
 
     make_driver_functions.py INCLUDE_DIR... [--names FILE]... > driver_functions.def
     make_driver_functions.py --check driver_functions.def INCLUDE_DIR... [--names FILE]...
+    make_driver_functions.py --list "nvidia-cuda-runtime 13.5.37" INCLUDE_DIR > tests/allocator/driver/cuda_headers.txt
 
 --names adds exported symbols, one a line (of the toolkit's stub library, say): those that no header declares get
 version 0, which means: not to be had through cuGetProcAddress. --check prints what the table lacks and exits 1.
+--list prints the functions of one toolkit, each with the ways in which its parameters may name memory, for the test that
+compares the tables with it.
 """
 
 import argparse
@@ -24,15 +27,37 @@ COMPANIONS = ("cuda", "cudaGL", "cudaEGL", "cudaVDPAU", "cudaProfiler")
 OTHER_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
 ROW = re.compile(r"^DRIVER_FUNCTION\((\w+), (\w+), (\d+), (DEFAULT|PER_THREAD)\)$", re.M)
 SYMBOL = re.compile(r"^(?P<base>cu\w+?)(?:_v(?P<abi>\d+))?(?P<form>_ptsz|_ptds)?$")
+PROTOTYPE = re.compile(r"\bCUresult\s+(?:CUDAAPI\s+)?(cu[A-Z]\w*)\s*\(([^;]*?)\)\s*;")
 TYPEDEF = re.compile(r"\bPFN_(?P<base>cu\w+?)_v(?P<version>\d{4,})(?P<form>_ptsz|_ptds)?\b")
 
-HEAD = """// Every public function of the CUDA driver, union of the toolkits {toolkits}:
+HEAD = """// Every public function of the CUDA driver, union of the toolkits
+// {toolkits}:
 // exported symbol, its name for cuGetProcAddress, the CUDA version from which that name means this symbol (0: only
 // by symbol), and whether it is the entry that CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM asks for. Of several
 // rows with one name and form, a request for version V means the row with the greatest version <= V.
 // Sorted by symbol. Written by make_driver_functions.py; a test compares it with the installed headers. No include
 // guard: included with DRIVER_FUNCTION(symbol, name, version, form) defined by the reader.
 """
+
+
+# Parameters by which a call may name memory, or what will.
+KINDS = {
+    "address": r"\bCUdeviceptr",
+    "capture": r"\bCUstreamCaptureMode\b",
+    "copy": r"\bCUDA_MEMCPY|_COPY_BATCH_OP\b",
+    "launch": r"\bCUfunction \w+, .*\*\*|\bCUDA_LAUNCH_PARAMS\b",
+    "node": r"\bCUgraphNodeParams\b|_NODE_PARAMS",
+    "resource": r"\bCUDA_RESOURCE_DESC\b",
+    "tensor_map": r"\bCUtensorMap\b",
+    "words": r"\bCUstreamBatchMemOpParams\b",
+}
+LIST_HEAD = """# The functions that the headers of {source} declare: symbol, name, version, form, and by
+# which of its parameters a call may name memory (- for none).
+# Written by allocator/driver/make_driver_functions.py --list; driver_tables_test compares the tables with it."""
+
+
+def kinds_of(parameters):
+    return ",".join(kind for kind, pattern in KINDS.items() if re.search(pattern, parameters)) or "-"
 
 
 def form_of(suffix):
@@ -45,8 +70,8 @@ def toolkit_version(include):
 
 
 def prototypes(include, compiler):
-    """All symbols that the headers of one toolkit declare."""
-    names = set()
+    """The parameters of each symbol that the headers of one toolkit declare."""
+    found = {}
     with tempfile.TemporaryDirectory() as empty:
         for header in OTHER_HEADERS:  # only names are wanted: types of other headers may be missing
             path = pathlib.Path(empty, header)
@@ -58,8 +83,8 @@ def prototypes(include, compiler):
                 continue
             command = [compiler, "-E", "-P", "-D__CUDA_API_VERSION_INTERNAL", f"-I{include}", f"-I{empty}"]
             text = subprocess.run(command + [str(path)], check=True, capture_output=True, text=True).stdout
-            names.update(re.findall(r"\bCUresult\s+(?:CUDAAPI\s+)?(cu[A-Z]\w*)\s*\(", text))
-    return names
+            found.update((name, " ".join(parameters.split())) for name, parameters in PROTOTYPE.findall(text))
+    return found
 
 
 def typedefs(include):
@@ -99,18 +124,25 @@ def main():
     parser.add_argument("includes", nargs="+", type=pathlib.Path)
     parser.add_argument("--names", action="append", default=[], type=pathlib.Path)
     parser.add_argument("--check", type=pathlib.Path)
+    parser.add_argument("--list", metavar="SOURCE")
     parser.add_argument("--compiler", default="cc")
     arguments = parser.parse_args()
 
-    symbols, versions, toolkits = set(), collections.defaultdict(set), set()
+    symbols, versions, toolkits = {}, collections.defaultdict(set), set()
     for include in arguments.includes:
         symbols |= prototypes(include, arguments.compiler)
         toolkits.add(toolkit_version(include))
         for key, numbers in typedefs(include).items():
             versions[key] |= numbers
     for path in arguments.names:
-        symbols |= {name for name in path.read_text().split() if re.match(r"cu[A-Z]", name)}
+        symbols |= {name: "" for name in path.read_text().split() if re.match(r"cu[A-Z]", name)}
     rows, unpaired = rows_of(symbols, versions)
+
+    if arguments.list:
+        print(LIST_HEAD.format(source=arguments.list))
+        for symbol, base, version, form in rows:
+            print(symbol, base, version, form, kinds_of(symbols[symbol]))
+        return 0
 
     if arguments.check:
         table = {(m[1], m[2], int(m[3]), m[4]) for m in ROW.finditer(arguments.check.read_text())}

@@ -1,6 +1,7 @@
 #include "integration/escape/graph_pins.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace spillway::integration {
 namespace {
@@ -33,48 +34,129 @@ void GraphPins::AddToCapture(uint64_t capture, PinTicket ticket) {
 
 void GraphPins::EndCapture(uint64_t capture, CUgraph graph, Ended* ended) {
   os::MutexLock lock(&mu_);
+  if (const auto again = recaptures_.extract(capture); !again.empty()) {
+    Graph& entry = graphs_[again.mapped()];
+    List before = std::exchange(entry.before, {});
+    if (graph != nullptr) {
+      Release(std::move(before), {}, ended);
+    } else {
+      entry.pins.insert(entry.pins.end(), before.begin(), before.end());
+    }
+  }
   auto node = captures_.extract(capture);
   if (node.empty()) return;
   if (graph == nullptr) {
     Release(std::move(node.mapped()), {}, ended);
     return;
   }
-  List& list = graphs_[graph];
-  list.insert(list.end(), node.mapped().begin(), node.mapped().end());
+  Graph& entry = graphs_[graph];
+  if (entry.inner) return;  // these pins last until their blocks are freed
+  entry.pins.insert(entry.pins.end(), node.mapped().begin(), node.mapped().end());
 }
 
-void GraphPins::AddToGraph(CUgraph graph, PinTicket ticket) {
-  if (ticket.blocks.empty()) return;
+void GraphPins::AddExecToCapture(uint64_t capture, CUgraphExec exec) {
   os::MutexLock lock(&mu_);
-  graphs_[graph].push_back(std::make_shared<Pins>(Pins{std::move(ticket), {}}));
+  const auto it = execs_.find(exec);
+  if (it == execs_.end()) return;
+  List& list = captures_[capture];
+  const auto add = [&](const List& part) { list.insert(list.end(), part.begin(), part.end()); };
+  add(it->second.pins);
+  for (const auto& [node, own] : it->second.nodes) add(own);
+}
+
+void GraphPins::Recapture(uint64_t capture, CUgraph graph) {
+  os::MutexLock lock(&mu_);
+  const auto it = graphs_.find(graph);
+  if (it == graphs_.end()) return;
+  recaptures_[capture] = graph;
+  it->second.before = std::exchange(it->second.pins, {});
+}
+
+bool GraphPins::AddToGraph(CUgraph graph, PinTicket* ticket) {
+  if (ticket->blocks.empty()) return true;
+  os::MutexLock lock(&mu_);
+  Graph& entry = graphs_[graph];
+  if (entry.inner) return false;
+  entry.pins.push_back(std::make_shared<Pins>(Pins{std::move(*ticket), {}}));
+  return true;
+}
+
+void GraphPins::AddBody(CUgraph graph, CUgraphNode node, CUgraph body) {
+  if (graph == body || body == nullptr) return;
+  os::MutexLock lock(&mu_);
+  Node& owner = owners_[node];
+  if (owner.graph != graph) owner = {graph, {}};  // a handle that came back
+  owner.bodies.push_back(body);
+  graphs_[graph].bodies.push_back(body);
+  graphs_[body].inner = false;
+}
+
+void GraphPins::NoteInner(CUgraph graph) {
+  os::MutexLock lock(&mu_);
+  graphs_.try_emplace(graph, Graph{{}, {}, {}, true});
+}
+
+void GraphPins::DropNode(CUgraphNode node) {
+  os::MutexLock lock(&mu_);
+  const auto owner = owners_.extract(node);
+  if (owner.empty()) return;
+  const auto graph = graphs_.find(owner.mapped().graph);
+  for (const CUgraph body : owner.mapped().bodies) {
+    List list;
+    CollectLocked(body, &list);
+    Ended none;  // the list keeps them all
+    DropGraphLocked(body, &none);
+    if (graph == graphs_.end()) continue;
+    graph->second.pins.insert(graph->second.pins.end(), list.begin(), list.end());
+    std::erase(graph->second.bodies, body);
+  }
+}
+
+void GraphPins::CollectLocked(CUgraph graph, List* list) const {
+  const auto it = graphs_.find(graph);
+  if (it == graphs_.end()) return;
+  list->insert(list->end(), it->second.pins.begin(), it->second.pins.end());
+  list->insert(list->end(), it->second.before.begin(), it->second.before.end());
+  for (const CUgraph body : it->second.bodies) CollectLocked(body, list);
 }
 
 void GraphPins::Include(CUgraph graph, CUgraph part) {
   os::MutexLock lock(&mu_);
-  const auto it = graphs_.find(part);
-  if (it == graphs_.end() || graph == part) return;
-  const List shared = it->second;
-  List& list = graphs_[graph];
+  if (graph == part) return;
+  List shared;
+  CollectLocked(part, &shared);
+  if (shared.empty()) return;
+  List& list = graphs_[graph].pins;
   list.insert(list.end(), shared.begin(), shared.end());
 }
 
 void GraphPins::DropGraph(CUgraph graph, Ended* ended) {
   os::MutexLock lock(&mu_);
+  DropGraphLocked(graph, ended);
+}
+
+void GraphPins::DropGraphLocked(CUgraph graph, Ended* ended) {
   auto node = graphs_.extract(graph);
-  if (!node.empty()) Release(std::move(node.mapped()), {}, ended);
+  if (node.empty()) return;
+  Release(std::move(node.mapped().pins), {}, ended);
+  Release(std::move(node.mapped().before), {}, ended);
+  if (node.mapped().bodies.empty()) return;
+  std::erase_if(owners_, [graph](const auto& owner) { return owner.second.graph == graph; });
+  for (const CUgraph body : node.mapped().bodies) DropGraphLocked(body, ended);
 }
 
 void GraphPins::Instantiate(CUgraphExec exec, CUgraph graph, Ended* ended) {
   DropExec(exec, ended);  // a handle that came back
   os::MutexLock lock(&mu_);
-  const auto it = graphs_.find(graph);
-  if (it != graphs_.end()) execs_[exec].pins = it->second;
+  List list;
+  CollectLocked(graph, &list);
+  if (!list.empty()) execs_[exec].pins = std::move(list);
 }
 
 void GraphPins::Update(CUgraphExec exec, CUgraph graph, Ended* ended) {
   os::MutexLock lock(&mu_);
-  const auto it = graphs_.find(graph);
-  List list = it == graphs_.end() ? List() : it->second;
+  List list;
+  CollectLocked(graph, &list);
   Exec& kept = execs_[exec];
   std::swap(kept.pins, list);
   Release(std::move(list), kept.streams, ended);
@@ -93,8 +175,8 @@ void GraphPins::SetNode(CUgraphExec exec, CUgraphNode node, PinTicket ticket, En
 
 void GraphPins::SetChild(CUgraphExec exec, CUgraphNode node, CUgraph child, Ended* ended) {
   os::MutexLock lock(&mu_);
-  const auto it = graphs_.find(child);
-  List list = it == graphs_.end() ? List() : it->second;
+  List list;
+  CollectLocked(child, &list);
   Exec& kept = execs_[exec];
   std::swap(kept.nodes[node], list);
   Release(std::move(list), kept.streams, ended);
@@ -129,9 +211,11 @@ void GraphPins::ForgetStream(CUstream stream, std::vector<PinTicket>* launched) 
     visit(kept.pins);
     for (const auto& [node, own] : kept.nodes) visit(own);
   }
-  for (auto& [graph, list] : graphs_) {
-    for (const std::shared_ptr<Pins>& pins : list) {
-      if (std::erase_if(pins->users.streams, same) != 0) launched->push_back(pins->ticket);
+  for (auto& [graph, entry] : graphs_) {
+    for (const List* list : {&entry.pins, &entry.before}) {
+      for (const std::shared_ptr<Pins>& pins : *list) {
+        if (std::erase_if(pins->users.streams, same) != 0) launched->push_back(pins->ticket);
+      }
     }
   }
 }

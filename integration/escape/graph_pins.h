@@ -30,10 +30,24 @@ class GraphPins {
   void AddToCapture(uint64_t capture, PinTicket ticket);
   // The capture has become `graph`, which gets its pins; null: the capture failed.
   void EndCapture(uint64_t capture, CUgraph graph, Ended* ended);
+  // `exec` was launched on a stream that is captured: its nodes are part of the capture.
+  void AddExecToCapture(uint64_t capture, CUgraphExec exec);
+  // The capture makes all nodes of `graph` anew: the pins that it has now end when the capture has succeeded.
+  void Recapture(uint64_t capture, CUgraph graph);
 
   // ---- Graphs.
-  void AddToGraph(CUgraph graph, PinTicket ticket);
-  // A node of `graph`, or a copy of `graph`, now runs what `part` runs: both own the pins of `part`.
+  // False, with the ticket as it was: it is not known whose graph this is, so the pins must last until their
+  // blocks are freed.
+  bool AddToGraph(CUgraph graph, PinTicket* ticket);
+  // `node` of `graph` runs `body`, which it owns: the body of a conditional node, or a child that was moved in.
+  // Whatever is added to the body, then or later, counts as the graph's.
+  void AddBody(CUgraph graph, CUgraphNode node, CUgraph body);
+  // The driver gave out a graph that belongs to a node. If it is no body that is known, nobody knows whose.
+  void NoteInner(CUgraph graph);
+  // The node is gone, and its bodies with it. What they pinned stays with the graph.
+  void DropNode(CUgraphNode node);
+  // A node of `graph`, or a copy of `graph`, now runs what `part` runs: both own the pins of `part`. A `graph`
+  // of null keeps them as long as the process.
   void Include(CUgraph graph, CUgraph part);
   void DropGraph(CUgraph graph, Ended* ended);
 
@@ -63,11 +77,26 @@ class GraphPins {
     std::unordered_map<CUgraphNode, List> nodes;  // with parameters of their own
     std::vector<allocator::StreamRef> streams;    // launched on
   };
+  struct Graph {
+    List pins;
+    List before;                  // a recapture under way will have replaced these
+    std::vector<CUgraph> bodies;  // owned by its nodes
+    bool inner = false;           // of a node that is not known
+  };
+  struct Node {
+    CUgraph graph;
+    std::vector<CUgraph> bodies;
+  };
   static void Release(List list, const std::vector<allocator::StreamRef>& streams, Ended* ended);
+  // The pins of the graph and, at any depth, of its bodies.
+  void CollectLocked(CUgraph graph, List* list) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropGraphLocked(CUgraph graph, Ended* ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   os::Mutex mu_{os::LockRank::kRegistry};
   std::unordered_map<uint64_t, List> captures_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<CUgraph, List> graphs_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<uint64_t, CUgraph> recaptures_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<CUgraph, Graph> graphs_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<CUgraphNode, Node> owners_ ABSL_GUARDED_BY(mu_);  // nodes with bodies
   std::unordered_map<CUgraphExec, Exec> execs_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -67,6 +67,18 @@ void PinReports::Report(PinReason reason, const char* call) {
               " lets an address go where its uses cannot be seen");
 }
 
+bool PinReports::ReportTable(const std::string& library, const std::string& table) {
+  {
+    os::MutexLock lock(&mu_);
+    if (!askers_.insert(library).second) return false;
+  }
+  os::Log(os::LogLevel::kWarn,
+          library + " asked for the " + table +
+              ", which is not known, and perhaps for others: launches through them would "
+              "not be seen");
+  return true;
+}
+
 PinTicket ObjectPins::Add(Kind kind, unsigned long long object, PinTicket ticket) {
   os::MutexLock lock(&mu_);
   PinTicket& kept = tickets_[static_cast<int>(kind)][object];

@@ -9,6 +9,8 @@
 
 #include <array>
 #include <atomic>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -53,14 +55,18 @@ void EndPins(const DeviceResidencies& devices, PinTicket* ticket, const allocato
 void EndPins(const DeviceResidencies& devices, std::vector<PinTicket>* tickets,
              const allocator::EscapedUsers& users);
 
-// Logs once for each reason that blocks stay on the GPU from now on, and which call was the first. Any
-// thread.
+// Logs once for each reason that blocks stay on the GPU from now on, and which call was the first; and once for
+// each library that asks for private functions of the driver, of which nothing is known. Any thread.
 class PinReports {
  public:
   void Report(allocator::PinReason reason, const char* call);
+  // True: this is the library's first table, and has been logged. A profiler asks for dozens.
+  bool ReportTable(const std::string& library, const std::string& table);
 
  private:
   std::array<std::atomic<bool>, allocator::kPinReasons> reported_{};
+  os::Mutex mu_{os::LockRank::kRegistry};
+  std::set<std::string> askers_ ABSL_GUARDED_BY(mu_);
 };
 
 // Pins that last as long as an object of the driver: textures and surfaces. Any thread.

@@ -216,6 +216,39 @@ struct PitchedBatchCopy {
   }
 };
 
+// (count, operations, flags, stream) of copies over a fabric: an operand is a pointer, or a place in a logical
+// endpoint, whose memory stays since it was bound. The struct's layout is that of cuda.h from 13.5 on.
+struct FabricCopy {
+  struct Operand {
+    static constexpr int kPointer = 1;
+    int type;
+    uint64_t address;   // or the endpoint's id
+    uint64_t location;  // or the offset in the endpoint
+  };
+  Operand source, destination;
+  uint64_t bytes;
+  uint64_t flags;
+};
+static_assert(sizeof(FabricCopy) == 64);
+
+struct FabricCopyBatch {
+  static void Collect(AccessSetBuilder* builder, size_t count, const void* ops, unsigned long long,
+                      CUstream) {
+    const auto* const copies = static_cast<const FabricCopy*>(ops);
+    for (size_t i = 0; copies != nullptr && i < count; ++i) {
+      const uint64_t from = PointerOf(copies[i].source), to = PointerOf(copies[i].destination);
+      builder->Range(from, copies[i].bytes);
+      builder->Range(to, copies[i].bytes);
+      if (to != 0) CollectUnknownSource(builder, to, from, copies[i].bytes);
+    }
+  }
+
+ private:
+  static uint64_t PointerOf(const FabricCopy::Operand& operand) {
+    return operand.type == FabricCopy::Operand::kPointer ? operand.address : 0;
+  }
+};
+
 // (destination, value, count[, stream]); the value's type is the element's.
 struct Memset {
   template <typename D, typename V, typename N, typename... Rest>

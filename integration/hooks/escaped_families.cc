@@ -1,16 +1,17 @@
 #include "integration/hooks/escaped_families.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
-
-#include "io/os/log.h"
 
 namespace spillway::integration {
 namespace {
 
-// First words of the tables that CUDA's runtime and libraries are known to ask for
+// First words of the tables that CUDA's runtime and libraries are known to ask for in ordinary use
 // (docs/escaped-pointers.md).
 constexpr unsigned char kKnownTables[][4] = {
     {0x6b, 0xd5, 0xfb, 0x6c},  // runtime interface
@@ -23,11 +24,32 @@ constexpr unsigned char kKnownTables[][4] = {
     {0x19, 0x5b, 0xcb, 0xf4},  // heap access
     {0xb1, 0x05, 0x41, 0xe1},  // device extensions of the runtime
     {0x0c, 0xa5, 0x0b, 0x8c},  // context creation
+    {0x21, 0x31, 0x8c, 0x60},  // asked for by cuBLAS, cuBLASLt and cuFFT
 };
 
 bool IsKnown(const CUuuid& id) {
   return std::any_of(std::begin(kKnownTables), std::end(kKnownTables),
                      [&](const auto& known) { return std::memcmp(known, id.bytes, sizeof(known)) == 0; });
+}
+
+// "private driver table 12458358-a7c2-1e59-2177-ef3556188709".
+std::string TableName(const CUuuid& id) {
+  std::string name = "private driver table ";
+  for (size_t i = 0; i < sizeof(id.bytes); ++i) {
+    char digits[4];
+    const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+    std::snprintf(digits, sizeof(digits), "%s%02x", dash ? "-" : "", static_cast<unsigned char>(id.bytes[i]));
+    name += digits;
+  }
+  return name;
+}
+
+// The file name of the library that contains the address.
+std::string LibraryOf(const void* address) {
+  Dl_info info = {};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "a program";
+  const char* const slash = std::strrchr(info.dli_fname, '/');
+  return slash == nullptr ? info.dli_fname : slash + 1;
 }
 
 uint64_t ElementBytes(CUtensorMapDataType type) {
@@ -50,6 +72,49 @@ uint64_t ElementBytes(CUtensorMapDataType type) {
 }
 
 }  // namespace
+
+namespace {
+
+// Whether the node takes its child over, so that nodes which are added to the child later are its own as well.
+template <typename Child>
+bool TakesOver(const Child& child) {
+  if constexpr (requires { child.ownership; }) {
+    return static_cast<int>(child.ownership) == 1;  // CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE
+  } else {
+    return false;
+  }
+}
+
+// Calls visit(graph) for each body of a conditional node.
+template <typename Params, typename Visit>
+void ForEachBody(const Params& params, Visit&& visit) {
+  if (params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL || params.conditional.phGraph_out == nullptr) return;
+  for (unsigned int i = 0; i < params.conditional.size; ++i) visit(params.conditional.phGraph_out[i]);
+}
+
+}  // namespace
+
+void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params) {
+  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+    if (graph != nullptr && TakesOver(params.graph)) {
+      graphs->AddBody(graph, node, params.graph.graph);
+    } else {
+      graphs->Include(graph, params.graph.graph);
+    }
+  }
+  if (graph == nullptr) return;
+  ForEachBody(params, [&](CUgraph body) { graphs->AddBody(graph, node, body); });
+}
+
+void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params,
+                   GraphPins::Ended* ended) {
+  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) graphs->SetChild(exec, node, params.graph.graph, ended);
+}
+
+void NoteGraphsFound(GraphPins* graphs, const CUgraphNodeParams& params) {
+  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) graphs->NoteInner(params.graph.graph);
+  ForEachBody(params, [&](CUgraph body) { graphs->NoteInner(body); });
+}
 
 uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* sizes,
                      const cuuint64_t* strides) {
@@ -80,24 +145,17 @@ CUresult TensorMapMoved::Call(const RowInfo& row, decltype(&::cuTensorMapReplace
   return NoteTensorMap(row, map, AddressOf(address), std::max<uint64_t>(known, 1));
 }
 
-CUresult ExportTable::Call(const RowInfo&, decltype(&::cuGetExportTable) real, const void** table,
-                           const CUuuid* id) {
-  const CUresult result = real(table, id);
+void ExportTable::Note(const CUuuid& id, const void* caller) {
+  if (IsKnown(id)) return;
   HookState* const state = GetHookState();
-  if (result != CUDA_SUCCESS || id == nullptr || IsKnown(*id)) return result;
-  char name[40] = "private driver table ";
-  for (int i = 0; i < 4; ++i) {
-    const size_t length = std::strlen(name);
-    std::snprintf(name + length, sizeof(name) - length, "%02x", static_cast<unsigned char>(id->bytes[i]));
-  }
+  const std::string name = TableName(id);
+  const std::string library = LibraryOf(caller);
   HookContext* const context = ContextOf(state);
   if (context != nullptr && context->strict) {
-    SwitchEvictionOff(state, name);
+    SwitchEvictionOff(state, (name + ", which " + library + " asked for,").c_str());
   } else {
-    os::Log(os::LogLevel::kWarn, std::string("a library asked for the ") + name +
-                                     ", which is not known: launches through it would not be seen");
+    state->pin_reports.ReportTable(library, name);
   }
-  return result;
 }
 
 }  // namespace spillway::integration

@@ -15,6 +15,14 @@
 
 namespace spillway::integration {
 
+// The graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it.
+void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
+// The node of the executable graph runs another child.
+void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params,
+                   GraphPins::Ended* ended);
+// The graphs that belong to a node whose parameters the driver gives out.
+void NoteGraphsFound(GraphPins* graphs, const CUgraphNodeParams& params);
+
 // A node is made, or gets other parameters. Its blocks stay as long as the graph that it belongs to; without
 // a graph among the arguments, until they are freed.
 struct NodeParameters {
@@ -32,27 +40,27 @@ struct NodeParameters {
     const bool owned = graph != nullptr || exec != nullptr;
     const CUresult result = PassPinning(builder, allocator::PinReason::kGraph, owned ? &ticket : nullptr,
                                         [&] { return real(args...); });
-    if (result != CUDA_SUCCESS || !owned) return result;
+    if (result != CUDA_SUCCESS) return result;
+    if (!owned) {
+      // Of a child that is put in by these parameters it is not known whose it is now.
+      if (const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...))
+        NoteGraphsAdded(&builder->state()->graphs, nullptr, nullptr, *params);
+      return result;
+    }
     GraphPins& graphs = builder->state()->graphs;
+    const CUgraphNode node = FirstOf<CUgraphNode>(args...);
+    CUgraphNode* const made = FirstOf<CUgraphNode*>(args...);
+    const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...);
     GraphPins::Ended ended;
     if (exec != nullptr) {
-      graphs.SetNode(exec, FirstOf<CUgraphNode>(args...), std::move(ticket), &ended);
+      graphs.SetNode(exec, node, std::move(ticket), &ended);
+      if (params != nullptr) NoteGraphsSet(&graphs, exec, node, *params, &ended);
     } else {
-      graphs.AddToGraph(graph, std::move(ticket));
-      (IncludeChild(&graphs, graph, args), ...);
+      graphs.AddToGraph(graph, &ticket);
+      if (params != nullptr && made != nullptr) NoteGraphsAdded(&graphs, graph, *made, *params);
     }
     EndGraphPins(builder->state(), &ended);
     return result;
-  }
-
- private:
-  template <typename T>
-  static void IncludeChild(GraphPins* graphs, CUgraph graph, const T& argument) {
-    if constexpr (std::is_same_v<T, CUgraphNodeParams*>) {
-      if (argument != nullptr && argument->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-        graphs->Include(graph, argument->graph.graph);
-      }
-    }
   }
 };
 
@@ -114,12 +122,45 @@ struct ExecUpdated {
     return result;
   }
 };
+// (node, graph*): the graph inside a node, or (node, parameters*): nodes may be added to it from now on.
+struct InnerGraphFound {
+  static CUresult Call(const RowInfo&, decltype(&::cuGraphChildGraphNodeGetGraph) real, CUgraphNode node,
+                       CUgraph* graph) {
+    const CUresult result = real(node, graph);
+    if (result == CUDA_SUCCESS && graph != nullptr) GetHookState()->graphs.NoteInner(*graph);
+    return result;
+  }
+  static CUresult Call(const RowInfo&, decltype(&::cuGraphNodeGetParams) real, CUgraphNode node,
+                       CUgraphNodeParams* params) {
+    const CUresult result = real(node, params);
+    if (result != CUDA_SUCCESS || params == nullptr) return result;
+    NoteGraphsFound(&GetHookState()->graphs, *params);
+    if (params->type == CU_GRAPH_NODE_TYPE_KERNEL)
+      NoteKernelOfNode(&GetHookState()->functions, params->kernel);
+    return result;
+  }
+};
+// Its blocks stay with the graph.
+struct NodeEnd {
+  static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroyNode) real, CUgraphNode node) {
+    const CUresult result = real(node);
+    if (result == CUDA_SUCCESS) GetHookState()->graphs.DropNode(node);
+    return result;
+  }
+};
 // (exec, stream): its blocks are pinned already. The stream is noted, since they are in use there until the
 // pins end.
 struct GraphLaunched {
   static CUresult Call(const RowInfo& row, decltype(&::cuGraphLaunch) real, CUgraphExec exec,
                        CUstream stream) {
     HookState* const state = GetHookState();
+    if (IsCapturing(*state, {stream, row.per_thread_default})) {
+      // Its nodes become nodes of the graph that is captured, and may outlive it there.
+      const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, stream); });
+      const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
+      if (result == CUDA_SUCCESS && capture != 0) state->graphs.AddExecToCapture(capture, exec);
+      return result;
+    }
     state->graphs.NoteLaunch(exec, {stream, row.per_thread_default});
     return CallWithoutBlocks(state, row.tag, {stream, row.per_thread_default},
                              [&] { return real(exec, stream); });
@@ -213,6 +254,18 @@ struct TensorMapMoved {
   static CUresult Call(const RowInfo& row, decltype(&::cuTensorMapReplaceAddress) real, CUtensorMap* map,
                        void* address);
 };
+// (map*, class, ...): the map is changed in place and leads where it led before.
+struct TensorMapReclassed {
+  template <typename... Rest>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUtensorMap*, Rest...), CUtensorMap* map,
+                       Rest... rest) {
+    const TensorMaps::Range known =
+        map == nullptr ? TensorMaps::Range{} : GetHookState()->tensor_maps.Find(map);
+    const CUresult result = real(map, rest...);
+    if (result != CUDA_SUCCESS || known.bytes == 0) return result;
+    return NoteTensorMap(row, map, known.address, known.bytes);
+  }
+};
 // (address*, bytes*, module or library, name): the global is noted, since small copies into it may be
 // addresses.
 struct GlobalFound {
@@ -229,11 +282,20 @@ struct GlobalFound {
   }
 };
 
-// cuGetExportTable: tables of private functions of the driver. Those that CUDA's own libraries are known to
-// ask for launch nothing; another one is logged, and in strict mode switches eviction off.
+// cuGetExportTable: tables of private functions of the driver. One that is not known is logged, once for each
+// library, and in strict mode switches eviction off. Inlined into the wrapper, so that the return address is
+// that of the library.
 struct ExportTable {
-  static CUresult Call(const RowInfo& row, decltype(&::cuGetExportTable) real, const void** table,
-                       const CUuuid* id);
+  __attribute__((always_inline)) static CUresult Call(const RowInfo&, decltype(&::cuGetExportTable) real,
+                                                      const void** table, const CUuuid* id) {
+    const void* const caller = __builtin_return_address(0);
+    const CUresult result = real(table, id);
+    if (result == CUDA_SUCCESS && id != nullptr) Note(*id, caller);
+    return result;
+  }
+
+ private:
+  static void Note(const CUuuid& id, const void* caller);
 };
 
 }  // namespace spillway::integration

@@ -213,6 +213,16 @@ class FunctionRegistry {
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
 };
 
+// The kernel that the parameters of a graph's node name, in the member of its kind.
+template <typename Params>
+void NoteKernelOfNode(FunctionRegistry* functions, const Params& params) {
+  if constexpr (requires { params.kern; }) {
+    if (params.func == nullptr && params.kern != nullptr)
+      functions->NoteNamed(params.kern, HandleKind::kKernel);
+  }
+  if (params.func != nullptr) functions->NoteNamed(params.func, HandleKind::kFunction);
+}
+
 }  // namespace spillway::integration
 
 #endif  // SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_

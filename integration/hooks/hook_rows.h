@@ -112,6 +112,40 @@ CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(spillway_memcpy_3d_op* op, u
                                                     CUstream stream);
 #endif
 
+#if CUDA_VERSION < 13020
+CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams* params);
+#endif
+
+#if CUDA_VERSION < 13030
+using spillway_logical_endpoint = unsigned int;
+CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                               void* callback, void* user_data);
+CUresult CUDAAPI cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                                    void* callback, void* user_data);
+CUresult CUDAAPI cuLogicalEndpointBindAddr(spillway_logical_endpoint endpoint, CUdevice device,
+                                           cuuint64_t offset, void* address, cuuint64_t size,
+                                           unsigned long long flags);
+CUresult CUDAAPI cuLogicalEndpointBindMem(spillway_logical_endpoint endpoint, CUdevice device,
+                                          cuuint64_t offset, CUmemGenericAllocationHandle memory,
+                                          cuuint64_t memory_offset, cuuint64_t size,
+                                          unsigned long long flags);
+#endif
+
+#if CUDA_VERSION < 13040
+CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                   const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params);
+CUresult CUDAAPI cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams* params);
+CUresult CUDAAPI cuMemGetLocationInfo(CUdeviceptr address, size_t size, size_t summary, size_t sampling,
+                                      CUmemLocation* locations);
+#endif
+
+#if CUDA_VERSION < 13050
+CUresult CUDAAPI cuFabricCpyBatchAsync(size_t count, void* ops, unsigned long long flags, CUstream stream);
+CUresult CUDAAPI cuFabricCpyBatchAsync_ptsz(size_t count, void* ops, unsigned long long flags,
+                                            CUstream stream);
+CUresult CUDAAPI cuTensorMapSetAllocationClass(CUtensorMap* map, int allocation_class, int* effective);
+#endif
+
 }  // extern "C"
 
 namespace spillway::integration {

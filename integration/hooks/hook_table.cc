@@ -68,6 +68,7 @@ SPILLWAY_HOOK(cuMemcpy3DPeerAsync, Gated<PitchedCopy>)
 SPILLWAY_HOOK(cuMemcpyBatchAsync, Gated<BatchCopy>)
 SPILLWAY_HOOK(cuMemcpy3DBatchAsync, Gated<PitchedBatchCopy>)
 SPILLWAY_HOOK(cuMemcpy3DWithAttributesAsync, Gated<PitchedBatchCopy>)
+SPILLWAY_HOOK(cuFabricCpyBatchAsync, Gated<FabricCopyBatch>)
 
 // Memsets.
 SPILLWAY_HOOK(cuMemsetD8, Gated<Memset>)
@@ -100,6 +101,7 @@ SPILLWAY_HOOK(cuStreamBatchMemOp, Gated<StreamWordBatch>)
 // Capture.
 SPILLWAY_HOOK(cuStreamBeginCapture, CaptureBegin)
 SPILLWAY_HOOK(cuStreamBeginCaptureToGraph, CaptureBegin)
+SPILLWAY_HOOK(cuStreamBeginRecaptureToGraph, RecaptureBegin)
 SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureBegin)
 SPILLWAY_HOOK(cuStreamEndCapture, CaptureEnd)
 SPILLWAY_HOOK(cuStreamEndCaptureToCig, CaptureEnd)
@@ -133,7 +135,9 @@ SPILLWAY_HOOK(cuGraphInstantiateWithParams, GraphInstantiated)
 SPILLWAY_HOOK(cuGraphExecUpdate, ExecUpdated)
 SPILLWAY_HOOK(cuGraphDestroy, GraphEnd)
 SPILLWAY_HOOK(cuGraphExecDestroy, ExecEnd)
-SPILLWAY_HOOK(cuGraphDestroyNode, NotWrapped)  // its blocks stay with the graph
+SPILLWAY_HOOK(cuGraphDestroyNode, NodeEnd)
+SPILLWAY_HOOK(cuGraphChildGraphNodeGetGraph, InnerGraphFound)
+SPILLWAY_HOOK(cuGraphNodeGetParams, InnerGraphFound)
 
 // Addresses that leave the process or the device.
 using Exported = Pinned<PinReason::kExport, AnyArgument>;
@@ -141,8 +145,10 @@ SPILLWAY_HOOK(cuIpcGetMemHandle, Exported)
 SPILLWAY_HOOK(cuMemRetainAllocationHandle, RetainedHandle)
 SPILLWAY_HOOK(cuMemGetHandleForAddressRange, Exported)
 SPILLWAY_HOOK(cuMulticastBindAddr, Pinned<PinReason::kPeer, AnyArgument>)
+SPILLWAY_HOOK(cuLogicalEndpointBindAddr, Pinned<PinReason::kPeer, AnyArgument>)
 SPILLWAY_HOOK(cuMemPoolExportPointer, Exported)
 SPILLWAY_HOOK(cuMulticastBindMem, NotWrapped)  // takes a handle: ours are given to nobody
+SPILLWAY_HOOK(cuLogicalEndpointBindMem, NotWrapped)
 SPILLWAY_HOOK(cuMemExportToShareableHandle, NotWrapped)
 SPILLWAY_HOOK(cuMemImportFromShareableHandle, NotWrapped)  // memory that its creator counts
 SPILLWAY_HOOK(cuMemPoolImportPointer, NotWrapped)
@@ -164,6 +170,7 @@ SPILLWAY_HOOK(cuTensorMapEncodeTiled, TensorMapEncoded)
 SPILLWAY_HOOK(cuTensorMapEncodeIm2col, TensorMapEncoded)
 SPILLWAY_HOOK(cuTensorMapEncodeIm2colWide, TensorMapEncoded)
 SPILLWAY_HOOK(cuTensorMapReplaceAddress, TensorMapMoved)
+SPILLWAY_HOOK(cuTensorMapSetAllocationClass, TensorMapReclassed)
 
 // Questions and advice about an address.
 using Advised = Pinned<PinReason::kUnknownCall, AnyArgument>;
@@ -174,6 +181,7 @@ SPILLWAY_HOOK(cuMemGetAddressRange, AddressRange)
 SPILLWAY_HOOK(cuMemGetAccess, AccessQuery)
 SPILLWAY_HOOK(cuMemRangeGetAttribute, NotWrapped)  // of managed memory only
 SPILLWAY_HOOK(cuMemRangeGetAttributes, NotWrapped)
+SPILLWAY_HOOK(cuMemGetLocationInfo, NotWrapped)
 SPILLWAY_HOOK(cuMemAdvise, Advised)
 SPILLWAY_HOOK(cuStreamAttachMemAsync, Advised)
 

@@ -105,6 +105,36 @@ void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* co
   if (any) builder->denied = nullptr;
 }
 
+// Nodes that the oldest supported headers do not have: type and parameters as in cuda.h from 13.5 on.
+constexpr int kBatchCopyNode = 14;
+struct BatchCopyNode {
+  size_t count;
+  const CUdeviceptr* destinations;
+  const CUdeviceptr* sources;
+  const size_t* sizes;
+};
+constexpr int kFabricCopyNode = 18;
+struct FabricCopyNode {
+  size_t count;
+  const void* ops;
+};
+constexpr char kUnknownNode[] = "a graph node of a type that is newer than this version of Spillway";
+
+template <typename Node>
+Node NodeAs(const CUgraphNodeParams* params) {
+  Node node;
+  std::memcpy(&node, &params->kernel, sizeof(node));  // all begin at the same place
+  return node;
+}
+
+void CollectBatchCopyNode(AccessSetBuilder* builder, const BatchCopyNode& node) {
+  BatchCopy::Collect(builder, node.destinations, node.sources, node.sizes, node.count);
+}
+
+void CollectFabricCopyNode(AccessSetBuilder* builder, const FabricCopyNode& node) {
+  FabricCopyBatch::Collect(builder, node.count, node.ops, 0, nullptr);
+}
+
 // Strict trust does not follow addresses in structs by value of more than so many words.
 constexpr uint32_t kSmallStructWords = 8;
 
@@ -188,14 +218,27 @@ void CollectNode(AccessSetBuilder* builder, const CUDA_BATCH_MEM_OP_NODE_PARAMS_
 }
 
 void CollectNode(AccessSetBuilder* builder, const CUgraphNodeParams* params) {
-  switch (params->type) {
+  switch (static_cast<int>(params->type)) {
     case CU_GRAPH_NODE_TYPE_KERNEL: CollectNode(builder, &params->kernel); break;
     case CU_GRAPH_NODE_TYPE_MEMCPY: PitchedCopy::Collect(builder, &params->memcpy.copyParams); break;
     case CU_GRAPH_NODE_TYPE_MEMSET: CollectNode(builder, &params->memset); break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: CollectNode(builder, &params->memOp); break;
-    default:  // other nodes name no memory in a known way; a word that looks like an address of ours counts
+    case kBatchCopyNode: CollectBatchCopyNode(builder, NodeAs<BatchCopyNode>(params)); break;
+    case kFabricCopyNode: CollectFabricCopyNode(builder, NodeAs<FabricCopyNode>(params)); break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      // These name no memory in a known way; a word that looks like an address of ours counts.
       ScanBytes(params, sizeof(*params), builder->map(), &builder->set());
       break;
+    default: builder->NotUnderstood(kUnknownNode); break;
   }
 }
 

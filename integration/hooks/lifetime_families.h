@@ -144,12 +144,7 @@ struct NodeKernelFound {
                        Params* params) {
     const CUresult result = real(node, params);
     if (result != CUDA_SUCCESS || params == nullptr) return result;
-    FunctionRegistry* const functions = &GetHookState()->functions;
-    if constexpr (requires { params->kern; }) {
-      if (params->func == nullptr && params->kern != nullptr)
-        functions->NoteNamed(params->kern, HandleKind::kKernel);
-    }
-    if (params->func != nullptr) functions->NoteNamed(params->func, HandleKind::kFunction);
+    NoteKernelOfNode(&GetHookState()->functions, *params);
     return result;
   }
 };
@@ -180,6 +175,19 @@ struct CaptureBegin {
       state->captures.fetch_sub(1);
       ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureEnd(stream); });
     }
+    return result;
+  }
+};
+// (stream, mode, graph, ...): the nodes of a graph are captured once more, in the same order, with other
+// parameters.
+struct RecaptureBegin {
+  template <typename... Rest>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
+    const uint64_t capture = result == CUDA_SUCCESS ? CaptureOf(*state, {stream, row.per_thread_default}) : 0;
+    if (capture != 0) state->graphs.Recapture(capture, FirstOf<CUgraph>(rest...));
     return result;
   }
 };

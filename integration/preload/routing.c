@@ -11,7 +11,7 @@
 enum {
   kLegacyFlag = 1,        /* CU_GET_PROC_ADDRESS_LEGACY_STREAM */
   kPerThreadFlag = 2,     /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
-  kNewestVersion = 13020, /* of the toolkits behind driver_functions.def; a test compares */
+  kNewestVersion = 13050, /* of the toolkits behind driver_functions.def; a test compares */
 };
 
 static int IsHooked(int row) { return row >= 0 && (RowUseOf(row) == kUseHook || RowUseOf(row) == kUseMust); }

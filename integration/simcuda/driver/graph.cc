@@ -1,5 +1,7 @@
 #include "integration/simcuda/driver/graph.h"
 
+#include "integration/simcuda/driver/conditional.h"
+
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -68,14 +70,36 @@ GraphNode* Graph::Add(OperationPtr operation, const std::vector<GraphNode*>& dep
 void Graph::Remove(GraphNode* node) {
   for (GraphNode* other : nodes_) std::erase(other->dependencies, node);
   std::erase(nodes_, node);
+  DeleteNode(node);
+}
+
+void Graph::DeleteNode(GraphNode* node) {
+  for (Graph* body : node->bodies) body->Destroy();
   Live().erase(node);
   delete node;
+}
+
+void Graph::AddBodies(GraphNode* node, unsigned int count) {
+  for (unsigned int i = 0; i < count; ++i) {
+    Graph* body = Create();
+    body->is_body = true;
+    node->bodies.push_back(body);
+    node->body_handles.push_back(body->handle());
+  }
 }
 
 Graph* Graph::Clone() const {
   Graph* clone = Create();
   const auto places = Places(nodes_);
-  for (const GraphNode* node : nodes_) clone->Add(node->operation, {})->cloned_from = node;
+  for (const GraphNode* node : nodes_) {
+    GraphNode* copy = clone->Add(node->operation, {});
+    copy->cloned_from = node;
+    for (const Graph* body : node->bodies) {
+      copy->bodies.push_back(body->Clone());
+      copy->bodies.back()->is_body = true;
+      copy->body_handles.push_back(copy->bodies.back()->handle());
+    }
+  }
   for (size_t i = 0; i < nodes_.size(); ++i) {
     for (const GraphNode* before : nodes_[i]->dependencies) {
       clone->nodes_[i]->dependencies.push_back(clone->nodes_[places.at(before)]);
@@ -130,13 +154,45 @@ bool Graph::Reaches(const std::vector<GraphNode*>& from, const std::vector<Graph
 
 void Graph::Destroy() {
   ReleaseUserObjects(&user_objects);
-  for (GraphNode* node : nodes_) {
-    Live().erase(node);
-    delete node;
-  }
+  for (GraphNode* node : nodes_) DeleteNode(node);
   Live().erase(this);
   delete this;
 }
+
+namespace {
+
+bool MayBeInBody(const Operation& operation) {
+  switch (operation.type()) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return true;
+    default: return false;
+  }
+}
+
+// What an executable graph does for the node; null when that cannot be done. Appends the conditions at any depth.
+OperationPtr Instantiated(const GraphNode& node, std::vector<uint64_t>* conditions) {
+  const auto* conditional = dynamic_cast<const ConditionalOperation*>(node.operation.get());
+  if (conditional == nullptr) return node.operation;
+  conditions->push_back(conditional->condition());
+  std::vector<std::vector<OperationPtr>> bodies;
+  for (const Graph* body : node.bodies) {
+    std::vector<GraphNode*> sorted;
+    if (!body->Sort(&sorted)) return nullptr;
+    std::vector<OperationPtr>& operations = bodies.emplace_back();
+    for (const GraphNode* inner : sorted) {
+      OperationPtr operation = MayBeInBody(*inner->operation) ? Instantiated(*inner, conditions) : nullptr;
+      if (operation == nullptr) return nullptr;
+      operations.push_back(std::move(operation));
+    }
+  }
+  return MakeConditionalRun(*conditional, std::move(bodies));
+}
+
+}  // namespace
 
 GraphExec* GraphExec::Create(const Graph& graph, unsigned long long flags) {
   std::vector<GraphNode*> sorted;
@@ -144,7 +200,11 @@ GraphExec* GraphExec::Create(const Graph& graph, unsigned long long flags) {
   auto* executable = new GraphExec;
   const auto places = Places(sorted);
   for (const GraphNode* node : sorted) {
-    Step step = {node, node->operation, true, {}};
+    Step step = {node, Instantiated(*node, &executable->conditions_), true, {}};
+    if (step.operation == nullptr) {
+      delete executable;
+      return nullptr;
+    }
     for (const GraphNode* before : node->dependencies) step.dependencies.push_back(places.at(before));
     std::sort(step.dependencies.begin(), step.dependencies.end());
     executable->steps_.push_back(std::move(step));
@@ -181,12 +241,19 @@ CUgraphExecUpdateResult GraphExec::Update(const Graph& graph, GraphNode** where)
       return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
   }
   *where = nullptr;
-  for (size_t i = 0; i < sorted.size(); ++i) steps_[i].operation = sorted[i]->operation;
+  std::vector<OperationPtr> operations;
+  std::vector<uint64_t> conditions;
+  for (const GraphNode* node : sorted) operations.push_back(Instantiated(*node, &conditions));
+  if (std::find(operations.begin(), operations.end(), nullptr) != operations.end())
+    return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+  for (size_t i = 0; i < sorted.size(); ++i) steps_[i].operation = std::move(operations[i]);
+  conditions_ = std::move(conditions);
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
 std::vector<OperationPtr> GraphExec::Operations() const {
   std::vector<OperationPtr> operations;
+  if (!conditions_.empty()) operations.push_back(MakeConditionReset(conditions_));
   for (const Step& step : steps_) {
     if (step.enabled) operations.push_back(step.operation);
   }

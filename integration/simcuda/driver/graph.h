@@ -23,6 +23,8 @@ struct GraphNode {
   OperationPtr operation;
   std::vector<GraphNode*> dependencies;    // no duplicates
   const GraphNode* cloned_from = nullptr;  // an address to compare with only
+  std::vector<Graph*> bodies;              // of a conditional node, which owns them
+  std::vector<CUgraph> body_handles;       // the same; the application reads this array
 
   CUgraphNode handle() { return reinterpret_cast<CUgraphNode>(this); }
 };
@@ -39,6 +41,8 @@ class Graph {
   CUgraph handle() { return reinterpret_cast<CUgraph>(this); }
 
   GraphNode* Add(OperationPtr operation, const std::vector<GraphNode*>& dependencies);
+  // Gives the node empty bodies.
+  static void AddBodies(GraphNode* node, unsigned int count);
   void Remove(GraphNode* node);
   Graph* Clone() const;
   // The nodes in an order that keeps all dependencies, creation order where they leave a choice; false on a cycle.
@@ -49,8 +53,11 @@ class Graph {
 
   const std::vector<GraphNode*>& nodes() const { return nodes_; }
   std::map<UserObject*, unsigned> user_objects;  // references that the graph holds
+  bool is_body = false;                          // of a conditional node
 
  private:
+  static void DeleteNode(GraphNode* node);
+
   std::vector<GraphNode*> nodes_;  // in order of creation
 };
 
@@ -63,7 +70,7 @@ class GraphExec {
     std::vector<size_t> dependencies;  // steps
   };
 
-  // Null when the graph has a cycle.
+  // Null when the graph, or a body of one of its nodes, has a cycle, or a body a node that bodies may not have.
   static GraphExec* Create(const Graph& graph, unsigned long long flags);
   static GraphExec* FromHandle(CUgraphExec handle);
   CUgraphExec handle() { return reinterpret_cast<CUgraphExec>(this); }
@@ -80,6 +87,7 @@ class GraphExec {
 
  private:
   std::vector<Step> steps_;
+  std::vector<uint64_t> conditions_;  // of its conditional nodes, at any depth
 };
 
 // A graph's launch inside another graph.

@@ -220,6 +220,7 @@ SIMCUDA_API CUresult cuGraphCreate(CUgraph* handle, unsigned int flags) {
 }
 SIMCUDA_API CUresult cuGraphDestroy(CUgraph handle) {
   return simcuda::WithGraph(handle, [](Graph& graph) {
+    if (graph.is_body) return CUDA_ERROR_INVALID_VALUE;  // its node owns it
     graph.Destroy();
     return CUDA_SUCCESS;
   });

@@ -1,4 +1,5 @@
 // Driver functions: making nodes by hand, and reading and setting nodes' parameters, in a graph or an executable one.
+#include "integration/simcuda/driver/conditional.h"
 #include "integration/simcuda/driver/copy.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/graph.h"
@@ -9,8 +10,9 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
+// `bodies`: of a conditional node, which the application then finds at *given.
 CUresult AddNode(CUgraphNode* handle, CUgraph graph_handle, const CUgraphNode* dependencies, size_t count,
-                 OperationPtr operation) {
+                 OperationPtr operation, unsigned int bodies = 0, CUgraph** given = nullptr) {
   const Lock lock(GraphMutex());
   Graph* graph = Graph::FromHandle(graph_handle);
   if (handle == nullptr || graph == nullptr || (count != 0 && dependencies == nullptr))
@@ -24,7 +26,10 @@ CUresult AddNode(CUgraphNode* handle, CUgraph graph_handle, const CUgraphNode* d
     }
     before.push_back(node);
   }
-  *handle = graph->Add(std::move(operation), before)->handle();
+  GraphNode* const node = graph->Add(std::move(operation), before);
+  *handle = node->handle();
+  Graph::AddBodies(node, bodies);
+  if (given != nullptr) *given = node->body_handles.data();
   return CUDA_SUCCESS;
 }
 
@@ -185,11 +190,71 @@ CUresult MakeFill(const CUDA_MEMSET_NODE_PARAMS* fill, OperationPtr* operation) 
   return CUDA_SUCCESS;
 }
 
+// The child is cloned: later changes of it do not count.
+CUresult MakeChild(CUgraph handle, OperationPtr* operation) {
+  const Lock lock(GraphMutex());
+  const Graph* child = Graph::FromHandle(handle);
+  std::vector<GraphNode*> sorted;
+  if (child == nullptr || !child->Sort(&sorted)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<OperationPtr> operations;
+  for (const GraphNode* node : sorted) {
+    if (!node->bodies.empty()) return CUDA_ERROR_INVALID_VALUE;
+    operations.push_back(node->operation);
+  }
+  *operation = std::make_shared<ChildGraphOperation>(std::move(operations));
+  return CUDA_SUCCESS;
+}
+
+CUresult MakeConditional(const CUDA_CONDITIONAL_NODE_PARAMS& p, OperationPtr* operation) {
+  const bool known = p.type == CU_GRAPH_COND_TYPE_IF      ? p.size == 1 || p.size == 2
+                     : p.type == CU_GRAPH_COND_TYPE_WHILE ? p.size == 1
+                                                          : p.size != 0;
+  if (!known || !IsCondition(p.handle)) return CUDA_ERROR_INVALID_VALUE;
+  *operation = std::make_shared<ConditionalOperation>(p.handle, p.type);
+  return CUDA_SUCCESS;
+}
+
 CUresult MakeHost(const CUDA_HOST_NODE_PARAMS* parameters, OperationPtr* operation) {
   if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (parameters == nullptr || parameters->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *operation = MakeHostOperation(parameters->fn, parameters->userData);
   return CUDA_SUCCESS;
+}
+
+// The types of node that the stand-in has.
+CUresult MakeAny(CUgraphNodeParams* p, OperationPtr* operation) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMSET_NODE_PARAMS_v2& fill = p->memset;
+  const CUDA_MEMSET_NODE_PARAMS plain_fill = {fill.dst,         fill.pitch, fill.value,
+                                              fill.elementSize, fill.width, fill.height};
+  const CUDA_HOST_NODE_PARAMS plain_host = {p->host.fn, p->host.userData};
+  switch (p->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return MakeKernel(&p->kernel, operation);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return MakeCopy(&p->memcpy.copyParams, operation);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return MakeFill(&plain_fill, operation);
+    case CU_GRAPH_NODE_TYPE_HOST: return MakeHost(&plain_host, operation);
+    case CU_GRAPH_NODE_TYPE_GRAPH: return MakeChild(p->graph.graph, operation);
+    case CU_GRAPH_NODE_TYPE_EMPTY: *operation = std::make_shared<EmptyOperation>(); return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return MakeConditional(p->conditional, operation);
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+CUresult AddAny(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                CUgraphNodeParams* p) {
+  OperationPtr operation;
+  if (CUresult result = MakeAny(p, &operation); result != CUDA_SUCCESS) return result;
+  const bool conditional = p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  return AddNode(node, graph, dependencies, count, std::move(operation),
+                 conditional ? p->conditional.size : 0, conditional ? &p->conditional.phGraph_out : nullptr);
+}
+
+CUresult SetAny(CUgraphExec exec, bool in_exec, CUgraphNode node, CUgraphNodeParams* p) {
+  OperationPtr operation;
+  if (p != nullptr && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
+  if (CUresult result = MakeAny(p, &operation); result != CUDA_SUCCESS) return result;
+  return Replace(exec, in_exec, node, std::move(operation));
 }
 
 }  // namespace
@@ -198,6 +263,40 @@ CUresult MakeHost(const CUDA_HOST_NODE_PARAMS* parameters, OperationPtr* operati
 using simcuda::AddNode;
 using simcuda::OperationPtr;
 using simcuda::Replace;
+
+SIMCUDA_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph graph,
+                                                    CUcontext, unsigned int value, unsigned int flags) {
+  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  const std::lock_guard<std::mutex> lock(simcuda::GraphMutex());
+  if (handle == nullptr || simcuda::Graph::FromHandle(graph) == nullptr ||
+      flags > CU_GRAPH_COND_ASSIGN_DEFAULT)
+    return CUDA_ERROR_INVALID_VALUE;
+  *handle = simcuda::MakeCondition(value, flags == CU_GRAPH_COND_ASSIGN_DEFAULT);
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                    size_t count, CUgraphNodeParams* parameters) {
+  return simcuda::AddAny(node, graph, dependencies, count, parameters);
+}
+SIMCUDA_API CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                       const CUgraphEdgeData*, size_t count, CUgraphNodeParams* parameters) {
+  return simcuda::AddAny(node, graph, dependencies, count, parameters);
+}
+SIMCUDA_API CUresult cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                       const CUgraphEdgeData*, size_t count, CUgraphNodeParams* parameters) {
+  return simcuda::AddAny(node, graph, dependencies, count, parameters);
+}
+SIMCUDA_API CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* parameters) {
+  return simcuda::SetAny(nullptr, false, node, parameters);
+}
+SIMCUDA_API CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams* parameters) {
+  return simcuda::SetAny(nullptr, false, node, parameters);
+}
+SIMCUDA_API CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                              CUgraphNodeParams* parameters) {
+  return simcuda::SetAny(exec, true, node, parameters);
+}
 
 SIMCUDA_API CUresult cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                          size_t count) {

@@ -102,6 +102,9 @@ int simcuda_decode_tensor_map(const void* map, simcuda_tensor_map* decoded);
 /* For kernels: the memory behind a texture object (a number, so a scan of parameters does not see it). 0 or a CUresult. */
 int simcuda_texture_memory(uint64_t texture, uint64_t* address, uint64_t* bytes);
 
+/* For kernels, as cudaGraphSetConditional on a device: the value by which a conditional node decides. 0 or a CUresult. */
+int simcuda_set_condition(uint64_t handle, unsigned int value);
+
 /* Fails the context of the kernel that is running on this thread, as a fault on a GPU would: `text` goes to
  * standard error, and calls of that context return CUDA_ERROR_LAUNCH_FAILED from then on. On a thread that runs no
  * kernel it fails the current context. */

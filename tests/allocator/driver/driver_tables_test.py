@@ -11,6 +11,14 @@ import unittest
 DRIVER = pathlib.Path(os.environ["DRIVER_TABLES_SOURCE"]) / "allocator" / "driver"
 INCLUDE = pathlib.Path(os.environ["DRIVER_TABLES_INCLUDE"])
 FUNCTION = re.compile(r"^DRIVER_FUNCTION\((\w+), (\w+), (\d+), (DEFAULT|PER_THREAD)\)$", re.M)
+HEADERS = pathlib.Path(__file__).with_name("cuda_headers.txt")
+# Functions whose parameters look as if a call named memory of ours, and that no wrapper needs.
+PASSED_ON = {
+    r"cuExternalMemory\w+|cuGL\w+|cuGraphicsResourceGet\w+|cuMemHostGetDevicePointer\w*": "give out addresses of others",
+    r"cuGraph\w*(ExternalSemaphores|Host)\w*": "nodes that name no memory",
+    r"cuGraph\w+GetParams(_v\d)?": "give out what was set",
+    r"cuThreadExchangeStreamCaptureMode": "begins no capture",
+}
 SYMBOL = re.compile(r"^DRIVER_SYMBOL\((\w+), (USED|HOOK|MUST)\)$", re.M)
 
 
@@ -65,7 +73,7 @@ class FunctionsTest(unittest.TestCase):
     def test_shim_knows_the_newest_toolkit_of_the_table(self):
         """Up to that version a request has one answer in the table; the heading lists the toolkits."""
         text = (DRIVER / "driver_functions.def").read_text()
-        major, minor = re.findall(r"(\d+)\.(\d+)", text.splitlines()[0])[-1]
+        major, minor = re.findall(r"(\d+)\.(\d+)", text.splitlines()[1])[-1]
         routing = (DRIVER.parent.parent / "integration/preload/routing.c").read_text()
         known = int(re.search(r"kNewestVersion = (\d+)", routing)[1])
         self.assertEqual(known, int(major) * 1000 + int(minor) * 10)
@@ -76,6 +84,34 @@ class FunctionsTest(unittest.TestCase):
             self.assertRegex(symbol, rf"^{base}(_v\d+)?(_ptsz|_ptds)?$")
             self.assertEqual(form == "PER_THREAD", symbol.endswith(("_ptsz", "_ptds")))
             self.assertGreaterEqual(int(version), 2000)
+
+
+class PinnedHeadersTest(unittest.TestCase):
+    """The list of one toolkit's functions that is kept beside this test; the nightly run asks the newest headers."""
+
+    def setUp(self):
+        lines = [line for line in HEADERS.read_text().splitlines() if not line.startswith("#")]
+        self.functions = [tuple(line.split()) for line in lines]
+        self.assertGreater(len(self.functions), 700)
+
+    def test_every_function_is_in_the_table(self):
+        table = set(rows("driver_functions.def", FUNCTION))
+        self.assertEqual([row[:4] for row in self.functions if row[:4] not in table], [])
+
+    def test_the_table_ends_with_that_toolkit(self):
+        release = re.search(r"headers of [\w-]+ (\d+)\.(\d+)", HEADERS.read_text()).groups()
+        newest = re.findall(r"(\d+)\.(\d+)", (DRIVER / "driver_functions.def").read_text().splitlines()[1])[-1]
+        self.assertEqual(newest, release)
+
+    def test_every_function_that_may_name_memory_is_wrapped_or_judged(self):
+        uses = dict(rows("driver_symbols.def", SYMBOL))
+        open_ones = [symbol for symbol, _, _, _, kinds in self.functions if kinds != "-" and uses.get(symbol) not in ("HOOK", "MUST")]
+        judged = {symbol: [why for names, why in PASSED_ON.items() if re.fullmatch(names, symbol)] for symbol in open_ones}
+        self.assertEqual([symbol for symbol, why in judged.items() if not why], [])
+
+    def test_every_judgement_is_about_a_function(self):
+        for names in PASSED_ON:
+            self.assertTrue([row for row in self.functions if re.fullmatch(names, row[0])], names)
 
 
 class SymbolsTest(unittest.TestCase):

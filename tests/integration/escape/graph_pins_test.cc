@@ -26,6 +26,7 @@ class GraphPinsTest : public testing::Test {
     ended_.clear();
     return blocks;
   }
+  void Add(CUgraph graph, PinTicket ticket) { EXPECT_TRUE(graphs_.AddToGraph(graph, &ticket)); }
   using Blocks = std::vector<uint32_t>;
 
   GraphPins graphs_;
@@ -44,7 +45,7 @@ TEST_F(GraphPinsTest, ACaptureBecomesAGraphOrNothing) {
 }
 
 TEST_F(GraphPinsTest, TheLastOwnerEndsThem) {
-  graphs_.AddToGraph(Graph(1), Ticket(1));
+  Add(Graph(1), Ticket(1));
   graphs_.Include(Graph(2), Graph(1));
   graphs_.Instantiate(Exec(1), Graph(2), &ended_);
   graphs_.DropGraph(Graph(1), &ended_);
@@ -58,8 +59,8 @@ TEST_F(GraphPinsTest, TheLastOwnerEndsThem) {
 }
 
 TEST_F(GraphPinsTest, AnUpdateEndsTheParametersOfNodes) {
-  graphs_.AddToGraph(Graph(1), Ticket(1));
-  graphs_.AddToGraph(Graph(2), Ticket(2));
+  Add(Graph(1), Ticket(1));
+  Add(Graph(2), Ticket(2));
   graphs_.Instantiate(Exec(1), Graph(1), &ended_);
   graphs_.SetNode(Exec(1), Node(1), Ticket(3), &ended_);
   graphs_.SetNode(Exec(1), Node(1), Ticket(4), &ended_);
@@ -69,8 +70,96 @@ TEST_F(GraphPinsTest, AnUpdateEndsTheParametersOfNodes) {
   EXPECT_EQ(Ended(), (Blocks{1, 4}));
 }
 
+TEST_F(GraphPinsTest, WhatABodyNamesIsTheGraphs) {
+  graphs_.AddBody(Graph(1), Node(1), Graph(2));
+  graphs_.AddBody(Graph(2), Node(2), Graph(3));  // a condition inside a body
+  Add(Graph(2), Ticket(1));
+  graphs_.AddToCapture(7, Ticket(2));
+  graphs_.EndCapture(7, Graph(3), &ended_);
+  graphs_.Instantiate(Exec(1), Graph(1), &ended_);
+  graphs_.Include(Graph(4), Graph(1));
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks()) << "the executable graph and the clone run the bodies, too";
+  graphs_.DropExec(Exec(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks());
+  graphs_.DropGraph(Graph(4), &ended_);
+  EXPECT_EQ(Ended(), (Blocks{1, 2}));
+}
+
+TEST_F(GraphPinsTest, AnUpdateTakesTheBodiesAlong) {
+  graphs_.AddBody(Graph(1), Node(1), Graph(2));
+  graphs_.Instantiate(Exec(1), Graph(1), &ended_);
+  Add(Graph(2), Ticket(1));  // after the executable graph was made
+  graphs_.Update(Exec(1), Graph(1), &ended_);
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks());
+  graphs_.DropExec(Exec(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks{1});
+}
+
+TEST_F(GraphPinsTest, TheHandleOfABodyThatIsGoneMayComeBack) {
+  graphs_.AddBody(Graph(1), Node(1), Graph(2));
+  graphs_.AddBody(Graph(2), Node(2), Graph(3));
+  Add(Graph(2), Ticket(1));
+  Add(Graph(3), Ticket(2));
+  graphs_.DropNode(Node(1));
+  graphs_.DropNode(Node(1));
+  Add(Graph(2), Ticket(3));  // another graph
+  Add(Graph(3), Ticket(4));
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), (Blocks{1, 2}));
+  graphs_.DropGraph(Graph(2), &ended_);
+  graphs_.DropGraph(Graph(3), &ended_);
+  EXPECT_EQ(Ended(), (Blocks{3, 4}));
+}
+
+TEST_F(GraphPinsTest, AGraphInsideAnUnknownNodeOwnsNothing) {
+  graphs_.AddBody(Graph(1), Node(1), Graph(2));
+  graphs_.NoteInner(Graph(2));
+  graphs_.NoteInner(Graph(3));
+  Add(Graph(2), Ticket(1));
+  PinTicket ticket = Ticket(2);
+  EXPECT_FALSE(graphs_.AddToGraph(Graph(3), &ticket));
+  EXPECT_EQ(ticket.blocks.size(), 1u);
+  graphs_.AddToCapture(7, Ticket(3));
+  graphs_.EndCapture(7, Graph(3), &ended_);
+  graphs_.DropGraph(Graph(1), &ended_);
+  graphs_.DropGraph(Graph(3), &ended_);
+  EXPECT_EQ(Ended(), Blocks{1});
+}
+
+TEST_F(GraphPinsTest, ARecaptureReplacesWhatTheGraphNamed) {
+  Add(Graph(1), Ticket(1));
+  for (const bool succeeds : {false, true}) {
+    graphs_.Recapture(7, Graph(1));
+    graphs_.AddToCapture(7, Ticket(2));
+    graphs_.Instantiate(Exec(1), Graph(1), &ended_);
+    EXPECT_EQ(Ended(), Blocks());
+    graphs_.EndCapture(7, succeeds ? Graph(1) : nullptr, &ended_);
+    EXPECT_EQ(Ended(), succeeds ? Blocks() : Blocks{2});
+    graphs_.DropExec(Exec(1), &ended_);
+    EXPECT_EQ(Ended(), succeeds ? Blocks{1} : Blocks());
+  }
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks{2});
+}
+
+TEST_F(GraphPinsTest, AnExecutableGraphThatIsCapturedLivesOnInTheGraph) {
+  Add(Graph(1), Ticket(1));
+  graphs_.Instantiate(Exec(1), Graph(1), &ended_);
+  graphs_.SetNode(Exec(1), Node(1), Ticket(2), &ended_);
+  graphs_.AddExecToCapture(7, Exec(1));
+  graphs_.AddExecToCapture(7, Exec(2));
+  graphs_.EndCapture(7, Graph(2), &ended_);
+  graphs_.DropExec(Exec(1), &ended_);
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks());
+  graphs_.DropGraph(Graph(2), &ended_);
+  EXPECT_EQ(Ended(), (Blocks{1, 2}));
+}
+
 TEST_F(GraphPinsTest, AForgottenStreamIsNamedOnce) {
-  graphs_.AddToGraph(Graph(1), Ticket(1));
+  Add(Graph(1), Ticket(1));
   graphs_.Instantiate(Exec(1), Graph(1), &ended_);
   graphs_.NoteLaunch(Exec(1), {Stream(4), false});
   std::vector<PinTicket> launched;

@@ -66,6 +66,13 @@ TEST_F(PinsTest, AReasonIsReportedOnce) {
   EXPECT_EQ(text.find("cuSecond"), std::string::npos) << text;
 }
 
+TEST_F(PinsTest, AnAskerOfPrivateTablesIsReportedOnce) {
+  PinReports reports;
+  EXPECT_TRUE(reports.ReportTable("libcupti.so.13", "private driver table 1"));
+  EXPECT_FALSE(reports.ReportTable("libcupti.so.13", "private driver table 2"));
+  EXPECT_TRUE(reports.ReportTable("libother.so", "private driver table 1"));
+}
+
 TEST_F(PinsTest, ObjectsKeepTheirTicketsByKindAndName) {
   ObjectPins objects;
   using Kind = ObjectPins::Kind;

@@ -87,6 +87,22 @@ TEST_F(CopyAccessSetsTest, BatchesNameAllTheirRanges) {
   EXPECT_EQ(residency_[0].launches[2].set, Ids{Id(4)});
 }
 
+// The operations have a type of their own only in newer headers.
+template <typename Op>
+CUresult CopyOverFabric(CUresult(CUDAAPI* copy)(size_t, Op*, unsigned long long, CUstream), size_t count,
+                        void* ops, CUstream stream) {
+  return copy(count, static_cast<Op*>(ops), 0, stream);
+}
+
+TEST_F(CopyAccessSetsTest, CopiesOverAFabricNameTheirPointers) {
+  Publish();
+  FabricCopy copies[2] = {};
+  copies[0] = {{FabricCopy::Operand::kPointer, Address(1), 0}, {2, Address(2), 0}, 64, 0};  // to an endpoint
+  copies[1] = {{FabricCopy::Operand::kPointer, Address(3), 0}, {1, Address(4), 0}, 100000, 0};
+  CopyOverFabric(driver().Hooked<Row::cuFabricCpyBatchAsync>(), 2, copies, Stream(2));
+  EXPECT_EQ(OnlyLaunch().set, (Ids{Id(1), Id(3), Id(4)}));
+}
+
 TEST_F(CopyAccessSetsTest, MemsetsPrefetchesAndStreamWords) {
   Publish();
   driver().Hooked<Row::cuMemsetD32Async>()(Address(1), 0, 16, Stream(1));

@@ -6,7 +6,41 @@
 namespace spillway::integration {
 namespace {
 
-class EachWay : public EscapedMemoryTest, public testing::WithParamInterface<Way> {};
+class EachWay : public EscapedMemoryTest, public testing::WithParamInterface<Way> {
+ protected:
+  // What becomes of the capture under way once a kernel in it reads the first word of the block.
+  CUgraph EndCapture(CUdeviceptr block, CUstream stream) {
+    const CUfunction kernel =
+        Kernel("sum_one",
+               [](const simcuda_launch*, void** params) {
+                 SumTable(static_cast<const uint64_t*>(params[0]), 1, *static_cast<uint64_t**>(params[1]));
+               },
+               {8, 8});
+    void* params[] = {&block, &out_};
+    CUgraph graph = nullptr;
+    EXPECT_EQ(Hooked<Row::cuLaunchKernel>(GetParam())(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr),
+              CUDA_SUCCESS);
+    EXPECT_EQ(Hooked<Row::cuStreamEndCapture>()(stream, &graph), CUDA_SUCCESS);
+    return graph;
+  }
+  // Twice, with other work before; the graph itself is gone by then.
+  void ExpectReplays(CUgraph graph, CUstream stream) {
+    const bool hooked = GetParam() == Way::kHooked;
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(Hooked<Row::cuGraphDestroy>()(graph), CUDA_SUCCESS);
+    for (int replay = 0; replay < 2; ++replay) {
+      Press();
+      EXPECT_EQ(Hooked<Row::cuGraphLaunch>()(exec, stream), CUDA_SUCCESS);
+      const uint64_t sum = Result();
+      EXPECT_EQ(hooked ? sum : 13, 13u);
+    }
+    ExpectMisses(GetParam());
+    EXPECT_EQ(PinnedFor(PinReason::kGraph), hooked ? kBlock : 0u);
+    EXPECT_EQ(Hooked<Row::cuGraphExecDestroy>()(exec), CUDA_SUCCESS);
+    EXPECT_EQ(PinnedFor(PinReason::kGraph), 0u);
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values(Way::kHooked, Way::kAround),
                          [](const auto& way) { return way.param == Way::kHooked ? "Hooked" : "Around"; });
 
@@ -100,39 +134,33 @@ TEST_P(EachWay, ATensorMapInAParameter) {
 
 TEST_P(EachWay, ALaunchThatWasCaptured) {
   const CUdeviceptr a = Target(13);
-  const CUfunction kernel =
-      Kernel("sum_one",
-             [](const simcuda_launch*, void** params) {
-               SumTable(static_cast<const uint64_t*>(params[0]), 1, *static_cast<uint64_t**>(params[1]));
-             },
-             {8, 8});
   CUstream stream = device_.NewStream();
   device_.Synchronize();
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  CUdeviceptr parameter = a;
-  void* params[] = {&parameter, &out_};
   ASSERT_EQ(Hooked<Row::cuStreamBeginCapture_v2>()(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
             CUDA_SUCCESS);
-  ASSERT_EQ(Hooked<Row::cuLaunchKernel>(GetParam())(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr),
+  ExpectReplays(EndCapture(a, stream), stream);
+}
+
+TEST_P(EachWay, ABodyOfAConditionalNode) {
+  const CUdeviceptr a = Target(13);
+  CUgraph graph = nullptr;
+  CUgraphNodeParams params = {};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  params.conditional.type = CU_GRAPH_COND_TYPE_IF;
+  params.conditional.size = 1;
+  reinterpret_cast<decltype(&cuGraphCreate)>(Symbol("cuGraphCreate"))(&graph, 0);
+  reinterpret_cast<decltype(&cuGraphConditionalHandleCreate)>(Symbol("cuGraphConditionalHandleCreate"))(
+      &params.conditional.handle, graph, nullptr, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(Hooked<Row::cuGraphAddNode_v2>()(&node, graph, nullptr, nullptr, 0, &params), CUDA_SUCCESS);
+  const CUgraph body = params.conditional.phGraph_out[0];
+  CUstream stream = device_.NewStream();
+  device_.Synchronize();
+  ASSERT_EQ(Hooked<Row::cuStreamBeginCaptureToGraph>()(stream, body, nullptr, nullptr, 0,
+                                                       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
             CUDA_SUCCESS);
-  ASSERT_EQ(Hooked<Row::cuStreamEndCapture>()(stream, &graph), CUDA_SUCCESS);
-  ASSERT_EQ(Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0), CUDA_SUCCESS);
-  EXPECT_EQ(Hooked<Row::cuGraphDestroy>()(graph), CUDA_SUCCESS);
-  for (int replay = 0; replay < 2; ++replay) {
-    Press();
-    EXPECT_EQ(Hooked<Row::cuGraphLaunch>()(exec, stream), CUDA_SUCCESS);
-    const uint64_t sum = Result();
-    if (GetParam() == Way::kHooked) {
-      EXPECT_EQ(sum, 13u);
-    }
-  }
-  ExpectMisses(GetParam());
-  if (GetParam() == Way::kHooked) {
-    EXPECT_EQ(PinnedFor(PinReason::kGraph), kBlock);
-  }
-  EXPECT_EQ(Hooked<Row::cuGraphExecDestroy>()(exec), CUDA_SUCCESS);
-  EXPECT_EQ(PinnedFor(PinReason::kGraph), 0u);
+  ASSERT_EQ(EndCapture(a, stream), body);
+  ExpectReplays(graph, stream);
 }
 
 TEST_P(EachWay, ATextureObject) {

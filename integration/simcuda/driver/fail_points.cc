@@ -14,7 +14,7 @@ struct Rule {
   std::atomic<bool> from_then_on{false};
   std::atomic<int> code{CUDA_ERROR_UNKNOWN};
 };
-std::array<Rule, static_cast<size_t>(Call::kCount)> g_rules;
+std::array<Rule, static_cast<size_t>(DriverCall::kCount)> g_rules;
 
 // -1: no such function.
 int CallOf(const std::string& symbol) {
@@ -23,7 +23,7 @@ int CallOf(const std::string& symbol) {
 #include "allocator/driver/driver_functions.def"
 #undef DRIVER_FUNCTION
   };
-  for (int i = 0; i < static_cast<int>(Call::kCount); ++i) {
+  for (int i = 0; i < static_cast<int>(DriverCall::kCount); ++i) {
     if (symbol == kNames[i]) return i;
   }
   return -1;
@@ -76,7 +76,7 @@ bool SetFailures(const std::string& text) {
   return true;
 }
 
-CUresult CountCall(Call call) {
+CUresult CountCall(DriverCall call) {
   Rule& rule = g_rules[static_cast<size_t>(call)];
   const int64_t nth = rule.nth.load();
   const int64_t calls = ++rule.calls;

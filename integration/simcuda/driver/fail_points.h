@@ -11,7 +11,7 @@
 namespace simcuda {
 
 // The driver's functions by their exported names.
-enum class Call : int {
+enum class DriverCall : int {
 #define DRIVER_FUNCTION(symbol, name, version, form) symbol,
 #include "allocator/driver/driver_functions.def"
 #undef DRIVER_FUNCTION
@@ -24,19 +24,19 @@ enum class Call : int {
 bool SetFailures(const std::string& text);
 
 extern std::atomic<bool> g_any_failure;  // whether there is a rule; released by SetFailures
-CUresult CountCall(Call call);
+CUresult CountCall(DriverCall call);
 // All counts begin at zero; the rules stay.
 void ForgetCalls();
 // Counts one call; what it has to answer, or CUDA_SUCCESS.
-inline CUresult FailureOf(Call call) {
+inline CUresult FailureOf(DriverCall call) {
   return __builtin_expect(g_any_failure.load(std::memory_order_acquire), 0) ? CountCall(call) : CUDA_SUCCESS;
 }
 
 }  // namespace simcuda
 
 // The first line of a function that a rule can make fail.
-#define SIMCUDA_FAIL_POINT(symbol)                                                                     \
-  if (const CUresult failure = ::simcuda::FailureOf(::simcuda::Call::symbol); failure != CUDA_SUCCESS) \
+#define SIMCUDA_FAIL_POINT(symbol)                                                                           \
+  if (const CUresult failure = ::simcuda::FailureOf(::simcuda::DriverCall::symbol); failure != CUDA_SUCCESS) \
   return failure
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAIL_POINTS_H_

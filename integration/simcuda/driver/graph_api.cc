@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "integration/simcuda/driver/capture.h"
+#include "integration/simcuda/driver/conditional.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/fail_points.h"
@@ -362,4 +363,15 @@ SIMCUDA_API CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, u
     *enabled = step->enabled ? 1 : 0;
     return CUDA_SUCCESS;
   });
+}
+
+SIMCUDA_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph graph,
+                                                    CUcontext, unsigned int value, unsigned int flags) {
+  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  const std::lock_guard<std::mutex> lock(simcuda::GraphMutex());
+  if (handle == nullptr || simcuda::Graph::FromHandle(graph) == nullptr ||
+      flags > CU_GRAPH_COND_ASSIGN_DEFAULT)
+    return CUDA_ERROR_INVALID_VALUE;
+  *handle = simcuda::MakeCondition(value, flags == CU_GRAPH_COND_ASSIGN_DEFAULT);
+  return CUDA_SUCCESS;
 }

@@ -264,17 +264,6 @@ using simcuda::AddNode;
 using simcuda::OperationPtr;
 using simcuda::Replace;
 
-SIMCUDA_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph graph,
-                                                    CUcontext, unsigned int value, unsigned int flags) {
-  if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard<std::mutex> lock(simcuda::GraphMutex());
-  if (handle == nullptr || simcuda::Graph::FromHandle(graph) == nullptr ||
-      flags > CU_GRAPH_COND_ASSIGN_DEFAULT)
-    return CUDA_ERROR_INVALID_VALUE;
-  *handle = simcuda::MakeCondition(value, flags == CU_GRAPH_COND_ASSIGN_DEFAULT);
-  return CUDA_SUCCESS;
-}
-
 SIMCUDA_API CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                     size_t count, CUgraphNodeParams* parameters) {
   return simcuda::AddAny(node, graph, dependencies, count, parameters);

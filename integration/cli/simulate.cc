@@ -50,6 +50,10 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   simulate->add_option("--pcie", options->pcie, "Bytes/s in each direction (default 15.754e9)");
   simulate->add_option("--pcie-in", options->pcie_in, "Bytes/s to the GPU");
   simulate->add_option("--pcie-out", options->pcie_out, "Bytes/s from the GPU");
+  simulate->add_option("--pcie-both", options->pcie_both,
+                       "IN,OUT: bytes/s while both directions run (default: as alone)");
+  simulate->add_flag("--plan-independent", options->plan_independent,
+                     "Make the plan as if --pcie-both were not there");
   simulate->add_option("--ssd-read", options->ssd_read,
                        "Bytes/s (default 3.2e9); several drives: 2.4e9,0.8e9");
   simulate->add_option("--ssd-write", options->ssd_write, "Bytes/s (default 3.2e9), of as many drives");

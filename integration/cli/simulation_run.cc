@@ -56,6 +56,19 @@ absl::Status ReadDrives(const SimulateOptions& options, policy::Machine* machine
   return absl::OkStatus();
 }
 
+// "IN,OUT", no more than each direction alone and no less than taking turns gives.
+absl::Status ReadTogether(const SimulateOptions& options, policy::Machine* machine) {
+  if (options.pcie_both.empty()) return absl::OkStatus();
+  const auto rates = ReadRates("pcie-both", options.pcie_both);
+  if (!rates.ok()) return rates.status();
+  if (rates->size() != 2) return NotAccepted("pcie-both", options.pcie_both, "two rates, IN,OUT");
+  machine->pcie_both = {(*rates)[0], (*rates)[1]};
+  if (policy::LinkIsPossible(*machine)) return absl::OkStatus();
+  return NotAccepted("pcie-both", options.pcie_both,
+                     absl::StrCat("rates no higher than ", options.PcieIn(), " in and ", options.PcieOut(),
+                                  " out, and together no lower than taking turns"));
+}
+
 absl::StatusOr<policy::Machine> MachineOf(const SimulateOptions& options) {
   policy::Machine machine;
   for (const absl::Status& status : {
@@ -70,6 +83,7 @@ absl::StatusOr<policy::Machine> MachineOf(const SimulateOptions& options) {
   }
   if (machine.piece_bytes != 0 && machine.piece_bytes < kLeastPiece)
     return NotAccepted("piece", options.piece, "0 (whole tensors) or at least 4KiB");
+  if (absl::Status status = ReadTogether(options, &machine); !status.ok()) return status;
   machine.ssd_shared = options.ssd_shared;
   machine.transfer_latency = std::llround(options.latency_us * 1000);
   return machine;
@@ -169,7 +183,9 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
                                                      machine->gpu_bytes));
   if (absl::Status status = FindBound(options, workload, lifetimes, *machine, &result); !status.ok())
     return status;
-  auto plan = PlanFor(options, workload, lifetimes, *machine, &result);
+  policy::Machine planned_for = *machine;
+  if (options.plan_independent) planned_for.pcie_both = {};
+  auto plan = PlanFor(options, workload, lifetimes, planned_for, &result);
   if (!plan.ok()) return plan.status();
   policy::ExecutionOptions execution;
   execution.iterations = options.iterations;

@@ -22,6 +22,8 @@ struct SimulateOptions {
   std::string trace;  // what ReadTrace accepts
   std::string gpu_memory = "40GiB", host_memory = "128GiB";
   std::string pcie, pcie_in, pcie_out;  // the latter two win over the first
+  std::string pcie_both;                // "IN,OUT"; empty: the directions are independent
+  bool plan_independent = false;        // the plan is made as if they were, whatever pcie_both says
   std::string ssd_read = "3.2e9", ssd_write = "3.2e9";
   bool ssd_shared = false;
   double latency_us = 0;

@@ -126,9 +126,27 @@ Nanos PhaseBound(const Workload& workload, const Lifetimes& lifetimes, const Exe
   return worst;
 }
 
+// What exceeds `capacity` moves both ways once an iteration, under limits that the two ways share.
+Nanos SharedBound(const Lifetimes& lifetimes, const Exempt& exempt, int64_t capacity,
+                  const std::vector<SharedLimit>& limits) {
+  Nanos worst = 0;
+  for (size_t k = 0; k < lifetimes.live_bytes.size(); ++k) {
+    const int64_t excess = lifetimes.live_bytes[k] - capacity;
+    for (const SharedLimit& limit : limits) {
+      const Nanos written = TimeFor(excess - exempt.constant[k], 1 / limit.per_byte_written);
+      const Nanos read =
+          TimeFor(excess - exempt.overwritten[k] - exempt.overwritten_next[k], 1 / limit.per_byte_read);
+      worst = std::max(worst, written + read);
+    }
+  }
+  return worst;
+}
+
 }  // namespace
 
-Nanos QuickBound::Best() const { return std::max({compute, load, phase, ssd_phase, ssd_shared}); }
+Nanos QuickBound::Best() const {
+  return std::max({compute, load, phase, ssd_phase, ssd_shared, pcie_shared});
+}
 
 QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine) {
   const int64_t gpu = static_cast<int64_t>(machine.gpu_bytes);
@@ -141,19 +159,10 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
                                               machine.pcie_in));
   }
   bound.phase = PhaseBound(workload, lifetimes, exempt, gpu, machine.pcie_out, machine.pcie_in);
-  bound.ssd_phase = PhaseBound(workload, lifetimes, exempt, gpu + static_cast<int64_t>(machine.host_bytes),
-                               machine.ssd_write, machine.ssd_read);
-  if (!machine.ssd_shared) return bound;
-  const std::vector<SharedLimit> limits = SharedLimits(machine);
-  for (size_t k = 0; k < workload.kernels.size(); ++k) {
-    const int64_t excess = lifetimes.live_bytes[k] - gpu - static_cast<int64_t>(machine.host_bytes);
-    for (const SharedLimit& limit : limits) {
-      bound.ssd_shared = std::max(
-          bound.ssd_shared,
-          TimeFor(excess - exempt.constant[k], 1 / limit.per_byte_written) +
-              TimeFor(excess - exempt.overwritten[k] - exempt.overwritten_next[k], 1 / limit.per_byte_read));
-    }
-  }
+  const int64_t inner = gpu + static_cast<int64_t>(machine.host_bytes);
+  bound.ssd_phase = PhaseBound(workload, lifetimes, exempt, inner, machine.ssd_write, machine.ssd_read);
+  bound.pcie_shared = SharedBound(lifetimes, exempt, gpu, LinkLimits(machine));
+  if (machine.ssd_shared) bound.ssd_shared = SharedBound(lifetimes, exempt, inner, SharedLimits(machine));
   return bound;
 }
 

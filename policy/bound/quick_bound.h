@@ -20,6 +20,9 @@ struct QuickBound {
   // An SSD whose reads and writes share one limit: what exceeds GPU and host together is written and read
   // there once an iteration. 0 otherwise.
   Nanos ssd_shared = 0;
+  // PCIe whose directions slow each other down: what exceeds the GPU leaves and returns once an iteration. 0
+  // otherwise.
+  Nanos pcie_shared = 0;
   Nanos Best() const;  // the greatest: the tightest
 };
 

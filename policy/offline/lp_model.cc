@@ -329,6 +329,10 @@ class ModelMaker {
       AddLink({{&ssd.out_ssd, 1}, {&ssd.demoted, 1}}, InRate(machine_.ssd_write));
       AddLink({{&ssd.in_ssd, 1}, {&ssd.promoted, 1}}, InRate(machine_.ssd_read));
     }
+    for (const SharedLimit& limit : LinkLimits(machine_)) {
+      const double in = 1 / InRate(1 / limit.per_byte_read), out = 1 / InRate(1 / limit.per_byte_written);
+      AddLink({{&a.in_host, in}, {&a.out_host, out}, {&ssd.in_ssd, in}, {&ssd.out_ssd, out}}, 1);
+    }
     if (!machine_.ssd_shared || tiers_ == LpTiers::kHostOnly) return;
     for (const SharedLimit& limit : SharedLimits(machine_)) {
       const double read = InRate(1 / limit.per_byte_read), write = InRate(1 / limit.per_byte_written);

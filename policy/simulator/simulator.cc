@@ -69,6 +69,7 @@ class Executor {
       }
       Advance(next);
     }
+    transfers_.Finish();
     return figures_.Take(workload_.IdealTime(), state_.peak[0], state_.peak[1]);
   }
 
@@ -119,13 +120,14 @@ class Executor {
 
   // ---- One round at a time: all that can start does.
   void StartAll() {
-    transfers_.ForgetWake();
+    transfers_.BeginRound();
     if (place_.Waiting()) {
       transfers_.StartReads();
       StartKernel();
     }
     transfers_.StartWrites();
     transfers_.StartReads();
+    transfers_.EndRound();
   }
 
   // Whether what the next kernel overwrites or frees is on its way.

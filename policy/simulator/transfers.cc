@@ -1,7 +1,6 @@
 #include "policy/simulator/transfers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace spillway::policy {
@@ -10,11 +9,6 @@ namespace {
 constexpr double kNanosPerSecond = 1e9;
 
 }  // namespace
-
-Nanos ToTicks(double nanos) {
-  constexpr Nanos kTick = 2;
-  return std::max<Nanos>(kTick, static_cast<Nanos>(std::ceil(nanos / static_cast<double>(kTick))) * kTick);
-}
 
 Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
                      const JobPlace& place, PartState* state, ExecutionFigures* figures)
@@ -26,6 +20,7 @@ Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom 
       state_(*state),
       figures_(*figures),
       queues_(machine),
+      link_(DirectionsShare(machine) ? std::make_unique<SharedLink>(machine, queues_) : nullptr),
       headroom_(std::move(headroom)) {
   planned_starts_.push_back(0);
   for (const WorkloadKernel& kernel : workload.kernels)
@@ -40,9 +35,28 @@ CopyQueues::Queue Transfers::QueueBack(const ExecutionPart& part) const {
   return queues_.Back(part.valid[1] ? CopyQueues::kHostOut : CopyQueues::DriveOut(part.drive));
 }
 
-void Transfers::Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Place from, Place to, Nanos end) {
-  figures_.Happened({kind, static_cast<uint32_t>(place_.started / kernels_), part.tensor, part.first_piece,
-                     part.last_piece, from, to, place_.now, end, part.drive});
+// Pieces of a part, from those that begin at `first` bytes of it to those that begin before `last`. Over a
+// link whose directions share, whole tensors move in units, and schedules count in these.
+void Transfers::Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Place from, Place to, Nanos start,
+                       Nanos end, Bytes first, Bytes last) {
+  ScheduleEvent event{kind,
+                      static_cast<uint32_t>(place_.started / kernels_),
+                      part.tensor,
+                      part.first_piece,
+                      part.last_piece,
+                      from,
+                      to,
+                      start,
+                      end,
+                      part.drive};
+  if (link_ != nullptr) {
+    const auto pieces = [unit = link_->unit()](Bytes bytes) {
+      return static_cast<uint32_t>((bytes + unit - 1) / unit);
+    };
+    event.last_piece = part.first_piece + std::max(1u, pieces(last));
+    event.first_piece += pieces(first);
+  }
+  figures_.Happened(event);
 }
 
 // ---- What leaves.
@@ -106,7 +120,7 @@ void Transfers::Drop(uint32_t p) {
   ExecutionPart& part = state_.parts[p];
   part.drop_pending = false;
   state_.Free(p, Place::kGpu);
-  Record(ScheduleEvent::Kind::kDrop, part, Place::kGpu, Place::kGpu, place_.now);
+  Record(ScheduleEvent::Kind::kDrop, part, Place::kGpu, Place::kGpu, place_.now, place_.now, 0, part.bytes);
   if (part.returns) QueueRead(p);
 }
 
@@ -169,6 +183,7 @@ void Transfers::StartWritesOf(Queue queue) {
   }
   // A kernel that is running may write it: its content is about to be stale.
   if (place_.running && Names(workload_.kernels[KernelOf(place_.started - 1)].outputs, part.tensor)) return;
+  if (!MayBegin(queue)) return;
   queues_.PopWrite(queue);
   StartMove(queue, write.part);
 }
@@ -204,7 +219,7 @@ bool Transfers::StartOwnRead(Queue queue) {
       const ExecutionPart& part = state_.parts[p];
       if (part.valid[0] || part.moving_in || part.moving_out) continue;
       if (queue != QueueBack(part) || part.bytes > FreeOnGpu()) continue;
-      StartMove(queue, p);
+      if (MayBegin(queue)) StartMove(queue, p);
       return true;
     }
   }
@@ -213,7 +228,7 @@ bool Transfers::StartOwnRead(Queue queue) {
 
 void Transfers::StartQueuedRead(Queue queue) {
   const CopyQueues::Read read = queues_.reads(queue).top();
-  if (!MayReadAhead(read)) return;
+  if (!MayReadAhead(read) || !MayBegin(queue)) return;
   queues_.reads(queue).pop();
   StartMove(queue, read.part);
 }
@@ -256,22 +271,52 @@ void Transfers::StartMove(Queue queue, uint32_t p) {
   TensorState& tensor = state_.tensors[part.tensor];
   const bool out = queues_.IsOut(queue);
   const bool host = queues_.IsHost(queue);
-  const Place other = host ? Place::kHost : Place::kSsd;
   const double rate = queues_.RateNow(queue);
   const Nanos end = place_.now + ToTicks(static_cast<double>(part.bytes) / rate * kNanosPerSecond +
                                          static_cast<double>(machine_.transfer_latency));
   queues_.Begin(queue, {true, p, end, rate});
   (out ? part.moving_out : part.moving_in) = true;
   ++(out ? tensor.moves_out : tensor.moves_in);
-  state_.Take(out ? other : Place::kGpu, part.bytes);
+  state_.Take(!out ? Place::kGpu : host ? Place::kHost : Place::kSsd, part.bytes);
   if (out && !host) SetToCome(&part, true);
   if (!out) {
     SetToCome(&part, false);
     tensor.taken_on_gpu += part.bytes;
     headroom_.Add(place_.Current(), part.away_until, static_cast<int64_t>(part.bytes));
   }
-  figures_.Moved(place_.now, end, part.bytes, out, host);
-  Record(ScheduleEvent::Kind::kMove, part, out ? Place::kGpu : other, out ? other : Place::kGpu, end);
+  if (link_ == nullptr) {
+    Moved(queue, {0, part.bytes, place_.now, end, true});
+  } else {
+    link_->Begin(queue, rate, part.bytes, machine_.transfer_latency, place_.now);
+  }
+}
+
+void Transfers::Moved(Queue queue, const SharedLink::Segment& segment) {
+  const ExecutionPart& part = state_.parts[queues_.copy(queue).part];
+  const bool out = queues_.IsOut(queue), host = queues_.IsHost(queue);
+  const Place other = host ? Place::kHost : Place::kSsd;
+  figures_.Moved(segment.start, segment.end, segment.last - segment.first, out, host);
+  Record(ScheduleEvent::Kind::kMove, part, out ? Place::kGpu : other, out ? other : Place::kGpu,
+         segment.start, segment.end, segment.first, segment.last);
+}
+
+bool Transfers::MayBegin(Queue queue) {
+  return link_ == nullptr || link_->MayBegin(queue, queues_.RateNow(queue), place_.now);
+}
+
+void Transfers::BeginRound() {
+  wake_ = 0;
+  if (link_ != nullptr) link_->ForgetWanted();
+}
+
+void Transfers::EndRound() {
+  if (link_ != nullptr) link_->Arrange(place_.now);
+}
+
+void Transfers::Finish() {
+  for (Queue queue = 0; link_ != nullptr && queue < queues_.size(); ++queue) {
+    if (queues_.copy(queue).active) Moved(queue, link_->Rest(queue));
+  }
 }
 
 void Transfers::EndMove(Queue queue) {
@@ -292,20 +337,30 @@ void Transfers::EndMove(Queue queue) {
   state_.SetValid(p, Place::kGpu);
   if (host && !part.keep_copy) {
     state_.Free(p, Place::kHost);
-    Record(ScheduleEvent::Kind::kDrop, part, Place::kHost, Place::kHost, place_.now);
+    Record(ScheduleEvent::Kind::kDrop, part, Place::kHost, Place::kHost, place_.now, place_.now, 0,
+           part.bytes);
   }
 }
 
 void Transfers::EndMoves() {
   for (Queue queue = 0; queue < queues_.size(); ++queue) {
-    const CopyQueues::Copy& copy = queues_.copy(queue);
-    if (copy.active && copy.end == place_.now) EndMove(queue);
+    if (!queues_.copy(queue).active || EndOf(queue) != place_.now) continue;
+    if (link_ != nullptr) {
+      const SharedLink::Segment segment = link_->EndSegment(queue, place_.now);
+      Moved(queue, segment);
+      if (!segment.ends_copy) continue;
+    }
+    EndMove(queue);
   }
+}
+
+Nanos Transfers::EndOf(Queue queue) const {
+  return link_ != nullptr ? link_->end(queue) : queues_.copy(queue).end;
 }
 
 Nanos Transfers::NextEvent(Nanos latest) const {
   for (Queue queue = 0; queue < queues_.size(); ++queue) {
-    if (queues_.copy(queue).active) latest = std::min(latest, queues_.copy(queue).end);
+    if (queues_.copy(queue).active) latest = std::min(latest, EndOf(queue));
   }
   return wake_ != 0 && place_.running ? std::min(latest, wake_) : latest;
 }

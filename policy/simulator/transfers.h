@@ -6,6 +6,7 @@
 #define SPILLWAY_POLICY_SIMULATOR_TRANSFERS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -13,13 +14,10 @@
 #include "policy/simulator/execution_figures.h"
 #include "policy/simulator/headroom.h"
 #include "policy/simulator/part_state.h"
+#include "policy/simulator/shared_link.h"
 #include "policy/trace/workload.h"
 
 namespace spillway::policy {
-
-// `nanos`, rounded up to a multiple of 2 ns, 2 at least. Referees of schedules take times 1 ns apart for
-// equal; none of ours are.
-Nanos ToTicks(double nanos);
 
 // Where the job is.
 struct JobPlace {
@@ -55,14 +53,16 @@ class Transfers {
   // An iteration has ended.
   void MoveTo(uint64_t kernel) { headroom_.MoveTo(kernel); }
 
-  // Start the copies that may start now.
+  // Start the copies that may start now, between the beginning and the end of a round.
+  void BeginRound();
   void StartWrites();
   void StartReads();
-  void ForgetWake() { wake_ = 0; }
+  void EndRound();
 
   // When the next copy ends, or a read may start that was too early; `latest` when nothing comes before it.
   Nanos NextEvent(Nanos latest) const;
   void EndMoves();  // those that end now
+  void Finish();    // the execution has ended: what is under way is counted to its end
   // What the next kernel waits for.
   ExecutionFigures::Wait WaitOf(const WorkloadKernel& kernel) const;
   Bytes FreeOnGpu() const;
@@ -80,7 +80,10 @@ class Transfers {
   bool StartOwnRead(Queue queue);
   void StartQueuedRead(Queue queue);
   bool MayReadAhead(const CopyQueues::Read& read);
+  bool MayBegin(Queue queue);
   void StartMove(Queue queue, uint32_t part);
+  void Moved(Queue queue, const SharedLink::Segment& segment);
+  Nanos EndOf(Queue queue) const;
   void EndMove(Queue queue);
   void Drop(uint32_t part);
   void QueueRead(uint32_t part);
@@ -88,7 +91,8 @@ class Transfers {
   void SetToCome(ExecutionPart* part, bool to_come);
   Nanos PlannedStart(uint64_t kernel) const;
   Nanos PlannedNow() const;
-  void Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Place from, Place to, Nanos end);
+  void Record(ScheduleEvent::Kind kind, const ExecutionPart& part, Place from, Place to, Nanos start,
+              Nanos end, Bytes first, Bytes last);
 
   const Workload& workload_;
   const Machine& machine_;
@@ -98,6 +102,7 @@ class Transfers {
   PartState& state_;
   ExecutionFigures& figures_;
   CopyQueues queues_;
+  const std::unique_ptr<SharedLink> link_;  // null: the directions of PCIe are independent
   Headroom headroom_;
   std::vector<Nanos> planned_starts_;  // of the kernels of one iteration, and its end
   uint64_t order_ = 0;

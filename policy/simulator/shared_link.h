@@ -1,0 +1,82 @@
+// SharedLink: the rates of a simulated machine's copies over a PCIe link whose directions slow each other
+// down. Each copy is asked for at the rate that it would have beside those of its own direction. While both
+// directions want more than they reach together, the host's copies become slower, and the drives' where that
+// is not enough. A copy changes its rate at the end of a unit (a piece, or 2 MiB of a whole tensor): what
+// lies between two changes is a segment, of one rate, as the referee wants it. A copy that others must give
+// way to waits for their ends of a unit. Private to the simulator; nothing fails.
+
+#ifndef SPILLWAY_POLICY_SIMULATOR_SHARED_LINK_H_
+#define SPILLWAY_POLICY_SIMULATOR_SHARED_LINK_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "policy/simulator/copy_queues.h"
+#include "policy/simulator/machine.h"
+
+namespace spillway::policy {
+
+class SharedLink {
+ public:
+  using Queue = CopyQueues::Queue;
+
+  // Bytes of a copy, from an offset that is whole units, at one rate.
+  struct Segment {
+    Bytes first = 0, last = 0;
+    Nanos start = 0, end = 0;
+    bool ends_copy = false;
+  };
+
+  // The arguments outlive it.
+  SharedLink(const Machine& machine, const CopyQueues& queues);
+
+  static constexpr Bytes kUnitOfWhole = 2 << 20;
+  Bytes unit() const { return unit_; }
+
+  // A new round: no copy is known to want to begin.
+  void ForgetWanted();
+  // Whether a copy may begin in the queue now, asked for at `rate`. If not, the others are to give way to it.
+  bool MayBegin(Queue queue, double rate, Nanos now);
+  // It does begin: `bytes`, after `latency`.
+  void Begin(Queue queue, double rate, Bytes bytes, Nanos latency, Nanos now);
+  // The round has ended: all copies are to get the rates that are right beside those under way and wanted.
+  void Arrange(Nanos now);
+
+  // When the segment under way in the queue ends, as far as is known; meaningful while a copy is under way.
+  Nanos end(Queue queue) const { return copies_[queue].end; }
+  // It ends now, and the copy with it or not. Arrange is to follow.
+  Segment EndSegment(Queue queue, Nanos now);
+  // The rest of the copy, if nothing changed any more.
+  Segment Rest(Queue queue) const;
+
+ private:
+  struct Copy {
+    bool active = false;
+    double asked = 0;  // rate, beside those of its own direction
+    double rate = 0;   // of this segment
+    Bytes done = 0;    // before this segment
+    Bytes bytes = 0;   // of the copy
+    Nanos start = 0;   // of this segment
+    Nanos latency = 0;
+    Nanos end = 0;
+  };
+
+  // What each copy's rate should be, of those under way and, if `wanted`, those that want to begin. 0: none.
+  std::vector<double> RightRates(bool wanted) const;
+  void ShareDirection(bool out, double part, std::vector<double>* rates) const;
+  bool Possible(Queue queue, double rate) const;  // beside the present rates of the others
+  void SetRate(Copy* copy, double rate) const;
+  Nanos EndOf(const Copy& copy, Bytes bytes) const;
+  Nanos EndOfUnit(const Copy& copy, Nanos now) const;
+  double Alone(Queue queue) const { return queues_.IsOut(queue) ? machine_.pcie_out : machine_.pcie_in; }
+
+  const Machine& machine_;
+  const CopyQueues& queues_;
+  const Bytes unit_;
+  std::vector<Copy> copies_;
+  std::vector<double> wanted_;  // rates asked for by copies that wait for others to give way; 0: none
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_SIMULATOR_SHARED_LINK_H_

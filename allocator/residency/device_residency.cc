@@ -35,6 +35,7 @@ absl::Status DeviceResidency::Machinery::Start() {
   const auto wake = [this] { thread->Wake(); };
   faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
   evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
+  probe.emplace(&core, &charges, copies.get());
   claims.emplace(&core, &charges, &*faulter, wake);
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
   reclaimer.emplace(&core,
@@ -47,7 +48,8 @@ DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
   DeviceThread::PollResult result;
   result.moved = core.clock.Poll();
   result.moved |= faulter->Poll();
-  result.moved |= evictor->Poll();
+  result.moved |= probe->Poll();
+  if (!probe->measuring()) result.moved |= evictor->Poll();
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();
@@ -58,7 +60,7 @@ DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
   }
   result.progress |= plan_runner->Poll(launch_waits);
   result.progress |= reclaimer->Poll();
-  if (!evictor->idle() || !faulter->idle()) {
+  if (!evictor->idle() || !faulter->idle() || probe->measuring()) {
     result.ahead = DeviceThread::Ahead::kTransfers;
   } else if (plan_runner->active() || allocations->frees_wait() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
@@ -315,9 +317,15 @@ ResidencyStats DeviceResidency::Stats() const {
   }
   AddCounters(core_->counters, &stats);
   stats.launches = machinery_->log.count();
-  stats.host_out_rate = core_->copy_queue(CopyQueue::kHostOut).rate();
+  stats.host_out_rate = core_->link.Rate(LinkDirection::kOut);
   stats.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
-  stats.host_in_rate = core_->copy_queue(CopyQueue::kHostIn).rate();
+  stats.host_in_rate = core_->link.Rate(LinkDirection::kIn);
+  stats.host_out_both_rate = core_->link.RateTogether(LinkDirection::kOut);
+  stats.host_in_both_rate = core_->link.RateTogether(LinkDirection::kIn);
+  stats.link = core_->link.measured();
+  stats.link_measurements = core_->counters.link_measurements;
+  stats.link_measurements_dropped = core_->counters.link_measurements_dropped;
+  stats.link_measuring_nanos = core_->counters.link_measuring_nanos;
   stats.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;

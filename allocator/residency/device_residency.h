@@ -19,6 +19,7 @@
 #include "allocator/residency/plan/plan_runner.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/core.h"
+#include "allocator/residency/transfer/link_probe.h"
 #include "allocator/residency/transfer/reclaimer.h"
 #include "allocator/residency/transfer/write_sampler.h"
 
@@ -120,6 +121,7 @@ class DeviceResidency : public Residency {
     std::unique_ptr<CopyStreams> copies;
     std::optional<DeviceThread> thread;
     std::optional<Faulter> faulter;
+    std::optional<LinkProbe> probe;  // measures the link
     std::optional<Evictor> evictor;
     std::optional<ClaimQueue> claims;
     std::optional<PlanRunner> plan_runner;

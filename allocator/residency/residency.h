@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/pin.h"
+#include "allocator/residency/state/link_meter.h"
 #include "allocator/residency/state/residency_options.h"
 
 namespace spillway::allocator {
@@ -78,6 +80,15 @@ struct ResidencyStats {
   double disk_out_rate = 0;
   double host_in_rate = 0;
   double disk_in_rate = 0;
+  // Of these, those of host memory while both directions of the link run; 0: the link was not measured.
+  double host_out_both_rate = 0;
+  double host_in_both_rate = 0;
+  // What plain copies over the link were measured to reach last; measurements that ended, and those that were
+  // given up; time during which one was under way.
+  std::optional<LinkMeter::Measured> link;
+  uint64_t link_measurements = 0;
+  uint64_t link_measurements_dropped = 0;
+  uint64_t link_measuring_nanos = 0;
   uint64_t pinned_bytes = 0;
   std::array<uint64_t, 8> pinned_bytes_by_reason{};  // index: PinReason
   uint64_t largest_set_bytes = 0;

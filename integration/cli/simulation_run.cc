@@ -113,7 +113,7 @@ absl::StatusOr<policy::TransferPlan> PlanFor(const SimulateOptions& options, con
   for (const policy::WorkloadKernel& kernel : workload.kernels) plan.kernel_times.push_back(kernel.duration);
   if (options.policy == "plan") {
     policy::SearchOptions search;
-    search.bound = result->quick_bound.Best();
+    search.bound = policy::FindQuickBound(workload, lifetimes, machine).Best();
     policy::PlanSearch planner(workload, lifetimes, machine, search);
     plan = planner.First();
     result->plan_first_s = CpuSeconds() - begin;

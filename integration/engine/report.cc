@@ -87,6 +87,8 @@ constexpr struct {
     {"disk_out", &ResidencyStats::disk_out_rate},
     {"host_in", &ResidencyStats::host_in_rate},
     {"disk_in", &ResidencyStats::disk_in_rate},
+    {"host_out_both", &ResidencyStats::host_out_both_rate},
+    {"host_in_both", &ResidencyStats::host_in_both_rate},
 };
 
 double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
@@ -101,6 +103,22 @@ nlohmann::ordered_json LostJson(const ResidencyStats& stats) {
   nlohmann::ordered_json lost;
   for (const Counter& cause : kLost) lost[cause.key] = Seconds(stats.*cause.member);
   return lost;
+}
+
+// What the link was measured to reach; empty where it never was.
+nlohmann::ordered_json LinkJson(const ResidencyStats& stats) {
+  nlohmann::ordered_json link;
+  if (stats.link_measurements + stats.link_measurements_dropped == 0) return link;
+  if (stats.link) {
+    link["in"] = stats.link->alone.in;
+    link["out"] = stats.link->alone.out;
+    link["in_both"] = stats.link->both.in;
+    link["out_both"] = stats.link->both.out;
+  }
+  link["measurements"] = stats.link_measurements;
+  link["dropped"] = stats.link_measurements_dropped;
+  link["seconds"] = Seconds(stats.link_measuring_nanos);
+  return link;
 }
 
 nlohmann::ordered_json ToJson(const ResidencyStats& stats) {
@@ -229,6 +247,7 @@ std::string MetricsJson(const Figures& figures) {
     for (const auto& [key, member] : kRates) {
       if (device.stats.*member > 0) entry["bytes_per_second"][key] = device.stats.*member;
     }
+    if (const auto link = LinkJson(device.stats); !link.empty()) entry["link"] = link;
     entry["plans"] = device.plans;
     entry["plan_departures"] = device.plan_departures;
     entry["plan_period_launches"] = device.plan_iteration_launches;

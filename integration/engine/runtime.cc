@@ -160,6 +160,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   options.device = device;
   options.evict = MayEvictLocked();
   options.map_at_once = eviction_off_.load();
+  options.measure_link = true;
   SPILLWAY_ASSIGN_OR_RETURN(options.budget_bytes, BudgetOf(device, context));
   allocator::ResidencyParts parts = PartsOf(context);
   const auto place = static_cast<size_t>(device);

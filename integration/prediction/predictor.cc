@@ -295,6 +295,7 @@ policy::RuntimeMachine Predictor::MachineNow() const {
     machine.machine.gpu_bytes = stats.chunk_target_bytes;
     machine.machine.pcie_in = stats.host_in_rate;
     machine.machine.pcie_out = stats.host_out_rate;
+    machine.machine.pcie_both = {stats.host_in_both_rate, stats.host_out_both_rate};
     machine.machine.ssd_read = stats.disk_in_rate;
     machine.machine.ssd_write = stats.disk_out_rate;
   }

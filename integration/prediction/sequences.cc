@@ -1,6 +1,7 @@
 #include "integration/prediction/sequences.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace spillway::integration {
@@ -9,6 +10,8 @@ namespace {
 // A plan stays in force while memory, rates and times differ by no more than these shares from those that it
 // was made with.
 constexpr double kMemoryChange = 1.0 / 32, kRateChange = 0.5, kTimeChange = 0.15;
+// Nor does the part of its rate that a direction of the link keeps while both run, by more than this.
+constexpr double kLossChange = 0.1;
 
 bool Differs(double now, double then, double share) {
   return std::max(now, then) - std::min(now, then) > share * std::max(then, 1.0);
@@ -76,6 +79,15 @@ bool SequencePlan::OutOfDate(const policy::Trace& sequence, const policy::BlockS
                           &policy::Machine::ssd_write}) {
     if (now.*rate > 0 && Differs(now.*rate, then.*rate, kRateChange)) return true;
   }
+  // The link has been measured since, or anew.
+  const auto loss = [](const policy::Machine& of, double policy::LinkRates::*member, double alone) {
+    return policy::DirectionsShare(of) && alone > 0 ? of.pcie_both.*member / alone : 1;
+  };
+  if (std::abs(loss(now, &policy::LinkRates::in, now.pcie_in) -
+               loss(then, &policy::LinkRates::in, then.pcie_in)) > kLossChange ||
+      std::abs(loss(now, &policy::LinkRates::out, now.pcie_out) -
+               loss(then, &policy::LinkRates::out, then.pcie_out)) > kLossChange)
+    return true;
   if (facts.writes != nullptr && facts.writes->version() != writes_version_) return true;
   const policy::Nanos ideal = IdealTime(sequence, sizes, facts.times);
   if (ideal == 0) return false;

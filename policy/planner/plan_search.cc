@@ -1,7 +1,9 @@
 #include "policy/planner/plan_search.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "policy/bound/quick_bound.h"
 #include "policy/planner/transfer_choice.h"
 
 namespace spillway::policy {
@@ -25,6 +27,11 @@ Machine Planned(Machine machine) {
   return machine;
 }
 
+Machine Independent(Machine machine) {
+  machine.pcie_both = {};
+  return machine;
+}
+
 }  // namespace
 
 Bytes PlanSearch::LeastBytes(const Machine& machine) {
@@ -37,7 +44,8 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
       lifetimes_(lifetimes),
       machine_(machine),
       planned_(Planned(machine)),
-      options_(options) {
+      options_(options),
+      independent_(Independent(machine)) {
   for (const WorkloadKernel& kernel : workload.kernels) nominal_.push_back(kernel.duration);
   settings_.push_back({TierOrder::kSpread, -1});
   first_ = Make(settings_[0], nominal_);
@@ -49,6 +57,12 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
       settings_.push_back({order, kShortLead});
     }
   }
+  AddSettings();
+  times_ = nominal_;
+  waits_.assign(nominal_.size(), 0);
+}
+
+void PlanSearch::AddSettings() {
   // Where the links limit everything, the fewest bytes may win, whether or not there is time to write them.
   Setting fewest = settings_[0];
   fewest.write_ledger = false;
@@ -64,8 +78,15 @@ PlanSearch::PlanSearch(const Workload& workload, const Lifetimes& lifetimes, con
     one_way.one_way_first = true;
     settings_.push_back(one_way);
   }
-  times_ = nominal_;
-  waits_.assign(nominal_.size(), 0);
+  if (!DirectionsShare(machine_)) return;
+  // Where both directions run most of the time, there is less time for copies than either has alone.
+  for (Setting both_run : {settings_[0], returning}) {
+    both_run.both_run = true;
+    settings_.push_back(both_run);
+  }
+  SearchOptions alone = options_;
+  alone.bound = FindQuickBound(workload_, lifetimes_, independent_).Best();
+  alone_ = std::make_unique<PlanSearch>(workload_, lifetimes_, independent_, alone);
 }
 
 TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const {
@@ -74,15 +95,15 @@ TransferPlan PlanSearch::Make(const Setting& setting, const std::vector<Nanos>& 
   choice.piece_bytes = planned_.piece_bytes;
   choice.write_ledger = setting.write_ledger;
   choice.one_way_first = setting.one_way_first;
+  LinkRates link{planned_.pcie_in, planned_.pcie_out};
+  if (setting.both_run) link = planned_.pcie_both;
+  if (planned_.host_bytes == 0)
+    link = {std::min(link.in, planned_.ssd_read), std::min(link.out, planned_.ssd_write)};
   if (setting.read_ledger) {
     choice.early_returns = setting.early_returns;
-    choice.read_rate =
-        kQueueEfficiency *
-        (planned_.host_bytes != 0 ? planned_.pcie_in : std::min(planned_.pcie_in, planned_.ssd_read));
+    choice.read_rate = kQueueEfficiency * link.in;
   }
-  choice.write_rate =
-      kQueueEfficiency *
-      (planned_.host_bytes != 0 ? planned_.pcie_out : std::min(planned_.pcie_out, planned_.ssd_write));
+  choice.write_rate = kQueueEfficiency * link.out;
   TransferPlan plan;
   plan.kernel_times = kernel_times;
   plan.evictions = ChooseTransfers(workload_, lifetimes_, kernel_times, choice);
@@ -96,25 +117,41 @@ void PlanSearch::LeadHostReads(Nanos lead, TransferPlan* plan) const {
   if (lead >= 0) FindReadLeads(workload_, lifetimes_, machine_, plan);
 }
 
-absl::StatusOr<bool> PlanSearch::Improve() {
-  const Nanos bound = options_.bound != 0 ? options_.bound : workload_.IdealTime();
-  const bool spent = trials_ >= std::max<uint64_t>(3, options_.work / nominal_.size());
-  if (setting_ == settings_.size() || spent ||
-      (best_iteration_ != 0 &&
-       static_cast<double>(bound) >= options_.good_enough / 100 * static_cast<double>(best_iteration_)))
-    return false;
-  TransferPlan plan = trials_ == 0 ? first_ : Make(settings_[setting_], times_);
+absl::StatusOr<Execution> PlanSearch::Try(TransferPlan plan) {
   ExecutionOptions execution;
   execution.iterations = options_.replay_iterations;
   auto result = Execute(workload_, lifetimes_, machine_, plan, execution);
-  if (!result.ok()) return result.status();
+  if (!result.ok()) return result;
   ++trials_;
-  Setting& setting = settings_[setting_];
-  if (setting.best == 0 || result->iteration < setting.best) setting.best = result->iteration;
   if (best_iteration_ == 0 || result->iteration < best_iteration_) {
     best_iteration_ = result->iteration;
     best_ = std::move(plan);
   }
+  return result;
+}
+
+// The search for independent directions goes on; what it found is tried when it has ended.
+absl::StatusOr<bool> PlanSearch::ImproveAlone() {
+  if (alone_ == nullptr) return false;
+  auto more = alone_->Improve();
+  if (!more.ok() || *more) return more;
+  const std::unique_ptr<PlanSearch> done = std::move(alone_);
+  auto result = Try(done->best());
+  if (!result.ok()) return result.status();
+  return true;
+}
+
+absl::StatusOr<bool> PlanSearch::Improve() {
+  const Nanos bound = options_.bound != 0 ? options_.bound : workload_.IdealTime();
+  if (best_iteration_ != 0 &&
+      static_cast<double>(bound) >= options_.good_enough / 100 * static_cast<double>(best_iteration_))
+    return false;
+  const bool spent = trials_ >= std::max<uint64_t>(3, options_.work / nominal_.size());
+  if (setting_ == settings_.size() || spent) return ImproveAlone();
+  auto result = Try(trials_ == 0 ? first_ : Make(settings_[setting_], times_));
+  if (!result.ok()) return result.status();
+  Setting& setting = settings_[setting_];
+  if (setting.best == 0 || result->iteration < setting.best) setting.best = result->iteration;
   for (size_t k = 0; k < waits_.size(); ++k) {
     waits_[k] = round_ == 0 ? result->read_waits[k] : (waits_[k] + result->read_waits[k]) / 2;
     times_[k] = nominal_[k] + waits_[k];

@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,13 @@ class PlanSearch {
     bool write_ledger = true;
     bool read_ledger = false, early_returns = false;
     bool one_way_first = false;
+    bool both_run = false;  // time for copies is counted as if both directions of PCIe always ran
     Nanos best = 0;
   };
+  void AddSettings();
   TransferPlan Make(const Setting& setting, const std::vector<Nanos>& kernel_times) const;
+  absl::StatusOr<Execution> Try(TransferPlan plan);
+  absl::StatusOr<bool> ImproveAlone();
   void LeadHostReads(Nanos lead, TransferPlan* plan) const;
   void NextSetting();
 
@@ -60,6 +65,10 @@ class PlanSearch {
   const Machine& machine_;
   const Machine planned_;  // with the rates that its drives reach together
   const SearchOptions options_;
+  // The same machine if its directions of PCIe were independent, and a search for it: its best plan is tried,
+  // too. Null where they are.
+  const Machine independent_;
+  std::unique_ptr<PlanSearch> alone_;
   std::vector<Nanos> nominal_;
   std::vector<Setting> settings_;
   size_t setting_ = 0;

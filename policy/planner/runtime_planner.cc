@@ -31,6 +31,7 @@ Machine Completed(Machine machine) {
                              {&machine.ssd_write, kGuessedWrite}}) {
     if (!(*rate > 0)) *rate = guess;
   }
+  machine.pcie_both = PossibleTogether(machine, machine.pcie_both);
   machine.piece_bytes = 0;
   return machine;
 }

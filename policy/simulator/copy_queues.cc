@@ -1,14 +1,8 @@
 #include "policy/simulator/copy_queues.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace spillway::policy {
-
-Nanos ToTicks(double nanos) {
-  constexpr Nanos kTick = 2;
-  return std::max<Nanos>(kTick, static_cast<Nanos>(std::ceil(nanos / static_cast<double>(kTick))) * kTick);
-}
 
 DriveLoads::DriveLoads(std::vector<Drive> drives) : drives_(std::move(drives)), loads_(drives_.size()) {}
 

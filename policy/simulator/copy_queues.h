@@ -17,10 +17,6 @@
 
 namespace spillway::policy {
 
-// `nanos`, rounded up to a multiple of 2 ns, 2 at least. Referees of schedules take times 1 ns apart for
-// equal; none of ours are.
-Nanos ToTicks(double nanos);
-
 // What waits for each drive.
 class DriveLoads {
  public:

@@ -1,8 +1,14 @@
 #include "policy/simulator/machine.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace spillway::policy {
+
+Nanos ToTicks(double nanos) {
+  constexpr Nanos kTick = 2;
+  return std::max<Nanos>(kTick, static_cast<Nanos>(std::ceil(nanos / static_cast<double>(kTick))) * kTick);
+}
 
 std::vector<Drive> DrivesOf(const Machine& machine) {
   if (!machine.drives.empty()) return machine.drives;

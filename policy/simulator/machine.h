@@ -44,6 +44,10 @@ struct Machine {
   Bytes piece_bytes = 2 << 20;  // tensors may be moved in parts of whole pieces; 0: whole tensors
 };
 
+// `nanos`, rounded up to a multiple of 2 ns, 2 at least. Referees of schedules take times 1 ns apart for
+// equal; none of ours are.
+Nanos ToTicks(double nanos);
+
 // At least one.
 std::vector<Drive> DrivesOf(const Machine& machine);
 

@@ -13,24 +13,24 @@ bool Above(double rate, double other) { return rate > other * (1 + kSame); }
 
 }  // namespace
 
-SharedLink::SharedLink(const Machine& machine, const CopyQueues& queues)
+SharedLink::SharedLink(const Machine& machine, size_t tiers)
     : machine_(machine),
-      queues_(queues),
+      tiers_(tiers),
       unit_(machine.piece_bytes != 0 ? machine.piece_bytes : kUnitOfWhole),
-      copies_(queues.size()),
-      wanted_(queues.size(), 0) {}
+      copies_(2 * tiers),
+      wanted_(2 * tiers, 0) {}
 
 void SharedLink::ForgetWanted() { std::ranges::fill(wanted_, 0); }
 
 // A direction gets `part` of its rate. The host gives way, down to a half of that; then the drives do.
 void SharedLink::ShareDirection(bool out, double part, std::vector<double>* rates) const {
-  const Queue host = out ? CopyQueues::kHostOut : queues_.HostIn();
+  const Queue host = out ? 0 : tiers_;
   const double all = part * Alone(host);
   double drives = 0;
-  for (Queue queue = host + 1; queue < host + queues_.tiers(); ++queue) drives += (*rates)[queue];
+  for (Queue queue = host + 1; queue < host + tiers_; ++queue) drives += (*rates)[queue];
   if (!Above((*rates)[host] + drives, all)) return;
   const double left = std::min(drives, std::max(all / 2, all - (*rates)[host]));
-  for (Queue queue = host + 1; queue < host + queues_.tiers(); ++queue) {
+  for (Queue queue = host + 1; queue < host + tiers_; ++queue) {
     if (drives > 0) (*rates)[queue] *= left / drives;
   }
   (*rates)[host] = all - left;
@@ -41,7 +41,7 @@ std::vector<double> SharedLink::RightRates(bool wanted) const {
   LinkRates sum;
   for (Queue queue = 0; queue < copies_.size(); ++queue) {
     rates[queue] = copies_[queue].active ? copies_[queue].asked : wanted ? wanted_[queue] : 0;
-    (queues_.IsOut(queue) ? sum.out : sum.in) += rates[queue] / Alone(queue);
+    (IsOut(queue) ? sum.out : sum.in) += rates[queue] / Alone(queue);
   }
   const LinkRates parts = LinkParts(machine_, sum);
   ShareDirection(/*out=*/true, parts.out, &rates);
@@ -50,11 +50,11 @@ std::vector<double> SharedLink::RightRates(bool wanted) const {
 }
 
 bool SharedLink::MayBegin(Queue queue, double rate, Nanos now) {
-  std::vector<double> others(copies_.size(), 0);
-  others.swap(wanted_);
+  std::vector<double> kept(copies_.size(), 0);
+  kept.swap(wanted_);
   wanted_[queue] = rate;
   const std::vector<double> right = RightRates(/*wanted=*/true);
-  others.swap(wanted_);
+  kept.swap(wanted_);
   bool may = true;
   for (Queue other = 0; other < copies_.size(); ++other) {
     const Copy& copy = copies_[other];
@@ -100,7 +100,7 @@ bool SharedLink::Possible(Queue queue, double rate) const {
   for (Queue other = 0; other < copies_.size(); ++other) {
     const Copy& copy = copies_[other];
     const double its = other == queue ? rate : copy.active ? copy.rate : 0;
-    (queues_.IsOut(other) ? sum.out : sum.in) += its / Alone(other);
+    (IsOut(other) ? sum.out : sum.in) += its / Alone(other);
   }
   const LinkRates parts = LinkParts(machine_, sum);
   return !Above(sum.in, parts.in) && !Above(sum.out, parts.out);

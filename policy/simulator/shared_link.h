@@ -11,14 +11,14 @@
 #include <cstddef>
 #include <vector>
 
-#include "policy/simulator/copy_queues.h"
 #include "policy/simulator/machine.h"
 
 namespace spillway::policy {
 
 class SharedLink {
  public:
-  using Queue = CopyQueues::Queue;
+  // As CopyQueues numbers them: out to the host and to each drive, then in from each of these.
+  using Queue = size_t;
 
   // Bytes of a copy, from an offset that is whole units, at one rate.
   struct Segment {
@@ -27,8 +27,8 @@ class SharedLink {
     bool ends_copy = false;
   };
 
-  // The arguments outlive it.
-  SharedLink(const Machine& machine, const CopyQueues& queues);
+  // `tiers`: 1 for the host, and the number of drives. The machine outlives it.
+  SharedLink(const Machine& machine, size_t tiers);
 
   static constexpr Bytes kUnitOfWhole = 2 << 20;
   Bytes unit() const { return unit_; }
@@ -68,10 +68,11 @@ class SharedLink {
   void SetRate(Copy* copy, double rate) const;
   Nanos EndOf(const Copy& copy, Bytes bytes) const;
   Nanos EndOfUnit(const Copy& copy, Nanos now) const;
-  double Alone(Queue queue) const { return queues_.IsOut(queue) ? machine_.pcie_out : machine_.pcie_in; }
+  bool IsOut(Queue queue) const { return queue < tiers_; }
+  double Alone(Queue queue) const { return IsOut(queue) ? machine_.pcie_out : machine_.pcie_in; }
 
   const Machine& machine_;
-  const CopyQueues& queues_;
+  const size_t tiers_;
   const Bytes unit_;
   std::vector<Copy> copies_;
   std::vector<double> wanted_;  // rates asked for by copies that wait for others to give way; 0: none

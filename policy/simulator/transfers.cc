@@ -20,7 +20,7 @@ Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom 
       state_(*state),
       figures_(*figures),
       queues_(machine),
-      link_(DirectionsShare(machine) ? std::make_unique<SharedLink>(machine, queues_) : nullptr),
+      link_(DirectionsShare(machine) ? std::make_unique<SharedLink>(machine, queues_.tiers()) : nullptr),
       headroom_(std::move(headroom)) {
   planned_starts_.push_back(0);
   for (const WorkloadKernel& kernel : workload.kernels)

@@ -137,6 +137,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   options.budget_bytes = setup.budget_bytes;
   options.external_share_bytes = setup.external_share_bytes;
   options.evict = setup.evict;
+  options.measure_link = setup.measure_link;
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
   ResidencyParts parts;

@@ -33,6 +33,7 @@ struct CoreSetup {
   bool grow_ahead = true;  // the tiers have their first capacity before the device starts
   bool may_fail = false;   // the device's context may have failed when the fixture ends
   bool evict = true;
+  bool measure_link = false;
   bool grow_at_once = true;  // host tier and spill file, up to 32 MiB; else when they are needed
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;

@@ -40,14 +40,14 @@ spillway_test(residency_model_test
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
   SOURCES driver/refusals_test.cc residency/state/block_table_test.cc residency/state/core_test.cc
-    residency/state/launch_log_test.cc residency/state/read_side_sections_test.cc
+    residency/state/launch_log_test.cc residency/state/link_meter_test.cc residency/state/read_side_sections_test.cc
     residency/state/stream_clock_test.cc residency/transfer/copy_streams_test.cc
   DEPS spillway_core_fixture LABELS unit)
 target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(clean_copies_test
   SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
-    residency/transfer/copy_out_test.cc residency/transfer/write_sampler_test.cc
+    residency/transfer/copy_out_test.cc residency/transfer/link_probe_test.cc residency/transfer/write_sampler_test.cc
   DEPS spillway_core_fixture LABELS unit)
 # Every call fails once. Not with a sanitizer, whose own forms of these calls the wrappers would go around.
 if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)

@@ -126,8 +126,12 @@ bool PlanRunner::IsBusy(PlanTier tier, size_t fetches, policy::Bytes bytes) cons
          bytes >= core_->parts.host->Limit(HostUse::kFaultStaging) * core_->chunk_bytes;
 }
 
+// Beside fetches a copy out takes longer, where both directions of the link share what it can do.
 double PlanRunner::RateOut(PlanTier tier) const {
-  return core_->copy_queue(tier == PlanTier::kDisk ? CopyQueue::kDiskOut : CopyQueue::kHostOut).rate();
+  if (tier == PlanTier::kDisk) return core_->copy_queue(CopyQueue::kDiskOut).rate();
+  const double together = core_->link.RateTogether(LinkDirection::kOut);
+  return together > 0 && core_->link.busy(LinkDirection::kIn) ? together
+                                                              : core_->link.Rate(LinkDirection::kOut);
 }
 
 }  // namespace spillway::allocator

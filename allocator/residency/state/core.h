@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "allocator/driver/device_error.h"
 #include "allocator/residency/state/block_table.h"
+#include "allocator/residency/state/link_meter.h"
 #include "allocator/residency/state/read_side_sections.h"
 #include "allocator/residency/state/residency_options.h"
 #include "allocator/residency/state/stream_clock.h"
@@ -61,7 +62,8 @@ class CopyQueueMeter {
   std::atomic<double> rate_{0};  // read alone: pairs with nothing
 };
 
-enum class CopyQueue : int { kHostOut, kDiskOut, kHostIn, kDiskIn, kCount };
+// Of the disk. LinkMeter has those of host memory.
+enum class CopyQueue : int { kDiskOut, kDiskIn, kCount };
 
 // Written by any thread, read by Stats: plain sums.
 struct Counters {
@@ -74,6 +76,7 @@ struct Counters {
   std::atomic<uint64_t> stall_chunk_nanos{0}, stall_disk_nanos{0}, throttled_nanos{0};
   std::atomic<uint64_t> lost_chunk_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
   std::atomic<uint64_t> in_time_bytes{0};
+  std::atomic<uint64_t> link_measurements{0}, link_measurements_dropped{0}, link_measuring_nanos{0};
 };
 
 struct Core {
@@ -95,6 +98,7 @@ struct Core {
   ReadSections read_sections;
   Counters counters;
   std::array<CopyQueueMeter, static_cast<int>(CopyQueue::kCount)> copy_queues;
+  LinkMeter link;
   // Set once something has been evicted: launching threads then record events and respect the run-ahead
   // bound.
   os::Atomic<bool> pressure{false};

@@ -153,7 +153,7 @@ void CopyOut::CopyToHost(EvictJob* job) {
   absl::StatusOr<CUevent> mark = copies_->MarkOut();
   if (mark.ok()) {
     job->host_copied = *mark;
-    core_->copy_queue(CopyQueue::kHostOut).Begin(os::Clock::System()->NowNanos());
+    core_->link.Begin(LinkDirection::kOut, os::Clock::System()->NowNanos());
     job->host_bytes = bytes;
   } else {
     job->failure = mark.status();
@@ -163,7 +163,7 @@ void CopyOut::CopyToHost(EvictJob* job) {
 // For the rate of the copy queue.
 void CopyOut::EndHostCopies(EvictJob* job) {
   if (job->host_bytes > 0)
-    core_->copy_queue(CopyQueue::kHostOut).End(job->host_bytes, os::Clock::System()->NowNanos());
+    core_->link.End(LinkDirection::kOut, job->host_bytes, os::Clock::System()->NowNanos());
   job->host_bytes = 0;
 }
 

@@ -23,10 +23,12 @@ absl::Status CopyStreams::Noted(CUresult result, const char* what) const {
 }
 
 absl::Status CopyStreams::Out(void* host, CUdeviceptr device, uint32_t bytes) {
+  enqueued_.fetch_add(1, std::memory_order_relaxed);
   return Noted(driver_->cuMemcpyDtoHAsync_v2(host, device, bytes, out_), "copying a chunk out");
 }
 
 absl::Status CopyStreams::In(CUdeviceptr device, const void* host, uint32_t bytes) {
+  enqueued_.fetch_add(1, std::memory_order_relaxed);
   return Noted(driver_->cuMemcpyHtoDAsync_v2(device, host, bytes, in_), "copying a chunk in");
 }
 
@@ -44,6 +46,14 @@ absl::StatusOr<CUevent> CopyStreams::Mark(CUstream stream) {
   // The caller gives memory back that copies may still touch.
   AwaitEnd(stream).IgnoreError();
   return event.status();
+}
+
+absl::Status CopyStreams::Record(CUevent event, CUstream stream) {
+  return Noted(driver_->cuEventRecord(event, stream), "recording an event on a copy stream");
+}
+
+absl::Status CopyStreams::MakeInWait(CUevent event) {
+  return Noted(driver_->cuStreamWaitEvent(in_, event, 0), "making a copy stream wait for the other");
 }
 
 absl::Status CopyStreams::AwaitEnd(CUstream stream) {

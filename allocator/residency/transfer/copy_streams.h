@@ -6,6 +6,8 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_STREAMS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_COPY_STREAMS_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -30,10 +32,18 @@ class CopyStreams {
   // an error from then on.
   absl::StatusOr<CUevent> MarkOut();
   absl::StatusOr<CUevent> MarkIn();
+  // Records an event of the caller's in that direction.
+  absl::Status RecordOut(CUevent event) { return Record(event, out_); }
+  absl::Status RecordIn(CUevent event) { return Record(event, in_); }
+  // What is enqueued in from now on waits for the event.
+  absl::Status MakeInWait(CUevent event);
+  // How many copies were enqueued so far, in both directions.
+  uint64_t enqueued() const { return enqueued_.load(std::memory_order_relaxed); }
   // Waits for all that was enqueued on one of our streams, or in that direction. A failure is the device's
   // error from then on.
   absl::Status AwaitEnd(CUstream stream);
   absl::Status AwaitEndIn() { return AwaitEnd(in_); }
+  absl::Status AwaitEndOut() { return AwaitEnd(out_); }
   // Whether the event has completed, as far as is known.
   bool Done(CUevent event) const;
   // Makes the application's stream, which may be another device's, wait for an event of ours.
@@ -46,6 +56,7 @@ class CopyStreams {
   // The result as a status. Keeps an error that ends the device.
   absl::Status Noted(CUresult result, const char* what) const;
   absl::StatusOr<CUevent> Mark(CUstream stream);
+  absl::Status Record(CUevent event, CUstream stream);
 
   const CudaDriver* const driver_;
   StreamClock* const clock_;
@@ -53,6 +64,7 @@ class CopyStreams {
   os::WaitList* const waits_;
   const CUstream out_;
   const CUstream in_;
+  std::atomic<uint64_t> enqueued_{0};  // read alone: pairs with nothing
 };
 
 }  // namespace spillway::allocator

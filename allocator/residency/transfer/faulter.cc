@@ -48,9 +48,9 @@ absl::Status Faulter::Start(Block* block) {
   if (status.ok()) status = copy_in_.EnqueueHostChunks(job);
   if (status.ok() && job->disk_chunks_left == 0) {
     job->from_host = true;
-    core_->copy_queue(CopyQueue::kHostIn).Begin(os::Clock::System()->NowNanos());
+    core_->link.Begin(LinkDirection::kIn, os::Clock::System()->NowNanos());
     status = copy_in_.MarkArrival(job);
-    if (!status.ok()) core_->copy_queue(CopyQueue::kHostIn).End(0, os::Clock::System()->NowNanos());
+    if (!status.ok()) core_->link.End(LinkDirection::kIn, 0, os::Clock::System()->NowNanos());
   }
   if (status.ok()) {
     const TableLock lock(core_->table);
@@ -162,7 +162,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   for (size_t i = 0; i < block->copies.homes.size(); ++i) {
     (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
   }
-  if (job->from_host) core_->copy_queue(CopyQueue::kHostIn).End(host_bytes, os::Clock::System()->NowNanos());
+  if (job->from_host) core_->link.End(LinkDirection::kIn, host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
   core_->counters.disk_fetched_bytes += disk_bytes;
   const TableLock lock(core_->table);

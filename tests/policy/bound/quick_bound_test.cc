@@ -28,5 +28,17 @@ TEST(QuickBoundTest, WorkedByHand) {
   EXPECT_EQ(FindQuickBound(workload, lifetimes, PlainMachine(200 * kMega, 0)).Best(), 60 * kMilli);
 }
 
+// 50 MB out and 50 MB in at 1 GB/s each, 0.7 GB/s while both run: at best 71 ms of both.
+TEST(QuickBoundTest, DirectionsThatShareMoveBothWaysOnce) {
+  const Workload workload = MountainWorkload(1 * kMilli);
+  const Lifetimes lifetimes = FindLifetimes(workload);
+  Machine machine = PlainMachine(150 * kMega, 1000 * kMega);
+  EXPECT_EQ(FindQuickBound(workload, lifetimes, machine).pcie_shared, 0);
+  machine.pcie_both = {0.7e9, 0.7e9};
+  EXPECT_NEAR(static_cast<double>(FindQuickBound(workload, lifetimes, machine).pcie_shared), 50e6 / 0.7, 2);
+  machine.pcie_both = {0.5e9, 0.5e9};
+  EXPECT_NEAR(static_cast<double>(FindQuickBound(workload, lifetimes, machine).pcie_shared), 100e6, 2);
+}
+
 }  // namespace
 }  // namespace spillway::policy

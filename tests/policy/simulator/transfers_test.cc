@@ -17,13 +17,6 @@
 namespace spillway::policy {
 namespace {
 
-TEST(ToTicksTest, TimesAreWholeTicksAndNeverNone) {
-  EXPECT_EQ(ToTicks(0), 2);
-  EXPECT_EQ(ToTicks(2), 2);
-  EXPECT_EQ(ToTicks(2.1), 4);
-  EXPECT_EQ(ToTicks(101), 102);
-}
-
 // Half of tensor 0 is away, in pieces of 10 MB that move one by one. The drives of 0.75 and 0.25 GB/s get 4
 // and 1 of them (there and back 107 and 80 ms; of 3 and 2 the latter would be 160): written within 53.3 ms,
 // read within as much.

@@ -1,0 +1,69 @@
+// LinkMeter: what a device's link to host memory does, by direction: what plain copies were measured to reach
+// alone and while both directions run (LinkProbe), and the rate of the job's own transfers. Where the ratio
+// of the two is known, time during which the other direction was busy too counts as the shorter time that the
+// bytes would have taken alone: the transfers' rate does not depend on how much of it both directions ran.
+// Evictor, Faulter and LinkProbe report, plans and reports read. Any thread; nothing fails.
+
+#ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_LINK_METER_H_
+#define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_LINK_METER_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "io/os/sync.h"
+#include "policy/simulator/machine.h"
+
+namespace spillway::allocator {
+
+enum class LinkDirection : int { kOut, kIn };
+
+class LinkMeter {
+ public:
+  // A transfer of the job was given to the link at that time (nanoseconds of a steady clock).
+  void Begin(LinkDirection direction, int64_t now);
+  // The transfer has ended, and `bytes` of it have moved: 0 when it was called off.
+  void End(LinkDirection direction, uint64_t bytes, int64_t now);
+  // What plain copies reach. Replaces what was measured before.
+  void SetMeasured(const policy::LinkRates& alone, const policy::LinkRates& both);
+
+  // Bytes a second of the job's transfers in that direction, while the other is idle: a moving mean. Until
+  // enough has moved, what was measured; 0: nothing is known.
+  double Rate(LinkDirection direction) const;
+  // The same while both directions run; 0: not measured.
+  double RateTogether(LinkDirection direction) const;
+  // The rate of the job's transfers alone; 0: too little has moved to say.
+  double OwnRate(LinkDirection direction) const;
+  bool busy(LinkDirection direction) const;
+
+  struct Measured {
+    policy::LinkRates alone, both;
+  };
+  std::optional<Measured> measured() const;
+
+ private:
+  // A moving mean over the last tens of MiB. Time without transfers does not count.
+  struct Side {
+    uint64_t under_way = 0;
+    int64_t nanos = 0;  // of the sample under way
+    uint64_t bytes = 0;
+    double rate = 0;
+  };
+  static constexpr uint64_t kFirstBytes = 4 << 20;
+  static constexpr uint64_t kSampleBytes = 16 << 20;
+
+  Side& At(LinkDirection direction) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return sides_[static_cast<size_t>(direction)];
+  }
+  void AdvanceLocked(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double RatioLocked(LinkDirection direction) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable os::Mutex mu_{os::LockRank::kTier};
+  std::array<Side, 2> sides_ ABSL_GUARDED_BY(mu_);
+  int64_t now_ ABSL_GUARDED_BY(mu_) = 0;  // up to here time has been counted
+  std::optional<Measured> measured_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace spillway::allocator
+
+#endif  // SPILLWAY_ALLOCATOR_RESIDENCY_STATE_LINK_METER_H_

@@ -1,0 +1,138 @@
+// The measurement of the link: what a batch of copies says about the rates, on links of known rates; when a
+// device measures, and what it does when the driver refuses.
+
+#include "allocator/residency/transfer/link_probe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/allocator/copy_helpers.h"
+
+namespace spillway::allocator {
+namespace {
+
+using policy::LinkRates;
+
+// Two batches of copies over a link that reaches `alone` or `both`, begun at these times (nanoseconds).
+LinkBatch BatchOn(const LinkRates& alone, const LinkRates& both, LinkBatch batch) {
+  double in_left = batch.in_bytes, out_left = batch.out_bytes, now = 0;
+  while (in_left > 0 || out_left > 0) {
+    const bool in = in_left > 0 && batch.in_begin <= now, out = out_left > 0 && batch.out_begin <= now;
+    const double in_rate = !in ? 0 : (out ? both.in : alone.in) / 1e9;
+    const double out_rate = !out ? 0 : (in ? both.out : alone.out) / 1e9;
+    double until = 1e30;
+    if (in) until = std::min(until, now + in_left / in_rate);
+    if (out) until = std::min(until, now + out_left / out_rate);
+    if (!in && in_left > 0) until = std::min(until, batch.in_begin);
+    if (!out && out_left > 0) until = std::min(until, batch.out_begin);
+    in_left -= in_rate * (until - now);
+    out_left -= out_rate * (until - now);
+    now = until;
+    if (in && in_left < 1e-6) in_left = 0, batch.in_end = now;
+    if (out && out_left < 1e-6) out_left = 0, batch.out_end = now;
+  }
+  return batch;
+}
+
+TEST(RatesTogetherOfTest, WhatRanAloneIsTakenOut) {
+  const LinkRates alone{25e9, 24e9};
+  for (const LinkRates& both : {LinkRates{12.5e9, 12e9}, {11.25e9, 23.5e9}, {20e9, 20e9}, {25e9, 24e9}}) {
+    for (const double late : {0.0, 20e3, 100e3}) {
+      LinkBatch begun;
+      begun.in_begin = late;
+      begun.in_bytes = begun.out_bytes = 16 << 20;
+      const auto found = RatesTogetherOf(BatchOn(alone, both, begun), alone);
+      ASSERT_TRUE(found);
+      EXPECT_NEAR(found->in, both.in, 1e-6 * both.in);
+      EXPECT_NEAR(found->out, both.out, 1e-6 * both.out);
+    }
+  }
+}
+
+TEST(RatesTogetherOfTest, BatchesThatHardlyMetSayNothing) {
+  const LinkRates alone{25e9, 25e9};
+  LinkBatch begun;
+  begun.in_bytes = begun.out_bytes = 16 << 20;
+  begun.in_begin = 0.7 * begun.out_bytes / 25e9 * 1e9;
+  EXPECT_FALSE(RatesTogetherOf(BatchOn(alone, {20e9, 20e9}, begun), alone));
+  begun.in_begin = 1e9;  // not at all
+  EXPECT_FALSE(RatesTogetherOf(BatchOn(alone, {20e9, 20e9}, begun), alone));
+}
+
+CoreSetup Measuring(bool disk = true) {
+  CoreSetup setup;
+  setup.host_bytes = 4 << 20;
+  setup.disk = disk;
+  setup.measure_link = true;
+  return setup;
+}
+
+ResidencyStats AwaitMeasurement(CoreDevice& device) {
+  ResidencyStats stats = device->Stats();
+  for (int i = 0; i < 50'000 && stats.link_measurements + stats.link_measurements_dropped == 0; ++i) {
+    usleep(200);
+    stats = device->Stats();
+  }
+  return stats;
+}
+
+TEST(LinkProbeTest, TheFirstEvictionMeasuresAndTheNextDoNot) {
+  for (const bool disk : {true, false}) {
+    CoreDevice device(Measuring(disk));
+    const CUdeviceptr block = Filled(device, 7);
+    EXPECT_FALSE(device->Stats().link) << "nothing has left the GPU";
+    Evict(device, block);
+    const ResidencyStats stats = AwaitMeasurement(device);
+    ASSERT_EQ(stats.link_measurements, 1u);
+    ASSERT_TRUE(stats.link);
+    EXPECT_GT(stats.link->alone.in, 0);
+    EXPECT_GT(stats.link->alone.out, 0);
+    EXPECT_TRUE(policy::LinkIsPossible(
+        {.pcie_in = stats.link->alone.in, .pcie_out = stats.link->alone.out, .pcie_both = stats.link->both}));
+    EXPECT_LE(stats.host_in_both_rate, stats.host_in_rate);
+    EXPECT_EQ(Read(device, block, 7), 0u);
+    Evict(device, block);
+    EXPECT_EQ(Read(device, block, 7), 0u);
+    EXPECT_EQ(device->Stats().link_measurements, 1u);
+    device->CheckInvariants();
+  }
+}
+
+TEST(LinkProbeTest, AJobThatFitsMeasuresNothing) {
+  CoreDevice device(Measuring());
+  const CUdeviceptr block = Filled(device, 7);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Read(device, block, 7), 0u);
+  const ResidencyStats stats = device->Stats();
+  EXPECT_EQ(stats.link_measurements + stats.link_measurements_dropped, 0u);
+  EXPECT_EQ(stats.host_in_both_rate, 0);
+}
+
+CUresult NoTime(float*, CUevent, CUevent) { return CUDA_ERROR_INVALID_HANDLE; }
+CUresult NoRange(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+TEST(LinkProbeTest, ARefusalDropsItAndNothingElse) {
+  for (const bool range : {true, false}) {
+    CudaDriver driver = *CoreDevice::Driver();
+    CoreSetup setup = Measuring();
+    setup.driver = &driver;
+    CoreDevice device(setup);
+    if (range) driver.cuMemAddressReserve = &NoRange;
+    if (!range) driver.cuEventElapsedTime = &NoTime;
+    const CUdeviceptr block = Filled(device, 3);
+    Evict(device, block);
+    const ResidencyStats stats = AwaitMeasurement(device);
+    EXPECT_EQ(stats.link_measurements_dropped, 1u);
+    EXPECT_FALSE(stats.link);
+    EXPECT_EQ(stats.host_in_both_rate, 0);
+    EXPECT_EQ(Read(device, block, 3), 0u);
+    Evict(device, block);
+    EXPECT_EQ(device->Stats().link_measurements_dropped, 1u) << "tried again";
+    device->CheckInvariants();
+  }
+}
+
+}  // namespace
+}  // namespace spillway::allocator

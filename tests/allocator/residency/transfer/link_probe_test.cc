@@ -68,10 +68,17 @@ CoreSetup Measuring(bool disk = true) {
   return setup;
 }
 
+// Something leaves the GPU for lack of memory, as the Reclaimer says it.
+void EvictInNeed(CoreDevice& device, CUdeviceptr block) {
+  device->core()->pressure.store(true);
+  Evict(device, block);
+}
+
 ResidencyStats AwaitMeasurement(CoreDevice& device) {
   ResidencyStats stats = device->Stats();
-  for (int i = 0; i < 50'000 && stats.link_measurements + stats.link_measurements_dropped == 0; ++i) {
+  for (int i = 0; i < 10'000 && stats.link_measurements + stats.link_measurements_dropped == 0; ++i) {
     usleep(200);
+    device->thread()->Wake();  // nothing else moves, and the first chunks are free only now
     stats = device->Stats();
   }
   return stats;
@@ -82,7 +89,7 @@ TEST(LinkProbeTest, TheFirstEvictionMeasuresAndTheNextDoNot) {
     CoreDevice device(Measuring(disk));
     const CUdeviceptr block = Filled(device, 7);
     EXPECT_FALSE(device->Stats().link) << "nothing has left the GPU";
-    Evict(device, block);
+    EvictInNeed(device, block);
     const ResidencyStats stats = AwaitMeasurement(device);
     ASSERT_EQ(stats.link_measurements, 1u);
     ASSERT_TRUE(stats.link);
@@ -122,7 +129,7 @@ TEST(LinkProbeTest, ARefusalDropsItAndNothingElse) {
     if (range) driver.cuMemAddressReserve = &NoRange;
     if (!range) driver.cuEventElapsedTime = &NoTime;
     const CUdeviceptr block = Filled(device, 3);
-    Evict(device, block);
+    EvictInNeed(device, block);
     const ResidencyStats stats = AwaitMeasurement(device);
     EXPECT_EQ(stats.link_measurements_dropped, 1u);
     EXPECT_FALSE(stats.link);

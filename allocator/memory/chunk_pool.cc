@@ -1,8 +1,11 @@
 #include "allocator/memory/chunk_pool.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <string>
 
+#include "io/os/check.h"
 #include "io/os/errno.h"
 #include "io/os/thread.h"
 
@@ -12,6 +15,8 @@ namespace {
 // NOT_READY from cuMemSetAccess goes away by itself. Published reports needed one retry; these are ten over
 // 20 ms.
 constexpr int kSetAccessTries = 10;
+// The same for memory that was released just before it is wanted again.
+constexpr int kCreateTries = 10;
 
 CUmemAllocationProp PropertiesFor(int device) {
   CUmemAllocationProp properties = {};
@@ -35,59 +40,153 @@ CUresult SetAccess(const CudaDriver* driver, int device, uint64_t address, uint6
   return result;
 }
 
+absl::Status Create(const CudaDriver* driver, int device, uint64_t bytes,
+                    CUmemGenericAllocationHandle* handle) {
+  const CUmemAllocationProp properties = PropertiesFor(device);
+  return driver->ToStatus(driver->cuMemCreate(handle, bytes, &properties, 0),
+                          "creating " + std::to_string(bytes) + " bytes of GPU memory");
+}
+
 }  // namespace
 
-uint64_t ChunkPool::TakeFree(uint64_t count, std::vector<ChunkHandle>* taken) {
-  count = std::min<uint64_t>(count, free_.size());
-  taken->insert(taken->end(), free_.end() - count, free_.end());
-  free_.resize(free_.size() - count);
-  return count;
+uint64_t ChunksOf(const std::vector<ChunkHandle>& handles) {
+  uint64_t chunks = 0;
+  for (const ChunkHandle& handle : handles) chunks += handle.chunks;
+  return chunks;
 }
 
-void ChunkPool::Give(std::vector<ChunkHandle>* chunks) {
-  free_.insert(free_.end(), chunks->begin(), chunks->end());
-  chunks->clear();
+// ---- The books.
+
+ChunkPool::ChunkPool(uint32_t largest) : largest_(largest), free_(std::bit_width(largest)) {
+  SPILLWAY_CHECK(std::has_single_bit(largest));
 }
 
-uint64_t ChunkPool::BeginCreate(uint64_t count) {
-  const uint64_t allowed = target_ > created_ ? target_ - created_ : 0;
-  count = std::min(count, allowed);
-  created_ += count;
+std::vector<uint32_t> ChunkPool::PartsOf(uint64_t chunks) const {
+  std::vector<uint32_t> parts(chunks / largest_, largest_);
+  for (uint32_t size = largest_ / 2; size > 0; size /= 2) {
+    if (chunks & size) parts.push_back(size);
+  }
+  return parts;
+}
+
+bool ChunkPool::TakeOfSize(uint32_t chunks, std::vector<ChunkHandle>* taken) {
+  std::vector<ChunkHandle>& free = free_[std::countr_zero(chunks)];
+  if (free.empty()) return false;
+  taken->push_back(free.back());
+  free.pop_back();
+  free_chunks_ -= chunks;
+  return true;
+}
+
+// The smallest handle that suffices alone, else the largest, until they are enough.
+void ChunkPool::TakeAtLeast(uint64_t chunks, std::vector<ChunkHandle>* taken) {
+  while (chunks > 0 && free_chunks_ > 0) {
+    uint32_t size = 1;
+    while (size < largest_ && (size < chunks || free_[std::countr_zero(size)].empty())) size *= 2;
+    while (free_[std::countr_zero(size)].empty()) size /= 2;
+    TakeOfSize(size, taken);
+    chunks -= std::min<uint64_t>(chunks, size);
+  }
+}
+
+bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, bool grow, Supply* supply) {
+  uint64_t needed = 0;
+  for (const uint64_t chunks : blocks) needed += chunks;
+  if ((grow ? available() : free_chunks_) < needed) return false;
+  uint64_t lacking = 0;
+  for (const uint64_t chunks : blocks) {
+    for (const uint32_t part : PartsOf(chunks)) {
+      if (TakeOfSize(part, &supply->handles)) continue;
+      supply->to_create.push_back(part);
+      lacking += part;
+    }
+  }
+  const uint64_t growth = grow && target_ > created_ ? std::min(lacking, target_ - created_) : 0;
+  TakeAtLeast(lacking - growth, &supply->to_release);
+  created_ += lacking;
+  created_ -= ChunksOf(supply->to_release);
   peak_created_ = std::max(peak_created_, created_);
-  return count;
+  return true;
 }
 
-uint64_t ChunkPool::BeginRelease(uint64_t count, std::vector<ChunkHandle>* chunks) {
-  count = TakeFree(count, chunks);
-  created_ -= count;
-  return count;
+void ChunkPool::End(Supply* supply) {
+  for (const uint32_t chunks : supply->to_create) created_ -= chunks;
+  supply->to_create.clear();
 }
 
-absl::Status CreateChunk(const CudaDriver* driver, int device, uint64_t chunk_bytes, ChunkHandle* chunk) {
-  const CUmemAllocationProp properties = PropertiesFor(device);
-  return driver->ToStatus(driver->cuMemCreate(chunk, chunk_bytes, &properties, 0),
-                          "creating a chunk of " + std::to_string(chunk_bytes) + " bytes");
+std::vector<ChunkHandle> ChunkPool::Portion(uint64_t chunks, std::vector<ChunkHandle>* handles) const {
+  std::vector<ChunkHandle> portion;
+  for (const uint32_t part : PartsOf(chunks)) {
+    const auto of_size = std::ranges::find(*handles, part, &ChunkHandle::chunks);
+    if (of_size == handles->end()) {
+      handles->insert(handles->end(), portion.begin(), portion.end());
+      return {};
+    }
+    portion.push_back(*of_size);
+    *of_size = handles->back();
+    handles->pop_back();
+  }
+  return portion;
 }
 
-absl::Status ReleaseChunk(const CudaDriver* driver, ChunkHandle chunk) {
-  return driver->ToStatus(driver->cuMemRelease(chunk), "releasing a chunk");
+void ChunkPool::Give(std::vector<ChunkHandle>* handles) {
+  for (const ChunkHandle& handle : *handles) free_[std::countr_zero(handle.chunks)].push_back(handle);
+  free_chunks_ += ChunksOf(*handles);
+  handles->clear();
+}
+
+uint64_t ChunkPool::BeginRelease(uint64_t chunks, std::vector<ChunkHandle>* handles) {
+  const uint64_t before = free_chunks_;
+  TakeAtLeast(std::min(chunks, free_chunks_), handles);
+  created_ -= before - free_chunks_;
+  return before - free_chunks_;
+}
+
+// ---- Calls of the driver.
+
+absl::Status Make(const CudaDriver* driver, int device, uint64_t chunk_bytes, Supply* supply) {
+  const bool released = !supply->to_release.empty();
+  absl::Status status = Release(driver, supply->to_release);
+  supply->to_release.clear();
+  while (status.ok() && !supply->to_create.empty()) {
+    ChunkHandle made{0, supply->to_create.back()};
+    // What was released may come back a moment later.
+    for (int i = 0; i < (released ? kCreateTries : 1); ++i) {
+      if (i > 0) os::SleepFor(std::chrono::microseconds(100 << std::min(i, 5)));
+      status = Create(driver, device, made.chunks * chunk_bytes, &made.handle);
+      if (!absl::IsResourceExhausted(status)) break;
+    }
+    if (!status.ok()) break;
+    supply->handles.push_back(made);
+    supply->to_create.pop_back();
+  }
+  return status;
+}
+
+absl::Status Release(const CudaDriver* driver, const std::vector<ChunkHandle>& handles) {
+  absl::Status status;
+  for (const ChunkHandle& handle : handles)
+    status.Update(driver->ToStatus(driver->cuMemRelease(handle.handle), "releasing GPU memory"));
+  return status;
 }
 
 absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, uint64_t chunk_bytes,
-                       const std::vector<ChunkHandle>& chunks, bool* stays_mapped) {
+                       const std::vector<ChunkHandle>& handles, bool* stays_mapped) {
   CUresult result = CUDA_SUCCESS;
-  size_t mapped = 0;
-  for (; mapped < chunks.size(); ++mapped) {
-    result = driver->cuMemMap(address + mapped * chunk_bytes, chunk_bytes, 0, chunks[mapped], 0);
+  uint64_t mapped = 0;  // bytes
+  for (const ChunkHandle& handle : handles) {
+    const uint64_t bytes = handle.chunks * chunk_bytes;
+    result = driver->cuMemMap(address + mapped, bytes, 0, handle.handle, 0);
     if (result != CUDA_SUCCESS) break;
+    mapped += bytes;
   }
   const char* what = "mapping chunks";
   if (result == CUDA_SUCCESS) {
     what = "making mapped chunks accessible";
-    result = SetAccess(driver, device, address, chunk_bytes * chunks.size());
+    result = SetAccess(driver, device, address, mapped);
   }
   if (result != CUDA_SUCCESS && mapped > 0) {
-    *stays_mapped = driver->cuMemUnmap(address, mapped * chunk_bytes) != CUDA_SUCCESS;
+    *stays_mapped = driver->cuMemUnmap(address, mapped) != CUDA_SUCCESS;
   }
   return driver->ToStatus(result, what);
 }

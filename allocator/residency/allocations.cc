@@ -227,20 +227,19 @@ bool Allocations::FinishFrees() {
 
 absl::Status Allocations::EmptyCache() {
   DecommitCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
-  std::vector<ChunkHandle> chunks;
+  std::vector<ChunkHandle> handles;
   {
     const TableLock lock(core_->table);
     core_->table.launch_sets.ForgetDead();
     charges_->LowerPromise(lock);
-    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).free(), &chunks);
+    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).free(), &handles);
   }
-  const absl::Status status = Release(chunks);
+  const absl::Status status = ReleaseHandles(handles);
   return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
 }
 
-absl::Status Allocations::Release(const std::vector<ChunkHandle>& chunks) {
-  absl::Status status;
-  for (const ChunkHandle chunk : chunks) status.Update(ReleaseChunk(core_->parts.driver, chunk));
+absl::Status Allocations::ReleaseHandles(const std::vector<ChunkHandle>& handles) {
+  const absl::Status status = Release(core_->parts.driver, handles);
   core_->error.Note(status);
   return status;
 }
@@ -280,12 +279,12 @@ void Allocations::YieldToExternal(uint64_t bytes) {
     charges_->BeginExternal(lock, bytes);
   }
   for (;;) {
-    std::vector<ChunkHandle> chunks;
+    std::vector<ChunkHandle> handles;
     {
       const TableLock lock(core_->table);
-      charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &chunks);
+      charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &handles);
     }
-    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
+    ReleaseHandles(handles).IgnoreError();  // kept as the device's error
     const int64_t now = os::Clock::System()->NowNanos();
     const TableLock lock(core_->table);
     if (charges_->chunks(lock).excess() == 0 || core_->stopped.load()) return;
@@ -303,14 +302,12 @@ bool Allocations::ReleaseForExternal(uint64_t bytes_wanted) {
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   uint64_t released = 0;
   for (int round = 0; round < 2 && released < wanted; ++round) {
-    std::vector<ChunkHandle> chunks;
+    std::vector<ChunkHandle> handles;
     {
       const TableLock lock(core_->table);
-      charges_->chunks(lock).BeginRelease(std::min(charges_->chunks(lock).free(), wanted - released),
-                                          &chunks);
+      released += charges_->chunks(lock).BeginRelease(wanted - released, &handles);
     }
-    for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
-    released += chunks.size();
+    ReleaseHandles(handles).IgnoreError();  // kept as the device's error
     if (released < wanted && round == 0) DecommitCache(wanted - released).IgnoreError();
   }
   return released > 0;

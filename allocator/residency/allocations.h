@@ -65,7 +65,7 @@ class Allocations {
   void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Decommits up to `chunks` chunks of cached blocks and waits for the end of that.
   absl::Status DecommitCache(uint64_t chunks);
-  absl::Status Release(const std::vector<ChunkHandle>& chunks);
+  absl::Status ReleaseHandles(const std::vector<ChunkHandle>& handles);
 
   Core* const core_;
   Charges* const charges_;

@@ -285,6 +285,7 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->clean_drop_bytes = counters.clean_drop_bytes;
   stats->hash_mismatches = counters.changed_copies;
   stats->early_copies = counters.early_copies;
+  stats->handles_remade = counters.handles_remade;
   stats->stall_chunk_nanos = counters.stall_chunk_nanos;
   stats->stall_disk_nanos = counters.stall_disk_nanos;
   stats->throttled_nanos = counters.throttled_nanos;
@@ -390,7 +391,7 @@ void DeviceResidency::CheckInvariants() {
   core_->table.ForEachLocked(lock, [&](Block* block) {
     if (block->live()) live += block->chunks;
     live_blocks += block->live() ? 1 : 0;
-    backing += block->memory.handles.size();
+    backing += ChunksOf(block->memory.handles);
   });
   machinery_->charges.CheckInvariants(lock, live, live_blocks, backing);
 }

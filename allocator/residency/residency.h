@@ -64,6 +64,7 @@ struct ResidencyStats {
   uint64_t clean_drops = 0;  // of evictions: the copy from before was the content still, nothing was moved
   uint64_t clean_drop_bytes = 0;   // what those would have moved
   uint64_t hash_mismatches = 0;    // a copy was kept, and the block had changed: written again
+  uint64_t handles_remade = 0;     // of GPU memory, released to be created in other sizes
   uint64_t early_copies = 0;       // blocks copied out while they stayed on the GPU
   uint64_t stall_chunk_nanos = 0;  // launching threads waited for chunks
   uint64_t stall_disk_nanos = 0;   // for reads and their staging

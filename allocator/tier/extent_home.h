@@ -4,6 +4,10 @@
 #ifndef SPILLWAY_ALLOCATOR_TIER_EXTENT_HOME_H_
 #define SPILLWAY_ALLOCATOR_TIER_EXTENT_HOME_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "allocator/tier/host_pool.h"
 #include "io/spill_store.h"
 
@@ -14,6 +18,27 @@ struct ExtentHome {
   io::SlotId slot;      // the slot, when on_disk
   bool on_disk = false;
 };
+
+// Calls visit(first, count) for each run of extents, by index, whose bytes lie in host buffers that adjoin: one
+// copy moves them. A host buffer has `buffer_bytes`. Runs are of at most kLargestHostCopy.
+inline constexpr uint64_t kLargestHostCopy = 256 << 20;
+template <typename Visitor>
+void ForEachHostRun(const std::vector<ExtentHome>& homes, uint64_t buffer_bytes, Visitor visit) {
+  for (size_t first = 0; first < homes.size();) {
+    if (homes[first].on_disk) {
+      ++first;
+      continue;
+    }
+    size_t count = 1;
+    const auto adjoins = [&](size_t next) {
+      return next < homes.size() && !homes[next].on_disk &&
+             homes[next].buffer.data == homes[first].buffer.data + count * buffer_bytes;
+    };
+    while ((count + 1) * buffer_bytes <= kLargestHostCopy && adjoins(first + count)) ++count;
+    visit(first, count);
+    first += count;
+  }
+}
 
 }  // namespace spillway::allocator
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "allocator/tier/free_buffers.h"
 #include "io/os/atomic.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -46,7 +47,7 @@ std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " M
 
 struct HostPool::State {
   struct Kind {
-    std::vector<PinnedBuffer> free;
+    FreeBuffers free;
     size_t limit = 0;    // buffers that may exist
     size_t created = 0;  // buffers that are pinned
   };
@@ -79,7 +80,9 @@ struct HostPool::State {
   mutable os::Mutex mu{os::LockRank::kTier};
   os::CondVar asked;   // wanted or stopping changed
   os::CondVar pinned;  // capacity, cap, stopping or ended changed
-  Kind kinds[3] ABSL_GUARDED_BY(mu);
+  Kind kinds[3] ABSL_GUARDED_BY(mu) = {Kind{FreeBuffers(options.buffer_bytes)},
+                                       Kind{FreeBuffers(options.buffer_bytes)},
+                                       Kind{FreeBuffers(options.buffer_bytes)}};
   uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
   absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
   bool stopping ABSL_GUARDED_BY(mu) = false;
@@ -126,7 +129,7 @@ absl::StatusOr<std::byte*> HostPool::State::PinSlab(uint64_t wanted_bytes) const
 
 void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) {
   Kind& kind = KindOf(use);
-  for (size_t i = 0; i < buffers; ++i) kind.free.push_back({slab + i * options.buffer_bytes});
+  kind.free.AddSlab(slab, buffers);
   kind.created += buffers;
   if (use == HostUse::kStorage) capacity.store(kind.created * options.buffer_bytes);
 }
@@ -236,9 +239,9 @@ void HostPool::Shutdown() {
 size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers) {
   os::MutexLock lock(&state_->mu);
   State::Kind& kind = state_->KindOf(use);
-  const size_t taken = std::min(count, kind.free.size());
-  buffers->insert(buffers->end(), kind.free.rbegin(), kind.free.rbegin() + static_cast<ptrdiff_t>(taken));
-  kind.free.resize(kind.free.size() - taken);
+  std::vector<std::byte*> found;
+  const size_t taken = kind.free.Take(count, &found);
+  for (std::byte* const data : found) buffers->push_back({data});
   if (use == HostUse::kStorage && taken < count) {
     state_->AskLocked(state_, (kind.created + count - taken) * state_->options.buffer_bytes);
   }
@@ -247,7 +250,7 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buff
 
 void HostPool::Give(HostUse use, PinnedBuffer buffer) {
   os::MutexLock lock(&state_->mu);
-  state_->KindOf(use).free.push_back(buffer);
+  state_->KindOf(use).free.Give(buffer.data);
 }
 
 uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }

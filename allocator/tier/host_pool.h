@@ -52,7 +52,8 @@ class HostPool {
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // Appends up to `count` buffers to `buffers` and returns how many. Never pins and never waits: it asks the
+  // Appends up to `count` buffers to `buffers` and returns how many, in runs of ascending addresses that adjoin
+  // where such are free. Never pins and never waits: it asks the
   // pinning thread for the storage that is missing. Any thread.
   size_t Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers);
   // Gives a buffer back for the next Take. Any thread.

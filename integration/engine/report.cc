@@ -62,6 +62,7 @@ constexpr Counter kCounters[] = {
     {"clean_drop_bytes", &ResidencyStats::clean_drop_bytes},
     {"hash_mismatches", &ResidencyStats::hash_mismatches},
     {"early_copies", &ResidencyStats::early_copies},
+    {"handles_remade", &ResidencyStats::handles_remade},
     {"held_bytes", &ResidencyStats::pinned_bytes},
     {"largest_set_bytes", &ResidencyStats::largest_set_bytes},
 };

@@ -48,8 +48,8 @@ uint64_t Coverage::PrintAndLeast() const {
   static constexpr const char* kPhases[] = {"", "waiting for uses", "copying", "before the commit point"};
   for (int phase = 1; phase <= 3; ++phase)
     count(std::string("cancelled: ") + kPhases[phase], cancelled[phase]);
-  static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks decommitted",
-                                            "chunks evicted"};
+  static constexpr const char* kChunks[] = {"free chunks", "chunks created", "chunks remade",
+                                            "chunks decommitted", "chunks evicted"};
   for (int i = 0; i < static_cast<int>(ChunkPath::kCount); ++i) count(kChunks[i], chunk_paths[i]);
   static constexpr const char* kPaths[] = {"cached block", "kept address", "new address"};
   for (int i = 0; i < static_cast<int>(AllocationPath::kCount); ++i) count(kPaths[i], allocation_paths[i]);

@@ -140,6 +140,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   options.measure_link = setup.measure_link;
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
+  options.largest_handle = setup.largest_handle;
   ResidencyParts parts;
   parts.driver = driver;
   parts.context = Context();

@@ -40,6 +40,7 @@ struct CoreSetup {
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;
+  uint32_t largest_handle = 64;
   HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
   Refusals* refusals = nullptr;        // null: the device's own

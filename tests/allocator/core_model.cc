@@ -86,6 +86,7 @@ ModelResult RunModel(const ModelOptions& options, Coverage* coverage) {
   CoreSetup setup;
   setup.budget_bytes = (24 + seed % 5 * 4) * kChunk;
   setup.host_bytes = options.host_bytes;
+  setup.largest_handle = uint32_t{1} << seed % 7;
   setup.disk = options.disk;
   if (options.disk) setup.wrap_engine = EngineFor(options, faults);
   setup.free_reserve_bytes = seed % 2 * 4 * kChunk;

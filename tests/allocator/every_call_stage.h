@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/residency/transfer/mapping.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/fakes/failing_calls.h"
 
@@ -137,14 +138,14 @@ class Stage {
   void Begin(int block, bool in_vain = false) {
     ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
     {
-      const TableLock lock(device()->core()->table);
+      TableLock lock(device()->core()->table);
       if (At(block)->state != BlockState::kSpilled) return;
-      std::vector<ChunkHandle> chunks;
-      if (device()->charges()->chunks(lock).TakeFree(At(block)->chunks, &chunks) < At(block)->chunks) {
-        device()->charges()->chunks(lock).Give(&chunks);
+      std::vector<ChunkHandle> handles;
+      if (!TakeChunksLocked(device()->core(), device()->charges(), &lock, {At(block)->chunks}, /*grow=*/false,
+                            &handles)) {
         return;
       }
-      device()->faulter()->BeginLocked(lock, At(block), std::move(chunks), /*prefetch=*/true);
+      device()->faulter()->BeginLocked(lock, At(block), std::move(handles), /*prefetch=*/true);
       if (in_vain) Faulter::CancelLocked(lock, At(block));
     }
     const absl::Status started = device()->faulter()->Start(At(block));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/mapping.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -71,10 +72,11 @@ inline void StartPrefetch(CoreDevice& device, CUdeviceptr address) {
   ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
   Block* const block = BlockAt(device, address);
   {
-    const TableLock lock(device->core()->table);
-    std::vector<ChunkHandle> chunks;
-    ASSERT_EQ(device->charges()->chunks(lock).TakeFree(block->chunks, &chunks), block->chunks);
-    device->faulter()->BeginLocked(lock, block, std::move(chunks), /*prefetch=*/true);
+    TableLock lock(device->core()->table);
+    std::vector<ChunkHandle> handles;
+    ASSERT_TRUE(TakeChunksLocked(device->core(), device->charges(), &lock, {block->chunks}, /*grow=*/false,
+                                 &handles));
+    device->faulter()->BeginLocked(lock, block, std::move(handles), /*prefetch=*/true);
   }
   ASSERT_TRUE(device->faulter()->Start(block).ok());
 }

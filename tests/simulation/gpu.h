@@ -62,13 +62,14 @@ class Gpu {
   void set_refuse_chunks(int one_in) { options_.refuse_chunk_one_in = one_in; }
 
  private:
-  struct Chunk {
+  struct Chunk {  // one handle, of one chunk or more
     std::vector<uint64_t> words;
     int maps = 0;
     bool released = false;
   };
   struct Page {
     Chunk* chunk = nullptr;
+    uint64_t at = 0;  // bytes of the handle before this page
     bool access = false;
   };
   // One record of an event: a later one on another stream says nothing about it.

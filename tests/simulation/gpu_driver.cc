@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <set>
+#include <string>
 
 #include "allocator/driver/content_hash.h"
 #include "tests/simulation/gpu.h"
@@ -36,14 +39,16 @@ struct Gpu::Entries {
                          unsigned long long) {
     ENTER();
     const int one_in = gpu->options_.refuse_chunk_one_in;
-    if (gpu->held_ >= gpu->options_.most_chunks || (one_in > 0 && gpu->random_->OneIn(one_in))) {
+    if (bytes % gpu->options_.chunk_bytes != 0) scheduler().Fail("a handle is not of whole chunks");
+    const uint64_t chunks = bytes / gpu->options_.chunk_bytes;
+    if (gpu->held_ + chunks > gpu->options_.most_chunks || (one_in > 0 && gpu->random_->OneIn(one_in))) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     auto chunk = std::make_unique<Chunk>();
     chunk->words.assign(bytes / 8, 0xdeadbeefdeadbeef);
     *handle = gpu->next_chunk_++;
     gpu->chunks_[*handle] = std::move(chunk);
-    ++gpu->held_;
+    gpu->held_ += chunks;
     return CUDA_SUCCESS;
   }
   static CUresult Release(CUmemGenericAllocationHandle handle) {
@@ -51,7 +56,7 @@ struct Gpu::Entries {
     const auto it = gpu->chunks_.find(handle);
     if (it == gpu->chunks_.end() || it->second->released) scheduler().Fail("a chunk is released twice");
     it->second->released = true;
-    --gpu->held_;
+    gpu->held_ -= it->second->words.size() * 8 / gpu->options_.chunk_bytes;
     gpu->Forget(it->second.get());
     return CUDA_SUCCESS;
   }
@@ -61,11 +66,14 @@ struct Gpu::Entries {
     const auto it = gpu->chunks_.find(handle);
     if (it == gpu->chunks_.end() || it->second->released) scheduler().Fail("a chunk that is gone is mapped");
     if (it->second->maps > 0) scheduler().Fail("a chunk is mapped at two addresses");
-    if (bytes != gpu->options_.chunk_bytes) scheduler().Fail("a mapping is not one chunk");
-    Page& page = gpu->pages_[address / gpu->options_.chunk_bytes];
-    if (page.chunk != nullptr) scheduler().Fail("an address is mapped twice");
-    page.chunk = it->second.get();
-    ++page.chunk->maps;
+    if (bytes != it->second->words.size() * 8) scheduler().Fail("a mapping is not a whole handle");
+    for (uint64_t at = 0; at < bytes; at += gpu->options_.chunk_bytes) {
+      Page& page = gpu->pages_[(address + at) / gpu->options_.chunk_bytes];
+      if (page.chunk != nullptr) scheduler().Fail("an address is mapped twice");
+      page.chunk = it->second.get();
+      page.at = at;
+      ++page.chunk->maps;
+    }
     return CUDA_SUCCESS;
   }
   static CUresult SetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*, size_t) {
@@ -79,12 +87,16 @@ struct Gpu::Entries {
   }
   static CUresult Unmap(CUdeviceptr address, size_t bytes) {
     ENTER();
+    std::set<Chunk*> touched;
     for (uint64_t at = 0; at < bytes; at += gpu->options_.chunk_bytes) {
       const auto page = gpu->pages_.find((address + at) / gpu->options_.chunk_bytes);
       if (page == gpu->pages_.end()) scheduler().Fail("an address is unmapped that is not mapped");
-      Chunk* const chunk = page->second.chunk;
+      touched.insert(page->second.chunk);
+      --page->second.chunk->maps;
       gpu->pages_.erase(page);
-      --chunk->maps;
+    }
+    for (Chunk* chunk : touched) {
+      if (chunk->maps > 0) scheduler().Fail("a part of a mapping is unmapped");
       gpu->Forget(chunk);
     }
     return CUDA_SUCCESS;

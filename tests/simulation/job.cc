@@ -255,8 +255,7 @@ class Thread {
       const allocator::TableLock lock(core->table);
       allocator::Block& block = core->table.at(id);
       const bool may_leave = block.state == allocator::BlockState::kResident && block.pins == 0 &&
-                             block.pin_reasons == 0 && block.eviction.job == nullptr &&
-                             !block.memory.mapping;
+                             block.pin_reasons == 0 && block.eviction.job == nullptr && !block.memory.mapping;
       if (may_leave) {
         world_.residency().evictor()->CopyOutLocked(
             lock, &block, Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk);
@@ -276,8 +275,8 @@ class Thread {
       policy::PlanOp op;
       const uint32_t kind = Pick(6);
       op.kind = kind == 0   ? policy::PlanOpKind::kDrop
-                    : kind == 1 ? policy::PlanOpKind::kCopyOut
-                                : policy::PlanOpKind::kFetch;
+                : kind == 1 ? policy::PlanOpKind::kCopyOut
+                            : policy::PlanOpKind::kFetch;
       op.tier = Pick(2) == 0 ? policy::PlanTier::kHost : policy::PlanTier::kDisk;
       if (kind < 2) op.trigger = policy::PlanTrigger::kAfterCompleted;
       op.block = world_.addresses().Find(blocks_[Pick(blocks_.size())].address).raw();

@@ -67,6 +67,7 @@ WorldSettings WorldSettings::Draw(Random* random) {
   settings.slow_disk_one_in = random->OneIn(2) ? 0 : 2 + static_cast<int>(random->Below(10));
   settings.preempt_at_points_one_in = random->OneIn(2) ? 0 : 2 << random->Below(6);
   settings.kept_addresses = random->OneIn(2) ? 4096 : 1 + random->Below(8);
+  settings.largest_handle = uint32_t{1} << random->Below(7);
   settings.wait_limit_nanos = random->OneIn(8) ? int64_t{100'000} << random->Below(10) : 0;
   return settings;
 }
@@ -78,7 +79,8 @@ std::string WorldSettings::Describe() const {
          (asymmetric_barrier ? "" : ", no membarrier") + ", slow GPU " + std::to_string(slow_gpu_one_in) +
          ", slow disk " + std::to_string(slow_disk_one_in) + ", preempted at points " +
          std::to_string(preempt_at_points_one_in) + ", keeps " + std::to_string(kept_addresses) +
-         " addresses, waits to " + std::to_string(wait_limit_nanos) + " ns";
+         " addresses, handles of at most " + std::to_string(largest_handle) + " chunks, waits to " +
+         std::to_string(wait_limit_nanos) + " ns";
 }
 
 World::World(const WorldSettings& settings, Random* random)
@@ -109,6 +111,7 @@ World::World(const WorldSettings& settings, Random* random)
   options.external_share_bytes = chunk_bytes();
   options.free_reserve_bytes = settings.reserve_chunks * chunk_bytes();
   options.kept_addresses = settings.kept_addresses;
+  options.largest_handle = settings.largest_handle;
   options.run_ahead_bytes = settings.run_ahead_chunks * chunk_bytes();
   allocator::ResidencyParts parts;
   parts.driver = gpu_->driver();
@@ -196,7 +199,7 @@ void World::LookUnderLock() {
   uint64_t in_blocks = 0;
   blocks_.clear();
   core->table.ForEachLocked(lock, [&](Block* block) {
-    in_blocks += block->memory.handles.size();
+    in_blocks += ChunksOf(block->memory.handles);
     blocks_.push_back(block);
   });
   if (in_blocks + chunks.free() > chunks.created()) scheduler().Fail("more chunks than were created");

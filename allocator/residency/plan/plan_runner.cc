@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/residency/transfer/mapping.h"
+
 namespace spillway::allocator {
 namespace {
 
@@ -100,21 +102,34 @@ bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
                        absl::FunctionRef<PlanMove(const PlanBlockView&)> decide) {
   Block* block = nullptr;
   {
-    const TableLock lock(core_->table);
+    TableLock lock(core_->table);
     block = &core_->table.at(BlockId::FromRaw(id));
     switch (decide(ViewOfLocked(lock, *block))) {
       case PlanMove::kNothing: return false;
       case PlanMove::kEvict: evictor_->StartLocked(lock, {block}, tier); return true;
       case PlanMove::kCopyOut: return evictor_->CopyOutLocked(lock, block, tier);
       case PlanMove::kFetch:
-        std::vector<ChunkHandle> chunks;
-        charges_->chunks(lock).TakeFree(block->chunks, &chunks);
-        faulter_->BeginLocked(lock, block, std::move(chunks), /*prefetch=*/true);
+        if (!BeginFetchLocked(&lock, block)) return false;
     }
   }
   ++core_->counters.prefetches;
   faulter_->Start(block).IgnoreError();  // on failure it is spilled again, and the cursor finds it
   return true;
+}
+
+// With free memory alone: the plan has its headroom from evictions.
+bool PlanRunner::BeginFetchLocked(TableLock* lock, Block* block) {
+  std::vector<ChunkHandle> handles;
+  if (!TakeChunksLocked(core_, charges_, lock, {block->chunks}, /*grow=*/false, &handles)) return false;
+  // The lock may have been released.
+  const PlanBlockView view = ViewOfLocked(*lock, *block);
+  const bool away = view.live && view.place == PlanBlockView::Place::kAway && view.may_return;
+  if (away && ChunksOf(handles) == block->chunks) {
+    faulter_->BeginLocked(*lock, block, std::move(handles), /*prefetch=*/true);
+    return true;
+  }
+  charges_->chunks(*lock).Give(&handles);
+  return false;
 }
 
 // Enough for the queue to have work until the device's thread polls again, no more: chunks are taken at the

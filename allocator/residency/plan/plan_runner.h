@@ -64,6 +64,7 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   bool IsBusy(policy::PlanTier tier, size_t fetches, policy::Bytes bytes) const override;
   double RateOut(policy::PlanTier tier) const override;
 
+  bool BeginFetchLocked(TableLock* lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   policy::PlanBlockView ViewOfLocked(const TableLock& lock, const Block& block) const;
   void Adopt();
   void FollowGpu();

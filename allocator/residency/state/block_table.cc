@@ -230,7 +230,7 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
     SPILLWAY_CHECK(victims.cached.Contains(i) == (block.state == BlockState::kCached));
     SPILLWAY_CHECK((victims.unused.Contains(i) || victims.idle.Contains(i)) ==
                    (resident && block.pin_reasons == 0));
-    const bool whole = block.memory.handles.size() == block.chunks;
+    const bool whole = ChunksOf(block.memory.handles) == block.chunks;
     SPILLWAY_CHECK(block.copies.copy_homes.empty() || (block.state == BlockState::kResident && block.live()));
     switch (block.state) {
       case BlockState::kFree:

@@ -18,6 +18,7 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
       own_capacity_(parts.capacity != nullptr ? nullptr
                                               : std::make_unique<SharedCapacity>(parts.host, parts.disk)),
       capacity_(parts.capacity != nullptr ? parts.capacity : own_capacity_.get()),
+      chunks_(options.largest_handle),
       budget_{options.budget_bytes, options.external_share_bytes, 0, 0} {
   RestoreTarget(TableLock(*table_));
 }

@@ -22,7 +22,7 @@
 namespace spillway::allocator {
 
 // Where the chunks of a claim or an eviction come from. Counted, for tests.
-enum class ChunkPath : int { kFreeChunks, kCreated, kDecommitted, kEvicted, kCount };
+enum class ChunkPath : int { kFreeChunks, kCreated, kRemade, kDecommitted, kEvicted, kCount };
 
 class Charges {
  public:

@@ -77,6 +77,7 @@ struct Counters {
   std::atomic<uint64_t> lost_chunk_nanos{0}, lost_read_nanos{0}, lost_run_ahead_nanos{0};
   std::atomic<uint64_t> in_time_bytes{0};
   std::atomic<uint64_t> link_measurements{0}, link_measurements_dropped{0}, link_measuring_nanos{0};
+  std::atomic<uint64_t> handles_remade{0};  // released to be created in other sizes
 };
 
 struct Core {
@@ -132,6 +133,10 @@ struct Core {
   // Bytes of chunk `index` of a block that carry something: whole chunks but for the tail.
   uint32_t BytesOfChunk(const Block& block, size_t index) const {
     return static_cast<uint32_t>(std::min(chunk_bytes, BytesOfCopy(block) - index * chunk_bytes));
+  }
+  // The same of `count` chunks together, less than 4 GiB.
+  uint32_t BytesOfChunks(const Block& block, size_t first, size_t count) const {
+    return static_cast<uint32_t>(std::min(count * chunk_bytes, BytesOfCopy(block) - first * chunk_bytes));
   }
   // Bytes of the block that are copied when it leaves: a multiple of a page.
   static uint64_t BytesOfCopy(const Block& block) {

@@ -44,6 +44,7 @@ struct ResidencyOptions {
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
   uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
   bool measure_link = false;        // the link is measured when something leaves the GPU for the first time
+  uint32_t largest_handle = 64;     // in chunks, of GPU memory that is created at once; a power of two
   size_t kept_addresses = 4096;     // of freed blocks; four more for each live block. At least 1
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/mapping.h"
 #include "io/os/check.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -71,9 +72,9 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   if (queue_.front() != ticket) return false;
   if (grant->pinned.empty()) PinLocked(*lock, set, grant);  // may take evictions back
   const Lack lack = LackOfLocked(*lock, set);
-  std::vector<ChunkHandle> chunks;
-  if (!lack.busy && TakeChunksLocked(lock, lack.chunks, &chunks)) {
-    DistributeLocked(*lock, &chunks, grant);
+  std::vector<ChunkHandle> handles;
+  if (!lack.busy && TakeChunksLocked(core_, charges_, lock, lack.blocks, /*grow=*/true, &handles)) {
+    DistributeLocked(*lock, &handles, grant);
     return true;
   }
   const bool tried_again = ticket->tried_again;
@@ -114,6 +115,7 @@ ClaimQueue::Lack ClaimQueue::LackOfLocked(const TableLock& lock, const AccessSet
     if (left || undone) {
       lack.busy = true;
     } else if (!block.has_chunks()) {
+      lack.blocks.push_back(block.chunks);
       lack.chunks += block.chunks;
     } else if (block.eviction.job != nullptr && !block.eviction.job->cancelled) {
       lack.leaving = true;
@@ -142,47 +144,16 @@ void ClaimQueue::UnpinLocked(const TableLock& lock, Grant* grant) {
   grant->pinned.clear();
 }
 
-bool ClaimQueue::TakeChunksLocked(TableLock* lock, uint64_t needed, std::vector<ChunkHandle>* chunks) {
-  ChunkPool& pool = charges_->chunks(*lock);
-  if (pool.available() < needed) return false;
-  const uint64_t from_free = pool.TakeFree(needed, chunks);
-  if (from_free > 0) charges_->NotePath(*lock, ChunkPath::kFreeChunks);
-  uint64_t to_create = pool.BeginCreate(needed - from_free);
-  if (to_create == 0) return chunks->size() == needed;
-  charges_->NotePath(*lock, ChunkPath::kCreated);
-  core_->table.mu.Unlock();
-  absl::Status status;
-  while (to_create > 0 && status.ok()) {
-    ChunkHandle chunk;
-    status = CreateChunk(core_->parts.driver, core_->options.device, core_->chunk_bytes, &chunk);
-    core_->error.Note(status);
-    if (!status.ok()) break;
-    chunks->push_back(chunk);
-    --to_create;
-  }
-  core_->table.mu.Lock();
-  charges_->NotePeak(*lock);
-  if (status.ok()) return true;
-  pool.CancelCreate(to_create);
-  charges_->LowerTarget(*lock);
-  os::Log(os::LogLevel::kWarn, "the GPU gave less than the budget, which falls to " +
-                                   Mib(pool.target() * core_->chunk_bytes) + ": " +
-                                   std::string(status.message()));
-  pool.Give(chunks);
-  return false;
-}
-
-void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* chunks, Grant* grant) {
+void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* handles, Grant* grant) {
   for (Block* block : grant->pinned) {
-    // The lock was released while chunks were created: meanwhile a block may have been freed, fetched on the
+    // The lock was released while handles were made: meanwhile a block may have been freed, fetched on the
     // plan's account, or have lost its chunks (then there are too few; WaitLaunchable sends the launch back).
     if (block->state == BlockState::kFaulting && block->fetch.job != nullptr)
       faulter_->DemandLocked(lock, block);
     const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
     if (!lacking || block->allocation.freed || block->memory.mapping || block->has_chunks()) continue;
-    if (chunks->size() < block->chunks) continue;
-    std::vector<ChunkHandle> mine(chunks->end() - block->chunks, chunks->end());
-    chunks->resize(chunks->size() - block->chunks);
+    std::vector<ChunkHandle> mine = charges_->chunks(lock).Portion(block->chunks, handles);
+    if (mine.empty()) continue;
     if (block->state == BlockState::kEmpty) {
       block->memory.handles = std::move(mine);
       block->memory.peers = 0;
@@ -194,7 +165,7 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle
       ++core_->counters.faults;
     }
   }
-  charges_->chunks(lock).Give(chunks);
+  charges_->chunks(lock).Give(handles);
 }
 
 absl::Status ClaimQueue::CheckFitsLocked(const TableLock& lock, const AccessSet& set) {

@@ -75,9 +75,10 @@ class ClaimQueue {
 
   // What a set lacks.
   struct Lack {
-    uint64_t chunks = 0;   // to be claimed
-    bool busy = false;     // a block is being unmapped just now: its chunks are about to be free
-    bool leaving = false;  // a block is on its way out, and may be taken back
+    std::vector<uint64_t> blocks;  // chunks to be claimed, for each block that has none
+    uint64_t chunks = 0;           // all of them
+    bool busy = false;             // a block is being unmapped just now: its chunks are about to be free
+    bool leaving = false;          // a block is on its way out, and may be taken back
   };
   Lack LackOfLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
@@ -93,10 +94,7 @@ class ClaimQueue {
   void PinLocked(const TableLock& lock, const AccessSet& set, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void UnpinLocked(const TableLock& lock, Grant* grant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  void DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* chunks, Grant* grant)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Free chunks, then new ones; the lock is released around creation. All or nothing.
-  bool TakeChunksLocked(TableLock* lock, uint64_t needed, std::vector<ChunkHandle>* chunks)
+  void DistributeLocked(const TableLock& lock, std::vector<ChunkHandle>* handles, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status CheckFitsLocked(const TableLock& lock, const AccessSet& set)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

@@ -21,15 +21,15 @@ CopyIn::CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake)
 
 absl::Status CopyIn::EnqueueHostChunks(FetchJob* job) {
   Block* const block = job->block;
-  for (size_t i = 0; i < block->copies.homes.size(); ++i) {
-    if (block->copies.homes[i].on_disk) {
-      ++job->disk_chunks_left;
-      continue;
-    }
-    SPILLWAY_RETURN_IF_ERROR(copies_->In(block->address + i * core_->chunk_bytes,
-                                         block->copies.homes[i].buffer.data, core_->BytesOfChunk(*block, i)));
-  }
-  return absl::OkStatus();
+  const std::vector<ExtentHome>& homes = block->copies.homes;
+  job->disk_chunks_left = std::ranges::count_if(homes, [](const ExtentHome& home) { return home.on_disk; });
+  absl::Status status;
+  ForEachHostRun(homes, core_->chunk_bytes, [&](size_t first, size_t count) {
+    if (!status.ok()) return;
+    status = copies_->In(block->address + first * core_->chunk_bytes, homes[first].buffer.data,
+                         core_->BytesOfChunks(*block, first, count));
+  });
+  return status;
 }
 
 absl::Status CopyIn::MarkArrival(FetchJob* job) {

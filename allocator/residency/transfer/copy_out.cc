@@ -143,12 +143,13 @@ void CopyOut::EndCopy(EvictJob* job) {
 void CopyOut::CopyToHost(EvictJob* job) {
   job->host_enqueued = true;
   uint64_t bytes = 0;
-  for (size_t i = 0; i < job->homes.size() && job->failure.ok(); ++i) {
-    if (job->homes[i].on_disk) continue;
-    bytes += core_->BytesOfChunk(*job->block, i);
-    job->failure = copies_->Out(job->homes[i].buffer.data, job->block->address + i * core_->chunk_bytes,
-                                core_->BytesOfChunk(*job->block, i));
-  }
+  ForEachHostRun(job->homes, core_->chunk_bytes, [&](size_t first, size_t count) {
+    if (!job->failure.ok()) return;
+    const uint32_t run_bytes = core_->BytesOfChunks(*job->block, first, count);
+    bytes += run_bytes;
+    job->failure = copies_->Out(job->homes[first].buffer.data,
+                                job->block->address + first * core_->chunk_bytes, run_bytes);
+  });
   if (bytes == 0) return;
   absl::StatusOr<CUevent> mark = copies_->MarkOut();
   if (mark.ok()) {

@@ -24,12 +24,12 @@ Faulter::~Faulter() = default;
 
 // ---- Starting.
 
-void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> chunks,
+void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> handles,
                           bool prefetch) {
   lock.Covers(core_->table);
   SPILLWAY_CHECK(block->state == BlockState::kSpilled && block->fetch.job == nullptr &&
-                 chunks.size() == block->chunks);
-  block->memory.handles = std::move(chunks);
+                 ChunksOf(handles) == block->chunks);
+  block->memory.handles = std::move(handles);
   block->memory.peers = 0;
   block->fetch.job =
       new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter

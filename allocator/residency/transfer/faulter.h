@@ -33,7 +33,7 @@ class Faulter {
   ~Faulter();
 
   // Takes the chunks and moves a kSpilled block to kFaulting.
-  void BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> chunks, bool prefetch);
+  void BeginLocked(const TableLock& lock, Block* block, std::vector<ChunkHandle> handles, bool prefetch);
   // Maps the chunks, enqueues what can be enqueued and posts the rest to the device's thread. Context
   // current, no lock. On failure the block is kSpilled again, its chunks are free, and the status says why.
   absl::Status Start(Block* block);

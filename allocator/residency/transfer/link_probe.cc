@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/memory/chunk_pool.h"
+#include "allocator/residency/transfer/mapping.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -101,22 +102,23 @@ bool LinkProbe::TakeMemory() {
     }
     if (!buffers_[PlaceOf(direction)]) return false;
   }
-  const TableLock lock(core_->table);
-  return charges_->chunks(lock).TakeFree(2, &chunks_) > 0;
+  TableLock lock(core_->table);
+  return TakeChunksLocked(core_, charges_, &lock, {2}, /*grow=*/false, &handles_) ||
+         TakeChunksLocked(core_, charges_, &lock, {1}, /*grow=*/false, &handles_);
 }
 
 absl::Status LinkProbe::Map() {
   const CudaDriver& driver = *core_->parts.driver;
   SPILLWAY_RETURN_IF_ERROR(
-      driver.ToStatus(driver.cuMemAddressReserve(&address_, chunks_.size() * core_->chunk_bytes, 0, 0, 0),
+      driver.ToStatus(driver.cuMemAddressReserve(&address_, ChunksOf(handles_) * core_->chunk_bytes, 0, 0, 0),
                       "reserving addresses to measure the link"));
   bool stays_mapped = false;
   absl::Status status =
-      MapChunks(&driver, core_->options.device, address_, core_->chunk_bytes, chunks_, &stays_mapped);
+      MapChunks(&driver, core_->options.device, address_, core_->chunk_bytes, handles_, &stays_mapped);
   core_->error.Note(status);
   if (stays_mapped) core_->error.Fail(status);
   if (status.ok()) return status;
-  driver.cuMemAddressFree(address_, chunks_.size() * core_->chunk_bytes);
+  driver.cuMemAddressFree(address_, ChunksOf(handles_) * core_->chunk_bytes);
   address_ = 0;
   return status;
 }
@@ -132,7 +134,7 @@ bool LinkProbe::MakeEvents() {
 }
 
 absl::Status LinkProbe::EnqueueDirection(LinkDirection direction) {
-  const uint64_t bytes = chunks_.size() * core_->chunk_bytes / 2;
+  const uint64_t bytes = ChunksOf(handles_) * core_->chunk_bytes / 2;
   const bool in = direction == LinkDirection::kIn;
   std::byte* const host = buffers_[PlaceOf(direction)]->second.data;
   for (uint32_t i = 0; i < copies_of_batch_; ++i) {
@@ -171,8 +173,8 @@ absl::StatusOr<LinkBatch> LinkProbe::Times() const {
   SPILLWAY_RETURN_IF_ERROR(since(begin_events_[in], &batch.in_begin));
   SPILLWAY_RETURN_IF_ERROR(since(end_events_[in], &batch.in_end));
   SPILLWAY_RETURN_IF_ERROR(since(end_events_[out], &batch.out_end));
-  batch.in_bytes = batch.out_bytes =
-      static_cast<double>(copies_of_batch_) * static_cast<double>(chunks_.size() * core_->chunk_bytes / 2);
+  batch.in_bytes = batch.out_bytes = static_cast<double>(copies_of_batch_) *
+                                     static_cast<double>(ChunksOf(handles_) * core_->chunk_bytes / 2);
   return batch;
 }
 
@@ -246,7 +248,7 @@ void LinkProbe::GiveMemoryBack() {
     buffer.reset();
   }
   if (address_ != 0) {
-    const uint64_t bytes = chunks_.size() * core_->chunk_bytes;
+    const uint64_t bytes = ChunksOf(handles_) * core_->chunk_bytes;
     const CudaDriver& driver = *core_->parts.driver;
     if (absl::Status status = UnmapChunks(&driver, address_, bytes); !status.ok()) {
       core_->error.Fail(status);
@@ -257,7 +259,7 @@ void LinkProbe::GiveMemoryBack() {
     address_ = 0;
   }
   const TableLock lock(core_->table);
-  charges_->chunks(lock).Give(&chunks_);
+  charges_->chunks(lock).Give(&handles_);
   core_->table.changed.NotifyAll();
 }
 

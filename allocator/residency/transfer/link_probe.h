@@ -85,7 +85,7 @@ class LinkProbe {
   Round round_;
   std::vector<Round> rounds_;
   std::array<std::optional<std::pair<HostUse, PinnedBuffer>>, 2> buffers_;  // by direction
-  std::vector<ChunkHandle> chunks_;
+  std::vector<ChunkHandle> handles_;
   CUdeviceptr address_ = 0;                                     // of the chunks, mapped
   std::array<CUevent, 2> begin_events_ = {}, end_events_ = {};  // by direction
 };

@@ -1,6 +1,7 @@
 #include "allocator/residency/transfer/mapping.h"
 
 #include <string>
+#include <utility>
 
 #include "allocator/memory/chunk_pool.h"
 #include "io/os/errno.h"
@@ -36,6 +37,33 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
 }
 
 }  // namespace
+
+bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::vector<uint64_t>& blocks,
+                      bool grow, std::vector<ChunkHandle>* handles) {
+  ChunkPool& pool = charges->chunks(*lock);
+  Supply supply;
+  if (!pool.Begin(blocks, grow, &supply)) return false;
+  if (!supply.handles.empty()) charges->NotePath(*lock, ChunkPath::kFreeChunks);
+  absl::Status status;
+  if (!supply.ready()) {
+    charges->NotePath(*lock, supply.to_release.empty() ? ChunkPath::kCreated : ChunkPath::kRemade);
+    core->counters.handles_remade += supply.to_release.size();
+    core->table.mu.Unlock();
+    status = Make(core->parts.driver, core->options.device, core->chunk_bytes, &supply);
+    core->error.Note(status);
+    core->table.mu.Lock();
+    pool.End(&supply);
+    charges->NotePeak(*lock);
+  }
+  *handles = std::move(supply.handles);
+  if (status.ok()) return true;
+  charges->LowerTarget(*lock);
+  os::Log(os::LogLevel::kWarn, "the GPU gave less than the budget, which falls to " +
+                                   std::to_string(pool.target() * core->chunk_bytes >> 20) +
+                                   " MiB: " + std::string(status.message()));
+  pool.Give(handles);
+  return false;
+}
 
 absl::Status MapBlock(Core* core, const Block& block) {
   const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemMap");

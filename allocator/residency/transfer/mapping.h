@@ -7,10 +7,21 @@
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_MAPPING_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_MAPPING_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "allocator/residency/state/charges.h"
 #include "allocator/residency/state/core.h"
 
 namespace spillway::allocator {
+
+// Takes memory for blocks of these many chunks, all of them or none (ChunkPool::Begin), and has the driver
+// make what is not there in the right sizes; the lock is released meanwhile. False: not enough is available,
+// or the driver refused some of it; the target is then what there is.
+bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::vector<uint64_t>& blocks,
+                      bool grow, std::vector<ChunkHandle>* handles)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(core->table.mu);
 
 // Maps the block's chunks. On failure nothing is mapped, or the device has an error.
 absl::Status MapBlock(Core* core, const Block& block);

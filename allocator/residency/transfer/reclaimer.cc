@@ -225,14 +225,14 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
 // ---- Giving back.
 
 bool Reclaimer::ReleaseExcess() {
-  std::vector<ChunkHandle> chunks;
+  std::vector<ChunkHandle> handles;
   {
     const TableLock lock(core_->table);
     if (charges_->chunks(lock).excess() == 0) return false;
-    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &chunks);
+    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &handles);
   }
-  for (const ChunkHandle chunk : chunks) core_->error.Note(ReleaseChunk(core_->parts.driver, chunk));
-  if (chunks.empty()) return false;
+  if (handles.empty()) return false;
+  core_->error.Note(Release(core_->parts.driver, handles));
   core_->table.changed.NotifyAll();
   return true;
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <vector>
 
 #include "allocator/memory/address_map.h"
@@ -12,41 +14,167 @@ namespace spillway::allocator {
 namespace {
 
 using testing::ElementsAre;
+using testing::UnorderedElementsAre;
 
 constexpr uint64_t kChunk = CoreDevice::kChunk;
 constexpr uint64_t kMib = 1 << 20;
 
-TEST(ChunkPoolTest, CreatesUpToTheTargetAndReusesFreeChunks) {
-  ChunkPool pool;
-  pool.set_target(5);
-  EXPECT_EQ(pool.available(), 5u);
-  EXPECT_EQ(pool.BeginCreate(3), 3u);
-  std::vector<ChunkHandle> chunks = {11, 12, 13};
-  EXPECT_EQ(pool.BeginCreate(9), 2u);
-  pool.CancelCreate(2);
-  pool.Give(&chunks);
-  EXPECT_TRUE(chunks.empty());
-  EXPECT_EQ(pool.available(), 5u);
-  EXPECT_EQ(pool.TakeFree(2, &chunks), 2u);
-  EXPECT_THAT(chunks, ElementsAre(12, 13));
-  EXPECT_EQ(pool.TakeFree(2, &chunks), 1u);
+std::vector<uint32_t> SizesOf(const std::vector<ChunkHandle>& handles) {
+  std::vector<uint32_t> sizes;
+  for (const ChunkHandle& handle : handles) sizes.push_back(handle.chunks);
+  return sizes;
+}
+
+// Begins and ends a supply as if the driver had made all that it lacked.
+std::vector<ChunkHandle> Taken(ChunkPool* pool, const std::vector<uint64_t>& blocks) {
+  Supply supply;
+  EXPECT_TRUE(pool->Begin(blocks, /*grow=*/true, &supply));
+  for (const uint32_t chunks : supply.to_create) supply.handles.push_back({1000 + chunks, chunks});
+  supply.to_create.clear();
+  supply.to_release.clear();
+  pool->End(&supply);
+  return supply.handles;
+}
+
+TEST(ChunkPoolTest, ABlockIsBackedByTheFewestHandles) {
+  const ChunkPool pool(8);
+  EXPECT_THAT(pool.PartsOf(1), ElementsAre(1));
+  EXPECT_THAT(pool.PartsOf(7), ElementsAre(4, 2, 1));
+  EXPECT_THAT(pool.PartsOf(8), ElementsAre(8));
+  EXPECT_THAT(pool.PartsOf(21), ElementsAre(8, 8, 4, 1));
+  EXPECT_THAT(ChunkPool(1).PartsOf(3), ElementsAre(1, 1, 1));
+}
+
+TEST(ChunkPoolTest, CreatesUpToTheTargetAndReusesWhatIsFree) {
+  ChunkPool pool(8);
+  pool.set_target(8);
+  EXPECT_EQ(pool.available(), 8u);
+  Supply supply;
+  EXPECT_FALSE(pool.Begin({9}, /*grow=*/true, &supply));
+  EXPECT_FALSE(pool.Begin({1}, /*grow=*/false, &supply));
+  std::vector<ChunkHandle> handles = Taken(&pool, {3, 4});
+  EXPECT_THAT(SizesOf(handles), UnorderedElementsAre(2, 1, 4));
+  EXPECT_EQ(pool.created(), 7u);
+  EXPECT_EQ(pool.available(), 1u);
+  std::vector<ChunkHandle> first = pool.Portion(3, &handles);
+  EXPECT_THAT(SizesOf(first), ElementsAre(2, 1));
+  EXPECT_TRUE(pool.Portion(3, &handles).empty());
+  EXPECT_THAT(SizesOf(handles), ElementsAre(4)) << "nothing of a portion that is not whole";
+  pool.Give(&first);
+  EXPECT_EQ(pool.free(), 3u);
+  // The same size again: as it was.
+  EXPECT_TRUE(pool.Begin({3}, /*grow=*/false, &supply));
+  EXPECT_TRUE(supply.ready());
+  EXPECT_THAT(SizesOf(supply.handles), ElementsAre(2, 1));
+  EXPECT_EQ(pool.created(), 7u);
+  EXPECT_EQ(pool.peak_created(), 7u);
+}
+
+TEST(ChunkPoolTest, MemoryInOtherSizesIsMadeAnew) {
+  ChunkPool pool(8);
+  pool.set_target(8);
+  std::vector<ChunkHandle> small = Taken(&pool, {1, 1, 1, 1, 1, 1, 1, 1});
+  pool.Give(&small);
+  Supply merge;
+  ASSERT_TRUE(pool.Begin({8}, /*grow=*/true, &merge));
+  EXPECT_EQ(merge.to_release.size(), 8u);
+  EXPECT_THAT(merge.to_create, ElementsAre(8));
+  EXPECT_EQ(pool.created(), 8u);
+  EXPECT_EQ(pool.available(), 0u);
+  std::vector<ChunkHandle> large = {{7, 8}};
+  pool.Give(&large);
+  // A part of a large one is wanted: what is left of it may be created again.
+  Supply split;
+  ASSERT_TRUE(pool.Begin({3}, /*grow=*/false, &split));
+  EXPECT_EQ(split.to_release.size(), 1u);
+  EXPECT_THAT(split.to_create, ElementsAre(2, 1));
   EXPECT_EQ(pool.created(), 3u);
-  EXPECT_EQ(pool.peak_created(), 5u);
+  EXPECT_EQ(pool.available(), 5u);
+}
+
+TEST(ChunkPoolTest, WhatTheDriverRefusesDoesNotCount) {
+  ChunkPool pool(8);
+  pool.set_target(8);
+  Supply supply;
+  ASSERT_TRUE(pool.Begin({7}, /*grow=*/true, &supply));
+  supply.to_create.erase(supply.to_create.begin());  // the 4 was made
+  pool.End(&supply);
+  EXPECT_EQ(pool.created(), 4u);
+  EXPECT_TRUE(supply.ready());
 }
 
 TEST(ChunkPoolTest, ATargetThatFallsLeavesAnExcess) {
-  ChunkPool pool;
-  pool.set_target(4);
-  pool.BeginCreate(4);
-  std::vector<ChunkHandle> chunks = {1, 2};
-  pool.Give(&chunks);
-  pool.set_target(1);
+  ChunkPool pool(8);
+  pool.set_target(12);
+  std::vector<ChunkHandle> handles = Taken(&pool, {8, 4});
+  std::vector<ChunkHandle> four = pool.Portion(4, &handles);
+  pool.Give(&four);
+  pool.set_target(9);
   EXPECT_EQ(pool.excess(), 3u);
-  EXPECT_EQ(pool.available(), 2u);  // what is free may still be had
-  EXPECT_EQ(pool.BeginCreate(1), 0u);
-  EXPECT_EQ(pool.BeginRelease(3, &chunks), 2u);
-  EXPECT_EQ(pool.created(), 2u);
-  EXPECT_EQ(pool.excess(), 1u);
+  EXPECT_EQ(pool.available(), 4u);  // what is free may still be had
+  std::vector<ChunkHandle> released;
+  EXPECT_EQ(pool.BeginRelease(3, &released), 4u) << "no smaller one is free";
+  EXPECT_THAT(SizesOf(released), ElementsAre(4));
+  EXPECT_EQ(pool.created(), 8u);
+  EXPECT_EQ(pool.excess(), 0u);
+  EXPECT_EQ(pool.available(), 1u);
+  EXPECT_EQ(pool.BeginRelease(9, &released), 0u);
+}
+
+// Whatever sizes are free, all that is available can be had in any sizes.
+TEST(ChunkPoolTest, NoFragmentationRefusesABlock) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    ChunkPool pool(64);
+    pool.set_target(1 + random() % 300);
+    std::vector<std::vector<ChunkHandle>> blocks;
+    for (int i = 0; i < 40; ++i) {
+      const uint64_t chunks = 1 + random() % 40;
+      if (random() % 3 == 0 && !blocks.empty()) {
+        pool.Give(&blocks.back());
+        blocks.pop_back();
+      } else if (chunks <= pool.available()) {
+        blocks.push_back(Taken(&pool, {chunks}));
+        ASSERT_EQ(ChunksOf(blocks.back()), chunks);
+      }
+    }
+    if (random() % 2 == 0) pool.set_target(random() % 300);
+    const uint64_t most = pool.available();
+    if (most == 0) continue;
+    Supply supply;
+    EXPECT_FALSE(pool.Begin({most + 1}, /*grow=*/true, &supply));
+    EXPECT_TRUE(supply.ready());
+    EXPECT_EQ(ChunksOf(Taken(&pool, {most})), most);
+    EXPECT_LE(pool.created(), std::max(pool.target(), pool.peak_created()));
+  }
+}
+
+TEST(ChunkPoolTest, TheDriverMakesASupplyAndKeepsWhatItRefuses) {
+  const CudaDriver* const driver = CoreDevice::Driver();
+  driver->cuCtxSetCurrent(CoreDevice::Context());
+  ChunkPool pool(8);
+  pool.set_target(15);
+  Supply supply;
+  ASSERT_TRUE(pool.Begin({15}, /*grow=*/true, &supply));
+  ASSERT_TRUE(Make(driver, 0, kChunk, &supply).ok());
+  EXPECT_THAT(SizesOf(supply.handles), UnorderedElementsAre(8, 4, 2, 1));
+  pool.End(&supply);
+  pool.Give(&supply.handles);
+  Supply other;
+  ASSERT_TRUE(pool.Begin({3, 3, 3, 3, 3}, /*grow=*/false, &other));
+  EXPECT_FALSE(other.to_release.empty());
+  int created = 0;
+  CudaDriver full = *driver;
+  full.cuMemCreate = [](CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
+                        unsigned long long) { return CUDA_ERROR_OUT_OF_MEMORY; };
+  EXPECT_TRUE(absl::IsResourceExhausted(Make(&full, 0, kChunk, &other)));
+  EXPECT_TRUE(other.to_release.empty());
+  for (const uint32_t chunks : other.to_create) created += chunks;
+  pool.End(&other);
+  EXPECT_EQ(pool.created(), 15u - created);
+  EXPECT_EQ(ChunksOf(other.handles), pool.created());
+  EXPECT_TRUE(Release(driver, other.handles).ok());
+  EXPECT_FALSE(Release(driver, {{0xdead, 1}}).ok());
 }
 
 TEST(ChunkPoolTest, MappingFailsWhole) {
@@ -54,16 +182,18 @@ TEST(ChunkPoolTest, MappingFailsWhole) {
   driver->cuCtxSetCurrent(CoreDevice::Context());
   auto map = AddressMap::Reserve(driver, 1, kMib, kChunk);
   ASSERT_TRUE(map.ok());
-  std::vector<ChunkHandle> chunks(2);
-  for (ChunkHandle& chunk : chunks) ASSERT_TRUE(CreateChunk(driver, 0, kChunk, &chunk).ok());
+  Supply supply;
+  supply.to_create = {1, 1};
+  ASSERT_TRUE(Make(driver, 0, kChunk, &supply).ok());
+  const std::vector<ChunkHandle>& handles = supply.handles;
   const uint64_t at = (*map)->base();
   bool stays = false;
   SetSimcuda("FAIL_SET_ACCESS_EVERY", "1");
-  EXPECT_FALSE(MapChunks(driver, 0, at, kChunk, chunks, &stays).ok());
+  EXPECT_FALSE(MapChunks(driver, 0, at, kChunk, handles, &stays).ok());
   SetSimcuda("FAIL_SET_ACCESS_EVERY", "2");  // not ready, once: tried again
-  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks, &stays).ok());
+  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, handles, &stays).ok());
   EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
-  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, chunks, &stays).ok());
+  EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, handles, &stays).ok());
   SetSimcuda("FAIL_SET_ACCESS_EVERY", "0");
   EXPECT_FALSE(stays);
   EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
@@ -73,10 +203,10 @@ TEST(ChunkPoolTest, MappingFailsWhole) {
     return CUDA_ERROR_UNKNOWN;
   };
   stubborn.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_ERROR_UNKNOWN; };
-  EXPECT_FALSE(MapChunks(&stubborn, 0, at, kChunk, chunks, &stays).ok());
+  EXPECT_FALSE(MapChunks(&stubborn, 0, at, kChunk, handles, &stays).ok());
   EXPECT_TRUE(stays);
   EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
-  for (ChunkHandle chunk : chunks) EXPECT_TRUE(ReleaseChunk(driver, chunk).ok());
+  EXPECT_TRUE(Release(driver, handles).ok());
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ TEST_F(LaunchAccessSetsTest, InAGraphAnUnseenHandleEndsEvictions) {
   driver().Hooked<Row::cuLaunchKernel>()(reinterpret_cast<CUfunction>(0xf000), 1, 1, 1, 1, 1, 1, 0, Stream(1),
                                          params, nullptr);
   EXPECT_NE(switched_off().find("unknown origin"), std::string::npos);
+}
+
 // ---- NCCL's kernels.
 
 class NcclAccessSetsTest : public HookTest {

@@ -19,7 +19,7 @@
 namespace {
 
 constexpr size_t kBlock = 4 << 20;
-constexpr int kBlocks = 12;
+constexpr int kBlocks = 24;
 constexpr char kImage[] = SIMCUDA_IMAGE_MAGIC "\njob_fill\njob_count\n";
 
 [[noreturn]] void Refused(const char* what, int code, const char* words) {

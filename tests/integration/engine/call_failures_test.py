@@ -36,7 +36,7 @@ def product_calls():
 def play(rule, folder):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY_", "SIMCUDA_", "LD_"))}
     environment.update(LD_PRELOAD=f"{BUILD}/lib/libspillway.so", LD_LIBRARY_PATH=f"{BUILD}/lib/simcuda",
-                       SIMCUDA_MEMORY="96MiB", SPILLWAY_GPU_MEMORY="24MiB", SPILLWAY_HOST_MEMORY="16MiB",
+                       SIMCUDA_MEMORY="96MiB", SPILLWAY_GPU_MEMORY="64MiB", SPILLWAY_HOST_MEMORY="32MiB",
                        SPILLWAY_DIRS=folder, SPILLWAY_DISK_RESERVE="1GiB", SIMCUDA_POISON="unmap", SIMCUDA_FAIL=rule)  # fmt: skip
     return subprocess.run([JOB], env=environment, capture_output=True, text=True, timeout=60)
 

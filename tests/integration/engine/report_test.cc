@@ -128,12 +128,14 @@ TEST(MetricsPageTest, NamesEachKey) {
   figures.devices[0].observed = iteration;
   figures.devices[0].steady = {10, 4, 186, {1, 2, 3}, {}};
   figures.devices[0].stats.disk_in_rate = 1e9;
+  figures.devices[0].stats.link_measurements = 1;
   std::set<std::string> written;
   const std::function<void(const nlohmann::json&)> collect = [&](const nlohmann::json& json) {
     for (const auto& [key, value] : json.items()) {
       if (json.is_object()) written.insert(key);
       const bool by_cause = key == "stall_seconds" || key == "lost_seconds" ||
-                            key == "held_bytes_by_reason" || key == "bytes_per_second" || key == "waits";
+                            key == "held_bytes_by_reason" || key == "bytes_per_second" || key == "link" ||
+                            key == "waits";
       if (value.is_structured() && !by_cause) collect(value);
     }
   };

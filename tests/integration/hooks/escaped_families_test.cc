@@ -308,7 +308,7 @@ TEST_F(TensorMapHookTest, AMapOfAnotherClassLeadsWhereItLed) {
         return CUDA_SUCCESS;
       });
   delete GetHookState();
-  driver().Install();
+  Install();
   Publish();
   Encode(&param.map, Address(2));
   driver().Hooked<Row::cuTensorMapSetAllocationClass>()(&param.map, {}, nullptr);

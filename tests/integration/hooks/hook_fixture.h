@@ -24,9 +24,8 @@ class HookTest : public testing::Test {
     driver() = FakeDriver();
     switched_off() = "";
     for (int device = 0; device < kDevices; ++device) PlaceBlocks(map_.get(), device, 8);
-    report_ = driver().Install();
+    Install();
     context_.addresses = map_.get();
-    for (uintptr_t number = 0; number < 8; ++number) GiveOut(Function(number));
     context_.switch_eviction_off = [](const char* reason) { switched_off() += std::string(reason) + ";"; };
   }
   ~HookTest() override {
@@ -35,6 +34,12 @@ class HookTest : public testing::Test {
     SetHookState(nullptr);
   }
 
+  // The hooks over the driver as it is now, which then gives functions out.
+  void Install() {
+    report_ = driver().Install();
+    for (uintptr_t number = 0; number < 8; ++number) GiveOut(Function(number));
+    driver().calls.clear();
+  }
   // As the engine does when the first block is asked for.
   void Publish() {
     for (int device = 0; device < kDevices; ++device) {

@@ -26,7 +26,7 @@ class MemoryHookTest : public HookTest {
   void Override(const std::string& symbol, void* function) {
     delete GetHookState();
     driver().overrides[symbol] = function;
-    driver().Install();
+    Install();
   }
 };
 

@@ -20,7 +20,7 @@ class WriterTest : public HookTest {
   WriterTest() {
     delete GetHookState();
     driver().overrides["cuPointerGetAttribute"] = reinterpret_cast<void*>(&FakeAttribute);
-    driver().Install();
+    Install();
     driver().param_sizes = {8, 8, 4, 8};
     memory_type = CU_MEMORYTYPE_DEVICE;
   }

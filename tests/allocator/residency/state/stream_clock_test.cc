@@ -209,9 +209,13 @@ TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   EXPECT_EQ(clock.UncompletedBytes(), 0u);
 }
 
-// Handles that are no streams, which the driver sees by what lies there.
+// Handles that are no streams; the driver answers so.
 class MadeUpStreams {
  public:
+  MadeUpStreams() { SetSimcuda("HANDLES", "answer"); }
+  ~MadeUpStreams() { SetSimcuda("HANDLES", "stop"); }
+  MadeUpStreams(const MadeUpStreams&) = delete;
+  MadeUpStreams& operator=(const MadeUpStreams&) = delete;
   CUstream operator[](int i) { return reinterpret_cast<CUstream>(zeros_.data() + i * kBytes); }
 
  private:

@@ -19,7 +19,6 @@ constexpr uint32_t kMostCopies = 8;          // in one direction of a batch
 constexpr int64_t kApart = 10'000'000'000;   // between two measurements
 constexpr int64_t kRetryAfter = 10'000'000;  // where there were no buffers or chunks
 constexpr double kDrift = 0.25;              // of the job's own rates, from the last measurement on
-constexpr uint64_t kPage = 4096;
 
 size_t PlaceOf(LinkDirection direction) { return static_cast<size_t>(direction); }
 

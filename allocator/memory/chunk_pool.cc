@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "io/os/check.h"
 #include "io/os/errno.h"
@@ -114,18 +116,28 @@ void ChunkPool::End(Supply* supply) {
   supply->to_create.clear();
 }
 
-std::vector<ChunkHandle> ChunkPool::Portion(uint64_t chunks, std::vector<ChunkHandle>* handles) const {
-  std::vector<ChunkHandle> portion;
-  for (const uint32_t part : PartsOf(chunks)) {
-    const auto of_size = std::ranges::find(*handles, part, &ChunkHandle::chunks);
-    if (of_size == handles->end()) {
-      handles->insert(handles->end(), portion.begin(), portion.end());
-      return {};
+bool ChunkPool::TakeAsTheyAre(const std::vector<uint64_t>& blocks, std::vector<ChunkHandle>* taken) {
+  for (uint64_t chunks : blocks) {
+    for (uint32_t size = largest_; size > 0 && chunks > 0; size /= 2) {
+      while (size <= chunks && TakeOfSize(size, taken)) chunks -= size;
     }
-    portion.push_back(*of_size);
-    *of_size = handles->back();
-    handles->pop_back();
+    if (chunks == 0) continue;
+    Give(taken);
+    return false;
   }
+  return true;
+}
+
+std::vector<ChunkHandle> ChunkPool::Portion(uint64_t chunks, std::vector<ChunkHandle>* handles) {
+  std::ranges::sort(*handles, std::greater<>(), &ChunkHandle::chunks);
+  std::vector<ChunkHandle> portion, rest;
+  for (const ChunkHandle& handle : *handles) {
+    const bool fits = handle.chunks <= chunks;
+    (fits ? portion : rest).push_back(handle);
+    if (fits) chunks -= handle.chunks;
+  }
+  if (chunks > 0) return {};
+  *handles = std::move(rest);
   return portion;
 }
 

@@ -72,10 +72,13 @@ class ChunkPool {
   // made anew. False: not enough is available (without `grow`: not enough is free). A supply that is not
   // ready must be given to Make, and then to End.
   bool Begin(const std::vector<uint64_t>& blocks, bool grow, Supply* supply);
+  // Takes free handles of whatever sizes, where they back these blocks just so; for all of them or for none.
+  bool TakeAsTheyAre(const std::vector<uint64_t>& blocks, std::vector<ChunkHandle>* taken);
   // Make has ended, well or with an error: what it has not created does not count any more.
   void End(Supply* supply);
-  // The handles of a block of so many chunks, out of `handles`; none when these lack one of its sizes.
-  std::vector<ChunkHandle> Portion(uint64_t chunks, std::vector<ChunkHandle>* handles) const;
+  // The handles of a block of so many chunks, out of `handles`, the largest that fit first; none when these do
+  // not back it just so. Serves the blocks of one Begin or TakeAsTheyAre in any order of theirs.
+  static std::vector<ChunkHandle> Portion(uint64_t chunks, std::vector<ChunkHandle>* handles);
 
   // Puts handles back.
   void Give(std::vector<ChunkHandle>* handles);

@@ -7,11 +7,6 @@
 
 namespace spillway::allocator {
 
-void FreeBuffers::AddSlab(std::byte* slab, size_t buffers) {
-  slabs_.insert(slab);
-  if (buffers > 0) Enter(slab, buffers);
-}
-
 size_t FreeBuffers::Take(size_t count, std::vector<std::byte*>* buffers) {
   count = std::min(count, size_);
   for (size_t left = count; left > 0;) {
@@ -23,27 +18,27 @@ size_t FreeBuffers::Take(size_t count, std::vector<std::byte*>* buffers) {
     const size_t taken = std::min(there, left);
     Erase(run);
     for (size_t i = 0; i < taken; ++i) buffers->push_back(start + i * buffer_bytes_);
-    if (there > taken) Enter(start + taken * buffer_bytes_, there - taken);
+    if (there > taken) Give(start + taken * buffer_bytes_, there - taken);
     left -= taken;
   }
   return count;
 }
 
-// A run that comes back joins its neighbours of the same slab.
-void FreeBuffers::Enter(std::byte* start, size_t buffers) {
+// A run joins its neighbours.
+void FreeBuffers::Give(std::byte* start, size_t buffers) {
   const auto next = runs_.lower_bound(start);
   std::byte* const end = start + buffers * buffer_bytes_;
   SPILLWAY_CHECK(next == runs_.end() || next->first >= end);
   size_t all = buffers;
   const auto before = next == runs_.begin() ? runs_.end() : std::prev(next);
-  if (next != runs_.end() && next->first == end && !slabs_.contains(end)) {
+  if (next != runs_.end() && next->first == end) {
     all += next->second;
     Erase(next);
   }
   if (before != runs_.end()) {
     std::byte* const end_before = before->first + before->second * buffer_bytes_;
     SPILLWAY_CHECK(end_before <= start);
-    if (end_before == start && !slabs_.contains(start)) {
+    if (end_before == start) {
       start = before->first;
       all += before->second;
       Erase(before);

@@ -20,12 +20,14 @@ namespace spillway::allocator {
 namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
+constexpr uint64_t kGuard = 4096;
 constexpr auto kBetweenLooks =
     std::chrono::milliseconds(100);  // a waiter's looks at the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
 
 // Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children: a
-// child's copy-on-write would move pages that the device copies from.
+// child's copy-on-write would move pages that the device copies from. A page behind it that nobody may touch
+// keeps slabs apart: each is pinned on its own, and no copy may reach over two of them.
 std::byte* MapSlab(uint64_t bytes) {
   const uint64_t padded = bytes + kHugePage;
   void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -33,8 +35,10 @@ std::byte* MapSlab(uint64_t bytes) {
   const uint64_t start = reinterpret_cast<uint64_t>(raw);
   const uint64_t aligned = (start + kHugePage - 1) / kHugePage * kHugePage;
   if (aligned > start) munmap(raw, aligned - start);
-  const uint64_t tail = start + padded - (aligned + bytes);
-  if (tail > 0) munmap(reinterpret_cast<void*>(aligned + bytes), tail);
+  const uint64_t end = aligned + bytes;
+  mprotect(reinterpret_cast<void*>(end), kGuard, PROT_NONE);
+  const uint64_t tail = start + padded - (end + kGuard);
+  if (tail > 0) munmap(reinterpret_cast<void*>(end + kGuard), tail);
   auto* const slab = reinterpret_cast<std::byte*>(aligned);
   madvise(slab, bytes, MADV_HUGEPAGE);
   madvise(slab, bytes, MADV_DONTFORK);
@@ -123,13 +127,13 @@ absl::StatusOr<std::byte*> HostPool::State::PinSlab(uint64_t wanted_bytes) const
       driver->ToStatus(driver->cuMemHostRegister_v2(slab, bytes, CU_MEMHOSTREGISTER_PORTABLE),
                        "pinning " + std::to_string(bytes) + " bytes of host memory");
   if (status.ok()) return slab;
-  munmap(slab, bytes);
+  munmap(slab, bytes + kGuard);
   return status;
 }
 
 void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) {
   Kind& kind = KindOf(use);
-  kind.free.AddSlab(slab, buffers);
+  kind.free.Give(slab, buffers);
   kind.created += buffers;
   if (use == HostUse::kStorage) capacity.store(kind.created * options.buffer_bytes);
 }
@@ -250,7 +254,7 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buff
 
 void HostPool::Give(HostUse use, PinnedBuffer buffer) {
   os::MutexLock lock(&state_->mu);
-  state_->KindOf(use).free.Give(buffer.data);
+  state_->KindOf(use).free.Give(buffer.data, 1);
 }
 
 uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }

@@ -152,7 +152,7 @@ void ClaimQueue::DistributeLocked(const TableLock& lock, std::vector<ChunkHandle
       faulter_->DemandLocked(lock, block);
     const bool lacking = block->state == BlockState::kEmpty || block->state == BlockState::kSpilled;
     if (!lacking || block->allocation.freed || block->memory.mapping || block->has_chunks()) continue;
-    std::vector<ChunkHandle> mine = charges_->chunks(lock).Portion(block->chunks, handles);
+    std::vector<ChunkHandle> mine = ChunkPool::Portion(block->chunks, handles);
     if (mine.empty()) continue;
     if (block->state == BlockState::kEmpty) {
       block->memory.handles = std::move(mine);

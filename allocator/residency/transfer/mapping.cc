@@ -42,14 +42,20 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
                       bool grow, std::vector<ChunkHandle>* handles) {
   ChunkPool& pool = charges->chunks(*lock);
   Supply supply;
-  if (!pool.Begin(blocks, grow, &supply)) return false;
+  // The driver refused memory a moment ago: what were released now might not come back.
+  const bool scarce = charges->lowered_at(*lock) != 0;
+  if (!(scarce && pool.TakeAsTheyAre(blocks, &supply.handles)) && !pool.Begin(blocks, grow, &supply))
+    return false;
   if (!supply.handles.empty()) charges->NotePath(*lock, ChunkPath::kFreeChunks);
   absl::Status status;
   if (!supply.ready()) {
     charges->NotePath(*lock, supply.to_release.empty() ? ChunkPath::kCreated : ChunkPath::kRemade);
     core->counters.handles_remade += supply.to_release.size();
     core->table.mu.Unlock();
-    status = Make(core->parts.driver, core->options.device, core->chunk_bytes, &supply);
+    {
+      const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemCreate");
+      status = Make(core->parts.driver, core->options.device, core->chunk_bytes, &supply);
+    }
     core->error.Note(status);
     core->table.mu.Lock();
     pool.End(&supply);

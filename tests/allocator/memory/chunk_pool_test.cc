@@ -92,6 +92,48 @@ TEST(ChunkPoolTest, MemoryInOtherSizesIsMadeAnew) {
   EXPECT_EQ(pool.available(), 5u);
 }
 
+TEST(ChunkPoolTest, AsTheyAreHandlesServeABlockThatTheyAddUpTo) {
+  ChunkPool pool(8);
+  pool.set_target(16);
+  std::vector<ChunkHandle> handles = Taken(&pool, {1, 1, 1, 2, 2, 8});
+  pool.Give(&handles);
+  std::vector<ChunkHandle> taken;
+  EXPECT_FALSE(pool.TakeAsTheyAre({4, 4}, &taken)) << "8, and 7 in small ones";
+  EXPECT_TRUE(taken.empty());
+  EXPECT_EQ(pool.free(), 15u);
+  ASSERT_TRUE(pool.TakeAsTheyAre({4, 3}, &taken));
+  EXPECT_THAT(SizesOf(ChunkPool::Portion(4, &taken)), ElementsAre(2, 2));
+  EXPECT_THAT(SizesOf(ChunkPool::Portion(3, &taken)), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(taken.empty());
+  EXPECT_EQ(pool.free(), 8u);
+  EXPECT_EQ(pool.created(), 15u);
+}
+
+// Each block of one call gets its portion, in the order of the call, whatever sizes were free.
+TEST(ChunkPoolTest, APortionForEachBlock) {
+  std::mt19937 random(11);
+  int served = 0;
+  for (int round = 0; round < 3000; ++round) {
+    ChunkPool pool(16);
+    pool.set_target(200);
+    std::vector<uint64_t> sizes;
+    for (int i = 0; i < 12; ++i) sizes.push_back(1 + random() % 20);
+    std::vector<ChunkHandle> handles = Taken(&pool, sizes);
+    pool.Give(&handles);
+    std::vector<uint64_t> blocks;
+    for (int i = 0; i < 5; ++i) blocks.push_back(1 + random() % 20);
+    if (round % 2 == 0) {
+      handles = Taken(&pool, blocks);
+    } else if (!pool.TakeAsTheyAre(blocks, &handles)) {
+      continue;
+    }
+    ++served;
+    for (const uint64_t chunks : blocks) ASSERT_EQ(ChunksOf(ChunkPool::Portion(chunks, &handles)), chunks);
+    EXPECT_TRUE(handles.empty());
+  }
+  EXPECT_GT(served, 1500);
+}
+
 TEST(ChunkPoolTest, WhatTheDriverRefusesDoesNotCount) {
   ChunkPool pool(8);
   pool.set_target(8);

@@ -28,9 +28,9 @@ using Numbers = std::vector<uint64_t>;
 
 TEST(FreeBuffersTest, TheSmallestRunThatSufficesElseTheLargest) {
   FreeBuffers free(kBytes);
-  free.AddSlab(At(0), 3);
-  free.AddSlab(At(10), 8);
-  free.AddSlab(At(20), 5);
+  free.Give(At(0), 3);
+  free.Give(At(10), 8);
+  free.Give(At(20), 5);
   EXPECT_EQ(free.size(), 16u);
   EXPECT_EQ(Take(&free, 4), (Numbers{20, 21, 22, 23}));
   EXPECT_EQ(Take(&free, 10), (Numbers{10, 11, 12, 13, 14, 15, 16, 17, 0, 1}));
@@ -38,35 +38,35 @@ TEST(FreeBuffersTest, TheSmallestRunThatSufficesElseTheLargest) {
   EXPECT_EQ(Take(&free, 1), Numbers{});
 }
 
-TEST(FreeBuffersTest, WhatComesBackJoinsItsNeighboursOfTheSameSlab) {
+TEST(FreeBuffersTest, WhatComesBackJoinsItsNeighbours) {
   FreeBuffers free(kBytes);
-  free.AddSlab(At(0), 4);
-  free.AddSlab(At(4), 4);  // adjoins, and is pinned on its own
+  free.Give(At(0), 8);
   EXPECT_EQ(Take(&free, 8).size(), 8u);
-  for (const uint64_t buffer : {6, 1, 4, 3, 0, 5, 2, 7}) free.Give(At(buffer));
-  EXPECT_EQ(free.size(), 8u);
-  EXPECT_EQ(Take(&free, 4), (Numbers{0, 1, 2, 3}));
-  EXPECT_EQ(Take(&free, 4), (Numbers{4, 5, 6, 7}));
+  for (const uint64_t buffer : {6, 1, 4, 3, 0, 5, 7}) free.Give(At(buffer), 1);
+  EXPECT_EQ(free.size(), 7u);
+  EXPECT_EQ(Take(&free, 5), (Numbers{3, 4, 5, 6, 7}));
+  free.Give(At(2), 1);
+  EXPECT_EQ(Take(&free, 3), (Numbers{0, 1, 2}));
 }
 
 TEST(FreeBuffersDeathTest, ABufferThatComesBackTwiceStops) {
   FreeBuffers free(kBytes);
-  free.AddSlab(At(0), 4);
-  EXPECT_DEATH(free.Give(At(0)), "CHECK failed");
-  EXPECT_DEATH(free.Give(At(2)), "CHECK failed");
+  free.Give(At(0), 4);
+  EXPECT_DEATH(free.Give(At(0), 1), "CHECK failed");
+  EXPECT_DEATH(free.Give(At(2), 1), "CHECK failed");
 }
 
 TEST(FreeBuffersTest, EachBufferHasOneOwnerWhateverTheOrder) {
   std::mt19937 random(3);
   FreeBuffers free(kBytes);
-  for (uint64_t slab = 0; slab < 5; ++slab) free.AddSlab(At(slab * 16), 16);
+  free.Give(At(0), 80);
   std::set<uint64_t> taken;
   for (int i = 0; i < 5000; ++i) {
     if (random() % 2 == 0) {
       for (const uint64_t buffer : Take(&free, 1 + random() % 20)) EXPECT_TRUE(taken.insert(buffer).second);
     } else if (!taken.empty()) {
       const auto any = std::next(taken.begin(), static_cast<long>(random() % taken.size()));
-      free.Give(At(*any));
+      free.Give(At(*any), 1);
       taken.erase(any);
     }
     ASSERT_EQ(free.size() + taken.size(), 80u);

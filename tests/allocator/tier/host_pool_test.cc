@@ -1,12 +1,14 @@
 #include "allocator/tier/host_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
+#include "allocator/tier/extent_home.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -41,6 +43,30 @@ TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
   std::vector<PinnedBuffer> again;
   EXPECT_EQ((*pool)->Take(HostUse::kStorage, 1, &again), 1u);
   EXPECT_EQ(again[0].data, storage[2].data);
+}
+
+TEST(HostPoolTest, NoRunOfBuffersReachesOverTwoSlabs) {
+  HostPool::Options options;
+  options.buffer_bytes = kChunk;
+  options.slab_bytes = 32 * kChunk;
+  options.storage_bytes = 4 * options.slab_bytes;
+  options.evict_staging_buffers = options.fault_staging_buffers = 0;
+  auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+  ASSERT_TRUE(pool.ok());
+  ASSERT_TRUE((*pool)->GrowStorageTo(options.storage_bytes).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ((*pool)->Take(HostUse::kStorage, 128, &buffers), 128u);
+  std::vector<ExtentHome> homes;
+  for (const PinnedBuffer& buffer : buffers) homes.push_back({buffer, {}, false});
+  std::vector<size_t> runs;
+  ForEachHostRun(homes, kChunk, [&](size_t first, size_t count) {
+    runs.push_back(count);
+    // Nor may memory that is mapped later adjoin.
+    std::byte* const end = homes[first].buffer.data + count * kChunk;
+    EXPECT_EQ(mmap(end, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+              MAP_FAILED);
+  });
+  EXPECT_EQ(runs, std::vector<size_t>(4, 32));
 }
 
 TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {

@@ -91,10 +91,10 @@ void ChunkPool::TakeAtLeast(uint64_t chunks, std::vector<ChunkHandle>* taken) {
   }
 }
 
-bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, bool grow, Supply* supply) {
+bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, Supply* supply) {
   uint64_t needed = 0;
   for (const uint64_t chunks : blocks) needed += chunks;
-  if ((grow ? available() : free_chunks_) < needed) return false;
+  if (available() < needed) return false;
   uint64_t lacking = 0;
   for (const uint64_t chunks : blocks) {
     for (const uint32_t part : PartsOf(chunks)) {
@@ -103,7 +103,7 @@ bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, bool grow, Supply* su
       lacking += part;
     }
   }
-  const uint64_t growth = grow && target_ > created_ ? std::min(lacking, target_ - created_) : 0;
+  const uint64_t growth = target_ > created_ ? std::min(lacking, target_ - created_) : 0;
   TakeAtLeast(lacking - growth, &supply->to_release);
   created_ += lacking;
   created_ -= ChunksOf(supply->to_release);

@@ -1,7 +1,8 @@
 // ChunkPool: the physical memory of one device, counted in chunks. The driver makes it in handles of one chunk
 // or more: each call on a mapping costs a fixed time for each handle that it covers, not for its bytes. A
-// block of n chunks is always backed by the fewest handles whose sizes are powers of two (PartsOf), so that
-// blocks of equal size exchange their memory without a call of the pool's.
+// block of n chunks is backed by the fewest handles whose sizes are powers of two (PartsOf), so that blocks of
+// equal size exchange their memory without a call of the pool's; by others only while the driver has just
+// refused memory (TakeAsTheyAre).
 //
 // Handles are created up to a target, and kept for the next taker when they are free, since cuMemCreate is
 // much slower than cuMemMap. They go back to the driver when the target falls. Where the free ones have other
@@ -68,10 +69,9 @@ class ChunkPool {
   std::vector<uint32_t> PartsOf(uint64_t chunks) const;
 
   // Takes memory for blocks of these many chunks, for all of them or for none: free handles of the right
-  // sizes, then, with `grow`, what may be created within the target, then free handles of other sizes, to be
-  // made anew. False: not enough is available (without `grow`: not enough is free). A supply that is not
-  // ready must be given to Make, and then to End.
-  bool Begin(const std::vector<uint64_t>& blocks, bool grow, Supply* supply);
+  // sizes, then what may be created within the target, then free handles of other sizes, to be made anew.
+  // False: not enough is available. A supply that is not ready must be given to Make, and then to End.
+  bool Begin(const std::vector<uint64_t>& blocks, Supply* supply);
   // Takes free handles of whatever sizes, where they back these blocks just so; for all of them or for none.
   bool TakeAsTheyAre(const std::vector<uint64_t>& blocks, std::vector<ChunkHandle>* taken);
   // Make has ended, well or with an error: what it has not created does not count any more.
@@ -80,6 +80,8 @@ class ChunkPool {
   // not back it just so. Serves the blocks of one Begin or TakeAsTheyAre in any order of theirs.
   static std::vector<ChunkHandle> Portion(uint64_t chunks, std::vector<ChunkHandle>* handles);
 
+  // Takes free handles as they are, `chunks` or somewhat more together; all that are free when those are fewer.
+  void TakeAtLeast(uint64_t chunks, std::vector<ChunkHandle>* taken);
   // Puts handles back.
   void Give(std::vector<ChunkHandle>* handles);
   // Takes free handles of `chunks` or somewhat more together out of the books, all that are free at most, to
@@ -88,7 +90,6 @@ class ChunkPool {
 
  private:
   bool TakeOfSize(uint32_t chunks, std::vector<ChunkHandle>* taken);
-  void TakeAtLeast(uint64_t chunks, std::vector<ChunkHandle>* taken);
 
   const uint32_t largest_;
   std::vector<std::vector<ChunkHandle>> free_;  // by the logarithm of their size

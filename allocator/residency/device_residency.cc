@@ -49,7 +49,7 @@ DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
   result.moved = core.clock.Poll();
   result.moved |= faulter->Poll();
   result.moved |= probe->Poll();
-  if (!probe->measuring()) result.moved |= evictor->Poll();
+  if (!probe->suspends_evictions()) result.moved |= evictor->Poll();
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();

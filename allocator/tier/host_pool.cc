@@ -252,9 +252,9 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buff
   return taken;
 }
 
-void HostPool::Give(HostUse use, PinnedBuffer buffer) {
+void HostPool::Give(HostUse use, PinnedBuffer first, size_t count) {
   os::MutexLock lock(&state_->mu);
-  state_->KindOf(use).free.Give(buffer.data, 1);
+  state_->KindOf(use).free.Give(first.data, count);
 }
 
 uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }

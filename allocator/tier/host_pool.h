@@ -56,8 +56,8 @@ class HostPool {
   // where such are free. Never pins and never waits: it asks the
   // pinning thread for the storage that is missing. Any thread.
   size_t Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers);
-  // Gives a buffer back for the next Take. Any thread.
-  void Give(HostUse use, PinnedBuffer buffer);
+  // Gives `count` buffers that adjoin, from this one on, back for the next Take. Any thread.
+  void Give(HostUse use, PinnedBuffer first, size_t count = 1);
 
   // Waits until storage_capacity_bytes() >= bytes. kResourceExhausted, with the reason, when the limit is
   // lower or the system refuses memory; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of

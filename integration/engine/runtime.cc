@@ -72,10 +72,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* sh
         absl::StrCat("nothing will be moved off the GPU: could not wrap ", runtime->missing_hooks_));
   }
   runtime->audit_ = std::make_unique<AuditSetup>(runtime->settings_, std::move(deny_list), GetHookState());
-  shim->set_unwrapped_callback([](const char* name, int) {
-    if (HookState* state = GetHookState()) spillway::integration::SwitchEvictionOff(state, name);
-    SwitchEvictionOff(name);
-  });
+  shim->set_unwrapped_callback(&Runtime::OnUnwrapped);
   shim->set_newer_callback(&Runtime::OnNewerCall);
   return runtime;
 }
@@ -173,7 +170,9 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
     SPILLWAY_RETURN_IF_ERROR(started);
   }
   AttachDevice(&hook_context_, device, owned_[place].get(), context);
-  residencies_[place].store(owned_[place].get(), std::memory_order_release);
+  residencies_[place].store(owned_[place].get());
+  // Evictions may have been switched off meanwhile, by a thread that did not see this device yet.
+  if (eviction_off_.load()) owned_[place]->StopEvicting().IgnoreError();
   os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
                                             ", host ", BytesText(host_->storage_cap_bytes()), ", disk ",
                                             disk_ == nullptr ? "none" : "as it grows"));

@@ -99,6 +99,10 @@ class Runtime {
   bool InUse() const;
   // Brings everything back on each device, which then keeps it; an error when it does not fit.
   absl::Status StopEvicting();
+  // The same for good, `reason` being what cannot be followed; the first time it is reported.
+  absl::Status EndEvictions(const char* reason);
+  // A wrapped name was given out, or called, in a form that no wrapper knows. Any thread.
+  static void OnUnwrapped(const char* name, int version);
   // The shim's question at a call of a function that no table has: one of SPILLWAY_NEWER_*. Any thread.
   static int OnNewerCall(const char* name);
 

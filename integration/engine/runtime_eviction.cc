@@ -46,33 +46,40 @@ absl::Status Runtime::StopEvicting() {
 }
 
 void Runtime::SwitchEvictionOff(const char* reason) {
-  Runtime* runtime = Get();
-  if (runtime == nullptr || runtime->eviction_off_.exchange(true)) return;
-  const absl::Status status = runtime->StopEvicting();
-  runtime->ended_by_ = reason;
-  runtime->ended_.store(true);
+  Runtime* const runtime = Get();
+  if (runtime != nullptr && !runtime->eviction_off_.load()) runtime->EndEvictions(reason).IgnoreError();
+}
+
+absl::Status Runtime::EndEvictions(const char* reason) {
+  const bool first = !eviction_off_.exchange(true);
+  absl::Status status = StopEvicting();
+  if (!first) return status;
+  ended_by_ = reason;
+  ended_.store(true);
   // Before the first block there is nothing to report: FollowableLocked will refuse.
-  if (!runtime->InUse()) return;
+  if (!InUse()) return status;
   os::ReportLine(absl::StrCat("nothing more will be moved off the GPU: ", reason, " cannot be followed"));
-  if (status.ok()) return;
+  if (status.ok()) return status;
   os::ReportLine(
       absl::StrCat("what has been moved off the GPU does not fit it any more: ", status.message(),
                    " Where such a call is seen it is refused; one that is not seen may end the job"));
+  return status;
+}
+
+// Inside a hooked call nothing is done: bringing everything back would wait for the launch that this thread is
+// in. The function's stub asks again at its next call.
+void Runtime::OnUnwrapped(const char* name, int) {
+  if (!InsideHookedCall()) SwitchEvictionOff(name);
 }
 
 // A function that no table of ours has may do anything with any address. So all blocks are there for its first
 // call, and stay from then on. Before the first block there is no address that it could use.
 int Runtime::OnNewerCall(const char* name) {
   Runtime* const runtime = Get();
-  HookState* const state = GetHookState();
-  if (runtime == nullptr || state == nullptr || runtime->dead_.load() || !runtime->InUse())
-    return SPILLWAY_NEWER_CALL;
-  // Bringing everything back would wait for the launch that this thread is in.
+  if (runtime == nullptr || runtime->dead_.load() || !runtime->InUse()) return SPILLWAY_NEWER_CALL;
   if (InsideHookedCall()) return SPILLWAY_NEWER_CALL;
   const std::string reason = absl::StrCat(name, ", which is newer than this version of Spillway,");
-  integration::SwitchEvictionOff(state, reason.c_str());
-  SwitchEvictionOff(reason.c_str());
-  return runtime->StopEvicting().ok() ? SPILLWAY_NEWER_CALL_ALWAYS : SPILLWAY_NEWER_REFUSE;
+  return runtime->EndEvictions(reason.c_str()).ok() ? SPILLWAY_NEWER_CALL_ALWAYS : SPILLWAY_NEWER_REFUSE;
 }
 
 }  // namespace spillway::integration

@@ -43,6 +43,7 @@ void GraphPins::EndCapture(uint64_t capture, CUgraph graph, Ended* ended) {
       entry.pins.insert(entry.pins.end(), before.begin(), before.end());
     }
   }
+  const bool is_new = captures_into_.erase(capture) == 0;
   auto node = captures_.extract(capture);
   if (node.empty()) return;
   if (graph == nullptr) {
@@ -50,6 +51,7 @@ void GraphPins::EndCapture(uint64_t capture, CUgraph graph, Ended* ended) {
     return;
   }
   Graph& entry = graphs_[graph];
+  entry.inner &= !is_new;
   if (entry.inner) return;  // these pins last until their blocks are freed
   entry.pins.insert(entry.pins.end(), node.mapped().begin(), node.mapped().end());
 }
@@ -64,21 +66,34 @@ void GraphPins::AddExecToCapture(uint64_t capture, CUgraphExec exec) {
   for (const auto& [node, own] : it->second.nodes) add(own);
 }
 
+void GraphPins::NoteCaptureInto(uint64_t capture) {
+  os::MutexLock lock(&mu_);
+  captures_into_.insert(capture);
+}
+
 void GraphPins::Recapture(uint64_t capture, CUgraph graph) {
   os::MutexLock lock(&mu_);
+  captures_into_.insert(capture);
   const auto it = graphs_.find(graph);
   if (it == graphs_.end()) return;
   recaptures_[capture] = graph;
-  it->second.before = std::exchange(it->second.pins, {});
+  // A recapture that ended unseen has left some.
+  List& before = it->second.before;
+  before.insert(before.end(), it->second.pins.begin(), it->second.pins.end());
+  it->second.pins.clear();
 }
 
-bool GraphPins::AddToGraph(CUgraph graph, PinTicket* ticket) {
-  if (ticket->blocks.empty()) return true;
+void GraphPins::NoteMade(CUgraph graph) {
+  os::MutexLock lock(&mu_);
+  const auto it = graphs_.find(graph);
+  if (it != graphs_.end()) it->second.inner = false;
+}
+
+void GraphPins::AddToGraph(CUgraph graph, PinTicket ticket) {
+  if (ticket.blocks.empty()) return;
   os::MutexLock lock(&mu_);
   Graph& entry = graphs_[graph];
-  if (entry.inner) return false;
-  entry.pins.push_back(std::make_shared<Pins>(Pins{std::move(*ticket), {}}));
-  return true;
+  if (!entry.inner) entry.pins.push_back(std::make_shared<Pins>(Pins{std::move(ticket), {}}));
 }
 
 void GraphPins::AddBody(CUgraph graph, CUgraphNode node, CUgraph body) {

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -32,13 +33,17 @@ class GraphPins {
   void EndCapture(uint64_t capture, CUgraph graph, Ended* ended);
   // `exec` was launched on a stream that is captured: its nodes are part of the capture.
   void AddExecToCapture(uint64_t capture, CUgraphExec exec);
+  // The capture adds to a graph that was there before.
+  void NoteCaptureInto(uint64_t capture);
   // The capture makes all nodes of `graph` anew: the pins that it has now end when the capture has succeeded.
   void Recapture(uint64_t capture, CUgraph graph);
 
   // ---- Graphs.
-  // False, with the ticket as it was: it is not known whose graph this is, so the pins must last until their
-  // blocks are freed.
-  bool AddToGraph(CUgraph graph, PinTicket* ticket);
+  // The driver has just made `graph`: an earlier one of that handle may have ended inside another.
+  void NoteMade(CUgraph graph);
+  // `ticket` belongs to the graph. Where it is not known whose graph that is, the pins last until their blocks
+  // are freed.
+  void AddToGraph(CUgraph graph, PinTicket ticket);
   // `node` of `graph` runs `body`, which it owns: the body of a conditional node, or a child that was moved in.
   // Whatever is added to the body, then or later, counts as the graph's.
   void AddBody(CUgraph graph, CUgraphNode node, CUgraph body);
@@ -94,6 +99,7 @@ class GraphPins {
 
   os::Mutex mu_{os::LockRank::kRegistry};
   std::unordered_map<uint64_t, List> captures_ ABSL_GUARDED_BY(mu_);
+  std::unordered_set<uint64_t> captures_into_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<uint64_t, CUgraph> recaptures_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<CUgraph, Graph> graphs_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<CUgraphNode, Node> owners_ ABSL_GUARDED_BY(mu_);  // nodes with bodies

@@ -30,10 +30,14 @@ struct NodeParameters {
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
     AccessSetBuilder* const builder = scope.builder();
-    if (builder == nullptr) return real(args...);
-    GraphNode::Collect(builder, args...);
     const CUgraph graph = FirstOf<CUgraph>(args...);
     const CUgraphExec exec = FirstOf<CUgraphExec>(args...);
+    if (builder == nullptr) {
+      const CUresult result = real(args...);
+      if (result == CUDA_SUCCESS && !InsideHookedCall()) NoteGraphs(&GetHookState()->graphs, args...);
+      return result;
+    }
+    GraphNode::Collect(builder, args...);
     if (!builder->set().empty())
       builder->state()->pin_reports.Report(allocator::PinReason::kGraph, row.symbol);
     PinTicket ticket;
@@ -41,25 +45,42 @@ struct NodeParameters {
     const CUresult result = PassPinning(builder, allocator::PinReason::kGraph, owned ? &ticket : nullptr,
                                         [&] { return real(args...); });
     if (result != CUDA_SUCCESS) return result;
-    if (!owned) {
-      // Of a child that is put in by these parameters it is not known whose it is now.
-      if (const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...))
-        NoteGraphsAdded(&builder->state()->graphs, nullptr, nullptr, *params);
+    GraphPins& graphs = builder->state()->graphs;
+    if (exec == nullptr) {
+      if (owned) graphs.AddToGraph(graph, std::move(ticket));
+      NoteGraphs(&graphs, args...);
       return result;
     }
-    GraphPins& graphs = builder->state()->graphs;
-    const CUgraphNode node = FirstOf<CUgraphNode>(args...);
-    CUgraphNode* const made = FirstOf<CUgraphNode*>(args...);
-    const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...);
     GraphPins::Ended ended;
-    if (exec != nullptr) {
-      graphs.SetNode(exec, node, std::move(ticket), &ended);
-      if (params != nullptr) NoteGraphsSet(&graphs, exec, node, *params, &ended);
-    } else {
-      graphs.AddToGraph(graph, &ticket);
-      if (params != nullptr && made != nullptr) NoteGraphsAdded(&graphs, graph, *made, *params);
-    }
+    const CUgraphNode node = FirstOf<CUgraphNode>(args...);
+    graphs.SetNode(exec, node, std::move(ticket), &ended);
+    if (const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...))
+      NoteGraphsSet(&graphs, exec, node, *params, &ended);
     EndGraphPins(builder->state(), &ended);
+    return result;
+  }
+
+ private:
+  // The graphs inside a node that is made, or gets other parameters, in a graph. They may get nodes that name
+  // blocks when there are blocks.
+  template <typename... A>
+  static void NoteGraphs(GraphPins* graphs, A... args) {
+    const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...);
+    if (params == nullptr || FirstOf<CUgraphExec>(args...) != nullptr) return;
+    const CUgraph graph = FirstOf<CUgraph>(args...);
+    CUgraphNode* const made = FirstOf<CUgraphNode*>(args...);
+    // Without a graph among the arguments it is not known whose a child is that is put in.
+    if (graph == nullptr) NoteGraphsAdded(graphs, nullptr, nullptr, *params);
+    if (graph != nullptr && made != nullptr) NoteGraphsAdded(graphs, graph, *made, *params);
+  }
+};
+
+// cuGraphCreate: the handle may be one that ended unseen, inside another graph.
+struct GraphMade {
+  static CUresult Call(const RowInfo&, decltype(&::cuGraphCreate) real, CUgraph* graph, unsigned int flags) {
+    HookState* const state = GetHookState();
+    const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(graph, flags); });
+    if (result == CUDA_SUCCESS && graph != nullptr) state->graphs.NoteMade(*graph);
     return result;
   }
 };
@@ -92,7 +113,9 @@ struct GraphCloned {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphClone) real, CUgraph* clone, CUgraph original) {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(clone, original); });
-    if (result == CUDA_SUCCESS && clone != nullptr) state->graphs.Include(*clone, original);
+    if (result != CUDA_SUCCESS || clone == nullptr) return result;
+    state->graphs.NoteMade(*clone);
+    state->graphs.Include(*clone, original);
     return result;
   }
 };

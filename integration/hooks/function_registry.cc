@@ -26,11 +26,18 @@ bool HandleKinds::Note(const void* handle, HandleKind kind, const void* owner) {
   const auto library = libraries_.find(owner);
   if (library != libraries_.end()) owner = library->second;
   Origin& known = origins_[handle];
-  if (known.kind == kind && known.owner == owner) return false;
+  if (known.kind == kind && known.owner == owner && owner != nullptr) return false;
   if (known.kind != HandleKind::kUnknown) std::erase(by_owner_[known.owner], handle);
   known = {kind, owner, ++last_number_};
   by_owner_[owner].push_back(handle);
   return true;
+}
+
+void HandleKinds::Drop(const void* handle) {
+  const auto known = origins_.find(handle);
+  if (known == origins_.end()) return;
+  std::erase(by_owner_[known->second.owner], handle);
+  origins_.erase(known);
 }
 
 HandleKinds::Origin HandleKinds::Find(const void* handle) const {
@@ -155,6 +162,15 @@ void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
   const void* const owner = queries_->Owner(handle, kind);
   os::MutexLock lock(&mu_);
   if (kinds_.Find(handle).kind == HandleKind::kUnknown) NoteLocked(handle, kind, owner);
+}
+
+void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
+  const void* owner = queries_->Owner(handle, kind);
+  os::MutexLock lock(&mu_);
+  const HandleKinds::Origin known = kinds_.Find(handle);
+  if (known.kind == kind && known.owner != nullptr) owner = known.owner;
+  kinds_.Drop(handle);
+  NoteLocked(handle, kind, owner);
 }
 
 void FunctionRegistry::Forget(const void* owner) {

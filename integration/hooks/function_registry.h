@@ -41,8 +41,11 @@ class HandleKinds {
     uint64_t number = 0;          // another one for each time that the handle meant something else
   };
 
-  // The driver has given out `handle`, a kernel of `owner`. False when that was known.
+  // The driver has given out `handle`, a kernel of `owner`. False when that was known; of a handle without an
+  // owner it never is.
   bool Note(const void* handle, HandleKind kind, const void* owner);
+  // Nothing is known of the handle any more.
+  void Drop(const void* handle);
   // `module` is that of `library`: what comes from it ends with the library.
   void NoteModuleOf(const void* module, const void* library) { libraries_[module] = library; }
   // What is known of the handle; an Origin without a kind when it was not seen.
@@ -170,8 +173,13 @@ class FunctionRegistry {
   // The function of a kernel, in one context. It ends with the kernel's library.
   void NoteFunctionOf(CUfunction function, CUkernel kernel);
   void NoteModuleOf(CUmodule module, CUlibrary library);
-  // Where a member of a struct tells the kind (nodes of graphs) and the handle is new to us: its owner is asked.
+  // Where a member of the job's struct tells the kind (nodes of graphs) and the handle is new to us: its owner
+  // is asked.
   void NoteNamed(void* handle, HandleKind kind);
+  // The same of a struct that the driver has filled. Whatever is known of the handle, its layout is asked anew:
+  // the owner may be a module that no call has shown, whose end none shows either, and whose handles the next
+  // one has.
+  void NoteGiven(void* handle, HandleKind kind);
   // A module or library is about to be unloaded, or has just been loaded.
   void Forget(const void* owner);
 
@@ -213,14 +221,14 @@ class FunctionRegistry {
   std::unordered_multimap<uint64_t, std::unique_ptr<const FunctionInfo>> infos_ ABSL_GUARDED_BY(mu_);
 };
 
-// The kernel that the parameters of a graph's node name, in the member of its kind.
+// The kernel of a graph's node whose parameters the driver gives out, in the member of its kind.
 template <typename Params>
 void NoteKernelOfNode(FunctionRegistry* functions, const Params& params) {
   if constexpr (requires { params.kern; }) {
     if (params.func == nullptr && params.kern != nullptr)
-      functions->NoteNamed(params.kern, HandleKind::kKernel);
+      functions->NoteGiven(params.kern, HandleKind::kKernel);
   }
-  if (params.func != nullptr) functions->NoteNamed(params.func, HandleKind::kFunction);
+  if (params.func != nullptr) functions->NoteGiven(params.func, HandleKind::kFunction);
 }
 
 }  // namespace spillway::integration

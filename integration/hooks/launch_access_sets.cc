@@ -102,7 +102,7 @@ void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* co
     if (params == nullptr || params[entry.index] == nullptr || !is_table) continue;
     any |= NoteTables(builder, params[entry.index], entry.words, by_number && row.fills);
   }
-  if (any) builder->denied = nullptr;
+  if (any && builder->denied == &info) builder->denied = nullptr;  // another kernel of the call may be marked
 }
 
 // Nodes that the oldest supported headers do not have: type and parameters as in cuda.h from 13.5 on.
@@ -186,7 +186,8 @@ void CollectKernel(AccessSetBuilder* builder, void* function, void* const* param
     ScanBytes(buffer.bytes, buffer.size, builder->map(), &builder->set());
     builder->state()->tensor_maps.Scan(buffer.bytes, buffer.size, builder->map(), &builder->set());
   }
-  if (__builtin_expect(builder->denied != nullptr, 0) && info->denied->action == DenyList::Action::kWriter) {
+  if (__builtin_expect(!info->plain, 0) && info->denied != nullptr &&
+      info->denied->action == DenyList::Action::kWriter) {
     CollectWriter(builder, *info, params, buffer);
   }
   if (__builtin_expect(builder->context()->trust != nullptr, 0)) NoteTrust(builder, *info, params);

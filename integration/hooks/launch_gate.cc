@@ -149,6 +149,7 @@ CUresult PinFound(AccessSetBuilder* builder, std::vector<PinTicket>* tickets) {
                                                           {&by_kernel, PinReason::kDenied}};
   for (const auto& [set, reason] : parts) {
     if (set->empty()) continue;
+    // That a listed writer fills tables is known before.
     if (set != &by_kernel) builder->state()->pin_reports.Report(reason, "a copy to the device");
     const CUresult pinned = PinBlocks(builder->context()->devices, *set, reason, &tickets->emplace_back());
     if (pinned == CUDA_SUCCESS) continue;
@@ -312,17 +313,17 @@ namespace {
 
 CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealCall real);
 
-bool PinDenied(AccessSetBuilder* builder, const char* kernel) {
-  if (builder->set().empty()) return true;
+CUresult PinDenied(AccessSetBuilder* builder, const char* kernel) {
+  if (builder->set().empty()) return CUDA_SUCCESS;
   builder->state()->pin_reports.Report(PinReason::kDenied, kernel);
-  return PinBlocks(builder->context()->devices, builder->set(), PinReason::kDenied, nullptr) == CUDA_SUCCESS;
+  return PinBlocks(builder->context()->devices, builder->set(), PinReason::kDenied, nullptr);
 }
 
 // A writer whose tables the launch does not show: nothing tells when the last of its addresses is gone.
 CUresult PassWriterWithoutTables(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   const std::string kernel = Demangled(builder->denied->name);
   builder->denied = nullptr;
-  if (!PinDenied(builder, kernel.c_str())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult pinned = PinDenied(builder, kernel.c_str()); pinned != CUDA_SUCCESS) return pinned;
   return PassNamed(builder, stream, real);
 }
 
@@ -350,7 +351,7 @@ CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealC
     os::ReportLine("kernel " + kernel +
                    " is in the deny list: all blocks are brought to the GPU for each launch of it");
   }
-  if (!pin_refused.load() && !PinDenied(builder, kernel.c_str())) pin_refused.store(true);
+  if (!pin_refused.load() && PinDenied(builder, kernel.c_str()) != CUDA_SUCCESS) pin_refused.store(true);
   const CUresult result = residency->RunReachingAll(builder->set(), stream, builder->tag, real);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && !reported_refusal.exchange(true)) {
     os::ReportLine(

@@ -178,6 +178,18 @@ struct CaptureBegin {
     return result;
   }
 };
+// (stream, graph, ...): what is captured is added to a graph.
+struct CaptureInto {
+  template <typename... Rest>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
+                       Rest... rest) {
+    HookState* const state = GetHookState();
+    const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
+    const uint64_t capture = result == CUDA_SUCCESS ? CaptureOf(*state, {stream, row.per_thread_default}) : 0;
+    if (capture != 0) state->graphs.NoteCaptureInto(capture);
+    return result;
+  }
+};
 // (stream, mode, graph, ...): the nodes of a graph are captured once more, in the same order, with other
 // parameters.
 struct RecaptureBegin {

@@ -14,7 +14,7 @@ enum {
   kNewestVersion = 13050, /* of the toolkits behind driver_functions.def; a test compares */
 };
 
-static int IsHooked(int row) { return row >= 0 && (RowUseOf(row) == kUseHook || RowUseOf(row) == kUseMust); }
+static int IsHooked(int row) { return row >= 0 && RowUseOf(row) >= kUseHook; }
 
 /* Drivers answer with the functions that they export. Should one answer with an inner twin, the table of
  * versions says which exported function that is. That holds only for versions that the table covers, and only

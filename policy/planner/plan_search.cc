@@ -136,6 +136,7 @@ absl::StatusOr<bool> PlanSearch::ImproveAlone() {
   auto more = alone_->Improve();
   if (!more.ok() || *more) return more;
   const std::unique_ptr<PlanSearch> done = std::move(alone_);
+  alone_trials_ = done->trials();
   auto result = Try(done->best());
   if (!result.ok()) return result.status();
   return true;

@@ -20,7 +20,8 @@ struct SearchOptions {
   double good_enough = 99.99;      // percent of `bound`; the search ends there
   Nanos bound = 0;                 // that no plan's iteration can beat; 0: the sum of the kernels
   uint32_t replay_iterations = 4;  // of each trial
-  // Trials x kernels, at most, which bounds the time of long traces; three trials are always made.
+  // Trials x kernels, at most, which bounds the time of long traces; three trials are always made. As many
+  // again where the link's directions share: what the search for independent ones finds is tried, too.
   uint64_t work = 240'000;
 };
 
@@ -38,7 +39,7 @@ class PlanSearch {
 
   const TransferPlan& best() const { return best_; }
   Nanos best_iteration() const { return best_iteration_; }  // 0 before the first Improve
-  uint32_t trials() const { return trials_; }
+  uint32_t trials() const { return trials_ + alone_trials_; }
 
   // Tensors smaller than this stay on the GPU. The search must get lifetimes of at least this least size.
   static Bytes LeastBytes(const Machine& machine);
@@ -78,6 +79,7 @@ class PlanSearch {
   TransferPlan first_, best_;
   Nanos best_iteration_ = 0;
   uint32_t trials_ = 0;
+  uint32_t alone_trials_ = 0;  // of the search for independent directions, when it has ended
 };
 
 }  // namespace spillway::policy

@@ -138,6 +138,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   options.external_share_bytes = setup.external_share_bytes;
   options.evict = setup.evict;
   options.measure_link = setup.measure_link;
+  options.link_apart_nanos = setup.link_apart_nanos;
   options.free_reserve_bytes = setup.free_reserve_bytes;
   options.run_ahead_bytes = setup.run_ahead_bytes;
   options.largest_handle = setup.largest_handle;

@@ -141,8 +141,7 @@ class Stage {
       TableLock lock(device()->core()->table);
       if (At(block)->state != BlockState::kSpilled) return;
       std::vector<ChunkHandle> handles;
-      if (!TakeChunksLocked(device()->core(), device()->charges(), &lock, {At(block)->chunks}, /*grow=*/false,
-                            &handles)) {
+      if (!TakeChunksLocked(device()->core(), device()->charges(), &lock, {At(block)->chunks}, &handles)) {
         return;
       }
       device()->faulter()->BeginLocked(lock, At(block), std::move(handles), /*prefetch=*/true);

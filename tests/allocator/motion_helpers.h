@@ -74,8 +74,7 @@ inline void StartPrefetch(CoreDevice& device, CUdeviceptr address) {
   {
     TableLock lock(device->core()->table);
     std::vector<ChunkHandle> handles;
-    ASSERT_TRUE(TakeChunksLocked(device->core(), device->charges(), &lock, {block->chunks}, /*grow=*/false,
-                                 &handles));
+    ASSERT_TRUE(TakeChunksLocked(device->core(), device->charges(), &lock, {block->chunks}, &handles));
     device->faulter()->BeginLocked(lock, block, std::move(handles), /*prefetch=*/true);
   }
   ASSERT_TRUE(device->faulter()->Start(block).ok());

@@ -74,7 +74,7 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   view.live = block.live();
   view.bytes = block.chunks * core_->chunk_bytes;
   view.copy_bytes = Core::BytesOfCopy(block);
-  view.free_bytes = charges_->chunks(lock).free() * core_->chunk_bytes;
+  view.free_bytes = charges_->chunks(lock).available() * core_->chunk_bytes;
   view.used = block.gate.last_use.load();
   view.copied = !block.copies.copy_homes.empty();
   if (block.state == BlockState::kSpilled) {
@@ -117,10 +117,10 @@ bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
   return true;
 }
 
-// With free memory alone: the plan has its headroom from evictions.
+// Never by an eviction: the plan has its headroom from its own.
 bool PlanRunner::BeginFetchLocked(TableLock* lock, Block* block) {
   std::vector<ChunkHandle> handles;
-  if (!TakeChunksLocked(core_, charges_, lock, {block->chunks}, /*grow=*/false, &handles)) return false;
+  if (!TakeChunksLocked(core_, charges_, lock, {block->chunks}, &handles)) return false;
   // The lock may have been released.
   const PlanBlockView view = ViewOfLocked(*lock, *block);
   const bool away = view.live && view.place == PlanBlockView::Place::kAway && view.may_return;

@@ -69,11 +69,12 @@ void CleanCopies::Count(const std::vector<ExtentHome>& homes, int64_t sign) {
 
 void CleanCopies::Release(const TableLock& lock, std::vector<ExtentHome>* homes) {
   for (const ExtentHome& home : *homes) {
-    if (home.on_disk) {
-      disk_->ReleaseSlot(home.slot);
-    } else {
-      host_->Give(HostUse::kStorage, home.buffer);
-    }
+    if (home.on_disk) disk_->ReleaseSlot(home.slot);
+  }
+  if (host_ != nullptr) {
+    ForEachHostRun(*homes, host_->buffer_bytes(), [&](size_t first, size_t count) {
+      host_->Give(HostUse::kStorage, (*homes)[first].buffer, count);
+    });
   }
   homes->clear();
 }

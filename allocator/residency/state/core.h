@@ -24,8 +24,7 @@
 
 namespace spillway::allocator {
 
-// The speed of one copy queue while it has anything to do: a moving mean over the last tens of MiB. Time
-// without transfers does not count. Any thread.
+// The speed of one copy queue while it has anything to do. Any thread.
 class CopyQueueMeter {
  public:
   // A transfer was given to the queue at that time (nanoseconds of a steady clock).
@@ -36,30 +35,21 @@ class CopyQueueMeter {
   // The transfer has ended, and `bytes` of it have moved: 0 when it was called off.
   void End(uint64_t bytes, int64_t now) {
     os::MutexLock lock(&mu_);
-    bytes_ += bytes;
-    busy_nanos_ += now - busy_since_;
+    mean_.AddNanos(now - busy_since_);
     busy_since_ = now;
     --under_way_;
-    const double known = rate_.load(std::memory_order_relaxed);
-    if (busy_nanos_ <= 0 || bytes_ < (known == 0 ? kFirstBytes : kSampleBytes)) return;
-    const double sample = static_cast<double>(bytes_) * 1e9 / static_cast<double>(busy_nanos_);
-    rate_.store(known == 0 ? sample : known + (sample - known) / 4, std::memory_order_relaxed);
-    bytes_ = 0;
-    busy_nanos_ = 0;
+    mean_.AddBytes(bytes);
+    rate_.store(mean_.rate(), std::memory_order_relaxed);
   }
   // Bytes a second; 0: too little has moved to say.
   double rate() const { return rate_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr uint64_t kFirstBytes = 4 << 20;
-  static constexpr uint64_t kSampleBytes = 16 << 20;
-
   os::Mutex mu_{os::LockRank::kTier};
   uint64_t under_way_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t busy_since_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t busy_nanos_ ABSL_GUARDED_BY(mu_) = 0;  // of the sample under way
-  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::atomic<double> rate_{0};  // read alone: pairs with nothing
+  RateMean mean_ ABSL_GUARDED_BY(mu_);
+  std::atomic<double> rate_{0};  // the mean's, read alone: pairs with nothing
 };
 
 // Of the disk. LinkMeter has those of host memory.

@@ -22,7 +22,7 @@ void LinkMeter::AdvanceLocked(int64_t now) {
   for (const LinkDirection direction : {LinkDirection::kOut, LinkDirection::kIn}) {
     if (At(direction).under_way == 0) continue;
     const double counts = both ? RatioLocked(direction) : 1;
-    At(direction).nanos += static_cast<int64_t>(static_cast<double>(passed) * counts);
+    At(direction).mean.AddNanos(static_cast<int64_t>(static_cast<double>(passed) * counts));
   }
 }
 
@@ -35,14 +35,8 @@ void LinkMeter::Begin(LinkDirection direction, int64_t now) {
 void LinkMeter::End(LinkDirection direction, uint64_t bytes, int64_t now) {
   os::MutexLock lock(&mu_);
   AdvanceLocked(now);
-  Side& side = At(direction);
-  --side.under_way;
-  side.bytes += bytes;
-  if (side.nanos <= 0 || side.bytes < (side.rate == 0 ? kFirstBytes : kSampleBytes)) return;
-  const double sample = static_cast<double>(side.bytes) * 1e9 / static_cast<double>(side.nanos);
-  side.rate = side.rate == 0 ? sample : side.rate + (sample - side.rate) / 4;
-  side.bytes = 0;
-  side.nanos = 0;
+  --At(direction).under_way;
+  At(direction).mean.AddBytes(bytes);
 }
 
 void LinkMeter::SetMeasured(const policy::LinkRates& alone, const policy::LinkRates& both) {
@@ -52,7 +46,7 @@ void LinkMeter::SetMeasured(const policy::LinkRates& alone, const policy::LinkRa
 
 double LinkMeter::Rate(LinkDirection direction) const {
   os::MutexLock lock(&mu_);
-  const double own = sides_[static_cast<size_t>(direction)].rate;
+  const double own = sides_[static_cast<size_t>(direction)].mean.rate();
   return own != 0 || !measured_ ? own : Of(measured_->alone, direction);
 }
 
@@ -64,7 +58,7 @@ double LinkMeter::RateTogether(LinkDirection direction) const {
 
 double LinkMeter::OwnRate(LinkDirection direction) const {
   os::MutexLock lock(&mu_);
-  return sides_[static_cast<size_t>(direction)].rate;
+  return sides_[static_cast<size_t>(direction)].mean.rate();
 }
 
 bool LinkMeter::busy(LinkDirection direction) const {

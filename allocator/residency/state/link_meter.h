@@ -18,6 +18,33 @@ namespace spillway::allocator {
 
 enum class LinkDirection : int { kOut, kIn };
 
+// Bytes a second of transfers, as a moving mean over the last tens of MiB. Time without transfers is not to be
+// counted. Not thread-safe: guarded by the owner's lock.
+class RateMean {
+ public:
+  // Transfers were under way for so long.
+  void AddNanos(int64_t nanos) { nanos_ += nanos; }
+  // A transfer has ended, after the time that it took was added. `bytes` of it have moved.
+  void AddBytes(uint64_t bytes) {
+    bytes_ += bytes;
+    if (nanos_ <= 0 || bytes_ < (rate_ == 0 ? kFirstBytes : kSampleBytes)) return;
+    const double sample = static_cast<double>(bytes_) * 1e9 / static_cast<double>(nanos_);
+    rate_ = rate_ == 0 ? sample : rate_ + (sample - rate_) / 4;
+    bytes_ = 0;
+    nanos_ = 0;
+  }
+  // Bytes a second; 0: too little has moved to say.
+  double rate() const { return rate_; }
+
+ private:
+  static constexpr uint64_t kFirstBytes = 4 << 20;
+  static constexpr uint64_t kSampleBytes = 16 << 20;
+
+  int64_t nanos_ = 0;   // of the sample under way
+  uint64_t bytes_ = 0;  // the same
+  double rate_ = 0;
+};
+
 class LinkMeter {
  public:
   // A transfer of the job was given to the link at that time (nanoseconds of a steady clock).
@@ -42,15 +69,10 @@ class LinkMeter {
   std::optional<Measured> measured() const;
 
  private:
-  // A moving mean over the last tens of MiB. Time without transfers does not count.
   struct Side {
     uint64_t under_way = 0;
-    int64_t nanos = 0;  // of the sample under way
-    uint64_t bytes = 0;
-    double rate = 0;
+    RateMean mean;
   };
-  static constexpr uint64_t kFirstBytes = 4 << 20;
-  static constexpr uint64_t kSampleBytes = 16 << 20;
 
   Side& At(LinkDirection direction) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return sides_[static_cast<size_t>(direction)];

@@ -13,6 +13,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/driver/stream_ref.h"
 #include "allocator/memory/block_id.h"
+#include "allocator/memory/chunk_pool.h"
 #include "io/os/atomic.h"
 #include "policy/trace/units.h"
 
@@ -44,8 +45,9 @@ struct ResidencyOptions {
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
   uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
   bool measure_link = false;        // the link is measured when something leaves the GPU for the first time
-  uint32_t largest_handle = 64;     // in chunks, of GPU memory that is created at once; a power of two
-  size_t kept_addresses = 4096;     // of freed blocks; four more for each live block. At least 1
+  int64_t link_apart_nanos = 10'000'000'000;            // between two measurements of the link, at least
+  uint32_t largest_handle = ChunkPool::kLargestHandle;  // in chunks, created at once; a power of two
+  size_t kept_addresses = 4096;  // of freed blocks; four more for each live block. At least 1
 };
 
 // What the gate reports of each launch that it lets through. Implemented by the recorder

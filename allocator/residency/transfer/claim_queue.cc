@@ -73,7 +73,7 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   if (grant->pinned.empty()) PinLocked(*lock, set, grant);  // may take evictions back
   const Lack lack = LackOfLocked(*lock, set);
   std::vector<ChunkHandle> handles;
-  if (!lack.busy && TakeChunksLocked(core_, charges_, lock, lack.blocks, /*grow=*/true, &handles)) {
+  if (!lack.busy && TakeChunksLocked(core_, charges_, lock, lack.blocks, &handles)) {
     DistributeLocked(*lock, &handles, grant);
     return true;
   }

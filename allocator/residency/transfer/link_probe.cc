@@ -2,27 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
 
-#include "allocator/memory/chunk_pool.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
-#include "io/os/log.h"
 
 namespace spillway::allocator {
 namespace {
 
 constexpr double kBatchNanos = 1e6;          // that a batch should take
 constexpr uint32_t kMostCopies = 8;          // in one direction of a batch
-constexpr int64_t kApart = 10'000'000'000;   // between two measurements
 constexpr int64_t kRetryAfter = 10'000'000;  // where there were no buffers or chunks
 constexpr double kDrift = 0.25;              // of the job's own rates, from the last measurement on
+constexpr uint64_t kChunksOfRound = 2;       // one for each direction; where only one is free, half of it
 
 size_t PlaceOf(LinkDirection direction) { return static_cast<size_t>(direction); }
-
-bool Drifted(double now, double then) { return now > 0 && then > 0 && std::abs(now - then) > kDrift * then; }
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -47,24 +42,27 @@ std::optional<policy::LinkRates> RatesTogetherOf(const LinkBatch& batch, const p
 LinkProbe::LinkProbe(Core* core, Charges* charges, CopyStreams* copies)
     : core_(core), charges_(charges), copies_(copies) {}
 
-bool LinkProbe::Due(int64_t now) const {
+bool LinkProbe::Due(int64_t now) {
   if (given_up_ || !core_->options.measure_link || !core_->pressure.load() || now < not_before_) return false;
   if (core_->link.busy(LinkDirection::kIn) || core_->link.busy(LinkDirection::kOut)) return false;
   if (!core_->link.measured()) return true;
-  return Drifted(core_->link.OwnRate(LinkDirection::kIn), own_rates_[PlaceOf(LinkDirection::kIn)]) ||
-         Drifted(core_->link.OwnRate(LinkDirection::kOut), own_rates_[PlaceOf(LinkDirection::kOut)]);
+  bool drifted = false;
+  for (const LinkDirection direction : {LinkDirection::kOut, LinkDirection::kIn}) {
+    double& then = own_rates_[PlaceOf(direction)];
+    const double rate = core_->link.OwnRate(direction);
+    if (then == 0) then = rate;  // too little had moved by the time of the measurement
+    drifted |= std::abs(rate - then) > kDrift * then;
+  }
+  return drifted;
 }
 
 bool LinkProbe::Poll() {
   const int64_t now = os::Clock::System()->NowNanos();
   if (batch_ == Batch::kNone) return Due(now) && Begin(now);
-  if (core_->stopped.load()) {  // nothing moves any more; copies may still be under way
-    batch_ = Batch::kNone;
-    given_up_ = true;
-    return false;
-  }
   for (const CUevent event : end_events_) {
-    if (!copies_->Done(event)) return false;
+    if (copies_->Done(event)) continue;
+    overdue_ = now - began_ > kMostNanos;
+    return false;
   }
   if (absl::Status status = Next(now); !status.ok()) Finish(now, /*failed=*/true);
   return true;
@@ -77,6 +75,7 @@ bool LinkProbe::Begin(int64_t now) {
     return false;
   }
   began_ = now;
+  overdue_ = false;
   spoilt_ = false;
   copies_of_batch_ = 1;
   rounds_.clear();
@@ -86,10 +85,15 @@ bool LinkProbe::Begin(int64_t now) {
   return true;
 }
 
-// A pinned buffer for each direction, and a free chunk or two.
+// Free handles as they are, since nothing is made for a measurement, and a pinned buffer for each direction.
 bool LinkProbe::TakeMemory() {
   HostPool* const host = core_->parts.host;
   if (host == nullptr) return false;
+  {
+    const TableLock lock(core_->table);
+    charges_->chunks(lock).TakeAtLeast(kChunksOfRound, &handles_);
+  }
+  if (handles_.empty()) return false;
   for (const LinkDirection direction : {LinkDirection::kOut, LinkDirection::kIn}) {
     const HostUse staging =
         direction == LinkDirection::kOut ? HostUse::kEvictStaging : HostUse::kFaultStaging;
@@ -101,9 +105,11 @@ bool LinkProbe::TakeMemory() {
     }
     if (!buffers_[PlaceOf(direction)]) return false;
   }
-  TableLock lock(core_->table);
-  return TakeChunksLocked(core_, charges_, &lock, {2}, /*grow=*/false, &handles_) ||
-         TakeChunksLocked(core_, charges_, &lock, {1}, /*grow=*/false, &handles_);
+  return true;
+}
+
+uint64_t LinkProbe::CopyBytes() const {
+  return std::min(kChunksOfRound, ChunksOf(handles_)) * core_->chunk_bytes / 2;
 }
 
 absl::Status LinkProbe::Map() {
@@ -111,13 +117,13 @@ absl::Status LinkProbe::Map() {
   SPILLWAY_RETURN_IF_ERROR(
       driver.ToStatus(driver.cuMemAddressReserve(&address_, ChunksOf(handles_) * core_->chunk_bytes, 0, 0, 0),
                       "reserving addresses to measure the link"));
-  bool stays_mapped = false;
-  absl::Status status =
-      MapChunks(&driver, core_->options.device, address_, core_->chunk_bytes, handles_, &stays_mapped);
-  core_->error.Note(status);
-  if (stays_mapped) core_->error.Fail(status);
+  absl::Status status = MapHandles(core_, address_, handles_);
   if (status.ok()) return status;
-  driver.cuMemAddressFree(address_, ChunksOf(handles_) * core_->chunk_bytes);
+  if (core_->error.any()) {  // they may be mapped still, and are nobody's any more
+    handles_.clear();
+  } else {
+    driver.cuMemAddressFree(address_, ChunksOf(handles_) * core_->chunk_bytes);
+  }
   address_ = 0;
   return status;
 }
@@ -133,7 +139,7 @@ bool LinkProbe::MakeEvents() {
 }
 
 absl::Status LinkProbe::EnqueueDirection(LinkDirection direction) {
-  const uint64_t bytes = ChunksOf(handles_) * core_->chunk_bytes / 2;
+  const uint64_t bytes = CopyBytes();
   const bool in = direction == LinkDirection::kIn;
   std::byte* const host = buffers_[PlaceOf(direction)]->second.data;
   for (uint32_t i = 0; i < copies_of_batch_; ++i) {
@@ -172,8 +178,7 @@ absl::StatusOr<LinkBatch> LinkProbe::Times() const {
   SPILLWAY_RETURN_IF_ERROR(since(begin_events_[in], &batch.in_begin));
   SPILLWAY_RETURN_IF_ERROR(since(end_events_[in], &batch.in_end));
   SPILLWAY_RETURN_IF_ERROR(since(end_events_[out], &batch.out_end));
-  batch.in_bytes = batch.out_bytes = static_cast<double>(copies_of_batch_) *
-                                     static_cast<double>(ChunksOf(handles_) * core_->chunk_bytes / 2);
+  batch.in_bytes = batch.out_bytes = static_cast<double>(copies_of_batch_) * static_cast<double>(CopyBytes());
   return batch;
 }
 
@@ -215,12 +220,13 @@ absl::Status LinkProbe::Next(int64_t now) {
 }
 
 void LinkProbe::Finish(int64_t now, bool failed) {
+  const bool enqueued = batch_ != Batch::kNone;
   batch_ = Batch::kNone;
-  not_before_ = now + kApart;
+  not_before_ = now + core_->options.link_apart_nanos;
   given_up_ = failed;
   core_->counters.link_measuring_nanos += static_cast<uint64_t>(now - began_);
   // What was enqueued before a call failed may still be under way.
-  if (failed && !(copies_->AwaitEndOut().ok() && copies_->AwaitEndIn().ok())) return;
+  if (failed && enqueued && !(copies_->AwaitEndOut().ok() && copies_->AwaitEndIn().ok())) return;
   GiveMemoryBack();
   if (rounds_.empty() || failed) {
     ++core_->counters.link_measurements_dropped;
@@ -248,15 +254,11 @@ void LinkProbe::GiveMemoryBack() {
   }
   if (address_ != 0) {
     const uint64_t bytes = ChunksOf(handles_) * core_->chunk_bytes;
-    const CudaDriver& driver = *core_->parts.driver;
-    if (absl::Status status = UnmapChunks(&driver, address_, bytes); !status.ok()) {
-      core_->error.Fail(status);
-      os::ReportLine("nothing is moved any more: " + std::string(status.message()));
-      return;
-    }
-    driver.cuMemAddressFree(address_, bytes);
+    if (!UnmapHandles(core_, address_, bytes).ok()) return;
+    core_->parts.driver->cuMemAddressFree(address_, bytes);
     address_ = 0;
   }
+  if (handles_.empty()) return;
   const TableLock lock(core_->table);
   charges_->chunks(lock).Give(&handles_);
   core_->table.changed.NotifyAll();

@@ -3,10 +3,10 @@
 // and again when the rates of the job's own transfers have drifted. So never in a job that fits.
 //
 // A measurement has rounds of three batches of copies: in, out, both. It is on the copy streams, so the job's
-// copies wait for one batch at most (1 ms, or one copy), and it ends within 50 ms. While one is under way no
-// eviction goes on; fetches do, and spoil the round that they fall into. The DeviceResidency polls it on the
-// device's thread. What a driver call refuses, or too few buffers, drops the measurement: plans then use the
-// rates of the job's transfers, as without it.
+// copies wait for one batch at most (1 ms, or one copy), and it ends within 50 ms, or with the batch that is
+// under way then. For these 50 ms no eviction goes on; fetches do, and spoil the round that they fall into. The
+// DeviceResidency polls it on the device's thread. What a driver call refuses, or too few buffers, drops the
+// measurement: plans then use the rates of the job's transfers, as without it.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_LINK_PROBE_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_LINK_PROBE_H_
@@ -45,8 +45,10 @@ class LinkProbe {
   // Begins a measurement that is due, or goes on with it. True when something was done. Device's thread, the
   // context current.
   bool Poll();
-  // A measurement is under way: evictions are to wait.
+  // A measurement is under way.
   bool measuring() const { return batch_ != Batch::kNone; }
+  // Evictions are to wait: for kMostNanos at most, even if a batch never ends.
+  bool suspends_evictions() const { return measuring() && !overdue_; }
 
  private:
   enum class Batch : uint8_t { kNone, kFirst, kIn, kOut, kBoth };
@@ -54,9 +56,10 @@ class LinkProbe {
     policy::LinkRates alone, both;
   };
 
-  bool Due(int64_t now) const;
+  bool Due(int64_t now);
   bool Begin(int64_t now);
   bool TakeMemory();
+  uint64_t CopyBytes() const;  // of one copy
   absl::Status Map();
   bool MakeEvents();
   // Enqueues the batch; its two end events complete when it has ended.
@@ -77,6 +80,7 @@ class LinkProbe {
   bool given_up_ = false;  // a driver call failed: not tried again
   int64_t began_ = 0;      // of the measurement
   int64_t batch_began_ = 0;
+  bool overdue_ = false;                  // a batch is under way though the measurement's time is over
   int64_t not_before_ = 0;                // no measurement begins before
   std::array<double, 2> own_rates_ = {};  // of the job's transfers when it was last measured, by direction
   uint64_t enqueued_ = 0;                 // copies, after the last batch

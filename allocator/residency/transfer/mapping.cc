@@ -39,13 +39,12 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
 }  // namespace
 
 bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::vector<uint64_t>& blocks,
-                      bool grow, std::vector<ChunkHandle>* handles) {
+                      std::vector<ChunkHandle>* handles) {
   ChunkPool& pool = charges->chunks(*lock);
   Supply supply;
   // The driver refused memory a moment ago: what were released now might not come back.
   const bool scarce = charges->lowered_at(*lock) != 0;
-  if (!(scarce && pool.TakeAsTheyAre(blocks, &supply.handles)) && !pool.Begin(blocks, grow, &supply))
-    return false;
+  if (!(scarce && pool.TakeAsTheyAre(blocks, &supply.handles)) && !pool.Begin(blocks, &supply)) return false;
   if (!supply.handles.empty()) charges->NotePath(*lock, ChunkPath::kFreeChunks);
   absl::Status status;
   if (!supply.ready()) {
@@ -71,23 +70,31 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
   return false;
 }
 
-absl::Status MapBlock(Core* core, const Block& block) {
+absl::Status MapHandles(Core* core, uint64_t address, const std::vector<ChunkHandle>& handles) {
   const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemMap");
   bool stays_mapped = false;
-  absl::Status status = MapChunks(core->parts.driver, core->options.device, block.address, core->chunk_bytes,
-                                  block.memory.handles, &stays_mapped);
+  absl::Status status =
+      MapChunks(core->parts.driver, core->options.device, address, core->chunk_bytes, handles, &stays_mapped);
   core->error.Note(status);
   if (stays_mapped) core->error.Fail(status);
   return status;
 }
 
-absl::Status UnmapBlock(Core* core, const Block& block) {
+absl::Status UnmapHandles(Core* core, uint64_t address, uint64_t bytes) {
   const os::Wait wait(core->waits, os::WaitKind::kDriverCall, "cuMemUnmap");
-  absl::Status status = UnmapChunks(core->parts.driver, block.address, block.chunks * core->chunk_bytes);
+  absl::Status status = UnmapChunks(core->parts.driver, address, bytes);
   if (status.ok()) return status;
   core->error.Fail(status);
   os::ReportLine("nothing is moved any more: " + std::string(status.message()));
   return status;
+}
+
+absl::Status MapBlock(Core* core, const Block& block) {
+  return MapHandles(core, block.address, block.memory.handles);
+}
+
+absl::Status UnmapBlock(Core* core, const Block& block) {
+  return UnmapHandles(core, block.address, block.chunks * core->chunk_bytes);
 }
 
 absl::Status Remap(Core* core, Block* block) { return MapAgain(core, block, /*take_back=*/true); }

@@ -20,12 +20,15 @@ namespace spillway::allocator {
 // make what is not there in the right sizes; the lock is released meanwhile. False: not enough is available,
 // or the driver refused some of it; the target is then what there is.
 bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::vector<uint64_t>& blocks,
-                      bool grow, std::vector<ChunkHandle>* handles)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(core->table.mu);
+                      std::vector<ChunkHandle>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core->table.mu);
 
-// Maps the block's chunks. On failure nothing is mapped, or the device has an error.
+// Maps these handles at `address`, in order. On failure nothing is mapped, or the device has an error.
+absl::Status MapHandles(Core* core, uint64_t address, const std::vector<ChunkHandle>& handles);
+// Takes away what MapHandles mapped there, when its uses are over. On failure its state is unknown: the
+// device's error.
+absl::Status UnmapHandles(Core* core, uint64_t address, uint64_t bytes);
+// The same of a block and all of its chunks.
 absl::Status MapBlock(Core* core, const Block& block);
-// Takes away the mapping of a block whose uses are over. On failure its state is unknown: the device's error.
 absl::Status UnmapBlock(Core* core, const Block& block);
 
 // Maps again a block that the audit has unmapped; nothing to do for others. Takes back an eviction or

@@ -59,7 +59,7 @@ Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
   missing.any = std::max(
       above(std::max(claims_->WantedLocked(lock), reserve), charges_->chunks(lock).available() + coming),
       above(charges_->chunks(lock).excess(), charges_->chunks(lock).free() + coming));
-  missing.cached_only = above(planned_->chunks_wanted(), charges_->chunks(lock).free() + coming);
+  missing.cached_only = above(planned_->chunks_wanted(), charges_->chunks(lock).available() + coming);
   return missing;
 }
 
@@ -101,7 +101,6 @@ bool Reclaimer::StartEvictions() {
     if (demand) RefuseIfStuckLocked(lock, cancelled);
     if (!demand) stuck_since_ = 0;
   }
-  if (started) evictor_->Poll();  // close the gates for all of them at once
   return started;
 }
 

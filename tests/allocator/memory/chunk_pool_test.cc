@@ -28,7 +28,7 @@ std::vector<uint32_t> SizesOf(const std::vector<ChunkHandle>& handles) {
 // Begins and ends a supply as if the driver had made all that it lacked.
 std::vector<ChunkHandle> Taken(ChunkPool* pool, const std::vector<uint64_t>& blocks) {
   Supply supply;
-  EXPECT_TRUE(pool->Begin(blocks, /*grow=*/true, &supply));
+  EXPECT_TRUE(pool->Begin(blocks, &supply));
   for (const uint32_t chunks : supply.to_create) supply.handles.push_back({1000 + chunks, chunks});
   supply.to_create.clear();
   supply.to_release.clear();
@@ -50,8 +50,7 @@ TEST(ChunkPoolTest, CreatesUpToTheTargetAndReusesWhatIsFree) {
   pool.set_target(8);
   EXPECT_EQ(pool.available(), 8u);
   Supply supply;
-  EXPECT_FALSE(pool.Begin({9}, /*grow=*/true, &supply));
-  EXPECT_FALSE(pool.Begin({1}, /*grow=*/false, &supply));
+  EXPECT_FALSE(pool.Begin({9}, &supply));
   std::vector<ChunkHandle> handles = Taken(&pool, {3, 4});
   EXPECT_THAT(SizesOf(handles), UnorderedElementsAre(2, 1, 4));
   EXPECT_EQ(pool.created(), 7u);
@@ -63,7 +62,7 @@ TEST(ChunkPoolTest, CreatesUpToTheTargetAndReusesWhatIsFree) {
   pool.Give(&first);
   EXPECT_EQ(pool.free(), 3u);
   // The same size again: as it was.
-  EXPECT_TRUE(pool.Begin({3}, /*grow=*/false, &supply));
+  EXPECT_TRUE(pool.Begin({3}, &supply));
   EXPECT_TRUE(supply.ready());
   EXPECT_THAT(SizesOf(supply.handles), ElementsAre(2, 1));
   EXPECT_EQ(pool.created(), 7u);
@@ -76,7 +75,7 @@ TEST(ChunkPoolTest, MemoryInOtherSizesIsMadeAnew) {
   std::vector<ChunkHandle> small = Taken(&pool, {1, 1, 1, 1, 1, 1, 1, 1});
   pool.Give(&small);
   Supply merge;
-  ASSERT_TRUE(pool.Begin({8}, /*grow=*/true, &merge));
+  ASSERT_TRUE(pool.Begin({8}, &merge));
   EXPECT_EQ(merge.to_release.size(), 8u);
   EXPECT_THAT(merge.to_create, ElementsAre(8));
   EXPECT_EQ(pool.created(), 8u);
@@ -85,7 +84,7 @@ TEST(ChunkPoolTest, MemoryInOtherSizesIsMadeAnew) {
   pool.Give(&large);
   // A part of a large one is wanted: what is left of it may be created again.
   Supply split;
-  ASSERT_TRUE(pool.Begin({3}, /*grow=*/false, &split));
+  ASSERT_TRUE(pool.Begin({3}, &split));
   EXPECT_EQ(split.to_release.size(), 1u);
   EXPECT_THAT(split.to_create, ElementsAre(2, 1));
   EXPECT_EQ(pool.created(), 3u);
@@ -138,7 +137,7 @@ TEST(ChunkPoolTest, WhatTheDriverRefusesDoesNotCount) {
   ChunkPool pool(8);
   pool.set_target(8);
   Supply supply;
-  ASSERT_TRUE(pool.Begin({7}, /*grow=*/true, &supply));
+  ASSERT_TRUE(pool.Begin({7}, &supply));
   supply.to_create.erase(supply.to_create.begin());  // the 4 was made
   pool.End(&supply);
   EXPECT_EQ(pool.created(), 4u);
@@ -184,7 +183,7 @@ TEST(ChunkPoolTest, NoFragmentationRefusesABlock) {
     const uint64_t most = pool.available();
     if (most == 0) continue;
     Supply supply;
-    EXPECT_FALSE(pool.Begin({most + 1}, /*grow=*/true, &supply));
+    EXPECT_FALSE(pool.Begin({most + 1}, &supply));
     EXPECT_TRUE(supply.ready());
     EXPECT_EQ(ChunksOf(Taken(&pool, {most})), most);
     EXPECT_LE(pool.created(), std::max(pool.target(), pool.peak_created()));
@@ -197,13 +196,13 @@ TEST(ChunkPoolTest, TheDriverMakesASupplyAndKeepsWhatItRefuses) {
   ChunkPool pool(8);
   pool.set_target(15);
   Supply supply;
-  ASSERT_TRUE(pool.Begin({15}, /*grow=*/true, &supply));
+  ASSERT_TRUE(pool.Begin({15}, &supply));
   ASSERT_TRUE(Make(driver, 0, kChunk, &supply).ok());
   EXPECT_THAT(SizesOf(supply.handles), UnorderedElementsAre(8, 4, 2, 1));
   pool.End(&supply);
   pool.Give(&supply.handles);
   Supply other;
-  ASSERT_TRUE(pool.Begin({3, 3, 3, 3, 3}, /*grow=*/false, &other));
+  ASSERT_TRUE(pool.Begin({3, 3, 3, 3, 3}, &other));
   EXPECT_FALSE(other.to_release.empty());
   int created = 0;
   CudaDriver full = *driver;

@@ -19,7 +19,7 @@ class AuditSetupTest : public testing::Test {
     settings_.denylist = folder_ + "/list";
   }
   ~AuditSetupTest() override {
-    unlink(settings_.denylist.c_str());
+    unlink((folder_ + "/list").c_str());  // a test may have named another list in the settings
     rmdir(folder_.c_str());
   }
   void Write(const std::string& text) { std::ofstream(settings_.denylist) << text; }

@@ -26,7 +26,7 @@ class GraphPinsTest : public testing::Test {
     ended_.clear();
     return blocks;
   }
-  void Add(CUgraph graph, PinTicket ticket) { EXPECT_TRUE(graphs_.AddToGraph(graph, &ticket)); }
+  void Add(CUgraph graph, PinTicket ticket) { graphs_.AddToGraph(graph, std::move(ticket)); }
   using Blocks = std::vector<uint32_t>;
 
   GraphPins graphs_;
@@ -74,6 +74,7 @@ TEST_F(GraphPinsTest, WhatABodyNamesIsTheGraphs) {
   graphs_.AddBody(Graph(1), Node(1), Graph(2));
   graphs_.AddBody(Graph(2), Node(2), Graph(3));  // a condition inside a body
   Add(Graph(2), Ticket(1));
+  graphs_.NoteCaptureInto(7);
   graphs_.AddToCapture(7, Ticket(2));
   graphs_.EndCapture(7, Graph(3), &ended_);
   graphs_.Instantiate(Exec(1), Graph(1), &ended_);
@@ -118,14 +119,41 @@ TEST_F(GraphPinsTest, AGraphInsideAnUnknownNodeOwnsNothing) {
   graphs_.NoteInner(Graph(2));
   graphs_.NoteInner(Graph(3));
   Add(Graph(2), Ticket(1));
-  PinTicket ticket = Ticket(2);
-  EXPECT_FALSE(graphs_.AddToGraph(Graph(3), &ticket));
-  EXPECT_EQ(ticket.blocks.size(), 1u);
+  Add(Graph(3), Ticket(2));
+  graphs_.NoteCaptureInto(7);
   graphs_.AddToCapture(7, Ticket(3));
   graphs_.EndCapture(7, Graph(3), &ended_);
   graphs_.DropGraph(Graph(1), &ended_);
   graphs_.DropGraph(Graph(3), &ended_);
   EXPECT_EQ(Ended(), Blocks{1});
+}
+
+// The graph of an unknown node ends with it, unseen. Its handle then comes back for a graph of its own.
+TEST_F(GraphPinsTest, TheHandleOfAnInnerGraphMayComeBack) {
+  graphs_.NoteInner(Graph(1));
+  graphs_.NoteInner(Graph(2));
+  graphs_.AddToCapture(7, Ticket(1));
+  graphs_.EndCapture(7, Graph(1), &ended_);
+  graphs_.NoteMade(Graph(2));
+  Add(Graph(2), Ticket(2));
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks{1});
+  graphs_.DropGraph(Graph(2), &ended_);
+  EXPECT_EQ(Ended(), Blocks{2});
+}
+
+// Of a capture whose stream is destroyed nobody sees the end.
+TEST_F(GraphPinsTest, ARecaptureAfterOneThatEndedUnseenKeepsAllPins) {
+  Add(Graph(1), Ticket(1));
+  graphs_.Recapture(7, Graph(1));
+  Add(Graph(1), Ticket(2));
+  graphs_.Recapture(8, Graph(1));
+  graphs_.AddToCapture(8, Ticket(3));
+  EXPECT_EQ(Ended(), Blocks());
+  graphs_.EndCapture(8, Graph(1), &ended_);
+  EXPECT_EQ(Ended(), (Blocks{1, 2}));
+  graphs_.DropGraph(Graph(1), &ended_);
+  EXPECT_EQ(Ended(), Blocks{3});
 }
 
 TEST_F(GraphPinsTest, ARecaptureReplacesWhatTheGraphNamed) {

@@ -38,6 +38,20 @@ class GraphHookTest : public EscapeHookTest {
     node.kernelParams = params_;
     return node;
   }
+  // A node of `graph` with a kernel on block `index`.
+  void AddKernel(CUgraph graph, uint32_t index) {
+    uint64_t pointer = Address(index);
+    const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
+    CUgraphNode made = Node(9);
+    driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, graph, nullptr, 0, &node);
+  }
+  static CUgraphNodeParams Conditional(CUgraph* bodies, unsigned int count) {
+    CUgraphNodeParams params = {};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional.size = count;
+    params.conditional.phGraph_out = bodies;
+    return params;
+  }
   void Instantiate(uintptr_t number, CUgraph graph) {
     CUgraphExec exec = Exec(number);
     driver().Hooked<Row::cuGraphInstantiateWithFlags>()(&exec, graph, 0);
@@ -68,10 +82,8 @@ TEST_F(GraphHookTest, AFailedCapturePinsNothing) {
 }
 
 TEST_F(GraphHookTest, NodesChildrenAndClones) {
-  uint64_t pointer = Address(3);
-  const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
   CUgraphNode made = Node(1);
-  driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, Graph(1), nullptr, 0, &node);
+  AddKernel(Graph(1), 3);
   EXPECT_EQ(PinsOf(3), 1);
   driver().Hooked<Row::cuGraphAddChildGraphNode>()(&made, Graph(2), nullptr, 0, Graph(1));
   CUgraph clone = Graph(3);
@@ -132,15 +144,10 @@ TEST_F(GraphHookTest, ParametersOfANodeWithoutItsGraphStay) {
 
 TEST_F(GraphHookTest, BodiesOfAConditionalNodeBelongToItsGraph) {
   CUgraph bodies[2] = {Graph(5), Graph(6)};
-  CUgraphNodeParams params = {};
-  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  params.conditional.size = 2;
-  params.conditional.phGraph_out = bodies;
+  CUgraphNodeParams params = Conditional(bodies, 2);
   CUgraphNode made = Node(1);
   driver().Hooked<Row::cuGraphAddNode_v3>()(&made, Graph(1), nullptr, nullptr, 0, &params);
-  uint64_t pointer = Address(3);
-  const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
-  driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, bodies[1], nullptr, 0, &node);
+  AddKernel(bodies[1], 3);
   Instantiate(1, Graph(1));
   driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
   EXPECT_EQ(PinsOf(3), 1);
@@ -148,12 +155,36 @@ TEST_F(GraphHookTest, BodiesOfAConditionalNodeBelongToItsGraph) {
   EXPECT_EQ(PinsOf(3), 0);
 }
 
+// The graph is made before there are blocks; its body is filled when there are.
+TEST_F(GraphHookTest, BodiesMadeBeforeTheFirstBlockBelongToTheirGraph) {
+  PublishHookContext(nullptr);
+  CUgraph body = Graph(5);
+  CUgraphNodeParams params = Conditional(&body, 1);
+  CUgraphNode made = Node(1);
+  driver().Hooked<Row::cuGraphAddNode_v2>()(&made, Graph(1), nullptr, nullptr, 0, &params);
+  Publish();
+  AddKernel(body, 3);
+  Instantiate(1, Graph(1));
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
+  EXPECT_EQ(PinsOf(3), 1);
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
+  EXPECT_EQ(PinsOf(3), 0);
+}
+
+// The handle of a graph that ended inside another comes back for one of its own.
+TEST_F(GraphHookTest, AGraphThatIsMadeIsNobodysInside) {
+  CUgraph graph = Graph(5);
+  driver().Hooked<Row::cuGraphChildGraphNodeGetGraph>()(Node(1), &graph);
+  driver().Hooked<Row::cuGraphCreate>()(&graph, 0);
+  AddKernel(graph, 3);
+  EXPECT_EQ(PinsOf(3), 1);
+  driver().Hooked<Row::cuGraphDestroy>()(graph);
+  EXPECT_EQ(PinsOf(3), 0);
+}
+
 TEST_F(GraphHookTest, BodiesOfANodeThatIsGoneAreForgotten) {
   CUgraph body = Graph(5);
-  CUgraphNodeParams params = {};
-  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  params.conditional.size = 1;
-  params.conditional.phGraph_out = &body;
+  CUgraphNodeParams params = Conditional(&body, 1);
   CUgraphNode made = Node(1);
   driver().Hooked<Row::cuGraphAddNode_v2>()(&made, Graph(1), nullptr, nullptr, 0, &params);
   driver().Hooked<Row::cuGraphDestroyNode>()(Node(1));
@@ -167,20 +198,13 @@ TEST_F(GraphHookTest, BodiesOfANodeThatIsGoneAreForgotten) {
 TEST_F(GraphHookTest, ANodeInAGraphThatBelongsToANodePinsUntilTheBlockIsFreed) {
   CUgraph inner = Graph(5);
   driver().Hooked<Row::cuGraphChildGraphNodeGetGraph>()(Node(1), &inner);
-  uint64_t pointer = Address(3);
-  const CUDA_KERNEL_NODE_PARAMS_v2 node = Kernel(&pointer);
-  CUgraphNode made = Node(2);
-  driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, inner, nullptr, 0, &node);
+  AddKernel(inner, 3);
   driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
   EXPECT_EQ(PinsOf(3), 1);
   CUgraph body = Graph(6);
-  CUgraphNodeParams params = {};
-  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  params.conditional.size = 1;
-  params.conditional.phGraph_out = &body;
+  CUgraphNodeParams params = Conditional(&body, 1);
   driver().Hooked<Row::cuGraphNodeGetParams>()(Node(3), &params);
-  pointer = Address(4);
-  driver().Hooked<Row::cuGraphAddKernelNode_v2>()(&made, body, nullptr, 0, &node);
+  AddKernel(body, 4);
   driver().Hooked<Row::cuGraphDestroy>()(body);
   EXPECT_EQ(PinsOf(4), 1);
 }

@@ -210,6 +210,34 @@ TEST(FunctionRegistryTest, AStructsMemberTellsTheKindOfWhatIsNew) {
   EXPECT_EQ(queries.asked_wrongly, 0);
 }
 
+// Of some owners no call shows the end: another kernel may have the handle, and nothing else has changed.
+TEST(FunctionRegistryTest, AHandleThatIsGivenOutAnewIsAskedAnewUnlessItsOwnerIsKnown) {
+  FakeQueries queries;
+  FunctionRegistry registry(&queries);
+  const auto function = static_cast<CUfunction>(Handle(1));
+  const auto parameters = [&](size_t count) {
+    queries.functions[Handle(1)] = {"f", std::vector<size_t>(count, 8), Handle(100)};
+  };
+  parameters(1);
+  registry.NoteFunctionOf(function, static_cast<CUkernel>(Handle(2)));  // a kernel that nobody has seen
+  EXPECT_EQ(registry.Find(function)->layout.count(), 1u);
+  parameters(2);
+  registry.NoteFunctionOf(function, static_cast<CUkernel>(Handle(3)));
+  EXPECT_EQ(registry.Find(function)->layout.count(), 2u);
+  parameters(3);
+  registry.NoteGiven(function, HandleKind::kFunction);
+  EXPECT_EQ(registry.Find(function)->layout.count(), 3u);
+  parameters(4);
+  registry.NoteGiven(function, HandleKind::kFunction);  // of a module whose handle is the same, too
+  EXPECT_EQ(registry.Find(function)->layout.count(), 4u);
+  queries.asked = 0;
+  registry.NoteFunction(function, static_cast<CUmodule>(Handle(100)));
+  EXPECT_EQ(registry.Find(function)->layout.count(), 4u);
+  EXPECT_EQ(queries.asked, 0) << "nothing is new about it";
+  registry.Forget(Handle(100));
+  EXPECT_TRUE(registry.Find(function)->of_unknown_origin);
+}
+
 TEST(FunctionRegistryTest, LoadingTheSameAgainAddsNothing) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"a", {8, 16}, Handle(100)};

@@ -105,7 +105,22 @@ TEST_F(WriterTest, AWriterThatShowsNoTablePinsUntilItsBlocksAreFreed) {
   EXPECT_EQ(GetHookState()->tables.entries(), 0u);
   residency_[0].pin_status = absl::ResourceExhaustedError("full");
   EXPECT_EQ(Write(2, 3, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  residency_[0].pin_status = absl::DeadlineExceededError("hangs");
+  EXPECT_EQ(Write(2, 3, 0), CUDA_ERROR_TIMEOUT) << "not a lack of memory";
   EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 1u);
+}
+
+// A call that launches several kernels: one of them is listed, of another nothing is known.
+TEST_F(WriterTest, AListedKernelBesideOneOfUnknownOrigin) {
+  Deny("test_kernel action=everything\n");
+  CUDA_LAUNCH_PARAMS launches[2] = {};
+  uint64_t pointers[4] = {Address(2), Address(3), 0, Address(4)};
+  void* params[] = {&pointers[0], &pointers[1], &pointers[2], &pointers[3]};
+  for (CUDA_LAUNCH_PARAMS& launch : launches) launch.kernelParams = params;
+  launches[0].function = Function();
+  launches[1].function = reinterpret_cast<CUfunction>(0xfff000);
+  EXPECT_EQ(driver().Hooked<Row::cuLaunchCooperativeKernelMultiDevice>()(launches, 2, 0), CUDA_SUCCESS);
+  EXPECT_NE(switched_off(), "") << "of such a call nothing can be followed";
 }
 
 TEST_F(WriterTest, AWriterWhoseBlocksCannotStayIsRefused) {

@@ -6,7 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
 
+#include "io/os/clock.h"
 #include "tests/allocator/copy_helpers.h"
 
 namespace spillway::allocator {
@@ -124,6 +128,7 @@ TEST(LinkProbeTest, ARefusalDropsItAndNothingElse) {
   for (const bool range : {true, false}) {
     CudaDriver driver = *CoreDevice::Driver();
     CoreSetup setup = Measuring();
+    setup.link_apart_nanos = 0;
     setup.driver = &driver;
     CoreDevice device(setup);
     if (range) driver.cuMemAddressReserve = &NoRange;
@@ -139,6 +144,103 @@ TEST(LinkProbeTest, ARefusalDropsItAndNothingElse) {
     EXPECT_EQ(device->Stats().link_measurements_dropped, 1u) << "tried again";
     device->CheckInvariants();
   }
+}
+
+// The job's transfers move so many bytes a second, for a while.
+void MoveAt(CoreDevice& device, LinkDirection direction, double rate) {
+  constexpr uint64_t kBytes = 64 << 20;
+  LinkMeter& link = device->core()->link;
+  for (int i = 0; i < 20; ++i) {
+    const int64_t now = os::Clock::System()->NowNanos();
+    link.Begin(direction, now);
+    link.End(direction, kBytes, now + static_cast<int64_t>(static_cast<double>(kBytes) / rate * 1e9));
+    usleep(1000);
+  }
+}
+
+// What moves at other rates than before is measured again, whichever direction first had too little to say.
+TEST(LinkProbeTest, ADriftMeasuresAgain) {
+  for (const LinkDirection direction : {LinkDirection::kIn, LinkDirection::kOut}) {
+    CoreSetup setup = Measuring();
+    setup.link_apart_nanos = 1'000'000;
+    CoreDevice device(setup);
+    const CUdeviceptr block = Filled(device, 7);
+    EvictInNeed(device, block);
+    const auto measured = [&] {
+      device->thread()->Wake();
+      usleep(2000);
+      const ResidencyStats stats = device->Stats();
+      return stats.link_measurements + stats.link_measurements_dropped;
+    };
+    for (int i = 0; i < 5'000 && measured() == 0; ++i) continue;
+    ASSERT_TRUE(device->Stats().link);
+    MoveAt(device, direction, 100e9);
+    const uint64_t before = measured();
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(measured(), before) << "the rates are what they were";
+    MoveAt(device, direction, 200e9);
+    for (int i = 0; i < 5'000 && measured() == before; ++i) continue;
+    EXPECT_GT(measured(), before);
+    EXPECT_EQ(Read(device, block, 7), 0u);
+  }
+}
+
+// Events with times are the measurement's alone in these tests.
+std::atomic<bool> link_hangs{false}, seen_hanging{false};
+std::mutex timed_mu;
+std::set<CUevent> timed_events;
+CUresult CreateEvent(CUevent* event, unsigned int flags) {
+  const CUresult result = CoreDevice::Driver()->cuEventCreate(event, flags);
+  const std::lock_guard lock(timed_mu);
+  if (result == CUDA_SUCCESS && flags == CU_EVENT_DEFAULT) timed_events.insert(*event);
+  return result;
+}
+CUresult QueryEvent(CUevent event) {
+  const std::lock_guard lock(timed_mu);
+  if (link_hangs.load() && timed_events.contains(event)) {
+    seen_hanging = true;
+    return CUDA_ERROR_NOT_READY;
+  }
+  return CoreDevice::Driver()->cuEventQuery(event);
+}
+
+TEST(LinkProbeTest, ABatchThatDoesNotEndHoldsEvictionsForAMomentOnly) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuEventCreate = &CreateEvent;
+  driver.cuEventQuery = &QueryEvent;
+  link_hangs = true;
+  CoreSetup setup = Measuring();
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  const CUdeviceptr first = Filled(device, 3), second = Filled(device, 5);
+  EvictInNeed(device, first);
+  for (int i = 0; i < 10'000 && !seen_hanging; ++i) {
+    usleep(200);
+    device->thread()->Wake();
+  }
+  ASSERT_TRUE(seen_hanging);
+  Evict(device, second);  // waits for its end
+  EXPECT_EQ(device->Stats().link_measurements_dropped, 0u) << "still under way";
+  link_hangs = false;
+  EXPECT_EQ(AwaitMeasurement(device).link_measurements_dropped, 1u) << "its time was over";
+  EXPECT_EQ(Read(device, first, 3), 0u);
+  EXPECT_EQ(Read(device, second, 5), 0u);
+  device->CheckInvariants();
+}
+
+// The driver's refusal to make memory is the job's trouble, not the measurement's.
+TEST(LinkProbeTest, TakesFreeMemoryAsItIs) {
+  CudaDriver driver = *CoreDevice::Driver();
+  CoreSetup setup = Measuring();
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  const CUdeviceptr block = Filled(device, 3);
+  driver.cuMemCreate = [](CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
+                          unsigned long long) { return CUDA_ERROR_OUT_OF_MEMORY; };
+  EvictInNeed(device, block);
+  const ResidencyStats stats = AwaitMeasurement(device);
+  EXPECT_EQ(stats.link_measurements + stats.link_measurements_dropped, 1u);
+  const TableLock lock(device->core()->table);
+  EXPECT_EQ(device->charges()->lowered_at(lock), 0) << "the budget fell";
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The example job with half of the memory that it needs, on simcuda with the costs of real machines: its iteration beside
+the bound of its own workload, and beside the same job with all its memory.
+
+    build/venv/bin/python bench/profile_job.py [--build build] [--machines a100,h100,h200] [--forms wait,pass]
+                                               [--ends low,high] [--scale 20] [--json FILE] [-- ARGUMENTS of train_gpt.py]
+
+The bound is what the planner computes from the recorded iteration, the budget and the measured rates ("percent_of_bound" in
+SPILLWAY_METRICS): no schedule is faster. Kernels take this machine's time, which is long beside copies even at the largest
+time scale. So arguments that make few tokens (the default) leave less to hide copies behind than a job's usual batch.
+Losses and state must equal those of the job with all its memory.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "integration" / "quickstart"))
+
+import job  # noqa: E402  (the path comes first)
+
+GOAL = 90  # percent of the bound
+FIRST_STEP = 6  # from here on there is a plan
+TRAIN = ("--layers", "6", "--batch", "1", "--sequence", "16", "--steps", "24")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = lambda text: text.split(",")  # noqa: E731
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--machines", type=names, default=["a100", "h100", "h200"])
+    parser.add_argument("--forms", type=names, default=["wait", "pass"])
+    parser.add_argument("--ends", type=names, default=["low", "high"])
+    parser.add_argument("--scale", type=int, default=20, help="how much slower than the machine everything is, 1 to 20")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("train", nargs="*", help="instead of the default arguments of train_gpt.py, behind --")
+    return parser.parse_args()
+
+
+def one_run(machine, mode, train, cap=None):
+    run = job.run_job(machine, mode, train, cap=cap, show=lambda line: False, timeout=900)
+    if run.keys["status"] != "ok":
+        print(run.log[-3000:], file=sys.stderr)
+        raise SystemExit(f"{mode}: {run.keys['status']}")
+    return run
+
+
+def step_seconds(run):
+    return statistics.median(run.report["step_seconds"][FIRST_STEP - 1 :])
+
+
+def measure(args, work, costs):
+    machine = job.Machine("simcuda", work, build=args.build.resolve(),
+                          simcuda_options=("--mode", "strict", "--time-scale", str(args.scale), *costs))  # fmt: skip
+    train = args.train or list(TRAIN)
+    whole = one_run(machine, job.UNCAPPED, train)
+    budget = whole.keys["peak_bytes"] // 2 // (2 * job.MIB) * (2 * job.MIB)
+    half = one_run(machine, job.PRELOAD, train, job.Cap(budget, "2GiB", "none"))
+    device = half.metrics["devices"][0]
+    step = device.get("step") or {}
+    equal = all(half.keys[key] == whole.keys[key] for key in ("losses_sha256", "state_sha256"))
+    return {
+        "budget_mib": budget // job.MIB,
+        "spilled_bytes": half.metrics.get("spilled_bytes"),
+        "whole_step_seconds": step_seconds(whole),
+        "half_step_seconds": step_seconds(half),
+        "bound_seconds": step.get("bound_seconds"),
+        "percent_of_bound": step.get("percent_of_bound"),
+        "percent_of_whole": 100 * step_seconds(whole) / step_seconds(half),
+        "equal": equal,
+    }
+
+
+def main():
+    args = arguments()
+    rows = []
+    print(f"time scale {args.scale}; seconds are stretched by it\n"
+          f"{'machine':8} {'form':5} {'end':5} {'budget':>8} {'whole':>8} {'half':>8} {'bound':>8} {'% bound':>8} {'% whole':>8}")  # fmt: skip
+    for name in args.machines:
+        for form in args.forms:
+            for end in args.ends:
+                with tempfile.TemporaryDirectory() as work:
+                    costs = ("--hardware", name, "--hardware-form", form, "--hardware-end", end)
+                    row = {"machine": name, "form": form, "end": end, **measure(args, Path(work), costs)}
+                rows.append(row)
+                bound, percent = row["bound_seconds"] or 0, row["percent_of_bound"] or 0
+                print(f"{name:8} {form:5} {end:5} {row['budget_mib']:4} MiB {row['whole_step_seconds']:8.3f} "
+                      f"{row['half_step_seconds']:8.3f} {bound:8.3f} {percent:8.1f} {row['percent_of_whole']:8.1f}"
+                      f"{'' if row['equal'] else '  OTHER RESULTS'}", flush=True)  # fmt: skip
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    sys.exit(0 if all(row["equal"] for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,8 +7,10 @@ import dataclasses
 import struct
 
 SECTION = struct.Struct("<IIQQQQIIQQ")
-# Attributes of .nv.info sections: a parameter; where the parameters lie in the constant bank.
-KPARAM_INFO, PARAM_CBANK = 0x17, 0x0A
+# Attributes of .nv.info sections: a parameter, in kernels of at most 4 KiB of them and of more; where the parameters lie in
+# the constant bank.
+KPARAM_INFO, WIDE_KPARAM_INFO, PARAM_CBANK = 0x17, 0x45, 0x0A
+NO_BYTES = 8  # the kind of a section
 SIZED_VALUE = 4  # the format of an attribute whose value has a size in front
 
 
@@ -53,17 +55,22 @@ def last_types(readable):
     return [*types, readable[begin:end].strip()] if start >= 0 and begin < end else types
 
 
-def sections(data):
-    """(name, bytes) of each section."""
+def headers(data):
+    """(name, offset, size) of each section; of size 0 where it has no bytes in the file."""
     if data[:4] != b"\x7fELF" or data[4] != 2:
         raise ValueError("not a 64-bit ELF file")
     table, count, names = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 60)
-    headers = [SECTION.unpack_from(data, table + i * SECTION.size) for i in range(count)]
-    strings = headers[names][4]
-    for header in headers:
-        start = strings + header[0]
-        content = b"" if header[1] == 8 else data[header[4] : header[4] + header[5]]  # 8: no bytes in the file
-        yield data[start : data.index(b"\0", start)].decode(), content
+    found = [SECTION.unpack_from(data, table + i * SECTION.size) for i in range(count)]
+    strings = found[names][4]
+    for name, kind, _, _, offset, size, *_ in found:
+        start = strings + name
+        yield data[start : data.find(b"\0", start)].decode(), offset, 0 if kind == NO_BYTES else size
+
+
+def sections(data):
+    """(name, bytes) of each section."""
+    for name, offset, size in headers(data):
+        yield name, data[offset : offset + size]
 
 
 def code_of(data, kernel):
@@ -96,9 +103,9 @@ def kernels(data):
     for name, kernel in found.items():
         numbered = {}
         for number, value in attributes(infos.get(name, b"")):
-            if number == KPARAM_INFO and len(value) >= 12:
-                _, ordinal, offset, packed = struct.unpack_from("<IHHI", value)
-                numbered[ordinal] = (offset, packed >> 18)
+            if number in (KPARAM_INFO, WIDE_KPARAM_INFO) and len(value) >= 12:
+                _, ordinal, offset, size = struct.unpack_from("<IHHI", value)
+                numbered[ordinal] = (offset, size >> 18 if number == KPARAM_INFO else size)
             elif number == PARAM_CBANK and len(value) >= 8:
                 kernel.bank_offset = struct.unpack_from("<H", value, 4)[0]
         kernel.parameters = [numbered[ordinal] for ordinal in sorted(numbered)]

@@ -1,14 +1,20 @@
 """The reader's analysis, on a few instructions each, and the table's figures. All code here is our own."""
 
+import argparse
+import json
+import re
+import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import elf
 import flow
+import read as reader
 import sass
 import table
 
@@ -29,6 +35,31 @@ def lines(text):
 def read(text, kernel=None):
     kernel = kernel or elf.Kernel("k", 0, [(0, 8), (8, 8), (16, 4)], 0x210)
     return flow.Flow(sass.blocks(lines(text)), kernel.is_word).run()
+
+
+class LibraryTest(unittest.TestCase):
+    def test_a_cubin_that_takes_too_long_is_not_read_and_the_next_is(self):
+        def disassemble(cubin, _data, kernels, _args):
+            if cubin.name == "a.cubin":
+                raise subprocess.TimeoutExpired("nvdisasm", 1800)
+            return [(name, lines("EXIT")) for name in kernels]
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(reader, "disassemble", disassemble), \
+                mock.patch.object(elf, "kernels", lambda data: {data.decode(): elf.Kernel(data.decode(), 900, [(0, 8)])}), \
+                mock.patch.object(reader, "extract", lambda library, args: sorted(args.work.glob("*.cubin"))), \
+                mock.patch("builtins.print"):  # fmt: skip
+            args = argparse.Namespace(work=Path(folder), arch="sm_90", only=re.compile(""), keep=True, reader="")
+            (args.work / "a.cubin").write_text("slow")
+            (args.work / "b.cubin").write_text("quick")
+            library = Path("libnccl.so")
+            self.assertTrue(reader.read_library(library, args, float("inf")))
+            found = {fact["kernel"]: fact for fact in map(json.loads, (args.work / "libnccl.so.jsonl").read_text().splitlines())}
+            self.assertEqual(found["quick"]["follows"], 0)
+            self.assertNotIn("follows", found["slow"])
+            self.assertEqual(table.why_not(table.Known("plain", "slow", "why"), found.values()), "nvdisasm took more than 1800 s")
+            reader.summary(library, args)
+            self.assertTrue(reader.read_library(library, args, float("inf")), "it goes on behind that cubin")
+            self.assertEqual(len((args.work / "libnccl.so.jsonl").read_text().splitlines()), 2)
 
 
 class FlowTest(unittest.TestCase):

@@ -15,13 +15,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import elf
+
 KERNEL = re.compile(r"(?:_Z\d+)?ncclDevKernel_")
 ARGUMENT_BYTES = 4096
 FATBIN_MAGIC = 0xBA55ED50
 ELF_ENTRY = 2
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-PARAMETER, WIDE_PARAMETER = 0x17, 0x45  # EIATTR_KPARAM_INFO, and its form for parameters beyond 4 KiB
-SIZED, BY_VALUE = 4, 3  # formats of an attribute: a size and so many bytes, or a value in the header
 SOURCE = Path(__file__).resolve().parents[2] / "integration" / "escape" / "nccl_kernels.cc"
 
 
@@ -41,21 +43,10 @@ class Zstd:
         return buffer.raw[:got]
 
 
-def sections(elf):
-    """Name, offset and size of each section of a 64-bit ELF file."""
-    table = struct.unpack_from("<Q", elf, 0x28)[0]
-    count, names = struct.unpack_from("<HH", elf, 0x3C)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", elf, table + 64 * i) for i in range(count)]
-    strings = headers[names][4]
-    for name, kind, _, _, offset, size, *_ in headers:
-        end = elf.find(b"\0", strings + name)
-        yield elf[strings + name : end].decode(), kind, offset, size
-
-
 def cubins(library, architectures):
     """(architecture, bytes) of each cubin in the library's linked device code."""
     zstd = Zstd()
-    for name, _, at, size in sections(library):
+    for name, at, size in elf.headers(library):
         if name != ".nv_fatbin":
             continue
         end = at + size
@@ -75,29 +66,6 @@ def cubins(library, architectures):
                     yield architecture, zstd.decompress(data, plain) if data[:4] == ZSTD_MAGIC else data
                 entry += head + payload
             at = last
-
-
-def parameters(info):
-    """(offset, size) of each parameter in one .nv.info section, in order."""
-    found = {}
-    at = 0
-    while at + 4 <= len(info):
-        form, attribute, size = struct.unpack_from("<BBH", info, at)
-        at += 4
-        if form != SIZED:
-            continue
-        if attribute in (PARAMETER, WIDE_PARAMETER):
-            _, ordinal, offset, word = struct.unpack_from("<IHHI", info, at)
-            found[ordinal] = (offset, word >> 18 if attribute == PARAMETER else word)
-        at += size
-    return [found[ordinal] for ordinal in sorted(found)]
-
-
-def kernels(cubin):
-    """Name and parameters of each kernel in one cubin."""
-    for name, _, offset, size in sections(cubin):
-        if name.startswith(".nv.info."):
-            yield name.removeprefix(".nv.info."), parameters(cubin[offset : offset + size])
 
 
 def version_of(library):
@@ -120,9 +88,9 @@ def check(path, architectures):
         shapes = Counter()
         seen = Counter()
         for architecture, cubin in cubins(library, architectures):
-            for name, shape in kernels(cubin):
+            for name, kernel in elf.kernels(cubin).items():
                 if KERNEL.match(name):
-                    shapes[tuple(shape)] += 1
+                    shapes[tuple(kernel.parameters)] += 1
                     seen[architecture] += 1
     problems = []
     wanted = ((0, ARGUMENT_BYTES),)

@@ -7,10 +7,13 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import elf
 import nccl_arguments
 
+BY_VALUE = 3  # the format of an attribute whose value is in its header
 
-def elf(parts):
+
+def elf_file(parts):
     """A 64-bit ELF file with these (name, bytes) sections and nothing else."""
     names, body, headers = b"\0", b"", []
     for name, content in [*parts, (".shstrtab", None)]:
@@ -24,20 +27,26 @@ def elf(parts):
     return start + body + b"".join(headers)
 
 
-def info(*shape):
-    out = struct.pack("<BBH", nccl_arguments.BY_VALUE, 0x1B, 0xFF)
+def info(*shape, wide=False):
+    out = struct.pack("<BBH", BY_VALUE, 0x1B, 0xFF)
     for ordinal, (offset, size) in enumerate(shape):
-        out += struct.pack("<BBHIHHI", nccl_arguments.SIZED, nccl_arguments.PARAMETER, 12, 0, ordinal, offset, size << 18)
+        number, size = (elf.WIDE_KPARAM_INFO, size) if wide else (elf.KPARAM_INFO, size << 18)
+        out += struct.pack("<BBHIHHI", elf.SIZED_VALUE, number, 12, 0, ordinal, offset, size)
     return out
 
 
+def cubin_of(kernels, **more):
+    parts = [(f".text.{name}", b"code") for name in kernels]
+    return elf_file(parts + [(f".nv.info.{name}", info(*shape, **more)) for name, shape in kernels.items()])
+
+
 def library(kernels, version):
-    cubin = elf([(f".nv.info.{name}", info(*shape)) for name, shape in kernels.items()])
+    cubin = cubin_of(kernels)
     entry = bytearray(64)
     struct.pack_into("<HHIQ", entry, 0, nccl_arguments.ELF_ENTRY, 0x101, 64, len(cubin))
     struct.pack_into("<I", entry, 28, 90)
     fatbin = struct.pack("<IHHQ", nccl_arguments.FATBIN_MAGIC, 1, 16, 64 + len(cubin)) + bytes(entry) + cubin
-    return elf([(".nv_fatbin", fatbin), (".rodata", b"NCCL version " + version)])
+    return elf_file([(".nv_fatbin", fatbin), (".rodata", b"NCCL version " + version)])
 
 
 NAME = "_Z31ncclDevKernel_Broadcast_RING_LL24ncclDevKernelArgsStorageILm4096EE"
@@ -62,6 +71,12 @@ class NcclArgumentsTest(unittest.TestCase):
 
     def test_a_library_without_its_kernels_is_seen(self):
         self.assertIn("no kernel", " ".join(self.problems({"other_kernel": [(0, 8)]})))
+
+    def test_parameters_beyond_4_kib_are_read(self):
+        shape = [(0, 8), (8, 30_000)]
+        kernel = elf.kernels(cubin_of({"large": shape}, wide=True))["large"]
+        self.assertEqual(kernel.parameters, shape)
+        self.assertTrue(kernel.is_word(20_000))
 
     def test_the_product_names_versions(self):
         self.assertIn((2, 28), nccl_arguments.known_versions())

@@ -5,7 +5,8 @@
 
 Instructions are read only of libraries whose licence allows it (READABLE); of all others the names and parameter sizes
 that the driver tells as well. FOLDER/LIBRARY.jsonl gets one line per kernel, FOLDER/LIBRARY.done one per cubin: a run that
-was ended goes on with the next cubin. The tools are NVIDIA's cuobjdump and nvdisasm, which Triton's wheel brings.
+was ended goes on with the next cubin. A cubin that takes the disassembler too long counts as read, and its kernels say that
+they were not. The tools are NVIDIA's cuobjdump and nvdisasm, which Triton's wheel brings.
 """
 
 import argparse
@@ -107,9 +108,16 @@ def read_cubin(cubin, args, readable):
     facts = {name: {"kernel": name, "bytes": k.code_bytes, "parameters": [size for _, size in k.parameters]}
              for name, k in kernels.items()}  # fmt: skip
     if kernels and readable:
-        for name, lines in disassemble(cubin, data, kernels, args):
-            if name in kernels:
-                facts[name].update(judge(kernels[name], lines))
+        try:
+            for name, lines in disassemble(cubin, data, kernels, args):
+                if name in kernels:
+                    facts[name].update(judge(kernels[name], lines))
+        except subprocess.TimeoutExpired as error:
+            words = f"nvdisasm took more than {error.timeout:.0f} s"
+            print(f"{cubin.name}: {words}", flush=True)
+            for fact in facts.values():
+                if "follows" not in fact:
+                    fact["not_read"] = words
     return list(facts.values())
 
 
@@ -144,7 +152,9 @@ def summary(library, args):
     lines = list({(fact["kernel"], fact["bytes"]): fact for fact in map(json.loads, text.splitlines())}.values())  # the last reading of each
     lines = [k for k in lines if k["bytes"] > table.STUB_BYTES]
     followers, writers = ([k for k in lines if k.get(what)] for what in ("follows", "stores"))
-    print(f"{library.name}: {len(lines)} kernels, {len(followers)} follow an address in memory, {len(writers)} store a word of their parameters")
+    unread = sum("not_read" in k for k in lines)
+    print(f"{library.name}: {len(lines)} kernels, {len(followers)} follow an address in memory, {len(writers)} store a word of their parameters"
+          + (f", {unread} were not read" if unread else ""))  # fmt: skip
 
 
 def arguments():

@@ -50,6 +50,11 @@ def choose(known, kernels):
     return max(matching, key=lambda k: (k["bytes"], k["kernel"]), default=None)
 
 
+def why_not(known, kernels):
+    """What the reader says of the kernels of a row of which it has read none."""
+    return next((k["not_read"] for k in kernels if "not_read" in k and re.search(known.pattern, k["kernel"])), "not read")
+
+
 def figures(pairs, kind):
     """(precision, recall) of one kind over (known, judged) pairs; None where there is nothing to divide by."""
     right = sum(known == kind and seen == kind for known, seen in pairs)
@@ -72,7 +77,7 @@ def main():
     pairs = []
     for row in rows:
         kernel = choose(row, kernels)
-        seen = judged(kernel) if kernel else "not read"
+        seen = judged(kernel) if kernel else why_not(row, kernels)
         pairs += [(row.kind, seen)] if kernel else []
         detail = f"{kernel['follows']:>4} {kernel['stores']:>4} {kernel['bytes']:>7}" if kernel else ""
         print(f"{'' if seen == row.kind else 'WRONG':5} {row.kind:8} {seen:8} {detail:17} {row.pattern}")

@@ -142,9 +142,11 @@ def worth_showing(line):
 
 
 def run_job(machine, mode, train_arguments, cap=None, total_bytes=None, script=TRAIN, name=None, show=worth_showing,
-            timeout=1500, extra_environment=None, prefix=()):  # fmt: skip
+            timeout=1500, extra_environment=None, prefix=(), runner=None):  # fmt: skip
     """One run. total_bytes: the GPU's memory, for PyTorch's own limit (capped-plain on a GPU). prefix: a command that
-    starts the job's command, as prlimit does."""
+    starts the job's command, as prlimit does. runner: what runs a command with an environment and a log and gives its exit
+    status, in place of `call` with `show` and `timeout`."""
+    runner = runner or (lambda arguments, env, log: call(arguments, env, log, show, timeout))
     machine.work.mkdir(parents=True, exist_ok=True)
     base = machine.work / (name or mode)
     report, metrics, stats, log = (base.with_suffix(s) for s in (".json", ".metrics.json", ".simcuda.json", ".log"))
@@ -155,7 +157,7 @@ def run_job(machine, mode, train_arguments, cap=None, total_bytes=None, script=T
         env["SIMCUDA_STATS"] = str(stats)
     env.update(extra_environment or {})
     start = time.monotonic()
-    status = call([*prefix, *command(machine, mode, cap, train_arguments, report, script)], env, log, show, timeout)
+    status = runner([*prefix, *command(machine, mode, cap, train_arguments, report, script)], env, log)
     seconds = time.monotonic() - start
     text = log.read_text(encoding="utf-8", errors="replace")
     run = Run({}, read_json(report), read_json(metrics), read_json(stats), text, seconds, status)

@@ -15,8 +15,8 @@ import importlib.metadata
 import json
 import os
 import platform
+import resource
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,17 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import visit_facts
 import visit_jobs
 import visit_rows as rows
+import visit_watch as watch
+from run import SIZES
 from visit_jobs import ROOT, Case, Jobs, Way, job
 
 HERE = Path(__file__).resolve().parent
 THIRD_PARTY = ROOT / "tests" / "third_party"
 NO_DEVICE = 2
 PACKAGES = ("torch", "triton", "transformers", "accelerate", "peft", "timm", "torchvision", "nvidia-nccl-cu13", "nvidia-cublas")
-GPT = {"large": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 --steps 4",
-       "small": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 2"}  # fmt: skip
-LLAMA = {"large": "--steps 3",
-         "small": "--width 512 --layers 3 --sequence 64 --batch 4 --vocabulary 2048 --steps 2 --autocast 0"}  # fmt: skip
-RESNET = {"large": "--steps 3", "small": "--width 64 --stages 3 --picture 64 --batch 32 --steps 2"}
 FEATURES = {"large": "--steps 4", "small": "--width 512 --layers 10 --batch 256 --steps 2"}
 # Of tests/third_party: page, and iterations.
 PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 3), ("vit", 3), ("lora", 3), ("side_stream", 3), ("hf_trainer", 4))
@@ -43,7 +40,7 @@ PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 3), ("vit", 3), ("lora", 3), ("si
 
 def gpt(args, dtype="fp32", sdpa="math", more=()):
     return Case(f"gpt {dtype} {'fused' if sdpa == 'auto' else 'math'}", job.TRAIN,
-                (*GPT[args.size].split(), "--dtype", dtype, "--sdpa", sdpa, *more))  # fmt: skip
+                (*SIZES[args.size]["gpt"].split(), "--dtype", dtype, "--sdpa", sdpa, *more))  # fmt: skip
 
 
 # ---- the stages
@@ -67,8 +64,8 @@ def truth(visit):
         jobs.compare(first, (Way(50), Way(50, mode=job.CONF), Way(35, host=0.05)), reference)
     audited = gpt(args, more=("--steps", "1"))
     jobs.compare(dataclasses.replace(audited, name="one iteration"), (Way(150),), settings={"audit": "on"})
-    jobs.compare(Case("llama", HERE / "llama_step.py", tuple(LLAMA[args.size].split())), (Way(50),))
-    jobs.compare(Case("resnet", HERE / "resnet_step.py", tuple(RESNET[args.size].split())), (Way(50),))
+    jobs.compare(Case("llama", HERE / "llama_step.py", tuple(SIZES[args.size]["llama"].split())), (Way(50),))
+    jobs.compare(Case("resnet", HERE / "resnet_step.py", tuple(SIZES[args.size]["resnet"].split())), (Way(50),))
     for feature in ("graphs", "compile", "profiler"):
         # The stand-in runs no generated kernels and has no tracing of its own: the rest of the feature is shown there.
         name = "aot_eager" if feature == "compile" and jobs.simcuda() else feature
@@ -102,8 +99,8 @@ def speed(visit):
     saved = Case("save_on_cpu", ROOT / "bench" / "gpu" / "save_on_cpu.py", case.arguments)
     run, ended = jobs.train("", saved, job.UNCAPPED)
     status = rows.FAILED if run.keys["status"] != "ok" else rows.NEEDS_HARDWARE if jobs.simcuda() else rows.MEASURED
-    visit.rows.add("save_on_cpu, uncapped", status, jobs.ending(run, ended) if status == rows.FAILED else "", run.seconds,
-                   **jobs.figures(run, reference))  # fmt: skip
+    visit.rows.judge("save_on_cpu, uncapped", ended, status, jobs.ending(run, ended) if status == rows.FAILED else "",
+                     **jobs.figures(run, reference))  # fmt: skip
 
 
 STAGES = {1: facts, 2: truth, 3: others, 4: speed}
@@ -148,8 +145,8 @@ def machine(args):
         query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current",
                  "--format=csv,noheader"]  # fmt: skip
         try:
-            words["nvidia_smi"] = subprocess.run(query, text=True, capture_output=True, timeout=30).stdout.strip()
-        except (OSError, subprocess.TimeoutExpired) as error:
+            words["nvidia_smi"] = watch.run(query, args.work / "nvidia-smi.log", 30).text
+        except OSError as error:
             words["nvidia_smi"] = str(error)
     return words
 
@@ -188,6 +185,8 @@ def stopped(_number, _frame):
 def main():
     args = parse_arguments()
     signal.signal(signal.SIGTERM, stopped)
+    # Some questions crash the process that asks, and what hangs is told to abort.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with visit_jobs.spill_folder(args.spill) if args.spill else open(os.devnull, encoding="utf-8") as folder:
         args.spill = Path(folder) if args.spill else None
         visit = Visit(args, args.stage)

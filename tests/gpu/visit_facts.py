@@ -1,8 +1,10 @@
 """Facts of a visit, and its job without PyTorch: the programs gpu_self_test, gpu_facts, gpu_driver_bench and gpu_plain_job."""
 
+import contextlib
 import json
 import os
 import re
+import select
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -11,6 +13,8 @@ import visit_rows as rows
 import visit_watch as watch
 
 MIB = 1 << 20
+LEFT_FREE = 2048 * MIB  # of a GPU that another process has filled
+FILLING = 60  # seconds: what that process may take to begin, and to end
 ALONE = ("PYTORCH", "SPILLWAY", "SIMCUDA", "LD_PRELOAD")
 
 
@@ -41,7 +45,7 @@ class Program:
         """How it ended, and the figures that it printed; None where it printed none."""
         command, env = self.command(name, *arguments, **more)
         log = self.args.work / (re.sub("[^a-z0-9]+", "-", label.lower()) + ".log")
-        ended = watch.run(command, log, min(limit, self.table.left()), env)
+        ended = watch.run(command, log, limit, env, left=self.table.left())
         found = re.findall(r"^RESULT (.*)$", ended.text, re.MULTILINE)
         return ended, json.loads(found[-1]) if found else None
 
@@ -52,14 +56,14 @@ class Program:
     def judged(self, label, ended, words=""):
         """A row that the program itself has judged."""
         good = ended.status == 0
-        self.table.add(label, rows.PASSED if good else rows.FAILED, words if good else self.last_line(ended), ended.seconds)
+        self.table.judge(label, ended, rows.PASSED if good else rows.FAILED, words if good else self.last_line(ended))
 
     def fact(self, label, *arguments, words=None, **more):
         """A row of figures that only hardware can give."""
         small = ("--small",) if self.args.size == "small" else ()
         ended, figures = self.run(label, "gpu_facts", *arguments, *small, **more)
         if ended.status != 0 or figures is None:
-            self.table.add(label, rows.FAILED, self.last_line(ended), ended.seconds)
+            self.table.judge(label, ended, rows.FAILED, self.last_line(ended))
             return
         self.figures(label, figures, ended.seconds, words(figures) if words else "")
 
@@ -73,8 +77,8 @@ class Program:
 def all_of(args, table):
     program = Program(args, table)
     ended, _ = program.run("doctor", "spillway", "doctor")
-    table.add("doctor", rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
-              f"exit status {ended.status}, see its log", ended.seconds)  # fmt: skip
+    table.judge("doctor", ended, rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
+                f"exit status {ended.status}, see its log")  # fmt: skip
     ended, _ = program.run("self-test alone", "gpu_self_test", "--gtest_brief=1", limit=180)
     program.judged("self-test alone", ended, "what the design takes for granted holds")
     ended, _ = program.run("self-test with Spillway", "gpu_self_test", "--gtest_brief=1",
@@ -97,11 +101,14 @@ def handles(program):
     answers, seconds = {}, 0.0
     for case in cases:
         ended, figures = program.run("handles " + case, "gpu_facts", "handles", "--case", case, limit=30)
+        if ended.out_of_time:
+            program.table.judge("wrong-kind handles", ended, rows.FAILED)
+            return
         answers[case] = figures if figures is not None else {"ended": ended.status, "cut": ended.cut}
         seconds += ended.seconds
     crashed = [case for case, answer in answers.items() if "ended" in answer]
     if not cases or (program.simcuda and len(crashed) == len(cases)):
-        program.table.add("wrong-kind handles", rows.FAILED, program.last_line(listed), seconds)
+        program.table.judge("wrong-kind handles", listed, rows.FAILED, program.last_line(listed))
         return
     program.figures("wrong-kind handles", answers, seconds, f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}")
 
@@ -132,35 +139,46 @@ def driver_calls(program):
     small = ("--rounds", "3", "--copy-mib", "16") if program.args.size == "small" else ()
     ended, _ = program.run("driver calls", "gpu_driver_bench", *small, "--json", str(report), memory="4GiB", limit=150)
     if ended.status != 0 or not report.exists():
-        program.table.add("driver calls", rows.FAILED, program.last_line(ended), ended.seconds)
+        program.table.judge("driver calls", ended, rows.FAILED, program.last_line(ended))
         return
     program.figures("driver calls", json.loads(report.read_text(encoding="utf-8")), ended.seconds)
 
 
 def full_device(program):
     """Another process takes all memory but a little; the default budget must make do with the rest."""
-    label, sizes = "a full GPU, default budget", ("--blocks", "24", "--mib", "16" if program.simcuda else "64")
+    label = "a full GPU, default budget"
     if program.simcuda:  # its processes share no memory: a small device stands for one that is full
-        ended, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, "--products", "0", memory="256MiB",
-                                     spillway={"host_memory": "512MiB"})  # fmt: skip
+        ended, figures = program.run(label, "gpu_plain_job", "--spillway", "--blocks", "24", "--mib", "16", "--products", "0",
+                                     memory="256MiB", spillway={"host_memory": "512MiB"})  # fmt: skip
     else:
-        command, env = program.command("gpu_facts", "full", "--leave", str(2048 * MIB))
-        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-            taken = other.stdout.readline()
-            ended, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, "--products", "0",
+        with filled(program) as taken:
+            if not taken:
+                program.table.add(label, rows.FAILED, "the memory could not be taken")
+                return
+            # More than is free, whatever the job's own context takes of it.
+            ended, figures = program.run(label, "gpu_plain_job", "--spillway", "--blocks", "48", "--mib", "64", "--products", "0",
                                          spillway={"host_memory": "4GiB"})  # fmt: skip
-            other.stdin.close()
-            other.wait(60)
-        if not taken.startswith("taken"):
-            program.table.add(label, rows.FAILED, "the memory could not be taken", ended.seconds)
-            return
     if ended.status != 0 or not (figures or {}).get("spilled_bytes"):
-        program.table.add(label, rows.FAILED, program.last_line(ended), ended.seconds)
+        program.table.judge(label, ended, rows.FAILED, program.last_line(ended))
     elif program.simcuda:
-        program.table.add(label, rows.NEEDS_HARDWARE, "a small device stood for it, and was enough", ended.seconds, stand_in=figures)
+        program.table.judge(label, ended, rows.NEEDS_HARDWARE, "a small device stood for it, and was enough", stand_in=figures)
     else:
-        program.table.add(label, rows.PASSED, f"budget {figures['budget_bytes'] // MIB} MiB, every word right", ended.seconds,
-                          figures=figures)  # fmt: skip
+        program.table.judge(label, ended, rows.PASSED, f"budget {figures['budget_bytes'] // MIB} MiB, every word right",
+                            figures=figures)  # fmt: skip
+
+
+@contextlib.contextmanager
+def filled(program):
+    """Whether another process has taken all memory but LEFT_FREE. It is gone at the end."""
+    command, env = program.command("gpu_facts", "full", "--leave", str(LEFT_FREE))
+    other = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        ready = select.select([other.stdout], [], [], FILLING)[0]
+        yield bool(ready) and other.stdout.readline().startswith("taken")
+    finally:
+        other.stdin.close()
+        watch.end(other, FILLING)
+        other.stdout.close()
 
 
 def cublas_folders():
@@ -188,9 +206,8 @@ def plain_job(args, table):
         capped, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, limit=limit, **memory, **path,
                                       spillway={**budget, "host_memory": host})  # fmt: skip
         good = capped.status == 0 and (figures or {}).get("spilled_bytes")
-        table.add(label, rows.PASSED if good else rows.FAILED,
-                  "every word is what the host foretells" if good else program.last_line(capped), capped.seconds,
-                  figures=figures)  # fmt: skip
+        table.judge(label, capped, rows.PASSED if good else rows.FAILED,
+                    "every word is what the host foretells" if good else program.last_line(capped), figures=figures)  # fmt: skip
         products(table, f"50 %, {words}", figures)
 
 
@@ -219,7 +236,7 @@ def launch_cost(args, table):
             ended, _ = program.run(f"launch {turn}", "gpu_driver_bench", "--launch-only", "--json", str(report), spillway=spillway)
             seconds += ended.seconds
             if ended.status != 0 or not report.exists():
-                table.add("a launch", rows.FAILED, program.last_line(ended), seconds)
+                table.judge("a launch", ended, rows.FAILED, program.last_line(ended))
                 return
             into.append(json.loads(report.read_text(encoding="utf-8"))["launch"]["launch_ns"])
     figures = {"alone_ns": min(alone), "hooked_ns": min(hooked), "hook_ns": min(hooked) - min(alone)}

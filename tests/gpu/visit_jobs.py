@@ -18,6 +18,7 @@ from conf_python import python_with_start_up
 
 HANG = 4  # times the uncapped run
 SHORTEST_CUT = 40  # seconds: a start alone may take ten
+UNCAPPED_CUT = 240  # seconds
 LADDER = {
     "lru": {"policy": "lru"},
     "no disk": {"dirs": "none"},
@@ -71,26 +72,22 @@ class Jobs:
 
     def train(self, label, case, mode, cap=None, limit=None, extra=None):
         """One run to its end or its cut; a job.Run, and how it ended."""
-        base = self.args.work / re.sub("[^a-z0-9]+", "-", f"{case.name} {label}".lower())
-        report, metrics, stats, log = (base.with_suffix(s) for s in (".json", ".metrics.json", ".simcuda.json", ".log"))
-        for path in (report, metrics, stats):
-            path.unlink(missing_ok=True)
         options = () if mode == job.UNCAPPED or not self.audited(cap) else ("--mode", "fault", "--poison", "recycle")
         here = job.Machine(device=self.args.device, work=self.args.work, build=self.args.build, simcuda_options=options)
         more = dict(case.environment)
         if mode == job.CONF:
             here = dataclasses.replace(here, python=python_with_start_up(self.args.build, self.args.work))
             more["SPILLWAY_LIBRARY_DIR"] = str(self.args.build / "lib")
-        env = job.environment(here, mode, cap, metrics, self.total_bytes)
-        if self.simcuda():
-            env["SIMCUDA_STATS"] = str(stats)
-        command = job.command(here, mode, cap, case.arguments, report, case.script)
-        limit = min(limit or 240, self.rows.left())
-        ended = watch.run(command, log, limit, {**env, **more, **(extra or {})})
-        run = job.Run({}, job.read_json(report), job.read_json(metrics), job.read_json(stats), ended.text, ended.seconds,
-                      ended.status)  # fmt: skip
-        run.keys = job.collect(here, mode, cap, run, ended.status)
-        return run, ended
+        ends = []
+
+        def watched(command, env, log):
+            ends.append(watch.run(command, log, limit or UNCAPPED_CUT, env, left=self.rows.left()))
+            return ends[0].status
+
+        run = job.run_job(here, mode, case.arguments, cap, self.total_bytes, case.script,
+                          re.sub("[^a-z0-9]+", "-", f"{case.name} {label}".lower()),
+                          extra_environment={**more, **(extra or {})}, runner=watched)  # fmt: skip
+        return run, ends[0]
 
     @staticmethod
     def audited(cap):
@@ -106,11 +103,8 @@ class Jobs:
         missing = re.search(r"No module named '([\w.]+)'", run.log)
         if missing:
             self.rows.add(f"{case.name}: uncapped", rows.MISSING, f"no Python package {missing[1]}")
-        elif self.rows.left() < 2:
-            self.rows.add(f"{case.name}: uncapped", rows.LEFT_OUT, "no time")
         else:
-            self.rows.add(f"{case.name}: uncapped", rows.FAILED, f"{self.ending(run, ended)}, without Spillway",
-                          seconds=run.seconds)  # fmt: skip
+            self.rows.judge(f"{case.name}: uncapped", ended, rows.FAILED, f"{self.ending(run, ended)}, without Spillway")
         return None
 
     def compare(self, case, ways, reference=None, settings=None):
@@ -128,8 +122,8 @@ class Jobs:
             problem = self.problem(run, ended, reference, way, case)
             status = rows.FAILED if problem else rows.NEEDS_HARDWARE if case.feature and self.simcuda() else rows.PASSED
             words = problem or ("it ran; only hardware can answer" if status == rows.NEEDS_HARDWARE else "")
-            self.rows.add(f"{case.name}: {label}", status, words, run.seconds, **self.figures(run, reference))
-            if problem and not self.climbed:
+            row = self.rows.judge(f"{case.name}: {label}", ended, status, words, **self.figures(run, reference))
+            if row["status"] == rows.FAILED and not self.climbed:
                 self.climbed = True
                 self.climb(case, way, reference)
         return reference
@@ -148,8 +142,8 @@ class Jobs:
             extra = {"CUDA_LAUNCH_BLOCKING": "1"} if name == "blocking launches" else None
             run, ended = self.train(f"rerun {name}", case, job.PRELOAD, cap, max(HANG * reference.seconds, SHORTEST_CUT), extra)
             problem = self.problem(run, ended, reference, dataclasses.replace(again, share=100), case)
-            self.rows.add(f"rerun of {case.name}: {name}", rows.MEASURED, problem or "it passes so", run.seconds,
-                          **self.figures(run, reference))  # fmt: skip
+            self.rows.judge(f"rerun of {case.name}: {name}", ended, rows.MEASURED, problem or "it passes so",
+                            **self.figures(run, reference))  # fmt: skip
 
     @staticmethod
     def ending(run, ended):
@@ -185,8 +179,8 @@ class Jobs:
         """Whether a second uncapped run has the bits of the first: else nothing can be compared on this device."""
         run, ended = self.train("uncapped again", case, job.UNCAPPED, limit=max(HANG * reference.seconds, SHORTEST_CUT))
         same = run.keys["status"] == "ok" and run.keys["losses_sha256"] == reference.keys["losses_sha256"]
-        self.rows.add(f"{case.name}: uncapped again", rows.PASSED if same else rows.FAILED,
-                      "" if same else f"{self.ending(run, ended)}: two uncapped runs differ, nothing can be compared", run.seconds)  # fmt: skip
+        self.rows.judge(f"{case.name}: uncapped again", ended, rows.PASSED if same else rows.FAILED,
+                        "" if same else f"{self.ending(run, ended)}: two uncapped runs differ, nothing can be compared")  # fmt: skip
         return same
 
 

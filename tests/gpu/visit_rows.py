@@ -40,6 +40,12 @@ class Rows:
         self.write()
         return self.rows[-1]
 
+    def judge(self, name, ended, status, words="", **figures):
+        """The row of a command that ended so (visit_watch.Ended). One that the end of the visit cut off is not judged."""
+        if ended.out_of_time:
+            return self.add(name, LEFT_OUT, "no time", ended.seconds)
+        return self.add(name, status, words, ended.seconds, **figures)
+
     def with_status(self, *statuses):
         return [row for row in self.rows if row["status"] in statuses]
 
@@ -51,14 +57,18 @@ class Rows:
         os.replace(part, self.report)
 
     def pack(self, folder):
-        """The report and the ends of all logs of `folder` in one archive."""
+        """The report, the JSON files of `folder` and the ends of its logs in one archive; the newest, where not all fit."""
         space = LARGEST_ARCHIVE
+        found = [path for path in folder.rglob("*") if path.is_file() and path.suffix in (".log", ".json", ".txt")]
+        found.sort(key=lambda path: (path.suffix == ".json", path.stat().st_mtime), reverse=True)
         with tarfile.open(self.archive, "w:gz") as archive:
             archive.add(self.report, arcname="report.json")
-            for path in sorted(folder.rglob("*"), key=lambda path: path.stat().st_mtime, reverse=True):
-                if not path.is_file() or path.suffix not in (".log", ".json", ".txt") or space < LARGEST_LOG:
+            for path in found:
+                content = path.read_bytes()
+                if path.suffix != ".json":  # half a JSON file is none
+                    content = content[-LARGEST_LOG:]
+                if len(content) > space:
                     continue
-                content = path.read_bytes()[-LARGEST_LOG:]
                 info = tarfile.TarInfo(str(path.relative_to(folder)))
                 info.size, info.mtime = len(content), int(path.stat().st_mtime)
                 archive.addfile(info, io.BytesIO(content))

@@ -4,10 +4,12 @@ import argparse
 import contextlib
 import io
 import json
+import subprocess
 import sys
 import tarfile
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -58,6 +60,30 @@ class WatchTest(Quiet):
     def test_what_ends_by_itself_is_not_cut(self):
         ended = visit_watch.run([sys.executable, "-c", "print('done'); raise SystemExit(3)"], self.folder / "end.log", 30)
         self.assertEqual((ended.cut, ended.status, ended.text), (False, 3, "done"))
+        self.assertFalse(ended.out_of_time)
+
+    def test_what_the_end_of_the_visit_cuts_off_is_told_from_a_hang(self):
+        command = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(100)"]
+        ended = visit_watch.run(command, self.folder / "a.log", 50, left=2.5)
+        self.assertEqual((ended.cut, ended.out_of_time), (True, True))
+        self.assertIn("begun", ended.text)
+        ended = visit_watch.run(command, self.folder / "a.log", 1, left=50)
+        self.assertEqual((ended.cut, ended.out_of_time), (True, False))
+        ended = visit_watch.run(command, self.folder / "a.log", 50, left=1)
+        self.assertEqual((ended.out_of_time, ended.text, ended.seconds), (True, "", 0))
+        self.assertNotIn("begun\n", (self.folder / "a.log").read_text(), "nothing was started")
+
+    def test_what_outlives_its_kill_is_left_behind(self):
+        warnings.simplefilter("ignore", ResourceWarning)  # of children that nobody has waited for
+
+        def never(child, seconds=None):
+            self.assertIsNotNone(seconds, "a wait without an end")
+            raise subprocess.TimeoutExpired(child.args, seconds)
+
+        with mock.patch.object(subprocess.Popen, "wait", never):
+            ended = visit_watch.run(["sleep", "100"], self.folder / "a.log", 1)
+            visit_watch.end(subprocess.Popen(["sleep", "100"]), 1)
+        self.assertEqual((ended.cut, ended.status), (True, -9))
 
 
 class RowsTest(Quiet):
@@ -90,6 +116,19 @@ class RowsTest(Quiet):
         self.assertTrue(content.endswith(b"the end"))
         self.assertEqual(len(content), visit_rows.LARGEST_LOG)
 
+    def test_the_archive_holds_json_whole_or_not_at_all(self):
+        table = self.table()
+        whole = json.dumps(["a" * visit_rows.LARGEST_LOG])
+        (self.folder / "figures.json").write_text(whole)
+        (self.folder / "z.json").write_bytes(b"1" * (visit_rows.LARGEST_ARCHIVE + 1))
+        for number in range(80):  # newer, and more than there is space for
+            (self.folder / f"{number}.log").write_bytes(b"a" * visit_rows.LARGEST_LOG)
+        table.pack(self.folder)
+        with tarfile.open(self.folder / "all.tar.gz") as archive:
+            self.assertEqual(archive.extractfile("figures.json").read().decode(), whole)
+            self.assertNotIn("z.json", archive.getnames())
+            self.assertLessEqual(sum(member.size for member in archive), visit_rows.LARGEST_ARCHIVE + 10_000)
+
 
 def finished(losses="same", status="ok", peak=100 * MIB, budget=100 * MIB, spilled=1, seconds=1.0):
     keys = dict.fromkeys(visit_jobs.job.KEYS)
@@ -110,7 +149,8 @@ class JobsTest(Quiet):
         def train(label, case, mode, cap=None, limit=None, extra=None):
             self.calls.append((label, mode, cap, limit, extra))
             run = finished(budget=1000 * MIB, seconds=20.0) if mode == visit_jobs.job.UNCAPPED else answer(label)
-            return run, visit_watch.Ended(0, run.seconds, run.log, run.keys["status"] == "cut")
+            status = run.keys["status"]
+            return run, visit_watch.Ended(0, run.seconds, run.log, status in ("cut", "late"), status == "late")
 
         jobs.train = train
         jobs.compare(visit_jobs.Case("case", Path("script"), (), feature=feature), ways)
@@ -135,6 +175,21 @@ class JobsTest(Quiet):
             self.assertEqual(table.rows[0]["status"], visit_rows.FAILED, words)
             self.assertIn(words, table.rows[0]["words"])
 
+    def test_a_run_that_the_end_of_the_visit_cuts_off_is_no_failure(self):
+        table = self.compare(lambda label: finished(status="late"), ways=(visit_jobs.Way(50), visit_jobs.Way(35)))
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT] * 2)
+        self.assertEqual(len(self.calls), 3, "it is not run again in other ways")
+        self.assertEqual(table.finish(), 3)
+
+    def test_an_uncapped_run_without_time_is_left_out(self):
+        table = self.table(minutes=0.02)
+        args = argparse.Namespace(device="gpu", work=self.folder, build=self.folder, spill=None, only=None)
+        jobs = visit_jobs.Jobs(args, table)
+        case = visit_jobs.Case("case", Path("script"), ())
+        self.assertIsNone(jobs.uncapped(case))
+        self.assertFalse(jobs.repeats(case, finished()))
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT] * 2)
+
     def test_the_first_failure_is_rerun_once_in_each_way(self):
         ways = (visit_jobs.Way(50), visit_jobs.Way(35))
         table = self.compare(lambda label: finished(losses="same" if "strict" in label else "other"), ways=ways)
@@ -156,6 +211,24 @@ class FactsTest(Quiet):
     def program(self, device):
         args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, size="small")
         return visit_facts.Program(args, self.table())
+
+    def test_what_the_end_of_the_visit_cuts_off_is_left_out(self):
+        late = visit_watch.Ended(-9, 1.0, "", True, True)
+        self.assertEqual(self.fact("gpu", late, None)["status"], visit_rows.LEFT_OUT)
+        program = self.program("gpu")
+        program.judged("program", late)
+        with mock.patch.object(program, "run", lambda *_, **__: (late, None)):
+            visit_facts.handles(program)
+            visit_facts.driver_calls(program)
+        self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.LEFT_OUT] * 3)
+
+    def test_a_process_that_never_fills_the_gpu_is_not_waited_for(self):
+        program = self.program("gpu")
+        for script, taken in (("import time; time.sleep(100)", False), ("print('taken 7', flush=True); open(0).read()", True)):
+            command = ([sys.executable, "-c", script], None)
+            with mock.patch.object(program, "command", lambda *_, command=command: command), \
+                    mock.patch.object(visit_facts, "FILLING", 1.5), visit_facts.filled(program) as found:  # fmt: skip
+                self.assertEqual(found, taken)
 
     def fact(self, device, ended, figures):
         program = self.program(device)

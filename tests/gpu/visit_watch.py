@@ -4,16 +4,20 @@ A machine with a GPU may have neither gdb nor py-spy. So a command that does not
 thread's name, wait and system call, and its kernel stack where that may be read), then told to abort, on which Python prints
 the stacks of all its threads (PYTHONFAULTHANDLER). Spillway's own lines about waits of 10 s and more are in the log by then,
 and its metrics file says which waits are under way.
+
+No wait here is without an end: a process that the kernel's driver holds outlives even SIGKILL, and is left behind.
 """
 
 import dataclasses
+import math
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-GRACE = 10  # seconds from the abort to the kill
+GRACE = 10  # seconds from the abort to the kill, and from the kill on
+LEAST = 2  # seconds: with less of the visit's time left nothing is begun
 
 
 @dataclasses.dataclass
@@ -24,6 +28,7 @@ class Ended:
     seconds: float
     text: str  # its output
     cut: bool = False  # it did not end by itself
+    out_of_time: bool = False  # ... or was not begun, since the visit's time was over: that says nothing about it
 
 
 def read(path):
@@ -63,17 +68,14 @@ def stop(child, log):
         out.write("==== and by its own account\n")
     for pid in reversed(members):
         signal_to(pid, signal.SIGABRT)
-    try:  # long enough for Python to print its stacks
-        child.wait(GRACE)
-    except subprocess.TimeoutExpired:
-        pass
+    wait(child, GRACE)  # long enough for Python to print its stacks
     for pid in reversed(members):
         signal_to(pid, signal.SIGKILL)
     try:
         os.killpg(child.pid, signal.SIGKILL)  # where /proc does not tell of children
     except ProcessLookupError:
         pass
-    child.wait()
+    wait(child, GRACE)
 
 
 def signal_to(pid, number):
@@ -83,22 +85,40 @@ def signal_to(pid, number):
         pass
 
 
-def run(command, log, limit, environment=None, stdin=None):
-    """Runs it to its end, or for `limit` seconds."""
+def wait(child, seconds):
+    """Whether it ended in that time."""
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def end(child, seconds):
+    """Waits for a process that has been told to end, then kills it."""
+    if not wait(child, seconds):
+        child.kill()
+        wait(child, GRACE)
+
+
+def run(command, log, limit, environment=None, stdin=None, left=math.inf):
+    """Runs it to its end, or for `limit` seconds, or for those that are `left` of the visit."""
     env = {**(os.environ if environment is None else environment), "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
+    if left < LEAST:
+        log.write_text("not begun: the visit's time is over\n", encoding="utf-8")
+        return Ended(-signal.SIGKILL, 0.0, "", cut=True, out_of_time=True)
     with log.open("a", encoding="utf-8") as out:  # appended to: what is kept of a hang goes between its lines
         child = subprocess.Popen([str(part) for part in command], env=env, stdin=stdin or subprocess.DEVNULL, stdout=out,
                                  stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
-    cut = False
     try:
-        child.wait(max(limit, 1))
-    except subprocess.TimeoutExpired:
-        cut = True
-        stop(child, log)
+        cut = not wait(child, min(limit, left))
+        if cut:
+            stop(child, log)
     except BaseException:
         stop(child, log)
         raise
-    return Ended(child.returncode, time.monotonic() - start, read(log), cut)
+    status = -signal.SIGKILL if child.returncode is None else child.returncode
+    return Ended(status, time.monotonic() - start, read(log), cut, cut and left < limit)

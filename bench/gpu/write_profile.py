@@ -3,11 +3,14 @@
     python3 bench/gpu/write_profile.py BENCH.json --name NAME --like a100 --out NAME.json
     build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
 
-What the bench does not measure is taken from the profile named by --like, as assumed from there.
+What the bench does not measure is taken from the profile named by --like, as assumed from there. A visit to a GPU writes
+one as well (tests/gpu/visit.sh --stage 1).
 """
 
 import argparse
+import difflib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -15,12 +18,23 @@ PROFILES = Path(__file__).resolve().parents[2] / "integration" / "simcuda" / "ha
 GIB = 1 << 30
 CHUNK = 2 << 20  # calls whose cost is for each handle are measured on handles of this size
 BLOCK = 64 << 20
+MOST_KNOWN = "a100"  # taken where no profile's name is like the device's
 
 
 def slope(small, large, key):
     """Microseconds of a call, and of each GiB, from two sizes."""
     for_gib = max(0.0, large[key] - small[key]) * GIB / (large["bytes"] - small["bytes"])
     return max(0.0, small[key] - for_gib * small["bytes"] / GIB), for_gib
+
+
+def nearest(device):
+    """The shipped profile whose name is most like the device's, by one or two words of it: "GeForce RTX 3090" is rtx4090."""
+    words = re.findall("[a-z0-9]+", device.lower())
+    words += [first + second for first, second in zip(words, words[1:])]
+    likeness = {path.stem: max((difflib.SequenceMatcher(None, path.stem, word).ratio() for word in words), default=0)
+                for path in sorted(PROFILES.glob("*.json"))}  # fmt: skip
+    best = max(likeness, key=likeness.get)
+    return best if likeness[best] > 0.5 else MOST_KNOWN
 
 
 def assume(part, name):
@@ -74,15 +88,19 @@ def make(report, name, like):
     return profile
 
 
+def write(profile, path):
+    path.write_text(json.dumps(profile, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, help="the file of bench/gpu/run.sh --json")
     parser.add_argument("--name", required=True)
-    parser.add_argument("--like", default="a100", help="the profile that what is not measured is taken from")
+    parser.add_argument("--like", help="the profile that what is not measured is taken from (default: of the nearest name)")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    profile = make(json.loads(args.report.read_text()), args.name, args.like)
-    args.out.write_text(json.dumps(profile, indent=2, ensure_ascii=False) + "\n")
+    report = json.loads(args.report.read_text())
+    write(make(report, args.name, args.like or nearest(report["driver"]["device"])), args.out)
     print(f"written to {args.out}")
 
 

@@ -6,11 +6,16 @@ import os
 import re
 import select
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "gpu"))
+
 import visit_rows as rows
 import visit_watch as watch
+import write_profile
 
 MIB = 1 << 20
 LEFT_FREE = 2048 * MIB  # of a GPU that another process has filled
@@ -141,7 +146,26 @@ def driver_calls(program):
     if ended.status != 0 or not report.exists():
         program.table.judge("driver calls", ended, rows.FAILED, program.last_line(ended))
         return
-    program.figures("driver calls", json.loads(report.read_text(encoding="utf-8")), ended.seconds)
+    figures = json.loads(report.read_text(encoding="utf-8"))
+    program.figures("driver calls", figures, ended.seconds)
+    hardware_profile(program, figures)
+
+
+def hardware_profile(program, driver):
+    """The machine's costs as simcuda takes them, from the calls just measured."""
+    label, path = "hardware profile", program.args.work / "hardware-profile.json"
+    machine = program.table.head["machine"]
+    words = [str(machine[key]) for key in ("platform", "nvidia_smi") if machine.get(key)]
+    like = write_profile.nearest(driver["device"])
+    write_profile.write(write_profile.make({"machine": words, "driver": driver}, "visit", like), path)
+    if not program.simcuda:
+        program.table.add(label, rows.MEASURED, f"{path.name}, the rest as {like}'s")
+        return
+    ended, _ = program.run(label, "gpu_driver_bench", "--launch-only", "--rounds", "1", SIMCUDA_HARDWARE=str(path))
+    if ended.status != 0:
+        program.table.judge(label, ended, rows.FAILED, f"simcuda does not take it: {program.last_line(ended)}")
+    else:
+        program.table.judge(label, ended, rows.NEEDS_HARDWARE, "written of the stand-in, and understood by it")
 
 
 def full_device(program):

@@ -18,6 +18,7 @@ import visit_facts
 import visit_jobs
 import visit_rows
 import visit_watch
+from write_profile_test import REPORT
 
 HANGS = """
 import sys, threading, time
@@ -221,6 +222,15 @@ class FactsTest(Quiet):
             visit_facts.handles(program)
             visit_facts.driver_calls(program)
         self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.LEFT_OUT] * 3)
+
+    def test_the_machines_costs_are_brought_home(self):
+        program = self.program("gpu")
+        program.table.head["machine"] = {"platform": "a platform", "nvidia_smi": "a GPU"}
+        visit_facts.hardware_profile(program, {**REPORT["driver"], "device": "NVIDIA H100 PCIe"})
+        profile = json.loads((self.folder / "hardware-profile.json").read_text())
+        self.assertEqual(profile["calls"]["cuLaunchKernel"]["call_us"]["source"], "measured: NVIDIA H100 PCIe; a platform; a GPU")
+        self.assertIn("the profile h100", profile["calls"]["cuModuleLoadData"]["call_us"]["assumed"])
+        self.assertEqual(program.table.rows[0]["status"], visit_rows.MEASURED)
 
     def test_a_process_that_never_fills_the_gpu_is_not_waited_for(self):
         program = self.program("gpu")

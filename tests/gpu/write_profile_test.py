@@ -1,12 +1,9 @@
-"""bench/gpu/write_profile.py: the figures that it takes out of a report, and what it makes of those that are not there.
-
-Usage: write_profile_test.py ROOT
-"""
+"""bench/gpu/write_profile.py: the figures that it takes out of a report, and what it makes of those that are not there."""
 
 import sys
 from pathlib import Path
 
-ROOT = Path(sys.argv[1])
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 
 import write_profile
@@ -60,6 +57,11 @@ def main():
     taken = calls["cuModuleLoadData"]["call_us"]
     assert taken["assumed"].startswith("the profile h200: ") and taken["low"] < taken["high"], taken
     assert set(calls) == set(write_profile.json.loads((write_profile.PROFILES / "h200.json").read_text())["calls"])
+    for device, like in (("NVIDIA H200, 143771 MiB, driver for CUDA 13.0", "h200"), ("NVIDIA A100-SXM4-80GB, 81920 MiB", "a100"),
+                         ("NVIDIA GeForce RTX 4090, 24564 MiB", "rtx4090"), ("NVIDIA GeForce RTX 3090", "rtx4090"),
+                         ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA GH200 480GB", "h200"), ("NVIDIA B200", "h200"),
+                         ("simcuda (host memory), 2048 MiB", "a100"), ("", "a100")):  # fmt: skip
+        assert write_profile.nearest(device) == like, (device, write_profile.nearest(device))
     print("passed")
 
 

@@ -44,6 +44,13 @@ void MoveBytes(const CopyShape& shape, bool sample = false) {
   }
 }
 
+// When an operation that the profile lets last from `begin` to `end`, and that took this machine `took`, has ended.
+int64_t EndHere(int64_t begin, int64_t end, int64_t took) {
+  if (took <= end - begin) return end;
+  CountOverrun(took - (end - begin));  // this machine is slower than the one of the profile
+  return NowNs();
+}
+
 class CopyWork : public Work {
  public:
   CopyWork(const CopyShape& shape, int direction, bool pageable)
@@ -118,10 +125,7 @@ class CopyWork : public Work {
       SleepUntil(end);
     }
     if (!moved) return;
-    if (move_ns > end - begin) {  // this machine is slower than the one of the profile
-      CountOverrun(move_ns - (end - begin));
-      end = NowNs();
-    }
+    end = EndHere(begin, end, move_ns);
     stream.set_end_ns(end);
     Record(stream, begin, end);
   }
@@ -151,19 +155,26 @@ class FillWork : public Work {
 
   void Run(Stream& stream, bool skip) override {
     if (skip) return;
-    const int64_t begin = IsLogging() ? NowNs() : 0;
+    const HardwareProfile* const profile = ActiveProfile();
+    const int64_t start = profile != nullptr || IsLogging() ? NowNs() : 0;
     const bool filled = RunGuarded(stream, [this] {
       for (uint64_t row = 0; row < shape_.height; ++row) FillRow(shape_.destination + row * shape_.pitch);
     });
     if (!filled) return;
-    if (const HardwareProfile* const profile = ActiveProfile()) {
-      const double bytes = static_cast<double>(shape_.width * shape_.element_bytes * shape_.height);
-      stream.set_end_ns(stream.begin_ns() + static_cast<int64_t>(bytes / profile->device_bytes_per_ns));
+    const uint64_t bytes = shape_.width * shape_.element_bytes * shape_.height;
+    int64_t begin = start;
+    if (profile != nullptr) {
+      const int64_t took = NowNs() - start;
+      begin = stream.begin_ns();
+      const int64_t end =
+          begin + static_cast<int64_t>(static_cast<double>(bytes) / profile->device_bytes_per_ns);
+      SleepUntil(end);
+      stream.set_end_ns(EndHere(begin, end, took));
     }
     GetStats().memsets.fetch_add(1, std::memory_order_relaxed);
     if (!IsLogging()) return;
-    AppendLog({"memset", stream.id(), stream.context()->device().ordinal(), begin, NowNs(),
-               shape_.width * shape_.element_bytes * shape_.height, "-", "-"});
+    const int64_t end = profile != nullptr ? stream.end_ns() : NowNs();
+    AppendLog({"memset", stream.id(), stream.context()->device().ordinal(), begin, end, bytes, "-", "-"});
   }
 
  private:

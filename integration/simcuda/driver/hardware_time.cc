@@ -39,7 +39,10 @@ struct State {
   std::mutex mutex;            // guards the time lines
   int64_t memory_free_ns = 0;  // when each lock is free again
   int64_t context_free_ns = 0;
-  std::shared_mutex context_gate;  // held alone while code is loaded: how long that takes is not known before
+  // Held alone while code is loaded: how long that takes is not known before. Everybody takes the entry first, which
+  // a load holds: a shared lock would let calls that overlap pass it again and again.
+  std::mutex context_entry;
+  std::shared_mutex context_gate;
 
   // Counts, stretched times.
   std::atomic<uint64_t> memory_ns{0}, longest_memory_ns{0};
@@ -194,6 +197,7 @@ void CallTime::Spend(uint64_t handles, uint64_t bytes) {
   if (profile_ == nullptr) return;
   const Held held = profile_->calls[static_cast<int>(call_)].held;
   if (held == Held::kContext) {
+    std::lock_guard<std::mutex> entry(GetState().context_entry);
     GetState().context_gate.lock_shared();
     shares_context_ = true;
   }
@@ -204,11 +208,15 @@ void CallTime::Spend(uint64_t handles, uint64_t bytes) {
 }
 
 ModuleLoadTime::ModuleLoadTime() : profile_(ActiveProfile()) {
-  if (profile_ != nullptr) GetState().context_gate.lock();
+  if (profile_ == nullptr) return;
+  GetState().context_entry.lock();
+  GetState().context_gate.lock();
 }
 
 ModuleLoadTime::~ModuleLoadTime() {
-  if (profile_ != nullptr) GetState().context_gate.unlock();
+  if (profile_ == nullptr) return;
+  GetState().context_gate.unlock();
+  GetState().context_entry.unlock();
 }
 
 void ModuleLoadTime::Spend(void (*wait_for_gpu)()) {

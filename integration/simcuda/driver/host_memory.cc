@@ -165,10 +165,10 @@ SIMCUDA_API CUresult cuMemHostUnregister(void* pointer) {
   if (!simcuda::Remove(reinterpret_cast<uint64_t>(pointer), true, &memory)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
+  // The copy engine would find no pages there. Looked at first: a copy may end while the call's time passes.
+  simcuda::CheckNobodyTouches(memory.start, memory.size, "cuMemHostUnregister");
   CallTime time(Call::kHostUnregister);
   time.Spend(1, memory.size);
-  // The copy engine would find no pages there.
-  simcuda::CheckNobodyTouches(memory.start, memory.size, "cuMemHostUnregister");
   return CUDA_SUCCESS;
 }
 

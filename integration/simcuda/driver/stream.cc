@@ -205,19 +205,23 @@ void Stream::Execute(Work* work) {
       SleepUntil(NowNs() + static_cast<int64_t>(NextRandom(&random_) % static_cast<uint64_t>(most)));
   }
   const bool timed = ActiveProfile() != nullptr;
-  if (timed) begin_ns_ = std::max(last_end_ns_.load(), work->queued_ns_);
+  if (timed) begin_ns_ = std::max(last_end_ns_, work->queued_ns_);
   end_ns_ = 0;
   work->Run(*this, /*skip=*/error_.load()->load() != CUDA_SUCCESS);
   if (timed) last_end_ns_ = end_ns_ != 0 ? end_ns_ : NowNs();
+  ends_ns_[work->number_ % kEndsKept] = timed ? last_end_ns_ : 0;
+}
+
+int64_t Stream::EndOf(uint64_t number) const {
+  const int64_t end_ns = ends_ns_[number % kEndsKept].load();
+  // The work that takes this place next is not begun before all that are in front of it are done.
+  return IsDone(number + kEndsKept - 1) ? 0 : end_ns;
 }
 
 void WaitWork::Run(Stream& stream, bool skip) {
-  const bool reached = stream_->IsDone(number_);
   stream_->WaitFor(number_);
-  if (ActiveProfile() == nullptr) return;
-  // The other stream may be further by now: its time then says too much, and ours at the least is now.
-  const int64_t waited_until = reached ? 0 : std::min(NowNs(), stream_->last_end_ns());
-  stream.set_end_ns(std::max(stream.begin_ns(), waited_until));
+  // However late this thread woke: the wait was over when that work ended.
+  if (ActiveProfile() != nullptr) stream.set_end_ns(std::max(stream.begin_ns(), stream_->EndOf(number_)));
 }
 
 bool Stream::CopyRunningName(char* name, size_t bytes) {

@@ -76,8 +76,9 @@ class Stream : public HandleObject {
   // work, when it ended (without it: now).
   int64_t begin_ns() const { return begin_ns_; }
   void set_end_ns(int64_t end_ns) { end_ns_ = end_ns; }
-  // Any thread: the end of the last work.
-  int64_t last_end_ns() const { return last_end_ns_.load(); }
+  int64_t end_ns() const { return end_ns_; }
+  // Any thread: when work that is done ended; 0 for long ago, which is before the kEndsKept works behind it.
+  int64_t EndOf(uint64_t number) const;
 
   // Whether that work is an operation (not a wait), likewise from a signal handler.
   bool RunsOperation();
@@ -99,7 +100,9 @@ class Stream : public HandleObject {
   std::atomic<uint64_t> id_{0};
   uint64_t random_ = 0;                // state of the delays' generator; the stream's thread only
   int64_t begin_ns_ = 0, end_ns_ = 0;  // the stream's thread only
-  std::atomic<int64_t> last_end_ns_{0};
+  int64_t last_end_ns_ = 0;            // the stream's thread only
+  static constexpr uint64_t kEndsKept = 512;
+  std::atomic<int64_t> ends_ns_[kEndsKept] = {};  // of the last works, by number; written before completed_
 
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_
   std::atomic<uint64_t> completed_{0};  // written under mutex_; read by anybody to learn that work is done

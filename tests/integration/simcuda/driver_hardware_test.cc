@@ -1,89 +1,12 @@
 // The costs of a machine (SIMCUDA_HARDWARE): what calls take, who waits for whom, what the link does with copies in
 // both directions, and which profiles are refused. Times of the stand-in are compared with the profile's only from
 // below, or where they lie on its own time lines: the machine that runs the test may be busy.
-#include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
-#include "tests/integration/simcuda/driver_test_base.h"
+#include "tests/integration/simcuda/driver_hardware_base.h"
 
 namespace simcuda_test {
 namespace {
-
-constexpr const char* kCalls[] = {
-    "cuMemAddressReserve", "cuMemAddressFree",  "cuMemCreate",         "cuMemRelease",   "cuMemMap",
-    "cuMemUnmap",          "cuMemSetAccess",    "cuMemAlloc",          "cuMemFree",      "cuMemHostAlloc",
-    "cuMemFreeHost",       "cuMemHostRegister", "cuMemHostUnregister", "cuLaunchKernel", "cuGraphLaunch",
-    "cuMemcpyAsync",       "cuMemsetAsync",     "cuEventRecord",       "cuEventQuery",   "cuStreamWaitEvent",
-    "cuModuleLoadData"};
-constexpr int kSetAccess = 6, kLaunch = 13;
-
-bool GivesWork(const std::string& call) {
-  return call == "cuLaunchKernel" || call == "cuGraphLaunch" || call == "cuMemcpyAsync" ||
-         call == "cuEventRecord" || call == "cuStreamWaitEvent" || call == "cuModuleLoadData";
-}
-
-// Set access takes 10 to 20 ms a handle, a launch and a copy nothing; copies go at 1 GB/s, in at half of it beside the
-// other direction; a kernel with "slow" in its name takes 30 ms.
-std::string Profile() {
-  std::string text = R"({"name": "test", "calls": {)";
-  for (const char* call : kCalls) {
-    text +=
-        "\n\"" + std::string(call) + R"(": {"holds": ")" + (GivesWork(call) ? "context" : "memory") + "\"";
-    if (std::string(call) == "cuMemSetAccess")
-      text += R"(, "handle_us": {"low": 10000, "high": 20000, "assumed": "a test"})";
-    if (std::string(call) == "cuModuleLoadData")
-      text += R"(, "call_us": {"value": 1000, "source": "a test"})";
-    text += call == std::string(kCalls[20]) ? "}" : "},";
-  }
-  return text + R"(}, "copies": {
-    "in": {"alone_gb_per_s": {"value": 1, "source": "a test"}, "both_gb_per_s": {"value": 0.5, "source": "a test"}},
-    "out": {"setup_us": {"value": 5000, "source": "a test"},
-            "alone_gb_per_s": {"value": 1, "source": "a test"}, "both_gb_per_s": {"value": 1, "source": "a test"}},
-    "pageable_gb_per_s": {"value": 0.25, "source": "a test"}, "device_gb_per_s": {"value": 100, "source": "a test"}},
-    "kernels": {"table": [{"part_of_name": "slow", "us": {"value": 30000, "source": "a test"}}]}})";
-}
-
-class DriverHardwareTest : public DriverTest {
- protected:
-  void SetUp() override { simcuda_reset_hardware_stats(); }
-  void TearDown() override {
-    EXPECT_EQ(simcuda_set("HARDWARE", ""), 0);
-    EXPECT_EQ(simcuda_set("TIME_SCALE", "1"), 0);
-    EXPECT_EQ(simcuda_set("HARDWARE_END", "high"), 0);
-    EXPECT_EQ(simcuda_set("HARDWARE_FORM", "wait"), 0);
-    EXPECT_EQ(simcuda_set("COPY_BYTES", "all"), 0);
-    std::filesystem::remove(file_);
-    DriverTest::TearDown();
-  }
-
-  int Use(const std::string& text) {
-    std::ofstream(file_) << text;
-    return simcuda_set("HARDWARE", file_.c_str());
-  }
-  // The profile above with one part of its text replaced.
-  int UseWith(const std::string& part, const std::string& by) {
-    std::string text = Profile();
-    const size_t at = text.find(part);
-    EXPECT_NE(at, std::string::npos) << part;
-    return Use(text.replace(at, part.size(), by));
-  }
-  static simcuda_hardware_stats Costs() {
-    simcuda_hardware_stats stats = {};
-    stats.struct_bytes = sizeof(stats);
-    EXPECT_EQ(simcuda_get_hardware_stats(&stats), 0);
-    return stats;
-  }
-  // Milliseconds from the first record to the second.
-  static double Between(CUevent start, CUevent end) {
-    float milliseconds = -1;
-    EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
-    return milliseconds;
-  }
-
-  const std::string file_ = "./driver_hardware_test." + std::to_string(getpid()) + ".json";
-};
 
 // Handles mapped one behind the other.
 struct MappedChunks {
@@ -94,17 +17,6 @@ struct MappedChunks {
   ~MappedChunks() { EXPECT_EQ(cuMemUnmap(range.start, range.size), CUDA_SUCCESS); }
   Range range;
   std::vector<Chunk> chunks;
-};
-
-struct PinnedBytes {
-  explicit PinnedBytes(size_t bytes) { EXPECT_EQ(cuMemHostAlloc(&data, bytes, 0), CUDA_SUCCESS); }
-  ~PinnedBytes() { EXPECT_EQ(cuMemFreeHost(data), CUDA_SUCCESS); }
-  void* data = nullptr;
-};
-struct DeviceBytes {
-  explicit DeviceBytes(size_t bytes) { EXPECT_EQ(cuMemAlloc(&start, bytes), CUDA_SUCCESS); }
-  ~DeviceBytes() { EXPECT_EQ(cuMemFree(start), CUDA_SUCCESS); }
-  CUdeviceptr start = 0;
 };
 
 TEST_F(DriverHardwareTest, WithoutAProfileNothingIsCounted) {
@@ -239,23 +151,6 @@ TEST_F(DriverHardwareTest, KernelsTakeTheTimeOfTheTable) {
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_NEAR(Between(start, middle), 90, 1) << "late wake-ups of the stream's thread do not add up";
   EXPECT_LT(Between(middle, end), 30);
-}
-
-TEST_F(DriverHardwareTest, LoadingCodeWaitsForTheGpuAndHoldsLaunchesUp) {
-  std::atomic<bool> ended{false};
-  const Kernel busy("a_busy_kernel", 0, [&](uint64_t*) {
-    SleepMs(100);
-    ended = true;
-  });
-  const TestStream stream(CU_STREAM_NON_BLOCKING);
-  ASSERT_EQ(Use(Profile()), 0);
-  EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
-  const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_busy_kernel\n";
-  CUmodule module = nullptr;
-  EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
-  EXPECT_TRUE(ended);
-  EXPECT_EQ(Costs().call_ns[SIMCUDA_CALLS - 1], 1'000'000u);
-  EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
 TEST_F(DriverHardwareTest, TheDriversOwnProcessorTimeIsKnownByThread) {

@@ -1,0 +1,163 @@
+// What a machine's costs (SIMCUDA_HARDWARE) leave in order: fills, waits of one stream for another, loads of code beside
+// launches, and misuse that is seen before a call's time passes.
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/simcuda/driver_hardware_base.h"
+
+namespace simcuda_test {
+namespace {
+
+constexpr const char* kDeviceRate = R"("device_gb_per_s": {"value": 100, "source": "a test"})";
+
+class DriverHardwareOrderTest : public DriverHardwareTest {
+ protected:
+  // A thread with the context of the one that starts it.
+  static std::thread Start(const std::function<void()>& body) {
+    CUcontext context = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return std::thread([body, context] {
+      EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+      body();
+    });
+  }
+};
+using DriverHardwareOrderDeathTest = DriverHardwareOrderTest;
+
+TEST_F(DriverHardwareOrderTest, AFillTakesTheDevicesTime) {
+  const DeviceBytes device(4'000'000);
+  const TestStream stream(CU_STREAM_NON_BLOCKING);
+  const TestEvent start, end;
+  ASSERT_EQ(cuMemsetD8(device.start, 1, 4'000'000), CUDA_SUCCESS);  // the pages are there
+  ASSERT_EQ(UseWith(kDeviceRate, R"("device_gb_per_s": {"value": 0.1, "source": "a test"})"), 0);
+  const double begin = Seconds();
+  EXPECT_EQ(cuEventRecord(start, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD8Async(device.start, 7, 4'000'000, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventRecord(end, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
+  EXPECT_GE(Seconds() - begin, 0.039) << "it has not ended before";
+  EXPECT_GE(Between(start, end), 39);
+}
+
+TEST_F(DriverHardwareOrderTest, AFillThatTakesThisMachineLongerIsCounted) {
+  const DeviceBytes device(64 * kMiB);
+  const TestStream stream(CU_STREAM_NON_BLOCKING);
+  const TestEvent start, end;
+  ASSERT_EQ(UseWith(kDeviceRate, R"("device_gb_per_s": {"value": 1000000, "source": "a test"})"), 0);
+  EXPECT_EQ(cuEventRecord(start, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD8Async(device.start, 7, 64 * kMiB, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventRecord(end, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Costs().overruns, 1u);
+  EXPECT_GT(Costs().overrun_ns, 0u);
+  EXPECT_GE(Between(start, end), static_cast<double>(Costs().overrun_ns) / 1e6)
+      << "what follows begins behind it";
+}
+
+TEST_F(DriverHardwareOrderTest, AWaitEndsWithTheWorkThatItIsFor) {
+  std::atomic<int> begun{0};
+  const Kernel slow("a_slow_kernel_of_another_stream", 0, [&](uint64_t*) { ++begun; });
+  const Kernel brief("a_brief_kernel", 0, [](uint64_t*) {});
+  ASSERT_EQ(UseWith(R"("table": [)",
+                    R"("table": [{"part_of_name": "brief", "us": {"value": 2000, "source": "a test"}},)"),
+            0);
+  const TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
+  const TestEvent first, second, waited[2];
+  const auto wait = [&](CUevent event, CUevent mark) {
+    simcuda_hold_streams(1);  // this thread of the stand-in wakes late
+    EXPECT_EQ(brief.Launch(stream, {}), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventRecord(mark, stream), CUDA_SUCCESS);
+    SleepMs(60);
+    simcuda_hold_streams(0);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  };
+  EXPECT_EQ(slow.Launch(other, {}), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventRecord(first, other), CUDA_SUCCESS);
+  while (begun == 0) SleepMs(1);
+  wait(first, waited[0]);
+  EXPECT_GE(Between(first, waited[0]), 0) << "not before the work that it waited for";
+  EXPECT_EQ(cuEventRecord(second, other), CUDA_SUCCESS);
+  EXPECT_EQ(slow.Launch(other, {}), CUDA_SUCCESS);
+  while (begun == 1) SleepMs(1);
+  const double start = Seconds();
+  wait(second, waited[1]);
+  EXPECT_LT(Between(second, waited[1]), 10 + 1000 * (Seconds() - start - 0.06))
+      << "nor behind what followed that";
+  EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+}
+
+TEST_F(DriverHardwareOrderDeathTest, HostMemoryIsGivenUpBeforeItsTimePasses) {
+  EXPECT_EXIT(
+      {
+        std::vector<char> memory(20'000'000);
+        CUdeviceptr device = 0;
+        cuMemAlloc(&device, memory.size());
+        cuMemHostRegister(memory.data(), memory.size(), 0);
+        UseWith(R"("cuMemHostUnregister": {)",
+                R"("cuMemHostUnregister": {"call_us": {"value": 500000, "source": "a test"}, )");
+        simcuda_set("TIME_SCALE", "4");
+        CUstream stream = nullptr;
+        cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        cuMemcpyHtoDAsync(device, memory.data(), memory.size(), stream);  // 80 ms
+        cuMemHostUnregister(memory.data());
+      },
+      ::testing::KilledBySignal(SIGABRT), "cuMemHostUnregister");
+}
+
+TEST_F(DriverHardwareOrderTest, LoadingCodeWaitsForTheGpuAndHoldsLaunchesUp) {
+  std::atomic<bool> loading{false}, launching{false}, ended{false};
+  const Kernel quick("a_quick_kernel_during_a_load", 0, [](uint64_t*) {});
+  const Kernel busy("a_busy_kernel", 0, [&](uint64_t*) {
+    for (int i = 0; i < 5000 && !launching; ++i) SleepMs(1);
+    SleepMs(100);
+    ended = true;
+  });
+  const TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(Use(Profile()), 0);
+  EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
+  std::thread launch = Start([&] {
+    while (!loading) SleepMs(1);
+    SleepMs(100);
+    launching = true;
+    EXPECT_EQ(quick.Launch(other, {}), CUDA_SUCCESS);
+    EXPECT_TRUE(ended) << "the launch did not wait for the load, which waits for the GPU";
+  });
+  const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_busy_kernel\n";
+  CUmodule module = nullptr;
+  loading = true;
+  EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+  EXPECT_TRUE(ended);
+  launch.join();
+  EXPECT_EQ(Costs().call_ns[SIMCUDA_CALLS - 1], 1'000'000u);
+  EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+TEST_F(DriverHardwareOrderTest, LaunchesThatOverlapDoNotKeepALoadWaiting) {
+  const Kernel quick("a_quick_kernel_of_many", 0, [](uint64_t*) {});
+  ASSERT_EQ(UseWith(R"("cuLaunchKernel": {)",
+                    R"("cuLaunchKernel": {"call_us": {"value": 5000, "source": "a test"}, )"),
+            0);
+  constexpr int kMost = 200;  // a second and more
+  std::atomic<bool> loaded{false};
+  std::atomic<int> launched{0};
+  const auto launch = [&] {
+    const TestStream stream(CU_STREAM_NON_BLOCKING);
+    while (!loaded && ++launched < kMost) EXPECT_EQ(quick.Launch(stream, {}), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  };
+  std::thread one = Start(launch), two = Start(launch), three = Start(launch);
+  while (launched < 6) SleepMs(1);
+  const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_quick_kernel_of_many\n";
+  CUmodule module = nullptr;
+  EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+  loaded = true;
+  for (std::thread* thread : {&one, &two, &three}) thread->join();
+  EXPECT_LT(launched, kMost / 2);
+  EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace simcuda_test

@@ -1,9 +1,6 @@
 #include "bench/gpu/call_costs.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -12,17 +9,10 @@
 namespace spillway::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kPieceBytes = 2 * kMiB;
 constexpr int kCalls = 100;  // of one kind in a row: fewer than a stream's queue holds
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 double MedianOf(int rounds, const std::function<double()>& measure) {
   std::vector<double> values;
@@ -33,7 +23,7 @@ double MedianOf(int rounds, const std::function<double()>& measure) {
 double Micros(const std::function<void()>& body) {
   const Clock::time_point start = Clock::now();
   body();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  return MicrosSince(start);
 }
 
 // Of one of kCalls calls in a row; the device is idle before.
@@ -51,35 +41,12 @@ double PerCall(int rounds, const char* what, const std::function<CUresult()>& ca
   });
 }
 
-// Host memory, touched, registered or not.
-class HostBytes {
- public:
-  explicit HostBytes(uint64_t bytes) : bytes_(bytes) {
-    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  }
-  ~HostBytes() { munmap(data_, bytes_); }
-  HostBytes(const HostBytes&) = delete;
-  HostBytes& operator=(const HostBytes&) = delete;
-  void* data() const { return data_; }
-  void Register() const {
-    Gpu::Get().Must(Gpu::Get().driver().cuMemHostRegister_v2(data_, bytes_, CU_MEMHOSTREGISTER_PORTABLE),
-                    "cuMemHostRegister");
-  }
-  void Unregister() const {
-    Gpu::Get().Must(Gpu::Get().driver().cuMemHostUnregister(data_), "cuMemHostUnregister");
-  }
-
- private:
-  const uint64_t bytes_;
-  void* data_ = nullptr;
-};
-
 Json MeasureRegistering(int rounds) {
   Json rows = Json::array();
   for (const uint64_t bytes : {2 * kMiB, 256 * kMiB}) {
     std::vector<double> in, out;
     for (int i = 0; i < rounds; ++i) {
-      const HostBytes host(bytes);
+      HostMemory host(bytes);
       in.push_back(Micros([&] { host.Register(); }));
       out.push_back(Micros([&] { host.Unregister(); }));
     }
@@ -91,14 +58,11 @@ Json MeasureRegistering(int rounds) {
 // The two directions of the link.
 class Link {
  public:
-  explicit Link(uint64_t bytes) : bytes_(bytes), host_{HostBytes(bytes), HostBytes(bytes)} {
-    for (const HostBytes& side : host_) side.Register();
+  explicit Link(uint64_t bytes) : bytes_(bytes), host_{HostMemory(bytes), HostMemory(bytes)} {
+    for (HostMemory& side : host_) side.Register();
     for (CUstream& stream : streams_) stream = Gpu::Get().NewStream();
   }
-  ~Link() {
-    Gpu::Get().Synchronize();
-    for (const HostBytes& side : host_) side.Unregister();
-  }
+  ~Link() { Gpu::Get().Synchronize(); }
 
   // Seconds until each direction that takes part has ended, in pieces.
   struct Ends {
@@ -110,11 +74,13 @@ class Link {
     const Clock::time_point start = Clock::now();
     for (uint64_t at = 0; at < bytes_; at += piece) {
       if (in)
-        gpu.Must(gpu.driver().cuMemcpyHtoDAsync_v2(device_[0].address() + at, At(0, at), piece, streams_[0]),
-                 "cuMemcpyHtoDAsync");
+        gpu.Must(
+            gpu.driver().cuMemcpyHtoDAsync_v2(device_[0].address() + at, host_[0].at(at), piece, streams_[0]),
+            "cuMemcpyHtoDAsync");
       if (out)
-        gpu.Must(gpu.driver().cuMemcpyDtoHAsync_v2(At(1, at), device_[1].address() + at, piece, streams_[1]),
-                 "cuMemcpyDtoHAsync");
+        gpu.Must(
+            gpu.driver().cuMemcpyDtoHAsync_v2(host_[1].at(at), device_[1].address() + at, piece, streams_[1]),
+            "cuMemcpyDtoHAsync");
     }
     Ends ends;
     const auto look = [&](bool asked, CUstream stream, double* end) {
@@ -129,10 +95,8 @@ class Link {
   }
 
  private:
-  void* At(int side, uint64_t offset) const { return static_cast<char*>(host_[side].data()) + offset; }
-
   const uint64_t bytes_;
-  const HostBytes host_[2];
+  HostMemory host_[2];
   Mapping device_[2] = {Mapping(bytes_), Mapping(bytes_)};
   CUstream streams_[2] = {};
   const decltype(&::cuStreamQuery) query_ =
@@ -141,13 +105,18 @@ class Link {
 
 }  // namespace
 
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
 Json MeasureCalls(int rounds) {
   const Gpu& gpu = Gpu::Get();
   const auto& driver = gpu.driver();
   const CUstream stream = gpu.NewStream();
   CUevent event = nullptr;
   gpu.Must(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  const HostBytes host(kPieceBytes);
+  HostMemory host(kPieceBytes);
   host.Register();
   const Mapping device(kPieceBytes);
   Json calls;
@@ -157,7 +126,7 @@ Json MeasureCalls(int rounds) {
   calls["cuStreamWaitEvent"] =
       PerCall(rounds, "cuStreamWaitEvent", [&] { return driver.cuStreamWaitEvent(stream, event, 0); });
   calls["cuMemcpyAsync"] = PerCall(rounds, "cuMemcpyHtoDAsync", [&] {
-    return driver.cuMemcpyHtoDAsync_v2(device.address(), host.data(), 64, stream);
+    return driver.cuMemcpyHtoDAsync_v2(device.address(), host.at(0), 64, stream);
   });
   gpu.Synchronize();
   CUdeviceptr address = 0;
@@ -174,7 +143,6 @@ Json MeasureCalls(int rounds) {
     return micros;
   });
   calls["cuMemFree"] = Median(frees);
-  host.Unregister();
   gpu.Must(driver.cuEventDestroy_v2(event), "cuEventDestroy");
   return {{"us", calls}, {"registering", MeasureRegistering(std::min(rounds, 3))}};
 }

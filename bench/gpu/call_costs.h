@@ -6,8 +6,12 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace spillway::gpu {
+
+// Of at least one value.
+double Median(std::vector<double> values);
 
 // Microseconds of each call on an idle device, medians; those that grow with bytes for two sizes.
 nlohmann::json MeasureCalls(int rounds);

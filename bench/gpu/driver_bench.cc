@@ -3,11 +3,8 @@
 // direction and in both at once; a launch. Each figure is the median of several rounds. Prints a table; --json FILE.
 // Run with and without LD_PRELOAD=libspillway.so, the launch shows what the hook costs.
 
-#include <sys/mman.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -21,19 +18,7 @@
 namespace spillway::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
-
-constexpr uint64_t kMiB = 1 << 20;
-
-double MicrosSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // Microseconds of each call on one block, summed over its chunks.
 struct BlockCosts {
@@ -129,21 +114,18 @@ Json MeasureBlocks(int rounds, bool busy) {
 Json MeasureCopies(int rounds, uint64_t bytes) {
   const Gpu& gpu = Gpu::Get();
   const auto& driver = gpu.driver();
-  void* host[2];
-  for (void*& side : host) {
-    side = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    const Clock::time_point start = Clock::now();
-    gpu.Must(driver.cuMemHostRegister_v2(side, bytes, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
-    if (side == host[0])
-      std::printf("\nregistering host memory: %.1f GB/s\n", bytes / MicrosSince(start) / 1e3);
-  }
+  HostMemory host[2] = {HostMemory(bytes), HostMemory(bytes)};
+  const Clock::time_point registering = Clock::now();
+  host[0].Register();
+  std::printf("\nregistering host memory: %.1f GB/s\n", bytes / MicrosSince(registering) / 1e3);
+  host[1].Register();
   Mapping device[2] = {Mapping(bytes), Mapping(bytes)};
   const CUstream streams[] = {gpu.NewStream(), gpu.NewStream()};
   const auto out = [&] {
-    return driver.cuMemcpyDtoHAsync_v2(host[0], device[0].address(), bytes, streams[0]);
+    return driver.cuMemcpyDtoHAsync_v2(host[0].at(0), device[0].address(), bytes, streams[0]);
   };
   const auto in = [&] {
-    return driver.cuMemcpyHtoDAsync_v2(device[1].address(), host[1], bytes, streams[1]);
+    return driver.cuMemcpyHtoDAsync_v2(device[1].address(), host[1].at(0), bytes, streams[1]);
   };
   const auto measure = [&](bool outward, bool inward) {
     std::vector<double> speeds;
@@ -163,10 +145,6 @@ Json MeasureCopies(int rounds, uint64_t bytes) {
   std::printf("copies of %d MiB, GB/s: to the host %.1f, to the device %.1f, both at once together %.1f\n",
               static_cast<int>(bytes / kMiB), result["device_to_host_gb_per_s"].get<double>(),
               result["host_to_device_gb_per_s"].get<double>(), result["both_gb_per_s"].get<double>());
-  for (void* side : host) {
-    gpu.Must(driver.cuMemHostUnregister(side), "cuMemHostUnregister");
-    munmap(side, bytes);
-  }
   return result;
 }
 

@@ -16,8 +16,6 @@ namespace {
 using allocator::ContentHash;
 using allocator::DeviceHash;
 
-constexpr uint64_t kMiB = 1 << 20;
-
 ContentHash HashOnDevice(DeviceHash* hash, CUdeviceptr address, uint64_t bytes) {
   auto request = hash->Enqueue(hash->stream(), address, bytes);
   EXPECT_TRUE(request.ok()) << request.status();

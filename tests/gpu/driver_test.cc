@@ -13,14 +13,6 @@
 namespace spillway::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr uint64_t kMiB = 1 << 20;
-
-double MicrosSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
 // A word of device memory that kernels count differences in.
 class Differences {
  public:

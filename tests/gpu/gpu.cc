@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -244,6 +245,30 @@ void Mapping::Map(CUdeviceptr address) {
   }
   gpu.Must(result, "cuMemSetAccess");
   mapped_ = true;
+}
+
+// ---- HostMemory
+
+HostMemory::HostMemory(uint64_t bytes) : bytes_(bytes) {
+  data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  Gpu::Get().Must(data_ == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS, "mmap");
+}
+
+HostMemory::~HostMemory() {
+  if (registered_) Unregister();
+  munmap(data_, bytes_);
+}
+
+void HostMemory::Register() {
+  const Gpu& gpu = Gpu::Get();
+  gpu.Must(gpu.driver().cuMemHostRegister_v2(data_, bytes_, CU_MEMHOSTREGISTER_PORTABLE),
+           "cuMemHostRegister");
+  registered_ = true;
+}
+
+void HostMemory::Unregister() {
+  Gpu::Get().Must(Gpu::Get().driver().cuMemHostUnregister(data_), "cuMemHostUnregister");
+  registered_ = false;
 }
 
 }  // namespace spillway::gpu

@@ -5,6 +5,7 @@
 #ifndef SPILLWAY_TESTS_GPU_GPU_H_
 #define SPILLWAY_TESTS_GPU_GPU_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,14 @@
 #include "allocator/driver/cuda_driver.h"
 
 namespace spillway::gpu {
+
+using Clock = std::chrono::steady_clock;
+
+inline constexpr uint64_t kMiB = 1 << 20;
+
+inline double MicrosSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
 
 // The process's only one; made by the first Get(). Programs end with a message where there is no usable device.
 class Gpu {
@@ -90,6 +99,24 @@ class Mapping {
   bool mapped_ = false;
   std::vector<CUmemGenericAllocationHandle> chunks_;
   static uint64_t not_ready_;
+};
+
+// Host memory that has its pages. The driver knows it from Register to Unregister, or to its end.
+class HostMemory {
+ public:
+  explicit HostMemory(uint64_t bytes);
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  void Register();
+  void Unregister();
+  char* at(uint64_t offset) const { return static_cast<char*>(data_) + offset; }
+
+ private:
+  const uint64_t bytes_;
+  void* data_ = nullptr;
+  bool registered_ = false;
 };
 
 }  // namespace spillway::gpu

@@ -20,9 +20,7 @@
 namespace spillway::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
-constexpr uint64_t kMiB = 1 << 20;
 
 // The table of the engine that is loaded; null where Spillway does not run.
 const spillway_api* FindEngine() {

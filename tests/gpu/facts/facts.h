@@ -5,7 +5,6 @@
 #ifndef SPILLWAY_TESTS_GPU_FACTS_FACTS_H_
 #define SPILLWAY_TESTS_GPU_FACTS_FACTS_H_
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,9 +14,6 @@
 namespace spillway::gpu {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
-
-inline constexpr uint64_t kMiB = 1 << 20;
 
 struct FactSetup {
   bool small = false;   // sizes and counts that simcuda's memory and speed allow
@@ -42,9 +38,6 @@ Json ModuleLoading(const FactSetup& setup);
 // Takes all device memory but `leave`, says so on standard output, and keeps it until standard input ends.
 Json FullDevice(const FactSetup& setup);
 
-inline double MicrosSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 // The value below which that part of the values lies; 0 for none.
 double Quantile(std::vector<double> values, double part);
 

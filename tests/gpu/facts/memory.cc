@@ -1,6 +1,5 @@
 // Rates of copies, and a device that is full.
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,33 +9,13 @@
 namespace spillway::gpu {
 namespace {
 
-// Registered host memory.
-class HostMemory {
- public:
-  explicit HostMemory(uint64_t bytes) : bytes_(bytes) {
-    bytes_at_ =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    Gpu::Get().Must(bytes_at_ == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS, "mmap");
-    Gpu::Get().Must(Gpu::Get().driver().cuMemHostRegister_v2(bytes_at_, bytes, CU_MEMHOSTREGISTER_PORTABLE),
-                    "cuMemHostRegister");
-  }
-  ~HostMemory() {
-    (void)Gpu::Get().driver().cuMemHostUnregister(bytes_at_);
-    munmap(bytes_at_, bytes_);
-  }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  char* at(uint64_t offset) const { return static_cast<char*>(bytes_at_) + offset; }
-
- private:
-  const uint64_t bytes_;
-  void* bytes_at_ = nullptr;
-};
-
 // What both directions share.
 struct Directions {
   explicit Directions(uint64_t bytes)
-      : total(bytes), host_out(bytes), host_in(bytes), device_out(bytes), device_in(bytes) {}
+      : total(bytes), host_out(bytes), host_in(bytes), device_out(bytes), device_in(bytes) {
+    host_out.Register();
+    host_in.Register();
+  }
   const uint64_t total;
   HostMemory host_out, host_in;
   Mapping device_out, device_in;

@@ -7,12 +7,6 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-python=python3
-arguments=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    --python) python=${2:?--python needs a path}; shift 2 ;;
-    *) arguments+=("$1"); shift ;;
-  esac
-done
-exec "$python" -B "$ROOT/bench/gpu/run.py" "${arguments[@]}"
+# shellcheck source=tests/gpu/run_python.sh
+. "$ROOT/tests/gpu/run_python.sh"
+run_python bench/gpu/run.py "$@"

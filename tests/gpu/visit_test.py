@@ -223,6 +223,15 @@ class FactsTest(Quiet):
             visit_facts.driver_calls(program)
         self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.LEFT_OUT] * 3)
 
+    def test_answers_before_the_end_of_the_visit_are_kept(self):
+        program = self.program("gpu")
+        ends = iter([(visit_watch.Ended(0, 1.0, "a of null\nb of null"), None), (visit_watch.Ended(0, 1.0, ""), {"result": 1}),
+                     (visit_watch.Ended(-9, 1.0, "", True, True), None)])  # fmt: skip
+        with mock.patch.object(program, "run", lambda *_, **__: next(ends)):
+            visit_facts.handles(program)
+        row = program.table.rows[0]
+        self.assertEqual((row["status"], row["figures"]), (visit_rows.LEFT_OUT, {"a of null": {"result": 1}}))
+
     def test_the_machines_costs_are_brought_home(self):
         program = self.program("gpu")
         program.table.head["machine"] = {"platform": "a platform", "nvidia_smi": "a GPU"}

@@ -49,7 +49,8 @@ def family(pid):
 
 def threads(pid):
     """What each thread of a process does, as the kernel sees it."""
-    lines = [f"process {pid}: {read(f'/proc/{pid}/cmdline').replace(chr(0), ' ')[:300]}"]
+    # Not its command line: that lies in its memory, and to read it waits for a lock that a hung driver call may hold.
+    lines = [f"process {pid}: {read(f'/proc/{pid}/comm')}"]
     for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda path: int(path.name)):
         state = [line for line in read(task / "status").splitlines() if line.startswith(("State", "voluntary"))]
         lines.append(f"  thread {task.name} {read(task / 'comm')}: {'; '.join(' '.join(line.split()) for line in state)}")

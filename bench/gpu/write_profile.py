@@ -80,6 +80,7 @@ def make(report, name, like):
     base = json.loads((PROFILES / f"{like}.json").read_text())
     profile = assume(base, like)
     profile["name"], profile["machine"] = name, driver["device"]
+    profile["notes"] = [f"Of the profile {like}:", *base.get("notes", [])]
     for call, figures in measured_calls(driver, figure).items():
         profile["calls"][call] = {"holds": base["calls"][call]["holds"], **figures}
     for side, figures in driver["link"].items():

@@ -54,6 +54,7 @@ def main():
     assert calls["cuMemHostRegister"]["call_us"]["value"] == 28
     assert calls["cuMemHostUnregister"]["gib_us"]["value"] == 0
     assert made["copies"]["in"]["both_gb_per_s"]["value"] == 30 and made["copies"]["out"]["setup_us"]["value"] == 2
+    assert made["notes"][0] == "Of the profile h200:", made["notes"]
     taken = calls["cuModuleLoadData"]["call_us"]
     assert taken["assumed"].startswith("the profile h200: ") and taken["low"] < taken["high"], taken
     assert set(calls) == set(write_profile.json.loads((write_profile.PROFILES / "h200.json").read_text())["calls"])

@@ -13,6 +13,7 @@ constexpr size_t kMostCopiesUnderWay = 2;
 constexpr LaunchIndex kLaunchesOfAGap = 8;
 // Entries that one Poll looks at. Those behind are wanted later; their turn comes as these start or go.
 constexpr int kMostLooks = 128;
+constexpr int kMostStarts = 4;  // then it is looked again at what has ended: each start maps a block
 
 PlanBlock BlockOf(TraceBlock block) { return static_cast<PlanBlock>(block); }
 size_t QueueOf(PlanTier tier) { return static_cast<size_t>(tier); }
@@ -240,12 +241,13 @@ bool PlanCursor::PollFetches() {
   bytes_wanted_ = 0;
   bool progress = LookAtFetchesUnderWay();
   Blocked blocked = {IsBusy(PlanTier::kHost), IsBusy(PlanTier::kDisk)};
-  int looks = 0;
+  int looks = 0, started = 0;
   for (auto it = fetches_waiting_.begin();
        it != fetches_waiting_.end() && !(blocked[0] && blocked[1]) && looks < kMostLooks; ++looks) {
     const Start result = TryFetch(*it, &blocked);
     progress |= result == Start::kStarted;
     it = result == Start::kStarted || result == Start::kGone ? fetches_waiting_.erase(it) : std::next(it);
+    if (result == Start::kStarted && ++started == kMostStarts) break;
   }
   return progress;
 }

@@ -24,24 +24,25 @@ class RateMean {
  public:
   // Transfers were under way for so long.
   void AddNanos(int64_t nanos) { nanos_ += nanos; }
-  // A transfer has ended, after the time that it took was added. `bytes` of it have moved.
+  // A transfer has ended, after the time that it took was added. `bytes` of it have moved. Ends are seen in
+  // bursts, each after the time of them all: only sums over several bursts make a rate.
   void AddBytes(uint64_t bytes) {
     bytes_ += bytes;
-    if (nanos_ <= 0 || bytes_ < (rate_ == 0 ? kFirstBytes : kSampleBytes)) return;
-    const double sample = static_cast<double>(bytes_) * 1e9 / static_cast<double>(nanos_);
-    rate_ = rate_ == 0 ? sample : rate_ + (sample - rate_) / 4;
-    bytes_ = 0;
-    nanos_ = 0;
+    if (nanos_ <= 0 || bytes_ < kFirstBytes) return;
+    rate_ = static_cast<double>(bytes_) * 1e9 / static_cast<double>(nanos_);
+    if (bytes_ < kMostBytes) return;
+    bytes_ /= 2;
+    nanos_ /= 2;
   }
   // Bytes a second; 0: too little has moved to say.
   double rate() const { return rate_; }
 
  private:
   static constexpr uint64_t kFirstBytes = 4 << 20;
-  static constexpr uint64_t kSampleBytes = 16 << 20;
+  static constexpr uint64_t kMostBytes = 128 << 20;  // then what is older weighs half
 
-  int64_t nanos_ = 0;   // of the sample under way
-  uint64_t bytes_ = 0;  // the same
+  int64_t nanos_ = 0;
+  uint64_t bytes_ = 0;
   double rate_ = 0;
 };
 

@@ -191,21 +191,22 @@ class FillWork : public Work {
   const FillShape shape_;
 };
 
-enum class Side { kDevice, kPinned, kPageable, kBad };
+}  // namespace
 
-// What kind of memory a range is. A device range that is not wholly there is bad, and is reported.
-Side Classify(uint64_t start, uint64_t size, const char* what) {
+MemorySide MemorySideOf(uint64_t start, uint64_t size, const char* what) {
   AddressSpace& space = GetAddressSpace();
-  if (!space.pool().Contains(start)) return FindHostMemory(start, nullptr) ? Side::kPinned : Side::kPageable;
+  if (!space.pool().Contains(start))
+    return FindHostMemory(start, nullptr) ? MemorySide::kPinned : MemorySide::kPageable;
   const uint64_t missing = space.FirstInaccessible(start, size);
   if (missing == 0) {
-    return space.Find(start).mapping.device == nullptr ? Side::kPinned : Side::kDevice;  // mapped host memory
+    return space.Find(start).mapping.device == nullptr ? MemorySide::kPinned
+                                                       : MemorySide::kDevice;  // mapped host memory
   }
   switch (GetSettings().mode_now()) {
     case Mode::kReport:  // the touch itself will be counted and let in,
     case Mode::kFault:   // or will fail the context
-      return Side::kDevice;
-    case Mode::kOff: return Side::kBad;
+      return MemorySide::kDevice;
+    case Mode::kOff: return MemorySide::kBad;
     case Mode::kStrict: break;
   }
   using Hex = unsigned long long;
@@ -213,17 +214,30 @@ Side Classify(uint64_t start, uint64_t size, const char* what) {
                "simcuda: a copy or memset was refused: its %s [0x%llx, +%llu) is not mapped at 0x%llx; %s\n",
                what, Hex{start}, Hex{size}, Hex{missing}, AddressText(missing).c_str());
   ++GetStats().misuses;
-  return Side::kBad;
+  return MemorySide::kBad;
+}
+
+namespace {
+
+bool IsPlausible(const CopyShape& shape) {
+  if (shape.destination == 0 || shape.source == 0) return false;
+  return shape.height <= 1 || (shape.destination_pitch >= shape.width && shape.source_pitch >= shape.width);
 }
 
 }  // namespace
 
-CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
+CUresult CheckCopy(const CopyShape& shape) {
   if (shape.bytes() == 0) return CUDA_SUCCESS;
-  if (shape.destination == 0 || shape.source == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (shape.height > 1 && (shape.destination_pitch < shape.width || shape.source_pitch < shape.width)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  const bool good =
+      IsPlausible(shape) &&
+      MemorySideOf(shape.destination, shape.destination_extent(), "destination") != MemorySide::kBad &&
+      MemorySideOf(shape.source, shape.source_extent(), "source") != MemorySide::kBad;
+  return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when, SourceOrder order) {
+  if (shape.bytes() == 0) return CUDA_SUCCESS;
+  if (!IsPlausible(shape)) return CUDA_ERROR_INVALID_VALUE;
   if (when != CopyReturn::kGraph) {
     bool capturing = false;
     CUresult result = EnterQueueing(stream, &capturing);
@@ -231,19 +245,21 @@ CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when) {
     if (result != CUDA_SUCCESS) return result;
     if (capturing) return RecordOperation(stream, std::make_shared<CopyOperation>(shape));
   }
-  const Side destination = Classify(shape.destination, shape.destination_extent(), "destination");
-  const Side source = Classify(shape.source, shape.source_extent(), "source");
-  if (destination == Side::kBad || source == Side::kBad) return CUDA_ERROR_INVALID_VALUE;
+  const MemorySide destination = MemorySideOf(shape.destination, shape.destination_extent(), "destination");
+  const MemorySide source = MemorySideOf(shape.source, shape.source_extent(), "source");
+  if (destination == MemorySide::kBad || source == MemorySide::kBad) return CUDA_ERROR_INVALID_VALUE;
   if (ShouldFailCopy()) return CUDA_ERROR_UNKNOWN;
-  const bool to_device = destination == Side::kDevice;
-  const bool from_device = source == Side::kDevice;
+  const bool to_device = destination == MemorySide::kDevice;
+  const bool from_device = source == MemorySide::kDevice;
   const int direction =
       to_device ? (from_device ? SIMCUDA_DTOD : SIMCUDA_HTOD) : (from_device ? SIMCUDA_DTOH : SIMCUDA_HTOH);
-  const bool pageable = destination == Side::kPageable || source == Side::kPageable;
+  const bool pageable = destination == MemorySide::kPageable || source == MemorySide::kPageable;
   auto work = std::make_unique<CopyWork>(shape, direction, pageable);
   bool wait = when == CopyReturn::kSync && direction != SIMCUDA_DTOD;
-  if (destination == Side::kPageable && when != CopyReturn::kGraph) wait = true;
-  if (source == Side::kPageable && !wait && when != CopyReturn::kGraph) {
+  if (destination == MemorySide::kPageable && when != CopyReturn::kGraph) wait = true;
+  if (order == SourceOrder::kAny) {
+    work->Stage();
+  } else if (source == MemorySide::kPageable && !wait && when != CopyReturn::kGraph) {
     if (shape.bytes() <= kStagedBytes) {
       work->Stage();
     } else {
@@ -275,8 +291,8 @@ CUresult CheckFill(const FillShape& shape) {
 }
 
 CUresult QueueFill(Stream& stream, const FillShape& shape) {
-  const Side side = Classify(shape.destination, shape.extent(), "destination");
-  if (side == Side::kBad || side == Side::kPageable) return CUDA_ERROR_INVALID_VALUE;
+  const MemorySide side = MemorySideOf(shape.destination, shape.extent(), "destination");
+  if (side == MemorySide::kBad || side == MemorySide::kPageable) return CUDA_ERROR_INVALID_VALUE;
   stream.context()->Enqueue(stream, new FillWork(shape));
   return CUDA_SUCCESS;
 }

@@ -25,12 +25,24 @@ struct CopyShape {
   uint64_t source_extent() const { return height == 0 ? 0 : source_pitch * (height - 1) + width; }
 };
 
+// What kind of memory a range is. A device range that is not wholly there is bad, and is reported as that of a copy or
+// the like, whose `what` ("source") it is.
+enum class MemorySide { kDevice, kPinned, kPageable, kBad };
+MemorySide MemorySideOf(uint64_t start, uint64_t size, const char* what);
+
 // When the call returns: at once where the hardware could, or when the bytes have arrived. A graph's copy never waits.
 enum class CopyReturn { kAsync, kSync, kGraph };
 
+// When the source may be read: when the stream gets there, or at any time after the call began. The second is then done
+// at once, as no job may count on more.
+enum class SourceOrder { kStream, kAny };
+
 // Checks the ranges, queues the copy and waits where CUDA would (sync form; pageable host memory). On a capturing stream
 // it becomes a node.
-CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when);
+CUresult SubmitCopy(Stream& stream, const CopyShape& shape, CopyReturn when,
+                    SourceOrder order = SourceOrder::kStream);
+// What SubmitCopy would refuse, for a call that must refuse all of its copies or none.
+CUresult CheckCopy(const CopyShape& shape);
 
 struct FillShape {
   uint64_t destination = 0;

@@ -10,6 +10,7 @@
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/log.h"
+#include "integration/simcuda/driver/memory_operation.h"
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
 #include "integration/simcuda/driver/stream.h"
@@ -18,12 +19,30 @@ namespace simcuda {
 namespace {
 
 // Work that is still queued uses what static destructors are about to take away; a GPU would be switched off here.
+// Where nothing but waits for words is left, nobody is there to write them.
 void DrainStreams() {
   constexpr int64_t kLongestNs = 10'000'000'000;
+  constexpr int64_t kLongestForWordsNs = 1'000'000'000;
   const int64_t until = NowNs() + kLongestNs;
-  ForEachStream([until](const Stream& stream) {
-    while (!stream.IsDone(stream.enqueued()) && NowNs() < until) SleepUntil(NowNs() + 1'000'000);
-  });
+  uint64_t queued = 0, done = 0, done_before = 0;
+  int64_t moved_at = NowNs();
+  do {
+    queued = done = 0;
+    ForEachStream([&](const Stream& stream) {
+      done += stream.completed();  // first: the other only grows
+      queued += stream.enqueued();
+    });
+    if (done == queued) return;
+    const int64_t now = NowNs();
+    if (done != done_before) moved_at = now;
+    done_before = done;
+    if (WordsWaitedFor() != 0 && now - moved_at > kLongestForWordsNs) {
+      std::fprintf(stderr,
+                   "simcuda: the process ends while a stream waits for a word that nobody has written\n");
+      return;
+    }
+    SleepUntil(now + 1'000'000);
+  } while (NowNs() < until);
 }
 
 void OnExit() {

@@ -129,6 +129,30 @@ cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size
   });
 }
 
+// The runtime's attributes and operations are the driver's, by their layout.
+static_assert(sizeof(cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes) &&
+              sizeof(cudaMemcpy3DBatchOp) == sizeof(CUDA_MEMCPY3D_BATCH_OP));
+
+cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const size_t* sizes,
+                                 size_t count, cudaMemcpyAttributes* attributes, size_t* indices,
+                                 size_t attribute_count, cudaStream_t stream) {
+  return WithContext([&](const DriverTable& driver) {
+    return driver.MemcpyBatchAsync(
+        reinterpret_cast<CUdeviceptr*>(const_cast<void**>(dsts)),
+        reinterpret_cast<CUdeviceptr*>(const_cast<void**>(const_cast<const void**>(srcs))),
+        const_cast<size_t*>(sizes), count, reinterpret_cast<CUmemcpyAttributes*>(attributes), indices,
+        attribute_count, stream);
+  });
+}
+
+cudaError_t cudaMemcpy3DBatchAsync(size_t count, cudaMemcpy3DBatchOp* operations, unsigned long long flags,
+                                   cudaStream_t stream) {
+  return WithContext([&](const DriverTable& driver) {
+    return driver.Memcpy3DBatchAsync(count, reinterpret_cast<CUDA_MEMCPY3D_BATCH_OP*>(operations), flags,
+                                     stream);
+  });
+}
+
 cudaError_t cudaMemset(void* device_pointer, int value, size_t count) {
   return WithContext([&](const DriverTable& driver) {
     return count == 0 ? CUDA_SUCCESS

@@ -1,5 +1,6 @@
 // Module images: which kernels and variables they name. Three kinds are read: ours (text, see simcuda.h), PTX text, and ELF
-// cubins. No device code is kept; the names are bound to registered host functions.
+// cubins. No device code is kept; the names are bound to registered host functions. PTX and cubins tell the layout of a
+// kernel's parameters, too.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IMAGE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IMAGE_H_
 
@@ -7,11 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "integration/simcuda/driver/simcuda.h"
+
 namespace simcuda {
 
 struct ImageKernel {
   std::string name;
   long parameters = -1;  // how many it takes; -1: not said
+  bool has_layout = false;
+  std::vector<simcuda_parameter> layout;  // ascending
 };
 
 struct ImageGlobal {

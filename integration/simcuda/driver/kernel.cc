@@ -1,5 +1,6 @@
 #include "integration/simcuda/driver/kernel.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -18,15 +19,27 @@ Registry& GetRegistry() {
 }
 
 // Parameters ascend without overlap and fit what a launch can carry.
-bool IsLayoutSane(const simcuda_kernel& kernel) {
+bool IsLayoutSane(const simcuda_parameter* parameters, size_t count) {
   size_t end = 0;
-  for (size_t i = 0; i < kernel.parameter_count; ++i) {
-    const simcuda_parameter& parameter = kernel.parameters[i];
+  for (size_t i = 0; i < count; ++i) {
+    const simcuda_parameter& parameter = parameters[i];
     if (parameter.size == 0 || parameter.offset < end) return false;
     end = parameter.offset + parameter.size;
   }
   constexpr size_t kMostParameterBytes = 32764;
   return end <= kMostParameterBytes;
+}
+
+void SetLayout(KernelDefinition* kernel, const simcuda_parameter* parameters, size_t count) {
+  kernel->parameters.assign(parameters, parameters + count);
+  kernel->parameter_bytes = count == 0 ? 0 : parameters[count - 1].offset + parameters[count - 1].size;
+}
+
+bool IsPlausible(const simcuda_kernel& kernel, bool wants_handle) {
+  if (kernel.name == nullptr || *kernel.name == '\0' || kernel.run == nullptr) return false;
+  if (kernel.parameter_count == SIMCUDA_LAYOUT_OF_IMAGE) return !wants_handle;
+  return kernel.parameter_count == 0 ||
+         (kernel.parameters != nullptr && IsLayoutSane(kernel.parameters, kernel.parameter_count));
 }
 
 }  // namespace
@@ -42,6 +55,25 @@ const KernelDefinition* FindKernel(const std::string& name, long parameters) {
   return nullptr;
 }
 
+const KernelDefinition* WithLayout(const KernelDefinition* kernel,
+                                   const std::vector<simcuda_parameter>& layout) {
+  if (!kernel->layout_of_image) {
+    const auto same = [](const simcuda_parameter& a, const simcuda_parameter& b) {
+      return a.offset == b.offset && a.size == b.size;
+    };
+    const bool equal =
+        std::equal(layout.begin(), layout.end(), kernel->parameters.begin(), kernel->parameters.end(), same);
+    return equal ? kernel : nullptr;
+  }
+  if (!IsLayoutSane(layout.data(), layout.size())) return nullptr;
+  auto* const definition = new KernelDefinition;  // never freed, as those that are registered
+  definition->name = kernel->name;
+  definition->run = kernel->run;
+  definition->user = kernel->user;
+  SetLayout(definition, layout.data(), layout.size());
+  return definition;
+}
+
 }  // namespace simcuda
 
 SIMCUDA_API int simcuda_set_release(struct CUfunc_st* function, simcuda_release_function release) {
@@ -52,19 +84,15 @@ SIMCUDA_API int simcuda_set_release(struct CUfunc_st* function, simcuda_release_
 }
 
 SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUfunc_st** function) {
-  if (kernel == nullptr || kernel->name == nullptr || *kernel->name == '\0' || kernel->run == nullptr ||
-      (kernel->parameter_count != 0 && kernel->parameters == nullptr) || !simcuda::IsLayoutSane(*kernel)) {
+  if (kernel == nullptr || !simcuda::IsPlausible(*kernel, function != nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  }
   auto* definition = new simcuda::KernelDefinition;
   definition->name = kernel->name;
   definition->run = kernel->run;
   definition->user = kernel->user;
-  definition->parameters.assign(kernel->parameters, kernel->parameters + kernel->parameter_count);
-  if (kernel->parameter_count != 0) {
-    const simcuda_parameter& last = definition->parameters.back();
-    definition->parameter_bytes = last.offset + last.size;
-  }
+  definition->layout_of_image = kernel->parameter_count == SIMCUDA_LAYOUT_OF_IMAGE;
+  if (!definition->layout_of_image)
+    simcuda::SetLayout(definition, kernel->parameters, kernel->parameter_count);
   simcuda::Registry& registry = simcuda::GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.by_name[definition->name].push_back(definition);

@@ -21,6 +21,7 @@ struct KernelDefinition {
   void* user = nullptr;
   std::vector<simcuda_parameter> parameters;
   size_t parameter_bytes = 0;
+  bool layout_of_image = false;  // the parameters are those of the image that names it
   mutable std::atomic<simcuda_release_function> release{nullptr};
 };
 
@@ -42,6 +43,9 @@ inline FunctionHandle* FunctionOrKernel(const void* handle) {
 
 // The first kernel registered under the name, of those that take `parameters` (-1: any number); or null.
 const KernelDefinition* FindKernel(const std::string& name, long parameters);
+// The kernel as an image lays out its parameters: itself, one made for the image, or null when it has another layout.
+const KernelDefinition* WithLayout(const KernelDefinition* kernel,
+                                   const std::vector<simcuda_parameter>& layout);
 
 }  // namespace simcuda
 

@@ -34,6 +34,15 @@ CUresult Module::Find(const std::string& name, FunctionHandle** function) {
                    name.c_str());
       return CUDA_ERROR_NOT_FOUND;
     }
+    if (listed->has_layout || kernel->layout_of_image) {
+      kernel = listed->has_layout ? WithLayout(kernel, listed->layout) : nullptr;
+      if (kernel == nullptr) {
+        std::fprintf(stderr,
+                     "simcuda: the image and the host function of kernel %s differ in its parameters\n",
+                     name.c_str());
+        return CUDA_ERROR_NOT_FOUND;
+      }
+    }
     handle = new FunctionHandle;
     handle->kernel = kernel;
     handle->module = this;

@@ -50,8 +50,12 @@ typedef struct simcuda_kernel {
   simcuda_kernel_function run;
   void* user;
   const simcuda_parameter* parameters; /* copied; ascending, not overlapping */
-  size_t parameter_count;
+  size_t parameter_count;              /* or SIMCUDA_LAYOUT_OF_IMAGE */
 } simcuda_kernel;
+
+/* For the host form of a kernel that is compiled while the job runs: its parameters lie as the image says that names it,
+ * which must be PTX or a cubin. There is no handle of registration then. */
+#define SIMCUDA_LAYOUT_OF_IMAGE ((size_t)-1)
 
 /* Registers a kernel; 0 or a CUresult. Works before cuInit. The name may be registered several times (with other
  * layouts, say): look-ups by name find the first, *function is the handle of exactly this one, a CUfunction that is good
@@ -70,7 +74,8 @@ int simcuda_set_release(struct CUfunc_st* function, simcuda_release_function rel
  * SIMCUDA_IMAGE_MAGIC, each further line the name of one kernel (".kernel NAME PARAMETERS" for the one of that name that
  * takes so many, where several are registered), or ".global NAME BYTES" for a variable of the module
  * (zero at first; one per context; cuModuleGetGlobal and cuLibraryGetGlobal give its address). PTX text and cubins are
- * accepted as well: their entry points are bound to registered kernels of the same name; they have no variables. */
+ * accepted as well: their entry points are bound to registered kernels of the same name and the same layout of parameters;
+ * they have no variables. */
 #define SIMCUDA_IMAGE_MAGIC "//simcuda image 1"
 
 /* For kernels: the address of a variable of the launched function's module, NULL when it has none of that name.

@@ -72,15 +72,61 @@ TEST_F(DriverKernelsTest, ModuleAndLibraryFindRegisteredKernels) {
   EXPECT_EQ(cuModuleLoadData(&module, "no image"), CUDA_ERROR_INVALID_IMAGE);
 }
 
-TEST_F(DriverKernelsTest, PtxEntriesAreBoundByName) {
+CUmodule ModuleOfPtx(const std::string& entry) {
   CUmodule module = nullptr;
-  ASSERT_EQ(cuModuleLoadData(&module,
-                             "// by a compiler\n.version 8.0\n.target sm_90\n.address_size 64\n"
-                             ".visible .entry  test_add(\n  .param .u64 p0\n)\n{ ret; }\n"),
-            CUDA_SUCCESS);
+  const std::string text =
+      "// by a compiler\n.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry  " + entry +
+      "\n{ ret; }\n";
+  EXPECT_EQ(cuModuleLoadData(&module, text.c_str()), CUDA_SUCCESS);
+  return module;
+}
+
+TEST_F(DriverKernelsTest, PtxEntriesAreBoundByNameAndLayout) {
   CUfunction function = nullptr;
-  EXPECT_EQ(cuModuleGetFunction(&function, module, "test_add"), CUDA_SUCCESS);
+  const CUmodule same = ModuleOfPtx(
+      "test_add(\n\t.param .u64 .ptr .align 1 test_add_param_0,\n\t.param .f32 p1,\n\t.param .s64 p2\n)");
+  EXPECT_EQ(cuModuleGetFunction(&function, same, "test_add"), CUDA_SUCCESS);
+  const CUmodule shorter = ModuleOfPtx("test_add(.param .u64 p0)");
+  EXPECT_EQ(cuModuleGetFunction(&function, shorter, "test_add"), CUDA_ERROR_NOT_FOUND);
+  ASSERT_EQ(cuModuleUnload(same), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleUnload(shorter), CUDA_SUCCESS);
+}
+
+TEST_F(DriverKernelsTest, AHostFormTakesTheLayoutOfTheImage) {
+  simcuda_kernel kernel = {"test_of_image",
+                           [](const simcuda_launch* launch, void** parameters) {
+                             EXPECT_EQ(launch->buffer_bytes, 30u);
+                             uint64_t* const out = *static_cast<uint64_t**>(parameters[1]);
+                             std::memcpy(out, parameters[2], 12);
+                           },
+                           nullptr, nullptr, SIMCUDA_LAYOUT_OF_IMAGE};
+  CUfunction function = nullptr;
+  EXPECT_EQ(simcuda_register_kernel(&kernel, &function), CUDA_ERROR_INVALID_VALUE);  // of which image?
+  ASSERT_EQ(simcuda_register_kernel(&kernel, nullptr), 0);
+  const CUmodule module = ModuleOfPtx(
+      "test_of_image(.param .u8 p0, .param .u64 p1,\n .param .align 4 .b8 p2[12], .param .u16 p3)");
+  ASSERT_EQ(cuModuleGetFunction(&function, module, "test_of_image"), CUDA_SUCCESS);
+  const size_t offsets[] = {0, 8, 16, 28}, sizes[] = {1, 8, 12, 2};
+  for (size_t i = 0; i < 4; ++i) {
+    size_t offset = 0, size = 0;
+    ASSERT_EQ(cuFuncGetParamInfo(function, i, &offset, &size), CUDA_SUCCESS);
+    EXPECT_EQ(offset, offsets[i]);
+    EXPECT_EQ(size, sizes[i]);
+  }
+  CUdeviceptr data = Zeros(4);
+  char byte = 0;
+  uint32_t three[] = {7, 8, 9};
+  uint16_t word = 0;
+  void* parameters[] = {&byte, &data, three, &word};
+  ASSERT_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(*At<uint32_t>(data + 8), 9u);
+  CUmodule unsaid = nullptr;
+  ASSERT_EQ(cuModuleLoadData(&unsaid, SIMCUDA_IMAGE_MAGIC "\ntest_of_image"), CUDA_SUCCESS);
+  EXPECT_EQ(cuModuleGetFunction(&function, unsaid, "test_of_image"), CUDA_ERROR_NOT_FOUND);
+  ASSERT_EQ(cuModuleUnload(unsaid), CUDA_SUCCESS);
   ASSERT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemFree(data), CUDA_SUCCESS);
 }
 
 TEST_F(DriverKernelsTest, LayoutIsEnumeratedUntilTheError) {

@@ -12,6 +12,7 @@
 
 #include "integration/simcuda/driver/device.h"
 #include "integration/simcuda/driver/driver_api.h"
+#include "integration/simcuda/driver/ipc_file.h"
 #include "integration/simcuda/driver/memory_pool.h"
 
 namespace simcuda {
@@ -29,8 +30,8 @@ struct Physical {
 };
 
 // Who asked for memory that is no mapping: cuMemAlloc, or a module for its variables (not charged to the device, and
-// not cuMemFree's to free).
-enum class AllocationKind { kPlain, kModule };
+// not cuMemFree's to free), or another process (cuIpcOpenMemHandle; charged there).
+enum class AllocationKind { kPlain, kModule, kImported };
 
 // One mapped handle, or one allocation (physical == null).
 struct Mapping {
@@ -82,7 +83,15 @@ class AddressSpace {
   // The plain allocation that starts at `start`; false when there is none.
   bool FindAllocation(uint64_t start, Mapping* allocation);
   CUresult Free(uint64_t start);
-  // Frees every plain allocation of `context`.
+  // For other processes (shared_allocations.cc). Share: from now on the pages of the plain allocation at `start` lie in
+  // a file; nothing may use them during the first call. Import: maps such a file, or finds where `context` has it
+  // already. CloseImport: undoes one Import; *last: it was the last.
+  CUresult Share(uint64_t start, IpcFile* file);
+  bool IsShared(uint64_t start);
+  CUresult Import(const IpcFile& file, Device* device, void* context, uint64_t* start);
+  bool FindImport(uint64_t start, Mapping* allocation, bool* last);
+  CUresult CloseImport(uint64_t start);
+  // Frees every allocation of `context`, imported ones too.
   void FreeAllOf(void* context);
 
   AddressInfo Find(uint64_t address);
@@ -117,6 +126,7 @@ class AddressSpace {
   void DropIfUnusedLocked(Physical* physical);
   void FreeLocked(std::map<uint64_t, Mapping>::iterator it);
   void RememberLocked(uint64_t start, uint64_t size, const char* how);
+  CUresult MapImportLocked(const IpcFile& file, Device* device, void* context, uint64_t* start);
 
   MemoryPool pool_;
   std::shared_mutex mutex_;  // guards everything below
@@ -124,6 +134,12 @@ class AddressSpace {
   std::map<uint64_t, uint64_t> reservations_;  // start -> size, of cuMemAddressReserve
   std::map<uint64_t, Mapping> mappings_;       // by start
   std::map<uint64_t, Physical> physical_;      // by id
+  std::map<uint64_t, IpcFile> shared_;         // of allocations that other processes may open, by start
+  struct Imported {
+    IpcFile file;
+    int references = 1;
+  };
+  std::map<uint64_t, Imported> imported_;  // by start
   uint64_t next_id_ = 1;
   static constexpr int kRemembered = 256;
   Gone gone_[kRemembered];

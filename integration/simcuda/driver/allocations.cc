@@ -1,4 +1,6 @@
 // AddressSpace, second part: plain allocations (cuMemAlloc), and what is remembered of addresses that are gone.
+#include <unistd.h>
+
 #include <cstdio>
 #include <mutex>
 
@@ -62,6 +64,11 @@ void AddressSpace::FreeLocked(std::map<uint64_t, Mapping>::iterator it) {
   const Mapping mapping = it->second;
   mappings_.erase(it);
   pool_.Depopulate(mapping.start, mapping.size + kPage);
+  if (const auto shared = shared_.find(mapping.start); shared != shared_.end()) {
+    close(shared->second.descriptor);  // who has it open keeps the memory
+    shared_.erase(shared);
+  }
+  imported_.erase(mapping.start);
   addresses_.Give(mapping.start, mapping.size + kPage);
   if (mapping.kind == AllocationKind::kPlain) mapping.device->Uncharge(mapping.size);
   RememberLocked(mapping.start, mapping.size, "it was freed");
@@ -80,7 +87,7 @@ void AddressSpace::FreeAllOf(void* context) {
   for (auto it = mappings_.begin(); it != mappings_.end();) {
     const auto next = std::next(it);
     const Mapping& mapping = it->second;
-    if (mapping.physical == nullptr && mapping.kind == AllocationKind::kPlain && mapping.context == context)
+    if (mapping.physical == nullptr && mapping.kind != AllocationKind::kModule && mapping.context == context)
       FreeLocked(it);
     it = next;
   }

@@ -2,15 +2,18 @@
 // Events are used again after they are destroyed, never freed: a queued record of a destroyed event finds a
 // generation that is not its own and writes nothing.
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
-#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/fail_points.h"
+#include "integration/simcuda/driver/hardware_time.h"
+#include "integration/simcuda/driver/ipc_event.h"
 
 namespace simcuda {
 namespace {
@@ -23,7 +26,8 @@ struct Event : HandleObject {
   Stream* stream = nullptr;          // null: not recorded yet
   uint64_t number = 0;
   int64_t time_ns = 0;
-  CapturedPlace captured;  // of the last record, when that was on a capturing stream
+  CapturedPlace captured;               // of the last record, when that was on a capturing stream
+  std::shared_ptr<SharedEvent> shared;  // of an interprocess event
 };
 
 struct EventPool {
@@ -37,11 +41,15 @@ EventPool& GetPool() {
 
 class RecordWork : public Work {
  public:
-  RecordWork(Event* event, uint64_t generation) : event_(event), generation_(generation) {}
+  RecordWork(Event* event, uint64_t generation)
+      : event_(event), generation_(generation), shared_(event->shared) {
+    if (shared_ != nullptr) shared_number_ = shared_->Record();
+  }
   void Run(Stream& stream, bool skip) override {
     const bool timed = ActiveProfile() != nullptr;
     const int64_t now = timed ? stream.begin_ns() : NowNs();
     stream.set_end_ns(now);
+    if (shared_ != nullptr) shared_->Reach(shared_number_);
     std::lock_guard<std::mutex> lock(event_->mutex);
     if (event_->generation == generation_) event_->time_ns = now;
   }
@@ -51,6 +59,8 @@ class RecordWork : public Work {
  private:
   Event* const event_;
   const uint64_t generation_;
+  const std::shared_ptr<SharedEvent> shared_;
+  uint64_t shared_number_ = 0;
 };
 
 Event* EventFromHandle(CUevent handle) { return LiveObject<Event>(handle, HandleKind::kEvent); }
@@ -62,11 +72,18 @@ struct Place {
   int64_t time_ns;
   unsigned int flags;
   CapturedPlace captured;
-  bool reached() const { return stream == nullptr || stream->IsDone(number); }
+  std::shared_ptr<SharedEvent> shared;
+  uint64_t shared_number = 0;  // of the last record of any process
+  bool reached() const {
+    if (shared != nullptr) return shared->IsReached(shared_number);
+    return stream == nullptr || stream->IsDone(number);
+  }
 };
 Place PlaceOf(Event& event) {
   std::lock_guard<std::mutex> lock(event.mutex);
-  return {event.stream, event.number, event.time_ns, event.flags, event.captured};
+  const uint64_t shared_number = event.shared == nullptr ? 0 : event.shared->recorded();
+  return {event.stream,   event.number, event.time_ns, event.flags,
+          event.captured, event.shared, shared_number};
 }
 
 CUresult EnterEvent(CUevent handle, Event** event) {
@@ -75,6 +92,27 @@ CUresult EnterEvent(CUevent handle, Event** event) {
   if (*event == nullptr) return BadHandle(handle, "a CUevent", CUDA_ERROR_INVALID_HANDLE);
   const Context* context = CurrentContext();
   return context == nullptr ? CUDA_SUCCESS : context->status();
+}
+
+CUevent MakeEvent(unsigned int flags, const Context* context, std::shared_ptr<SharedEvent> shared) {
+  Event* event = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(GetPool().mutex);
+    std::vector<Event*>& unused = GetPool().unused;
+    if (!unused.empty()) {
+      event = unused.back();
+      unused.pop_back();
+    }
+  }
+  if (event == nullptr) event = new Event;
+  std::lock_guard<std::mutex> lock(event->mutex);
+  event->flags = flags;
+  event->context = context;
+  event->stream = nullptr;
+  event->captured = {};
+  event->shared = std::move(shared);
+  event->Live(HandleKind::kEvent);
+  return reinterpret_cast<CUevent>(event);
 }
 
 template <Form kForm>
@@ -123,14 +161,18 @@ CUresult WaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   const Place place = PlaceOf(*event);
   bool done = false;
-  if (CUresult result = WaitForPlace(*stream, place.captured, place.stream != nullptr, &done);
+  if (CUresult result =
+          WaitForPlace(*stream, place.captured, place.stream != nullptr || place.shared != nullptr, &done);
       result != CUDA_SUCCESS || done) {
     return result;
   }
   CallTime time(Call::kStreamWait);
   time.Spend();
-  if (place.reached() || place.stream == stream) return CUDA_SUCCESS;
-  stream->context()->Enqueue(*stream, new WaitWork(place.stream, place.number));
+  if (place.reached() || (place.stream == stream && place.shared == nullptr)) return CUDA_SUCCESS;
+  Work* const wait = place.shared != nullptr
+                         ? static_cast<Work*>(new SharedEventWait(place.shared, place.shared_number))
+                         : new WaitWork(place.stream, place.number);
+  stream->context()->Enqueue(*stream, wait);
   return CUDA_SUCCESS;
 }
 
@@ -163,26 +205,33 @@ SIMCUDA_API CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
   if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
   constexpr unsigned int kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<simcuda::SharedEvent> shared;
   if ((flags & CU_EVENT_INTERPROCESS) != 0) {
-    return (flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    if ((flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+    shared = simcuda::SharedEvent::Create();
+    if (shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  *handle = simcuda::MakeEvent(flags, context, std::move(shared));
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event_handle) {
   Event* event = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
-    std::vector<Event*>& unused = simcuda::GetPool().unused;
-    if (!unused.empty()) {
-      event = unused.back();
-      unused.pop_back();
-    }
-  }
-  if (event == nullptr) event = new Event;
-  std::lock_guard<std::mutex> lock(event->mutex);
-  event->flags = flags;
-  event->context = context;
-  event->stream = nullptr;
-  event->captured = {};
-  event->Live(simcuda::HandleKind::kEvent);
-  *handle = reinterpret_cast<CUevent>(event);
+  if (CUresult result = simcuda::EnterEvent(event_handle, &event); result != CUDA_SUCCESS) return result;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const simcuda::Place place = simcuda::PlaceOf(*event);
+  if (place.shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  place.shared->MakeHandle(handle);
+  return CUDA_SUCCESS;
+}
+
+SIMCUDA_API CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
+  simcuda::Context* context = nullptr;
+  if (CUresult result = simcuda::EnterContext(&context); result != CUDA_SUCCESS) return result;
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<simcuda::SharedEvent> shared = simcuda::SharedEvent::Open(handle);
+  if (shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *event = simcuda::MakeEvent(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, context, std::move(shared));
   return CUDA_SUCCESS;
 }
 
@@ -194,6 +243,7 @@ SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
   {
     std::lock_guard<std::mutex> lock(event->mutex);
     event->Die();
+    event->shared.reset();
     ++event->generation;  // a record that is still queued is not ours any more
   }
   {
@@ -225,6 +275,10 @@ SIMCUDA_API CUresult cuEventSynchronize(CUevent handle) {
   if (CUresult result = simcuda::EnterEvent(handle, &event); result != CUDA_SUCCESS) return result;
   const simcuda::Place place = simcuda::PlaceOf(*event);
   if (CUresult result = simcuda::CheckEventUse(place.captured); result != CUDA_SUCCESS) return result;
+  if (place.shared != nullptr) {
+    place.shared->WaitFor(place.shared_number);
+    return CUDA_SUCCESS;
+  }
   if (place.stream == nullptr) return CUDA_SUCCESS;
   place.stream->WaitFor(place.number);
   return place.stream->context()->status();

@@ -82,6 +82,13 @@ bool MemoryPool::Populate(uint64_t address, uint64_t size) {
 
 void MemoryPool::Depopulate(uint64_t address, uint64_t size) { Forget(address, size); }
 
+bool MemoryPool::PopulateFrom(int descriptor, uint64_t address, uint64_t size) {
+  constexpr int kFlags = MAP_SHARED | MAP_FIXED;
+  if (mmap(Pointer(address), size, PROT_READ | PROT_WRITE, kFlags, descriptor, 0) == MAP_FAILED) return false;
+  AdviseForDevice(address, size);
+  return true;
+}
+
 void FillWithPoison(uint64_t address, uint64_t bytes) {
   std::fill_n(reinterpret_cast<uint64_t*>(address), bytes / sizeof(uint64_t), uint64_t{0xfffefffefffefffe});
 }

@@ -38,6 +38,8 @@ class MemoryPool {
   // Memory without a home, for allocations: pages appear at the address, and vanish.
   bool Populate(uint64_t address, uint64_t size);
   void Depopulate(uint64_t address, uint64_t size);
+  // The pages of a file in place of what is there, until Depopulate.
+  bool PopulateFrom(int descriptor, uint64_t address, uint64_t size);
 
  private:
   uint64_t visible_start_ = 0;

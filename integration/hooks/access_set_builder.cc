@@ -29,6 +29,7 @@ void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
   may_block = reaches_all = of_unknown_origin = false;
   denied = nccl = nullptr;
   set_.Clear();
+  if (__builtin_expect(!early_.empty(), 0)) early_.Clear();
   if (__builtin_expect(rewrites(), 0)) {
     found_.clear();
     overwritten_.clear();

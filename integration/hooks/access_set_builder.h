@@ -54,6 +54,11 @@ class AccessSetBuilder {
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
   }
+  // Adds the blocks of a range that the call may read before its stream gets there (early_reads.h).
+  void EarlyRange(uint64_t address, uint64_t bytes) {
+    Range(address, bytes);
+    if (bytes != 0 && map().Contains(address)) map().CollectRange(address, bytes, &early_);
+  }
   // The call writes these bytes of device memory: the addresses that were known to lie there are gone. The
   // two forms below also look for addresses of ours among the bytes that are written, since a kernel may
   // follow them and name the table alone. Their targets are pinned before the call.
@@ -78,6 +83,7 @@ class AccessSetBuilder {
   void OfUnknownOrigin();
 
   allocator::AccessSet& set() { return set_; }
+  const allocator::AccessSet& early() const { return early_; }
   // Whether the call changes what is known of addresses in device memory.
   bool rewrites() const { return !found_.empty() || !overwritten_.empty(); }
   const std::vector<TableEntry>& found() const { return found_; }
@@ -99,7 +105,7 @@ class AccessSetBuilder {
  private:
   HookState* state_ = nullptr;
   HookContext* context_ = nullptr;
-  allocator::AccessSet set_;
+  allocator::AccessSet set_, early_;
   allocator::AccessSet scratch_;           // of one address
   std::vector<TableEntry> found_;          // addresses that the call puts into device memory
   std::vector<WrittenRange> overwritten_;  // where addresses may have lain

@@ -165,13 +165,43 @@ struct PitchedCopy {
   }
 };
 
-// (destinations, sources, sizes, count, ...): each copy as a UnifiedCopy.
+// CUmemcpyAttributes, as cuda.h has it from 12.8 on.
+struct CopyAttributes {
+  // A source is read when the stream gets there; else at any time from the call on.
+  static constexpr int kStreamOrder = 1;
+  int source_order;
+  CUmemLocation hints[2];
+  unsigned int flags;
+};
+static_assert(sizeof(CopyAttributes) == 24);
+
+// (destination, source, bytes, attributes, stream): a UnifiedCopy.
+struct AttributedCopy {
+  static void Collect(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                      const void* attributes, CUstream) {
+    UnifiedCopy::Collect(builder, destination, source, bytes);
+    const auto* const given = static_cast<const CopyAttributes*>(attributes);
+    if (given != nullptr && given->source_order != CopyAttributes::kStreamOrder)
+      builder->EarlyRange(source, bytes);
+  }
+};
+
+// (destinations, sources, sizes, count, attributes, indices, attribute count, ...): each copy as a UnifiedCopy.
+// An index is that of the first copy that its attributes are for.
 struct BatchCopy {
   template <typename... Rest>
   static void Collect(AccessSetBuilder* builder, const CUdeviceptr* destinations, const CUdeviceptr* sources,
-                      const size_t* sizes, size_t count, Rest...) {
+                      const size_t* sizes, size_t count, const void* attributes, const size_t* indices,
+                      size_t attribute_count, Rest...) {
     if (destinations == nullptr || sources == nullptr || sizes == nullptr) return;
-    for (size_t i = 0; i < count; ++i) UnifiedCopy::Collect(builder, destinations[i], sources[i], sizes[i]);
+    const auto* const given = static_cast<const CopyAttributes*>(attributes);
+    size_t at = 0;
+    for (size_t i = 0; i < count; ++i) {
+      UnifiedCopy::Collect(builder, destinations[i], sources[i], sizes[i]);
+      if (given == nullptr || indices == nullptr || attribute_count == 0) continue;  // refused by the driver
+      while (at + 1 < attribute_count && indices[at + 1] <= i) ++at;
+      if (given[at].source_order != CopyAttributes::kStreamOrder) builder->EarlyRange(sources[i], sizes[i]);
+    }
   }
 };
 
@@ -185,6 +215,10 @@ struct PitchedBatchCopy {
       for (size_t i = 0; ops != nullptr && i < count; ++i) {
         Operand(builder, ops[i].src);
         Operand(builder, ops[i].dst);
+        if (ops[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+            ops[i].src.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+          builder->EarlyRange(ops[i].src.op.ptr.ptr, 1);  // as an operand's: its first byte names the block
+        }
         Written(builder, ops[i]);
       }
     }
@@ -303,18 +337,40 @@ struct DecompressBatch {
   }
 };
 
-// (stream, address, value, flags), and (stream, count, operations, flags), where each operation's words are
-// looked through.
-struct StreamWord {
+// (stream, address, value, flags): a word that a stream waits for, or writes. What it writes may be an address.
+struct WordRead {
   template <typename V>
   static void Collect(AccessSetBuilder* builder, CUstream, CUdeviceptr address, V, unsigned int) {
     builder->Address(address);
   }
 };
-struct StreamWordBatch {
-  static void Collect(AccessSetBuilder* builder, CUstream, unsigned int count,
+struct WordWritten {
+  template <typename V>
+  static void Collect(AccessSetBuilder* builder, CUstream, CUdeviceptr address, V value, unsigned int) {
+    builder->Address(address);
+    builder->WritesFromHost(address, &value, sizeof(value));
+  }
+};
+// (stream, count, operations, flags). The words of operations that are not known are looked through.
+struct WordBatch {
+  static void Collect(AccessSetBuilder* builder, CUstream stream, unsigned int count,
                       const CUstreamBatchMemOpParams* ops, unsigned int) {
-    if (ops != nullptr) ScanBytes(ops, count * sizeof(*ops), builder->map(), &builder->set());
+    for (unsigned int i = 0; ops != nullptr && i < count; ++i) {
+      const auto& write = ops[i].writeValue;
+      switch (ops[i].operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64: builder->Address(ops[i].waitValue.address); break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+          WordWritten::Collect(builder, stream, write.address, write.value, 0);
+          break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+          WordWritten::Collect(builder, stream, write.address, write.value64, 0);
+          break;
+        case CU_STREAM_MEM_OP_BARRIER:
+        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: break;  // no addresses
+        default: ScanBytes(&ops[i], sizeof(ops[i]), builder->map(), &builder->set());
+      }
+    }
   }
 };
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "integration/hooks/access_set_builder.h"
+#include "integration/hooks/early_reads.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/hook_rows.h"
 #include "integration/hooks/launch_gate.h"
@@ -58,6 +59,24 @@ struct Gated {
     builder->may_block = row.synchronous;
     Arguments::Collect(builder, args...);
     return PassGate(builder, {StreamOf(args...), row.per_thread_default}, [&] { return real(args...); });
+  }
+};
+
+// The same for a call that may read some of its blocks before its stream gets there: these have arrived before
+// it is made.
+template <typename Arguments>
+struct GatedEarly {
+  template <typename... A>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
+    HookScope scope;
+    AccessSetBuilder* const builder = scope.builder();
+    if (builder == nullptr) return real(args...);
+    builder->tag = row.tag;
+    builder->may_block = row.synchronous;
+    Arguments::Collect(builder, args...);
+    const allocator::StreamRef stream{StreamOf(args...), row.per_thread_default};
+    return PassEarlyReads(builder, stream,
+                          [&] { return PassGate(builder, stream, [&] { return real(args...); }); });
   }
 };
 

@@ -42,7 +42,7 @@ SPILLWAY_HOOK(cuParamSetTexRef, NotFollowed)
 // Copies.
 SPILLWAY_HOOK(cuMemcpy, Gated<UnifiedCopy>)
 SPILLWAY_HOOK(cuMemcpyAsync, Gated<UnifiedCopy>)
-SPILLWAY_HOOK(cuMemcpyWithAttributesAsync, Gated<UnifiedCopy>)
+SPILLWAY_HOOK(cuMemcpyWithAttributesAsync, GatedEarly<AttributedCopy>)
 SPILLWAY_HOOK(cuMemcpyHtoD, Gated<HostToDeviceCopy>)
 SPILLWAY_HOOK(cuMemcpyHtoDAsync, Gated<HostToDeviceCopy>)
 SPILLWAY_HOOK(cuMemcpyDtoH, Gated<LinearCopy>)
@@ -65,9 +65,9 @@ SPILLWAY_HOOK(cuMemcpy3D, Gated<PitchedCopy>)
 SPILLWAY_HOOK(cuMemcpy3DAsync, Gated<PitchedCopy>)
 SPILLWAY_HOOK(cuMemcpy3DPeer, Gated<PitchedCopy>)
 SPILLWAY_HOOK(cuMemcpy3DPeerAsync, Gated<PitchedCopy>)
-SPILLWAY_HOOK(cuMemcpyBatchAsync, Gated<BatchCopy>)
-SPILLWAY_HOOK(cuMemcpy3DBatchAsync, Gated<PitchedBatchCopy>)
-SPILLWAY_HOOK(cuMemcpy3DWithAttributesAsync, Gated<PitchedBatchCopy>)
+SPILLWAY_HOOK(cuMemcpyBatchAsync, GatedEarly<BatchCopy>)
+SPILLWAY_HOOK(cuMemcpy3DBatchAsync, GatedEarly<PitchedBatchCopy>)
+SPILLWAY_HOOK(cuMemcpy3DWithAttributesAsync, GatedEarly<PitchedBatchCopy>)
 SPILLWAY_HOOK(cuFabricCpyBatchAsync, Gated<FabricCopyBatch>)
 
 // Memsets.
@@ -92,11 +92,11 @@ SPILLWAY_HOOK(cuMemDiscardAndPrefetchBatchAsync, Gated<RangeBatch>)
 SPILLWAY_HOOK(cuMemBatchDecompressAsync, Gated<DecompressBatch>)
 
 // Words that streams read or write by themselves.
-SPILLWAY_HOOK(cuStreamWaitValue32, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamWaitValue64, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamWriteValue32, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamWriteValue64, Gated<StreamWord>)
-SPILLWAY_HOOK(cuStreamBatchMemOp, Gated<StreamWordBatch>)
+SPILLWAY_HOOK(cuStreamWaitValue32, Gated<WordRead>)
+SPILLWAY_HOOK(cuStreamWaitValue64, Gated<WordRead>)
+SPILLWAY_HOOK(cuStreamWriteValue32, Gated<WordWritten>)
+SPILLWAY_HOOK(cuStreamWriteValue64, Gated<WordWritten>)
+SPILLWAY_HOOK(cuStreamBatchMemOp, Gated<WordBatch>)
 
 // Capture.
 SPILLWAY_HOOK(cuStreamBeginCapture, CaptureBegin)

@@ -29,7 +29,7 @@ void CollectMemsetNode(AccessSetBuilder* builder, const Params& params) {
 
 template <typename Params>
 void CollectMemOpNode(AccessSetBuilder* builder, const Params& params) {
-  StreamWordBatch::Collect(builder, nullptr, params.count, params.paramArray, 0);
+  WordBatch::Collect(builder, nullptr, params.count, params.paramArray, 0);
 }
 
 // Whether this launch of a kernel of NCCL's names all that it reaches. NCCL gives the arguments as `extra`.
@@ -128,7 +128,8 @@ Node NodeAs(const CUgraphNodeParams* params) {
 }
 
 void CollectBatchCopyNode(AccessSetBuilder* builder, const BatchCopyNode& node) {
-  BatchCopy::Collect(builder, node.destinations, node.sources, node.sizes, node.count);
+  BatchCopy::Collect(builder, node.destinations, node.sources, node.sizes, node.count, nullptr, nullptr,
+                     size_t{0});
 }
 
 void CollectFabricCopyNode(AccessSetBuilder* builder, const FabricCopyNode& node) {

@@ -87,6 +87,28 @@ TEST_F(CopyAccessSetsTest, BatchesNameAllTheirRanges) {
   EXPECT_EQ(residency_[0].launches[2].set, Ids{Id(4)});
 }
 
+TEST_F(CopyAccessSetsTest, AWordThatAStreamWritesMayBeAnAddress) {
+  Publish();
+  driver().Hooked<Row::cuStreamWriteValue64_v2>()(Stream(1), Address(1) + 8, Address(2), 0);
+  ExpectPinned(PinReason::kPointerTable, {Id(2)});
+  EXPECT_EQ(OnlyLaunch().set, Ids{Id(1)});
+  residency_[0].pins.clear();
+  CUstreamBatchMemOpParams ops[3] = {};
+  ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  ops[0].writeValue.address = Address(3);
+  ops[0].writeValue.value64 = Address(4);
+  ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  ops[1].waitValue.address = Address(5);
+  ops[1].waitValue.value64 = Address(6);  // a word to wait for, and no place
+  ops[2].memoryBarrier.operation = CU_STREAM_MEM_OP_BARRIER;
+  driver().Hooked<Row::cuStreamBatchMemOp_v2>()(Stream(1), 3, ops, 0);
+  ExpectPinned(PinReason::kPointerTable, {Id(4)});
+  EXPECT_EQ(residency_[0].launches[1].set, (Ids{Id(3), Id(5)}));
+  // Overwritten: the first pin ends.
+  driver().Hooked<Row::cuStreamWriteValue32_v2>()(Stream(1), Address(1) + 8, 0, 0);
+  EXPECT_EQ(residency_[0].PinsOf(Id(2), PinReason::kPointerTable), 0);
+}
+
 // The operations have a type of their own only in newer headers.
 template <typename Op>
 CUresult CopyOverFabric(CUresult(CUDAAPI* copy)(size_t, Op*, unsigned long long, CUstream), size_t count,

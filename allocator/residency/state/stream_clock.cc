@@ -294,7 +294,7 @@ absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<b
     if (event == nullptr) return absl::OkStatus();
     waited_events_.push_back(event);  // not reused while we wait
   }
-  return WaitAndRetire(event, context, wait, stopped);
+  return WaitAndRetire(event, context, wait, stopped, more);
 }
 
 absl::Status StreamClock::WaitFor(TimelineValue value, const os::Wait& wait, const os::Atomic<bool>& stopped,
@@ -315,15 +315,15 @@ absl::Status StreamClock::WaitFor(TimelineValue value, const os::Wait& wait, con
     context = stream.context;
     waited_events_.push_back(event);
   }
-  return WaitAndRetire(event, context, wait, stopped);
+  return WaitAndRetire(event, context, wait, stopped, more);
 }
 
 // Not a waiting call of the driver, which could not be ended. The first queries are close together: mostly
 // the end of one launch is waited for.
-absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const {
-  constexpr int64_t kShortestPause = 5'000;
-  constexpr int64_t kLongestPause = 100'000;
-  int64_t pause = kShortestPause;
+absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped,
+                                int64_t longest_nanos) const {
+  constexpr int64_t kShortestPause = 5'000, kLongestPause = 100'000;
+  int64_t pause = kShortestPause, paused = 0;
   for (int looks = 0;; ++looks) {
     const CUresult result = Noted(driver_->cuEventQuery(event));
     if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -331,15 +331,17 @@ absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::A
     if (stopped.load()) return absl::CancelledError("Spillway has shut down");
     if (absl::Status status = wait.Check(); !status.ok()) return status;
     if (looks < kLooksWithoutPause) continue;
+    if (paused > longest_nanos) return absl::UnavailableError("not done yet");
     os::SleepFor(std::chrono::nanoseconds(pause));
+    paused += pause;
     pause = std::min(kLongestPause, pause + pause / 4);
   }
 }
 
 // An event noted in waited_events_, made in `context`.
 absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
-                                        const os::Atomic<bool>& stopped) {
-  absl::Status status = Await(event, wait, stopped);
+                                        const os::Atomic<bool>& stopped, bool* more) {
+  absl::Status status = Await(event, wait, stopped, kLongestRunAheadNanos);
   os::MutexLock lock(&mu_);
   // The thread that removes the last waiter's note gives the event back, if it was retired meanwhile.
   waited_events_.erase(std::find(waited_events_.begin(), waited_events_.end(), event));
@@ -352,7 +354,9 @@ absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const 
   }
   if (!pending && !still_waited) free_events_[context].push_back(event);
   PollLocked();
-  return status;
+  if (!absl::IsUnavailable(status)) return status;
+  *more = false;
+  return absl::OkStatus();
 }
 
 void StreamClock::OnDestroy(CUstream stream) {

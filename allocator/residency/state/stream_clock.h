@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -87,8 +88,10 @@ class StreamClock {
   // Asks the driver for the events recorded so far. Returns whether anything completed. Context current.
   bool Poll();
   // Waits for the oldest recorded event of any stream, or records one first; `more` becomes false when
-  // nothing is uncompleted. Holds no lock while it waits. Ends when `stopped` becomes true and as `wait`
-  // says. Context current.
+  // nothing is uncompleted, or when the event has not completed in kLongestRunAheadNanos: a stream may wait
+  // for what this thread does later (cuStreamWaitValue). Holds no lock while it waits. Ends when `stopped`
+  // becomes true and as `wait` says. Context current.
+  static constexpr int64_t kLongestRunAheadNanos = 500'000'000;
   absl::Status WaitForOldest(const os::Wait& wait, const os::Atomic<bool>& stopped, bool* more);
   // Waits for an event that covers the value, or records one first; other streams are not waited for. `more`
   // becomes false when there is none to wait for. Otherwise as WaitForOldest.
@@ -96,7 +99,9 @@ class StreamClock {
                        bool* more);
   // Waits for an event: asks often at first, then less and less, so that it can end as WaitForOldest does.
   // Context current.
-  absl::Status Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped) const;
+  // With `longest_nanos`, kUnavailable after that time.
+  absl::Status Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped,
+                     int64_t longest_nanos = std::numeric_limits<int64_t>::max()) const;
 
   // The stream is about to be destroyed: covers its launches, then forgets the handle. Context current.
   void OnDestroy(CUstream stream);
@@ -138,7 +143,7 @@ class StreamClock {
   absl::Status RecordLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
-                             const os::Atomic<bool>& stopped);
+                             const os::Atomic<bool>& stopped, bool* more);
   // Keeps an error that ends the device; returns `result`.
   CUresult Noted(CUresult result) const;
   bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -64,6 +64,23 @@ TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
   PollUntil(value);
 }
 
+// A stream may wait for a word that the waiting thread will write.
+TEST_F(StreamClockTest, AWaitForTheBoundEndsWhenNothingCompletes) {
+  const CUstream handle = NewStream();
+  const StreamIndex stream = clock_.Find({handle, false});
+  HoldStreams(true);
+  LaunchNothing(handle);
+  const TimelineValue value{stream, clock_.Next(stream, 1)};
+  EXPECT_FALSE(WaitForOldest());
+  const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
+  bool more = true;
+  EXPECT_TRUE(clock_.WaitFor(value, wait, stopped_, &more).ok());
+  EXPECT_FALSE(more);
+  EXPECT_FALSE(clock_.Completed(value));
+  HoldStreams(false);
+  PollUntil(value);
+}
+
 TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
   CudaDriver driver = *driver_;
   DeviceError error;

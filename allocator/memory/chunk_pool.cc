@@ -105,8 +105,10 @@ bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, Supply* supply) {
   }
   const uint64_t growth = target_ > created_ ? std::min(lacking, target_ - created_) : 0;
   TakeAtLeast(lacking - growth, &supply->to_release);
-  created_ += lacking;
-  created_ -= ChunksOf(supply->to_release);
+  const uint64_t released = ChunksOf(supply->to_release);
+  supply->more_released = released - std::min(released, lacking);
+  releasing_ += supply->more_released;
+  created_ += lacking - std::min(released, lacking);
   peak_created_ = std::max(peak_created_, created_);
   return true;
 }
@@ -114,6 +116,7 @@ bool ChunkPool::Begin(const std::vector<uint64_t>& blocks, Supply* supply) {
 void ChunkPool::End(Supply* supply) {
   for (const uint32_t chunks : supply->to_create) created_ -= chunks;
   supply->to_create.clear();
+  EndRelease(std::exchange(supply->more_released, 0));
 }
 
 bool ChunkPool::TakeAsTheyAre(const std::vector<uint64_t>& blocks, std::vector<ChunkHandle>* taken) {
@@ -150,8 +153,13 @@ void ChunkPool::Give(std::vector<ChunkHandle>* handles) {
 uint64_t ChunkPool::BeginRelease(uint64_t chunks, std::vector<ChunkHandle>* handles) {
   const uint64_t before = free_chunks_;
   TakeAtLeast(std::min(chunks, free_chunks_), handles);
-  created_ -= before - free_chunks_;
+  releasing_ += before - free_chunks_;
   return before - free_chunks_;
+}
+
+void ChunkPool::EndRelease(uint64_t chunks) {
+  created_ -= chunks;
+  releasing_ -= chunks;
 }
 
 // ---- Calls of the driver.

@@ -16,6 +16,7 @@
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_CHUNK_POOL_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_CHUNK_POOL_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -39,6 +40,7 @@ struct Supply {
   std::vector<ChunkHandle> handles;
   std::vector<ChunkHandle> to_release;  // first these go back to the driver,
   std::vector<uint32_t> to_create;      // then these sizes are created, in chunks
+  uint64_t more_released = 0;           // chunks that are released and not created
   bool ready() const { return to_release.empty() && to_create.empty(); }
 };
 
@@ -54,16 +56,20 @@ class ChunkPool {
   explicit ChunkPool(uint32_t largest = kLargestHandle);
 
   // All in chunks.
-  uint64_t created() const { return created_; }   // created and not released, free or in use
+  uint64_t created() const { return created_; }  // not given back to the driver: free, in use or on their way
   uint64_t free() const { return free_chunks_; }  // of those, the ones that back nothing
   uint64_t target() const { return target_; }     // upper limit of created()
   uint64_t peak_created() const { return peak_created_; }
   // Chunks that a taker could have now: the free ones, and those that may still be created.
   uint64_t available() const { return free_chunks_ + (target_ > created_ ? target_ - created_ : 0); }
-  // Chunks that must go back to the driver.
-  uint64_t excess() const { return created_ > target_ ? created_ - target_ : 0; }
+  // Chunks that must go back to the driver and are not on their way.
+  uint64_t excess() const { return created_ - releasing_ > target_ ? created_ - releasing_ - target_ : 0; }
+  // Whether there are more than the target, those on their way included.
+  bool above_target() const { return created_ > target_; }
 
   void set_target(uint64_t chunks) { target_ = chunks; }
+  // No more than there are is the target from now on.
+  void LowerTarget() { target_ = std::min(target_, created_ - releasing_); }
 
   // The sizes of the handles that back a block, largest first.
   std::vector<uint32_t> PartsOf(uint64_t chunks) const;
@@ -74,7 +80,7 @@ class ChunkPool {
   bool Begin(const std::vector<uint64_t>& blocks, Supply* supply);
   // Takes free handles of whatever sizes, where they back these blocks just so; for all of them or for none.
   bool TakeAsTheyAre(const std::vector<uint64_t>& blocks, std::vector<ChunkHandle>* taken);
-  // Make has ended, well or with an error: what it has not created does not count any more.
+  // Make has ended, well or with an error: what it has released or not created does not count any more.
   void End(Supply* supply);
   // The handles of a block of so many chunks, out of `handles`, the largest that fit first; none when these do
   // not back it just so. Serves the blocks of one Begin or TakeAsTheyAre in any order of theirs.
@@ -84,9 +90,10 @@ class ChunkPool {
   void TakeAtLeast(uint64_t chunks, std::vector<ChunkHandle>* taken);
   // Puts handles back.
   void Give(std::vector<ChunkHandle>* handles);
-  // Takes free handles of `chunks` or somewhat more together out of the books, all that are free at most, to
-  // be handed to Release. Returns their chunks.
+  // Takes free handles of `chunks` or somewhat more together, all that are free at most, to be handed to
+  // Release, and then to EndRelease. Returns their chunks, which count until then.
   uint64_t BeginRelease(uint64_t chunks, std::vector<ChunkHandle>* handles);
+  void EndRelease(uint64_t chunks);
 
  private:
   bool TakeOfSize(uint32_t chunks, std::vector<ChunkHandle>* taken);
@@ -95,6 +102,7 @@ class ChunkPool {
   std::vector<std::vector<ChunkHandle>> free_;  // by the logarithm of their size
   uint64_t free_chunks_ = 0;
   uint64_t created_ = 0;
+  uint64_t releasing_ = 0;  // of these, on their way back to the driver
   uint64_t peak_created_ = 0;
   uint64_t target_ = 0;
 };

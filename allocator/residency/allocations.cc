@@ -239,8 +239,12 @@ absl::Status Allocations::EmptyCache() {
 }
 
 absl::Status Allocations::ReleaseHandles(const std::vector<ChunkHandle>& handles) {
+  if (handles.empty()) return absl::OkStatus();
   const absl::Status status = Release(core_->parts.driver, handles);
   core_->error.Note(status);
+  const TableLock lock(core_->table);
+  charges_->chunks(lock).EndRelease(ChunksOf(handles));
+  core_->table.changed.NotifyAll();
   return status;
 }
 
@@ -287,7 +291,7 @@ void Allocations::YieldToExternal(uint64_t bytes) {
     ReleaseHandles(handles).IgnoreError();  // kept as the device's error
     const int64_t now = os::Clock::System()->NowNanos();
     const TableLock lock(core_->table);
-    if (charges_->chunks(lock).excess() == 0 || core_->stopped.load()) return;
+    if (!charges_->chunks(lock).above_target() || core_->stopped.load()) return;
     if (charges_->chunks(lock).created() != chunks_now) last_progress = now;
     chunks_now = charges_->chunks(lock).created();
     if (now - start > kLongestWaitForExternal || now - last_progress > kWaitWithoutProgress) return;

@@ -20,7 +20,7 @@ class Module:
 
 
 MOST = (
-    Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=28),
+    Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=29),
     Module(("allocator/residency",), chain=8, units=29),
     Module(("policy",), chain=7, units=0),
 )

@@ -188,7 +188,7 @@ class Job:
         with torch.cuda.stream(self.stream):
             add()
         self.call(write, self.raw(self.stream), answer, value(9), 0)
-        self.blocks[14].add_(self.blocks[15])  # blocks leave and come while the stream waits
+        self.send_away(10, 11, *range(4))  # blocks leave and come while the stream waits
         torch.cuda.current_stream().synchronize()
         if self.stream.query():
             raise SystemExit("the stream did not wait")

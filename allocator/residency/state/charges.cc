@@ -34,7 +34,7 @@ void Charges::RestoreTarget(const TableLock& lock) {
 
 void Charges::LowerTarget(const TableLock& lock) {
   lock.Covers(*table_);
-  chunks_.set_target(std::min(chunks_.target(), chunks_.created()));
+  chunks_.LowerTarget();
   lowered_at_ = os::Clock::System()->NowNanos();
 }
 

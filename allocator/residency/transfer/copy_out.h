@@ -37,6 +37,7 @@ struct EvictJob : Departure {
   uint32_t generation = 0;                          // of the block's life whose bytes these are
   policy::PlanTier tier = policy::PlanTier::kHost;  // where the bytes go if it has capacity; else the other
   Phase phase = Phase::kStarted;
+  int64_t began = 0;                // nanoseconds of the steady clock
   std::vector<TimelineValue> uses;  // what must complete before the bytes are final
   bool stays = false;               // copied out only: the block is resident again afterwards
 

@@ -46,6 +46,7 @@ void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTi
   SPILLWAY_CHECK(block->eviction.job == nullptr && block->pins == 0 && !block->memory.mapping);
   auto job = std::make_unique<EvictJob>();
   job->block = block;
+  job->began = os::Clock::System()->NowNanos();
   job->generation = block->allocation.generation;
   job->tier = tier;
   job->stays = stays;
@@ -60,6 +61,16 @@ void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTi
   }
   if (!stays) chunks_coming_ += block->chunks;
   started_.push_back(std::move(job));
+}
+
+uint64_t Evictor::ChunksStalled(const TableLock& lock, int64_t began_before) const {
+  lock.Covers(core_->table);
+  uint64_t chunks = 0;
+  for (const auto& job : jobs_) {
+    const bool waits = job->phase == EvictJob::Phase::kWaitForUses && job->block != nullptr;
+    if (waits && !job->stays && job->began < began_before) chunks += job->block->chunks;
+  }
+  return chunks;
 }
 
 bool Evictor::HasHope(const TableLock& lock) const {

@@ -58,6 +58,10 @@ class Evictor {
     lock.Covers(core_->table);
     return chunks_coming_;
   }
+  // Of these, the chunks of jobs that began before that time and still wait for uses of their blocks. A stream
+  // may wait for what a thread does later (cuStreamWaitValue), perhaps the one that waits for chunks. Device's
+  // thread.
+  uint64_t ChunksStalled(const TableLock& lock, int64_t began_before) const;
   bool idle() const { return jobs_.empty(); }
   // Whether a job is under way that may yet free chunks or capacity; jobs of blocks that failed before do not
   // count. Device's thread.

@@ -58,6 +58,7 @@ bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::
     core->error.Note(status);
     core->table.mu.Lock();
     pool.End(&supply);
+    core->table.changed.NotifyAll();  // what was released and not created may be now
     charges->NotePeak(*lock);
   }
   *handles = std::move(supply.handles);

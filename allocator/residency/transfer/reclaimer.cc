@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kStuckNanos = 200'000'000;
 // The same once evictions have failed: what failed may pass.
 constexpr int64_t kFailureNanos = 1'000'000'000;
+// How long a waiting launch counts on evictions that wait for uses of their blocks. Then others leave, too.
+constexpr int64_t kLongestUseNanos = 1'000'000'000;
 // How long a launch that lacks chunks waits for the plan at most: other threads' launches may go on for ever.
 constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
@@ -49,9 +51,14 @@ bool Reclaimer::Poll() {
 
 // ---- How much must leave.
 
+uint64_t Reclaimer::ChunksComing(const TableLock& lock) const {
+  const int64_t now = os::Clock::System()->NowNanos();
+  return evictor_->chunks_coming(lock) - evictor_->ChunksStalled(lock, now - kLongestUseNanos);
+}
+
 Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
   const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
-  const uint64_t coming = evictor_->chunks_coming(lock);
+  const uint64_t coming = ChunksComing(lock);
   // A plan keeps its own headroom. Without one a reserve is kept, so that a fault seldom waits.
   const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !planned_->active();
   const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
@@ -81,8 +88,7 @@ bool Reclaimer::StartEvictions() {
   {
     const TableLock lock(core_->table);
     const Missing missing = MissingChunksLocked(lock);
-    const bool demand =
-        claims_->WantedLocked(lock) > charges_->chunks(lock).available() + evictor_->chunks_coming(lock);
+    const bool demand = claims_->WantedLocked(lock) > charges_->chunks(lock).available() + ChunksComing(lock);
     bool cancelled = false;
     std::vector<Block*> victims;
     const uint64_t decommitted =
@@ -232,6 +238,8 @@ bool Reclaimer::ReleaseExcess() {
   }
   if (handles.empty()) return false;
   core_->error.Note(Release(core_->parts.driver, handles));
+  const TableLock lock(core_->table);
+  charges_->chunks(lock).EndRelease(ChunksOf(handles));
   core_->table.changed.NotifyAll();
   return true;
 }

@@ -47,6 +47,7 @@ class Reclaimer {
     uint64_t cached_only = 0;
     uint64_t any = 0;
   };
+  uint64_t ChunksComing(const TableLock& lock) const;  // that evictions will free before long
   Missing MissingChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartEvictions();
   // Whether a launch that lacks chunks may count on the plan: evictions of it are to come or under way, or

@@ -87,6 +87,11 @@ TEST(ChunkPoolTest, MemoryInOtherSizesIsMadeAnew) {
   ASSERT_TRUE(pool.Begin({3}, &split));
   EXPECT_EQ(split.to_release.size(), 1u);
   EXPECT_THAT(split.to_create, ElementsAre(2, 1));
+  EXPECT_EQ(pool.created(), 8u) << "until the driver has it back";
+  EXPECT_EQ(pool.available(), 0u);
+  EXPECT_EQ(pool.excess(), 0u);
+  split.to_create.clear();
+  pool.End(&split);
   EXPECT_EQ(pool.created(), 3u);
   EXPECT_EQ(pool.available(), 5u);
 }
@@ -156,8 +161,13 @@ TEST(ChunkPoolTest, ATargetThatFallsLeavesAnExcess) {
   std::vector<ChunkHandle> released;
   EXPECT_EQ(pool.BeginRelease(3, &released), 4u) << "no smaller one is free";
   EXPECT_THAT(SizesOf(released), ElementsAre(4));
+  EXPECT_EQ(pool.excess(), 0u) << "nothing more need go";
+  EXPECT_TRUE(pool.above_target()) << "but it is not gone yet";
+  EXPECT_EQ(pool.created(), 12u);
+  EXPECT_EQ(pool.available(), 0u);
+  pool.EndRelease(4);
+  EXPECT_FALSE(pool.above_target());
   EXPECT_EQ(pool.created(), 8u);
-  EXPECT_EQ(pool.excess(), 0u);
   EXPECT_EQ(pool.available(), 1u);
   EXPECT_EQ(pool.BeginRelease(9, &released), 0u);
 }

@@ -92,5 +92,31 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlock) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
+std::atomic<int> releases_under_way{0};
+CUresult SlowRelease(CUmemGenericAllocationHandle handle) {
+  ++releases_under_way;
+  usleep(2000);
+  const CUresult result = CoreDevice::Driver()->cuMemRelease(handle);
+  --releases_under_way;
+  return result;
+}
+
+// An external allocation may begin when there is memory for it, whichever thread gives that back.
+TEST(AllocationsTest, ExternalMemoryWaitsForWhatIsOnItsWayToTheDriver) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemRelease = &SlowRelease;
+  CoreSetup setup;
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<CUdeviceptr> blocks;
+    for (int i = 0; i < 6; ++i) blocks.push_back(Filled(device, i + 1));
+    for (CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
+    device->BeginExternalAllocation(2 << 20);
+    EXPECT_EQ(releases_under_way.load(), 0);
+    device->EndExternalAllocation(2 << 20, /*failed=*/true);
+  }
+}
+
 }  // namespace
 }  // namespace spillway::allocator

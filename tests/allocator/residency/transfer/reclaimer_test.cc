@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "tests/allocator/motion_helpers.h"
@@ -52,6 +54,32 @@ TEST(ReclaimerTest, WhenEvictionsEndEveryBlockIsThere) {
   EXPECT_EQ(CoreDevice::Differences(later, kBlock, 77), 0u);
   EXPECT_FALSE(device->Allocate(kBlock, {}).ok());  // all there is must fit the GPU from now on
   for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(CoreDevice::Differences(blocks[i], kBlock, i + 1), 0u);
+}
+
+// A stream waits for what this thread does only after its launch. The plan has sent away what that stream uses.
+TEST(ReclaimerTest, AnEvictionBehindAStreamThatWaitsKeepsNobodyWaiting) {
+  CoreDevice device({});
+  const std::vector<CUdeviceptr> blocks = Allocate(device, 8);  // one more than fit
+  for (size_t i = 0; i < blocks.size(); ++i) ASSERT_EQ(FillOne(device, blocks[i], i + 1), CUDA_SUCCESS);
+  device.Synchronize();
+  ASSERT_EQ(StateOf(device, blocks[0]), BlockState::kSpilled);
+  std::atomic<bool> done{false}, late{false};
+  ASSERT_EQ(device.Launch(device.NewStream(), {blocks[5]},
+                          [&](const auto&) {
+                            while (!done.load() && !late.load()) usleep(1000);
+                          }),
+            CUDA_SUCCESS);
+  StartEviction(device, blocks[5]);
+  std::thread clock([&] {
+    for (int i = 0; i < 1000 && !done.load(); ++i) usleep(10'000);
+    late = !done.load();
+  });
+  EXPECT_EQ(device.Launch(nullptr, {blocks[0]}, [](const auto&) {}), CUDA_SUCCESS) << device->LastError();
+  EXPECT_FALSE(late.load()) << "it waited for the stream";
+  done = true;
+  clock.join();
+  device.Synchronize();
+  for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(Wrong(device, blocks[i], i + 1), 0u);
 }
 
 TEST(ReclaimerTest, FreedBlocksGoFirst) {

@@ -3,12 +3,13 @@
 the bound of its own workload, and beside the same job with all its memory.
 
     build/venv/bin/python bench/profile_job.py [--build build] [--machines a100,h100,h200] [--forms wait,pass]
-                                               [--ends low,high] [--scale 20] [--json FILE] [-- ARGUMENTS of train_gpt.py]
+                                               [--ends low,high] [--scale 20] [--kernel-us 60] [--json FILE]
+                                               [-- ARGUMENTS of train_gpt.py]
 
 The bound is what the planner computes from the recorded iteration, the budget and the measured rates ("percent_of_bound" in
-SPILLWAY_METRICS): no schedule is faster. Kernels take this machine's time, which is long beside copies even at the largest
-time scale. So arguments that make few tokens (the default) leave less to hide copies behind than a job's usual batch.
-Losses and state must equal those of the job with all its memory.
+SPILLWAY_METRICS): no schedule is faster. A kernel takes --kernel-us of the machine's time at least, and this machine's
+processor does it, as it does copies: where that takes longer, both hold each other up, as on no GPU. So the default
+arguments make few tokens. Losses and state must equal those of the job with all its memory.
 """
 
 import argparse
@@ -36,6 +37,7 @@ def arguments():
     parser.add_argument("--forms", type=names, default=["wait", "pass"])
     parser.add_argument("--ends", type=names, default=["low", "high"])
     parser.add_argument("--scale", type=int, default=20, help="how much slower than the machine everything is, 1 to 20")
+    parser.add_argument("--kernel-us", type=int, default=60, help="least time of a kernel, in microseconds of the machine")
     parser.add_argument("--json", type=Path)
     parser.add_argument("train", nargs="*", help="instead of the default arguments of train_gpt.py, behind --")
     return parser.parse_args()
@@ -55,7 +57,8 @@ def step_seconds(run):
 
 def measure(args, work, costs):
     machine = job.Machine("simcuda", work, build=args.build.resolve(),
-                          simcuda_options=("--mode", "strict", "--time-scale", str(args.scale), *costs))  # fmt: skip
+                          simcuda_options=("--mode", "strict", "--time-scale", str(args.scale),
+                                           "--kernel-time", str(args.kernel_us), *costs))  # fmt: skip
     train = args.train or list(TRAIN)
     whole = one_run(machine, job.UNCAPPED, train)
     budget = whole.keys["peak_bytes"] // 2 // (2 * job.MIB) * (2 * job.MIB)
@@ -78,7 +81,7 @@ def measure(args, work, costs):
 def main():
     args = arguments()
     rows = []
-    print(f"time scale {args.scale}; seconds are stretched by it\n"
+    print(f"time scale {args.scale}, kernels of {args.kernel_us} us at least; seconds are stretched by it\n"
           f"{'machine':8} {'form':5} {'end':5} {'budget':>8} {'whole':>8} {'half':>8} {'bound':>8} {'% bound':>8} {'% whole':>8}")  # fmt: skip
     for name in args.machines:
         for form in args.forms:

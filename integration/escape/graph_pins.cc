@@ -73,7 +73,6 @@ void GraphPins::NoteCaptureInto(uint64_t capture) {
 
 void GraphPins::Recapture(uint64_t capture, CUgraph graph) {
   os::MutexLock lock(&mu_);
-  captures_into_.insert(capture);
   const auto it = graphs_.find(graph);
   if (it == graphs_.end()) return;
   recaptures_[capture] = graph;

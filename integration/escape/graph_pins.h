@@ -35,7 +35,7 @@ class GraphPins {
   void AddExecToCapture(uint64_t capture, CUgraphExec exec);
   // The capture adds to a graph that was there before.
   void NoteCaptureInto(uint64_t capture);
-  // The capture makes all nodes of `graph` anew: the pins that it has now end when the capture has succeeded.
+  // It makes all nodes of `graph` anew: the pins that it has now end when the capture has succeeded.
   void Recapture(uint64_t capture, CUgraph graph);
 
   // ---- Graphs.

@@ -48,7 +48,7 @@ T FirstOf(A... args) {
 }
 
 // The call reads or writes blocks on a stream: they are resident before it, and its use of them is recorded.
-template <typename Arguments>
+template <typename Arguments, bool kEarly = false>
 struct Gated {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -58,27 +58,19 @@ struct Gated {
     builder->tag = row.tag;
     builder->may_block = row.synchronous;
     Arguments::Collect(builder, args...);
-    return PassGate(builder, {StreamOf(args...), row.per_thread_default}, [&] { return real(args...); });
+    const allocator::StreamRef stream{StreamOf(args...), row.per_thread_default};
+    const auto pass = [&] { return PassGate(builder, stream, [&] { return real(args...); }); };
+    if constexpr (kEarly) {
+      return PassEarlyReads(builder, stream, pass);
+    } else {
+      return pass();
+    }
   }
 };
-
 // The same for a call that may read some of its blocks before its stream gets there: these have arrived before
 // it is made.
 template <typename Arguments>
-struct GatedEarly {
-  template <typename... A>
-  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
-    HookScope scope;
-    AccessSetBuilder* const builder = scope.builder();
-    if (builder == nullptr) return real(args...);
-    builder->tag = row.tag;
-    builder->may_block = row.synchronous;
-    Arguments::Collect(builder, args...);
-    const allocator::StreamRef stream{StreamOf(args...), row.per_thread_default};
-    return PassEarlyReads(builder, stream,
-                          [&] { return PassGate(builder, stream, [&] { return real(args...); }); });
-  }
-};
+using GatedEarly = Gated<Arguments, /*kEarly=*/true>;
 
 // The call lets an address go where no later call shows its use: the block stays on the GPU until it is
 // freed.

@@ -100,8 +100,8 @@ SPILLWAY_HOOK(cuStreamBatchMemOp, Gated<WordBatch>)
 
 // Capture.
 SPILLWAY_HOOK(cuStreamBeginCapture, CaptureBegin)
-SPILLWAY_HOOK(cuStreamBeginCaptureToGraph, CaptureInto)
-SPILLWAY_HOOK(cuStreamBeginRecaptureToGraph, RecaptureBegin)
+SPILLWAY_HOOK(cuStreamBeginCaptureToGraph, CaptureInto</*kAnew=*/false>)
+SPILLWAY_HOOK(cuStreamBeginRecaptureToGraph, CaptureInto</*kAnew=*/true>)
 SPILLWAY_HOOK(cuStreamBeginCaptureToCig, CaptureBegin)
 SPILLWAY_HOOK(cuStreamEndCapture, CaptureEnd)
 SPILLWAY_HOOK(cuStreamEndCaptureToCig, CaptureEnd)

@@ -178,7 +178,9 @@ struct CaptureBegin {
     return result;
   }
 };
-// (stream, graph, ...): what is captured is added to a graph.
+// (stream, ..., graph, ...): what is captured is added to a graph; or, anew, its nodes are captured once more,
+// in the same order, with other parameters.
+template <bool kAnew>
 struct CaptureInto {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
@@ -186,20 +188,9 @@ struct CaptureInto {
     HookState* const state = GetHookState();
     const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
     const uint64_t capture = result == CUDA_SUCCESS ? CaptureOf(*state, {stream, row.per_thread_default}) : 0;
-    if (capture != 0) state->graphs.NoteCaptureInto(capture);
-    return result;
-  }
-};
-// (stream, mode, graph, ...): the nodes of a graph are captured once more, in the same order, with other
-// parameters.
-struct RecaptureBegin {
-  template <typename... Rest>
-  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
-                       Rest... rest) {
-    HookState* const state = GetHookState();
-    const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
-    const uint64_t capture = result == CUDA_SUCCESS ? CaptureOf(*state, {stream, row.per_thread_default}) : 0;
-    if (capture != 0) state->graphs.Recapture(capture, FirstOf<CUgraph>(rest...));
+    if (capture == 0) return result;
+    state->graphs.NoteCaptureInto(capture);
+    if (kAnew) state->graphs.Recapture(capture, FirstOf<CUgraph>(rest...));
     return result;
   }
 };

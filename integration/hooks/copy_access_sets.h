@@ -7,10 +7,20 @@
 #define SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
 
 #include <cstdint>
+#include <cstring>
 
 #include "integration/hooks/access_set_builder.h"
 
 namespace spillway::integration {
+
+// An enumerator in a struct of the job's, which may be newer than the headers that we know.
+template <typename E>
+int ValueOf(const E& enumerator) {
+  static_assert(sizeof(E) == sizeof(int));
+  int value = 0;
+  std::memcpy(&value, &enumerator, sizeof(value));
+  return value;
+}
 
 // True when `address` is host memory that this process may read. Calls the real driver, so it is for small
 // copies only.
@@ -215,8 +225,8 @@ struct PitchedBatchCopy {
       for (size_t i = 0; ops != nullptr && i < count; ++i) {
         Operand(builder, ops[i].src);
         Operand(builder, ops[i].dst);
-        if (ops[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
-            ops[i].src.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+        if (ValueOf(ops[i].srcAccessOrder) != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+            ValueOf(ops[i].src.type) == CU_MEMCPY_OPERAND_TYPE_POINTER) {
           builder->EarlyRange(ops[i].src.op.ptr.ptr, 1);  // as an operand's: its first byte names the block
         }
         Written(builder, ops[i]);
@@ -246,7 +256,7 @@ struct PitchedBatchCopy {
   // of the other side's array, which are not known.
   template <typename OperandType>
   static void Operand(AccessSetBuilder* builder, const OperandType& operand) {
-    if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) builder->Address(operand.op.ptr.ptr);
+    if (ValueOf(operand.type) == CU_MEMCPY_OPERAND_TYPE_POINTER) builder->Address(operand.op.ptr.ptr);
   }
 };
 
@@ -357,7 +367,7 @@ struct WordBatch {
                       const CUstreamBatchMemOpParams* ops, unsigned int) {
     for (unsigned int i = 0; ops != nullptr && i < count; ++i) {
       const auto& write = ops[i].writeValue;
-      switch (ops[i].operation) {
+      switch (ValueOf(ops[i].operation)) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
         case CU_STREAM_MEM_OP_WAIT_VALUE_64: builder->Address(ops[i].waitValue.address); break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:

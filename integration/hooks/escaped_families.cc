@@ -88,14 +88,15 @@ bool TakesOver(const Child& child) {
 // Calls visit(graph) for each body of a conditional node.
 template <typename Params, typename Visit>
 void ForEachBody(const Params& params, Visit&& visit) {
-  if (params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL || params.conditional.phGraph_out == nullptr) return;
+  if (ValueOf(params.type) != CU_GRAPH_NODE_TYPE_CONDITIONAL || params.conditional.phGraph_out == nullptr)
+    return;
   for (unsigned int i = 0; i < params.conditional.size; ++i) visit(params.conditional.phGraph_out[i]);
 }
 
 }  // namespace
 
 void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params) {
-  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) {
     if (graph != nullptr && TakesOver(params.graph)) {
       graphs->AddBody(graph, node, params.graph.graph);
     } else {
@@ -108,11 +109,12 @@ void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const C
 
 void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params,
                    GraphPins::Ended* ended) {
-  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) graphs->SetChild(exec, node, params.graph.graph, ended);
+  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH)
+    graphs->SetChild(exec, node, params.graph.graph, ended);
 }
 
 void NoteGraphsFound(GraphPins* graphs, const CUgraphNodeParams& params) {
-  if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) graphs->NoteInner(params.graph.graph);
+  if (ValueOf(params.type) == CU_GRAPH_NODE_TYPE_GRAPH) graphs->NoteInner(params.graph.graph);
   ForEachBody(params, [&](CUgraph body) { graphs->NoteInner(body); });
 }
 

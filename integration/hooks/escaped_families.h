@@ -158,7 +158,7 @@ struct InnerGraphFound {
     const CUresult result = real(node, params);
     if (result != CUDA_SUCCESS || params == nullptr) return result;
     NoteGraphsFound(&GetHookState()->graphs, *params);
-    if (params->type == CU_GRAPH_NODE_TYPE_KERNEL)
+    if (ValueOf(params->type) == CU_GRAPH_NODE_TYPE_KERNEL)
       NoteKernelOfNode(&GetHookState()->functions, params->kernel);
     return result;
   }

@@ -220,7 +220,7 @@ void CollectNode(AccessSetBuilder* builder, const CUDA_BATCH_MEM_OP_NODE_PARAMS_
 }
 
 void CollectNode(AccessSetBuilder* builder, const CUgraphNodeParams* params) {
-  switch (static_cast<int>(params->type)) {
+  switch (ValueOf(params->type)) {
     case CU_GRAPH_NODE_TYPE_KERNEL: CollectNode(builder, &params->kernel); break;
     case CU_GRAPH_NODE_TYPE_MEMCPY: PitchedCopy::Collect(builder, &params->memcpy.copyParams); break;
     case CU_GRAPH_NODE_TYPE_MEMSET: CollectNode(builder, &params->memset); break;

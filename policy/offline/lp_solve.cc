@@ -36,19 +36,30 @@ void Load(const LpProblem& problem, Clp_Simplex* model) {
                   problem.row_lower.data(), problem.row_upper.data());
 }
 
+// Clp's status; 4: it stopped for numerical trouble.
+int Solve(const LpProblem& problem, int algorithm, int presolve, Clp_Simplex* model) {
+  const std::unique_ptr<Clp_Solve, DeleteSolve> options(ClpSolve_new());
+  Load(problem, model);
+  Clp_setLogLevel(model, 0);
+  ClpSolve_setSolveType(options.get(), algorithm, -1);
+  ClpSolve_setPresolveType(options.get(), presolve, -1);
+  Clp_initialSolveWithOptions(model, options.get());
+  return Clp_status(model);
+}
+
 }  // namespace
 
 absl::Status CheckLpSolver() { return absl::OkStatus(); }
 
 absl::StatusOr<LpSolution> SolveLp(const LpProblem& problem) {
-  const std::unique_ptr<Clp_Simplex, DeleteModel> model(Clp_newModel());
-  const std::unique_ptr<Clp_Solve, DeleteSolve> options(ClpSolve_new());
-  Load(problem, model.get());
-  Clp_setLogLevel(model.get(), 0);
-  constexpr int kPrimalSimplex = 1;  // the faster one on these programmes
-  ClpSolve_setSolveType(options.get(), kPrimalSimplex, -1);
-  Clp_initialSolveWithOptions(model.get(), options.get());
-  const int status = Clp_status(model.get());
+  constexpr int kDualSimplex = 0, kPrimalSimplex = 1;  // the latter is the faster one on these programmes
+  constexpr int kPresolve = 0, kNoPresolve = 1;
+  std::unique_ptr<Clp_Simplex, DeleteModel> model(Clp_newModel());
+  int status = Solve(problem, kPrimalSimplex, kPresolve, model.get());
+  if (status == 4) {
+    model.reset(Clp_newModel());
+    status = Solve(problem, kDualSimplex, kNoPresolve, model.get());
+  }
   if (status == 1) return absl::FailedPreconditionError("the linear programme has no solution");
   if (status != 0) return absl::InternalError(absl::StrCat("the solver stopped with status ", status));
   LpSolution solution;

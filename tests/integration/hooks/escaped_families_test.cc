@@ -261,7 +261,7 @@ TEST_F(GraphHookTest, AGraphThatIsLaunchedInACaptureLivesOn) {
 CUgraphNodeParams NodeOf(int type, const std::vector<uint64_t>& words) {
   CUgraphNodeParams params = {};
   params.type = static_cast<CUgraphNodeType>(type);
-  std::memcpy(&params.kernel, words.data(), words.size() * sizeof(uint64_t));
+  std::copy(words.begin(), words.end(), reinterpret_cast<uint64_t*>(&params.kernel));
   return params;
 }
 

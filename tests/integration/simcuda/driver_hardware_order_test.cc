@@ -31,6 +31,7 @@ TEST_F(DriverHardwareOrderTest, AFillTakesTheDevicesTime) {
   const TestStream stream(CU_STREAM_NON_BLOCKING);
   const TestEvent start, end;
   ASSERT_EQ(cuMemsetD8(device.start, 1, 4'000'000), CUDA_SUCCESS);  // the pages are there
+  ASSERT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
   ASSERT_EQ(UseWith(kDeviceRate, R"("device_gb_per_s": {"value": 0.1, "source": "a test"})"), 0);
   const double begin = Seconds();
   EXPECT_EQ(cuEventRecord(start, stream), CUDA_SUCCESS);

@@ -17,14 +17,19 @@ class DriverMemoryOperationsTest : public DriverTest {
   }
   // Whether a wait for `value` passes a word that is `word`.
   bool Passes32(uint32_t word, uint32_t value, unsigned int flags) {
-    *At<uint32_t>(words_) = word;
+    Set(word);
     EXPECT_EQ(cuStreamWaitValue32(waiting_, words_, value, flags), CUDA_SUCCESS);
-    return Passed([&](uint32_t any) { *At<uint32_t>(words_) = any; });
+    return Passed([&](uint32_t any) { Set(any); });
   }
   bool Passes64(uint64_t word, uint64_t value, unsigned int flags) {
-    *At<uint64_t>(words_) = word;
+    Set(word);
     EXPECT_EQ(cuStreamWaitValue64(waiting_, words_, value, flags), CUDA_SUCCESS);
-    return Passed([&](uint64_t any) { *At<uint64_t>(words_) = any; });
+    return Passed([&](uint64_t any) { Set(any); });
+  }
+  // A stream may look at the word.
+  template <typename Word>
+  void Set(Word word) {
+    __atomic_store_n(At<Word>(words_), word, __ATOMIC_SEQ_CST);
   }
 
   CUdeviceptr words_ = 0;
@@ -85,7 +90,7 @@ TEST_F(DriverMemoryOperationsTest, ABatchIsDoneInItsOrder) {
   batch[3].writeValue.value = 2;
   ASSERT_EQ(cuStreamBatchMemOp(waiting_, 4, batch, 0), CUDA_SUCCESS);
   SleepMs(10);
-  EXPECT_EQ(*At<volatile uint32_t>(words_), 1u);
+  EXPECT_EQ(__atomic_load_n(At<uint32_t>(words_), __ATOMIC_SEQ_CST), 1u);
   ASSERT_EQ(cuStreamWriteValue64(writing_, words_ + 8, 3, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamSynchronize(waiting_), CUDA_SUCCESS);
   EXPECT_EQ(*At<uint32_t>(words_), 2u);
@@ -123,10 +128,10 @@ TEST_F(DriverMemoryOperationsTest, WhatADriverRefusesIsRefusedWhole) {
 TEST_F(DriverMemoryOperationsTest, APinnedWordIsWrittenByTheHost) {
   void* pinned = nullptr;
   ASSERT_EQ(cuMemAllocHost(&pinned, 4096), CUDA_SUCCESS);
-  auto* const word = static_cast<volatile uint32_t*>(pinned);
+  auto* const word = static_cast<uint32_t*>(pinned);
   *word = 0;
   ASSERT_EQ(cuStreamWaitValue32(waiting_, reinterpret_cast<CUdeviceptr>(pinned), 1, 0), CUDA_SUCCESS);
-  *word = 1;
+  __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
   EXPECT_EQ(cuStreamSynchronize(waiting_), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFreeHost(pinned), CUDA_SUCCESS);
 }

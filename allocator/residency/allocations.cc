@@ -52,7 +52,8 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
     charges_->Confirm(lock, block);
   }
   if (core_->parts.observer != nullptr) {
-    core_->parts.observer->OnAllocate(core_->options.device, block->id, chunks * core_->chunk_bytes);
+    core_->parts.observer->OnAllocate(core_->options.device, block->id, chunks * core_->chunk_bytes,
+                                      Core::BytesOfCopy(*block));
   }
   return block;
 }

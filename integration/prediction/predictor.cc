@@ -87,8 +87,8 @@ void Predictor::Depart(const Expectation* expected) {
   if (residency != nullptr && options_.foresight == Foresight::kPlan) residency->SetPlan(nullptr);
 }
 
-void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes) {
-  recorder_.AddAllocate(block, bytes);
+void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) {
+  recorder_.AddAllocate(block, bytes, copied_bytes);
 }
 
 void Predictor::OnFree(int, allocator::BlockId block) { recorder_.AddFree(block); }
@@ -159,7 +159,11 @@ std::optional<Predictor::Followed> Predictor::FollowedIteration() const {
 void Predictor::NoteSizes() {
   std::vector<policy::BlockEvent> allocations;
   recorder_.TakeAllocations(&allocations);
-  for (const policy::BlockEvent& event : allocations) sizes_[event.block] = event.bytes;
+  for (const policy::BlockEvent& event : allocations) {
+    sizes_[event.block] = event.bytes;
+    policy::Bytes& copied = copied_.try_emplace(event.block, event.copied_bytes).first->second;
+    copied = std::min(copied, event.copied_bytes);
+  }
   const size_t before = marks_.size();
   recorder_.TakeMarks(&marks_);
   counts_.marks += marks_.size() - before;
@@ -315,8 +319,8 @@ void Predictor::Observe() {
   const policy::SequenceId current = tracker_.sequence();
   const policy::Trace& sequence = tracker_.IterationOf(current);
   const auto launches = static_cast<uint32_t>(sequence.end());
-  auto iteration =
-      std::make_shared<const policy::IterationUses>(policy::FindIterationUses(sequence, 0, launches, sizes_));
+  auto iteration = std::make_shared<const policy::IterationUses>(
+      policy::FindIterationUses(sequence, 0, launches, sizes_, copied_));
   os::MutexLock lock(&mu_);
   if (now_.sequence == current) {
     now_.launches_before = now_.launches;

@@ -84,7 +84,7 @@ class Predictor : public allocator::LaunchObserver {
   // LaunchObserver's, on launching threads: none of them waits or allocates.
   void OnLaunch(int device, policy::LaunchIndex index, uint64_t tag,
                 const allocator::AccessSet& set) override;
-  void OnAllocate(int device, allocator::BlockId block, uint64_t bytes) override;
+  void OnAllocate(int device, allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) override;
   void OnFree(int device, allocator::BlockId block) override;
   void OnEnter(const allocator::StreamRef& stream) override;
   void OnReady(const allocator::StreamRef& stream) override;
@@ -172,6 +172,8 @@ class Predictor : public allocator::LaunchObserver {
   policy::Trace trace_;
   policy::SequenceTracker tracker_;
   policy::BlockSizes sizes_;
+  policy::BlockSizes
+      copied_;  // the least that a move of the block has copied, of all tensors that it was given to
   std::deque<policy::LaunchIndex> marks_;
   std::map<policy::SequenceId, std::unique_ptr<SequencePlan>> sequence_plans_;
   uint64_t settled_version_ = 0;           // of the tracker, when a plan was last put in force

@@ -59,10 +59,10 @@ LaunchIndex TraceRecorder::NextIndex() const {
   return next;
 }
 
-void TraceRecorder::AddEvent(allocator::BlockId block, uint64_t bytes) {
+void TraceRecorder::AddEvent(allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) {
   const LaunchIndex before = NextIndex();
   os::MutexLock lock(&mu_);
-  events_.push_back({before, TraceBlockOf(block), bytes});
+  events_.push_back({before, TraceBlockOf(block), bytes, copied_bytes});
 }
 
 void TraceRecorder::AddMark() {

@@ -39,8 +39,10 @@ class TraceRecorder {
   // ---- Any thread. AddLaunch takes no lock and no memory. Indices count up without gaps; threads may add
   // theirs in any order.
   void AddLaunch(policy::LaunchIndex index, uint64_t tag, const allocator::AccessSet& set);
-  void AddAllocate(allocator::BlockId block, uint64_t bytes) { AddEvent(block, bytes); }
-  void AddFree(allocator::BlockId block) { AddEvent(block, 0); }
+  void AddAllocate(allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) {
+    AddEvent(block, bytes, copied_bytes);
+  }
+  void AddFree(allocator::BlockId block) { AddEvent(block, 0, 0); }
   // The job marks the end of an iteration, between the launches reported before and after.
   void AddMark();
 
@@ -66,7 +68,7 @@ class TraceRecorder {
   };
   enum class Read { kTaken, kNotThere, kLost };
 
-  void AddEvent(allocator::BlockId block, uint64_t bytes);
+  void AddEvent(allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes);
   policy::LaunchIndex NextIndex() const;
   Read ReadEntry(policy::LaunchIndex index, uint64_t* tag, std::vector<policy::TraceBlock>* blocks) const;
   void AppendEventsUpTo(policy::LaunchIndex index, policy::Trace* trace);

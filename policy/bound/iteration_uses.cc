@@ -1,5 +1,6 @@
 #include "policy/bound/iteration_uses.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace spillway::policy {
@@ -8,16 +9,21 @@ namespace {
 using BlockIndex = std::unordered_map<TraceBlock, uint32_t>;
 using BlockSets = std::vector<std::vector<uint32_t>>;  // per position, indices into IterationUses::blocks
 
+Bytes SizeOr(const BlockSizes& sizes, TraceBlock block, Bytes other) {
+  const auto size = sizes.find(block);
+  return size == sizes.end() ? other : size->second;
+}
+
 // What each launch names, with the blocks in order of first mention.
-BlockSets SetsOf(const Trace& trace, LaunchIndex start, const BlockSizes& sizes, BlockIndex* index,
-                 IterationUses* iteration) {
+BlockSets SetsOf(const Trace& trace, LaunchIndex start, const BlockSizes& sizes, const BlockSizes& copied,
+                 BlockIndex* index, IterationUses* iteration) {
   BlockSets sets(iteration->launches);
   for (uint32_t position = 0; position < iteration->launches; ++position) {
     for (const TraceBlock block : trace.at(start + position).blocks) {
       const auto [it, is_new] = index->try_emplace(block, static_cast<uint32_t>(iteration->blocks.size()));
       if (is_new) {
-        const auto size = sizes.find(block);
-        iteration->blocks.push_back({block, size == sizes.end() ? 0 : size->second});
+        const Bytes bytes = SizeOr(sizes, block, 0);
+        iteration->blocks.push_back({block, bytes, std::min(bytes, SizeOr(copied, block, bytes))});
       }
       sets[position].push_back(it->second);
     }
@@ -28,11 +34,11 @@ BlockSets SetsOf(const Trace& trace, LaunchIndex start, const BlockSizes& sizes,
 }  // namespace
 
 IterationUses FindIterationUses(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
-                                const BlockSizes& sizes) {
+                                const BlockSizes& sizes, const BlockSizes& copied) {
   IterationUses iteration;
   iteration.launches = iteration_launches;
   BlockIndex index;
-  const BlockSets sets = SetsOf(trace, start, sizes, &index, &iteration);
+  const BlockSets sets = SetsOf(trace, start, sizes, copied, &index, &iteration);
   for (const std::vector<uint32_t>& set : sets) {
     iteration.first_use.push_back(static_cast<uint32_t>(iteration.uses.size()));
     for (const uint32_t block : set) iteration.uses.push_back({block, 0, 0});

@@ -25,7 +25,8 @@ struct IterationUse {
 struct IterationUses {
   struct Block {
     TraceBlock block = 0;
-    Bytes bytes = 0;
+    Bytes bytes = 0;         // of memory, in whole chunks
+    Bytes copied_bytes = 0;  // of those, what is copied when the block moves
   };
   uint32_t launches = 0;
   std::vector<Block> blocks;        // in order of first mention
@@ -34,9 +35,10 @@ struct IterationUses {
 };
 
 // The iteration is the `iteration_launches` launches of `trace` from `start` on. `sizes` has the size of each
-// block that they name, in whole chunks; a block that it lacks counts as 0 bytes.
+// block that they name, in whole chunks; a block that it lacks counts as 0 bytes. `copied` has the bytes that are
+// copied when it moves; all of them where it lacks a block.
 IterationUses FindIterationUses(const Trace& trace, LaunchIndex start, uint32_t iteration_launches,
-                                const BlockSizes& sizes);
+                                const BlockSizes& sizes, const BlockSizes& copied = {});
 
 }  // namespace spillway::policy
 

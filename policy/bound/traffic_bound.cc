@@ -26,7 +26,9 @@ enum class Parts : uint8_t { kAny, kWhole };
 // away over an idle interval costs one byte, however long the interval. Covering points by intervals of equal
 // cost from left to right, the one that reaches farthest first, is optimal. The walk begins with everything
 // away free of charge, which only lowers the cost: the cost of the first n repeats, divided by n, bounds the
-// average of any schedule.
+// average of any schedule. Parts are parts of what is copied: of a block's last chunk only some bytes may be,
+// and they cost less than the memory that they free. So a walk with any parts counts memory, too, by the bytes
+// that are copied; what really fits is less.
 class Walk {
  public:
   Walk(const IterationUses& iteration, Bytes budget, Parts parts)
@@ -50,7 +52,8 @@ class Walk {
     const auto uses = UsesAt(iteration_, position);
     for (const IterationUse& use : uses) {
       candidates_.erase({until_[use.block], use.block});
-      const Bytes bytes = iteration_.blocks[use.block].bytes;
+      const IterationUses::Block& block = iteration_.blocks[use.block];
+      const Bytes bytes = parts_ == Parts::kWhole ? block.bytes : block.copied_bytes;
       total_ += bytes - present_[use.block];
       present_[use.block] = bytes;
     }
@@ -66,18 +69,21 @@ class Walk {
     return left;
   }
 
+  // Makes so many bytes leave, as far as blocks may. Returns how many of them are copied.
   Bytes Leave(Bytes wanted) {
     Bytes left = 0;
+    Bytes copied = 0;
     while (left < wanted && !candidates_.empty()) {
       const auto farthest = std::prev(candidates_.end());
       Bytes& present = present_[farthest->second];
       const Bytes part = parts_ == Parts::kWhole ? present : std::min(present, wanted - left);
       present -= part;
       left += part;
+      copied += parts_ == Parts::kWhole ? iteration_.blocks[farthest->second].copied_bytes : part;
       if (present == 0) candidates_.erase(farthest);
     }
     total_ -= left;
-    return left;
+    return copied;
   }
 
   const IterationUses& iteration_;

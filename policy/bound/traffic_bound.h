@@ -12,8 +12,8 @@ namespace spillway::policy {
 
 struct IterationTraffic {
   bool possible = false;  // false: one launch alone names more than the budget; the rest is 0
-  // Bytes that must come back to the GPU each iteration, on the long average, whatever the schedule, even one
-  // that moves parts of blocks and knows the future. What comes back had to leave: as many bytes go out
+  // Bytes that must be copied back to the GPU each iteration, on the long average, whatever the schedule, even
+  // one that moves parts of blocks and knows the future. What comes back had to leave: as many bytes go out
   // wherever the blocks were changed since they were last away.
   Bytes least_fetched_bytes = 0;
   // What comes back each iteration when whole blocks leave, farthest next use first.

@@ -44,7 +44,8 @@ struct LaunchRecord {
 struct BlockEvent {
   LaunchIndex before = 0;
   TraceBlock block = 0;
-  Bytes bytes = 0;  // of an allocation; 0: a free
+  Bytes bytes = 0;         // of an allocation; 0: a free
+  Bytes copied_bytes = 0;  // of those, what is copied when the block moves; only the recorder's events say
   bool allocated() const { return bytes != 0; }
 };
 

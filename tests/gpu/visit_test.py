@@ -54,7 +54,7 @@ class WatchTest(Quiet):
 
     def test_children_are_cut_too(self):
         command = ["/bin/sh", "-c", f"'{sys.executable}' -c '{HANGS}'; true"]
-        ended = visit_watch.run(command, self.folder / "hang.log", 2)
+        ended = visit_watch.run(command, self.folder / "hang.log", 5)
         self.assertTrue(ended.cut)
         self.assertIn("lies_in_wait", ended.text)
 

@@ -11,6 +11,7 @@ No wait here is without an end: a process that the kernel's driver holds outlive
 import dataclasses
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -69,7 +70,10 @@ def stop(child, log):
         out.write("==== and by its own account\n")
     for pid in reversed(members):
         signal_to(pid, signal.SIGABRT)
-    wait(child, GRACE)  # long enough for Python to print its stacks
+    until = time.monotonic() + GRACE  # long enough for Python to print its stacks
+    wait(child, GRACE)
+    while any(lives(pid) for pid in members) and time.monotonic() < until:
+        time.sleep(0.05)  # the command's own children outlive it
     for pid in reversed(members):
         signal_to(pid, signal.SIGKILL)
     try:
@@ -84,6 +88,11 @@ def signal_to(pid, number):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+
+
+def lives(pid):
+    state = re.search(r"^State:\s*(\S)", read(f"/proc/{pid}/status"), re.MULTILINE)
+    return state is not None and state[1] not in "ZX"
 
 
 def wait(child, seconds):

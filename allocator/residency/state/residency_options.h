@@ -59,8 +59,9 @@ class LaunchObserver {
   // threads may report theirs in either order. `tag` names what was launched (function, or kind of copy). On
   // the launching thread, without a lock: must not block, and must not allocate in the steady state.
   virtual void OnLaunch(int device, policy::LaunchIndex index, uint64_t tag, const AccessSet& set) = 0;
-  // A block was handed out (bytes in whole chunks) or freed, between the launches around it.
-  virtual void OnAllocate(int device, BlockId block, uint64_t bytes) = 0;
+  // A block was handed out or freed, between the launches around it. `bytes` in whole chunks; `copied_bytes`
+  // of them are copied when it moves.
+  virtual void OnAllocate(int device, BlockId block, uint64_t bytes, uint64_t copied_bytes) = 0;
   virtual void OnFree(int device, BlockId block) = 0;
 
   // Whether the next launch is to be reported by the two calls below, to measure launches on the GPU. Asked

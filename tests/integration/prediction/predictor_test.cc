@@ -23,7 +23,7 @@ class PredictorTest : public testing::Test {
   PredictorTest() : predictor_(PredictorOptions()) {
     residency_.stats.chunk_target_bytes = 8;
     residency_.stats.largest_set_bytes = 4;
-    for (uint32_t block = 1; block <= 8; ++block) predictor_.OnAllocate(0, BlockId(0, block), 2);
+    for (uint32_t block = 1; block <= 8; ++block) predictor_.OnAllocate(0, BlockId(0, block), 2, 2);
   }
   void Launch(uint32_t block) { predictor_.OnLaunch(0, index_++, 100 + block, SetOf({block})); }
   // Forwards over eight blocks and back.

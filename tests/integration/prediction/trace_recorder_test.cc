@@ -20,7 +20,7 @@ AccessSet SetOf(std::initializer_list<uint32_t> blocks) {
 
 TEST(TraceRecorderTest, HandsLaunchesAndEventsOnInOrder) {
   TraceRecorder recorder;
-  recorder.AddAllocate(BlockId(0, 1), 64);
+  recorder.AddAllocate(BlockId(0, 1), 64, 48);
   recorder.AddLaunch(0, 7, SetOf({1, 2}));
   recorder.AddFree(BlockId(0, 1));
   recorder.AddLaunch(1, 8, SetOf({2}));

@@ -43,6 +43,19 @@ TEST(BoundTest, ARingOfThreeOfWhichTwoFit) {
   EXPECT_EQ(LargestSetOf(iteration), 10u);
 }
 
+// The same ring where 7 of each block's 10 bytes are copied when it moves. Blocks in parts of 2 + 8 bytes of memory
+// of which 1 + 6 are copied bring back less than 7 x 1.5 bytes: what counts memory in copied bytes stays below.
+TEST(BoundTest, BytesThatAreNotCopiedCostNothing) {
+  Trace trace;
+  Append(&trace, {{1, {1}}, {2, {2}}, {3, {3}}});
+  const IterationUses iteration =
+      FindIterationUses(trace, 0, 3, {{1, 10}, {2, 10}, {3, 10}}, {{1, 7}, {2, 7}, {3, 7}});
+  EXPECT_EQ(TrafficOf(iteration, 20).whole_block_fetched_bytes, 10u);  // 10.5, rounded down
+  EXPECT_EQ(TrafficOf(iteration, 20).least_fetched_bytes, 1u);         // 1.5
+  EXPECT_EQ(TrafficOf(iteration, 10).least_fetched_bytes, 16u);  // of 21 together, 11 away at each launch
+  EXPECT_EQ(TrafficOf(iteration, 30).whole_block_fetched_bytes, 0u);
+}
+
 // A stack: up 1 2 3, down 3 2 1. The top is used twice in a row; with memory for two of 10, launch "3" needs
 // one away, and block 1 is idle over all of it: it comes back once an iteration. Its turn at the bottom is
 // back to back.

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 extern char** environ;
 
@@ -20,107 +21,59 @@ static const char kOriginal[] = "SPILLWAY_ALLOC_CONF_ORIGINAL";
  * first, as PyTorch itself prefers the older one where both are set. */
 static const char* const kVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
 
-static const char* const kKeys[] = {
-#define SETTING(name, ...) #name,
-#define RETIRED_SETTING(name, ...) #name,
-#include "integration/settings/settings.def"
-    "backend", /* taken only when it names us */
-};
-enum { kKeyCount = sizeof(kKeys) / sizeof(kKeys[0]) };
-
 /* All guarded by mutex_. Values are never freed: a reader may hold one. */
 static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   char* value;
   char* source;
-} taken_[kKeyCount];
+} taken_[kMostConfKeys];
 static int took_;     /* some key was taken, from whatever variable */
 static char** fixed_; /* copies of the SPILLWAY_ variables, NULL at the end; NULL before TakeVariables */
 
 void LockConf(void) { pthread_mutex_lock(&mutex_); }
 void UnlockConf(void) { pthread_mutex_unlock(&mutex_); }
 
-/* A piece of a text. */
-struct Span {
-  const char* start;
-  size_t bytes;
-};
-
-static struct Span Trim(struct Span span) {
-  while (span.bytes && isspace((unsigned char)*span.start)) {
-    ++span.start;
-    --span.bytes;
-  }
-  while (span.bytes && isspace((unsigned char)span.start[span.bytes - 1])) --span.bytes;
-  return span;
-}
-
-/* The next entry of a conf text: up to a comma outside brackets. An unclosed bracket reaches to the end. */
-static struct Span NextEntry(const char* text) {
-  int depth = 0;
-  struct Span entry = {text, 0};
-  for (; text[entry.bytes]; ++entry.bytes) {
-    char c = text[entry.bytes];
-    if (c == '[') ++depth;
-    if (c == ']' && depth > 0) --depth;
-    if (c == ',' && depth == 0) break;
-  }
-  return entry;
-}
-
-/* The index of our key that the entry sets, -1 for PyTorch's own; its value without brackets around it. */
-static int ParseEntry(struct Span entry, struct Span* value) {
-  const char* colon = memchr(entry.start, ':', entry.bytes);
-  size_t key_bytes = colon ? (size_t)(colon - entry.start) : entry.bytes;
-  struct Span key = Trim((struct Span){entry.start, key_bytes});
-  struct Span rest = {entry.start + key_bytes, entry.bytes - key_bytes};
-  if (colon) rest = Trim((struct Span){rest.start + 1, rest.bytes - 1});
-  for (int i = 0; i < kKeyCount; ++i) {
-    if (strlen(kKeys[i]) != key.bytes || memcmp(kKeys[i], key.start, key.bytes) != 0) continue;
-    if (strcmp(kKeys[i], "backend") == 0 && (rest.bytes != 8 || memcmp(rest.start, "spillway", 8) != 0))
-      return -1;
-    if (rest.bytes >= 2 && rest.start[0] == '[' && rest.start[rest.bytes - 1] == ']') {
-      ++rest.start;
-      rest.bytes -= 2;
-    }
-    *value = rest;
-    return i;
-  }
-  return -1;
-}
-
 /* Splits a text into our keys, which are remembered under the name of their variable, and the rest, written
  * to `rest` (as long as the text). The number of keys taken. */
 static int SplitConf(const char* text, const char* variable, char* rest) {
   int count = 0;
   size_t rest_bytes = 0;
-  for (;;) {
-    struct Span entry = NextEntry(text), value = {text, 0};
-    int key = ParseEntry(entry, &value);
-    if (key >= 0) {
+  struct ConfEntry entry;
+  while (NextConfEntry(&text, &entry)) {
+    if (entry.ours >= 0) {
       char source[128];
-      snprintf(source, sizeof(source), "%s in %s", kKeys[key], variable);
-      taken_[key].value = strndup(value.start, value.bytes);
-      taken_[key].source = strdup(source);
+      snprintf(source, sizeof(source), "%s in %s", ConfKey(entry.ours), variable);
+      size_t bracket = entry.bracketed ? 1 : 0;
+      taken_[entry.ours].value = strndup(entry.value.start + bracket, entry.value.bytes - 2 * bracket);
+      taken_[entry.ours].source = strdup(source);
       ++count;
-    } else if (entry.bytes) {
+    } else if (entry.whole.bytes) {
       if (rest_bytes) rest[rest_bytes++] = ',';
-      memcpy(rest + rest_bytes, entry.start, entry.bytes);
-      rest_bytes += entry.bytes;
+      memcpy(rest + rest_bytes, entry.whole.start, entry.whole.bytes);
+      rest_bytes += entry.whole.bytes;
     }
-    if (entry.start[entry.bytes] == '\0') break;
-    text = entry.start + entry.bytes + 1;
   }
   rest[rest_bytes] = '\0';
   return count;
 }
 
 static int HasOurs(const char* text) {
-  for (;;) {
-    struct Span entry = NextEntry(text), value;
-    if (ParseEntry(entry, &value) >= 0) return 1;
-    if (entry.start[entry.bytes] == '\0') return 0;
-    text = entry.start + entry.bytes + 1;
+  struct ConfEntry entry;
+  while (NextConfEntry(&text, &entry)) {
+    if (entry.ours >= 0) return 1;
+  }
+  return 0;
+}
+
+/* Ends the process for a slip in one of the texts (NULL: not set): PyTorch's parser would, with less to go by. */
+static void RefuseSlips(char* const* texts) {
+  int beside_ours = 0;
+  for (int i = 0; i < 2; ++i) beside_ours |= texts[i] && NamesOurBackend(texts[i]);
+  for (int i = 0; i < 2; ++i) {
+    char words[768];
+    if (!texts[i] || !FindConfSlip(texts[i], kVariables[i], beside_ours, words, sizeof(words))) continue;
+    SayFatal(words, NULL);
+    _exit(kExitBadSetting);
   }
 }
 
@@ -159,6 +112,7 @@ static void TakeFromParent(void) {
 }
 
 void TakeConf(void) {
+  int off = SwitchedOff();
   LockConf();
   char* texts[2] = {NULL, NULL};
   int ours = 0;
@@ -167,6 +121,7 @@ void TakeConf(void) {
     if (text) texts[i] = strdup(text);
     if (texts[i]) ours |= HasOurs(texts[i]);
   }
+  if (!off) RefuseSlips(texts);
   if (ours) {
     KeepOriginal(texts);
     for (int i = 0; i < 2; ++i) {
@@ -178,6 +133,8 @@ void TakeConf(void) {
   free(texts[0]);
   free(texts[1]);
   UnlockConf();
+  const char* log = Setting("log");
+  if (log && strcasecmp(log, "off") == 0) SilenceSay();
 }
 
 void TakeVariables(void) {
@@ -200,20 +157,14 @@ static void VariableName(const char* name, char* variable, size_t bytes) {
   for (char* c = variable; *c; ++c) *c = (char)toupper((unsigned char)*c);
 }
 
+/* NULL where it is not set, or empty. */
 static const char* VariableLocked(const char* variable) {
-  if (!fixed_) return getenv(variable);
   size_t bytes = strlen(variable);
-  for (char** entry = fixed_; *entry; ++entry) {
-    if (strncmp(*entry, variable, bytes) == 0 && (*entry)[bytes] == '=') return *entry + bytes + 1;
+  const char* value = fixed_ ? NULL : getenv(variable);
+  for (char** entry = fixed_; entry && *entry; ++entry) {
+    if (strncmp(*entry, variable, bytes) == 0 && (*entry)[bytes] == '=') value = *entry + bytes + 1;
   }
-  return NULL;
-}
-
-static int KeyOf(const char* name) {
-  for (int i = 0; i < kKeyCount; ++i) {
-    if (strcmp(kKeys[i], name) == 0) return i;
-  }
-  return -1;
+  return value && *value ? value : NULL;
 }
 
 const char* Setting(const char* name) {
@@ -221,7 +172,7 @@ const char* Setting(const char* name) {
   VariableName(name, variable, sizeof(variable));
   LockConf();
   const char* value = VariableLocked(variable);
-  int key = KeyOf(name);
+  int key = FindConfKey(name);
   if (!value && key >= 0) value = taken_[key].value;
   UnlockConf();
   return value;
@@ -242,7 +193,7 @@ const char* SettingSource(const char* name) {
   VariableName(name, variable, sizeof(variable));
   LockConf();
   const char* source = NULL;
-  int key = KeyOf(name);
+  int key = FindConfKey(name);
   if (VariableLocked(variable)) {
     source = VariableSource(variable);
   } else if (key >= 0) {

@@ -4,22 +4,39 @@
 #include "integration/preload/shim.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-void Say(const char* part, ...) {
+static atomic_int silent_; /* set once; a line that slips through does no harm */
+
+void SilenceSay(void) { atomic_store(&silent_, 1); }
+
+static void WriteLine(const char* part, va_list parts) {
   char line[1024] = "spillway: ";
   size_t used = strlen(line);
-  va_list parts;
-  va_start(parts, part);
   for (; part; part = va_arg(parts, const char*)) {
     size_t bytes = strlen(part);
     if (bytes > sizeof(line) - 1 - used) bytes = sizeof(line) - 1 - used;
     memcpy(line + used, part, bytes);
     used += bytes;
   }
-  va_end(parts);
   line[used++] = '\n';
   ssize_t written = write(STDERR_FILENO, line, used);
   (void)written; /* there is nowhere else to report it */
+}
+
+void Say(const char* part, ...) {
+  if (atomic_load(&silent_)) return;
+  va_list parts;
+  va_start(parts, part);
+  WriteLine(part, parts);
+  va_end(parts);
+}
+
+void SayFatal(const char* part, ...) {
+  va_list parts;
+  va_start(parts, part);
+  WriteLine(part, parts);
+  va_end(parts);
 }

@@ -25,6 +25,9 @@ enum {
   kCudaNotSupported = 801,
 };
 
+/* The exit status of a process with wrong settings. */
+enum { kExitBadSetting = 2 };
+
 /* The function table has a row for each driver symbol of driver_functions.def, in the order of that file. */
 enum RowUse { kUseNone = 0, kUseUsed, kUseHook, kUseMust };
 
@@ -32,6 +35,10 @@ enum RowUse { kUseNone = 0, kUseUsed, kUseHook, kUseMust };
 
 /* Writes one line to standard error: "spillway: <parts>". The parts end with NULL. */
 void Say(const char* part, ...) __attribute__((sentinel));
+/* The same for what ends the job: also after SilenceSay. */
+void SayFatal(const char* part, ...) __attribute__((sentinel));
+/* From now on Say writes nothing (log=off). */
+void SilenceSay(void);
 
 /* --- real_dlopen.c -------------------------------------------------------------------------------------- */
 
@@ -53,10 +60,42 @@ int HasLockedStart(void);
 void LockStartForFork(void);
 void UnlockStartAfterFork(void);
 
+/* --- conf_text.c: the entries of PyTorch's variables ---------------------------------------------------- */
+
+/* A piece of a text. */
+struct Span {
+  const char* start;
+  size_t bytes;
+};
+int SpanIs(struct Span span, const char* text);
+
+enum { kMostConfKeys = 48 };
+/* Our keys, by number. FindConfKey: -1 for what is none. */
+int ConfKeyCount(void);
+const char* ConfKey(int key);
+int FindConfKey(const char* name);
+
+struct ConfEntry {
+  struct Span whole, key, value; /* key and value without spaces around them */
+  int ours;                      /* the number of our key that it sets; -1: PyTorch's own */
+  int bracketed;                 /* the value stands in brackets */
+};
+/* The next entry of a text: up to a comma outside brackets; an unclosed bracket reaches to the end. Moves
+ * `text` on, to NULL after the last entry; 0 when there is none. */
+int NextConfEntry(const char** text, struct ConfEntry* entry);
+
+/* --- conf_check.c: slips in PyTorch's variables --------------------------------------------------------- */
+
+/* 1 when the text has backend:spillway. */
+int NamesOurBackend(const char* text);
+/* 1 when the text of that variable has a slip; `words` then gets a sentence that says what it may be. Keys
+ * that are nobody's are looked at only `beside_ours`: where some text names our backend. */
+int FindConfSlip(const char* text, const char* variable, int beside_ours, char* words, size_t bytes);
+
 /* --- conf.c: settings, and PyTorch's variables ---------------------------------------------------------- */
 
 /* Takes our keys out of PyTorch's variables and remembers them. May be called again, since the job may have
- * set the variables anew. */
+ * set the variables anew. A slip (conf_check.c) ends the process, unless SPILLWAY says off. */
 void TakeConf(void);
 void LockConf(void);
 void UnlockConf(void);

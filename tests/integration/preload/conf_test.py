@@ -50,7 +50,7 @@ class ConfTest(ShimCase):
             "dirs:[/a,/b;/c],garbage_collection_threshold:0.8": "garbage_collection_threshold:0.8",
             " backend : spillway , max_split_size_mb : 64 , policy : lru ": " max_split_size_mb : 64 ",
             "backend:spillway,,policy:lru,": UNSET,
-            "backend:spillways," + ours: "backend:spillways",
+            "backend:someones," + ours: "backend:someones",
             "gpu_memory_fraction:1," + ours: "gpu_memory_fraction:1",
             # Malformed text: what is not ours stays as it was, for PyTorch to judge.
             ours + ",nonsense": "nonsense",
@@ -116,6 +116,12 @@ class ConfTest(ShimCase):
                 "spillway=observe from SPILLWAY",
             ],
         )
+
+    def test_an_empty_variable_is_as_if_it_were_not_set(self):
+        lines = self.settings("gpu_memory,policy", PYTORCH_CUDA_ALLOC_CONF="gpu_memory:1GiB", SPILLWAY_GPU_MEMORY="",
+                              SPILLWAY_POLICY="")  # fmt: skip
+        self.assertEqual(lines, ["gpu_memory=1GiB from gpu_memory in PYTORCH_CUDA_ALLOC_CONF",
+                                 "policy=(none) from (none)"])  # fmt: skip
 
     def test_child_takes_them_from_its_parent(self):
         names, original = "gpu_memory", "backend:spillway,gpu_memory:1GiB"

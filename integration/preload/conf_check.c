@@ -1,0 +1,129 @@
+/* What in PyTorch's variables can only be a slip, found before PyTorch's parser meets it: that one ends the
+ * job with a bare word, or with a stack of frames. Values of our keys are not judged here: the engine does. */
+
+#include "integration/preload/shim.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The keys of PyTorch's own parsers, 2.4 to 2.15. */
+static const char* const kPyTorchKeys[] = {
+    "backend",
+    "expandable_segments",
+    "expandable_segments_reserve",
+    "expandable_segments_reserve_by_class",
+    "garbage_collection_threshold",
+    "graph_capture_record_stream_reuse",
+    "large_segment_size_mb",
+    "max_non_split_rounding_mb",
+    "max_split_size_mb",
+    "per_process_memory_fraction",
+    "pinned_free_catch_all",
+    "pinned_max_cached_size_mb",
+    "pinned_max_round_threshold_mb",
+    "pinned_num_register_threads",
+    "pinned_reserve_segment_size_mb",
+    "pinned_use_background_threads",
+    "pinned_use_cuda_host_register",
+    "pinned_use_hip_host_register",
+    "release_lock_on_cudamalloc",
+    "release_lock_on_hipmalloc",
+    "roundup_power2_divisions",
+    "throw_on_cudamalloc_oom",
+};
+enum { kPyTorchKeyCount = sizeof(kPyTorchKeys) / sizeof(kPyTorchKeys[0]), kLongestName = 48 };
+
+static size_t Least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Changes of one letter that make `name` of `span`; case does not count. */
+static size_t Distance(struct Span span, const char* name) {
+  size_t row[kLongestName + 1];
+  size_t columns = strlen(name);
+  if (columns > kLongestName) return (size_t)-1;
+  for (size_t j = 0; j <= columns; ++j) row[j] = j;
+  for (size_t i = 1; i <= span.bytes; ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= columns; ++j) {
+      size_t replaced = diagonal + (tolower((unsigned char)span.start[i - 1]) != name[j - 1]);
+      diagonal = row[j];
+      row[j] = Least(Least(row[j] + 1, row[j - 1] + 1), replaced);
+    }
+  }
+  return row[columns];
+}
+
+static int IsPyTorchs(struct Span key) {
+  for (int i = 0; i < kPyTorchKeyCount; ++i) {
+    if (SpanIs(key, kPyTorchKeys[i])) return 1;
+  }
+  return 0;
+}
+
+static const char* Nearest(struct Span key) {
+  const char* nearest = "backend";
+  for (int i = 0; i < ConfKeyCount() + kPyTorchKeyCount; ++i) {
+    const char* name = i < ConfKeyCount() ? ConfKey(i) : kPyTorchKeys[i - ConfKeyCount()];
+    if (Distance(key, name) < Distance(key, nearest)) nearest = name;
+  }
+  return nearest;
+}
+
+/* 1 when `entry` goes on with a list whose brackets are missing: "/b" of "dirs:/a,/b". */
+static int GoesOn(int list, const struct ConfEntry* entry) {
+  if (list < 0) return 0;
+  if (strcmp(ConfKey(list), "dirs") == 0) return entry->key.bytes && *entry->key.start == '/';
+  return SpanIs(entry->key, "read") || SpanIs(entry->key, "write") || SpanIs(entry->key, "latency");
+}
+
+static int IsList(const struct ConfEntry* entry) {
+  if (entry->ours < 0 || entry->bracketed) return 0;
+  return strcmp(ConfKey(entry->ours), "dirs") == 0 || strcmp(ConfKey(entry->ours), "io_model") == 0;
+}
+
+int NamesOurBackend(const char* text) {
+  struct ConfEntry entry;
+  while (NextConfEntry(&text, &entry)) {
+    if (entry.ours >= 0 && strcmp(ConfKey(entry.ours), "backend") == 0) return 1;
+  }
+  return 0;
+}
+
+/* The part of the text from the list's value to the end of `last`, in brackets. */
+static int WriteMissingBrackets(char* words, size_t bytes, const char* variable, const struct ConfEntry* list,
+                                const struct ConfEntry* last) {
+  const char* key = ConfKey(list->ours);
+  int length = (int)(last->whole.start + last->whole.bytes - list->value.start);
+  snprintf(words, bytes, "%s in %s: a list stands in brackets, as in %s:[%.*s]", key, variable, key, length,
+           list->value.start);
+  return 1;
+}
+
+int FindConfSlip(const char* text, const char* variable, int beside_ours, char* words, size_t bytes) {
+  struct ConfEntry entry, list = {.ours = -1}, last = {.ours = -1};
+  int goes_on = 0;
+  while (NextConfEntry(&text, &entry)) {
+    if (entry.ours < 0 && GoesOn(list.ours, &entry)) {
+      last = entry;
+      goes_on = 1;
+      continue;
+    }
+    if (goes_on) break;
+    list.ours = -1;
+    if (IsList(&entry)) list = entry;
+    if (entry.ours >= 0 || !entry.key.bytes) continue;
+    if (SpanIs(entry.key, "backend") && Distance(entry.value, "spillway") <= 2) {
+      snprintf(words, bytes,
+               "backend in %s=%.*s is not accepted; accepted: spillway, native or cudaMallocAsync", variable,
+               (int)entry.value.bytes, entry.value.start);
+      return 1;
+    }
+    if (!beside_ours || IsPyTorchs(entry.key)) continue;
+    snprintf(words, bytes,
+             "%.*s in %s is a setting neither of Spillway's nor of PyTorch's; the nearest name is %s",
+             (int)entry.key.bytes, entry.key.start, variable, Nearest(entry.key));
+    return 1;
+  }
+  return goes_on ? WriteMissingBrackets(words, bytes, variable, &list, &last) : 0;
+}

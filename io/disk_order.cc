@@ -54,6 +54,8 @@ DiskOrder::DiskOrder(const std::string& directory) {
 
 bool DiskOrder::FirstOfSeveral() const { return OtherProcesses(place_ + 1, 0) && !OtherProcesses(0, place_); }
 
+bool DiskOrder::Alone() const { return !OtherProcesses(place_ + 1, 0) && !OtherProcesses(0, place_); }
+
 // A read lock conflicts only with a write lock, which is asked about and never taken.
 bool DiskOrder::OtherProcesses(int64_t from, int64_t bytes) const {
   struct flock all = LockOf(F_WRLCK, from, bytes);

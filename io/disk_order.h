@@ -26,6 +26,9 @@ class DiskOrder {
   // thread. Asks the kernel, not the disk.
   bool FirstOfSeveral() const;
 
+  // True when no other process spills there. Any thread, likewise.
+  bool Alone() const;
+
   // Takes the entry back. Also for a forked child; the parent stays entered.
   void Close();
 

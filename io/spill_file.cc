@@ -161,6 +161,10 @@ bool IsUnsuitableFileSystem(int fd) {
   return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC || info.f_type == NFS_SUPER_MAGIC;
 }
 
+uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes) {
+  return reserve_bytes != 0 ? reserve_bytes : std::max(total_bytes / 20, kDefaultReserve);
+}
+
 SpillFile::SpillFile(std::string directory, int fd, dev_t device, bool direct)
     : directory_(std::move(directory)), device_(device), direct_(direct), fd_(fd) {}
 
@@ -255,7 +259,7 @@ SpillFile::Growable SpillFile::SpaceToGrow(uint64_t size, uint64_t cap_bytes, ui
   if (fstatvfs(fd(), &info) != 0) return growable;
   const uint64_t total = uint64_t{info.f_blocks} * info.f_frsize;
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
-  const uint64_t reserve = reserve_bytes != 0 ? reserve_bytes : std::max(total / 20, kDefaultReserve);
+  const uint64_t reserve = ReserveOf(total, reserve_bytes);
   growable.by_disk = free > reserve ? free - reserve : 0;
   growable.by_limits = std::min(growable.by_limits, total > reserve ? total - reserve : 0);
   return growable;

@@ -29,6 +29,9 @@ enum class FileNaming : uint8_t {
 
 enum class DirectIo : uint8_t { kIfPossible, kNever };
 
+// What stays free of a file system of `total_bytes`: `reserve_bytes`, or for 0 the default, max(5 %, 10 GiB).
+uint64_t ReserveOf(uint64_t total_bytes, uint64_t reserve_bytes);
+
 class SpillFile {
  public:
   // Checks that `directory` exists, is a directory, is writable, has the sticky bit if it is writable by

@@ -39,6 +39,8 @@ class Allocations {
   absl::Status Free(CUdeviceptr address);
   absl::Status RecordStream(CUdeviceptr address, CUstream stream);
   absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
+  // As Residency::LargestBlocks.
+  std::vector<LargeBlock> Largest(size_t most) const;
   absl::Status EmptyCache();
 
   // Records as a use of the block all work that the stream has been given up to now, through the gate or not.

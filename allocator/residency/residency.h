@@ -198,6 +198,8 @@ class Residency {
   virtual OwnedChunks ChunksOwned() const = 0;
   // Memory as the job should see it: total = budget, free = budget - live resident blocks - external memory.
   virtual void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const = 0;
+  // The largest live blocks, at most `most`, the largest first: for the words of a refusal. Walks all blocks.
+  virtual std::vector<LargeBlock> LargestBlocks(size_t most) const = 0;
   // Why the last call of this thread was refused; empty when none was.
   virtual std::string LastError() const = 0;
 

@@ -36,6 +36,7 @@ class SharedCapacity {
   // Capacity of each tier now. The disk's falls when a directory closes; promises made before then stay.
   uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_capacity_bytes(); }
   uint64_t disk_bytes() const { return disk_ == nullptr ? 0 : disk_->capacity_bytes(); }
+  bool has_disk() const { return disk_ != nullptr; }
   // The most that the host tier may become. How far files can grow is known only once they have grown.
   uint64_t host_cap_bytes() const { return host_ == nullptr ? 0 : host_->storage_cap_bytes(); }
   // Whether a tier may grow. Only Grow finds out whether it does.

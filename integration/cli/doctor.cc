@@ -10,10 +10,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "allocator/driver/cuda_driver.h"
-#include "integration/engine/bytes_text.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/torch_swap.h"
+#include "io/os/bytes_text.h"
 #include "io/probe.h"
 
 namespace spillway::integration {
@@ -25,23 +25,9 @@ using allocator::CudaDriver;
 constexpr int kOldestDriver = 12040;
 
 Finding DriverFinding(std::unique_ptr<const CudaDriver>* driver) {
-  void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return {Verdict::kBad, "driver", "libcuda.so.1 is not found",
-            "install NVIDIA's driver, or set SPILLWAY_CUDA_DRIVER"};
-  }
-  auto init = reinterpret_cast<CUresult (*)(unsigned)>(::dlsym(library, "cuInit"));
-  const CUresult result = init == nullptr ? CUDA_ERROR_NOT_FOUND : init(0);
-  if (result != CUDA_SUCCESS) {
-    return {Verdict::kBad, "driver", absl::StrCat("cuInit fails with ", static_cast<int>(result)),
-            "see that nvidia-smi works for this user, and that the container has the devices"};
-  }
-  auto loaded = CudaDriver::Load([library](const char* symbol) { return ::dlsym(library, symbol); });
-  if (!loaded.ok()) {
-    return {Verdict::kBad, "driver", std::string(loaded.status().message()),
-            "a driver of CUDA 12.4 or newer is needed"};
-  }
-  *driver = *std::move(loaded);
+  Finding problem;
+  *driver = OpenDriver(&problem);
+  if (*driver == nullptr) return problem;
   int version = 0;
   (void)(*driver)->cuDriverGetVersion(&version);
   const std::string text = absl::StrFormat("CUDA %d.%d", version / 1000, version % 1000 / 10);
@@ -61,7 +47,8 @@ void ExamineDevices(const CudaDriver& driver, std::vector<Finding>* findings) {
     if (driver.cuDeviceGet(&device, i) != CUDA_SUCCESS) continue;
     (void)driver.cuDeviceTotalMem_v2(&total, device);
     (void)driver.cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-    const std::string text = absl::StrCat(BytesText(total), vmm != 0 ? ", virtual memory management" : "");
+    const std::string text =
+        absl::StrCat(os::BytesText(total), vmm != 0 ? ", virtual memory management" : "");
     findings->push_back(
         {vmm != 0 ? Verdict::kGood : Verdict::kBad, absl::StrCat("GPU ", i), text,
          vmm != 0 ? "" : "this device cannot map memory piece by piece: Spillway is not used on it"});
@@ -70,8 +57,8 @@ void ExamineDevices(const CudaDriver& driver, std::vector<Finding>* findings) {
 
 Finding HostMemoryFinding() {
   const uint64_t available = AvailableHostMemory();
-  const std::string text = absl::StrCat(BytesText(available), " available, default cap of the host tier ",
-                                        BytesText(DefaultHostCap(available, 1)));
+  const std::string text = absl::StrCat(os::BytesText(available), " available, default cap of the host tier ",
+                                        os::BytesText(DefaultHostCap(available, 1)));
   if (available == 0) return {Verdict::kLimited, "host memory", "unknown", "set SPILLWAY_HOST_MEMORY"};
   return {Verdict::kGood, "host memory", text, ""};
 }
@@ -84,7 +71,7 @@ Finding DirectoryFinding(const std::string& path) {
   }
   const std::string text =
       absl::StrFormat("%s, %s free, writes %.0f MB/s, reads %.0f MB/s, %s, %s", report->file_system,
-                      BytesText(report->free_bytes), report->write_bytes_per_second / 1e6,
+                      os::BytesText(report->free_bytes), report->write_bytes_per_second / 1e6,
                       report->read_bytes_per_second / 1e6, report->direct_io ? "direct" : "buffered",
                       report->io_uring ? "io_uring" : "threads");
   if (report->file_system == "tmpfs" || report->file_system == "ramfs") {
@@ -132,6 +119,27 @@ Finding LibraryFinding(const std::string& directory) {
 }
 
 }  // namespace
+
+std::unique_ptr<const CudaDriver> OpenDriver(Finding* problem) {
+  void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    *problem = {Verdict::kBad, "driver", "libcuda.so.1 is not found",
+                "install NVIDIA's driver, or set SPILLWAY_CUDA_DRIVER"};
+    return nullptr;
+  }
+  auto init = reinterpret_cast<CUresult (*)(unsigned)>(::dlsym(library, "cuInit"));
+  const CUresult result = init == nullptr ? CUDA_ERROR_NOT_FOUND : init(0);
+  if (result != CUDA_SUCCESS) {
+    *problem = {Verdict::kBad, "driver", absl::StrCat("cuInit fails with ", static_cast<int>(result)),
+                "see that nvidia-smi works for this user, and that the container has the devices"};
+    return nullptr;
+  }
+  auto loaded = CudaDriver::Load([library](const char* symbol) { return ::dlsym(library, symbol); });
+  if (loaded.ok()) return *std::move(loaded);
+  *problem = {Verdict::kBad, "driver", std::string(loaded.status().message()),
+              "a driver of CUDA 12.4 or newer is needed"};
+  return nullptr;
+}
 
 std::vector<Finding> Examine(const DoctorOptions& options) {
   std::vector<Finding> findings;

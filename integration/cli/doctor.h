@@ -5,8 +5,11 @@
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_H_
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "allocator/driver/cuda_driver.h"
 
 namespace spillway::integration {
 
@@ -18,6 +21,9 @@ struct Finding {
   std::string found;   // "version 13.0, 1 device"
   std::string advice;  // what to do; empty when nothing
 };
+
+// The driver that a job would use, initialised; null, and the problem, where there is none.
+std::unique_ptr<const allocator::CudaDriver> OpenDriver(Finding* problem);
 
 struct DoctorOptions {
   std::string library_directory;          // where libspillway.so and the engine lie

@@ -22,6 +22,7 @@
 #include "integration/cli/doctor.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
+#include "integration/engine/start_check.h"
 #include "integration/settings/environment.h"
 #include "integration/settings/setting_values.h"
 #include "integration/settings/settings.h"
@@ -37,21 +38,13 @@ std::string FlagOf(const std::string& name) {
   return name == "spillway" ? "--mode" : absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
 }
 
-// Refuses here what a job would refuse at its start: wrong flags, and wrong variables that are set beside
-// them.
-absl::Status CheckSettings(const std::map<std::string, std::string>& settings) {
-  std::string described;
-  SettingSource source;
-  source.value = [&settings](const char* name) -> const char* {
-    const auto found = settings.find(name);
-    return found != settings.end() ? found->second.c_str() : EnvironmentSetting(name);
-  };
-  source.described = [&](const char* name) {
-    described = settings.contains(name) ? FlagOf(name) : VariableOf(name);
-    return described.c_str();
-  };
-  std::vector<std::string> warnings;
-  return ReadSettings(source, &warnings).status();
+// What the size of a GPU is compared with, where one is set: bytes of each that is visible. The driver is
+// asked in this process, which the command then replaces.
+std::vector<uint64_t> DevicesToCompare(const std::map<std::string, std::string>& settings) {
+  if (!settings.contains("gpu_memory") && EnvironmentSetting("gpu_memory") == nullptr) return {};
+  Finding problem;
+  const auto driver = OpenDriver(&problem);
+  return driver != nullptr ? BytesOfDevices(*driver) : std::vector<uint64_t>();  // the job says what is wrong
 }
 
 // build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
@@ -65,7 +58,8 @@ std::string LibraryDirectory() {
 
 // Replaces this process by `command` with the preload in front; returns only when that fails.
 int Run(const std::map<std::string, std::string>& settings, const std::vector<std::string>& command) {
-  if (const absl::Status status = CheckSettings(settings); !status.ok()) {
+  const absl::Status status = CheckGivenSettings(settings, FlagOf, DevicesToCompare(settings));
+  if (!status.ok()) {  // a job would refuse it at its start
     std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
     return kWrongUse;
   }

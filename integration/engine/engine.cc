@@ -6,14 +6,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "allocator/driver/cuda_driver.h"
 #include "integration/engine/audit_setup.h"
 #include "integration/engine/c_api.h"
-#include "integration/engine/machine.h"
 #include "integration/engine/runtime.h"
+#include "integration/engine/spillway.h"
+#include "integration/engine/start_check.h"
 #include "integration/engine/status_signal.h"
 #include "integration/engine/torch_swap.h"
 #include "integration/preload/shim_abi.h"
@@ -45,32 +49,52 @@ void Guarded(const char* what, Body body) {
 
 // A job that would run with other settings than its user believes must not run.
 [[noreturn]] void StopJob(const std::string& message) {
-  os::ReportLine(message);
+  os::ReportFatal(message);
   std::fflush(nullptr);
   ::_exit(kExitBadSetting);
 }
 
-Settings ReadSettingsOrStop(const spillway_shim* shim) {
+SettingSource SourceOf(const spillway_shim* shim) {
   SettingSource source;
   source.value = shim->setting;
   source.described = shim->setting_source;
   source.variables = EnvironmentNames();
+  return source;
+}
+
+Settings ReadSettingsOrStop(const SettingSource& source) {
   std::vector<std::string> warnings;
   auto settings = ReadSettings(source, &warnings);
   if (!settings.ok()) StopJob(std::string(settings.status().message()));
   os::SetLogLevel(settings->log);
+  if (settings->local_world_size > 1)
+    os::SetLogPlace(absl::StrCat("rank ", settings->local_rank, ", pid ", ::getpid()));
   for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
-  if (const auto directories = settings->OwnDirectories()) {
-    for (const DirectoryEntry& entry : *directories) {
-      const absl::Status status = CheckDirectory(entry.path);
-      if (status.ok()) continue;
-      const char* described = shim->setting_source("dirs");
-      StopJob(absl::StrCat(described != nullptr ? described : "SPILLWAY_DIRS", "=", shim->setting("dirs"),
-                           " is not accepted; accepted: writable directories (",
-                           std::string(status.message()), ")"));
-    }
-  }
   return *std::move(settings);
+}
+
+void CheckStartOrStop(const spillway_shim* shim, const Settings& settings, const SettingSource& source) {
+  const auto driver = allocator::CudaDriver::Load(shim->real);
+  std::vector<std::string> warnings;
+  const absl::Status status = CheckStartHere(
+      settings, source, driver.ok() ? BytesOfDevices(**driver) : std::vector<uint64_t>(), &warnings);
+  if (!status.ok()) StopJob(std::string(status.message()));
+  for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
+}
+
+int CheckPairs(std::span<const char* const> names, std::span<const char* const> values, char* text,
+               size_t bytes) {
+  std::map<std::string, std::string> given;
+  for (size_t i = 0; i < names.size(); ++i) given[names[i]] = values[i];
+  const absl::Status status = CheckGivenSettings(given, [](const std::string& name) { return name; }, {});
+  if (bytes > 0) std::snprintf(text, bytes, "%s", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
+}
+
+void LookForTorch() {
+  g_torch_swap->Try();
+  const std::string version = g_torch_swap->installed_version();
+  if (!version.empty()) Runtime::Get()->NoteFramework(absl::StrCat("PyTorch ", version));
 }
 
 int Open(const spillway_shim* shim) {
@@ -78,9 +102,11 @@ int Open(const spillway_shim* shim) {
     os::ReportLine("libspillway.so and libspillway_engine.so are of different versions");
     return 1;
   }
-  Settings settings = ReadSettingsOrStop(shim);
+  const SettingSource source = SourceOf(shim);
+  Settings settings = ReadSettingsOrStop(source);
   if (!settings.Enabled())
     return 0;  // the preload asks before it opens us, but a key of PyTorch's variable may say so, too
+  CheckStartOrStop(shim, settings, source);
   if (settings.status == StatusLine::kSignal && !InstallStatusSignal()) {
     os::ReportLine("SIGUSR1 is in use by the job: no status line");
     settings.status = StatusLine::kOff;
@@ -96,7 +122,7 @@ int Open(const spillway_shim* shim) {
   Runtime::Set(runtime->release());
   std::atexit([] { Guarded("the end", [] { Runtime::Get()->Shutdown(); }); });
   g_torch_swap = new TorchSwap(shim->library_directory, GetApi());
-  g_torch_swap->Try();
+  LookForTorch();
   return 0;
 }
 
@@ -104,6 +130,17 @@ int Open(const spillway_shim* shim) {
 }  // namespace spillway::integration
 
 extern "C" {
+
+__attribute__((visibility("default"))) int spillway_engine_check_settings(const char* const* names,
+                                                                          const char* const* values,
+                                                                          size_t count, char* text,
+                                                                          size_t bytes) {
+  int result = 1;
+  spillway::integration::Guarded("a check of settings", [&] {
+    result = spillway::integration::CheckPairs({names, count}, {values, count}, text, bytes);
+  });
+  return result;
+}
 
 __attribute__((visibility("default"))) int spillway_engine_open(const spillway_shim* shim) {
   int result = 1;
@@ -113,7 +150,7 @@ __attribute__((visibility("default"))) int spillway_engine_open(const spillway_s
 
 __attribute__((visibility("default"))) void spillway_engine_cu_init() {
   spillway::integration::Guarded("a look for PyTorch", [] {
-    if (spillway::integration::g_torch_swap != nullptr) spillway::integration::g_torch_swap->Try();
+    if (spillway::integration::g_torch_swap != nullptr) spillway::integration::LookForTorch();
   });
 }
 

@@ -1,15 +1,10 @@
 #include "integration/engine/iteration_trace.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "integration/engine/report.h"
-#include "io/os/errno.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
@@ -54,15 +49,6 @@ std::string WriteOne(const std::string& path, DeviceIteration* device, const Nam
 }
 
 }  // namespace
-
-absl::Status CheckTraceFile(const std::string& path) {
-  const bool was_there = ::access(path.c_str(), F_OK) == 0;
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) return os::StatusFromErrno(errno, path);
-  ::close(file);
-  if (!was_there) ::unlink(path.c_str());
-  return absl::OkStatus();
-}
 
 std::vector<std::string> WriteIterationTraces(const std::string& path, std::vector<DeviceIteration> devices,
                                               const NameOfLaunch& name) {

@@ -15,10 +15,6 @@
 
 namespace spillway::integration {
 
-// Whether a file can be written at `path`; leaves nothing behind. An error names the file. It is asked at the
-// start, so that nobody learns it after an hour.
-absl::Status CheckTraceFile(const std::string& path);
-
 // What one device has for its file.
 struct DeviceIteration {
   int device = 0;

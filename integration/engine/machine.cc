@@ -39,27 +39,37 @@ uint64_t Reclaimable(const std::string& path) {
   return bytes;
 }
 
-// What one control group leaves, walking from `group` up to the root of its hierarchy: every parent limits
-// too.
-uint64_t LeftInGroup(const std::string& hierarchy, std::string group, const char* limit_file,
-                     const char* usage_file) {
+// What a control group allows, and what of it is left.
+struct GroupMemory {
+  uint64_t limit = kNoLimit;
   uint64_t left = kNoLimit;
+
+  void Narrow(const GroupMemory& other) {
+    limit = std::min(limit, other.limit);
+    left = std::min(left, other.left);
+  }
+};
+
+// Walks from `group` up to the root of its hierarchy: every parent limits too.
+GroupMemory MemoryOfGroup(const std::string& hierarchy, std::string group, const char* limit_file,
+                          const char* usage_file) {
+  GroupMemory memory;
   while (true) {
     const std::string folder = hierarchy + (group == "/" ? "" : group) + "/";
     const auto limit = ReadNumber(folder + limit_file);
     const auto usage = ReadNumber(folder + usage_file);
     if (limit && usage) {
       const uint64_t used = *usage - std::min(*usage, Reclaimable(folder + "memory.stat"));
-      left = std::min(left, *limit - std::min(*limit, used));
+      memory.Narrow({*limit, *limit - std::min(*limit, used)});
     }
-    if (group.empty() || group == "/") return left;
+    if (group.empty() || group == "/") return memory;
     group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
   }
 }
 
-uint64_t LeftInControlGroups(const std::string& root) {
+GroupMemory MemoryOfControlGroups(const std::string& root) {
   std::ifstream file(root + "/proc/self/cgroup");
-  uint64_t left = kNoLimit;
+  GroupMemory memory;
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
@@ -68,22 +78,22 @@ uint64_t LeftInControlGroups(const std::string& root) {
     const std::string group = line.substr(second + 1);
     const std::string base = root + "/sys/fs/cgroup";
     if (controllers.empty()) {
-      left = std::min(left, LeftInGroup(base, group, "memory.max", "memory.current"));
+      memory.Narrow(MemoryOfGroup(base, group, "memory.max", "memory.current"));
     } else if (controllers.find("memory") != std::string::npos) {
-      left = std::min(left,
-                      LeftInGroup(base + "/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+      memory.Narrow(MemoryOfGroup(base + "/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes"));
     }
   }
-  return left;
+  return memory;
 }
 
-uint64_t MemAvailable(const std::string& root) {
+// A line of /proc/meminfo in bytes; 0 where there is none.
+uint64_t MemInfo(const std::string& root, const char* wanted) {
   std::ifstream file(root + "/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string key;
     uint64_t kib = 0;
-    if (words >> key >> kib && key == "MemAvailable:") return kib * 1024;
+    if (words >> key >> kib && key == wanted) return kib * 1024;
   }
   return 0;
 }
@@ -91,7 +101,12 @@ uint64_t MemAvailable(const std::string& root) {
 }  // namespace
 
 uint64_t AvailableHostMemory(const std::string& root) {
-  return std::min(MemAvailable(root), LeftInControlGroups(root));
+  return std::min(MemInfo(root, "MemAvailable:"), MemoryOfControlGroups(root).left);
+}
+
+HostMemory WholeHostMemory(const std::string& root) {
+  const uint64_t limit = MemoryOfControlGroups(root).limit;
+  return {MemInfo(root, "MemTotal:"), limit == kNoLimit ? 0 : limit};
 }
 
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates) {

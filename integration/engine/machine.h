@@ -18,6 +18,13 @@ namespace spillway::integration {
 // read.
 uint64_t AvailableHostMemory(const std::string& root = "");
 
+// What this machine has, and what its control groups let this process take, used or not.
+struct HostMemory {
+  uint64_t machine_bytes = 0;  // 0: not known
+  uint64_t group_bytes = 0;    // the least limit of the process's control groups and their parents; 0: none
+};
+HostMemory WholeHostMemory(const std::string& root = "");
+
 // The first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty when none is.
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates);
 

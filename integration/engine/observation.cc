@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "integration/engine/bytes_text.h"
+#include "io/os/bytes_text.h"
 
 namespace spillway::integration {
 namespace {
@@ -19,15 +19,15 @@ ObservedBudget At(const policy::IterationUses& uses, const ObservedIteration& it
 std::string Line(const ObservedIteration& iteration, const ObservedBudget& budget) {
   const std::string name =
       budget.percent == 0 ? "SPILLWAY_GPU_MEMORY" : absl::StrFormat("%d %%", budget.percent);
-  const std::string head = absl::StrFormat("observe: %s = %s: ", name, BytesText(budget.budget_bytes));
+  const std::string head = absl::StrFormat("observe: %s = %s: ", name, os::BytesText(budget.budget_bytes));
   if (!budget.traffic.possible) {
     return head + absl::StrFormat("too little, the largest launch needs %s and external memory takes %s",
-                                  BytesText(iteration.largest_set_bytes),
-                                  BytesText(iteration.external_bytes));
+                                  os::BytesText(iteration.largest_set_bytes),
+                                  os::BytesText(iteration.external_bytes));
   }
   return head + absl::StrFormat("at least %s back (whole blocks, farthest next use: %s)",
-                                BytesText(budget.traffic.least_fetched_bytes),
-                                BytesText(budget.traffic.whole_block_fetched_bytes));
+                                os::BytesText(budget.traffic.least_fetched_bytes),
+                                os::BytesText(budget.traffic.whole_block_fetched_bytes));
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::vector<std::string> ObservationLines(int device, const ObservedIteration& i
   std::vector<std::string> lines = {absl::StrFormat(
       "observe: GPU %d: an iteration is %d launches, the peak %s; a smaller budget moves in each "
       "iteration, and as much out where blocks change:",
-      device, iteration.launches, BytesText(iteration.peak_bytes))};
+      device, iteration.launches, os::BytesText(iteration.peak_bytes))};
   for (const ObservedBudget& budget : iteration.budgets) lines.push_back(Line(iteration, budget));
   return lines;
 }

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_format.h"
 #include "allocator/residency/residency.h"
-#include "integration/engine/bytes_text.h"
+#include "io/os/bytes_text.h"
 #include "io/os/errno.h"
 
 namespace spillway::integration {
@@ -277,8 +277,8 @@ std::string InTimeText(const ResidencyStats& stats) {
 // "host 10.00 MiB, disk 1.00 GiB"; "nothing".
 std::string TiersText(uint64_t host, uint64_t disk) {
   if (host == 0 && disk == 0) return "nothing";
-  if (disk == 0) return "host " + BytesText(host);
-  return (host == 0 ? std::string() : "host " + BytesText(host) + ", ") + "disk " + BytesText(disk);
+  if (disk == 0) return "host " + os::BytesText(host);
+  return (host == 0 ? std::string() : "host " + os::BytesText(host) + ", ") + "disk " + os::BytesText(disk);
 }
 
 std::string IterationLine(const DeviceFigures& device) {
@@ -290,8 +290,10 @@ std::string IterationLine(const DeviceFigures& device) {
     text += absl::StrFormat(", %.1f %% of bound (no plan is faster than %.3f s here)", *percent,
                             device.steady.forecast.bound_seconds);
   }
-  if (device.steady.forecast.plan_seconds > 0)
-    text += absl::StrFormat(", the plan promised %.3f s", device.steady.forecast.plan_seconds);
+  // A forecast above what the iteration took says nothing of it.
+  const double forecast = device.steady.forecast.plan_seconds;
+  if (forecast > 0 && forecast <= steady.iteration_seconds)
+    text += absl::StrFormat(", the plan's forecast was %.3f s", forecast);
   text +=
       absl::StrFormat("; moves out %s, back %s", TiersText(part.host_spilled_bytes, part.disk_spilled_bytes),
                       TiersText(part.host_fetched_bytes, part.disk_fetched_bytes));
@@ -326,19 +328,20 @@ std::vector<std::string> IterationLines(const Figures& figures) {
 std::string Summary(const Figures& figures) {
   const ResidencyStats total = Total(figures.devices);
   if (total.peak_chunk_bytes == 0) return "";
-  std::string text = absl::StrFormat("summary: peak %s of a budget of %s", BytesText(total.peak_device_bytes),
-                                     BytesText(total.budget_bytes));
+  std::string text =
+      absl::StrFormat("summary: peak %s of a budget of %s", os::BytesText(total.peak_device_bytes),
+                      os::BytesText(total.budget_bytes));
   if (total.spilled_bytes == 0 && total.fetched_bytes == 0) return text + "; nothing was moved";
   text += absl::StrFormat("; moved out %s (host %s, disk %s), back %s (host %s, disk %s)",
-                          BytesText(total.spilled_bytes), BytesText(total.host_spilled_bytes),
-                          BytesText(total.disk_spilled_bytes), BytesText(total.fetched_bytes),
-                          BytesText(total.host_fetched_bytes), BytesText(total.disk_fetched_bytes));
+                          os::BytesText(total.spilled_bytes), os::BytesText(total.host_spilled_bytes),
+                          os::BytesText(total.disk_spilled_bytes), os::BytesText(total.fetched_bytes),
+                          os::BytesText(total.host_fetched_bytes), os::BytesText(total.disk_fetched_bytes));
   text +=
       absl::StrFormat("; stalled %.1f s for GPU memory, %.1f s for the disk; the GPU had to wait %.1f s",
                       Seconds(total.stall_chunk_nanos), Seconds(total.stall_disk_nanos),
                       Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos));
   text += InTimeText(total);
-  text += absl::StrFormat("; SSD bytes written %s", BytesText(figures.disk.written_bytes));
+  text += absl::StrFormat("; SSD bytes written %s", os::BytesText(figures.disk.written_bytes));
   if (figures.unknown_launches > 0) {
     text += absl::StrFormat("; %d launches of kernels of unknown origin needed every block",
                             figures.unknown_launches);
@@ -349,10 +352,11 @@ std::string Summary(const Figures& figures) {
 
 std::string StatusText(const Figures& figures) {
   const ResidencyStats total = Total(figures.devices);
-  std::string text = absl::StrFormat("status: on the GPU %s of %s, host %s, disk %s; moved out %s, back %s",
-                                     BytesText(total.resident_bytes), BytesText(total.budget_bytes),
-                                     BytesText(total.host_tier_bytes), BytesText(total.disk_tier_bytes),
-                                     BytesText(total.spilled_bytes), BytesText(total.fetched_bytes));
+  std::string text =
+      absl::StrFormat("status: on the GPU %s of %s, host %s, disk %s; moved out %s, back %s",
+                      os::BytesText(total.resident_bytes), os::BytesText(total.budget_bytes),
+                      os::BytesText(total.host_tier_bytes), os::BytesText(total.disk_tier_bytes),
+                      os::BytesText(total.spilled_bytes), os::BytesText(total.fetched_bytes));
   if (figures.seconds > 0) {
     text += absl::StrFormat("; stalled %.1f %% of %.1f s", 100 * StallSeconds(total) / figures.seconds,
                             figures.seconds);

@@ -44,6 +44,7 @@ std::string Reporter::MetricsPath(const std::string& metrics_file, int local_ran
 Reporter::Reporter(const Options& options, std::function<Figures()> collect)
     : path_(MetricsPath(options.metrics_file, options.local_rank)),
       status_(options.status),
+      advice_(options.advice),
       every_(options.every),
       look_(options.look),
       waits_(options.waits),
@@ -139,6 +140,7 @@ void Reporter::ReportTheEnd() {
   const Figures figures = Collect();
   if (const std::string summary = Summary(figures); !summary.empty()) os::ReportLine(summary);
   for (const std::string& line : IterationLines(figures)) os::ReportLine(line);
+  if (const std::string advice = AdviceLine(figures, advice_); !advice.empty()) os::ReportLine(advice);
   for (const DeviceFigures& device : figures.devices) {
     if (!device.observed) continue;
     for (const std::string& line : ObservationLines(device.device, *device.observed)) os::ReportLine(line);

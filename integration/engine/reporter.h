@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "integration/engine/advice.h"
 #include "integration/engine/report.h"
 #include "integration/settings/settings.h"
 #include "io/os/sync.h"
@@ -46,6 +47,7 @@ class Reporter {
     StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
     std::chrono::milliseconds every{10'000};  // between two writings of the metrics file
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
+    AdviceFacts advice = {};                  // for the last line
     os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
@@ -74,6 +76,7 @@ class Reporter {
 
   const std::string path_;
   const StatusLine status_;
+  const AdviceFacts advice_;
   const std::chrono::milliseconds every_;
   const std::chrono::milliseconds look_;
   os::WaitList* const waits_;

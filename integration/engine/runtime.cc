@@ -12,13 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "integration/engine/bounded_call.h"
-#include "integration/engine/bytes_text.h"
 #include "integration/engine/iteration_trace.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/sizing.h"
 #include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_reports.h"
 #include "integration/settings/environment.h"
+#include "io/os/bytes_text.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
 
@@ -173,9 +173,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   residencies_[place].store(owned_[place].get());
   // Evictions may have been switched off meanwhile, by a thread that did not see this device yet.
   if (eviction_off_.load()) owned_[place]->StopEvicting().IgnoreError();
-  os::Log(os::LogLevel::kInfo, absl::StrCat("GPU ", device, ": budget ", BytesText(options.budget_bytes),
-                                            ", host ", BytesText(host_->storage_cap_bytes()), ", disk ",
-                                            disk_ == nullptr ? "none" : "as it grows"));
+  ReportServing(device, options);
   return owned_[place].get();
 }
 
@@ -183,12 +181,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
-  if (!settings_.trace.empty() && trace_path_.empty()) {
-    trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.local_rank);
-    if (const absl::Status status = CheckTraceFile(trace_path_); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("SPILLWAY_TRACE: ", std::string(status.message())));
-    }
-  }
+  trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.local_rank);
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
   if (capacity_ == nullptr) {
@@ -209,8 +202,12 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
   const auto start = std::chrono::steady_clock::now();
-  Reporter::Options reports = {settings_.metrics, settings_.local_rank, settings_.status};
+  Reporter::Options reports;
+  reports.metrics_file = settings_.metrics;
+  reports.local_rank = settings_.local_rank;
+  reports.status = settings_.status;
   reports.waits = &waits_;
+  reports.advice = FactsForAdvice();
   reporter_ = std::make_unique<Reporter>(reports, [this, start] {
     Figures figures = CollectFigures();
     figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -225,6 +222,7 @@ absl::Status Runtime::StartHostLocked(CUcontext context) {
   const int ranks = settings_.local_world_size;  // a size that the user set is the node's, too
   const uint64_t cap = settings_.host_memory ? PartOfRank(settings_.host_memory->Of(available), ranks)
                                              : DefaultHostCap(available, ranks);
+  host_cap_bytes_ = cap;
   allocator::HostPool::Options pool = HostPoolOptions(cap, disk_ != nullptr);
   pool.waits = &waits_;
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_.get(), context, pool));
@@ -246,6 +244,7 @@ absl::Status Runtime::StartDiskLocked() {
   auto store = io::SpillStore::Create(std::move(store_options));
   if (store.ok()) {
     disk_ = *std::move(store);
+    for (const DirectoryEntry& entry : directories) disk_paths_.push_back(entry.path);
     if (settings_.io_model.Limits())
       os::ReportLine(absl::StrCat("the disk is modelled: ", io::DescribeModel(settings_.io_model)));
     return absl::OkStatus();
@@ -288,8 +287,8 @@ absl::StatusOr<uint64_t> Runtime::BudgetOf(int device, CUcontext context) {
     return DefaultBudget(free, static_cast<uint64_t>(external));
   const uint64_t wanted = settings_.gpu_memory->Of(total);
   if (wanted > free + static_cast<uint64_t>(external)) {
-    os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", BytesText(wanted), ", but only ",
-                                              BytesText(free), " are free on GPU ", device));
+    os::Log(os::LogLevel::kWarn, absl::StrCat("SPILLWAY_GPU_MEMORY is ", os::BytesText(wanted), ", but only ",
+                                              os::BytesText(free), " are free on GPU ", device));
   }
   return wanted;
 }

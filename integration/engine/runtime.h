@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -60,6 +61,11 @@ class Runtime {
 
   // Bytes of the device's memory, used or not. Asks the driver, which must have been initialised.
   absl::StatusOr<uint64_t> DeviceBytes(int device) const;
+  // Whose allocator is installed: "PyTorch 2.11", for the line at the first block. The first name counts. Any
+  // thread; no lock.
+  void NoteFramework(const std::string& name);
+  // `refused`, an allocation's, with the largest live blocks of the device and their last kernels.
+  absl::Status Explain(int device, const absl::Status& refused) const;
   // The job's iteration ends here, on every device. Any thread.
   void MarkIteration();
 
@@ -80,6 +86,9 @@ class Runtime {
   Runtime(const spillway_shim* shim, Settings settings);
 
   absl::Status StartLocked(int device, CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReportServing(int device, const allocator::ResidencyOptions& options) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  AdviceFacts FactsForAdvice() const;
   absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status StartHostLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -120,6 +129,8 @@ class Runtime {
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;
   std::unique_ptr<allocator::HostPool> host_;
+  uint64_t host_cap_bytes_ = 0;  // staging included
+  std::vector<std::string> disk_paths_;
   std::unique_ptr<io::SpillStore> disk_;
   std::unique_ptr<allocator::SharedCapacity> capacity_;  // what all devices may promise off the GPU
   std::unique_ptr<Reporter> reporter_;
@@ -130,6 +141,8 @@ class Runtime {
   std::array<std::atomic<allocator::Residency*>, allocator::kMaxDevices>
       residencies_{};                                                        // pairs with Existing
   std::array<std::atomic<uint64_t>, allocator::kMaxDevices> total_bytes_{};  // of the devices, for shares
+
+  std::atomic<const std::string*> framework_{nullptr};  // never freed
 
   std::atomic<bool> dead_{false};          // exit or fork has begun: refuse and ignore
   std::atomic<bool> eviction_off_{false};  // a call was met that cannot be followed

@@ -90,9 +90,18 @@ typedef struct spillway_api {
   int (*memory_freed)(int device, const void* pointer, size_t bytes, void* stream);
 } spillway_api;
 
-/* The engine's one exported symbol that is not the preload's. Never returns null. */
+/* The engine's exported symbols that are not the preload's. Never returns null. */
 const spillway_api* spillway_engine_api(void);
 #define SPILLWAY_ENGINE_API "spillway_engine_api"
+
+/* The check at the start for settings that a caller is about to set, whether the engine runs or not. Names
+ * and values as in PyTorch's variable, without brackets; what is not among them is read from the SPILLWAY_
+ * variables. 0: a process that starts with them is not stopped for them. Else 1, and `text` gets the sentence,
+ * cut off at `bytes`. Any thread that may read the environment. May take 10 s where a disk is full. What
+ * needs the driver, the size of the GPU, is left out. */
+int spillway_engine_check_settings(const char* const* names, const char* const* values, size_t count,
+                                   char* text, size_t bytes);
+#define SPILLWAY_ENGINE_CHECK_SETTINGS "spillway_engine_check_settings"
 
 /* What the engine looks up in libspillway_torch_<major>_<minor>.so after it has opened it: puts our allocator
  * in the place of PyTorch's. 0: installed. Else, and also where only a part is missing that nothing depends

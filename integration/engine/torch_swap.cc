@@ -127,6 +127,7 @@ absl::Status TorchSwap::InstallInto(const std::string& library) {
   char error[512] = "";
   if (install(api_, error, sizeof(error)) != 0) return absl::FailedPreconditionError(error);
   if (error[0] != 0) os::Log(os::LogLevel::kDebug, error);
+  installed_version_ = version;
   return absl::OkStatus();
 }
 

@@ -34,13 +34,20 @@ class TorchSwap {
   // Installs, if PyTorch is there and nothing is settled yet. Any thread; cheap once settled.
   void Try();
 
+  // "2.11" once it is installed; empty before. Any thread that holds no lock.
+  std::string installed_version() const {
+    os::MutexLock lock(&mu_);
+    return installed_version_;
+  }
+
  private:
-  absl::Status InstallInto(const std::string& library);
+  absl::Status InstallInto(const std::string& library) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string directory_;
   const spillway_api* const api_;
-  os::Mutex mu_{os::LockRank::kRuntime};
+  mutable os::Mutex mu_{os::LockRank::kRuntime};
   bool settled_ ABSL_GUARDED_BY(mu_) = false;
+  std::string installed_version_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace spillway::integration

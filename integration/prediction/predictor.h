@@ -91,6 +91,8 @@ class Predictor : public allocator::LaunchObserver {
   void OnInterrupt() override;
   // The job marks the end of an iteration. Any thread.
   void MarkIteration() { recorder_.AddMark(); }
+  // The tag of a launch that was reported not too long ago. Any thread.
+  std::optional<uint64_t> TagOf(policy::LaunchIndex index) const { return recorder_.TagOf(index); }
 
   // Any thread.
   PredictorStats stats() const;

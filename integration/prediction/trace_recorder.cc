@@ -71,6 +71,14 @@ void TraceRecorder::AddMark() {
   marks_.push_back(before);
 }
 
+std::optional<uint64_t> TraceRecorder::TagOf(LaunchIndex index) const {
+  const Entry& entry = entries_[index & entry_mask_];
+  if (entry.ready.load(std::memory_order_acquire) != index + 1) return std::nullopt;
+  const uint64_t tag = entry.tag.load(std::memory_order_acquire);
+  if (entry.ready.load(std::memory_order_relaxed) != index + 1) return std::nullopt;  // written meanwhile
+  return tag;
+}
+
 void TraceRecorder::TakeMarks(std::deque<LaunchIndex>* marks) {
   marks->insert(marks->end(), marks_taken_.begin(), marks_taken_.end());
   marks_taken_.clear();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -45,6 +46,8 @@ class TraceRecorder {
   void AddFree(allocator::BlockId block) { AddEvent(block, 0, 0); }
   // The job marks the end of an iteration, between the launches reported before and after.
   void AddMark();
+  // The tag of that launch, while its entry is there: about the last 16,384. Takes no lock.
+  std::optional<uint64_t> TagOf(policy::LaunchIndex index) const;
 
   // ---- The reader's thread alone.
 

@@ -29,6 +29,9 @@ std::string VariableOf(const std::string& name) {
   return name == "spillway" ? kPrefix : absl::StrCat(kPrefix, "_", absl::AsciiStrToUpper(name));
 }
 
-const char* EnvironmentSetting(const char* name) { return std::getenv(VariableOf(name).c_str()); }
+const char* EnvironmentSetting(const char* name) {
+  const char* const value = std::getenv(VariableOf(name).c_str());
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
 
 }  // namespace spillway::integration

@@ -19,7 +19,7 @@ std::string EnvironmentValue(const char* name);
 // The name of a setting's variable: "SPILLWAY_GPU_MEMORY" for "gpu_memory", "SPILLWAY" for "spillway".
 std::string VariableOf(const std::string& name);
 
-// The value of that variable, null where it is not set. Valid until the next setenv.
+// The value of that variable, null where it is not set or empty. Valid until the next setenv.
 const char* EnvironmentSetting(const char* name);
 
 }  // namespace spillway::integration

@@ -71,7 +71,7 @@ class Reader {
     if (text == nullptr || !status_.ok()) return;
     auto result = Type::Read(text, accepted);
     if (!result.ok()) {
-      Refuse(name, text, std::string(result.status().message()));
+      Refuse(name, std::string(result.status().message()));
       return;
     }
     *target = *std::move(result);
@@ -85,7 +85,7 @@ class Reader {
     for (const std::string_view harmless : {"", "off", "0", "none", "normal"}) {
       if (value == harmless) return;
     }
-    Refuse(name, text, absl::StrCat(fallback, " only, since it is not available in this version"));
+    Refuse(name, absl::StrCat(fallback, " only, since it is not available in this version"));
   }
 
   const absl::Status& status() const { return status_; }
@@ -93,11 +93,8 @@ class Reader {
  private:
   const char* Value(const char* name) const { return source_.value ? source_.value(name) : nullptr; }
 
-  void Refuse(const char* name, const std::string& text, const std::string& accepted) {
-    if (!status_.ok()) return;
-    const char* described = source_.described ? source_.described(name) : nullptr;
-    status_ = absl::InvalidArgumentError(absl::StrCat(described != nullptr ? described : VariableOf(name),
-                                                      "=", text, " is not accepted; accepted: ", accepted));
+  void Refuse(const char* name, const std::string& accepted) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(NotAccepted(source_, name, accepted));
   }
 
   const SettingSource& source_;
@@ -145,6 +142,13 @@ absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<s
   ReadRanks(&settings);
   for (std::string& sentence : UnknownSettings(source.variables)) warnings->push_back(std::move(sentence));
   return settings;
+}
+
+std::string NotAccepted(const SettingSource& source, const char* name, const std::string& accepted) {
+  const char* const described = source.described ? source.described(name) : nullptr;
+  const char* const value = source.value ? source.value(name) : nullptr;
+  return absl::StrCat(described != nullptr ? described : VariableOf(name), value == nullptr ? "" : "=",
+                      value == nullptr ? "" : value, " is not accepted; accepted: ", accepted);
 }
 
 std::span<const SettingRow> SettingTable() { return kTable; }

@@ -56,6 +56,9 @@ struct SettingSource {
 // source's variables to `warnings`.
 absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings);
 
+// "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru", with the name and the value of the source.
+std::string NotAccepted(const SettingSource& source, const char* name, const std::string& accepted);
+
 // A row of settings.def in words.
 struct SettingRow {
   const char* name;      // without the prefix, in small letters; "spillway" for SPILLWAY itself

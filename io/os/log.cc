@@ -36,6 +36,13 @@ const char* NameOf(LogLevel level) {
   }
 }
 
+std::string& Place() {
+  static std::string* const place = new std::string;
+  return *place;
+}
+
+std::string Head() { return Place().empty() ? "spillway: " : "spillway: " + Place() + ": "; }
+
 void WriteLine(const std::string& line) {
   const ssize_t ignored = write(2, line.data(), line.size());
   (void)ignored;  // standard error may be closed; there is no other place to report it
@@ -63,11 +70,17 @@ void Log(LogLevel level, const std::string& text) {
     left_out = limit.left_out;
     limit.left_out = 0;
   }
-  std::string line = std::string("spillway: ") + NameOf(level) + " " + text;
+  std::string line = Head() + NameOf(level) + " " + text;
   if (left_out > 0) line += " (" + std::to_string(left_out) + " lines left out)";
   WriteLine(line + "\n");
 }
 
-void ReportLine(const std::string& text) { WriteLine("spillway: " + text + "\n"); }
+void ReportLine(const std::string& text) {
+  if (log_level.load() != static_cast<int>(LogLevel::kOff)) ReportFatal(text);
+}
+
+void ReportFatal(const std::string& text) { WriteLine(Head() + text + "\n"); }
+
+void SetLogPlace(const std::string& place) { Place() = place; }
 
 }  // namespace spillway::os

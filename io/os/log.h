@@ -18,8 +18,15 @@ void SetLogLevel(LogLevel level);
 // blocks are resident.
 void Log(LogLevel level, const std::string& text);
 
-// Writes a line that the user sees whatever the level: "spillway: TEXT".
+// Writes a line that the user sees at any level but kOff: "spillway: TEXT".
 void ReportLine(const std::string& text);
+
+// The same for the error that ends the job: at every level.
+void ReportFatal(const std::string& text);
+
+// What every line names from now on, after "spillway: ": which of several processes writes. Once, before any
+// other thread logs.
+void SetLogPlace(const std::string& place);
 
 }  // namespace spillway::os
 

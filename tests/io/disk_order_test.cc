@@ -14,7 +14,10 @@ TEST(DiskOrderTest, WhoBeganFirstIsRefusedLast) {
   if (!mount.mounted()) GTEST_SKIP() << "mounting a loop device is not permitted here";
   DiskOrder first(mount.path());
   EXPECT_FALSE(first.FirstOfSeveral()) << "it is alone";
+  EXPECT_TRUE(first.Alone());
   DiskOrder second(mount.path());
+  EXPECT_FALSE(first.Alone());
+  EXPECT_FALSE(second.Alone());
   EXPECT_TRUE(first.FirstOfSeveral());
   EXPECT_FALSE(second.FirstOfSeveral());
   {
@@ -30,6 +33,7 @@ TEST(DiskOrderTest, WhoBeganFirstIsRefusedLast) {
 TEST(DiskOrderTest, WithoutADirectoryItIsAsIfAlone) {
   DiskOrder nowhere("/nonexistent/spill");
   EXPECT_FALSE(nowhere.FirstOfSeveral());
+  EXPECT_TRUE(nowhere.Alone());
   nowhere.Close();
 }
 

@@ -146,6 +146,8 @@ void ReportLine(const std::string& text) {
   if (simulation::settings_of_os().say) simulation::settings_of_os().say(text);
 }
 
+void ReportFatal(const std::string& text) { ReportLine(text); }
+
 void Log(LogLevel, const std::string& text) { ReportLine(text); }
 
 void CheckFailed(const char* file, int line, const char* condition) {

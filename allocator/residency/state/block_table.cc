@@ -104,7 +104,7 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
     char text[160];
     std::snprintf(text, sizeof(text), "illegal move of block %u at 0x%llx from %s to %s", block->id.raw(),
                   static_cast<unsigned long long>(block->address), NameOf(block->state), NameOf(to));
-    os::ReportLine(text);
+    os::ReportFatal(text);
     std::abort();
   }
   ++moves_[static_cast<int>(block->state)][static_cast<int>(to)];

@@ -9,6 +9,11 @@
 #include "io/os/clock.h"
 
 namespace spillway::allocator {
+namespace {
+
+std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
 
 Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, BlockTable* table,
                  const os::Atomic<bool>* evict)
@@ -140,36 +145,50 @@ absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::St
   }
 }
 
+std::string Charges::OnGpuText(const Charge& charge) const {
+  return Mib(charge.chunk_target) + " of GPU memory (of the budget of " + Mib(budget_.budget) + ")";
+}
+
+// Sums in the text are of whole chunks, so that they add up as they are written.
 absl::Status Charges::RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const {
-  const auto mib = [](uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-  const std::string on_gpu = mib(charge.chunk_target) + " of GPU memory";
+  const std::string on_gpu = OnGpuText(charge);
+  const std::string raise =
+      " too little. To do: raise SPILLWAY_GPU_MEMORY by that, or make the batch smaller";
   if (!evict_->load()) {
     return absl::ResourceExhaustedError(
-        mib(charge.live) + " of blocks would be live, nothing is moved off the GPU, and there are " + on_gpu +
-        " for them. A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
+        "GPU memory is short: " + Mib(charge.live) +
+        " of blocks would be live, nothing is moved off the GPU, and there are " + on_gpu +
+        " for them: " + Mib(charge.live - std::min(charge.live, charge.chunk_target)) + raise);
   }
   if (!charge.LaunchFits()) {
     const bool block = charge.largest_block >= charge.largest_set;
-    std::string text = block ? "a block of " + mib(charge.largest_block)
-                             : "the blocks that one launch names, together " + mib(charge.largest_set) + ",";
-    text += " cannot be on the GPU at once: there are " + on_gpu;
-    if (charge.pinned > 0) text += ", of which " + mib(charge.pinned) + " belong to blocks that must stay";
-    return absl::ResourceExhaustedError(text +
-                                        ". A larger SPILLWAY_GPU_MEMORY or smaller tensors make it fit");
+    std::string text = "GPU memory is short for one launch: ";
+    text += block ? "a block of " + Mib(charge.largest_block)
+                  : "the blocks that one launch names, together " + Mib(charge.largest_set) + ",";
+    text += " must be on the GPU at once";
+    if (charge.pinned > 0) text += " beside " + Mib(charge.pinned) + " of blocks that must stay";
+    text += ", and there are " + on_gpu + ": " +
+            Mib(charge.pinned + charge.LargestLaunch() - charge.chunk_target) + raise;
+    return absl::ResourceExhaustedError(text);
   }
-  const SharedCapacity& capacity = *capacity_;
-  const uint64_t needed = charge.live + charge.Headroom();
-  const uint64_t there = charge.chunk_target + capacity.host_bytes() + capacity.disk_bytes();
-  std::string text =
-      "capacity off the GPU is short by " +
-      mib(std::max<uint64_t>(needed + promised_elsewhere, there + (1 << 20)) - there) + ": " +
-      mib(charge.live) + " of blocks would be live, and " + mib(charge.Headroom()) +
-      " must stay free to exchange them (the largest launch and the largest block); there are " + on_gpu +
-      ", " + mib(capacity.host_bytes()) + " of host memory and " + mib(capacity.disk_bytes()) + " on disk";
-  if (promised_elsewhere > 0)
-    text += ", of which " + mib(promised_elsewhere) + " are for blocks of other GPUs";
-  return absl::ResourceExhaustedError(
-      text + ". A larger SPILLWAY_HOST_MEMORY or more free space in SPILLWAY_DIRS makes it fit");
+  return absl::ResourceExhaustedError(CapacityText(charge, promised_elsewhere));
+}
+
+std::string Charges::CapacityText(const Charge& charge, uint64_t promised_elsewhere) const {
+  const uint64_t host = capacity_->host_bytes(), disk = capacity_->disk_bytes();
+  const uint64_t needed = charge.live + charge.Headroom() + promised_elsewhere;
+  const uint64_t there = charge.chunk_target + host + disk;
+  std::string text = "capacity off the GPU is short: " + Mib(charge.live) + " of blocks would be live";
+  text += ", " + Mib(charge.Headroom()) +
+          " must stay free to exchange them (the largest launch and the largest block)";
+  if (promised_elsewhere > 0) text += ", " + Mib(promised_elsewhere) + " are for blocks of other GPUs";
+  text += "; that is " + Mib(needed) + ", and there are " + OnGpuText(charge) + ", " + Mib(host) +
+          " of host memory and " + Mib(disk) + " on disk, " + Mib(there) + " in all";
+  // What came free since the charge was refused.
+  if (needed <= there) return text + ". To do: try again";
+  text += ": " + Mib(needed - there) + " too little. To do: ";
+  if (!capacity_->has_disk()) return text + "a SPILLWAY_HOST_MEMORY that gives this process that much more";
+  return text + "make that much free in the directories of SPILLWAY_DIRS, beyond the reserve";
 }
 
 // ---- Reports.

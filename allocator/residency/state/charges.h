@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -139,7 +140,12 @@ class Charges {
   absl::Status PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Which term is short, by how much, and what would help.
-  absl::Status RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const;
+  absl::Status RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  // The same for what GPU and tiers together cannot hold.
+  std::string CapacityText(const Charge& charge, uint64_t promised_elsewhere) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  std::string OnGpuText(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   void LowerPromiseNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
 
   const uint64_t chunk_bytes_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,13 @@ class LeavePermission {
 struct BlockRange {
   CUdeviceptr base = 0;
   uint64_t bytes = 0;
+};
+
+// A live block, as the words of a refusal name it.
+struct LargeBlock {
+  uint64_t requested_bytes = 0;
+  bool resident = false;                           // its bytes are on the GPU, at least in part
+  std::optional<policy::LaunchIndex> last_launch;  // about the last one that named it; none: never used
 };
 
 // A launch, or a copy or memset, that ended in a fault.

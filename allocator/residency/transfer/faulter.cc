@@ -317,9 +317,9 @@ void Faulter::Lose(FetchJob* job) {
     return;
   }
   core_->table.MoveLocked(lock, job->block, BlockState::kLost);
-  os::ReportLine("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
-                 " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
-                 std::string(job->lost.message()));
+  os::ReportFatal("the job must stop: a block of " + std::to_string(job->block->allocation.requested_bytes) +
+                  " bytes was moved out of the GPU and cannot be read back, and there is no other copy. " +
+                  std::string(job->lost.message()));
   std::abort();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "allocator/memory/test_points.h"
+#include "io/os/bytes_text.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
 
@@ -186,9 +187,8 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
       may_leave, victims);
   for (size_t i = decommitted; i < victims->size(); ++i) planned_->NoteUnplannedLocked(lock, *(*victims)[i]);
   if (victims->size() > decommitted && !core_->pressure.exchange(true)) {
-    os::ReportLine("spilling starts: the job has outgrown its " +
-                   std::to_string(charges_->chunks(lock).target() * core_->chunk_bytes >> 20) +
-                   " MiB of GPU memory");
+    os::ReportLine("spilling starts: the job has outgrown its budget of " +
+                   os::BytesText(core_->options.budget_bytes));
   }
 }
 

@@ -24,6 +24,31 @@ TEST(AllocationsTest, FreedBlocksMoveNoBytes) {
   EXPECT_EQ(device->Stats().live_bytes, 0u);
 }
 
+TEST(AllocationsTest, TheLargestLiveBlocksKnowTheirLastLaunch) {
+  CoreDevice device({});
+  EXPECT_TRUE(device->LargestBlocks(5).empty());
+  const CUdeviceptr small = device.MustAllocate(kBlock);
+  const CUdeviceptr large = device.MustAllocate(3 * kBlock);
+  const CUdeviceptr unused = device.MustAllocate(2 * kBlock);
+  for (const CUdeviceptr block : {small, large, small}) {
+    ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], 64, 1); }),
+              CUDA_SUCCESS);
+  }
+  const std::vector<LargeBlock> blocks = device->LargestBlocks(5);
+  ASSERT_EQ(blocks.size(), 3u);
+  EXPECT_EQ(blocks[0].requested_bytes, 3 * kBlock);
+  EXPECT_EQ(blocks[0].last_launch, 1u);
+  EXPECT_TRUE(blocks[0].resident);
+  EXPECT_EQ(blocks[1].requested_bytes, 2 * kBlock);
+  EXPECT_FALSE(blocks[1].last_launch.has_value());
+  EXPECT_FALSE(blocks[1].resident) << "it has no memory before its first use";
+  EXPECT_EQ(blocks[2].last_launch, 2u);
+  EXPECT_EQ(device->LargestBlocks(1).size(), 1u);
+  EXPECT_TRUE(device->Free(large).ok());
+  EXPECT_EQ(device->LargestBlocks(5).size(), 2u) << "a freed block is none";
+  EXPECT_TRUE(device->Free(unused).ok());
+}
+
 TEST(AllocationsTest, SameSequenceOfCallsGivesSameAddresses) {
   CoreDevice device({});
   const auto step = [&device] {

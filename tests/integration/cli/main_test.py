@@ -12,11 +12,13 @@ PROGRAM = f"{BUILD}/bin/spillway"
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 
 # A value that each kind of setting takes, by how docs/environment.md says what is accepted.
-VALUES = {"a size": "2GiB", "a path": "/var/tmp/x", "directories": "/var/tmp", "on, off or observe": "observe",
+VALUES = {"a size": "2GiB", "a path": "/etc/passwd", "directories": "/var/tmp", "on, off or observe": "observe",
           "a time such as": "30s"}
 
 
-def value_for(accepted):
+def value_for(variable, accepted):
+    if variable in ("SPILLWAY_METRICS", "SPILLWAY_TRACE"):  # a file that can be written
+        return f"/var/tmp/spillway_main_test_{os.getpid()}"
     for words, value in VALUES.items():
         if accepted.startswith(words):
             return value
@@ -58,8 +60,8 @@ class RunTest(unittest.TestCase):
         for variable, accepted in rows:
             flag = "--mode" if variable == "SPILLWAY" else "--" + variable[len("SPILLWAY_") :].lower().replace("_", "-")
             self.assertIn(flag, text)
-            arguments.append(f"{flag}={value_for(accepted)}")
-            expected.append(f"{variable}={value_for(accepted)}")
+            arguments.append(f"{flag}={value_for(variable, accepted)}")
+            expected.append(f"{variable}={value_for(variable, accepted)}")
         done = spillway("run", *arguments, "--", "env")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(set(expected) - set(done.stdout.splitlines()), set())
@@ -74,6 +76,9 @@ class RunTest(unittest.TestCase):
         done = spillway("run", "--policy", "lru", "--", "echo", "ran", SPILLWAY_CHECKSUM="perhaps")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("SPILLWAY_CHECKSUM=perhaps is not accepted", done.stderr)
+        done = spillway("run", "--dirs", "/nope", "--", "echo", "ran")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("spillway: --dirs=/nope is not accepted; accepted: writable directories on a disk", done.stderr)
 
     def test_wrong_use(self):
         for arguments in (("run",), (), ("run", "--speed", "9", "--", "true"), ("walk",)):

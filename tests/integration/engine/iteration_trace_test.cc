@@ -90,17 +90,5 @@ TEST_F(IterationTraceTest, EachDeviceHasAFile) {
   EXPECT_TRUE(Read(path_ + ".gpu2").ok());
 }
 
-TEST_F(IterationTraceTest, AFileThatCannotBeWrittenIsNoticedAtTheStart) {
-  EXPECT_TRUE(CheckTraceFile(path_).ok());
-  EXPECT_FALSE(std::filesystem::exists(path_));  // nothing is left of the trial
-  std::ofstream(path_) << "of before";
-  EXPECT_TRUE(CheckTraceFile(path_).ok());
-  EXPECT_EQ(std::filesystem::file_size(path_), 9u);
-  const absl::Status status = CheckTraceFile(folder_ / "missing" / "iteration.trace");
-  EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), HasSubstr("missing/iteration.trace"));
-  EXPECT_FALSE(CheckTraceFile(folder_).ok());  // a folder
-}
-
 }  // namespace
 }  // namespace spillway::integration

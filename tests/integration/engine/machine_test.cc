@@ -50,6 +50,13 @@ TEST_F(MachineTest, AControlGroupOfVersion2LimitsAndItsParentToo) {
   Write("/sys/fs/cgroup/jobs/one/memory.max", std::to_string(2 * kGiB));
   Write("/sys/fs/cgroup/jobs/one/memory.current", std::to_string(3 * kGiB));
   EXPECT_EQ(AvailableHostMemory(root_), 0u);
+  EXPECT_EQ(WholeHostMemory(root_).group_bytes, 2 * kGiB) << "used or not";
+}
+
+TEST_F(MachineTest, TheWholeMemoryIsTheMachinesAndTheGroups) {
+  EXPECT_EQ(WholeHostMemory(root_).machine_bytes, 32 * kGiB);
+  EXPECT_EQ(WholeHostMemory(root_).group_bytes, 0u);
+  EXPECT_EQ(WholeHostMemory(root_ + "/none").machine_bytes, 0u);
 }
 
 TEST_F(MachineTest, AControlGroupOfVersion1Limits) {
@@ -58,6 +65,7 @@ TEST_F(MachineTest, AControlGroupOfVersion1Limits) {
   Write("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", std::to_string(kGiB));
   Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(AvailableHostMemory(root_), 3 * kGiB);
+  EXPECT_EQ(WholeHostMemory(root_).group_bytes, 4 * kGiB);
 }
 
 TEST_F(MachineTest, InAContainerItsOwnGroupIsTheRoot) {

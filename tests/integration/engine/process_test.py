@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,16 @@ class ProcessTest(unittest.TestCase):
     def test_more_than_the_device_holds(self):
         done = self.run_job(OVERSUBSCRIBED)
         self.assert_right(done)
-        self.assertEqual(done.stderr.count("spillway: spilling starts: "), 1, done.stderr)
+        words = "spillway: spilling starts: the job has outgrown its budget of"
+        self.assertEqual(done.stderr.count(words), 1, done.stderr)
+        # One number for the budget, in each line that names it.
+        budgets = re.findall(r"budget of ([0-9.]+ MiB)|: budget ([0-9.]+ MiB)", done.stderr)
+        self.assertEqual((len(budgets), len({a or b for a, b in budgets})), (3, 1), done.stderr)
+        line = r"spillway: Spillway [0-9.]+ serves PyTorch 2\.\d+ on GPU 0 \(1 visible\): budget [0-9.]+ MiB of 256\.00 MiB, "
+        line += rf"host memory up to 64\.00 MiB, disk {self.folder.name}\n"
+        self.assertEqual(len(re.findall(line, done.stderr)), 1, done.stderr)
+        words = "lost time: the GPU had to wait"
+        self.assertEqual(done.stderr.count(f"spillway: {words}"), 1, done.stderr)
         self.assertEqual(done.stderr.count("spillway: summary: peak"), 1, done.stderr)
         report = self.report()
         self.assertLessEqual(report["peak_bytes"], report["budget_bytes"])
@@ -78,6 +88,7 @@ class ProcessTest(unittest.TestCase):
         done = self.run_job(OVERSUBSCRIBED, SPILLWAY_ON_FULL="error")
         self.assertEqual(done.returncode, 1)
         self.assertIn("CUDA out of memory. Tried to allocate", done.stderr)
+        self.assertRegex(done.stderr, r"\nSpillway: GPU memory is short: \d+ MiB of blocks would be live, nothing is moved")
         self.assertEqual(self.report()["spilled_bytes"], 0)
 
     def test_off_is_as_if_it_were_not_there(self):
@@ -107,7 +118,7 @@ class ProcessTest(unittest.TestCase):
         self.assertIn("spillway: SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru\n", done.stderr)
         done = self.run_job(code, SPILLWAY_DIRS="/no/such/folder")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("SPILLWAY_DIRS=/no/such/folder is not accepted; accepted: writable directories", done.stderr)
+        self.assertIn("SPILLWAY_DIRS=/no/such/folder is not accepted; accepted: writable directories on a disk", done.stderr)
         done = self.run_job(
             code, SPILLWAY_HOST_MEMORY=None, PYTORCH_CUDA_ALLOC_CONF="backend:spillway,host_memory:lots"
         )
@@ -136,6 +147,16 @@ print(float(torch.full((4 << 20,), 3.0, device="cuda")[0]))
         done = self.run_job(OVERSUBSCRIBED, SPILLWAY_HOST_MEMORY="32MiB", SPILLWAY_DIRS="none")
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"OutOfMemoryError: CUDA out of memory\. Tried to allocate[^\n]*\nSpillway: ")
+        words = re.search(r"\nSpillway: (capacity off the GPU is short: .*)", done.stderr).group(1)
+        sizes = [int(number) for number in re.findall(r"(\d+) MiB", words.partition(" To do: ")[0])]
+        live, headroom, needed, on_gpu, _, host, disk, there, short = sizes
+        self.assertEqual((live + headroom, on_gpu + host + disk, needed - there), (needed, there, short), words)
+        self.assertGreater(short, 0)
+        self.assertIn("To do: a SPILLWAY_HOST_MEMORY that gives this process that much more", words)
+        blocks = words.partition("The largest live blocks: ")[2].split("; ")
+        self.assertEqual(len(blocks), 5, words)
+        for block in blocks:
+            self.assertRegex(block, r"^16\.00 MiB( off the GPU)?, last used by \S+")
 
     def test_a_forked_child_goes_on(self):
         code = (
@@ -156,7 +177,20 @@ print(float(torch.full((4 << 20,), 3.0, device="cuda")[0]))
         done = self.run_job(code)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line for line in done.stderr.splitlines() if line]
-        self.assertTrue(all(line.startswith(("spillway: spilling starts", "spillway: summary")) for line in lines), lines)
+        heads = ("spillway: Spillway", "spillway: spilling starts", "spillway: summary", "spillway: lost time")
+        self.assertTrue(all(line.startswith(heads) for line in lines), lines)
+
+    def test_with_log_off_nothing_is_written(self):
+        done = self.run_job(OVERSUBSCRIBED, SPILLWAY_LOG="off")
+        self.assert_right(done)
+        self.assertEqual(done.stderr, "")
+
+    def test_lines_name_the_rank_where_there_are_several(self):
+        done = self.run_job(OVERSUBSCRIBED, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+        self.assert_right(done)
+        lines = done.stderr.splitlines()
+        self.assertTrue(all(re.match(r"spillway: rank 1, pid \d+: ", line) for line in lines), lines)
+        self.assertIn("; rank 1 of 2", lines[0])
 
 
 if __name__ == "__main__":

@@ -178,6 +178,14 @@ TEST(IterationLinesTest, SayWhatAnIterationTakesMovesAndWaits) {
           "had to wait 0.000 s for memory, 0.250 s for bytes, 0.000 s for run-ahead"));
 }
 
+TEST(IterationLinesTest, NameAForecastThatTheIterationDidNotBeat) {
+  Figures figures = WithStep(2.5, 2);
+  figures.devices[0].steady.forecast.plan_seconds = 2.25;
+  EXPECT_THAT(IterationLines(figures).at(0), HasSubstr(", the plan's forecast was 2.250 s; moves out"));
+  figures.devices[0].steady.forecast.plan_seconds = 2.75;
+  EXPECT_THAT(IterationLines(figures).at(0), ::testing::Not(HasSubstr("forecast")));
+}
+
 TEST(IterationLinesTest, SayNothingThatIsNotKnown) {
   EXPECT_THAT(IterationLines(TwoDevices()), ::testing::IsEmpty());
   const std::vector<std::string> lines = IterationLines(WithStep(2.5, 0));

@@ -16,6 +16,8 @@
 namespace spillway::integration {
 namespace {
 
+using ::testing::HasSubstr;
+
 using ReporterTest = ReportFileTest;
 
 TEST_F(ReporterTest, WritesAtTheEnd) {
@@ -27,7 +29,7 @@ TEST_F(ReporterTest, WritesAtTheEnd) {
   EXPECT_EQ(nlohmann::json::parse(Text(path))["spilled_bytes"], 600);
 }
 
-TEST_F(ReporterTest, TheSummaryIsPrintedOnce) {
+TEST_F(ReporterTest, TheSummaryAndTheAdviceArePrintedOnce) {
   ::testing::internal::CaptureStderr();
   {
     Reporter reporter(Reporter::Options{}, [] { return TwoDevices(); });
@@ -36,7 +38,8 @@ TEST_F(ReporterTest, TheSummaryIsPrintedOnce) {
   }
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, ::testing::StartsWith("spillway: summary: peak"));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_THAT(text, HasSubstr("\nspillway: lost time: the GPU had to wait"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
 TEST_F(ReporterTest, WritesNowAndThen) {

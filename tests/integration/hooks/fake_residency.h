@@ -133,6 +133,7 @@ class FakeResidency : public allocator::Residency {
   }
   allocator::ResidencyStats Stats() const override { return stats; }
   OwnedChunks ChunksOwned() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
+  std::vector<allocator::LargeBlock> LargestBlocks(size_t) const override { return {}; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {
     *free = free_bytes;
     *total = total_bytes;

@@ -18,6 +18,16 @@ AccessSet SetOf(std::initializer_list<uint32_t> blocks) {
   return set;
 }
 
+TEST(TraceRecorderTest, KnowsTheTagsOfLateLaunches) {
+  TraceRecorder recorder({4, 16});
+  EXPECT_FALSE(recorder.TagOf(0).has_value());
+  for (uint64_t i = 0; i < 6; ++i) recorder.AddLaunch(i, 100 + i, SetOf({1}));
+  EXPECT_FALSE(recorder.TagOf(1).has_value()) << "its entry is that of launch 5";
+  EXPECT_EQ(recorder.TagOf(2), 102u);
+  EXPECT_EQ(recorder.TagOf(5), 105u);
+  EXPECT_FALSE(recorder.TagOf(6).has_value());
+}
+
 TEST(TraceRecorderTest, HandsLaunchesAndEventsOnInOrder) {
   TraceRecorder recorder;
   recorder.AddAllocate(BlockId(0, 1), 64, 48);

@@ -192,5 +192,12 @@ TEST(UnknownSettingsTest, AreNeitherOursNorOthers) {
               IsEmpty());
 }
 
+TEST_F(SettingsTest, ARefusalNamesSourceAndValue) {
+  values_["dirs"] = "/a";
+  EXPECT_EQ(NotAccepted(source_, "dirs", "b"), "SPILLWAY_DIRS=/a is not accepted; accepted: b");
+  EXPECT_EQ(NotAccepted(source_, "log", "b"), "SPILLWAY_LOG is not accepted; accepted: b");
+  EXPECT_EQ(NotAccepted({}, "log", "b"), "SPILLWAY_LOG is not accepted; accepted: b");
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -30,8 +30,19 @@ TEST_F(LogTest, WritesWhatTheLevelAllows) {
   EXPECT_EQ(Written([] { Log(LogLevel::kError, "four"); }), "");
 }
 
-TEST_F(LogTest, AnAnnouncementIsWrittenWhateverTheLevel) {
+TEST_F(LogTest, AReportIsWrittenUnlessAllIsOff) {
+  SetLogLevel(LogLevel::kError);
+  EXPECT_EQ(Written([] { ReportLine("summary"); }), "spillway: summary\n");
   SetLogLevel(LogLevel::kOff);
+  EXPECT_EQ(Written([] { ReportLine("summary"); }), "");
+  EXPECT_EQ(Written([] { ReportFatal("the end"); }), "spillway: the end\n");
+}
+
+TEST_F(LogTest, LinesNameTheirPlace) {
+  SetLogPlace("rank 1, pid 7");
+  EXPECT_EQ(Written([] { ReportLine("summary"); }), "spillway: rank 1, pid 7: summary\n");
+  EXPECT_EQ(Written([] { Log(LogLevel::kError, "one"); }), "spillway: rank 1, pid 7: error one\n");
+  SetLogPlace("");
   EXPECT_EQ(Written([] { ReportLine("summary"); }), "spillway: summary\n");
 }
 

@@ -121,12 +121,25 @@ TEST(ChargingTest, TheRefusalNamesTheTermThatIsShort) {
   const auto words = [&](uint64_t bytes) {
     return std::string(device->Allocate(bytes, {}).status().message());
   };
-  EXPECT_THAT(words(17 << 20), testing::HasSubstr("a block of 17 MiB cannot be on the GPU at once"));
+  EXPECT_THAT(words(17 << 20),
+              testing::HasSubstr("GPU memory is short for one launch: a block of 17 MiB must be "
+                                 "on the GPU at once, and there are 16 MiB of GPU memory"));
   std::vector<CUdeviceptr> blocks;
   for (auto block = device->Allocate(1 << 20, {}); block.ok(); block = device->Allocate(1 << 20, {}))
     blocks.push_back(*block);
   EXPECT_GE(blocks.size(), 20u);
-  EXPECT_THAT(words(1 << 20), testing::HasSubstr("capacity off the GPU is short by 1 MiB"));
+  const std::string text = words(1 << 20);
+  EXPECT_THAT(text, testing::HasSubstr("capacity off the GPU is short: "));
+  // The sums add up: what is needed, what is there, and the difference.
+  std::vector<uint64_t> numbers;
+  for (size_t at = 0; (at = text.find(" MiB", at)) != std::string::npos; ++at) {
+    numbers.push_back(std::stoull(text.substr(text.find_last_not_of("0123456789", at - 1) + 1)));
+  }
+  ASSERT_EQ(numbers.size(), 9u) << text;
+  EXPECT_EQ(numbers[0] + numbers[1], numbers[2]) << text;
+  EXPECT_EQ(numbers[3] + numbers[5] + numbers[6], numbers[7]) << text << " (the fifth number is the budget)";
+  EXPECT_EQ(numbers[2] - numbers[7], numbers[8]) << text;
+  EXPECT_GT(numbers[8], 0u) << text;
 }
 
 // A launch's set counts with those of its blocks that are live: not at all once they are freed, and again

@@ -1,10 +1,10 @@
-#include "integration/engine/bytes_text.h"
+#include "io/os/bytes_text.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
-namespace spillway::integration {
+namespace spillway::os {
 namespace {
 
 TEST(BytesTextTest, ChoosesTheUnit) {
@@ -15,4 +15,4 @@ TEST(BytesTextTest, ChoosesTheUnit) {
 }
 
 }  // namespace
-}  // namespace spillway::integration
+}  // namespace spillway::os

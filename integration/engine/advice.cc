@@ -1,0 +1,74 @@
+#include "integration/engine/advice.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "io/os/bytes_text.h"
+
+namespace spillway::integration {
+namespace {
+
+using allocator::ResidencyStats;
+
+// Below this part of the time no setting is worth a change.
+constexpr double kLittle = 0.02;
+// From this part of the traffic on, the disk is what a wait for bytes is about.
+constexpr double kMuchFromDisk = 0.25;
+
+double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+
+bool MostlyDisk(uint64_t disk, uint64_t all) {
+  return all > 0 && static_cast<double>(disk) >= kMuchFromDisk * static_cast<double>(all);
+}
+
+// Settings that cost time whatever else is true, the costliest first; empty: none is set.
+std::string CostlySetting(const ResidencyStats& total, const AdviceFacts& facts) {
+  if (facts.audit) return "SPILLWAY_AUDIT=off";
+  if (facts.modelled_disk) return "SPILLWAY_IO_MODEL=none";
+  if (facts.least_recently_used) return "SPILLWAY_POLICY=plan";
+  if (facts.strict && total.pinned_bytes > total.budget_bytes / 4) return "SPILLWAY_TRUST=normal";
+  return "";
+}
+
+std::string MoreMemory(const ResidencyStats& total, const AdviceFacts& facts, bool disk) {
+  if (disk)
+    return absl::StrFormat("a larger SPILLWAY_HOST_MEMORY (now %s)", os::BytesText(facts.host_cap_bytes));
+  return absl::StrFormat("a larger SPILLWAY_GPU_MEMORY (now %s)", os::BytesText(total.budget_bytes));
+}
+
+}  // namespace
+
+std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
+  const ResidencyStats total = Total(figures.devices);
+  if ((total.spilled_bytes == 0 && total.fetched_bytes == 0) || figures.seconds <= 0) return "";
+  const double lost = Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos);
+  const double all = figures.seconds * static_cast<double>(figures.devices.size());
+  std::string text = absl::StrFormat("lost time: the GPU had to wait %.1f s of %.1f s (%.1f %%)", lost, all,
+                                     100 * std::min(1.0, lost / all));
+  if (lost < kLittle * all) return text + "; no setting would help much";
+
+  const bool out_to_disk = MostlyDisk(total.disk_spilled_bytes, total.spilled_bytes);
+  const bool in_from_disk = MostlyDisk(total.disk_fetched_bytes, total.fetched_bytes);
+  std::string cause;
+  bool disk = false;
+  uint64_t part = 0;
+  if (total.lost_read_nanos >= std::max(total.lost_chunk_nanos, total.lost_run_ahead_nanos)) {
+    cause = in_from_disk ? "for bytes to come back from the disk" : "for bytes to come back from host memory";
+    disk = in_from_disk;
+    part = total.lost_read_nanos;
+  } else if (total.lost_chunk_nanos >= total.lost_run_ahead_nanos) {
+    cause = out_to_disk ? "for GPU memory that was still on its way to the disk"
+                        : "for GPU memory that was still on its way to host memory";
+    disk = out_to_disk;
+    part = total.lost_chunk_nanos;
+  } else {
+    cause = "for the bound on launches under way";
+    part = total.lost_run_ahead_nanos;
+  }
+  std::string setting = CostlySetting(total, facts);
+  if (setting.empty()) setting = MoreMemory(total, facts, disk);
+  return text +
+         absl::StrFormat(", most of it %s (%.1f s); what would help most: %s", cause, Seconds(part), setting);
+}
+
+}  // namespace spillway::integration

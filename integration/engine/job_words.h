@@ -1,0 +1,43 @@
+// Lines about the job as a whole: what serves it, said at its first block, and which blocks fill the memory,
+// said in a refusal. Pure: facts in, text out. Runtime gathers the facts.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
+#define SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "allocator/residency/residency.h"
+#include "policy/trace/units.h"
+
+namespace spillway::integration {
+
+struct ServedJob {
+  std::string framework;  // "PyTorch 2.11"; empty: whoever uses the C ABI
+  int device = 0;
+  int devices = 1;  // that are visible
+  uint64_t budget_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t host_bytes = 0;        // cap of the host tier; 0: none
+  std::vector<std::string> disk;  // spill directories; empty: no disk tier
+  bool evicts = true;
+  bool observes = false;
+  int rank = 0;
+  int ranks = 1;
+};
+
+// "Spillway 0.1.0 serves PyTorch 2.11 on GPU 0 (1 visible): budget 2.00 GiB of 8.00 GiB, ...", without the
+// prefix.
+std::string ServedLine(const ServedJob& job);
+
+// The kernel or call of a launch by its index, in words; empty where it is not known any more.
+using NameOfIndex = std::function<std::string(policy::LaunchIndex index)>;
+
+// "The largest live blocks: 64.00 MiB, last used by gemm; ..."; empty where there is no block.
+std::string LargestBlocksText(const std::vector<allocator::LargeBlock>& blocks, const NameOfIndex& name);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_

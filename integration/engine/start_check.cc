@@ -1,0 +1,266 @@
+#include "integration/engine/start_check.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "integration/engine/reporter.h"
+#include "integration/settings/environment.h"
+#include "io/disk_order.h"
+#include "io/os/bytes_text.h"
+#include "io/os/errno.h"
+#include "io/spill_file.h"
+
+namespace spillway::integration {
+namespace {
+
+// An ended process gives its space back at the file system's next commit.
+constexpr auto kSpaceComesBack = std::chrono::seconds(10);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(500);
+
+// A file smaller than this holds nothing.
+constexpr uint64_t kLeastSpace = 2 << 20;
+
+bool UsesDisk(const Settings& settings) { return settings.on_full != OnFull::kError && !settings.Observes(); }
+
+uint64_t ReserveIn(const Settings& settings, const DirectoryFacts& directory) {
+  const uint64_t set = settings.disk_reserve ? std::max<uint64_t>(1, settings.disk_reserve->bytes) : 0;
+  return io::ReserveOf(directory.total_bytes, set);
+}
+
+absl::Status Refuse(const SettingSource& source, const char* name, const std::string& accepted) {
+  return absl::InvalidArgumentError(NotAccepted(source, name, accepted));
+}
+
+absl::Status CheckHostMemory(const Settings& settings, const SettingSource& source, const HostMemory& host) {
+  if (!settings.host_memory || settings.host_memory->percent > 0) return absl::OkStatus();
+  const bool group =
+      host.group_bytes != 0 && (host.machine_bytes == 0 || host.group_bytes < host.machine_bytes);
+  const uint64_t most = group ? host.group_bytes : host.machine_bytes;
+  if (most == 0 || settings.host_memory->bytes <= most) return absl::OkStatus();
+  std::string accepted =
+      absl::StrCat("at most ", os::BytesText(most), ", ",
+                   group ? "which this process's control group may use" : "which this machine has");
+  if (group && host.machine_bytes != 0)
+    absl::StrAppend(&accepted, " (the machine has ", os::BytesText(host.machine_bytes), ")");
+  return Refuse(source, "host_memory", absl::StrCat(accepted, ", or a share such as 60%"));
+}
+
+absl::Status CheckGpuMemory(const Settings& settings, const SettingSource& source,
+                            const std::vector<uint64_t>& device_bytes) {
+  if (!settings.gpu_memory || settings.Observes() || device_bytes.empty()) return absl::OkStatus();
+  const auto largest = std::max_element(device_bytes.begin(), device_bytes.end());
+  if (settings.gpu_memory->Of(*largest) <= *largest) return absl::OkStatus();
+  return Refuse(source, "gpu_memory",
+                absl::StrCat("at most ", os::BytesText(*largest), ", which GPU ",
+                             largest - device_bytes.begin(), " has, or a share such as 60%"));
+}
+
+// "/nvme0 has 90.00 GiB free of 100.00 GiB, and the reserve is 10.00 TiB".
+std::string SpaceText(const Settings& settings, const DirectoryFacts& directory) {
+  return absl::StrCat(directory.path, " has ", os::BytesText(directory.free_bytes), " free of ",
+                      os::BytesText(directory.total_bytes), ", and the reserve is ",
+                      os::BytesText(ReserveIn(settings, directory)));
+}
+
+bool LeavesSpace(const Settings& settings, const DirectoryFacts& directory) {
+  if (directory.total_bytes == 0) return true;
+  return directory.free_bytes >= ReserveIn(settings, directory) + kLeastSpace;
+}
+
+// Directories together must give space. One without it costs a line.
+absl::Status CheckSpace(const Settings& settings, const SettingSource& source,
+                        const std::vector<DirectoryFacts>& directories, std::vector<std::string>* warnings) {
+  bool enough = directories.empty(), may_come = false;
+  for (const DirectoryFacts& directory : directories) {
+    if (LeavesSpace(settings, directory)) {
+      enough = true;
+      continue;
+    }
+    const bool comes = directory.total_bytes > ReserveIn(settings, directory);
+    may_come |= comes;
+    // What other processes have spilled there comes free when they end.
+    enough |= comes && !directory.alone;
+    warnings->push_back(absl::StrCat("nothing can be spilled to disk there now: ",
+                                     SpaceText(settings, directory), " (SPILLWAY_DISK_RESERVE)"));
+  }
+  if (enough || !settings.dirs) return absl::OkStatus();
+  const std::string accepted =
+      settings.disk_reserve
+          ? absl::StrCat("less than what is free in one of the spill directories; ",
+                         SpaceText(settings, directories.front()))
+          : absl::StrCat("directories with more free space than the reserve (SPILLWAY_DISK_RESERVE); ",
+                         SpaceText(settings, directories.front()));
+  const absl::Status refused = Refuse(source, settings.disk_reserve ? "disk_reserve" : "dirs", accepted);
+  return may_come ? absl::UnavailableError(refused.message()) : refused;
+}
+
+absl::Status CheckDirectories(const Settings& settings, const SettingSource& source,
+                              const std::vector<DirectoryFacts>& directories,
+                              std::vector<std::string>* warnings) {
+  std::vector<DirectoryFacts> usable;
+  for (const DirectoryFacts& directory : directories) {
+    if (directory.problem.empty()) {
+      usable.push_back(directory);
+    } else if (settings.dirs) {
+      return Refuse(source, "dirs",
+                    absl::StrCat("writable directories on a disk, or none (", directory.problem, ")"));
+    }
+  }
+  return CheckSpace(settings, source, usable, warnings);
+}
+
+// ---- Facts.
+
+DirectoryFacts LookAtDirectory(const std::string& path) {
+  DirectoryFacts facts;
+  facts.path = path;
+  const auto file = io::SpillFile::Create(path, io::FileSystemCheck::kNormal, io::DirectIo::kNever,
+                                          io::FileNaming::kUnnamedIfPossible);
+  if (!file.ok()) {
+    facts.problem = std::string(file.status().message());
+    facts.problem.resize(std::min(facts.problem.size(), facts.problem.find(';')));
+    return facts;
+  }
+  struct statvfs info = {};
+  if (::statvfs(path.c_str(), &info) == 0) {
+    facts.free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
+    facts.total_bytes = uint64_t{info.f_blocks} * info.f_frsize;
+  }
+  facts.alone = io::DiskOrder(path).Alone();
+  return facts;
+}
+
+std::string WithoutNumber(const absl::Status& status) {
+  const std::string text(status.message());
+  return text.substr(0, text.find(" (errno"));
+}
+
+// Why no file can be written at `path`; empty: one can. A file that is renamed to `path` is tried beside it.
+std::string WhyNotWritten(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return S_ISDIR(info.st_mode) ? absl::StrCat(path, " is a directory")
+                                 : absl::StrCat(path, " is no regular file");
+  }
+  const std::string beside = absl::StrCat(path, ".", ::getpid(), ".tmp");
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return errno == EEXIST ? "" : WithoutNumber(os::StatusFromErrno(errno, beside));
+  ::close(file);
+  ::unlink(beside.c_str());
+  return "";
+}
+
+std::string WhyNotRead(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return WithoutNumber(os::StatusFromErrno(errno, path));
+  struct stat info = {};
+  const bool directory = ::fstat(file, &info) == 0 && S_ISDIR(info.st_mode);
+  ::close(file);
+  return directory ? absl::StrCat(path, " is a directory") : "";
+}
+
+void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
+  const auto note = [problems](const char* setting, const char* accepted, const std::string& why) {
+    if (!why.empty()) problems->push_back({setting, absl::StrCat(accepted, " (", why, ")")});
+  };
+  constexpr char kWritten[] = "the path of a file that can be written";
+  constexpr char kRead[] = "the path of a file that can be read";
+  const auto expand = [&](const std::string& path) {
+    return Reporter::MetricsPath(path, settings.local_rank);
+  };
+  if (!settings.metrics.empty()) note("metrics", kWritten, WhyNotWritten(expand(settings.metrics)));
+  if (!settings.trace.empty()) note("trace", kWritten, WhyNotWritten(expand(settings.trace)));
+  // An audit makes the list where there is none yet.
+  const std::string& list = settings.denylist;
+  if (!list.empty() && settings.audit && ::access(list.c_str(), F_OK) != 0) {
+    note("denylist", kWritten, WhyNotWritten(list));
+  } else if (!list.empty()) {
+    note("denylist", kRead, WhyNotRead(list));
+  }
+  if (settings.cuda_driver.find('/') != std::string::npos)
+    note("cuda_driver", kRead, WhyNotRead(settings.cuda_driver));
+}
+
+}  // namespace
+
+std::vector<uint64_t> BytesOfDevices(const allocator::CudaDriver& driver) {
+  std::vector<uint64_t> bytes;
+  int count = 0;
+  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return bytes;
+  for (int i = 0; i < count; ++i) {
+    CUdevice device = 0;
+    size_t total = 0;
+    if (driver.cuDeviceGet(&device, i) != CUDA_SUCCESS) return {};
+    if (driver.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS) return {};
+    bytes.push_back(total);
+  }
+  return bytes;
+}
+
+MachineFacts LookAtMachine(const Settings& settings, const std::string& root) {
+  MachineFacts facts;
+  facts.host = WholeHostMemory(root);
+  LookAtFiles(settings, &facts.files);
+  if (const auto named = settings.OwnDirectories()) {
+    for (const DirectoryEntry& entry : *named) facts.directories.push_back(LookAtDirectory(entry.path));
+  } else if (UsesDisk(settings)) {
+    const std::string path = FirstDiskDirectory({"/var/tmp", EnvironmentValue("TMPDIR"), "/tmp"});
+    if (!path.empty()) facts.directories.push_back(LookAtDirectory(path));
+  }
+  return facts;
+}
+
+absl::Status CheckStart(const Settings& settings, const SettingSource& source, const MachineFacts& facts,
+                        std::vector<std::string>* warnings) {
+  SPILLWAY_RETURN_IF_ERROR(CheckGpuMemory(settings, source, facts.device_bytes));
+  SPILLWAY_RETURN_IF_ERROR(CheckHostMemory(settings, source, facts.host));
+  for (const FileProblem& file : facts.files) return Refuse(source, file.setting, file.accepted);
+  return CheckDirectories(settings, source, facts.directories, warnings);
+}
+
+absl::Status CheckStartHere(const Settings& settings, const SettingSource& source,
+                            const std::vector<uint64_t>& device_bytes, std::vector<std::string>* warnings) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpaceComesBack;
+  while (true) {
+    MachineFacts facts = LookAtMachine(settings);
+    facts.device_bytes = device_bytes;
+    std::vector<std::string> found;
+    const absl::Status status = CheckStart(settings, source, facts, &found);
+    if (!absl::IsUnavailable(status) || std::chrono::steady_clock::now() >= deadline) {
+      warnings->insert(warnings->end(), found.begin(), found.end());
+      return status;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+absl::Status CheckGivenSettings(const std::map<std::string, std::string>& given,
+                                const std::function<std::string(const std::string& name)>& describe,
+                                const std::vector<uint64_t>& device_bytes) {
+  std::string described;
+  SettingSource source;
+  source.value = [&given](const char* name) -> const char* {
+    const auto found = given.find(name);
+    return found != given.end() ? found->second.c_str() : EnvironmentSetting(name);
+  };
+  source.described = [&](const char* name) {
+    described = given.contains(name) ? describe(name) : VariableOf(name);
+    return described.c_str();
+  };
+  std::vector<std::string> warnings;
+  SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &warnings));
+  if (!settings.Enabled()) return absl::OkStatus();
+  return CheckStartHere(settings, source, device_bytes, &warnings);
+}
+
+}  // namespace spillway::integration

@@ -8,6 +8,7 @@ import function_size
 import mirror
 import settings_page
 import text_rules
+import troubleshooting
 import words
 from planted import HEAD, Planted
 
@@ -88,6 +89,28 @@ class SettingsPageTest(Planted):
         settings_page.update(self.root)
         self.assertEqual(settings_page.find_problems(self.root), [])
         self.assertEqual((self.root / "docs/environment.md").read_text(), f"# Settings\n\n{self.TABLE}\nNotes\n")
+
+
+class TroubleshootingTest(Planted):
+    def found(self, message="it is off on", said='"it is off on"', tested="it is off on", fewest=1):
+        self.put("io/a.cc", HEAD + f"Say({said});\n")
+        self.put("tests/io/a_test.cc", HEAD + tested)
+        self.put("docs/troubleshooting.md", f"| `{message}` | it | do | tests/io/a_test.cc |\n")
+        return troubleshooting.find_problems(self.root, fewest)
+
+    def test_a_message_that_is_produced_passes(self):
+        self.assertEqual(self.found(message="it is off ... x", said='"it is "\n    "off on"', tested="it is off"), [])
+
+    def test_what_is_not_said_or_not_produced_is_found(self):
+        self.assertEqual(len(self.found(message="it is blue now", said='"x"', tested="it is blue now")), 1)
+        self.assertEqual(len(self.found(message="it is blue now", said='"it is blue now"', tested="x")), 1)
+        self.assertEqual(len(self.found(message="it ... is", said='"it"', tested="it")), 1)
+        self.assertEqual(len(self.found(message="it is blue now", said='"it is blue now"', tested="it is blue now", fewest=2)), 1)
+
+    def test_a_test_that_is_not_there_is_found(self):
+        self.found()
+        self.put("docs/troubleshooting.md", "| `it is off on it` | it | do | tests/io/b_test.cc |\n")
+        self.assertEqual(len(troubleshooting.find_problems(self.root, 1)), 2)
 
 
 class TextRulesTest(Planted):

@@ -76,6 +76,7 @@ class FractionTest(unittest.TestCase):
             r"memory .+ is allocated by PyTorch, and .+ is reserved by PyTorch but unallocated\.\nSpillway: ",
         )
         self.assertEqual(text.count("Spillway:"), 1, text)
+        self.assertIn("Spillway: PyTorch's memory fraction for this process is used up", text)
         self.assertEqual(without_figures(text), without_figures(native["refused"]))
 
     def test_the_budget_is_another_limit(self):

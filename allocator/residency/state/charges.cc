@@ -11,7 +11,11 @@
 namespace spillway::allocator {
 namespace {
 
-std::string Mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+// Never rounded, so that the sums in a text add up as they are written.
+std::string Exactly(uint64_t bytes) {
+  const bool whole = bytes % (1 << 20) == 0;
+  return std::to_string(bytes >> (whole ? 20 : 10)) + (whole ? " MiB" : " KiB");
+}
 
 }  // namespace
 
@@ -146,29 +150,28 @@ absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::St
 }
 
 std::string Charges::OnGpuText(const Charge& charge) const {
-  return Mib(charge.chunk_target) + " of GPU memory (of the budget of " + Mib(budget_.budget) + ")";
+  return Exactly(charge.chunk_target) + " of GPU memory (of the budget of " + Exactly(budget_.budget) + ")";
 }
 
-// Sums in the text are of whole chunks, so that they add up as they are written.
 absl::Status Charges::RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const {
   const std::string on_gpu = OnGpuText(charge);
   const std::string raise =
       " too little. To do: raise SPILLWAY_GPU_MEMORY by that, or make the batch smaller";
   if (!evict_->load()) {
     return absl::ResourceExhaustedError(
-        "GPU memory is short: " + Mib(charge.live) +
+        "GPU memory is short: " + Exactly(charge.live) +
         " of blocks would be live, nothing is moved off the GPU, and there are " + on_gpu +
-        " for them: " + Mib(charge.live - std::min(charge.live, charge.chunk_target)) + raise);
+        " for them: " + Exactly(charge.live - std::min(charge.live, charge.chunk_target)) + raise);
   }
   if (!charge.LaunchFits()) {
     const bool block = charge.largest_block >= charge.largest_set;
     std::string text = "GPU memory is short for one launch: ";
-    text += block ? "a block of " + Mib(charge.largest_block)
-                  : "the blocks that one launch names, together " + Mib(charge.largest_set) + ",";
+    text += block ? "a block of " + Exactly(charge.largest_block)
+                  : "the blocks that one launch names, together " + Exactly(charge.largest_set) + ",";
     text += " must be on the GPU at once";
-    if (charge.pinned > 0) text += " beside " + Mib(charge.pinned) + " of blocks that must stay";
+    if (charge.pinned > 0) text += " beside " + Exactly(charge.pinned) + " of blocks that must stay";
     text += ", and there are " + on_gpu + ": " +
-            Mib(charge.pinned + charge.LargestLaunch() - charge.chunk_target) + raise;
+            Exactly(charge.pinned + charge.LargestLaunch() - charge.chunk_target) + raise;
     return absl::ResourceExhaustedError(text);
   }
   return absl::ResourceExhaustedError(CapacityText(charge, promised_elsewhere));
@@ -178,15 +181,15 @@ std::string Charges::CapacityText(const Charge& charge, uint64_t promised_elsewh
   const uint64_t host = capacity_->host_bytes(), disk = capacity_->disk_bytes();
   const uint64_t needed = charge.live + charge.Headroom() + promised_elsewhere;
   const uint64_t there = charge.chunk_target + host + disk;
-  std::string text = "capacity off the GPU is short: " + Mib(charge.live) + " of blocks would be live";
-  text += ", " + Mib(charge.Headroom()) +
+  std::string text = "capacity off the GPU is short: " + Exactly(charge.live) + " of blocks would be live";
+  text += ", " + Exactly(charge.Headroom()) +
           " must stay free to exchange them (the largest launch and the largest block)";
-  if (promised_elsewhere > 0) text += ", " + Mib(promised_elsewhere) + " are for blocks of other GPUs";
-  text += "; that is " + Mib(needed) + ", and there are " + OnGpuText(charge) + ", " + Mib(host) +
-          " of host memory and " + Mib(disk) + " on disk, " + Mib(there) + " in all";
+  if (promised_elsewhere > 0) text += ", " + Exactly(promised_elsewhere) + " are for blocks of other GPUs";
+  text += "; that is " + Exactly(needed) + ", and there are " + OnGpuText(charge) + ", " + Exactly(host) +
+          " of host memory and " + Exactly(disk) + " on disk, " + Exactly(there) + " in all";
   // What came free since the charge was refused.
   if (needed <= there) return text + ". To do: try again";
-  text += ": " + Mib(needed - there) + " too little. To do: ";
+  text += ": " + Exactly(needed - there) + " too little. To do: ";
   if (!capacity_->has_disk()) return text + "a SPILLWAY_HOST_MEMORY that gives this process that much more";
   return text + "make that much free in the directories of SPILLWAY_DIRS, beyond the reserve";
 }

@@ -150,6 +150,7 @@ class ModesTest(unittest.TestCase):
     def test_a_status_line_when_asked(self):
         code = WAITING.format(before="", after="", child_waits=True)
         job, child = self.start(code, SPILLWAY_STATUS="signal")
+        self.assertIn(" serves PyTorch ", job.stderr.readline())
         os.kill(child, signal.SIGUSR1)  # ignored there: it is the parent's handler, and nothing to report
         for _ in range(2):
             job.send_signal(signal.SIGUSR1)

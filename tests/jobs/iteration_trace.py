@@ -112,7 +112,7 @@ def main():
     check_times(problems, kernels, capped, measured, samples)
 
     refused = run(args, "refused", uncapped, 1, SPILLWAY_TRACE=str(folder / "no-such-folder" / "step.trace"))
-    problems.expect(refused.keys["status"] != "ok" and "SPILLWAY_TRACE: " in refused.log, f"a path that cannot be:\n{refused.log[-1000:]}")
+    problems.expect(refused.keys["status"] != "ok" and "SPILLWAY_TRACE=" in refused.log, f"a path that cannot be:\n{refused.log[-1000:]}")
     problems.exit()
 
 

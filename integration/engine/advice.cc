@@ -30,10 +30,23 @@ std::string CostlySetting(const ResidencyStats& total, const AdviceFacts& facts)
   return "";
 }
 
-std::string MoreMemory(const ResidencyStats& total, const AdviceFacts& facts, bool disk) {
-  if (disk)
-    return absl::StrFormat("a larger SPILLWAY_HOST_MEMORY (now %s)", os::BytesText(facts.host_cap_bytes));
-  return absl::StrFormat("a larger SPILLWAY_GPU_MEMORY (now %s)", os::BytesText(total.budget_bytes));
+struct Cause {
+  const char* words;
+  uint64_t nanos;
+  bool disk;  // more host memory would take the disk's part
+};
+
+Cause MainCause(const ResidencyStats& total) {
+  const bool out = MostlyDisk(total.disk_spilled_bytes, total.spilled_bytes);
+  const bool in = MostlyDisk(total.disk_fetched_bytes, total.fetched_bytes);
+  const Cause read = {in ? "for bytes to come back from the disk" : "for bytes to come back from host memory",
+                      total.lost_read_nanos, in};
+  const Cause chunks = {out ? "for GPU memory that was still on its way to the disk"
+                            : "for GPU memory that was still on its way to host memory",
+                        total.lost_chunk_nanos, out};
+  const Cause run_ahead = {"for the bound on launches under way", total.lost_run_ahead_nanos, false};
+  return std::max({read, chunks, run_ahead},
+                  [](const Cause& a, const Cause& b) { return a.nanos < b.nanos; });
 }
 
 }  // namespace
@@ -46,29 +59,19 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
   std::string text = absl::StrFormat("lost time: the GPU had to wait %.1f s of %.1f s (%.1f %%)", lost, all,
                                      100 * std::min(1.0, lost / all));
   if (lost < kLittle * all) return text + "; no setting would help much";
+  if (!figures.evictions_ended.empty())
+    return text + "; no setting would help: nothing left the GPU after " + figures.evictions_ended;
 
-  const bool out_to_disk = MostlyDisk(total.disk_spilled_bytes, total.spilled_bytes);
-  const bool in_from_disk = MostlyDisk(total.disk_fetched_bytes, total.fetched_bytes);
-  std::string cause;
-  bool disk = false;
-  uint64_t part = 0;
-  if (total.lost_read_nanos >= std::max(total.lost_chunk_nanos, total.lost_run_ahead_nanos)) {
-    cause = in_from_disk ? "for bytes to come back from the disk" : "for bytes to come back from host memory";
-    disk = in_from_disk;
-    part = total.lost_read_nanos;
-  } else if (total.lost_chunk_nanos >= total.lost_run_ahead_nanos) {
-    cause = out_to_disk ? "for GPU memory that was still on its way to the disk"
-                        : "for GPU memory that was still on its way to host memory";
-    disk = out_to_disk;
-    part = total.lost_chunk_nanos;
-  } else {
-    cause = "for the bound on launches under way";
-    part = total.lost_run_ahead_nanos;
-  }
+  const Cause cause = MainCause(total);
   std::string setting = CostlySetting(total, facts);
-  if (setting.empty()) setting = MoreMemory(total, facts, disk);
-  return text +
-         absl::StrFormat(", most of it %s (%.1f s); what would help most: %s", cause, Seconds(part), setting);
+  if (setting.empty()) {
+    const uint64_t now = cause.disk ? facts.host_cap_bytes : figures.devices.front().stats.budget_bytes;
+    setting =
+        absl::StrFormat("a larger %s (now %s)", cause.disk ? "SPILLWAY_HOST_MEMORY" : "SPILLWAY_GPU_MEMORY",
+                        os::BytesText(now));
+  }
+  return text + absl::StrFormat(", most of it %s (%.1f s); what would help most: %s", cause.words,
+                                Seconds(cause.nanos), setting);
 }
 
 }  // namespace spillway::integration

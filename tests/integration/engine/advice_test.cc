@@ -98,6 +98,13 @@ TEST(AdviceLineTest, StrictTrustIsNamedOnlyWhereMuchMustStay) {
   EXPECT_THAT(AdviceLine(figures, {.strict = true}), HasSubstr("SPILLWAY_HOST_MEMORY"));
 }
 
+TEST(AdviceLineTest, NoSettingHelpsOnceNothingLeavesTheGpu) {
+  Figures figures = FiguresOf(kRows[0]);
+  figures.evictions_ended = "cuSomething";
+  EXPECT_THAT(AdviceLine(figures, {}),
+              ::testing::EndsWith("; no setting would help: nothing left the GPU after cuSomething"));
+}
+
 TEST(AdviceLineTest, NothingMovedNothingSaid) {
   EXPECT_EQ(AdviceLine(Figures(), {}), "");
   Figures figures = FiguresOf(kRows[0]);

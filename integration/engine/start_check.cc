@@ -9,11 +9,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "integration/engine/reporter.h"
+#include "integration/escape/deny_list.h"
 #include "integration/settings/environment.h"
 #include "io/disk_order.h"
 #include "io/os/bytes_text.h"
@@ -169,6 +172,13 @@ std::string WhyNotRead(const std::string& path) {
   return directory ? absl::StrCat(path, " is a directory") : "";
 }
 
+// Why the lines of a deny list are not accepted; empty: they are.
+std::string WhyNotListed(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return std::string(DenyList().Add(text, path).message());
+}
+
 void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
   const auto note = [problems](const char* setting, const char* accepted, const std::string& why) {
     if (!why.empty()) problems->push_back({setting, absl::StrCat(accepted, " (", why, ")")});
@@ -185,7 +195,9 @@ void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
   if (!list.empty() && settings.audit && ::access(list.c_str(), F_OK) != 0) {
     note("denylist", kWritten, WhyNotWritten(list));
   } else if (!list.empty()) {
-    note("denylist", kRead, WhyNotRead(list));
+    const std::string unread = WhyNotRead(list);
+    note("denylist", kRead, unread);
+    if (unread.empty()) note("denylist", "a deny list whose lines can be read", WhyNotListed(list));
   }
   if (settings.cuda_driver.find('/') != std::string::npos)
     note("cuda_driver", kRead, WhyNotRead(settings.cuda_driver));

@@ -65,9 +65,12 @@ class WrongInputsTest(unittest.TestCase):
         cls.rows = read_table()
         cls.folder = tempfile.TemporaryDirectory(prefix="spillway_wrong_", dir="/var/tmp")
         cls.addClassCleanup(cls.folder.cleanup)
+        cls.list = f"{cls.folder.name}.list"
+        cls.addClassCleanup(os.remove, cls.list)
+        pathlib.Path(cls.list).write_text("good\nbad*name\n", encoding="utf-8")
 
     def fill(self, text):
-        return text.replace("FOLDER", self.folder.name)
+        return text.replace("FOLDER", self.folder.name).replace("LIST", self.list)
 
     def check(self, done, row, words, ran="0\n"):
         self.assertEqual((done.returncode, done.stdout), (2, ""), f"{row}: {done.stderr}")

@@ -15,7 +15,7 @@ static atomic_int open_;             /* 1 once the rows are filled; pairs with t
 static _Atomic(char*) hint_;         /* a path by which the job asked for the driver */
 static char* path_;                  /* of the real driver; written before open_ */
 static char directory_[4096];        /* of this library; written before open_ */
-static atomic_int loaded_before_us_; /* some libcuda was there before; written before open_ */
+static atomic_int loaded_before_us_; /* some libcuda was there before, and its calls are not seen */
 static atomic_int
     opening_files_;           /* a thread has begun to open files: a libcuda seen from now on may be ours */
 static __thread int opening_; /* this thread is in OpenDriver */
@@ -31,6 +31,7 @@ static __thread struct Found found_;
 int DriverIsOpen(void) { return atomic_load(&open_); }
 const char* DriverPath(void) { return path_; }
 int DriverWasAlreadyLoaded(void) { return atomic_load(&loaded_before_us_); }
+void NoteDriverRebound(void) { atomic_store(&loaded_before_us_, 0); }
 const char* ShimDirectory(void) { return directory_; }
 
 void RememberDriverHint(const char* path) {
@@ -139,8 +140,5 @@ int OpenDriver(const struct OwnWrapper* own, void (*opened)(void)) {
   UnlockStart();
   free(real);
   opening_ = 0;
-  if (first && DriverWasAlreadyLoaded()) {
-    Say(path_, " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
-  }
   return 1;
 }

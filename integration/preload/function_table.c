@@ -99,7 +99,8 @@ static int Fit(int row, const struct Request* request) {
   return fit;
 }
 
-int FindRowOfReal(const void* address, const struct Request* request) {
+/* The place in by_address_ of the first row that is at `address` or above. */
+static int PlaceOfReal(const void* address) {
   int low = 0, high = by_address_count_;
   while (low < high) {
     int middle = (low + high) / 2;
@@ -109,11 +110,29 @@ int FindRowOfReal(const void* address, const struct Request* request) {
       high = middle;
     }
   }
+  return low;
+}
+
+int RowAtReal(const void* address) {
+  int best = -1;
+  for (int place = PlaceOfReal(address); place < by_address_count_ && real_[by_address_[place]] == address;
+       ++place) {
+    int row = by_address_[place];
+    if (best < 0 || use_[row] > use_[best] ||
+        (use_[row] == use_[best] && kRows[row].per_thread < kRows[best].per_thread)) {
+      best = row;
+    }
+  }
+  return best;
+}
+
+int FindRowOfReal(const void* address, const struct Request* request) {
   int best = -1, best_fit = -1;
-  for (; low < by_address_count_ && real_[by_address_[low]] == address; ++low) {
-    int fit = Fit(by_address_[low], request);
+  for (int place = PlaceOfReal(address); place < by_address_count_ && real_[by_address_[place]] == address;
+       ++place) {
+    int fit = Fit(by_address_[place], request);
     if (fit > best_fit) {
-      best = by_address_[low];
+      best = by_address_[place];
       best_fit = fit;
     }
   }

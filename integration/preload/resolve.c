@@ -5,15 +5,19 @@
 
 static int CalledWhileOpening(void) { return kCudaNotInitialized; }
 
-void* ResolveRow(void** target) {
+int PrepareDriver(void) {
   static const struct OwnWrapper kOwn[] = {
       {"cuInit", (void*)WrappedInit},
       {"cuGetProcAddress", (void*)WrappedGetProcAddress},
       {"cuGetProcAddress_v2", (void*)WrappedGetProcAddressV2},
       {NULL, NULL},
   };
+  return DriverIsOpen() || OpenDriver(kOwn, RegisterForkHandlers);
+}
+
+void* ResolveRow(void** target) {
   int row = RowOfTarget(target);
-  if (!DriverIsOpen() && !OpenDriver(kOwn, RegisterForkHandlers)) return (void*)CalledWhileOpening;
+  if (!PrepareDriver()) return (void*)CalledWhileOpening;
   void* now = RowTarget(row);
   if (now) return now;
   ReportUnwrapped(RowSymbol(row), 0);

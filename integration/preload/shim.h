@@ -124,7 +124,9 @@ struct Request {
   int version;
   int per_thread;
 };
-/* The row whose real function is at `address`; of several, the one that fits the request best. -1: none. */
+/* The row whose real function is at `address`; of several, one that is hooked. -1: none. */
+int RowAtReal(const void* address);
+/* The same; of several, the one that fits the request best. */
 int FindRowOfReal(const void* address, const struct Request* request);
 /* The row that driver_functions.def gives for the request, with `only_real` among those that this driver has.
  * -1: none. */
@@ -198,7 +200,10 @@ int OpenDriver(const struct OwnWrapper* own, void (*opened)(void));
 int DriverIsOpen(void);
 /* The path of the real driver, NULL when there is none. */
 const char* DriverPath(void);
+/* 1 when a driver was in the process before this library, so that calls bound to it are not seen. */
 int DriverWasAlreadyLoaded(void);
+/* They are seen now. */
+void NoteDriverRebound(void);
 /* Remembers a path by which the job asked for the driver. It is tried when the usual places have none. */
 void RememberDriverHint(const char* path);
 /* The directory of libspillway.so, without a slash at the end. */
@@ -214,8 +219,35 @@ void RegisterForkHandlers(void);
 
 /* --- resolve.c: the first call through a row ------------------------------------------------------------ */
 
+/* Opens the driver, if that has not been done. 0: this thread is just opening it. */
+int PrepareDriver(void);
 /* Called from trampolines.S: the function to jump to. Opens the driver. */
 void* ResolveRow(void** target);
+
+/* --- memory_words.c: the words of this process's memory -------------------------------------------------- */
+
+struct AddressRange {
+  uintptr_t first, end;
+};
+struct WordWalk {
+  struct AddressRange values;          /* words of these values are visited ... */
+  const struct AddressRange* excluded; /* ... but for those that lie here */
+  size_t excluded_count;
+  /* Gets `data`, where a word lies, what it was a moment ago, and whether it may be written. Anything but 0 ends
+   * the walk. */
+  int (*visit)(void* data, uintptr_t place, uint64_t value, int writable);
+  void* data;
+};
+/* Visits aligned words of private memory, each once, as far as that can be read. What the last visit returned;
+ * -1: the kernel does not say what memory there is. One thread at a time. */
+int WalkWords(const struct WordWalk* walk);
+
+/* --- rebind.c: a driver that was there before --------------------------------------------------------------- */
+
+/* Makes calls of a driver that was in the process before this library go through the function table. How many
+ * pointers were rewritten; 0 as well where there was no such driver. -1: it cannot be done, `why` says why, and
+ * nothing has been changed unless memory could not be written. On one thread, while no other opens libraries. */
+long RebindDriver(char* why, size_t bytes);
 
 /* --- dlopen_hook.c: what the dlopen hook opens instead -------------------------------------------------- */
 

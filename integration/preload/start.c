@@ -117,6 +117,9 @@ static int StartEngine(void) {
   if (atomic_load(&engine_) != kEngineNotOpened) return 0;
   /* Before the lock: opening a file needs the loader's lock, which a thread that waits for ours may hold. */
   TakeVariables();
+  if (DriverWasAlreadyLoaded() && !SwitchedOff()) {
+    Say(DriverPath(), " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
+  }
   struct EngineFile file = LookIntoEngine(SwitchedOff() ? NULL : OpenEngineFile());
   LockStart();
   int first = atomic_load(&engine_) == kEngineNotOpened;

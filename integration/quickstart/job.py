@@ -20,8 +20,10 @@ TRAIN = ROOT / "integration" / "examples" / "train_gpt.py"
 MIB = 1 << 20
 
 UNCAPPED, PLAIN, PRELOAD, CONF = "uncapped", "capped-plain", "capped-preload", "capped-conf"
+ENABLE = "capped-enable"  # a script that calls spillway.enable() with the settings of JOB_SETTINGS, in JSON
 MODES = (UNCAPPED, PLAIN, PRELOAD, CONF)
 SPILLWAY_MODES = (PRELOAD, CONF)
+SERVED_MODES = (*SPILLWAY_MODES, ENABLE)
 
 # The keys of one run in the report, in the order of docs and tables; null where one does not apply.
 KEYS = (
@@ -102,6 +104,8 @@ def environment(machine, mode, cap, metrics, total_bytes):
     if mode == CONF:
         entries = [f"{key}:{conf_value(value)}" for key, value in spillway_settings(cap, machine, metrics).items()]
         kept["PYTORCH_CUDA_ALLOC_CONF"] = ",".join(["backend:spillway", *entries])
+    if mode == ENABLE:
+        kept["JOB_SETTINGS"] = json.dumps(spillway_settings(cap, machine, metrics))
     return kept
 
 
@@ -176,7 +180,7 @@ def peak_bytes(machine, mode, run):
     if machine.device == "simcuda":
         peaks = (run.stats or {}).get("peak_physical_bytes")
         return max(peaks) if isinstance(peaks, list) else peaks
-    if mode in SPILLWAY_MODES:
+    if mode in SERVED_MODES:
         return (run.metrics or {}).get("peak_bytes")
     return ((run.report or {}).get("memory") or {}).get("max_reserved_bytes")
 
@@ -191,7 +195,7 @@ def collect(machine, mode, cap, run, status):
         keys[key] = report.get("arguments", {}).get(key)
     if cap is not None:
         keys["budget_bytes"] = metrics.get("budget_bytes", cap.gpu_bytes)
-    if mode in SPILLWAY_MODES:
+    if mode in SERVED_MODES:
         for key in ("spilled_bytes", "host_spilled_bytes", "fetched_bytes", "ssd_written_bytes"):
             keys[key] = metrics.get(key)
     if "report" in machine.simcuda_options:

@@ -65,6 +65,26 @@ print(runtime.cudaDriverGetVersion(ctypes.byref(version)), version.value)
 print(runtime.cudaGetDeviceCount(ctypes.byref(count)), count.value, runtime.cudaFree(None))
 """
 
+# After `import torch`, whose cuBLAS has opened the driver: every function that it exports and that has a row is ours once
+# the shim has taken it over, and PyTorch says what it says without us.
+REBOUND = """
+import ctypes, os, sys, torch
+driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+def address(library, symbol):
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+names = [line.strip() for line in sys.stdin]
+names = [name for name in names if hasattr(driver, name)]
+before = {name: address(driver, name) for name in names}
+shim = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+why = ctypes.create_string_buffer(512)
+shim.spillway_rebind.restype = ctypes.c_long
+assert shim.spillway_rebind(why, ctypes.c_size_t(512)) >= 30, why.value
+again = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+wrong = [name for name in names if address(again, name) != address(shim, name) or address(again, name) == before[name]]
+print(len(names), wrong, file=sys.stderr)
+assert len(names) > 500 and not wrong
+"""
+
 
 def apt(tool, *words):
     """Runs an apt tool on lists of its own, below the build folder."""
@@ -148,6 +168,13 @@ class RealDriverTest(unittest.TestCase):
             self.assertEqual(over.stdout, plain.stdout, version)
             self.assertIn("False 0", plain.stdout)
             self.assertNotIn("spillway", over.stderr)
+
+    def test_a_driver_that_pytorch_has_opened_is_taken_over(self):
+        rows = "".join(f"{symbol}\n" for symbol, *_ in self.rows)
+        for version, folder in self.each():
+            plain = self.run_python(PYTHON, TORCH, folder)
+            over = self.run_python(PYTHON, REBOUND + TORCH, folder, str(SHIM), given=rows)
+            self.assertEqual(over.stdout, plain.stdout, version)
 
     def test_the_runtime_starts_as_without_us(self):
         for version, folder in self.each():

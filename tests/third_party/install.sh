@@ -26,7 +26,7 @@ install_third_party() {
     *) echo "PyTorch $torch: the jobs of tests/third_party are skipped, their packages belong to 2.11" >&2; return 0 ;;
   esac
   third_party_is_there && return 0
-  say "installing the packages of tests/third_party/requirements.txt (50 MB to fetch, 270 MB on disk)"
+  say "installing the packages of tests/third_party/requirements.txt (65 MB to fetch, 320 MB on disk)"
   "$PYTHON" -m pip install -q --disable-pip-version-check -r "$ROOT/tests/third_party/requirements.txt" \
     "torch==$torch" "numpy==$numpy"
 }

@@ -1,6 +1,7 @@
 """Spillway: a CUDA caching allocator for PyTorch that lets a training job outgrow its GPU.
 
-Nothing here has to be imported by a job: naming the backend is enough (PYTORCH_CUDA_ALLOC_CONF=backend:spillway).
+Nothing here has to be imported by a job: naming the backend is enough (PYTORCH_CUDA_ALLOC_CONF=backend:spillway). Where the
+environment is not yours to set, as in a notebook, `spillway.enable(gpu_memory="20GiB")` does the same from inside.
 `python -m spillway` shows what is installed and what works on this machine. In a running job, `spillway.stats()` gives
 the figures of now and `spillway.last_error()` the words of the last refusal.
 """
@@ -19,7 +20,11 @@ def library():
 
 
 def __getattr__(name):
-    """stats, last_error and NotActiveError, whose module costs an import of ctypes and json only where they are used."""
+    """Names whose modules cost an import of ctypes and json, only where they are used."""
+    if name == "enable":
+        from spillway import activation
+
+        return activation.enable
     if name in ("stats", "last_error", "NotActiveError"):
         from spillway import figures
 

@@ -62,7 +62,10 @@ def _text(function):
     while True:
         text, needed = ctypes.create_string_buffer(size), ctypes.c_size_t()
         if function(text, size, ctypes.byref(needed)) != 0:
-            raise NotActiveError("Spillway has ended in this process, or it is a forked child of one that used CUDA")
+            raise NotActiveError(
+                "Spillway does not run in this process: it starts with the first use of CUDA, or it has ended, or this is a "
+                "forked child of a process that used CUDA"
+            )
         if needed.value <= size:
             return text.value.decode("utf-8", "replace")
         size = needed.value + 1024  # the figures may have grown by a digit meanwhile

@@ -15,14 +15,14 @@ KEPT_VARIABLE = "SPILLWAY_ALLOC_CONF_ORIGINAL"
 CONF_VARIABLES = (*PYTORCH_VARIABLES, KEPT_VARIABLE)
 
 
-def our_keys():
+def our_keys(retired=True):
     """Our names inside the configuration: those of settings.def, which the wheel carries and a checkout has."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.path.join(here, "settings.def")
     if not os.path.isfile(path):
         path = os.path.join(here, "..", "..", "settings", "settings.def")
     with open(path, encoding="utf-8") as file:
-        return re.findall(r"^(?:RETIRED_)?SETTING\((\w+)", file.read(), re.MULTILINE)
+        return re.findall(rf"^{'(?:RETIRED_)?' if retired else ''}SETTING\((\w+)", file.read(), re.MULTILINE)
 
 
 def split_conf(text):

@@ -9,13 +9,21 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
+static int initialised_;
+
 /* FAKE_DRIVER_INIT: what cuInit returns; FAKE_DRIVER_INIT_MS: how long it takes. */
 EXPORTED int cuInit(unsigned int flags) {
   (void)flags;
   const char* wait = getenv("FAKE_DRIVER_INIT_MS");
   if (wait) usleep((unsigned)atoi(wait) * 1000);
   const char* result = getenv("FAKE_DRIVER_INIT");
+  initialised_ = 1;
   return result ? atoi(result) : 0;
+}
+
+EXPORTED int cuDeviceGetCount(int* count) {
+  *count = 1;
+  return initialised_ ? 0 : 3;
 }
 
 EXPORTED int cuDriverGetVersion(int* version) {
@@ -45,6 +53,9 @@ EXPORTED int cuParamSetf(long a, float b, long c, double d, long e, long f, long
 /* One function under two names, as drivers have them where nothing differs. */
 EXPORTED int cuMemsetD8Async(void) { return 3200; }
 EXPORTED int cuMemsetD8Async_ptsz(void) __attribute__((alias("cuMemsetD8Async")));
+
+/* Exported, and in no table. */
+EXPORTED int cuExportedOfTheFuture(void) { return 98000; }
 
 /* Two ABIs in one. */
 EXPORTED int cuMemsetD32(void) { return 3400; }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,6 +241,49 @@ static int ConfCommand(const char* library) {
   return 0;
 }
 
+static Function in_data_;
+
+/* A pointer in memory that may only be read, as relocated data. */
+static Function* InReadOnlyMemory(Function function) {
+  Function* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  page[7] = function;
+  mprotect(page, 4096, PROT_READ);
+  return page + 7;
+}
+
+/* Looks functions up before the shim is there, then loads it and has it take the driver over. `how`: "initialised"
+ * or "unknown" make that impossible. */
+static int RebindCommand(const char* shim_path, const char* how) {
+  void* library = Open("libcuda.so.1");
+  Function* volatile in_heap = malloc(sizeof(Function));
+  Function* volatile read_only = InReadOnlyMemory((Function)Symbol(library, "cuMemsetD16Async"));
+  Function volatile on_stack = (Function)Symbol(library, "cuMemsetD8Async_ptsz");
+  void* by_name = NULL;
+  in_data_ = (Function)Symbol(library, "cuLaunchKernel");
+  *in_heap = (Function)Symbol(library, "cuLaunchKernel_ptsz");
+  ((GetProc)Symbol(library, "cuGetProcAddress"))("cuLaunchKernelEx", &by_name, 12000, 0);
+  void* volatile kept = by_name;
+  void* volatile unknown = strcmp(how, "unknown") == 0 ? Symbol(library, "cuExportedOfTheFuture") : NULL;
+  if (strcmp(how, "initialised") == 0) CallInit(library);
+
+  void* shim = Need(dlopen(shim_path, RTLD_NOW | RTLD_GLOBAL), shim_path);
+  char why[256] = "";
+  long rewritten = ((long (*)(char*, size_t))Symbol(shim, "spillway_rebind"))(why, sizeof(why));
+  printf("rebind=%s%s\n", rewritten < 0 ? "refused: " : rewritten >= 5 ? "five or more" : "fewer", why);
+  Print("data", in_data_());
+  Print("init", CallInit(library));
+  Print("data", in_data_());
+  Print("heap", (*in_heap)());
+  Print("read_only", (*read_only)());
+  Print("stack", on_stack());
+  Print("by_name", kept ? ((Function)kept)() : 0);
+  Print("later", Call(library, "cuLaunchKernel"));
+  Print("unknown", dlsym(library, "cuExportedOfTheFuture") != NULL);
+  Print("again", (int)((long (*)(char*, size_t))Symbol(shim, "spillway_rebind"))(why, sizeof(why)));
+  (void)unknown;
+  return 0;
+}
+
 #ifdef PROBE_LINKED
 int cuInit(unsigned int flags);
 int cuLaunchKernel(void);
@@ -257,6 +301,12 @@ int main(int argc, char** argv) {
   const char* command = argc > 1 ? argv[1] : "";
   const char* argument = argc > 2 ? argv[2] : "";
 #ifdef PROBE_LINKED
+  if (strcmp(command, "rebind") == 0) { /* what the loader has bound already */
+    void* shim = Need(dlopen(argument, RTLD_NOW | RTLD_GLOBAL), argument);
+    char why[256] = "";
+    Print("rebind", ((long (*)(char*, size_t))Symbol(shim, "spillway_rebind"))(why, sizeof(why)) >= 0);
+    return LinkedCommand();
+  }
   if (strcmp(command, "linked") == 0) return LinkedCommand();
 #endif
   if (strcmp(command, "open") == 0) return OpenCommand(argument);
@@ -273,6 +323,7 @@ int main(int argc, char** argv) {
   if (strcmp(command, "failing-open") == 0) return FailingOpenCommand(argument);
   if (strcmp(command, "facts") == 0) return FactsCommand();
   if (strcmp(command, "scopes") == 0) return ScopesCommand();
+  if (strcmp(command, "rebind") == 0) return RebindCommand(argument, argc > 3 ? argv[3] : "");
   if (strcmp(command, "conf") == 0) return ConfCommand(argument);
   if (strcmp(command, "chdir") == 0) return chdir("/") == 0 ? OpenCommand("libcuda.so.1") : 1;
   fprintf(stderr, "unknown command %s\n", command);

@@ -1,0 +1,196 @@
+/* Takes over a driver that was in the process before this library, as it is after `import torch`: cuBLAS opens
+ * it in its constructor and keeps what it looks up. Those addresses, in whatever private memory they lie, and
+ * the driver's own symbol table, from which later look-ups are answered, are made to name the function table's
+ * trampolines. Only before the driver is initialised: then no call that matters has been made, and the CUDA
+ * runtime has not asked yet. docs/decisions/0018-enabling-late.md says why nothing is missed. */
+
+#include "integration/preload/shim.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The driver as the loader has mapped it. */
+struct Image {
+  uintptr_t base;
+  struct AddressRange range; /* of all its segments */
+  const ElfW(Dyn) * dynamic;
+};
+
+struct Search {
+  uintptr_t address; /* in the image that is looked for */
+  struct Image image;
+};
+
+static int TakeImage(struct dl_phdr_info* info, size_t size, void* data) {
+  (void)size;
+  struct Search* search = data;
+  struct Image image = {info->dlpi_addr, {UINTPTR_MAX, 0}, NULL};
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
+    uintptr_t first = info->dlpi_addr + segment->p_vaddr;
+    if (segment->p_type == PT_DYNAMIC) image.dynamic = (const ElfW(Dyn)*)first;
+    if (segment->p_type != PT_LOAD) continue;
+    if (first < image.range.first) image.range.first = first;
+    if (first + segment->p_memsz > image.range.end) image.range.end = first + segment->p_memsz;
+  }
+  if (search->address < image.range.first || search->address >= image.range.end) return 0;
+  search->image = image;
+  return 1;
+}
+
+static int FindImage(const void* address, struct Image* image) {
+  struct Search search = {(uintptr_t)address, {0, {0, 0}, NULL}};
+  if (!dl_iterate_phdr(TakeImage, &search)) return 0;
+  *image = search.image;
+  return image->dynamic != NULL;
+}
+
+/* The address that an entry of the dynamic section names: the loader relocates some in place. */
+static uintptr_t DynamicAddress(const struct Image* image, ElfW(Sxword) tag) {
+  for (const ElfW(Dyn)* entry = image->dynamic; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag != tag) continue;
+    return entry->d_un.d_ptr >= image->base ? entry->d_un.d_ptr : image->base + entry->d_un.d_ptr;
+  }
+  return 0;
+}
+
+/* How many symbols there are, by either form of hash table; 0: neither is there. */
+static size_t CountSymbols(const struct Image* image) {
+  const uint32_t* table = (const uint32_t*)DynamicAddress(image, DT_HASH);
+  if (table) return table[1];
+  table = (const uint32_t*)DynamicAddress(image, DT_GNU_HASH);
+  if (!table) return 0;
+  uint32_t buckets = table[0], first = table[1], last = 0;
+  const uint32_t* bucket = table + 4 + (size_t)table[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t* chain = bucket + buckets;
+  for (uint32_t i = 0; i < buckets; ++i) {
+    if (bucket[i] > last) last = bucket[i];
+  }
+  if (last < first) return first;
+  while (!(chain[last - first] & 1)) ++last;
+  return last + 1;
+}
+
+struct Symbols {
+  const struct Image* image;
+  ElfW(Sym) * all;
+  const char* names;
+  size_t count;
+};
+
+static int FindSymbols(const struct Image* image, struct Symbols* symbols) {
+  *symbols = (struct Symbols){image, (ElfW(Sym)*)DynamicAddress(image, DT_SYMTAB),
+                              (const char*)DynamicAddress(image, DT_STRTAB), CountSymbols(image)};
+  return symbols->all && symbols->names && symbols->count > 0;
+}
+
+static int IsOfInterface(const char* name) {
+  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+/* The name of a function of the driver's interface at that address; NULL: there is none. */
+static const char* FunctionAt(const struct Symbols* symbols, uintptr_t address) {
+  for (size_t i = 0; i < symbols->count; ++i) {
+    const ElfW(Sym)* symbol = &symbols->all[i];
+    const char* name = symbols->names + symbol->st_name;
+    if (symbol->st_value == 0 || symbols->image->base + symbol->st_value != address) continue;
+    if (IsOfInterface(name)) return name;
+  }
+  return NULL;
+}
+
+/* Writes to memory that may be read-only. 0: it cannot be written. */
+static int WriteWord(uintptr_t place, uint64_t value, int writable) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  void* start = (void*)(place / page * page);
+  if (!writable && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) return 0;
+  __atomic_store_n((uint64_t*)place, value, __ATOMIC_RELEASE);
+  if (!writable) mprotect(start, page, PROT_READ);
+  return 1;
+}
+
+/* From now on look-ups of the driver's functions find the trampolines; functions that the table does not have
+ * are not found, as with this library in the driver's place. */
+static int RedirectSymbols(const struct Symbols* symbols) {
+  for (size_t i = 0; i < symbols->count; ++i) {
+    ElfW(Sym)* symbol = &symbols->all[i];
+    const char* name = symbols->names + symbol->st_name;
+    if (symbol->st_value == 0 || !IsOfInterface(name)) continue;
+    int row = FindRow(name);
+    uintptr_t value = row >= 0 ? (uintptr_t)RowTrampoline(row) - symbols->image->base : 0;
+    if (!WriteWord((uintptr_t)&symbol->st_value, value, 0)) return 0;
+  }
+  return 1;
+}
+
+/* What the walk over memory needs and finds. */
+struct Takeover {
+  const struct Symbols* symbols;
+  const char* unknown; /* a function that somebody has looked up and the table does not have */
+  long rewritten;
+};
+
+static int CheckWord(void* data, uintptr_t place, uint64_t value, int writable) {
+  (void)place;
+  (void)writable;
+  struct Takeover* takeover = data;
+  if (RowAtReal((const void*)value) < 0) takeover->unknown = FunctionAt(takeover->symbols, value);
+  return takeover->unknown != NULL;
+}
+
+static int RewriteWord(void* data, uintptr_t place, uint64_t value, int writable) {
+  struct Takeover* takeover = data;
+  int row = RowAtReal((const void*)value);
+  if (row < 0) return 0;
+  if (!WriteWord(place, (uint64_t)RowTrampoline(row), writable)) return 1;
+  ++takeover->rewritten;
+  return 0;
+}
+
+__attribute__((format(printf, 3, 4))) static long Refuse(char* why, size_t bytes, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  vsnprintf(why, bytes, format, values);
+  va_end(values);
+  return -1;
+}
+
+/* A call that needs an initialised driver and changes nothing. */
+static int IsInitialised(void) {
+  int row = FindRow("cuDeviceGetCount"), count = 0;
+  int (*get)(int*) = row < 0 ? NULL : (int (*)(int*))RowReal(row);
+  return !get || get(&count) != kCudaNotInitialized;
+}
+
+long RebindDriver(char* why, size_t bytes) {
+  if (!PrepareDriver()) return Refuse(why, bytes, "the driver is just being opened");
+  if (!DriverWasAlreadyLoaded()) return 0;
+  if (IsInitialised()) return Refuse(why, bytes, "the driver has been initialised");
+  struct Image driver, own;
+  struct Symbols symbols;
+  if (!FindImage(RowReal(FindRow("cuInit")), &driver) || !FindImage(RowTrampoline(0), &own) ||
+      !FindSymbols(&driver, &symbols)) {
+    return Refuse(why, bytes, "the symbol table of %s was not found", DriverPath());
+  }
+  struct AddressRange excluded[] = {driver.range, own.range};
+  struct Takeover takeover = {&symbols, NULL, 0};
+  struct WordWalk walk = {driver.range, excluded, 2, CheckWord, &takeover};
+  int stopped = WalkWords(&walk);
+  if (takeover.unknown) {
+    return Refuse(why, bytes, "a library has looked up %s, which this version does not know",
+                  takeover.unknown);
+  }
+  if (stopped == 0 && !RedirectSymbols(&symbols)) stopped = 1;
+  walk.visit = RewriteWord;
+  if (stopped == 0) stopped = WalkWords(&walk);
+  if (stopped != 0)
+    return Refuse(why, bytes, "this process's memory cannot be read and written through /proc");
+  NoteDriverRebound();
+  return takeover.rewritten;
+}

@@ -1,0 +1,195 @@
+"""spillway.enable(): Spillway for this process and those that it starts, from inside a script or a notebook.
+
+It does what LD_PRELOAD or PyTorch's variable do at the start: it writes the settings into the SPILLWAY_ variables, which
+children inherit, and loads libspillway.so. After `import torch` the driver is in the process already, since cuBLAS
+opens it; the library then takes it over, as long as nobody has initialised it.
+"""
+
+import ctypes
+import difflib
+import importlib.metadata
+import os
+import re
+import site
+import sys
+import threading
+
+import spillway
+from spillway import figures, start_up
+
+NOT_INITIALISED = 3  # CUDA_ERROR_NOT_INITIALIZED
+TOO_LATE = ("spillway.enable() comes too late: this process has used CUDA already (torch.cuda.is_available(), a tensor on "
+            "the GPU, or another library). Call it before that; before or after `import torch` is the same")  # fmt: skip
+
+_lock = threading.Lock()
+
+
+def enable(**settings):
+    """Has Spillway serve this process and its children, with these settings (docs/environment.md, in small letters).
+
+    Values are texts as in the variables ("20GiB"), numbers, True and False, paths, or lists of paths. Settings that
+    the environment gives and that are not named here stay as they are.
+
+    Before the first use of CUDA, before or after `import torch`; any thread. A further call with settings that are
+    there already does nothing. Returns True, or False where the user has switched Spillway off (SPILLWAY=off).
+
+    ValueError: a setting that does not exist, or a value that is not accepted.
+    RuntimeError: the call comes too late, contradicts a setting that is there, or Spillway cannot serve this process.
+    Nothing has been changed then.
+    """
+    texts = {name: _text(name, value) for name, value in settings.items() if value is not None}
+    if start_up.switched_off():
+        return False
+    with _lock:
+        library = _loaded_library()
+        if library is None:
+            _load(texts)
+        else:
+            _agree(library, texts)
+    return True
+
+
+def _text(name, value):
+    known = start_up.our_keys(retired=False)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise ValueError(f"spillway.enable() knows no setting {name}: {hint}")
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (str, int, float, os.PathLike)):
+        return str(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if isinstance(value, (list, tuple)) and all(isinstance(part, (str, os.PathLike)) for part in value):
+        return ",".join(os.fspath(part) for part in value)
+    raise ValueError(f"spillway.enable({name}=...) takes a text, a number, True or False, a path or a list of paths, not {value!r}")
+
+
+def variable(name):
+    return "SPILLWAY_" + name.upper()
+
+
+def _same(one, other):
+    return re.sub(r"\s", "", one).lower() == re.sub(r"\s", "", other).lower()
+
+
+def _disagree(name, text, there, source):
+    return RuntimeError(f"spillway.enable({name}={text!r}) contradicts {source}, which says {there!r}: leave one of them out")
+
+
+# ---- A library that is there already: by LD_PRELOAD, by PyTorch's variable, by an earlier call.
+
+
+def _loaded_library():
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if line.rstrip().endswith("/libspillway.so")}
+    if not paths:
+        return None
+    library = ctypes.CDLL(min(paths), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    for function in (library.spillway_setting, library.spillway_setting_source):
+        function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_char_p
+    return library
+
+
+def _agree(library, texts):
+    missing = {}
+    for name, text in texts.items():
+        there = library.spillway_setting(name.encode())
+        if there is None:
+            missing[name] = text
+        elif not _same(there.decode(), text):
+            raise _disagree(name, text, there.decode(), library.spillway_setting_source(name.encode()).decode())
+    if not _initialised(library):
+        _check(texts)
+        os.environ.update({variable(name): text for name, text in missing.items()})
+        return
+    try:
+        figures.stats()
+    except figures.NotActiveError as error:
+        raise RuntimeError(f"Spillway does not serve this process, and a line on standard error says why: {error}") from error
+    if missing:
+        name, text = next(iter(missing.items()))
+        raise RuntimeError(f"spillway.enable({name}={text!r}) comes too late: Spillway runs already, without that setting")
+
+
+# ---- The first call.
+
+
+def _load(texts):
+    for name, text in texts.items():
+        there = os.environ.get(variable(name))
+        if there and not _same(there, text):
+            raise _disagree(name, text, there, variable(name))
+    path = spillway.library()
+    if not os.path.isfile(path):
+        raise RuntimeError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
+    _check_torch(path)
+    _check(texts)
+    driver = _mapped_driver()
+    if driver is not None and _initialised(driver):
+        raise RuntimeError(TOO_LATE)
+    before = dict(os.environ)
+    os.environ.update({variable(name): text for name, text in texts.items()})
+    _tell_children(path)
+    try:
+        library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        library.spillway_take_conf()
+        why = ctypes.create_string_buffer(512)
+        library.spillway_rebind.restype = ctypes.c_long
+        if library.spillway_rebind(why, ctypes.c_size_t(len(why))) < 0:
+            raise RuntimeError(f"Spillway cannot take over the CUDA driver that is in this process: {why.value.decode()}")
+    except (OSError, RuntimeError) as error:
+        os.environ.clear()
+        os.environ.update(before)
+        raise RuntimeError(str(error)) from error
+
+
+def _mapped_driver():
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            path = line.rstrip("\n").split(maxsplit=5)[5:]
+            if path and os.path.basename(path[0]).startswith("libcuda.so"):
+                return ctypes.CDLL(path[0], mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    return None
+
+
+def _initialised(driver):
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != NOT_INITIALISED
+
+
+def _check_torch(path):
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return  # it may be found by PYTHONPATH alone; the engine looks again
+    minor = ".".join(version.split(".")[:2])
+    there = re.findall(r"libspillway_torch_(\d+)_(\d+)\.so", " ".join(os.listdir(os.path.dirname(path))))
+    there.sort(key=lambda number: [*map(int, number)])
+    served = [".".join(number) for number in there]
+    if minor not in served:
+        raise RuntimeError(f"this Spillway serves PyTorch {', '.join(served) or '(none)'}, and {version} is installed")
+
+
+def _tell_children(path):
+    """Children that are spawned load the library by the start-up hook where it is installed, else by LD_PRELOAD."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    hooked = home in [os.path.abspath(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
+    if hooked and os.path.isfile(os.path.join(home, "spillway_start_up.pth")) and not sys.flags.no_site:
+        os.environ.setdefault(start_up.KEPT_VARIABLE, "backend:spillway")
+    else:
+        os.environ["LD_PRELOAD"] = ":".join(filter(None, (os.path.abspath(path), os.environ.get("LD_PRELOAD"))))
+
+
+# ---- The check at the start, by the engine: the same words as where a variable is wrong.
+
+
+def _check(texts):
+    path = os.path.join(spillway.library_dir(), figures.ENGINE)
+    try:
+        check = ctypes.CDLL(path).spillway_engine_check_settings
+    except (OSError, AttributeError) as error:
+        raise RuntimeError(f"Spillway's engine cannot be loaded: {error}") from error
+    pairs = ctypes.c_char_p * len(texts)
+    why = ctypes.create_string_buffer(2048)
+    names, values = pairs(*(name.encode() for name in texts)), pairs(*(os.fsencode(text) for text in texts.values()))
+    if check(names, values, ctypes.c_size_t(len(texts)), why, ctypes.c_size_t(len(why))) != 0:
+        raise ValueError(why.value.decode("utf-8", "replace"))

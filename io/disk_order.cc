@@ -1,30 +1,14 @@
 #include "io/disk_order.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <memory>
+
+#include "io/node_share.h"
 
 namespace spillway::io {
 namespace {
-
-// The highest directory above `directory` on the same file system.
-std::string MountRoot(const std::string& directory) {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(directory.c_str(), nullptr), &free);
-  struct stat here;
-  if (real == nullptr || stat(real.get(), &here) != 0) return "";
-  std::filesystem::path path = real.get();
-  while (path.has_relative_path()) {
-    struct stat above;
-    if (stat(path.parent_path().c_str(), &above) != 0 || above.st_dev != here.st_dev) break;
-    path = path.parent_path();
-  }
-  return path.string();
-}
 
 struct flock LockOf(short type, int64_t from, int64_t bytes) {
   struct flock lock = {};
@@ -52,7 +36,9 @@ DiskOrder::DiskOrder(const std::string& directory) {
   fd_.store(fd);
 }
 
-bool DiskOrder::FirstOfSeveral() const { return OtherProcesses(place_ + 1, 0) && !OtherProcesses(0, place_); }
+bool DiskOrder::FirstOfSeveral() const {
+  return OtherProcesses(place_ + 1, kShareLocksStart - place_ - 1) && !OtherProcesses(0, place_);
+}
 
 bool DiskOrder::Alone() const { return !OtherProcesses(place_ + 1, 0) && !OtherProcesses(0, place_); }
 

@@ -33,7 +33,7 @@ class DiskOrder {
   void Close();
 
  private:
-  // Whether another process has locked a byte in [from, from + bytes); 0 bytes: up to the end.
+  // Whether another process has locked a byte in [from, from + bytes).
   bool OtherProcesses(int64_t from, int64_t bytes) const;
 
   os::Atomic<int> fd_{-1};  // of the root; Close exchanges it

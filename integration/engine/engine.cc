@@ -67,8 +67,8 @@ Settings ReadSettingsOrStop(const SettingSource& source) {
   auto settings = ReadSettings(source, &warnings);
   if (!settings.ok()) StopJob(std::string(settings.status().message()));
   os::SetLogLevel(settings->log);
-  if (settings->local_world_size > 1)
-    os::SetLogPlace(absl::StrCat("rank ", settings->local_rank, ", pid ", ::getpid()));
+  if (settings->ranks.size > 1)
+    os::SetLogPlace(absl::StrCat("rank ", settings->ranks.rank, ", pid ", ::getpid()));
   for (const std::string& warning : warnings) os::Log(os::LogLevel::kWarn, warning);
   return *std::move(settings);
 }

@@ -42,7 +42,7 @@ absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended i
 io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<DirectoryEntry>& directories) {
   io::SpillStoreOptions store;
   for (const DirectoryEntry& entry : directories) {
-    const int ranks = RanksThatShare(entry.path, settings.RankDirectories(), settings.local_world_size);
+    const int ranks = RanksThatShare(entry.path, settings.RankDirectories(), std::max(1, settings.ranks.size));
     store.directories.push_back({entry.path, PartOfRank(entry.cap_bytes, ranks)});
   }
   if (settings.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, settings.disk_reserve->bytes);
@@ -181,7 +181,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
-  trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.local_rank);
+  trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.ranks.rank);
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
   if (capacity_ == nullptr) {
@@ -204,7 +204,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   const auto start = std::chrono::steady_clock::now();
   Reporter::Options reports;
   reports.metrics_file = settings_.metrics;
-  reports.local_rank = settings_.local_rank;
+  reports.local_rank = settings_.ranks.rank;
   reports.status = settings_.status;
   reports.waits = &waits_;
   reports.advice = FactsForAdvice();
@@ -219,7 +219,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
 
 absl::Status Runtime::StartHostLocked(CUcontext context) {
   const uint64_t available = AvailableHostMemory();
-  const int ranks = settings_.local_world_size;  // a size that the user set is the node's, too
+  const int ranks = std::max(1, settings_.ranks.size);  // a size that the user set is the node's, too
   const uint64_t cap = settings_.host_memory ? PartOfRank(settings_.host_memory->Of(available), ranks)
                                              : DefaultHostCap(available, ranks);
   host_cap_bytes_ = cap;

@@ -36,8 +36,8 @@ void Runtime::ReportServing(int device, const allocator::ResidencyOptions& optio
   job.disk = disk_paths_;
   job.evicts = options.evict;
   job.observes = settings_.Observes();
-  job.rank = settings_.local_rank;
-  job.ranks = settings_.local_world_size;
+  job.rank = settings_.ranks.rank;
+  job.ranks = settings_.ranks.size;
   int started = 0;
   for (const auto& residency : owned_) started += residency != nullptr ? 1 : 0;
   if (started > 1) return os::Log(os::LogLevel::kInfo, ServedLine(job));

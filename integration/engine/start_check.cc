@@ -186,7 +186,7 @@ void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
   constexpr char kWritten[] = "the path of a file that can be written";
   constexpr char kRead[] = "the path of a file that can be read";
   const auto expand = [&](const std::string& path) {
-    return Reporter::MetricsPath(path, settings.local_rank);
+    return Reporter::MetricsPath(path, settings.ranks.rank);
   };
   if (!settings.metrics.empty()) note("metrics", kWritten, WhyNotWritten(expand(settings.metrics)));
   if (!settings.trace.empty()) note("trace", kWritten, WhyNotWritten(expand(settings.trace)));

@@ -19,6 +19,8 @@ std::vector<std::string> EnvironmentNames() {
   return names;
 }
 
+const char* EnvironmentVariable(const char* name) { return std::getenv(name); }
+
 std::string EnvironmentValue(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);

@@ -16,6 +16,9 @@ std::vector<std::string> EnvironmentNames();
 // Empty where the variable is not set.
 std::string EnvironmentValue(const char* name);
 
+// Null where the variable is not set. Valid until the next setenv.
+const char* EnvironmentVariable(const char* name);
+
 // The name of a setting's variable: "SPILLWAY_GPU_MEMORY" for "gpu_memory", "SPILLWAY" for "spillway".
 std::string VariableOf(const std::string& name);
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "integration/settings/environment.h"
 
@@ -101,22 +100,11 @@ class Reader {
   absl::Status status_;
 };
 
-// Far more than a node has: ranks are looked at one by one.
-constexpr int kMostRanks = 4096;
-
-void ReadRanks(Settings* settings) {
-  int number = 0;
-  if (absl::SimpleAtoi(EnvironmentValue("LOCAL_RANK"), &number) && number >= 0) settings->local_rank = number;
-  if (absl::SimpleAtoi(EnvironmentValue("LOCAL_WORLD_SIZE"), &number) && number >= 1) {
-    settings->local_world_size = std::min(number, kMostRanks);
-  }
-}
-
 }  // namespace
 
 std::optional<std::vector<DirectoryEntry>> Settings::OwnDirectories() const {
   if (!dirs) return std::nullopt;
-  return (*dirs)[static_cast<size_t>(local_rank) % dirs->size()];
+  return (*dirs)[static_cast<size_t>(ranks.rank) % dirs->size()];
 }
 
 std::vector<std::vector<std::string>> Settings::RankDirectories() const {
@@ -139,7 +127,8 @@ absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<s
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)
 #include "integration/settings/settings.def"
   if (!reader.status().ok()) return reader.status();
-  ReadRanks(&settings);
+  const VariableSource variables = source.variable ? source.variable : VariableSource(EnvironmentVariable);
+  settings.ranks = ReadNodeRanks(variables, warnings);
   for (std::string& sentence : UnknownSettings(source.variables)) warnings->push_back(std::move(sentence));
   return settings;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "integration/settings/node_ranks.h"
 #include "integration/settings/setting_types.h"
 #include "io/os/log.h"
 
@@ -32,9 +33,7 @@ struct Settings {
 #define MODE_SETTING(...) SETTING(__VA_ARGS__)
 #include "integration/settings/settings.def"
 
-  // Not settings of ours: torchrun and its kin say which of its node's processes this one is.
-  int local_rank = 0;
-  int local_world_size = 1;
+  NodeRanks ranks;  // no setting of ours: launchers say which of its node's processes this one is
 
   bool Enabled() const { return spillway != Mode::kOff; }
   bool Observes() const { return spillway == Mode::kObserve; }
@@ -49,11 +48,12 @@ struct SettingSource {
   std::function<const char*(const char* name)> value;      // null when not set
   std::function<const char*(const char* name)> described;  // "SPILLWAY_DIRS", for messages
   std::vector<std::string> variables;                      // names of all variables in the environment
+  VariableSource variable;                                 // launchers' variables; null: the environment's
 };
 
 // Reads all settings, and the rank from the environment. kInvalidArgument for the first value that is not
 // accepted: one sentence with the name, the value and what is accepted. Appends UnknownSettings() of the
-// source's variables to `warnings`.
+// source's variables, and ReadNodeRanks()' sentences, to `warnings`.
 absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings);
 
 // "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru", with the name and the value of the source.

@@ -19,20 +19,18 @@ using ::testing::IsEmpty;
 class SettingsTest : public ::testing::Test {
  protected:
   SettingsTest() {
-    ::unsetenv("LOCAL_RANK");
-    ::unsetenv("LOCAL_WORLD_SIZE");
     source_.value = [this](const char* name) {
       const auto found = values_.find(name);
       return found == values_.end() ? nullptr : found->second.c_str();
+    };
+    source_.variable = [this](const char* name) {
+      const auto found = launcher_.find(name);
+      return found == launcher_.end() ? nullptr : found->second.c_str();
     };
     source_.described = [this](const char* name) {
       described_ = VariableOf(name);
       return described_.c_str();
     };
-  }
-  ~SettingsTest() override {
-    ::unsetenv("LOCAL_RANK");
-    ::unsetenv("LOCAL_WORLD_SIZE");
   }
 
   absl::StatusOr<Settings> Read(std::map<std::string, std::string> values) {
@@ -47,6 +45,7 @@ class SettingsTest : public ::testing::Test {
 
   SettingSource source_;
   std::map<std::string, std::string> values_;
+  std::map<std::string, std::string> launcher_;
   std::string described_;
   std::vector<std::string> warnings_;
 };
@@ -70,7 +69,7 @@ TEST_F(SettingsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(settings.trace, "");
   EXPECT_EQ(settings.status, StatusLine::kOff);
   EXPECT_EQ(settings.log, os::LogLevel::kWarn);
-  EXPECT_EQ(settings.local_world_size, 1);
+  EXPECT_EQ(settings.ranks.size, 0) << "not known";
 }
 
 TEST_F(SettingsTest, ReadsEachSetting) {
@@ -153,20 +152,18 @@ TEST_F(SettingsTest, AnUnknownNameWarnsWithTheNearest) {
 
 TEST_F(SettingsTest, ARankTakesItsDirectories) {
   for (const auto& [rank, path] : std::map<std::string, std::string>{{"0", "/a"}, {"1", "/b"}, {"2", "/a"}}) {
-    ::setenv("LOCAL_RANK", rank.c_str(), 1);
+    launcher_["LOCAL_RANK"] = rank;
     EXPECT_EQ(Read({{"dirs", "/a;/b"}})->OwnDirectories()->front().path, path);
     EXPECT_THAT(Read({{"dirs", "/a:1GB;/b,/c"}})->RankDirectories(),
                 ElementsAre(ElementsAre("/a"), ElementsAre("/b", "/c")));
   }
   EXPECT_TRUE(Read({})->RankDirectories().empty());
-  ::setenv("LOCAL_WORLD_SIZE", "4", 1);
-  EXPECT_EQ(Read({})->local_world_size, 4);
-  for (const char* none : {"no", "0", "-4", "99999999999"}) {
-    ::setenv("LOCAL_WORLD_SIZE", none, 1);
-    EXPECT_EQ(Read({})->local_world_size, 1) << none;
-  }
-  ::setenv("LOCAL_WORLD_SIZE", "2147483647", 1);
-  EXPECT_EQ(Read({})->local_world_size, 4096) << "each is looked at";
+  launcher_["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_EQ(Read({})->ranks.size, 4);
+  EXPECT_THAT(warnings_, IsEmpty());
+  launcher_["LOCAL_WORLD_SIZE"] = "no";
+  EXPECT_EQ(Read({})->ranks.size, 0);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("LOCAL_WORLD_SIZE=no")));
 }
 
 TEST(SettingTableTest, EachSettingStandsOnceWithAllItsWords) {

@@ -1,0 +1,103 @@
+// NodeShare: how processes of a node divide what they have in common, host memory or the space of a disk,
+// without anyone who allots it. Each process locks bytes of a directory that all of them see: how long its
+// lock is says how much it holds. Nothing is written, any user may do it, and the kernel drops the locks of a
+// process that ends, however it ends. The account, a text, says who shares with whom.
+//
+// HostPool has one for host memory, each keeper of SpillStore one for its directory; they look at it about
+// once a second. Where no lock can be taken a process counts as alone. A process in a container that sees
+// another directory is not seen: see docs/decisions/0018-shared-by-locks.md. Asks the kernel, not a disk.
+
+#ifndef SPILLWAY_IO_NODE_SHARE_H_
+#define SPILLWAY_IO_NODE_SHARE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/os/atomic.h"
+
+namespace spillway::io {
+
+// Bytes of what is shared.
+struct ShareEntry {
+  uint64_t held = 0;
+  uint64_t wanted = 0;  // more than held: the process asks for so much in all
+};
+
+// What a process may hold, by what it sees. Arithmetic only.
+struct ShareTerms {
+  uint64_t total_bytes = 0;  // of all together
+  int expected = 0;          // processes that will share; 0: not known
+  bool all_seen = false;     // so many have been seen at once
+};
+// Its equal part, in bytes.
+uint64_t EqualPart(const ShareTerms& terms, size_t others);
+// Its equal part, and what the others leave. With a number that is known nothing is lent before all have been
+// seen: those who are not there yet may be where they cannot be seen. Without one each that is there has its
+// part, used or not.
+uint64_t MostToHold(const ShareTerms& terms, const std::vector<ShareEntry>& others);
+
+// Not thread-safe, but for Close.
+class NodeShare {
+ public:
+  struct Options {
+    std::vector<std::string> directories;  // the first that can be locked serves
+    std::string account;                   // only processes of the same account share
+    int expected = 0;                      // processes that will share; 0: not known
+    uint64_t unit_bytes = 2 << 20;         // bytes are rounded up to it
+  };
+  explicit NodeShare(const Options& options);
+  ~NodeShare() { Close(); }
+  NodeShare(const NodeShare&) = delete;
+  NodeShare& operator=(const NodeShare&) = delete;
+
+  // Looks at the others. What follows goes by the last look.
+  void Look();
+  // The most that this process may hold of `total_bytes`. What others hold may still be in its way.
+  uint64_t MostToHold(uint64_t total_bytes) const;
+  // What it could hold now: the same, without what others hold.
+  uint64_t HoldableNow(uint64_t total_bytes) const;
+  uint64_t held_by_others() const;
+  size_t others() const { return others_.size(); }
+  // False where no directory could be locked: the process counts as alone.
+  bool entered() const { return fd_.load() >= 0; }
+
+  // Registers that this process holds `bytes` from now on; more than before only if all together hold no more
+  // than `total_bytes` then, else false and nothing changes. To be called before more is taken, and after some
+  // was given back. Looks at the others.
+  bool Hold(uint64_t bytes, uint64_t total_bytes);
+  // Asks the others for `bytes` in all; no more than it holds: asks no longer.
+  void Want(uint64_t bytes);
+  uint64_t held() const { return entry_.held; }
+
+  // Ends the entry. Also for a forked child: the parent stays entered.
+  void Close();
+
+ private:
+  bool Enter(const std::string& directory);
+  bool SetLength(int field, uint64_t bytes);
+  int64_t FieldStart(int field) const;
+  uint64_t Units(uint64_t bytes) const;
+
+  const Options options_;
+  const int64_t account_start_;  // the account's first byte
+  os::Atomic<int> fd_{-1};       // of the directory; Close exchanges it
+  int64_t place_ = 0;            // among the account's places
+  ShareEntry entry_;             // as registered
+  std::vector<ShareEntry> others_;
+  size_t most_seen_ = 1;  // processes at once, this one too
+};
+
+// Directories that processes see in common if they have their memory from the same account of the kernel's:
+// the root of the control groups, else /proc.
+std::vector<std::string> HostMemoryShareDirectories();
+// The highest directory above `directory` on the same file system; empty where there is none.
+std::string MountRoot(const std::string& directory);
+
+// Locks of NodeShare lie from here on; DiskOrder's are below.
+inline constexpr int64_t kShareLocksStart = int64_t{1} << 61;
+
+}  // namespace spillway::io
+
+#endif  // SPILLWAY_IO_NODE_SHARE_H_

@@ -23,7 +23,7 @@ constexpr int kFieldBits = 23;
 constexpr int kPlaceBits = kFieldBits + 1;
 constexpr int kAccountBits = kPlaceBits + 20;
 constexpr uint64_t kMostUnits = (uint64_t{1} << kFieldBits) - 2;
-constexpr int kHeld = 0;
+constexpr int kTaken = 0;
 constexpr int kWanted = 1;
 // Far more than a node has; somebody else's locks must not keep us here for long.
 constexpr size_t kMostLocks = 8192;
@@ -62,7 +62,7 @@ struct Range {
 
 // The locks of others in `all`. The kernel answers with one at a time; what lies before and behind it is asked
 // about next. A read lock conflicts only with a write lock, which is asked about and never taken.
-std::vector<Range> LocksOfOthers(int fd, Range all) {
+std::vector<Range> LocksOfPeers(int fd, Range all) {
   std::vector<Range> found;
   std::vector<Range> left = {all};
   while (!left.empty() && found.size() < kMostLocks) {
@@ -82,19 +82,19 @@ std::vector<Range> LocksOfOthers(int fd, Range all) {
 
 // ---- The division.
 
-uint64_t EqualPart(const ShareTerms& terms, size_t others) {
+uint64_t EqualPart(const ShareTerms& terms, size_t peers) {
   return terms.total_bytes /
-         std::max<uint64_t>(others + 1, static_cast<uint64_t>(std::max(0, terms.expected)));
+         std::max<uint64_t>(peers + 1, static_cast<uint64_t>(std::max(0, terms.expected)));
 }
 
-uint64_t MostToHold(const ShareTerms& terms, const std::vector<ShareEntry>& others) {
-  const uint64_t part = EqualPart(terms, others.size());
+uint64_t MostToTake(const ShareTerms& terms, const std::vector<ShareEntry>& peers) {
+  const uint64_t part = EqualPart(terms, peers.size());
   const bool known = terms.expected > 0;
   if (known && !terms.all_seen) return part;
   uint64_t left = terms.total_bytes;
-  for (const ShareEntry& other : others) {
+  for (const ShareEntry& other : peers) {
     const uint64_t due = known ? std::min(other.wanted, part) : part;
-    left -= std::min(left, std::max(other.held, due));
+    left -= std::min(left, std::max(other.taken, due));
   }
   return std::max(part, left);
 }
@@ -120,11 +120,11 @@ bool NodeShare::Enter(const std::string& directory) {
   seed ^= Mixed(static_cast<uint64_t>(getpid())) ^ reinterpret_cast<uint64_t>(this);
   for (int tries = 0; tries < 64; ++tries) {
     place_ = static_cast<int64_t>(Mixed(seed + static_cast<uint64_t>(tries)) >> (64 - 20));
-    const Range place = {FieldStart(kHeld), FieldStart(kHeld) + (int64_t{1} << kPlaceBits)};
-    if (!LocksOfOthers(fd, place).empty()) continue;
+    const Range place = {FieldStart(kTaken), FieldStart(kTaken) + (int64_t{1} << kPlaceBits)};
+    if (!LocksOfPeers(fd, place).empty()) continue;
     struct flock mine = LockOf(F_RDLCK, place.begin, 1);
     if (fcntl(fd, F_OFD_SETLK, &mine) != 0) break;  // this file system takes no locks
-    if (LocksOfOthers(fd, place).empty()) {
+    if (LocksOfPeers(fd, place).empty()) {
       fd_.store(fd);
       return true;
     }
@@ -152,7 +152,7 @@ uint64_t NodeShare::Units(uint64_t bytes) const {
 bool NodeShare::SetLength(int field, uint64_t bytes) {
   const int fd = fd_.load();
   if (fd < 0) return true;
-  const auto before = static_cast<int64_t>(Units(field == kHeld ? entry_.held : entry_.wanted)) + 1;
+  const auto before = static_cast<int64_t>(Units(field == kTaken ? entry_.taken : entry_.wanted)) + 1;
   const auto after = static_cast<int64_t>(Units(bytes)) + 1;
   if (after == before) return true;
   const int64_t start = FieldStart(field);
@@ -164,49 +164,49 @@ bool NodeShare::SetLength(int field, uint64_t bytes) {
 // ---- What the others have.
 
 void NodeShare::Look() {
-  others_.clear();
+  peers_.clear();
   const int fd = fd_.load();
   if (fd < 0) return;
   std::map<int64_t, ShareEntry> places;
   for (const Range& lock :
-       LocksOfOthers(fd, {account_start_, account_start_ + (int64_t{1} << kAccountBits)})) {
+       LocksOfPeers(fd, {account_start_, account_start_ + (int64_t{1} << kAccountBits)})) {
     const int64_t offset = lock.begin - account_start_;
     const auto units = static_cast<uint64_t>(std::max<int64_t>(0, lock.end - lock.begin - 1));
     ShareEntry& entry = places[offset >> kPlaceBits];
-    uint64_t& field = ((offset >> kFieldBits) & 1) == kHeld ? entry.held : entry.wanted;
+    uint64_t& field = ((offset >> kFieldBits) & 1) == kTaken ? entry.taken : entry.wanted;
     field = std::max(field, std::min(units, kMostUnits) * options_.unit_bytes);
   }
-  for (const auto& [place, entry] : places) others_.push_back(entry);
-  most_seen_ = std::max(most_seen_, others_.size() + 1);
+  for (const auto& [place, entry] : places) peers_.push_back(entry);
+  most_seen_ = std::max(most_seen_, peers_.size() + 1);
 }
 
-uint64_t NodeShare::MostToHold(uint64_t total_bytes) const {
-  const bool all_seen = most_seen_ >= static_cast<size_t>(std::max(0, options_.expected));
-  return io::MostToHold({total_bytes, options_.expected, all_seen}, others_);
+uint64_t NodeShare::MostToTake(uint64_t total_bytes) const {
+  const bool all_seen = options_.borrows && most_seen_ >= static_cast<size_t>(std::max(0, options_.expected));
+  return io::MostToTake({total_bytes, options_.expected, all_seen}, peers_);
 }
 
-uint64_t NodeShare::held_by_others() const {
-  uint64_t held = 0;
-  for (const ShareEntry& other : others_) held += other.held;
-  return held;
+uint64_t NodeShare::taken_by_peers() const {
+  uint64_t taken = 0;
+  for (const ShareEntry& other : peers_) taken += other.taken;
+  return taken;
 }
 
-uint64_t NodeShare::HoldableNow(uint64_t total_bytes) const {
-  return std::min(MostToHold(total_bytes), total_bytes - std::min(total_bytes, held_by_others()));
+uint64_t NodeShare::AvailableNow(uint64_t total_bytes) const {
+  return std::min(MostToTake(total_bytes), total_bytes - std::min(total_bytes, taken_by_peers()));
 }
 
-bool NodeShare::Hold(uint64_t bytes, uint64_t total_bytes) {
-  const uint64_t before = entry_.held;
+bool NodeShare::Register(uint64_t bytes, uint64_t total_bytes) {
+  const uint64_t before = entry_.taken;
   const auto fits = [&] {
     Look();
-    return bytes <= HoldableNow(total_bytes);
+    return bytes <= AvailableNow(total_bytes);
   };
   if (bytes > before && !fits()) return false;
-  if (!SetLength(kHeld, bytes)) return false;
-  entry_.held = bytes;
+  if (!SetLength(kTaken, bytes)) return false;
+  entry_.taken = bytes;
   // Two may have registered at the same time. Each sees the other, and takes it back.
   if (bytes <= before || fits()) return true;
-  if (SetLength(kHeld, before)) entry_.held = before;
+  if (SetLength(kTaken, before)) entry_.taken = before;
   return false;
 }
 

@@ -21,7 +21,7 @@ namespace spillway::io {
 
 // Bytes of what is shared.
 struct ShareEntry {
-  uint64_t held = 0;
+  uint64_t taken = 0;
   uint64_t wanted = 0;  // more than held: the process asks for so much in all
 };
 
@@ -32,11 +32,11 @@ struct ShareTerms {
   bool all_seen = false;     // so many have been seen at once
 };
 // Its equal part, in bytes.
-uint64_t EqualPart(const ShareTerms& terms, size_t others);
+uint64_t EqualPart(const ShareTerms& terms, size_t peers);
 // Its equal part, and what the others leave. With a number that is known nothing is lent before all have been
 // seen: those who are not there yet may be where they cannot be seen. Without one each that is there has its
 // part, used or not.
-uint64_t MostToHold(const ShareTerms& terms, const std::vector<ShareEntry>& others);
+uint64_t MostToTake(const ShareTerms& terms, const std::vector<ShareEntry>& peers);
 
 // Not thread-safe, but for Close.
 class NodeShare {
@@ -46,6 +46,7 @@ class NodeShare {
     std::string account;                   // only processes of the same account share
     int expected = 0;                      // processes that will share; 0: not known
     uint64_t unit_bytes = 2 << 20;         // bytes are rounded up to it
+    bool borrows = true;                   // false: with a known number it keeps to its part
   };
   explicit NodeShare(const Options& options);
   ~NodeShare() { Close(); }
@@ -55,21 +56,21 @@ class NodeShare {
   // Looks at the others. What follows goes by the last look.
   void Look();
   // The most that this process may hold of `total_bytes`. What others hold may still be in its way.
-  uint64_t MostToHold(uint64_t total_bytes) const;
+  uint64_t MostToTake(uint64_t total_bytes) const;
   // What it could hold now: the same, without what others hold.
-  uint64_t HoldableNow(uint64_t total_bytes) const;
-  uint64_t held_by_others() const;
-  size_t others() const { return others_.size(); }
+  uint64_t AvailableNow(uint64_t total_bytes) const;
+  uint64_t taken_by_peers() const;
+  size_t peers() const { return peers_.size(); }
   // False where no directory could be locked: the process counts as alone.
   bool entered() const { return fd_.load() >= 0; }
 
   // Registers that this process holds `bytes` from now on; more than before only if all together hold no more
   // than `total_bytes` then, else false and nothing changes. To be called before more is taken, and after some
   // was given back. Looks at the others.
-  bool Hold(uint64_t bytes, uint64_t total_bytes);
+  bool Register(uint64_t bytes, uint64_t total_bytes);
   // Asks the others for `bytes` in all; no more than it holds: asks no longer.
   void Want(uint64_t bytes);
-  uint64_t held() const { return entry_.held; }
+  uint64_t taken() const { return entry_.taken; }
 
   // Ends the entry. Also for a forked child: the parent stays entered.
   void Close();
@@ -85,7 +86,7 @@ class NodeShare {
   os::Atomic<int> fd_{-1};       // of the directory; Close exchanges it
   int64_t place_ = 0;            // among the account's places
   ShareEntry entry_;             // as registered
-  std::vector<ShareEntry> others_;
+  std::vector<ShareEntry> peers_;
   size_t most_seen_ = 1;  // processes at once, this one too
 };
 

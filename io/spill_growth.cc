@@ -123,6 +123,7 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
   mu_.Unlock();
   if (!in_use) directory->file->Close();  // does not return on a disk that does not answer
   directory->order->Close();
+  if (directory->share != nullptr) directory->share->Close();
   mu_.Lock();
   directory->keeper_ended = true;
   grown_cv_.NotifyAll();
@@ -155,7 +156,34 @@ int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   return now + (promised_ != nullptr ? kLookForSurplus : kNever);
 }
 
+// Space as of now; of a shared cap `fair_cap`, our part and what the others leave.
+SpillFile::Growable SpillStore::Impl::SpaceOf(const Directory& directory, uint64_t file_bytes,
+                                              uint64_t fair_cap) const {
+  const uint64_t cap =
+      directory.share != nullptr ? std::max<uint64_t>(1, fair_cap) : directory.settings.cap_bytes;
+  return directory.file->SpaceToGrow(file_bytes, cap, options_.disk_reserve_bytes);
+}
+
+// Of a shared cap, what this process lacks, at most its part, is asked of those who have more than theirs.
+void SpillStore::Impl::AskPeersLocked(Directory* directory) {
+  NodeShare* const share = directory->share.get();
+  const uint64_t cap = directory->settings.cap_bytes;
+  share->Look();
+  directory->fair_cap = WholeSlots(share->MostToTake(cap));
+  const uint64_t capacity = capacity_.load();
+  const uint64_t missing = WantedLocked() - std::min(WantedLocked(), capacity);
+  share->Want(missing == 0 ? 0 : std::min(cap, directory->file_bytes + missing));
+}
+
 void SpillStore::Impl::LookLocked(Directory* directory) {
+  uint64_t left_by_peers = UINT64_MAX;  // of the cap, now
+  if (directory->share != nullptr) {
+    AskPeersLocked(directory);
+    const uint64_t available = WholeSlots(directory->share->AvailableNow(directory->settings.cap_bytes));
+    directory->lent = available < directory->fair_cap;
+    left_by_peers = available - std::min(available, directory->file_bytes);
+  }
+  const uint64_t fair_cap = directory->fair_cap;
   Look look;
   look.at = options_.clock->NowNanos();
   directory->growing_since = look.at;
@@ -167,8 +195,7 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
     std::unique_ptr<os::Wait> wait;
     if (!entered)
       wait = std::make_unique<os::Wait>(waits_, os::WaitKind::kDiskGrowth, directory->queue->place());
-    look.growable =
-        directory->file->SpaceToGrow(size, directory->settings.cap_bytes, options_.disk_reserve_bytes);
+    look.growable = SpaceOf(*directory, size, fair_cap);
   }
   mu_.Lock();
   directory->growing_since = 0;
@@ -176,6 +203,7 @@ void SpillStore::Impl::LookLocked(Directory* directory) {
   if (directory->look.at >= 0 && look.free >= directory->look.free + kSlotBytes) gained_at_ = look.at;
   // The file system refused growth lately: what it reports as free is not available.
   if (look.at < directory->next_growth_at) look.growable.by_disk = 0;
+  look.growable.by_disk = std::min(look.growable.by_disk, left_by_peers);
   directory->look = look;
   grown_cv_.NotifyAll();
 }
@@ -241,7 +269,11 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   directory->growing_since = options_.clock->NowNanos();
   const bool entered = !demands_.empty() || WantedLocked() <= capacity_.load();
   mu_.Unlock();
-  bool refused = false;
+  NodeShare* const share = directory->share.get();
+  // Somebody else may have taken it since the look.
+  const bool ours = share == nullptr || share->Register(before + bytes, directory->settings.cap_bytes);
+  if (!ours) bytes = 0;
+  bool refused = !ours;
   absl::Status status;
   {
     std::unique_ptr<os::Wait> wait;
@@ -257,6 +289,8 @@ bool SpillStore::Impl::GrowLocked(Directory* directory, uint64_t bytes) {
   if (refused)
     os::Log(os::LogLevel::kInfo,
             std::string(status.ok() ? "grew by less than was asked for" : status.message()));
+  if (share != nullptr && ours && refused)
+    share->Register(before + (status.ok() ? bytes : 0), directory->settings.cap_bytes);
   mu_.Lock();
   directory->growing_bytes = 0;
   directory->growing_since = 0;
@@ -287,7 +321,8 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
     directory->surplus_since = surplus ? now : 0;
     return;
   }
-  const bool disk_short = directory->look.growable.by_disk < options_.growth_bytes;
+  const bool over_part = directory->share != nullptr && directory->file_bytes > directory->fair_cap;
+  const bool disk_short = over_part || directory->look.growable.by_disk < options_.growth_bytes;
   if (!disk_short || now - directory->surplus_since < kSurplusAge) return;
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(WholeSlots(spare - ahead) / kSlotBytes, directory->table.slots().free_tail()));
@@ -307,6 +342,7 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
   directory->growing_since = 0;
   if (cut.ok()) {
     directory->file_bytes = after;
+    if (directory->share != nullptr) directory->share->Register(after, directory->settings.cap_bytes);
   } else {
     directory->table.Grow(count);
     UpdateCapacityLocked();

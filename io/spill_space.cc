@@ -84,6 +84,16 @@ absl::Status SpillStore::Impl::GrowTo(uint64_t bytes) {
   return status;
 }
 
+void SpillStore::Impl::AskFor(uint64_t bytes) {
+  if (capacity_.load() >= bytes) return;
+  os::MutexLock lock(&mu_);
+  asked_last_ = options_.clock->NowNanos();
+  if (asked_capacity_ == 0) asked_since_ = asked_last_;
+  if (asked_capacity_ >= bytes) return;
+  asked_capacity_ = bytes;
+  PokeLocked();
+}
+
 absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, const os::Wait& wait) {
   const int64_t start = options_.clock->NowNanos();
   PokeLocked();
@@ -107,7 +117,7 @@ void SpillStore::Impl::NoteHopeLocked(Hope hope) {
 
 void SpillStore::Impl::NoteLaterProcessesLocked() {
   for (const auto& directory : directories_) {
-    if (!IsUsable(*directory) || !directory->order->FirstOfSeveral()) continue;
+    if (!IsUsable(*directory) || (!directory->lent && !directory->order->FirstOfSeveral())) continue;
     later_seen_at_ = options_.clock->NowNanos();
   }
 }
@@ -261,6 +271,7 @@ SpillSpace SpillStore::Impl::space() {
   SpillSpace space;
   for (const auto& directory : directories_) {
     uint64_t file_bytes = 0;
+    uint64_t fair_cap = 0;
     {
       os::MutexLock lock(&mu_);
       if (stopped_) return SpillSpace{};
@@ -269,10 +280,10 @@ SpillSpace SpillStore::Impl::space() {
       if (!IsUsable(*directory)) continue;
       space.free_bytes += uint64_t{slots.free_count()} * kSlotBytes;
       file_bytes = directory->file_bytes;
+      fair_cap = directory->fair_cap;
     }
     Sums& sums = devices[directory->file->device()];
-    const SpillFile::Growable growable =
-        directory->file->SpaceToGrow(file_bytes, directory->settings.cap_bytes, options_.disk_reserve_bytes);
+    const SpillFile::Growable growable = SpaceOf(*directory, file_bytes, fair_cap);
     sums.by_files += growable.bytes() / kSlotBytes * kSlotBytes;
     sums.by_device = growable.by_disk / kSlotBytes * kSlotBytes;
   }

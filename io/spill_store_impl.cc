@@ -2,6 +2,8 @@
 
 #include "io/spill_store_impl.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -56,6 +58,22 @@ struct SpillStore::Impl::ReadState {
   bool second_try = false;
 };
 
+namespace {
+
+// Null: the cap is not shared.
+std::unique_ptr<NodeShare> ShareOf(const SpillDirectory& directory) {
+  struct stat info = {};
+  if (directory.shared_as.empty() || directory.cap_bytes == 0) return nullptr;
+  if (stat(directory.path.c_str(), &info) != 0) return nullptr;
+  return std::make_unique<NodeShare>(
+      NodeShare::Options{.directories = {MountRoot(directory.path)},
+                         .account = directory.shared_as + " " + std::to_string(info.st_ino),
+                         .expected = directory.sharers,
+                         .unit_bytes = kSlotBytes});
+}
+
+}  // namespace
+
 SpillStore::Impl::Impl(SpillStoreOptions options)
     : options_(std::move(options)),
       pool_(std::max(1, options_.checksum_threads)),
@@ -70,6 +88,7 @@ absl::Status SpillStore::Impl::Open() {
     SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(directory->settings.path, options_));
     directory->file = std::move(opened.file);
     directory->order = std::make_unique<DiskOrder>(directory->settings.path);
+    directory->share = ShareOf(directory->settings);
     if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);
     const TransferQueueOptions queue{.path = directory->settings.path,
@@ -326,6 +345,7 @@ void SpillStore::Impl::AbandonAfterFork() {
     directory->queue->AbandonAfterFork();
     directory->file->Close();
     directory->order->Close();
+    if (directory->share != nullptr) directory->share->Close();
   }
 }
 
@@ -349,6 +369,7 @@ SpillStore::~SpillStore() {
 
 uint64_t SpillStore::capacity_bytes() const { return impl_->capacity_bytes(); }
 absl::Status SpillStore::GrowTo(uint64_t bytes) { return impl_->GrowTo(bytes); }
+void SpillStore::AskFor(uint64_t bytes) { impl_->AskFor(bytes); }
 absl::StatusOr<std::vector<SlotId>> SpillStore::TakeSlots(size_t n) { return impl_->TakeSlots(n); }
 void SpillStore::SetPromised(std::function<uint64_t()> promised) { impl_->SetPromised(std::move(promised)); }
 void SpillStore::NotePromise(uint64_t promised) { impl_->NotePromise(promised); }

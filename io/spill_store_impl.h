@@ -18,6 +18,7 @@
 
 #include "io/completion_pool.h"
 #include "io/disk_order.h"
+#include "io/node_share.h"
 #include "io/os/atomic.h"
 #include "io/os/clock.h"
 #include "io/os/sync.h"
@@ -41,6 +42,7 @@ class SpillStore::Impl {
 
   uint64_t capacity_bytes() const { return capacity_.load(); }
   absl::Status GrowTo(uint64_t bytes);
+  void AskFor(uint64_t bytes);
   absl::StatusOr<std::vector<SlotId>> TakeSlots(size_t n);
   absl::StatusOr<std::vector<SlotId>> ReserveSlots(size_t n);
   void SetPromised(std::function<uint64_t()> promised);
@@ -74,10 +76,13 @@ class SpillStore::Impl {
     std::unique_ptr<SpillFile> file;
     std::shared_ptr<TransferQueue> queue;
     std::unique_ptr<DiskOrder> order;
-    os::Thread keeper;  // joined by Shutdown
+    std::unique_ptr<NodeShare> share;  // of the cap; null: the cap is ours alone. The keeper's, but for Close
+    os::Thread keeper;                 // joined by Shutdown
     // Guarded by mu_ (of Impl).
     SlotTable table;
     uint64_t file_bytes = 0;
+    uint64_t fair_cap = 0;  // with a share: the most that the file may become, by the last look
+    bool lent = false;      // others hold some of that, and are to give it back
     uint64_t mismatches = 0;
     uint64_t failures = 0;   // transfers that failed because of the disk
     bool disk_full = false;  // a write into allocated space met a full disk: the directory gives no slots
@@ -129,6 +134,8 @@ class SpillStore::Impl {
   // The keepers (spill_growth.cc).
   void KeepLoop(Directory* directory);
   int64_t TurnLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  SpillFile::Growable SpaceOf(const Directory& directory, uint64_t file_bytes, uint64_t fair_cap) const;
+  void AskPeersLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LookLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReopenLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t GrowthLocked(const Directory& directory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -34,6 +34,9 @@ enum class EngineKind : uint8_t { kAuto, kThreads, kUring };
 struct SpillDirectory {
   std::string path;
   uint64_t cap_bytes = 0;  // the most our file may grow to; 0: no cap but the reserve
+  // Not empty: the cap is that of all processes together that spill there under this name (NodeShare).
+  std::string shared_as{};
+  int sharers = 0;  // how many there will be; 0: not known
 };
 
 struct SpillStoreOptions {

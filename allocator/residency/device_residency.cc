@@ -35,6 +35,7 @@ absl::Status DeviceResidency::Machinery::Start() {
   const auto wake = [this] { thread->Wake(); };
   faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
   evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
+  demoter.emplace(&core, &clean, wake);
   probe.emplace(&core, &charges, copies.get());
   claims.emplace(&core, &charges, &*faulter, wake);
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
@@ -50,6 +51,7 @@ DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
   result.moved |= faulter->Poll();
   result.moved |= probe->Poll();
   if (!probe->suspends_evictions()) result.moved |= evictor->Poll();
+  result.moved |= demoter->Poll();
   result.progress = result.moved;
   result.progress |= allocations->FinishFrees();
   result.progress |= writes.Poll();
@@ -60,12 +62,12 @@ DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
   }
   result.progress |= plan_runner->Poll(launch_waits);
   result.progress |= reclaimer->Poll();
-  if (!evictor->idle() || !faulter->idle() || probe->measuring()) {
+  if (!evictor->idle() || !faulter->idle() || !demoter->idle() || probe->measuring()) {
     result.ahead = DeviceThread::Ahead::kTransfers;
   } else if (plan_runner->active() || allocations->frees_wait() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
     result.ahead = DeviceThread::Ahead::kLaunches;
-  } else if (reclaimer->waits_for_time()) {
+  } else if (reclaimer->waits_for_time() || demoter->waits_for_time()) {
     result.ahead = DeviceThread::Ahead::kTime;
   }
   return result;
@@ -78,8 +80,7 @@ DeviceResidency::DeviceResidency(const ResidencyOptions& options, const Residenc
 
 DeviceResidency::~DeviceResidency() {
   Shutdown();
-  // A thread of ours is stuck in the driver and may come back: what it uses stays.
-  if (left_behind_) static_cast<void>(machinery_.release());
+  if (left_behind_) static_cast<void>(machinery_.release());  // a thread stuck in the driver may come back
 }
 
 absl::Status DeviceResidency::Start() {

@@ -19,6 +19,7 @@
 #include "allocator/residency/plan/plan_runner.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/core.h"
+#include "allocator/residency/transfer/demoter.h"
 #include "allocator/residency/transfer/link_probe.h"
 #include "allocator/residency/transfer/reclaimer.h"
 #include "allocator/residency/transfer/write_sampler.h"
@@ -94,6 +95,7 @@ class DeviceResidency : public Residency {
   WriteSampler* writes() { return &machinery_->writes; }
   Evictor* evictor() { return &*machinery_->evictor; }
   Faulter* faulter() { return &*machinery_->faulter; }
+  Demoter* demoter() { return &*machinery_->demoter; }
   ClaimQueue* claims() { return &*machinery_->claims; }
   DeviceThread* thread() { return &*machinery_->thread; }
   // Aborts unless all counts agree with the blocks. Walks every block.
@@ -122,6 +124,7 @@ class DeviceResidency : public Residency {
     std::unique_ptr<CopyStreams> copies;
     std::optional<DeviceThread> thread;
     std::optional<Faulter> faulter;
+    std::optional<Demoter> demoter;
     std::optional<LinkProbe> probe;  // measures the link
     std::optional<Evictor> evictor;
     std::optional<ClaimQueue> claims;

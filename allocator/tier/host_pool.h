@@ -3,6 +3,10 @@
 // which bytes pass on their way to and from the disk. Evictions and faults have staging buffers of their own,
 // so that neither starves the other.
 //
+// Processes of a node share what may be pinned (io::NodeShare). Then the capacity may fall, too: slabs that
+// the others have a right to leave the pool. They get no new bytes, Demoter takes out what lies in them, and
+// the pool gives them back to the system.
+//
 // Evictor and Faulter take and give buffers on the device threads, SharedCapacity makes the host tier grow on
 // the thread of an allocation, engine/runtime creates and ends the pool. Memory is pinned a slab at a time,
 // ahead of need, by a thread of the pool's own (`spill-pin`): Take never waits for the driver. Pinning fails
@@ -13,12 +17,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "allocator/driver/cuda_driver.h"
+#include "io/node_share.h"
 #include "io/os/wait.h"
 
 namespace spillway::allocator {
@@ -41,6 +47,9 @@ class HostPool {
     int fault_staging_buffers = 8;    // likewise
     uint64_t slab_bytes = 32 << 20;   // pinned at a time
     os::WaitList* waits = nullptr;    // the process's; null: one of the pool's own
+    // What processes of the node share; null: nothing. From Create on only the pool uses it.
+    io::NodeShare* share = nullptr;
+    uint64_t shared_bytes = 0;  // what all that share may pin together, staging included
   };
 
   // Pins the staging buffers now and storage on demand. The driver's error when the staging buffers cannot be
@@ -60,19 +69,37 @@ class HostPool {
   void Give(HostUse use, PinnedBuffer first, size_t count = 1);
 
   // Waits until storage_capacity_bytes() >= bytes. kResourceExhausted, with the reason, when the limit is
-  // lower or the system refuses memory; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of
+  // lower, when the system refuses memory, or when other processes do not give back for 10 s what this one has
+  // a right to; kCancelled after Shutdown; kDeadlineExceeded at the user's limit of
   // waits. Any thread, no lock held.
   absl::Status GrowStorageTo(uint64_t bytes);
+
+  // As GrowStorageTo, but nobody waits. Other processes are asked for what this one has a right to.
+  void AskFor(uint64_t bytes);
+
+  // `fits` says whether what was promised fits the capacity of now, and where it does not, does what will make
+  // it fit, also if the capacity falls by so many bytes more. The pool asks after it has lowered its capacity,
+  // with its lock held, and raises it again if not. Null: it always fits.
+  void SetFits(std::function<bool(uint64_t more)> fits);
+  // Whether slabs with bytes in them are to leave. Any thread, no lock.
+  bool gives_back() const;
+  // Whether this host buffer lies in one of them.
+  bool Leaves(const std::byte* buffer) const;
+  // While somebody reads a host buffer that others may give back meanwhile, its slab stays. One call of each
+  // for each read.
+  void BeginRead(const std::byte* buffer);
+  void EndRead(const std::byte* buffer);
 
   // Ends the pinning thread within 0.2 s, and leaves it behind when it is stuck in the driver. Any thread.
   void Shutdown();
 
   // Size of every buffer.
   uint64_t buffer_bytes() const;
-  // The host tier's capacity: bytes that are pinned, taken or not. Never falls. Any thread, no lock.
+  // The host tier's capacity: bytes that are pinned, taken or not, without slabs that leave. Any thread, no
+  // lock.
   uint64_t storage_capacity_bytes() const;
   // The most that the capacity may become: Options::storage_bytes, or what was pinned when the system refused
-  // more. Any thread, no lock.
+  // more; and what other processes leave just now. Any thread, no lock.
   uint64_t storage_cap_bytes() const;
   // True while the pinning thread works on storage that Take or GrowStorageTo asked for. No lock held.
   bool storage_growing() const;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "allocator/tier/host_pool.h"
@@ -26,14 +27,17 @@ class SharedCapacity {
   // A null tier does not exist.
   SharedCapacity(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {
     if (disk_ != nullptr) disk_->SetPromised([this] { return PromisedOfDisk(); });
+    if (host_ != nullptr) host_->SetFits([this](uint64_t more) { return Fits(more); });
   }
   ~SharedCapacity() {
     if (disk_ != nullptr) disk_->SetPromised(nullptr);
+    if (host_ != nullptr) host_->SetFits(nullptr);
   }
   SharedCapacity(const SharedCapacity&) = delete;
   SharedCapacity& operator=(const SharedCapacity&) = delete;
 
-  // Capacity of each tier now. The disk's falls when a directory closes; promises made before then stay.
+  // Capacity of each tier now. The disk's falls when a directory closes; promises made before then stay. Host
+  // memory's falls when other processes are due what is not promised, or has its place on the disk.
   uint64_t host_bytes() const { return host_ == nullptr ? 0 : host_->storage_capacity_bytes(); }
   uint64_t disk_bytes() const { return disk_ == nullptr ? 0 : disk_->capacity_bytes(); }
   bool has_disk() const { return disk_ != nullptr; }
@@ -62,7 +66,7 @@ class SharedCapacity {
     do {
       if (promised > capacity || more > capacity - promised) return false;
     } while (!promised_.compare_exchange_weak(promised, promised + more));
-    // SpillStore lowers its capacity and then reads the promises. Here it is the other way round, so that one
+    // SpillStore and HostPool lower their capacity and then read the promises. Here it is the other way round, so that one
     // of the two sees the other's change.
     if (promised + more > host_bytes() + disk_bytes()) {
       promised_.fetch_sub(more);
@@ -78,14 +82,29 @@ class SharedCapacity {
   absl::Status Grow(uint64_t more) {
     const uint64_t wanted = promised_.load() + more;
     absl::Status pinned;
-    if (host_ != nullptr) pinned = host_->GrowStorageTo(std::min(wanted, host_cap_bytes()));
+    if (host_ != nullptr && disk_ != nullptr) {
+      host_->AskFor(wanted);  // nobody waits for what other processes are to give back
+      pinned = host_->GrowStorageTo(std::min(wanted, host_cap_bytes()));
+    } else if (host_ != nullptr) {
+      pinned = host_->GrowStorageTo(wanted);
+    }
     if (!pinned.ok() && !absl::IsResourceExhausted(pinned)) return pinned;
     if (wanted <= host_bytes()) return absl::OkStatus();
     if (disk_ != nullptr) return disk_->GrowTo(wanted - host_bytes());
-    return absl::ResourceExhaustedError("the host tier is full and there is no disk tier");
+    return absl::ResourceExhaustedError("the host tier is full and there is no disk tier" +
+                                        (pinned.ok() ? "" : ": " + std::string(pinned.message())));
   }
 
  private:
+  // Whether the promises fit, now that the host tier's capacity has been lowered. If not, the disk is asked for
+  // what is missing, with what `more` bytes less will take, and the host tier tries again later.
+  bool Fits(uint64_t more) {
+    const uint64_t promised = promised_.load();
+    if (promised <= host_bytes() + disk_bytes()) return true;
+    if (disk_ != nullptr) disk_->AskFor(promised - host_bytes() + std::min(more, host_bytes()));
+    return false;
+  }
+
   // The part of the promises that exceeds the host tier.
   uint64_t PromisedOfDisk() const {
     const uint64_t host = host_bytes();

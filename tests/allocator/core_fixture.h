@@ -45,6 +45,8 @@ struct CoreSetup {
   HashCode* hash_code = nullptr;       // null: no hash, every eviction writes
   const CudaDriver* driver = nullptr;  // what the core calls; null: the stand-in's own
   Refusals* refusals = nullptr;        // null: the device's own
+  io::NodeShare* share = nullptr;      // of the host tier, as if another process had the other entry
+  uint64_t shared_bytes = 0;
 };
 
 // The stand-in's own kind of image for the content hash; an empty one: as where the compiler is missing.

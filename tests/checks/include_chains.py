@@ -21,7 +21,7 @@ class Module:
 
 MOST = (
     Module(("integration/hooks", "integration/escape", "integration/prediction"), chain=9, units=29),
-    Module(("allocator/residency",), chain=8, units=29),
+    Module(("allocator/residency",), chain=8, units=30),
     Module(("policy",), chain=7, units=0),
 )
 ENDINGS = (".h", ".hpp", ".c", ".cc", ".cpp")

@@ -111,6 +111,7 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
   LeaveVictims(block);
   Unlink(block);
   block->state = to;
+  ++block->table.moves;
   Link(block);
   EnterVictim(block);
   RestoreGateLocked(lock, block);

@@ -118,6 +118,7 @@ struct alignas(64) Block {
     std::array<uint32_t, kPinReasons> long_pins{};  // long-term pins of each reason that have not ended
     Block* previous = nullptr;                      // neighbours in the list of the blocks of this state
     Block* next = nullptr;
+    uint32_t moves = 0;  // counts changes of the state: who has let go of the lock sees that there was one
   };
   // Allocations and FreeAddresses.
   struct AllocationSide {

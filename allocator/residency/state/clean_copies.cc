@@ -1,6 +1,7 @@
 #include "allocator/residency/state/clean_copies.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "io/os/check.h"
@@ -59,6 +60,22 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
       for (const ExtentHome& home : homes) ++(home.on_disk ? disk : host);
       Release(lock, &homes);
     }
+  }
+}
+
+void CleanCopies::ReclaimLeaving(const TableLock& lock) {
+  if (host_buffers_ == 0) return;
+  std::vector<Block*> leaving;
+  std::ranges::copy_if(kept_, std::back_inserter(leaving), [this](const Block* block) {
+    return std::ranges::any_of(block->copies.copy_homes, [this](const ExtentHome& home) {
+      return !home.on_disk && host_->Leaves(home.buffer.data);
+    });
+  });
+  for (Block* const block : leaving) {
+    std::vector<ExtentHome> homes;
+    ContentHash hash;
+    Take(lock, block, &homes, &hash);
+    Release(lock, &homes);
   }
 }
 

@@ -2,13 +2,19 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "allocator/tier/extent_home.h"
+#include "allocator/tier/shared_capacity.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -101,6 +107,114 @@ TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
   EXPECT_EQ((*pool)->Free(HostUse::kStorage), 1u);
   options.fault_staging_buffers = 2;
   EXPECT_FALSE(HostPool::Create(&driver, CoreDevice::Context(), options).ok()) << "no staging, no pool";
+}
+
+// ---- Two pools that share: as two processes, for each entry of a share has its own locks.
+
+class SharedPoolsTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kShared = 64 * kChunk;
+
+  std::unique_ptr<io::NodeShare> Entry(int expected) {
+    return std::make_unique<io::NodeShare>(
+        io::NodeShare::Options{{"/proc"}, "host_pool_test " + std::to_string(getpid()), expected, kChunk});
+  }
+  std::unique_ptr<HostPool> Pool(io::NodeShare* share) {
+    HostPool::Options options;
+    options.buffer_bytes = kChunk;
+    options.slab_bytes = 4 * kChunk;
+    options.evict_staging_buffers = options.fault_staging_buffers = 0;
+    options.storage_bytes = options.shared_bytes = kShared;
+    options.share = share;
+    auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+    return pool.ok() ? *std::move(pool) : nullptr;
+  }
+  static bool WaitFor(const std::function<bool()>& what) {
+    for (int i = 0; i < 10'000 && !what(); ++i) usleep(1000);
+    return what();
+  }
+};
+
+TEST_F(SharedPoolsTest, ANewcomerGetsItsPart) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok()) << "alone it has all";
+  const auto second_share = Entry(0);
+  const auto second = Pool(second_share.get());
+  ASSERT_TRUE(second->GrowStorageTo(kShared / 2).ok());
+  EXPECT_EQ(first->storage_capacity_bytes(), kShared / 2);
+  const absl::Status more = second->GrowStorageTo(kShared);
+  EXPECT_TRUE(absl::IsResourceExhausted(more));
+  EXPECT_NE(std::string(more.message()).find("1 other processes of this node"), std::string::npos) << more;
+}
+
+TEST_F(SharedPoolsTest, WithAKnownNumberWhatIsUnusedIsLentUntilItIsAskedFor) {
+  const auto first_share = Entry(2);
+  const auto first = Pool(first_share.get());
+  EXPECT_EQ(first->storage_cap_bytes(), kShared / 2) << "the other may be where it cannot be seen";
+  EXPECT_FALSE(first->GrowStorageTo(kShared).ok());
+  const auto second_share = Entry(2);
+  const auto second = Pool(second_share.get());
+  ASSERT_TRUE(WaitFor([&] { return first->GrowStorageTo(kShared).ok(); })) << "it is there and needs nothing";
+  ASSERT_TRUE(second->GrowStorageTo(kShared / 4).ok());
+  EXPECT_EQ(first->storage_capacity_bytes(), kShared * 3 / 4) << "no more than was asked for";
+}
+
+TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto second_share = Entry(0);
+  ASSERT_TRUE(WaitFor([&] { return first->gives_back(); }));
+  EXPECT_EQ(first->storage_capacity_bytes(), kShared / 2);
+  EXPECT_EQ(first->storage_in_use(), kShared);
+  EXPECT_FALSE(second_share->Register(4 * kChunk, kShared)) << "it is pinned still";
+  std::vector<PinnedBuffer> leaving;
+  for (const PinnedBuffer& buffer : buffers) {
+    if (first->Leaves(buffer.data)) leaving.push_back(buffer);
+  }
+  ASSERT_EQ(leaving.size(), 32u);
+  first->BeginRead(leaving[0].data);
+  for (const PinnedBuffer& buffer : leaving) first->Give(HostUse::kStorage, buffer);
+  EXPECT_TRUE(WaitFor([&] { return second_share->Register(28 * kChunk, kShared); }));
+  EXPECT_FALSE(second_share->Register(32 * kChunk, kShared)) << "one slab is being read";
+  std::memset(leaving[0].data, 1, kChunk);
+  first->EndRead(leaving[0].data);
+  EXPECT_TRUE(WaitFor([&] { return second_share->Register(32 * kChunk, kShared); }));
+  std::vector<PinnedBuffer> more;
+  EXPECT_EQ(first->Take(HostUse::kStorage, 64, &more), 0u);
+  EXPECT_FALSE(first->storage_growing()) << "evictions do not wait for what others have";
+}
+
+TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  auto second_share = Entry(0);
+  ASSERT_TRUE(WaitFor([&] { return first->gives_back(); }));
+  first->Give(HostUse::kStorage, buffers[63]);
+  second_share.reset();
+  EXPECT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared; }));
+  EXPECT_FALSE(first->gives_back());
+  EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 1u);
+}
+
+TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  SharedCapacity capacity(first.get(), nullptr);
+  ASSERT_TRUE(capacity.Change(0, kShared * 3 / 4));
+  const auto second_share = Entry(0);
+  EXPECT_TRUE(WaitFor([&] { return second_share->Register(kShared / 4, kShared); }));
+  EXPECT_FALSE(second_share->Register(kShared / 2, kShared));
+  EXPECT_GE(capacity.host_bytes(), kShared * 3 / 4);
+  capacity.Change(kShared * 3 / 4, 0);
+  EXPECT_TRUE(WaitFor([&] { return second_share->Register(kShared / 2, kShared); }));
 }
 
 }  // namespace

@@ -1,98 +1,31 @@
 #include "allocator/tier/host_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <string>
 #include <utility>
 
-#include "allocator/tier/free_buffers.h"
-#include "io/os/atomic.h"
+#include "allocator/tier/host_pool_state.h"
+#include "allocator/tier/pinned_slab.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
-#include "io/os/sync.h"
-#include "io/os/thread.h"
 
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kHugePage = 2 << 20;
-constexpr uint64_t kGuard = 4096;
 constexpr auto kBetweenLooks =
     std::chrono::milliseconds(100);  // a waiter's looks at the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
-
-// Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children: a
-// child's copy-on-write would move pages that the device copies from. A page behind it that nobody may touch
-// keeps slabs apart: each is pinned on its own, and no copy may reach over two of them.
-std::byte* MapSlab(uint64_t bytes) {
-  const uint64_t padded = bytes + kHugePage;
-  void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  const uint64_t start = reinterpret_cast<uint64_t>(raw);
-  const uint64_t aligned = (start + kHugePage - 1) / kHugePage * kHugePage;
-  if (aligned > start) munmap(raw, aligned - start);
-  const uint64_t end = aligned + bytes;
-  mprotect(reinterpret_cast<void*>(end), kGuard, PROT_NONE);
-  const uint64_t tail = start + padded - (end + kGuard);
-  if (tail > 0) munmap(reinterpret_cast<void*>(end + kGuard), tail);
-  auto* const slab = reinterpret_cast<std::byte*>(aligned);
-  madvise(slab, bytes, MADV_HUGEPAGE);
-  madvise(slab, bytes, MADV_DONTFORK);
-  return slab;
-}
+// Looks at what other processes hold: always, and while one of us waits for another.
+constexpr auto kLookAtPeers = std::chrono::milliseconds(500);
+constexpr auto kLookWhileShort = std::chrono::milliseconds(50);
+// Others give back what they have too much of within this time.
+constexpr auto kPatience = std::chrono::seconds(10);
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
-
-struct HostPool::State {
-  struct Kind {
-    FreeBuffers free;
-    size_t limit = 0;    // buffers that may exist
-    size_t created = 0;  // buffers that are pinned
-  };
-
-  State(const CudaDriver* driver_in, CUcontext context_in, const Options& options_in)
-      : driver(driver_in),
-        context(context_in),
-        options(options_in),
-        waits(options_in.waits != nullptr ? options_in.waits : &own_waits),
-        cap(options_in.storage_bytes / options_in.buffer_bytes * options_in.buffer_bytes) {}
-
-  Kind& KindOf(HostUse use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return kinds[static_cast<int>(use)]; }
-  absl::StatusOr<std::byte*> PinSlab(uint64_t bytes) const;
-  void AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void RefuseLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  size_t NextSlabLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void PinLoop();
-
-  const CudaDriver* const driver;
-  const CUcontext context;
-  const Options options;
-  os::WaitList own_waits;
-  os::WaitList* const waits;
-
-  // Bytes of storage. Written under mu, read without it by SharedCapacity, which promises by them.
-  os::Atomic<uint64_t> capacity{0};
-  os::Atomic<uint64_t> cap;
-
-  mutable os::Mutex mu{os::LockRank::kTier};
-  os::CondVar asked;   // wanted or stopping changed
-  os::CondVar pinned;  // capacity, cap, stopping or ended changed
-  Kind kinds[3] ABSL_GUARDED_BY(mu) = {Kind{FreeBuffers(options.buffer_bytes)},
-                                       Kind{FreeBuffers(options.buffer_bytes)},
-                                       Kind{FreeBuffers(options.buffer_bytes)}};
-  uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
-  absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
-  bool stopping ABSL_GUARDED_BY(mu) = false;
-  bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not use this object again
-  os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need
-};
 
 absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* driver, CUcontext context,
                                                            const Options& options) {
@@ -105,8 +38,13 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* dri
     const size_t buffers = state->KindOf(use).limit;
     if (buffers == 0) continue;
     std::byte* slab = nullptr;  // the pool is not shared yet: the lock keeps nobody waiting
-    SPILLWAY_ASSIGN_OR_RETURN(slab, state->PinSlab(buffers * options.buffer_bytes));
+    SPILLWAY_ASSIGN_OR_RETURN(slab, PinSlab(driver, context, buffers * options.buffer_bytes));
     state->AddSlabLocked(use, slab, buffers);
+  }
+  // Staging is what a process needs to work at all: it is counted, and had even if the others have too much.
+  if (options.share != nullptr) {
+    options.share->Register(state->staging_bytes, UINT64_MAX);
+    state->LookAtPeersLocked();
   }
   return std::unique_ptr<HostPool>(new HostPool(state));
 }
@@ -117,32 +55,20 @@ HostPool::~HostPool() { Shutdown(); }
 
 // ---- Pinning.
 
-absl::StatusOr<std::byte*> HostPool::State::PinSlab(uint64_t wanted_bytes) const {
-  const uint64_t bytes = (wanted_bytes + 4095) / 4096 * 4096;
-  std::byte* const slab = MapSlab(bytes);
-  if (slab == nullptr)
-    return os::StatusFromErrno(errno, "mapping " + std::to_string(bytes) + " bytes of host memory");
-  ScopedContext scope(driver, context);
-  const absl::Status status =
-      driver->ToStatus(driver->cuMemHostRegister_v2(slab, bytes, CU_MEMHOSTREGISTER_PORTABLE),
-                       "pinning " + std::to_string(bytes) + " bytes of host memory");
-  if (status.ok()) return slab;
-  munmap(slab, bytes + kGuard);
-  return status;
-}
-
 void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers) {
   Kind& kind = KindOf(use);
   kind.free.Give(slab, buffers);
   kind.created += buffers;
-  if (use == HostUse::kStorage) capacity.store(kind.created * options.buffer_bytes);
+  if (use != HostUse::kStorage) return;
+  slabs[slab].buffers = buffers;
+  capacity.fetch_add(buffers * options.buffer_bytes);
 }
 
 void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (bytes <= wanted || stopping) return;
   wanted = bytes;
   asked.NotifyAll();
-  if (!thread.joinable() && capacity.load() < cap.load()) {
+  if (!thread.joinable() && (options.share != nullptr || capacity.load() < cap.load())) {
     absl::StatusOr<os::Thread> started = os::StartThread("spill-pin", [self] { self->PinLoop(); });
     if (started.ok()) {
       thread = *std::move(started);
@@ -158,8 +84,9 @@ size_t HostPool::State::NextSlabLocked() {
   Kind& storage = KindOf(HostUse::kStorage);
   const uint64_t target = std::min(cap.load(), wanted == 0 ? 0 : wanted + options.slab_bytes);
   if (capacity.load() >= target) return 0;
-  return std::min<size_t>(std::max<uint64_t>(1, options.slab_bytes / options.buffer_bytes),
-                          storage.limit - storage.created);
+  const uint64_t most = std::min<uint64_t>((cap.load() - capacity.load()) / options.buffer_bytes,
+                                           storage.limit - storage.created);
+  return std::min(std::max<uint64_t>(1, options.slab_bytes / options.buffer_bytes), most);
 }
 
 void HostPool::State::RefuseLocked(const absl::Status& status) {
@@ -169,50 +96,90 @@ void HostPool::State::RefuseLocked(const absl::Status& status) {
                                    " bytes: " + std::string(status.message()));
   storage.limit = storage.created;
   cap.store(capacity.load());
+  fair_cap = capacity.load();
   refusal = status;
 }
 
 void HostPool::State::PinLoop() {
   os::MutexLock lock(&mu);
   while (!stopping) {
-    const size_t buffers = NextSlabLocked();
-    if (buffers == 0) {
+    if (options.share != nullptr) LookAtPeersLocked();
+    if (UnpinNextLocked() || PinNextLocked()) continue;
+    if (options.share == nullptr) {
       asked.Wait(&mu);
-      continue;
-    }
-    mu.Unlock();
-    absl::StatusOr<std::byte*> slab = PinSlab(buffers * options.buffer_bytes);
-    mu.Lock();
-    if (slab.ok()) {
-      AddSlabLocked(HostUse::kStorage, *slab, buffers);
     } else {
-      RefuseLocked(slab.status());
+      asked.WaitFor(&mu, ShortLocked() ? kLookWhileShort : kLookAtPeers);
     }
-    pinned.NotifyAll();
   }
   ended = true;
   pinned.NotifyAll();
 }
 
+// False when there is nothing to pin, or others hold it just now.
+bool HostPool::State::PinNextLocked() {
+  const size_t buffers = NextSlabLocked();
+  if (buffers == 0) return false;
+  const uint64_t bytes = buffers * options.buffer_bytes;
+  io::NodeShare* const share = options.share;
+  if (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes)) return false;
+  mu.Unlock();
+  absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
+  mu.Lock();
+  if (slab.ok()) {
+    AddSlabLocked(HostUse::kStorage, *slab, buffers);
+  } else {
+    if (share != nullptr) share->Register(share->taken() - bytes, options.shared_bytes);
+    RefuseLocked(slab.status());
+  }
+  pinned.NotifyAll();
+  return true;
+}
+
+// ---- Waiting for it.
+
 absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
   State& state = *state_;
   if (state.capacity.load() >= bytes) return absl::OkStatus();
   const os::Wait wait(state.waits, os::WaitKind::kPinning, Mebibytes(bytes) + " of the host tier");
+  const auto patience_ends = os::SteadyClock::now() + kPatience;
   os::MutexLock lock(&state.mu);
+  state.AskPeersLocked(state_, bytes);
   while (state.capacity.load() < bytes) {
     if (state.stopping) return absl::CancelledError("the host tier was shut down");
-    if (state.cap.load() < bytes) {
-      return absl::ResourceExhaustedError(
-          "the host tier has " + Mebibytes(state.cap.load()) +
-          (state.refusal.ok() ? " and no more"
-                              : " and gets no more: " + std::string(state.refusal.message())));
-    }
+    const bool due = state.fair_cap >= bytes && os::SteadyClock::now() < patience_ends;
+    if (state.cap.load() < bytes && !due) return state.NoMoreLocked();
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     state.AskLocked(state_, bytes);
-    if (state.cap.load() < bytes) continue;  // refused already
+    if (state.cap.load() < bytes && !due) continue;  // refused already
     state.pinned.WaitFor(&state.mu, kBetweenLooks);
   }
   return absl::OkStatus();
+}
+
+void HostPool::AskFor(uint64_t bytes) {
+  os::MutexLock lock(&state_->mu);
+  state_->AskPeersLocked(state_, bytes);
+}
+
+// What may be had is looked at now: the pinning thread may not have begun yet, or has looked a while ago.
+void HostPool::State::AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
+  if (options.share == nullptr || stopping) return;
+  AskLocked(self, bytes);
+  LookAtPeersLocked();
+}
+
+absl::Status HostPool::State::NoMoreLocked() const {
+  std::string text = "the host tier has " + Mebibytes(cap.load());
+  if (!refusal.ok()) {
+    text += " and gets no more: " + std::string(refusal.message());
+  } else if (options.share != nullptr && options.share->peers() > 0) {
+    text += " and no more: " + std::to_string(options.share->peers()) +
+            " other processes of this node have a part in the " + Mebibytes(options.shared_bytes) +
+            ", and pin " + Mebibytes(options.share->taken_by_peers());
+  } else {
+    text += " and no more";
+  }
+  return absl::ResourceExhaustedError(text);
 }
 
 void HostPool::Shutdown() {
@@ -254,7 +221,12 @@ size_t HostPool::Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buff
 
 void HostPool::Give(HostUse use, PinnedBuffer first, size_t count) {
   os::MutexLock lock(&state_->mu);
-  state_->KindOf(use).free.Give(first.data, count);
+  State::Slabs::value_type* const slab =
+      use == HostUse::kStorage && gives_back() ? state_->SlabOf(first.data) : nullptr;
+  if (slab == nullptr || !slab->second.leaves) return state_->KindOf(use).free.Give(first.data, count);
+  for (size_t i = 0; i < count; ++i)
+    slab->second.free.push_back(first.data + i * state_->options.buffer_bytes);
+  if (slab->second.free.size() == slab->second.buffers) state_->asked.NotifyAll();
 }
 
 uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }
@@ -270,7 +242,9 @@ bool HostPool::storage_growing() const {
 uint64_t HostPool::storage_in_use() const {
   os::MutexLock lock(&state_->mu);
   const State::Kind& kind = state_->KindOf(HostUse::kStorage);
-  return (kind.created - kind.free.size()) * state_->options.buffer_bytes;
+  size_t free = kind.free.size();
+  for (const auto& [start, slab] : state_->slabs) free += slab.free.size();
+  return (kind.created - free) * state_->options.buffer_bytes;
 }
 
 size_t HostPool::Limit(HostUse use) const {

@@ -1,0 +1,126 @@
+// What other processes of the node leave of host memory, and what is given back to them. All but the interface
+// runs on the pinning thread.
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "allocator/tier/host_pool_state.h"
+#include "allocator/tier/pinned_slab.h"
+
+namespace spillway::allocator {
+
+// What of `bytes` storage may take.
+uint64_t HostPool::State::StorageOf(uint64_t bytes) const {
+  const uint64_t limit = kinds[static_cast<int>(HostUse::kStorage)].limit * options.buffer_bytes;
+  return std::min(limit,
+                  (bytes - std::min(bytes, staging_bytes)) / options.buffer_bytes * options.buffer_bytes);
+}
+
+void HostPool::State::LookAtPeersLocked() {
+  io::NodeShare* const share = options.share;
+  share->Look();
+  fair_cap = StorageOf(share->MostToTake(options.shared_bytes));
+  cap.store(StorageOf(share->AvailableNow(options.shared_bytes)));
+  const bool asks = wanted > capacity.load() && capacity.load() < fair_cap;
+  share->Want(asks ? staging_bytes + std::min(wanted, fair_cap) : 0);
+  if (capacity.load() > fair_cap) {
+    ChooseLeaversLocked();
+  } else if (leavers.load() > 0) {
+    TakeBackLocked();
+  }
+  pinned.NotifyAll();  // what may be had has changed
+}
+
+// The emptiest slabs first: least has to move.
+void HostPool::State::ChooseLeaversLocked() {
+  while (capacity.load() > fair_cap) {
+    Slabs::value_type* emptiest = nullptr;
+    size_t most_free = 0;
+    for (Slabs::value_type& slab : slabs) {
+      if (slab.second.leaves) continue;
+      const size_t free = KindOf(HostUse::kStorage).free.CountIn(slab.first, slab.second.buffers);
+      if (emptiest == nullptr || free > most_free) emptiest = &slab, most_free = free;
+    }
+    if (emptiest == nullptr || !StartLeavingLocked(emptiest)) return;
+  }
+}
+
+// False when what was promised does not fit without the slab. The capacity falls first: who promises looks at
+// it again afterwards.
+bool HostPool::State::StartLeavingLocked(Slabs::value_type* slab) {
+  const uint64_t bytes = slab->second.buffers * options.buffer_bytes;
+  capacity.fetch_sub(bytes);
+  const uint64_t more = capacity.load() > fair_cap ? capacity.load() - fair_cap : 0;
+  if (fits != nullptr && !fits(more)) {
+    capacity.fetch_add(bytes);
+    return false;
+  }
+  slab->second.leaves = true;
+  KindOf(HostUse::kStorage).free.Remove(slab->first, slab->second.buffers, &slab->second.free);
+  leavers.fetch_add(1);
+  return true;
+}
+
+// The others need less than they seemed to: slabs that still have bytes stay after all. One that is being read
+// may not get new bytes yet.
+void HostPool::State::TakeBackLocked() {
+  for (auto& [start, slab] : slabs) {
+    const uint64_t bytes = slab.buffers * options.buffer_bytes;
+    if (!slab.leaves || slab.readers > 0 || capacity.load() + bytes > fair_cap) continue;
+    for (std::byte* const buffer : slab.free) KindOf(HostUse::kStorage).free.Give(buffer, 1);
+    slab.free.clear();
+    slab.leaves = false;
+    leavers.fetch_sub(1);
+    capacity.fetch_add(bytes);
+  }
+}
+
+// Gives one empty slab back to the system. False when there is none.
+bool HostPool::State::UnpinNextLocked() {
+  const auto empty = std::find_if(slabs.begin(), slabs.end(), [](const auto& entry) {
+    return entry.second.leaves && entry.second.readers == 0 &&
+           entry.second.free.size() == entry.second.buffers;
+  });
+  if (empty == slabs.end()) return false;
+  std::byte* const start = empty->first;
+  const uint64_t bytes = empty->second.buffers * options.buffer_bytes;
+  KindOf(HostUse::kStorage).created -= empty->second.buffers;
+  slabs.erase(empty);
+  leavers.fetch_sub(1);
+  mu.Unlock();
+  UnpinSlab(driver, context, start, bytes);
+  mu.Lock();
+  options.share->Register(options.share->taken() - bytes, options.shared_bytes);
+  return true;
+}
+
+HostPool::State::Slabs::value_type* HostPool::State::SlabOf(const std::byte* buffer) {
+  auto next = slabs.upper_bound(const_cast<std::byte*>(buffer));
+  return next == slabs.begin() ? nullptr : &*std::prev(next);
+}
+
+void HostPool::SetFits(std::function<bool(uint64_t more)> fits) {
+  os::MutexLock lock(&state_->mu);
+  state_->fits = std::move(fits);
+}
+
+bool HostPool::gives_back() const { return state_->leavers.load() > 0; }
+
+bool HostPool::Leaves(const std::byte* buffer) const {
+  os::MutexLock lock(&state_->mu);
+  const auto* const slab = state_->SlabOf(buffer);
+  return slab != nullptr && slab->second.leaves;
+}
+
+void HostPool::BeginRead(const std::byte* buffer) {
+  os::MutexLock lock(&state_->mu);
+  ++state_->SlabOf(buffer)->second.readers;
+}
+
+void HostPool::EndRead(const std::byte* buffer) {
+  os::MutexLock lock(&state_->mu);
+  --state_->SlabOf(buffer)->second.readers;
+}
+
+}  // namespace spillway::allocator

@@ -14,6 +14,7 @@
 #include "integration/engine/bounded_call.h"
 #include "integration/engine/iteration_trace.h"
 #include "integration/engine/machine.h"
+#include "integration/engine/node_sharing.h"
 #include "integration/engine/sizing.h"
 #include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_reports.h"
@@ -41,10 +42,8 @@ absl::Status Gone() { return absl::FailedPreconditionError("Spillway has ended i
 
 io::SpillStoreOptions StoreOptions(const Settings& settings, const std::vector<DirectoryEntry>& directories) {
   io::SpillStoreOptions store;
-  for (const DirectoryEntry& entry : directories) {
-    const int ranks = RanksThatShare(entry.path, settings.RankDirectories(), std::max(1, settings.ranks.size));
-    store.directories.push_back({entry.path, PartOfRank(entry.cap_bytes, ranks)});
-  }
+  for (const DirectoryEntry& entry : directories)
+    store.directories.push_back(SharedDirectory(settings, entry));
   if (settings.disk_reserve) store.disk_reserve_bytes = std::max<uint64_t>(1, settings.disk_reserve->bytes);
   store.checksum = settings.checksum ? io::ChecksumMode::kOn : io::ChecksumMode::kOff;
   store.model = settings.io_model;
@@ -218,12 +217,10 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
 }
 
 absl::Status Runtime::StartHostLocked(CUcontext context) {
-  const uint64_t available = AvailableHostMemory();
-  const int ranks = std::max(1, settings_.ranks.size);  // a size that the user set is the node's, too
-  const uint64_t cap = settings_.host_memory ? PartOfRank(settings_.host_memory->Of(available), ranks)
-                                             : DefaultHostCap(available, ranks);
-  host_cap_bytes_ = cap;
-  allocator::HostPool::Options pool = HostPoolOptions(cap, disk_ != nullptr);
+  HostSharing sharing = ShareHostMemory(settings_, AvailableHostMemory(), disk_ != nullptr);
+  allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ != nullptr);
+  host_cap_bytes_ = sharing.part_bytes;
+  host_share_ = std::move(sharing.share);
   pool.waits = &waits_;
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_.get(), context, pool));
   return absl::OkStatus();
@@ -391,6 +388,7 @@ void Runtime::AbandonAfterFork() {
     if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
   }
   if (disk_ != nullptr) disk_->AbandonAfterFork();
+  if (host_share_ != nullptr) host_share_->Close();
   if (reporter_ != nullptr) reporter_->AbandonAfterFork();
 }
 

@@ -128,6 +128,7 @@ class Runtime {
 
   // Written once under mu_, released by the store of a residency below or by addresses_ready_.
   std::unique_ptr<allocator::AddressMap> addresses_;
+  std::unique_ptr<io::NodeShare> host_share_;  // used by host_ alone, but for its end in a forked child
   std::unique_ptr<allocator::HostPool> host_;
   uint64_t host_cap_bytes_ = 0;  // staging included
   std::vector<std::string> disk_paths_;

@@ -1,6 +1,7 @@
 """What the end-to-end tests share: the job runner of the quickstart, the model they train, and how they report."""
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -38,7 +39,13 @@ class Problems:
 
 
 def arguments(description, *more):
-    """--build and --work of every driver, and others as (flag, options)."""
+    """--build and --work of every driver, and others as (flag, options).
+
+    The driver's jobs become a session of their own: processes of a session share a size of host memory, and other
+    tests that run at the same time are not meant.
+    """
+    with contextlib.suppress(OSError):
+        os.setsid()
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--work", type=Path, help="logs and reports (default: BUILD/jobs)")

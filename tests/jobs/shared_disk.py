@@ -75,11 +75,11 @@ def why_not(args):
 class Job:
     """shared_disk_script.py in a process of its own."""
 
-    def __init__(self, args, name, folder, *, policy="plan", **settings):
+    def __init__(self, args, name, folder, *, policy="plan", host="0", variables=None, **settings):
         here = harness.machine(args, name)
         here.work.mkdir(parents=True, exist_ok=True)
-        cap = job.Cap(GPU * MIB, "0", str(folder), {"gpu_memory": f"{GPU}MiB", "disk_reserve": "0", "policy": policy, **settings})
-        env = job.environment(here, job.PRELOAD, cap, here.work / "metrics.json", None)
+        cap = job.Cap(GPU * MIB, host, str(folder), {"gpu_memory": f"{GPU}MiB", "disk_reserve": "0", "policy": policy, **settings})
+        env = job.environment(here, job.PRELOAD, cap, here.work / "metrics.json", None) | (variables or {})
         command = job.command(here, job.PRELOAD, cap, [], here.work / "unused.json", SCRIPT)
         self.name, self.log = name, here.work / "log"
         self.answers = queue.Queue()

@@ -1,0 +1,63 @@
+#include "integration/engine/node_sharing.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "integration/engine/machine.h"
+#include "integration/engine/sizing.h"
+
+namespace spillway::integration {
+
+std::string SharersOf(const Settings& settings, const std::string& what, bool sized) {
+  if (!sized) return what;
+  const NodeRanks& ranks = settings.ranks;
+  const std::string job = ranks.size > 0 ? absl::StrCat(ranks.launcher, " ", ranks.size, " ", ranks.job)
+                                         : absl::StrCat("session ", ::getsid(0));
+  return absl::StrCat(what, " of user ", ::getuid(), ", ", job);
+}
+
+HostSharing ShareHostMemory(const Settings& settings, uint64_t available, bool disk) {
+  const bool sized = settings.host_memory && settings.host_memory->percent == 0;
+  const std::string what =
+      sized ? absl::StrCat(settings.host_memory->Of(0), " bytes of host memory") : "host memory";
+  HostSharing sharing;
+  sharing.share =
+      std::make_unique<io::NodeShare>(io::NodeShare::Options{.directories = io::HostMemoryShareDirectories(),
+                                                             .account = SharersOf(settings, what, sized),
+                                                             .expected = settings.ranks.size,
+                                                             .unit_bytes = kChunkBytes,
+                                                             .borrows = disk});
+  // What others have pinned before is no longer available, but part of what is divided.
+  const uint64_t all = available + sharing.share->taken_by_peers();
+  sharing.total_bytes = settings.host_memory ? settings.host_memory->Of(all) : DefaultHostCap(all, 1);
+  const size_t processes =
+      std::max(sharing.share->peers() + 1, static_cast<size_t>(std::max(1, settings.ranks.size)));
+  sharing.part_bytes = PartOfRank(sharing.total_bytes, static_cast<int>(processes));
+  return sharing;
+}
+
+io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntry& entry) {
+  io::SpillDirectory directory;
+  directory.path = entry.path;
+  directory.cap_bytes = entry.cap_bytes;
+  directory.shared_as = SharersOf(settings, absl::StrCat(entry.cap_bytes, " bytes of a directory"), true);
+  if (settings.ranks.size > 0)
+    directory.sharers = RanksThatShare(entry.path, settings.RankDirectories(), settings.ranks.size);
+  return directory;
+}
+
+allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool disk) {
+  allocator::HostPool::Options pool = HostPoolOptions(sharing.part_bytes, disk);
+  if (sharing.total_bytes == 0) return pool;  // no host tier
+  const auto staging = static_cast<uint64_t>(pool.evict_staging_buffers + pool.fault_staging_buffers);
+  const uint64_t buffers = sharing.total_bytes / kChunkBytes;
+  pool.storage_bytes = (buffers - std::min(buffers, staging)) * kChunkBytes;
+  pool.share = sharing.share.get();
+  pool.shared_bytes = sharing.total_bytes;
+  return pool;
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,41 @@
+// What this process shares with others of its node, and with whom: host memory, and the caps of spill
+// directories. The engine calls it at the first block; io::NodeShare does the sharing. Any thread; nothing
+// fails: a process that cannot see the others counts as alone, and as a rank has its equal part.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
+#define SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "allocator/tier/host_pool.h"
+#include "integration/settings/settings.h"
+#include "io/node_share.h"
+#include "io/spill_store_options.h"
+
+namespace spillway::integration {
+
+struct HostSharing {
+  std::unique_ptr<io::NodeShare> share;
+  uint64_t total_bytes = 0;  // the cap of all that share
+  uint64_t part_bytes = 0;   // this process's, as far as is known now
+};
+
+// Who shares under these settings. A size that the user has named is that of one job: of the processes that a
+// launcher names as one, else of the user's session. A share of what is available is one of all processes.
+std::string SharersOf(const Settings& settings, const std::string& what, bool sized);
+
+// How the pool divides its part into staging and storage. It may grow to all that is shared.
+allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool disk);
+
+// A spill directory, whose cap is that of all ranks that spill there.
+io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntry& entry);
+
+// Enters the process. `available`: bytes that it could still take, without what the others have pinned.
+// Without a disk tier a rank borrows nothing: what it promises there has no other place to go.
+HostSharing ShareHostMemory(const Settings& settings, uint64_t available, bool disk);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_

@@ -1,0 +1,124 @@
+"""Processes of one node that share its host memory, each a job of its own in plain PyTorch.
+
+slurm: eight ranks, known by srun's variables alone and begun a second apart, claim all they can: each gets an eighth.
+lent: of two ranks one takes what the other does not use; within 10 s of the other's first need it has its half back.
+newcomer: nothing says how many there are. The first has everything, a second its half within 10 s, and all when the
+first has been killed. What was moved is checked byte by byte.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+
+import harness
+from harness import MIB
+from shared_disk import started
+
+HOST = 1024  # MiB of the node
+SECONDS = 10  # by when memory is given back
+STAGING = 128  # MiB at most, of a part, that is no storage
+
+
+def slurm(rank, size):
+    return {"SLURM_STEP_ID": "0", "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": str(size),
+            "SLURM_JOB_ID": str(os.getpid())}  # fmt: skip
+
+
+def host_bytes(child):
+    child.say("figures")
+    return json.loads(child.answer())["host_room_bytes"]
+
+
+def wait_for(what, seconds=SECONDS):
+    """Seconds until what() is true; None when it does not become so in time."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds:
+        if what():
+            return time.monotonic() - begun
+        time.sleep(0.2)
+    return None
+
+
+def expect_answers(problems, children, question, wanted):
+    for child in children:
+        if question:
+            child.say(question)
+    answers = [child.answer() for child in children]
+    words = "".join(child.words() for child in children if child.answers.empty())
+    problems.expect(all(answer.startswith(wanted) for answer in answers), f"{question}: {answers}\n{words[-3000:]}")
+    return answers
+
+
+def eight(args, problems):
+    with contextlib.ExitStack() as stack:
+        ranks = []
+        for rank in range(8):
+            ranks.append(stack.enter_context(started(args, f"slurm-{rank}", "none", host=f"{HOST}MiB", variables=slurm(rank, 8))))
+            time.sleep(1)
+        expect_answers(problems, ranks, None, "ready")
+        expect_answers(problems, ranks, "claim 4096", "refused")
+        pinned = [host_bytes(rank) // MIB for rank in ranks]
+        print(f"   pinned: {pinned} MiB of {HOST}", flush=True)
+        problems.expect(all(one <= HOST // 8 for one in pinned), f"slurm: one has more than its eighth: {pinned}")
+        problems.expect(sum(pinned) >= HOST * 9 // 10, f"slurm: their parts are not there: {pinned}")
+        expect_answers(problems, ranks, "use", "used")
+        ranks[3].kill()
+        late = stack.enter_context(started(args, "slurm-late", "none", host=f"{HOST}MiB", variables=slurm(3, 8)))
+        expect_answers(problems, [late], None, "ready")
+        expect_answers(problems, [late], "claim 4096", "refused")
+        pinned = host_bytes(late) // MIB
+        problems.expect(pinned >= HOST // 8 * 9 // 10, f"slurm: the one that came late has {pinned} MiB")
+
+
+def give_back(args, problems, name, variables):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, contextlib.ExitStack() as stack:
+        first, second = (stack.enter_context(started(args, f"{name}-{i}", folder, host=f"{HOST}MiB", variables=variables(i)))
+                         for i in range(2))  # fmt: skip
+        expect_answers(problems, [first, second], None, "ready")
+        if variables(0):  # nothing is lent before both have been seen
+            expect_answers(problems, [second], "take 32", "took")
+        expect_answers(problems, [first], "take 1088", "took")
+        expect_answers(problems, [first], "use", "used")
+        had = host_bytes(first) // MIB
+        problems.expect(had > HOST * 2 // 3, f"{name}: the first has {had} MiB while nobody else needs any")
+        expect_answers(problems, [second], "take 640", "took")
+        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB >= HOST // 2 - STAGING)
+        print(f"   the second had its half after {seconds} s; before, the first had {had} MiB", flush=True)
+        problems.expect(seconds is not None, f"{name}: the second has {host_bytes(second) // MIB} MiB\n{first.words()}\n{second.words()}")
+        expect_answers(problems, [first, second], "use", "used")
+        expect_answers(problems, [first, second], "check", "right")
+        problems.expect(host_bytes(first) // MIB <= HOST // 2, f"{name}: the first has {host_bytes(first) // MIB} MiB still")
+        first.kill()
+        expect_answers(problems, [second], "take 448", "took")
+        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB > HOST * 3 // 4)
+        problems.expect(seconds is not None, f"{name}: alone again it has {host_bytes(second) // MIB} MiB")
+        expect_answers(problems, [second], "check", "right")
+
+
+def lent(args, problems):
+    give_back(args, problems, "lent", lambda rank: slurm(rank, 2))
+
+
+def newcomer(args, problems):
+    give_back(args, problems, "newcomer", lambda rank: {})
+
+
+SCENES = {"slurm": eight, "lent": lent, "newcomer": newcomer}
+
+
+def main():
+    args = harness.arguments(__doc__, ("--only", {"nargs": "+", "choices": list(SCENES)}))
+    args.work = args.work / "ranks"
+    problems = harness.Problems()
+    for name in args.only or SCENES:
+        print(f"== {name}", flush=True)
+        begun = time.monotonic()
+        SCENES[name](args, problems)
+        print(f"   {time.monotonic() - begun:.0f} s", flush=True)
+    problems.exit()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -14,7 +15,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "io/aligned_buffer.h"
@@ -83,10 +83,12 @@ void RemoveLeftNames(int directory_fd) {
 // Opens a file by a random name, which exists only between two system calls.
 int OpenNamed(int directory_fd, int flags) {
   RemoveLeftNames(directory_fd);
-  std::random_device random;
   for (int i = 0; i < kNameAttempts; ++i) {
     char name[64];
-    std::snprintf(name, sizeof(name), "%s%08x%08x", kNamePrefix, random(), random());
+    // Not std::random_device, whose linked-in form asks for glibc 2.36.
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return -1;
+    std::snprintf(name, sizeof(name), "%s%016llx", kNamePrefix, static_cast<unsigned long long>(random));
     const int fd =
         openat(directory_fd, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC | flags, 0600);
     if (fd >= 0) {

@@ -5,6 +5,11 @@
 PACKAGES="build-essential cmake ninja-build ccache pkg-config python3 python3-venv liburing-dev libabsl-dev libtbb-dev
   libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev nlohmann-json3-dev libcli11-dev coinor-libclp-dev"
 
+if [ "$(uname -sm)" != "Linux x86_64" ]; then
+  echo "Spillway is for Linux on x86_64; this is $(uname -sm)." >&2
+  exit 1
+fi
+
 say() { printf '\n== %s\n' "$*"; }
 
 as_root() {

@@ -58,8 +58,5 @@ if(SPILLWAY_TORCH)
     foreach(python IN LISTS spillway_torch_others)
       spillway_add_torch("${python}")
     endforeach()
-  else()
-    message(WARNING "No PyTorch in ${SPILLWAY_PYTHON}: the libraries against PyTorch are not built. "
-                    "integration/quickstart.sh makes build/venv; or set SPILLWAY_PYTHON.")
   endif()
 endif()

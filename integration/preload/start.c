@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 static const char kEngineName[] = "libspillway_engine.so";
@@ -64,9 +65,20 @@ static void FillShim(void) {
   shim_.newer_calls = NewerCalls;
 }
 
+/* Windows' kernel for Linux, whose driver is another: refused before anything of the engine runs. */
+static int IsWsl(void) {
+  struct utsname machine;
+  if (uname(&machine) != 0) return 0;
+  return strstr(machine.release, "microsoft") || strstr(machine.release, "Microsoft");
+}
+
 /* The engine lies beside the shim; where the shim is a link, beside what it points to will do. */
 static void* OpenEngineFile(void) {
   char path[PATH_MAX + 64], link[PATH_MAX + 64], target[PATH_MAX];
+  if (IsWsl()) {
+    Say("WSL is not served, only Linux with NVIDIA's own driver; CUDA is used as without Spillway", NULL);
+    return NULL;
+  }
   snprintf(path, sizeof(path), "%s/%s", ShimDirectory(), kEngineName);
   snprintf(link, sizeof(link), "%s/libspillway.so", ShimDirectory());
   if (access(path, R_OK) != 0 && realpath(link, target)) {

@@ -1,6 +1,7 @@
 """`python -m spillway`: what is installed, and what a job on this machine would find."""
 
 import argparse
+import ctypes
 import ctypes.util
 import glob
 import importlib.metadata
@@ -36,6 +37,21 @@ def torch_line():
 def library_line():
     path = spillway.library()
     return "library", path if os.path.isfile(path) else f"{path} is missing", os.path.isfile(path)
+
+
+def engine_line():
+    """Opens it as the preload does: what it needs of this machine is looked for now, not when a job starts."""
+    path = os.path.join(spillway.library_dir(), "libspillway_engine.so")
+    try:
+        ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        return "engine", f"cannot be opened, jobs would run without Spillway: {error}", False
+    return "engine", "can be opened", True
+
+
+def machine_line():
+    why = start_up.unserved_machine()
+    return "machine", why or f"Linux {platform.machine()}", not why
 
 
 def conf_line():
@@ -84,10 +100,10 @@ def main():
         print(spillway.library())
         return 0
     print(f"spillway {version()}")
-    lines = [library_line(), torch_line(), conf_line(), driver_line(), memlock_line(), io_uring_line(), disk_line()]
-    for name, words, good in lines:
+    needed = [machine_line(), library_line(), engine_line()]
+    for name, words, good in [*needed, torch_line(), conf_line(), driver_line(), memlock_line(), io_uring_line(), disk_line()]:
         print(f"  {'ok' if good else '--'}  {name:14} {words}")
-    return 0 if library_line()[2] else 1
+    return 0 if all(good for _, _, good in needed) else 1
 
 
 if __name__ == "__main__":

@@ -59,6 +59,16 @@ def already_loaded():
         return any(line.rstrip().endswith("/libspillway.so") for line in maps)
 
 
+def unserved_machine():
+    """Why this kind of machine is not served; "" where it is."""
+    machine = os.uname()
+    if machine.machine != "x86_64":
+        return f"only Linux on x86_64 is served, this is {machine.machine}"
+    if "microsoft" in machine.release.lower():
+        return "WSL is not served, only Linux with NVIDIA's own driver"
+    return ""
+
+
 def remove_our_entries():
     os.environ.pop(KEPT_VARIABLE, None)
     for name in PYTORCH_VARIABLES:
@@ -72,6 +82,8 @@ def remove_our_entries():
 def load():
     if already_loaded():
         return
+    if unserved_machine():
+        raise OSError(unserved_machine())
     import ctypes  # not at the top: only a process that uses Spillway pays for it
 
     import spillway

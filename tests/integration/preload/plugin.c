@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -46,6 +47,14 @@ EXPORTED void* dlopen(const char* path, int mode) {
   fprintf(stdout, "interposer: %s\n", path ? path : "(self)");
   fflush(stdout);
   return next(path, mode);
+}
+#elif defined(PLUGIN_WSL)        /* the kernel's name as WSL has it */
+EXPORTED int uname(struct utsname* machine) {
+  memset(machine, 0, sizeof(*machine));
+  strcpy(machine->sysname, "Linux");
+  strcpy(machine->release, "5.15.90.1-microsoft-standard-WSL2");
+  strcpy(machine->machine, getenv("PLUGIN_MACHINE") ? getenv("PLUGIN_MACHINE") : "x86_64");
+  return 0;
 }
 #elif defined(PLUGIN_DLSYM) /* a second preload that overrides dlsym, as tools do that know no better way */
 EXPORTED void* dlsym(void* library, const char* name) {

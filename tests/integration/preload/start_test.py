@@ -69,6 +69,12 @@ class StartTest(ShimCase):
             os.symlink(SHIM, link)
             self.assertIn("launch=14000", self.probe("open", "libcuda.so.1", preload=(link,)))
 
+    def test_wsl_is_refused_in_words(self):
+        preload = (SHIM, PLUGINS / "libpreload_wsl.so")
+        done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], preload=preload)
+        self.assertEqual(done.stdout.splitlines(), ["init=0", "launch=4000", "launch_ptsz=7000"])
+        self.assertRegex(done.stderr, r"\Aspillway: WSL is not served, [^\n]*\n\Z")
+
     def test_preloaded_by_a_relative_path_and_then_elsewhere(self):
         relative = os.path.join(".", SHIM.name)
         lines = self.probe("chdir", preload=(relative,), cwd=SHIM.parent)

@@ -61,11 +61,15 @@ class InstalledHookTest(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         libraries = cls.folder / "libraries"
         libraries.mkdir()
-        for name in ("libspillway.so", "libspillway_engine.so"):
+        for name in ("libspillway.so", "libspillway_engine.so", "libspillway_torch_2_99.so"):
             code = f'#include <unistd.h>\n__attribute__((constructor)) static void f(void) {{ write(1, "{name} ", {len(name) + 1}); }}\n'
             code += 'void spillway_take_conf(void) { write(1, "taken ", 6); }\n'
             subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-w", "-Wl,-soname,libcuda.so.1", "-o", libraries / name],
                            input=code, text=True, check=True)  # fmt: skip
+        program = cls.folder / "wheel" / "bin" / "spillway"
+        program.parent.mkdir(parents=True)
+        program.write_text('#!/bin/sh\necho program "$@"\nexit 9\n')
+        program.chmod(0o755)
         subprocess.run([sys.executable, "-m", "venv", cls.folder / "venv"], check=True)
         cls.python = cls.folder / "venv" / "bin" / "python"
         environment = {**os.environ, "SPILLWAY_BUILD_LIB": str(libraries)}
@@ -111,9 +115,29 @@ class InstalledHookTest(unittest.TestCase):
 
     def test_module_prints_version_and_library(self):
         answer = self.run_python("-m", "spillway")
-        self.assertIn("spillway 0.1.0", answer.stdout)
+        written = re.search(r"^project\(spillway VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
+        self.assertIn(f"spillway {written}\n", answer.stdout)
         path = self.run_python("-m", "spillway", "--library").stdout.strip()
         self.assertTrue(Path(path).is_file())
+
+    def test_command_becomes_the_program_of_the_wheel(self):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH", "LD_PRELOAD", "PYTHONPATH"))}
+        command = [self.python.parent / "spillway", "run", "--a b", ""]
+        answer = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+        self.assertEqual((answer.returncode, answer.stdout), (9, "program run --a b \n"), answer)
+
+    def test_other_machines_are_refused_in_words(self):
+        code = "void *memset(void*, int, unsigned long); char *strcpy(char*, const char*); struct u { char t[6][65]; };\n"
+        code += "int uname(struct u *u) { memset(u, 0, sizeof(*u)); strcpy(u->t[0], \"Linux\"); strcpy(u->t[2], RELEASE);\n"
+        code += "  strcpy(u->t[4], MACHINE); return 0; }\n"
+        rows = [("5.15-microsoft-standard-WSL2", "x86_64", "WSL is not served"), ("6.1", "aarch64", "this is aarch64")]
+        for release, machine, words in rows:
+            library = self.folder / f"uname_{machine}.so"
+            define = [f'-DRELEASE="{release}"', f'-DMACHINE="{machine}"']
+            subprocess.run(["cc", "-shared", "-fPIC", "-w", *define, "-xc", "-", "-o", library], input=code, text=True, check=True)
+            answer = self.run_python(LD_PRELOAD=str(library), PYTORCH_ALLOC_CONF="backend:spillway")
+            self.assertRegex(answer.stderr, rf"\Aspillway: not loaded: [^\n]*{words}[^\n]*\n\Z")
+            self.assertTrue(answer.stdout.strip().isdigit(), answer)
 
     def test_unnamed_hook_costs_microseconds(self):
         line = (PACKAGE / "spillway_start_up.pth").read_text()
@@ -123,12 +147,25 @@ class InstalledHookTest(unittest.TestCase):
 
 
 class MissingBuildTest(unittest.TestCase):
-    def test_says_to_build_first(self):
-        environment = {**os.environ, "SPILLWAY_BUILD_LIB": "/nowhere"}
-        code = "import wheel_backend; wheel_backend.build_wheel('/tmp')"
+    def pack(self, libraries="/nowhere", before=""):
+        environment = {**os.environ, "SPILLWAY_BUILD_LIB": str(libraries)}
+        code = f"import wheel_backend\n{before}\nwheel_backend.build_wheel('/tmp')"
         answer = subprocess.run([sys.executable, "-B", "-c", code], cwd=PACKAGE, env=environment, capture_output=True, text=True)
         self.assertEqual(answer.returncode, 1)
-        self.assertIn("Build first", answer.stderr)
+        return answer.stderr
+
+    def test_says_to_build_first(self):
+        self.assertIn("Build first", self.pack())
+
+    def test_packs_nothing_without_a_library_for_any_pytorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("libspillway.so", "libspillway_engine.so"):
+                (Path(folder) / name).touch()
+            self.assertIn("has no library for any PyTorch", self.pack(folder))
+
+    def test_says_that_aarch64_is_not_served(self):
+        said = self.pack(before="import platform; platform.machine = lambda: 'aarch64'")
+        self.assertIn("only Linux on x86_64 is served; this is Linux on aarch64", said)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
 # everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins]...
+#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins|wheels]...
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -74,8 +74,17 @@ run_cubins() {
     --work "$ROOT/build/cubins" && "$python" -B "$ROOT/tests/cubins/table.py" "$ROOT/build/cubins/libtorch_cuda.so.jsonl"
 }
 
+# One wheel in fresh environments: four Pythons without PyTorch, three with one each from PyPI (5 GB each, one at a time).
+# Pairs that were finished stay so while the libraries are the same. What is not there is skipped, and said.
+run_wheels() {
+  local status=0
+  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
+  python3 -B "$ROOT/tests/integration/packaging/environments.py" --build "$ROOT/build" || status=$?
+  [ "$status" = 0 ] || [ "$status" = 77 ]
+}
+
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins)
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins wheels)
 install_packages binutils git
 make_venvs ""
 install_third_party

@@ -115,6 +115,8 @@ def _agree(library, texts):
 
 
 def _load(texts):
+    if start_up.unserved_machine():
+        raise RuntimeError(f"spillway.enable(): {start_up.unserved_machine()}")
     for name, text in texts.items():
         there = os.environ.get(variable(name))
         if there and not _same(there, text):

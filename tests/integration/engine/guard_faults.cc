@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 
 #include "integration/engine/spillway.h"
@@ -15,8 +14,9 @@
 namespace {
 
 enum Kind : int { kNothing = 0, kMemory = 1, kLock = 2 };
-thread_local Kind armed = kNothing;
-thread_local int left = 0;  // until the one that fails
+// Initial-exec: reading them may ask for no memory itself.
+__attribute__((tls_model("initial-exec"))) thread_local Kind armed = kNothing;
+__attribute__((tls_model("initial-exec"))) thread_local int left = 0;  // until the one that fails
 
 bool Fails(Kind kind) {
   if (armed != kind || --left > 0) return false;
@@ -53,16 +53,16 @@ int Call(const spillway_api* api, const std::string& name, void* block) {
 
 }  // namespace
 
-void* operator new(size_t bytes) {
-  if (Fails(kMemory)) throw std::bad_alloc();
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-
 extern "C" {
+
+void* __libc_malloc(size_t bytes);
+
+// The engine's operator new is its own and asks here: null is what makes it throw.
+void* malloc(size_t bytes) {
+  if (!Fails(kMemory)) return __libc_malloc(bytes);
+  errno = ENOMEM;
+  return nullptr;
+}
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
   using Lock = int (*)(pthread_mutex_t*);

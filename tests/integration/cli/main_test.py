@@ -12,7 +12,7 @@ PROGRAM = f"{BUILD}/bin/spillway"
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 
 # A value that each kind of setting takes, by how docs/environment.md says what is accepted.
-VALUES = {"a size": "2GiB", "a path": "/etc/passwd", "directories": "/var/tmp", "on, off or observe": "observe",
+VALUES = {"a size": "2GiB", "a path": "/dev/null", "directories": "/var/tmp", "on, off or observe": "observe",
           "a time such as": "30s"}
 
 

@@ -303,7 +303,7 @@ policy::RuntimeMachine Predictor::MachineNow() const {
     machine.machine.ssd_read = stats.disk_in_rate;
     machine.machine.ssd_write = stats.disk_out_rate;
   }
-  machine.machine.host_bytes = options_.host_bytes;
+  if (options_.host_bytes) machine.machine.host_bytes = options_.host_bytes();
   machine.has_disk = options_.has_disk;
   machine.run_ahead_nanos = allocator::PlanThrottle::kNanosAhead;
   machine.run_ahead_launches = allocator::PlanThrottle::kLaunchesAhead;

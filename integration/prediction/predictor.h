@@ -41,7 +41,9 @@ enum class Foresight : uint8_t {
 struct PredictorOptions {
   int device = 0;
   Foresight foresight = Foresight::kPlan;
-  uint64_t host_bytes = 0;  // capacity of the host tier, for the plan's choice of tiers
+  // What the host tier may hold now, for the plan's choice of tiers: other processes of the node may take a part
+  // of it, or leave. Called on the predictor's thread. Empty: no host tier.
+  std::function<uint64_t()> host_bytes;
   bool has_disk = true;
   policy::IterationOptions iterations;  // how recurring iterations are found
   // For timing launches on the GPU; null: nothing is timed.

@@ -107,6 +107,11 @@ void HostPool::SetFits(std::function<bool(uint64_t more)> fits) {
 
 bool HostPool::gives_back() const { return state_->leavers.load() > 0; }
 
+uint64_t HostPool::storage_due_bytes() const {
+  os::MutexLock lock(&state_->mu);
+  return std::max(state_->fair_cap, state_->cap.load());
+}
+
 bool HostPool::Leaves(const std::byte* buffer) const {
   os::MutexLock lock(&state_->mu);
   const auto* const slab = state_->SlabOf(buffer);

@@ -6,21 +6,9 @@
 #include <ctime>
 
 #include "io/node_share.h"
+#include "io/range_lock.h"
 
 namespace spillway::io {
-namespace {
-
-struct flock LockOf(short type, int64_t from, int64_t bytes) {
-  struct flock lock = {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = from;
-  lock.l_len = bytes;
-  return lock;
-}
-
-}  // namespace
-
 DiskOrder::DiskOrder(const std::string& directory) {
   const std::string root = MountRoot(directory);
   const int fd = root.empty() ? -1 : open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

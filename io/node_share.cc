@@ -13,6 +13,8 @@
 #include <memory>
 #include <utility>
 
+#include "io/range_lock.h"
+
 namespace spillway::io {
 namespace {
 
@@ -44,15 +46,6 @@ uint64_t Mixed(uint64_t value) {
 int64_t AccountStart(const std::string& account) {
   const uint64_t number = Mixed(HashOf(account)) >> (64 - 17);
   return kShareLocksStart + static_cast<int64_t>(number << kAccountBits);
-}
-
-struct flock LockOf(short type, int64_t from, int64_t bytes) {
-  struct flock lock = {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = from;
-  lock.l_len = bytes;
-  return lock;
 }
 
 struct Range {

@@ -89,9 +89,10 @@ bool HostPool::State::UnpinNextLocked() {
   slabs.erase(empty);
   leavers.fetch_sub(1);
   mu.Unlock();
-  UnpinSlab(driver, context, start, bytes);
+  const bool unpinned = UnpinSlab(driver, context, start, bytes);
   mu.Lock();
-  options.share->Register(options.share->taken() - bytes, options.shared_bytes);
+  // What the driver keeps is still this process's.
+  if (unpinned) options.share->Register(options.share->taken() - bytes, options.shared_bytes);
   return true;
 }
 

@@ -52,15 +52,16 @@ absl::StatusOr<std::byte*> PinSlab(const CudaDriver* driver, CUcontext context, 
   return status;
 }
 
-void UnpinSlab(const CudaDriver* driver, CUcontext context, std::byte* slab, uint64_t wanted_bytes) {
+bool UnpinSlab(const CudaDriver* driver, CUcontext context, std::byte* slab, uint64_t wanted_bytes) {
   const uint64_t bytes = WholePages(wanted_bytes);
   ScopedContext scope(driver, context);
   const absl::Status status = driver->ToStatus(driver->cuMemHostUnregister(slab), "unpinning host memory");
   if (!status.ok()) {
     os::Log(os::LogLevel::kWarn, std::string(status.message()));
-    return;
+    return false;
   }
   munmap(slab, bytes + kGuard);
+  return true;
 }
 
 }  // namespace spillway::allocator

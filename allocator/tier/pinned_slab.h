@@ -15,8 +15,8 @@ namespace spillway::allocator {
 
 // Page aligned memory of `bytes`, in whole pages. `context` need not be current.
 absl::StatusOr<std::byte*> PinSlab(const CudaDriver* driver, CUcontext context, uint64_t bytes);
-// Gives the slab of PinSlab back. What the driver refuses to let go stays as it is until the process ends.
-void UnpinSlab(const CudaDriver* driver, CUcontext context, std::byte* slab, uint64_t bytes);
+// Gives the slab of PinSlab back. False: the driver refused to let it go, and it stays until the process ends.
+bool UnpinSlab(const CudaDriver* driver, CUcontext context, std::byte* slab, uint64_t bytes);
 
 }  // namespace spillway::allocator
 

@@ -66,8 +66,8 @@ class SharedCapacity {
     do {
       if (promised > capacity || more > capacity - promised) return false;
     } while (!promised_.compare_exchange_weak(promised, promised + more));
-    // SpillStore and HostPool lower their capacity and then read the promises. Here it is the other way round, so that one
-    // of the two sees the other's change.
+    // SpillStore and HostPool lower their capacity and then read the promises. Here it is the other way round,
+    // so that one of the two sees the other's change.
     if (promised + more > host_bytes() + disk_bytes()) {
       promised_.fetch_sub(more);
       return false;

@@ -1,8 +1,8 @@
 """Processes of one node that share its host memory, each a job of its own in plain PyTorch.
 
 slurm: eight ranks, known by srun's variables alone and begun a second apart, claim all they can: each gets an eighth.
-lent: of two ranks one takes what the other does not use; within 10 s of the other's first need it has its half back.
-newcomer: nothing says how many there are. The first has everything, a second its half within 10 s, and all when the
+lent: of two ranks one takes what the other does not use; soon after the other's first need that has its half back.
+newcomer: nothing says how many there are. The first has everything, a second soon its half, and all when the
 first has been killed. What was moved is checked byte by byte.
 """
 
@@ -17,7 +17,7 @@ from harness import MIB
 from shared_disk import started
 
 HOST = 1024  # MiB of the node
-SECONDS = 10  # by when memory is given back on a quiet machine; what is seen is printed
+SECONDS = 60  # at most; what it takes is printed, and is to be below 10 on a quiet machine
 STAGING = 128  # MiB at most, of a part, that is no storage
 
 
@@ -84,7 +84,7 @@ def give_back(args, problems, name, variables):
         had = host_bytes(first) // MIB
         problems.expect(had > HOST * 2 // 3, f"{name}: the first has {had} MiB while nobody else needs any")
         expect_answers(problems, [second], "take 640", "took")
-        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB >= HOST // 2 - STAGING, 6 * SECONDS)
+        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB >= HOST // 2 - STAGING)
         print(f"   the second had its half after {seconds} s; before, the first had {had} MiB", flush=True)
         problems.expect(seconds is not None, f"{name}: the second has {host_bytes(second) // MIB} MiB\n{first.words()}\n{second.words()}")
         expect_answers(problems, [first, second], "use", "used")
@@ -93,7 +93,7 @@ def give_back(args, problems, name, variables):
         first.kill()
         expect_answers(problems, [second], "take 448", "took")
         # It grows as its evictions ask for more, so what it does decides how long that takes.
-        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB > HOST * 3 // 4, 6 * SECONDS)
+        seconds = wait_for(lambda: second.ask("use") == "used" and host_bytes(second) // MIB > HOST * 3 // 4)
         problems.expect(seconds is not None, f"{name}: alone again it has {host_bytes(second) // MIB} MiB")
         expect_answers(problems, [second], "check", "right")
 

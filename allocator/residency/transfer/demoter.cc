@@ -36,15 +36,14 @@ bool Demoter::Poll() {
     if (core_->parts.disk != nullptr) progress |= StartLocked(lock);
   }
   for (Job* const job : begun_) {
-    core_->parts.disk->Write(job->slot, job->buffer.data, core_->BytesOfChunk(*job->block, job->chunk),
-                             [this, job](absl::Status status) {
-                               {
-                                 os::MutexLock lock(&results_mu_);
-                                 job->status = std::move(status);
-                                 job->ended = true;
-                               }
-                               wake_();
-                             });
+    core_->parts.disk->Write(job->slot, job->buffer.data, job->bytes, [this, job](absl::Status status) {
+      {
+        os::MutexLock lock(&results_mu_);
+        job->status = std::move(status);
+        job->ended = true;
+      }
+      wake_();
+    });
   }
   begun_.clear();
   return progress;
@@ -73,6 +72,7 @@ bool Demoter::StartBlockLocked(const TableLock& lock, Block* block) {
     jobs_.push_back(std::make_unique<Job>(Job{.block = block,
                                               .moves = block->table.moves,
                                               .chunk = chunk,
+                                              .bytes = core_->BytesOfChunk(*block, chunk),
                                               .buffer = homes[chunk].buffer,
                                               .slot = slot,
                                               .status = {}}));
@@ -131,7 +131,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
     return;
   }
   job.block->copies.homes[job.chunk] = {{}, job.slot, true};
-  demoted_bytes_ += core_->BytesOfChunk(*job.block, job.chunk);
+  demoted_bytes_ += job.bytes;
   host->Give(HostUse::kStorage, job.buffer);
 }
 

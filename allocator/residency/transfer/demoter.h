@@ -38,6 +38,7 @@ class Demoter {
     Block* block;
     uint32_t moves;  // of the block's states when the write began
     size_t chunk;
+    uint32_t bytes;  // of it
     PinnedBuffer buffer;
     io::SlotId slot;
     bool ended = false;   // guarded by results_mu_

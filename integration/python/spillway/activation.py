@@ -35,7 +35,7 @@ def enable(**settings):
 
     ValueError: a setting that does not exist, or a value that is not accepted.
     RuntimeError: the call comes too late, contradicts a setting that is there, or Spillway cannot serve this process.
-    Nothing has been changed then.
+    No setting has been changed then.
     """
     texts = {name: _text(name, value) for name, value in settings.items() if value is not None}
     if start_up.switched_off():
@@ -100,6 +100,7 @@ def _agree(library, texts):
             raise _disagree(name, text, there.decode(), library.spillway_setting_source(name.encode()).decode())
     if not _initialised(library):
         _check(texts)
+        _take_over(library)  # else an earlier call that failed at it would count
         os.environ.update({variable(name): text for name, text in missing.items()})
         return
     try:
@@ -129,20 +130,21 @@ def _load(texts):
     driver = _mapped_driver()
     if driver is not None and _initialised(driver):
         raise RuntimeError(TOO_LATE)
-    before = dict(os.environ)
-    os.environ.update({variable(name): text for name, text in texts.items()})
-    _tell_children(path)
     try:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        library.spillway_take_conf()
-        why = ctypes.create_string_buffer(512)
-        library.spillway_rebind.restype = ctypes.c_long
-        if library.spillway_rebind(why, ctypes.c_size_t(len(why))) < 0:
-            raise RuntimeError(f"Spillway cannot take over the CUDA driver that is in this process: {why.value.decode()}")
-    except (OSError, RuntimeError) as error:
-        os.environ.clear()
-        os.environ.update(before)
+    except OSError as error:
         raise RuntimeError(str(error)) from error
+    library.spillway_take_conf()
+    _take_over(library)
+    os.environ.update({variable(name): text for name, text in texts.items()})
+    _tell_children(path)
+
+
+def _take_over(library):
+    why = ctypes.create_string_buffer(512)
+    library.spillway_rebind.restype = ctypes.c_long
+    if library.spillway_rebind(why, ctypes.c_size_t(len(why))) < 0:
+        raise RuntimeError(f"Spillway cannot take over the CUDA driver that is in this process: {why.value.decode()}")
 
 
 def _mapped_driver():

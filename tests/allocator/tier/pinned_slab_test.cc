@@ -23,7 +23,7 @@ TEST(PinnedSlabTest, IsThereUntilItIsGivenBack) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(*slab) % 4096, 0u);
   std::memset(*slab, 1, 102'400);
   ASSERT_TRUE(Mapped(*slab));
-  UnpinSlab(CoreDevice::Driver(), CoreDevice::Context(), *slab, 100'000);
+  EXPECT_TRUE(UnpinSlab(CoreDevice::Driver(), CoreDevice::Context(), *slab, 100'000));
   EXPECT_FALSE(Mapped(*slab));
   EXPECT_FALSE(Mapped(*slab + 102'400)) << "the page behind it";
 }
@@ -38,7 +38,7 @@ TEST(PinnedSlabTest, WhatTheDriverRefusesIsSaid) {
   driver.cuMemHostUnregister = [](void*) { return CUDA_ERROR_UNKNOWN; };
   const auto slab = PinSlab(&driver, CoreDevice::Context(), 4096);
   ASSERT_TRUE(slab.ok());
-  UnpinSlab(&driver, CoreDevice::Context(), *slab, 4096);
+  EXPECT_FALSE(UnpinSlab(&driver, CoreDevice::Context(), *slab, 4096));
   EXPECT_TRUE(Mapped(*slab)) << "the device may still use it";
 }
 

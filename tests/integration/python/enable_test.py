@@ -90,7 +90,7 @@ except RuntimeError as error:
     print(error)
 print("loaded", any("libspillway.so" in line for line in open("/proc/self/maps")))
 print("left", sorted(name for name in os.environ if name.startswith("SPILLWAY_")))
-print(spillway.enable(checksum=True, dirs=[pathlib.Path("/tmp"), "/var/tmp"], host_memory=1 << 28, log="info"))
+print(spillway.enable(checksum=True, dirs=[pathlib.Path("/tmp"), "/var/tmp"], host_memory=1 << 28, disk_reserve=1 << 30, log="info"))
 print({name: os.environ["SPILLWAY_" + name] for name in ("CHECKSUM", "DIRS", "HOST_MEMORY")})
 """
 
@@ -147,7 +147,7 @@ class EnableTest(unittest.TestCase):
 
     def test_what_cannot_serve_raises_and_is_taken_back(self):
         code = ("import os, spillway\ntry:\n    spillway.enable(log='info')\nexcept RuntimeError as error:\n    print(error)\n"
-                "print('SPILLWAY_LOG' in os.environ, 'LD_PRELOAD' in os.environ)")  # fmt: skip
+                "print('SPILLWAY_LOG' in os.environ, 'LD_PRELOAD' in os.environ)\n")  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             for name in ("libspillway.so", "libspillway_engine.so"):
                 Path(folder, name).symlink_to(Path(BUILD, "lib", name))
@@ -158,10 +158,14 @@ class EnableTest(unittest.TestCase):
                 Path(folder, library.name).symlink_to(library)
             Path(folder, "libspillway.so").unlink()
             stub = ("#include <string.h>\nvoid spillway_take_conf(void) {}\n"
-                    'long spillway_rebind(char* why, unsigned long bytes) { strncpy(why, "a reason", bytes); return -1; }\n')  # fmt: skip
+                    'long spillway_rebind(char* why, unsigned long bytes) { strncpy(why, "a reason", bytes); return -1; }\n'
+                    "const char* spillway_setting(const char* name) { return 0; }\n"
+                    "const char* spillway_setting_source(const char* name) { return 0; }\n"
+                    "int cuDeviceGetCount(int* count) { return 3; }\n")  # fmt: skip
             subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", Path(folder, "libspillway.so")], input=stub, text=True, check=True)
-            lines = self.run_code(code, device=False, SPILLWAY_LIBRARY_DIR=folder)
-            self.assertEqual(lines, ["Spillway cannot take over the CUDA driver that is in this process: a reason", "False False"])
+            reason = "Spillway cannot take over the CUDA driver that is in this process: a reason"
+            lines = self.run_code(code + code, device=False, SPILLWAY_LIBRARY_DIR=folder)
+            self.assertEqual(lines, [reason, "False False"] * 2, "the second call finds the library loaded, and no better")
             Path(folder, "libspillway_engine.so").unlink()
             lines = self.run_code(code, device=False, SPILLWAY_LIBRARY_DIR=folder)
             self.assertIn("Spillway's engine cannot be loaded", lines[0])

@@ -43,8 +43,8 @@ TEST(BoundTest, ARingOfThreeOfWhichTwoFit) {
   EXPECT_EQ(LargestSetOf(iteration), 10u);
 }
 
-// The same ring where 7 of each block's 10 bytes are copied when it moves. Blocks in parts of 2 + 8 bytes of memory
-// of which 1 + 6 are copied bring back less than 7 x 1.5 bytes: what counts memory in copied bytes stays below.
+// The same ring where 7 of each block's 10 bytes are copied when it moves. Whole blocks take 10 bytes of memory
+// and bring back 7. The least counts memory by copied bytes, too, so it is that of a ring of three blocks of 7.
 TEST(BoundTest, BytesThatAreNotCopiedCostNothing) {
   Trace trace;
   Append(&trace, {{1, {1}}, {2, {2}}, {3, {3}}});

@@ -6,6 +6,7 @@ Every speed is a ratio to the uncapped run beside it; bits are compared too, sin
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def call(session, program, *arguments, preload=False, settings=None):
     report = session.args.work / "program.json"
     report.unlink(missing_ok=True)
     command = [str(session.args.build / "bin" / program), *arguments, "--json", str(report)]
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "SIMCUDA"))}
+    env = {k: v for k, v in os.environ.items() if not re.match("SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA", k)}
     if session.args.device == "simcuda":
         command = [str(session.args.build / "bin" / "simcuda-run"), "--memory", "4GiB", "--", *command]
         env["SIMCUDA_POISON"] = "recycle"

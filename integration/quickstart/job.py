@@ -24,6 +24,8 @@ ENABLE = "capped-enable"  # a script that calls spillway.enable() with the setti
 MODES = (UNCAPPED, PLAIN, PRELOAD, CONF)
 SPILLWAY_MODES = (PRELOAD, CONF)
 SERVED_MODES = (*SPILLWAY_MODES, ENABLE)
+# What of the caller's environment a run leaves out. The disk's reserve belongs to the machine and stays.
+OTHERS_CHOICE = r"SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA|PYTORCH_.*ALLOC_CONF|LD_PRELOAD"
 
 # The keys of one run in the report, in the order of docs and tables; null where one does not apply.
 KEYS = (
@@ -93,7 +95,7 @@ def conf_value(value):
 
 def environment(machine, mode, cap, metrics, total_bytes):
     """The environment of one run: the caller's, without its own choice of allocator, plus what the mode sets."""
-    kept = {k: v for k, v in os.environ.items() if not re.match(r"SPILLWAY|SIMCUDA|PYTORCH_.*ALLOC_CONF|LD_PRELOAD", k)}
+    kept = {k: v for k, v in os.environ.items() if not re.match(OTHERS_CHOICE, k)}
     kept["OMP_NUM_THREADS"] = str(machine.threads)
     if mode == PLAIN and machine.device == "gpu":
         kept["PYTORCH_CUDA_ALLOC_CONF"] = f"per_process_memory_fraction:{cap.gpu_bytes / total_bytes:.6f}"

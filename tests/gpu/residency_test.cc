@@ -60,6 +60,7 @@ Core Build(bool disk) {
   if (disk) {
     io::SpillStoreOptions options;
     options.directories = {{SpillDirectory(), all * 2}};
+    options.disk_reserve_bytes = uint64_t{1} << 30;  // also where the disk is nearly full
     core.disk = Value(io::SpillStore::Create(options));
   }
   allocator::ResidencyOptions options;

@@ -86,7 +86,7 @@ class ModesTest(unittest.TestCase):
 
     def environment(self, preload, settings):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH_", "LD_PRELOAD"))}
-        environment.update(OMP_NUM_THREADS="1", **settings)
+        environment.update(OMP_NUM_THREADS="1", SPILLWAY_DISK_RESERVE="1GiB", **settings)
         if preload:
             environment.update(LD_PRELOAD=f"{BUILD}/lib/libspillway.so", SPILLWAY_DIRS=self.folder.name,
                                SPILLWAY_HOST_MEMORY="64MiB", SPILLWAY_METRICS=self.metrics)  # fmt: skip

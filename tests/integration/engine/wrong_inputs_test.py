@@ -16,19 +16,21 @@ BUILD = os.environ["SPILLWAY_BUILD"]
 TABLE = pathlib.Path(__file__).with_name("wrong_inputs.txt")
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 JOB = [sys.executable, "-I", "-S", "-c", "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"]
-# Each input to the C entry that spillway.enable() calls, one line each; then none.
+# Each input to the C entry that spillway.enable() calls, one line each; then one that is right.
 CHECK_SETTINGS = """
 import ctypes
 check = ctypes.CDLL({engine!r}).spillway_engine_check_settings
 text = ctypes.create_string_buffer(1000)
-for given in [*{inputs!r}, ""]:
-    pairs = [given.partition("=")] if given else []
+for given in [*{inputs!r}, "disk_reserve=1GiB"]:
+    pairs = [given.partition("=")]
     names = (ctypes.c_char_p * 1)(*[name.encode() for name, _, _ in pairs])
     values = (ctypes.c_char_p * 1)(*[value.encode() for _, _, value in pairs])
     print(check(names, values, ctypes.c_size_t(len(pairs)), text, ctypes.c_size_t(1000)), text.value.decode())
 """
 RETIRED = ("write_budget", "encrypt", "gds")  # keys and variables, but no options
 FEWEST_ROWS = 60
+# The usual reserve costs a line where the disk is nearly full.
+SMALL_RESERVE = {"SPILLWAY_DISK_RESERVE": "1GiB"}
 
 
 def read_table():
@@ -122,7 +124,7 @@ class WrongInputsTest(unittest.TestCase):
     def test_what_only_costs_a_line(self):
         for row, words in self.rows["warn"]:
             name, _, value = row.partition("=")
-            done = run(JOB, **{name: value})
+            done = run(JOB, **SMALL_RESERVE, **{name: value})
             self.assertEqual((done.returncode, done.stdout), (0, "0\n"), done.stderr)
             self.assertRegex(done.stderr, "^spillway: " + words + "\n$")
 
@@ -133,7 +135,7 @@ class WrongInputsTest(unittest.TestCase):
 
     def test_an_empty_variable_is_as_if_it_were_not_set(self):
         names = [row.partition("=")[0] for row, _ in self.rows["setting"]]
-        empty = {variable_of(name): "" for name in names}
+        empty = {**{variable_of(name): "" for name in names}, **SMALL_RESERVE}
         done = run(JOB, SPILLWAY="", **empty)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "0\n", ""))
         command = [f"{BUILD}/bin/spillway", "run", "--", *JOB]

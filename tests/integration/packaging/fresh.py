@@ -38,7 +38,7 @@ def can_hide():
 
 
 def clean_variables(**more):
-    kept = {k: v for k, v in os.environ.items() if not re.match(r"SPILLWAY|SIMCUDA|PYTORCH_|PYTHON|LD_|PIP_NO", k)}
+    kept = {k: v for k, v in os.environ.items() if not re.match(r"SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA|PYTORCH_|PYTHON|LD_|PIP_NO", k)}
     return {**kept, **more}
 
 

@@ -46,15 +46,16 @@ class SizeTest(unittest.TestCase):
 
 class EnvironmentTest(unittest.TestCase):
     def environment(self, device, mode, total=None, **caller):
-        with mock.patch.dict(os.environ, caller):
+        with mock.patch.dict(os.environ, caller, clear=True):
             return job.environment(machine(device), mode, None if mode == job.UNCAPPED else CAP, Path("/w/m.json"), total)
 
     def test_callers_own_choice_is_dropped(self):
         env = self.environment("simcuda", job.UNCAPPED, LD_PRELOAD="/x.so", SPILLWAY_DIRS="/d", PYTORCH_ALLOC_CONF="backend:spillway",
-                               SIMCUDA_MODE="report", OMP_NUM_THREADS="7")  # fmt: skip
+                               SIMCUDA_MODE="report", OMP_NUM_THREADS="7", SPILLWAY_DISK_RESERVE="2GiB")  # fmt: skip
         for name in ("LD_PRELOAD", "SPILLWAY_DIRS", "PYTORCH_ALLOC_CONF", "SIMCUDA_MODE"):
             self.assertNotIn(name, env)
         self.assertEqual(env["OMP_NUM_THREADS"], "1")
+        self.assertEqual(env["SPILLWAY_DISK_RESERVE"], "2GiB", "that is the machine's, not the job's")
 
     def test_preload_sets_variables_only(self):
         env = self.environment("simcuda", job.PRELOAD)

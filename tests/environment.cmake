@@ -1,0 +1,3 @@
+# What every test runs with; ctest reads this before it starts one.
+# Tests spill little. The usual reserve (5 %, at least 10 GiB) would refuse them on a disk that is nearly full.
+set(ENV{SPILLWAY_DISK_RESERVE} 1GiB)

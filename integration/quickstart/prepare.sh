@@ -1,6 +1,10 @@
 # shellcheck shell=bash
 # Sourced by integration/quickstart.sh and tests/run.sh: installs what is missing, makes virtual environments, builds.
 # Needs: ROOT (the checkout). Sets: PYTHON (the Python with PyTorch), PYTHONS (that one and those of other releases).
+# What each step prints is kept in build/logs.
+
+# shellcheck source=integration/quickstart/progress.sh
+. "$ROOT/integration/quickstart/progress.sh"
 
 PACKAGES="build-essential cmake ninja-build ccache pkg-config python3 python3-venv liburing-dev libabsl-dev libtbb-dev
   libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev nlohmann-json3-dev libcli11-dev coinor-libclp-dev"
@@ -10,23 +14,28 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
   exit 1
 fi
 
-say() { printf '\n== %s\n' "$*"; }
-
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# missing_packages [MORE...]: the names of those that are not there yet.
+missing_packages() {
+  local package
+  for package in $PACKAGES "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+
 # install_packages [MORE...]: Debian packages that are not there yet; nothing happens when all are.
 install_packages() {
-  local missing="" package
-  for package in $PACKAGES "$@"; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing="$missing $package"
-  done
+  local missing
+  missing=$(missing_packages "$@" | tr '\n' ' ')
   [ -n "$missing" ] || return 0
-  say "installing Debian packages:$missing"
-  as_root apt-get -q update >/dev/null
-  # shellcheck disable=SC2086  # a list of names
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing >/dev/null
+  say "installing Debian packages: ${missing% } (with what they need; a minute)"
+  as_root true  # sudo may ask for a password, which it cannot below
+  # shellcheck disable=SC2086,SC2016  # a list of names; the inner shell's own words
+  progress "$ROOT/build/logs/packages.log" packages_done as_root env DEBIAN_FRONTEND=noninteractive \
+    sh -c 'apt-get -q update && apt-get -q install -y --no-install-recommends "$@"' sh $missing
 }
 
 # torch_venvs: the lines of integration/torch/versions.txt, "RELEASE FOLDER" each.
@@ -36,10 +45,15 @@ torch_venvs() { grep '^[0-9]' "$ROOT/integration/torch/versions.txt"; }
 fill_venv() {
   local release=$1 folder=$2 python=$ROOT/$2/bin/python
   "$python" -c 'import importlib.metadata as m; m.version("torch"), m.version("numpy")' 2>/dev/null && return 0
-  say "making $folder with PyTorch $release (about 5 GB on disk)"
-  mkdir -p "$ROOT/build"
-  "$(command -v /usr/bin/python3 || command -v python3)" -m venv "$ROOT/$folder" &&
-    "$python" -m pip install -q --disable-pip-version-check "torch==$release" numpy
+  say "making $folder with PyTorch $release (5 GB on disk; 1 to 3 minutes)"
+  filled() { size_of "$ROOT/$folder"; }
+  progress "$ROOT/build/logs/${folder##*/}.log" filled new_venv "$release" "$ROOT/$folder"
+}
+
+# new_venv RELEASE PATH
+new_venv() {
+  "$(command -v /usr/bin/python3 || command -v python3)" -m venv "$2" &&
+    "$2/bin/python" -m pip install -q --disable-pip-version-check "torch==$1" numpy
 }
 
 # make_venv [PATH_OF_PYTHON]: the given Python if it has PyTorch, else the first line of versions.txt.
@@ -87,19 +101,15 @@ build_into() {
   if command -v ccache >/dev/null; then
     set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi
-  mkdir -p "$directory"
-  cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@" >"$directory/configure.log" 2>&1 || {
-    cat "$directory/configure.log" >&2
-    return 1
-  }
-  # --quiet keeps the output to what failed.
-  ninja -C "$directory" --quiet
+  progress "$directory/logs/configure.log" true cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@"
+  progress "$directory/logs/build.log" steps_done ninja -C "$directory"
 }
 
 # install_python_package: the start-up hook and `python -m spillway`, with the libraries just built, in each of PYTHONS.
 install_python_package() {
   local python
   for python in "${PYTHONS[@]}"; do
-    "$python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT/integration/python"
+    progress "$ROOT/build/logs/package.log" true \
+      "$python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT/integration/python"
   done
 }

@@ -8,6 +8,8 @@ import argparse
 import json
 import re
 import sys
+import threading
+import time
 from pathlib import Path
 
 import job
@@ -96,10 +98,62 @@ def problems(runs):
     return found
 
 
+def verdict(runs, found):
+    """One sentence on what the runs showed, and the command to try next."""
+    if found:
+        return (f"Not as it must be: {'; '.join(found)}. The runs' logs are in build/quickstart; "
+                "docs/troubleshooting.md has the messages.")  # fmt: skip
+    uncapped, _, *spillway = runs
+    ratios = [run["tokens_per_s"] / uncapped["tokens_per_s"] for run in spillway]
+    return (f"Spillway trained the job on {mib(spillway[0]['budget_bytes'])} of its {mib(uncapped['peak_bytes'])} MiB, "
+            f"where PyTorch alone ran out of memory: the same bits at {min(ratios):.2f} to {max(ratios):.2f} of the speed.")  # fmt: skip
+
+
+def next_command(device):
+    if device == "gpu":
+        return "Next, your own job: LD_PRELOAD=build/lib/libspillway.so SPILLWAY_HOST_MEMORY=20GiB python train.py"
+    return ("Next, on a machine with a GPU: LD_PRELOAD=build/lib/libspillway.so SPILLWAY_HOST_MEMORY=20GiB python train.py; "
+            "here: build/bin/spillway doctor")  # fmt: skip
+
+
+class Heartbeat:
+    """Says every 15 s that a run goes on, while it prints nothing itself. with Heartbeat() as beat: show=beat.show."""
+
+    def __init__(self, seconds=15.0):
+        self.seconds, self.last = seconds, time.monotonic()
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.beat, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def show(self, line):
+        shown = job.worth_showing(line)
+        if shown:
+            self.last = time.monotonic()
+        return shown
+
+    def beat(self):
+        while not self.ended.wait(max(0.01, self.last + self.seconds - time.monotonic())):
+            if time.monotonic() >= self.last + self.seconds:
+                self.last = time.monotonic()
+                print("    (it goes on)", flush=True)
+
+
+def run_job(machine, mode, train, *cap):
+    with Heartbeat() as beat:
+        return job.run_job(machine, mode, train, *cap, show=beat.show)
+
+
 def run_all(args, machine):
     train = ["--steps", str(args.steps), "--seed", str(args.seed), *args.train]
     print("\n-- uncapped: how much device memory the job takes", flush=True)
-    uncapped = job.run_job(machine, job.UNCAPPED, train)
+    uncapped = run_job(machine, job.UNCAPPED, train)
     if uncapped.keys["status"] != "ok":
         raise SystemExit(f"The uncapped run {uncapped.keys['status']}:\n{uncapped.log[-3000:]}")
     peak = uncapped.keys["peak_bytes"]
@@ -112,7 +166,7 @@ def run_all(args, machine):
     words = {job.PLAIN: "PyTorch alone", job.PRELOAD: "Spillway by LD_PRELOAD", job.CONF: "Spillway by the configuration"}
     for mode in (job.PLAIN, job.PRELOAD, job.CONF):
         print(f"\n-- {mode}: {words[mode]} on {budget / job.MIB:.0f} of {peak / job.MIB:.0f} MiB", flush=True)
-        run = job.run_job(machine, mode, train, cap, total)
+        run = run_job(machine, mode, train, cap, total)
         if run.keys["status"] == "failed":
             print(run.log[-3000:], file=sys.stderr)
         runs.append(run.keys)
@@ -130,8 +184,9 @@ def main():
     if args.json:
         args.json.write_text(json.dumps({"device": device, "runs": runs}, indent=2) + "\n", encoding="utf-8")
     found = problems(runs)
-    for problem in found:
-        print(f"PROBLEM  {problem}")
+    print(f"\n{verdict(runs, found)}")
+    if not found:
+        print(next_command(device))
     return 1 if found else 0
 
 

@@ -1,9 +1,12 @@
 """The quickstart's parts that need no device: sizes, environments and commands of the four ways, table, verdict."""
 
+import contextlib
+import io
 import json
 import os
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -128,6 +131,32 @@ class VerdictTest(unittest.TestCase):
         runs = four_runs()
         runs[1]["status"] = "ok"
         self.assertEqual(len(quickstart.problems(runs)), 1)
+
+    def test_the_last_sentence_has_the_figures(self):
+        runs = four_runs(tokens_per_s=76.0)
+        runs[2]["tokens_per_s"] = 86.0
+        self.assertEqual(quickstart.verdict(runs, []),
+                         "Spillway trained the job on 400 of its 300 MiB, where PyTorch alone ran out of memory: "
+                         "the same bits at 0.76 to 0.86 of the speed.")  # fmt: skip
+        bad = four_runs(status="failed", tokens_per_s=None)
+        self.assertRegex(quickstart.verdict(bad, quickstart.problems(bad)),
+                         "^Not as it must be: capped-conf: failed instead of ok. .*build/quickstart")  # fmt: skip
+        self.assertNotIn("build/bin/spillway doctor", quickstart.next_command("gpu"))
+        self.assertIn("build/bin/spillway doctor", quickstart.next_command("simcuda"))
+
+    def test_a_silent_run_shows_that_it_goes_on(self):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), quickstart.Heartbeat(seconds=0.05) as beat:
+            deadline = time.monotonic() + 30
+            while "(it goes on)" not in said.getvalue() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self.assertTrue(beat.show("step 1/8\n"))
+            self.assertFalse(beat.show("nothing of weight\n"))
+        self.assertIn("(it goes on)", said.getvalue())
+        silent = io.StringIO()
+        with contextlib.redirect_stdout(silent), quickstart.Heartbeat(seconds=1000):
+            pass
+        self.assertEqual(silent.getvalue(), "")
 
     def test_table_shows_every_run(self):
         lines = quickstart.table(four_runs(state_sha256="other"))

@@ -15,6 +15,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "integration/engine/audit_setup.h"
 #include "integration/engine/c_api.h"
+#include "integration/engine/not_served.h"
 #include "integration/engine/runtime.h"
 #include "integration/engine/spillway.h"
 #include "integration/engine/start_check.h"
@@ -114,14 +115,18 @@ int Open(const spillway_shim* shim) {
   auto deny_list = ReadDenyLists(settings);
   if (!deny_list.ok())
     StopJob(absl::StrCat("SPILLWAY_DENYLIST: ", std::string(deny_list.status().message())));
+  const IfNotServed if_not = IfNot(settings);
   auto runtime = Runtime::Create(shim, std::move(settings), *std::move(deny_list));
   if (!runtime.ok()) {
     os::ReportLine(std::string(runtime.status().message()));
     return 1;
   }
+  // Else the first block says so: a process that never asks for one misses nothing.
+  if (const absl::Status status = (*runtime)->Followable(); !status.ok() && if_not == IfNotServed::kEndJob)
+    ReportNotServed(std::string(status.message()), if_not);
   Runtime::Set(runtime->release());
   std::atexit([] { Guarded("the end", [] { Runtime::Get()->Shutdown(); }); });
-  g_torch_swap = new TorchSwap(shim->library_directory, GetApi());
+  g_torch_swap = new TorchSwap(shim->library_directory, GetApi(), if_not);
   LookForTorch();
   return 0;
 }

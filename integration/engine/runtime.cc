@@ -15,6 +15,7 @@
 #include "integration/engine/iteration_trace.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/node_sharing.h"
+#include "integration/engine/not_served.h"
 #include "integration/engine/sizing.h"
 #include "integration/hooks/hook_table.h"
 #include "integration/hooks/launch_reports.h"
@@ -80,6 +81,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const spillway_shim* sh
 
 absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
   if (allocator::Residency* residency = Existing(device)) return residency;
+  if (device >= allocator::kMaxDevices && settings_.require)
+    return NotServedOn(device, "its number is too high", IfNot(settings_));
   if (dead_.load() || device < 0 || device >= allocator::kMaxDevices) return Gone();
   os::MutexLock lock(&mu_);
   const auto place = static_cast<size_t>(device);
@@ -93,8 +96,7 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
     failures_[place] =
         residency.status();  // the user's own setting does not work: the job must not go on without it
   } else {
-    os::ReportLine(absl::StrCat("not used on GPU ", device, ": ", reason));
-    failures_[place] = absl::FailedPreconditionError(reason);
+    failures_[place] = NotServedOn(device, reason, IfNot(settings_));
   }
   return failures_[place];
 }
@@ -143,7 +145,7 @@ std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context,
 }
 
 absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
-  SPILLWAY_RETURN_IF_ERROR(FollowableLocked());
+  SPILLWAY_RETURN_IF_ERROR(Followable());
   CUdevice handle = 0;
   CUcontext context = nullptr;
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));

@@ -53,6 +53,11 @@ class Runtime {
   // returned again. Any thread; no lock once the device is there.
   absl::StatusOr<allocator::Residency*> Device(int device);
 
+  // An error when launches or copies of this process go unseen: then no block may be handed out.
+  absl::Status Followable() const;
+  // A refusal of memory, with what ended evictions where something has. Any thread.
+  absl::Status WithCause(const absl::Status& refusal) const;
+
   // The device's residency if it has one and the engine is alive. Any thread, no lock.
   allocator::Residency* Existing(int device) const;
   // The residency of the device whose address space holds `address`; null when none has it.
@@ -98,8 +103,6 @@ class Runtime {
   absl::StatusOr<uint64_t> BudgetOf(int device, CUcontext context);
   Figures CollectFigures() const;
   ObservedIteration ObservedAt(size_t place, const allocator::ResidencyStats& stats) const;
-  // An error when launches or copies of this process go unseen: then no block may be handed out.
-  absl::Status FollowableLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool LockForEnd() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
   void WriteTraces() const;
   bool MayEvictLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -13,7 +13,7 @@ namespace spillway::integration {
 
 // A block has no memory until a launch or copy names it. Where those go unseen, PyTorch's own allocator must
 // serve.
-absl::Status Runtime::FollowableLocked() {
+absl::Status Runtime::Followable() const {
   std::string unseen = missing_hooks_;
   char name[128];
   if (unseen.empty() && shim_->first_unwrapped(name, sizeof(name)) >= 0) unseen = name;
@@ -21,6 +21,15 @@ absl::Status Runtime::FollowableLocked() {
   if (unseen.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("calls of ", unseen, " cannot be followed; PyTorch's own allocator serves this process"));
+}
+
+absl::Status Runtime::WithCause(const absl::Status& refusal) const {
+  if (!absl::IsResourceExhausted(refusal) || !ended_.load()) return refusal;
+  absl::Status explained(refusal.code(), absl::StrCat(refusal.message(), "; evictions have ended, since ",
+                                                      ended_by_, " cannot be followed"));
+  refusal.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { explained.SetPayload(type, payload); });
+  return explained;
 }
 
 bool Runtime::MayEvictLocked() {

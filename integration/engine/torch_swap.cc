@@ -105,7 +105,7 @@ void TorchSwap::Try() {
   if (library.empty()) return;
   settled_ = true;
   if (absl::Status status = InstallInto(library); !status.ok()) {
-    os::ReportLine(absl::StrCat("PyTorch is left as it is: ", std::string(status.message())));
+    ReportNotServed(absl::StrCat("PyTorch is left as it is: ", std::string(status.message())), if_not_);
   }
 }
 

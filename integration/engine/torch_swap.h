@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "integration/engine/not_served.h"
 #include "integration/engine/spillway.h"
 #include "io/os/sync.h"
 
@@ -29,7 +30,9 @@ std::vector<std::string> TorchVersionsIn(const std::string& directory);
 class TorchSwap {
  public:
   // `directory`: where our libraries lie. `api` lives as long as the process.
-  TorchSwap(std::string directory, const spillway_api* api) : directory_(std::move(directory)), api_(api) {}
+  // `if_not`: what follows where PyTorch is there and cannot be served.
+  TorchSwap(std::string directory, const spillway_api* api, IfNotServed if_not)
+      : directory_(std::move(directory)), api_(api), if_not_(if_not) {}
 
   // Installs, if PyTorch is there and nothing is settled yet. Any thread; cheap once settled.
   void Try();
@@ -45,6 +48,7 @@ class TorchSwap {
 
   const std::string directory_;
   const spillway_api* const api_;
+  const IfNotServed if_not_;
   mutable os::Mutex mu_{os::LockRank::kRuntime};
   bool settled_ ABSL_GUARDED_BY(mu_) = false;
   std::string installed_version_ ABSL_GUARDED_BY(mu_);

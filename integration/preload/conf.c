@@ -207,3 +207,9 @@ int SwitchedOff(void) {
   const char* value = Setting("spillway");
   return value && (strcasecmp(value, "off") == 0 || strcmp(value, "0") == 0);
 }
+
+/* What is no "off" counts as "on": where the engine cannot be opened, nobody judges the value. */
+int Required(void) {
+  const char* value = Setting("require");
+  return value && *value && strcasecmp(value, "off") != 0 && strcmp(value, "0") != 0 && !SwitchedOff();
+}

@@ -104,7 +104,9 @@ static void FindDriver(void) {
   if (VisitDriverCandidates(atomic_load(&hint_), TakeCandidate)) return;
   const char* named = Setting("cuda_driver");
   if (!named || !*named) return;
-  Say(SettingSource("cuda_driver"), " names ", named, ", which is no CUDA driver that can be opened", NULL);
+  char words[4200];
+  snprintf(words, sizeof(words), " names %s, which is no CUDA driver that can be opened", named);
+  NotServed(SettingSource("cuda_driver"), words, "; CUDA finds no device");
 }
 
 /* Under LockStart, by the first thread that has found out. May not call the loader: see OpenDriver. */

@@ -106,6 +106,14 @@ const char* Setting(const char* name);
 const char* SettingSource(const char* name);
 /* 1 when SPILLWAY says off. */
 int SwitchedOff(void);
+/* 1 when the user wants the job to end rather than to run without Spillway. */
+int Required(void);
+
+/* --- not_served.c: the end of a job that is to have Spillway -------------------------------------------- */
+
+/* Says why this process runs without Spillway: "spillway: <what><why>" and what follows from it. Does not return
+ * where Required(): it ends the process with exit status 2. Any thread, with any lock. */
+void NotServed(const char* what, const char* why, const char* consequence);
 
 /* --- function_table.c: the one table that every call goes through --------------------------------------- */
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 static const char kEngineName[] = "libspillway_engine.so";
+static const char kWithout[] = "; CUDA is used as without Spillway";
 
 static __thread int inside_; /* this thread is inside our cuInit: the engine or the driver calls it again */
 
@@ -76,7 +77,7 @@ static int IsWsl(void) {
 static void* OpenEngineFile(void) {
   char path[PATH_MAX + 64], link[PATH_MAX + 64], target[PATH_MAX];
   if (IsWsl()) {
-    Say("WSL is not served, only Linux with NVIDIA's own driver; CUDA is used as without Spillway", NULL);
+    NotServed("WSL is not served, only Linux with NVIDIA's own driver", "", kWithout);
     return NULL;
   }
   snprintf(path, sizeof(path), "%s/%s", ShimDirectory(), kEngineName);
@@ -88,7 +89,7 @@ static void* OpenEngineFile(void) {
   void* engine = RealDlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!engine) {
     const char* why = dlerror();
-    Say("cannot open the engine: ", why ? why : path, "; CUDA is used as without Spillway", NULL);
+    NotServed("cannot open the engine: ", why ? why : path, kWithout);
   }
   return engine;
 }
@@ -106,7 +107,7 @@ static struct EngineFile LookIntoEngine(void* engine) {
   file.open = (int (*)(const struct spillway_shim*))dlsym(engine, "spillway_engine_open");
   file.cu_init = (void (*)(void))dlsym(engine, "spillway_engine_cu_init");
   file.fork_child = (void (*)(void))dlsym(engine, "spillway_engine_fork_child");
-  if (!file.open) Say(kEngineName, " lacks spillway_engine_open; CUDA is used as without Spillway", NULL);
+  if (!file.open) NotServed(kEngineName, " lacks spillway_engine_open", kWithout);
   return file;
 }
 
@@ -117,7 +118,7 @@ static enum EngineState OpenEngine(const struct EngineFile* file) {
   engine_cu_init_ = file->cu_init;
   engine_fork_child_ = file->fork_child;
   if (file->open(&shim_) != 0) {
-    Say("the engine did not start; CUDA is used as without Spillway", NULL);
+    NotServed("the engine did not start", "", kWithout);
     engine_fork_child_ = NULL;
     return kEngineRefused;
   }
@@ -130,7 +131,7 @@ static int StartEngine(void) {
   /* Before the lock: opening a file needs the loader's lock, which a thread that waits for ours may hold. */
   TakeVariables();
   if (DriverWasAlreadyLoaded() && !SwitchedOff()) {
-    Say(DriverPath(), " was loaded before libspillway.so: its calls are not seen, eviction is off", NULL);
+    NotServed(DriverPath(), " was loaded before libspillway.so: its calls are not seen", ", eviction is off");
   }
   struct EngineFile file = LookIntoEngine(SwitchedOff() ? NULL : OpenEngineFile());
   LockStart();

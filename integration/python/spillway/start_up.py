@@ -13,6 +13,7 @@ PYTORCH_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # Where the library keeps the whole text for child processes, once it has taken our entries out of PyTorch's variables.
 KEPT_VARIABLE = "SPILLWAY_ALLOC_CONF_ORIGINAL"
 CONF_VARIABLES = (*PYTORCH_VARIABLES, KEPT_VARIABLE)
+EXIT_NOT_SERVED = 2
 
 
 def our_keys(retired=True):
@@ -51,6 +52,15 @@ def without_our_entries(text):
 
 def switched_off():
     return os.environ.get("SPILLWAY", "").strip().lower() in ("off", "0")
+
+
+def required():
+    """Whether the user wants the job to end rather than to run without us: SPILLWAY_REQUIRE, else the key `require`."""
+    value = os.environ.get("SPILLWAY_REQUIRE")
+    if value is None:
+        entries = [e for name in CONF_VARIABLES for e in split_conf(os.environ.get(name, "")) if entry_key(e) == "require"]
+        value = entries[-1].partition(":")[2] if entries else ""
+    return value.strip().lower() not in ("", "off", "0")
 
 
 def already_loaded():
@@ -106,7 +116,11 @@ def run():
             load()
     except Exception as error:  # a start-up hook must not break Python, whatever it met
         try:
-            sys.stderr.write(f"spillway: not loaded: {error}; PyTorch keeps its own allocator\n")
+            if required():
+                sys.stderr.write(f"spillway: not loaded: {error}; the job ends, as SPILLWAY_REQUIRE asks\n")
+                os._exit(EXIT_NOT_SERVED)  # Python catches what a start-up hook raises
+            rest = "PyTorch keeps its own allocator (SPILLWAY_REQUIRE=1 ends the job instead)"
+            sys.stderr.write(f"spillway: not loaded: {error}; {rest}\n")
             remove_our_entries()
         except Exception:
             return

@@ -64,7 +64,7 @@ TEST_F(TorchSwapTest, ListsTheVersionsThatAreThere) {
 TEST_F(TorchSwapTest, WithoutPyTorchNothingHappens) {
   EXPECT_EQ(MappedTorchLibrary(), "");
   ::testing::internal::CaptureStderr();
-  TorchSwap swap(root_, nullptr);
+  TorchSwap swap(root_, nullptr, IfNotServed::kEndJob);
   swap.Try();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }

@@ -151,9 +151,11 @@ class RoutingTest(ShimCase):
     def test_named_driver_that_is_none_is_said(self):
         done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], SPILLWAY_CUDA_DRIVER="/nowhere/x.so")
         self.assertIn(f"init={NO_DEVICE}", done.stdout)
-        self.assertEqual(
-            done.stderr, "spillway: SPILLWAY_CUDA_DRIVER names /nowhere/x.so, which is no CUDA driver that can be opened\n"
-        )
+        words = "spillway: SPILLWAY_CUDA_DRIVER names /nowhere/x.so, which is no CUDA driver that can be opened"
+        self.assertEqual(done.stderr, words + "; CUDA finds no device (SPILLWAY_REQUIRE=1 ends the job instead)\n")
+        done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], SPILLWAY_CUDA_DRIVER="/nowhere/x.so",
+                                SPILLWAY_REQUIRE="1", status=2)  # fmt: skip
+        self.assertEqual((done.stdout, done.stderr), ("", words + "; the job ends, as SPILLWAY_REQUIRE asks\n"))
 
     def test_itself_and_copies_of_itself_are_not_taken_for_the_driver(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -172,12 +174,13 @@ class RoutingTest(ShimCase):
             "import ctypes; ctypes.CDLL('{0}/libcuda.so.1'); shim = ctypes.CDLL('{1}', mode=ctypes.RTLD_GLOBAL);"
             "print('init', shim.cuInit(0))"
         ).format(FULL, SHIM)
-        done = self.run_command(["/usr/bin/env", "python3", "-c", code], preload=(), driver=None)
+        command = ["/usr/bin/env", "python3", "-c", code]
+        done = self.run_command(command, preload=(), driver=None)
         self.assertIn("engine: open abi=2 flags=1", done.stdout)
-        self.assertEqual(
-            done.stderr,
-            f"spillway: {FULL}/libcuda.so.1 was loaded before libspillway.so: its calls are not seen, eviction is off\n",
-        )
+        words = f"spillway: {FULL}/libcuda.so.1 was loaded before libspillway.so: its calls are not seen"
+        self.assertEqual(done.stderr, words + ", eviction is off (SPILLWAY_REQUIRE=1 ends the job instead)\n")
+        done = self.run_command(command, preload=(), driver=None, SPILLWAY_REQUIRE="1", status=2)
+        self.assertEqual((done.stdout, done.stderr), ("", words + "; the job ends, as SPILLWAY_REQUIRE asks\n"))
 
     def test_loaded_early_without_preload_it_is_found_by_its_soname(self):
         """What the Python start-up hook does: a later dlopen("libcuda.so.1") is answered by the shim."""

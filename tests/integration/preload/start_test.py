@@ -7,6 +7,7 @@ import unittest
 
 from shim_case import FULL, PLUGINS, SHIM, STAGE, ShimCase
 
+HOW = " (SPILLWAY_REQUIRE=1 ends the job instead)"
 OPENED = "engine: open abi=2 flags=0"
 
 
@@ -53,7 +54,7 @@ class StartTest(ShimCase):
     def test_engine_that_refuses(self):
         done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], FAKE_ENGINE="refuse")
         self.assertEqual(done.stdout.splitlines(), [OPENED, "init=0", "launch=4000", "launch_ptsz=7000"])
-        self.assertEqual(done.stderr, "spillway: the engine did not start; CUDA is used as without Spillway\n")
+        self.assertEqual(done.stderr, "spillway: the engine did not start; CUDA is used as without Spillway" + HOW + "\n")
 
     def test_engine_that_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +62,46 @@ class StartTest(ShimCase):
             done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], preload=(copy,))
         self.assertEqual(done.stdout.splitlines(), ["init=0", "launch=4000", "launch_ptsz=7000"])
         self.assertIn("spillway: cannot open the engine: ", done.stderr)
+        self.assertTrue(done.stderr.endswith(HOW + "\n"), done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def end_of_a_job_that_requires_us(self, **options):
+        """What it says on standard error, after what was printed before its first CUDA call could return."""
+        done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], status=2, **options)
+        self.assertNotIn("init=", done.stdout)
+        return done.stderr
+
+    def test_required_and_the_engine_refuses(self):
+        words = self.end_of_a_job_that_requires_us(FAKE_ENGINE="refuse", SPILLWAY_REQUIRE="1")
+        self.assertEqual(words, "spillway: the engine did not start; the job ends, as SPILLWAY_REQUIRE asks\n")
+
+    def test_required_and_the_engine_is_missing_or_none(self):
+        for name in ("SPILLWAY_REQUIRE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            value = "on" if name == "SPILLWAY_REQUIRE" else "backend:spillway,require:1"
+            asks = "SPILLWAY_REQUIRE" if name == "SPILLWAY_REQUIRE" else f"require in {name}"
+            with tempfile.TemporaryDirectory() as folder:
+                copy = shutil.copy(SHIM, folder)
+                words = self.end_of_a_job_that_requires_us(preload=(copy,), **{name: value})
+                self.assertRegex(words, f"^spillway: cannot open the engine: .*; the job ends, as {asks} asks\n$")
+                shutil.copy(FULL / "libcuda.so.1", os.path.join(folder, "libspillway_engine.so"))
+                words = self.end_of_a_job_that_requires_us(preload=(copy,), **{name: value})
+                self.assertRegex(words, f"lacks spillway_engine_open; the job ends, as {asks} asks\n$")
+
+    def test_a_value_that_nobody_judges_counts_as_required(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copy(SHIM, folder)
+            self.end_of_a_job_that_requires_us(preload=(copy,), SPILLWAY_REQUIRE="yes")
+
+    def test_not_required(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copy(SHIM, folder)
+            for more in ({"SPILLWAY_REQUIRE": "0"}, {"SPILLWAY_REQUIRE": "OFF"}, {"SPILLWAY_REQUIRE": ""},
+                         {"SPILLWAY_REQUIRE": "1", "SPILLWAY": "off"}):  # fmt: skip
+                done = self.run_command([STAGE / "preload_probe", "open", "libcuda.so.1"], preload=(copy,), **more)
+                self.assertEqual(done.stdout.splitlines(), ["init=0", "launch=4000", "launch_ptsz=7000"])
+
+    def test_required_and_served(self):
+        self.assertIn("launch=14000", self.probe("open", "libcuda.so.1", SPILLWAY_REQUIRE="1"))
 
     def test_engine_beside_the_file_that_a_link_points_to(self):
         with tempfile.TemporaryDirectory() as folder:

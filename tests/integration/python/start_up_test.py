@@ -76,10 +76,12 @@ class InstalledHookTest(unittest.TestCase):
         subprocess.run([cls.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index", PACKAGE],
                        check=True, env=environment)  # fmt: skip
 
-    def run_python(self, *arguments, **variables):
+    def run_python(self, *arguments, status=0, **variables):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH", "LD_PRELOAD", "PYTHONPATH"))}
         arguments = arguments or ("-c", "import sys; print(len([m for m in sys.modules if m.startswith(('spillway', 'ctypes'))]))")
-        return subprocess.run([self.python, *arguments], env={**clean, **variables}, capture_output=True, text=True, check=True)
+        done = subprocess.run([self.python, *arguments], env={**clean, **variables}, capture_output=True, text=True)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
 
     def test_does_nothing_unless_named(self):
         for value in ("", "backend:native", "expandable_segments:True"):
@@ -112,6 +114,19 @@ class InstalledHookTest(unittest.TestCase):
         self.assertTrue(answer.stdout.strip().isdigit())
         self.assertEqual(answer.stderr.count("\n"), 1)
         self.assertIn("/nowhere/libspillway.so", answer.stderr)
+
+    def test_missing_library_ends_a_job_that_requires_us(self):
+        for value, conf in (("1", ""), (None, ",require:1"), ("on", ",require:0")):
+            variables = {"PYTORCH_ALLOC_CONF": "backend:spillway" + conf, "SPILLWAY_LIBRARY_DIR": "/nowhere"}
+            if value:
+                variables["SPILLWAY_REQUIRE"] = value
+            answer = self.run_python("-c", "print('runs')", status=2, **variables)
+            self.assertEqual(answer.stdout, "")
+            words = "spillway: not loaded: /nowhere/libspillway.so does not exist .*; the job ends, as SPILLWAY_REQUIRE asks\n"
+            self.assertRegex(answer.stderr, f"^{words}$")
+        for value in ("0", "off", ""):
+            answer = self.run_python(PYTORCH_ALLOC_CONF="backend:spillway,require:1", SPILLWAY_LIBRARY_DIR="/nowhere", SPILLWAY_REQUIRE=value)
+            self.assertIn("SPILLWAY_REQUIRE=1 ends the job instead", answer.stderr)
 
     def test_module_prints_version_and_library(self):
         answer = self.run_python("-m", "spillway")

@@ -1,0 +1,17 @@
+/* What the shim says, and does, where Spillway cannot serve the process: one line, and the end of the process where
+ * the user asked for that (SPILLWAY_REQUIRE). The engine does the same for what it finds (torch_swap, engine). */
+
+#include <unistd.h>
+
+#include "integration/preload/shim.h"
+
+enum { kExitNotServed = 2 };
+
+void NotServed(const char* what, const char* why, const char* consequence) {
+  if (!Required()) {
+    Say(what, why, consequence, " (SPILLWAY_REQUIRE=1 ends the job instead)", NULL);
+    return;
+  }
+  Say(what, why, "; the job ends, as ", SettingSource("require"), " asks", NULL);
+  _exit(kExitNotServed); /* exit handlers may wait for a lock that this thread has */
+}

@@ -38,8 +38,8 @@ install_packages() {
     sh -c 'apt-get -q update && apt-get -q install -y --no-install-recommends "$@"' sh $missing
 }
 
-# torch_venvs: the lines of integration/torch/versions.txt, "RELEASE FOLDER" each.
-torch_venvs() { grep '^[0-9]' "$ROOT/integration/torch/versions.txt"; }
+# torch_venvs: the lines of integration/torch/versions.txt that are environments, "RELEASE FOLDER" each.
+torch_venvs() { grep '^[0-9]' "$ROOT/integration/torch/versions.txt" | grep -v ' headers$'; }
 
 # fill_venv RELEASE FOLDER: a virtual environment with that PyTorch from PyPI; nothing happens when it is there.
 fill_venv() {

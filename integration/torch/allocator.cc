@@ -102,7 +102,7 @@ void* SpillwayAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream
 
 bool SpillwayAllocator::IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
   if (bytes < api_->smallest_block_bytes || forked_.load(std::memory_order_relaxed)) return false;
-  return native_->isEnabled() && raw_deleter() == &SpillwayAllocator::Delete &&
+  return native_.isEnabled() && raw_deleter() == &SpillwayAllocator::Delete &&
          !pools_.Claims(device, stream) && !IsCapturing(stream);
 }
 
@@ -143,7 +143,7 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
   int result = AskEngine(bytes, device, stream, &pointer);
   if (result == kOutOfMemory && RunFreeMemoryCallbacks()) result = AskEngine(bytes, device, stream, &pointer);
   if (result == kOutOfMemory) {
-    native_->emptyCache({0, 0});
+    native_.emptyCache(kNoPool);
     (void)api_->empty_cache(device);
     LedgerOf(device).NoteRetry();
     result = AskEngine(bytes, device, stream, &pointer);
@@ -165,7 +165,7 @@ void SpillwayAllocator::Enlist(void* pointer, size_t bytes, c10::DeviceIndex dev
   LedgerOf(device).Add(pointer, {bytes, counted, stream, context}, native, reserved, reserved_peak);
   if (trace_.active()) {
     const auto address = reinterpret_cast<size_t>(pointer);
-    const std::string metadata = native_->getUserMetadata();
+    const std::string metadata = native_.getUserMetadata();
     trace_.Record(TraceLog::Entry::SEGMENT_ALLOC, device, address, counted, stream, context, metadata);
     trace_.Record(TraceLog::Entry::ALLOC, device, address, bytes, stream, std::move(context), metadata);
   }
@@ -191,7 +191,7 @@ void SpillwayAllocator::Refuse(size_t bytes, c10::DeviceIndex device, cudaStream
   LedgerOf(device).NoteOutOfMemory();
   if (trace_.active()) {
     trace_.Record(TraceLog::Entry::OOM, device, refusal.free, bytes, stream, std::move(context),
-                  native_->getUserMetadata());
+                  native_.getUserMetadata());
   }
   std::vector<torch_cuda::OutOfMemoryObserver> observers;
   {
@@ -226,7 +226,7 @@ void SpillwayAllocator::Free(void* pointer) {
       // PyTorch learns of it here.
       const auto address = reinterpret_cast<size_t>(pointer);
       const TraceLog::Context& context = stack ? stack : block->context;
-      const std::string metadata = native_->getUserMetadata();
+      const std::string metadata = native_.getUserMetadata();
       for (auto action : {TraceLog::Entry::FREE_REQUESTED, TraceLog::Entry::FREE_COMPLETED}) {
         trace_.Record(action, device, address, block->requested, block->stream, context, metadata);
       }

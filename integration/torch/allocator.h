@@ -8,8 +8,6 @@
 #ifndef SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
 #define SPILLWAY_INTEGRATION_TORCH_ALLOCATOR_H_
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <array>
 #include <atomic>
 #include <functional>
@@ -42,10 +40,10 @@ class SpillwayAllocator final : public CompatAllocator {
 
   // c10::DeviceAllocator
   bool initialized() override;
-  void emptyCache(c10::MempoolId_t pool) override;
+  void emptyCache(PoolId pool) override;
   using CUDAAllocator::recordStream;
   void recordStream(const c10::DataPtr& pointer, c10::cuda::CUDAStream stream) override;
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
+  torch_stats::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
   void resetAccumulatedStats(c10::DeviceIndex device) override;
   void resetPeakStats(c10::DeviceIndex device) override;
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override;
@@ -57,33 +55,23 @@ class SpillwayAllocator final : public CompatAllocator {
   void init(int device_count) override;
   double getMemoryFraction(c10::DeviceIndex device) override;
   void setMemoryFraction(double fraction, c10::DeviceIndex device) override;
-  std::vector<torch_cuda::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex device) override;
-  void enable(bool value) override;
-  bool isEnabled() const override;
   void cacheInfo(c10::DeviceIndex device, size_t* largest) override;
   void* getBaseAllocation(void* pointer, size_t* bytes) override;
-  torch_cuda::SnapshotInfo snapshot(c10::MempoolId_t pool, bool include_traces) override;
+  torch_cuda::SnapshotInfo snapshot(PoolId pool, bool include_traces) override;
 
   // CUDAAllocator: private pools, all native's
-  void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+  void beginAllocateToPool(c10::DeviceIndex device, PoolId pool,
                            std::function<bool(cudaStream_t)> filter) override;
-  void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  int getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  void createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
-                          std::shared_ptr<CUDAAllocator> allocator) override;
-  void setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) override;
-  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+  void endAllocateToPool(c10::DeviceIndex device, PoolId pool) override;
+  void releasePool(c10::DeviceIndex device, PoolId pool) override;
+  bool checkPoolLiveAllocations(c10::DeviceIndex device, PoolId pool,
                                 const std::unordered_set<void*>& expected) override;
   std::shared_ptr<torch_cuda::AllocatorState> getCheckpointState(c10::DeviceIndex device,
-                                                                 c10::MempoolId_t pool) override;
+                                                                 PoolId pool) override;
   torch_cuda::CheckpointDelta setCheckpointPoolState(
       c10::DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) override;
 
-  // CUDAAllocator: other processes and devices. Sharing a block of ours by CUDA IPC is refused; its copies between
-  // devices take the peer form.
-  torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override;
+  // CUDAAllocator: other processes and devices. Copies of our blocks between devices take the peer form.
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
   void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) override;
   cudaError_t memcpyAsync(void* destination, int destination_device, const void* source, int source_device,
@@ -94,11 +82,8 @@ class SpillwayAllocator final : public CompatAllocator {
   void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
                      torch_cuda::RecordContext when, bool clear,
                      const std::vector<std::string>& skip_actions) override;
-  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override;
   void pushCompileContext(std::string& text) override;
   void popCompileContext() override;
-  void setUserMetadata(const std::string& metadata) override;
-  std::string getUserMetadata() override;
   void attachOutOfMemoryObserver(torch_cuda::OutOfMemoryObserver observer) override;
   void attachAllocatorTraceTracker(torch_cuda::AllocatorTraceTracker tracker) override;
 
@@ -119,6 +104,7 @@ class SpillwayAllocator final : public CompatAllocator {
 
   // CompatAllocator
   bool Owns(const void* pointer) const override { return api_->owns(pointer) != 0; }
+  void RefuseToShareOurs(const void* pointer) const override;
   TraceLog::Context ContextOfOurs(const void* pointer) override;
   void RecordForOurs(TraceAction action, const void* pointer, const std::string& metadata) override;
   c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) override;

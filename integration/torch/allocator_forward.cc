@@ -14,7 +14,7 @@ void SpillwayAllocator::init(int device_count) {
   device_count_.store(device_count);
   // The key per_process_memory_fraction of PyTorch's variable applies to our blocks too.
   for (c10::DeviceIndex device = 0; device < device_count; ++device) {
-    const double fraction = native_->getMemoryFraction(device);
+    const double fraction = native_.getMemoryFraction(device);
     if (fraction < 1.0) setMemoryFraction(fraction, device);
   }
 }
@@ -25,13 +25,13 @@ void SpillwayAllocator::copy_data(void* destination, const void* source, size_t 
   native_->copy_data(destination, source, count);
 }
 
-void SpillwayAllocator::emptyCache(c10::MempoolId_t pool) {
+void SpillwayAllocator::emptyCache(PoolId pool) {
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
     NoteNativeAllocation(SIZE_MAX,
                          device);  // what native holds is about to fall: its part of the peaks counts now
   }
-  native_->emptyCache(pool);
-  if (pool != c10::MempoolId_t{0, 0}) return;
+  native_.emptyCache(pool);
+  if (pool != kNoPool) return;
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
     if (LedgerOf(device).used()) CheckEngine(api_->empty_cache(device), "empty its cache");
   }
@@ -55,56 +55,30 @@ void SpillwayAllocator::setMemoryFraction(double fraction, c10::DeviceIndex devi
   limits_[place].store(limit, std::memory_order_relaxed);
 }
 
-std::vector<torch_cuda::StreamSegmentSize> SpillwayAllocator::getExpandableSegmentSizes(
-    c10::DeviceIndex device) {
-  return native_->getExpandableSegmentSizes(device);
-}
-
-void SpillwayAllocator::enable(bool value) { native_->enable(value); }
-
-bool SpillwayAllocator::isEnabled() const { return native_->isEnabled(); }
-
 // ---- Private pools.
 
-void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+void SpillwayAllocator::beginAllocateToPool(c10::DeviceIndex device, PoolId pool,
                                             std::function<bool(cudaStream_t)> filter) {
   native_->beginAllocateToPool(device, pool, filter);
   pools_.Begin(device, pool, std::move(filter));
 }
 
-void SpillwayAllocator::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+void SpillwayAllocator::endAllocateToPool(c10::DeviceIndex device, PoolId pool) {
   pools_.End(device, pool);
   native_->endAllocateToPool(device, pool);
 }
 
-void SpillwayAllocator::releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+void SpillwayAllocator::releasePool(c10::DeviceIndex device, PoolId pool) {
   native_->releasePool(device, pool);
 }
 
-int SpillwayAllocator::getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  return native_->getPoolUseCount(device, pool);
-}
-
-void SpillwayAllocator::createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
-                                           std::shared_ptr<CUDAAllocator> allocator) {
-  native_->createOrIncrefPool(device, pool, std::move(allocator));
-}
-
-void SpillwayAllocator::setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use_on_oom) {
-  native_->setUseOnOOM(device, pool, use_on_oom);
-}
-
-void SpillwayAllocator::setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) {
-  native_->setNoSplit(device, pool);
-}
-
-bool SpillwayAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+bool SpillwayAllocator::checkPoolLiveAllocations(c10::DeviceIndex device, PoolId pool,
                                                  const std::unordered_set<void*>& expected) {
   return native_->checkPoolLiveAllocations(device, pool, expected);
 }
 
 std::shared_ptr<torch_cuda::AllocatorState> SpillwayAllocator::getCheckpointState(c10::DeviceIndex device,
-                                                                                  c10::MempoolId_t pool) {
+                                                                                  PoolId pool) {
   return native_->getCheckpointState(device, pool);
 }
 
@@ -118,13 +92,12 @@ torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
 
 // ---- Other processes and devices.
 
-torch_cuda::ShareableHandle SpillwayAllocator::shareIpcHandle(void* pointer) {
+void SpillwayAllocator::RefuseToShareOurs(const void* pointer) const {
   TORCH_CHECK(
       !Owns(pointer),
       "Spillway: a CUDA tensor of 1 MiB or more cannot be shared with another process by CUDA IPC while "
       "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
       "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
-  return native_->shareIpcHandle(pointer);
 }
 
 std::shared_ptr<void> SpillwayAllocator::getIpcDevPtr(std::string handle) {

@@ -1,6 +1,9 @@
 // The part of SpillwayAllocator that answers questions: statistics, memory info, snapshots and history.
 
 #include <c10/core/Allocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <utility>
@@ -32,7 +35,7 @@ void SpillwayAllocator::ReportToProfiler(void* pointer, int64_t bytes, c10::Devi
                                    c10::Device(c10::DeviceType::CUDA, device));
 }
 
-c10::CachingDeviceAllocator::DeviceStats SpillwayAllocator::getDeviceStats(c10::DeviceIndex device) {
+torch_stats::DeviceStats SpillwayAllocator::getDeviceStats(c10::DeviceIndex device) {
   auto native = native_->getDeviceStats(device);  // checks the device's number
   if (!LedgerOf(device).used()) return native;
   const spillway_device_stats engine = EngineStats(device);
@@ -54,7 +57,9 @@ std::pair<size_t, size_t> SpillwayAllocator::getMemoryInfo(c10::DeviceIndex devi
   size_t free = 0;
   size_t total = 0;
   if (api_->memory_info(device, &free, &total) == 0) return {free, total};
-  return CUDAAllocator::getMemoryInfo(device);
+  const c10::cuda::CUDAGuard guard(device);
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {free, total};
 }
 
 void SpillwayAllocator::cacheInfo(c10::DeviceIndex device, size_t* largest) {
@@ -72,9 +77,9 @@ void* SpillwayAllocator::getBaseAllocation(void* pointer, size_t* bytes) {
   return base;
 }
 
-torch_cuda::SnapshotInfo SpillwayAllocator::snapshot(c10::MempoolId_t pool, bool include_traces) {
-  torch_cuda::SnapshotInfo result = native_->snapshot(pool, include_traces);
-  if (pool != c10::MempoolId_t{0, 0}) return result;  // private pools hold no block of ours
+torch_cuda::SnapshotInfo SpillwayAllocator::snapshot(PoolId pool, bool include_traces) {
+  torch_cuda::SnapshotInfo result = native_.snapshot(pool, include_traces);
+  if (pool != kNoPool) return result;  // private pools hold no block of ours
   for (c10::DeviceIndex device = 0; device < device_count_.load(); ++device) {
     LedgerOf(device).AppendSegments(device, &result.segments);
   }
@@ -87,21 +92,17 @@ bool SpillwayAllocator::isHistoryEnabled() { return native_->isHistoryEnabled();
 void SpillwayAllocator::recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
                                       torch_cuda::RecordContext when, bool clear,
                                       const std::vector<std::string>& skip_actions) {
-  native_->recordHistory(enabled, recorder, max_entries, when, clear, skip_actions);
+  native_.recordHistory(enabled, recorder, max_entries, when, clear, skip_actions);
   trace_.Configure(enabled, recorder, max_entries, when, clear, skip_actions);
-}
-
-void SpillwayAllocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) {
-  native_->recordAnnotation(annotation);
 }
 
 void SpillwayAllocator::pushCompileContext(std::string& text) {
   trace_.PushCompileContext(text);
-  native_->pushCompileContext(text);
+  native_.pushCompileContext(text);
 }
 
 void SpillwayAllocator::popCompileContext() {
-  native_->popCompileContext();
+  native_.popCompileContext();
   trace_.PopCompileContext();
 }
 
@@ -121,10 +122,6 @@ void SpillwayAllocator::RecordForOurs(TraceAction action, const void* pointer, c
                   metadata);
   }
 }
-
-void SpillwayAllocator::setUserMetadata(const std::string& metadata) { native_->setUserMetadata(metadata); }
-
-std::string SpillwayAllocator::getUserMetadata() { return native_->getUserMetadata(); }
 
 void SpillwayAllocator::attachOutOfMemoryObserver(torch_cuda::OutOfMemoryObserver observer) {
   native_->attachOutOfMemoryObserver(observer);
@@ -148,7 +145,7 @@ void SpillwayAllocator::ReportNativeFrees() {
 // With native's lock held. What other streams did with the memory is over when native says so. Graphs may
 // use the memory of a private pool after it was freed.
 void SpillwayAllocator::NoteNativeEvent(const torch_cuda::TraceEntry& event) const {
-  if (event.action_ != TraceAction::FREE_COMPLETED || event.mempool_ != c10::MempoolId_t{0, 0}) return;
+  if (event.action_ != TraceAction::FREE_COMPLETED || !IsOutsidePools(event)) return;
   if (forked_.load(std::memory_order_relaxed)) return;
   (void)api_->memory_freed(event.device_, reinterpret_cast<const void*>(event.addr_), event.size_,
                            event.stream_);

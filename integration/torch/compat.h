@@ -1,32 +1,112 @@
-// What differs between the PyTorch minors that Spillway serves (versions.txt), and nothing else: the members
-// that PyTorch's allocator interface gained after 2.11, each below the minor that brought it. A minor that is
-// served next adds its own group here; tests/integration/torch/virtuals_test names the members that are
-// missing. Each member is native's business, and is forwarded; where a block of Spillway's may be meant, the
-// derived class is asked through the hooks below. SpillwayAllocator alone uses this. PyTorch calls on any
-// thread; native throws c10::Error, which goes to its caller.
+// What differs between the PyTorch minors that Spillway serves (versions.txt), and nothing else: the members of
+// PyTorch's allocator interface that not all minors have, each below the minor that brought it, and the older forms of
+// those that changed. SpillwayAllocator is written for the forms of 2.11. A minor that is served next adds its own
+// group here; tests/integration/torch/virtuals_test names the members that are missing. What is native's business is
+// forwarded; where a block of Spillway's may be meant, the derived class is asked through the hooks below.
+// SpillwayAllocator alone uses this. PyTorch calls on any thread; native throws c10::Error, which goes to its caller.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_COMPAT_H_
 #define SPILLWAY_INTEGRATION_TORCH_COMPAT_H_
-
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <torch/headeronly/version.h>
 
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
-// Whether PyTorch 2.`minor` or a newer one is compiled against.
-#define SPILLWAY_TORCH_SINCE(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
+#include "integration/torch/compat_types.h"
+#include "integration/torch/native_forms.h"
 
 namespace spillway::integration {
-
-namespace torch_cuda = c10::cuda::CUDACachingAllocator;
 
 // The allocator interface of this minor, less what all minors have in common. Any thread.
 class CompatAllocator : public torch_cuda::CUDAAllocator {
  public:
-  using TraceAction = c10::CachingDeviceAllocator::TraceEntry::Action;
+  using TraceAction = torch_cuda::TraceEntry::Action;
+
+  // ---- Forms of 2.11 that older minors call in another form, or never.
+
+#if !SPILLWAY_TORCH_SINCE(6)
+  virtual double getMemoryFraction(c10::DeviceIndex device) = 0;
+#endif
+
+#if !SPILLWAY_TORCH_SINCE(8)
+  virtual void emptyCache(PoolId pool) = 0;
+  void emptyCache() final { emptyCache(kNoPool); }
+  torch_cuda::SnapshotInfo snapshot() final { return snapshot(kNoPool, true); }
+  void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
+                     torch_cuda::RecordContext when) final {
+    recordHistory(enabled, recorder, max_entries, when, false, {});
+  }
+  virtual void pushCompileContext(std::string& text) = 0;
+  virtual void popCompileContext() = 0;
+#elif !SPILLWAY_TORCH_SINCE(11)
+  torch_cuda::SnapshotInfo snapshot(PoolId pool) final { return snapshot(pool, true); }
+  void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
+                     torch_cuda::RecordContext when, bool clear) final {
+    recordHistory(enabled, recorder, max_entries, when, clear, {});
+  }
+#endif
+
+#if !SPILLWAY_TORCH_SINCE(10)
+  virtual std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) = 0;
+#endif
+
+#if !SPILLWAY_TORCH_SINCE(11)
+  virtual torch_cuda::SnapshotInfo snapshot(PoolId pool, bool include_traces) = 0;
+  virtual void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
+                             torch_cuda::RecordContext when, bool clear,
+                             const std::vector<std::string>& skip_actions) = 0;
+#endif
+
+  // ---- Members that later minors brought.
+
+#if SPILLWAY_TORCH_SINCE(5)
+  // A block of ours has no memory that another process could open.
+  torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override {
+    RefuseToShareOurs(pointer);
+    return native_->shareIpcHandle(pointer);
+  }
+  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override {
+    native_->recordAnnotation(annotation);
+  }
+#endif
+
+#if SPILLWAY_TORCH_SINCE(6)
+  void enable(bool value) override { native_->enable(value); }
+  bool isEnabled() const override { return native_->isEnabled(); }
+  int getPoolUseCount(c10::DeviceIndex device, PoolId pool) override {
+    return native_->getPoolUseCount(device, pool);
+  }
+#endif
+
+#if SPILLWAY_TORCH_SINCE(11)
+  void createOrIncrefPool(c10::DeviceIndex device, PoolId pool,
+                          std::shared_ptr<CUDAAllocator> allocator) override {
+    native_->createOrIncrefPool(device, pool, std::move(allocator));
+  }
+  void setUseOnOOM(c10::DeviceIndex device, PoolId pool, bool use_on_oom) override {
+    native_->setUseOnOOM(device, pool, use_on_oom);
+  }
+#elif SPILLWAY_TORCH_SINCE(8)
+  void createOrIncrefPool(c10::DeviceIndex device, PoolId pool, CUDAAllocator* allocator) override {
+    native_->createOrIncrefPool(device, pool, allocator);
+  }
+  void setUseOnOOM(c10::DeviceIndex device, PoolId pool) override { native_->setUseOnOOM(device, pool); }
+#elif SPILLWAY_TORCH_SINCE(6)
+  void ensureExistsAndIncrefPool(c10::DeviceIndex device, PoolId pool) override {
+    native_->ensureExistsAndIncrefPool(device, pool);
+  }
+#endif
+
+#if SPILLWAY_TORCH_SINCE(10)
+  std::vector<torch_cuda::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex device) override {
+    return native_->getExpandableSegmentSizes(device);
+  }
+  void setNoSplit(c10::DeviceIndex device, PoolId pool) override { native_->setNoSplit(device, pool); }
+  void setUserMetadata(const std::string& metadata) override { native_->setUserMetadata(metadata); }
+  std::string getUserMetadata() override { return native_->getUserMetadata(); }
+#endif
 
 #if SPILLWAY_TORCH_SINCE(12)
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) override {
@@ -65,6 +145,8 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 
   // Hooks. `pointer` of the last two is one that Owns() has accepted.
   virtual bool Owns(const void* pointer) const = 0;
+  // Throws for a block of ours, with what to do instead.
+  virtual void RefuseToShareOurs(const void* pointer) const = 0;
   // The stack that history kept of the block's allocation, or null.
   virtual std::shared_ptr<c10::GatheredContext> ContextOfOurs(const void* pointer) = 0;
   // Adds an event about a live block to the history; nothing when there is no such block.
@@ -72,7 +154,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   // Gives a block that native has just handed out our deleter, and notes it in the statistics.
   virtual c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) = 0;
 
-  torch_cuda::CUDAAllocator* const native_;
+  const NativeForms native_;
 };
 
 }  // namespace spillway::integration

@@ -96,22 +96,22 @@ size_t DeviceLedger::reserved_bytes() const {
 }
 
 void DeviceLedger::AppendSegments(c10::DeviceIndex device,
-                                  std::vector<c10::CachingDeviceAllocator::SegmentInfo>* segments) const {
+                                  std::vector<torch_cuda::SegmentInfo>* segments) const {
   const size_t first = segments->size();
   {
     os::MutexLock lock(&mu_);
     for (const auto& [pointer, block] : live_) {
-      c10::CachingDeviceAllocator::SegmentInfo segment;
+      torch_cuda::SegmentInfo segment;
       segment.device = device;
       segment.address = reinterpret_cast<size_t>(pointer);
       segment.total_size = block.counted;
       segment.requested_size = block.requested;
       segment.allocated_size = block.counted;
       segment.active_size = block.counted;
-      segment.stream = block.stream;
+      segment.stream = static_cast<cudaStream_t>(block.stream);
       segment.is_large = true;
       segment.context_when_allocated = block.context;
-      c10::CachingDeviceAllocator::BlockInfo info;
+      torch_cuda::BlockInfo info;
       info.size = block.counted;
       info.requested_size = block.requested;
       info.allocated = true;

@@ -5,7 +5,6 @@
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
 
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/FunctionRef.h>
 
 #include <atomic>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "integration/torch/compat_types.h"
 #include "integration/torch/device_stats_merge.h"
 #include "io/os/sync.h"
 
@@ -31,7 +31,7 @@ struct LedgerBlock {
 
 class DeviceLedger {
  public:
-  using Stats = c10::CachingDeviceAllocator::DeviceStats;
+  using Stats = torch_stats::DeviceStats;
 
   // Bytes as native's statistics count a block of this size.
   static size_t CountedBytes(size_t requested) { return (requested + 511) / 512 * 512; }
@@ -60,8 +60,7 @@ class DeviceLedger {
   size_t reserved_bytes() const;
 
   // One segment with one block for each live block, in order of address.
-  void AppendSegments(c10::DeviceIndex device,
-                      std::vector<c10::CachingDeviceAllocator::SegmentInfo>* segments) const;
+  void AppendSegments(c10::DeviceIndex device, std::vector<torch_cuda::SegmentInfo>* segments) const;
 
  private:
   void RefreshPeaks(DeviceStatsMerge::NativeTotal before, NativeStats native);

@@ -5,9 +5,9 @@
 namespace spillway::integration {
 namespace {
 
-using c10::CachingAllocator::Stat;
-using c10::CachingAllocator::StatArray;
-using c10::CachingAllocator::StatType;
+using torch_stats::Stat;
+using torch_stats::StatArray;
+using torch_stats::StatType;
 using Stats = DeviceStatsMerge::Stats;
 
 // All blocks of ours are large ones: they count in the aggregate and in the large pool.
@@ -32,11 +32,20 @@ void ForEachFigure(Function function) {
 }
 
 void Increase(StatArray* array, size_t amount) {
-  for (StatType type : kOurTypes) (*array)[static_cast<size_t>(type)].increase(amount);
+  for (StatType type : kOurTypes) {
+    Stat& stat = (*array)[static_cast<size_t>(type)];
+    stat.current += static_cast<int64_t>(amount);
+    stat.peak = std::max(stat.peak, stat.current);
+    stat.allocated += static_cast<int64_t>(amount);
+  }
 }
 
 void Decrease(StatArray* array, size_t amount) {
-  for (StatType type : kOurTypes) (*array)[static_cast<size_t>(type)].decrease(amount);
+  for (StatType type : kOurTypes) {
+    Stat& stat = (*array)[static_cast<size_t>(type)];
+    stat.current -= static_cast<int64_t>(amount);
+    stat.freed += static_cast<int64_t>(amount);
+  }
 }
 
 }  // namespace
@@ -129,7 +138,10 @@ Stats DeviceStatsMerge::Merge(Stats native) {
 }
 
 void DeviceStatsMerge::ResetAccumulated() {
-  ForEachFigure([&](StatArray Stats::*array, size_t type) { (own_.*array)[type].reset_accumulated(); });
+  ForEachFigure([&](StatArray Stats::*array, size_t type) {
+    (own_.*array)[type].allocated = 0;
+    (own_.*array)[type].freed = 0;
+  });
   retries_ = 0;
   ooms_ = 0;
 }

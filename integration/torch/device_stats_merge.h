@@ -5,15 +5,15 @@
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_STATS_MERGE_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_STATS_MERGE_H_
 
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <cstddef>
+
+#include "integration/torch/compat_types.h"
 
 namespace spillway::integration {
 
 class DeviceStatsMerge {
  public:
-  using Stats = c10::CachingDeviceAllocator::DeviceStats;
+  using Stats = torch_stats::DeviceStats;
 
   // A block of ours came or went. `requested`: bytes asked for; `counted`: the same rounded as native rounds.
   void OnAllocate(size_t requested, size_t counted);

@@ -1,7 +1,5 @@
 // The one exported function: checks that PyTorch's allocator may be swapped now, and swaps it.
 
-#include <c10/util/env.h>
-
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -20,10 +18,10 @@ namespace {
 // PyTorch's text.
 void ParsePyTorchVariables(torch_cuda::CUDAAllocator* native) {
   for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-    const auto value = c10::utils::get_env(name);
+    const auto value = PyTorchVariable(name);
     if (!value || value->find("backend") == std::string::npos) continue;
     try {
-      (void)native->snapshot({0, 0}, false);
+      (void)NativeForms(native).snapshot(kNoPool, false);
     } catch (const std::exception&) {
       // PyTorch parses again, and reports the error, at its first use.
     }
@@ -41,7 +39,7 @@ std::string WhyNot(const spillway_api* api, torch_cuda::CUDAAllocator* native) {
     return "PyTorch uses its allocator '" + native->name() + "' (backend: in PYTORCH_CUDA_ALLOC_CONF)";
   }
   if (native->initialized()) return "CUDA is already initialised in PyTorch";
-  if (c10::utils::has_env("PYTORCH_NO_CUDA_MEMORY_CACHING")) {
+  if (PyTorchVariable("PYTORCH_NO_CUDA_MEMORY_CACHING")) {
     return "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which asks for an allocator without a cache";
   }
   return "";

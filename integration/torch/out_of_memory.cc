@@ -23,17 +23,16 @@ size_t NativeAllocationBytes(size_t requested) {
 }
 
 std::string OutOfMemoryText(const Refusal& refusal) {
-  using c10::CachingAllocator::format_size;
   const size_t in_use = refusal.total - std::min(refusal.free, refusal.total);
   const size_t idle = refusal.reserved - std::min(refusal.allocated, refusal.reserved);
   std::string text = "CUDA out of memory. Tried to allocate ";
-  text += format_size(NativeAllocationBytes(refusal.requested));
+  text += SizeWords(NativeAllocationBytes(refusal.requested));
   text += ". GPU " + std::to_string(static_cast<int>(refusal.device)) + " has a total capacity of ";
-  text += format_size(refusal.total) + " of which " + format_size(refusal.free) + " is free. ";
-  text += "Including non-PyTorch memory, this process has " + format_size(in_use) + " memory in use. ";
-  if (refusal.allowed != 0) text += format_size(refusal.allowed) + " allowed; ";
-  text += "Of the allocated memory " + format_size(refusal.allocated) + " is allocated by PyTorch, and ";
-  text += format_size(idle) + " is reserved by PyTorch but unallocated.";
+  text += SizeWords(refusal.total) + " of which " + SizeWords(refusal.free) + " is free. ";
+  text += "Including non-PyTorch memory, this process has " + SizeWords(in_use) + " memory in use. ";
+  if (refusal.allowed != 0) text += SizeWords(refusal.allowed) + " allowed; ";
+  text += "Of the allocated memory " + SizeWords(refusal.allocated) + " is allocated by PyTorch, and ";
+  text += SizeWords(idle) + " is reserved by PyTorch but unallocated.";
   text += "\nSpillway: ";
   text += refusal.reason.empty() ? "the block does not fit the GPU, host memory and disk together"
                                  : refusal.reason;

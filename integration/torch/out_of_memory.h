@@ -5,11 +5,11 @@
 #ifndef SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_
 #define SPILLWAY_INTEGRATION_TORCH_OUT_OF_MEMORY_H_
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <cstddef>
 #include <string>
 #include <vector>
+
+#include "integration/torch/compat_types.h"
 
 namespace spillway::integration {
 

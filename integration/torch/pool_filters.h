@@ -6,7 +6,6 @@
 #ifndef SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
 #define SPILLWAY_INTEGRATION_TORCH_POOL_FILTERS_H_
 
-#include <c10/core/CachingDeviceAllocator.h>
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "integration/torch/compat_types.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
@@ -25,14 +25,14 @@ class PoolFilters {
   using Filter = std::function<bool(cudaStream_t)>;
 
   // The pool begins to ask for allocations on the device. A pool may begin several times.
-  void Begin(c10::DeviceIndex device, c10::MempoolId_t pool, Filter filter) {
+  void Begin(c10::DeviceIndex device, PoolId pool, Filter filter) {
     os::MutexLock lock(&mu_);
     filters_.push_back({device, pool, std::move(filter)});
     open_.store(static_cast<int>(filters_.size()));
   }
 
   // The pool asks no more on the device: all its filters there go.
-  void End(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  void End(c10::DeviceIndex device, PoolId pool) {
     os::MutexLock lock(&mu_);
     std::erase_if(filters_, [&](const Open& open) { return open.device == device && open.pool == pool; });
     open_.store(static_cast<int>(filters_.size()));
@@ -60,7 +60,7 @@ class PoolFilters {
   // A filter between its Begin and its End.
   struct Open {
     c10::DeviceIndex device;
-    c10::MempoolId_t pool;
+    PoolId pool;
     Filter filter;
   };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 
+#include "integration/torch/compat_types.h"
 #include "integration/torch/imports.h"
 
 namespace spillway::integration {
@@ -30,22 +31,22 @@ bool MayBeRefused(int32_t error) { return error == cudaErrorMemoryAllocation || 
         "CUDA out of memory. A kernel launch or a copy needs more memory than can be freed for it." + words);
   }
   const std::string text = cudaGetErrorString(static_cast<cudaError_t>(error));
-  throw c10::AcceleratorError(place, error, "CUDA error: " + text + words);
+  throw DeviceFailure(place, error, "CUDA error: " + text + words);
 }
 
 // PyTorch's check takes more arguments in later minors; they are passed on as they are.
 template <typename Function>
 struct CheckBefore;
 
-template <typename... More>
-struct CheckBefore<void(int32_t, const char*, const char*, uint32_t, More...)> {
-  using Function = void(int32_t, const char*, const char*, uint32_t, More...);
+template <typename Line, typename... More>  // the line is signed up to 2.9
+struct CheckBefore<void(int32_t, const char*, const char*, Line, More...)> {
+  using Function = void(int32_t, const char*, const char*, Line, More...);
   static inline Function* pytorchs = nullptr;
 
-  static void Check(int32_t error, const char* file, const char* function, uint32_t line, More... more) {
+  static void Check(int32_t error, const char* file, const char* function, Line line, More... more) {
     if (__builtin_expect(error != cudaSuccess, 0) && MayBeRefused(error) &&
         g_engine->take_refused_call() != 0)
-      ThrowRefusedCall(error, file, function, line);
+      ThrowRefusedCall(error, file, function, static_cast<uint32_t>(line));
     pytorchs(error, file, function, line, more...);
   }
 };

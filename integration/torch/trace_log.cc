@@ -15,9 +15,8 @@ std::string JoinedCompileContext() {
 
 }  // namespace
 
-void TraceLog::Configure(bool enabled, c10::CachingDeviceAllocator::CreateContextFn recorder,
-                         size_t max_entries, RecordContext when, bool clear,
-                         const std::vector<std::string>& skip_actions) {
+void TraceLog::Configure(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
+                         RecordContext when, bool clear, const std::vector<std::string>& skip_actions) {
   os::MutexLock lock(&mu_);
   history_ = enabled;
   max_entries_ = std::max<size_t>(1, max_entries);
@@ -25,7 +24,7 @@ void TraceLog::Configure(bool enabled, c10::CachingDeviceAllocator::CreateContex
   level_.store(enabled && recorder != nullptr ? when : RecordContext::NEVER);
   skipped_.clear();
   for (const std::string& action : skip_actions) {
-    skipped_.insert(static_cast<int>(c10::CachingDeviceAllocator::parseTraceEntryAction(action)));
+    skipped_.insert(TraceActionNumber(action));
   }
   if (!enabled || clear) events_.clear();
   active_.store(history_ || !trackers_.empty());
@@ -54,8 +53,8 @@ void TraceLog::Record(Entry::Action action, c10::DeviceIndex device, size_t addr
   if (!active()) return;
   // History at level STATE keeps stacks of live blocks only, not of events.
   if (level_.load(std::memory_order_relaxed) < RecordContext::ALLOC) context = nullptr;
-  Entry entry(action, device, address, bytes, stream, {0, 0}, c10::getApproximateTime(), std::move(context),
-              JoinedCompileContext(), user_metadata);
+  Entry entry = MakeTraceEntry(
+      {action, device, address, bytes, stream, std::move(context), JoinedCompileContext(), user_metadata});
   os::MutexLock lock(&mu_);
   for (const Tracker& tracker : trackers_) tracker(entry);
   if (!history_ || skipped_.contains(static_cast<int>(action))) return;

@@ -6,7 +6,6 @@
 #ifndef SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
 #define SPILLWAY_INTEGRATION_TORCH_TRACE_LOG_H_
 
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/ApproximateClock.h>
 
 #include <atomic>
@@ -20,20 +19,21 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "integration/torch/compat_types.h"
 #include "io/os/sync.h"
 
 namespace spillway::integration {
 
 class TraceLog {
  public:
-  using Entry = c10::CachingDeviceAllocator::TraceEntry;
-  using Tracker = c10::CachingDeviceAllocator::AllocatorTraceTracker;
-  using RecordContext = c10::CachingDeviceAllocator::RecordContext;
+  using Entry = torch_cuda::TraceEntry;
+  using Tracker = torch_cuda::AllocatorTraceTracker;
+  using RecordContext = torch_cuda::RecordContext;
   using Context = std::shared_ptr<c10::GatheredContext>;
 
   // As CUDAAllocator::recordHistory. Any thread.
-  void Configure(bool enabled, c10::CachingDeviceAllocator::CreateContextFn recorder, size_t max_entries,
-                 RecordContext when, bool clear, const std::vector<std::string>& skip_actions);
+  void Configure(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries, RecordContext when,
+                 bool clear, const std::vector<std::string>& skip_actions);
   void AddTracker(Tracker tracker);
 
   // The stack of the caller when history keeps stacks at `level`, else null. Takes the GIL or worse: no lock
@@ -61,7 +61,7 @@ class TraceLog {
 
   std::atomic<bool> active_{false};  // written under mu_; a stale read loses or adds one event
   std::atomic<RecordContext> level_{RecordContext::NEVER};
-  std::atomic<c10::CachingDeviceAllocator::CreateContextFn> recorder_{nullptr};
+  std::atomic<torch_cuda::CreateContextFn> recorder_{nullptr};
 
   os::Mutex mu_{os::LockRank::kRegistry};
   bool history_ ABSL_GUARDED_BY(mu_) = false;

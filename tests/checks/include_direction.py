@@ -44,8 +44,10 @@ IMPURE = re.compile(
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]', re.MULTILINE)
 READS_ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 SIMCUDA = "integration/simcuda"
-# simcuda has settings of its own, and the preload passes on what the engine reads.
-ENVIRONMENT = ("integration/settings/environment.cc", "integration/preload/conf.c", SIMCUDA + "/", "tests/", "bench/")
+# simcuda has settings of its own, and the preload passes on what the engine reads. PyTorch tells of its variables from
+# 2.6 on; before that they are read as it reads them.
+ENVIRONMENT = ("integration/settings/environment.cc", "integration/preload/conf.c", "integration/torch/compat_types.h",
+               SIMCUDA + "/", "tests/", "bench/")  # fmt: skip
 
 
 def is_simcuda(path):

@@ -11,6 +11,8 @@
 #include <exception>
 #include <string>
 
+#include "integration/torch/compat_types.h"
+
 namespace {
 
 using CopyFn = CUresult (*)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
@@ -33,8 +35,10 @@ const char* Thrown(Body body) {
     body();
   } catch (const c10::OutOfMemoryError& error) {
     answer = std::string("OutOfMemoryError|") + error.what_without_backtrace();
+#if SPILLWAY_TORCH_SINCE(8)
   } catch (const c10::AcceleratorError& error) {
     answer = std::string("AcceleratorError|") + error.what_without_backtrace();
+#endif
   } catch (const c10::Error& error) {
     answer = std::string("Error|") + error.what_without_backtrace();
   } catch (const std::exception& error) {

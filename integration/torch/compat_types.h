@@ -1,0 +1,134 @@
+// The types of PyTorch's allocator interface under one name for all minors (versions.txt), and what a minor lacks of
+// them: PyTorch moved them twice between 2.4 and 2.11. Everything of integration/torch includes this instead of
+// PyTorch's own header of types. No state; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_
+#define SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/Exception.h>
+#include <c10/util/env.h>
+#if __has_include(<torch/headeronly/version.h>)
+#include <torch/headeronly/version.h>
+#else
+#include <torch/version.h>
+#endif
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+// Whether PyTorch 2.`minor` or a newer one is compiled against.
+#define SPILLWAY_TORCH_SINCE(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
+
+namespace spillway::integration {
+
+namespace torch_cuda = c10::cuda::CUDACachingAllocator;
+
+// Statistics: DeviceStats, Stat, StatArray, StatType.
+#if SPILLWAY_TORCH_SINCE(5)
+namespace torch_stats = c10::CachingDeviceAllocator;
+#else
+namespace torch_stats = torch_cuda;
+#endif
+
+#if SPILLWAY_TORCH_SINCE(9)
+using PoolId = c10::MempoolId_t;
+#else
+using PoolId = c10::cuda::MempoolId_t;
+#endif
+// A pool that is none: blocks outside of all private pools.
+inline constexpr PoolId kNoPool{0, 0};
+
+// What is known about an event of the history.
+struct TraceFacts {
+  torch_cuda::TraceEntry::Action action;
+  c10::DeviceIndex device;
+  size_t address;
+  size_t bytes;
+  void* stream;
+  std::shared_ptr<c10::GatheredContext> context;
+  std::string compile_context;  // since 2.8
+  std::string user_metadata;    // since 2.10
+};
+
+// An event of a block outside of all pools, now.
+inline torch_cuda::TraceEntry MakeTraceEntry(TraceFacts facts) {
+  return {
+    facts.action, facts.device, facts.address, facts.bytes, static_cast<cudaStream_t>(facts.stream),
+#if SPILLWAY_TORCH_SINCE(8)
+        kNoPool,
+#endif
+        c10::getApproximateTime(), std::move(facts.context),
+#if SPILLWAY_TORCH_SINCE(8)
+        std::move(facts.compile_context),
+#endif
+#if SPILLWAY_TORCH_SINCE(10)
+        std::move(facts.user_metadata),
+#endif
+  };
+}
+
+// Whether an event is one of memory outside of all private pools. Before 2.8 events do not say: then it never is,
+// and what depends on it is left undone.
+inline bool IsOutsidePools(const torch_cuda::TraceEntry& event) {
+#if SPILLWAY_TORCH_SINCE(8)
+  return event.mempool_ == kNoPool;
+#else
+  return false;
+#endif
+}
+
+// The number of an action that history is told to leave out, by PyTorch's word for it; since 2.11.
+inline int TraceActionNumber(const std::string& word) {
+#if SPILLWAY_TORCH_SINCE(11)
+  return static_cast<int>(c10::CachingDeviceAllocator::parseTraceEntryAction(word));
+#else
+  return -1;
+#endif
+}
+
+// Bytes in PyTorch's words, as in its out-of-memory text.
+#if SPILLWAY_TORCH_SINCE(5)
+inline std::string SizeWords(uint64_t bytes) { return torch_stats::format_size(bytes); }
+#else  // native keeps its own to itself
+inline std::string SizeWords(uint64_t bytes) {
+  constexpr const char* kUnits[] = {" KiB", " MiB", " GiB"};
+  if (bytes <= 1024) return std::to_string(bytes) + " bytes";
+  double amount = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  for (; amount > 1024 && unit < 2; ++unit) amount /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f", amount);
+  return std::string(text) + kUnits[unit];
+}
+#endif
+
+// A variable of PyTorch's own, as it reads it itself.
+inline std::optional<std::string> PyTorchVariable(const char* name) {
+#if SPILLWAY_TORCH_SINCE(6)
+  return c10::utils::get_env(name);
+#else
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+#endif
+}
+
+// What PyTorch raises for a device's error.
+#if SPILLWAY_TORCH_SINCE(8)
+inline c10::AcceleratorError DeviceFailure(c10::SourceLocation place, int32_t error, std::string text) {
+  return {place, error, std::move(text)};
+}
+#else
+inline c10::Error DeviceFailure(c10::SourceLocation place, int32_t, std::string text) {
+  return {place, std::move(text)};
+}
+#endif
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_

@@ -1,0 +1,74 @@
+// NativeForms: PyTorch's native allocator, called by us in the forms of 2.11 whatever the minor is. What has one form
+// in all minors is reached through the arrow. What an older native does not have is answered as if nobody had used
+// it. CompatAllocator and SpillwayAllocator call it, on any thread; native throws c10::Error, which goes to the
+// caller.
+
+#ifndef SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
+#define SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "integration/torch/compat_types.h"
+
+namespace spillway::integration {
+
+class NativeForms {
+ public:
+  explicit NativeForms(torch_cuda::CUDAAllocator* native) : native_(native) {}
+  torch_cuda::CUDAAllocator* operator->() const { return native_; }
+
+#if SPILLWAY_TORCH_SINCE(6)
+  bool isEnabled() const { return native_->isEnabled(); }
+  double getMemoryFraction(c10::DeviceIndex device) const { return native_->getMemoryFraction(device); }
+#else
+  bool isEnabled() const { return true; }
+  double getMemoryFraction(c10::DeviceIndex) const { return 1.0; }
+#endif
+
+#if SPILLWAY_TORCH_SINCE(8)
+  void emptyCache(PoolId pool) const { native_->emptyCache(pool); }
+  void pushCompileContext(std::string& text) const { native_->pushCompileContext(text); }
+  void popCompileContext() const { native_->popCompileContext(); }
+#else
+  void emptyCache(PoolId) const { native_->emptyCache(); }
+  void pushCompileContext(std::string&) const {}
+  void popCompileContext() const {}
+#endif
+
+#if SPILLWAY_TORCH_SINCE(10)
+  std::string getUserMetadata() const { return native_->getUserMetadata(); }
+#else
+  std::string getUserMetadata() const { return ""; }
+#endif
+
+  torch_cuda::SnapshotInfo snapshot(PoolId pool, bool include_traces) const {
+#if SPILLWAY_TORCH_SINCE(11)
+    return native_->snapshot(pool, include_traces);
+#elif SPILLWAY_TORCH_SINCE(8)
+    return native_->snapshot(pool);
+#else
+    return native_->snapshot();
+#endif
+  }
+
+  void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
+                     torch_cuda::RecordContext when, bool clear,
+                     const std::vector<std::string>& skip_actions) const {
+#if SPILLWAY_TORCH_SINCE(11)
+    native_->recordHistory(enabled, recorder, max_entries, when, clear, skip_actions);
+#elif SPILLWAY_TORCH_SINCE(8)
+    native_->recordHistory(enabled, recorder, max_entries, when, clear);
+#else
+    native_->recordHistory(enabled, recorder, max_entries, when);
+#endif
+  }
+
+ private:
+  torch_cuda::CUDAAllocator* const native_;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_TORCH_NATIVE_FORMS_H_

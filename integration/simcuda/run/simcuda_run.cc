@@ -1,6 +1,7 @@
 // simcuda-run [options] -- COMMAND...: runs a command on a machine without a GPU as if it had one.
 // It sets the SIMCUDA_* variables, puts the stand-in driver in front of LD_LIBRARY_PATH and the stand-in runtime
 // behind whatever LD_PRELOAD holds, and becomes the command. Nothing else: the command runs in this process.
+#include <glob.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -71,10 +72,30 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-void SetLibraryPaths(const std::string& directory) {
+// The wheels of CUDA 12 bring their runtime in this folder, those of 13 in another one.
+constexpr char kRuntimeOf12[] = "/../lib/python3*/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12";
+
+bool IsThere(const std::string& pattern) {
+  glob_t found{};
+  const bool there = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0;
+  globfree(&found);
+  return there;
+}
+
+// The major version of CUDA that the command's PyTorch was built for, by the environment of the first Python or script
+// among its words; 13 where nothing says otherwise. A process can have one runtime only.
+std::string RuntimeMajorOf(const std::vector<std::string>& command) {
+  for (const std::string& word : command) {
+    const size_t slash = word.rfind('/');
+    if (slash != std::string::npos && IsThere(word.substr(0, slash) + kRuntimeOf12)) return "12";
+  }
+  return "13";
+}
+
+void SetLibraryPaths(const std::string& directory, const std::string& cuda) {
   const std::string path = Environment("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", path.empty() ? directory.c_str() : (directory + ":" + path).c_str(), 1);
-  const std::string runtime = directory + "/libcudart.so.13";
+  const std::string runtime = directory + "/libcudart.so." + cuda;
   if (access(runtime.c_str(), R_OK) != 0) {
     std::fprintf(stderr,
                  "simcuda-run: %s is not there: programs that use the CUDA runtime will not find a device\n",
@@ -91,6 +112,10 @@ int main(int argc, char** argv) {
   CLI::App app("Runs a command on a stand-in GPU that lives in host memory.", "simcuda-run");
   std::vector<Option> options = Options();
   for (Option& option : options) app.add_option(option.flag, option.value, option.help);
+  std::string cuda;
+  app.add_option("--cuda", cuda,
+                 "12 or 13: the CUDA runtime to stand in for; else that of the Python in the command")
+      ->check(CLI::IsMember({"12", "13"}));
   std::vector<std::string> command;
   app.add_option("COMMAND", command, "the command and its arguments, after --")->required();
   app.positionals_at_end();
@@ -113,7 +138,7 @@ int main(int argc, char** argv) {
                  "simcuda-run: the folder ../lib/simcuda beside this program is not there: build it first\n");
     return kUsageError;
   }
-  SetLibraryPaths(directory);
+  SetLibraryPaths(directory, cuda.empty() ? RuntimeMajorOf(command) : cuda);
 
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());

@@ -34,8 +34,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 }
 #pragma GCC visibility pop
 
-#if CUDART_VERSION < 13000
-#error "The stand-in runtime takes the place of libcudart.so.13 and needs the headers of CUDA 13."
+#if CUDART_VERSION / 1000 != SIMCUDA_RUNTIME_MAJOR
+#error "The stand-in runtime takes the place of NVIDIA's of one major version, and needs the headers of that one."
 #endif
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_RUNTIME_API_H_

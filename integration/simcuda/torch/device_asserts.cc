@@ -23,11 +23,11 @@ class Arguments {
   Arguments(const c10::OperatorHandle& op, c10::Stack* stack) : schema_(op.schema()), stack_(*stack) {}
 
   c10::IValue& At(std::string_view name) const {
-    const std::optional<int> index = schema_.argumentIndexWithName(name);
+    const std::optional<int> index = IndexOf(name);
     TORCH_INTERNAL_ASSERT(index.has_value(), schema_.name(), " has no argument ", std::string(name));
     return stack_[static_cast<size_t>(*index)];
   }
-  bool Has(std::string_view name) const { return schema_.argumentIndexWithName(name).has_value(); }
+  bool Has(std::string_view name) const { return IndexOf(name).has_value(); }
   at::Tensor Tensor(std::string_view name) const { return At(name).toTensor(); }
   int64_t Int(std::string_view name) const { return At(name).toInt(); }
   // Puts `value` everywhere in a tensor of the same shape and dtype; the caller's own tensor stays as it is.
@@ -36,6 +36,11 @@ class Arguments {
   }
 
  private:
+  // A string becomes PyTorch's own view of one (up to 2.5) as well as the standard's.
+  std::optional<int> IndexOf(std::string_view name) const {
+    return schema_.argumentIndexWithName(std::string(name));
+  }
+
   const c10::FunctionSchema& schema_;
   c10::Stack& stack_;
 };

@@ -21,6 +21,25 @@ def check(condition, message):
         sys.exit(f"failed: {message}")
 
 
+def check_runtime(folder, script):
+    """The runtime is that of the environment of a Python among the words, else of CUDA 13, else the one that is named."""
+    def names(major, *words):
+        done = run(*words, "-c", script)
+        return f"libcudart.so.{major}" in json.loads(done.stdout)[0].get("LD_PRELOAD", "") + done.stderr
+
+    python = os.path.join(folder, "bin", "python")
+    runtime = os.path.join(folder, "lib", "python3.11", "site-packages", "nvidia", "cuda_runtime", "lib")
+    os.makedirs(os.path.dirname(python))
+    os.symlink(sys.executable, python)
+    check(names(13, "--", python), "the runtime of CUDA 13 where nothing says otherwise")
+    os.makedirs(runtime)
+    open(os.path.join(runtime, "libcudart.so.12"), "w").close()
+    check(names(12, "--", python), "the runtime of an environment's CUDA 12")
+    check(names(12, "--", "env", "A=b", python), "of an environment that is not the first word")
+    check(names(13, "--cuda", "13", "--", python) and names(12, "--cuda", "12", "--", sys.executable), "the runtime that is named")
+    check(run("--cuda", "11", "--", "true").returncode == 2, "no runtime of CUDA 11")
+
+
 def main():
     script = "import json, os, sys; print(json.dumps([dict(os.environ), sys.argv[1:]]))"
     done = run("--memory", "2GiB", "--devices", "3", "--", sys.executable, "-c", script, "--flag", "word",
@@ -36,6 +55,9 @@ def main():
                                                            text=True).stdout.splitlines() if "libc.so" in line)
     preload = json.loads(run("--", sys.executable, "-c", script, LD_PRELOAD=libc).stdout)[0]["LD_PRELOAD"]
     check(preload.startswith(libc), f"an LD_PRELOAD that is set stays in front: {preload}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        check_runtime(folder, script)
 
     bad = run("--memory", "lots", "--", "true")
     check(bad.returncode == 2 and "SIMCUDA_MEMORY=lots" in bad.stderr, bad.stderr)

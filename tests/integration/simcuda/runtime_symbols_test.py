@@ -2,7 +2,8 @@
 PyTorch's wheels import, compared with the exports and with the wheel of this build.
 
   runtime_symbols_test.py exports LIBRARY LIST HEADER_DIRECTORY ERRORS
-  runtime_symbols_test.py wheel LIST SITE_PACKAGES
+  runtime_symbols_test.py wheel LIST_13 LIST_12 SITE_PACKAGES
+  runtime_symbols_test.py imports SITE_PACKAGES      prints what the wheel imports, for the lists
 Exits with 77 and a reason where there is nothing to compare with.
 """
 
@@ -10,8 +11,6 @@ import pathlib
 import re
 import subprocess
 import sys
-
-SONAME = "libcudart.so.13"
 
 
 def run(*command):
@@ -29,7 +28,7 @@ def check(condition, text):
         sys.exit(f"FAILED: {text}")
 
 
-def check_exports(library, symbols):
+def check_exports(library, symbols, soname):
     exported = {}
     for line in run("nm", "-D", "--defined-only", library).splitlines():
         _, kind, name = line.split()
@@ -38,16 +37,16 @@ def check_exports(library, symbols):
             exported[base] = version
     unexpected = sorted(name for name in exported if not re.match(r"(cuda[A-Z]|__cuda)", name))
     check(not unexpected, f"names that are not the runtime's are exported: {unexpected}")
-    unversioned = sorted(name for name, version in exported.items() if version != SONAME)
-    check(not unversioned, f"exports without the version node {SONAME}: {unversioned}")
+    unversioned = sorted(name for name, version in exported.items() if version != soname)
+    check(not unversioned, f"exports without the version node {soname}: {unversioned}")
     missing = sorted(set(symbols) - set(exported))
     check(not missing, f"symbols that PyTorch imports are not exported: {missing}")
     return len(exported)
 
 
-def check_dynamic_section(library):
+def check_dynamic_section(library, soname):
     dynamic = run("readelf", "-dW", library)
-    check(re.search(rf"SONAME.*\[{re.escape(SONAME)}\]", dynamic), f"SONAME is not {SONAME}")
+    check(re.search(rf"SONAME.*\[{re.escape(soname)}\]", dynamic), f"SONAME is not {soname}")
     check("SYMBOLIC" in dynamic, "not linked with -Bsymbolic")
     needed = set(re.findall(r"NEEDED.*\[(.+?)\]", dynamic))
     allowed = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2",
@@ -68,7 +67,8 @@ def check_errors(header_directory, errors):
     check(in_header <= in_table, f"errors without a name and text: {sorted(in_header - in_table)}")
 
 
-def check_wheel(list_path, site_packages):
+def read_wheel(site_packages):
+    """Its release, and (SONAME, symbol) of what it imports from a CUDA runtime."""
     version_file = pathlib.Path(site_packages, "torch", "version.py")
     if not version_file.exists():
         print(f"skipped: no PyTorch in {site_packages}")
@@ -82,12 +82,20 @@ def check_wheel(list_path, site_packages):
                     continue
             for line in run("nm", "-D", "--undefined-only", str(path)).splitlines():
                 name, _, version = line.split()[-1].partition("@")
-                if version == SONAME:
-                    imported.add(name)
-    if not imported:
-        print(f"skipped: PyTorch {release} imports nothing from {SONAME} (a wheel without CUDA, or of another CUDA)")
+                if version.startswith("libcudart.so."):
+                    imported.add((version, name))
+    return release, imported
+
+
+def check_wheel(lists, site_packages):
+    release, all_imported = read_wheel(site_packages)
+    if not all_imported:
+        print(f"skipped: PyTorch {release} imports nothing from a CUDA runtime (a wheel without CUDA)")
         sys.exit(77)
-    listed = read_list(list_path)
+    sonames = {soname for soname, _ in all_imported}
+    check(len(sonames) == 1 and sonames <= set(lists), f"PyTorch {release} imports from {sorted(sonames)}")
+    imported = {symbol for _, symbol in all_imported}
+    listed = read_list(lists[sonames.pop()])
     check(imported <= set(listed), f"imports of PyTorch {release} that are not in the list: {imported - set(listed)}")
     of_release = {symbol for symbol, releases in listed.items() if release in releases}
     if of_release:
@@ -97,13 +105,18 @@ def check_wheel(list_path, site_packages):
 
 def main():
     if sys.argv[1] == "wheel":
-        check_wheel(sys.argv[2], sys.argv[3])
+        check_wheel({"libcudart.so.13": sys.argv[2], "libcudart.so.12": sys.argv[3]}, sys.argv[4])
+        return
+    if sys.argv[1] == "imports":
+        release, imported = read_wheel(sys.argv[2])
+        print("".join(f"{symbol} {release} {soname}\n" for soname, symbol in sorted(imported)), end="")
         return
     library, list_path, header_directory, errors = sys.argv[2:6]
     symbols = read_list(list_path)
-    check(len(symbols) > 90, "the list is cut short")
-    count = check_exports(library, symbols)
-    check_dynamic_section(library)
+    check(len(symbols) > 80, "the list is cut short")
+    soname = pathlib.Path(library).name
+    count = check_exports(library, symbols, soname)
+    check_dynamic_section(library, soname)
     check_errors(header_directory, errors)
     print(f"{count} exports, {len(symbols)} of them required")
 

@@ -5,11 +5,19 @@ endif()
 set(runtime_source "${CMAKE_SOURCE_DIR}/integration/simcuda/runtime")
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
-add_test(NAME simcuda_runtime_exports
-  COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_symbols_test.py" exports
-          $<TARGET_FILE:simcuda_runtime> "${runtime_source}/required_symbols.txt"
-          $<TARGET_PROPERTY:simcuda_runtime,INTERFACE_INCLUDE_DIRECTORIES> "${runtime_source}/errors.def")
-set_tests_properties(simcuda_runtime_exports PROPERTIES TIMEOUT 60)
+foreach(runtime IN ITEMS simcuda_runtime simcuda_runtime_12)
+  if(TARGET ${runtime})
+    set(symbols required_symbols.txt)
+    if(runtime STREQUAL "simcuda_runtime_12")
+      set(symbols required_symbols_12.txt)
+    endif()
+    add_test(NAME ${runtime}_exports
+      COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_symbols_test.py" exports
+              $<TARGET_FILE:${runtime}> "${runtime_source}/${symbols}"
+              $<TARGET_PROPERTY:${runtime},SIMCUDA_RUNTIME_HEADERS> "${runtime_source}/errors.def")
+    set_tests_properties(${runtime}_exports PROPERTIES TIMEOUT 60)
+  endif()
+endforeach()
 
 # A driver that logs how it is reached; named like the real one, so it has a folder of its own.
 add_library(simcuda_lookup_driver SHARED runtime_lookup_driver.cc)
@@ -44,7 +52,7 @@ foreach(minor IN LISTS SPILLWAY_TORCH_MINORS)
   get_filename_component(runtime_site_packages "${SPILLWAY_TORCH_DIR_${minor}}" DIRECTORY)
   add_test(NAME simcuda_runtime_wheel_imports_${minor}
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_symbols_test.py" wheel
-            "${runtime_source}/required_symbols.txt" "${runtime_site_packages}")
+            "${runtime_source}/required_symbols.txt" "${runtime_source}/required_symbols_12.txt" "${runtime_site_packages}")
   set_tests_properties(simcuda_runtime_wheel_imports_${minor} PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
   if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
     add_test(NAME simcuda_runtime_torch_${minor}

@@ -70,6 +70,7 @@ void SpillwayAllocator::cacheInfo(c10::DeviceIndex device, size_t* largest) {
 
 void* SpillwayAllocator::getBaseAllocation(void* pointer, size_t* bytes) {
   if (!Owns(pointer)) return native_->getBaseAllocation(pointer, bytes);
+  if (kBaseIsForSharing) RefuseToShareOurs(pointer);
   void* base = nullptr;
   size_t size = 0;
   TORCH_CHECK(api_->find_range(pointer, &base, &size) == 0, "invalid device pointer: ", pointer);

@@ -118,6 +118,9 @@ inline std::optional<std::string> PyTorchVariable(const char* name) {
 #endif
 }
 
+// Whether PyTorch asks for a block's base only to share it with another process: it had no call for that before 2.5.
+inline constexpr bool kBaseIsForSharing = !SPILLWAY_TORCH_SINCE(5);
+
 // What PyTorch raises for a device's error.
 #if SPILLWAY_TORCH_SINCE(8)
 inline c10::AcceleratorError DeviceFailure(c10::SourceLocation place, int32_t error, std::string text) {

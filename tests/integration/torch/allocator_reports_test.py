@@ -64,8 +64,9 @@ class StatisticsTest(TorchTest):
         tensor = block(4)
         self.assertIn("Allocated memory", torch.cuda.memory_summary())
         self.assertIn("Allocated memory", torch.cuda.memory_summary(abbreviated=True))
-        self.assertEqual(torch.accelerator.memory_allocated(), torch.cuda.memory_allocated())
-        self.assertGreaterEqual(torch.accelerator.memory_allocated(), tensor.nbytes)
+        self.assertGreaterEqual(torch.cuda.memory_allocated(), tensor.nbytes)
+        if hasattr(torch, "accelerator") and hasattr(torch.accelerator, "memory_allocated"):  # from 2.9 on
+            self.assertEqual(torch.accelerator.memory_allocated(), torch.cuda.memory_allocated())
 
 
 class OutOfMemoryTest(TorchTest):
@@ -115,7 +116,8 @@ class OutOfMemoryTest(TorchTest):
     def test_the_fraction_limits_both_kinds_together(self):
         torch.cuda.set_per_process_memory_fraction(0.25)  # 64 MiB of 256
         try:
-            self.assertEqual(torch.cuda.get_per_process_memory_fraction(), 0.25)
+            if hasattr(torch.cuda, "get_per_process_memory_fraction"):  # from 2.6 on
+                self.assertEqual(torch.cuda.get_per_process_memory_fraction(), 0.25)
             held = block(40)
             with self.assertRaisesRegex(torch.cuda.OutOfMemoryError, r"64\.00 MiB allowed; "):
                 block(40)
@@ -141,7 +143,7 @@ class OtherErrorsTest(TorchTest):
         for code, words in ((710, "device-side assert triggered"), (700, "an illegal memory access was encountered")):
             self.engine.fail(code)
             for call in (lambda: block(4), torch.cuda.empty_cache):
-                with self.assertRaises(torch.AcceleratorError) as caught:
+                with self.assertRaises(getattr(torch, "AcceleratorError", RuntimeError)) as caught:  # from 2.8 on
                     call()
                 self.assertTrue(str(caught.exception).startswith("CUDA error: " + words), str(caught.exception))
                 self.assertNotIsInstance(caught.exception, torch.cuda.OutOfMemoryError)
@@ -186,7 +188,7 @@ class SnapshotTest(TorchTest):
         self.assertEqual(times, sorted(times))
         frames = [f["name"] for e in trace if e["addr"] == address and e["action"] == "alloc" for f in e["frames"]]
         self.assertIn("block", frames)
-        self.assertEqual(len({e["compile_context"] for e in trace}), 1)
+        self.assertEqual(len({e.get("compile_context") for e in trace}), 1)  # from 2.8 on
 
     @unittest.skipUnless(hasattr(torch.cuda.memory, "_annotate_tensor"), "this PyTorch has no annotations")
     def test_annotations_of_both_kinds(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
 # everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins|wheels]...
+#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins|minors|wheels]...
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -74,6 +74,13 @@ run_cubins() {
     --work "$ROOT/build/cubins" && "$python" -B "$ROOT/tests/cubins/table.py" "$ROOT/build/cubins/libtorch_cuda.so.jsonl"
 }
 
+# The library for every PyTorch minor, and training with seven of them, an environment of 5 GB at a time. What has passed
+# on the same sources is not run again.
+run_minors() {
+  "$PYTHON" -B "$ROOT/tests/minors/minors.py" build && "$PYTHON" -B "$ROOT/tests/minors/minors.py" train &&
+    "$PYTHON" -B "$ROOT/tests/minors/minors.py" table
+}
+
 # One wheel in fresh environments: four Pythons without PyTorch, three with one each from PyPI (5 GB each, one at a time).
 # Pairs that were finished stay so while the libraries are the same. What is not there is skipped, and said.
 run_wheels() {
@@ -84,7 +91,7 @@ run_wheels() {
 }
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins wheels)
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins minors wheels)
 install_packages binutils git
 make_venvs ""
 install_third_party

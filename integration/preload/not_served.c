@@ -12,6 +12,6 @@ void NotServed(const char* what, const char* why, const char* consequence) {
     Say(what, why, consequence, " (SPILLWAY_REQUIRE=1 ends the job instead)", NULL);
     return;
   }
-  Say(what, why, "; the job ends, as ", SettingSource("require"), " asks", NULL);
+  SayFatal(what, why, "; the job ends, as ", SettingSource("require"), " asks", NULL);
   _exit(kExitNotServed); /* exit handlers may wait for a lock that this thread has */
 }

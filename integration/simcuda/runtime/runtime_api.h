@@ -35,7 +35,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 #pragma GCC visibility pop
 
 #if CUDART_VERSION / 1000 != SIMCUDA_RUNTIME_MAJOR
-#error "The stand-in runtime takes the place of NVIDIA's of one major version, and needs the headers of that one."
+#error "The stand-in runtime of one CUDA major needs the headers of that major."
 #endif
 
 #endif  // SPILLWAY_INTEGRATION_SIMCUDA_RUNTIME_RUNTIME_API_H_

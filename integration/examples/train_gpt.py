@@ -292,7 +292,8 @@ def peak_allocated(device):
 def memory_report(device):
     if device.type != "cuda":
         return None
-    free, total = torch.cuda.mem_get_info(device)
+    index = torch.cuda.current_device() if device.index is None else device.index  # PyTorch 2.4 wants a number
+    free, total = torch.cuda.mem_get_info(index)
     stats = torch.cuda.memory_stats(device)
     return {
         "max_allocated_bytes": torch.cuda.max_memory_allocated(device),

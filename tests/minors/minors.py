@@ -52,6 +52,11 @@ def environments():
     return {minor: python for minor, python in pythons.items() if python.is_file()}
 
 
+def use_build(folder):
+    global BUILD
+    BUILD = folder
+
+
 def library(minor):
     return BUILD / "lib" / f"libspillway_torch_{minor.replace('.', '_')}.so"
 
@@ -236,7 +241,9 @@ def main():
     parser.add_argument("minors", nargs="*", help="for train; without one, those that are always trained")
     parser.add_argument("--base", type=Path, default=ROOT / "build" / "venv" / "bin" / "python",
                         help="a Python with the first PyTorch of versions.txt")  # fmt: skip
+    parser.add_argument("--build", type=Path, default=BUILD, help="another build folder; it is configured anew")
     args = parser.parse_args()
+    use_build(args.build.resolve())
     unknown = [minor for minor in args.minors if minor not in releases()]
     if unknown:
         parser.error(f"not in {VERSIONS.name}: {' '.join(unknown)}")

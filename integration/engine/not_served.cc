@@ -16,7 +16,7 @@ constexpr int kExitNotServed = 2;
 
 void ReportNotServed(const std::string& why, IfNotServed then) {
   if (then == IfNotServed::kGoOn) return os::ReportLine(why + " (SPILLWAY_REQUIRE=1 ends the job instead)");
-  os::ReportLine(why + "; the job ends, as SPILLWAY_REQUIRE asks");
+  os::ReportFatal(why + "; the job ends, as SPILLWAY_REQUIRE asks");
   std::fflush(nullptr);
   ::_exit(kExitNotServed);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "allocator/driver/cuda_driver.h"
 #include "integration/engine/runtime.h"
 #include "integration/hooks/access_set_builder.h"
 #include "io/os/log.h"
@@ -25,11 +26,8 @@ absl::Status Runtime::Followable() const {
 
 absl::Status Runtime::WithCause(const absl::Status& refusal) const {
   if (!absl::IsResourceExhausted(refusal) || !ended_.load()) return refusal;
-  absl::Status explained(refusal.code(), absl::StrCat(refusal.message(), "; evictions have ended, since ",
-                                                      ended_by_, " cannot be followed"));
-  refusal.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) { explained.SetPayload(type, payload); });
-  return explained;
+  return allocator::WithWords(refusal, absl::StrCat(refusal.message(), "; evictions have ended, since ",
+                                                    ended_by_, " cannot be followed"));
 }
 
 bool Runtime::MayEvictLocked() {

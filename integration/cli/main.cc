@@ -20,6 +20,7 @@
 #include "absl/strings/str_replace.h"
 #include "integration/cli/characterize.h"
 #include "integration/cli/doctor.h"
+#include "integration/cli/estimate.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
 #include "integration/engine/start_check.h"
@@ -135,6 +136,9 @@ int Main(int argc, char** argv) {
   GenerateOptions generation;
   CLI::App* generate = AddGenerate(&app, &generation);
 
+  EstimateOptions estimation;
+  CLI::App* estimate = AddEstimate(&app, &estimation);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
@@ -143,6 +147,7 @@ int Main(int argc, char** argv) {
   if (simulate->parsed()) return Simulate(simulation);
   if (characterize->parsed()) return CharacterizeTrace(characterization);
   if (generate->parsed()) return Generate(generation);
+  if (estimate->parsed()) return RunEstimate(estimation);
   return run->parsed() ? Run(settings, command) : Doctor(directories);
 }
 

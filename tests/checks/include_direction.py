@@ -29,6 +29,7 @@ FOLDERS = {
     "policy/bound": {"policy/simulator", "policy/trace"},
     "policy/planner": {"policy/bound", "policy/simulator", "policy/trace"},
     "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/trace"},
+    "policy/estimate": {"policy/trace"},
     "allocator/driver": set(),
     "allocator/memory": {"allocator/driver"},
     "allocator/tier": {"allocator/driver"},

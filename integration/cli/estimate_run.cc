@@ -1,0 +1,310 @@
+#include "integration/cli/estimate_run.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "integration/cli/model_config.h"
+#include "integration/cli/quantities.h"
+#include "integration/cli/trace_files.h"
+
+namespace spillway::integration {
+namespace {
+
+using policy::Bytes;
+
+constexpr Bytes kChunk = 2 << 20;
+constexpr double kGiB = 0x1p30;
+constexpr Bytes kMostMemory = Bytes{1} << 50;
+constexpr uint64_t kMostCount = uint64_t{1} << 32;
+constexpr double kGoodPart = 0.95;  // of the uncapped speed
+constexpr char kDefaultDisk[] = "3.2e9";
+
+absl::Status ReadCount(absl::string_view option, const std::string& text, uint64_t least, uint64_t* value) {
+  if (absl::SimpleAtoi(text, value) && *value >= least && *value <= kMostCount) return absl::OkStatus();
+  return NotAccepted(option, text, absl::StrCat("an integer, ", least, " to ", kMostCount));
+}
+
+absl::Status ReadMemory(absl::string_view option, const std::string& text, Bytes least, Bytes* value) {
+  if (absl::Status status = ReadSize(option, text, value); !status.ok()) return status;
+  if (*value >= least && *value <= kMostMemory) return absl::OkStatus();
+  return NotAccepted(option, text, absl::StrCat(least, " to ", kMostMemory, " bytes, for example 40GiB"));
+}
+
+// "none", or "READ[,WRITE][:SIZE]".
+absl::Status ReadDisk(const std::string& text, Estimate* estimate) {
+  estimate->disk_bytes = 0;
+  if (text == "none") {
+    estimate->ssd_read = estimate->ssd_write = 0;
+    return absl::OkStatus();
+  }
+  const std::vector<std::string> sides = absl::StrSplit(text, ':');
+  const std::vector<std::string> rates = absl::StrSplit(sides[0], ',');
+  estimate->disk_bytes = kMostMemory;
+  if (sides.size() <= 2 && rates.size() <= 2 && ReadRate("disk", rates[0], &estimate->ssd_read).ok() &&
+      ReadRate("disk", rates.back(), &estimate->ssd_write).ok() &&
+      (sides.size() == 1 || ReadMemory("disk", sides[1], 0, &estimate->disk_bytes).ok()))
+    return absl::OkStatus();
+  return NotAccepted("disk", text, "none, or READ[,WRITE][:SIZE], for example 6GB/s,4GB/s:2TB");
+}
+
+absl::StatusOr<policy::ModelShape> ReadModel(const std::string& model) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(model, ignored);
+  if (!folder && !std::filesystem::exists(model, ignored)) {
+    auto named = policy::NamedShape(model);
+    if (named.ok()) return named;
+    return absl::NotFoundError(
+        absl::StrCat("MODEL=", model, " is not accepted: no such file, and no name; accepted: ",
+                     "a Hugging Face config.json, a folder with one, or one of ", policy::ShapeNames()));
+  }
+  const std::string path = folder ? model + "/config.json" : model;
+  const auto text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  auto shape = ParseModelConfig(*text);
+  if (shape.ok()) return shape;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", shape.status().message()));
+}
+
+absl::Status ReadMachine(const EstimateOptions& options, Estimate* estimate) {
+  if (options.machine.empty()) {
+    auto named = NamedMachine(options.gpu);
+    if (!named.ok()) return named.status();
+    estimate->machine = *std::move(named);
+  } else {
+    const auto text = ReadFile(options.machine);
+    if (!text.ok()) return text.status();
+    auto parsed = ParseMachine(*text);
+    if (!parsed.ok())
+      return absl::InvalidArgumentError(absl::StrCat(options.machine, ": ", parsed.status().message()));
+    estimate->machine = *std::move(parsed);
+  }
+  if (!options.disk.empty() || estimate->machine.ssd_read == 0)
+    return ReadDisk(options.disk.empty() ? kDefaultDisk : options.disk, estimate);
+  estimate->ssd_read = estimate->machine.ssd_read;
+  estimate->ssd_write = estimate->machine.ssd_write;
+  estimate->disk_bytes = kMostMemory;
+  return absl::OkStatus();
+}
+
+absl::Status ReadTraining(const EstimateOptions& options, Estimate* estimate) {
+  policy::TrainingOptions& training = estimate->training;
+  training.shape = estimate->shape;
+  for (const absl::Status& status :
+       {ReadCount("batch", options.batch, 1, &training.batch.sequences),
+        ReadCount("sequence", options.sequence, 1, &training.batch.tokens),
+        ReadCount("target", options.target.empty() ? options.sequence : options.target, 1,
+                  &training.batch.targets),
+        ReadCount("accumulate", options.accumulate, 1, &training.micro_batches),
+        ReadCount("lora", options.lora, 0, &training.adapter_rank)}) {
+    if (!status.ok()) return status;
+  }
+  auto optimizer = policy::ParseOptimizer(options.optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  training.optimizer = *optimizer;
+  training.precision = options.dtype == "fp32"   ? policy::Precision::kFp32
+                       : options.dtype == "bf16" ? policy::Precision::kBf16
+                                                 : policy::Precision::kAutocast;
+  training.batch.form =
+      options.attention == "math" ? policy::AttentionForm::kMath : policy::AttentionForm::kFlash;
+  training.batch.checkpointing = options.checkpointing;
+  training.clip = options.clip;
+  training.zero = options.zero_grad == "after-update" ? policy::ZeroGradients::kAfterUpdate
+                                                      : policy::ZeroGradients::kBeforeBackward;
+  training.workspace = estimate->machine.workspace;
+  return absl::OkStatus();
+}
+
+Bytes WorkspaceChunks(const Estimate& estimate) {
+  return (estimate.training.workspace + kChunk - 1) / kChunk * kChunk;
+}
+
+// What moves, at its most.
+Bytes PeakOfBlocks(const Estimate& estimate) { return estimate.tape.peak_chunks - WorkspaceChunks(estimate); }
+
+// The simulator's options for a budget that the job fits into.
+SimulateOptions SimulationOf(const Estimate& estimate, const EstimateFit& fit, Bytes host_bytes) {
+  SimulateOptions options;
+  // What runs counts on a sixteenth less once anything moves (docs/planner.md, at run time).
+  const Bytes counted = fit.everything ? fit.blocks : std::max(fit.launch, fit.blocks - fit.blocks / 16);
+  options.gpu_memory = absl::StrCat(counted);
+  options.host_memory = absl::StrCat(host_bytes);
+  options.pcie_in = absl::StrFormat("%.0f", estimate.machine.pcie_in);
+  options.pcie_out = absl::StrFormat("%.0f", estimate.machine.pcie_out);
+  options.pcie_both = estimate.machine.pcie_both;
+  options.ssd_read = absl::StrFormat("%.0f", std::max(1e6, estimate.ssd_read));
+  options.ssd_write = absl::StrFormat("%.0f", std::max(1e6, estimate.ssd_write));
+  options.piece = "0";
+  return options;
+}
+
+// What the simulator makes of one end of the machine's range.
+absl::StatusOr<SimulateResult> RunAt(const Estimate& estimate, const policy::Workload& workload,
+                                     const EstimateFit& fit, Bytes host_bytes) {
+  SimulateOptions options = SimulationOf(estimate, fit, host_bytes);
+  if (fit.everything) options.policy = "none";
+  return RunOne(options, workload);
+}
+
+// Whether a budget gives 95 % of the uncapped speed at both ends.
+bool Good(const Estimate& estimate, const std::array<policy::Workload, 2>& workloads, Bytes budget) {
+  const EstimateFit fit = FitOf(estimate, budget, estimate.host_bytes);
+  if (!fit.problem.empty()) return false;
+  if (fit.everything) return true;
+  for (const policy::Workload& workload : workloads) {
+    const auto run = RunAt(estimate, workload, fit, estimate.host_bytes);
+    if (!run.ok() || run->execution.PercentOfIdeal() < 100 * kGoodPart) return false;
+  }
+  return true;
+}
+
+// By halving, to a sixty-fourth of the peak; the speed is taken to grow with the budget.
+Bytes FindSmallest(const Estimate& estimate, const std::array<policy::Workload, 2>& workloads) {
+  Bytes high = kChunk;
+  while (!FitOf(estimate, high, estimate.host_bytes).everything) high += high;  // everything fits
+  Bytes low = 0;
+  const Bytes near = std::max(kChunk, estimate.tape.peak_chunks / 64);
+  while (high - low > near) {
+    const Bytes middle = (low + (high - low) / 2) / kChunk * kChunk;
+    if (middle <= low || middle >= high) break;
+    (Good(estimate, workloads, middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::string Shortfall(const char* what, Bytes needed, Bytes there) {
+  return absl::StrFormat("%s: %.2f GiB are needed, %.2f GiB are there, %.2f GiB are short", what,
+                         static_cast<double>(needed) / kGiB, static_cast<double>(there) / kGiB,
+                         static_cast<double>(needed - there) / kGiB);
+}
+
+}  // namespace
+
+policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, bool fast) {
+  policy::Workload workload = tape.workload;
+  const auto end = [fast](Range range) { return fast ? range.high : range.low; };
+  for (size_t k = 0; k < workload.kernels.size(); ++k) {
+    const policy::LaunchCost& cost = tape.costs[k];
+    const double rate = end(cost.half ? machine.matmul_bf16 : machine.matmul_fp32);
+    const double seconds =
+        std::max({cost.operations / rate, cost.bytes / end(machine.memory), end(machine.launch_us) / 1e6});
+    workload.kernels[k].duration = std::max<policy::Nanos>(2, std::llround(seconds * 1e9));
+  }
+  return workload;
+}
+
+EstimateFit FitOf(const Estimate& estimate, Bytes budget, Bytes host_bytes) {
+  EstimateFit fit;
+  fit.budget = budget;
+  // External memory has 2 % of the budget, 16 MiB at least (docs/design.md, accounting).
+  fit.small = estimate.tape.small_bytes + WorkspaceChunks(estimate) + std::max<Bytes>(16 << 20, budget / 50);
+  fit.blocks = budget > fit.small ? (budget - fit.small) / kChunk * kChunk : 0;
+  Bytes largest = 0;
+  for (const policy::WorkloadTensor& tensor : estimate.tape.workload.tensors)
+    largest = std::max(largest, tensor.bytes);
+  for (const policy::WorkloadKernel& kernel : estimate.tape.workload.kernels) {
+    Bytes bytes = 0;
+    for (uint32_t t : kernel.inputs) bytes += estimate.tape.workload.tensors[t].bytes;
+    for (uint32_t t : kernel.outputs)
+      bytes += policy::Names(kernel.inputs, t) ? 0 : estimate.tape.workload.tensors[t].bytes;
+    if (bytes <= fit.launch) continue;
+    fit.launch = bytes;
+    fit.launch_name = kernel.name;
+  }
+  fit.off_gpu = host_bytes + estimate.disk_bytes;
+  const Bytes peak = PeakOfBlocks(estimate);
+  fit.everything = peak <= fit.blocks;
+  if (fit.everything) return fit;
+  // Charging (docs/design.md, accounting): live blocks, the largest launch and the largest block.
+  const Bytes all = peak + fit.launch + largest;
+  fit.beyond = all > fit.blocks ? all - fit.blocks : 0;
+  if (fit.launch > fit.blocks) {
+    fit.problem = Shortfall(absl::StrCat("GPU memory, for the blocks of the largest launch (",
+                                         fit.launch_name, ") and ", fit.small >> 20, " MiB that never move")
+                                .c_str(),
+                            fit.launch + fit.small, budget);
+  } else if (fit.beyond > fit.off_gpu) {
+    fit.problem = Shortfall("host memory and disk, for what does not fit the GPU", fit.beyond, fit.off_gpu);
+  }
+  return fit;
+}
+
+absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options) {
+  Estimate estimate;
+  auto shape = ReadModel(options.model);
+  if (!shape.ok()) return shape.status();
+  estimate.shape = *shape;
+  if (absl::Status status = ReadMachine(options, &estimate); !status.ok()) return status;
+  if (absl::Status status = ReadTraining(options, &estimate); !status.ok()) return status;
+  Bytes budget = estimate.machine.gpu_memory;
+  if (!options.gpu_memory.empty()) {
+    if (absl::Status status = ReadMemory("gpu-memory", options.gpu_memory, 1, &budget); !status.ok())
+      return status;
+  }
+  if (absl::Status status = ReadMemory("host-memory", options.host_memory, 0, &estimate.host_bytes);
+      !status.ok())
+    return status;
+  auto tape = policy::EstimateIteration(estimate.training);
+  if (!tape.ok()) return tape.status();
+  estimate.tape = *std::move(tape);
+  estimate.fit = FitOf(estimate, budget, estimate.host_bytes);
+  std::array<policy::Workload, 2> workloads;
+  for (const bool fast : {false, true}) {
+    if (options.kernel_efficiency != "both" && (options.kernel_efficiency == "high") != fast) continue;
+    policy::Workload& workload = workloads[fast ? 1 : 0];
+    workload = WithTimes(estimate.tape, estimate.machine, fast);
+    EstimateTime time;
+    time.efficiency = fast ? "high" : "low";
+    time.uncapped = workload.IdealTime();
+    if (estimate.fit.problem.empty()) {
+      auto run = RunAt(estimate, workload, estimate.fit, estimate.host_bytes);
+      if (!run.ok()) return run.status();
+      time.run = *std::move(run);
+    }
+    estimate.times.push_back(std::move(time));
+  }
+  if (options.smallest) {
+    for (const bool fast : {false, true})
+      workloads[fast ? 1 : 0] = WithTimes(estimate.tape, estimate.machine, fast);
+    estimate.smallest = FindSmallest(estimate, workloads);
+  }
+  return estimate;
+}
+
+std::vector<SweepRow> SweepEstimate(const Estimate& estimate, SimulateOptions* shown) {
+  constexpr int kBudgets = 8;
+  const policy::Workload workload = WithTimes(estimate.tape, estimate.machine, true);
+  const Bytes whole =
+      std::max<Bytes>(estimate.tape.peak_chunks + estimate.tape.small_bytes, kBudgets * kChunk) * 21 / 20;
+  *shown = SimulationOf(estimate, estimate.fit, estimate.host_bytes);
+  std::vector<SweepRow> rows;
+  size_t sweep = 0;
+  for (const Bytes host : {Bytes{0}, estimate.host_bytes / 2, estimate.host_bytes}) {
+    for (int i = 1; i <= kBudgets; ++i) {
+      SweepRow row;
+      row.sweep = sweep;
+      row.option = absl::StrFormat("host-memory=%.1fGiB gpu-memory", static_cast<double>(host) / kGiB);
+      row.value = static_cast<double>(whole / kBudgets * static_cast<Bytes>(i) / kChunk * kChunk);
+      row.value_text = absl::StrFormat("%.2fGiB", row.value / kGiB);
+      const EstimateFit fit = FitOf(estimate, static_cast<Bytes>(row.value), host);
+      row.problem = fit.problem;
+      if (row.problem.empty()) {
+        auto run = RunAt(estimate, workload, fit, host);
+        if (run.ok()) row.result = *std::move(run);
+        if (!run.ok()) row.problem = std::string(run.status().message());
+        row.result.execution.read_waits.clear();
+      }
+      rows.push_back(std::move(row));
+    }
+    ++sweep;
+  }
+  return rows;
+}
+
+}  // namespace spillway::integration

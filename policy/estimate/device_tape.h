@@ -1,0 +1,123 @@
+// DeviceTape: what a training job does with the memory of its device, written down as it would happen: blocks
+// that are allocated and freed, and launches that read and write them. Tensors are handles that share a block,
+// as PyTorch's share a storage: the last one to go frees it. Of the iteration between StartIteration() and
+// Finish() the tape makes a Workload; the peak is that of everything. The models of an iteration write on it.
+// Pure; one thread; nothing fails.
+
+#ifndef SPILLWAY_POLICY_ESTIMATE_DEVICE_TAPE_H_
+#define SPILLWAY_POLICY_ESTIMATE_DEVICE_TAPE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policy/estimate/torch_memory.h"
+#include "policy/trace/workload.h"
+
+namespace spillway::policy {
+
+enum class NumberType : uint8_t { kFp32, kBf16, kInt64, kBool };
+Bytes BytesOf(NumberType type);
+
+// What a block is for.
+enum class Term : uint8_t { kWeights, kGradients, kOptimizer, kActivations, kLogits, kWorkspace };
+inline constexpr size_t kTerms = 6;
+using BytesByTerm = std::array<Bytes, kTerms>;
+
+class DeviceTape;
+
+// Owns one block: frees it at its end.
+class Storage {
+ public:
+  Storage(DeviceTape* tape, uint32_t id) : tape_(tape), id_(id) {}
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  uint32_t id() const { return id_; }
+
+ private:
+  DeviceTape* tape_;
+  uint32_t id_;
+};
+
+// A view of a block; without one: no tensor. Of a view of a part, the elements are the part's.
+struct Tensor {
+  std::shared_ptr<Storage> storage;
+  uint64_t elements = 0;
+  NumberType type = NumberType::kFp32;
+
+  explicit operator bool() const { return storage != nullptr; }
+  double bytes() const { return static_cast<double>(elements) * static_cast<double>(BytesOf(type)); }
+};
+
+// What a launch takes of the device besides its start: operations of matrix units and bytes of memory.
+struct LaunchCost {
+  double operations = 0;
+  bool half = false;  // the operations are on bf16
+  double bytes = 0;
+};
+
+// One iteration of the job, and what it needs.
+struct TapeResult {
+  Workload workload;              // blocks of 1 MiB and more, in whole chunks of 2 MiB; durations 0
+  std::vector<LaunchCost> costs;  // of each kernel
+  Bytes peak_allocated = 0;       // as PyTorch's allocator counts, over everything on the tape
+  Bytes peak_reserved = 0;        // its segments
+  BytesByTerm terms = {};         // of peak_allocated
+  Bytes peak_chunks = 0;          // blocks of 1 MiB and more in whole chunks, at most
+  Bytes small_bytes = 0;          // segments of the smaller blocks
+};
+
+class DeviceTape {
+ public:
+  Tensor New(uint64_t elements, NumberType type);
+  Tensor NewAs(uint64_t elements, NumberType type, Term term);
+
+  // The term of blocks to come; returns the one before.
+  Term SetTerm(Term term);
+  Term term() const { return term_; }
+  // The tensor's block is from now on for `term`; `key` tells which gradient it is, so that the one that the
+  // next iteration makes is known for the same.
+  void Rename(const Tensor& tensor, Term term, uint32_t key);
+
+  // Tensors without a block are passed over.
+  void Launch(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+              double operations = 0, bool half = false);
+
+  // From now on launches belong to the iteration. What was allocated before and is freed after must be
+  // renamed gradients, or nothing that launches after this name.
+  void StartIteration();
+  TapeResult Finish();
+
+ private:
+  friend class Storage;
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  struct Block {
+    Bytes bytes = 0;  // as asked for
+    TorchMemory::Address address = 0;
+    Term term = Term::kActivations;
+    uint32_t key = kNone;
+    bool live = true, before = false;         // before: allocated before the iteration
+    uint32_t created = kNone, freed = kNone;  // kernels of the iteration
+    uint32_t tensor = kNone;                  // of the workload
+  };
+
+  void Release(uint32_t id);
+  uint32_t Kernels() const { return static_cast<uint32_t>(result_.workload.kernels.size()); }
+  std::vector<uint32_t> Name(const std::vector<Tensor>& tensors);
+  void JoinGradients();
+
+  TorchMemory memory_;
+  std::vector<Block> blocks_;
+  Term term_ = Term::kActivations;
+  BytesByTerm live_ = {};
+  Bytes chunks_ = 0;
+  bool recording_ = false;
+  TapeResult result_;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_ESTIMATE_DEVICE_TAPE_H_

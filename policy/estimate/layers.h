@@ -1,0 +1,75 @@
+// Layers: the parts that several models are made of: their weights, and norms, rotary positions, linear layers
+// with or without an adapter, feed-forward layers, attention with its four products. As
+// transformers 5.23 and peft 0.21 write them. Pure; one thread; nothing fails.
+
+#ifndef SPILLWAY_POLICY_ESTIMATE_LAYERS_H_
+#define SPILLWAY_POLICY_ESTIMATE_LAYERS_H_
+
+#include <cstdint>
+#include <deque>
+
+#include "policy/estimate/attention.h"
+#include "policy/estimate/model_shape.h"
+#include "policy/estimate/operators.h"
+
+namespace spillway::policy {
+
+// All weights of a model, in the order in which the optimizer sees them.
+class Weights {
+ public:
+  // The weights are of `type`. With an adapter of `rank` more than 0, only adapters are trained, in fp32.
+  Weights(DeviceTape* tape, Autograd* graph, NumberType type, uint64_t rank)
+      : tape_(tape), graph_(graph), type_(type), rank_(rank) {}
+
+  Parameter* New(uint64_t rows, uint64_t columns);
+  Parameter* NewAdapter(uint64_t rows, uint64_t columns);
+  uint64_t rank() const { return rank_; }
+  std::deque<Parameter>& all() { return all_; }
+
+ private:
+  Parameter* Make(uint64_t rows, uint64_t columns, NumberType type, bool trained);
+
+  DeviceTape* tape_;
+  Autograd* graph_;
+  NumberType type_;
+  uint64_t rank_;
+  std::deque<Parameter> all_;  // a deque: they stay where they are
+};
+
+// A linear layer; `down` and `up` are those of its adapter.
+struct LinearWeights {
+  Parameter* weight = nullptr;
+  Parameter* bias = nullptr;
+  Parameter* down = nullptr;
+  Parameter* up = nullptr;
+};
+LinearWeights NewLinear(Weights* weights, uint64_t rows, uint64_t columns, bool bias);
+Variable Apply(Operators* operators, const LinearWeights& layer, const Variable& x);
+
+// The root of the mean square; T5's form converts nothing back.
+Variable RmsNorm(Operators* operators, const Variable& x, Parameter* weight);
+
+// Queries or keys with rotary positions; `angles` is cosine or sine, of (tokens, head width).
+Variable Rotate(Operators* operators, const Variable& x, const Variable& angles);
+
+struct FeedForwardWeights {
+  LinearWeights gate, up, down;  // without a gate: its weight is null
+  Activation activation = Activation::kFused;
+};
+FeedForwardWeights NewFeedForward(Weights* weights, const ModelShape& shape);
+// `dropout`: before the last product, as in T5.
+Variable FeedForward(Operators* operators, const FeedForwardWeights& layer, const Variable& x, bool dropout);
+
+struct AttentionWeights {
+  LinearWeights q, k, v, out;
+  LinearWeights all;  // one product for queries, keys and values; else its weight is null
+};
+AttentionWeights NewAttention(Weights* weights, const ModelShape& shape);
+// `angles` has no tensor where positions are not rotary. `source` is where keys and values come from.
+Variable SelfAttention(Operators* operators, const AttentionWeights& layer, const Variable& x,
+                       const Variable& source, const Variable& angles, const Variable& bias,
+                       const AttentionShape& shape);
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_ESTIMATE_LAYERS_H_

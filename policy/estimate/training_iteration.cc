@@ -1,0 +1,109 @@
+#include "policy/estimate/training_iteration.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace spillway::policy {
+namespace {
+
+constexpr uint64_t kMostBatch = 1 << 20, kMostTokens = 1 << 24, kMostMicroBatches = 1024, kMostRank = 1 << 16;
+constexpr double kMostLayersTimesBatches = 20'000;
+constexpr double kMostElements = 1e13;  // of one tensor
+
+absl::Status Within(const char* name, uint64_t value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, "=", value, " is not accepted; accepted: ", least, " to ", most));
+}
+
+absl::Status CheckOptions(const TrainingOptions& options) {
+  const ModelShape& shape = options.shape;
+  const Batch& batch = options.batch;
+  for (const absl::Status& status :
+       {CheckShape(shape), Within("--batch", batch.sequences, 1, kMostBatch),
+        Within("--sequence", batch.tokens, 1, kMostTokens), Within("--target", batch.targets, 0, kMostTokens),
+        Within("--accumulate", options.micro_batches, 1, kMostMicroBatches),
+        Within("--lora", options.adapter_rank, 0, kMostRank)}) {
+    if (!status.ok()) return status;
+  }
+  if (shape.positions > 0 && shape.positions < batch.tokens)
+    return absl::InvalidArgumentError(absl::StrCat("--sequence=", batch.tokens,
+                                                   " is not accepted; accepted: up to ", shape.positions,
+                                                   ", the model's learned positions"));
+  if (shape.family == Family::kT5 && (shape.decoder_layers == 0 || batch.targets == 0 || shape.buckets == 0))
+    return absl::InvalidArgumentError("an encoder and decoder needs decoder layers, buckets and --target");
+  const double rows = static_cast<double>(batch.sequences) * static_cast<double>(batch.tokens);
+  const double scores = rows * static_cast<double>(batch.tokens) * static_cast<double>(shape.heads);
+  const double widest = static_cast<double>(
+      std::max({shape.wide, shape.vocabulary, shape.width, 3 * shape.heads * shape.head_width}));
+  if (rows * widest > kMostElements || (batch.form == AttentionForm::kMath && scores > kMostElements))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--batch=", batch.sequences, " with --sequence=", batch.tokens,
+                     " is not accepted: a tensor of more than 1e13 elements; accepted: smaller ones"));
+  if (static_cast<double>(shape.layers + shape.decoder_layers) * static_cast<double>(options.micro_batches) >
+      kMostLayersTimesBatches)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--accumulate=", options.micro_batches,
+                     " is not accepted with so many layers; accepted: ", "layers x accumulate up to 20000"));
+  return absl::OkStatus();
+}
+
+class Training {
+ public:
+  explicit Training(const TrainingOptions& options)
+      : options_(options),
+        graph_(&tape_),
+        operators_(&tape_, &graph_, options.precision == Precision::kAutocast),
+        weights_(&tape_, &graph_,
+                 options.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kFp32,
+                 options.adapter_rank),
+        model_(options.shape, &operators_, &weights_) {
+    if (options.workspace > 0)
+      workspace_ = tape_.NewAs(options.workspace, NumberType::kBool, Term::kWorkspace);
+  }
+
+  TapeResult Run() {
+    Iterate();
+    tape_.StartIteration();
+    Iterate();
+    return tape_.Finish();
+  }
+
+ private:
+  void DropGradients() {
+    for (Parameter& parameter : weights_.all()) parameter.gradient = {};
+  }
+
+  void Iterate() {
+    for (uint64_t m = 0; m < options_.micro_batches; ++m) {
+      const Variable loss = model_.Loss(options_.batch);
+      operators_.EndAutocast();
+      if (m == 0 && options_.zero == ZeroGradients::kBeforeBackward) DropGradients();
+      Tensor ones = tape_.New(1, NumberType::kFp32);
+      graph_.Backward(loss, std::move(ones));
+    }
+    if (options_.clip) ClipGradients(&tape_, &weights_.all());
+    Update(&tape_, options_.optimizer, &weights_.all());
+    if (options_.zero == ZeroGradients::kAfterUpdate) DropGradients();
+  }
+
+  const TrainingOptions& options_;
+  DeviceTape tape_;  // outlives all that holds tensors
+  Autograd graph_;
+  Operators operators_;
+  Weights weights_;
+  TransformerModel model_;
+  Tensor workspace_;
+};
+
+}  // namespace
+
+absl::StatusOr<TapeResult> EstimateIteration(const TrainingOptions& options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  TapeResult result = Training(options).Run();
+  if (absl::Status status = CheckWorkload(result.workload); !status.ok()) return status;
+  return result;
+}
+
+}  // namespace spillway::policy

@@ -1,0 +1,180 @@
+#include "policy/estimate/transformer.h"
+
+#include <utility>
+
+namespace spillway::policy {
+
+TransformerModel::Norm TransformerModel::NewNorm() {
+  Norm norm;
+  norm.weight = weights_->New(1, shape_.width);
+  if (shape_.family == Family::kGpt2 || shape_.family == Family::kBert)
+    norm.bias = weights_->New(1, shape_.width);
+  return norm;
+}
+
+TransformerModel::Layer TransformerModel::NewLayer(bool cross) {
+  Layer layer;
+  layer.attention = NewAttention(weights_, shape_);
+  if (cross) layer.cross = NewAttention(weights_, shape_);
+  layer.feed_forward = NewFeedForward(weights_, shape_);
+  layer.before = NewNorm();
+  if (cross) layer.across = NewNorm();
+  layer.after = NewNorm();
+  return layer;
+}
+
+TransformerModel::TransformerModel(const ModelShape& shape, Operators* operators, Weights* weights)
+    : shape_(shape), op_(operators), weights_(weights) {
+  embedding_ = weights->New(shape.width, shape.vocabulary);
+  if (shape.positions > 0) positions_ = weights->New(shape.width, shape.positions);
+  if (shape.token_types > 0) token_types_ = weights->New(shape.width, shape.token_types);
+  if (shape.family == Family::kBert) first_norm_ = NewNorm();
+  for (uint64_t l = 0; l < shape.layers; ++l) layers_.push_back(NewLayer(false));
+  if (shape.family != Family::kBert) last_norm_ = NewNorm();
+  if (shape.family == Family::kT5) {
+    bias_table_ = weights->New(shape.heads, shape.buckets);
+    decoder_bias_table_ = weights->New(shape.heads, shape.buckets);
+    for (uint64_t l = 0; l < shape.decoder_layers; ++l) decoder_.push_back(NewLayer(true));
+    decoder_norm_ = NewNorm();
+  }
+  if (shape.family == Family::kBert) {
+    transform_ = NewLinear(weights, shape.width, shape.width, true);
+    head_norm_ = NewNorm();
+    head_bias_ = weights->New(1, shape.vocabulary);
+  }
+  head_ = shape.tied ? embedding_ : weights->New(shape.width, shape.vocabulary);
+}
+
+Variable TransformerModel::Apply(const Norm& norm, const Variable& x) {
+  return norm.bias != nullptr ? op_->LayerNorm(x, norm.weight, norm.bias) : RmsNorm(op_, x, norm.weight);
+}
+
+AttentionShape TransformerModel::ShapeOf(const Batch& batch, uint64_t queries, uint64_t keys,
+                                         bool causal) const {
+  return {batch.sequences,  queries,           keys,   shape_.heads,
+          shape_.key_heads, shape_.head_width, causal, shape_.attention_dropout,
+          batch.form};
+}
+
+// All layers, each under a checkpoint where the batch asks for it.
+Variable TransformerModel::Run(const std::vector<Layer>& layers, Variable x, const Batch& batch,
+                               const std::function<Variable(const Layer&, const Variable&)>& one) {
+  for (const Layer& layer : layers) {
+    if (batch.checkpointing) {
+      x = op_->Checkpoint(x, [&layer, one](const Variable& given) { return one(layer, given); });
+    } else {
+      x = one(layer, x);
+    }
+  }
+  return x;
+}
+
+Variable TransformerModel::Embed(const Batch& batch) {
+  Variable x = op_->Embedding(batch.sequences * batch.tokens, embedding_);
+  if (token_types_ != nullptr) x = op_->Add(x, op_->Embedding(batch.sequences * batch.tokens, token_types_));
+  if (positions_ != nullptr) x = op_->Add(x, op_->Embedding(batch.tokens, positions_));
+  if (shape_.family == Family::kBert) x = Apply(first_norm_, x);
+  if (shape_.scaled_residual) x = op_->Scale(x);
+  return op_->Dropout(x, shape_.dropout);
+}
+
+Variable TransformerModel::Residual(const Variable& x, const Variable& added) {
+  return op_->Add(x, shape_.scaled_residual ? op_->Scale(added) : added);
+}
+
+Variable TransformerModel::DecoderLayer(const Layer& layer, const Variable& given, const Variable& angles,
+                                        const Batch& batch) {
+  const AttentionShape shape = ShapeOf(batch, batch.tokens, batch.tokens, true);
+  Variable residual = given;
+  Variable x = Apply(layer.before, given);
+  x = SelfAttention(op_, layer.attention, x, x, angles, {}, shape);
+  x = op_->Dropout(x, shape_.dropout);
+  x = Residual(residual, x);
+  residual = x;
+  x = Apply(layer.after, x);
+  x = FeedForward(op_, layer.feed_forward, x, false);
+  x = op_->Dropout(x, shape_.dropout);
+  return Residual(residual, x);
+}
+
+Variable TransformerModel::BertLayer(const Layer& layer, const Variable& given, const Batch& batch) {
+  const AttentionShape shape = ShapeOf(batch, batch.tokens, batch.tokens, false);
+  Variable x = SelfAttention(op_, layer.attention, given, given, {}, {}, shape);
+  x = op_->Dropout(x, shape_.dropout);
+  const Variable attended = Apply(layer.before, op_->Add(x, given));
+  x = FeedForward(op_, layer.feed_forward, attended, false);
+  x = op_->Dropout(x, shape_.dropout);
+  return Apply(layer.after, op_->Add(x, attended));
+}
+
+// Heads' biases of each pair of positions.
+Variable TransformerModel::T5Bias(uint64_t tokens, Parameter* table) {
+  return op_->Embedding(tokens * tokens, table);
+}
+
+Variable TransformerModel::T5Layer(const Layer& layer, Variable x, const Variable& memory,
+                                   const Variable& bias, const Batch& batch) {
+  const bool decoder = memory.tensor.storage != nullptr;
+  const uint64_t tokens = decoder ? batch.targets : batch.tokens;
+  Variable y = Apply(layer.before, x);
+  y = SelfAttention(op_, layer.attention, y, y, {}, op_->Clone(bias),
+                    ShapeOf(batch, tokens, tokens, decoder));
+  x = op_->Add(x, op_->Dropout(y, shape_.dropout));
+  if (decoder) {
+    y = Apply(layer.across, x);
+    const Variable none = op_->Constant("zeros", shape_.heads * tokens * batch.tokens, x.tensor.type);
+    y = SelfAttention(op_, layer.cross, y, memory, {}, none, ShapeOf(batch, tokens, batch.tokens, false));
+    x = op_->Add(x, op_->Dropout(y, shape_.dropout));
+  }
+  y = Apply(layer.after, x);
+  y = FeedForward(op_, layer.feed_forward, y, shape_.dropout);
+  return op_->Add(x, op_->Dropout(y, shape_.dropout));
+}
+
+Variable TransformerModel::T5Stack(const Batch& batch) {
+  Variable x = op_->Dropout(op_->Embedding(batch.sequences * batch.tokens, embedding_), shape_.dropout);
+  const Variable bias = T5Bias(batch.tokens, bias_table_);
+  x = Run(layers_, x, batch, [this, bias, batch](const Layer& layer, const Variable& given) {
+    return T5Layer(layer, given, {}, bias, batch);
+  });
+  const Variable memory = op_->Dropout(Apply(last_norm_, x), shape_.dropout);
+  x = op_->Dropout(op_->Embedding(batch.sequences * batch.targets, embedding_), shape_.dropout);
+  const Variable of_decoder = T5Bias(batch.targets, decoder_bias_table_);
+  x = Run(decoder_, x, batch, [this, memory, of_decoder, batch](const Layer& layer, const Variable& given) {
+    return T5Layer(layer, given, memory, of_decoder, batch);
+  });
+  x = op_->Dropout(Apply(decoder_norm_, x), shape_.dropout);
+  return shape_.tied ? op_->Scale(x) : x;
+}
+
+Variable TransformerModel::Head(const Variable& x, uint64_t rows) {
+  op_->tape().SetTerm(Term::kLogits);
+  Variable logits = op_->Linear(x, head_, head_bias_);
+  if (shape_.scaled_residual) logits = op_->Scale(logits);
+  const Variable loss = op_->CrossEntropy(logits, rows);
+  op_->tape().SetTerm(Term::kActivations);
+  return loss;
+}
+
+Variable TransformerModel::Loss(const Batch& batch) {
+  const uint64_t rows = batch.sequences * batch.tokens;
+  if (shape_.family == Family::kT5) return Head(T5Stack(batch), batch.sequences * batch.targets);
+  Variable x = Embed(batch);
+  if (shape_.family == Family::kBert) {
+    x = Run(layers_, x, batch, [this, batch](const Layer& layer, const Variable& given) {
+      return BertLayer(layer, given, batch);
+    });
+    x = spillway::policy::Apply(op_, transform_, x);
+    x = Apply(head_norm_, op_->Pointwise("activation", x, Kept::kInput));
+    return Head(x, rows);
+  }
+  Variable angles;
+  if (shape_.family == Family::kLlama)
+    angles = op_->Constant("cos", batch.tokens * shape_.head_width, x.tensor.type);
+  x = Run(layers_, x, batch, [this, angles, batch](const Layer& layer, const Variable& given) {
+    return DecoderLayer(layer, given, angles, batch);
+  });
+  return Head(Apply(last_norm_, x), rows);
+}
+
+}  // namespace spillway::policy

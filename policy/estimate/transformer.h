@@ -1,0 +1,71 @@
+// TransformerModel: the weights of a model of one of the families, and its forward pass up to the loss, as the
+// classes of transformers 5.23 with labels run it (LlamaForCausalLM, GPT2LMHeadModel, BertForMaskedLM,
+// T5ForConditionalGeneration). Pure; one thread; nothing fails.
+
+#ifndef SPILLWAY_POLICY_ESTIMATE_TRANSFORMER_H_
+#define SPILLWAY_POLICY_ESTIMATE_TRANSFORMER_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "policy/estimate/layers.h"
+#include "policy/estimate/model_shape.h"
+
+namespace spillway::policy {
+
+struct Batch {
+  uint64_t sequences = 1, tokens = 0;
+  uint64_t targets = 0;  // tokens of T5's decoder
+  AttentionForm form = AttentionForm::kFlash;
+  bool checkpointing = false;  // of each layer
+};
+
+class TransformerModel {
+ public:
+  // `shape` as CheckShape wants it; the others must outlive the model.
+  TransformerModel(const ModelShape& shape, Operators* operators, Weights* weights);
+
+  Variable Loss(const Batch& batch);
+
+ private:
+  struct Norm {
+    Parameter* weight = nullptr;
+    Parameter* bias = nullptr;  // none: an RMS norm
+  };
+  struct Layer {
+    Norm before, across, after;  // of attention, attention to the encoder, the feed-forward layer
+    AttentionWeights attention, cross;
+    FeedForwardWeights feed_forward;
+  };
+
+  Norm NewNorm();
+  Layer NewLayer(bool cross);
+  Variable Apply(const Norm& norm, const Variable& x);
+  AttentionShape ShapeOf(const Batch& batch, uint64_t queries, uint64_t keys, bool causal) const;
+  Variable Run(const std::vector<Layer>& layers, Variable x, const Batch& batch,
+               const std::function<Variable(const Layer&, const Variable&)>& one);
+  Variable Embed(const Batch& batch);
+  Variable Residual(const Variable& x, const Variable& added);
+  Variable DecoderLayer(const Layer& layer, const Variable& x, const Variable& angles, const Batch& batch);
+  Variable BertLayer(const Layer& layer, const Variable& x, const Batch& batch);
+  Variable T5Layer(const Layer& layer, Variable x, const Variable& memory, const Variable& bias,
+                   const Batch& batch);
+  Variable T5Bias(uint64_t tokens, Parameter* table);
+  Variable T5Stack(const Batch& batch);
+  Variable Head(const Variable& x, uint64_t rows);
+
+  const ModelShape shape_;
+  Operators* op_;
+  Weights* weights_;
+  Parameter *embedding_, *positions_ = nullptr, *token_types_ = nullptr;
+  Parameter *bias_table_ = nullptr, *decoder_bias_table_ = nullptr;
+  Norm first_norm_, last_norm_, decoder_norm_, head_norm_;
+  std::vector<Layer> layers_, decoder_;
+  LinearWeights transform_;  // of BERT's head
+  Parameter *head_ = nullptr, *head_bias_ = nullptr;
+};
+
+}  // namespace spillway::policy
+
+#endif  // SPILLWAY_POLICY_ESTIMATE_TRANSFORMER_H_

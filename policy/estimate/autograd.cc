@@ -92,6 +92,7 @@ void Autograd::Backward(const Variable& result, Tensor gradient) {
       }
       if (--awaited[input.get()] == 0 && input->leaf == nullptr) ready[input->sequence] = input;
     }
+    node->inputs.clear();  // a chain of thousands of nodes is let go of one by one
     tape_->SetTerm(before);
   }
   enabled_ = was_enabled;

@@ -132,15 +132,15 @@ Variable Operators::Multiply(const Variable& a, const Variable& b) {
 Variable Operators::Pointwise(const char* name, const Variable& x, Kept kept, int scratch) {
   Tensor y = tape_->New(x.tensor.elements, x.tensor.type);
   tape_->Launch(name, {x.tensor}, {y});
-  const Tensor held = kept == Kept::kInput ? x.tensor : kept == Kept::kOutput ? y : Tensor{};
-  return Result(std::move(y), {x}, [tape = tape_, name, held, scratch](std::vector<Tensor>& dy) {
+  const Tensor kept_one = kept == Kept::kInput ? x.tensor : kept == Kept::kOutput ? y : Tensor{};
+  return Result(std::move(y), {x}, [tape = tape_, name, kept_one, scratch](std::vector<Tensor>& dy) {
     std::vector<Tensor> between;
     for (int i = 0; i < scratch; ++i) {
       between.push_back(tape->New(dy[0].elements, dy[0].type));
-      tape->Launch(name, {held}, {between.back()});
+      tape->Launch(name, {kept_one}, {between.back()});
     }
     Tensor dx = tape->New(dy[0].elements, dy[0].type);
-    tape->Launch(name, {dy[0], between.empty() ? held : between.back()}, {dx});
+    tape->Launch(name, {dy[0], between.empty() ? kept_one : between.back()}, {dx});
     return std::vector<Tensor>{dx};
   });
 }
@@ -199,27 +199,32 @@ Variable Operators::View(const Variable& x) {
   });
 }
 
-Variable Operators::Checkpoint(const Variable& x, const std::function<Variable(const Variable&)>& layer) {
-  if (!graph_->enabled()) return layer(x);
+Variable Operators::Checkpoint(const std::vector<Variable>& inputs, const CheckpointedLayer& layer) {
+  if (!graph_->enabled()) return layer(inputs);
   graph_->Enable(false);
-  Tensor y = layer(x).tensor;
+  Tensor y = layer(inputs).tensor;
   graph_->Enable(true);
-  return {std::move(y),
-          graph_->NewNode(
-              {x}, 1,
-              [this, kept = x.tensor, layer](std::vector<Tensor>& dy) {
-                const auto casts = std::exchange(casts_, {});
-                graph_->Enable(true);
-                Tensor gradient;
-                auto leaf = graph_->NewLeaf(&gradient, Autograd::kNoKey);
-                const Variable again = layer({kept, leaf, 0});
-                casts_ = casts;
-                graph_->Backward(again, std::move(dy[0]));
-                graph_->Enable(false);
-                return std::vector<Tensor>{std::move(gradient)};
-              },
-              Autograd::Made::kAlways),
-          0};
+  std::vector<Variable> kept;  // without the graph before them
+  std::vector<bool> needed;
+  for (const Variable& input : inputs) {
+    kept.push_back({input.tensor});
+    needed.push_back(input.NeedsGradient());
+  }
+  auto backward = [this, kept, needed, layer](std::vector<Tensor>& dy) {
+    const auto casts = std::exchange(casts_, {});
+    std::vector<Tensor> gradients(kept.size());
+    std::vector<Variable> given = kept;
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (needed[i]) given[i].node = graph_->NewLeaf(&gradients[i], Autograd::kNoKey);
+    }
+    graph_->Enable(true);
+    const Variable again = layer(given);
+    casts_ = casts;
+    graph_->Backward(again, std::move(dy[0]));
+    graph_->Enable(false);
+    return gradients;
+  };
+  return {std::move(y), graph_->NewNode(inputs, 1, std::move(backward), Autograd::Made::kAlways), 0};
 }
 
 Variable Operators::Repeat(const Variable& x, uint64_t repeated) {

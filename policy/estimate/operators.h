@@ -55,8 +55,10 @@ class Operators {
   Variable Clone(const Variable& x);
   // The same block with other strides; its gradient is copied into the order of x.
   Variable View(const Variable& x);
-  // `layer`, of which nothing is kept but x: the backward pass runs it again. It must be callable later.
-  Variable Checkpoint(const Variable& x, const std::function<Variable(const Variable&)>& layer);
+  // `layer`, of which nothing is kept but its inputs: the backward pass runs it again. It must be callable
+  // later, and reach what needs gradients through its inputs and parameters alone.
+  using CheckpointedLayer = std::function<Variable(const std::vector<Variable>&)>;
+  Variable Checkpoint(const std::vector<Variable>& inputs, const CheckpointedLayer& layer);
   // In x's own block; its gradient passes.
   void AddInto(const Variable& x, const Tensor& other) {
     tape_->Launch("add_", {x.tensor, other}, {x.tensor});

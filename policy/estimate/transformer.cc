@@ -57,13 +57,16 @@ AttentionShape TransformerModel::ShapeOf(const Batch& batch, uint64_t queries, u
 }
 
 // All layers, each under a checkpoint where the batch asks for it.
-Variable TransformerModel::Run(const std::vector<Layer>& layers, Variable x, const Batch& batch,
-                               const std::function<Variable(const Layer&, const Variable&)>& one) {
+Variable TransformerModel::Run(const std::vector<Layer>& layers, Variable x,
+                               const std::vector<Variable>& more, const Batch& batch, const OneLayer& one) {
   for (const Layer& layer : layers) {
+    std::vector<Variable> inputs = {x};
+    inputs.insert(inputs.end(), more.begin(), more.end());
     if (batch.checkpointing) {
-      x = op_->Checkpoint(x, [&layer, one](const Variable& given) { return one(layer, given); });
+      x = op_->Checkpoint(inputs,
+                          [&layer, one](const std::vector<Variable>& given) { return one(layer, given); });
     } else {
-      x = one(layer, x);
+      x = one(layer, inputs);
     }
   }
   return x;
@@ -134,15 +137,16 @@ Variable TransformerModel::T5Layer(const Layer& layer, Variable x, const Variabl
 Variable TransformerModel::T5Stack(const Batch& batch) {
   Variable x = op_->Dropout(op_->Embedding(batch.sequences * batch.tokens, embedding_), shape_.dropout);
   const Variable bias = T5Bias(batch.tokens, bias_table_);
-  x = Run(layers_, x, batch, [this, bias, batch](const Layer& layer, const Variable& given) {
-    return T5Layer(layer, given, {}, bias, batch);
+  x = Run(layers_, x, {bias}, batch, [this, batch](const Layer& layer, const std::vector<Variable>& given) {
+    return T5Layer(layer, given[0], {}, given[1], batch);
   });
   const Variable memory = op_->Dropout(Apply(last_norm_, x), shape_.dropout);
   x = op_->Dropout(op_->Embedding(batch.sequences * batch.targets, embedding_), shape_.dropout);
   const Variable of_decoder = T5Bias(batch.targets, decoder_bias_table_);
-  x = Run(decoder_, x, batch, [this, memory, of_decoder, batch](const Layer& layer, const Variable& given) {
-    return T5Layer(layer, given, memory, of_decoder, batch);
-  });
+  x = Run(decoder_, x, {memory, of_decoder}, batch,
+          [this, batch](const Layer& layer, const std::vector<Variable>& given) {
+            return T5Layer(layer, given[0], given[1], given[2], batch);
+          });
   x = op_->Dropout(Apply(decoder_norm_, x), shape_.dropout);
   return shape_.tied ? op_->Scale(x) : x;
 }
@@ -161,8 +165,8 @@ Variable TransformerModel::Loss(const Batch& batch) {
   if (shape_.family == Family::kT5) return Head(T5Stack(batch), batch.sequences * batch.targets);
   Variable x = Embed(batch);
   if (shape_.family == Family::kBert) {
-    x = Run(layers_, x, batch, [this, batch](const Layer& layer, const Variable& given) {
-      return BertLayer(layer, given, batch);
+    x = Run(layers_, x, {}, batch, [this, batch](const Layer& layer, const std::vector<Variable>& given) {
+      return BertLayer(layer, given[0], batch);
     });
     x = spillway::policy::Apply(op_, transform_, x);
     x = Apply(head_norm_, op_->Pointwise("activation", x, Kept::kInput));
@@ -171,8 +175,8 @@ Variable TransformerModel::Loss(const Batch& batch) {
   Variable angles;
   if (shape_.family == Family::kLlama)
     angles = op_->Constant("cos", batch.tokens * shape_.head_width, x.tensor.type);
-  x = Run(layers_, x, batch, [this, angles, batch](const Layer& layer, const Variable& given) {
-    return DecoderLayer(layer, given, angles, batch);
+  x = Run(layers_, x, {angles}, batch, [this, batch](const Layer& layer, const std::vector<Variable>& given) {
+    return DecoderLayer(layer, given[0], given[1], batch);
   });
   return Head(Apply(last_norm_, x), rows);
 }

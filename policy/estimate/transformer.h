@@ -43,8 +43,10 @@ class TransformerModel {
   Layer NewLayer(bool cross);
   Variable Apply(const Norm& norm, const Variable& x);
   AttentionShape ShapeOf(const Batch& batch, uint64_t queries, uint64_t keys, bool causal) const;
-  Variable Run(const std::vector<Layer>& layers, Variable x, const Batch& batch,
-               const std::function<Variable(const Layer&, const Variable&)>& one);
+  // From the stream and what else a layer needs a gradient of to the stream.
+  using OneLayer = std::function<Variable(const Layer&, const std::vector<Variable>&)>;
+  Variable Run(const std::vector<Layer>& layers, Variable x, const std::vector<Variable>& more,
+               const Batch& batch, const OneLayer& one);
   Variable Embed(const Batch& batch);
   Variable Residual(const Variable& x, const Variable& added);
   Variable DecoderLayer(const Layer& layer, const Variable& x, const Variable& angles, const Batch& batch);

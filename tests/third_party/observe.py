@@ -1,9 +1,9 @@
 """Runs the main() of one job page and writes down what came out of it, without the page's help.
 
-    python observe.py JOB --steps N --json FILE
+    python observe.py JOB --steps N --json FILE [--config FILE]
 
 Written: hashes of the losses that main() returned, of every named piece of state that it returned and of the random
-generators; optimizer steps a second; memory figures. The page itself is plain PyTorch and reports nothing.
+generators; optimizer steps a second; memory figures; the Hugging Face config of its model. The page itself is plain PyTorch and reports nothing.
 """
 
 import argparse
@@ -101,6 +101,20 @@ class Speed:
         return (self.steps - 1) / (time.perf_counter() - self.begin)
 
 
+def write_config(path):
+    """Writes the config file of the first Hugging Face model that is made."""
+    from transformers import PreTrainedModel
+
+    make = PreTrainedModel.__init__
+
+    def watched(self, config, *args, **kwargs):
+        if not path.exists():
+            config.to_json_file(path, use_diff=False)
+        return make(self, config, *args, **kwargs)
+
+    PreTrainedModel.__init__ = watched
+
+
 def make_repeatable():
     # Operations without a deterministic form warn instead of stopping the job.
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -112,8 +126,12 @@ def main():
     parser.add_argument("job")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--config", type=Path, help="of a page with a Hugging Face model: where its config goes")
     args = parser.parse_args()
     make_repeatable()
+    if args.config:
+        args.config.unlink(missing_ok=True)
+        write_config(args.config)
     page = load_page(args.job)
     speed = Speed()
     losses, state = page.main(args.steps)

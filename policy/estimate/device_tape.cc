@@ -36,7 +36,11 @@ Tensor DeviceTape::NewAs(uint64_t elements, NumberType type, Term term) {
   block.before = !recording_;
   block.created = Kernels();
   live_[static_cast<size_t>(term)] += memory_.SizeOf(block.address);
-  if (Moves(block.bytes)) chunks_ += InChunks(block.bytes);
+  if (Moves(block.bytes)) {
+    chunks_ += InChunks(block.bytes);
+  } else {
+    block.small_address = small_.Allocate(block.bytes);
+  }
   if (memory_.allocated() > result_.peak_allocated) {
     result_.peak_allocated = memory_.allocated();
     result_.terms = live_;
@@ -62,7 +66,11 @@ void DeviceTape::Release(uint32_t id) {
   block.live = false;
   block.freed = Kernels();
   live_[static_cast<size_t>(block.term)] -= memory_.SizeOf(block.address);
-  if (Moves(block.bytes)) chunks_ -= InChunks(block.bytes);
+  if (Moves(block.bytes)) {
+    chunks_ -= InChunks(block.bytes);
+  } else {
+    small_.Free(block.small_address);
+  }
   memory_.Free(block.address);
 }
 
@@ -137,7 +145,7 @@ TapeResult DeviceTape::Finish() {
     tensor.life = TensorLife{first, last};
   }
   result_.peak_reserved = memory_.peak_reserved();
-  result_.small_bytes = memory_.small_reserved();
+  result_.small_bytes = small_.peak_reserved();
   return std::move(result_);
 }
 

@@ -96,7 +96,7 @@ class DeviceTape {
   static constexpr uint32_t kNone = ~uint32_t{0};
   struct Block {
     Bytes bytes = 0;  // as asked for
-    TorchMemory::Address address = 0;
+    TorchMemory::Address address = 0, small_address = 0;
     Term term = Term::kActivations;
     uint32_t key = kNone;
     bool live = true, before = false;         // before: allocated before the iteration
@@ -109,7 +109,8 @@ class DeviceTape {
   std::vector<uint32_t> Name(const std::vector<Tensor>& tensors);
   void JoinGradients();
 
-  TorchMemory memory_;
+  TorchMemory memory_;  // all blocks
+  TorchMemory small_;   // those that stay with PyTorch's allocator beside Spillway
   std::vector<Block> blocks_;
   Term term_ = Term::kActivations;
   BytesByTerm live_ = {};

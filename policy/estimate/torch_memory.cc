@@ -23,7 +23,6 @@ TorchMemory::Address TorchMemory::NewSegment(Bytes rounded, bool small) {
   const Address address = next_;
   next_ += RoundUp(bytes, kSegmentUnit) + kSegmentUnit;
   reserved_ += bytes;
-  if (small) small_reserved_ += bytes;
   blocks_[address] = {bytes, small, true, true};
   (small ? free_small_ : free_large_).insert({bytes, address});
   return address;

@@ -34,8 +34,6 @@ class TorchMemory {
   Bytes allocated() const { return allocated_; }
   Bytes peak_allocated() const { return peak_allocated_; }
   Bytes peak_reserved() const { return reserved_; }  // it never falls
-  // Of peak_reserved(), the segments of blocks below 1 MiB.
-  Bytes small_reserved() const { return small_reserved_; }
 
  private:
   struct Block {
@@ -52,7 +50,7 @@ class TorchMemory {
   std::map<Address, Block> blocks_;
   FreeBlocks free_small_, free_large_;
   Address next_ = 1ull << 40;  // segments lie apart: their blocks are never joined
-  Bytes allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, small_reserved_ = 0;
+  Bytes allocated_ = 0, peak_allocated_ = 0, reserved_ = 0;
 };
 
 }  // namespace spillway::policy

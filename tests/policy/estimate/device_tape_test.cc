@@ -52,6 +52,15 @@ TEST(DeviceTapeTest, BlocksAreWholeChunksAndSmallOnesStay) {
   EXPECT_EQ(result.peak_allocated, 3 * kMega + 1024);
 }
 
+// PyTorch counts a block of 1 MiB among the small ones; it moves all the same.
+TEST(DeviceTapeTest, ABlockOf1MiBMoves) {
+  DeviceTape tape;
+  const Tensor block = tape.New(kMega, NumberType::kBool);
+  const TapeResult result = tape.Finish();
+  EXPECT_EQ(result.peak_chunks, 2 * kMega);
+  EXPECT_EQ(result.small_bytes, 0u);
+}
+
 TEST(DeviceTapeTest, SaysWhatThePeakConsistsOf) {
   DeviceTape tape;
   const Tensor weight = tape.NewAs(kMega, NumberType::kFp32, Term::kWeights);

@@ -19,14 +19,12 @@ TEST(TorchMemoryTest, HasSegmentsOfThreeKinds) {
   TorchMemory memory;
   memory.Allocate(1000);
   EXPECT_EQ(memory.peak_reserved(), 2 * kMiB);
-  EXPECT_EQ(memory.small_reserved(), 2 * kMiB);
   memory.Allocate(11 * kMiB);
   EXPECT_EQ(memory.peak_reserved(), 14 * kMiB);  // 12 MiB
   memory.Allocate(3 * kMiB);
   EXPECT_EQ(memory.peak_reserved(), 34 * kMiB);
   memory.Allocate(16 * kMiB);  // of the 20, too
   EXPECT_EQ(memory.peak_reserved(), 34 * kMiB);
-  EXPECT_EQ(memory.small_reserved(), 2 * kMiB);
 }
 
 // What is left of a large block is split off only where it is more than 1 MiB.

@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace simcuda::ops {
 
@@ -24,6 +25,18 @@ at::Tensor MakeTensor(const TensorGeometry& geometry, c10::Storage storage, c10:
   return tensor;
 }
 
+namespace {
+
+c10::Storage Zeros(size_t bytes) {
+  c10::Allocator* allocator = c10::GetCPUAllocator();
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes), allocator, /*resizable=*/true);
+  if (bytes != 0) std::memset(storage->mutable_data(), 0, bytes);
+  return storage;
+}
+
+}  // namespace
+
 size_t AliasSet::PlaceOf(const c10::Storage& storage) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   auto it = std::find(device_.begin(), device_.end(), impl);
@@ -31,7 +44,8 @@ size_t AliasSet::PlaceOf(const c10::Storage& storage) {
   // mutable_data also gives a lazily cloned storage memory of its own.
   void* data = impl->nbytes() == 0 ? impl->data_ptr().get() : impl->mutable_data();
   device_.push_back(impl);
-  host_.push_back(BorrowedStorage(data, impl->nbytes(), growth_));
+  host_.push_back(bytes_ == Bytes::kZeros ? Zeros(impl->nbytes())
+                                          : BorrowedStorage(data, impl->nbytes(), growth_));
   if (data != nullptr) AddAddress(reinterpret_cast<uint64_t>(data));
   return device_.size() - 1;
 }

@@ -16,10 +16,14 @@ namespace simcuda::ops {
 // for can carry back, so elsewhere an attempt to grow is an error.
 enum class Growth : uint8_t { kForbidden, kAllowed };
 
+// Whether aliases stand for the device's bytes, or have zeros of their own in host memory: then an op can run without
+// touching the device.
+enum class Bytes : uint8_t { kShared, kZeros };
+
 // The aliases of one call, and the list of addresses that its launch must name.
 class AliasSet {
  public:
-  explicit AliasSet(Growth growth) : growth_(growth) {}
+  explicit AliasSet(Growth growth, Bytes bytes = Bytes::kShared) : growth_(growth), bytes_(bytes) {}
 
   // A CPU tensor over the bytes of the CUDA tensor `tensor`: same sizes, strides, offset, dtype, conj and neg bits.
   at::Tensor Alias(const at::Tensor& tensor);
@@ -41,6 +45,7 @@ class AliasSet {
   size_t PlaceOf(const c10::Storage& storage);
 
   Growth growth_;
+  Bytes bytes_;
   std::vector<c10::StorageImpl*> device_;
   std::vector<c10::Storage> host_;
   std::vector<uint64_t> addresses_;

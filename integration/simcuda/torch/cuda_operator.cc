@@ -133,13 +133,35 @@ void CarryBack(const std::vector<ArgumentChange>& changes, const std::vector<at:
   }
 }
 
+bool IsCapturing() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
+// Learns the shapes of results by running the op on zeros in host memory: a capture computes nothing on the device, and
+// draws no random numbers.
+std::shared_ptr<const Geometry> LearnAside(const OpFacts& facts, const SignatureKey& key,
+                                           const c10::Stack& stack) {
+  WaitedCall call;
+  AliasSet aliases(Growth::kAllowed, Bytes::kZeros);
+  std::vector<at::Tensor> written_aliases;
+  call.body.facts = &facts;
+  if (facts.random) call.body.seed = CallSeed{};
+  call.body.stack = BuildHostStack(facts, stack, &aliases, &written_aliases);
+  call.body.argument_storages = aliases.host_storages();
+  call.Run();
+  call.RethrowError();
+  std::vector<c10::Storage> fresh;
+  auto geometry = std::make_shared<Geometry>(
+      DescribeReturns(call.body.stack, facts.returned_argument, call.body.argument_storages, &fresh));
+  geometry->changes = FindChanges(WrittenTensors(facts, stack), written_aliases);
+  facts.geometries.Insert(key, geometry);
+  return geometry;
+}
+
 void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::cuda::CUDAStream stream,
                 c10::Stack* stack) {
-  TORCH_CHECK(c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None,
-              "simcuda: ", facts.name,
-              " must wait for its result here, which a capture forbids; run the same code before the "
-              "capture, so that "
-              "the shapes of its results are known");
+  TORCH_CHECK(!IsCapturing(), "simcuda: ", facts.name,
+              " must wait for its result here, which a capture forbids: its shape depends on data");
   const auto waited = std::make_shared<WaitedCall>();
   WaitedCall& call = *waited;
   AliasSet aliases(Growth::kAllowed);
@@ -186,10 +208,14 @@ void CallAsLaunch(const OpFacts& facts, c10::Stack* stack) {
   const bool waits = facts.always_waits || (facts.waits_for_masks && description.has_mask) ||
                      (facts.device_assert != nullptr && RaisesOnTheHost(facts.handle, *stack));
   std::shared_ptr<const Geometry> promise = waits ? nullptr : facts.geometries.Find(description.key);
+  if (promise == nullptr && !waits && IsCapturing()) {
+    const SignatureKey key = description.key;  // nested calls reuse the description
+    promise = LearnAside(facts, key, *stack);
+  }
   if (promise != nullptr) {
     CallPromised(facts, std::move(promise), stream, stack);
   } else {
-    const SignatureKey key = description.key;  // nested calls reuse the description
+    const SignatureKey key = description.key;
     CallWaited(facts, key, !waits, stream, stack);
   }
 }

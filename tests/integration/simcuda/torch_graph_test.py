@@ -113,12 +113,41 @@ class GraphTest(unittest.TestCase):
         self.assertFalse(torch.equal(first, second))
         self.assertSameBits(replays(), [first, second])
 
-    def test_an_op_that_was_not_warmed_up_says_so(self):
+    def test_an_op_that_was_not_warmed_up_is_captured(self):
+        x = torch.arange(15.0, device=CUDA).view(3, 5)
+        index = torch.tensor([2, 0], device=CUDA)
+        grown = torch.empty(0, device=CUDA)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            sums = torch.cumsum(x, 1)
+            rows = torch.index_select(x, 0, index)
+            torch.add(x, 1, out=grown)
+            x.add_(1)
+        self.assertEqual(x[0, 0].item(), 0)  # a capture computes nothing
+        graph.replay()
+        self.assertEqual(sums[0].tolist(), [0.0, 1.0, 3.0, 6.0, 10.0])
+        self.assertEqual(rows[:, 0].tolist(), [10.0, 0.0])
+        self.assertEqual(grown[0].tolist(), [1.0, 2.0, 3.0, 4.0, 5.0])
+        self.assertEqual(x[0, 0].item(), 1)
+
+    def test_random_numbers_that_were_not_warmed_up_are_those_of_the_replay(self):
+        x, y = torch.zeros(2, 64, device=CUDA)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            x.uniform_()
+        torch.cuda.synchronize()
+        torch.cuda.manual_seed(3)
+        graph.replay()
+        torch.cuda.synchronize()
+        torch.cuda.manual_seed(3)
+        self.assertTrue(torch.equal(x, y.uniform_()))
+
+    def test_a_shape_that_depends_on_data_is_refused(self):
         x = torch.ones(3, 5, device=CUDA)
         graph = torch.cuda.CUDAGraph()
-        with self.assertRaisesRegex(RuntimeError, "cumsum must wait for its result"):
+        with self.assertRaisesRegex(RuntimeError, "nonzero must wait for its result"):
             with torch.cuda.graph(graph):
-                torch.cumsum(x, 1)
+                torch.nonzero(x)
 
     def test_waiting_inside_a_capture_fails(self):
         x = torch.ones(4, device=CUDA)

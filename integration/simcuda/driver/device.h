@@ -19,9 +19,11 @@ struct CopyEngine {
 
 class Device {
  public:
-  explicit Device(int ordinal, uint64_t capacity) : ordinal_(ordinal), capacity_(capacity) {}
+  Device(int ordinal, int number, uint64_t capacity)
+      : ordinal_(ordinal), number_(number), capacity_(capacity) {}
 
-  int ordinal() const { return ordinal_; }
+  int ordinal() const { return ordinal_; }  // as the process counts
+  int number() const { return number_; }    // on the machine: CUDA_VISIBLE_DEVICES may hide others
   uint64_t capacity() const { return capacity_; }
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
   uint64_t used() const { return used_; }
@@ -36,6 +38,7 @@ class Device {
 
  private:
   const int ordinal_;
+  const int number_;
   std::atomic<uint64_t> capacity_;
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> peak_{0};

@@ -5,6 +5,7 @@
 
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/fail_points.h"
+#include "integration/simcuda/driver/visible_devices.h"
 
 namespace simcuda {
 namespace {
@@ -85,8 +86,7 @@ CUresult Uuid(CUuuid* uuid, CUdevice ordinal) {
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(uuid->bytes, "simcuda-device-", 15);
-  uuid->bytes[15] = static_cast<char>('0' + ordinal);
+  std::memcpy(uuid->bytes, DeviceUuid(device->number()).data(), sizeof(uuid->bytes));
   return CUDA_SUCCESS;
 }
 

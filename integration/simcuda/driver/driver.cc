@@ -40,9 +40,12 @@ CUresult ComeAlive(CUresult (*start)()) {
   return CUDA_SUCCESS;
 }
 
-void MakeDevices(int count, uint64_t memory_bytes) {
-  for (int i = 0; i < count; ++i) g_devices[i] = new Device(i, memory_bytes);
-  g_device_count = count;
+void MakeDevices(const std::vector<int>& numbers, uint64_t memory_bytes) {
+  g_device_count = 0;
+  for (const int number : numbers) {
+    g_devices[g_device_count] = new Device(g_device_count, number, memory_bytes);
+    ++g_device_count;
+  }
 }
 
 }  // namespace simcuda

@@ -3,6 +3,8 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DRIVER_H_
 
+#include <vector>
+
 #include "integration/simcuda/driver/device.h"
 #include "integration/simcuda/driver/driver_api.h"
 
@@ -18,8 +20,8 @@ Device* FindDevice(int ordinal);
 // For cuInit: makes what else the driver needs, by start(), and is alive from then on. Any later call answers success, or
 // NOT_INITIALIZED in a forked child; a start that failed is tried again.
 CUresult ComeAlive(CUresult (*start)());
-// For start(): `count` devices of `memory_bytes` each.
-void MakeDevices(int count, uint64_t memory_bytes);
+// For start(): a device of `memory_bytes` for each of the machine's devices in `numbers`.
+void MakeDevices(const std::vector<int>& numbers, uint64_t memory_bytes);
 
 }  // namespace simcuda
 

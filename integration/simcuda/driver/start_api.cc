@@ -14,6 +14,7 @@
 #include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/stats.h"
 #include "integration/simcuda/driver/stream.h"
+#include "integration/simcuda/driver/visible_devices.h"
 
 namespace simcuda {
 namespace {
@@ -54,12 +55,15 @@ void OnExit() {
 
 CUresult Start() {
   if (!ReadEnvironment() || !ApplyHardware()) return CUDA_ERROR_INVALID_VALUE;
+  const Settings& settings = GetSettings();
+  const std::vector<int> seen =
+      VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), static_cast<int>(settings.devices.load()));
+  if (seen.empty()) return CUDA_ERROR_NO_DEVICE;
   if (!GetAddressSpace().Init()) {
     std::fprintf(stderr, "simcuda: cannot reserve addresses for the device's memory (ulimit -v?)\n");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const Settings& settings = GetSettings();
-  MakeDevices(static_cast<int>(settings.devices.load()), static_cast<uint64_t>(settings.memory_bytes.load()));
+  MakeDevices(seen, static_cast<uint64_t>(settings.memory_bytes.load()));
   RegisterContentHash();
   OpenLog(settings.log_file);
   InstallFaultHandler();

@@ -133,6 +133,14 @@ void CarryBack(const std::vector<ArgumentChange>& changes, const std::vector<at:
   }
 }
 
+// Whether those who watch PyTorch's synchronisations are told: of waits that the CUDA kernel has as well.
+enum class Watched : uint8_t { kNo, kYes };
+
+void Wait(Watched watched, c10::cuda::CUDAStream stream) {
+  if (watched == Watched::kYes) return stream.synchronize();
+  C10_CUDA_CHECK(cudaStreamSynchronize(stream.stream()));
+}
+
 bool IsCapturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
@@ -172,7 +180,7 @@ void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::
   call.body.stack = BuildHostStack(facts, *stack, &aliases, &written_aliases);
   call.body.argument_storages = aliases.host_storages();
   Launch(facts.name, &facts.functions, aliases.addresses(), waited, stream);
-  stream.synchronize();
+  Wait(learn ? Watched::kNo : Watched::kYes, stream);
   call.RethrowError();
 
   std::vector<c10::Storage> host;
@@ -185,7 +193,7 @@ void CallWaited(const OpFacts& facts, const SignatureKey& key, bool learn, c10::
     fresh.push_back(AllocateDevice(storage.nbytes()));
     Upload(fresh.back().mutable_data(), storage.data(), storage.nbytes(), stream);
   }
-  stream.synchronize();  // the host copies end with this call
+  Wait(Watched::kNo, stream);  // the host copies end with this call
   Return(facts, *geometry, aliases.device_storages(), fresh, &call.body.stack, stack);
   if (call.broken()) {  // the call has returned, as far as its caller can tell; now its kernel ends
     Launch(facts.name, &facts.functions, aliases.addresses(),

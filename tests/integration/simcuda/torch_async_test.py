@@ -11,6 +11,8 @@ import unittest
 
 from torch_common import CUDA, Driver, torch
 
+import torch.cuda._gpu_trace as gpu_trace
+
 KERNEL_US = 20_000
 
 LOGGED = """
@@ -92,6 +94,17 @@ class AsynchronousTest(unittest.TestCase):
         results = [chain() for _ in range(3)]
         for result in results:
             self.assertTrue(bool((result == 21).all()))
+
+    def test_those_who_watch_synchronisations_see_the_ones_of_a_gpu(self):
+        """Waiting to learn a shape is the stand-in's own; nonzero waits on a GPU as well."""
+        seen = []
+        torch._C._activate_gpu_trace()
+        gpu_trace.register_callback_for_stream_synchronization(seen.append)
+        x = torch.arange(17.0, device=CUDA)
+        x.add(1).cumsum(0)
+        self.assertEqual(seen, [])
+        x.nonzero()
+        self.assertEqual(seen, [torch.cuda.current_stream().cuda_stream])
 
     def test_side_stream_with_events(self):
         x = torch.zeros(1 << 16, device=CUDA)

@@ -293,8 +293,9 @@ Broken EnoughValues(const c10::OperatorHandle& op, c10::Stack* stack) {
 
 Broken Truth(const c10::OperatorHandle& op, c10::Stack* stack) {
   const Arguments arguments(op, stack);
-  Broken broken =
-      CheckNumbers(arguments.Tensor("self"), "value", "value != 0", [](double value) { return value != 0; });
+  const at::Tensor& self = arguments.Tensor("self");
+  Broken broken = CheckNumbers(self.is_complex() ? self.abs() : self, "value", "value != 0",
+                               [](double value) { return value != 0; });
   if (!broken) return broken;
   if (arguments.Has("assert_msg")) broken->value += ": " + arguments.At("assert_msg").toStringRef();
   arguments.Fill("self", 1);

@@ -140,6 +140,7 @@ CASES = [
     ("repeat_interleave, size", "repeat_interleave",
      lambda bad: torch.repeat_interleave(index(bad, [1, 2], [1, 1]), output_size=3)),
     ("_assert_async", "_assert_async", lambda bad: torch._assert_async(cuda(not bad), "my words")),
+    ("_assert_async, complex", "_assert_async", lambda bad: torch._assert_async(cuda(0j if bad else 0.1j))),
 ]
 if MINOR > 11:
     CASES += [

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
 # everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins|minors|wheels]...
+#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins|minors|wheels|pytorch]...
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -90,8 +90,17 @@ run_wheels() {
   [ "$status" = 0 ] || [ "$status" = 77 ]
 }
 
+# PyTorch's own tests of torch.cuda, from the source tree that SPILLWAY_PYTORCH_TESTS names. Outcomes stay while the
+# libraries are the same.
+run_pytorch() {
+  local status=0
+  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
+  "$PYTHON" -B "$ROOT/tests/pytorch/run.py" --build "$ROOT/build" || status=$?
+  [ "$status" = 0 ] || [ "$status" = 77 ]
+}
+
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins minors wheels)
+[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins minors wheels pytorch)
 install_packages binutils git
 make_venvs ""
 install_third_party

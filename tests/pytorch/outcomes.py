@@ -102,6 +102,22 @@ def compare(release, ways, exceptions):
     return found
 
 
+LETTERS = {PASSED: "p", SKIPPED: "s", FAILED: "F", CRASHED: "C", TIMED_OUT: "T"}
+
+
+def page(ways):
+    """Lines with a letter for each way and the test, for docs/results; classes are headings."""
+    lines, heading = [], ""
+    for test in sorted(set().union(*ways.values())):
+        group, _, method = test.rpartition(".")
+        if group != heading:
+            lines += ["", group]
+            heading = group
+        letters = [LETTERS[ways[way][test]["outcome"]] if test in ways[way] else "-" for way in ways]
+        lines.append(" ".join([*letters, method]))
+    return lines[1:]
+
+
 def count(records):
     counts = {}
     for record in records.values():

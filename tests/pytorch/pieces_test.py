@@ -123,6 +123,12 @@ class CompareTest(unittest.TestCase):
             self.assertEqual(outcomes.read(Path(file.name)), {"a": {"test": "a", "outcome": "passed"}})
 
 
+class PageTest(unittest.TestCase):
+    def test_a_letter_for_each_way(self):
+        ways = {"native": {"f.T.a": record("passed"), "f.T.b": record("skipped")}, "fitting": {"f.T.a": record("timed out")}}
+        self.assertEqual(outcomes.page(ways), ["f.T", "p T a", "s - b"])
+
+
 class ServerTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -6,7 +6,7 @@
 TREE is a source tree of PyTorch, of 2.4 or newer (docs/contributing.md says how to get one); nothing in it is changed or
 copied. Each test runs in a process that starts clean (server.py), in three ways: `native`, `fitting` (Spillway, the whole
 device) and `quarter` (Spillway, a quarter of it). Outcomes stay in BUILD/pytorch_tests/RELEASE/WAY.jsonl: a run that was
-ended goes on; other libraries begin anew (--keep: do not).
+ended goes on; other libraries begin anew (--keep: do not). With Spillway only what passes natively runs.
 
 Exit status: 0 if whatever differs has a cause in expected.txt, 1 if not, 3 if --minutes ended it, 77 without a tree.
 """
@@ -33,12 +33,15 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE of this project
 UNFINISHED = 3
 # File -> devices of the machine it runs on.
 FILES = {"test_cuda.py": 1, "test_cuda_trace.py": 1, "test_cuda_expandable_segments.py": 1, "test_cuda_multigpu.py": 2}
-DEVICE_MEMORY = "8GiB"  # some tests want 6 GB of memory; only what is touched takes host memory
+DEVICE_MEMORY = "8191MiB"  # some tests want 6 GB; half of it is no whole number of 2 MiB, as of GPUs; host memory only as touched
 PACKAGES = ("expecttest", "hypothesis", "psutil")  # what PyTorch's tests import beside PyTorch and NumPy
-SECONDS = 120  # of a test
-# What Spillway may use beside the GPU: more than half of what the device has, so that nothing is refused for lack of it.
-TIERS = {"SPILLWAY_HOST_MEMORY": "1GiB"}
-WAYS = {outcomes.NATIVE: None, "fitting": {}, "quarter": {"SPILLWAY_GPU_MEMORY": "25%"}}
+SECONDS = 300  # of a test
+# What Spillway may use beside the GPU: as much in all as the device has, since tests want to be refused what exceeds it.
+WAYS = {
+    outcomes.NATIVE: None,
+    "fitting": {"SPILLWAY_HOST_MEMORY": "0", "SPILLWAY_DIRS": "none"},
+    "quarter": {"SPILLWAY_GPU_MEMORY": "25%", "SPILLWAY_HOST_MEMORY": "1GiB", "SPILLWAY_DIRS": "{work}:5GiB"},
+}
 OTHERS_CHOICE = r"SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA|PYTORCH_|LD_PRELOAD|CI$|GITHUB_|PYTHONPATH"
 
 
@@ -47,7 +50,8 @@ def environment(args, way):
     kept = {name: value for name, value in os.environ.items() if not re.match(OTHERS_CHOICE, name)}
     kept.update(OMP_NUM_THREADS="1", PYTHONPATH=str(args.packages), SIMCUDA_POISON="recycle")
     if WAYS[way] is not None:
-        kept.update(LD_PRELOAD=str(args.build / "lib" / "libspillway.so"), SPILLWAY_DIRS=str(args.work), **TIERS, **WAYS[way])
+        kept.update(LD_PRELOAD=str(args.build / "lib" / "libspillway.so"))
+        kept.update({name: value.format(work=args.work) for name, value in WAYS[way].items()})
         kept.setdefault("SPILLWAY_DISK_RESERVE", "1GiB")
     return kept
 
@@ -121,6 +125,7 @@ def run_share(args, way, file, tests, keeper, end):
 
 def run_way(args, way, listed, end):
     path = args.work / f"{way}.jsonl"
+    native = outcomes.read(args.work / f"{outcomes.NATIVE}.jsonl")
     known = {test for test in outcomes.read(path) if not (args.again and re.search(args.again, test))}
     keeper = Keeper(path)
     (args.work / "logs" / way).mkdir(parents=True, exist_ok=True)
@@ -130,10 +135,10 @@ def run_way(args, way, listed, end):
             name = f"{Path(file).stem}.{test}"
             if name in known or not re.search(args.only, name):
                 continue
-            if reason is None:
-                left.append(test)
-            else:
+            if reason is not None:
                 keeper.keep(name, outcomes.SKIPPED, reason, 0)
+            elif way == outcomes.NATIVE or native.get(name, {}).get("outcome") == outcomes.PASSED:
+                left.append(test)
         print(f"{way}: {file}: {len(left)} tests to run of {len(tests)}", flush=True)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             for worker in [pool.submit(run_share, args, way, file, left, keeper, end) for _ in range(args.jobs)]:
@@ -182,6 +187,7 @@ def parse():
     parser.add_argument("--again", help="a regular expression of tests that run again")
     parser.add_argument("--keep", action="store_true", help="keep outcomes that other libraries gave")
     parser.add_argument("--minutes", type=float, default=600, help="then no further test is begun")
+    parser.add_argument("--page", action="store_true", help="run nothing; print the letters of docs/results")
     parser.add_argument("--jobs", type=int, default=2, help="tests at a time")
     parser.add_argument("--expected", type=Path, default=HERE / "expected.txt")
     args = parser.parse_args()
@@ -202,6 +208,9 @@ def main():
     args.work = args.build / "pytorch_tests" / release
     args.packages = args.work / "packages"
     args.work.mkdir(parents=True, exist_ok=True)
+    if args.page:
+        print("\n".join(outcomes.page({way: outcomes.read(args.work / f"{way}.jsonl") for way in args.ways})))
+        return 0
     install_packages(args)
     begin_anew(args)
     end = time.monotonic() + args.minutes * 60

@@ -132,7 +132,7 @@ bool Predictor::Poll() {
     Publish();
   }
   const uint32_t repeats = IterationLaunches();
-  if (options_.keep_iteration && any) followed_.Note(trace_, repeats);
+  if (options_.keep_iteration && any) followed_.Note(trace_, repeats, last_mark_);
   if (timer_ != nullptr) timer_->Poll(trace_, repeats, sizes_, &times_);
   Trim();
   return any;
@@ -152,6 +152,7 @@ std::optional<Predictor::Followed> Predictor::FollowedIteration() const {
                                                    iteration->launches, sizes_, &times_, writes_.get());
   followed.launches = iteration->trace;
   followed.followed = iteration->followed;
+  if (iteration->first) followed.first = static_cast<uint32_t>(*iteration->first - iteration->trace.begin());
   followed.samples = timer_ == nullptr ? 0 : timer_->measured();
   return followed;
 }
@@ -167,6 +168,7 @@ void Predictor::NoteSizes() {
   const size_t before = marks_.size();
   recorder_.TakeMarks(&marks_);
   counts_.marks += marks_.size() - before;
+  if (marks_.size() > before) last_mark_ = marks_.back();
 }
 
 // Launches were lost: the tracker forgets where the job is, and the plan is dropped.

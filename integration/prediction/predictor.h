@@ -107,9 +107,10 @@ class Predictor : public allocator::LaunchObserver {
   // and its launches. Nothing when nothing repeated. After Stop.
   struct Followed {
     policy::RecordedWorkload recorded;
-    policy::Trace launches;  // kernel k of the workload is launch begin() + k
-    uint64_t followed = 0;   // launches for which it was followed
-    uint64_t samples = 0;    // of all launches of the job: those that were timed
+    policy::Trace launches;         // kernel k of the workload is launch begin() + k
+    uint64_t followed = 0;          // launches for which it was followed
+    uint64_t samples = 0;           // of all launches of the job: those that were timed
+    std::optional<uint32_t> first;  // the kernel with which an iteration begins; none: the job marked none
   };
   std::optional<Followed> FollowedIteration() const;
 
@@ -179,6 +180,7 @@ class Predictor : public allocator::LaunchObserver {
   policy::BlockSizes
       copied_;  // the least that a move of the block has copied, of all tensors that it was given to
   std::deque<policy::LaunchIndex> marks_;
+  std::optional<policy::LaunchIndex> last_mark_;
   std::map<policy::SequenceId, std::unique_ptr<SequencePlan>> sequence_plans_;
   uint64_t settled_version_ = 0;           // of the tracker, when a plan was last put in force
   const Expectation* in_force_ = nullptr;  // the one stored last; the job may have departed from it

@@ -21,6 +21,8 @@ constexpr int kVersion = 1;
 
 // Events that overlap need rows of their own: a viewer takes those of one row as nested.
 constexpr int kMostRows = 64;  // of one name
+// Starts and lengths are whole microseconds: what follows at once may seem to begin a little early.
+constexpr double kRounding = 2e-6;
 // Groups of rows, in the order in which a viewer shows them.
 constexpr int kIterations = 1;
 constexpr int kStalls = 2;
@@ -46,13 +48,10 @@ class Writer {
   void AddEvents(std::vector<Event> events) {
     std::ranges::stable_sort(events, {}, &Event::start);
     for (Event& event : events) {
-      ordered_json entry = {{"ph", "X"},
-                            {"name", event.name},
-                            {"cat", groups_[event.group].name},
-                            {"pid", pid_},
-                            {"tid", RowOf(event)},
-                            {"ts", Micros(event.start)},
-                            {"dur", Micros(event.length)}};
+      const int row = RowOf(event);  // may change its time
+      ordered_json entry = {
+          {"ph", "X"},  {"name", event.name},        {"cat", groups_[event.group].name}, {"pid", pid_},
+          {"tid", row}, {"ts", Micros(event.start)}, {"dur", Micros(event.length)}};
       if (!event.arguments.empty()) entry["args"] = std::move(event.arguments);
       events_.push_back(std::move(entry));
     }
@@ -86,13 +85,16 @@ class Writer {
   // event is then moved to where that is.
   int RowOf(Event& event) {
     std::vector<double>& rows = groups_[event.group].free_from;
-    auto row = std::ranges::find_if(rows, [&](double from) { return from <= event.start; });
+    auto row = std::ranges::find_if(rows, [&](double from) { return from <= event.start + kRounding; });
     if (row == rows.end() && static_cast<int>(rows.size()) < kMostRows) {
       rows.push_back(0);
       row = rows.end() - 1;
       NameRow(event.group, static_cast<int>(rows.size()) - 1);
     } else if (row == rows.end()) {
       row = std::ranges::min_element(rows);
+      event.start = *row;
+    } else if (*row > event.start) {
+      event.length = std::max(0.0, event.length - (*row - event.start));
       event.start = *row;
     }
     *row = event.start + event.length;

@@ -23,7 +23,8 @@ constexpr size_t kMostIntervals = 4096;
 constexpr int64_t kTimeBetweenLooks = 100;  // times what the look took
 constexpr double kBetweenLargest = 0.25;    // seconds
 constexpr double kBetweenPower = 1;
-constexpr size_t kMostNamed = 20;  // blocks, kernels
+constexpr double kFirstIteration = 8;  // seconds; asked for then, and whenever the run is twice as old
+constexpr size_t kMostNamed = 20;      // blocks, kernels
 constexpr size_t kLongestName = 160;
 
 std::string Short(std::string name) {
@@ -59,6 +60,8 @@ struct RunReport::Device {
   std::vector<ReportedBlock> largest;
   PowerMeter power;
   double power_at = -kBetweenPower;
+  double ask_at = kFirstIteration;
+  std::shared_ptr<const Predictor::Followed> taken;  // the last that was asked for
   OutputFile file;
 
   mutable os::Mutex mu{os::LockRank::kRecorder};
@@ -128,9 +131,14 @@ void RunReport::NoteLook(Device* device, const RunSource::DeviceLook& look, doub
   NoteTransfers(device, stats, seconds);
   device->iterations.Note({seconds, stats.launches, look.iteration_launches, look.departures});
   NoteLargest(device, stats.live_bytes, seconds);
-  if (seconds < device->power_at + kBetweenPower) return;
-  device->power_at = seconds;
-  device->power.Look();
+  if (seconds >= device->power_at + kBetweenPower) {
+    device->power_at = seconds;
+    device->power.Look();
+  }
+  if (seconds >= device->ask_at) {
+    device->ask_at = 2 * seconds;
+    source_->AskForIteration(device->facts.device);
+  }
 }
 
 void RunReport::NoteTransfers(Device* device, const ResidencyStats& stats, double seconds) {
@@ -162,11 +170,21 @@ void RunReport::NoteLargest(Device* device, uint64_t live_bytes, double seconds)
 
 // ---- Writing.
 
+// What a run that is killed later leaves of its iteration. At the end there is a better one.
+void RunReport::TakeIteration(Device* device) {
+  const int ordinal = device->facts.device;
+  std::shared_ptr<const Predictor::Followed> last = source_->LastIteration(ordinal);
+  if (last == nullptr || last == device->taken) return;
+  device->taken = last;
+  SetIterations({{ordinal, *last}}, [this](uint64_t tag) { return source_->KernelOf(tag); });
+}
+
 void RunReport::Write(const Figures& figures, bool ended) {
   for (const DeviceFigures& entry : figures.devices) {
     Device* const device = devices_[static_cast<size_t>(entry.device)].load(std::memory_order_acquire);
     if (device == nullptr) continue;
     NoteLook(device, {entry.stats, entry.plan_iteration_launches, entry.plan_departures}, figures.seconds);
+    if (!ended) TakeIteration(device);
     device->file.Replace(RunDataJson(DataOf(*device, figures, ended)));
   }
 }

@@ -39,6 +39,9 @@ class RunSource {
   virtual std::optional<DeviceLook> Look(int device) const = 0;
   virtual std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const = 0;
   virtual std::vector<io::DirectoryStats> Directories() const = 0;
+  // Has what is known of the device's iteration by now made, soon; the last that was made, null: none was.
+  virtual void AskForIteration(int device) const = 0;
+  virtual std::shared_ptr<const Predictor::Followed> LastIteration(int device) const = 0;
   // The kernel or call of a launch, by its index or its tag; empty: not known.
   virtual std::string NameOfLaunch(int device, policy::LaunchIndex index) const = 0;
   virtual std::string KernelOf(uint64_t tag) const = 0;
@@ -69,6 +72,7 @@ class RunReport {
   double Seconds(int64_t nanos) const { return static_cast<double>(nanos - facts_.origin_nanos) / 1e9; }
   void NoteLook(Device* device, const RunSource::DeviceLook& look, double seconds);
   void NoteTransfers(Device* device, const allocator::ResidencyStats& stats, double seconds);
+  void TakeIteration(Device* device);
   void NoteLargest(Device* device, uint64_t live_bytes, double seconds);
   void AddKernels(const Device& device, RunData* data) const;
   RunData DataOf(const Device& device, const Figures& figures, bool ended) const;

@@ -100,6 +100,8 @@ class Runtime : private RunSource {
   std::vector<io::DirectoryStats> Directories() const override;
   std::string NameOfLaunch(int device, policy::LaunchIndex index) const override;
   std::string KernelOf(uint64_t tag) const override;
+  void AskForIteration(int device) const override;
+  std::shared_ptr<const Predictor::Followed> LastIteration(int device) const override;
   absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status StartHostLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -149,6 +149,16 @@ std::string Runtime::NameOfLaunch(int device, policy::LaunchIndex index) const {
   return tag ? KernelOf(*tag) : "";
 }
 
+void Runtime::AskForIteration(int device) const {
+  Predictor* const predictor = predictors_[static_cast<size_t>(device)].get();
+  if (predictor != nullptr) predictor->AskForIteration();
+}
+
+std::shared_ptr<const Predictor::Followed> Runtime::LastIteration(int device) const {
+  const Predictor* const predictor = predictors_[static_cast<size_t>(device)].get();
+  return predictor == nullptr ? nullptr : predictor->LastIteration();
+}
+
 std::string Runtime::KernelOf(uint64_t tag) const { return NameOfTag(&GetHookState()->functions, tag); }
 
 }  // namespace spillway::integration

@@ -133,6 +133,7 @@ bool Predictor::Poll() {
   }
   const uint32_t repeats = IterationLaunches();
   if (options_.keep_iteration && any) followed_.Note(trace_, repeats, last_mark_);
+  if (iteration_asked_.exchange(false, std::memory_order_relaxed)) KeepIteration();
   if (timer_ != nullptr) timer_->Poll(trace_, repeats, sizes_, &times_);
   Trim();
   return any;
@@ -155,6 +156,19 @@ std::optional<Predictor::Followed> Predictor::FollowedIteration() const {
   if (iteration->first) followed.first = static_cast<uint32_t>(*iteration->first - iteration->trace.begin());
   followed.samples = timer_ == nullptr ? 0 : timer_->measured();
   return followed;
+}
+
+void Predictor::KeepIteration() {
+  std::optional<Followed> followed = FollowedIteration();
+  if (!followed) return;
+  auto iteration = std::make_shared<const Followed>(*std::move(followed));
+  os::MutexLock lock(&mu_);
+  last_iteration_ = std::move(iteration);
+}
+
+std::shared_ptr<const Predictor::Followed> Predictor::LastIteration() const {
+  os::MutexLock lock(&mu_);
+  return last_iteration_;
 }
 
 void Predictor::NoteSizes() {

@@ -113,6 +113,10 @@ class Predictor : public allocator::LaunchObserver {
     std::optional<uint32_t> first;  // the kernel with which an iteration begins; none: the job marked none
   };
   std::optional<Followed> FollowedIteration() const;
+  // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none was.
+  // Any thread.
+  void AskForIteration() { iteration_asked_.store(true, std::memory_order_relaxed); }
+  std::shared_ptr<const Followed> LastIteration() const;
 
   // Does what the thread does in one turn: takes what was recorded, follows it, plans. True when there was
   // something to take. Called by the thread, or by tests that start no thread and call UsePlansOf.
@@ -143,6 +147,7 @@ class Predictor : public allocator::LaunchObserver {
   void Compare(policy::LaunchIndex index, uint64_t signature);
   void Depart(const Expectation* expected);
   void NoteSizes();
+  void KeepIteration();
   void StartOver();
   bool Feed(policy::LaunchIndex from);
   bool MarkedBefore(policy::LaunchIndex index);
@@ -172,6 +177,7 @@ class Predictor : public allocator::LaunchObserver {
   std::atomic<int> readers_{0};  // launching threads that look at an expectation
   std::atomic<uint64_t> departures_{0};
   std::atomic<uint32_t> iteration_launches_{0};
+  std::atomic<bool> iteration_asked_{false};  // taken by the thread
 
   // ---- The thread's own (or the test's that calls Poll).
   policy::Trace trace_;
@@ -197,6 +203,7 @@ class Predictor : public allocator::LaunchObserver {
   os::CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   PredictorStats published_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const Followed> last_iteration_ ABSL_GUARDED_BY(mu_);
   Observed now_ ABSL_GUARDED_BY(mu_);   // what the job follows, or followed last
   Observed most_ ABSL_GUARDED_BY(mu_);  // of those before: what was followed for longest
   std::thread thread_;

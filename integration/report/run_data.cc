@@ -69,7 +69,7 @@ std::string JobJson(const RunData& data) {
   json["command"] = facts.command;
   json["pid"] = facts.pid;
   json["rank"] = facts.rank;
-  json["local_size"] = facts.local_size;
+  if (facts.local_size > 0) json["local_size"] = facts.local_size;
   add("host", facts.host);
   add("spillway", facts.spillway);
   add("framework", facts.framework);

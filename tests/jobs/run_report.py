@@ -119,6 +119,7 @@ def check_killed(args, problems, here, cap):
     data = json.loads(path.read_text())
     problems.expect(data["job"]["ended"] is False and data["job"]["seconds"] >= WRITTEN_EVERY - 1, f"job: {data['job']}")
     problems.expect(sum(data["transfers"]["to_host_bytes"]) == data["figures"]["spilled_bytes"] > 0, "transfers of the killed job")
+    print("killed after", data["job"]["seconds"], "s; known of it:", sorted(data.keys() & {"active", "iteration", "phases"}))
 
 
 def print_cost(args, cap, pairs):

@@ -97,6 +97,20 @@ TEST(ChromeTraceTest, EventsOfOneRowDoNotOverlapAndEachRowHasAName) {
   EXPECT_EQ(WithPhase(events, "M")[0]["args"]["name"], "spillway, GPU 1, rank 3");
 }
 
+// Start and length are rounded each for itself: the second iteration seems to begin before the first has ended.
+TEST(ChromeTraceTest, IterationsThatFollowEachOtherLieInOneRow) {
+  json data = Data();
+  data["iterations"] = {{"start_s", {0.1, 0.2}}, {"seconds", {0.100001, 0.05}}, {"kind", {0, 0}}};
+  json iterations = json::array();
+  for (const json& event : WithPhase(EventsOf(data), "X")) {
+    if (event["cat"] == "iterations") iterations.push_back(event);
+  }
+  ASSERT_EQ(iterations.size(), 2u);
+  EXPECT_EQ(iterations[0]["tid"], iterations[1]["tid"]);
+  EXPECT_EQ(iterations[1]["ts"], 200001);
+  EXPECT_EQ(iterations[1]["dur"], 49999);
+}
+
 TEST(ChromeTraceTest, CountersAreMemoryAndTransfers) {
   const json counters = WithPhase(EventsOf(Data()), "C");
   ASSERT_EQ(counters.size(), 4u);

@@ -37,11 +37,15 @@ class FakeSource : public RunSource {
     return "kernel " + std::to_string(index);
   }
   std::string KernelOf(uint64_t tag) const override { return tag == 7 ? "gemm" : ""; }
+  void AskForIteration(int) const override { ++asked_iteration; }
+  std::shared_ptr<const Predictor::Followed> LastIteration(int) const override { return last_iteration; }
 
   std::map<int, DeviceLook> looks;
   std::vector<allocator::LargeBlock> largest;
   std::vector<io::DirectoryStats> directories;
+  std::shared_ptr<const Predictor::Followed> last_iteration;
   mutable int asked_largest = 0;
+  mutable int asked_iteration = 0;
 };
 
 class RunReportTest : public ReportFileTest {
@@ -159,17 +163,43 @@ TEST_F(RunReportTest, TheLargestBlocksAreThoseOfTheMostThatLived) {
   EXPECT_FALSE(blocks[1].contains("last_kernel"));
 }
 
-TEST_F(RunReportTest, WhatIsKnownOfTheIterationAtTheEnd) {
-  RunReport report = Report();
-  allocator::MotionObserver* const motion = report.AddDevice({});
-  report.MarkIteration();
-  report.MarkIteration();
+// Two launches, of gemm and of one whose name is asked for elsewhere.
+Predictor::Followed TwoLaunches() {
   Predictor::Followed followed;
   followed.launches.Restart(40);
   followed.launches.AddLaunch(7, std::vector<policy::TraceBlock>{1});
   followed.launches.AddLaunch(8, std::vector<policy::TraceBlock>{1, 2});
   const policy::BlockSizes sizes = {{1, 2 << 20}, {2, 4 << 20}};
   followed.recorded = policy::MakeRecordedWorkload(followed.launches, 40, 2, sizes, nullptr, nullptr);
+  return followed;
+}
+
+TEST_F(RunReportTest, TheIterationIsThereBeforeTheEnd) {
+  RunReport report = Report(3);
+  report.AddDevice({});
+  report.Look();
+  EXPECT_EQ(source_.asked_iteration, 0) << "too early";
+  figures_.seconds = 10;
+  report.Write(figures_, /*ended=*/false);
+  EXPECT_EQ(source_.asked_iteration, 1);
+  EXPECT_FALSE(Written(path()).contains("iteration"));
+  source_.last_iteration = std::make_shared<Predictor::Followed>(TwoLaunches());
+  figures_.seconds = 19;
+  report.Write(figures_, false);
+  EXPECT_EQ(source_.asked_iteration, 1) << "again when the run is twice as old";
+  EXPECT_TRUE(Written(path()).contains("iteration"));
+  EXPECT_EQ(Written(path())["costliest_kernels"][0]["kernel"], "gemm");
+  figures_.seconds = 21;
+  report.Write(figures_, false);
+  EXPECT_EQ(source_.asked_iteration, 2);
+}
+
+TEST_F(RunReportTest, WhatIsKnownOfTheIterationAtTheEnd) {
+  RunReport report = Report();
+  allocator::MotionObserver* const motion = report.AddDevice({});
+  report.MarkIteration();
+  report.MarkIteration();
+  const Predictor::Followed followed = TwoLaunches();
   report.SetIterations({{0, followed}, {1, std::nullopt}, {2, followed}},
                        [](uint64_t tag) { return tag == 7 ? "gemm" : "add"; });
   motion->OnStall({StallCause::kArrival, BlockId(), 7, 0, 3'000'000'000, 0});

@@ -51,6 +51,7 @@ TEST_F(RunDataTest, SaysWhatIsKnownAndLeavesOutWhatIsNot) {
   EXPECT_EQ(data["job"]["device_index"], 1);
   EXPECT_EQ(data["job"]["ended"], false);
   EXPECT_FALSE(data["job"].contains("framework"));
+  EXPECT_FALSE(data["job"].contains("local_size"));
   EXPECT_EQ(data["settings"]["gpu_memory"]["from"], "SPILLWAY_GPU_MEMORY");
   EXPECT_EQ(data["capacity"]["gpu_bytes"], 500);
   EXPECT_EQ(data["capacity"]["disks"][0]["bytes"], 900);

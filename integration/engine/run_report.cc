@@ -23,8 +23,9 @@ constexpr size_t kMostIntervals = 4096;
 constexpr int64_t kTimeBetweenLooks = 100;  // times what the look took
 constexpr double kBetweenLargest = 0.25;    // seconds
 constexpr double kBetweenPower = 1;
-constexpr double kFirstIteration = 8;  // seconds; asked for then, and whenever the run is twice as old
-constexpr size_t kMostNamed = 20;      // blocks, kernels
+// Seconds between two questions for the iteration while none is known; then whenever the run is twice as old.
+constexpr double kBetweenQuestions = 1;
+constexpr size_t kMostNamed = 20;  // blocks, kernels
 constexpr size_t kLongestName = 160;
 
 std::string Short(std::string name) {
@@ -60,7 +61,7 @@ struct RunReport::Device {
   std::vector<ReportedBlock> largest;
   PowerMeter power;
   double power_at = -kBetweenPower;
-  double ask_at = kFirstIteration;
+  double ask_at = kBetweenQuestions;
   std::shared_ptr<const Predictor::Followed> taken;  // the last that was asked for
   OutputFile file;
 
@@ -136,7 +137,8 @@ void RunReport::NoteLook(Device* device, const RunSource::DeviceLook& look, doub
     device->power.Look();
   }
   if (seconds >= device->ask_at) {
-    device->ask_at = 2 * seconds;
+    const bool known = source_->LastIteration(device->facts.device) != nullptr;
+    device->ask_at = known ? 2 * seconds : seconds + kBetweenQuestions;
     source_->AskForIteration(device->facts.device);
   }
 }

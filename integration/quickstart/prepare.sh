@@ -94,6 +94,8 @@ build_into() {
   }
   # --quiet keeps the output to what failed.
   ninja -C "$directory" --quiet
+  # Without a network the build is whole; only `spillway report` then makes no page, and says so.
+  "$ROOT/integration/packaging/fetch_vega.py" --build "$directory" >/dev/null || true
 }
 
 # install_python_package: the start-up hook and `python -m spillway`, with the libraries just built, in each of PYTHONS.

@@ -96,7 +96,7 @@ void AppendPhases(const std::vector<ReportPhase>& phases, double length, const J
     rows.push_back(Json{{"t", Rounded(phases[i].from * length)},
                         {"u", Rounded(phases[i].to * length)},
                         {"m", Rounded((phases[i].from + phases[i].to) / 2 * length)},
-                        {"shade", i % 2 == 0 ? 0.0 : 0.13},
+                        {"shade", i % 2 == 0 ? 0.0 : 0.09},
                         {"phase", phases[i].to - phases[i].from < 0.07 ? "" : phases[i].name}});
   Json middle = x, shade = Quantity("shade", "");
   middle["field"] = "m";

@@ -41,8 +41,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 caption { text-align: left; font-weight: 600; padding-bottom: .25rem; white-space: nowrap; }
 th, td { padding: .28rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; vertical-align: top; }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; } .words { text-align: left; overflow-wrap: anywhere; }
-td.words { min-width: 4rem; } td.words:nth-child(n+2):last-child { min-width: 11rem; } th:first-child, td:first-child { padding-left: 0; } td:not(.words) { white-space: nowrap; }
-tr.own td { font-weight: 600; }
+td.words { min-width: 4rem; } [data-table=blocks] td:last-child { min-width: 11rem; } th:first-child, td:first-child { padding-left: 0; } td:not(.words) { white-space: nowrap; }
+[data-table=job] td:first-child, [data-table=settings] td:not(:nth-child(2)) { white-space: nowrap; }
 @media (max-width: 44rem) {
   body { padding: 1rem .75rem 3rem; } h1 { font-size: 1.3rem; } figure.half { grid-column: 1 / -1; }
   th, td { padding: .28rem .45rem; } dl { grid-template-columns: repeat(2, minmax(0, 1fr)); }
@@ -51,7 +51,7 @@ tr.own td { font-weight: 600; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; } h1 { font-size: 15pt; max-width: none; } h2 { margin-top: 1.2rem; }
   h2, figcaption, caption { break-after: avoid; } figure, dl > div, tr, .head { break-inside: avoid; }
-  thead { display: table-header-group; } .wide { overflow: visible; } .tables { display: block; } td.words:nth-child(n+2):last-child { min-width: 0; } table { font-size: 8.5pt; max-width: 100%; }
+  thead { display: table-header-group; } .wide { overflow: visible; } .tables { display: block; } [data-table=blocks] td:last-child { min-width: 0; } table { font-size: 8.5pt; max-width: 100%; }
   dl > div { border: 1px solid var(--rule); }
   .charts { display: block; } figure.half { width: 70%; }
 }

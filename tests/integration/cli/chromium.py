@@ -24,7 +24,8 @@ class Chromium:
     """One browser with one page. A call that is not answered in time raises TimeoutError."""
 
     def __init__(self):
-        self.home = tempfile.TemporaryDirectory()
+        # Its processes may write into it a little longer than it lives.
+        self.home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.read_here, write = os.pipe()
         read, self.write_here = os.pipe()
         # Descriptors 3 and 4 are what the browser reads and writes; from 10 on they are not in each other's way.
@@ -43,7 +44,8 @@ class Chromium:
             self.call(domain + ".enable")
 
     def close(self):
-        self.process.terminate()
+        self.session = None
+        self.call("Browser.close")
         self.process.wait(PATIENCE_S)
         os.close(self.read_here)
         os.close(self.write_here)

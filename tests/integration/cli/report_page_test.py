@@ -19,8 +19,7 @@ DRAWN = "document.documentElement.dataset.drawn == 'yes'"
 MARKS = """
 Object.fromEntries([...document.querySelectorAll('figure[data-chart]')].map(figure => {
   const svg = figure.querySelector('svg'), frame = svg.getBoundingClientRect();
-  const marks = [...svg.querySelectorAll('.mark-area path, .mark-rect path, .mark-line path, .mark-symbol path, .mark-rule line')]
-    .filter(mark => !mark.closest('.role-axis, .role-axis-grid, .role-frame'))
+  const marks = [...svg.querySelectorAll('.role-mark:not(.mark-text) path, .role-mark line')]
     .filter(mark => { const box = mark.getBoundingClientRect(); return box.width > 0 || box.height > 0; });
   const outside = [...svg.querySelectorAll('text')].filter(text => text.textContent && text.getBoundingClientRect().width > 0)
     .filter(text => { const box = text.getBoundingClientRect();
@@ -94,15 +93,23 @@ class ReportPageTest(unittest.TestCase):
             self.assertEqual(self.browser.evaluate(SHOWN), expected, name)
 
     def test_narrow_and_wide_light_and_dark(self):
-        for width in (360, 900, 1600):
-            for dark in (False, True):
-                self.open("small", width=width, dark=dark)
-                scroll, window = self.browser.evaluate(WIDTHS)
-                self.assertLessEqual(scroll, window, width)
-                self.assertEqual(self.browser.evaluate(COLLISIONS), [], width)
-                self.assertEqual([key for key, chart in self.browser.evaluate(MARKS).items() if chart["outside"]], [], width)
-                page, ink = self.browser.evaluate(LUMINANCE)
-                self.assertEqual(page < ink, dark)
+        for width, dark in ((360, False), (900, True), (1600, False)):
+            self.open("small", width=width, dark=dark)
+            scroll, window = self.browser.evaluate(WIDTHS)
+            self.assertLessEqual(scroll, window, width)
+            self.assertEqual(self.browser.evaluate(COLLISIONS), [], width)
+            self.assertEqual([key for key, chart in self.browser.evaluate(MARKS).items() if chart["outside"]], [], width)
+            page, ink = self.browser.evaluate(LUMINANCE)
+            self.assertEqual(page < ink, dark)
+
+    def test_the_browser_sees_what_a_page_asks_for_and_complains_about(self):
+        page = os.path.join(self.scratch.name, "bad.html")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write("<img src='http://127.0.0.1:9/x.png'><script>console.error('first'); throw new Error('second')</script>")
+        self.browser.open(page)
+        self.assertIn("http://127.0.0.1:9/x.png", self.browser.requests)
+        for words in ("first", "second"):
+            self.assertTrue(any(words in problem for problem in self.browser.problems), self.browser.problems)
 
     def test_names_run_no_script(self):
         self.open("hostile")

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -59,11 +60,12 @@ std::string LibraryDirectory() {
   return absl::StrCat(program, "/lib");
 }
 
-// Of --report FILE.html: the settings with the data file in its place. Returns the page; empty: none is asked for.
+// Of --report FILE.html: the settings with the data file in its place. Returns the page, whatever folder the command goes
+// to; empty: none is asked for.
 std::string TakePage(std::map<std::string, std::string>* settings) {
   const auto report = settings->find("report");
   if (report == settings->end() || !AsksForPage(report->second)) return "";
-  const std::string page = report->second;
+  const std::string page = std::filesystem::absolute(report->second).string();
   report->second = DataPathOf(page);
   return page;
 }

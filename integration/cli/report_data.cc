@@ -208,6 +208,9 @@ absl::StatusOr<nlohmann::json> Parse(const std::string& text) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "damaged or cut off at byte %d of %d; accepted: a whole file as SPILLWAY_REPORT writes it",
         wrong.byte, text.size()));
+  } catch (const nlohmann::json::out_of_range&) {
+    return absl::InvalidArgumentError(
+        "damaged: a number in it is too large; accepted: a whole file as SPILLWAY_REPORT writes it");
   }
 }
 

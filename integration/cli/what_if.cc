@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr double kAssumedLink = 15.754e9;  // as `spillway simulate` assumes
 constexpr double kAssumedDisk = 3.2e9;
+constexpr double kMostCpuSeconds = 60;  // of all machines; the rest is left out
 constexpr double kFewDiskBytes = 4096;  // less is no use of the disk
 
 std::string Whole(double value) { return absl::StrFormat("%.0f", std::floor(value)); }
@@ -49,6 +51,10 @@ double DiskBytes(const SimulateResult& result) {
 
 WhatIfPoint PointOf(const SimulateOptions& options, const policy::Workload& workload, bool has_disk) {
   WhatIfPoint point;
+  if (static_cast<double>(std::clock()) / CLOCKS_PER_SEC > kMostCpuSeconds) {
+    point.problem = "left out: simulating took too long";
+    return point;
+  }
   const auto result = RunOne(options, workload);
   if (!result.ok()) {
     point.problem = std::string(result.status().message());

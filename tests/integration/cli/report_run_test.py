@@ -15,6 +15,7 @@ from report_helpers import BUILD, LIBRARY, PROGRAM, ReportPage
 # A command that writes what SPILLWAY_REPORT asks for, as a job's process does, and then does what it is told.
 JOB = """
 import os, shutil, sys, time, signal
+os.chdir("/")
 path = os.environ["SPILLWAY_REPORT"].replace("%p", str(os.getpid())).replace("%r", "0")
 if sys.argv[1] != "none":
     shutil.copy(sys.argv[1], path)
@@ -93,6 +94,12 @@ class ReportRunTest(unittest.TestCase):
         run = subprocess.run([PROGRAM, "run", "--report", self.path("x.html"), "--", "/no/such"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 127)
         self.assertIn("cannot run /no/such", run.stderr)
+
+    def test_a_path_is_that_of_the_folder_where_it_was_given(self):
+        command = [PROGRAM, "run", "--report", "x.html", "--", sys.executable, "-c", JOB, self.sample, "pass"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=self.scratch.name)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertTrue(os.path.isfile(self.path("x.html")), run.stderr)
 
     def test_another_name_asks_for_data_alone(self):
         run = self.run_job("x.json", "sys.exit(6)")

@@ -235,6 +235,12 @@ class PageTest(Case):
         with open(self.path("fits.html"), encoding="utf-8") as file:
             self.assertIn("University of Washington Interactive Data Lab", file.read())
 
+    def test_a_chrome_trace_beside_it(self):
+        path = self.write("x.json", report_samples.small())
+        self.assertEqual(report(path, "--chrome-trace", self.path("trace.json")).returncode, 0)
+        with open(self.path("trace.json"), encoding="utf-8") as file:
+            self.assertGreater(len(json.load(file)["traceEvents"]), 600)
+
     def test_both_forms_at_once(self):
         path = self.write("x.json", report_samples.fits())
         run = report(path, "--json", "--output", self.path("y.html"))

@@ -15,7 +15,7 @@ if [ "${1:-}" = --python ]; then
   shift 2
 fi
 
-install_packages binutils git patchelf
+install_packages binutils chromium git patchelf poppler-utils
 make_venvs "$python_path"
 install_third_party
 build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON

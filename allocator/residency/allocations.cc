@@ -109,7 +109,7 @@ std::vector<LargeBlock> Allocations::Largest(size_t most) const {
   std::vector<LargeBlock> largest;
   const TableLock lock(core_->table);
   core_->table.ForEachLiveLocked(lock, [&](const Block* block) {
-    LargeBlock entry{block->allocation.requested_bytes, block->has_chunks(), std::nullopt};
+    LargeBlock entry{block->allocation.requested_bytes, block->has_chunks(), std::nullopt, block->id};
     if (block->used_since_hand_out()) {
       const uint64_t used = block->gate.last_use.load(std::memory_order_relaxed);
       if (used > 0) entry.last_launch = used - 1;

@@ -118,7 +118,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
   if (section != nullptr && index != kNoStream && no_capture) {
     if (__builtin_expect(pressed, 0)) {
       CUresult ended = CUDA_SUCCESS;
-      if (EndsAtRunAhead(set, launch, &ended)) return ended;
+      if (EndsAtRunAhead(BytesOf(set), tag, launch, &ended)) return ended;
     }
     section->Enter(core_->read_sections.fence());
     if (AllOpen(set, &bytes)) {
@@ -271,8 +271,9 @@ absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t 
 }
 
 // A function of its own, since the fast path of Run has no status. True when the launch has got its answer.
-bool Launches::EndsAtRunAhead(const AccessSet& set, absl::FunctionRef<CUresult()> launch, CUresult* answer) {
-  const absl::Status status = WaitForRunAhead(BytesOf(set));
+bool Launches::EndsAtRunAhead(uint64_t bytes, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                              CUresult* answer) {
+  const absl::Status status = WaitForRunAhead(bytes, tag);
   if (!status.ok()) *answer = Ended(status, launch);
   return !status.ok();
 }
@@ -306,7 +307,8 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
   const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
   for (int attempt = 1;; ++attempt) {
     if (core_->pressure.load(std::memory_order_relaxed))
-      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set)));
+      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), tag));
+    grant->tag = tag;
     absl::Status status = claims_->Claim(set, name, grant);
     if (!status.ok()) return status;
     for (Block* block : grant->to_map) {
@@ -362,7 +364,7 @@ TimelineValue Launches::ValueToWaitFor() const {
   return index == policy::kNever ? TimelineValue() : log_->ValueOf(index);
 }
 
-absl::Status Launches::WaitForRunAhead(uint64_t bytes) {
+absl::Status Launches::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
   const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
   const TimelineValue before = ValueToWaitFor();
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
@@ -381,9 +383,7 @@ absl::Status Launches::WaitForRunAhead(uint64_t bytes) {
     while (status.ok() && more && too_far())
       status = core_->clock.WaitFor(before, wait, core_->stopped, &more);
   }
-  const int64_t now = os::Clock::System()->NowNanos();
-  core_->counters.throttled_nanos += now - start;
-  core_->counters.lost_run_ahead_nanos += core_->clock.LostSince(start, now);
+  core_->CountStall(StallCause::kRunAhead, {}, tag, start);
   return status;
 }
 

@@ -97,8 +97,8 @@ class Launches {
   }
   void RememberSet(const AccessSet& set);
   // Waits while uncompleted launches use more than the bound. Without lock or section.
-  absl::Status WaitForRunAhead(uint64_t bytes);
-  bool EndsAtRunAhead(const AccessSet& set, absl::FunctionRef<CUresult()> launch, CUresult* answer);
+  absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
+  bool EndsAtRunAhead(uint64_t bytes, uint64_t tag, absl::FunctionRef<CUresult()> launch, CUresult* answer);
   TimelineValue ValueToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, Grant* grant);

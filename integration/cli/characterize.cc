@@ -44,8 +44,8 @@ std::string Text(const policy::Workload& workload, const Characterization& found
       "%d kernels, %.3f s; %.3f GB live at the peak\n"
       "a kernel uses %.2f %% of that (mean over the kernels; %.2f %% over time; %.2f %% at most)\n\n",
       workload.kernels.size(), static_cast<double>(workload.IdealTime()) / 1e9,
-      static_cast<double>(found.peak_live_bytes) / 1e9, 100 * found.active_by_kernel,
-      100 * found.active_by_time, 100 * found.active_most);
+      static_cast<double>(found.peak_live_bytes) / 1e9, 100 * found.active.by_kernel,
+      100 * found.active.by_time, 100 * found.active.most);
   absl::StrAppend(&text,
                   "tensors            count        GB       idle   % of the idle intervals longer than       "
                   "  % dead  movable\n",
@@ -79,9 +79,9 @@ std::string Json(const policy::Workload& workload, const Characterization& found
                                  {"ideal_us", static_cast<double>(workload.IdealTime()) / 1e3},
                                  {"rate_bytes_per_second", rate},
                                  {"peak_live_bytes", found.peak_live_bytes},
-                                 {"active_percent_by_kernel", 100 * found.active_by_kernel},
-                                 {"active_percent_by_time", 100 * found.active_by_time},
-                                 {"active_percent_most", 100 * found.active_most},
+                                 {"active_percent_by_kernel", 100 * found.active.by_kernel},
+                                 {"active_percent_by_time", 100 * found.active.by_time},
+                                 {"active_percent_most", 100 * found.active.most},
                                  {"all", RowJson(found.all)}};
   for (const SizeClass& row : found.sizes) json["sizes"].push_back(RowJson(row));
   return json.dump(2) + "\n";

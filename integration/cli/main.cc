@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@
 #include "integration/cli/characterize.h"
 #include "integration/cli/doctor.h"
 #include "integration/cli/estimate.h"
+#include "integration/cli/report.h"
+#include "integration/cli/report_files.h"
+#include "integration/cli/report_run.h"
 #include "integration/cli/simulate.h"
 #include "integration/cli/trace_files.h"
 #include "integration/engine/start_check.h"
@@ -57,8 +61,20 @@ std::string LibraryDirectory() {
   return absl::StrCat(program, "/lib");
 }
 
-// Replaces this process by `command` with the preload in front; returns only when that fails.
-int Run(const std::map<std::string, std::string>& settings, const std::vector<std::string>& command) {
+// Of --report FILE.html: the settings with the data file in its place. Returns the page, whatever folder the command goes
+// to; empty: none is asked for.
+std::string TakePage(std::map<std::string, std::string>* settings) {
+  const auto report = settings->find("report");
+  if (report == settings->end() || !AsksForPage(report->second)) return "";
+  const std::string page = std::filesystem::absolute(report->second).string();
+  report->second = DataPathOf(page);
+  return page;
+}
+
+// Replaces this process by `command` with the preload in front, and returns only when that fails; or runs it as a child and
+// returns its status, where a page is to be made of its run.
+int Run(std::map<std::string, std::string> settings, const std::vector<std::string>& command) {
+  const std::string page = TakePage(&settings);
   const absl::Status status = CheckGivenSettings(settings, FlagOf, DevicesToCompare(settings));
   if (!status.ok()) {  // a job would refuse it at its start
     std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
@@ -76,6 +92,7 @@ int Run(const std::map<std::string, std::string>& settings, const std::vector<st
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
+  if (!page.empty()) return RunAndReport(arguments, page, LibraryDirectory());
   ::execvp(arguments[0], arguments.data());
   std::fprintf(stderr, "spillway: cannot run %s: %s\n", arguments[0], std::strerror(errno));
   return kCannotRun;
@@ -139,6 +156,10 @@ int Main(int argc, char** argv) {
   EstimateOptions estimation;
   CLI::App* estimate = AddEstimate(&app, &estimation);
 
+  ReportOptions reporting;
+  reporting.library_directory = LibraryDirectory();
+  CLI::App* report = AddReport(&app, &reporting);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
@@ -146,6 +167,7 @@ int Main(int argc, char** argv) {
   }
   if (simulate->parsed()) return Simulate(simulation);
   if (characterize->parsed()) return CharacterizeTrace(characterization);
+  if (report->parsed()) return Report(reporting);
   if (generate->parsed()) return Generate(generation);
   if (estimate->parsed()) return RunEstimate(estimation);
   return run->parsed() ? Run(settings, command) : Doctor(directories);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "integration/engine/report.h"
+#include "io/os/errno.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
@@ -35,11 +36,9 @@ void AddNames(const Predictor::Followed& iteration, const NameOfLaunch& name, po
 std::string WriteOne(const std::string& path, DeviceIteration* device, const NameOfLaunch& name) {
   const std::string head = absl::StrCat("trace: GPU ", device->device, ": ");
   if (!device->iteration) return absl::StrCat(head, "no file, since no iteration repeated");
-  policy::Workload& workload = device->iteration->recorded.workload;
-  AddNames(*device->iteration, name, &workload);
-  // A file that cannot be read again must not be left behind.
-  absl::Status status = policy::CheckWorkload(workload);
-  if (status.ok()) status = WriteFileAtomically(path, policy::EncodeWorkload(workload));
+  const policy::Workload& workload = device->iteration->recorded.workload;
+  const absl::StatusOr<std::string> file = EncodeIteration(&*device->iteration, name);
+  const absl::Status status = file.ok() ? WriteFileAtomically(path, *file) : file.status();
   if (!status.ok()) return absl::StrCat(head, "no file: ", std::string(status.message()));
   return absl::StrFormat(
       "%s%s has an iteration of %d launches (%d of them of measured kinds, by %d samples) on %d blocks, %.1f "
@@ -49,6 +48,14 @@ std::string WriteOne(const std::string& path, DeviceIteration* device, const Nam
 }
 
 }  // namespace
+
+// A file that cannot be read again must not be left behind.
+absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name) {
+  policy::Workload& workload = iteration->recorded.workload;
+  AddNames(*iteration, name, &workload);
+  SPILLWAY_RETURN_IF_ERROR(policy::CheckWorkload(workload));
+  return policy::EncodeWorkload(workload);
+}
 
 std::vector<std::string> WriteIterationTraces(const std::string& path, std::vector<DeviceIteration> devices,
                                               const NameOfLaunch& name) {

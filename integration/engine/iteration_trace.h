@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "integration/prediction/predictor.h"
 
 namespace spillway::integration {
@@ -23,6 +24,10 @@ struct DeviceIteration {
 
 // Words of a launch's tag, empty when there are none.
 using NameOfLaunch = std::function<std::string(uint64_t tag)>;
+
+// Gives the kernels of the iteration their names. The text of its file; an error where it could not be read
+// again.
+absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name);
 
 // Writes the iteration of each device that has one: the first goes to `path`, each further one to `path` with
 // ".gpuN" after it. Returns a line for the user about each device: what was written, or why nothing was. One

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "integration/engine/status_signal.h"
 #include "io/os/log.h"
 #include "io/os/thread.h"
@@ -36,21 +34,12 @@ double IterationRate::Update(const Figures& figures) {
          seconds;
 }
 
-std::string Reporter::MetricsPath(const std::string& metrics_file, int local_rank) {
-  return absl::StrReplaceAll(metrics_file,
-                             {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}});
-}
-
 Reporter::Reporter(const Options& options, std::function<Figures()> collect)
-    : path_(MetricsPath(options.metrics_file, options.local_rank)),
-      status_(options.status),
-      advice_(options.advice),
-      every_(options.every),
-      look_(options.look),
-      waits_(options.waits),
-      collect_(std::move(collect)) {
+    : options_(options),
+      collect_(std::move(collect)),
+      metrics_("SPILLWAY_METRICS", OutputFile::Expand(options.metrics_file, options.local_rank)) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (status_ == StatusLine::kSignal) SetStatusWake(wake_);
+  if (options_.status == StatusLine::kSignal) SetStatusWake(wake_);
   absl::StatusOr<os::Thread> thread = os::StartThread("spillway-report", [this] { Loop(); });
   if (thread.ok()) {
     thread_ = *std::move(thread);
@@ -62,16 +51,16 @@ Reporter::Reporter(const Options& options, std::function<Figures()> collect)
 Reporter::~Reporter() { Finish(); }
 
 void Reporter::Loop() {
-  Time next = std::chrono::steady_clock::now() + every_;
+  Time next = std::chrono::steady_clock::now() + options_.every;
   while (!stop_.load()) {
-    if (waits_ != nullptr) waits_->Look();  // first: a wait may delay the rest
+    if (options_.waits != nullptr) options_.waits->Look();  // first: a wait may delay the rest
     const Figures figures = Collect();
-    if (status_ == StatusLine::kSignal && TakeStatusRequest()) os::ReportLine(StatusText(figures));
+    if (options_.status == StatusLine::kSignal && TakeStatusRequest()) os::ReportLine(StatusText(figures));
     if (std::chrono::steady_clock::now() >= next) {
-      WriteMetrics(figures);
-      next = std::chrono::steady_clock::now() + every_;
+      WriteFiles(figures, /*ended=*/false);
+      next = std::chrono::steady_clock::now() + options_.every;
     }
-    WaitUntil(std::min(next, std::chrono::steady_clock::now() + look_));
+    WaitAndLookOften(std::min(next, std::chrono::steady_clock::now() + options_.look));
   }
   ReportTheEnd();
   os::MutexLock lock(&mu_);
@@ -79,16 +68,25 @@ void Reporter::Loop() {
   ended_cv_.NotifyAll();
 }
 
-// Returns earlier when the descriptor is written to. Without one (none was left) the end may come a little
+void Reporter::WaitAndLookOften(Time time) {
+  if (!options_.look_often) return (void)WaitUntil(time);
+  bool woken = false;
+  while (!woken && !stop_.load() && std::chrono::steady_clock::now() < time) {
+    options_.look_often();
+    woken = WaitUntil(std::min(time, std::chrono::steady_clock::now() + options_.often));
+  }
+}
+
+// True when the descriptor was written to, which ends the wait. Without one (none was left) the end may come a little
 // late.
-void Reporter::WaitUntil(Time time) {
+bool Reporter::WaitUntil(Time time) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(time - std::chrono::steady_clock::now());
   const int longest = wake_ >= 0 ? 10'000 : 100;
   pollfd descriptor = {wake_, POLLIN, 0};
   ::poll(&descriptor, 1, static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, longest)));
   uint64_t count = 0;
-  if (wake_ >= 0 && ::read(wake_, &count, sizeof(count)) < 0) return;  // nobody wrote
+  return wake_ >= 0 && ::read(wake_, &count, sizeof(count)) > 0;
 }
 
 Figures Reporter::Collect() {
@@ -104,13 +102,9 @@ Figures Reporter::Collect() {
   return figures;
 }
 
-void Reporter::WriteMetrics(const Figures& figures) {
-  if (path_.empty()) return;
-  const absl::Status status = WriteFileAtomically(path_, MetricsJson(figures));
-  if (status.ok() || write_failed_) return;
-  write_failed_ = true;  // reported once, not every 10 s
-  os::Log(os::LogLevel::kWarn,
-          absl::StrCat("cannot write SPILLWAY_METRICS: ", std::string(status.message())));
+void Reporter::WriteFiles(const Figures& figures, bool ended) {
+  if (metrics_.wanted()) metrics_.Replace(MetricsJson(figures));
+  for (const auto& write : options_.writers) write(figures, ended);
 }
 
 void Reporter::Finish() {
@@ -140,12 +134,13 @@ void Reporter::ReportTheEnd() {
   const Figures figures = Collect();
   if (const std::string summary = Summary(figures); !summary.empty()) os::ReportLine(summary);
   for (const std::string& line : IterationLines(figures)) os::ReportLine(line);
-  if (const std::string advice = AdviceLine(figures, advice_); !advice.empty()) os::ReportLine(advice);
+  if (const std::string advice = AdviceLine(figures, options_.advice); !advice.empty())
+    os::ReportLine(advice);
   for (const DeviceFigures& device : figures.devices) {
     if (!device.observed) continue;
     for (const std::string& line : ObservationLines(device.device, *device.observed)) os::ReportLine(line);
   }
-  WriteMetrics(figures);
+  WriteFiles(figures, /*ended=*/true);
 }
 
 void Reporter::AbandonAfterFork() {

@@ -13,9 +13,11 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "integration/engine/advice.h"
+#include "integration/engine/output_file.h"
 #include "integration/engine/report.h"
 #include "integration/settings/settings.h"
 #include "io/os/sync.h"
@@ -49,6 +51,11 @@ class Reporter {
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
     AdviceFacts advice = {};                  // for the last line
     os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none
+    // Called on the reporter's thread: as often as this says, and with each writing of the metrics (`ended`:
+    // the last one). Empty: nothing is.
+    std::chrono::milliseconds often{50};
+    std::function<void()> look_often = nullptr;
+    std::vector<std::function<void(const Figures& figures, bool ended)>> writers = {};
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Options& options, std::function<Figures()> collect);
@@ -64,24 +71,17 @@ class Reporter {
   // Figures as they are reported, with the rate of iterations. Any thread.
   Figures Collect();
 
-  // The path with "%p" and "%r" replaced.
-  static std::string MetricsPath(const std::string& metrics_file, int local_rank);
-
  private:
   using Time = std::chrono::steady_clock::time_point;
   void Loop();
   void ReportTheEnd();
-  void WaitUntil(Time time);
-  void WriteMetrics(const Figures& figures);
+  bool WaitUntil(Time time);
+  void WaitAndLookOften(Time time);
+  void WriteFiles(const Figures& figures, bool ended);
 
-  const std::string path_;
-  const StatusLine status_;
-  const AdviceFacts advice_;
-  const std::chrono::milliseconds every_;
-  const std::chrono::milliseconds look_;
-  os::WaitList* const waits_;
+  const Options options_;
   const std::function<Figures()> collect_;
-  bool write_failed_ = false;      // and was reported; the reporter's thread
+  OutputFile metrics_;             // the reporter's thread
   int wake_ = -1;                  // eventfd: a status line is wanted, or the end has come
   std::atomic<bool> stop_{false};  // stored before wake_ is written, read after it was
 

@@ -126,7 +126,7 @@ allocator::ResidencyParts Runtime::PartsOf(CUcontext context) {
 std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context, bool evict) {
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = settings_.policy == PolicyKind::kPlan && evict && !settings_.audit;
-  const bool trace = !settings_.trace.empty();
+  const bool trace = !settings_.trace.empty() || !settings_.report.empty();
   const bool reckon = settings_.policy == PolicyKind::kLru && evict && !settings_.audit;
   if (!settings_.Observes() && !plan && !reckon && !trace) return nullptr;
   PredictorOptions prediction;
@@ -164,6 +164,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   const auto place = static_cast<size_t>(device);
   predictors_[place] = MakePredictor(device, context, options.evict);
   parts.observer = predictors_[place].get();
+  if (report_ != nullptr) parts.motion = report_->AddDevice(FactsOfDevice(device, options.budget_bytes));
   SPILLWAY_ASSIGN_OR_RETURN(owned_[place], allocator::Residency::Create(options, parts));
   if (predictors_[place] != nullptr) {
     const absl::Status started = predictors_[place]->Start(owned_[place].get());
@@ -182,7 +183,7 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
 absl::Status Runtime::StartLocked(int device, CUcontext context) {
   if (started_) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(const uint64_t total, DeviceBytes(device));
-  trace_path_ = Reporter::MetricsPath(settings_.trace, settings_.ranks.rank);
+  trace_path_ = OutputFile::Expand(settings_.trace, settings_.ranks.rank);
   if (disk_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartDiskLocked());
   if (host_ == nullptr) SPILLWAY_RETURN_IF_ERROR(StartHostLocked(context));
   if (capacity_ == nullptr) {
@@ -202,18 +203,7 @@ absl::Status Runtime::StartLocked(int device, CUcontext context) {
   }
   PublishHookContext(&hook_context_);
   addresses_ready_.store(addresses_.get(), std::memory_order_release);
-  const auto start = std::chrono::steady_clock::now();
-  Reporter::Options reports;
-  reports.metrics_file = settings_.metrics;
-  reports.local_rank = settings_.ranks.rank;
-  reports.status = settings_.status;
-  reports.waits = &waits_;
-  reports.advice = FactsForAdvice();
-  reporter_ = std::make_unique<Reporter>(reports, [this, start] {
-    Figures figures = CollectFigures();
-    figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return figures;
-  });
+  StartReports();
   started_ = true;
   return absl::OkStatus();
 }
@@ -321,10 +311,13 @@ absl::StatusOr<uint64_t> Runtime::DeviceBytes(int device) const {
 }
 
 void Runtime::MarkIteration() {
+  bool any = false;
   for (size_t place = 0; place < predictors_.size(); ++place) {
     if (residencies_[place].load(std::memory_order_acquire) == nullptr) continue;
+    any = true;
     if (predictors_[place] != nullptr) predictors_[place]->MarkIteration();
   }
+  if (any && report_ != nullptr) report_->MarkIteration();
 }
 
 // ---- Ending.
@@ -356,7 +349,7 @@ void Runtime::Shutdown() {
   if (!residencies.empty()) {
     late = !RunWithin(kDevicesEnd, [this, predictors, residencies] {
       for (Predictor* predictor : predictors) predictor->Stop();
-      if (!settings_.trace.empty()) WriteTraces();
+      WriteTraces();
       for (allocator::Residency* residency : residencies) residency->Shutdown();
     });
   }
@@ -371,12 +364,15 @@ void Runtime::Shutdown() {
 
 // After the predictors have stopped.
 void Runtime::WriteTraces() const {
+  if (settings_.trace.empty() && report_ == nullptr) return;
   std::vector<DeviceIteration> devices;
   for (int device = 0; device < allocator::kMaxDevices; ++device) {
     const auto& predictor = predictors_[static_cast<size_t>(device)];
     if (predictor != nullptr) devices.push_back({device, predictor->FollowedIteration()});
   }
   const auto name = [](uint64_t tag) { return NameOfTag(&GetHookState()->functions, tag); };
+  if (report_ != nullptr) report_->SetIterations(devices, name);
+  if (settings_.trace.empty()) return;
   for (const std::string& line : WriteIterationTraces(trace_path_, std::move(devices), name))
     os::ReportLine(line);
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "integration/engine/audit_setup.h"
 #include "integration/engine/report.h"
 #include "integration/engine/reporter.h"
+#include "integration/engine/run_report.h"
 #include "integration/hooks/hook_context.h"
 #include "integration/prediction/predictor.h"
 #include "integration/preload/shim_abi.h"
@@ -36,7 +38,7 @@
 
 namespace spillway::integration {
 
-class Runtime {
+class Runtime : private RunSource {
  public:
   // Resolves the driver's entry points and installs the hooks, which let everything pass until there is a
   // block. Takes no device memory, starts no thread. Fails when the driver lacks what is needed.
@@ -94,6 +96,17 @@ class Runtime {
   void ReportServing(int device, const allocator::ResidencyOptions& options) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   AdviceFacts FactsForAdvice() const;
+  void StartReports() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  RunFacts FactsForReport() const;
+  std::string WordsOfDevice(const char* function, int device) const;
+  DeviceFacts FactsOfDevice(int device, uint64_t budget_bytes) const;
+  std::optional<DeviceLook> Look(int device) const override;
+  std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const override;
+  std::vector<io::DirectoryStats> Directories() const override;
+  std::string NameOfLaunch(int device, policy::LaunchIndex index) const override;
+  std::string KernelOf(uint64_t tag) const override;
+  void AskForIteration(int device) const override;
+  std::shared_ptr<const Predictor::Followed> LastIteration(int device) const override;
   absl::Status StartDiskLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status StartHostLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveAddressesLocked(uint64_t device_total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -137,6 +150,7 @@ class Runtime {
   std::vector<std::string> disk_paths_;
   std::unique_ptr<io::SpillStore> disk_;
   std::unique_ptr<allocator::SharedCapacity> capacity_;  // what all devices may promise off the GPU
+  std::unique_ptr<RunReport> report_;                    // null: SPILLWAY_REPORT does not ask for one
   std::unique_ptr<Reporter> reporter_;
   std::string trace_path_;  // empty: no trace is wanted, or there was no block
   std::array<std::unique_ptr<Predictor>, allocator::kMaxDevices> predictors_;

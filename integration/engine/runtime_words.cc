@@ -1,13 +1,11 @@
 // What Runtime says about the job as a whole: its facts for the lines of job_words.h and advice.h.
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "integration/engine/job_words.h"
 #include "integration/engine/runtime.h"
-#include "integration/hooks/launch_reports.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -57,11 +55,7 @@ AdviceFacts Runtime::FactsForAdvice() const {
 absl::Status Runtime::Explain(int device, const absl::Status& refused) const {
   const allocator::Residency* const residency = Existing(device);
   if (!absl::IsResourceExhausted(refused) || residency == nullptr) return refused;
-  const Predictor* const predictor = predictors_[static_cast<size_t>(device)].get();
-  const NameOfIndex name = [predictor](policy::LaunchIndex index) {
-    const std::optional<uint64_t> tag = predictor == nullptr ? std::nullopt : predictor->TagOf(index);
-    return tag ? NameOfTag(&GetHookState()->functions, *tag) : std::string();
-  };
+  const NameOfIndex name = [this, device](policy::LaunchIndex index) { return NameOfLaunch(device, index); };
   const std::string blocks = LargestBlocksText(residency->LargestBlocks(kBlocksNamed), name);
   if (blocks.empty()) return refused;
   return allocator::WithWords(refused, absl::StrCat(std::string(refused.message()), ". ", blocks));

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "integration/engine/reporter.h"
+#include "integration/engine/output_file.h"
 #include "integration/escape/deny_list.h"
 #include "integration/settings/environment.h"
 #include "io/disk_order.h"
@@ -185,10 +185,10 @@ void LookAtFiles(const Settings& settings, std::vector<FileProblem>* problems) {
   };
   constexpr char kWritten[] = "the path of a file that can be written";
   constexpr char kRead[] = "the path of a file that can be read";
-  const auto expand = [&](const std::string& path) {
-    return Reporter::MetricsPath(path, settings.ranks.rank);
-  };
+  const auto expand = [&](const std::string& path) { return OutputFile::Expand(path, settings.ranks.rank); };
   if (!settings.metrics.empty()) note("metrics", kWritten, WhyNotWritten(expand(settings.metrics)));
+  if (!settings.report.empty()) note("report", kWritten, WhyNotWritten(expand(settings.report)));
+  if (!settings.prometheus.empty()) note("prometheus", kWritten, WhyNotWritten(expand(settings.prometheus)));
   if (!settings.trace.empty()) note("trace", kWritten, WhyNotWritten(expand(settings.trace)));
   // An audit makes the list where there is none yet.
   const std::string& list = settings.denylist;

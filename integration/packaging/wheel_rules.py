@@ -111,6 +111,13 @@ def metadata_problems(after, licences):
         yield "the command has no entry point"
 
 
+def drawing_problems(after):
+    """`spillway report` needs its drawing library beside the others."""
+    if not (after / "spillway" / "lib" / "vega.js").is_file():
+        yield "spillway/lib/vega.js is missing: integration/packaging/fetch_vega.py fetches it"
+
+
 def find_problems(path, before, after, shown, licences):
     return [*size_problems(path), *policy_problems(shown), *preload_problems(before, after),
-            *library_problems(before, after), *graft_problems(after), *metadata_problems(after, licences)]  # fmt: skip
+            *library_problems(before, after), *graft_problems(after), *metadata_problems(after, licences),
+            *drawing_problems(after)]  # fmt: skip

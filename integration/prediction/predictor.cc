@@ -132,7 +132,8 @@ bool Predictor::Poll() {
     Publish();
   }
   const uint32_t repeats = IterationLaunches();
-  if (options_.keep_iteration && any) followed_.Note(trace_, repeats);
+  if (options_.keep_iteration && any) followed_.Note(trace_, repeats, last_mark_);
+  if (iteration_asked_.exchange(false, std::memory_order_relaxed)) KeepIteration();
   if (timer_ != nullptr) timer_->Poll(trace_, repeats, sizes_, &times_);
   Trim();
   return any;
@@ -152,8 +153,22 @@ std::optional<Predictor::Followed> Predictor::FollowedIteration() const {
                                                    iteration->launches, sizes_, &times_, writes_.get());
   followed.launches = iteration->trace;
   followed.followed = iteration->followed;
+  if (iteration->first) followed.first = static_cast<uint32_t>(*iteration->first - iteration->trace.begin());
   followed.samples = timer_ == nullptr ? 0 : timer_->measured();
   return followed;
+}
+
+void Predictor::KeepIteration() {
+  std::optional<Followed> followed = FollowedIteration();
+  if (!followed) return;
+  auto iteration = std::make_shared<const Followed>(*std::move(followed));
+  os::MutexLock lock(&mu_);
+  last_iteration_ = std::move(iteration);
+}
+
+std::shared_ptr<const Predictor::Followed> Predictor::LastIteration() const {
+  os::MutexLock lock(&mu_);
+  return last_iteration_;
 }
 
 void Predictor::NoteSizes() {
@@ -167,6 +182,7 @@ void Predictor::NoteSizes() {
   const size_t before = marks_.size();
   recorder_.TakeMarks(&marks_);
   counts_.marks += marks_.size() - before;
+  if (marks_.size() > before) last_mark_ = marks_.back();
 }
 
 // Launches were lost: the tracker forgets where the job is, and the plan is dropped.

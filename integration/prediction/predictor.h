@@ -107,11 +107,16 @@ class Predictor : public allocator::LaunchObserver {
   // and its launches. Nothing when nothing repeated. After Stop.
   struct Followed {
     policy::RecordedWorkload recorded;
-    policy::Trace launches;  // kernel k of the workload is launch begin() + k
-    uint64_t followed = 0;   // launches for which it was followed
-    uint64_t samples = 0;    // of all launches of the job: those that were timed
+    policy::Trace launches;         // kernel k of the workload is launch begin() + k
+    uint64_t followed = 0;          // launches for which it was followed
+    uint64_t samples = 0;           // of all launches of the job: those that were timed
+    std::optional<uint32_t> first;  // the kernel with which an iteration begins; none: the job marked none
   };
   std::optional<Followed> FollowedIteration() const;
+  // The same while launches go on: has it made on the thread, soon, and gives the last that was; null: none was.
+  // Any thread.
+  void AskForIteration() { iteration_asked_.store(true, std::memory_order_relaxed); }
+  std::shared_ptr<const Followed> LastIteration() const;
 
   // Does what the thread does in one turn: takes what was recorded, follows it, plans. True when there was
   // something to take. Called by the thread, or by tests that start no thread and call UsePlansOf.
@@ -142,6 +147,7 @@ class Predictor : public allocator::LaunchObserver {
   void Compare(policy::LaunchIndex index, uint64_t signature);
   void Depart(const Expectation* expected);
   void NoteSizes();
+  void KeepIteration();
   void StartOver();
   bool Feed(policy::LaunchIndex from);
   bool MarkedBefore(policy::LaunchIndex index);
@@ -171,6 +177,7 @@ class Predictor : public allocator::LaunchObserver {
   std::atomic<int> readers_{0};  // launching threads that look at an expectation
   std::atomic<uint64_t> departures_{0};
   std::atomic<uint32_t> iteration_launches_{0};
+  std::atomic<bool> iteration_asked_{false};  // taken by the thread
 
   // ---- The thread's own (or the test's that calls Poll).
   policy::Trace trace_;
@@ -179,6 +186,7 @@ class Predictor : public allocator::LaunchObserver {
   policy::BlockSizes
       copied_;  // the least that a move of the block has copied, of all tensors that it was given to
   std::deque<policy::LaunchIndex> marks_;
+  std::optional<policy::LaunchIndex> last_mark_;
   std::map<policy::SequenceId, std::unique_ptr<SequencePlan>> sequence_plans_;
   uint64_t settled_version_ = 0;           // of the tracker, when a plan was last put in force
   const Expectation* in_force_ = nullptr;  // the one stored last; the job may have departed from it
@@ -195,6 +203,7 @@ class Predictor : public allocator::LaunchObserver {
   os::CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   PredictorStats published_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const Followed> last_iteration_ ABSL_GUARDED_BY(mu_);
   Observed now_ ABSL_GUARDED_BY(mu_);   // what the job follows, or followed last
   Observed most_ ABSL_GUARDED_BY(mu_);  // of those before: what was followed for longest
   std::thread thread_;

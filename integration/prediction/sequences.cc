@@ -116,7 +116,8 @@ FollowedIterations::Iteration* FollowedIterations::Of(uint32_t launches) {
   return &iterations_.back();
 }
 
-void FollowedIterations::Note(const policy::Trace& trace, uint32_t iteration_launches) {
+void FollowedIterations::Note(const policy::Trace& trace, uint32_t iteration_launches,
+                              std::optional<policy::LaunchIndex> last_mark) {
   const policy::LaunchIndex before = std::exchange(noted_to_, trace.end());
   if (iteration_launches == 0 || iteration_launches != iteration_launches_) copied_at_ = 0;
   iteration_launches_ = iteration_launches;
@@ -128,6 +129,9 @@ void FollowedIterations::Note(const policy::Trace& trace, uint32_t iteration_lau
   const bool due = copied_at_ == 0 || iteration->followed >= 2 * copied_at_;
   if (!due || !Repeats(trace, iteration_launches)) return;
   iteration->trace = trace.Slice(trace.end() - iteration_launches, trace.end());
+  iteration->first.reset();
+  if (last_mark && *last_mark >= iteration->trace.begin() && *last_mark < iteration->trace.end())
+    iteration->first = last_mark;
   copied_at_ = std::max<uint64_t>(iteration->followed, iteration_launches);
 }
 

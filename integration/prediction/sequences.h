@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "policy/planner/plan.h"
@@ -76,13 +77,17 @@ class SequencePlan {
 class FollowedIterations {
  public:
   // At the end of `trace` the job repeats an iteration of `iteration_launches` launches; 0: none that is
-  // known. To be called as the trace grows.
-  void Note(const policy::Trace& trace, uint32_t iteration_launches);
+  // known. `last_mark`: the launch that followed the last end of an iteration that the job marked. To be
+  // called as the trace grows.
+  void Note(const policy::Trace& trace, uint32_t iteration_launches,
+            std::optional<policy::LaunchIndex> last_mark = std::nullopt);
 
   struct Iteration {
     policy::Trace trace;    // of one iteration and no more
     uint32_t launches = 0;  // in one iteration
     uint64_t followed = 0;  // launches for which an iteration of this length was followed
+    std::optional<policy::LaunchIndex> first =
+        std::nullopt;  // of `trace`, the launch after a mark; none: there was no mark
   };
   // The iteration that was followed for the most launches; null when nothing repeated.
   const Iteration* Most() const;

@@ -22,6 +22,8 @@ import wheel_licences
 HERE = Path(__file__).resolve().parent
 # The names of our settings, which the start-up hook looks up.
 SETTINGS = HERE.parent / "settings" / "settings.def"
+# The drawing library of `spillway report`, which fetch_vega.py puts beside the libraries.
+DRAWING = "vega.js"
 REQUIRED = ["libspillway.so", "libspillway_engine.so"]
 BUILD_FIRST = (
     "Build first: `cmake -S . -B build -G Ninja && ninja -C build` in the checkout, or name the folder of the built libraries "
@@ -145,6 +147,12 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     for path in packed:
         wheel.add(f"spillway/lib/{path.name}", read(path), 0o755)
     wheel.add("spillway/bin/spillway", read(command), 0o755)
+    drawing = _library_dir() / DRAWING
+    if drawing.is_file():
+        wheel.add(f"spillway/lib/{DRAWING}", drawing.read_bytes())
+    else:
+        print(f"spillway: without {drawing}, `spillway report` of what is packed makes no page; "
+              "integration/packaging/fetch_vega.py fetches it", file=sys.stderr)  # fmt: skip
     _add_metadata(wheel, info, tag)
     wheel.close(f"{info}/RECORD")
     print(f"spillway: packed {', '.join(path.name for path in packed)}", file=sys.stderr)

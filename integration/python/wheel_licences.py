@@ -19,10 +19,11 @@ TEXTS = {
     "xxhash.txt": DEBIAN / "libxxhash-dev" / "copyright",  # compiled in; the library, not its program
     "nlohmann-json.txt": DEBIAN / "nlohmann-json3-dev" / "copyright",  # compiled in
     "cli11.txt": DEBIAN / "libcli11-dev" / "copyright",  # compiled into the command
+    "vega.txt": ROOT / "integration" / "packaging" / "vega_licences.txt",  # the drawing library and what is in it
     "libstdc++.txt": DEBIAN / "gcc-12-base" / "copyright",  # linked in; its exception allows that
     "GPL-3.txt": COMMON / "GPL-3",  # what that exception is one to
 }
-EXPRESSION = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT AND GPL-3.0-or-later WITH GCC-exception-3.1"
+EXPRESSION = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND ISC AND MIT AND GPL-3.0-or-later WITH GCC-exception-3.1"
 
 
 def present():

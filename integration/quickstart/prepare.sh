@@ -103,6 +103,8 @@ build_into() {
   fi
   progress "$directory/logs/configure.log" true cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@"
   progress "$directory/logs/build.log" steps_done ninja -C "$directory"
+  # Without a network the build is whole; only `spillway report` then makes no page, and says so.
+  "$ROOT/integration/packaging/fetch_vega.py" --build "$directory" >/dev/null || true
 }
 
 # install_python_package: the start-up hook and `python -m spillway`, with the libraries just built, in each of PYTHONS.

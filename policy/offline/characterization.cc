@@ -8,29 +8,6 @@
 namespace spillway::policy {
 namespace {
 
-Bytes ActiveBytes(const Workload& workload, const WorkloadKernel& kernel) {
-  Bytes bytes = kernel.workspace_bytes;
-  for (uint32_t t : kernel.inputs) bytes += workload.tensors[t].bytes;
-  for (uint32_t t : kernel.outputs) {
-    if (!std::ranges::binary_search(kernel.inputs, t)) bytes += workload.tensors[t].bytes;
-  }
-  return bytes;
-}
-
-void AddActive(const Workload& workload, Characterization* result) {
-  if (result->peak_live_bytes == 0) return;
-  const double peak = static_cast<double>(result->peak_live_bytes);
-  double by_time = 0;
-  for (const WorkloadKernel& kernel : workload.kernels) {
-    const double part = static_cast<double>(ActiveBytes(workload, kernel)) / peak;
-    result->active_by_kernel += part / static_cast<double>(workload.kernels.size());
-    result->active_most = std::max(result->active_most, part);
-    by_time += part * static_cast<double>(kernel.duration);
-  }
-  const Nanos ideal = workload.IdealTime();
-  if (ideal > 0) result->active_by_time = by_time / static_cast<double>(ideal);
-}
-
 void AddInterval(const IdleInterval& interval, Bytes bytes, Nanos idle, double bytes_per_s, SizeClass* to) {
   ++to->intervals;
   for (size_t i = 0; i < to->longer.size(); ++i) {
@@ -51,7 +28,7 @@ Characterization Characterize(const Workload& workload, double bytes_per_s) {
   Characterization result;
   const Lifetimes lifetimes = FindLifetimes(workload);
   result.peak_live_bytes = static_cast<Bytes>(std::max<int64_t>(0, lifetimes.PeakLive()));
-  AddActive(workload, &result);
+  result.active = FindActiveShare(workload, result.peak_live_bytes);
   for (size_t i = 0; i < result.sizes.size(); ++i)
     result.sizes[i].least_bytes = Characterization::kLeastBytes[i];
   const auto class_of = [&result](Bytes bytes) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 
+#include "policy/trace/active_share.h"
 #include "policy/trace/workload.h"
 
 namespace spillway::policy {
@@ -30,10 +31,7 @@ struct Characterization {
   static constexpr std::array<Nanos, 6> kIdleTimes = {10'000,     100'000,     1'000'000,
                                                       10'000'000, 100'000'000, 1'000'000'000};
   Bytes peak_live_bytes = 0;
-  // Bytes of the tensors that one kernel names, and its workspace, as part of peak_live_bytes: the mean over
-  // the kernels, the mean over time, and the most. (TERAIO, arXiv 2506.06472, says 1.7 % and less than 14 %
-  // of the GPU's memory for language models.)
-  double active_by_kernel = 0, active_by_time = 0, active_most = 0;
+  ActiveShare active;
   std::array<SizeClass, kLeastBytes.size()> sizes{};
   SizeClass all;
 };

@@ -151,6 +151,7 @@ absl::Status CoreDevice::Build(const CoreSetup& setup) {
   parts.host = host_.get();
   parts.disk = disk_.get();
   parts.observer = setup.observer;
+  parts.motion = setup.motion;
   parts.audit = setup.audit;
   parts.hash_code = setup.hash_code;
   parts.refusals = setup.refusals;

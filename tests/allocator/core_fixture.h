@@ -38,6 +38,7 @@ struct CoreSetup {
   bool grow_at_once = true;  // host tier and spill file, up to 32 MiB; else when they are needed
   std::function<std::unique_ptr<io::IoEngine>(std::unique_ptr<io::IoEngine>, size_t)> wrap_engine;
   LaunchObserver* observer = nullptr;
+  MotionObserver* motion = nullptr;
   AuditObserver* audit = nullptr;
   uint64_t free_reserve_bytes = 0;
   uint64_t run_ahead_bytes = 0;

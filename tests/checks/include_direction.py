@@ -23,6 +23,7 @@ FOLDERS = {
     "integration/escape": set(),
     "integration/hooks": {"integration/escape", "integration/preload"},
     "integration/prediction": set(),
+    "integration/report": set(),
     "integration/settings": set(),
     "policy/trace": set(),
     "policy/simulator": {"policy/trace"},

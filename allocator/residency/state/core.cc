@@ -1,6 +1,7 @@
 #include "allocator/residency/state/core.h"
 
 #include "allocator/memory/test_points.h"
+#include "io/os/clock.h"
 
 namespace spillway::allocator {
 namespace {
@@ -35,6 +36,25 @@ absl::Status Core::StopStatus() const {
 absl::Status Core::NotServingStatus() const {
   if (closed.load()) return absl::FailedPreconditionError("Spillway has shut down");
   return error.status(*parts.driver);
+}
+
+void Core::CountStall(StallCause cause, BlockId lacking, uint64_t tag, int64_t since) {
+  const int64_t now = os::Clock::System()->NowNanos();
+  const auto waited = static_cast<uint64_t>(now - since);
+  const auto lost = static_cast<uint64_t>(clock.LostSince(since, now));
+  switch (cause) {
+    case StallCause::kChunks:
+      counters.stall_chunk_nanos += waited;
+      counters.lost_chunk_nanos += lost;
+      break;
+    case StallCause::kRunAhead:
+      counters.throttled_nanos += waited;
+      counters.lost_run_ahead_nanos += lost;
+      if (lost == 0) return;
+      break;
+    default: counters.stall_disk_nanos += waited; counters.lost_read_nanos += lost;
+  }
+  ReportStall({cause, lacking, tag, since, waited, lost});
 }
 
 absl::Status Core::AwaitChangeLocked(TableLock* lock, const os::Wait& wait) {

@@ -115,6 +115,18 @@ struct Core {
   absl::Status AwaitChangeLocked(TableLock* lock, const os::Wait& wait)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table.mu);
 
+  // For reports. Any thread, whatever locks it holds up to those of the tiers.
+  void ReportMove(const EndedMove& move) const {
+    if (parts.motion != nullptr && move.bytes > 0) parts.motion->OnMove(move);
+  }
+  void ReportStall(const Stall& stall) const {
+    if (parts.motion != nullptr) parts.motion->OnStall(stall);
+  }
+  // Counts a wait of a launching thread that began at `since` and ends now, and reports it: one for the bound
+  // on launches under way only where it cost time, since behind a GPU that has work it comes with almost each
+  // launch. Any thread, as above.
+  void CountStall(StallCause cause, BlockId lacking, uint64_t tag, int64_t since);
+
   CopyQueueMeter& copy_queue(CopyQueue which) { return copy_queues[static_cast<int>(which)]; }
   // Whether SPILLWAY_TRUST lets the block leave (ResidencyParts::permission).
   bool MayLeave(const Block& block) const {

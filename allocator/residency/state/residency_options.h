@@ -81,6 +81,47 @@ class LaunchObserver {
   os::Atomic<bool> wants_marks_{false};  // stored by the observer, at any time
 };
 
+enum class MoveKind : uint8_t { kGpuToHost, kHostToGpu, kGpuToDisk, kDiskToGpu, kHostToDisk, kCount };
+
+// Bytes of one block that went to or came from one tier. Their sums are those of Counters.
+struct EndedMove {
+  MoveKind kind = MoveKind::kGpuToHost;
+  BlockId block;
+  uint64_t bytes = 0;
+  int64_t began = 0;  // nanoseconds of the system's steady clock
+  int64_t ended = 0;
+};
+
+enum class StallCause : uint8_t {
+  kChunks,      // a launching thread waited for GPU memory
+  kArrival,     // a launching thread waited for bytes to come back
+  kGpuArrival,  // the GPU waited for bytes to arrive, no thread did
+  kRunAhead,  // a launching thread waited for the bound on launches under way, and the GPU had nothing to do
+  kCount
+};
+
+struct Stall {
+  StallCause cause = StallCause::kChunks;
+  BlockId block;            // the first that was lacking; not valid: not known
+  uint64_t tag = 0;         // of the launch; 0: not known
+  int64_t began = 0;        // nanoseconds of the system's steady clock
+  uint64_t nanos = 0;       // how long
+  uint64_t lost_nanos = 0;  // of it, the GPU had nothing to do
+};
+
+// What is reported of the motion of blocks, where a report is wanted: each move of bytes that has ended, and
+// each wait that a launch, or the GPU, had for one. Nothing is reported of a launch whose blocks are all
+// resident, unless the GPU ran out of work over the bound on launches under way. Implemented by the log of a
+// report (integration/report).
+class MotionObserver {
+ public:
+  virtual ~MotionObserver() = default;
+  // On the device's thread or a launching one, with the table's lock or without: must not wait for anything
+  // but a lock of a higher rank, and must not allocate.
+  virtual void OnMove(const EndedMove& move) = 0;
+  virtual void OnStall(const Stall& stall) = 0;
+};
+
 // Whether a block may leave the GPU at all, in the opinion of a module outside the residency
 // (SPILLWAY_TRUST).
 class LeavePermission {
@@ -101,6 +142,7 @@ struct LargeBlock {
   uint64_t requested_bytes = 0;
   bool resident = false;                           // its bytes are on the GPU, at least in part
   std::optional<policy::LaunchIndex> last_launch;  // about the last one that named it; none: never used
+  BlockId id = {};
 };
 
 // A launch, or a copy or memset, that ended in a fault.
@@ -136,6 +178,7 @@ struct ResidencyParts {
   SharedCapacity* capacity =
       nullptr;  // account of `host` and `disk`, shared by devices; null: this one's alone
   LaunchObserver* observer = nullptr;           // the recorder; null: none
+  MotionObserver* motion = nullptr;             // who records moves and stalls; null: nobody
   const LeavePermission* permission = nullptr;  // blocks that it refuses stay; null: all may leave
   // Advice for the user when a launch that names so many blocks is refused because they do not fit: what it
   // is, and what would make it fit. No lock is taken. Null: none.

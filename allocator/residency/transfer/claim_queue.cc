@@ -60,9 +60,9 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
   if (status.ok() || !SPILLWAY_MUTANT(kKeepTicket)) std::erase(queue_, &ticket);
   if (!SPILLWAY_MUTANT(kNextNotWoken)) core_->table.changed.NotifyAll();
   if (!status.ok()) return status;
-  const int64_t now = os::Clock::System()->NowNanos();
-  core_->counters.stall_chunk_nanos += now - wait.since();
-  core_->counters.lost_chunk_nanos += core_->clock.LostSince(wait.since(), now);
+  const std::vector<Block*>& lacking = grant->to_fetch.empty() ? grant->to_map : grant->to_fetch;
+  const BlockId first = lacking.empty() ? BlockId() : lacking.front()->id;
+  core_->CountStall(StallCause::kChunks, first, grant->tag, wait.since());
   ++grants_;
   return status;
 }
@@ -195,6 +195,7 @@ void ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& 
 absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals) {
   std::optional<os::Wait> wait;
   bool named = false;
+  BlockId lacking;
   TableLock lock(core_->table);
   absl::Status status;
   for (size_t i = 0; i < grant.pinned.size() && status.ok();) {
@@ -210,16 +211,13 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
       if (!wait) {
         core_->clock.CoverAll();
         wait.emplace(core_->waits, os::WaitKind::kArrival, "");
+        lacking = block->id;
       }
       status = AwaitLocked(
           &lock, &*wait, [&] { return name(); }, &named);
     }
   }
-  if (wait) {
-    const int64_t now = os::Clock::System()->NowNanos();
-    core_->counters.stall_disk_nanos += now - wait->since();
-    core_->counters.lost_read_nanos += core_->clock.LostSince(wait->since(), now);
-  }
+  if (wait) core_->CountStall(StallCause::kArrival, lacking, grant.tag, wait->since());
   return status;
 }
 
@@ -241,8 +239,10 @@ bool ClaimQueue::IsLaunchableLocked(const TableLock& lock, const Block& block,
 void ClaimQueue::NoteWaiter(const Grant& grant, TimelineValue before) {
   const TableLock lock(core_->table);
   for (Block* block : grant.pinned) {
-    if (block->fetch.job != nullptr && block->fetch.job->waiter.stream == kNoStream)
-      block->fetch.job->waiter = before;
+    FetchJob* const job = block->fetch.job;
+    if (job == nullptr || job->waiter.stream != kNoStream) continue;
+    job->waiter = before;
+    job->waiter_tag = grant.tag;
   }
 }
 

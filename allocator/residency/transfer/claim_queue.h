@@ -23,6 +23,7 @@ namespace spillway::allocator {
 // A granted claim: the live blocks of the set, all pinned, and those whose chunks this thread must map and
 // fill.
 struct Grant {
+  uint64_t tag = 0;  // of the launch that claims, for reports; 0: none
   std::vector<Block*> pinned;
   std::vector<Block*> to_map;    // were kEmpty
   std::vector<Block*> to_fetch;  // were kSpilled

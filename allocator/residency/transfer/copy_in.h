@@ -31,6 +31,7 @@ struct FetchJob {
   size_t next_chunk = 0;        // chunks before it have been asked for from disk, or are not there
   size_t disk_chunks_left = 0;  // not yet enqueued to the GPU
   bool from_host = false;       // all of it: measured as one transfer
+  int64_t began = 0;            // nanoseconds of the steady clock
   absl::Status failure;         // a driver error: the fetch is taken back
   absl::Status lost;            // a read failed for good
 
@@ -38,9 +39,10 @@ struct FetchJob {
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
   // Guarded by the table's lock:
-  TimelineValue waiter;    // up to where the stream of a launch that waits for it had work
-  bool demanded = false;   // a launch waits (a prefetch may be promoted)
-  bool cancelled = false;  // drain, then back to kSpilled (or kCached when freed)
+  TimelineValue waiter;     // up to where the stream of a launch that waits for it had work
+  uint64_t waiter_tag = 0;  // of that launch
+  bool demanded = false;    // a launch waits (a prefetch may be promoted)
+  bool cancelled = false;   // drain, then back to kSpilled (or kCached when freed)
 };
 
 class CopyIn {

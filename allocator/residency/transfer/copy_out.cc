@@ -142,6 +142,7 @@ void CopyOut::EndCopy(EvictJob* job) {
 
 void CopyOut::CopyToHost(EvictJob* job) {
   job->host_enqueued = true;
+  job->copy_began = os::Clock::System()->NowNanos();
   uint64_t bytes = 0;
   ForEachHostRun(job->homes, core_->chunk_bytes, [&](size_t first, size_t count) {
     if (!job->failure.ok()) return;
@@ -249,11 +250,15 @@ bool CopyOut::Ended(EvictJob* job) {
 }
 
 void CopyOut::CountSpilled(const EvictJob& job) {
-  for (size_t i = 0; i < job.homes.size(); ++i) {
-    Counters& counters = core_->counters;
-    (job.homes[i].on_disk ? counters.disk_spilled_bytes : counters.host_spilled_bytes) +=
-        core_->BytesOfChunk(*job.block, i);
-  }
+  uint64_t host_bytes = 0;
+  uint64_t disk_bytes = 0;
+  for (size_t i = 0; i < job.homes.size(); ++i)
+    (job.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*job.block, i);
+  core_->counters.host_spilled_bytes += host_bytes;
+  core_->counters.disk_spilled_bytes += disk_bytes;
+  const int64_t now = os::Clock::System()->NowNanos();
+  core_->ReportMove({MoveKind::kGpuToHost, job.block->id, host_bytes, job.copy_began, now});
+  core_->ReportMove({MoveKind::kGpuToDisk, job.block->id, disk_bytes, job.copy_began, now});
 }
 
 void CopyOut::ReleaseHomes(EvictJob* job) {

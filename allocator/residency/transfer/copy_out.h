@@ -45,6 +45,7 @@ struct EvictJob : Departure {
   std::vector<ExtentHome> homes;  // reserved for the bytes; empty for a decommit
   CUevent host_copied = nullptr;  // all chunks that go to host memory
   bool host_enqueued = false;
+  int64_t copy_began = 0;   // nanoseconds of the steady clock
   uint64_t host_bytes = 0;  // of host_copied, until it was seen to have completed
   size_t next_disk_chunk = 0;
   std::vector<StagedChunk> staged;

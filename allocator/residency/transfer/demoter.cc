@@ -75,6 +75,7 @@ bool Demoter::StartBlockLocked(const TableLock& lock, Block* block) {
                                               .bytes = core_->BytesOfChunk(*block, chunk),
                                               .buffer = homes[chunk].buffer,
                                               .slot = slot,
+                                              .began = os::Clock::System()->NowNanos(),
                                               .status = {}}));
     core_->parts.host->BeginRead(homes[chunk].buffer.data);
     begun_.push_back(jobs_.back().get());
@@ -132,6 +133,8 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
   }
   job.block->copies.homes[job.chunk] = {{}, job.slot, true};
   demoted_bytes_ += job.bytes;
+  core_->ReportMove(
+      {MoveKind::kHostToDisk, job.block->id, job.bytes, job.began, os::Clock::System()->NowNanos()});
   host->Give(HostUse::kStorage, job.buffer);
 }
 

@@ -41,6 +41,7 @@ class Demoter {
     uint32_t bytes;  // of it
     PinnedBuffer buffer;
     io::SlotId slot;
+    int64_t began = 0;    // nanoseconds of the steady clock
     bool ended = false;   // guarded by results_mu_
     absl::Status status;  // likewise
   };

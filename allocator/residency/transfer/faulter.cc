@@ -35,6 +35,7 @@ void Faulter::BeginLocked(const TableLock& lock, Block* block, std::vector<Chunk
       new FetchJob;  // owned by jobs_ once posted; every fetch is posted or undone by its starter
   block->fetch.job->block = block;
   block->fetch.job->demanded = !prefetch;
+  block->fetch.job->began = os::Clock::System()->NowNanos();
   block->fetch.prefetched = prefetch;
   block->fetch.arrival = nullptr;
   block->fetch.failure = absl::OkStatus();
@@ -165,6 +166,9 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   if (job->from_host) core_->link.End(LinkDirection::kIn, host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
   core_->counters.disk_fetched_bytes += disk_bytes;
+  const int64_t now = os::Clock::System()->NowNanos();
+  core_->ReportMove({MoveKind::kHostToGpu, block->id, host_bytes, job->began, now});
+  core_->ReportMove({MoveKind::kDiskToGpu, block->id, disk_bytes, job->began, now});
   const TableLock lock(core_->table);
   if (block->fetch.prefetched) {
     core_->counters.prefetched_bytes += host_bytes + disk_bytes;
@@ -198,8 +202,13 @@ bool Faulter::CompleteArrival(FetchJob* job) {
 void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
   const int64_t now = os::Clock::System()->NowNanos();
   if (job.waiter.stream != kNoStream && core_->clock.Completed(job.waiter)) {
-    core_->counters.lost_read_nanos +=
-        core_->clock.TakeLost(core_->clock.LastCompletedAt(job.waiter.stream), now);
+    const int64_t lost = core_->clock.TakeLost(core_->clock.LastCompletedAt(job.waiter.stream), now);
+    const auto lost_nanos = static_cast<uint64_t>(lost);
+    core_->counters.lost_read_nanos += lost_nanos;
+    if (lost > 0) {
+      core_->ReportStall(
+          {StallCause::kGpuArrival, job.block->id, job.waiter_tag, now - lost, lost_nanos, lost_nanos});
+    }
   } else if (!job.demanded || job.waiter.stream != kNoStream || core_->clock.UncompletedLaunches() > 0) {
     core_->counters.in_time_bytes += bytes;
   }

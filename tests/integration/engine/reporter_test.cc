@@ -24,7 +24,7 @@ TEST_F(ReporterTest, WritesAtTheEnd) {
   const std::string pattern = folder_ + "/%p-%r.json";
   Reporter reporter({pattern, 3}, [] { return TwoDevices(); });
   reporter.Finish();
-  const std::string path = Reporter::MetricsPath(pattern, 3);
+  const std::string path = OutputFile::Expand(pattern, 3);
   EXPECT_EQ(path, folder_ + "/" + std::to_string(::getpid()) + "-3.json");
   EXPECT_EQ(nlohmann::json::parse(Text(path))["spilled_bytes"], 600);
 }

@@ -28,6 +28,7 @@ class WheelRulesTest(unittest.TestCase):
         (info / "licenses").mkdir(parents=True)
         (info / "licenses" / "LICENSE").write_text("text")
         (info / "entry_points.txt").write_text("[console_scripts]\nspillway = spillway.command:main\n")
+        (self.after / "spillway/lib/vega.js").write_text("drawing")
         self.wheel = self.folder / f"spillway-1-py3-none-{wheel_rules.TAG}.whl"
         self.wheel.write_bytes(b"small")
 
@@ -107,6 +108,10 @@ class WheelRulesTest(unittest.TestCase):
         (self.after / "spillway-1.dist-info/licenses/LICENSE").write_text("text")
         (self.after / "spillway-1.dist-info/entry_points.txt").write_text("")
         self.assert_one("no entry point")
+
+    def test_the_drawing_library(self):
+        (self.after / "spillway/lib/vega.js").unlink()
+        self.assert_one("spillway/lib/vega.js is missing")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ TEST_F(SettingsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(settings.trust, Trust::kNormal);
   EXPECT_FALSE(settings.audit);
   EXPECT_EQ(settings.denylist, "");
+  EXPECT_EQ(settings.report, "");
+  EXPECT_EQ(settings.prometheus, "");
   EXPECT_EQ(settings.metrics, "");
   EXPECT_EQ(settings.trace, "");
   EXPECT_EQ(settings.status, StatusLine::kOff);

@@ -15,13 +15,13 @@ TEST(CharacterizationTest, ActivePartIsWhatOneKernelNames) {
   Workload workload = MountainWorkload();
   Characterization result = Characterize(workload, 1e9);
   EXPECT_EQ(result.peak_live_bytes, 200 * kMega);
-  EXPECT_DOUBLE_EQ(result.active_by_kernel, 4 * 0.5 / 12);
-  EXPECT_DOUBLE_EQ(result.active_by_time, 4 * 0.5 / 12);
-  EXPECT_DOUBLE_EQ(result.active_most, 0.5);
+  EXPECT_DOUBLE_EQ(result.active.by_kernel, 4 * 0.5 / 12);
+  EXPECT_DOUBLE_EQ(result.active.by_time, 4 * 0.5 / 12);
+  EXPECT_DOUBLE_EQ(result.active.most, 0.5);
   workload.kernels[0].duration = 130 * kMilli;  // 240 ms in all, of which 160 use a half
   result = Characterize(workload, 1e9);
-  EXPECT_DOUBLE_EQ(result.active_by_kernel, 4 * 0.5 / 12);
-  EXPECT_DOUBLE_EQ(result.active_by_time, 0.5 * 160 / 240);
+  EXPECT_DOUBLE_EQ(result.active.by_kernel, 4 * 0.5 / 12);
+  EXPECT_DOUBLE_EQ(result.active.by_time, 0.5 * 160 / 240);
 }
 
 TEST(CharacterizationTest, WorkspaceIsActiveAndWhatIsReadAndWrittenCountsOnce) {
@@ -30,8 +30,8 @@ TEST(CharacterizationTest, WorkspaceIsActiveAndWhatIsReadAndWrittenCountsOnce) {
   workload.kernels = {{"a", kMilli, {0}, {0}, 0}, {"b", kMilli, {1}, {}, 100}};
   const Characterization result = Characterize(workload, 1e9);
   EXPECT_EQ(result.peak_live_bytes, 200u);
-  EXPECT_DOUBLE_EQ(result.active_by_kernel, (30.0 + 170.0) / 200 / 2);
-  EXPECT_DOUBLE_EQ(result.active_most, 170.0 / 200);
+  EXPECT_DOUBLE_EQ(result.active.by_kernel, (30.0 + 170.0) / 200 / 2);
+  EXPECT_DOUBLE_EQ(result.active.most, 170.0 / 200);
 }
 
 // Idle from the end of kernel 0 to the start of kernel 11: 100 ms, in which 50 MB leave and return at 1e9
@@ -76,7 +76,7 @@ TEST(CharacterizationTest, NothingIsNamed) {
   const Characterization result = Characterize(workload, 1e9);
   EXPECT_EQ(result.peak_live_bytes, 0u);
   EXPECT_EQ(result.all.tensors, 0u);
-  EXPECT_EQ(result.active_most, 0);
+  EXPECT_EQ(result.active.most, 0);
 }
 
 }  // namespace

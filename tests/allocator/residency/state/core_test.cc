@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <vector>
+
 #include "tests/allocator/core_fixture.h"
+#include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
 namespace {
@@ -51,6 +56,81 @@ TEST(CoreTest, AfterTheEndNobodyIsServedAndEveryWaitEnds) {
   const os::Wait wait(core->waits, os::WaitKind::kChunks, "a test");
   TableLock lock(core->table);
   EXPECT_TRUE(absl::IsCancelled(core->AwaitChangeLocked(&lock, wait)));
+}
+
+// Sums of what is reported, as the counters have them.
+class Sums : public MotionObserver {
+ public:
+  void OnMove(const EndedMove& move) override {
+    EXPECT_GE(move.ended, move.began);
+    EXPECT_GT(move.began, 0);
+    EXPECT_TRUE(move.block.valid());
+    bytes[static_cast<size_t>(move.kind)] += move.bytes;
+  }
+  void OnStall(const Stall& stall) override {
+    const auto cause = static_cast<size_t>(stall.cause);
+    nanos[cause] += stall.nanos;
+    lost[cause] += stall.lost_nanos;
+    if (stall.tag == kTag) ++with_tag;
+    if (stall.block.valid()) ++with_block;
+  }
+  uint64_t Bytes(MoveKind kind) const { return bytes[static_cast<size_t>(kind)]; }
+  uint64_t Nanos(StallCause cause) const { return nanos[static_cast<size_t>(cause)]; }
+  uint64_t Lost(StallCause cause) const { return lost[static_cast<size_t>(cause)]; }
+
+  static constexpr uint64_t kTag = 77;
+  std::array<std::atomic<uint64_t>, static_cast<size_t>(MoveKind::kCount)> bytes{};
+  std::array<std::atomic<uint64_t>, static_cast<size_t>(StallCause::kCount)> nanos{}, lost{};
+  std::atomic<int> with_tag{0}, with_block{0};
+};
+
+TEST(CoreTest, WhatMovesAndWaitsIsReportedAsItIsCounted) {
+  Sums sums;
+  CoreSetup setup;
+  setup.motion = &sums;
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 14);  // half of them fit
+  for (int round = 0; round < 4; ++round) {
+    for (const CUdeviceptr block : blocks) {
+      device.Launch(
+          nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], 64, 1); }, Sums::kTag);
+    }
+    device.Synchronize();
+  }
+  device->Shutdown();
+  const ResidencyStats stats = device->Stats();
+  EXPECT_GT(stats.host_spilled_bytes, 0u);
+  EXPECT_GT(stats.disk_fetched_bytes, 0u);
+  EXPECT_EQ(sums.Bytes(MoveKind::kGpuToHost), stats.host_spilled_bytes);
+  EXPECT_EQ(sums.Bytes(MoveKind::kGpuToDisk), stats.disk_spilled_bytes);
+  EXPECT_EQ(sums.Bytes(MoveKind::kHostToGpu), stats.host_fetched_bytes);
+  EXPECT_EQ(sums.Bytes(MoveKind::kDiskToGpu), stats.disk_fetched_bytes);
+  EXPECT_GT(stats.stall_chunk_nanos, 0u);
+  EXPECT_EQ(sums.Nanos(StallCause::kChunks), stats.stall_chunk_nanos);
+  EXPECT_EQ(sums.Nanos(StallCause::kArrival), stats.stall_disk_nanos);
+  EXPECT_EQ(sums.Lost(StallCause::kChunks), stats.lost_chunk_nanos);
+  EXPECT_EQ(sums.Lost(StallCause::kArrival) + sums.Lost(StallCause::kGpuArrival), stats.lost_read_nanos);
+  EXPECT_EQ(sums.Lost(StallCause::kRunAhead), stats.lost_run_ahead_nanos);
+  EXPECT_GT(sums.with_tag, 0) << "the launch that waited is named";
+  EXPECT_GT(sums.with_block, 0);
+}
+
+// The fast path, and the bound on launches under way behind a GPU that has work.
+TEST(CoreTest, NothingIsReportedWhereAllIsResident) {
+  Sums sums;
+  CoreSetup setup;
+  setup.motion = &sums;
+  CoreDevice device(setup);
+  const std::vector<CUdeviceptr> blocks = AllocateFilled(device, 4);
+  for (int round = 0; round < 100; ++round) {
+    for (const CUdeviceptr block : blocks) {
+      device.Launch(
+          nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], 64, 1); }, Sums::kTag);
+    }
+  }
+  device.Synchronize();
+  for (const auto& bytes : sums.bytes) EXPECT_EQ(bytes, 0u);
+  for (const auto& nanos : sums.nanos) EXPECT_EQ(nanos, 0u);
 }
 
 }  // namespace

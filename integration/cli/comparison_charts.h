@@ -1,0 +1,28 @@
+// The charts of a report that are not over the run's time: one iteration, sizes of moves, the bound, other machines.
+// As report_charts.h. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_
+#define SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_
+
+#include <optional>
+#include <string>
+
+#include "integration/cli/report_data.h"
+#include "integration/cli/report_facts.h"
+#include "integration/cli/report_model.h"
+#include "integration/cli/what_if.h"
+
+namespace spillway::integration {
+
+std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts& facts);
+std::optional<Chart> MoveSizesChart(const ReportData& data);
+std::optional<Chart> BoundChart(const ReportFacts& facts, const WhatIf& what_if, const ReportData& data);
+std::optional<Chart> WhatIfChart(const WhatIf& what_if, const WhatIfSweep& sweep, const ReportFacts& facts);
+
+// "GPU → host" for "gpu_to_host"; the name itself where it has another form.
+std::string MoveName(const std::string& kind);
+const char* NameOf(WhatIfAxis axis);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_

@@ -1,0 +1,138 @@
+#include "integration/cli/report.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "integration/cli/chrome_trace.h"
+#include "integration/cli/quantities.h"
+#include "integration/cli/report_data.h"
+#include "integration/cli/report_json.h"
+#include "integration/cli/report_page.h"
+#include "integration/cli/report_sections.h"
+#include "integration/cli/trace_files.h"
+#include "integration/cli/what_if.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr int kWrongUse = 2;
+constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
+
+std::string LibraryPath(const std::string& directory) { return absl::StrCat(directory, "/vega.js"); }
+
+// What the command line's library does not see.
+absl::Status CheckOptions(const ReportOptions& options) {
+  const ReportAssumptions& given = options.assumptions;
+  const auto outside = [](double value, double most) { return !(value > 0 && value <= most); };
+  if (outside(given.ssd_tbw, kMostTerabytes))
+    return NotAccepted("ssd-tbw", absl::StrCat(given.ssd_tbw), "terabytes above 0, to 1e9");
+  if (given.watts && outside(*given.watts, kMostWatts))
+    return NotAccepted("watts", absl::StrCat(*given.watts), "watts above 0, to 1e7");
+  if (given.price_per_kwh && outside(*given.price_per_kwh, kMostPrice))
+    return NotAccepted("price-per-kwh", absl::StrCat(*given.price_per_kwh), "a price above 0, to 1e6");
+  return absl::OkStatus();
+}
+
+absl::Status WriteChromeTrace(const std::string& text, const ReportOptions& options) {
+  const auto trace = ChromeTrace(text);
+  if (trace.ok()) return WriteFile(options.chrome_trace, *trace);
+  return absl::InvalidArgumentError(absl::StrCat(options.file, ": ", trace.status().message()));
+}
+
+absl::StatusOr<ReportModel> ModelOfFile(const ReportOptions& options) {
+  const auto text = ReadFile(options.file);
+  if (!text.ok()) return text.status();
+  const auto data = ParseReport(*text);
+  if (!data.ok())
+    return absl::InvalidArgumentError(absl::StrCat(options.file, ": ", data.status().message()));
+  if (!options.chrome_trace.empty()) {
+    if (absl::Status status = WriteChromeTrace(*text, options); !status.ok()) return status;
+  }
+  WhatIf what_if;
+  if (options.what_if)
+    what_if = SimulateWhatIf(*data);
+  else
+    what_if.missing = "it was switched off (--no-what-if)";
+  return ModelOf(*data, what_if, options.assumptions);
+}
+
+absl::Status WritePage(const ReportModel& model, const ReportOptions& options, const std::string& path) {
+  if (absl::Status status = FindDrawingLibrary(options.library_directory); !status.ok()) return status;
+  const auto library = ReadFile(LibraryPath(options.library_directory));
+  if (!library.ok()) return library.status();
+  return WriteFile(path, ReportPage(model, *library));
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
+  return kWrongUse;
+}
+
+}  // namespace
+
+CLI::App* AddReport(CLI::App* app, ReportOptions* options) {
+  CLI::App* report = app->add_subcommand("report", "Make a page of a run from its SPILLWAY_REPORT file");
+  report->add_option("file", options->file, "The file that SPILLWAY_REPORT named")->required();
+  report->add_option("--output", options->output,
+                     "Write the page here (default: FILE.html beside FILE.json)");
+  report->add_flag("--json", options->json,
+                   "Print the page's figures as JSON; the page itself with --output alone");
+  report->add_option("--chrome-trace", options->chrome_trace,
+                     "Write moves and waits as a trace for Perfetto or chrome://tracing to this file");
+  report->add_option_function<double>(
+      "--ssd-tbw",
+      [options](double value) {
+        options->assumptions.ssd_tbw = value;
+        options->assumptions.ssd_tbw_given = true;
+      },
+      "Terabytes that each drive is rated to be written (assumed: 600)");
+  report->add_option("--watts", options->assumptions.watts, "Power of the job, where it could not be read");
+  report->add_option("--price-per-kwh", options->assumptions.price_per_kwh, "Price of a kilowatt-hour");
+  report->add_flag("!--no-what-if", options->what_if, "Simulate no other machines: no bound, and at once");
+  return report;
+}
+
+std::string PageOf(const std::string& file) {
+  absl::string_view stem = file;
+  return absl::StrCat(absl::EndsWith(file, ".json") ? stem.substr(0, file.size() - 5) : stem, ".html");
+}
+
+absl::Status FindDrawingLibrary(const std::string& library_directory) {
+  const std::string path = LibraryPath(library_directory);
+  if (::access(path.c_str(), R_OK) == 0) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat(path,
+                   " is missing, so no page can be drawn. It comes from PyPI at the build: "
+                   "integration/packaging/fetch_vega.py fetches it; --json works without it"));
+}
+
+absl::Status WriteReportPage(const ReportOptions& options) {
+  auto model = ModelOfFile(options);
+  if (!model.ok()) return model.status();
+  return WritePage(*model, options, options.output.empty() ? PageOf(options.file) : options.output);
+}
+
+int Report(const ReportOptions& options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return Fail(status);
+  if (!options.json) {
+    if (absl::Status status = FindDrawingLibrary(options.library_directory); !status.ok())
+      return Fail(status);
+  }
+  auto model = ModelOfFile(options);
+  if (!model.ok()) return Fail(model.status());
+  if (!options.json || !options.output.empty()) {
+    const std::string path = options.output.empty() ? PageOf(options.file) : options.output;
+    if (absl::Status status = WritePage(*model, options, path); !status.ok()) return Fail(status);
+    if (!options.json) std::printf("%s\n%s\n", model->verdict.front().c_str(), path.c_str());
+  }
+  if (options.json) std::fputs(ReportFiguresJson(*model).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace spillway::integration

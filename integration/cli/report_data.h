@@ -1,0 +1,132 @@
+// ReportData: a run as its process wrote it into the file of SPILLWAY_REPORT (docs/report.md), read and checked.
+// What the file does not know is absent here, never 0. For `spillway report`. Pure; errors say where in the
+// file, what is wrong there and what is accepted.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace spillway::integration {
+
+using Column = std::vector<double>;
+using Known = std::optional<double>;
+
+struct ReportJob {
+  std::vector<std::string> command;
+  std::string host, spillway, framework, driver, device;  // empty: not known
+  Known pid, rank, device_index, device_bytes, started_unix, seconds;
+  std::optional<bool> ended;
+};
+
+struct ReportSetting {
+  std::string name, value, from;
+};
+
+struct ReportDisk {
+  std::string directory;
+  Known bytes;           // of the capacity
+  Column written, read;  // of the transfers
+};
+
+struct ReportCapacity {
+  Known gpu_bytes, host_bytes;
+  std::optional<std::vector<ReportDisk>> disks;  // empty list: the job had none
+};
+
+// Samples at equal distances from time 0; an empty column: not known.
+struct ReportMemory {
+  double every_s = 0;
+  Column gpu, resident, host, disk, live;
+};
+
+struct ReportTransfers {
+  double every_s = 0;
+  Column to_host, to_gpu;
+  std::vector<ReportDisk> disks;
+};
+
+struct ReportIterations {
+  Column start_s, seconds;
+};
+
+struct ReportPhase {
+  std::string name;
+  double from = 0, to = 0;  // parts of an iteration
+};
+
+struct ReportMoves {
+  Column start_s, seconds, bytes;
+  std::vector<size_t> kind;  // of `kinds`
+  std::vector<std::string> kinds;
+};
+
+struct ReportStalls {
+  Column start_s, seconds, lost_s;
+  std::vector<size_t> cause;                  // of `causes`
+  std::vector<std::optional<size_t>> kernel;  // of `kernels`
+  std::vector<std::string> causes, kernels;
+};
+
+struct ReportBlock {
+  std::string block, last_kernel;
+  Known bytes, moved_bytes, stalled_s;
+};
+
+struct ReportKernel {
+  std::string kernel;
+  Known launches, seconds, stalled_s;
+};
+
+// Of the metrics (docs/metrics.md): sums over the process's devices, and what is of the report's device.
+struct ReportMetrics {
+  Known seconds, budget_bytes, peak_bytes, peak_live_bytes;
+  Known spilled_bytes, host_spilled_bytes, disk_spilled_bytes;
+  Known fetched_bytes, host_fetched_bytes, disk_fetched_bytes, in_time_bytes;
+  Known ssd_written_bytes, ssd_read_bytes, stall_seconds;
+  std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
+  Known iteration_s, ideal_s, bound_s, plan_s;
+  Known host_in, host_out, disk_in, disk_out, host_in_both, host_out_both;  // bytes a second
+  std::string evictions_ended;
+  size_t devices = 1;
+};
+
+struct ReportPower {
+  Known gpu_joules, cpu_joules;
+  std::string source;
+};
+
+struct ReportData {
+  ReportJob job;
+  std::vector<ReportSetting> settings;
+  ReportCapacity capacity;
+  ReportMetrics metrics;
+  std::optional<ReportMemory> memory;
+  std::optional<ReportTransfers> transfers;
+  std::optional<ReportIterations> iterations;
+  std::vector<ReportPhase> phases;
+  std::optional<ReportMoves> moves;
+  std::optional<ReportStalls> stalls;
+  std::vector<ReportBlock> largest_blocks;
+  std::vector<ReportKernel> costliest_kernels;
+  Known active_share;
+  std::string advice;
+  std::string iteration;  // the bytes of a trace file; empty: not known
+  std::optional<ReportPower> power;
+  Known dropped_moves, dropped_stalls;
+};
+
+// InvalidArgument for text that is damaged, cut, of another form or of a version that this program does not
+// read. Bytes that are no UTF-8 are replaced, not refused.
+absl::StatusOr<ReportData> ParseReport(const std::string& text);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_DATA_H_

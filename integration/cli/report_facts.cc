@@ -1,0 +1,158 @@
+#include "integration/cli/report_facts.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "integration/cli/report_bins.h"
+#include "integration/cli/report_units.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr double kDay = 86400;
+constexpr double kGB = 1e9;
+// An iteration that took this part less than its bound contradicts it (docs/metrics.md).
+constexpr double kBelowBound = 0.95;
+constexpr char kHelps[] = "what would help most: ";
+
+// Measured iterations without the first, in which plans are not there yet.
+Known IterationSeconds(const ReportData& data) {
+  if (data.metrics.iteration_s) return data.metrics.iteration_s;
+  if (!data.iterations || data.iterations->seconds.empty()) return std::nullopt;
+  Column seconds = data.iterations->seconds;
+  if (seconds.size() > 2) seconds.erase(seconds.begin());
+  return Median(seconds);
+}
+
+void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
+  const bool simulated = what_if.missing.empty();
+  facts->iteration_s = IterationSeconds(data);
+  facts->ideal_s = simulated ? Known(what_if.ideal_s) : data.metrics.ideal_s;
+  facts->bound_s = simulated ? Known(what_if.bound_s) : data.metrics.bound_s;
+  if (!facts->iteration_s || *facts->iteration_s <= 0) {
+    facts->bound_missing = "no iteration repeated itself, or none was marked";
+    return;
+  }
+  if (facts->ideal_s) facts->percent_of_ideal = std::min(100.0, 100 * *facts->ideal_s / *facts->iteration_s);
+  if (!facts->bound_s) {
+    facts->bound_missing = what_if.missing;
+  } else if (*facts->iteration_s < kBelowBound * *facts->bound_s) {
+    facts->bound_missing = absl::StrCat(
+        "the iteration took ", Shown(*facts->iteration_s, Unit::kSeconds), ", less than its bound of ",
+        Shown(*facts->bound_s, Unit::kSeconds),
+        ": the rates or the times of the kernels that the bound is made of were measured too slow");
+  } else {
+    facts->percent_of_bound = std::min(100.0, 100 * *facts->bound_s / *facts->iteration_s);
+  }
+}
+
+void FindLosses(const ReportData& data, ReportFacts* facts) {
+  std::vector<std::pair<std::string, double>> causes = data.metrics.lost_seconds;
+  if (causes.empty()) return;
+  double lost = 0;
+  for (auto& [cause, seconds] : causes) {
+    lost += seconds;
+    cause = CauseWords(cause);
+  }
+  std::ranges::stable_sort(causes, [](const auto& a, const auto& b) { return a.second > b.second; });
+  facts->lost_by_cause = causes;
+  facts->lost_seconds = lost;
+  if (facts->seconds && *facts->seconds > 0)
+    facts->lost_percent = std::min(100.0, 100 * lost / *facts->seconds);
+}
+
+void FindWear(const ReportData& data, const ReportAssumptions& assumptions, ReportFacts* facts) {
+  facts->drives = data.capacity.disks ? static_cast<double>(data.capacity.disks->size()) : 1;
+  const Known& written = data.metrics.ssd_written_bytes;
+  if (!written || !facts->seconds || *facts->seconds <= 0 || facts->drives == 0) return;
+  facts->written_per_day = *written / *facts->seconds * kDay;
+  if (*facts->written_per_day > 0)
+    facts->ssd_days = assumptions.ssd_tbw * 1e12 * facts->drives / *facts->written_per_day;
+}
+
+void FindEnergy(const ReportData& data, const ReportAssumptions& assumptions, ReportFacts* facts) {
+  if (assumptions.watts && facts->seconds) {
+    facts->joules = *assumptions.watts * *facts->seconds;
+    facts->power_source = absl::StrCat(Shown(*assumptions.watts, Unit::kCount), " W, as given by --watts");
+  } else if (data.power && (data.power->gpu_joules || data.power->cpu_joules)) {
+    facts->joules = data.power->gpu_joules.value_or(0) + data.power->cpu_joules.value_or(0);
+    facts->power_source = absl::StrCat(data.power->gpu_joules ? "GPU" : "",
+                                       data.power->gpu_joules && data.power->cpu_joules ? " and " : "",
+                                       data.power->cpu_joules ? "processor" : "", ", as read by ",
+                                       data.power->source.empty() ? "the process" : data.power->source);
+  }
+  if (!facts->joules) return;
+  const Known price = assumptions.price_per_kwh;
+  const double per_joule = price.value_or(0) / 3.6e6;
+  if (price) facts->money = *facts->joules * per_joule;
+  if (!facts->lost_percent) return;
+  facts->lost_joules = *facts->joules * *facts->lost_percent / 100;
+  if (!facts->saved_bytes || *facts->saved_bytes <= 0) return;
+  facts->lost_joules_per_gb = *facts->lost_joules / (*facts->saved_bytes / kGB);
+  if (price) facts->lost_money_per_gb = *facts->lost_joules_per_gb * per_joule;
+}
+
+// The point that shortens an iteration most, of up to twice what the run had; none: by less than a hundredth.
+const WhatIfPoint* FasterPoint(const WhatIf& what_if, WhatIfAxis axis) {
+  const WhatIfPoint* best = nullptr;
+  for (const WhatIfSweep& sweep : what_if.sweeps) {
+    if (sweep.axis != axis) continue;
+    for (const WhatIfPoint& point : sweep.points) {
+      const bool more = (point.factor > 1 && point.factor <= 2) || (point.factor == 0 && point.value > 0);
+      const double before = best != nullptr ? best->iteration_s : what_if.iteration_s;
+      if (more && point.runs && point.iteration_s < 0.99 * before) best = &point;
+    }
+  }
+  return best;
+}
+
+std::string PointWords(const WhatIf& what_if, const WhatIfPoint& point, Unit unit) {
+  return absl::StrFormat("%s would make an iteration %.0f %% shorter (simulated)", Shown(point.value, unit),
+                         100 * (1 - point.iteration_s / what_if.iteration_s));
+}
+
+// What the job's own last line names; without one, whichever memory makes the simulated iteration shorter.
+void FindHelp(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
+  const size_t at = data.advice.find(kHelps);
+  if (at != std::string::npos) facts->help = data.advice.substr(at + sizeof(kHelps) - 1);
+  const WhatIfPoint* host = FasterPoint(what_if, WhatIfAxis::kHostMemory);
+  const WhatIfPoint* gpu = FasterPoint(what_if, WhatIfAxis::kGpuMemory);
+  const bool little = facts->lost_percent && *facts->lost_percent < 2;
+  if (facts->help.empty() && !little && (host != nullptr || gpu != nullptr)) {
+    const bool by_host = host != nullptr && (gpu == nullptr || host->iteration_s <= gpu->iteration_s);
+    facts->help = by_host ? "a larger SPILLWAY_HOST_MEMORY" : "a larger SPILLWAY_GPU_MEMORY";
+  }
+  if (absl::StrContains(facts->help, "SPILLWAY_HOST_MEMORY") && host != nullptr)
+    facts->help_simulated = PointWords(what_if, *host, Unit::kBytes);
+  if (absl::StrContains(facts->help, "SPILLWAY_GPU_MEMORY") && gpu != nullptr)
+    facts->help_simulated = PointWords(what_if, *gpu, Unit::kBytes);
+}
+
+}  // namespace
+
+std::string CauseWords(const std::string& cause) {
+  if (cause == "room" || cause == "chunks") return "for GPU memory to become free";
+  if (cause == "read" || cause == "arrival") return "for bytes to come back";
+  if (cause == "gpu_arrival") return "for bytes on their way, no thread waited";
+  if (cause == "run_ahead") return "for the bound on launches under way";
+  return cause;
+}
+
+ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions) {
+  ReportFacts facts;
+  facts.seconds = data.job.seconds ? data.job.seconds : data.metrics.seconds;
+  facts.budget_bytes = data.capacity.gpu_bytes ? data.capacity.gpu_bytes : data.metrics.budget_bytes;
+  facts.peak_live_bytes = data.metrics.peak_live_bytes;
+  if (facts.budget_bytes && facts.peak_live_bytes)
+    facts.saved_bytes = std::max(0.0, *facts.peak_live_bytes - *facts.budget_bytes);
+  FindLosses(data, &facts);
+  FindTimes(data, what_if, &facts);
+  FindWear(data, assumptions, &facts);
+  FindEnergy(data, assumptions, &facts);
+  FindHelp(data, what_if, &facts);
+  return facts;
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,45 @@
+// What follows from a run's data: shares, means, what a disk will last, what the energy cost. Every fact that cannot
+// be known is none, with the reason kept where the section says it. For `spillway report`. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_FACTS_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_FACTS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "integration/cli/report_data.h"
+#include "integration/cli/what_if.h"
+
+namespace spillway::integration {
+
+// What the command line adds to the file.
+struct ReportAssumptions {
+  double ssd_tbw = 600;  // terabytes that each drive is rated to be written; assumed unless given
+  bool ssd_tbw_given = false;
+  Known watts, price_per_kwh;
+};
+
+struct ReportFacts {
+  Known seconds, budget_bytes, peak_live_bytes, saved_bytes;
+  Known lost_seconds, lost_percent;
+  std::vector<std::pair<std::string, double>> lost_by_cause;  // in words, the greatest first
+  Known iteration_s, ideal_s, bound_s, percent_of_bound, percent_of_ideal;
+  std::string bound_missing;  // why there is no share of the bound
+  double drives = 0;
+  Known written_per_day, ssd_days;
+  Known joules, lost_joules, lost_joules_per_gb, money, lost_money_per_gb;
+  std::string power_source;    // how `joules` is known
+  std::string help;            // the setting that would help most, in words; empty: not known
+  std::string help_simulated;  // what the simulator says of it
+};
+
+ReportFacts FactsOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions);
+
+// What was waited for, in words, by the name of a cause in the figures or in the file; a name that is not known stays as it
+// is.
+std::string CauseWords(const std::string& cause);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_FACTS_H_

@@ -1,0 +1,27 @@
+// Names of a run's data files and pages: of --report FILE.html, and of what its processes, ranks and devices wrote. For
+// report_run. Looks at folders; what cannot be looked at is not there.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_
+
+#include <string>
+#include <vector>
+
+namespace spillway::integration {
+
+// Whether the value of --report asks for a page: it ends in .html. Else it names the data file alone.
+bool AsksForPage(const std::string& report);
+
+// The data file of a page: "x-%r.json" for "x-%r.html". The processes replace %p and %r.
+std::string DataPathOf(const std::string& page);
+
+// Data files that `pattern` stands for and that were written since `since_unix_ns`: with numbers for %p and %r, and those
+// of further devices (".gpu1"). Sorted.
+std::vector<std::string> WrittenDataFiles(const std::string& pattern, long long since_unix_ns);
+
+// "x.gpu1.html" for "x.json.gpu1".
+std::string PageOfDataFile(const std::string& data);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_

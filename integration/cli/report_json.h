@@ -1,0 +1,20 @@
+// The figures of a report as JSON: the same model as the page's. docs/report.md names the keys. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_
+
+#include <string>
+
+#include "integration/cli/report_model.h"
+
+namespace spillway::integration {
+
+std::string ReportFiguresJson(const ReportModel& model);
+
+// A figure's and a cell's text, as the page shows it; empty: not known.
+std::string TextOf(const Figure& figure);
+std::string TextOf(const Cell& cell, const TableColumn& column);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_

@@ -1,0 +1,74 @@
+// What a report says, before it is a page or JSON: sections of figures, tables, charts and sentences. Both forms are
+// made of the same model, so that they cannot differ. report_sections fills it, report_page and report_json show
+// it. Data only.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "integration/cli/report_units.h"
+
+namespace spillway::integration {
+
+// One number with its name. Without a value there is a reason.
+struct Figure {
+  std::string key;    // of JSON
+  std::string label;  // of the page
+  std::optional<double> value;
+  Unit unit = Unit::kCount;
+  std::string note;  // how it was found, or why it is not known
+};
+
+// A cell of text, or of a number; neither: not known.
+struct Cell {
+  std::string text;
+  std::optional<double> value;
+};
+
+struct TableColumn {
+  std::string name;
+  std::optional<Unit> unit;  // none: text
+};
+
+struct Table {
+  std::string key, title;
+  std::vector<TableColumn> columns;
+  std::vector<std::vector<Cell>> rows;
+};
+
+struct LegendEntry {
+  enum class Mark { kArea, kLine, kDashes };
+  std::string name, colour;
+  Mark mark = Mark::kArea;
+};
+
+struct Chart {
+  std::string key, title, words;  // words: what it shows and how to read it
+  std::vector<LegendEntry> legend;
+  nlohmann::json spec;  // of Vega-Lite, without size and theme
+  int height = 220;
+  bool half = false;  // two stand side by side where the page is wide
+};
+
+struct Section {
+  std::string key, heading;
+  std::vector<std::string> words;    // a paragraph each
+  std::vector<std::string> missing;  // what this section cannot show, and why
+  std::vector<Figure> figures;
+  std::vector<Chart> charts;
+  std::vector<Table> tables;
+};
+
+struct ReportModel {
+  std::string title;
+  std::vector<std::string> verdict;  // sentences, the first is the headline
+  std::vector<Section> sections;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_MODEL_H_

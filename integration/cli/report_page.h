@@ -1,0 +1,18 @@
+// A report as one HTML page that needs nothing else: style, data and the drawing library are inside it. Its policy
+// (Content-Security-Policy) forbids every request. For `spillway report`. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_PAGE_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_PAGE_H_
+
+#include <string>
+
+#include "integration/cli/report_model.h"
+
+namespace spillway::integration {
+
+// `drawing_library`: the script that defines vegaEmbed.
+std::string ReportPage(const ReportModel& model, const std::string& drawing_library);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_PAGE_H_

@@ -1,0 +1,18 @@
+// What a report says, section by section: the verdict, figures, tables, charts, and a line for whatever is not known. For
+// `spillway report`. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_SECTIONS_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_SECTIONS_H_
+
+#include "integration/cli/report_data.h"
+#include "integration/cli/report_facts.h"
+#include "integration/cli/report_model.h"
+#include "integration/cli/what_if.h"
+
+namespace spillway::integration {
+
+ReportModel ModelOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_SECTIONS_H_

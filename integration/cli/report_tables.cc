@@ -1,0 +1,176 @@
+#include "integration/cli/report_tables.h"
+
+#include <algorithm>
+#include <ctime>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "integration/cli/comparison_charts.h"
+#include "integration/cli/utf8.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr size_t kMostRows = 10;
+constexpr size_t kLongestName = 160;  // bytes; templates make names of thousands
+
+Cell Text(std::string text) { return {std::move(text), std::nullopt}; }
+// A kernel's name, its middle left out where it is long.
+Cell Name(const std::string& name) {
+  if (name.size() <= kLongestName) return Text(name);
+  const size_t half = kLongestName / 2;
+  return Text(ValidUtf8(name.substr(0, half)) + " … " + ValidUtf8(name.substr(name.size() - half)));
+}
+Cell Number(Known value) { return {"", value}; }
+
+template <typename Row>
+std::span<const Row> FirstRows(const std::vector<Row>& rows) {
+  return std::span<const Row>(rows).first(std::min(rows.size(), kMostRows));
+}
+
+// "2026-11-23 08:05:36 UTC".
+std::string UtcText(double unix_s) {
+  const auto seconds = static_cast<std::time_t>(unix_s);
+  std::tm parts = {};
+  char text[64];
+  if (unix_s > 1e11 || ::gmtime_r(&seconds, &parts) == nullptr) return absl::StrFormat("%.0f", unix_s);
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
+
+}  // namespace
+
+Table CauseTable(const ReportFacts& facts) {
+  Table table{"causes",
+              "Time lost, by cause",
+              {{"the GPU waited", {}}, {"time", Unit::kSeconds}, {"of the run", Unit::kPercent}},
+              {}};
+  for (const auto& [cause, seconds] : facts.lost_by_cause) {
+    const bool known = facts.seconds && *facts.seconds > 0;
+    table.rows.push_back(
+        {Text(cause), Number(seconds), Number(known ? Known(100 * seconds / *facts.seconds) : std::nullopt)});
+  }
+  return table;
+}
+
+Table WaitingKernelsTable(const ReportData& data) {
+  Table table{"waiting_kernels",
+              "Kernels that waited longest",
+              {{"kernel", {}}, {"waits", Unit::kCount}, {"waited", Unit::kSeconds}},
+              {}};
+  if (!data.stalls) return table;
+  const ReportStalls& stalls = *data.stalls;
+  std::vector<std::pair<double, double>> sums(stalls.kernels.size());  // seconds, waits
+  for (size_t i = 0; i < stalls.kernel.size(); ++i) {
+    if (!stalls.kernel[i]) continue;
+    sums[*stalls.kernel[i]].first += stalls.seconds[i];
+    sums[*stalls.kernel[i]].second += 1;
+  }
+  std::vector<size_t> order;
+  for (size_t k = 0; k < sums.size(); ++k) {
+    if (sums[k].second > 0) order.push_back(k);
+  }
+  std::ranges::stable_sort(order, [&sums](size_t a, size_t b) { return sums[a].first > sums[b].first; });
+  if (order.size() > kMostRows) order.resize(kMostRows);
+  for (size_t k : order)
+    table.rows.push_back({Name(stalls.kernels[k]), Number(sums[k].second), Number(sums[k].first)});
+  return table;
+}
+
+Table BlocksTable(const ReportData& data) {
+  Table table{"blocks",
+              "The largest blocks",
+              {{"block", {}},
+               {"size", Unit::kBytes},
+               {"moved", Unit::kBytes},
+               {"waited for", Unit::kSeconds},
+               {"used last by", {}}},
+              {}};
+  for (const ReportBlock& block : FirstRows(data.largest_blocks))
+    table.rows.push_back({Text(block.block), Number(block.bytes), Number(block.moved_bytes),
+                          Number(block.stalled_s), Name(block.last_kernel)});
+  return table;
+}
+
+Table KernelsTable(const ReportData& data) {
+  Table table{"kernels",
+              "The costliest kernels",
+              {{"kernel", {}},
+               {"launches in an iteration", Unit::kCount},
+               {"time in an iteration", Unit::kSeconds},
+               {"waited in the run", Unit::kSeconds}},
+              {}};
+  for (const ReportKernel& kernel : FirstRows(data.costliest_kernels))
+    table.rows.push_back(
+        {Name(kernel.kernel), Number(kernel.launches), Number(kernel.seconds), Number(kernel.stalled_s)});
+  return table;
+}
+
+Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep) {
+  const Unit unit = sweep.axis == WhatIfAxis::kDisk ? Unit::kBytesPerSecond : Unit::kBytes;
+  const char* const key = sweep.axis == WhatIfAxis::kGpuMemory    ? "gpu"
+                          : sweep.axis == WhatIfAxis::kHostMemory ? "host"
+                                                                  : "disk";
+  Table table{absl::StrCat("what_if_", key),
+              absl::StrCat("Simulated: ", sweep.axis == WhatIfAxis::kDisk ? "speeds of the disk, reading"
+                                                                          : NameOf(sweep.axis)),
+              {{NameOf(sweep.axis), unit},
+               {"one iteration", Unit::kSeconds},
+               {"of this run's", Unit::kPercent},
+               {"share of its bound", Unit::kPercent},
+               {"", {}}},
+              {}};
+  for (const WhatIfPoint& point : sweep.points) {
+    if (!point.runs) {
+      table.rows.push_back({Number(point.value), Cell(), Cell(), Cell(), Text(point.problem)});
+      continue;
+    }
+    table.rows.push_back({Number(point.value), Number(point.iteration_s),
+                          Number(100 * point.iteration_s / what_if.iteration_s),
+                          Number(point.percent_of_bound), Text(point.factor == 1 ? "this run's" : "")});
+  }
+  return table;
+}
+
+Table JobTable(const ReportData& data) {
+  Table table{"job", "The job", {{"", {}}, {"", {}}}, {}};
+  const ReportJob& job = data.job;
+  const auto row = [&table](const char* name, const std::string& text) {
+    if (!text.empty()) table.rows.push_back({Text(name), Text(text)});
+  };
+  const auto number = [](Known value) { return value ? absl::StrFormat("%.0f", *value) : ""; };
+  row("command", absl::StrJoin(job.command, " "));
+  row("host", job.host);
+  row("process", number(job.pid));
+  row("rank on the node", number(job.rank));
+  row("device",
+      absl::StrCat(job.device,
+                   job.device_index ? absl::StrCat(" (number ", number(job.device_index), ")") : ""));
+  if (job.device_bytes) row("memory of the device", Shown(*job.device_bytes, Unit::kBytes));
+  if (data.metrics.devices > 1)
+    row("devices", absl::StrFormat("%d; this page is of one of them, bytes of the disk are of all",
+                                   data.metrics.devices));
+  row("Spillway", job.spillway);
+  row("framework", job.framework);
+  row("driver", job.driver);
+  if (job.started_unix) row("first block", UtcText(*job.started_unix));
+  if (job.ended) row("ended", *job.ended ? "yes" : "no: written while it ran, or it was killed");
+  for (const ReportDisk& disk : data.capacity.disks.value_or(std::vector<ReportDisk>()))
+    row("spill directory",
+        absl::StrCat(disk.directory, disk.bytes ? absl::StrCat(", ", Shown(*disk.bytes, Unit::kBytes)) : ""));
+  return table;
+}
+
+Table SettingsTable(const ReportData& data) {
+  Table table{"settings", "Settings that were given", {{"setting", {}}, {"value", {}}, {"from", {}}}, {}};
+  for (const ReportSetting& setting : data.settings)
+    table.rows.push_back({Text(setting.name), Text(setting.value), Text(setting.from)});
+  return table;
+}
+
+}  // namespace spillway::integration

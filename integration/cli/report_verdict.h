@@ -1,0 +1,19 @@
+// The verdict of a report: how the run went, in a few sentences. For report_sections. Pure; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_REPORT_VERDICT_H_
+#define SPILLWAY_INTEGRATION_CLI_REPORT_VERDICT_H_
+
+#include <string>
+#include <vector>
+
+#include "integration/cli/report_data.h"
+#include "integration/cli/report_facts.h"
+
+namespace spillway::integration {
+
+// The first sentence is the headline.
+std::vector<std::string> VerdictOf(const ReportData& data, const ReportFacts& facts);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_REPORT_VERDICT_H_

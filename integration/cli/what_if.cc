@@ -1,0 +1,173 @@
+#include "integration/cli/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "integration/cli/report_units.h"
+#include "integration/cli/simulation_run.h"
+#include "policy/trace/workload_file.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr double kAssumedLink = 15.754e9;  // as `spillway simulate` assumes
+constexpr double kAssumedDisk = 3.2e9;
+constexpr double kMostCpuSeconds = 60;  // of all machines; the rest is left out
+constexpr double kFewDiskBytes = 4096;  // less is no use of the disk
+
+std::string Whole(double value) { return absl::StrFormat("%.0f", std::floor(value)); }
+
+// The machine of the run, from what was measured; what was not is assumed, and said.
+SimulateOptions MachineOf(const ReportData& data, WhatIf* result) {
+  const ReportMetrics& metrics = data.metrics;
+  const auto rate = [result](Known known, double assumed, const char* what) {
+    if (known && *known >= 1e6) return *known;
+    result->assumed.push_back(absl::StrCat(what, ": ", Shown(assumed, Unit::kBytesPerSecond)));
+    return assumed;
+  };
+  result->gpu_bytes = data.capacity.gpu_bytes.value_or(0);
+  result->host_bytes = data.capacity.host_bytes.value_or(0);
+  result->link_in = rate(metrics.host_in, kAssumedLink, "the link to the GPU");
+  result->link_out = rate(metrics.host_out, kAssumedLink, "the link from the GPU");
+  result->disk_in = rate(metrics.disk_in, kAssumedDisk, "reading the disk");
+  result->disk_out = rate(metrics.disk_out, kAssumedDisk, "writing the disk");
+  SimulateOptions options;
+  options.gpu_memory = Whole(result->gpu_bytes);
+  options.host_memory = Whole(result->host_bytes);
+  options.pcie_in = Whole(result->link_in);
+  options.pcie_out = Whole(result->link_out);
+  options.ssd_read = Whole(result->disk_in);
+  options.ssd_write = Whole(result->disk_out);
+  options.piece = "0";  // whole blocks, as at run time
+  return options;
+}
+
+double DiskBytes(const SimulateResult& result) {
+  return result.execution.traffic.ssd_to_gpu + result.execution.traffic.gpu_to_ssd;
+}
+
+WhatIfPoint PointOf(const SimulateOptions& options, const policy::Workload& workload, bool has_disk) {
+  WhatIfPoint point;
+  if (static_cast<double>(std::clock()) / CLOCKS_PER_SEC > kMostCpuSeconds) {
+    point.problem = "left out: simulating took too long";
+    return point;
+  }
+  const auto result = RunOne(options, workload);
+  if (!result.ok()) {
+    point.problem = std::string(result.status().message());
+    return point;
+  }
+  point.disk_bytes = DiskBytes(*result);
+  if (!has_disk && point.disk_bytes > kFewDiskBytes) {
+    point.problem = "would need a disk";
+    return point;
+  }
+  point.runs = true;
+  point.iteration_s = static_cast<double>(result->execution.iteration) / 1e9;
+  point.percent_of_bound = result->PercentOfBound();
+  return point;
+}
+
+struct Axis {
+  WhatIfAxis axis;
+  double now, second;  // second: of the disk's other direction
+  std::vector<double> factors;
+  std::string SimulateOptions::*field;
+  std::string SimulateOptions::*second_field;
+};
+
+WhatIfSweep SweepOf(const Axis& axis, const SimulateOptions& options, const policy::Workload& workload,
+                    double enough, bool has_disk) {
+  WhatIfSweep sweep;
+  sweep.axis = axis.axis;
+  for (double factor : axis.factors) {
+    SimulateOptions one = options;
+    const double value = axis.now * factor;
+    one.*(axis.field) = Whole(value);
+    if (axis.second_field != nullptr) one.*(axis.second_field) = Whole(axis.second * factor);
+    WhatIfPoint point = PointOf(one, workload, has_disk);
+    point.value = value;
+    point.factor = factor;
+    sweep.points.push_back(point);
+    // Of a tier that holds everything, more changes nothing.
+    if (enough > 0 && value >= enough) break;
+  }
+  return sweep;
+}
+
+std::vector<WhatIfSweep> SweepsOf(const WhatIf& result, const SimulateOptions& options,
+                                  const policy::Workload& workload, bool has_disk) {
+  const std::vector<double> memory = {0.5, 0.75, 1, 1.25, 1.5, 2, 3};
+  const double enough = result.peak_live_bytes;
+  std::vector<WhatIfSweep> sweeps;
+  sweeps.push_back(
+      SweepOf({WhatIfAxis::kGpuMemory, result.gpu_bytes, 0, memory, &SimulateOptions::gpu_memory, nullptr},
+              options, workload, enough, has_disk));
+  if (result.host_bytes > 0) {
+    sweeps.push_back(SweepOf({WhatIfAxis::kHostMemory,
+                              result.host_bytes,
+                              0,
+                              {0.5, 1, 2, 4, 8},
+                              &SimulateOptions::host_memory,
+                              nullptr},
+                             options, workload, enough, has_disk));
+  } else {  // a part of nothing is nothing: parts of what the job needs beyond the GPU
+    const double beyond = std::max(0.0, enough - result.gpu_bytes);
+    sweeps.push_back(SweepOf(
+        {WhatIfAxis::kHostMemory, beyond, 0, {0, 0.25, 0.5, 1}, &SimulateOptions::host_memory, nullptr},
+        options, workload, 0, has_disk));
+    for (WhatIfPoint& point : sweeps.back().points) point.factor = point.value == 0 ? 1 : 0;
+  }
+  if (has_disk) {
+    sweeps.push_back(SweepOf({WhatIfAxis::kDisk,
+                              result.disk_in,
+                              result.disk_out,
+                              {0.5, 1, 2, 4, 8},
+                              &SimulateOptions::ssd_read,
+                              &SimulateOptions::ssd_write},
+                             options, workload, 0, has_disk));
+  } else {
+    sweeps.push_back({WhatIfAxis::kDisk, {}, "the run had no disk"});
+  }
+  return sweeps;
+}
+
+std::string WhyNot(const ReportData& data) {
+  if (data.iteration.empty())
+    return "the file has no recorded iteration: none repeated itself, or the process had not ended";
+  if (!data.capacity.gpu_bytes || *data.capacity.gpu_bytes <= 0) return "the budget is not known";
+  return "";
+}
+
+}  // namespace
+
+WhatIf SimulateWhatIf(const ReportData& data) {
+  WhatIf result;
+  result.missing = WhyNot(data);
+  if (!result.missing.empty()) return result;
+  const auto workload = policy::DecodeWorkload(data.iteration);
+  if (!workload.ok()) {
+    result.missing = absl::StrCat("the recorded iteration cannot be read: ", workload.status().message());
+    return result;
+  }
+  const SimulateOptions options = MachineOf(data, &result);
+  const auto own = RunOne(options, *workload);
+  if (!own.ok()) {
+    result.missing = absl::StrCat("the simulator cannot run the iteration: ", own.status().message());
+    return result;
+  }
+  result.kernels = static_cast<double>(own->kernels);
+  result.tensors = static_cast<double>(own->tensors);
+  result.peak_live_bytes = static_cast<double>(own->peak_live_bytes);
+  result.iteration_s = static_cast<double>(own->execution.iteration) / 1e9;
+  result.ideal_s = static_cast<double>(own->execution.ideal) / 1e9;
+  result.bound_s = static_cast<double>(std::max(own->bound, own->execution.ideal)) / 1e9;
+  const bool has_disk = !data.capacity.disks || !data.capacity.disks->empty();
+  result.sweeps = SweepsOf(result, options, *workload, has_disk);
+  return result;
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,46 @@
+// What a recorded iteration would take on other machines: the simulator runs it on the machine of the run, and with
+// more and less of GPU memory, host memory and speed of the disk. For `spillway report`. Takes seconds of
+// processor time; prints nothing, touches no file.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
+#define SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "integration/cli/report_data.h"
+
+namespace spillway::integration {
+
+struct WhatIfPoint {
+  double value = 0;   // bytes, or bytes a second
+  double factor = 1;  // of what the run had; 1: the run's own
+  bool runs = false;
+  std::string problem;  // why it does not
+  double iteration_s = 0, percent_of_bound = 0, disk_bytes = 0;
+};
+
+enum class WhatIfAxis { kGpuMemory, kHostMemory, kDisk };
+
+struct WhatIfSweep {
+  WhatIfAxis axis = WhatIfAxis::kGpuMemory;
+  std::vector<WhatIfPoint> points;  // ascending; none: it was not swept
+  std::string missing;              // why not
+};
+
+struct WhatIf {
+  std::string missing;               // why nothing was simulated; empty: the rest holds
+  std::vector<std::string> assumed;  // what of the machine was not measured
+  double kernels = 0, tensors = 0;
+  double peak_live_bytes = 0;
+  double iteration_s = 0, ideal_s = 0, bound_s = 0;  // on the machine of the run
+  double gpu_bytes = 0, host_bytes = 0, link_in = 0, link_out = 0, disk_in = 0, disk_out = 0;
+  std::vector<WhatIfSweep> sweeps;  // one for each axis
+};
+
+WhatIf SimulateWhatIf(const ReportData& data);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_

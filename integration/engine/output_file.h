@@ -1,0 +1,33 @@
+// OutputFile: a file for the user that is replaced as a whole, again and again, while the job runs. The
+// reporter's thread writes those of SPILLWAY_METRICS, SPILLWAY_REPORT and SPILLWAY_PROMETHEUS. A file that
+// cannot be written is reported once, and tried again the next time; the job never notices.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_OUTPUT_FILE_H_
+#define SPILLWAY_INTEGRATION_ENGINE_OUTPUT_FILE_H_
+
+#include <string>
+
+namespace spillway::integration {
+
+class OutputFile {
+ public:
+  // `setting`: the variable that asks for the file, for the line. `path`: empty: nothing is written.
+  OutputFile(std::string setting, std::string path);
+  void Replace(const std::string& text);
+  bool wanted() const { return !path_.empty(); }
+  const std::string& path() const { return path_; }
+
+  // The path with "%p" (the process) and "%r" (its rank on the node) replaced.
+  static std::string Expand(const std::string& pattern, int local_rank);
+  // The path of one device's file: that of the first, of the devices in order, is `path` itself.
+  static std::string OfDevice(const std::string& path, int device, bool first);
+
+ private:
+  const std::string setting_;
+  const std::string path_;
+  bool failed_ = false;  // and was reported
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_OUTPUT_FILE_H_

@@ -1,0 +1,91 @@
+// RunReport: SPILLWAY_REPORT. It has the recorders of each device, looks at the figures 20 times a second, and
+// writes each device's file every 10 s and at the end. The runtime makes it, where the setting asks for it,
+// and gives its recorders to the devices; the reporter's thread looks and writes. A file that cannot be
+// written costs one line; nothing else fails.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_RUN_REPORT_H_
+#define SPILLWAY_INTEGRATION_ENGINE_RUN_REPORT_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "allocator/memory/address_map.h"
+#include "allocator/residency/residency.h"
+#include "integration/engine/iteration_trace.h"
+#include "integration/engine/output_file.h"
+#include "integration/engine/report.h"
+#include "integration/report/run_data.h"
+#include "io/os/sync.h"
+#include "io/spill_store.h"
+
+namespace spillway::integration {
+
+// Where a report's figures come from. The runtime implements it. Called on the reporter's thread.
+class RunSource {
+ public:
+  virtual ~RunSource() = default;
+  struct DeviceLook {
+    allocator::ResidencyStats stats;
+    uint64_t iteration_launches = 0;  // of the iteration that repeats now; 0: none is known
+    uint64_t departures = 0;
+  };
+  // None: the device is not in service yet.
+  virtual std::optional<DeviceLook> Look(int device) const = 0;
+  virtual std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const = 0;
+  virtual std::vector<io::DirectoryStats> Directories() const = 0;
+  // Has what is known of the device's iteration by now made, soon; the last that was made, null: none was.
+  virtual void AskForIteration(int device) const = 0;
+  virtual std::shared_ptr<const Predictor::Followed> LastIteration(int device) const = 0;
+  // The kernel or call of a launch, by its index or its tag; empty: not known.
+  virtual std::string NameOfLaunch(int device, policy::LaunchIndex index) const = 0;
+  virtual std::string KernelOf(uint64_t tag) const = 0;
+};
+
+class RunReport {
+ public:
+  // `path`: of the first device's file. `source` must outlive this object.
+  RunReport(std::string path, RunFacts facts, const RunSource* source);
+  ~RunReport();
+
+  // Before the device's residency is made, which is to be given what this returns. Once for each device.
+  allocator::MotionObserver* AddDevice(const DeviceFacts& facts);
+  // The job marks the end of an iteration. Any thread.
+  void MarkIteration();
+  // What has become known of the devices' iterations. Any thread, at the end.
+  void SetIterations(const std::vector<DeviceIteration>& iterations, const NameOfLaunch& name);
+
+  // ---- The reporter's thread.
+
+  // Looks at the figures, unless looks would take more than 1 % of the time.
+  void Look();
+  void Write(const Figures& figures, bool ended);
+
+ private:
+  struct Device;
+
+  double Seconds(int64_t nanos) const { return static_cast<double>(nanos - facts_.origin_nanos) / 1e9; }
+  void NoteLook(Device* device, const RunSource::DeviceLook& look, double seconds);
+  void NoteTransfers(Device* device, const allocator::ResidencyStats& stats, double seconds);
+  void TakeIteration(Device* device);
+  void NoteLargest(Device* device, uint64_t live_bytes, double seconds);
+  void AddKernels(const Device& device, RunData* data) const;
+  RunData DataOf(const Device& device, const Figures& figures, bool ended) const;
+
+  const std::string path_;
+  const RunFacts facts_;
+  const RunSource* const source_;
+  std::array<std::unique_ptr<Device>, allocator::kMaxDevices> owned_;  // written once, released by devices_
+  std::array<std::atomic<Device*>, allocator::kMaxDevices> devices_{};
+  std::atomic<bool> any_{false};  // a device was added
+  int64_t next_look_ = 0;         // the reporter's thread
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_RUN_REPORT_H_

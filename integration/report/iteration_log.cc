@@ -1,0 +1,39 @@
+#include "integration/report/iteration_log.h"
+
+namespace spillway::integration {
+
+void IterationLog::Mark(double seconds) {
+  os::MutexLock lock(&mu_);
+  if (marked_) iterations_.Add({began_, seconds - began_, IterationKind::kMarked});
+  marked_ = true;
+  began_ = seconds;
+}
+
+void IterationLog::Note(const Look& look) {
+  const bool same = look.iteration_launches != 0 && look.iteration_launches == last_.iteration_launches &&
+                    look.departures == last_.departures;
+  if (!same) {
+    next_end_ = look.iteration_launches == 0 ? 0 : look.launches + look.iteration_launches;
+    counted_began_ = look.seconds;
+  }
+  os::MutexLock lock(&mu_);
+  while (next_end_ != 0 && look.launches >= next_end_ && look.launches > last_.launches) {
+    const double part =
+        static_cast<double>(next_end_ - last_.launches) / static_cast<double>(look.launches - last_.launches);
+    const double end = last_.seconds + part * (look.seconds - last_.seconds);
+    if (!marked_) iterations_.Add({counted_began_, end - counted_began_, IterationKind::kRepeated});
+    counted_began_ = end;
+    next_end_ += look.iteration_launches;
+  }
+  last_ = look;
+}
+
+std::vector<LoggedIteration> IterationLog::Iterations() const {
+  std::vector<LoggedIteration> all;
+  os::MutexLock lock(&mu_);
+  for (uint64_t number = iterations_.first(); number < iterations_.added(); ++number)
+    all.push_back(iterations_.at(number));
+  return all;
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,34 @@
+// LastEntries: the last so many of what is added, and how many there were. All memory is taken at the start:
+// adding never allocates. One user at a time: the recorders of this folder have a lock around it.
+
+#ifndef SPILLWAY_INTEGRATION_REPORT_LAST_ENTRIES_H_
+#define SPILLWAY_INTEGRATION_REPORT_LAST_ENTRIES_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace spillway::integration {
+
+template <typename Entry>
+class LastEntries {
+ public:
+  // `most`: at least 1.
+  explicit LastEntries(size_t most) : entries_(most) {}
+
+  void Add(const Entry& entry) { entries_[added_++ % entries_.size()] = entry; }
+  // All that were ever added; the first that is still there.
+  uint64_t added() const { return added_; }
+  uint64_t first() const { return added_ - std::min<uint64_t>(added_, entries_.size()); }
+  // The entry with that number: first() or later, before added().
+  const Entry& at(uint64_t number) const { return entries_[number % entries_.size()]; }
+
+ private:
+  std::vector<Entry> entries_;
+  uint64_t added_ = 0;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_REPORT_LAST_ENTRIES_H_

@@ -1,0 +1,81 @@
+#include "integration/report/motion_log.h"
+
+#include <algorithm>
+
+namespace spillway::integration {
+namespace {
+
+constexpr uint64_t kCopiedAtOnce = 4096;
+constexpr size_t kMostProbes = 16;
+
+size_t HashOf(uint64_t tag) { return static_cast<size_t>((tag * 0x9E3779B97F4A7C15u) >> 32); }
+
+}  // namespace
+
+MotionLog::MotionLog(const MotionLogOptions& options)
+    : moves_(options.most_moves),
+      stalls_(options.most_stalls),
+      blocks_(options.most_blocks),
+      tags_(options.most_launches) {}
+
+void MotionLog::OnMove(const allocator::EndedMove& move) {
+  os::MutexLock lock(&mu_);
+  moves_.Add(move);
+  const size_t index = move.block.index();
+  if (index < blocks_.size()) blocks_[index].moved_bytes += move.bytes;
+}
+
+void MotionLog::OnStall(const allocator::Stall& stall) {
+  os::MutexLock lock(&mu_);
+  stalls_.Add(stall);
+  const size_t index = stall.block.index();
+  if (stall.block.valid() && index < blocks_.size()) blocks_[index].stalled_nanos += stall.nanos;
+  if (stall.tag != 0) AddToTag(stall.tag, stall.nanos);
+}
+
+void MotionLog::AddToTag(uint64_t tag, uint64_t nanos) {
+  for (size_t probe = 0; probe < kMostProbes; ++probe) {
+    TagSum& entry = tags_[(HashOf(tag) + probe) % tags_.size()];
+    if (entry.tag != 0 && entry.tag != tag) continue;
+    entry.tag = tag;
+    entry.nanos += nanos;
+    return;
+  }
+}
+
+// Returns how many entries are no longer there. An entry that goes while its turn has not come is one of them.
+template <typename Entry>
+uint64_t MotionLog::CopyEntries(LastEntries<Entry> MotionLog::*log, std::vector<Entry>* to) const {
+  const LastEntries<Entry>& from = this->*log;
+  uint64_t next = 0;
+  while (true) {
+    os::MutexLock lock(&mu_);
+    next = std::max(next, from.first());
+    const uint64_t end = std::min(from.added(), next + kCopiedAtOnce);
+    while (next < end) to->push_back(from.at(next++));
+    if (next == from.added()) return next - to->size();
+  }
+}
+
+Motion MotionLog::Copy() const {
+  Motion motion;
+  motion.moves_dropped = CopyEntries(&MotionLog::moves_, &motion.moves);
+  motion.stalls_dropped = CopyEntries(&MotionLog::stalls_, &motion.stalls);
+  return motion;
+}
+
+MotionLog::BlockSums MotionLog::SumsOf(allocator::BlockId block) const {
+  os::MutexLock lock(&mu_);
+  return block.index() < blocks_.size() ? blocks_[block.index()] : BlockSums();
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> MotionLog::StalledNanosByTag() const {
+  std::vector<std::pair<uint64_t, uint64_t>> sums;
+  os::MutexLock lock(&mu_);
+  for (const TagSum& entry : tags_) {
+    if (entry.tag != 0) sums.emplace_back(entry.tag, entry.nanos);
+  }
+  return sums;
+}
+
+}  // namespace spillway::integration

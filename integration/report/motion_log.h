@@ -1,0 +1,72 @@
+// MotionLog: the last moves and stalls of one device, and their sums by block and by launch, for the report.
+// The residency calls it on the device's thread and on launching threads that have waited; the reporter's
+// thread takes copies. All memory is taken at the start. What no longer fits the tables of sums is left out;
+// nothing else fails.
+
+#ifndef SPILLWAY_INTEGRATION_REPORT_MOTION_LOG_H_
+#define SPILLWAY_INTEGRATION_REPORT_MOTION_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "allocator/residency/state/residency_options.h"
+#include "integration/report/last_entries.h"
+#include "io/os/sync.h"
+
+namespace spillway::integration {
+
+struct MotionLogOptions {
+  size_t most_moves = 100'000;
+  size_t most_stalls = 10'000;
+  size_t most_blocks = 1 << 16;    // by the block's index
+  size_t most_launches = 1 << 12;  // kinds of launches; a power of two
+};
+
+// A copy of the log, oldest first.
+struct Motion {
+  std::vector<allocator::EndedMove> moves;
+  std::vector<allocator::Stall> stalls;
+  uint64_t moves_dropped = 0;
+  uint64_t stalls_dropped = 0;
+};
+
+class MotionLog : public allocator::MotionObserver {
+ public:
+  explicit MotionLog(const MotionLogOptions& options = {});
+
+  void OnMove(const allocator::EndedMove& move) override;
+  void OnStall(const allocator::Stall& stall) override;
+
+  // Takes the lock again and again, each time for a short while: what comes meanwhile may be in it or not.
+  Motion Copy() const;
+  // Of the whole run.
+  struct BlockSums {
+    uint64_t moved_bytes = 0;
+    uint64_t stalled_nanos = 0;
+  };
+  BlockSums SumsOf(allocator::BlockId block) const;
+  // Time of stalls by the launch's tag, in no order.
+  std::vector<std::pair<uint64_t, uint64_t>> StalledNanosByTag() const;
+
+ private:
+  struct TagSum {
+    uint64_t tag = 0;
+    uint64_t nanos = 0;
+  };
+  void AddToTag(uint64_t tag, uint64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  template <typename Entry>
+  uint64_t CopyEntries(LastEntries<Entry> MotionLog::*log, std::vector<Entry>* to) const;
+
+  mutable os::Mutex mu_{os::LockRank::kRecorder};
+  LastEntries<allocator::EndedMove> moves_ ABSL_GUARDED_BY(mu_);
+  LastEntries<allocator::Stall> stalls_ ABSL_GUARDED_BY(mu_);
+  std::vector<BlockSums> blocks_ ABSL_GUARDED_BY(mu_);
+  std::vector<TagSum> tags_ ABSL_GUARDED_BY(mu_);  // open addressing by the tag
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_REPORT_MOTION_LOG_H_

@@ -1,0 +1,58 @@
+// PowerMeter: the energy that a GPU and the machine's processors have used since the first look, where the
+// system says so: NVML for the GPU, RAPL's counters in /sys/class/powercap for the processors. They count for
+// the whole device and the whole machine, whoever uses them. The reporter's thread alone uses it. What cannot
+// be read is absent; nothing is said of it.
+
+#ifndef SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_
+#define SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "integration/report/run_data.h"
+
+namespace spillway::integration {
+
+class PowerMeter {
+ public:
+  struct Options {
+    std::string pci_bus_id;                  // of the GPU, "0000:65:00.0"; empty: its energy is not read
+    std::string nvml = "libnvidia-ml.so.1";  // opened once, and never closed
+    std::string root = {};                        // before "/sys", for tests
+  };
+  // Reads and opens nothing.
+  explicit PowerMeter(Options options) : options_(std::move(options)) {}
+
+  // Adds what has been used since the last look. RAPL's counters begin anew after some minutes at full load:
+  // to be called once a minute at least.
+  void Look();
+  // None before the second look, or where nothing can be read.
+  std::optional<Power> Used() const;
+
+ private:
+  using ReadEnergy = int (*)(void* device, unsigned long long* millijoules);
+  struct Counter {
+    std::string path;
+    uint64_t range = 0;  // in microjoules: after so many it begins anew
+    uint64_t last = 0;
+  };
+
+  void Open();
+  void OpenNvml();
+  void OpenRapl();
+
+  const Options options_;
+  int looks_ = 0;
+  ReadEnergy read_energy_ = nullptr;  // null: NVML does not answer
+  void* device_ = nullptr;
+  unsigned long long first_millijoules_ = 0;
+  unsigned long long last_millijoules_ = 0;
+  std::vector<Counter> packages_;
+  uint64_t microjoules_ = 0;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_

@@ -1,0 +1,102 @@
+// RunData: what SPILLWAY_REPORT's file says of a run, and its JSON (docs/report.md has each field).
+// RunRecorder and the engine fill it on the reporter's thread. Pure: data in, text out; nothing fails.
+
+#ifndef SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_
+#define SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/memory/block_id.h"
+#include "integration/report/iteration_log.h"
+#include "integration/report/motion_log.h"
+#include "integration/report/time_series.h"
+
+namespace spillway::integration {
+
+// What is known of the job before it has done anything. Empty, or 0: not known.
+struct RunFacts {
+  struct Setting {
+    std::string name, value, from;  // "gpu_memory", "20GiB", "SPILLWAY_GPU_MEMORY"
+  };
+  std::vector<std::string> command;
+  std::string host, spillway, framework, driver;
+  int pid = 0, rank = 0, local_size = 0;
+  double started_unix = 0;
+  std::vector<Setting> settings;
+  uint64_t host_bytes = 0;               // capacity of the host tier
+  std::vector<std::string> directories;  // of the disk tier
+  int64_t origin_nanos = 0;              // of the steady clock: time 0
+};
+
+struct DeviceFacts {
+  int device = 0;
+  std::string name;
+  std::string pci_bus_id;  // for its energy
+  uint64_t device_bytes = 0;
+  uint64_t budget_bytes = 0;
+};
+
+// A block among the largest of a moment.
+struct ReportedBlock {
+  allocator::BlockId block;
+  uint64_t bytes = 0;
+  MotionLog::BlockSums sums;
+  std::string last_kernel;  // empty: not known
+};
+
+struct ReportedKernel {
+  std::string name;
+  std::optional<uint64_t> launches;  // in one iteration
+  std::optional<double> seconds;     // of these
+  double stalled_seconds = 0;        // in the whole run
+};
+
+// What is known of one iteration of the job.
+struct IterationFacts {
+  struct Phase {
+    std::string name;
+    double from = 0, to = 0;  // shares of the iteration
+  };
+  std::string file;  // as SPILLWAY_TRACE writes it
+  double active_share = 0;
+  std::vector<Phase> phases;
+};
+
+struct Power {
+  std::optional<double> gpu_joules, cpu_joules;
+  std::string source;
+};
+
+// All of one device, at one moment. The pointers are not owned; none is null.
+struct RunData {
+  const RunFacts* facts = nullptr;
+  const DeviceFacts* device = nullptr;
+  double seconds = 0;
+  bool ended = false;
+  std::string figures;                  // JSON: the metrics of the same moment
+  std::vector<uint64_t> disk_capacity;  // of each directory
+  const TimeSeries* memory = nullptr;
+  const TimeSeries* transfers = nullptr;
+  std::vector<LoggedIteration> iterations;
+  Motion motion;
+  std::map<uint64_t, std::string> kernel_names;  // by the tags of stalls
+  std::vector<ReportedBlock> largest_blocks;
+  std::vector<ReportedKernel> costliest_kernels;
+  std::optional<IterationFacts> iteration;
+  std::optional<Power> power;
+};
+
+// The figures of RunData::memory and RunData::transfers, in their order. Transfers go on with the bytes
+// written and read of each directory.
+enum class MemoryFigure : size_t { kGpu, kResident, kHost, kDisk, kLive, kCount };
+enum class TransferFigure : size_t { kToHost, kToGpu, kDirectories };
+
+std::string RunDataJson(const RunData& data);
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_

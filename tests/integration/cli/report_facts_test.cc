@@ -1,0 +1,120 @@
+#include "integration/cli/report_facts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace spillway::integration {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kGB = 1e9;
+
+// 100 s with a budget of 20 GB and 30 GB at the peak; 10 s of them lost.
+ReportData LossyRun() {
+  ReportData data;
+  data.job.seconds = 100;
+  data.capacity.gpu_bytes = 20 * kGB;
+  data.metrics.peak_live_bytes = 30 * kGB;
+  data.metrics.lost_seconds = {{"room", 2}, {"read", 8}};
+  return data;
+}
+
+WhatIf NotSimulated() {
+  WhatIf what_if;
+  what_if.missing = "no trace";
+  return what_if;
+}
+
+WhatIf Simulated(double bound_s) {
+  WhatIf what_if;
+  what_if.ideal_s = 1;
+  what_if.bound_s = bound_s;
+  what_if.iteration_s = 2;
+  return what_if;
+}
+
+TEST(ReportFactsTest, NothingIsKnownOfAnEmptyFile) {
+  const ReportFacts facts = FactsOf(ReportData(), NotSimulated(), {});
+  EXPECT_FALSE(facts.seconds || facts.lost_percent || facts.saved_bytes || facts.percent_of_bound);
+  EXPECT_FALSE(facts.joules || facts.ssd_days || facts.written_per_day || facts.iteration_s);
+  EXPECT_THAT(facts.help, IsEmpty());
+  EXPECT_THAT(facts.bound_missing, HasSubstr("no iteration"));
+}
+
+TEST(ReportFactsTest, LostTimeIsAPartOfTheRunTheGreatestCauseFirst) {
+  const ReportFacts facts = FactsOf(LossyRun(), NotSimulated(), {});
+  EXPECT_EQ(facts.lost_percent, 10);
+  EXPECT_EQ(facts.saved_bytes, 10 * kGB);
+  EXPECT_EQ(facts.lost_by_cause.front(), std::make_pair(std::string("for bytes to come back"), 8.0));
+}
+
+TEST(ReportFactsTest, TheIterationIsTheMedianWithoutTheFirst) {
+  ReportData data = LossyRun();
+  data.iterations = ReportIterations{{0, 9, 11, 13}, {9, 2, 2.5, 3}};
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2.5);
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_bound, 50);
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_ideal, 40);
+  data.metrics.iteration_s = 2;  // of the stretch that was looked at
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2);
+}
+
+TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {
+  ReportData data = LossyRun();
+  data.metrics.iteration_s = 1;
+  EXPECT_EQ(FactsOf(data, Simulated(1.04), {}).percent_of_bound, 100);  // within the error of the times
+  const ReportFacts facts = FactsOf(data, Simulated(1.2), {});
+  EXPECT_FALSE(facts.percent_of_bound);
+  EXPECT_THAT(facts.bound_missing, HasSubstr("less than its bound of 1.20 s"));
+}
+
+TEST(ReportFactsTest, WearIsOfAllDrives) {
+  ReportData data = LossyRun();
+  data.metrics.ssd_written_bytes = 100e9;  // 1 GB/s: 86.4 TB a day
+  data.capacity.disks = std::vector<ReportDisk>(2);
+  ReportAssumptions assumptions;
+  assumptions.ssd_tbw = 864;
+  const ReportFacts facts = FactsOf(data, NotSimulated(), assumptions);
+  EXPECT_DOUBLE_EQ(*facts.written_per_day, 86.4e12);
+  EXPECT_DOUBLE_EQ(*facts.ssd_days, 20);
+  data.metrics.ssd_written_bytes = 0;
+  EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).ssd_days);
+  data.capacity.disks->clear();
+  EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).written_per_day);
+}
+
+TEST(ReportFactsTest, EnergyIsReadOrGivenAndLostInProportion) {
+  ReportData data = LossyRun();
+  EXPECT_FALSE(FactsOf(data, NotSimulated(), {}).joules);
+  data.power = ReportPower{7200, std::nullopt, "nvml"};
+  ReportAssumptions assumptions;
+  EXPECT_EQ(FactsOf(data, NotSimulated(), assumptions).joules, 7200);
+  EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).money);
+  assumptions.watts = 360;
+  assumptions.price_per_kwh = 0.5;
+  const ReportFacts facts = FactsOf(data, NotSimulated(), assumptions);
+  EXPECT_DOUBLE_EQ(*facts.joules, 36000);  // what is given wins
+  EXPECT_DOUBLE_EQ(*facts.lost_joules, 3600);
+  EXPECT_DOUBLE_EQ(*facts.lost_joules_per_gb, 360);
+  EXPECT_DOUBLE_EQ(*facts.money, 0.005);
+  EXPECT_DOUBLE_EQ(*facts.lost_money_per_gb, 0.00005);
+}
+
+TEST(ReportFactsTest, HelpIsWhatTheJobsLastLineNamesWithWhatTheSimulatorSays) {
+  ReportData data = LossyRun();
+  data.advice = "lost time: ...; what would help most: a larger SPILLWAY_HOST_MEMORY (now 1.00 GiB)";
+  WhatIf what_if = Simulated(1.5);
+  what_if.sweeps = {
+      {WhatIfAxis::kHostMemory, {{1e9, 1, true, "", 2, 75, 0}, {0x1p31, 2, true, "", 1.5, 100, 0}}, ""}};
+  const ReportFacts facts = FactsOf(data, what_if, {});
+  EXPECT_EQ(facts.help, "a larger SPILLWAY_HOST_MEMORY (now 1.00 GiB)");
+  EXPECT_EQ(facts.help_simulated, "2.00 GiB would make an iteration 25 % shorter (simulated)");
+  data.advice = "";
+  EXPECT_EQ(FactsOf(data, what_if, {}).help, "a larger SPILLWAY_HOST_MEMORY");
+  data.metrics.lost_seconds = {{"room", 1}};
+  EXPECT_THAT(FactsOf(data, what_if, {}).help, IsEmpty());  // a hundredth of the time: not worth a change
+}
+
+}  // namespace
+}  // namespace spillway::integration

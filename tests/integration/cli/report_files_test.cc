@@ -1,0 +1,54 @@
+#include "integration/cli/report_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+namespace spillway::integration {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class ReportFilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/report[1]*XXXXXX";  // what a pattern would read as one
+    folder_ = ::mkdtemp(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  void Write(const std::string& name) const { std::ofstream(Path(name)) << "{}"; }
+
+  std::string folder_;
+};
+
+TEST_F(ReportFilesTest, NamesOfPagesAndData) {
+  EXPECT_TRUE(AsksForPage("a/b.html"));
+  EXPECT_FALSE(AsksForPage("a/b.json"));
+  EXPECT_EQ(DataPathOf("a/b-%r.html"), "a/b-%r.json");
+  EXPECT_EQ(PageOfDataFile("a/b-1.json"), "a/b-1.html");
+  EXPECT_EQ(PageOfDataFile("a/b-1.json.gpu2"), "a/b-1.gpu2.html");
+}
+
+TEST_F(ReportFilesTest, FindsFilesOfEveryProcessRankAndDevice) {
+  for (const char* name : {"x-0-77.json", "x-1-78.json", "x-1-78.json.gpu1", "x-1-78.json.new", "x-a-78.json",
+                           "x-1-.json", "x-1-78.html", "y-1-78.json"})
+    Write(name);
+  EXPECT_THAT(WrittenDataFiles(Path("x-%r-%p.json"), 0),
+              ElementsAre(Path("x-0-77.json"), Path("x-1-78.json"), Path("x-1-78.json.gpu1")));
+  EXPECT_THAT(WrittenDataFiles(Path("y-1-78.json"), 0), ElementsAre(Path("y-1-78.json")));
+  EXPECT_THAT(WrittenDataFiles(Path("z.json"), 0), IsEmpty());
+}
+
+TEST_F(ReportFilesTest, LeavesOutFilesOfEarlierRuns) {
+  Write("old.json");
+  EXPECT_THAT(WrittenDataFiles(Path("old.json"), std::numeric_limits<long long>::max()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -1,0 +1,116 @@
+"""`spillway run --report FILE.html -- COMMAND`: the command's data becomes a page, its exit status stays its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import report_samples
+from report_helpers import BUILD, LIBRARY, PROGRAM, ReportPage
+
+# A command that writes what SPILLWAY_REPORT asks for, as a job's process does, and then does what it is told.
+JOB = """
+import os, shutil, sys, time, signal
+os.chdir("/")
+path = os.environ["SPILLWAY_REPORT"].replace("%p", str(os.getpid())).replace("%r", "0")
+if sys.argv[1] != "none":
+    shutil.copy(sys.argv[1], path)
+    os.utime(path)
+exec(sys.argv[2])
+"""
+
+
+class ReportRunTest(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        os.mkdir(self.path("data"))
+        self.sample = report_samples.write(self.path("data"), "fits")
+
+    def path(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def command(self, page, ending, sample=None):
+        return [PROGRAM, "run", "--report", self.path(page), "--", sys.executable, "-c", JOB, sample or self.sample, ending]
+
+    def run_job(self, page, ending, sample=None):
+        return subprocess.run(self.command(page, ending, sample), capture_output=True, text=True, check=False, timeout=100)
+
+    def test_the_page_is_made_and_the_status_passed_on(self):
+        for status in (0, 3, 255):
+            run = self.run_job("x.html", f"sys.exit({status})")
+            self.assertEqual(run.returncode, status, run.stderr)
+            self.assertIn("spillway: report: " + self.path("x.html"), run.stderr)
+            self.assertIn("Nothing had to leave the GPU", ReportPage(self.path("x.html")).text)
+            self.assertTrue(os.path.isfile(self.path("x.json")))
+            os.remove(self.path("x.html"))
+
+    def test_a_signal_that_ends_the_command_is_passed_on(self):
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV):
+            run = self.run_job("x.html", f"os.kill(os.getpid(), {int(number)})")
+            self.assertEqual(run.returncode, -number, run.stderr)
+            self.assertTrue(os.path.isfile(self.path("x.html")))
+            os.remove(self.path("x.html"))
+
+    def test_a_signal_to_us_reaches_the_command(self):
+        ending = f"open({self.path('ready')!r}, 'w').close()\ntime.sleep(60)"
+        with subprocess.Popen(self.command("x.html", ending), stderr=subprocess.PIPE, text=True) as job:
+            while not os.path.exists(self.path("ready")):
+                self.assertIsNone(job.poll())
+                time.sleep(0.02)
+            job.send_signal(signal.SIGTERM)
+            words = job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, -signal.SIGTERM)
+        self.assertIn("spillway: report: ", words)
+
+    def test_each_process_has_its_page(self):
+        ending = f"os.fork()\npid = os.getpid()\nshutil.copy(sys.argv[1], {self.path('')!r} + f'x-0-{{pid}}.json')\nos.wait() if path.endswith(f'{{pid}}.json') else None"
+        run = self.run_job("x-%r-%p.html", ending)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        pages = [name for name in os.listdir(self.scratch.name) if name.endswith(".html")]
+        self.assertEqual(len(pages), 2, run.stderr)
+
+    def test_a_command_without_data_gets_a_line(self):
+        with open(self.path("x.json"), "w", encoding="utf-8") as file:
+            json.dump(report_samples.fits(), file)  # of an earlier run
+        time.sleep(0.05)
+        run = self.run_job("x.html", "sys.exit(4)", "none")
+        self.assertEqual(run.returncode, 4)
+        self.assertIn(f"spillway: no report: the command wrote no {self.path('x.json')}", run.stderr)
+        self.assertFalse(os.path.exists(self.path("x.html")))
+
+    def test_damaged_data_gets_a_line(self):
+        with open(self.path("cut"), "w", encoding="utf-8") as file:
+            file.write('{"format"')
+        run = self.run_job("x.html", "sys.exit(5)", self.path("cut"))
+        self.assertEqual(run.returncode, 5)
+        self.assertIn("no page of " + self.path("x.json"), run.stderr)
+
+    def test_a_command_that_is_not_there(self):
+        run = subprocess.run([PROGRAM, "run", "--report", self.path("x.html"), "--", "/no/such"], capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 127)
+        self.assertIn("cannot run /no/such", run.stderr)
+
+    def test_a_path_is_that_of_the_folder_where_it_was_given(self):
+        command = [PROGRAM, "run", "--report", "x.html", "--", sys.executable, "-c", JOB, self.sample, "pass"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=self.scratch.name)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertTrue(os.path.isfile(self.path("x.html")), run.stderr)
+
+    def test_another_name_asks_for_data_alone(self):
+        run = self.run_job("x.json", "sys.exit(6)")
+        self.assertEqual(run.returncode, 6, run.stderr)
+        self.assertTrue(os.path.isfile(self.path("x.json")))
+        self.assertFalse(os.path.exists(self.path("x.html")))
+
+
+if __name__ == "__main__":
+    for needed in (LIBRARY, os.path.join(BUILD, "lib", "libspillway.so")):
+        if not os.path.isfile(needed):
+            print(f"skipped: {needed} is not there", file=sys.stderr)
+            sys.exit(77)
+    unittest.main()

@@ -102,7 +102,8 @@ class Bench:
     def profile(self):
         """The rates of the device, as the jobs have it: one thread."""
         path = self.args.work / "profile.json"
-        command = [sys.executable, "-B", str(ROOT / "bench" / "machine_profile.py"), "--json", str(path), "--dir", str(self.args.work)]
+        command = [sys.executable, "-B", str(ROOT / "bench" / "machine_profile.py"), "--json", str(path), "--dir", str(self.args.work),
+                   "--clock", self.args.clock]  # fmt: skip
         if self.args.device == "simcuda":
             command = [str(self.args.build / "bin" / "simcuda-run"), "--memory", "8GiB", "--", *command]
         subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, stdout=subprocess.DEVNULL, timeout=300)
@@ -203,7 +204,7 @@ def run_shaped(bench, cases, problems):
         before = after
         estimate = estimate_case(bench, case)
         rows.append(peak_row(case.name, estimate, ran.report, problems) if case.percent is None else {"case": case.name})
-        rows[-1].update(time_row(estimate, ran.report["seconds"], case.percent is not None))
+        rows[-1].update(time_row(estimate, ran.report[f"{bench.args.clock}_s"], case.percent is not None))
         show(rows[-1])
     return rows
 
@@ -223,6 +224,8 @@ def parse_arguments():
     args = harness.arguments(
         __doc__, ("cases", {"nargs": "*", "metavar": "CASE", "help": "parts of the names of cases (default: all)"}),
         ("--device", {"choices": ["gpu", "simcuda"], "default": "gpu" if job.has_gpu() else "simcuda"}),
+        ("--clock", {"choices": ["wall", "cpu"], "default": "wall",
+                     "help": "cpu: processor time, for uncapped cases alone, on a machine that others use"}),
         ("--ci", {"action": "store_true", "help": "the peak of one page"}),
         ("--json", {"type": Path, "metavar": "FILE", "help": "write the rows here"}))  # fmt: skip
     args.work = args.work / "estimates"
@@ -232,6 +235,8 @@ def parse_arguments():
 
 def chosen(args, cases):
     cases = [case for case in cases if case.ci or not args.ci]
+    if args.clock == "cpu":
+        cases = [case for case in cases if getattr(case, "percent", None) is None]
     return [case for case in cases if not args.cases or any(part in f"{type(case).__name__}/{case.name}" for part in args.cases)]
 
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import resource
 import signal
 import statistics
 import time
@@ -122,18 +123,27 @@ def check_killed(args, problems, here, cap):
     print("killed after", data["job"]["seconds"], "s; known of it:", sorted(data.keys() & {"active", "iteration", "phases"}))
 
 
+def cpu_seconds():
+    """Of all processes that this one has started and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def print_cost(args, cap, pairs):
     """Prints what recording costs: runs with and without, in turn, so that both see the same machine."""
     here = harness.machine(args, "run-report", "--mode", "strict", "--kernel-time", str(KERNEL_MICROSECONDS))
-    medians = {}
+    found = {}
     for pair in range(pairs):
         for name, variables in (("without", {}), ("with", {"SPILLWAY_REPORT": str(here.work / "cost.json")})):
-            run = job.run_job(here, job.PRELOAD, matrix.train_arguments(ROW, 3 * STEPS), cap, name=f"cost-{name}", show=lambda line: False,
+            before = cpu_seconds()
+            run = job.run_job(here, job.PRELOAD, matrix.train_arguments(ROW, 2 * STEPS), cap, name=f"cost-{name}", show=lambda line: False,
                               extra_environment=variables)  # fmt: skip
-            medians.setdefault(name, []).append(statistics.median(run.report["step_seconds"][STEPS:]))
-        print(f"pair {pair + 1}: without {medians['without'][-1]:.4f} s, with {medians['with'][-1]:.4f} s an iteration", flush=True)
-    ratios = sorted(a / b for a, b in zip(medians["with"], medians["without"]))
-    print(f"with / without: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}")
+            iteration = statistics.median(run.report["step_seconds"][STEPS:])
+            found.setdefault(name, []).append((iteration, cpu_seconds() - before))
+            print(f"pair {pair + 1}, {name}: an iteration {iteration:.4f} s, CPU time of the job {found[name][-1][1]:.2f} s", flush=True)
+    for index, what in enumerate(("iteration", "CPU time")):
+        ratios = sorted(a[index] / b[index] for a, b in zip(found["with"], found["without"]))
+        print(f"{what}, with / without: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}")
 
 
 def main():

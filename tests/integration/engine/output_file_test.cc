@@ -48,7 +48,7 @@ TEST_F(OutputFileTest, WhatCannotBeWrittenIsReportedOnceAndTriedAgain) {
   file.Replace("1");
   file.Replace("2");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::MatchesRegex("spillway: warn cannot write SPILLWAY_X: [^\n]*No such file[^\n]*\n"));
+              ::testing::MatchesRegex("spillway: warning cannot write SPILLWAY_X: [^\n]*No such file[^\n]*\n"));
   std::filesystem::create_directory(folder);
   file.Replace("3");
   EXPECT_EQ(Text(folder + "/out.txt"), "3");

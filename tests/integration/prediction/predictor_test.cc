@@ -169,6 +169,37 @@ TEST_F(PredictorTest, BetterPlansTakeOverWhenAnIterationHasEnded) {
   EXPECT_GT(predictor_.stats().forecast.iteration, 0);
 }
 
+TEST(PredictorIterationTest, GivesTheIterationWhileLaunchesGoOn) {
+  PredictorOptions options;
+  options.keep_iteration = true;
+  Predictor predictor(options);
+  policy::LaunchIndex index = 0;
+  const auto run_iteration = [&] {
+    for (uint32_t block = 1; block <= 4; ++block) {
+      allocator::AccessSet set;
+      set.Add(allocator::BlockId(0, block));
+      predictor.OnLaunch(0, index++, /*tag=*/block, set);
+    }
+    predictor.MarkIteration();
+    predictor.Poll();
+  };
+  for (uint32_t block = 1; block <= 4; ++block)
+    predictor.OnAllocate(0, allocator::BlockId(0, block), 2 << 20, 2 << 20);
+  predictor.AskForIteration();
+  run_iteration();
+  EXPECT_EQ(predictor.LastIteration(), nullptr) << "nothing was known when it was asked for";
+  for (int i = 0; i < 5; ++i) run_iteration();
+  EXPECT_EQ(predictor.LastIteration(), nullptr) << "nobody has asked since";
+  predictor.AskForIteration();
+  run_iteration();
+  const auto iteration = predictor.LastIteration();
+  ASSERT_NE(iteration, nullptr);
+  EXPECT_EQ(iteration->recorded.workload.kernels.size(), 4u);
+  EXPECT_EQ(iteration->launches.end() - iteration->launches.begin(), 4u);
+  run_iteration();
+  EXPECT_EQ(predictor.LastIteration(), iteration) << "it is made once for each question";
+}
+
 TEST_F(PredictorTest, ImprovesNothingWithoutAPlanInForce) {
   EXPECT_FALSE(predictor_.Improve());
   predictor_.UsePlansOf(&residency_);

@@ -49,6 +49,21 @@ TEST_F(FollowedIterationsTest, KeepsOneIterationWithItsEvents) {
   EXPECT_EQ(iteration->trace.events()[1].before, begin + 2);
 }
 
+// The last mark counts where it lies in the iteration that is kept.
+TEST_F(FollowedIterationsTest, KnowsWhereAMarkedIterationBegins) {
+  for (int i = 0; i < 3; ++i) RunIteration(1, 4);
+  followed_.Note(trace_, 4, trace_.end() - 3);
+  ASSERT_TRUE(followed_.Most()->first.has_value());
+  EXPECT_EQ(*followed_.Most()->first, followed_.Most()->trace.begin() + 1);
+
+  FollowedIterations unmarked;
+  unmarked.Note(trace_, 4);
+  EXPECT_FALSE(unmarked.Most()->first.has_value());
+  FollowedIterations marked_long_ago;
+  marked_long_ago.Note(trace_, 4, trace_.end() - 5);
+  EXPECT_FALSE(marked_long_ago.Most()->first.has_value());
+}
+
 TEST_F(FollowedIterationsTest, TheLongestFollowedWinsAlsoWhenItComesBack) {
   const auto run = [this](uint64_t first, uint32_t length, int times) {
     for (int i = 0; i < times; ++i) {

@@ -1,15 +1,12 @@
 #include "io/probe.h"
 
-#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "io/aligned_buffer.h"
 #include "io/os/clock.h"
@@ -23,7 +20,6 @@ namespace {
 
 constexpr uint32_t kProbeBytes = 64u << 10;
 constexpr auto kProbeTimeout = std::chrono::seconds(10);
-constexpr uint64_t kDefaultBandwidthBytes = 64ull << 20;
 
 // One request and its whole result.
 absl::Status TransferWhole(IoEngine* engine, const IoRequest& request) {
@@ -138,65 +134,7 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const Spi
   return opened;
 }
 
-namespace {
-
-struct Bandwidth {
-  double write_bytes_per_second = 0;
-  double read_bytes_per_second = 0;
-};
-
-double TimeTransfers(IoEngine* engine, IoOp op, uint64_t bytes, AlignedBuffer* buffer, absl::Status* status) {
-  const os::Clock* clock = os::Clock::System();
-  const int64_t start = clock->NowNanos();
-  constexpr uint32_t kRequest = 512u << 10;
-  uint64_t submitted = 0;
-  uint64_t ended = 0;
-  std::array<IoResult, 16> results;
-  while (ended < bytes) {
-    while (submitted < bytes && submitted - ended < buffer->size()) {
-      const IoRequest request{.op = op,
-                              .offset = submitted,
-                              .length = kRequest,
-                              .buffer = buffer->data() + submitted % buffer->size(),
-                              .tag = submitted};
-      engine->Submit({&request, 1});
-      submitted += kRequest;
-    }
-    const size_t count = engine->Poll(results, kProbeTimeout);
-    for (size_t i = 0; i < count; ++i) {
-      if (results[i].result != static_cast<int32_t>(kRequest)) {
-        *status = os::StatusFromErrno(results[i].result < 0 ? -results[i].result : EIO, "bandwidth probe");
-      }
-      ended += kRequest;
-    }
-    if (count == 0) *status = absl::DeadlineExceededError("bandwidth probe: the disk does not answer");
-    if (!status->ok()) return 0;
-  }
-  return static_cast<double>(bytes) * 1e9 / static_cast<double>(clock->NowNanos() - start + 1);
-}
-
-absl::StatusOr<Bandwidth> MeasureBandwidth(OpenedDirectory* opened, uint64_t bytes) {
-  const uint64_t whole = std::max<uint64_t>(bytes / kSlotBytes, 1) * kSlotBytes;
-  SPILLWAY_RETURN_IF_ERROR(opened->file->Grow(whole));
-  AlignedBuffer buffer(8u << 20);
-  std::memset(buffer.data(), 0x5a, buffer.size());
-  Bandwidth bandwidth;
-  absl::Status status;
-  bandwidth.write_bytes_per_second =
-      TimeTransfers(opened->engine.get(), IoOp::kWrite, whole, &buffer, &status);
-  if (status.ok()) {
-    bandwidth.read_bytes_per_second =
-        TimeTransfers(opened->engine.get(), IoOp::kRead, whole, &buffer, &status);
-  }
-  // The engine is stopped before the buffer is freed: a late transfer must not touch memory in other use.
-  opened->engine->Stop(kProbeTimeout);
-  SPILLWAY_RETURN_IF_ERROR(status);
-  return bandwidth;
-}
-
-}  // namespace
-
-absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path, uint64_t bytes) {
+absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path) {
   SpillStoreOptions options;
   options.allow_any_file_system = true;
   DirectoryReport report;
@@ -211,15 +149,6 @@ absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path, uint64_t
   SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(path, options));
   report.file_system = FileSystemName(opened.file->fd());
   report.direct_io = opened.file->direct();
-  struct statvfs info;
-  if (fstatvfs(opened.file->fd(), &info) != 0) return os::StatusFromErrno(errno, "statvfs of " + path);
-  report.free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
-  report.total_bytes = uint64_t{info.f_blocks} * info.f_frsize;
-  Bandwidth bandwidth;
-  SPILLWAY_ASSIGN_OR_RETURN(bandwidth,
-                            MeasureBandwidth(&opened, bytes == 0 ? kDefaultBandwidthBytes : bytes));
-  report.write_bytes_per_second = bandwidth.write_bytes_per_second;
-  report.read_bytes_per_second = bandwidth.read_bytes_per_second;
   return report;
 }
 

@@ -1,6 +1,6 @@
 // Probe: finds out what a directory can do by a real aligned write, read and compare through the engine that
 // is to be used. Versions, settings and names of file systems do not say it. SpillStore opens its directories
-// here, on the thread that creates it; `spillway doctor` asks for a report. A directory that cannot be used
+// here, on the thread that creates it; `spillway doctor` asks for a report (rates: disk_rate.h). A directory that cannot be used
 // gives an error that names it.
 
 #ifndef SPILLWAY_IO_PROBE_H_
@@ -39,19 +39,14 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const Spi
 
 // For people: what spilling to this directory would be like.
 struct DirectoryReport {
-  std::string file_system;            // "ext4"
-  bool direct_io = false;             // O_DIRECT transfers work
-  bool io_uring = false;              // io_uring transfers work there
-  std::string io_uring_error;         // why not
-  uint64_t free_bytes = 0;            // to this user, reserve not subtracted
-  uint64_t total_bytes = 0;           // of the file system
-  double write_bytes_per_second = 0;  // slots of 2 MiB, measured for a moment: not a benchmark
-  double read_bytes_per_second = 0;
+  std::string file_system;     // "ext4"
+  bool direct_io = false;      // O_DIRECT transfers work
+  bool io_uring = false;       // io_uring transfers work there
+  std::string io_uring_error;  // why not
 };
 
-// Writes and reads up to `bytes` (0: 64 MiB) of an unlinked file there, and leaves nothing behind. Takes up
-// to seconds.
-absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path, uint64_t bytes = 0);
+// Tries what OpenDirectory tries, and leaves nothing behind.
+absl::StatusOr<DirectoryReport> ProbeDirectory(const std::string& path);
 
 }  // namespace spillway::io
 

@@ -18,9 +18,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "integration/cli/characterize.h"
-#include "integration/cli/doctor.h"
+#include "integration/cli/common/setting_options.h"
+#include "integration/cli/doctor/doctor.h"
+#include "integration/cli/doctor/driver_facts.h"
 #include "integration/cli/estimate.h"
 #include "integration/cli/report.h"
 #include "integration/cli/report_files.h"
@@ -29,8 +30,6 @@
 #include "integration/cli/trace_files.h"
 #include "integration/engine/start_check.h"
 #include "integration/settings/environment.h"
-#include "integration/settings/setting_values.h"
-#include "integration/settings/settings.h"
 
 namespace spillway::integration {
 namespace {
@@ -38,18 +37,17 @@ namespace {
 constexpr int kCannotRun = 127;
 constexpr int kWrongUse = 2;
 
-// "--gpu-memory" for "gpu_memory"; the mode, whose variable is SPILLWAY itself, is "--mode".
-std::string FlagOf(const std::string& name) {
-  return name == "spillway" ? "--mode" : absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
-}
-
 // What the size of a GPU is compared with, where one is set: bytes of each that is visible. The driver is
 // asked in this process, which the command then replaces.
 std::vector<uint64_t> DevicesToCompare(const std::map<std::string, std::string>& settings) {
   if (!settings.contains("gpu_memory") && EnvironmentSetting("gpu_memory") == nullptr) return {};
-  Finding problem;
-  const auto driver = OpenDriver(&problem);
-  return driver != nullptr ? BytesOfDevices(*driver) : std::vector<uint64_t>();  // the job says what is wrong
+  const auto named = settings.find("cuda_driver");
+  const char* const variable = EnvironmentSetting("cuda_driver");
+  const auto driver = OpenDriver(named != settings.end() ? named->second
+                                 : variable == nullptr   ? ""
+                                                         : variable);
+  return driver.ok() ? BytesOfDevices(*driver->entries)
+                     : std::vector<uint64_t>();  // the job says what is wrong
 }
 
 // build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
@@ -75,7 +73,7 @@ std::string TakePage(std::map<std::string, std::string>* settings) {
 // returns its status, where a page is to be made of its run.
 int Run(std::map<std::string, std::string> settings, const std::vector<std::string>& command) {
   const std::string page = TakePage(&settings);
-  const absl::Status status = CheckGivenSettings(settings, FlagOf, DevicesToCompare(settings));
+  const absl::Status status = CheckGivenSettings(settings, OptionOf, DevicesToCompare(settings));
   if (!status.ok()) {  // a job would refuse it at its start
     std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
     return kWrongUse;
@@ -98,29 +96,6 @@ int Run(std::map<std::string, std::string> settings, const std::vector<std::stri
   return kCannotRun;
 }
 
-int Doctor(const std::string& directories) {
-  DoctorOptions options;
-  options.library_directory = LibraryDirectory();
-  options.default_candidates_tmpdir = EnvironmentValue("TMPDIR");
-  const std::string text = directories.empty() ? EnvironmentValue("SPILLWAY_DIRS") : directories;
-  if (!text.empty()) {
-    auto ranks = ParseDirectories(text);
-    if (!ranks.ok()) {
-      std::fprintf(stderr, "spillway: dirs=%s is not accepted; accepted: %s\n", text.c_str(),
-                   std::string(ranks.status().message()).c_str());
-      return kWrongUse;
-    }
-    for (const auto& rank : *ranks) {
-      for (const DirectoryEntry& entry : rank) options.directories.push_back(entry.path);
-    }
-  }
-  const std::vector<Finding> findings = Examine(options);
-  std::fputs(Format(findings).c_str(), stdout);
-  const bool bad = std::any_of(findings.begin(), findings.end(),
-                               [](const Finding& finding) { return finding.verdict == Verdict::kBad; });
-  return bad ? 1 : 0;
-}
-
 int Main(int argc, char** argv) {
   CLI::App app{"Train models larger than the GPU's memory, unchanged."};
   app.set_version_flag("--version", absl::StrCat("spillway ", SPILLWAY_VERSION_TEXT));
@@ -129,20 +104,14 @@ int Main(int argc, char** argv) {
   CLI::App* run =
       app.add_subcommand("run", "Run a command under Spillway: spillway run [options] -- COMMAND...");
   std::map<std::string, std::string> settings;
-  for (const SettingRow& row : SettingTable()) {
-    const std::string name = row.name;
-    run->add_option_function<std::string>(
-        FlagOf(name), [&settings, name](const std::string& value) { settings[name] = value; },
-        absl::StrCat(row.meaning, " (", row.accepted, "; default: ", row.fallback, ")"));
-  }
+  AddSettingOptions(run, &settings);
   std::vector<std::string> command;
   run->add_option("command", command, "The command and its arguments")->required();
   run->positionals_at_end();
 
-  CLI::App* doctor =
-      app.add_subcommand("doctor", "Look at this machine: what works, and what to do about the rest");
-  std::string directories;
-  doctor->add_option("--dirs", directories, "Spill directories to look at, as SPILLWAY_DIRS");
+  DoctorOptions examination;
+  CLI::App* doctor = AddDoctor(&app, &examination);
+  examination.library_directory = LibraryDirectory();
 
   SimulateOptions simulation;
   CLI::App* simulate = AddSimulate(&app, &simulation);
@@ -170,7 +139,8 @@ int Main(int argc, char** argv) {
   if (report->parsed()) return Report(reporting);
   if (generate->parsed()) return Generate(generation);
   if (estimate->parsed()) return RunEstimate(estimation);
-  return run->parsed() ? Run(settings, command) : Doctor(directories);
+  if (doctor->parsed()) return Doctor(examination, argv);
+  return Run(settings, command);
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ std::vector<std::string> EnvironmentNames() {
   return names;
 }
 
+char** WholeEnvironment() { return environ; }
+
 const char* EnvironmentVariable(const char* name) { return std::getenv(name); }
 
 std::string EnvironmentValue(const char* name) {

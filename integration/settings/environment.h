@@ -13,6 +13,9 @@ namespace spillway::integration {
 // The names of all variables.
 std::vector<std::string> EnvironmentNames();
 
+// All of it, for a process to be started. Valid until the next setenv.
+char** WholeEnvironment();
+
 // Empty where the variable is not set.
 std::string EnvironmentValue(const char* name);
 

@@ -35,12 +35,9 @@ TEST(ProbeTest, FindsEnginesThatDoNotDoWhatTheySay) {
 
 TEST(ProbeTest, ReportsOnADirectory) {
   TestDirectory directory;
-  const absl::StatusOr<DirectoryReport> report = ProbeDirectory(directory.path(), 16u << 20);
+  const absl::StatusOr<DirectoryReport> report = ProbeDirectory(directory.path());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->file_system.empty());
-  EXPECT_GT(report->total_bytes, report->free_bytes);
-  EXPECT_GT(report->write_bytes_per_second, 1e5);
-  EXPECT_GT(report->read_bytes_per_second, 1e5);
   EXPECT_EQ(report->io_uring, report->io_uring_error.empty());
   EXPECT_TRUE(directory.Empty());
   EXPECT_FALSE(ProbeDirectory(directory.path() + "/none").ok());

@@ -8,9 +8,17 @@ def program():
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "spillway")
 
 
+def doctor_arguments(given):
+    """The doctor asks this Python about PyTorch, unless another one is named."""
+    named = any(argument.split("=", 1)[0] == "--python" for argument in given)
+    return ["doctor", *([] if named else ["--python", sys.executable]), *given]
+
+
 def main():
+    given = sys.argv[1:]
+    arguments = doctor_arguments(given[1:]) if given[:1] == ["doctor"] else given
     try:
-        os.execv(program(), ["spillway", *sys.argv[1:]])
+        os.execv(program(), ["spillway", *arguments])
     except OSError as error:
         sys.stderr.write(f"spillway: {program()}: {error.strerror}; install the package again\n")
     return 127

@@ -80,7 +80,8 @@ class InstalledHookTest(unittest.TestCase):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH", "LD_PRELOAD", "PYTHONPATH"))}
         arguments = arguments or ("-c", "import sys; print(len([m for m in sys.modules if m.startswith(('spillway', 'ctypes'))]))")
         done = subprocess.run([self.python, *arguments], env={**clean, **variables}, capture_output=True, text=True)
-        self.assertEqual(done.returncode, status, done.stderr)
+        if status is not None:
+            self.assertEqual(done.returncode, status, done.stderr)
         return done
 
     def test_does_nothing_unless_named(self):
@@ -128,10 +129,26 @@ class InstalledHookTest(unittest.TestCase):
             answer = self.run_python(PYTORCH_ALLOC_CONF="backend:spillway,require:1", SPILLWAY_LIBRARY_DIR="/nowhere", SPILLWAY_REQUIRE=value)
             self.assertIn("SPILLWAY_REQUIRE=1 ends the job instead", answer.stderr)
 
-    def test_module_prints_version_and_library(self):
-        answer = self.run_python("-m", "spillway")
-        written = re.search(r"^project\(spillway VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
-        self.assertIn(f"spillway {written}\n", answer.stdout)
+    def test_module_becomes_the_doctor_for_this_python(self):
+        """The engine, which says its name when it is opened, is tried before."""
+        answer = self.run_python("-m", "spillway", "--json", status=None)
+        self.assertEqual((answer.returncode, answer.stdout), (9, f"libspillway_engine.so program doctor --python {self.python} --json\n"), answer)
+        answer = self.run_python("-m", "spillway", "--python=/other", status=None)
+        self.assertEqual(answer.stdout, "libspillway_engine.so program doctor --python=/other\n")
+
+    def test_module_says_why_the_doctor_cannot_run(self):
+        answer = self.run_python("-m", "spillway", status=None, SPILLWAY_LIBRARY_DIR="/nowhere")
+        words = "spillway: /nowhere/libspillway.so is missing: install the package again\n"
+        self.assertEqual((answer.returncode, answer.stdout, answer.stderr), (1, "", words))
+        damaged = self.folder / "damaged"
+        shutil.copytree(self.folder / "libraries", damaged / "lib")
+        shutil.copytree(self.folder / "wheel" / "bin", damaged / "bin")
+        (damaged / "lib" / "libspillway_engine.so").write_text("nothing")
+        answer = self.run_python("-m", "spillway", status=None, SPILLWAY_LIBRARY_DIR=str(damaged / "lib"))
+        self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+        self.assertIn("spillway: engine cannot be opened, jobs would run without Spillway: ", answer.stderr)
+
+    def test_module_prints_the_library(self):
         path = self.run_python("-m", "spillway", "--library").stdout.strip()
         self.assertTrue(Path(path).is_file())
 
@@ -140,6 +157,8 @@ class InstalledHookTest(unittest.TestCase):
         command = [self.python.parent / "spillway", "run", "--a b", ""]
         answer = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
         self.assertEqual((answer.returncode, answer.stdout), (9, "program run --a b \n"), answer)
+        answer = subprocess.run([command[0], "doctor", "--quick"], env=clean, capture_output=True, text=True, check=False)
+        self.assertEqual(answer.stdout, f"program doctor --python {self.python} --quick\n")
 
     def test_other_machines_are_refused_in_words(self):
         code = "void *memset(void*, int, unsigned long); char *strcpy(char*, const char*); struct u { char t[6][65]; };\n"
@@ -153,6 +172,9 @@ class InstalledHookTest(unittest.TestCase):
             answer = self.run_python(LD_PRELOAD=str(library), PYTORCH_ALLOC_CONF="backend:spillway")
             self.assertRegex(answer.stderr, rf"\Aspillway: not loaded: [^\n]*{words}[^\n]*\n\Z")
             self.assertTrue(answer.stdout.strip().isdigit(), answer)
+            answer = self.run_python("-m", "spillway", status=None, LD_PRELOAD=str(library))
+            self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+            self.assertRegex(answer.stderr, rf"\Aspillway: machine: [^\n]*{words}[^\n]*\n\Z")
 
     def test_unnamed_hook_costs_microseconds(self):
         line = (PACKAGE / "spillway_start_up.pth").read_text()

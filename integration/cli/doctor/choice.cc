@@ -1,0 +1,300 @@
+#include "integration/cli/doctor/choice.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "integration/cli/doctor/judgement.h"
+#include "integration/engine/sizing.h"
+#include "integration/settings/environment.h"
+#include "integration/settings/setting_values.h"
+#include "io/os/bytes_text.h"
+
+namespace spillway::integration {
+namespace {
+
+using os::BytesText;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+// A tier below this is staging for the disk and little else.
+constexpr uint64_t kLeastHostTier = 64 * kMiB;
+// The smallest reserve that is offered, and the space that it must leave.
+constexpr uint64_t kSmallReserve = kGiB;
+constexpr uint64_t kLeastSpace = kGiB;
+// A disk slower than this part of the fastest is left out: what it takes comes back late.
+constexpr double kTooSlow = 1.0 / 8;
+// Disks below this part of the link's rate make host memory worth more than it is worth beside fast ones.
+constexpr double kSlowBesideLink = 0.5;
+
+// "5GiB", "1536MiB": exact, and as a setting takes it.
+std::string SizeText(uint64_t bytes) {
+  if (bytes % kMiB != 0) return absl::StrCat(bytes);
+  return bytes % kGiB == 0 ? absl::StrCat(bytes / kGiB, "GiB") : absl::StrCat(bytes / kMiB, "MiB");
+}
+
+// Coarser where it is large: figures to be read by people.
+uint64_t Rounded(uint64_t bytes) {
+  const uint64_t unit = bytes >= 8 * kGiB ? kGiB : bytes >= kGiB ? kGiB / 4 : kChunkBytes;
+  return bytes / unit * unit;
+}
+
+double SlowerRate(const DiskFacts& disk) {
+  if (!disk.rate_problem.empty()) return 0;  // not measured
+  return std::min(disk.rates.write.late_bytes_per_second, disk.rates.read.late_bytes_per_second);
+}
+
+class Choice {
+ public:
+  explicit Choice(const DoctorFacts& facts) : facts_(facts) { ChooseReserve(); }
+
+  std::vector<ChosenSetting> All() {
+    const std::vector<const DiskFacts*> disks = ChooseDisks();
+    GpuMemory();
+    HostMemory(disks);
+    Directories(disks);
+    if (!reserve_.name.empty()) settings_.push_back(reserve_);
+    Remaining();
+    return std::move(settings_);
+  }
+
+ private:
+  const std::string* Given(const char* name) const {
+    const auto found = facts_.given.values.find(name);
+    return found == facts_.given.values.end() ? nullptr : &found->second;
+  }
+  // The reserve in force with what is chosen.
+  uint64_t SpaceOf(const DiskFacts& disk) const {
+    DiskFacts with = disk;
+    if (new_reserve_) with.reserve_bytes = *new_reserve_;
+    return with.SpaceBytes();
+  }
+  bool Usable(const DiskFacts& disk) const { return disk.start.problem.empty() && SpaceOf(disk) > 0; }
+
+  void ChooseReserve();
+  std::vector<const DiskFacts*> ChooseDisks();
+  void GpuMemory();
+  void HostMemory(const std::vector<const DiskFacts*>& disks);
+  void DefaultHostMemory(const std::vector<const DiskFacts*>& disks);
+  void Directories(const std::vector<const DiskFacts*>& disks);
+  void Remaining();
+
+  const DoctorFacts& facts_;
+  std::optional<uint64_t> new_reserve_;
+  ChosenSetting reserve_;
+  std::vector<std::string> left_out_;  // directories, each with the reason
+  std::vector<ChosenSetting> settings_;
+};
+
+// A smaller reserve where the one in force leaves no space on any disk, and a smaller one would.
+void Choice::ChooseReserve() {
+  const DiskFacts* most = nullptr;
+  bool space = false;
+  for (const DiskFacts& disk : facts_.disks) {
+    if (!disk.start.problem.empty()) continue;
+    space |= disk.SpaceBytes() > 0;
+    if (most == nullptr || disk.start.free_bytes > most->start.free_bytes) most = &disk;
+  }
+  const std::string* given = Given("disk_reserve");
+  if (space || most == nullptr || most->start.free_bytes < kSmallReserve + kLeastSpace) {
+    if (given != nullptr) reserve_ = {"disk_reserve", *given, "as given", true};
+    return;
+  }
+  new_reserve_ = kSmallReserve;
+  reserve_ = {"disk_reserve", SizeText(kSmallReserve),
+              absl::StrCat("a reserve of ", BytesText(most->reserve_bytes), " leaves nothing of the ",
+                           BytesText(most->start.free_bytes), " that are free in ", most->start.path),
+              false};
+}
+
+// Usable directories, one of each file system, without those that are much slower than the fastest.
+std::vector<const DiskFacts*> Choice::ChooseDisks() {
+  double fastest = 0;
+  for (const DiskFacts& disk : facts_.disks) {
+    if (Usable(disk)) fastest = std::max(fastest, SlowerRate(disk));
+  }
+  std::vector<const DiskFacts*> chosen;
+  std::set<uint64_t> file_systems;
+  for (const DiskFacts& disk : facts_.disks) {
+    const double rate = SlowerRate(disk);
+    const auto leave_out = [&](const std::string& why) {
+      left_out_.push_back(absl::StrCat("without ", disk.start.path, ": ", why));
+    };
+    if (!disk.start.problem.empty()) {
+      leave_out("it cannot be used");
+    } else if (!Usable(disk)) {
+      leave_out("it has no space");
+    } else if (rate > 0 && rate < fastest * kTooSlow) {
+      leave_out(absl::StrCat(RateText(rate), " beside ", RateText(fastest)));
+    } else if (!file_systems.insert(disk.file_system_id).second) {
+      leave_out("its file system is there already");
+    } else {
+      chosen.push_back(&disk);
+    }
+  }
+  return chosen;
+}
+
+void Choice::GpuMemory() {
+  const auto& devices = facts_.driver.devices;
+  uint64_t largest = 0;
+  for (const DeviceFacts& device : devices) largest = std::max(largest, device.bytes);
+  const std::string* const given = Given("gpu_memory");
+  const auto size = given == nullptr ? absl::StatusOr<Size>(Size()) : ParseSize(*given, Percent::kAccepted);
+  if (given != nullptr && (largest == 0 || (size.ok() && size->Of(largest) <= largest))) {
+    settings_.push_back({"gpu_memory", *given, "as given", true});
+    return;
+  }
+  const std::string more = given == nullptr ? "" : absl::StrCat(*given, " is more than a GPU has; ");
+  if (devices.empty()) {
+    settings_.push_back(
+        {"gpu_memory", "", absl::StrCat(more, "a job takes what is free at its first block")});
+    return;
+  }
+  const DeviceFacts& first = devices.front();
+  settings_.push_back(
+      {"gpu_memory", "",
+       absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is ",
+                    BytesText(DefaultBudget(first.free_bytes, 0)), " of ", BytesText(first.bytes),
+                    " on GPU 0")});
+}
+
+void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
+  const std::string* const given = Given("host_memory");
+  if (given == nullptr) return DefaultHostMemory(disks);
+  const ::spillway::integration::HostMemory& host = facts_.system.memory;
+  const uint64_t most = host.group_bytes == 0     ? host.machine_bytes
+                        : host.machine_bytes == 0 ? host.group_bytes
+                                                  : std::min(host.group_bytes, host.machine_bytes);
+  const auto size = ParseSize(*given, Percent::kAccepted);
+  if (size.ok() && size->percent == 0 && most != 0 && size->bytes > most) return DefaultHostMemory(disks);
+  std::string reason = "as given";
+  const uint64_t available = facts_.system.available_bytes;
+  if (size.ok() && available != 0 && size->Of(available) > available)
+    absl::StrAppend(&reason, "; only ", BytesText(available), " are available now");
+  settings_.push_back({"host_memory", *given, reason, true});
+}
+
+void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
+  const uint64_t available = facts_.system.available_bytes;
+  if (available == 0) {
+    settings_.push_back({"host_memory", "", "what is available is not known: set what can be spared"});
+    return;
+  }
+  double link = 0, disk_rate = 0;
+  for (const DeviceFacts& device : facts_.driver.devices) {
+    if (device.link.problem.empty())
+      link = std::max(link, std::min(device.link.both_in.PerSecond(), device.link.both_out.PerSecond()));
+  }
+  for (const DiskFacts* disk : disks) disk_rate += SlowerRate(*disk);
+  const bool slow =
+      !facts_.driver.stand_in && link > 0 && disk_rate > 0 && disk_rate < kSlowBesideLink * link;
+  const bool half = slow || (disks.empty() && facts_.disk_unused.empty());
+  const uint64_t bytes = Rounded(half ? available / 2 : DefaultHostCap(available, 1));
+  std::string reason =
+      absl::StrCat(half ? "half of the " : "a quarter of the ", BytesText(available), " available");
+  if (half && disks.empty()) absl::StrAppend(&reason, ", since there is no disk to spill to");
+  if (slow)
+    absl::StrAppend(&reason, ", since the disks do ", RateText(disk_rate), " where the link does ",
+                    RateText(link));
+  const int ranks = facts_.ranks.size;
+  if (ranks > 1)
+    absl::StrAppend(&reason, "; for all ", ranks, " ranks of the node, each ",
+                    BytesText(PartOfRank(bytes, ranks)));
+  if (bytes < kLeastHostTier) {
+    settings_.push_back({"host_memory", "0",
+                         absl::StrCat("only ", BytesText(available), " are available: the disk alone, with ",
+                                      "48 MiB of staging")});
+    return;
+  }
+  settings_.push_back({"host_memory", SizeText(bytes), reason});
+}
+
+std::string EntryText(const DiskFacts& disk) {
+  return disk.cap_bytes == 0 ? disk.start.path : absl::StrCat(disk.start.path, ":", SizeText(disk.cap_bytes));
+}
+
+void Choice::Directories(const std::vector<const DiskFacts*>& disks) {
+  const std::string* const given = Given("dirs");
+  if (given != nullptr && left_out_.empty()) {
+    settings_.push_back({"dirs", *given, "as given", true});
+    return;
+  }
+  if (!facts_.disk_unused.empty()) return;
+  std::string reason;
+  if (disks.empty()) {
+    reason = left_out_.empty() ? "there is no disk that can be written" : absl::StrJoin(left_out_, "; ");
+    settings_.push_back({"dirs", "none", reason});
+    return;
+  }
+  std::vector<std::string> entries;
+  uint64_t space = 0;
+  double rate = 0;
+  for (const DiskFacts* disk : disks) {
+    entries.push_back(EntryText(*disk));
+    space += SpaceOf(*disk);
+    rate += SlowerRate(*disk);
+  }
+  reason = absl::StrCat("space for ", BytesText(space));
+  if (rate > 0) absl::StrAppend(&reason, ", ", RateText(rate), " in the slower direction");
+  for (const std::string& words : left_out_) absl::StrAppend(&reason, "; ", words);
+  settings_.push_back({"dirs", absl::StrJoin(entries, ","), reason});
+}
+
+void Choice::Remaining() {
+  for (const auto& [name, value] : facts_.given.values) {
+    const bool there = std::any_of(settings_.begin(), settings_.end(),
+                                   [&](const ChosenSetting& setting) { return setting.name == name; });
+    if (!there) settings_.push_back({name, value, "as given", true});
+  }
+}
+
+}  // namespace
+
+std::vector<ChosenSetting> ChooseSettings(const DoctorFacts& facts) { return Choice(facts).All(); }
+
+std::string ShellWord(const std::string& value) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || absl::StrContains("/._-,:%+", std::string(1, c));
+  };
+  if (std::all_of(value.begin(), value.end(), plain)) return value;
+  return absl::StrCat("'", absl::StrReplaceAll(value, {{"'", "'\\''"}}), "'");
+}
+
+std::map<std::string, std::string> ValuesOf(const std::vector<ChosenSetting>& settings) {
+  std::map<std::string, std::string> values;
+  for (const ChosenSetting& setting : settings) {
+    if (!setting.value.empty()) values[setting.name] = setting.value;
+  }
+  return values;
+}
+
+std::vector<std::string> ExportLines(const std::vector<ChosenSetting>& settings) {
+  std::vector<std::string> lines;
+  for (const ChosenSetting& setting : settings) {
+    const std::string variable = VariableOf(setting.name);
+    lines.push_back(setting.value.empty() ? absl::StrCat("# ", variable, " stays unset: ", setting.reason)
+                                          : absl::StrCat("export ", variable, "=", ShellWord(setting.value),
+                                                         "  # ", setting.reason));
+  }
+  return lines;
+}
+
+std::string ConfText(const std::vector<ChosenSetting>& settings, const std::string& kept_conf) {
+  std::string text = "backend:spillway";
+  for (const ChosenSetting& setting : settings) {
+    if (setting.value.empty() || setting.name == "spillway") continue;
+    const bool list = setting.value.find_first_of(",:;") != std::string::npos || setting.name == "dirs";
+    absl::StrAppend(&text, ",", setting.name, ":", list ? "[" : "", setting.value, list ? "]" : "");
+  }
+  return kept_conf.empty() ? text : absl::StrCat(text, ",", kept_conf);
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,99 @@
+#include "integration/cli/doctor/directory_facts.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "integration/engine/sizing.h"
+#include "io/disk_rate.h"
+#include "io/probe.h"
+#include "io/spill_file.h"
+
+namespace spillway::integration {
+namespace {
+
+namespace fs = std::filesystem;
+
+// More than the caches of drives in use, and little of their life.
+constexpr uint64_t kMostWritten = uint64_t{32} << 30;
+
+void Measure(const DiskOptions& options, uint64_t reserve_setting, DiskFacts* facts) {
+  io::DiskRateOptions rate;
+  rate.time = options.time;
+  rate.reserve_bytes = reserve_setting;
+  rate.cap_bytes = facts->cap_bytes == 0 ? kMostWritten : std::min(kMostWritten, facts->cap_bytes);
+  if (options.progress)
+    rate.progress = [&](const io::DiskProgress& now) { options.progress(facts->start.path, now); };
+  const auto rates = io::MeasureDisk(facts->start.path, rate);
+  if (rates.ok()) {
+    facts->rates = *rates;
+  } else {
+    facts->rate_problem = std::string(rates.status().message());
+  }
+}
+
+DiskFacts LookAtDisk(const Settings& settings, const DirectoryFacts& start, const DiskOptions& options) {
+  DiskFacts facts;
+  facts.start = start;
+  if (const auto named = settings.OwnDirectories()) {
+    for (const DirectoryEntry& entry : *named) {
+      if (entry.path == start.path) facts.cap_bytes = entry.cap_bytes;
+    }
+  }
+  const uint64_t set = settings.disk_reserve ? std::max<uint64_t>(1, settings.disk_reserve->bytes) : 0;
+  facts.reserve_bytes = io::ReserveOf(start.total_bytes, set);
+  struct stat info = {};
+  if (::stat(start.path.c_str(), &info) == 0) {
+    facts.file_system_id = info.st_dev;
+    facts.drive = WholeDrive(io::DriveName(info.st_dev));
+  }
+  if (!start.problem.empty()) {
+    facts.rate_problem = "it cannot be used";
+    return facts;
+  }
+  const auto probe = io::ProbeDirectory(start.path);
+  if (!probe.ok()) {
+    facts.start.problem = std::string(probe.status().message());
+    facts.rate_problem = "it cannot be used";
+    return facts;
+  }
+  facts.file_system = probe->file_system;
+  facts.direct_io = probe->direct_io;
+  facts.io_uring = probe->io_uring;
+  facts.io_uring_problem = probe->io_uring_error;
+  if (options.time.count() == 0) {
+    facts.rate_problem = "not asked for";
+  } else {
+    Measure(options, set, &facts);
+  }
+  return facts;
+}
+
+}  // namespace
+
+uint64_t DiskFacts::SpaceBytes() const {
+  if (!start.problem.empty() || start.free_bytes <= reserve_bytes) return 0;
+  const uint64_t space = (start.free_bytes - reserve_bytes) / kChunkBytes * kChunkBytes;
+  return cap_bytes == 0 ? space : std::min(space, cap_bytes);
+}
+
+std::string WholeDrive(const std::string& device, const std::string& root) {
+  if (device.empty()) return "";
+  const fs::path entry = root + "/sys/class/block/" + device;
+  std::error_code error;
+  if (!fs::exists(entry / "partition", error)) return device;
+  const fs::path real = fs::canonical(entry, error);
+  return error ? device : real.parent_path().filename().string();
+}
+
+std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
+                                   const DiskOptions& options) {
+  std::vector<DiskFacts> disks;
+  for (const DirectoryFacts& directory : directories)
+    disks.push_back(LookAtDisk(settings, directory, options));
+  return disks;
+}
+
+}  // namespace spillway::integration

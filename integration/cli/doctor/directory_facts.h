@@ -1,0 +1,32 @@
+// What a job would find in its spill directories: what the check at the start sees, how transfers work there,
+// and how fast. `spillway doctor` calls it. Measuring takes the time that the options say for each directory;
+// no file is left, whatever ends the process. One thread; what fails is a problem in the facts.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_
+#define SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "integration/cli/doctor/facts.h"
+#include "integration/settings/settings.h"
+
+namespace spillway::integration {
+
+struct DiskOptions {
+  std::chrono::nanoseconds time{0};  // for each directory; 0: no rates
+  std::function<void(const std::string& path, const io::DiskProgress&)> progress;  // may be null
+};
+
+// `directories`: as the check at the start found them, in its order.
+std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
+                                   const DiskOptions& options);
+
+// The whole disk below a file system's device ("nvme0n1" for "nvme0n1p2"); empty where it is not known.
+std::string WholeDrive(const std::string& device, const std::string& root = "");
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_

@@ -1,0 +1,185 @@
+#include "integration/cli/doctor/doctor.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "integration/cli/common/progress_bar.h"
+#include "integration/cli/common/setting_options.h"
+#include "integration/cli/doctor/choice.h"
+#include "integration/cli/doctor/directory_facts.h"
+#include "integration/cli/doctor/doctor_report.h"
+#include "integration/cli/doctor/driver_facts.h"
+#include "integration/cli/doctor/given_settings.h"
+#include "integration/cli/doctor/machine_facts.h"
+#include "integration/cli/doctor/torch_facts.h"
+#include "integration/engine/start_check.h"
+#include "integration/engine/torch_swap.h"
+#include "integration/settings/environment.h"
+#include "integration/settings/setting_values.h"
+#include "io/os/bytes_text.h"
+#include "io/os/errno.h"
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr int kWrongUse = 2;
+constexpr double kQuickSeconds = 1;
+constexpr double kMostSeconds = 3600;
+constexpr auto kLinkTime = std::chrono::milliseconds(500);
+constexpr auto kQuickLinkTime = std::chrono::milliseconds(100);
+
+InstallationFacts LookAtInstallation(const std::string& directory) {
+  InstallationFacts facts;
+  facts.directory = directory;
+  for (const char* name : {"libspillway.so", "libspillway_engine.so"}) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    if (::access(path.c_str(), R_OK) != 0) facts.missing.push_back(path);
+  }
+  facts.served = TorchVersionsIn(directory);
+  if (!facts.missing.empty()) return facts;
+  // What the engine needs of this machine is looked for now, not when a job starts. Never closed.
+  const std::string engine = absl::StrCat(directory, "/libspillway_engine.so");
+  if (::dlopen(engine.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    const char* const why = ::dlerror();
+    facts.engine_problem = why == nullptr ? "not known why" : why;
+  }
+  return facts;
+}
+
+absl::Status NotAccepted(const char* option, const std::string& value, absl::string_view accepted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, "=", value, " is not accepted; accepted: ", accepted));
+}
+
+absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
+  if (!(options.disk_seconds >= 0 && options.disk_seconds <= kMostSeconds))
+    return NotAccepted("--disk-seconds", absl::StrCat(options.disk_seconds), "0 to 3600");
+  if (options.ssd_writes.empty()) return absl::OkStatus();
+  const auto writes = ParseSize(options.ssd_writes, Percent::kRefused);
+  if (!writes.ok()) return NotAccepted("--ssd-writes", options.ssd_writes, writes.status().message());
+  facts->rated_writes = writes->bytes;
+  return absl::OkStatus();
+}
+
+// What only a job's settings and this machine together say.
+void LookAtRest(const DoctorOptions& options, const Settings& settings, const SettingSource& source,
+                ProgressBar* bar, DoctorFacts* facts) {
+  DriverOptions driver;
+  driver.path = settings.cuda_driver;
+  driver.host_bytes = facts->system.available_bytes;
+  driver.link_time = options.quick ? kQuickLinkTime : kLinkTime;
+  driver.link_progress = [bar](int device, double part) {
+    bar->Show(absl::StrCat("GPU ", device, ": copying"), part, "");
+  };
+  facts->driver = LookAtDriver(driver);
+  facts->limits = LookAtLimits();
+
+  MachineFacts machine = LookAtMachine(settings);
+  for (const DeviceFacts& device : facts->driver.devices) machine.device_bytes.push_back(device.bytes);
+  if (settings.Enabled())
+    facts->refusal = std::string(CheckStart(settings, source, machine, &facts->warnings).message());
+  if (settings.Observes()) facts->disk_unused = "SPILLWAY=observe moves nothing";
+  if (settings.on_full == OnFull::kError) facts->disk_unused = "SPILLWAY_ON_FULL=error evicts nothing";
+
+  DiskOptions disk;
+  const double seconds = options.quick ? std::min(options.disk_seconds, kQuickSeconds) : options.disk_seconds;
+  disk.time = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  disk.progress = [bar](const std::string& path, const io::DiskProgress& now) {
+    bar->Show(absl::StrCat(path, now.op == io::IoOp::kWrite ? ": writing" : ": reading"), now.part,
+              absl::StrFormat("%s in %.1f s", os::BytesText(now.bytes), now.seconds));
+  };
+  facts->disk_rates = seconds > 0;
+  facts->dirs_named = settings.dirs.has_value();
+  facts->disks = LookAtDisks(settings, machine.directories, disk);
+  bar->Clear();
+}
+
+absl::StatusOr<DoctorFacts> Gather(const DoctorOptions& options) {
+  DoctorFacts facts;
+  SPILLWAY_RETURN_IF_ERROR(ReadOptions(options, &facts));
+  facts.given = CollectSettings(options.settings);
+  const SettingSource source = SourceOf(facts.given, options.settings);
+  SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &facts.warnings));
+  facts.given.off = !settings.Enabled();
+  facts.ranks = settings.ranks;
+  facts.installation_only = options.installation;
+  facts.installation = LookAtInstallation(options.library_directory);
+  facts.system = LookAtSystem();
+  facts.torch = AskPython(options.python, EnvironmentValue("PATH"));
+  facts.torch.loads |= options.preloaded;
+  if (options.installation) return facts;
+  ProgressBar bar(stderr, ::isatty(STDERR_FILENO) != 0);
+  LookAtRest(options, settings, source, &bar, &facts);
+  return facts;
+}
+
+// With the preload in this process, the driver's answers would be those that a job gets. Starts it again
+// without; returns where that is not needed, or fails.
+void LeavePreload(char** arguments) {
+  std::vector<std::string> kept;
+  bool ours = false;
+  for (const absl::string_view entry :
+       absl::StrSplit(EnvironmentValue("LD_PRELOAD"), absl::ByAnyChar(": "))) {
+    const bool is_ours = absl::EndsWith(entry, "/libspillway.so") || entry == "libspillway.so";
+    ours |= is_ours;
+    if (!is_ours && !entry.empty()) kept.emplace_back(entry);
+  }
+  if (!ours) return;
+  ::setenv("LD_PRELOAD", absl::StrJoin(kept, ":").c_str(), 1);
+  std::vector<char*> again;
+  for (char** argument = arguments; *argument != nullptr; ++argument) again.push_back(*argument);
+  std::string flag = "--preloaded";
+  again.push_back(flag.data());
+  again.push_back(nullptr);
+  ::execv("/proc/self/exe", again.data());
+}
+
+}  // namespace
+
+CLI::App* AddDoctor(CLI::App* app, DoctorOptions* options) {
+  CLI::App* doctor = app->add_subcommand(
+      "doctor", "Look at this machine: what works, what to do about the rest, which settings to take");
+  AddSettingOptions(doctor, &options->settings);
+  doctor->add_option("--python", options->python, "The Python that has PyTorch (default: the first in PATH)");
+  doctor->add_option("--disk-seconds", options->disk_seconds,
+                     "How long to write and read in each spill directory (default 10; 0: not at all)");
+  doctor->add_flag("--quick", options->quick, "Measure for a moment: 1 s for each directory");
+  doctor->add_option("--ssd-writes", options->ssd_writes,
+                     "What the drive is rated for, such as 600TB: says how many days of writing that is");
+  doctor->add_flag("--json", options->json, "The same as JSON (docs/doctor.md)");
+  doctor->add_flag("--installation", options->installation,
+                   "Only what is installed: for building an image on a machine without a GPU");
+  doctor->add_flag("--preloaded", options->preloaded)->group("");  // LeavePreload's
+  return doctor;
+}
+
+int Doctor(const DoctorOptions& options, char** arguments) {
+  LeavePreload(arguments);
+  os::SetLogLevel(os::LogLevel::kError);  // what the probes would warn of are findings
+  auto facts = Gather(options);
+  if (!facts.ok()) {
+    std::fprintf(stderr, "spillway: %s\n", std::string(facts.status().message()).c_str());
+    return kWrongUse;
+  }
+  DoctorReport report;
+  report.facts = *std::move(facts);
+  report.findings = Judge(report.facts);
+  if (!options.installation) report.settings = ChooseSettings(report.facts);
+  std::fputs((options.json ? ReportJson(report) : ReportText(report)).c_str(), stdout);
+  return ExitStatus(report);
+}
+
+}  // namespace spillway::integration

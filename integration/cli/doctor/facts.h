@@ -1,0 +1,143 @@
+// What `spillway doctor` finds out, as plain data: gathered by machine_facts, driver_facts, torch_facts,
+// link_rates and directory_facts, then judged, and shown as text or JSON. Nothing here fails or waits; of one
+// thread. A part that could not be found out has a `problem` in words, else its fields count.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_FACTS_H_
+#define SPILLWAY_INTEGRATION_CLI_DOCTOR_FACTS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "integration/engine/start_check.h"
+#include "integration/settings/node_ranks.h"
+#include "io/disk_rate.h"
+
+namespace spillway::integration {
+
+inline constexpr uint64_t kUnlimited = UINT64_MAX;
+
+struct InstallationFacts {
+  std::string directory;             // where the libraries lie
+  std::vector<std::string> missing;  // paths of those that are not there
+  std::string engine_problem;        // why the engine cannot be opened; empty: it can
+  std::vector<std::string> served;   // minors of PyTorch, "2.11"
+};
+
+struct SystemFacts {
+  std::string unserved;  // why this kind of machine is not served; empty: it is
+  std::string kernel;    // "6.1.0"
+  std::string architecture;
+  std::string cpu;        // model; empty: not known
+  int cpus = 0;           // that this process may run on
+  double cpu_quota = 0;   // CPUs' worth of time that the control group gives; 0: no limit
+  int numa_nodes = 0;     // 0: not known
+  std::string container;  // "docker"; empty: no sign of one
+  HostMemory memory;
+  uint64_t available_bytes = 0;  // of host memory, to this process; 0: not known
+};
+
+struct LimitFacts {
+  uint64_t locked_bytes = kUnlimited;  // soft limits
+  uint64_t open_files = kUnlimited;
+  uint64_t file_bytes = kUnlimited;
+  uint64_t address_bytes = kUnlimited;
+  std::string io_uring_problem;  // why a ring cannot be made; empty: it can
+  bool membarrier = false;
+  uint64_t memory_maps = 0;    // vm.max_map_count; 0: not known
+  uint64_t shared_memory = 0;  // size of /dev/shm; 0: there is none
+  uint64_t free_shared_memory = 0;
+};
+
+// Bytes in one direction.
+struct CopyRate {
+  uint64_t bytes = 0;
+  double seconds = 0;
+  double PerSecond() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
+};
+
+struct LinkRates {
+  std::string problem;        // why it was not measured; empty: it was
+  uint64_t buffer_bytes = 0;  // of one copy
+  CopyRate in, out;           // to the GPU, from the GPU: each alone
+  CopyRate both_in, both_out;
+};
+
+struct DeviceFacts {
+  std::string problem;  // of the driver's answers
+  std::string name;
+  uint64_t bytes = 0;
+  uint64_t free_bytes = 0;  // now, with a context of ours in it
+  bool maps = false;        // virtual memory management: mapping piece by piece
+  bool host_numa = false;   // memory of a NUMA node can be made by the driver
+  int numa_node = -1;       // the nearest of the host's; -1: not known
+  LinkRates link;
+};
+
+struct DriverFacts {
+  std::string problem;  // why there is none to use; empty: there is
+  std::string advice;
+  int version = 0;        // 13000
+  bool stand_in = false;  // no kernel module of NVIDIA's: the figures say nothing of a GPU
+  std::vector<DeviceFacts> devices;
+};
+
+struct TorchFacts {
+  std::string python;   // the one that was asked; empty: there is none
+  bool named = false;   // by the user, or it is the one that called
+  std::string problem;  // why there is no answer, or no PyTorch
+  std::string version;  // "2.11.0+cu130"
+  std::string minor;    // "2.11"
+  std::string cuda;     // "13.0"; empty: built without
+  std::string package;  // folder of the installed package `spillway` in that Python; empty: none
+  bool loads = false;   // that Python has libspillway.so in it, as it is started here
+};
+
+// One directory that a job would spill to.
+struct DiskFacts {
+  DirectoryFacts start;         // what the check at the start sees
+  uint64_t cap_bytes = 0;       // of its entry; 0: none
+  uint64_t reserve_bytes = 0;   // left free there
+  std::string file_system;      // "ext4"
+  std::string drive;            // the whole disk's name, "nvme0n1"; empty: not known
+  uint64_t file_system_id = 0;  // equal for directories of one file system
+  bool direct_io = false;
+  bool io_uring = false;
+  std::string io_uring_problem;
+  std::string rate_problem;  // why no rate was measured; empty: it was
+  io::DiskRates rates;
+
+  // Bytes that could be spilled there now.
+  uint64_t SpaceBytes() const;
+};
+
+// What the user has set, by option, variable or key in PyTorch's variable.
+struct GivenSettings {
+  std::map<std::string, std::string> values;  // by name, "host_memory"
+  std::string kept_conf;       // entries of PyTorch's variable that are PyTorch's own, "max_split_size_mb:64"
+  bool named_in_conf = false;  // PyTorch's variable names our backend
+  bool off = false;            // SPILLWAY=off
+};
+
+struct DoctorFacts {
+  InstallationFacts installation;
+  SystemFacts system;
+  TorchFacts torch;
+  bool installation_only = false;  // what follows was not looked at
+  DriverFacts driver;
+  LimitFacts limits;
+  std::vector<DiskFacts> disks;
+  bool disk_rates = true;     // false: not asked for
+  std::string disk_unused;    // why a job with these settings would not spill to a disk; empty: it would
+  bool dirs_named = false;    // the disks are those of the setting, not the default one
+  uint64_t rated_writes = 0;  // bytes that an SSD is said to bear (--ssd-writes); 0: not known
+  NodeRanks ranks;
+  GivenSettings given;
+  std::string refusal;                // why a job with these settings would be refused at its start
+  std::vector<std::string> warnings;  // what it would say and go on
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_DOCTOR_FACTS_H_

@@ -1,0 +1,30 @@
+// What this machine and the limits of this process are: read from /proc and /sys below `root` (tests bring
+// their own) and asked of the kernel. Nothing fails: what cannot be read counts as not known. One thread, and
+// nothing is changed. `spillway doctor` calls it.
+
+#ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_MACHINE_FACTS_H_
+#define SPILLWAY_INTEGRATION_CLI_DOCTOR_MACHINE_FACTS_H_
+
+#include <string>
+
+#include "integration/cli/doctor/facts.h"
+
+namespace spillway::integration {
+
+SystemFacts LookAtSystem(const std::string& root = "");
+
+LimitFacts LookAtLimits(const std::string& root = "");
+
+// Why a machine of this architecture with this release of the kernel is not served; empty: it is.
+std::string WhyUnserved(const std::string& architecture, const std::string& release);
+
+// Why a ring could not be made: `error` is io_uring_setup's, `disabled` the value of kernel.io_uring_disabled
+// (empty: there is no such file).
+std::string WhyNoRing(int error, const std::string& disabled);
+
+// Whether NVIDIA's kernel module is there.
+bool HasKernelModule(const std::string& root = "");
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_CLI_DOCTOR_MACHINE_FACTS_H_

@@ -1,0 +1,100 @@
+// Options win over variables, variables over keys; each is called what it is.
+
+#include "integration/cli/doctor/given_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace spillway::integration {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+constexpr char kConf[] = "PYTORCH_CUDA_ALLOC_CONF";
+
+class GivenSettingsTest : public ::testing::Test {
+ protected:
+  GivenSettingsTest() { Clear(); }
+  ~GivenSettingsTest() override { Clear(); }
+  static void Clear() {
+    for (const char* name :
+         {kConf, "PYTORCH_ALLOC_CONF", "SPILLWAY_HOST_MEMORY", "SPILLWAY_POLICY", "SPILLWAY",
+          "SPILLWAY_DISK_RESERVE", "SPILLWAY_ENCRYPT", "SPILLWAY_ALLOC_CONF_ORIGINAL"})
+      ::unsetenv(name);
+  }
+};
+
+TEST_F(GivenSettingsTest, Entries) {
+  EXPECT_THAT(ConfEntries("backend:spillway, dirs:[/a,/b:2TiB] ,max_split_size_mb:64,,odd"),
+              ElementsAre(Pair("backend", "spillway"), Pair("dirs", "/a,/b:2TiB"),
+                          Pair("max_split_size_mb", "64"), Pair("odd", "")));
+  EXPECT_TRUE(ConfEntries("").empty());
+}
+
+TEST_F(GivenSettingsTest, WhoWins) {
+  ::setenv(kConf, "backend:spillway,host_memory:1GiB,policy:lru,disk_reserve:3GiB,roundup:[256:1,>:4]", 1);
+  ::setenv("SPILLWAY_HOST_MEMORY", "2GiB", 1);
+  ::setenv("SPILLWAY_POLICY", "plan", 1);
+  const std::map<std::string, std::string> options = {{"policy", "neither"}};
+  const GivenSettings given = CollectSettings(options);
+  EXPECT_TRUE(given.named_in_conf);
+  EXPECT_EQ(given.kept_conf, "roundup:[256:1,>:4]");
+  EXPECT_THAT(given.values, ElementsAre(Pair("disk_reserve", "3GiB"), Pair("host_memory", "2GiB"),
+                                        Pair("policy", "neither")));
+  const SettingSource source = SourceOf(given, options);
+  EXPECT_STREQ(source.value("policy"), "neither");
+  EXPECT_STREQ(source.described("policy"), "--policy");
+  EXPECT_STREQ(source.described("host_memory"), "SPILLWAY_HOST_MEMORY");
+  EXPECT_STREQ(source.described("disk_reserve"), "disk_reserve in PYTORCH_CUDA_ALLOC_CONF");
+  EXPECT_STREQ(source.described("gpu_memory"), "SPILLWAY_GPU_MEMORY");
+  EXPECT_EQ(source.value("gpu_memory"), nullptr);
+}
+
+TEST_F(GivenSettingsTest, TheOtherVariable) {
+  ::setenv(kConf, "backend:native,max_split_size_mb:64", 1);
+  EXPECT_TRUE(CollectSettings({}).values.empty());
+  EXPECT_FALSE(CollectSettings({}).named_in_conf);
+  ::unsetenv(kConf);
+  ::setenv("PYTORCH_ALLOC_CONF", "backend:spillway,host_memory:1GiB", 1);
+  const GivenSettings given = CollectSettings({});
+  EXPECT_THAT(given.values, ElementsAre(Pair("host_memory", "1GiB")));
+  EXPECT_STREQ(SourceOf(given, {}).described("host_memory"), "host_memory in PYTORCH_ALLOC_CONF");
+}
+
+TEST_F(GivenSettingsTest, ForAKeyInBothTheOlderVariableCounts) {
+  ::setenv(kConf, "policy:lru", 1);
+  ::setenv("PYTORCH_ALLOC_CONF", "backend:spillway,policy:plan", 1);
+  const GivenSettings given = CollectSettings({});
+  EXPECT_THAT(given.values, ElementsAre(Pair("policy", "lru")));
+  EXPECT_TRUE(given.named_in_conf);
+  EXPECT_STREQ(SourceOf(given, {}).described("policy"), "policy in PYTORCH_CUDA_ALLOC_CONF");
+}
+
+// As in a child of a job: `python -m spillway` is one.
+TEST_F(GivenSettingsTest, TheOriginalCountsWhereOurKeysWereTaken) {
+  ::setenv("SPILLWAY_ALLOC_CONF_ORIGINAL", "backend:spillway,policy:lru,max_split_size_mb:64", 1);
+  ::setenv(kConf, "max_split_size_mb:64", 1);
+  const GivenSettings given = CollectSettings({});
+  EXPECT_THAT(given.values, ElementsAre(Pair("policy", "lru")));
+  EXPECT_TRUE(given.named_in_conf);
+  EXPECT_EQ(given.kept_conf, "max_split_size_mb:64");
+  EXPECT_STREQ(SourceOf(given, {}).described("policy"), "policy in SPILLWAY_ALLOC_CONF_ORIGINAL");
+}
+
+TEST_F(GivenSettingsTest, AnEmptyVariableIsAsIfItWereNotSet) {
+  ::setenv("SPILLWAY_HOST_MEMORY", "", 1);
+  EXPECT_TRUE(CollectSettings({}).values.empty());
+}
+
+TEST_F(GivenSettingsTest, RetiredVariablesAreSeen) {
+  ::setenv("SPILLWAY_ENCRYPT", "on", 1);
+  const GivenSettings given = CollectSettings({});
+  std::vector<std::string> warnings;
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadSettings(SourceOf(given, {}), &warnings).status()));
+}
+
+}  // namespace
+}  // namespace spillway::integration

@@ -17,7 +17,7 @@ VALUES = {"a size": "2GiB", "a path": "/dev/null", "directories": "/var/tmp", "o
 
 
 def value_for(variable, accepted):
-    if variable in ("SPILLWAY_METRICS", "SPILLWAY_TRACE"):  # a file that can be written
+    if variable in ("SPILLWAY_METRICS", "SPILLWAY_PROMETHEUS", "SPILLWAY_REPORT", "SPILLWAY_TRACE"):  # a file that can be written
         return f"/var/tmp/spillway_main_test_{os.getpid()}"
     for words, value in VALUES.items():
         if accepted.startswith(words):

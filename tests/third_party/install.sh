@@ -27,6 +27,7 @@ install_third_party() {
   esac
   third_party_is_there && return 0
   say "installing the packages of tests/third_party/requirements.txt (65 MB to fetch, 320 MB on disk)"
-  "$PYTHON" -m pip install -q --disable-pip-version-check -r "$ROOT/tests/third_party/requirements.txt" \
+  progress "$ROOT/build/logs/third_party.log" true \
+    "$PYTHON" -m pip install -q --disable-pip-version-check -r "$ROOT/tests/third_party/requirements.txt" \
     "torch==$torch" "numpy==$numpy"
 }

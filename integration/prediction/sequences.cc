@@ -130,8 +130,10 @@ void FollowedIterations::Note(const policy::Trace& trace, uint32_t iteration_lau
   if (!due || !Repeats(trace, iteration_launches)) return;
   iteration->trace = trace.Slice(trace.end() - iteration_launches, trace.end());
   iteration->first.reset();
-  if (last_mark && *last_mark >= iteration->trace.begin() && *last_mark < iteration->trace.end())
-    iteration->first = last_mark;
+  // The mark may be that of the iteration before, or stand behind the last launch: launches repeat.
+  const policy::LaunchIndex begin = iteration->trace.begin();
+  if (last_mark && *last_mark + iteration_launches >= begin && *last_mark <= iteration->trace.end())
+    iteration->first = begin + (*last_mark + iteration_launches - begin) % iteration_launches;
   copied_at_ = std::max<uint64_t>(iteration->followed, iteration_launches);
 }
 

@@ -60,8 +60,20 @@ TEST_F(FollowedIterationsTest, KnowsWhereAMarkedIterationBegins) {
   unmarked.Note(trace_, 4);
   EXPECT_FALSE(unmarked.Most()->first.has_value());
   FollowedIterations marked_long_ago;
-  marked_long_ago.Note(trace_, 4, trace_.end() - 5);
+  marked_long_ago.Note(trace_, 4, trace_.end() - 9);
   EXPECT_FALSE(marked_long_ago.Most()->first.has_value());
+}
+
+TEST_F(FollowedIterationsTest, AMarkOfTheIterationBeforeOrBehindTheLastLaunchServes) {
+  for (int i = 0; i < 3; ++i) RunIteration(1, 4);
+  FollowedIterations behind;
+  behind.Note(trace_, 4, trace_.end());
+  ASSERT_TRUE(behind.Most()->first.has_value());
+  EXPECT_EQ(*behind.Most()->first, behind.Most()->trace.begin());
+  FollowedIterations before;
+  before.Note(trace_, 4, trace_.end() - 5);
+  ASSERT_TRUE(before.Most()->first.has_value());
+  EXPECT_EQ(*before.Most()->first, before.Most()->trace.begin() + 3);
 }
 
 TEST_F(FollowedIterationsTest, TheLongestFollowedWinsAlsoWhenItComesBack) {

@@ -121,7 +121,9 @@ absl::Status ReadTraining(const EstimateOptions& options, Estimate* estimate) {
   return absl::OkStatus();
 }
 
+// A small workspace lies among the small blocks, of which nothing is counted in chunks.
 Bytes WorkspaceChunks(const Estimate& estimate) {
+  if (estimate.training.workspace < policy::kLargeBlock) return 0;
   return (estimate.training.workspace + kChunk - 1) / kChunk * kChunk;
 }
 

@@ -14,8 +14,10 @@ struct Named {
   ModelShape shape;
 };
 
-// Granite code models: arXiv 2405.04324, table of architectures; 3B and 8B are Llamas with the head tied, 20B
-// and 34B GPTBigCode with one head for keys and values. Llama 3: arXiv 2407.21783, table 3.
+// Granite code models: arXiv 2405.04324, table of architectures; 3B and 8B are Llamas with the head tied and with
+// biases in attention and feed-forward (transformers' pull request 30031, which made them settings of Llama's
+// config for these two), 20B and 34B GPTBigCode with one head for keys and values. Llama 3: arXiv 2407.21783,
+// table 3.
 const std::array<Named, 6> kNamed = {{
     {"granite-20b",
      {.family = Family::kGpt2,
@@ -57,7 +59,9 @@ const std::array<Named, 6> kNamed = {{
       .head_width = 80,
       .vocabulary = 49152,
       .gated = true,
-      .tied = true}},
+      .tied = true,
+      .attention_bias = true,
+      .feed_forward_bias = true}},
     {"granite-8b",
      {.family = Family::kLlama,
       .layers = 36,
@@ -68,7 +72,9 @@ const std::array<Named, 6> kNamed = {{
       .head_width = 128,
       .vocabulary = 49152,
       .gated = true,
-      .tied = true}},
+      .tied = true,
+      .attention_bias = true,
+      .feed_forward_bias = true}},
     {"llama-70b",
      {.family = Family::kLlama,
       .layers = 80,
@@ -102,7 +108,9 @@ uint64_t ModelShape::Parameters() const {
   const uint64_t inner = heads * head_width, narrow = key_heads * head_width;
   const uint64_t attention = width * inner + 2 * width * narrow + inner * width;
   const uint64_t biases = attention_bias ? inner + 2 * narrow + width : 0;
-  const uint64_t feed_forward = (gated ? 3 : 2) * width * wide + (feed_forward_bias ? wide + width : 0);
+  const uint64_t inwards = gated ? 2 : 1;  // products into the wide space; one leads back
+  const uint64_t feed_forward =
+      (inwards + 1) * width * wide + (feed_forward_bias ? inwards * wide + width : 0);
   const bool centred = family == Family::kGpt2 || family == Family::kBert;
   const uint64_t norm = centred ? 2 * width : width;
   const uint64_t embeddings = (vocabulary + positions + token_types) * width;
@@ -111,7 +119,7 @@ uint64_t ModelShape::Parameters() const {
   if (!tied) all += vocabulary * width;
   if (family == Family::kBert) all += 2 * norm + width * width + width + vocabulary;  // embedding norm, head
   if (family == Family::kT5)
-    all += decoder_layers * (2 * attention + feed_forward + 3 * norm) + norm + 2 * buckets * heads;
+    all += decoder_layers * (2 * (attention + biases) + feed_forward + 3 * norm) + norm + 2 * buckets * heads;
   return all;
 }
 
@@ -125,6 +133,9 @@ absl::Status CheckShape(const ModelShape& shape) {
       return absl::InvalidArgumentError(
           absl::StrCat(size.name, " = ", size.value, " is not accepted; accepted: 1 to ", size.most));
   }
+  if (shape.heads * shape.head_width > kMostWidth)
+    return absl::InvalidArgumentError(absl::StrCat("heads x head width = ", shape.heads * shape.head_width,
+                                                   " is not accepted; accepted: up to ", kMostWidth));
   if (shape.decoder_layers > kMostLayers || shape.positions > kMostVocabulary ||
       shape.token_types > kMostVocabulary || shape.buckets > kMostVocabulary)
     return absl::InvalidArgumentError(

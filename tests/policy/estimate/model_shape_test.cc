@@ -39,6 +39,20 @@ TEST(ModelShapeTest, CountsASmallModel) {
   EXPECT_EQ(shape.Parameters(), 32u + 64 + 72 + 8 + 4);
   shape.key_heads = 1;
   EXPECT_EQ(shape.Parameters(), 32u + 48 + 72 + 8 + 4);
+  shape.feed_forward_bias = true;  // gate and up 6 each, down 4
+  EXPECT_EQ(shape.Parameters(), 32u + 48 + 72 + 16 + 8 + 4);
+  shape.attention_bias = true;  // q 4, k and v 2 each, out 4
+  EXPECT_EQ(shape.Parameters(), 32u + 48 + 12 + 72 + 16 + 8 + 4);
+}
+
+// Llamas with biases: 32 x (4 x 2,560 + 2 x 10,240 + 2,560) and 36 x (4,096 + 2 x 1,024 + 4,096 + 2 x 14,336 +
+// 4,096) parameters more than without.
+TEST(ModelShapeTest, SmallGranitesHaveBiases) {
+  for (const auto& [name, biases] : {std::pair("granite-3b", 1064960u), std::pair("granite-8b", 1548288u)}) {
+    ModelShape without = *NamedShape(name);
+    without.attention_bias = without.feed_forward_bias = false;
+    EXPECT_EQ(ParametersOf(name) - without.Parameters(), biases) << name;
+  }
 }
 
 TEST(ModelShapeTest, SaysWhichSizeIsWrong) {
@@ -49,6 +63,9 @@ TEST(ModelShapeTest, SaysWhichSizeIsWrong) {
   shape = *NamedShape("llama-8b");
   shape.width = ~uint64_t{0};
   EXPECT_FALSE(CheckShape(shape).ok());
+  shape = *NamedShape("llama-8b");
+  shape.heads = shape.key_heads = shape.head_width = 1 << 20;
+  EXPECT_THAT(std::string(CheckShape(shape).message()), HasSubstr("heads x head width = 1099511627776"));
   shape = *NamedShape("llama-8b");
   shape.key_heads = 3;
   EXPECT_THAT(std::string(CheckShape(shape).message()), HasSubstr("a multiple"));

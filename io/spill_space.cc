@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "io/os/check.h"
@@ -109,6 +110,14 @@ absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, const os::W
     grown_cv_.WaitFor(&mu_, kBetweenLooks);
   }
   return absl::OkStatus();
+}
+
+// One for each file system: two objects of one process would each take the other for another process.
+std::shared_ptr<DiskOrder> SpillStore::Impl::OrderOf(const Directory& directory) const {
+  for (const auto& opened : directories_) {
+    if (opened->file->device() == directory.file->device()) return opened->order;
+  }
+  return std::make_shared<DiskOrder>(directory.settings.path);
 }
 
 void SpillStore::Impl::NoteHopeLocked(Hope hope) {

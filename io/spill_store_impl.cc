@@ -87,7 +87,7 @@ absl::Status SpillStore::Impl::Open() {
     OpenedDirectory opened;
     SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(directory->settings.path, options_));
     directory->file = std::move(opened.file);
-    directory->order = std::make_unique<DiskOrder>(directory->settings.path);
+    directory->order = OrderOf(*directory);
     directory->share = ShareOf(directory->settings);
     if (options_.model.Limits()) opened.engine = MakeModelEngine(std::move(opened.engine), options_.model);
     if (options_.wrap_engine) opened.engine = options_.wrap_engine(std::move(opened.engine), i);

@@ -75,7 +75,7 @@ class SpillStore::Impl {
     SpillDirectory settings;
     std::unique_ptr<SpillFile> file;
     std::shared_ptr<TransferQueue> queue;
-    std::unique_ptr<DiskOrder> order;
+    std::shared_ptr<DiskOrder> order;  // of the file system: its directories have the same
     std::unique_ptr<NodeShare> share;  // of the cap; null: the cap is ours alone. The keeper's, but for Close
     os::Thread keeper;                 // joined by Shutdown
     // Guarded by mu_ (of Impl).
@@ -113,6 +113,7 @@ class SpillStore::Impl {
   void FinishRead(const std::shared_ptr<ReadState>& state, absl::Status status);
   void NoteFailureLocked(Directory* directory, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PostDone(Done done, absl::Status status);
+  std::shared_ptr<DiskOrder> OrderOf(const Directory& directory) const;
   Directory& DirectoryOf(SlotId slot);
   std::string Place(SlotId slot, uint32_t bytes) const;
 

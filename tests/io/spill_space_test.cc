@@ -6,6 +6,9 @@
 #include <unistd.h>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -63,6 +66,28 @@ TEST(SpillStoreSpaceTest, CountsAFileSystemOnceThatHoldsTwoDirectories) {
   one.directories.push_back(SpillDirectory{second.path(), 0});
   const uint64_t both = MakeStore(one)->space().free_bytes;
   EXPECT_LT(both, alone + alone / 2);
+}
+
+// Descriptors of this process that hold a lock.
+size_t LockedDescriptors() {
+  size_t found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream file(entry.path());
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (text.find("OFDLCK") != std::string::npos) ++found;
+  }
+  return found;
+}
+
+// A second entry in the order of processes would make a process that is alone wait for itself.
+TEST(SpillStoreSpaceTest, EntersAFileSystemOnceThatHoldsTwoDirectories) {
+  TestDirectory first;
+  TestDirectory second;
+  SpillStoreOptions options = SmallOptions(first.path());
+  options.directories.push_back(SpillDirectory{second.path(), 0});
+  const size_t before = LockedDescriptors();
+  auto store = MakeStore(options);
+  EXPECT_EQ(LockedDescriptors(), before + 1);
 }
 
 TEST(SpillStoreSpaceTest, GrowsAheadInTheBackground) {

@@ -23,7 +23,9 @@ TEXTS = {
     "libstdc++.txt": DEBIAN / "gcc-12-base" / "copyright",  # linked in; its exception allows that
     "GPL-3.txt": COMMON / "GPL-3",  # what that exception is one to
 }
-EXPRESSION = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND ISC AND MIT AND GPL-3.0-or-later WITH GCC-exception-3.1"
+EXPRESSION = (
+    "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND ISC AND MIT AND Unlicense AND GPL-3.0-or-later WITH GCC-exception-3.1"
+)
 
 
 def present():

@@ -34,7 +34,8 @@ RESULTS = FOLDER / "results.json"
 TRAINED = ("2.4", "2.6", "2.8", "2.10", "2.11", "2.13", "2.15")
 ENVIRONMENT_BYTES = 7 << 30
 KEEP_FREE = 15 << 30
-SOURCES = ("allocator", "integration", "io", "policy", "tests/jobs", "CMakeLists.txt")
+SOURCES = ("allocator", "integration", "io", "policy", "tests/integration/torch", "tests/jobs", "tests/minors",
+           "CMakeLists.txt")  # fmt: skip
 BEGIN, END = "<!-- minors: begin -->\n", "<!-- minors: end -->\n"
 
 
@@ -96,6 +97,7 @@ def run(*command, log=None, **variables):
 
 def configure(base, others):
     launcher = shutil.which("ccache") or ""
+    (FOLDER / "configure.log").unlink(missing_ok=True)  # what it says is read afterwards
     return run("cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}",
                f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}", "-DSPILLWAY_TESTS=ON", "-DSPILLWAY_BENCH=OFF",
                f"-DSPILLWAY_PYTHON={base}", f"-DSPILLWAY_TORCH_PYTHONS={';'.join(map(str, others))}",
@@ -106,7 +108,10 @@ def configured(minor):
     """Of that minor, what configuring wrote: release, folder, string ABI, folders of CUDA headers."""
     lines = (FOLDER / "configure.log").read_text(encoding="utf-8").splitlines()
     pattern = re.compile(rf"-- PyTorch ({re.escape(minor)}\.\S+) at (.*), string ABI (\d), CUDA headers (\S+)")
-    return [match for match in map(pattern.match, lines) if match][-1].groups()
+    found = [match for match in map(pattern.match, lines) if match]
+    if not found:
+        raise SystemExit(f"configuring found no PyTorch {minor}: see {FOLDER / 'configure.log'}; its environment is missing or broken")
+    return found[-1].groups()
 
 
 def torch_folder(minor):
@@ -146,6 +151,8 @@ def other_strings(minor):
 def build(base):
     if not run(sys.executable, FETCH) or not configure(base, environments().values()):
         return False
+    for minor in releases():
+        library(minor).unlink(missing_ok=True)  # one of before must not pass for one that no longer compiles
     built = run("ninja", "-C", BUILD, "-k", "0", "spillway_torch", log=FOLDER / "build.log")
     for minor in releases():
         missing = unresolved(minor) + other_strings(minor) if library(minor).is_file() else ["the library"]

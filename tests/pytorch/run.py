@@ -106,8 +106,11 @@ class Keeper:
 def run_share(args, way, file, tests, keeper, end):
     """One worker: takes tests off the list until it is empty or time is up."""
     server = None
-    while tests and time.monotonic() < end:
-        test = tests.pop(0)
+    while time.monotonic() < end:
+        try:
+            test = tests.pop(0)
+        except IndexError:  # another worker took the last one
+            break
         server = server or Server(args, way, FILES[file])
         name = f"{Path(file).stem}.{test}"
         log = args.work / "logs" / way / f"{name}.log"
@@ -163,7 +166,9 @@ def begin_anew(args):
         print("other libraries than those of the outcomes that are there: all tests run again")
         for path in (*args.work.glob("*.jsonl"), *args.work.glob("*.json")):
             path.unlink()
-    mark.write_text(digest.hexdigest())
+    # Outcomes that are kept stay those of the libraries that gave them.
+    if not (args.keep and mark.is_file()):
+        mark.write_text(digest.hexdigest())
 
 
 def report(args, release):

@@ -80,10 +80,10 @@ def await_end(child, seconds):
     watch = os.pidfd_open(child)
     try:
         in_time = bool(select.select([watch], [], [], seconds)[0])
-    finally:
+    finally:  # an interrupted server leaves no test behind, either
         os.close(watch)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), not in_time
 
 

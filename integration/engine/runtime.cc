@@ -380,8 +380,8 @@ void Runtime::WriteTraces() const {
 void Runtime::AbandonAfterFork() {
   dead_.store(true);
   PublishHookContext(nullptr);
-  // No lock: another thread of the parent may have held it. What was being built at the fork has no
-  // descriptors yet, or is reached here. The copies in this child live until its process ends.
+  // No lock: another thread of the parent may have held it. What was being built at the fork is not
+  // reached, and its descriptors live in this child until it ends (docs/limits.md); so do the other copies.
   for (auto& residency : residencies_) {
     if (allocator::Residency* existing = residency.load()) existing->AbandonAfterFork();
   }

@@ -12,13 +12,11 @@ namespace spillway::allocator {
 namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
-constexpr uint64_t kGuard = 4096;
 
 uint64_t WholePages(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 // Maps anonymous memory, in huge pages where the kernel gives them. It is kept out of forked children: a
-// child's copy-on-write would move pages that the device copies from. A page behind it that nobody may touch
-// keeps slabs apart: each is pinned on its own, and no copy may reach over two of them.
+// child's copy-on-write would move pages that the device copies from.
 std::byte* MapSlab(uint64_t bytes) {
   const uint64_t padded = bytes + kHugePage;
   void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -27,9 +25,9 @@ std::byte* MapSlab(uint64_t bytes) {
   const uint64_t aligned = (start + kHugePage - 1) / kHugePage * kHugePage;
   if (aligned > start) munmap(raw, aligned - start);
   const uint64_t end = aligned + bytes;
-  mprotect(reinterpret_cast<void*>(end), kGuard, PROT_NONE);
-  const uint64_t tail = start + padded - (end + kGuard);
-  if (tail > 0) munmap(reinterpret_cast<void*>(end + kGuard), tail);
+  mprotect(reinterpret_cast<void*>(end), kSlabGuard, PROT_NONE);
+  const uint64_t tail = start + padded - (end + kSlabGuard);
+  if (tail > 0) munmap(reinterpret_cast<void*>(end + kSlabGuard), tail);
   auto* const slab = reinterpret_cast<std::byte*>(aligned);
   madvise(slab, bytes, MADV_HUGEPAGE);
   madvise(slab, bytes, MADV_DONTFORK);
@@ -48,7 +46,7 @@ absl::StatusOr<std::byte*> PinSlab(const CudaDriver* driver, CUcontext context, 
       driver->ToStatus(driver->cuMemHostRegister_v2(slab, bytes, CU_MEMHOSTREGISTER_PORTABLE),
                        "pinning " + std::to_string(bytes) + " bytes of host memory");
   if (status.ok()) return slab;
-  munmap(slab, bytes + kGuard);
+  munmap(slab, bytes + kSlabGuard);
   return status;
 }
 
@@ -60,7 +58,7 @@ bool UnpinSlab(const CudaDriver* driver, CUcontext context, std::byte* slab, uin
     os::Log(os::LogLevel::kWarn, std::string(status.message()));
     return false;
   }
-  munmap(slab, bytes + kGuard);
+  munmap(slab, bytes + kSlabGuard);
   return true;
 }
 

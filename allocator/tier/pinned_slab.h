@@ -13,6 +13,10 @@
 
 namespace spillway::allocator {
 
+// Bytes behind each slab that nobody may touch. It keeps slabs apart: each is pinned on its own, and no copy
+// may reach over two of them. Mapped and unmapped with the slab.
+inline constexpr uint64_t kSlabGuard = 4096;
+
 // Page aligned memory of `bytes`, in whole pages. `context` need not be current.
 absl::StatusOr<std::byte*> PinSlab(const CudaDriver* driver, CUcontext context, uint64_t bytes);
 // Gives the slab of PinSlab back. False: the driver refused to let it go, and it stays until the process ends.

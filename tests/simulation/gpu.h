@@ -108,7 +108,7 @@ class Gpu {
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
-  std::vector<std::pair<void*, uint64_t>> registered_;
+  std::vector<std::pair<void*, uint64_t>> registered_;  // host memory, and the bytes to unmap of it
   uint64_t next_chunk_ = 1;
   uint64_t next_base_ = uint64_t{1} << 44;
   uint64_t held_ = 0;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "allocator/driver/content_hash.h"
+#include "allocator/tier/pinned_slab.h"
 #include "tests/simulation/gpu.h"
 #include "tests/simulation/scheduler.h"
 
@@ -101,9 +102,11 @@ struct Gpu::Entries {
     }
     return CUDA_SUCCESS;
   }
-  static CUresult Register(void* memory, size_t bytes, unsigned) {
+  static CUresult Register(void* memory, size_t bytes, unsigned flags) {
     ENTER();
-    gpu->registered_.emplace_back(memory, bytes);
+    // Only the memory for hashes is seen by the device; everything else is a slab.
+    const bool is_slab = (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0;
+    gpu->registered_.emplace_back(memory, bytes + (is_slab ? allocator::kSlabGuard : 0));
     return CUDA_SUCCESS;
   }
   static CUresult Unregister(void* memory) {

@@ -1,7 +1,7 @@
 /* What in PyTorch's variables can only be a slip, found before PyTorch's parser meets it: that one ends the
  * job with a bare word, or with a stack of frames. Values of our keys are not judged here: the engine does. */
 
-#include "integration/preload/shim.h"
+#include "integration/preload/conf_text.h"
 
 #include <ctype.h>
 #include <stdio.h>

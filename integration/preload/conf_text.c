@@ -1,7 +1,7 @@
 /* The grammar of PyTorch's allocator variables: entries "key:value" between commas, lists in brackets. And
  * which entries are ours. Pure functions of the text; any thread. */
 
-#include "integration/preload/shim.h"
+#include "integration/preload/conf_text.h"
 
 #include <ctype.h>
 #include <string.h>

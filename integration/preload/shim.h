@@ -60,37 +60,9 @@ int HasLockedStart(void);
 void LockStartForFork(void);
 void UnlockStartAfterFork(void);
 
-/* --- conf_text.c: the entries of PyTorch's variables ---------------------------------------------------- */
+/* --- conf_text.c and conf_check.c: PyTorch's variables. A header of their own, since the command line has them, too. */
 
-/* A piece of a text. */
-struct Span {
-  const char* start;
-  size_t bytes;
-};
-int SpanIs(struct Span span, const char* text);
-
-enum { kMostConfKeys = 48 };
-/* Our keys, by number. FindConfKey: -1 for what is none. */
-int ConfKeyCount(void);
-const char* ConfKey(int key);
-int FindConfKey(const char* name);
-
-struct ConfEntry {
-  struct Span whole, key, value; /* key and value without spaces around them */
-  int ours;                      /* the number of our key that it sets; -1: PyTorch's own */
-  int bracketed;                 /* the value stands in brackets */
-};
-/* The next entry of a text: up to a comma outside brackets; an unclosed bracket reaches to the end. Moves
- * `text` on, to NULL after the last entry; 0 when there is none. */
-int NextConfEntry(const char** text, struct ConfEntry* entry);
-
-/* --- conf_check.c: slips in PyTorch's variables --------------------------------------------------------- */
-
-/* 1 when the text has backend:spillway. */
-int NamesOurBackend(const char* text);
-/* 1 when the text of that variable has a slip; `words` then gets a sentence that says what it may be. Keys
- * that are nobody's are looked at only `beside_ours`: where some text names our backend. */
-int FindConfSlip(const char* text, const char* variable, int beside_ours, char* words, size_t bytes);
+#include "integration/preload/conf_text.h"
 
 /* --- conf.c: settings, and PyTorch's variables ---------------------------------------------------------- */
 

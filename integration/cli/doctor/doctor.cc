@@ -111,6 +111,7 @@ absl::StatusOr<DoctorFacts> Gather(const DoctorOptions& options) {
   DoctorFacts facts;
   SPILLWAY_RETURN_IF_ERROR(ReadOptions(options, &facts));
   facts.given = CollectSettings(options.settings);
+  SPILLWAY_RETURN_IF_ERROR(CheckConf(facts.given));
   const SettingSource source = SourceOf(facts.given, options.settings);
   SPILLWAY_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(source, &facts.warnings));
   facts.given.off = !settings.Enabled();

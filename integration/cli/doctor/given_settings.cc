@@ -1,10 +1,13 @@
 #include "integration/cli/doctor/given_settings.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "integration/cli/common/setting_options.h"
+#include "integration/preload/conf_text.h"
 #include "integration/settings/environment.h"
 
 namespace spillway::integration {
@@ -15,92 +18,81 @@ constexpr const char* kConfVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_AL
 // The whole text, in a child of a process from whose variables the preload has taken our keys.
 constexpr char kOriginal[] = "SPILLWAY_ALLOC_CONF_ORIGINAL";
 
-bool IsSetting(const std::string& name) {
-  for (const SettingRow& row : SettingTable()) {
-    if (name == row.name) return true;
-  }
-  return false;
-}
-
 struct Conf {
-  const char* variable;
-  std::map<std::string, std::string> entries;
+  const char* variable = "";
+  bool names_us = false;                      // backend:spillway
+  bool ours = false;                          // it has an entry of ours
+  std::map<std::string, std::string> values;  // of our keys, without brackets
+  std::vector<std::string> kept;  // entries of PyTorch's own, as they stand there, but for its backend
 };
 
-bool NamesUs(const Conf& conf) {
-  const auto backend = conf.entries.find("backend");
-  return backend != conf.entries.end() && backend->second == "spillway";
+std::string TextOf(const Span& span) { return std::string(span.start, span.bytes); }
+
+Conf ReadConf(const char* variable) {
+  Conf conf;
+  conf.variable = variable;
+  const std::string text = EnvironmentValue(variable);
+  const char* rest = text.c_str();
+  ConfEntry entry = {};
+  while (NextConfEntry(&rest, &entry) != 0) {
+    const std::string key = TextOf(entry.key);
+    const bool backend = key == "backend";
+    conf.ours |= entry.ours >= 0;
+    if (backend) {
+      conf.names_us |= entry.ours >= 0;
+    } else if (entry.ours >= 0) {
+      const std::string value = TextOf(entry.value);
+      conf.values[key] = entry.bracketed != 0 ? value.substr(1, value.size() - 2) : value;
+    } else if (!key.empty()) {
+      conf.kept.push_back(TextOf(entry.whole));
+    }
+  }
+  return conf;
 }
 
 // The texts that a job would take our keys from.
 std::vector<Conf> ReadConfs() {
   std::vector<Conf> confs;
-  bool ours = false;
-  for (const char* const variable : kConfVariables) {
-    const Conf& conf = confs.emplace_back(Conf{variable, ConfEntries(EnvironmentValue(variable))});
-    ours |= NamesUs(conf);
-    for (const auto& [key, value] : conf.entries) ours |= IsSetting(key);
-  }
-  if (!ours) confs = {Conf{kOriginal, ConfEntries(EnvironmentValue(kOriginal))}};
+  for (const char* const variable : kConfVariables) confs.push_back(ReadConf(variable));
+  const bool ours = std::any_of(confs.begin(), confs.end(), [](const Conf& conf) { return conf.ours; });
+  if (!ours) confs = {ReadConf(kOriginal)};
   return confs;
 }
 
-// What PyTorch's own entry looks like in its variable.
-std::string EntryText(const std::string& key, const std::string& value) {
-  const bool list = value.find_first_of(",:") != std::string::npos;
-  return absl::StrCat(key, ":", list ? "[" : "", value, list ? "]" : "");
-}
-
-std::string Trimmed(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+bool SwitchedOff(const GivenSettings& given) {
+  const auto mode = given.values.find("spillway");
+  return mode != given.values.end() && (absl::EqualsIgnoreCase(mode->second, "off") || mode->second == "0");
 }
 
 }  // namespace
 
-std::map<std::string, std::string> ConfEntries(const std::string& text) {
-  std::map<std::string, std::string> entries;
-  std::string entry;
-  bool inside = false;  // commas in brackets do not separate
-  const auto take = [&] {
-    const size_t colon = entry.find(':');
-    const std::string key = Trimmed(entry.substr(0, colon));
-    std::string value = colon == std::string::npos ? "" : Trimmed(entry.substr(colon + 1));
-    if (value.size() >= 2 && value.front() == '[' && value.back() == ']')
-      value = value.substr(1, value.size() - 2);
-    if (!key.empty()) entries[key] = value;
-    entry.clear();
-  };
-  for (const char c : text) {
-    if (c == '[') inside = true;
-    if (c == ']') inside = false;
-    if (c == ',' && !inside) {
-      take();
-    } else {
-      entry += c;
-    }
-  }
-  take();
-  return entries;
-}
-
 GivenSettings CollectSettings(const std::map<std::string, std::string>& options) {
   GivenSettings given;
   for (const Conf& conf : ReadConfs()) {
-    given.named_in_conf |= NamesUs(conf);
-    for (const auto& [key, value] : conf.entries) {
-      if (IsSetting(key)) {
-        given.values[key] = value;
-      } else if (key != "backend") {
-        absl::StrAppend(&given.kept_conf, given.kept_conf.empty() ? "" : ",", EntryText(key, value));
-      }
-    }
+    given.named_in_conf |= conf.names_us;
+    for (const auto& [key, value] : conf.values) given.values[key] = value;
+    for (const std::string& entry : conf.kept)
+      absl::StrAppend(&given.kept_conf, given.kept_conf.empty() ? "" : ",", entry);
   }
   for (const SettingRow& row : SettingTable()) {
     if (const char* const value = EnvironmentSetting(row.name)) given.values[row.name] = value;
   }
   for (const auto& [name, value] : options) given.values[name] = value;
   return given;
+}
+
+absl::Status CheckConf(const GivenSettings& given) {
+  if (SwitchedOff(given)) return absl::OkStatus();
+  bool beside_ours = false;
+  for (const char* const variable : kConfVariables)
+    beside_ours |= NamesOurBackend(EnvironmentValue(variable).c_str()) != 0;
+  for (const char* const variable : kConfVariables) {
+    char words[768];
+    const std::string text = EnvironmentValue(variable);
+    if (FindConfSlip(text.c_str(), variable, beside_ours ? 1 : 0, words, sizeof(words)) != 0)
+      return absl::InvalidArgumentError(words);
+  }
+  return absl::OkStatus();
 }
 
 SettingSource SourceOf(const GivenSettings& given, const std::map<std::string, std::string>& options) {
@@ -115,7 +107,7 @@ SettingSource SourceOf(const GivenSettings& given, const std::map<std::string, s
       *described = OptionOf(name);
     } else if (given.values.contains(name) && EnvironmentSetting(name) == nullptr) {
       for (const Conf& conf : ReadConfs()) {
-        if (conf.entries.contains(name)) *described = absl::StrCat(name, " in ", conf.variable);
+        if (conf.values.contains(name)) *described = absl::StrCat(name, " in ", conf.variable);
       }
     } else {
       *described = VariableOf(name);

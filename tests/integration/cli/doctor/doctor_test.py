@@ -150,6 +150,11 @@ class DoctorTest(DoctorCase):
         self.assertIn("SPILLWAY_CHECKSUM=perhaps is not accepted", done.stderr)
         done = run(PYTORCH_CUDA_ALLOC_CONF="backend:spillway,policy:fifo")
         self.assertIn("policy in PYTORCH_CUDA_ALLOC_CONF=fifo is not accepted", done.stderr)
+        for text, words in (("backend:spillway,host_memroy:1GiB", "the nearest name is host_memory"),
+                            ("dirs:/a,/b", "a list stands in brackets, as in dirs:[/a,/b]")):
+            done = run(PYTORCH_CUDA_ALLOC_CONF=text)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), text)
+            self.assertIn(words, done.stderr)
 
     def test_settings_that_cannot_work_here(self):
         facts = self.facts("--host-memory", "900TiB", status=1)

@@ -11,6 +11,7 @@ namespace spillway::integration {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Pair;
 
 constexpr char kConf[] = "PYTORCH_CUDA_ALLOC_CONF";
@@ -27,23 +28,19 @@ class GivenSettingsTest : public ::testing::Test {
   }
 };
 
-TEST_F(GivenSettingsTest, Entries) {
-  EXPECT_THAT(ConfEntries("backend:spillway, dirs:[/a,/b:2TiB] ,max_split_size_mb:64,,odd"),
-              ElementsAre(Pair("backend", "spillway"), Pair("dirs", "/a,/b:2TiB"),
-                          Pair("max_split_size_mb", "64"), Pair("odd", "")));
-  EXPECT_TRUE(ConfEntries("").empty());
-}
-
 TEST_F(GivenSettingsTest, WhoWins) {
-  ::setenv(kConf, "backend:spillway,host_memory:1GiB,policy:lru,disk_reserve:3GiB,roundup:[256:1,>:4]", 1);
+  ::setenv(kConf,
+           "backend:spillway,host_memory:1GiB,policy:lru,disk_reserve:3GiB, dirs : [/a,/b:2TiB] "
+           ",,roundup:[256:1,>:4]",
+           1);
   ::setenv("SPILLWAY_HOST_MEMORY", "2GiB", 1);
   ::setenv("SPILLWAY_POLICY", "plan", 1);
   const std::map<std::string, std::string> options = {{"policy", "neither"}};
   const GivenSettings given = CollectSettings(options);
   EXPECT_TRUE(given.named_in_conf);
   EXPECT_EQ(given.kept_conf, "roundup:[256:1,>:4]");
-  EXPECT_THAT(given.values, ElementsAre(Pair("disk_reserve", "3GiB"), Pair("host_memory", "2GiB"),
-                                        Pair("policy", "neither")));
+  EXPECT_THAT(given.values, ElementsAre(Pair("dirs", "/a,/b:2TiB"), Pair("disk_reserve", "3GiB"),
+                                        Pair("host_memory", "2GiB"), Pair("policy", "neither")));
   const SettingSource source = SourceOf(given, options);
   EXPECT_STREQ(source.value("policy"), "neither");
   EXPECT_STREQ(source.described("policy"), "--policy");
@@ -94,6 +91,33 @@ TEST_F(GivenSettingsTest, RetiredVariablesAreSeen) {
   const GivenSettings given = CollectSettings({});
   std::vector<std::string> warnings;
   EXPECT_TRUE(absl::IsInvalidArgument(ReadSettings(SourceOf(given, {}), &warnings).status()));
+}
+
+TEST_F(GivenSettingsTest, RetiredKeysAreSeen) {
+  ::setenv(kConf, "backend:spillway,encrypt:on", 1);
+  const GivenSettings given = CollectSettings({});
+  EXPECT_EQ(given.kept_conf, "") << "PyTorch would not know it";
+  std::vector<std::string> warnings;
+  const absl::Status status = ReadSettings(SourceOf(given, {}), &warnings).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("encrypt in PYTORCH_CUDA_ALLOC_CONF"));
+}
+
+// What a job's start refuses; tests/integration/preload/conf_check_test.py has the words of each.
+TEST_F(GivenSettingsTest, SlipsAreRefused) {
+  for (const char* text :
+       {"backend:spillway,host_memroy:20GiB", "backend:spillway,nonsense", "dirs:/a,/b", "backend:spilway"}) {
+    ::setenv(kConf, text, 1);
+    const absl::Status status = CheckConf(CollectSettings({}));
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("in PYTORCH_CUDA_ALLOC_CONF")) << text;
+    EXPECT_TRUE(CheckConf(CollectSettings({{"spillway", "off"}})).ok()) << text;
+  }
+  ::setenv(kConf, "host_memroy:1GiB", 1);
+  EXPECT_TRUE(CheckConf(CollectSettings({})).ok()) << "PyTorch's to judge";
+  ::setenv("PYTORCH_ALLOC_CONF", "backend:spillway", 1);
+  EXPECT_FALSE(CheckConf(CollectSettings({})).ok()) << "the other variable names the backend";
+  ::setenv(kConf, "dirs:[/a,/b],max_split_size_mb:64", 1);
+  EXPECT_TRUE(CheckConf(CollectSettings({})).ok());
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+/* PyTorch's allocator variables: their entries, which of these are ours, and what in them can only be a slip. For the
+ * preload, and for the command line, which judges the variables as a job does. Pure functions of the text; any thread.
+ * C, with no dependency but libc. */
+
+#ifndef SPILLWAY_INTEGRATION_PRELOAD_CONF_TEXT_H_
+#define SPILLWAY_INTEGRATION_PRELOAD_CONF_TEXT_H_
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- conf_text.c: entries ------------------------------------------------------------------------------- */
+
+/* A piece of a text. */
+struct Span {
+  const char* start;
+  size_t bytes;
+};
+int SpanIs(struct Span span, const char* text);
+
+enum { kMostConfKeys = 48 };
+/* Our keys, by number: the settings, the retired ones, and `backend`. FindConfKey: -1 for what is none. */
+int ConfKeyCount(void);
+const char* ConfKey(int key);
+int FindConfKey(const char* name);
+
+struct ConfEntry {
+  struct Span whole, key, value; /* key and value without spaces around them */
+  int ours;                      /* the number of our key that it sets; -1: PyTorch's own */
+  int bracketed;                 /* the value stands in brackets */
+};
+/* The next entry of a text: up to a comma outside brackets; an unclosed bracket reaches to the end. Moves
+ * `text` on, to NULL after the last entry; 0 when there is none. */
+int NextConfEntry(const char** text, struct ConfEntry* entry);
+
+/* --- conf_check.c: slips -------------------------------------------------------------------------------- */
+
+/* 1 when the text has backend:spillway. */
+int NamesOurBackend(const char* text);
+/* 1 when the text of that variable has a slip; `words` then gets a sentence that says what it may be. Keys
+ * that are nobody's are looked at only `beside_ours`: where some text names our backend. */
+int FindConfSlip(const char* text, const char* variable, int beside_ours, char* words, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SPILLWAY_INTEGRATION_PRELOAD_CONF_TEXT_H_ */

@@ -28,6 +28,9 @@ constexpr auto kNoAnswer = std::chrono::seconds(30);
 constexpr auto kBetweenReports = std::chrono::milliseconds(100);
 constexpr double kNearlyDone = 0.99;  // of a direction, until its last transfer has ended
 
+// Whole requests.
+uint64_t Whole(uint64_t bytes) { return bytes / kRequest * kRequest; }
+
 // Bytes that no drive and no file system can make smaller, with their place in the file at the front.
 void Mark(char* data, uint64_t offset) { std::memcpy(data, &offset, sizeof(offset)); }
 bool HasMark(const char* data, uint64_t offset) { return std::memcmp(data, &offset, sizeof(offset)) == 0; }
@@ -42,6 +45,13 @@ void FillWithNoise(AlignedBuffer* buffer) {
   }
 }
 
+// How many bytes may be moved.
+struct Bounds {
+  uint64_t space = 0;  // what the disk has
+  uint64_t limit = 0;  // what caps and the system's limits allow
+  uint64_t Least() const { return std::min(space, limit); }
+};
+
 // One direction: keeps requests in flight from the start of the file on until the time or the bytes end.
 class Direction {
  public:
@@ -50,12 +60,11 @@ class Direction {
     for (size_t place = 0; place < kInFlight; ++place) idle_.push_back(place);
   }
 
-  // `most`: bytes that may be moved.
-  absl::StatusOr<DirectionRate> Run(std::chrono::nanoseconds time, uint64_t most) {
+  absl::StatusOr<DirectionRate> Run(std::chrono::nanoseconds time, const Bounds& bounds) {
     time_ = time;
-    most_ = most;
+    bounds_ = bounds;
     start_ = os::SteadyClock::now();
-    while (submitted_ < most_ && Elapsed() < time_) {
+    while (submitted_ < bounds_.Least() && Elapsed() < time_) {
       SPILLWAY_RETURN_IF_ERROR(SubmitOne());
       if (idle_.empty()) SPILLWAY_RETURN_IF_ERROR(Reap());
     }
@@ -65,8 +74,10 @@ class Direction {
     return DirectionRate{done_, seconds, LateRate(seconds)};
   }
 
-  // Writing has come to the end of what the disk has, before its time.
-  bool ended_by_space() const { return submitted_ >= most_; }
+  WriteEnd end() const {
+    if (submitted_ < bounds_.Least()) return WriteEnd::kTime;
+    return bounds_.limit < bounds_.space ? WriteEnd::kLimit : WriteEnd::kSpace;
+  }
 
  private:
   struct Sample {
@@ -80,7 +91,7 @@ class Direction {
 
   absl::Status SubmitOne() {
     if (op_ == IoOp::kWrite && submitted_ + kRequest > grown_) SPILLWAY_RETURN_IF_ERROR(Grow());
-    if (submitted_ >= most_) return absl::OkStatus();
+    if (submitted_ >= bounds_.Least()) return absl::OkStatus();
     const size_t place = idle_.back();
     idle_.pop_back();
     offsets_[place] = submitted_;
@@ -95,13 +106,16 @@ class Direction {
 
   absl::Status Grow() {
     const auto before = os::SteadyClock::now();
-    const uint64_t to = std::min(grown_ + kGrowth, most_);
+    // By one request at first: it shows whether growing means writing.
+    const uint64_t to = std::min(grown_ + (grown_ == 0 ? kRequest : kGrowth), bounds_.Least());
     const absl::Status grown = opened_->file->Grow(to);
     growing_ += os::SteadyClock::now() - before;
     if (grown.ok()) {
+      const bool twice = grown_ == 0 && opened_->file->grows_by_writing() && options_.cap_bytes != 0;
+      if (twice) bounds_.limit = std::min(bounds_.limit, Whole(options_.cap_bytes / 2));
       grown_ = to;
     } else if (absl::IsResourceExhausted(grown) && grown_ > 0) {
-      most_ = grown_;  // others took the space meanwhile, or a limit of the system's ends here
+      bounds_.space = grown_;  // others took it meanwhile
     } else {
       return grown;
     }
@@ -134,7 +148,7 @@ class Direction {
     samples_.push_back({seconds, done_});
     if (!options_.progress) return;
     const double by_time = seconds / std::max(1e-9, Seconds(time_));
-    const double by_bytes = static_cast<double>(done_) / static_cast<double>(most_);
+    const double by_bytes = static_cast<double>(done_) / static_cast<double>(bounds_.Least());
     options_.progress({op_, end ? 1.0 : std::min(kNearlyDone, std::max(by_time, by_bytes)), done_, seconds});
   }
 
@@ -151,23 +165,25 @@ class Direction {
   const IoOp op_;
   const DiskRateOptions& options_;
   std::chrono::nanoseconds time_{0}, growing_{0};
-  uint64_t most_ = 0, submitted_ = 0, done_ = 0, grown_ = 0;
+  Bounds bounds_;
+  uint64_t submitted_ = 0, done_ = 0, grown_ = 0;
   os::SteadyClock::time_point start_, next_report_;
   std::array<uint64_t, kInFlight> offsets_{};
   std::vector<size_t> idle_;  // places of the buffer with no request in flight
   std::vector<Sample> samples_;
 };
 
-absl::StatusOr<DiskRates> WriteAndRead(OpenedDirectory* opened, AlignedBuffer* buffer, uint64_t space,
+absl::StatusOr<DiskRates> WriteAndRead(OpenedDirectory* opened, AlignedBuffer* buffer, const Bounds& bounds,
                                        const DiskRateOptions& options) {
   DiskRates rates;
   const auto writing =
       std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(options.time.count()) * kWritePart));
   Direction write(opened, buffer, IoOp::kWrite, options);
-  SPILLWAY_ASSIGN_OR_RETURN(rates.write, write.Run(writing, space));
-  rates.ended_by_space = write.ended_by_space();
+  SPILLWAY_ASSIGN_OR_RETURN(rates.write, write.Run(writing, bounds));
+  rates.end = write.end();
   Direction read(opened, buffer, IoOp::kRead, options);
-  SPILLWAY_ASSIGN_OR_RETURN(rates.read, read.Run(options.time - writing, rates.write.bytes));
+  SPILLWAY_ASSIGN_OR_RETURN(rates.read,
+                            read.Run(options.time - writing, {rates.write.bytes, rates.write.bytes}));
   return rates;
 }
 
@@ -179,16 +195,16 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::string& path, const DiskRateOpt
   store.allow_any_file_system = true;
   OpenedDirectory opened;
   SPILLWAY_ASSIGN_OR_RETURN(opened, OpenDirectory(path, store));
-  const uint64_t space =
-      opened.file->SpaceToGrow(0, options.cap_bytes, options.reserve_bytes).bytes() / kRequest * kRequest;
-  if (space < kLeastSpace) {
-    return absl::ResourceExhaustedError("no space to measure in: " + os::BytesText(space) +
+  const SpillFile::Growable growable = opened.file->SpaceToGrow(0, options.cap_bytes, options.reserve_bytes);
+  const Bounds bounds{Whole(growable.by_disk), Whole(growable.by_limits)};
+  if (bounds.Least() < kLeastSpace) {
+    return absl::ResourceExhaustedError("no space to measure in: " + os::BytesText(bounds.Least()) +
                                         " beyond the reserve, and " + os::BytesText(kLeastSpace) +
                                         " are needed");
   }
   auto buffer = std::make_unique<AlignedBuffer>(kRequest * kInFlight);
   FillWithNoise(buffer.get());
-  absl::StatusOr<DiskRates> rates = WriteAndRead(&opened, buffer.get(), space, options);
+  absl::StatusOr<DiskRates> rates = WriteAndRead(&opened, buffer.get(), bounds, options);
   // A transfer that is stuck in the kernel may touch the buffer later: it must then never be freed.
   if (!opened.engine->Stop(std::chrono::seconds(1))) (void)buffer.release();
   return rates;

@@ -24,10 +24,14 @@ struct DirectionRate {
   double PerSecond() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
+// What ended the writing: its time; the end of the space beside the reserve; or a limit that leaves space, which
+// is cap_bytes or the system's limit of a file's size.
+enum class WriteEnd : uint8_t { kTime, kSpace, kLimit };
+
 struct DiskRates {
   DirectionRate write;
   DirectionRate read;
-  bool ended_by_space = false;  // the space, not the time, ended the writing
+  WriteEnd end = WriteEnd::kTime;
 };
 
 struct DiskProgress {
@@ -39,7 +43,8 @@ struct DiskProgress {
 
 struct DiskRateOptions {
   std::chrono::nanoseconds time = std::chrono::seconds(10);  // of both directions together
-  uint64_t cap_bytes = 0;                                    // the most that is written; 0: no cap
+  // The most that is written; 0: no cap. Where a file can grow only by writing, that counts as well.
+  uint64_t cap_bytes = 0;
   uint64_t reserve_bytes = 0;  // left free in the file system; 0: the default of spill stores
   std::function<void(const DiskProgress&)> progress;  // some ten times a second, and at each direction's end
 };

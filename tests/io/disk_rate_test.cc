@@ -5,17 +5,32 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <vector>
 
 #include "io/os/clock.h"
+#include "tests/io/disk_fixture.h"
 #include "tests/io/store_helpers.h"
+
+namespace {
+
+bool fallocate_works = true;
+
+}  // namespace
+
+// In place of the C library's, for a file system that has none.
+extern "C" int fallocate(int file, int mode, off_t offset, off_t length) {
+  if (fallocate_works) return static_cast<int>(::syscall(SYS_fallocate, file, mode, offset, length));
+  errno = EOPNOTSUPP;
+  return -1;
+}
 
 namespace spillway::io {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 DiskRateOptions Options() {
   DiskRateOptions options;
@@ -48,19 +63,48 @@ TEST(DiskRateTest, IsBoundByTime) {
   ASSERT_TRUE(rates.ok()) << rates.status();
   // Transfers under way are waited for, and another process may have the disk.
   EXPECT_LT(os::SteadyClock::now() - start, std::chrono::seconds(20));
-  EXPECT_EQ(rates->ended_by_space, rates->write.bytes == options.cap_bytes);
+  EXPECT_EQ(rates->end, rates->write.bytes == options.cap_bytes ? WriteEnd::kLimit : WriteEnd::kTime);
 }
 
-TEST(DiskRateTest, IsBoundBySpace) {
+TEST(DiskRateTest, IsBoundByTheCap) {
   TestDirectory directory;
   DiskRateOptions options = Options();
   options.time = std::chrono::seconds(60);
   options.cap_bytes = 16 * kMiB;
   const auto rates = MeasureDisk(directory.path(), options);
   ASSERT_TRUE(rates.ok()) << rates.status();
-  EXPECT_TRUE(rates->ended_by_space);
+  EXPECT_EQ(rates->end, WriteEnd::kLimit) << "there is more space";
   EXPECT_EQ(rates->write.bytes, 16 * kMiB);
   EXPECT_EQ(rates->read.bytes, 16 * kMiB);
+}
+
+using DiskRateOnItsOwnDiskTest = DiskTest;
+
+TEST_F(DiskRateOnItsOwnDiskTest, IsBoundBySpace) {
+  MOUNT_OR_SKIP(64);
+  DiskRateOptions options = Options();
+  options.time = std::chrono::seconds(60);
+  options.cap_bytes = 2048 * kMiB;
+  const auto rates = MeasureDisk(path(), options);
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  EXPECT_EQ(rates->end, WriteEnd::kSpace);
+  EXPECT_LE(rates->write.bytes, 64 * kMiB);
+}
+
+// What growing the file writes counts as well.
+TEST(DiskRateTest, WritesNoMoreThanTheCapWhereGrowingMeansWriting) {
+  TestDirectory directory;
+  DiskRateOptions options = Options();
+  options.time = std::chrono::seconds(60);
+  for (const uint64_t cap : {8 * kMiB, 16 * kMiB}) {
+    options.cap_bytes = cap;
+    fallocate_works = false;
+    const auto rates = MeasureDisk(directory.path(), options);
+    fallocate_works = true;
+    ASSERT_TRUE(rates.ok()) << rates.status();
+    EXPECT_EQ(rates->write.bytes, cap / 2);
+    EXPECT_EQ(rates->end, WriteEnd::kLimit);
+  }
 }
 
 TEST(DiskRateTest, TouchesNoReserve) {
@@ -88,7 +132,7 @@ TEST(DiskRateTest, EndsWhereTheFileCannotGrow) {
   const auto rates = MeasureDisk(directory.path(), options);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   ASSERT_TRUE(rates.ok()) << rates.status();
-  EXPECT_TRUE(rates->ended_by_space);
+  EXPECT_EQ(rates->end, WriteEnd::kLimit);
   EXPECT_LE(rates->write.bytes, 20 * kMiB);
 }
 

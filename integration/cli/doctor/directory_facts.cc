@@ -16,14 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More than the caches of drives in use, and little of their life.
-constexpr uint64_t kMostWritten = uint64_t{32} << 30;
-
 void Measure(const DiskOptions& options, uint64_t reserve_setting, DiskFacts* facts) {
   io::DiskRateOptions rate;
   rate.time = options.time;
   rate.reserve_bytes = reserve_setting;
-  rate.cap_bytes = facts->cap_bytes == 0 ? kMostWritten : std::min(kMostWritten, facts->cap_bytes);
+  rate.cap_bytes = facts->cap_bytes == 0 ? kMostMeasured : std::min(kMostMeasured, facts->cap_bytes);
   if (options.progress)
     rate.progress = [&](const io::DiskProgress& now) { options.progress(facts->start.path, now); };
   const auto rates = io::MeasureDisk(facts->start.path, rate);

@@ -6,6 +6,7 @@
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@
 #include "integration/settings/settings.h"
 
 namespace spillway::integration {
+
+// The most that measuring writes into a directory: more than the caches of drives in use, and little of their
+// life.
+inline constexpr uint64_t kMostMeasured = uint64_t{32} << 30;
 
 struct DiskOptions {
   std::chrono::nanoseconds time{0};  // for each directory; 0: no rates

@@ -15,6 +15,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 
 Json OrNull(uint64_t value) { return value == kUnlimited ? Json() : Json(value); }
+// Null where it is 0, which stands for what is not known, or not limited.
+Json AboveZero(auto value) { return value > 0 ? Json(value) : Json(); }
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json RateJson(uint64_t bytes, double seconds, double rate) {
@@ -43,12 +45,12 @@ Json Of(const SystemFacts& it) {
           {"architecture", it.architecture},
           {"container", OrNull(it.container)},
           {"cpu", OrNull(it.cpu)},
-          {"cpus", it.cpus},
-          {"cpu_quota", it.cpu_quota > 0 ? Json(it.cpu_quota) : Json()},
-          {"numa_nodes", it.numa_nodes},
-          {"memory_bytes", it.memory.machine_bytes},
-          {"group_memory_bytes", it.memory.group_bytes == 0 ? Json() : Json(it.memory.group_bytes)},
-          {"available_bytes", it.available_bytes}};
+          {"cpus", AboveZero(it.cpus)},
+          {"cpu_quota", AboveZero(it.cpu_quota)},
+          {"numa_nodes", AboveZero(it.numa_nodes)},
+          {"memory_bytes", AboveZero(it.memory.machine_bytes)},
+          {"group_memory_bytes", AboveZero(it.memory.group_bytes)},
+          {"available_bytes", AboveZero(it.available_bytes)}};
 }
 
 Json Of(const TorchFacts& it) {
@@ -68,13 +70,14 @@ Json Of(const LinkRates& it) {
 }
 
 Json Of(const DriverFacts& it) {
-  Json json = {{"problem", OrNull(it.problem)}, {"version", it.version}, {"stand_in", it.stand_in}};
+  Json json = {
+      {"problem", OrNull(it.problem)}, {"version", AboveZero(it.version)}, {"stand_in", it.stand_in}};
   Json& devices = json["devices"] = Json::array();
   for (const DeviceFacts& device : it.devices) {
     devices.push_back({{"problem", OrNull(device.problem)},
                        {"name", device.name},
-                       {"bytes", device.bytes},
-                       {"free_bytes", device.free_bytes},
+                       {"bytes", AboveZero(device.bytes)},
+                       {"free_bytes", device.problem.empty() ? Json(device.free_bytes) : Json()},
                        {"virtual_memory_management", device.maps},
                        {"host_numa_memory", device.host_numa},
                        {"numa_node", device.numa_node < 0 ? Json() : Json(device.numa_node)},
@@ -90,7 +93,7 @@ Json Of(const LimitFacts& it) {
           {"address_bytes", OrNull(it.address_bytes)},
           {"io_uring_problem", OrNull(it.io_uring_problem)},
           {"membarrier", it.membarrier},
-          {"memory_maps", it.memory_maps},
+          {"memory_maps", AboveZero(it.memory_maps)},
           {"shared_memory_bytes", it.shared_memory},
           {"free_shared_memory_bytes", it.free_shared_memory}};
 }
@@ -100,8 +103,8 @@ Json Of(const DiskFacts& it) {
                {"problem", OrNull(it.start.problem)},
                {"file_system", OrNull(it.file_system)},
                {"drive", OrNull(it.drive)},
-               {"free_bytes", it.start.free_bytes},
-               {"total_bytes", it.start.total_bytes},
+               {"free_bytes", it.start.total_bytes == 0 ? Json() : Json(it.start.free_bytes)},
+               {"total_bytes", AboveZero(it.start.total_bytes)},
                {"reserve_bytes", it.reserve_bytes},
                {"space_bytes", it.SpaceBytes()},
                {"direct_io", it.direct_io},
@@ -110,7 +113,8 @@ Json Of(const DiskFacts& it) {
   if (!it.rate_problem.empty()) return json;
   json["write"] = Of(it.rates.write);
   json["read"] = Of(it.rates.read);
-  json["ended_by_space"] = it.rates.ended_by_space;
+  json["ended_by_space"] = it.rates.end == io::WriteEnd::kSpace;
+  json["ended_by_limit"] = it.rates.end == io::WriteEnd::kLimit;
   return json;
 }
 
@@ -184,7 +188,7 @@ std::string ReportJson(const DoctorReport& report) {
     Json& disks = json["directories"] = Json::array();
     for (const DiskFacts& disk : facts.disks) disks.push_back(Of(disk));
     json["ranks"] = {{"rank", facts.ranks.rank},
-                     {"size", facts.ranks.size == 0 ? Json() : Json(facts.ranks.size)},
+                     {"size", AboveZero(facts.ranks.size)},
                      {"launcher", OrNull(facts.ranks.launcher)}};
     json["start"] = {{"refusal", OrNull(facts.refusal)}, {"warnings", facts.warnings}};
     Json& settings = json["settings"] = Json::array();

@@ -76,8 +76,9 @@ absl::Status FillDevice(const OpenedDriver& driver, int ordinal, const DriverOpt
   const allocator::ScopedContext scope(&entries, context.context());
   SPILLWAY_RETURN_IF_ERROR(entries.ToStatus(entries.cuMemGetInfo_v2(&free, &total), "cuMemGetInfo"));
   facts->free_bytes = free;
-  if (options.link_time.count() == 0 || !facts->maps) {
-    facts->link.problem = facts->maps ? "not asked for" : "the GPU is not used";
+  if (!facts->maps) return absl::OkStatus();
+  if (options.link_time.count() == 0) {
+    facts->link.problem = "not asked for";
     return absl::OkStatus();
   }
   if (options.link_progress) options.link_progress(ordinal, 0);

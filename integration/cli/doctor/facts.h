@@ -30,7 +30,7 @@ struct SystemFacts {
   std::string kernel;    // "6.1.0"
   std::string architecture;
   std::string cpu;        // model; empty: not known
-  int cpus = 0;           // that this process may run on
+  int cpus = 0;           // that this process may run on; 0: not known
   double cpu_quota = 0;   // CPUs' worth of time that the control group gives; 0: no limit
   int numa_nodes = 0;     // 0: not known
   std::string container;  // "docker"; empty: no sign of one
@@ -58,17 +58,17 @@ struct CopyRate {
 };
 
 struct LinkRates {
-  std::string problem;        // why it was not measured; empty: it was
-  uint64_t buffer_bytes = 0;  // of one copy
-  CopyRate in, out;           // to the GPU, from the GPU: each alone
+  std::string problem = "the GPU is not used";  // why it was not measured; empty: it was
+  uint64_t buffer_bytes = 0;                    // of one copy
+  CopyRate in, out;                             // to the GPU, from the GPU: each alone
   CopyRate both_in, both_out;
 };
 
 struct DeviceFacts {
   std::string problem;  // of the driver's answers
   std::string name;
-  uint64_t bytes = 0;
-  uint64_t free_bytes = 0;  // now, with a context of ours in it
+  uint64_t bytes = 0;       // 0: not known
+  uint64_t free_bytes = 0;  // now, with a context of ours in it; counts where there is no problem
   bool maps = false;        // virtual memory management: mapping piece by piece
   bool host_numa = false;   // memory of a NUMA node can be made by the driver
   int numa_node = -1;       // the nearest of the host's; -1: not known
@@ -78,7 +78,7 @@ struct DeviceFacts {
 struct DriverFacts {
   std::string problem;  // why there is none to use; empty: there is
   std::string advice;
-  int version = 0;        // 13000
+  int version = 0;        // 13000; 0: not known
   bool stand_in = false;  // no kernel module of NVIDIA's: the figures say nothing of a GPU
   std::vector<DeviceFacts> devices;
 };
@@ -134,6 +134,7 @@ struct DoctorFacts {
   uint64_t rated_writes = 0;  // bytes that an SSD is said to bear (--ssd-writes); 0: not known
   NodeRanks ranks;
   GivenSettings given;
+  std::vector<FileProblem> files;     // settings whose file cannot be used as it must be
   std::string refusal;                // why a job with these settings would be refused at its start
   std::vector<std::string> warnings;  // what it would say and go on
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "integration/cli/doctor/directory_facts.h"
 #include "integration/engine/sizing.h"
 #include "io/os/bytes_text.h"
 
@@ -99,7 +100,9 @@ void Judgement::System() {
   Add(it.unserved.empty() ? Verdict::kGood : Verdict::kBad, "system",
       it.unserved.empty() ? kind : absl::StrCat(kind, ": ", it.unserved),
       it.unserved.empty() ? "" : "jobs run as without Spillway here");
-  std::string cpus = absl::StrCat(it.cpu.empty() ? "" : it.cpu + ", ", it.cpus, " for this process");
+  std::string cpus =
+      absl::StrCat(it.cpu.empty() ? "" : it.cpu + ", ",
+                   it.cpus == 0 ? "an unknown number" : absl::StrCat(it.cpus), " for this process");
   if (it.cpu_quota > 0) absl::StrAppendFormat(&cpus, ", of which its control group gives %.1f", it.cpu_quota);
   if (it.numa_nodes > 0)
     absl::StrAppend(&cpus, ", ", it.numa_nodes, " NUMA node", it.numa_nodes > 1 ? "s" : "");
@@ -306,8 +309,11 @@ void Judgement::DiskRates(const DiskFacts& disk) {
   const io::DiskRates& rates = disk.rates;
   std::string text =
       absl::StrCat(DirectionText("writes", rates.write), ", ", DirectionText("reads", rates.read));
-  if (rates.ended_by_space)
+  if (rates.end == io::WriteEnd::kSpace)
     absl::StrAppend(&text, "; the end of the space ended the writing: a cache may be in the figures");
+  if (rates.end == io::WriteEnd::kLimit && rates.write.bytes < kMostMeasured)
+    absl::StrAppend(&text,
+                    "; a limit of what may be written ended the writing: a cache may be in the figures");
   if (!disk.direct_io) absl::StrAppend(&text, "; through the page cache: memory may be in the figures");
   const double write = rates.write.late_bytes_per_second;
   std::string wear =

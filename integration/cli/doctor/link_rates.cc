@@ -112,6 +112,7 @@ absl::Status Measure(const CudaDriver& driver, CUcontext context, int device, st
 
 LinkRates MeasureLink(const CudaDriver& driver, CUcontext context, int device, const LinkOptions& options) {
   LinkRates rates;
+  rates.problem.clear();
   const uint64_t host = options.host_bytes == 0 ? kMostBytes : options.host_bytes / 16;
   rates.buffer_bytes = std::min({kMostBytes, host, options.free_bytes / 8}) / kChunkBytes * kChunkBytes;
   if (rates.buffer_bytes == 0) {

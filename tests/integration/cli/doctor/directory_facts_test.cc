@@ -79,7 +79,7 @@ TEST_F(DirectoryFactsTest, TheCapOfAnEntryIsKept) {
   const DiskFacts facts = Look(Start());
   EXPECT_EQ(facts.cap_bytes, 16 * kMiB);
   EXPECT_EQ(facts.rates.write.bytes, 16 * kMiB) << facts.rate_problem;
-  EXPECT_TRUE(facts.rates.ended_by_space);
+  EXPECT_EQ(facts.rates.end, io::WriteEnd::kLimit);
   EXPECT_EQ(facts.SpaceBytes(), 16 * kMiB);
 }
 

@@ -43,6 +43,7 @@ inline DoctorFacts GoodFacts() {
   device.bytes = 80 * kGiB;
   device.free_bytes = 78 * kGiB;
   device.maps = true;
+  device.link.problem.clear();
   device.link.buffer_bytes = 64 * kMiB;
   device.link.in = device.link.out = {25'000'000'000, 1};
   device.link.both_in = {11'000'000'000, 1};

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "nlohmann/json.hpp"
 #include "tests/integration/cli/doctor/doctor_helpers.h"
 
@@ -76,10 +78,10 @@ TEST(DoctorReportTest, JsonHasItsShape) {
   EXPECT_THAT(KeysOf(json["limits"]),
               ElementsAre("locked_bytes", "open_files", "file_bytes", "address_bytes", "io_uring_problem",
                           "membarrier", "memory_maps", "shared_memory_bytes", "free_shared_memory_bytes"));
-  EXPECT_THAT(
-      KeysOf(json["directories"][0]),
-      ElementsAre("path", "problem", "file_system", "drive", "free_bytes", "total_bytes", "reserve_bytes",
-                  "space_bytes", "direct_io", "io_uring", "rate_problem", "write", "read", "ended_by_space"));
+  EXPECT_THAT(KeysOf(json["directories"][0]),
+              ElementsAre("path", "problem", "file_system", "drive", "free_bytes", "total_bytes",
+                          "reserve_bytes", "space_bytes", "direct_io", "io_uring", "rate_problem", "write",
+                          "read", "ended_by_space", "ended_by_limit"));
   EXPECT_THAT(KeysOf(json["directories"][0]["write"]),
               ElementsAre("bytes", "seconds", "bytes_per_second", "late_bytes_per_second"));
   EXPECT_THAT(KeysOf(json["ranks"]), ElementsAre("rank", "size", "launcher"));
@@ -102,6 +104,37 @@ TEST(DoctorReportTest, JsonSaysWhatTheFactsSay) {
   EXPECT_EQ(json["conf"], "backend:spillway,host_memory:50GiB,dirs:[/nvme0]");
   facts.disks.front().rate_problem = "not asked for";
   EXPECT_FALSE(Json::parse(ReportJson(ReportOf(facts)))["directories"][0].contains("write"));
+}
+
+TEST(DoctorReportTest, WhatIsNotKnownIsNull) {
+  DoctorFacts facts;
+  DeviceFacts& device = facts.driver.devices.emplace_back();
+  device.problem = "making a context: out of memory";
+  DiskFacts& disk = facts.disks.emplace_back();
+  disk.start.problem = disk.rate_problem = "it cannot be used";
+  const Json json = Json::parse(ReportJson(ReportOf(facts)));
+  for (const char* key :
+       {"cpus", "cpu_quota", "numa_nodes", "memory_bytes", "group_memory_bytes", "available_bytes"})
+    EXPECT_TRUE(json["machine"][key].is_null()) << key;
+  EXPECT_TRUE(json["limits"]["memory_maps"].is_null());
+  EXPECT_TRUE(json["driver"]["version"].is_null());
+  for (const char* key : {"bytes", "free_bytes", "numa_node"})
+    EXPECT_TRUE(json["driver"]["devices"][0][key].is_null()) << key;
+  EXPECT_EQ(json["driver"]["devices"][0]["link"]["problem"], "the GPU is not used");
+  for (const char* key : {"free_bytes", "total_bytes"})
+    EXPECT_TRUE(json["directories"][0][key].is_null()) << key;
+}
+
+TEST(DoctorReportTest, WhatEndedTheWriting) {
+  DoctorFacts facts = GoodFacts();
+  const auto ended = [&facts](io::WriteEnd end) {
+    facts.disks.front().rates.end = end;
+    const Json disk = Json::parse(ReportJson(ReportOf(facts)))["directories"][0];
+    return std::pair<bool, bool>(disk["ended_by_space"], disk["ended_by_limit"]);
+  };
+  EXPECT_EQ(ended(io::WriteEnd::kTime), std::make_pair(false, false));
+  EXPECT_EQ(ended(io::WriteEnd::kSpace), std::make_pair(true, false));
+  EXPECT_EQ(ended(io::WriteEnd::kLimit), std::make_pair(false, true));
 }
 
 TEST(DoctorReportTest, OnlyTheInstallation) {

@@ -210,8 +210,15 @@ TEST(JudgementTest, DiskRates) {
   facts.disks.front().rates.write.late_bytes_per_second = 100e6;
   EXPECT_EQ(Find(facts, "rates of /nvme0").verdict, Verdict::kLimited);
   EXPECT_THAT(Find(facts, "rates of /nvme0").advice, HasSubstr("slow: 1 GiB takes 10.7 s"));
-  facts.disks.front().rates.ended_by_space = true;
+  io::DiskRates& rates = facts.disks.front().rates;
+  rates.end = io::WriteEnd::kSpace;
   EXPECT_THAT(Find(facts, "rates of /nvme0").found, HasSubstr("the end of the space ended the writing"));
+  rates.end = io::WriteEnd::kLimit;
+  EXPECT_THAT(Find(facts, "rates of /nvme0").found,
+              HasSubstr("a limit of what may be written ended the writing: a cache may be in the figures"));
+  rates.write.bytes = 32 * kGiB;
+  EXPECT_EQ(Find(facts, "rates of /nvme0").found.find("cache"), std::string::npos)
+      << "that is more than a cache holds";
 }
 
 TEST(JudgementTest, RatesThatWereNotMeasured) {

@@ -39,49 +39,21 @@ uint64_t Reclaimable(const std::string& path) {
   return bytes;
 }
 
-// What a control group allows, and what of it is left.
+// What control groups allow, and what of it is left.
 struct GroupMemory {
   uint64_t limit = kNoLimit;
   uint64_t left = kNoLimit;
-
-  void Narrow(const GroupMemory& other) {
-    limit = std::min(limit, other.limit);
-    left = std::min(left, other.left);
-  }
 };
 
-// Walks from `group` up to the root of its hierarchy: every parent limits too.
-GroupMemory MemoryOfGroup(const std::string& hierarchy, std::string group, const char* limit_file,
-                          const char* usage_file) {
-  GroupMemory memory;
-  while (true) {
-    const std::string folder = hierarchy + (group == "/" ? "" : group) + "/";
-    const auto limit = ReadNumber(folder + limit_file);
-    const auto usage = ReadNumber(folder + usage_file);
-    if (limit && usage) {
-      const uint64_t used = *usage - std::min(*usage, Reclaimable(folder + "memory.stat"));
-      memory.Narrow({*limit, *limit - std::min(*limit, used)});
-    }
-    if (group.empty() || group == "/") return memory;
-    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
-  }
-}
-
 GroupMemory MemoryOfControlGroups(const std::string& root) {
-  std::ifstream file(root + "/proc/self/cgroup");
   GroupMemory memory;
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    const std::string base = root + "/sys/fs/cgroup";
-    if (controllers.empty()) {
-      memory.Narrow(MemoryOfGroup(base, group, "memory.max", "memory.current"));
-    } else if (controllers.find("memory") != std::string::npos) {
-      memory.Narrow(MemoryOfGroup(base + "/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes"));
-    }
+  for (const auto& [folder, second_version] : ControlGroups("memory", root)) {
+    const auto limit = ReadNumber(folder + (second_version ? "/memory.max" : "/memory.limit_in_bytes"));
+    const auto usage = ReadNumber(folder + (second_version ? "/memory.current" : "/memory.usage_in_bytes"));
+    if (!limit || !usage) continue;
+    const uint64_t used = *usage - std::min(*usage, Reclaimable(folder + "/memory.stat"));
+    memory.limit = std::min(memory.limit, *limit);
+    memory.left = std::min(memory.left, *limit - std::min(*limit, used));
   }
   return memory;
 }
@@ -99,6 +71,27 @@ uint64_t MemInfo(const std::string& root, const char* wanted) {
 }
 
 }  // namespace
+
+std::vector<ControlGroup> ControlGroups(const std::string& controller, const std::string& root) {
+  std::ifstream file(root + "/proc/self/cgroup");
+  std::vector<ControlGroup> groups;
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool second_version = controllers == ",,";
+    if (!second_version && controllers.find("," + controller + ",") == std::string::npos) continue;
+    const std::string base = root + "/sys/fs/cgroup" + (second_version ? "" : "/" + controller);
+    std::string group = line.substr(second + 1);
+    while (!group.empty() && group != "/") {
+      groups.push_back({base + group, second_version});
+      group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+    }
+    groups.push_back({base, second_version});
+  }
+  return groups;
+}
 
 uint64_t AvailableHostMemory(const std::string& root) {
   return std::min(MemInfo(root, "MemAvailable:"), MemoryOfControlGroups(root).left);

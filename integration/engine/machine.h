@@ -25,6 +25,15 @@ struct HostMemory {
 };
 HostMemory WholeHostMemory(const std::string& root = "");
 
+// A folder of <root>/sys/fs/cgroup with the limits of one control group.
+struct ControlGroup {
+  std::string folder;
+  bool second_version = false;  // of the hierarchy that all controllers share
+};
+// The control groups of this process that limit what `controller` ("memory", "cpu") gives out, each before its
+// parent, which limits, too. Empty where there are none.
+std::vector<ControlGroup> ControlGroups(const std::string& controller, const std::string& root = "");
+
 // The first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty when none is.
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates);
 

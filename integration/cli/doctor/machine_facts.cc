@@ -2,7 +2,6 @@
 
 #include <linux/io_uring.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -17,6 +16,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -27,6 +27,8 @@ namespace spillway::integration {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kMostCpus = 1 << 20;
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
@@ -51,11 +53,6 @@ std::string CpuModel(const std::string& root) {
   return "";
 }
 
-int CpusOfThisProcess() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
 int NumaNodes(const std::string& root) {
   int nodes = 0;
   std::error_code error;
@@ -64,17 +61,6 @@ int NumaNodes(const std::string& root) {
     nodes += name.starts_with("node") && name.size() > 4 && std::isdigit(name[4]) ? 1 : 0;
   }
   return nodes;
-}
-
-// A path "/a/b" and its parents, "/" last.
-std::vector<std::string> WithParents(std::string group) {
-  std::vector<std::string> groups;
-  while (!group.empty() && group != "/") {
-    groups.push_back(group);
-    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
-  }
-  groups.emplace_back("");
-  return groups;
 }
 
 // Of version 1.
@@ -95,20 +81,10 @@ double QuotaOf(const std::string& folder, bool second_version) {
 }
 
 double CpuQuota(const std::string& root) {
-  std::ifstream file(root + "/proc/self/cgroup");
   double least = 0;
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool second_version = controllers == ",,";
-    if (!second_version && controllers.find(",cpu,") == std::string::npos) continue;
-    const std::string base = root + "/sys/fs/cgroup" + (second_version ? "" : "/cpu");
-    for (const std::string& group : WithParents(line.substr(second + 1))) {
-      const double quota = QuotaOf(base + group, second_version);
-      if (quota > 0 && (least == 0 || quota < least)) least = quota;
-    }
+  for (const ControlGroup& group : ControlGroups("cpu", root)) {
+    const double quota = QuotaOf(group.folder, group.second_version);
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
   }
   return least;
 }
@@ -146,6 +122,17 @@ bool HasMembarrier() {
 
 }  // namespace
 
+int CountCpus(const AskForCpus& ask) {
+  // The kernel refuses a set that is smaller than its own, whose size it does not tell.
+  for (size_t cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
+    std::vector<cpu_set_t> set(cpus / CPU_SETSIZE);
+    const size_t bytes = set.size() * sizeof(cpu_set_t);
+    if (ask(bytes, set.data()) == 0) return CPU_COUNT_S(bytes, set.data());
+    if (errno != EINVAL) return 0;
+  }
+  return 0;
+}
+
 std::string WhyUnserved(const std::string& architecture, const std::string& release) {
   if (architecture != "x86_64") return absl::StrCat("only Linux on x86_64 is served, this is ", architecture);
   if (absl::StrContains(absl::AsciiStrToLower(release), "microsoft"))
@@ -175,7 +162,7 @@ SystemFacts LookAtSystem(const std::string& root) {
     facts.unserved = WhyUnserved(name.machine, name.release);
   }
   facts.cpu = CpuModel(root);
-  facts.cpus = CpusOfThisProcess();
+  facts.cpus = CountCpus([](size_t bytes, cpu_set_t* set) { return ::sched_getaffinity(0, bytes, set); });
   facts.cpu_quota = CpuQuota(root);
   facts.numa_nodes = NumaNodes(root);
   facts.container = Container(root);

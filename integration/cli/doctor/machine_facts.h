@@ -5,6 +5,10 @@
 #ifndef SPILLWAY_INTEGRATION_CLI_DOCTOR_MACHINE_FACTS_H_
 #define SPILLWAY_INTEGRATION_CLI_DOCTOR_MACHINE_FACTS_H_
 
+#include <sched.h>
+
+#include <cstddef>
+#include <functional>
 #include <string>
 
 #include "integration/cli/doctor/facts.h"
@@ -14,6 +18,10 @@ namespace spillway::integration {
 SystemFacts LookAtSystem(const std::string& root = "");
 
 LimitFacts LookAtLimits(const std::string& root = "");
+
+// How many CPUs are in the set that `ask` fills; 0: not known. `ask` is as sched_getaffinity.
+using AskForCpus = std::function<int(size_t bytes, cpu_set_t* set)>;
+int CountCpus(const AskForCpus& ask);
 
 // Why a machine of this architecture with this release of the kernel is not served; empty: it is.
 std::string WhyUnserved(const std::string& architecture, const std::string& release);

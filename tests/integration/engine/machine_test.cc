@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 namespace spillway::integration {
 namespace {
@@ -73,6 +74,20 @@ TEST_F(MachineTest, InAContainerItsOwnGroupIsTheRoot) {
   Write("/sys/fs/cgroup/memory.max", std::to_string(2 * kGiB));
   Write("/sys/fs/cgroup/memory.current", std::to_string(kGiB));
   EXPECT_EQ(AvailableHostMemory(root_), kGiB);
+}
+
+TEST_F(MachineTest, ControlGroupsAreGivenWithTheirParents) {
+  const auto folders = [&](const std::string& controller) {
+    std::vector<std::string> found;
+    for (const ControlGroup& group : ControlGroups(controller, root_))
+      found.push_back(group.folder.substr(root_.size()) + (group.second_version ? " 2" : " 1"));
+    return found;
+  };
+  Write("/proc/self/cgroup", "4:cpu,cpuacct:/a/b\n3:memory_other:/x\nno line\n0::/\n");
+  using Found = std::vector<std::string>;
+  EXPECT_EQ(folders("cpu"), Found({"/sys/fs/cgroup/cpu/a/b 1", "/sys/fs/cgroup/cpu/a 1",
+                                   "/sys/fs/cgroup/cpu 1", "/sys/fs/cgroup 2"}));
+  EXPECT_EQ(folders("memory"), Found({"/sys/fs/cgroup 2"}));
 }
 
 TEST_F(MachineTest, TheFirstWritableDiskDirectoryIsTaken) {

@@ -106,6 +106,26 @@ TEST_F(MachineFactsTest, KnowsNvidiasModule) {
   EXPECT_TRUE(HasKernelModule(root_));
 }
 
+TEST(CountCpusTest, AKernelWithMoreCpusThanASetOfTheLibrarysTakes) {
+  const AskForCpus ask = [](size_t bytes, cpu_set_t* set) {
+    if (bytes < 4096 / 8) {
+      errno = EINVAL;
+      return -1;
+    }
+    for (const int cpu : {0, 1500, 4095}) CPU_SET_S(cpu, bytes, set);
+    return 0;
+  };
+  EXPECT_EQ(CountCpus(ask), 3);
+  const auto refuse = [](int error) {
+    return CountCpus([error](size_t, cpu_set_t*) {
+      errno = error;
+      return -1;
+    });
+  };
+  EXPECT_EQ(refuse(EINVAL), 0);
+  EXPECT_EQ(refuse(EPERM), 0);
+}
+
 TEST(WhyUnservedTest, OtherMachinesAreNamed) {
   EXPECT_EQ(WhyUnserved("x86_64", "6.1.0-18-amd64"), "");
   EXPECT_EQ(WhyUnserved("aarch64", "6.1.0"), "only Linux on x86_64 is served, this is aarch64");

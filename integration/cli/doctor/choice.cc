@@ -78,7 +78,16 @@ class Choice {
   }
   bool Usable(const DiskFacts& disk) const { return disk.start.problem.empty() && SpaceOf(disk) > 0; }
 
+  void Take(const char* name, const std::string& reason = "as given") {
+    settings_.push_back({name, *Given(name), reason, true});
+  }
+  void Unset(const std::string& name, const std::string& reason) {
+    settings_.push_back({name, "", reason, false, Given(name.c_str()) != nullptr});
+  }
+
   void ChooseReserve();
+  bool DirectoriesAreRefused() const;
+  std::string RankLists(const std::vector<const DiskFacts*>& disks) const;
   std::vector<const DiskFacts*> ChooseDisks();
   void GpuMemory();
   void HostMemory(const std::vector<const DiskFacts*>& disks);
@@ -93,8 +102,12 @@ class Choice {
   std::vector<ChosenSetting> settings_;
 };
 
-// A smaller reserve where the one in force leaves no space on any disk, and a smaller one would.
+// A smaller reserve where the default leaves no space on any disk, and a smaller one would. The user's own stays.
 void Choice::ChooseReserve() {
+  if (const std::string* const given = Given("disk_reserve")) {
+    reserve_ = {"disk_reserve", *given, "as given", true};
+    return;
+  }
   const DiskFacts* most = nullptr;
   bool space = false;
   for (const DiskFacts& disk : facts_.disks) {
@@ -102,11 +115,7 @@ void Choice::ChooseReserve() {
     space |= disk.SpaceBytes() > 0;
     if (most == nullptr || disk.start.free_bytes > most->start.free_bytes) most = &disk;
   }
-  const std::string* given = Given("disk_reserve");
-  if (space || most == nullptr || most->start.free_bytes < kSmallReserve + kLeastSpace) {
-    if (given != nullptr) reserve_ = {"disk_reserve", *given, "as given", true};
-    return;
-  }
+  if (space || most == nullptr || most->start.free_bytes < kSmallReserve + kLeastSpace) return;
   new_reserve_ = kSmallReserve;
   reserve_ = {"disk_reserve", SizeText(kSmallReserve),
               absl::StrCat("a reserve of ", BytesText(most->reserve_bytes), " leaves nothing of the ",
@@ -130,7 +139,8 @@ std::vector<const DiskFacts*> Choice::ChooseDisks() {
     if (!disk.start.problem.empty()) {
       leave_out("it cannot be used");
     } else if (!Usable(disk)) {
-      leave_out("it has no space");
+      leave_out(absl::StrCat("a reserve of ", BytesText(disk.reserve_bytes), " leaves nothing of the ",
+                             BytesText(disk.start.free_bytes), " that are free"));
     } else if (rate > 0 && rate < fastest * kTooSlow) {
       leave_out(absl::StrCat(RateText(rate), " beside ", RateText(fastest)));
     } else if (!file_systems.insert(disk.file_system_id).second) {
@@ -149,21 +159,19 @@ void Choice::GpuMemory() {
   const std::string* const given = Given("gpu_memory");
   const auto size = given == nullptr ? absl::StatusOr<Size>(Size()) : ParseSize(*given, Percent::kAccepted);
   if (given != nullptr && (largest == 0 || (size.ok() && size->Of(largest) <= largest))) {
-    settings_.push_back({"gpu_memory", *given, "as given", true});
+    Take("gpu_memory");
     return;
   }
   const std::string more = given == nullptr ? "" : absl::StrCat(*given, " is more than a GPU has; ");
   if (devices.empty()) {
-    settings_.push_back(
-        {"gpu_memory", "", absl::StrCat(more, "a job takes what is free at its first block")});
+    Unset("gpu_memory", absl::StrCat(more, "a job takes what is free at its first block"));
     return;
   }
   const DeviceFacts& first = devices.front();
-  settings_.push_back(
-      {"gpu_memory", "",
-       absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is ",
-                    BytesText(DefaultBudget(first.free_bytes, 0)), " of ", BytesText(first.bytes),
-                    " on GPU 0")});
+  Unset("gpu_memory",
+        absl::StrCat(more, "a job takes what is free at its first block, less a reserve; now that is ",
+                     BytesText(DefaultBudget(first.free_bytes, 0)), " of ", BytesText(first.bytes),
+                     " on GPU 0"));
 }
 
 void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
@@ -179,13 +187,13 @@ void Choice::HostMemory(const std::vector<const DiskFacts*>& disks) {
   const uint64_t available = facts_.system.available_bytes;
   if (size.ok() && available != 0 && size->Of(available) > available)
     absl::StrAppend(&reason, "; only ", BytesText(available), " are available now");
-  settings_.push_back({"host_memory", *given, reason, true});
+  Take("host_memory", reason);
 }
 
 void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
   const uint64_t available = facts_.system.available_bytes;
   if (available == 0) {
-    settings_.push_back({"host_memory", "", "what is available is not known: set what can be spared"});
+    Unset("host_memory", "what is available is not known: set what can be spared");
     return;
   }
   double link = 0, disk_rate = 0;
@@ -209,25 +217,66 @@ void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
     absl::StrAppend(&reason, "; for all ", ranks, " ranks of the node, each ",
                     BytesText(PartOfRank(bytes, ranks)));
   if (bytes < kLeastHostTier) {
-    settings_.push_back({"host_memory", "0",
-                         absl::StrCat("only ", BytesText(available), " are available: the disk alone, with ",
-                                      "48 MiB of staging")});
+    const char* const rest = !disks.empty() ? "the disk alone, with 48 MiB of staging"
+                             : facts_.disk_unused.empty()
+                                 ? "with no disk either, a job has its GPU's memory alone"
+                                 : "too little for a host tier";
+    settings_.push_back(
+        {"host_memory", "0", absl::StrCat("only ", BytesText(available), " are available: ", rest)});
     return;
   }
   settings_.push_back({"host_memory", SizeText(bytes), reason});
 }
 
-std::string EntryText(const DiskFacts& disk) {
-  return disk.cap_bytes == 0 ? disk.start.path : absl::StrCat(disk.start.path, ":", SizeText(disk.cap_bytes));
+std::string EntryText(const std::string& path, uint64_t cap_bytes) {
+  return cap_bytes == 0 ? path : absl::StrCat(path, ":", SizeText(cap_bytes));
+}
+
+// Whether a job's start refuses the directories that the user has named.
+bool Choice::DirectoriesAreRefused() const {
+  const auto refused = [](const DiskFacts& disk) { return !disk.start.problem.empty(); };
+  const auto usable = [this](const DiskFacts& disk) { return Usable(disk); };
+  return std::any_of(facts_.disks.begin(), facts_.disks.end(), refused) ||
+         std::none_of(facts_.disks.begin(), facts_.disks.end(), usable);
+}
+
+// Where the user has named a list for each rank: `disks` for this rank, and the others' lists without what this
+// rank found not to work. Empty: there is one list for all, or one would be empty, which no setting can say.
+std::string Choice::RankLists(const std::vector<const DiskFacts*>& disks) const {
+  const std::string* const given = Given("dirs");
+  if (given == nullptr) return "";
+  const auto lists = ParseDirectories(*given);
+  if (!lists.ok() || lists->size() < 2) return "";
+  const auto works = [this](const std::string& path) {
+    return std::none_of(facts_.disks.begin(), facts_.disks.end(), [&](const DiskFacts& disk) {
+      return disk.start.path == path && !disk.start.problem.empty();
+    });
+  };
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < lists->size(); ++rank) {
+    std::vector<std::string> entries;
+    if (rank == static_cast<size_t>(facts_.ranks.rank) % lists->size()) {
+      for (const DiskFacts* disk : disks) entries.push_back(EntryText(disk->start.path, disk->cap_bytes));
+    } else {
+      for (const DirectoryEntry& entry : (*lists)[rank])
+        if (works(entry.path)) entries.push_back(EntryText(entry.path, entry.cap_bytes));
+    }
+    if (entries.empty()) return "";
+    texts.push_back(absl::StrJoin(entries, ","));
+  }
+  return absl::StrJoin(texts, ";");
 }
 
 void Choice::Directories(const std::vector<const DiskFacts*>& disks) {
-  const std::string* const given = Given("dirs");
-  if (given != nullptr && left_out_.empty()) {
-    settings_.push_back({"dirs", *given, "as given", true});
+  const bool given = Given("dirs") != nullptr;
+  if (given && (left_out_.empty() || (!facts_.disk_unused.empty() && !DirectoriesAreRefused()))) {
+    Take("dirs");
     return;
   }
-  if (!facts_.disk_unused.empty()) return;
+  if (!facts_.disk_unused.empty()) {
+    if (given) Unset("dirs", absl::StrCat(facts_.disk_unused, "; ", absl::StrJoin(left_out_, "; ")));
+    return;
+  }
   std::string reason;
   if (disks.empty()) {
     reason = left_out_.empty() ? "there is no disk that can be written" : absl::StrJoin(left_out_, "; ");
@@ -238,21 +287,30 @@ void Choice::Directories(const std::vector<const DiskFacts*>& disks) {
   uint64_t space = 0;
   double rate = 0;
   for (const DiskFacts* disk : disks) {
-    entries.push_back(EntryText(*disk));
+    entries.push_back(EntryText(disk->start.path, disk->cap_bytes));
     space += SpaceOf(*disk);
     rate += SlowerRate(*disk);
   }
   reason = absl::StrCat("space for ", BytesText(space));
   if (rate > 0) absl::StrAppend(&reason, ", ", RateText(rate), " in the slower direction");
   for (const std::string& words : left_out_) absl::StrAppend(&reason, "; ", words);
-  settings_.push_back({"dirs", absl::StrJoin(entries, ","), reason});
+  const std::string lists = RankLists(disks);
+  if (!lists.empty()) absl::StrAppend(&reason, "; with the lists of the other ranks");
+  settings_.push_back({"dirs", lists.empty() ? absl::StrJoin(entries, ",") : lists, reason});
 }
 
 void Choice::Remaining() {
   for (const auto& [name, value] : facts_.given.values) {
     const bool there = std::any_of(settings_.begin(), settings_.end(),
                                    [&](const ChosenSetting& setting) { return setting.name == name; });
-    if (!there) settings_.push_back({name, value, "as given", true});
+    if (there) continue;
+    const auto file = std::find_if(facts_.files.begin(), facts_.files.end(),
+                                   [&](const FileProblem& problem) { return problem.setting == name; });
+    if (file == facts_.files.end()) {
+      Take(name.c_str());
+    } else {
+      Unset(name, absl::StrCat(value, " is not accepted; accepted: ", file->accepted));
+    }
   }
 }
 
@@ -280,6 +338,10 @@ std::vector<std::string> ExportLines(const std::vector<ChosenSetting>& settings)
   std::vector<std::string> lines;
   for (const ChosenSetting& setting : settings) {
     const std::string variable = VariableOf(setting.name);
+    if (setting.dropped) {
+      lines.push_back(absl::StrCat("unset ", variable, "  # ", setting.reason));
+      continue;
+    }
     lines.push_back(setting.value.empty() ? absl::StrCat("# ", variable, " stays unset: ", setting.reason)
                                           : absl::StrCat("export ", variable, "=", ShellWord(setting.value),
                                                          "  # ", setting.reason));

@@ -89,6 +89,7 @@ void LookAtRest(const DoctorOptions& options, const Settings& settings, const Se
 
   MachineFacts machine = LookAtMachine(settings);
   for (const DeviceFacts& device : facts->driver.devices) machine.device_bytes.push_back(device.bytes);
+  facts->files = machine.files;
   if (settings.Enabled())
     facts->refusal = std::string(CheckStart(settings, source, machine, &facts->warnings).message());
   if (settings.Observes()) facts->disk_unused = "SPILLWAY=observe moves nothing";

@@ -84,6 +84,13 @@ TEST(ChoiceTest, ATinyControlGroup) {
   EXPECT_EQ(Find(facts, "host_memory").value, "0");
   EXPECT_THAT(Find(facts, "host_memory").reason, HasSubstr("48 MiB of staging"));
   EXPECT_TRUE(StartWith(facts).ok());
+  facts.disk_unused = "SPILLWAY=observe moves nothing";
+  facts.disks.clear();
+  EXPECT_EQ(Find(facts, "host_memory").reason, "only 100.00 MiB are available: too little for a host tier");
+  facts.disk_unused.clear();
+  EXPECT_EQ(Find(facts, "host_memory").value, "0");
+  EXPECT_EQ(Find(facts, "host_memory").reason,
+            "only 100.00 MiB are available: with no disk either, a job has its GPU's memory alone");
   facts.system.available_bytes = 0;
   EXPECT_EQ(Find(facts, "host_memory").value, "");
 }
@@ -109,6 +116,7 @@ TEST(ChoiceTest, WhatAJobWouldBeRefusedForIsReplaced) {
   facts.given.values = {{"gpu_memory", "200GiB"}, {"host_memory", "1TiB"}};
   EXPECT_EQ(Find(facts, "gpu_memory").value, "");
   EXPECT_THAT(Find(facts, "gpu_memory").reason, HasSubstr("200GiB is more than a GPU has"));
+  EXPECT_TRUE(Find(facts, "gpu_memory").dropped) << "the shell may have it";
   EXPECT_EQ(Find(facts, "host_memory").value, "50GiB");
   EXPECT_FALSE(Find(facts, "host_memory").given);
   EXPECT_TRUE(StartWith(facts).ok());
@@ -143,8 +151,73 @@ TEST(ChoiceTest, ADiskThatIsNearlyFull) {
   facts.disks.front().start.free_bytes = 1500 * kMiB;
   EXPECT_EQ(Find(facts, "disk_reserve").value, "is not chosen");
   EXPECT_EQ(Find(facts, "dirs").value, "none");
-  EXPECT_EQ(Find(facts, "dirs").reason, "without /nvme0: it has no space");
+  EXPECT_EQ(Find(facts, "dirs").reason,
+            "without /nvme0: a reserve of 50.00 GiB leaves nothing of the 1.46 GiB that are free");
   EXPECT_TRUE(StartWith(facts).ok());
+}
+
+TEST(ChoiceTest, AReserveOfTheUsersIsNeverMadeSmaller) {
+  DoctorFacts facts = GoodFacts();
+  facts.disks.front().start.free_bytes = 40 * kGiB;
+  facts.given.values = {{"disk_reserve", "50GiB"}, {"dirs", "/nvme0"}};
+  facts.dirs_named = true;
+  EXPECT_EQ(Find(facts, "disk_reserve").value, "50GiB");
+  EXPECT_TRUE(Find(facts, "disk_reserve").given);
+  EXPECT_EQ(Find(facts, "dirs").value, "none");
+  EXPECT_EQ(Find(facts, "dirs").reason,
+            "without /nvme0: a reserve of 50.00 GiB leaves nothing of the 40.00 GiB that are free");
+  EXPECT_TRUE(StartWith(facts).ok()) << StartWith(facts);
+}
+
+TEST(ChoiceTest, TheListsOfOtherRanksStay) {
+  DoctorFacts facts = GoodFacts();
+  facts.dirs_named = true;
+  facts.ranks.rank = 4;
+  facts.given.values["dirs"] = "/nvme0,/ro;/ro,/nvme1:2TiB;/nvme2";
+  facts.disks = {GoodDisk("/ro", 2), GoodDisk("/nvme1", 3)};
+  facts.disks[0].start.problem = "Read-only file system";
+  facts.disks[1].cap_bytes = 2048 * kGiB;
+  EXPECT_EQ(Find(facts, "dirs").value, "/nvme0;/nvme1:2048GiB;/nvme2");
+  EXPECT_THAT(Find(facts, "dirs").reason,
+              HasSubstr("without /ro: it cannot be used; with the lists of the other ranks"));
+  EXPECT_TRUE(StartWith(facts).ok()) << StartWith(facts);
+  // What is slow or there twice for this rank may be all that another has.
+  facts.given.values["dirs"] = "/again;/nvme0,/again";
+  facts.ranks.rank = 1;
+  facts.disks = {GoodDisk("/nvme0", 1), GoodDisk("/again", 1)};
+  EXPECT_EQ(Find(facts, "dirs").value, "/again;/nvme0");
+  // No list can be empty.
+  facts.disks[0].start.problem = facts.disks[1].start.problem = "Read-only file system";
+  EXPECT_EQ(Find(facts, "dirs").value, "none");
+}
+
+TEST(ChoiceTest, FilesThatAJobWouldBeRefusedForAreUnset) {
+  DoctorFacts facts = GoodFacts();
+  facts.given.values = {{"metrics", "/none/x.json"}, {"trace", "/tmp/x.csv"}};
+  facts.files = {
+      {"metrics", "the path of a file that can be written (/none/x.json: No such file or directory)"}};
+  EXPECT_EQ(Find(facts, "metrics").value, "");
+  EXPECT_TRUE(Find(facts, "metrics").dropped);
+  EXPECT_EQ(
+      Find(facts, "metrics").reason,
+      "/none/x.json is not accepted; accepted: the path of a file that can be written (/none/x.json: No such "
+      "file or directory)");
+  EXPECT_EQ(Find(facts, "trace").value, "/tmp/x.csv");
+  EXPECT_EQ(ConfText(ChooseSettings(facts), "").find("metrics"), std::string::npos);
+}
+
+TEST(ChoiceTest, DirectoriesThatCannotBeUsedAreUnsetWhereNothingIsEvicted) {
+  DoctorFacts facts = GoodFacts();
+  facts.dirs_named = true;
+  facts.disk_unused = "SPILLWAY=observe moves nothing";
+  facts.given.values = {{"spillway", "observe"}, {"dirs", "/nvme0,/ro"}};
+  facts.disks = {GoodDisk("/nvme0", 1), GoodDisk("/ro", 1)};
+  EXPECT_EQ(Find(facts, "dirs").value, "/nvme0,/ro") << "a job takes both";
+  facts.disks[1].start.problem = "Read-only file system";
+  EXPECT_EQ(Find(facts, "dirs").value, "");
+  EXPECT_TRUE(Find(facts, "dirs").dropped);
+  EXPECT_EQ(Find(facts, "dirs").reason, "SPILLWAY=observe moves nothing; without /ro: it cannot be used");
+  EXPECT_TRUE(StartWith(facts).ok()) << StartWith(facts);
 }
 
 TEST(ChoiceTest, WhereNothingIsEvictedNoDiskIsChosen) {
@@ -167,16 +240,15 @@ TEST(ChoiceTest, WithoutAGpu) {
 }
 
 TEST(ChoiceTest, Lines) {
-  const std::vector<ChosenSetting> settings = {{"gpu_memory", "", "why not", false},
-                                               {"host_memory", "5GiB", "why", false},
-                                               {"dirs", "/a b,/c", "space", false},
-                                               {"spillway", "observe", "as given", true},
-                                               {"io_model", "read:1e9", "as given", true}};
+  const std::vector<ChosenSetting> settings = {
+      {"gpu_memory", "", "why not", false},       {"host_memory", "5GiB", "why", false},
+      {"dirs", "/a b,/c", "space", false},        {"spillway", "observe", "as given", true},
+      {"io_model", "read:1e9", "as given", true}, {"metrics", "", "no folder", false, true}};
   EXPECT_THAT(
       ExportLines(settings),
       ElementsAre("# SPILLWAY_GPU_MEMORY stays unset: why not", "export SPILLWAY_HOST_MEMORY=5GiB  # why",
                   "export SPILLWAY_DIRS='/a b,/c'  # space", "export SPILLWAY=observe  # as given",
-                  "export SPILLWAY_IO_MODEL=read:1e9  # as given"));
+                  "export SPILLWAY_IO_MODEL=read:1e9  # as given", "unset SPILLWAY_METRICS  # no folder"));
   EXPECT_EQ(ConfText(settings, ""), "backend:spillway,host_memory:5GiB,dirs:[/a b,/c],io_model:[read:1e9]");
   EXPECT_EQ(ConfText({}, "max_split_size_mb:64"), "backend:spillway,max_split_size_mb:64");
   EXPECT_EQ(ShellWord("it's"), "'it'\\''s'");

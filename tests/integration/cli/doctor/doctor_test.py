@@ -82,6 +82,22 @@ class DoctorTest(DoctorCase):
         self.assertTrue(facts["conf"].startswith("backend:spillway,"))
         self.assertTrue(facts["conf"].endswith(",max_split_size_mb:64"))
 
+    def test_what_a_job_would_be_refused_for_is_unset(self):
+        """As long as the lines are not taken, the job is refused; with them it is let through."""
+        wrong = {"SPILLWAY_METRICS": f"{self.folder}/none/x.json", "SPILLWAY": "observe", "SPILLWAY_DIRS": "/no/such/folder",
+                 "SPILLWAY_DISK_RESERVE": "3GiB"}  # fmt: skip
+        done = run("--json", "--python", sys.executable, "--disk-seconds", "0", PYTHONPATH=str(self.site), **wrong)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        facts = json.loads(done.stdout)
+        for line in (rf"unset SPILLWAY_METRICS  # {wrong['SPILLWAY_METRICS']} is not accepted; accepted: the path of a file",
+                     "unset SPILLWAY_DIRS  # SPILLWAY=observe moves nothing; without /no/such/folder",
+                     "export SPILLWAY_DISK_RESERVE=3GiB  # as given"):
+            self.assertRegex("\n".join(facts["lines"]), rf"(?m)^{line}")
+        job = [sys.executable, "-I", "-S", "-c", "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"]
+        for script, status in (('exec "$@"', 2), ("\n".join(facts["lines"]) + '\nexec "$@"\n', 0)):
+            done = run(*job, command=("bash", "-c", script, "bash"), LD_PRELOAD=f"{BUILD}/lib/libspillway.so", **wrong)
+            self.assertEqual(done.returncode, status, done.stderr)
+
     def test_with_the_preload_in_front_it_sees_the_machine_and_not_the_budget(self):
         preload = {"LD_PRELOAD": f"{BUILD}/lib/libspillway.so", "SPILLWAY_GPU_MEMORY": "256MiB"}
         facts = self.facts(**preload)

@@ -69,6 +69,16 @@ std::string TakePage(std::map<std::string, std::string>* settings) {
   return page;
 }
 
+// A report that could not be written is no success: one line on standard error, and the status of wrong use.
+int AfterPrinting(int status) {
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written) return status;
+  std::fprintf(stderr, "spillway: standard output cannot be written%s%s\n", errno == 0 ? "" : ": ",
+               errno == 0 ? "" : std::strerror(errno));
+  return kWrongUse;
+}
+
 // Replaces this process by `command` with the preload in front, and returns only when that fails; or runs it as a child and
 // returns its status, where a page is to be made of its run.
 int Run(std::map<std::string, std::string> settings, const std::vector<std::string>& command) {
@@ -82,6 +92,14 @@ int Run(std::map<std::string, std::string> settings, const std::vector<std::stri
   std::string preload = absl::StrCat(LibraryDirectory(), "/libspillway.so");
   if (::access(preload.c_str(), R_OK) != 0) {
     std::fprintf(stderr, "spillway: %s: %s\n", preload.c_str(), std::strerror(errno));
+    return kCannotRun;
+  }
+  if (preload.find_first_of(" :") != std::string::npos) {
+    std::fprintf(
+        stderr,
+        "spillway: %s: the loader splits LD_PRELOAD at spaces and colons; install Spillway to a path without "
+        "them\n",
+        preload.c_str());
     return kCannotRun;
   }
   if (const std::string other = EnvironmentValue("LD_PRELOAD"); !other.empty())
@@ -132,14 +150,14 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {  // the library's way to ask for help, too
-    return app.exit(wrong) == 0 ? 0 : kWrongUse;
+    return AfterPrinting(app.exit(wrong) == 0 ? 0 : kWrongUse);
   }
-  if (simulate->parsed()) return Simulate(simulation);
-  if (characterize->parsed()) return CharacterizeTrace(characterization);
-  if (report->parsed()) return Report(reporting);
-  if (generate->parsed()) return Generate(generation);
-  if (estimate->parsed()) return RunEstimate(estimation);
-  if (doctor->parsed()) return Doctor(examination, argv);
+  if (simulate->parsed()) return AfterPrinting(Simulate(simulation));
+  if (characterize->parsed()) return AfterPrinting(CharacterizeTrace(characterization));
+  if (report->parsed()) return AfterPrinting(Report(reporting));
+  if (generate->parsed()) return AfterPrinting(Generate(generation));
+  if (estimate->parsed()) return AfterPrinting(RunEstimate(estimation));
+  if (doctor->parsed()) return AfterPrinting(Doctor(examination, argv));
   return Run(settings, command);
 }
 

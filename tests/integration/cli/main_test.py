@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -80,6 +82,19 @@ class RunTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("spillway: --dirs=/nope is not accepted; accepted: writable directories on a disk", done.stderr)
 
+    def test_a_path_that_the_loader_splits_is_refused_in_words(self):
+        for name in ("a b", "a:b"):
+            with tempfile.TemporaryDirectory() as folder:
+                there = Path(folder, name)
+                (there / "bin").mkdir(parents=True)
+                (there / "lib").mkdir()
+                shutil.copy(PROGRAM, there / "bin")
+                shutil.copy(f"{BUILD}/lib/libspillway.so", there / "lib")
+                done = subprocess.run([there / "bin" / "spillway", "run", "--", "echo", "ran"], capture_output=True, text=True, timeout=100)
+            self.assertEqual((done.returncode, done.stdout), (127, ""), done.stderr)
+            self.assertEqual(done.stderr, f"spillway: {there}/lib/libspillway.so: the loader splits LD_PRELOAD at spaces and colons; "
+                                          "install Spillway to a path without them\n")  # fmt: skip
+
     def test_wrong_use(self):
         for arguments in (("run",), (), ("run", "--speed", "9", "--", "true"), ("walk",)):
             done = spillway(*arguments)
@@ -90,6 +105,15 @@ class RunTest(unittest.TestCase):
 class VersionTest(unittest.TestCase):
     def test_version(self):
         self.assertRegex(spillway("--version").stdout, r"^spillway \d+\.\d+\.\d+\n$")
+
+
+class FullOutputTest(unittest.TestCase):
+    def test_what_cannot_be_printed_is_no_success(self):
+        for arguments in (("doctor", "--installation"), ("doctor", "--installation", "--json"), ("--version",), ("run", "--help")):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertRegex(done.stderr, r"(?m)^spillway: standard output cannot be written(: No space left on device)?$")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,10 @@ def variable(name):
     return "SPILLWAY_" + name.upper()
 
 
-def _same(one, other):
+def _same(name, one, other):
+    if name in start_up.path_keys():  # paths are told apart by case and by the spaces in them
+        one, other = (re.sub(r"\s*([,;])\s*", r"\1", text.strip()) for text in (one, other))
+        return one == other or one.lower() == other.lower() == "none"
     return re.sub(r"\s", "", one).lower() == re.sub(r"\s", "", other).lower()
 
 
@@ -96,8 +99,8 @@ def _agree(library, texts):
         there = library.spillway_setting(name.encode())
         if there is None:
             missing[name] = text
-        elif not _same(there.decode(), text):
-            raise _disagree(name, text, there.decode(), library.spillway_setting_source(name.encode()).decode())
+        elif not _same(name, os.fsdecode(there), text):
+            raise _disagree(name, text, os.fsdecode(there), library.spillway_setting_source(name.encode()).decode())
     if not _initialised(library):
         _check(texts)
         _take_over(library)  # else an earlier call that failed at it would count
@@ -120,11 +123,12 @@ def _load(texts):
         raise RuntimeError(f"spillway.enable(): {start_up.unserved_machine()}")
     for name, text in texts.items():
         there = os.environ.get(variable(name))
-        if there and not _same(there, text):
+        if there and not _same(name, there, text):
             raise _disagree(name, text, there, variable(name))
     path = spillway.library()
     if not os.path.isfile(path):
         raise RuntimeError(f"{path} does not exist (SPILLWAY_LIBRARY_DIR, or install the package again after building)")
+    _check_path(path)
     _check_torch(path)
     _check(texts)
     driver = _mapped_driver()
@@ -173,11 +177,21 @@ def _check_torch(path):
         raise RuntimeError(f"this Spillway serves PyTorch {', '.join(served) or '(none)'}, and {version} is installed")
 
 
-def _tell_children(path):
-    """Children that are spawned load the library by the start-up hook where it is installed, else by LD_PRELOAD."""
+def _hooked():
+    """Whether children that are spawned load the library by the start-up hook. Else LD_PRELOAD has to name it."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    hooked = home in [os.path.abspath(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
-    if hooked and os.path.isfile(os.path.join(home, "spillway_start_up.pth")) and not sys.flags.no_site:
+    installed = home in [os.path.abspath(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
+    return installed and os.path.isfile(os.path.join(home, "spillway_start_up.pth")) and not sys.flags.no_site
+
+
+def _check_path(path):
+    if not _hooked() and re.search("[ :]", os.path.abspath(path)):
+        raise RuntimeError(f"spillway.enable(): {os.path.abspath(path)}: the loader splits LD_PRELOAD, which brings it to child "
+                           "processes, at spaces and colons; install Spillway to a path without them")  # fmt: skip
+
+
+def _tell_children(path):
+    if _hooked():
         os.environ.setdefault(start_up.KEPT_VARIABLE, "backend:spillway")
     else:
         os.environ["LD_PRELOAD"] = ":".join(filter(None, (os.path.abspath(path), os.environ.get("LD_PRELOAD"))))

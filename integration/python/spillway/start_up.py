@@ -9,21 +9,32 @@ import os
 import re
 import sys
 
-PYTORCH_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+# In the order in which the library reads them: for a key in both, the later one counts.
+PYTORCH_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 # Where the library keeps the whole text for child processes, once it has taken our entries out of PyTorch's variables.
 KEPT_VARIABLE = "SPILLWAY_ALLOC_CONF_ORIGINAL"
 CONF_VARIABLES = (*PYTORCH_VARIABLES, KEPT_VARIABLE)
 EXIT_NOT_SERVED = 2
 
 
-def our_keys(retired=True):
-    """Our names inside the configuration: those of settings.def, which the wheel carries and a checkout has."""
+def settings_table():
+    """The text of settings.def, which the wheel carries and a checkout has."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.path.join(here, "settings.def")
     if not os.path.isfile(path):
         path = os.path.join(here, "..", "..", "settings", "settings.def")
     with open(path, encoding="utf-8") as file:
-        return re.findall(rf"^{'(?:RETIRED_)?' if retired else ''}SETTING\((\w+)", file.read(), re.MULTILINE)
+        return file.read()
+
+
+def our_keys(retired=True):
+    """Our names inside the configuration."""
+    return re.findall(rf"^{'(?:RETIRED_)?' if retired else ''}SETTING\((\w+)", settings_table(), re.MULTILINE)
+
+
+def path_keys():
+    """Those of them whose values are paths."""
+    return re.findall(r"^SETTING\((\w+),\s*(?:Path|PathOrNone|UnjudgedPath|Directories),", settings_table(), re.MULTILINE)
 
 
 def split_conf(text):
@@ -54,13 +65,30 @@ def switched_off():
     return os.environ.get("SPILLWAY", "").strip().lower() in ("off", "0")
 
 
+def has_our_entries(text):
+    try:
+        ours = our_keys()
+    except OSError:  # a damaged installation
+        ours = ["require"]
+    return names_our_backend(text) or any(entry_key(entry) in ours for entry in split_conf(text))
+
+
+def entry_value(entry):
+    value = entry.partition(":")[2].strip()
+    return value[1:-1] if value[:1] == "[" and value[-1:] == "]" and len(value) > 1 else value
+
+
 def required():
-    """Whether the user wants the job to end rather than to run without us: SPILLWAY_REQUIRE, else the key `require`."""
-    value = os.environ.get("SPILLWAY_REQUIRE")
-    if value is None:
-        entries = [e for name in CONF_VARIABLES for e in split_conf(os.environ.get(name, "")) if entry_key(e) == "require"]
-        value = entries[-1].partition(":")[2] if entries else ""
-    return value.strip().lower() not in ("", "off", "0")
+    """Whether the user wants the job to end rather than to run without us: SPILLWAY_REQUIRE, else the key `require`. As the
+    library reads them: an empty variable is none, and what was kept counts only where PyTorch's variables have nothing of ours."""
+    value = os.environ.get("SPILLWAY_REQUIRE", "")
+    if not value:
+        texts = [os.environ.get(name, "") for name in PYTORCH_VARIABLES]
+        if not any(map(has_our_entries, texts)):
+            texts = [os.environ.get(KEPT_VARIABLE, "")]
+        values = [entry_value(e) for text in texts for e in split_conf(text) if entry_key(e) == "require"]
+        value = values[-1] if values else ""
+    return value.lower() not in ("", "off", "0") and not switched_off()
 
 
 def already_loaded():

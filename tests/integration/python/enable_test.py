@@ -106,6 +106,22 @@ print(spillway.stats()["budget_bytes"] >> 20)
 """
 
 
+PATHS = """
+import os, sys, spillway
+os.environ.update(SPILLWAY_METRICS="/var/tmp/A.json", SPILLWAY_DIRS="/tmp, /var/tmp", SPILLWAY_LOG="WARN")
+for settings in ({"metrics": "/var/tmp/a.json"}, {"dirs": "/TMP,/var/tmp"}):
+    try:
+        print(spillway.enable(**settings))
+    except RuntimeError as error:
+        print(error)
+print(spillway.enable(metrics="/var/tmp/A.json", dirs=["/tmp", "/var/tmp"], log="warn", disk_reserve=1 << 30))
+try:
+    print(spillway.enable(metrics="/var/tmp/a.json"))
+except RuntimeError as error:
+    print(error)
+"""
+
+
 class EnableTest(unittest.TestCase):
     def run_code(self, code, *arguments, device=True, status=0, **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH_", "LD_PRELOAD"))}
@@ -144,6 +160,25 @@ class EnableTest(unittest.TestCase):
             self.assertIn(words, line)
         self.assertEqual(lines[7:], ["loaded False", "left ['SPILLWAY_LIBRARY_DIR', 'SPILLWAY_LOG']", "True",
                                      "{'CHECKSUM': 'on', 'DIRS': '/tmp,/var/tmp', 'HOST_MEMORY': '268435456'}"])  # fmt: skip
+
+    def test_paths_that_differ_in_case_are_two(self):
+        lines = self.run_code(PATHS, device=False)
+        self.assertIn("enable(metrics='/var/tmp/a.json') contradicts SPILLWAY_METRICS, which says '/var/tmp/A.json'", lines[0])
+        self.assertIn("enable(dirs='/TMP,/var/tmp') contradicts SPILLWAY_DIRS", lines[1])
+        self.assertEqual(lines[2], "True")
+        self.assertIn("enable(metrics='/var/tmp/a.json') contradicts SPILLWAY_METRICS", lines[3])
+
+    def test_a_path_that_the_loader_splits_is_refused_in_words(self):
+        code = ("import os, spillway\ntry:\n    spillway.enable(log='info')\nexcept RuntimeError as error:\n    print(error)\n"
+                "print('SPILLWAY_LOG' in os.environ, 'LD_PRELOAD' in os.environ, 'libspillway' in open('/proc/self/maps').read())\n")  # fmt: skip
+        for name in ("a b", "a:b"):
+            with tempfile.TemporaryDirectory() as folder:
+                there = Path(folder, name)
+                there.symlink_to(f"{BUILD}/lib")
+                lines = self.run_code(code, device=False, SPILLWAY_LIBRARY_DIR=str(there))
+            self.assertEqual(lines, [f"spillway.enable(): {there}/libspillway.so: the loader splits LD_PRELOAD, which brings it to child "
+                                     "processes, at spaces and colons; install Spillway to a path without them",
+                                     "False False False"])  # fmt: skip
 
     def test_what_cannot_serve_raises_and_is_taken_back(self):
         code = ("import os, spillway\ntry:\n    spillway.enable(log='info')\nexcept RuntimeError as error:\n    print(error)\n"

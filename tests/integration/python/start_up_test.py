@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "integration" / "python"
@@ -50,6 +51,32 @@ class ConfigurationTest(unittest.TestCase):
 
     def test_unfinished_bracket_is_not_an_error(self):
         self.assertEqual(start_up.without_our_entries("backend:spillway,dirs:[/a,/b"), "")
+
+
+class RequiredTest(unittest.TestCase):
+    """As the library reads it: conf.c's order of variables, and what an empty one counts."""
+
+    def required(self, **variables):
+        with mock.patch.dict(os.environ, variables, clear=True):
+            return start_up.required()
+
+    def test_the_older_variable_of_pytorch_counts(self):
+        for newer, older, wanted in (("1", "0", False), ("0", "1", True), ("off", "[on]", True), ("on", "[off]", False)):
+            self.assertEqual(self.required(PYTORCH_ALLOC_CONF=f"backend:spillway,require:{newer}",
+                                           PYTORCH_CUDA_ALLOC_CONF=f"require:{older}"), wanted, (newer, older))  # fmt: skip
+
+    def test_what_was_kept_counts_only_where_nothing_of_ours_is_left(self):
+        kept = {"SPILLWAY_ALLOC_CONF_ORIGINAL": "backend:spillway,require:1"}
+        self.assertTrue(self.required(**kept))
+        self.assertTrue(self.required(PYTORCH_ALLOC_CONF="max_split_size_mb:64", **kept))
+        self.assertFalse(self.required(PYTORCH_ALLOC_CONF="host_memory:1GiB", **kept))
+        self.assertFalse(self.required(PYTORCH_CUDA_ALLOC_CONF="backend:spillway", **kept))
+
+    def test_our_variable_comes_first_unless_it_is_empty(self):
+        conf = {"PYTORCH_ALLOC_CONF": "backend:spillway,require:1"}
+        self.assertFalse(self.required(SPILLWAY_REQUIRE="off", **conf))
+        self.assertTrue(self.required(SPILLWAY_REQUIRE="", **conf))
+        self.assertFalse(self.required(SPILLWAY="off", **conf))
 
 
 class InstalledHookTest(unittest.TestCase):
@@ -117,15 +144,15 @@ class InstalledHookTest(unittest.TestCase):
         self.assertIn("/nowhere/libspillway.so", answer.stderr)
 
     def test_missing_library_ends_a_job_that_requires_us(self):
-        for value, conf in (("1", ""), (None, ",require:1"), ("on", ",require:0")):
+        for value, conf in (("1", ""), (None, ",require:1"), ("on", ",require:0"), ("", ",require:1")):
             variables = {"PYTORCH_ALLOC_CONF": "backend:spillway" + conf, "SPILLWAY_LIBRARY_DIR": "/nowhere"}
-            if value:
+            if value is not None:
                 variables["SPILLWAY_REQUIRE"] = value
             answer = self.run_python("-c", "print('runs')", status=2, **variables)
             self.assertEqual(answer.stdout, "")
             words = "spillway: not loaded: /nowhere/libspillway.so does not exist .*; the job ends, as SPILLWAY_REQUIRE asks\n"
             self.assertRegex(answer.stderr, f"^{words}$")
-        for value in ("0", "off", ""):
+        for value in ("0", "off"):
             answer = self.run_python(PYTORCH_ALLOC_CONF="backend:spillway,require:1", SPILLWAY_LIBRARY_DIR="/nowhere", SPILLWAY_REQUIRE=value)
             self.assertIn("SPILLWAY_REQUIRE=1 ends the job instead", answer.stderr)
 

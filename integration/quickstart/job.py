@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAIN = ROOT / "integration" / "examples" / "train_gpt.py"
+LIMITED = Path(__file__).resolve().parent / "limited.py"
 MIB = 1 << 20
 
 UNCAPPED, PLAIN, PRELOAD, CONF = "uncapped", "capped-plain", "capped-preload", "capped-conf"
@@ -93,12 +94,10 @@ def conf_value(value):
     return f"[{value}]" if re.search("[,;/]", value) and not value.startswith("[") else value
 
 
-def environment(machine, mode, cap, metrics, total_bytes):
+def environment(machine, mode, cap, metrics):
     """The environment of one run: the caller's, without its own choice of allocator, plus what the mode sets."""
     kept = {k: v for k, v in os.environ.items() if not re.match(OTHERS_CHOICE, k)}
     kept["OMP_NUM_THREADS"] = str(machine.threads)
-    if mode == PLAIN and machine.device == "gpu":
-        kept["PYTORCH_CUDA_ALLOC_CONF"] = f"per_process_memory_fraction:{cap.gpu_bytes / total_bytes:.6f}"
     if mode == PRELOAD:
         kept["LD_PRELOAD"] = str(machine.build / "lib" / "libspillway.so")
         for key, value in spillway_settings(cap, machine, metrics).items():
@@ -111,8 +110,11 @@ def environment(machine, mode, cap, metrics, total_bytes):
     return kept
 
 
-def command(machine, mode, cap, train_arguments, report, script):
-    train = [machine.python, str(script), *train_arguments, "--json", str(report)]
+def command(machine, mode, cap, train_arguments, report, script, total_bytes=None):
+    train = [str(script), *train_arguments, "--json", str(report)]
+    if machine.device == "gpu" and mode == PLAIN:
+        return [machine.python, str(LIMITED), f"{cap.gpu_bytes / total_bytes:.6f}", *train]
+    train = [machine.python, *train]
     if machine.device == "gpu":
         return train
     memory = machine.uncapped_memory if mode == UNCAPPED else cap.gpu_bytes
@@ -158,12 +160,12 @@ def run_job(machine, mode, train_arguments, cap=None, total_bytes=None, script=T
     report, metrics, stats, log = (base.with_suffix(s) for s in (".json", ".metrics.json", ".simcuda.json", ".log"))
     for path in (report, metrics, stats):
         path.unlink(missing_ok=True)
-    env = environment(machine, mode, cap, metrics, total_bytes)
+    env = environment(machine, mode, cap, metrics)
     if machine.device == "simcuda":
         env["SIMCUDA_STATS"] = str(stats)
     env.update(extra_environment or {})
     start = time.monotonic()
-    status = runner([*prefix, *command(machine, mode, cap, train_arguments, report, script)], env, log)
+    status = runner([*prefix, *command(machine, mode, cap, train_arguments, report, script, total_bytes)], env, log)
     seconds = time.monotonic() - start
     text = log.read_text(encoding="utf-8", errors="replace")
     run = Run({}, read_json(report), read_json(metrics), read_json(stats), text, seconds, status)

@@ -69,7 +69,7 @@ def whole_chunks(size):
 def start(here, mode, cap, script, *script_arguments, **variables):
     """Starts any script as run_job starts the training, with its output in one pipe."""
     here.work.mkdir(parents=True, exist_ok=True)
-    env = job.environment(here, mode, cap, here.work / f"{mode}.metrics.json", None)
+    env = job.environment(here, mode, cap, here.work / f"{mode}.metrics.json")
     env["SIMCUDA_STATS"] = str(here.work / f"{mode}.simcuda.json")
     command = job.command(here, mode, cap, script_arguments, here.work / f"{mode}.json", script)
     return subprocess.Popen(command, env={**env, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -79,7 +79,7 @@ class Job:
         here = harness.machine(args, name)
         here.work.mkdir(parents=True, exist_ok=True)
         cap = job.Cap(GPU * MIB, host, str(folder), {"gpu_memory": f"{GPU}MiB", "disk_reserve": "0", "policy": policy, **settings})
-        env = job.environment(here, job.PRELOAD, cap, here.work / "metrics.json", None) | (variables or {})
+        env = job.environment(here, job.PRELOAD, cap, here.work / "metrics.json") | (variables or {})
         command = job.command(here, job.PRELOAD, cap, [], here.work / "unused.json", SCRIPT)
         self.name, self.log = name, here.work / "log"
         self.answers = queue.Queue()

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,9 +49,9 @@ class SizeTest(unittest.TestCase):
 
 
 class EnvironmentTest(unittest.TestCase):
-    def environment(self, device, mode, total=None, **caller):
+    def environment(self, device, mode, **caller):
         with mock.patch.dict(os.environ, caller, clear=True):
-            return job.environment(machine(device), mode, None if mode == job.UNCAPPED else CAP, Path("/w/m.json"), total)
+            return job.environment(machine(device), mode, None if mode == job.UNCAPPED else CAP, Path("/w/m.json"))
 
     def test_callers_own_choice_is_dropped(self):
         env = self.environment("simcuda", job.UNCAPPED, LD_PRELOAD="/x.so", SPILLWAY_DIRS="/d", PYTORCH_ALLOC_CONF="backend:spillway",
@@ -74,10 +75,10 @@ class EnvironmentTest(unittest.TestCase):
         self.assertEqual(env["PYTORCH_CUDA_ALLOC_CONF"],
                          "backend:spillway,host_memory:120MiB,metrics:[/w/m.json],gpu_memory:400MiB")  # fmt: skip
 
-    def test_plain_on_a_gpu_uses_pytorchs_own_limit(self):
-        env = self.environment("gpu", job.PLAIN, total=1600 * job.MIB)
-        self.assertEqual(env["PYTORCH_CUDA_ALLOC_CONF"], "per_process_memory_fraction:0.250000")
-        self.assertNotIn("PYTORCH_CUDA_ALLOC_CONF", self.environment("simcuda", job.PLAIN))
+    def test_plain_sets_nothing_of_pytorchs(self):
+        """The key for its limit is not known before 2.9."""
+        for device in ("gpu", "simcuda"):
+            self.assertNotIn("PYTORCH_CUDA_ALLOC_CONF", self.environment(device, job.PLAIN))
 
 
 class CommandTest(unittest.TestCase):
@@ -88,6 +89,27 @@ class CommandTest(unittest.TestCase):
 
     def test_gpu_runs_the_script_itself(self):
         self.assertEqual(job.command(machine("gpu"), job.CONF, CAP, [], "/w/r", job.TRAIN)[0], "/p/python")
+
+
+    def test_plain_on_a_gpu_uses_pytorchs_own_limit(self):
+        command = job.command(machine("gpu"), job.PLAIN, CAP, ["--steps", "2"], "/w/r", job.TRAIN, 1600 * job.MIB)
+        self.assertEqual(command, ["/p/python", str(job.LIMITED), "0.250000", str(job.TRAIN), "--steps", "2", "--json", "/w/r"])
+
+
+class LimitedTest(unittest.TestCase):
+    """limited.py, beside a PyTorch that says what it is asked."""
+
+    def test_the_script_runs_as_if_started_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fake = "class cuda:\n    set_per_process_memory_fraction = staticmethod(lambda part: print('part', part))\n"
+            Path(folder, "torch.py").write_text(fake)
+            script = Path(folder, "scripts", "train.py")
+            script.parent.mkdir()
+            script.write_text("import sys, beside\nprint(__name__, sys.argv)\nsys.exit(5)\n")
+            (script.parent / "beside.py").write_text("print('beside')\n")
+            done = subprocess.run([sys.executable, "-B", job.LIMITED, "0.25", script, "--json", "x"], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": folder}, timeout=60)  # fmt: skip
+        self.assertEqual((done.returncode, done.stdout), (5, f"part 0.25\nbeside\n__main__ {[str(script), '--json', 'x']}\n"), done.stderr)
 
 
 class RunTest(unittest.TestCase):

@@ -113,7 +113,7 @@ def run(args, row, steps, mode, cap=None):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     machine = job.Machine(device="simcuda", work=folder, build=args.build)
-    env = job.environment(machine, mode, cap, folder / "metrics.%r.json", None)
+    env = job.environment(machine, mode, cap, folder / "metrics.%r.json")
     memory = machine.uncapped_memory if mode == job.UNCAPPED else cap.gpu_bytes
     full = [str(args.build / "bin" / "simcuda-run"), "--memory", job.size_text(memory), "--devices", str(row.devices),
             "--mode", "strict", "--", *command(args, row, steps, folder)]  # fmt: skip

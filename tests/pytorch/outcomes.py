@@ -51,6 +51,10 @@ def read(path):
     return records
 
 
+def covers(row, *words):
+    return all(fnmatch.fnmatchcase(word, pattern) for word, pattern in zip(words, row))
+
+
 @dataclasses.dataclass
 class Exceptions:
     """The rows of expected.txt: way, PyTorch, test, cause. Stars stand for anything in the first three."""
@@ -60,10 +64,15 @@ class Exceptions:
 
     def cause(self, way, release, test):
         for row in self.rows:
-            if all(fnmatch.fnmatchcase(word, pattern) for word, pattern in zip((way, release, test), row)):
+            if covers(row, way, release, test):
                 self.used.add(row)
                 return row[3]
         return None
+
+    def unneeded(self, release, ways):
+        """Rows whose tests have run and that gave no cause: what they tell of does not happen any more."""
+        ran = [(way, test) for way, records in ways.items() for test in records]
+        return [row for row in self.rows if row not in self.used and any(covers(row, way, release, test) for way, test in ran)]
 
 
 def read_exceptions(path):

@@ -104,6 +104,14 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(self.found("passed", "failed", [("*", "2.6.*", "*", "cause")]), [("fitting", None)])
         self.assertEqual(self.found("passed", "failed", [("*", "2.11.*", "*", "cause")]), [("fitting", "cause")])
 
+    def test_a_row_that_gave_no_cause_is_named(self):
+        rows = [("fitting", "*", "f.T.a", "still"), ("*", "*", "f.T.b", "gone"), ("*", "*", "f.T.c", "did not run"),
+                ("*", "2.6.*", "f.T.b", "other release"), ("quarter", "*", "f.T.b", "other way")]  # fmt: skip
+        ways = {"native": {"f.T.a": record("passed"), "f.T.b": record("passed")}, "fitting": {"f.T.a": record("failed")}}
+        exceptions = outcomes.Exceptions(rows)
+        outcomes.compare("2.11.0", ways, exceptions)
+        self.assertEqual(exceptions.unneeded("2.11.0", ways), rows[1:2])
+
     def test_the_file_of_the_tree_can_be_read(self):
         for way, _, _, cause in outcomes.read_exceptions(HERE / "expected.txt").rows:
             self.assertIn(way, {"*", *run.WAYS})

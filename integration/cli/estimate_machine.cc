@@ -41,12 +41,19 @@ bool Good(const nlohmann::json& value, double least, double most) {
   return value.is_number() && value.get<double>() >= least && value.get<double>() <= most;
 }
 
-absl::Status ReadRange(const nlohmann::json& json, const char* key, double least, Range* range) {
+// The slow end comes first: the smaller rate, the longer time.
+enum class Slow : uint8_t { kSmaller, kLarger };
+
+absl::Status ReadRange(const nlohmann::json& json, const char* key, Slow slow, double least, Range* range) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_array() || found->size() != 2 || !Good((*found)[0], least, 1e18) ||
       !Good((*found)[1], least, 1e18))
     return Wrong(key, "[slowest, fastest], two positive numbers");
   *range = {(*found)[0].get<double>(), (*found)[1].get<double>()};
+  if (slow == Slow::kSmaller ? range->low > range->high : range->low < range->high)
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, "=", found->dump(), " is not accepted; accepted: [slowest, fastest], the ",
+                     slow == Slow::kSmaller ? "smaller" : "larger", " number first"));
   return absl::OkStatus();
 }
 
@@ -93,16 +100,17 @@ absl::StatusOr<EstimateMachine> ParseMachine(const std::string& text) {
     return absl::InvalidArgumentError("no JSON object; accepted: docs/estimate.md's form");
   EstimateMachine machine;
   double memory = 0, workspace = 0;
-  for (const absl::Status& status : {ReadNumber(json, "gpu_memory_bytes", 1e6, &memory),
-                                     ReadNumber(json, "workspace_bytes", 0, &workspace),
-                                     ReadRange(json, "matmul_fp32_per_s", 1e6, &machine.matmul_fp32),
-                                     ReadRange(json, "matmul_bf16_per_s", 1e6, &machine.matmul_bf16),
-                                     ReadRange(json, "memory_bytes_per_s", 1e6, &machine.memory),
-                                     ReadRange(json, "launch_us", 0.001, &machine.launch_us),
-                                     ReadNumber(json, "pcie_in_bytes_per_s", 1e6, &machine.pcie_in),
-                                     ReadNumber(json, "pcie_out_bytes_per_s", 1e6, &machine.pcie_out),
-                                     ReadNumber(json, "ssd_read_bytes_per_s", 1e6, &machine.ssd_read),
-                                     ReadNumber(json, "ssd_write_bytes_per_s", 1e6, &machine.ssd_write)}) {
+  for (const absl::Status& status :
+       {ReadNumber(json, "gpu_memory_bytes", 1e6, &memory),
+        ReadNumber(json, "workspace_bytes", 0, &workspace),
+        ReadRange(json, "matmul_fp32_per_s", Slow::kSmaller, 1e6, &machine.matmul_fp32),
+        ReadRange(json, "matmul_bf16_per_s", Slow::kSmaller, 1e6, &machine.matmul_bf16),
+        ReadRange(json, "memory_bytes_per_s", Slow::kSmaller, 1e6, &machine.memory),
+        ReadRange(json, "launch_us", Slow::kLarger, 0.001, &machine.launch_us),
+        ReadNumber(json, "pcie_in_bytes_per_s", 1e6, &machine.pcie_in),
+        ReadNumber(json, "pcie_out_bytes_per_s", 1e6, &machine.pcie_out),
+        ReadNumber(json, "ssd_read_bytes_per_s", 1e6, &machine.ssd_read),
+        ReadNumber(json, "ssd_write_bytes_per_s", 1e6, &machine.ssd_write)}) {
     if (!status.ok()) return status;
   }
   const auto name = json.find("name"), source = json.find("source");

@@ -53,5 +53,16 @@ TEST(EstimateMachineTest, SaysWhichKeyIsWrong) {
   EXPECT_THAT(std::string(ParseMachine("12").status().message()), HasSubstr("no JSON object"));
 }
 
+TEST(EstimateMachineTest, TakesNoRangeThatIsReversed) {
+  EXPECT_THAT(ErrorWith("[1e9, 2e9]", "[2e9, 1e9]"),
+              HasSubstr("is not accepted; accepted: [slowest, fastest], the smaller number first"));
+  EXPECT_THAT(ErrorWith("[1e10, 2e10]", "[2e10, 1e10]"), HasSubstr("matmul_fp32_per_s=["));
+  EXPECT_THAT(ErrorWith("[3e10, 4e10]", "[5e10, 4e10]"), HasSubstr("matmul_bf16_per_s=["));
+  EXPECT_THAT(
+      ErrorWith("[20, 10]", "[10, 20]"),
+      HasSubstr("launch_us=[10,20] is not accepted; accepted: [slowest, fastest], the larger number"));
+  EXPECT_EQ(ErrorWith("[20, 10]", "[10, 10]"), "");
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -11,6 +11,7 @@ constexpr uint64_t kMostLayers = 1000, kMostWidth = 1 << 20, kMostVocabulary = 1
 
 struct Named {
   const char* name;
+  const char* other;  // name; or null
   ModelShape shape;
 };
 
@@ -20,6 +21,7 @@ struct Named {
 // table 3.
 const std::array<Named, 6> kNamed = {{
     {"granite-20b",
+     nullptr,
      {.family = Family::kGpt2,
       .layers = 52,
       .width = 6144,
@@ -33,8 +35,10 @@ const std::array<Named, 6> kNamed = {{
       .attention_bias = true,
       .feed_forward_bias = true,
       .dropout = true,
-      .attention_dropout = true}},
+      .attention_dropout = true,
+      .embedding_dropout = true}},
     {"granite-34b",
+     nullptr,
      {.family = Family::kGpt2,
       .layers = 88,
       .width = 6144,
@@ -48,8 +52,10 @@ const std::array<Named, 6> kNamed = {{
       .attention_bias = true,
       .feed_forward_bias = true,
       .dropout = true,
-      .attention_dropout = true}},
+      .attention_dropout = true,
+      .embedding_dropout = true}},
     {"granite-3b",
+     nullptr,
      {.family = Family::kLlama,
       .layers = 32,
       .width = 2560,
@@ -63,6 +69,7 @@ const std::array<Named, 6> kNamed = {{
       .attention_bias = true,
       .feed_forward_bias = true}},
     {"granite-8b",
+     "granite-code-8b",
      {.family = Family::kLlama,
       .layers = 36,
       .width = 4096,
@@ -76,6 +83,7 @@ const std::array<Named, 6> kNamed = {{
       .attention_bias = true,
       .feed_forward_bias = true}},
     {"llama-70b",
+     "llama3-70b",
      {.family = Family::kLlama,
       .layers = 80,
       .width = 8192,
@@ -86,6 +94,7 @@ const std::array<Named, 6> kNamed = {{
       .vocabulary = 128256,
       .gated = true}},
     {"llama-8b",
+     "llama3-8b",
      {.family = Family::kLlama,
       .layers = 32,
       .width = 4096,
@@ -148,15 +157,19 @@ absl::Status CheckShape(const ModelShape& shape) {
   return absl::OkStatus();
 }
 
-std::string ShapeNames() {
+std::string ShapeNames(std::optional<Family> family) {
   std::string names;
-  for (const Named& one : kNamed) absl::StrAppend(&names, names.empty() ? "" : ", ", one.name);
+  for (const Named& one : kNamed) {
+    if (family && one.shape.family != *family) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", one.name);
+    if (one.other != nullptr) absl::StrAppend(&names, " (", one.other, ")");
+  }
   return names;
 }
 
 absl::StatusOr<ModelShape> NamedShape(absl::string_view name) {
   for (const Named& one : kNamed) {
-    if (name == one.name) return one.shape;
+    if (name == one.name || (one.other != nullptr && name == one.other)) return one.shape;
   }
   return absl::NotFoundError(absl::StrCat("no model is called '", name, "'; there are ", ShapeNames()));
 }

@@ -5,6 +5,7 @@
 #define SPILLWAY_POLICY_ESTIMATE_MODEL_SHAPE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,8 +22,9 @@ enum class Family : uint8_t {
 };
 
 enum class Activation : uint8_t {
-  kFused,    // one kernel, which keeps its input: GELU, SiLU, ReLU
-  kGeluNew,  // GPT-2's formula written out: eight kernels, of which three results are kept
+  kFused,       // one kernel, which keeps its input: GELU, SiLU
+  kFromResult,  // one kernel, which keeps its result: ReLU, tanh
+  kGeluNew,     // GPT-2's formula written out: eight kernels, of which three results are kept
 };
 
 struct ModelShape {
@@ -35,12 +37,14 @@ struct ModelShape {
   uint64_t positions = 0;    // learned ones
   uint64_t token_types = 0;  // BERT's
   uint64_t buckets = 0;      // T5's, of relative positions
+  uint64_t window = 0;       // Mistral's: how many tokens back attention reaches; 0: to the first
   Activation activation = Activation::kFused;
   bool gated = false;
   bool tied = false;  // the embedding is the head's weight
   bool attention_bias = false, feed_forward_bias = false;
-  bool dropout = false, attention_dropout = false;
+  bool dropout = false, attention_dropout = false, embedding_dropout = false;
   bool scaled_residual = false;  // Granite multiplies what it adds to the stream
+  bool scaled_head = false;      // T5 multiplies what it gives its head
 
   uint64_t Parameters() const;
 };
@@ -49,8 +53,9 @@ struct ModelShape {
 // other.
 absl::Status CheckShape(const ModelShape& shape);
 
-// "granite-20b, ..., llama-8b".
-std::string ShapeNames();
+// "granite-20b, ..., llama-8b (llama3-8b)": the names of a family's models, or of all; in parentheses the other
+// name that a model goes by.
+std::string ShapeNames(std::optional<Family> family = std::nullopt);
 // NotFound when no model has this name.
 absl::StatusOr<ModelShape> NamedShape(absl::string_view name);
 

@@ -1,41 +1,21 @@
 #include "policy/offline/model_workload.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "policy/estimate/model_shape.h"
 
 namespace spillway::policy {
 namespace {
-
-struct Shape {
-  const char* name;
-  uint64_t width, wide, narrow;  // widths of the stream, the feed-forward layer, keys and values
-  uint32_t layers;
-  uint64_t vocabulary;
-  bool tied;  // the embedding is the head's weight
-};
-
-constexpr std::array<Shape, 3> kShapes = {{
-    {"granite-code-8b", 4096, 14336, 1024, 36, 49152, true},
-    {"llama3-70b", 8192, 28672, 1024, 80, 128256, false},
-    {"llama3-8b", 4096, 14336, 1024, 32, 128256, false},
-}};
 
 constexpr Bytes kUnit = 4096;                 // sizes are multiples of it
 constexpr double kLeastSeconds = 2e-6;        // of a kernel
 constexpr uint64_t kMostKernels = 5'000'000;  // more is taken for a mistake
 constexpr uint32_t kKernelsOfLayer = 50;      // at most, forward, backward and update together
-
-const Shape* FindShape(absl::string_view name) {
-  const auto found =
-      std::find_if(kShapes.begin(), kShapes.end(), [name](const Shape& shape) { return name == shape.name; });
-  return found == kShapes.end() ? nullptr : &*found;
-}
 
 struct Matrix {
   uint64_t rows = 0, columns = 0;  // of this GPU's share
@@ -55,18 +35,19 @@ struct Kept {
 
 class TrainingIteration {
  public:
-  explicit TrainingIteration(const ModelOptions& options)
+  TrainingIteration(const ModelOptions& options, const ModelShape& shape)
       : options_(options),
-        shape_(*FindShape(options.model)),
+        shape_(shape),
         number_(options.precision == ModelPrecision::kFp32 ? 4 : 2),
         tokens_(uint64_t{options.batch} * options.sequence) {}
 
   Workload Make() {
     const uint64_t share = options_.tensor_parallel;
-    const uint64_t width = shape_.width, wide = shape_.wide / share, narrow = shape_.narrow / share;
-    const uint32_t layers = options_.layers == 0 ? shape_.layers : options_.layers;
+    const uint64_t width = shape_.width, wide = shape_.wide / share;
+    const uint64_t narrow = shape_.key_heads * shape_.head_width / share;
+    const uint64_t layers = options_.layers == 0 ? shape_.layers : options_.layers;
     if (!shape_.tied) embedding_ = NewMatrix(width, shape_.vocabulary / share);
-    for (uint32_t l = 0; l < layers; ++l) {
+    for (uint64_t l = 0; l < layers; ++l) {
       layers_.push_back({NewMatrix(width, width / share), NewMatrix(width, narrow), NewMatrix(width, narrow),
                          NewMatrix(width / share, width), NewMatrix(width, wide), NewMatrix(width, wide),
                          NewMatrix(wide, width)});
@@ -190,7 +171,7 @@ class TrainingIteration {
   }
 
   const ModelOptions& options_;
-  const Shape& shape_;
+  const ModelShape shape_;
   const uint64_t number_;  // bytes of a weight, a gradient, an activation
   const uint64_t tokens_;
   Workload workload_;
@@ -227,16 +208,12 @@ bool SetOption(absl::string_view name, absl::string_view value, ModelOptions* op
 
 }  // namespace
 
-std::string ModelNames() {
-  std::string names;
-  for (const Shape& shape : kShapes) absl::StrAppend(&names, names.empty() ? "" : ", ", shape.name);
-  return names;
-}
+std::string ModelNames() { return ShapeNames(Family::kLlama); }
 
 absl::StatusOr<ModelOptions> ParseModel(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
-  const Shape* const shape = FindShape(parts.first);
-  if (shape == nullptr)
+  const absl::StatusOr<ModelShape> shape = NamedShape(parts.first);
+  if (!shape.ok() || shape->family != Family::kLlama)
     return absl::NotFoundError(absl::StrCat("'", parts.first, "' is no model; there are ", ModelNames()));
   ModelOptions options;
   options.model = std::string(parts.first);
@@ -254,6 +231,8 @@ absl::StatusOr<ModelOptions> ParseModel(absl::string_view text) {
   return options;
 }
 
-Workload MakeModelWorkload(const ModelOptions& options) { return TrainingIteration(options).Make(); }
+Workload MakeModelWorkload(const ModelOptions& options) {
+  return TrainingIteration(options, *NamedShape(options.model)).Make();
+}
 
 }  // namespace spillway::policy

@@ -1,6 +1,7 @@
-// Model workloads: one training iteration of a decoder-only transformer, generated from its shapes alone, for
-// planning and simulating jobs of which there is no recording. Kernel times are the larger of operations over
-// a stated FLOP/s and bytes over a stated bandwidth: estimates, no measurements. Pure; any thread.
+// Model workloads: one training iteration of a Llama, generated from its shapes alone (norms and biases are left
+// out), for planning and simulating jobs of which there is no recording. Kernel times are the larger of
+// operations over a stated FLOP/s and bytes over a stated bandwidth: estimates, no measurements. Pure; any
+// thread.
 
 #ifndef SPILLWAY_POLICY_OFFLINE_MODEL_WORKLOAD_H_
 #define SPILLWAY_POLICY_OFFLINE_MODEL_WORKLOAD_H_
@@ -32,7 +33,7 @@ struct ModelOptions {
   double bandwidth = 3.3e12;  // of the GPU's memory, bytes a second
 };
 
-// "granite-code-8b, llama3-70b, llama3-8b".
+// Those of policy/estimate's models that are Llamas: "granite-3b, ..., llama-8b (llama3-8b)".
 std::string ModelNames();
 
 // "llama3-70b" or "llama3-70b:micro_batches=4,batch=2,sequence=2048,layers=20,precision=fp32,

@@ -29,7 +29,7 @@ FOLDERS = {
     "policy/simulator": {"policy/trace"},
     "policy/bound": {"policy/simulator", "policy/trace"},
     "policy/planner": {"policy/bound", "policy/simulator", "policy/trace"},
-    "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/trace"},
+    "policy/offline": {"policy/planner", "policy/bound", "policy/simulator", "policy/estimate", "policy/trace"},
     "policy/estimate": {"policy/trace"},
     "allocator/driver": set(),
     "allocator/memory": {"allocator/driver"},

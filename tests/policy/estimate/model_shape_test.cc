@@ -77,7 +77,15 @@ TEST(ModelShapeTest, SaysWhichSizeIsWrong) {
 TEST(ModelShapeTest, NamesWhatThereIs) {
   EXPECT_TRUE(absl::IsNotFound(NamedShape("llama-9b").status()));
   EXPECT_THAT(std::string(NamedShape("llama-9b").status().message()), HasSubstr("granite-20b"));
-  EXPECT_THAT(ShapeNames(), HasSubstr("llama-8b"));
+  EXPECT_THAT(ShapeNames(), HasSubstr("llama-8b (llama3-8b)"));
+  EXPECT_EQ(ShapeNames(Family::kGpt2), "granite-20b, granite-34b");
+  EXPECT_EQ(ShapeNames(Family::kBert), "");
+}
+
+TEST(ModelShapeTest, SomeModelsGoByTwoNames) {
+  for (const auto& [name, other] : {std::pair("granite-8b", "granite-code-8b"),
+                                    std::pair("llama-70b", "llama3-70b"), std::pair("llama-8b", "llama3-8b")})
+    EXPECT_EQ(ParametersOf(name), ParametersOf(other));
 }
 
 }  // namespace

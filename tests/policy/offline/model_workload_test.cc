@@ -47,6 +47,7 @@ TEST(ModelWorkloadTest, ReadsItsSettings) {
 TEST(ModelWorkloadTest, SaysWhatItDoesNotAccept) {
   EXPECT_TRUE(absl::IsNotFound(ParseModel("gpt5").status()));
   EXPECT_THAT(ErrorOf("gpt5"), HasSubstr("llama3-8b"));
+  EXPECT_THAT(ErrorOf("granite-20b"), HasSubstr("is no model; there are granite-3b, "));  // no Llama
   for (const char* wrong : {"layers=0", "layers", "colour=1", "precision=int4", "tensor_parallel=3",
                             "batch=-1", "tflops=0", "bandwidth=nan"})
     EXPECT_THAT(ErrorOf(std::string("llama3-8b:") + wrong), HasSubstr("accepted")) << wrong;
@@ -60,6 +61,14 @@ TEST(ModelWorkloadTest, HoldsTheModelsParameters) {
   EXPECT_NEAR(PersistentBytes(MakeModelWorkload(Parsed("granite-code-8b"))) / 16, 8.05e9, 0.01e9);
   EXPECT_NEAR(PersistentBytes(MakeModelWorkload(Parsed("llama3-70b:tensor_parallel=2"))) / 8, 70.55e9,
               0.05e9);
+}
+
+TEST(ModelWorkloadTest, TakesTheNamesOfTheEstimate) {
+  for (const auto& [name, other] : {std::pair("granite-8b:layers=2", "granite-code-8b:layers=2"),
+                                    std::pair("llama-70b:layers=2", "llama3-70b:layers=2"),
+                                    std::pair("llama-8b:layers=2", "llama3-8b:layers=2")})
+    EXPECT_EQ(PersistentBytes(MakeModelWorkload(Parsed(name))),
+              PersistentBytes(MakeModelWorkload(Parsed(other))));
 }
 
 // 6 operations for each parameter and token, but for the embedding, which multiplies nothing; attention

@@ -36,11 +36,14 @@ void AddJob(CLI::App* estimate, EstimateOptions* options) {
       ->check(CLI::IsMember({"fp32", "bf16", "autocast"}));
   estimate->add_option("--optimizer", options->optimizer,
                        absl::StrCat(policy::kOptimizerNames, " (default adamw, over lists of tensors)"));
-  estimate->add_option("--attention", options->attention, "sdpa or flash (one kernel; default sdpa), or math")
+  estimate
+      ->add_option("--attention", options->attention,
+                   "sdpa (what PyTorch chooses, default), flash (one kernel) or math (written out)")
       ->check(CLI::IsMember({"sdpa", "flash", "math"}));
   estimate->add_flag("--checkpointing", options->checkpointing,
                      "Activations of each layer are computed twice");
   estimate->add_option("--lora", options->lora, "Rank of an adapter on every linear layer (default 0: none)");
+  estimate->add_flag("--lora-dropout", options->lora_dropout, "Adapters have dropout");
   estimate->add_flag("--clip", options->clip, "Gradients are clipped");
   estimate
       ->add_option("--zero-grad", options->zero_grad,
@@ -79,13 +82,13 @@ int RunEstimate(const EstimateOptions& options) {
   auto estimate = MakeEstimate(options);
   if (!estimate.ok()) return Fail(estimate.status());
   if (!options.save_trace.empty()) {
-    const absl::Status written =
-        WriteTrace(options.save_trace, WithTimes(estimate->tape, estimate->machine, false));
+    const absl::Status written = WriteTrace(
+        options.save_trace, WithTimes(estimate->tape, estimate->machine, EndOf(options, End::kSlow)));
     if (!written.ok()) return Fail(written);
   }
   if (!options.sweep.empty()) {
     SimulateOptions shown;
-    const std::vector<SweepRow> rows = SweepEstimate(*estimate, &shown);
+    const std::vector<SweepRow> rows = SweepEstimate(*estimate, EndOf(options, End::kFast), &shown);
     shown.trace = options.model;
     const absl::Status written = WriteFile(options.sweep, SweepPage(shown, rows));
     if (!written.ok()) return Fail(written);

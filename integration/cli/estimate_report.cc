@@ -36,8 +36,10 @@ std::string JobLine(const EstimateOptions& options, const Estimate& estimate) {
       options.optimizer, options.attention, options.checkpointing ? ", checkpointing" : "");
   if (estimate.training.micro_batches > 1)
     absl::StrAppendFormat(&text, ", %d micro-batches", estimate.training.micro_batches);
-  if (estimate.training.adapter_rank > 0)
-    absl::StrAppendFormat(&text, ", LoRA of rank %d", estimate.training.adapter_rank);
+  const policy::Adapters& adapters = estimate.training.adapters;
+  if (adapters.rank > 0)
+    absl::StrAppendFormat(&text, ", LoRA of rank %d%s", adapters.rank,
+                          adapters.dropout ? " with dropout" : "");
   return text + "\n";
 }
 

@@ -1,7 +1,6 @@
 #include "integration/cli/estimate_run.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -102,7 +101,7 @@ absl::Status ReadTraining(const EstimateOptions& options, Estimate* estimate) {
         ReadCount("target", options.target.empty() ? options.sequence : options.target, 1,
                   &training.batch.targets),
         ReadCount("accumulate", options.accumulate, 1, &training.micro_batches),
-        ReadCount("lora", options.lora, 0, &training.adapter_rank)}) {
+        ReadCount("lora", options.lora, 0, &training.adapters.rank)}) {
     if (!status.ok()) return status;
   }
   auto optimizer = policy::ParseOptimizer(options.optimizer);
@@ -111,9 +110,11 @@ absl::Status ReadTraining(const EstimateOptions& options, Estimate* estimate) {
   training.precision = options.dtype == "fp32"   ? policy::Precision::kFp32
                        : options.dtype == "bf16" ? policy::Precision::kBf16
                                                  : policy::Precision::kAutocast;
-  training.batch.form =
-      options.attention == "math" ? policy::AttentionForm::kMath : policy::AttentionForm::kFlash;
+  training.batch.form = options.attention == "math"    ? policy::AttentionForm::kMath
+                        : options.attention == "flash" ? policy::AttentionForm::kFlash
+                                                       : policy::AttentionForm::kSdpa;
   training.batch.checkpointing = options.checkpointing;
+  training.adapters.dropout = options.lora_dropout;
   training.clip = options.clip;
   training.zero = options.zero_grad == "after-update" ? policy::ZeroGradients::kAfterUpdate
                                                       : policy::ZeroGradients::kBeforeBackward;
@@ -154,8 +155,14 @@ absl::StatusOr<SimulateResult> RunAt(const Estimate& estimate, const policy::Wor
   return RunOne(options, workload);
 }
 
-// Whether a budget gives 95 % of the uncapped speed at both ends.
-bool Good(const Estimate& estimate, const std::array<policy::Workload, 2>& workloads, Bytes budget) {
+// The ends of the machine's range that are asked for.
+std::vector<End> EndsOf(const EstimateOptions& options) {
+  if (options.kernel_efficiency == "both") return {End::kSlow, End::kFast};
+  return {EndOf(options, End::kSlow)};
+}
+
+// Whether a budget gives 95 % of the uncapped speed at each end that is asked for.
+bool Good(const Estimate& estimate, const std::vector<policy::Workload>& workloads, Bytes budget) {
   const EstimateFit fit = FitOf(estimate, budget, estimate.host_bytes);
   if (!fit.problem.empty()) return false;
   if (fit.everything) return true;
@@ -167,7 +174,7 @@ bool Good(const Estimate& estimate, const std::array<policy::Workload, 2>& workl
 }
 
 // By halving, to a sixty-fourth of the peak; the speed is taken to grow with the budget.
-Bytes FindSmallest(const Estimate& estimate, const std::array<policy::Workload, 2>& workloads) {
+Bytes FindSmallest(const Estimate& estimate, const std::vector<policy::Workload>& workloads) {
   Bytes high = kChunk;
   while (!FitOf(estimate, high, estimate.host_bytes).everything) high += high;  // everything fits
   Bytes low = 0;
@@ -188,9 +195,14 @@ std::string Shortfall(const char* what, Bytes needed, Bytes there) {
 
 }  // namespace
 
-policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, bool fast) {
+End EndOf(const EstimateOptions& options, End otherwise) {
+  if (options.kernel_efficiency == "both") return otherwise;
+  return options.kernel_efficiency == "high" ? End::kFast : End::kSlow;
+}
+
+policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, End which) {
   policy::Workload workload = tape.workload;
-  const auto end = [fast](Range range) { return fast ? range.high : range.low; };
+  const auto end = [which](Range range) { return which == End::kFast ? range.high : range.low; };
   for (size_t k = 0; k < workload.kernels.size(); ++k) {
     const policy::LaunchCost& cost = tape.costs[k];
     const double rate = end(cost.half ? machine.matmul_bf16 : machine.matmul_fp32);
@@ -256,13 +268,12 @@ absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options) {
   if (!tape.ok()) return tape.status();
   estimate.tape = *std::move(tape);
   estimate.fit = FitOf(estimate, budget, estimate.host_bytes);
-  std::array<policy::Workload, 2> workloads;
-  for (const bool fast : {false, true}) {
-    if (options.kernel_efficiency != "both" && (options.kernel_efficiency == "high") != fast) continue;
-    policy::Workload& workload = workloads[fast ? 1 : 0];
-    workload = WithTimes(estimate.tape, estimate.machine, fast);
+  std::vector<policy::Workload> workloads;
+  for (const End end : EndsOf(options)) {
+    const policy::Workload& workload =
+        workloads.emplace_back(WithTimes(estimate.tape, estimate.machine, end));
     EstimateTime time;
-    time.efficiency = fast ? "high" : "low";
+    time.efficiency = end == End::kFast ? "high" : "low";
     time.uncapped = workload.IdealTime();
     if (estimate.fit.problem.empty()) {
       auto run = RunAt(estimate, workload, estimate.fit, estimate.host_bytes);
@@ -271,17 +282,13 @@ absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options) {
     }
     estimate.times.push_back(std::move(time));
   }
-  if (options.smallest) {
-    for (const bool fast : {false, true})
-      workloads[fast ? 1 : 0] = WithTimes(estimate.tape, estimate.machine, fast);
-    estimate.smallest = FindSmallest(estimate, workloads);
-  }
+  if (options.smallest) estimate.smallest = FindSmallest(estimate, workloads);
   return estimate;
 }
 
-std::vector<SweepRow> SweepEstimate(const Estimate& estimate, SimulateOptions* shown) {
+std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, SimulateOptions* shown) {
   constexpr int kBudgets = 8;
-  const policy::Workload workload = WithTimes(estimate.tape, estimate.machine, true);
+  const policy::Workload workload = WithTimes(estimate.tape, estimate.machine, end);
   const Bytes whole =
       std::max<Bytes>(estimate.tape.peak_chunks + estimate.tape.small_bytes, kBudgets * kChunk) * 21 / 20;
   *shown = SimulationOf(estimate, estimate.fit, estimate.host_bytes);

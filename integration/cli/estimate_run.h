@@ -22,12 +22,12 @@ struct EstimateOptions {
   std::string model;  // a name of policy::ShapeNames(), a config file, or a folder with config.json
   std::string batch = "1", sequence = "1024", target, accumulate = "1", lora = "0";
   std::string dtype = "autocast", optimizer = "adamw", attention = "sdpa", zero_grad = "after-update";
-  bool checkpointing = false, clip = false;
+  bool checkpointing = false, clip = false, lora_dropout = false;
   std::string gpu = "h100", machine;  // the latter, a file, wins
   std::string gpu_memory, host_memory = "128GiB", disk;
   std::string kernel_efficiency = "both";
   bool smallest = false;   // ask for the smallest GPU
-  std::string sweep;       // the page to write; empty: none
+  std::string sweep;       // the page to write, with the times of the fast end; empty: none
   std::string save_trace;  // where the trace goes, with the times of the slow end; empty: nowhere
   bool json = false;
 };
@@ -69,11 +69,16 @@ struct Estimate {
 // the job does not fit.
 absl::StatusOr<Estimate> MakeEstimate(const EstimateOptions& options);
 
-// The same job on budgets from the least that runs to the peak, for three sizes of host memory.
-std::vector<SweepRow> SweepEstimate(const Estimate& estimate, SimulateOptions* shown);
+// One end of the machine's range.
+enum class End : uint8_t { kSlow, kFast };
+// The one that --kernel-efficiency names; `otherwise` where it names both.
+End EndOf(const EstimateOptions& options, End otherwise);
 
-// The trace with the times of the machine's slow or fast end.
-policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, bool fast);
+// The same job on budgets from the least that runs to the peak, for three sizes of host memory.
+std::vector<SweepRow> SweepEstimate(const Estimate& estimate, End end, SimulateOptions* shown);
+
+// The trace with the times of one end.
+policy::Workload WithTimes(const policy::TapeResult& tape, const EstimateMachine& machine, End end);
 
 EstimateFit FitOf(const Estimate& estimate, policy::Bytes budget, policy::Bytes host_bytes);
 

@@ -44,12 +44,10 @@ class Config {
     return false;
   }
 
-  double Factor(const char* key) {
-    const auto found = Find(key);
-    if (found == json_.end()) return 1;
-    if (found->is_number()) return found->get<double>();
-    Wrong(key, found->dump(), "a number");
-    return 1;
+  // Whether the key is there and says null, which may mean another thing than where it is missing.
+  bool Null(const char* key) const {
+    const auto found = json_.find(key);
+    return found != json_.end() && found->is_null();
   }
 
   std::string Text(const char* key, const char* fallback) {
@@ -63,7 +61,8 @@ class Config {
   Activation Act(const char* key, const char* fallback) {
     const std::string name = Text(key, fallback);
     if (name == "gelu_new") return Activation::kGeluNew;
-    for (const char* fused : {"gelu", "gelu_pytorch_tanh", "relu", "silu", "tanh"}) {
+    if (name == "relu" || name == "tanh") return Activation::kFromResult;
+    for (const char* fused : {"gelu", "gelu_pytorch_tanh", "silu"}) {
       if (name == fused) return Activation::kFused;
     }
     Wrong(key, name, "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh");
@@ -113,7 +112,7 @@ uint64_t HeadWidth(Config* config, uint64_t width, uint64_t heads, const char* w
   return std::max<uint64_t>(1, width / heads);
 }
 
-ModelShape ReadLlama(Config* config, bool granite) {
+ModelShape ReadLlama(Config* config) {
   ModelShape shape;
   shape.family = Family::kLlama;
   shape.layers = config->Size("num_hidden_layers");
@@ -131,7 +130,15 @@ ModelShape ReadLlama(Config* config, bool granite) {
   shape.attention_bias = config->Flag("attention_bias", false);
   shape.feed_forward_bias = config->Flag("mlp_bias", false);
   shape.attention_dropout = config->Dropout("attention_dropout", 0);
-  shape.scaled_residual = granite;
+  return shape;
+}
+
+// Mistral has no biases, whatever the file says, 8 heads for keys and a window of 4,096 where it says nothing.
+ModelShape ReadMistral(Config* config) {
+  ModelShape shape = ReadLlama(config);
+  shape.attention_bias = shape.feed_forward_bias = false;
+  if (!config->Null("num_key_value_heads")) shape.key_heads = config->Size("num_key_value_heads", 8);
+  if (!config->Null("sliding_window")) shape.window = config->Size("sliding_window", 4096);
   return shape;
 }
 
@@ -150,6 +157,7 @@ ModelShape ReadGpt2(Config* config, bool many_queries) {
   shape.tied = config->Flag("tie_word_embeddings", true);
   shape.attention_bias = shape.feed_forward_bias = true;
   shape.dropout = config->Dropout("resid_pdrop", 0.1);
+  shape.embedding_dropout = config->Dropout("embd_pdrop", 0.1);
   shape.attention_dropout = config->Dropout("attn_pdrop", 0.1);
   return shape;
 }
@@ -168,7 +176,7 @@ ModelShape ReadBert(Config* config) {
   shape.activation = config->Act("hidden_act", "gelu");
   shape.tied = config->Flag("tie_word_embeddings", true);
   shape.attention_bias = shape.feed_forward_bias = true;
-  shape.dropout = config->Dropout("hidden_dropout_prob", 0.1);
+  shape.dropout = shape.embedding_dropout = config->Dropout("hidden_dropout_prob", 0.1);
   shape.attention_dropout = config->Dropout("attention_probs_dropout_prob", 0.1);
   return shape;
 }
@@ -188,11 +196,17 @@ ModelShape ReadT5(Config* config) {
   shape.gated = absl::StartsWith(form, "gated-");
   if (form == "gated-gelu" || form == "gelu_new") {
     shape.activation = Activation::kGeluNew;  // T5Config takes gated-gelu for gelu_new
-  } else if (form != "relu" && form != "gelu" && form != "gated-relu" && form != "gated-silu") {
+  } else if (form == "relu" || form == "gated-relu") {
+    shape.activation = Activation::kFromResult;
+  } else if (form != "gelu" && form != "gated-silu") {
     config->Wrong("feed_forward_proj", form, "relu, gelu, gelu_new, gated-gelu, gated-relu, gated-silu");
   }
-  shape.tied = config->Flag("tie_word_embeddings", true);
+  // T5Config ties always, and takes an untied file for one whose head is given what is not scaled.
+  shape.tied = true;
+  const bool scaled = config->Flag("tie_word_embeddings", true);
+  shape.scaled_head = config->Flag("scale_decoder_outputs", scaled);
   shape.dropout = shape.attention_dropout = config->Dropout("dropout_rate", 0.1);
+  shape.embedding_dropout = shape.dropout;
   return shape;
 }
 
@@ -205,8 +219,11 @@ absl::StatusOr<ModelShape> ParseModelConfig(const std::string& text) {
   Config config(json);
   const std::string family = config.Text("model_type", "");
   ModelShape shape;
-  if (family == "llama" || family == "mistral" || family == "granite") {
-    shape = ReadLlama(&config, family == "granite");
+  if (family == "llama" || family == "granite") {
+    shape = ReadLlama(&config);
+    shape.scaled_residual = family == "granite";
+  } else if (family == "mistral") {
+    shape = ReadMistral(&config);
   } else if (family == "gpt2" || family == "gpt_bigcode") {
     shape = ReadGpt2(&config, family == "gpt_bigcode");
   } else if (family == "bert") {

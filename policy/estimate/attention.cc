@@ -43,22 +43,26 @@ Variable Flash(Operators* operators, const Variable& q, const Variable& k, const
       });
 }
 
+// Keys and values as they are: views; or copies already, as those that were repeated are.
+enum class Keys : uint8_t { kViews, kCopies };
+
 Variable Math(Operators* operators, const Variable& q, const Variable& k, const Variable& v,
-              const Variable& bias, const AttentionShape& shape) {
+              const Variable& bias, const AttentionShape& shape, Keys keys) {
   Operators& op = *operators;
   const NumberType type = q.tensor.type;
   const uint64_t pairs = shape.batch * shape.heads, repeated = shape.heads / shape.key_heads;
   // bf16 is computed in fp32. Views with exchanged dimensions are copied for a product of many matrices.
-  const bool strided = shape.batch > 1;
+  const bool strided = shape.batch > 1, strided_keys = strided && keys == Keys::kViews && repeated == 1;
+  const auto wide = [&op, keys](const Variable& x) {
+    return op.To(keys == Keys::kViews ? op.View(x) : x, NumberType::kFp32);
+  };
   const Variable wide_q = op.To(op.View(q), NumberType::kFp32);
-  const Variable wide_k = op.Repeat(op.To(op.View(k), NumberType::kFp32), repeated);
-  const Variable wide_v = op.Repeat(op.To(op.View(v), NumberType::kFp32), repeated);
-  const Variable mask = shape.causal && !bias.tensor
-                            ? op.Constant("tril", shape.queries * shape.keys, NumberType::kFp32)
-                            : bias;
+  const Variable wide_k = op.Repeat(wide(k), repeated), wide_v = op.Repeat(wide(v), repeated);
+  const Variable mask =
+      shape.causal ? op.Constant("tril", shape.queries * shape.keys, NumberType::kFp32) : bias;
   const Variable scaled_q = op.Scale(wide_q), scaled_k = op.Scale(wide_k);
   const Variable copied_q = strided ? op.Clone(scaled_q) : scaled_q;
-  const Variable copied_k = strided && repeated == 1 ? op.Clone(scaled_k) : scaled_k;
+  const Variable copied_k = strided_keys ? op.Clone(scaled_k) : scaled_k;
   Variable scores = op.Product(copied_q, copied_k, {pairs, shape.queries, shape.head_width, shape.keys});
   if (mask.NeedsGradient()) {
     scores = op.Add(scores, mask);
@@ -66,22 +70,50 @@ Variable Math(Operators* operators, const Variable& q, const Variable& k, const 
     op.AddInto(scores, mask.tensor);
   }
   const Variable parts = op.Dropout(op.Pointwise("softmax", scores, Kept::kOutput), shape.dropout);
-  const Variable copied_v = strided && repeated == 1 ? op.Clone(wide_v) : wide_v;
+  const Variable copied_v = strided_keys ? op.Clone(wide_v) : wide_v;
   const Variable y = op.Product(parts, copied_v, {pairs, shape.queries, shape.keys, shape.head_width});
   return op.Clone(op.To(y, type));
+}
+
+// A mask of bools as the numbers that are added, of each sequence.
+Variable Numbers(Operators* operators, const Variable& mask, const AttentionShape& shape, NumberType type) {
+  DeviceTape* const tape = &operators->tape();
+  Tensor numbers = tape->New(shape.batch * shape.queries * shape.keys, type);
+  tape->Launch("where", {mask.tensor}, {numbers});
+  return {std::move(numbers)};
 }
 
 }  // namespace
 
 Variable Attention(Operators* operators, Variable q, Variable k, Variable v, const Variable& bias,
-                   const AttentionShape& shape) {
+                   const AttentionShape& given) {
+  constexpr uint64_t kWidestShared = 256;  // heads that no kernel shares keys between are wider
+  AttentionShape shape = given;
+  Keys keys = Keys::kViews;
+  const bool biased = bias.tensor.storage != nullptr;
+  const uint64_t repeated = shape.heads / shape.key_heads;
+  // transformers' sdpa_attention_forward: with a mask, or very wide heads, keys and values are repeated first.
+  if (shape.form != AttentionForm::kFlash && repeated > 1 && (biased || shape.head_width > kWidestShared)) {
+    k = operators->Repeat(operators->View(k), repeated);
+    v = operators->Repeat(operators->View(v), repeated);
+    shape.key_heads = shape.heads;
+    keys = Keys::kCopies;
+  }
+  Variable numbers = bias;
   if (operators->autocast()) {
     q = operators->To(q, NumberType::kBf16);
     k = operators->To(k, NumberType::kBf16);
     v = operators->To(v, NumberType::kBf16);
+    if (biased && bias.tensor.type != NumberType::kBool) numbers = operators->To(bias, NumberType::kBf16);
   }
-  return shape.form == AttentionForm::kFlash ? Flash(operators, q, k, v, bias, shape)
-                                             : Math(operators, q, k, v, bias, shape);
+  if (biased && bias.tensor.type == NumberType::kBool)
+    numbers = Numbers(operators, bias, shape, q.tensor.type);
+  if (biased) shape.causal = false;
+  // PyTorch's kernels for fp32 have no heads that share keys.
+  const bool shared_wide = shape.key_heads < shape.heads && q.tensor.type == NumberType::kFp32;
+  if (shape.form == AttentionForm::kMath || (shape.form == AttentionForm::kSdpa && shared_wide))
+    return Math(operators, q, k, v, numbers, shape, keys);
+  return Flash(operators, q, k, v, numbers, shape);
 }
 
 }  // namespace spillway::policy

@@ -13,7 +13,9 @@ Parameter* Weights::Make(uint64_t rows, uint64_t columns, NumberType type, bool 
   return &made;
 }
 
-Parameter* Weights::New(uint64_t rows, uint64_t columns) { return Make(rows, columns, type_, rank_ == 0); }
+Parameter* Weights::New(uint64_t rows, uint64_t columns) {
+  return Make(rows, columns, type_, adapters_.rank == 0);
+}
 
 Parameter* Weights::NewAdapter(uint64_t rows, uint64_t columns) {
   return Make(rows, columns, NumberType::kFp32, true);
@@ -23,9 +25,11 @@ LinearWeights NewLinear(Weights* weights, uint64_t rows, uint64_t columns, bool 
   LinearWeights layer;
   layer.weight = weights->New(rows, columns);
   if (bias) layer.bias = weights->New(1, columns);
-  if (weights->rank() > 0) {
-    layer.down = weights->NewAdapter(rows, weights->rank());
-    layer.up = weights->NewAdapter(weights->rank(), columns);
+  const Adapters& adapters = weights->adapters();
+  if (adapters.rank > 0) {
+    layer.down = weights->NewAdapter(rows, adapters.rank);
+    layer.up = weights->NewAdapter(adapters.rank, columns);
+    layer.adapter_dropout = adapters.dropout;
   }
   return layer;
 }
@@ -34,19 +38,20 @@ Variable Apply(Operators* operators, const LinearWeights& layer, const Variable&
   Variable y = operators->Linear(x, layer.weight, layer.bias);
   if (layer.down == nullptr) return y;
   const NumberType type = y.tensor.type;
-  Variable added = operators->Dropout(operators->To(x, layer.down->value.tensor.type), true);
+  Variable added = operators->Dropout(operators->To(x, layer.down->value.tensor.type), layer.adapter_dropout);
   added = operators->Linear(added, layer.down, nullptr);
   added = operators->Scale(operators->Linear(added, layer.up, nullptr));
   y = operators->Add(y, added);
   return operators->To(y, type);
 }
 
-Variable RmsNorm(Operators* operators, const Variable& x, Parameter* weight) {
+Variable RmsNorm(Operators* operators, const Variable& x, Parameter* weight, RmsForm form) {
   Operators& op = *operators;
   const Variable wide = op.To(x, NumberType::kFp32);
   Variable scale = op.RowMeans(op.Pointwise("pow", wide, Kept::kInput, 2), weight->columns);
   scale = op.Pointwise("rsqrt", op.Scale(scale), Kept::kOutput, 2);
-  const Variable y = op.To(op.Multiply(wide, scale), x.tensor.type);
+  const Variable y = form == RmsForm::kT5 ? op.To(op.Multiply(x, scale), weight->value.tensor.type)
+                                          : op.To(op.Multiply(wide, scale), x.tensor.type);
   return op.Multiply(y, weight->value);
 }
 
@@ -60,6 +65,7 @@ Variable Rotate(Operators* operators, const Variable& x, const Variable& angles)
 FeedForwardWeights NewFeedForward(Weights* weights, const ModelShape& shape) {
   FeedForwardWeights layer;
   layer.activation = shape.activation;
+  layer.to_type_of_weight = shape.family == Family::kT5;
   if (shape.gated) layer.gate = NewLinear(weights, shape.width, shape.wide, shape.feed_forward_bias);
   layer.up = NewLinear(weights, shape.width, shape.wide, shape.feed_forward_bias);
   layer.down = NewLinear(weights, shape.wide, shape.width, shape.feed_forward_bias);
@@ -68,22 +74,25 @@ FeedForwardWeights NewFeedForward(Weights* weights, const ModelShape& shape) {
 
 namespace {
 
-// 0.5 x (1 + tanh(a (x + b x^3))), a kernel for each sign.
+// 0.5 x (1 + tanh(a (x + b x^3))), a kernel for each sign. The power is in autocast's list of fp32 operations,
+// and what it is added to and multiplied by becomes fp32, too.
 Variable GeluNew(Operators* operators, const Variable& x) {
   Operators& op = *operators;
   const Variable half = op.Scale(x);
-  Variable inner = op.Scale(op.Pointwise("pow", x, Kept::kInput, 2));
+  const Variable cubed = op.autocast() ? op.To(x, NumberType::kFp32) : x;
+  Variable inner = op.Scale(op.Pointwise("pow", cubed, Kept::kInput, 2));
   inner = op.Scale(op.Add(x, inner));
   const Variable bent = op.Scale(op.Pointwise("tanh", inner, Kept::kOutput));
   return op.Multiply(half, bent);
 }
 
-Variable Activate(Operators* operators, Activation activation, const Variable& x) {
-  return activation == Activation::kGeluNew ? GeluNew(operators, x)
-                                            : operators->Pointwise("activation", x, Kept::kInput);
-}
-
 }  // namespace
+
+Variable Activate(Operators* operators, Activation activation, const Variable& x) {
+  if (activation == Activation::kGeluNew) return GeluNew(operators, x);
+  return operators->Pointwise("activation", x,
+                              activation == Activation::kFused ? Kept::kInput : Kept::kOutput);
+}
 
 Variable FeedForward(Operators* operators, const FeedForwardWeights& layer, const Variable& x, bool dropout) {
   Variable y;
@@ -95,6 +104,7 @@ Variable FeedForward(Operators* operators, const FeedForwardWeights& layer, cons
     y = Activate(operators, layer.activation, y);
   }
   y = operators->Dropout(y, dropout);
+  if (layer.to_type_of_weight) y = operators->To(y, layer.down.weight->value.tensor.type);
   return Apply(operators, layer.down, y);
 }
 

@@ -14,16 +14,22 @@
 
 namespace spillway::policy {
 
+// LoRA on every linear layer.
+struct Adapters {
+  uint64_t rank = 0;     // 0: none
+  bool dropout = false;  // before each of them
+};
+
 // All weights of a model, in the order in which the optimizer sees them.
 class Weights {
  public:
-  // The weights are of `type`. With an adapter of `rank` more than 0, only adapters are trained, in fp32.
-  Weights(DeviceTape* tape, Autograd* graph, NumberType type, uint64_t rank)
-      : tape_(tape), graph_(graph), type_(type), rank_(rank) {}
+  // The weights are of `type`. With adapters these alone are trained, in fp32.
+  Weights(DeviceTape* tape, Autograd* graph, NumberType type, Adapters adapters)
+      : tape_(tape), graph_(graph), type_(type), adapters_(adapters) {}
 
   Parameter* New(uint64_t rows, uint64_t columns);
   Parameter* NewAdapter(uint64_t rows, uint64_t columns);
-  uint64_t rank() const { return rank_; }
+  const Adapters& adapters() const { return adapters_; }
   std::deque<Parameter>& all() { return all_; }
 
  private:
@@ -32,7 +38,7 @@ class Weights {
   DeviceTape* tape_;
   Autograd* graph_;
   NumberType type_;
-  uint64_t rank_;
+  Adapters adapters_;
   std::deque<Parameter> all_;  // a deque: they stay where they are
 };
 
@@ -42,12 +48,16 @@ struct LinearWeights {
   Parameter* bias = nullptr;
   Parameter* down = nullptr;
   Parameter* up = nullptr;
+  bool adapter_dropout = false;
 };
 LinearWeights NewLinear(Weights* weights, uint64_t rows, uint64_t columns, bool bias);
 Variable Apply(Operators* operators, const LinearWeights& layer, const Variable& x);
 
-// The root of the mean square; T5's form converts nothing back.
-Variable RmsNorm(Operators* operators, const Variable& x, Parameter* weight);
+// The root of the mean square. T5's form scales x as it is, and then converts to the weight's type.
+enum class RmsForm : uint8_t { kLlama, kT5 };
+Variable RmsNorm(Operators* operators, const Variable& x, Parameter* weight, RmsForm form);
+
+Variable Activate(Operators* operators, Activation activation, const Variable& x);
 
 // Queries or keys with rotary positions; `angles` is cosine or sine, of (tokens, head width).
 Variable Rotate(Operators* operators, const Variable& x, const Variable& angles);
@@ -55,6 +65,7 @@ Variable Rotate(Operators* operators, const Variable& x, const Variable& angles)
 struct FeedForwardWeights {
   LinearWeights gate, up, down;  // without a gate: its weight is null
   Activation activation = Activation::kFused;
+  bool to_type_of_weight = false;  // what the last product takes, as in T5
 };
 FeedForwardWeights NewFeedForward(Weights* weights, const ModelShape& shape);
 // `dropout`: before the last product, as in T5.

@@ -17,6 +17,27 @@ absl::Status Within(const char* name, uint64_t value, uint64_t least, uint64_t m
       absl::StrCat(name, "=", value, " is not accepted; accepted: ", least, " to ", most));
 }
 
+// Of the largest tensor that the options ask for.
+double MostElements(const TrainingOptions& options) {
+  const ModelShape& shape = options.shape;
+  const Batch& batch = options.batch;
+  const bool targets = shape.family == Family::kT5;
+  const auto tokens = static_cast<double>(targets ? std::max(batch.tokens, batch.targets) : batch.tokens);
+  const double sequences = static_cast<double>(batch.sequences), pairs = sequences * tokens * tokens;
+  const double widest =
+      static_cast<double>(std::max({shape.wide, shape.vocabulary, shape.width,
+                                    3 * shape.heads * shape.head_width, options.adapters.rank}));
+  double most = sequences * tokens * widest;
+  // T5's biases have gradients as large as scores.
+  const bool shared_wide = shape.key_heads < shape.heads && options.precision == Precision::kFp32;
+  const bool scores =
+      targets || batch.form == AttentionForm::kMath || (batch.form == AttentionForm::kSdpa && shared_wide);
+  if (scores) most = std::max(most, pairs * static_cast<double>(shape.heads));
+  if (shape.window > 0 && batch.tokens >= shape.window && batch.form != AttentionForm::kFlash)
+    most = std::max(most, pairs);
+  return most;
+}
+
 absl::Status CheckOptions(const TrainingOptions& options) {
   const ModelShape& shape = options.shape;
   const Batch& batch = options.batch;
@@ -24,7 +45,7 @@ absl::Status CheckOptions(const TrainingOptions& options) {
        {CheckShape(shape), Within("--batch", batch.sequences, 1, kMostBatch),
         Within("--sequence", batch.tokens, 1, kMostTokens), Within("--target", batch.targets, 0, kMostTokens),
         Within("--accumulate", options.micro_batches, 1, kMostMicroBatches),
-        Within("--lora", options.adapter_rank, 0, kMostRank)}) {
+        Within("--lora", options.adapters.rank, 0, kMostRank)}) {
     if (!status.ok()) return status;
   }
   if (shape.positions > 0 && shape.positions < batch.tokens)
@@ -33,13 +54,11 @@ absl::Status CheckOptions(const TrainingOptions& options) {
                                                    ", the model's learned positions"));
   if (shape.family == Family::kT5 && (shape.decoder_layers == 0 || batch.targets == 0 || shape.buckets == 0))
     return absl::InvalidArgumentError("an encoder and decoder needs decoder layers, buckets and --target");
-  const double rows = static_cast<double>(batch.sequences) * static_cast<double>(batch.tokens);
-  const double scores = rows * static_cast<double>(batch.tokens) * static_cast<double>(shape.heads);
-  const double widest = static_cast<double>(
-      std::max({shape.wide, shape.vocabulary, shape.width, 3 * shape.heads * shape.head_width}));
-  if (rows * widest > kMostElements || (batch.form == AttentionForm::kMath && scores > kMostElements))
+  if (MostElements(options) > kMostElements)
     return absl::InvalidArgumentError(
         absl::StrCat("--batch=", batch.sequences, " with --sequence=", batch.tokens,
+                     shape.family == Family::kT5 ? absl::StrCat(" and --target=", batch.targets) : "",
+                     options.adapters.rank > 0 ? absl::StrCat(" and --lora=", options.adapters.rank) : "",
                      " is not accepted: a tensor of more than 1e13 elements; accepted: smaller ones"));
   if (static_cast<double>(shape.layers + shape.decoder_layers) * static_cast<double>(options.micro_batches) >
       kMostLayersTimesBatches)
@@ -57,7 +76,7 @@ class Training {
         operators_(&tape_, &graph_, options.precision == Precision::kAutocast),
         weights_(&tape_, &graph_,
                  options.precision == Precision::kBf16 ? NumberType::kBf16 : NumberType::kFp32,
-                 options.adapter_rank),
+                 options.adapters),
         model_(options.shape, &operators_, &weights_) {
     if (options.workspace > 0)
       workspace_ = tape_.NewAs(options.workspace, NumberType::kBool, Term::kWorkspace);

@@ -32,7 +32,7 @@ struct TrainingOptions {
   Precision precision = Precision::kAutocast;
   Optimizer optimizer = Optimizer::kAdamW;
   uint64_t micro_batches = 1;  // forward and backward passes before the update
-  uint64_t adapter_rank = 0;   // more than 0: LoRA on every linear layer, all else frozen
+  Adapters adapters;           // LoRA: all else is frozen
   bool clip = false;
   ZeroGradients zero = ZeroGradients::kAfterUpdate;
   Bytes workspace = 0;  // of the matrix library, held from the first product on

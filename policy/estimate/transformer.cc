@@ -46,7 +46,8 @@ TransformerModel::TransformerModel(const ModelShape& shape, Operators* operators
 }
 
 Variable TransformerModel::Apply(const Norm& norm, const Variable& x) {
-  return norm.bias != nullptr ? op_->LayerNorm(x, norm.weight, norm.bias) : RmsNorm(op_, x, norm.weight);
+  if (norm.bias != nullptr) return op_->LayerNorm(x, norm.weight, norm.bias);
+  return RmsNorm(op_, x, norm.weight, shape_.family == Family::kT5 ? RmsForm::kT5 : RmsForm::kLlama);
 }
 
 AttentionShape TransformerModel::ShapeOf(const Batch& batch, uint64_t queries, uint64_t keys,
@@ -78,7 +79,7 @@ Variable TransformerModel::Embed(const Batch& batch) {
   if (positions_ != nullptr) x = op_->Add(x, op_->Embedding(batch.tokens, positions_));
   if (shape_.family == Family::kBert) x = Apply(first_norm_, x);
   if (shape_.scaled_residual) x = op_->Scale(x);
-  return op_->Dropout(x, shape_.dropout);
+  return op_->Dropout(x, shape_.embedding_dropout);
 }
 
 Variable TransformerModel::Residual(const Variable& x, const Variable& added) {
@@ -86,11 +87,11 @@ Variable TransformerModel::Residual(const Variable& x, const Variable& added) {
 }
 
 Variable TransformerModel::DecoderLayer(const Layer& layer, const Variable& given, const Variable& angles,
-                                        const Batch& batch) {
+                                        const Variable& mask, const Batch& batch) {
   const AttentionShape shape = ShapeOf(batch, batch.tokens, batch.tokens, true);
   Variable residual = given;
   Variable x = Apply(layer.before, given);
-  x = SelfAttention(op_, layer.attention, x, x, angles, {}, shape);
+  x = SelfAttention(op_, layer.attention, x, x, angles, mask, shape);
   x = op_->Dropout(x, shape_.dropout);
   x = Residual(residual, x);
   residual = x;
@@ -115,8 +116,8 @@ Variable TransformerModel::T5Bias(uint64_t tokens, Parameter* table) {
   return op_->Embedding(tokens * tokens, table);
 }
 
-Variable TransformerModel::T5Layer(const Layer& layer, Variable x, const Variable& memory,
-                                   const Variable& bias, const Batch& batch) {
+Variable TransformerModel::T5Layer(const Layer& layer, Variable x, const Variable& bias,
+                                   const Variable& memory, const Variable& zeros, const Batch& batch) {
   const bool decoder = memory.tensor.storage != nullptr;
   const uint64_t tokens = decoder ? batch.targets : batch.tokens;
   Variable y = Apply(layer.before, x);
@@ -125,8 +126,7 @@ Variable TransformerModel::T5Layer(const Layer& layer, Variable x, const Variabl
   x = op_->Add(x, op_->Dropout(y, shape_.dropout));
   if (decoder) {
     y = Apply(layer.across, x);
-    const Variable none = op_->Constant("zeros", shape_.heads * tokens * batch.tokens, x.tensor.type);
-    y = SelfAttention(op_, layer.cross, y, memory, {}, none, ShapeOf(batch, tokens, batch.tokens, false));
+    y = SelfAttention(op_, layer.cross, y, memory, {}, zeros, ShapeOf(batch, tokens, batch.tokens, false));
     x = op_->Add(x, op_->Dropout(y, shape_.dropout));
   }
   y = Apply(layer.after, x);
@@ -138,17 +138,20 @@ Variable TransformerModel::T5Stack(const Batch& batch) {
   Variable x = op_->Dropout(op_->Embedding(batch.sequences * batch.tokens, embedding_), shape_.dropout);
   const Variable bias = T5Bias(batch.tokens, bias_table_);
   x = Run(layers_, x, {bias}, batch, [this, batch](const Layer& layer, const std::vector<Variable>& given) {
-    return T5Layer(layer, given[0], {}, given[1], batch);
+    return T5Layer(layer, given[0], given[1], {}, {}, batch);
   });
   const Variable memory = op_->Dropout(Apply(last_norm_, x), shape_.dropout);
   x = op_->Dropout(op_->Embedding(batch.sequences * batch.targets, embedding_), shape_.dropout);
   const Variable of_decoder = T5Bias(batch.targets, decoder_bias_table_);
-  x = Run(decoder_, x, {memory, of_decoder}, batch,
+  // Made by the first layer for all, in the type of queries.
+  const Variable zeros = op_->Constant("zeros", shape_.heads * batch.targets * batch.tokens,
+                                       op_->autocast() ? NumberType::kBf16 : x.tensor.type);
+  x = Run(decoder_, x, {of_decoder, memory, zeros}, batch,
           [this, batch](const Layer& layer, const std::vector<Variable>& given) {
-            return T5Layer(layer, given[0], given[1], given[2], batch);
+            return T5Layer(layer, given[0], given[1], given[2], given[3], batch);
           });
   x = op_->Dropout(Apply(decoder_norm_, x), shape_.dropout);
-  return shape_.tied ? op_->Scale(x) : x;
+  return shape_.scaled_head ? op_->Scale(x) : x;
 }
 
 Variable TransformerModel::Head(const Variable& x, uint64_t rows) {
@@ -160,25 +163,33 @@ Variable TransformerModel::Head(const Variable& x, uint64_t rows) {
   return loss;
 }
 
-Variable TransformerModel::Loss(const Batch& batch) {
-  const uint64_t rows = batch.sequences * batch.tokens;
-  if (shape_.family == Family::kT5) return Head(T5Stack(batch), batch.sequences * batch.targets);
-  Variable x = Embed(batch);
-  if (shape_.family == Family::kBert) {
-    x = Run(layers_, x, {}, batch, [this, batch](const Layer& layer, const std::vector<Variable>& given) {
-      return BertLayer(layer, given[0], batch);
-    });
-    x = spillway::policy::Apply(op_, transform_, x);
-    x = Apply(head_norm_, op_->Pointwise("activation", x, Kept::kInput));
-    return Head(x, rows);
-  }
-  Variable angles;
+Variable TransformerModel::BertStack(const Batch& batch) {
+  Variable x = Run(layers_, Embed(batch), {}, batch,
+                   [this, batch](const Layer& layer, const std::vector<Variable>& given) {
+                     return BertLayer(layer, given[0], batch);
+                   });
+  x = spillway::policy::Apply(op_, transform_, x);
+  return Apply(head_norm_, Activate(op_, shape_.activation, x));
+}
+
+Variable TransformerModel::DecoderStack(const Batch& batch) {
+  const Variable x = Embed(batch);
+  Variable angles, mask;
+  // A sequence that reaches the window has a mask, but for a kernel that knows windows.
+  if (shape_.window > 0 && batch.tokens >= shape_.window && batch.form != AttentionForm::kFlash)
+    mask = op_->Constant("mask", batch.tokens * batch.tokens, NumberType::kBool);
   if (shape_.family == Family::kLlama)
     angles = op_->Constant("cos", batch.tokens * shape_.head_width, x.tensor.type);
-  x = Run(layers_, x, {angles}, batch, [this, batch](const Layer& layer, const std::vector<Variable>& given) {
-    return DecoderLayer(layer, given[0], given[1], batch);
-  });
-  return Head(Apply(last_norm_, x), rows);
+  return Apply(last_norm_, Run(layers_, x, {angles, mask}, batch,
+                               [this, batch](const Layer& layer, const std::vector<Variable>& given) {
+                                 return DecoderLayer(layer, given[0], given[1], given[2], batch);
+                               }));
+}
+
+Variable TransformerModel::Loss(const Batch& batch) {
+  if (shape_.family == Family::kT5) return Head(T5Stack(batch), batch.sequences * batch.targets);
+  return Head(shape_.family == Family::kBert ? BertStack(batch) : DecoderStack(batch),
+              batch.sequences * batch.tokens);
 }
 
 }  // namespace spillway::policy

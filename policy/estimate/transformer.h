@@ -17,7 +17,7 @@ namespace spillway::policy {
 struct Batch {
   uint64_t sequences = 1, tokens = 0;
   uint64_t targets = 0;  // tokens of T5's decoder
-  AttentionForm form = AttentionForm::kFlash;
+  AttentionForm form = AttentionForm::kSdpa;
   bool checkpointing = false;  // of each layer
 };
 
@@ -49,12 +49,16 @@ class TransformerModel {
                const Batch& batch, const OneLayer& one);
   Variable Embed(const Batch& batch);
   Variable Residual(const Variable& x, const Variable& added);
-  Variable DecoderLayer(const Layer& layer, const Variable& x, const Variable& angles, const Batch& batch);
+  Variable DecoderLayer(const Layer& layer, const Variable& x, const Variable& angles, const Variable& mask,
+                        const Batch& batch);
   Variable BertLayer(const Layer& layer, const Variable& x, const Batch& batch);
-  Variable T5Layer(const Layer& layer, Variable x, const Variable& memory, const Variable& bias,
-                   const Batch& batch);
+  // With the encoder's result in `memory`, and zeros for its biases, a layer of the decoder.
+  Variable T5Layer(const Layer& layer, Variable x, const Variable& bias, const Variable& memory,
+                   const Variable& zeros, const Batch& batch);
   Variable T5Bias(uint64_t tokens, Parameter* table);
   Variable T5Stack(const Batch& batch);
+  Variable BertStack(const Batch& batch);
+  Variable DecoderStack(const Batch& batch);
   Variable Head(const Variable& x, uint64_t rows);
 
   const ModelShape shape_;

@@ -59,6 +59,8 @@ class Estimate(unittest.TestCase):
         text = self.run_estimate("granite-3b", "--gpu", "a100", "--kernel-efficiency", "high").stdout
         self.assertIn("3482.5 million parameters", text)
         self.assertIn("assumed", text)
+        names = [json.loads(self.run_estimate(name, "--json", "--sequence", 64).stdout) for name in ("llama-8b", "llama3-8b")]
+        self.assertEqual(names[0]["peak"], names[1]["peak"])
 
     def test_with_less_memory_bytes_move_and_it_takes_no_less_time(self):
         peak = self.result()["peak"]["chunk_bytes"]
@@ -77,7 +79,9 @@ class Estimate(unittest.TestCase):
         self.assertEqual(peaks, sorted(set(peaks)))
         self.assertLess(self.result("--checkpointing")["peak"]["allocated_bytes"], peaks[1])
         self.assertGreater(self.result("--attention", "math")["peak"]["allocated_bytes"], peaks[1])
-        self.assertLess(self.result("--lora", 8)["peak"]["allocated_bytes"], peaks[1])
+        adapted = self.result("--lora", 8)["peak"]["allocated_bytes"]
+        self.assertLess(adapted, peaks[1])
+        self.assertGreater(self.result("--lora", 8, "--lora-dropout")["peak"]["allocated_bytes"], adapted)
 
     def test_the_smallest_gpu_is_below_the_peak_and_fast(self):
         own = self.result("--smallest", "--batch", 64)
@@ -118,6 +122,19 @@ class Estimate(unittest.TestCase):
         run = simulate(path, "--json", "--gpu-memory", "64GiB")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(json.loads(run.stdout)["kernels"], own["kernels"])
+
+    def test_one_end_of_the_range_is_that_of_the_page_and_the_trace_too(self):
+        both = [time["uncapped_s"] for time in self.result()["times"]]
+        path = os.path.join(self.scratch.name, "end.trace")
+        page = os.path.join(self.scratch.name, "end.html")
+        for efficiency, in_trace, in_page in (("both", both[0], both[1]), ("low", both[0], both[0]), ("high", both[1], both[1])):
+            with self.subTest(efficiency=efficiency):
+                self.result("--kernel-efficiency", efficiency, "--trace", path, "--sweep", page)
+                run = simulate(path, "--json", "--gpu-memory", "64GiB")
+                self.assertAlmostEqual(json.loads(run.stdout)["ideal_us"] / 1e6, in_trace, delta=in_trace / 1e4)
+                ideal = {row["ideal_us"] / 1e6 for row in Page(page).data["sweep"] if row["runs"]}
+                self.assertEqual(len(ideal), 1)
+                self.assertAlmostEqual(ideal.pop(), in_page, delta=in_page / 1e4)
 
     # ---- wrong use
 

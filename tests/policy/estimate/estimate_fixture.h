@@ -43,7 +43,7 @@ class EstimateFixture : public ::testing::Test {
   DeviceTape tape_;
   Autograd graph_{&tape_};
   Operators operators_;
-  Weights weights_{&tape_, &graph_, NumberType::kFp32, 0};
+  Weights weights_{&tape_, &graph_, NumberType::kFp32, {}};
 };
 
 class AutocastFixture : public EstimateFixture {

@@ -10,7 +10,7 @@ namespace {
 using LayersTest = EstimateFixture;
 
 TEST_F(LayersTest, FrozenWeightsHaveNoGradients) {
-  Weights frozen(&tape_, &graph_, NumberType::kBf16, 8);
+  Weights frozen(&tape_, &graph_, NumberType::kBf16, {8});
   const LinearWeights layer = NewLinear(&frozen, 256, 512, true);
   EXPECT_FALSE(layer.weight->value.NeedsGradient());
   EXPECT_EQ(layer.down->value.tensor.elements, 256u * 8);
@@ -22,20 +22,55 @@ TEST_F(LayersTest, FrozenWeightsHaveNoGradients) {
   EXPECT_TRUE(layer.up->gradient);
 }
 
+TEST_F(LayersTest, AdaptersHaveDropoutWhereItIsAskedFor) {
+  for (const bool dropout : {false, true}) {
+    DeviceTape tape;
+    Operators operators(&tape, &graph_, false);
+    Weights weights(&tape, &graph_, NumberType::kFp32, {8, dropout});
+    const LinearWeights layer = NewLinear(&weights, 256, 512, false);
+    const Variable x{tape.New(kRows * 256, NumberType::kFp32)};
+    tape.StartIteration();
+    Apply(&operators, layer, x);
+    const auto names = NamesOf(tape.Finish());
+    EXPECT_EQ(std::count(names.begin(), names.end(), "native_dropout"), dropout ? 1 : 0);
+  }
+}
+
+// Of bf16, although it is computed in fp32; its gradient is that of its input again.
 TEST_F(LayersTest, ANormKeepsTheTypeOfItsInput) {
+  Weights half(&tape_, &graph_, NumberType::kBf16, {});
+  Parameter* const x = half.New(kRows, 256);
+  Parameter* const weight = half.New(1, 256);
+  for (const RmsForm form : {RmsForm::kLlama, RmsForm::kT5}) {
+    const Variable y = RmsNorm(&operators_, x->value, weight, form);
+    EXPECT_EQ(y.tensor.type, NumberType::kBf16);
+    Backward(y);
+    EXPECT_EQ(x->gradient.type, NumberType::kBf16);
+    EXPECT_EQ(weight->gradient.type, NumberType::kBf16);
+    EXPECT_EQ(weight->gradient.elements, 256u);
+  }
+}
+
+// T5 scales the bf16 input itself, so that this is kept beside its fp32 form, and converts by its weight.
+TEST_F(LayersTest, T5sNormConvertsToTheTypeOfItsWeight) {
+  const Variable x = operators_.To(Input(256), NumberType::kBf16);
   Parameter* const weight = weights_.New(1, 256);
-  const Variable y = RmsNorm(&operators_, Input(256), weight);
-  EXPECT_EQ(y.tensor.type, NumberType::kFp32);
-  Backward(y);
-  EXPECT_EQ(weight->gradient.elements, 256u);
+  for (const RmsForm form : {RmsForm::kLlama, RmsForm::kT5}) {
+    Variable given = operators_.Scale(x);
+    const std::weak_ptr<Storage> watched = given.tensor.storage;
+    const Variable y = RmsNorm(&operators_, given, weight, form);
+    given = {};
+    EXPECT_EQ(watched.expired(), form == RmsForm::kLlama);
+    EXPECT_EQ(y.tensor.type, NumberType::kFp32);  // the product with an fp32 weight
+  }
 }
 
 // What a feed-forward layer leaves behind for its backward pass, in blocks that move.
-Bytes KeptWith(Activation activation) {
+Bytes KeptWith(Activation activation, bool autocast = false) {
   DeviceTape tape;
   Autograd graph(&tape);
-  Operators operators(&tape, &graph, false);
-  Weights weights(&tape, &graph, NumberType::kFp32, 0);
+  Operators operators(&tape, &graph, autocast);
+  Weights weights(&tape, &graph, NumberType::kFp32, {});
   FeedForwardWeights layer = NewFeedForward(
       &weights, {.family = Family::kGpt2, .width = 256, .wide = 256, .activation = activation});
   const Variable x = weights.New(kRows, 256)->value;
@@ -51,6 +86,36 @@ Bytes KeptWith(Activation activation) {
 // the last product keeps two. Each has 4 MiB.
 TEST_F(LayersTest, GeluWrittenOutKeepsThreeTensorsMore) {
   EXPECT_EQ(KeptWith(Activation::kGeluNew) - KeptWith(Activation::kFused), 3u * 4 * kRows * 256);
+}
+
+// The result, which the product that follows keeps anyway.
+TEST_F(LayersTest, ReluAndTanhKeepTheirResultAlone) {
+  EXPECT_EQ(KeptWith(Activation::kFused) - KeptWith(Activation::kFromResult), 1u * 4 * kRows * 256);
+}
+
+// The input of the power, the tangent and one more than that are of 4 bytes, half of the input of 2; one kernel
+// keeps its input of 2.
+TEST_F(LayersTest, GeluWrittenOutIsWideUnderAutocast) {
+  EXPECT_EQ(KeptWith(Activation::kGeluNew, true) - KeptWith(Activation::kFused, true),
+            (3u * 4 + 2 - 2) * kRows * 256);
+}
+
+// T5 gives the last product what has the type of its weight, which autocast converts back.
+TEST(FeedForwardTest, T5ConvertsBeforeTheLastProduct) {
+  for (const Family family : {Family::kGpt2, Family::kT5}) {
+    DeviceTape tape;
+    Autograd graph(&tape);
+    Operators operators(&tape, &graph, true);
+    Weights weights(&tape, &graph, NumberType::kFp32, {});
+    const FeedForwardWeights layer = NewFeedForward(&weights, {.family = family, .width = 256, .wide = 256});
+    const Variable x{tape.New(kRows * 256, NumberType::kBf16)};
+    tape.StartIteration();
+    FeedForward(&operators, layer, x, false);
+    size_t conversions = 0;
+    for (const WorkloadKernel& kernel : tape.Finish().workload.kernels)
+      conversions += kernel.name == "to_copy";
+    EXPECT_EQ(conversions, family == Family::kT5 ? 4u : 2u);  // two weights; to fp32 and back
+  }
 }
 
 TEST_F(LayersTest, AGatedLayerHasThreeProducts) {

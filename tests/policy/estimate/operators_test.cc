@@ -71,7 +71,7 @@ TEST_F(OperatorsTest, TheLossHasFourTensorsOfTheLogitsSize) {
   EXPECT_NEAR(static_cast<double>(tape_.Finish().peak_allocated), 4.0 * before, 1e5);
 }
 
-TEST_F(OperatorsTest, ACheckpointKeepsItsInputAlone) {
+TEST_F(OperatorsTest, ACheckpointRunsItsLayerTwice) {
   const Variable x = Input(1024);
   Parameter* const a = weights_.New(1024, 1024);
   Parameter* const b = weights_.New(1024, 1024);
@@ -84,6 +84,30 @@ TEST_F(OperatorsTest, ACheckpointKeepsItsInputAlone) {
   EXPECT_TRUE(a->gradient);
   const TapeResult result = tape_.Finish();
   EXPECT_EQ(OperationsOf(result), (2 * 2 + 2 * 2) * 2.0 * kRows * 1024 * 1024);  // forward twice
+}
+
+// Until its backward pass has run; what lies between goes at once.
+TEST_F(OperatorsTest, ACheckpointKeepsItsInputAlone) {
+  Parameter* const a = weights_.New(1024, 1024);
+  Parameter* const b = weights_.New(1024, 1024);
+  for (const bool checkpointed : {false, true}) {
+    std::vector<std::weak_ptr<Storage>> between;
+    const auto layer = [&](const std::vector<Variable>& given) {
+      const Variable y = operators_.Linear(given[0], a, nullptr);
+      between.push_back(y.tensor.storage);
+      return operators_.Linear(y, b, nullptr);
+    };
+    Variable x = operators_.Scale(Input(1024));
+    const std::weak_ptr<Storage> input = x.tensor.storage;
+    const Variable y = checkpointed ? operators_.Checkpoint({x}, layer) : layer({x});
+    x = {};
+    EXPECT_FALSE(input.expired());
+    EXPECT_EQ(between[0].expired(), checkpointed);
+    Backward(y);
+    EXPECT_TRUE(input.expired());
+    EXPECT_EQ(between.size(), checkpointed ? 2u : 1u);
+    EXPECT_TRUE(between.back().expired());
+  }
 }
 
 TEST_F(OperatorsAutocastTest, CastsOfWeightsAreMadeOnce) {

@@ -55,7 +55,7 @@ TEST_F(OptimizerUpdateTest, AdamWOneByOneNeedsTwoOfTheLargest) {
   EXPECT_EQ(result.terms[static_cast<size_t>(Term::kWorkspace)], 2 * kAll / 3);
 }
 
-TEST_F(OptimizerUpdateTest, SgdHasNoStateAndMomentumOne) { EXPECT_EQ(StateOf(Run(Optimizer::kSgd)), 0u); }
+TEST_F(OptimizerUpdateTest, SgdHasNoState) { EXPECT_EQ(StateOf(Run(Optimizer::kSgd)), 0u); }
 
 TEST_F(OptimizerUpdateTest, MomentumIsOneState) { EXPECT_EQ(StateOf(Run(Optimizer::kSgdMomentum)), kAll); }
 

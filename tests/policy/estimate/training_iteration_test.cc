@@ -83,8 +83,11 @@ TEST(TrainingIterationTest, CheckpointingAndAdaptersSaveMemory) {
   options.batch.checkpointing = true;
   EXPECT_LT(PeakOf(options), peak);
   options = Small();
-  options.adapter_rank = 8;
-  EXPECT_LT(PeakOf(options), peak);
+  options.adapters.rank = 8;
+  const Bytes adapted = PeakOf(options);
+  EXPECT_LT(adapted, peak);
+  options.adapters.dropout = true;  // masks, and what the products keep
+  EXPECT_GT(PeakOf(options), adapted);
 }
 
 // What the planner sees is what the allocator saw: the same peak in whole chunks.
@@ -113,6 +116,55 @@ TEST(TrainingIterationTest, TheWorkspaceIsThere) {
   EXPECT_EQ(PeakOf(options), PeakOf(Small()) + 32 * kMiB);
 }
 
+// Of an encoder and decoder the targets are counted, too: their logits, and the biases of their positions.
+TEST(TrainingIterationTest, CountsTheTargetsBeforeItAccepts) {
+  TrainingOptions options = Small();
+  options.shape.family = Family::kT5;
+  options.shape.decoder_layers = 4;
+  options.shape.buckets = 32;
+  options.batch.targets = 64;
+  EXPECT_EQ(ErrorOf(options), "");
+  options.batch.targets = 1 << 21;  // 8 heads x (2^21)^2
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("--batch=4 with --sequence=256 and --target=2097152 is not accepted"));
+  options.batch.targets = 1 << 18;
+  options.batch.sequences = 1 << 14;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("1e13"));  // 2^14 x 2^18 x 4,096 words
+  options.shape.family = Family::kLlama;             // which has no targets
+  options.batch.sequences = 4;
+  options.batch.targets = 1 << 21;
+  EXPECT_EQ(ErrorOf(options), "");
+}
+
+// PyTorch has no fused kernel in fp32 for heads that share keys: there are scores.
+TEST(TrainingIterationTest, CountsTheScoresOfSharedKeysInFp32) {
+  TrainingOptions options = Small();
+  options.shape.key_heads = 2;
+  options.batch = {1, 1 << 21, 0, AttentionForm::kSdpa, false};
+  EXPECT_THAT(ErrorOf(options), HasSubstr("1e13"));
+  options.batch = {4, 256, 0, AttentionForm::kSdpa, false};
+  const Bytes chosen = PeakOf(options);
+  options.batch.form = AttentionForm::kMath;
+  EXPECT_EQ(PeakOf(options), chosen);
+  options.batch.form = AttentionForm::kFlash;
+  EXPECT_LT(PeakOf(options), chosen);
+}
+
+// Four sequences of 1,024 tokens with a window: each of 4 layers keeps a mask of 4 x 1,024 x 1,024 numbers.
+TEST(TrainingIterationTest, AWindowHasMasks) {
+  TrainingOptions options = Small();
+  options.batch = {4, 1024, 0, AttentionForm::kSdpa, false};
+  const Bytes without = PeakOf(options);
+  options.shape.window = 1025;
+  EXPECT_EQ(PeakOf(options), without);
+  options.shape.window = 1024;
+  EXPECT_GE(PeakOf(options), without + 4 * 4 * 4 * kMiB);
+  options.batch.form = AttentionForm::kFlash;  // knows windows
+  EXPECT_EQ(PeakOf(options), without);
+  options.batch = {1, 1 << 23, 0, AttentionForm::kSdpa, false};
+  EXPECT_THAT(ErrorOf(options), HasSubstr("1e13"));
+}
+
 TEST(TrainingIterationTest, SaysWhatItDoesNotAccept) {
   TrainingOptions options = Small();
   options.batch.sequences = 0;
@@ -123,6 +175,10 @@ TEST(TrainingIterationTest, SaysWhatItDoesNotAccept) {
   options = Small();
   options.batch = {1 << 20, 1 << 20, 0, AttentionForm::kFlash, false};
   EXPECT_THAT(ErrorOf(options), HasSubstr("1e13"));
+  options = Small();
+  options.adapters.rank = 1 << 16;
+  options.batch.sequences = 1 << 20;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--batch=1048576 with --sequence=256 and --lora=65536 is not"));
   options = Small();
   options.shape.positions = 128;
   EXPECT_THAT(ErrorOf(options), HasSubstr("up to 128, the model's learned positions"));

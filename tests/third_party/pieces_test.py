@@ -2,9 +2,13 @@
 
 import contextlib
 import io
+import json
+import tempfile
 import unittest
+from pathlib import Path
 from types import SimpleNamespace
 
+import estimates
 import observe
 import run
 import torch
@@ -52,6 +56,31 @@ def finished(**changes):
         place = next(p for p in (keys, report["state_hashes"], report["memory"], report) if name in p)
         place[name] = value
     return one
+
+
+class EstimatesTest(unittest.TestCase):
+    def chosen(self, *cases, **more):
+        args = SimpleNamespace(cases=cases, ci=False, clock="wall", peaks=False, **more)
+        shaped = estimates.chosen(args, estimates.SHAPED)
+        return [page.name for page in estimates.pages_for(args, shaped)], shaped
+
+    def test_a_chosen_case_brings_the_page_whose_config_it_takes(self):
+        pages, shaped = self.chosen("Shaped/gpt2")
+        self.assertEqual(pages, ["gpt2"])
+        self.assertTrue(shaped)
+        self.assertEqual(self.chosen("Page/lora"), (["lora"], []))
+        self.assertEqual(self.chosen()[0], [page.name for page in estimates.PAGES])
+
+    def test_changes_make_a_config_file_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = estimates.Bench(SimpleNamespace(work=Path(folder)))
+            bench.configs["gpt2"].write_text('{"n_embd": 64, "activation_function": "gelu_new"}', encoding="utf-8")
+            plain = estimates.Shaped("gpt2", "--batch 1")
+            self.assertEqual(bench.config_of(plain, 0), bench.configs["gpt2"])
+            changed = estimates.Shaped("gpt2", "--batch 1", changes=(("activation_function", "relu"),))
+            self.assertEqual(json.loads(bench.config_of(changed, 1).read_text(encoding="utf-8")),
+                             {"n_embd": 64, "activation_function": "relu"})  # fmt: skip
+            self.assertIn("gelu_new", bench.configs["gpt2"].read_text(encoding="utf-8"))
 
 
 class JudgementTest(unittest.TestCase):

@@ -7,6 +7,11 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+case $ROOT in
+  *[\ :]*)
+    echo "$ROOT: the loader splits LD_PRELOAD at spaces and colons; put the checkout into a path without them" >&2
+    exit 2 ;;
+esac
 # shellcheck source=integration/quickstart/prepare.sh
 . "$ROOT/integration/quickstart/prepare.sh"
 

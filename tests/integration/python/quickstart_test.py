@@ -112,6 +112,18 @@ class LimitedTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (5, f"part 0.25\nbeside\n__main__ {[str(script), '--json', 'x']}\n"), done.stderr)
 
 
+class PathTest(unittest.TestCase):
+    def test_a_path_that_the_loader_splits_is_refused_before_anything_is_installed(self):
+        for name in ("a b", "a:b"):
+            with tempfile.TemporaryDirectory() as folder:
+                script = Path(folder, name, "integration", "quickstart.sh")
+                script.parent.mkdir(parents=True)
+                script.write_bytes((ROOT / "integration" / "quickstart.sh").read_bytes())
+                done = subprocess.run(["bash", script], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(f"/{name}: the loader splits LD_PRELOAD at spaces and colons; put the checkout", done.stderr)
+
+
 class RunTest(unittest.TestCase):
     """A job that is no training: what happens to its output, status and files."""
 

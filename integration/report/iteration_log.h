@@ -26,7 +26,7 @@ struct LoggedIteration {
 
 class IterationLog {
  public:
-  explicit IterationLog(size_t most = 1024) : iterations_(most) {}
+  explicit IterationLog(size_t most = 1024) : most_(most), iterations_(most) {}
 
   // An iteration ends, and the next begins. Any thread.
   void Mark(double seconds);
@@ -45,6 +45,7 @@ class IterationLog {
   std::vector<LoggedIteration> Iterations() const;
 
  private:
+  const size_t most_;
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   LastEntries<LoggedIteration> iterations_ ABSL_GUARDED_BY(mu_);
   bool marked_ ABSL_GUARDED_BY(mu_) = false;

@@ -13,7 +13,8 @@ size_t HashOf(uint64_t tag) { return static_cast<size_t>((tag * 0x9E3779B97F4A7C
 }  // namespace
 
 MotionLog::MotionLog(const MotionLogOptions& options)
-    : moves_(options.most_moves),
+    : most_launches_(options.most_launches),
+      moves_(options.most_moves),
       stalls_(options.most_stalls),
       blocks_(options.most_blocks),
       tags_(options.most_launches) {}
@@ -44,12 +45,15 @@ void MotionLog::AddToTag(uint64_t tag, uint64_t nanos) {
 }
 
 // Returns how many entries are no longer there. An entry that goes while its turn has not come is one of them.
+// Launching threads wait for the lock: memory for what is copied under it is there before.
 template <typename Entry>
-uint64_t MotionLog::CopyEntries(LastEntries<Entry> MotionLog::*log, std::vector<Entry>* to) const {
-  const LastEntries<Entry>& from = this->*log;
+uint64_t MotionLog::CopyEntries(std::vector<Entry>* to) const {
   uint64_t next = 0;
   while (true) {
+    if (to->capacity() < to->size() + kCopiedAtOnce)
+      to->reserve(std::max(to->size() + kCopiedAtOnce, 2 * to->capacity()));
     os::MutexLock lock(&mu_);
+    const LastEntries<Entry>& from = LogLocked(static_cast<const Entry*>(nullptr));
     next = std::max(next, from.first());
     const uint64_t end = std::min(from.added(), next + kCopiedAtOnce);
     while (next < end) to->push_back(from.at(next++));
@@ -59,8 +63,8 @@ uint64_t MotionLog::CopyEntries(LastEntries<Entry> MotionLog::*log, std::vector<
 
 Motion MotionLog::Copy() const {
   Motion motion;
-  motion.moves_dropped = CopyEntries(&MotionLog::moves_, &motion.moves);
-  motion.stalls_dropped = CopyEntries(&MotionLog::stalls_, &motion.stalls);
+  motion.moves_dropped = CopyEntries(&motion.moves);
+  motion.stalls_dropped = CopyEntries(&motion.stalls);
   return motion;
 }
 
@@ -71,6 +75,7 @@ MotionLog::BlockSums MotionLog::SumsOf(allocator::BlockId block) const {
 
 std::vector<std::pair<uint64_t, uint64_t>> MotionLog::StalledNanosByTag() const {
   std::vector<std::pair<uint64_t, uint64_t>> sums;
+  sums.reserve(most_launches_);
   os::MutexLock lock(&mu_);
   for (const TagSum& entry : tags_) {
     if (entry.tag != 0) sums.emplace_back(entry.tag, entry.nanos);

@@ -40,7 +40,8 @@ class MotionLog : public allocator::MotionObserver {
   void OnMove(const allocator::EndedMove& move) override;
   void OnStall(const allocator::Stall& stall) override;
 
-  // Takes the lock again and again, each time for a short while: what comes meanwhile may be in it or not.
+  // Takes the lock again and again, each time for a short while, and allocates while it does not have it: what
+  // comes meanwhile may be in it or not.
   Motion Copy() const;
   // Of the whole run.
   struct BlockSums {
@@ -57,9 +58,19 @@ class MotionLog : public allocator::MotionObserver {
     uint64_t nanos = 0;
   };
   void AddToTag(uint64_t tag, uint64_t nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The log of that kind of entry.
+  const LastEntries<allocator::EndedMove>& LogLocked(const allocator::EndedMove*) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return moves_;
+  }
+  const LastEntries<allocator::Stall>& LogLocked(const allocator::Stall*) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stalls_;
+  }
   template <typename Entry>
-  uint64_t CopyEntries(LastEntries<Entry> MotionLog::*log, std::vector<Entry>* to) const;
+  uint64_t CopyEntries(std::vector<Entry>* to) const;
 
+  const size_t most_launches_;
   mutable os::Mutex mu_{os::LockRank::kRecorder};
   LastEntries<allocator::EndedMove> moves_ ABSL_GUARDED_BY(mu_);
   LastEntries<allocator::Stall> stalls_ ABSL_GUARDED_BY(mu_);

@@ -7,9 +7,14 @@ namespace spillway::integration {
 TimeSeries::TimeSeries(size_t figures, Merge merge, double every_seconds, size_t most)
     : figures_(figures), merge_(merge), most_(most), every_(every_seconds), values_(figures * most) {}
 
+size_t TimeSeries::IntervalOf(double seconds) const {
+  return static_cast<size_t>(std::max(0.0, seconds) / every_);
+}
+
 void TimeSeries::Add(double seconds, std::span<const uint64_t> values) {
   while (seconds >= every_ * static_cast<double>(most_)) Halve();
-  const auto interval = static_cast<size_t>(std::max(0.0, seconds) / every_);
+  const size_t interval = IntervalOf(seconds);
+  if (size_ == 0) last_ = seconds;
   for (; size_ <= interval; ++size_) {
     for (size_t figure = 0; figure < figures_; ++figure) {
       const bool keeps = merge_ == Merge::kMaximum && size_ > 0 && size_ < interval;
@@ -18,8 +23,27 @@ void TimeSeries::Add(double seconds, std::span<const uint64_t> values) {
   }
   for (size_t figure = 0; figure < figures_; ++figure) {
     uint64_t& value = values_[interval * figures_ + figure];
-    value = merge_ == Merge::kSum ? value + values[figure] : std::max(value, values[figure]);
+    if (merge_ == Merge::kSum)
+      Spread(seconds, figure, values[figure]);
+    else
+      value = std::max(value, values[figure]);
   }
+  last_ = std::max(last_, seconds);
+}
+
+// Each interval gets what its part of the time from the last Add to `seconds` adds to the whole before it: so
+// the parts are `value` together, whatever is rounded.
+void TimeSeries::Spread(double seconds, size_t figure, uint64_t value) {
+  const size_t end = IntervalOf(seconds);
+  uint64_t before = 0;
+  for (size_t interval = IntervalOf(last_); interval < end; ++interval) {
+    const double part = (static_cast<double>(interval + 1) * every_ - last_) / (seconds - last_);
+    const auto until =
+        std::min(value, static_cast<uint64_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(value)));
+    values_[interval * figures_ + figure] += until - before;
+    before = until;
+  }
+  values_[end * figures_ + figure] += value - before;
 }
 
 void TimeSeries::Halve() {

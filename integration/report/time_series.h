@@ -21,7 +21,8 @@ class TimeSeries {
   TimeSeries(size_t figures, Merge merge, double every_seconds, size_t most);
 
   // `values`: one of each figure. `seconds` never falls. Intervals without an Add keep the values before
-  // (maximum), or have none (sum).
+  // (maximum), or get their part (sum): what has moved since the last Add moved at an even rate. Nobody knows
+  // when the first Add's has moved: it is of its own interval.
   void Add(double seconds, std::span<const uint64_t> values);
 
   double every_seconds() const { return every_; }
@@ -30,13 +31,16 @@ class TimeSeries {
   uint64_t at(size_t figure, size_t interval) const { return values_[interval * figures_ + figure]; }
 
  private:
+  size_t IntervalOf(double seconds) const;
   void Halve();
+  void Spread(double seconds, size_t figure, uint64_t value);
 
   const size_t figures_;
   const Merge merge_;
   const size_t most_;
   double every_;
   size_t size_ = 0;
+  double last_ = 0;               // time of the last Add
   std::vector<uint64_t> values_;  // by interval, then figure
 };
 

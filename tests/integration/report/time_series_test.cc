@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <vector>
 
 namespace spillway::integration {
@@ -32,12 +33,23 @@ TEST(TimeSeriesTest, MaximaAreKeptUntilTheNextAdd) {
   EXPECT_EQ(series.every_seconds(), 0.5);
 }
 
-TEST(TimeSeriesTest, SumsStayInTheirInterval) {
+TEST(TimeSeriesTest, SumsOfOneIntervalStayInIt) {
   TimeSeries series(2, Merge::kSum, 0.5, 8);
-  Add(&series, 0.1, 5);
-  Add(&series, 0.4, 3);
-  Add(&series, 2.2, 7);
-  EXPECT_THAT(Of(series, 0), ElementsAre(8, 0, 0, 0, 7));
+  Add(&series, 2.1, 5);  // nobody knows when they moved
+  Add(&series, 2.4, 3);
+  EXPECT_THAT(Of(series, 0), ElementsAre(0, 0, 0, 0, 8));
+}
+
+// What a late look finds has moved since the look before, not all at once.
+TEST(TimeSeriesTest, SumsOfSeveralIntervalsAreSpreadOverThem) {
+  TimeSeries series(2, Merge::kSum, 0.5, 8);
+  Add(&series, 0.25, 0, 1);
+  Add(&series, 2.25, 800, 7);
+  EXPECT_THAT(Of(series, 0), ElementsAre(100, 200, 200, 200, 100));
+  EXPECT_THAT(Of(series, 1), ElementsAre(1, 2, 2, 2, 1)) << "together all of them";
+  const uint64_t most = std::numeric_limits<uint64_t>::max();
+  Add(&series, 3.75, most);
+  EXPECT_EQ(Of(series, 0)[4] + Of(series, 0)[5] + Of(series, 0)[6] + Of(series, 0)[7], most + 100);
 }
 
 TEST(TimeSeriesTest, AFullSeriesMergesNeighbours) {
@@ -50,8 +62,8 @@ TEST(TimeSeriesTest, AFullSeriesMergesNeighbours) {
   Add(&sums, 4, 100, 1);
   Add(&maxima, 4, 100, 1);
   EXPECT_EQ(sums.every_seconds(), 2);
-  EXPECT_THAT(Of(sums, 0), ElementsAre(3, 12, 100));
-  EXPECT_THAT(Of(sums, 1), ElementsAre(2, 2, 1));
+  EXPECT_THAT(Of(sums, 0), ElementsAre(1 + 2 + 4, 8 + 100, 0)) << "each has moved in the second before";
+  EXPECT_THAT(Of(sums, 1), ElementsAre(3, 2, 0));
   EXPECT_THAT(Of(maxima, 0), ElementsAre(2, 8, 100));
 }
 
@@ -79,7 +91,7 @@ TEST(TimeSeriesTest, AnOddNumberOfIntervalsIsMergedWhole) {
   Add(&series, 2, 4);
   Add(&series, 9, 50);  // twice too late: 4 intervals of 4 s
   EXPECT_EQ(series.every_seconds(), 4);
-  EXPECT_THAT(Of(series, 0), ElementsAre(5, 0, 50));
+  EXPECT_THAT(Of(series, 0), ElementsAre(5 + 14, 28, 8)) << "50 from 2 s to 9 s";
 }
 
 }  // namespace

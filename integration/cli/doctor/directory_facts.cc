@@ -3,9 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
+#include "integration/engine/drives.h"
 #include "integration/engine/sizing.h"
 #include "io/disk_rate.h"
 #include "io/probe.h"
@@ -13,8 +12,6 @@
 
 namespace spillway::integration {
 namespace {
-
-namespace fs = std::filesystem;
 
 void Measure(const DiskOptions& options, uint64_t reserve_setting, DiskFacts* facts) {
   io::DiskRateOptions rate;
@@ -74,15 +71,6 @@ uint64_t DiskFacts::SpaceBytes() const {
   if (!start.problem.empty() || start.free_bytes <= reserve_bytes) return 0;
   const uint64_t space = (start.free_bytes - reserve_bytes) / kChunkBytes * kChunkBytes;
   return cap_bytes == 0 ? space : std::min(space, cap_bytes);
-}
-
-std::string WholeDrive(const std::string& device, const std::string& root) {
-  if (device.empty()) return "";
-  const fs::path entry = root + "/sys/class/block/" + device;
-  std::error_code error;
-  if (!fs::exists(entry / "partition", error)) return device;
-  const fs::path real = fs::canonical(entry, error);
-  return error ? device : real.parent_path().filename().string();
 }
 
 std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,

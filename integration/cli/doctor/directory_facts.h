@@ -29,9 +29,6 @@ struct DiskOptions {
 std::vector<DiskFacts> LookAtDisks(const Settings& settings, const std::vector<DirectoryFacts>& directories,
                                    const DiskOptions& options);
 
-// The whole disk below a file system's device ("nvme0n1" for "nvme0n1p2"); empty where it is not known.
-std::string WholeDrive(const std::string& device, const std::string& root = "");
-
 }  // namespace spillway::integration
 
 #endif  // SPILLWAY_INTEGRATION_CLI_DOCTOR_DIRECTORY_FACTS_H_

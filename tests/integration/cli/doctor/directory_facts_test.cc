@@ -8,7 +8,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/integration/cli/doctor/doctor_helpers.h"
 
@@ -92,21 +91,6 @@ TEST_F(DirectoryFactsTest, SpaceIsWhatTheReserveLeaves) {
   EXPECT_EQ(facts.SpaceBytes(), kGiB);
   facts.reserve_bytes = 30 * kGiB;
   EXPECT_EQ(facts.SpaceBytes(), 0u);
-}
-
-TEST_F(DirectoryFactsTest, TheDriveOfAPartition) {
-  fs::create_directories(path_ + "/sys/devices/nvme0n1/nvme0n1p2");
-  fs::create_directories(path_ + "/sys/class/block");
-  std::ofstream(path_ + "/sys/devices/nvme0n1/nvme0n1p2/partition") << "2\n";
-  for (const char* name : {"nvme0n1p2", "nvme0n1"}) {
-    const std::string target =
-        std::string("../../devices/nvme0n1") + (std::string(name) == "nvme0n1" ? "" : "/nvme0n1p2");
-    fs::create_directory_symlink(target, path_ + "/sys/class/block/" + name);
-  }
-  EXPECT_EQ(WholeDrive("nvme0n1p2", path_), "nvme0n1");
-  EXPECT_EQ(WholeDrive("nvme0n1", path_), "nvme0n1");
-  EXPECT_EQ(WholeDrive("sdz9", path_), "sdz9");
-  EXPECT_EQ(WholeDrive("", path_), "");
 }
 
 }  // namespace

@@ -1,21 +1,20 @@
 #include "integration/engine/iteration_trace.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "integration/engine/report.h"
+#include "integration/report/kernel_name.h"
 #include "io/os/errno.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kLongestName = 160;
-
 // In the CSV form a comma ends a field and a line end the line.
 std::string PlainName(std::string name) {
-  if (name.size() > kLongestName) name.resize(kLongestName);
   for (char& c : name) {
     if (c == ',') c = ';';
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
@@ -28,7 +27,7 @@ void AddNames(const Predictor::Followed& iteration, const NameOfLaunch& name, po
   for (size_t k = 0; k < workload->kernels.size(); ++k) {
     const uint64_t tag = iteration.launches.at(iteration.launches.begin() + k).tag;
     const auto [it, is_new] = names.try_emplace(tag);
-    if (is_new) it->second = PlainName(name(tag));
+    if (is_new) it->second = ShortKernelName(name(tag));
     workload->kernels[k].name = it->second;
   }
 }
@@ -51,8 +50,9 @@ std::string WriteOne(const std::string& path, DeviceIteration* device, const Nam
 
 // A file that cannot be read again must not be left behind.
 absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name) {
-  policy::Workload& workload = iteration->recorded.workload;
-  AddNames(*iteration, name, &workload);
+  AddNames(*iteration, name, &iteration->recorded.workload);
+  policy::Workload workload = iteration->recorded.workload;
+  for (policy::WorkloadKernel& kernel : workload.kernels) kernel.name = PlainName(std::move(kernel.name));
   SPILLWAY_RETURN_IF_ERROR(policy::CheckWorkload(workload));
   return policy::EncodeWorkload(workload);
 }

@@ -25,8 +25,8 @@ struct DeviceIteration {
 // Words of a launch's tag, empty when there are none.
 using NameOfLaunch = std::function<std::string(uint64_t tag)>;
 
-// Gives the kernels of the iteration their names. The text of its file; an error where it could not be read
-// again.
+// Gives the kernels of the iteration their names (ShortKernelName). The text of its file, whose names have no
+// comma and no line end; an error where it could not be read again.
 absl::StatusOr<std::string> EncodeIteration(Predictor::Followed* iteration, const NameOfLaunch& name);
 
 // Writes the iteration of each device that has one: the first goes to `path`, each further one to `path` with

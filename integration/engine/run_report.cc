@@ -1,15 +1,16 @@
 #include "integration/engine/run_report.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "integration/report/iteration_facts.h"
 #include "integration/report/iteration_log.h"
+#include "integration/report/kernel_name.h"
 #include "integration/report/motion_log.h"
 #include "integration/report/power_meter.h"
 #include "integration/report/time_series.h"
-#include "io/os/clock.h"
 #include "policy/trace/active_share.h"
 #include "policy/trace/lifetimes.h"
 
@@ -21,17 +22,12 @@ using allocator::ResidencyStats;
 constexpr double kEverySeconds = 0.05;
 constexpr size_t kMostIntervals = 4096;
 constexpr int64_t kTimeBetweenLooks = 100;  // times what the look took
-constexpr double kBetweenLargest = 0.25;    // seconds
+constexpr int64_t kLongestBetweenLooks = 1'000'000'000;
+constexpr double kBetweenLargest = 0.25;  // seconds
 constexpr double kBetweenPower = 1;
 // Seconds between two questions for the iteration while none is known; then whenever the run is twice as old.
 constexpr double kBetweenQuestions = 1;
 constexpr size_t kMostNamed = 20;  // blocks, kernels
-constexpr size_t kLongestName = 160;
-
-std::string Short(std::string name) {
-  if (name.size() > kLongestName) name.resize(kLongestName);
-  return name;
-}
 
 size_t TransferFigures(const RunFacts& facts) {
   return static_cast<size_t>(TransferFigure::kDirectories) + 2 * facts.directories.size();
@@ -40,15 +36,16 @@ size_t TransferFigures(const RunFacts& facts) {
 }  // namespace
 
 struct RunReport::Device {
-  Device(const DeviceFacts& device, const RunFacts& run, const std::string& path)
+  Device(const DeviceFacts& device, const RunFacts& run, int number)
       : facts(device),
+        order(number),
         memory(static_cast<size_t>(MemoryFigure::kCount), Merge::kMaximum, kEverySeconds, kMostIntervals),
         transfers(TransferFigures(run), Merge::kSum, kEverySeconds, kMostIntervals),
         transferred(TransferFigures(run)),
-        power({.pci_bus_id = device.pci_bus_id}),
-        file("SPILLWAY_REPORT", path) {}
+        power({.pci_bus_id = device.pci_bus_id}) {}
 
   const DeviceFacts facts;
+  const int order;  // among the devices that were added
   MotionLog motion;
   IterationLog iterations;
 
@@ -63,28 +60,32 @@ struct RunReport::Device {
   double power_at = -kBetweenPower;
   double ask_at = kBetweenQuestions;
   std::shared_ptr<const Predictor::Followed> taken;  // the last that was asked for
-  OutputFile file;
+  std::optional<OutputFile> file;
 
   mutable os::Mutex mu{os::LockRank::kRecorder};
   std::optional<IterationFacts> iteration ABSL_GUARDED_BY(mu);
   std::vector<ReportedKernel> kernels ABSL_GUARDED_BY(mu);
 };
 
-RunReport::RunReport(std::string path, RunFacts facts, const RunSource* source)
-    : path_(std::move(path)), facts_(std::move(facts)), source_(source) {}
+RunReport::RunReport(std::string path, RunFacts facts, const AdviceFacts& advice, const RunSource* source,
+                     const os::Clock* clock)
+    : path_(std::move(path)), facts_(std::move(facts)), advice_(advice), source_(source), clock_(clock) {}
 
 RunReport::~RunReport() = default;
 
 allocator::MotionObserver* RunReport::AddDevice(const DeviceFacts& facts) {
   const auto place = static_cast<size_t>(facts.device);
-  const std::string path = OutputFile::OfDevice(path_, facts.device, !any_.exchange(true));
-  owned_[place] = std::make_unique<Device>(facts, facts_, path);
+  owned_[place] = std::make_unique<Device>(facts, facts_, added_.fetch_add(1));
   devices_[place].store(owned_[place].get(), std::memory_order_release);
   return &owned_[place]->motion;
 }
 
+RunReport::Device* RunReport::At(int device) const {
+  return devices_[static_cast<size_t>(device)].load(std::memory_order_acquire);
+}
+
 void RunReport::MarkIteration() {
-  const double now = Seconds(os::Clock::System()->NowNanos());
+  const double now = Seconds(clock_->NowNanos());
   for (const auto& entry : devices_) {
     if (Device* const device = entry.load(std::memory_order_acquire)) device->iterations.Mark(now);
   }
@@ -92,7 +93,7 @@ void RunReport::MarkIteration() {
 
 void RunReport::SetIterations(const std::vector<DeviceIteration>& iterations, const NameOfLaunch& name) {
   for (const DeviceIteration& one : iterations) {
-    Device* const device = devices_[static_cast<size_t>(one.device)].load(std::memory_order_acquire);
+    Device* const device = At(one.device);
     if (device == nullptr || !one.iteration) continue;
     Predictor::Followed named = *one.iteration;
     absl::StatusOr<std::string> file = EncodeIteration(&named, name);
@@ -112,15 +113,20 @@ void RunReport::SetIterations(const std::vector<DeviceIteration>& iterations, co
 // ---- Looking.
 
 void RunReport::Look() {
-  const int64_t now = os::Clock::System()->NowNanos();
+  const int64_t now = clock_->NowNanos();
   if (now < next_look_) return;
   for (const auto& entry : devices_) {
     Device* const device = entry.load(std::memory_order_acquire);
     if (device == nullptr) continue;
     if (const auto look = source_->Look(device->facts.device)) NoteLook(device, *look, Seconds(now));
   }
-  const int64_t took = os::Clock::System()->NowNanos() - now;
-  next_look_ = now + kTimeBetweenLooks * took;
+  // Power is looked at once a second in any case, and the first time, when NVML is opened, takes long.
+  const int64_t took = clock_->NowNanos() - now;
+  next_look_ = now + std::min(kTimeBetweenLooks * took, kLongestBetweenLooks);
+  for (const auto& entry : devices_) {
+    Device* const device = entry.load(std::memory_order_acquire);
+    if (device != nullptr && device->memory.size() > 0) LookAtPower(device, Seconds(now));
+  }
 }
 
 void RunReport::NoteLook(Device* device, const RunSource::DeviceLook& look, double seconds) {
@@ -132,15 +138,17 @@ void RunReport::NoteLook(Device* device, const RunSource::DeviceLook& look, doub
   NoteTransfers(device, stats, seconds);
   device->iterations.Note({seconds, stats.launches, look.iteration_launches, look.departures});
   NoteLargest(device, stats.live_bytes, seconds);
-  if (seconds >= device->power_at + kBetweenPower) {
-    device->power_at = seconds;
-    device->power.Look();
-  }
   if (seconds >= device->ask_at) {
     const bool known = source_->LastIteration(device->facts.device) != nullptr;
     device->ask_at = known ? 2 * seconds : seconds + kBetweenQuestions;
     source_->AskForIteration(device->facts.device);
   }
+}
+
+void RunReport::LookAtPower(Device* device, double seconds) {
+  if (seconds < device->power_at + kBetweenPower) return;
+  device->power_at = seconds;
+  device->power.Look();
 }
 
 void RunReport::NoteTransfers(Device* device, const ResidencyStats& stats, double seconds) {
@@ -166,7 +174,8 @@ void RunReport::NoteLargest(Device* device, uint64_t live_bytes, double seconds)
     ReportedBlock& entry = device->largest.emplace_back();
     entry.block = block.id;
     entry.bytes = block.requested_bytes;
-    if (block.last_launch) entry.last_kernel = Short(source_->NameOfLaunch(ordinal, *block.last_launch));
+    if (block.last_launch)
+      entry.last_kernel = ShortKernelName(source_->NameOfLaunch(ordinal, *block.last_launch));
   }
 }
 
@@ -181,13 +190,26 @@ void RunReport::TakeIteration(Device* device) {
   SetIterations({{ordinal, *last}}, [this](uint64_t tag) { return source_->KernelOf(tag); });
 }
 
-void RunReport::Write(const Figures& figures, bool ended) {
+// The first device that was added, of those that are in service: one that could not be started has no file.
+void RunReport::ChooseFirst(const Figures& figures) {
+  if (first_ != nullptr) return;
   for (const DeviceFigures& entry : figures.devices) {
-    Device* const device = devices_[static_cast<size_t>(entry.device)].load(std::memory_order_acquire);
+    const Device* const device = At(entry.device);
+    if (device != nullptr && (first_ == nullptr || device->order < first_->order)) first_ = device;
+  }
+}
+
+void RunReport::Write(const Figures& figures, bool ended) {
+  ChooseFirst(figures);
+  for (const DeviceFigures& entry : figures.devices) {
+    Device* const device = At(entry.device);
     if (device == nullptr) continue;
     NoteLook(device, {entry.stats, entry.plan_iteration_launches, entry.plan_departures}, figures.seconds);
+    LookAtPower(device, figures.seconds);
     if (!ended) TakeIteration(device);
-    device->file.Replace(RunDataJson(DataOf(*device, figures, ended)));
+    if (!device->file)
+      device->file.emplace("SPILLWAY_REPORT", OutputFile::OfDevice(path_, entry.device, device == first_));
+    device->file->Replace(RunDataJson(DataOf(*device, figures, ended)));
   }
 }
 
@@ -198,6 +220,7 @@ RunData RunReport::DataOf(const Device& device, const Figures& figures, bool end
   data.seconds = figures.seconds;
   data.ended = ended;
   data.figures = MetricsJson(figures);
+  data.advice = AdviceLine(figures, advice_);
   for (const io::DirectoryStats& directory : source_->Directories())
     data.disk_capacity.push_back(directory.file_bytes);
   data.memory = &device.memory;
@@ -220,7 +243,7 @@ void RunReport::AddKernels(const Device& device, RunData* data) const {
     for (const ReportedKernel& kernel : device.kernels) kernels[kernel.name] = kernel;
   }
   for (const auto& [tag, nanos] : device.motion.StalledNanosByTag()) {
-    const std::string name = Short(source_->KernelOf(tag));
+    const std::string name = ShortKernelName(source_->KernelOf(tag));
     data->kernel_names[tag] = name;
     if (name.empty()) continue;
     ReportedKernel& kernel = kernels[name];

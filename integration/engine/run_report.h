@@ -1,5 +1,5 @@
 // RunReport: SPILLWAY_REPORT. It has the recorders of each device, looks at the figures 20 times a second, and
-// writes each device's file every 10 s and at the end. The runtime makes it, where the setting asks for it,
+// writes each device's file whenever the reporter writes: after the first second, every 10 s and at the end. The runtime makes it, where the setting asks for it,
 // and gives its recorders to the devices; the reporter's thread looks and writes. A file that cannot be
 // written costs one line; nothing else fails.
 
@@ -17,10 +17,12 @@
 #include "absl/base/thread_annotations.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/residency/residency.h"
+#include "integration/engine/advice.h"
 #include "integration/engine/iteration_trace.h"
 #include "integration/engine/output_file.h"
 #include "integration/engine/report.h"
 #include "integration/report/run_data.h"
+#include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/spill_store.h"
 
@@ -49,8 +51,9 @@ class RunSource {
 
 class RunReport {
  public:
-  // `path`: of the first device's file. `source` must outlive this object.
-  RunReport(std::string path, RunFacts facts, const RunSource* source);
+  // `path`: of the first device's file. `source` and `clock` must outlive this object.
+  RunReport(std::string path, RunFacts facts, const AdviceFacts& advice, const RunSource* source,
+            const os::Clock* clock = os::Clock::System());
   ~RunReport();
 
   // Before the device's residency is made, which is to be given what this returns. Once for each device.
@@ -62,7 +65,7 @@ class RunReport {
 
   // ---- The reporter's thread.
 
-  // Looks at the figures, unless looks would take more than 1 % of the time.
+  // Looks at the figures, unless looks would take more than 1 % of the time; once a second all the same.
   void Look();
   void Write(const Figures& figures, bool ended);
 
@@ -70,8 +73,11 @@ class RunReport {
   struct Device;
 
   double Seconds(int64_t nanos) const { return static_cast<double>(nanos - facts_.origin_nanos) / 1e9; }
+  Device* At(int device) const;
+  void ChooseFirst(const Figures& figures);
   void NoteLook(Device* device, const RunSource::DeviceLook& look, double seconds);
   void NoteTransfers(Device* device, const allocator::ResidencyStats& stats, double seconds);
+  void LookAtPower(Device* device, double seconds);
   void TakeIteration(Device* device);
   void NoteLargest(Device* device, uint64_t live_bytes, double seconds);
   void AddKernels(const Device& device, RunData* data) const;
@@ -79,11 +85,16 @@ class RunReport {
 
   const std::string path_;
   const RunFacts facts_;
+  const AdviceFacts advice_;
   const RunSource* const source_;
+  const os::Clock* const clock_;
   std::array<std::unique_ptr<Device>, allocator::kMaxDevices> owned_;  // written once, released by devices_
   std::array<std::atomic<Device*>, allocator::kMaxDevices> devices_{};
-  std::atomic<bool> any_{false};  // a device was added
-  int64_t next_look_ = 0;         // the reporter's thread
+  std::atomic<int> added_{0};  // devices
+
+  // The reporter's thread.
+  const Device* first_ = nullptr;  // whose file is at path_; null: none was written
+  int64_t next_look_ = 0;
 };
 
 }  // namespace spillway::integration

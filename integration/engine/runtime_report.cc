@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "integration/engine/drives.h"
 #include "integration/engine/prometheus.h"
 #include "integration/engine/runtime.h"
 #include "integration/hooks/launch_reports.h"
@@ -64,6 +65,9 @@ RunFacts Runtime::FactsForReport() const {
   }
   facts.host_bytes = host_cap_bytes_;
   facts.directories = disk_paths_;
+  for (const std::string& path : disk_paths_)
+    facts.drives.push_back(
+        {DriveOf(path), RanksOnDrive(path, settings_.RankDirectories(), settings_.ranks.size)});
   return facts;
 }
 
@@ -100,7 +104,7 @@ void Runtime::StartReports() {
     facts.origin_nanos = origin;
     const std::string path = OutputFile::Expand(settings_.report, settings_.ranks.rank);
     const RunSource* const source = this;
-    report_ = std::make_unique<RunReport>(path, std::move(facts), source);
+    report_ = std::make_unique<RunReport>(path, std::move(facts), options.advice, source);
     options.look_often = [report = report_.get()] { report->Look(); };
     options.writers.push_back(
         [report = report_.get()](const Figures& figures, bool ended) { report->Write(figures, ended); });

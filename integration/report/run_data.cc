@@ -90,12 +90,18 @@ std::string SettingsJson(const RunFacts& facts) {
   return Dump(json);
 }
 
+void AddDrive(const SpillDrive& drive, ordered_json* disk) {
+  if (!drive.name.empty()) (*disk)["drive"] = drive.name;
+  if (drive.ranks > 0) (*disk)["ranks"] = drive.ranks;
+}
+
 std::string CapacityJson(const RunData& data) {
   ordered_json json = {{"gpu_bytes", data.device->budget_bytes}, {"host_bytes", data.facts->host_bytes}};
   json["disks"] = ordered_json::array();
   for (size_t i = 0; i < data.facts->directories.size(); ++i) {
     ordered_json disk = {{"directory", data.facts->directories[i]}};
     if (i < data.disk_capacity.size()) disk["bytes"] = data.disk_capacity[i];
+    if (i < data.facts->drives.size()) AddDrive(data.facts->drives[i], &disk);
     json["disks"].push_back(disk);
   }
   return Dump(json);
@@ -243,6 +249,7 @@ std::string RunDataJson(const RunData& data) {
       ",\n\"stall_causes\":", Dump(kStallCauses), ",\n\"kernels\":", kernels.Json(),
       ",\n\"largest_blocks\":", BlocksJson(data.largest_blocks),
       ",\n\"costliest_kernels\":", KernelsJson(data.costliest_kernels), ",\n",
+      data.advice.empty() ? "" : absl::StrCat("\"advice\":", Dump(data.advice), ",\n"),
       data.iteration ? IterationMembers(*data.iteration) : "", data.power ? PowerMember(*data.power) : "",
       "\"dropped\":", Dump({{"moves", data.motion.moves_dropped}, {"stalls", data.motion.stalls_dropped}}),
       "}\n");

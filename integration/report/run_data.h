@@ -17,6 +17,12 @@
 
 namespace spillway::integration {
 
+// What a spill directory lies on, for the wear of drives.
+struct SpillDrive {
+  std::string name;  // "nvme0n1"; empty: not known
+  int ranks = 0;     // of the job's ranks on this node that spill there, this one too; 0: not known
+};
+
 // What is known of the job before it has done anything. Empty, or 0: not known.
 struct RunFacts {
   struct Setting {
@@ -29,6 +35,7 @@ struct RunFacts {
   std::vector<Setting> settings;
   uint64_t host_bytes = 0;               // capacity of the host tier
   std::vector<std::string> directories;  // of the disk tier
+  std::vector<SpillDrive> drives;        // of each directory; may be shorter
   int64_t origin_nanos = 0;              // of the steady clock: time 0
 };
 
@@ -78,6 +85,7 @@ struct RunData {
   double seconds = 0;
   bool ended = false;
   std::string figures;                  // JSON: the metrics of the same moment
+  std::string advice;                   // the job's last line on lost time, as of the same moment; or empty
   std::vector<uint64_t> disk_capacity;  // of each directory
   const TimeSeries* memory = nullptr;
   const TimeSeries* transfers = nullptr;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "integration/report/kernel_name.h"
 #include "io/os/clock.h"
 #include "policy/planner/recorded_workload.h"
 #include "tests/integration/engine/report_helpers.h"
@@ -22,9 +23,18 @@ using allocator::MoveKind;
 using allocator::StallCause;
 using nlohmann::json;
 
+class FakeClock : public os::Clock {
+ public:
+  int64_t NowNanos() const override { return nanos; }
+  int64_t nanos = 1'000'000'000;
+};
+
 class FakeSource : public RunSource {
  public:
+  explicit FakeSource(FakeClock* clock) : clock_(clock) {}
   std::optional<DeviceLook> Look(int device) const override {
+    ++looked;
+    clock_->nanos += look_nanos;
     const auto found = looks.find(device);
     return found == looks.end() ? std::nullopt : std::optional(found->second);
   }
@@ -36,7 +46,7 @@ class FakeSource : public RunSource {
   std::string NameOfLaunch(int, policy::LaunchIndex index) const override {
     return "kernel " + std::to_string(index);
   }
-  std::string KernelOf(uint64_t tag) const override { return tag == 7 ? "gemm" : ""; }
+  std::string KernelOf(uint64_t tag) const override { return tag == 7 ? gemm : ""; }
   void AskForIteration(int) const override { ++asked_iteration; }
   std::shared_ptr<const Predictor::Followed> LastIteration(int) const override { return last_iteration; }
 
@@ -44,9 +54,26 @@ class FakeSource : public RunSource {
   std::vector<allocator::LargeBlock> largest;
   std::vector<io::DirectoryStats> directories;
   std::shared_ptr<const Predictor::Followed> last_iteration;
+  std::string gemm = "gemm";
+  int64_t look_nanos = 0;  // what a look takes
+  mutable int looked = 0;
   mutable int asked_largest = 0;
   mutable int asked_iteration = 0;
+
+ private:
+  FakeClock* const clock_;
 };
+
+// Two launches, of gemm and of one whose name is asked for elsewhere.
+Predictor::Followed TwoLaunches() {
+  Predictor::Followed followed;
+  followed.launches.Restart(40);
+  followed.launches.AddLaunch(7, std::vector<policy::TraceBlock>{1});
+  followed.launches.AddLaunch(8, std::vector<policy::TraceBlock>{1, 2});
+  const policy::BlockSizes sizes = {{1, 2 << 20}, {2, 4 << 20}};
+  followed.recorded = policy::MakeRecordedWorkload(followed.launches, 40, 2, sizes, nullptr, nullptr);
+  return followed;
+}
 
 class RunReportTest : public ReportFileTest {
  protected:
@@ -59,8 +86,8 @@ class RunReportTest : public ReportFileTest {
   }
   // Time 0 is so many seconds ago.
   RunReport Report(double ago = 0) {
-    facts_.origin_nanos = os::Clock::System()->NowNanos() - static_cast<int64_t>(ago * 1e9);
-    return RunReport(path(), facts_, &source_);
+    facts_.origin_nanos = clock_.nanos - static_cast<int64_t>(ago * 1e9);
+    return RunReport(path(), facts_, advice_, &source_, &clock_);
   }
   std::string path() const { return folder_ + "/run.json"; }
   json Written(const std::string& path) const { return json::parse(Text(path)); }
@@ -70,8 +97,10 @@ class RunReportTest : public ReportFileTest {
     return sum;
   }
 
-  FakeSource source_;
+  FakeClock clock_;
+  FakeSource source_{&clock_};
   RunFacts facts_;
+  AdviceFacts advice_;
   Figures figures_;
 };
 
@@ -131,6 +160,79 @@ TEST_F(RunReportTest, FurtherDevicesHaveFilesOfTheirOwn) {
   EXPECT_EQ(Written(path() + ".gpu0")["job"]["device_index"], 0);
 }
 
+// Its residency could not be made, for example. It never comes into service.
+TEST_F(RunReportTest, ADeviceThatFailsToStartDoesNotTakeTheFile) {
+  RunReport report = Report();
+  for (const int device : {0, 1, 2}) {
+    DeviceFacts facts;
+    facts.device = device;
+    report.AddDevice(facts);
+  }
+  figures_.devices[0].device = 2;
+  report.Write(figures_, false);
+  EXPECT_EQ(Written(path())["job"]["device_index"], 2);
+  figures_.devices.resize(2);
+  figures_.devices[1].device = 1;
+  report.Write(figures_, true);
+  EXPECT_EQ(Written(path())["job"]["device_index"], 2) << "a file keeps its device";
+  EXPECT_EQ(Written(path() + ".gpu1")["job"]["device_index"], 1);
+}
+
+// However long a look takes: else the charts have a hole of minutes.
+TEST_F(RunReportTest, LooksComeOnceASecondAtLeast) {
+  RunReport report = Report();
+  report.AddDevice({});
+  source_.look_nanos = 1'000'000;
+  report.Look();
+  const int64_t first = clock_.nanos - source_.look_nanos;
+  clock_.nanos = first + 99 * source_.look_nanos;
+  report.Look();
+  EXPECT_EQ(source_.looked, 1) << "no more than 1 % of the time";
+  clock_.nanos = first + 100 * source_.look_nanos;
+  report.Look();
+  EXPECT_EQ(source_.looked, 2);
+  clock_.nanos += 1'000'000'000;
+  source_.look_nanos = 500'000'000;
+  report.Look();
+  EXPECT_EQ(source_.looked, 3);
+  clock_.nanos += 500'000'000;  // a second after it began
+  report.Look();
+  EXPECT_EQ(source_.looked, 4);
+}
+
+TEST_F(RunReportTest, TheAdviceOfTheMomentIsInTheFile) {
+  advice_.least_recently_used = true;
+  RunReport report = Report();
+  report.AddDevice({});
+  figures_.seconds = 10;
+  report.Write(figures_, false);
+  EXPECT_FALSE(Written(path()).contains("advice")) << "nothing was moved";
+  allocator::ResidencyStats& stats = figures_.devices[0].stats;
+  stats.spilled_bytes = stats.fetched_bytes = 100;
+  stats.lost_read_nanos = 5'000'000'000;
+  report.Write(figures_, true);
+  EXPECT_EQ(Written(path())["advice"], AdviceLine(figures_, advice_));
+  EXPECT_THAT(AdviceLine(figures_, advice_), ::testing::HasSubstr("SPILLWAY_POLICY=plan"));
+}
+
+// Templates have commas, which the iteration's file cannot have, and names of hundreds of bytes.
+TEST_F(RunReportTest, AKernelIsOneRowWhateverItsName) {
+  source_.gemm = "void gemm<" + std::string(300, 'x') + ", 4, 8>(Params)";
+  RunReport report = Report();
+  allocator::MotionObserver* const motion = report.AddDevice({});
+  report.SetIterations({{0, TwoLaunches()}},
+                       [this](uint64_t tag) { return tag == 7 ? source_.gemm : "gemm<4, 2>"; });
+  motion->OnStall({StallCause::kArrival, BlockId(), 7, 0, 3'000'000'000, 0});
+  report.Write(figures_, true);
+  const json kernels = Written(path())["costliest_kernels"];
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0]["stalled_s"], 3);
+  EXPECT_EQ(kernels[0]["launches"], 1) << "the same kernel";
+  EXPECT_EQ(kernels[0]["kernel"], ShortKernelName(source_.gemm));
+  EXPECT_EQ(kernels[0]["kernel"], Written(path())["kernels"][0]);
+  EXPECT_EQ(kernels[1]["kernel"], "gemm<4, 2>");
+}
+
 TEST_F(RunReportTest, ADeviceThatIsNotInServiceIsNotLookedAt) {
   RunReport report = Report();
   DeviceFacts facts;
@@ -161,17 +263,6 @@ TEST_F(RunReportTest, TheLargestBlocksAreThoseOfTheMostThatLived) {
   EXPECT_EQ(blocks[0]["moved_bytes"], 64);
   EXPECT_EQ(blocks[0]["last_kernel"], "kernel 11");
   EXPECT_FALSE(blocks[1].contains("last_kernel"));
-}
-
-// Two launches, of gemm and of one whose name is asked for elsewhere.
-Predictor::Followed TwoLaunches() {
-  Predictor::Followed followed;
-  followed.launches.Restart(40);
-  followed.launches.AddLaunch(7, std::vector<policy::TraceBlock>{1});
-  followed.launches.AddLaunch(8, std::vector<policy::TraceBlock>{1, 2});
-  const policy::BlockSizes sizes = {{1, 2 << 20}, {2, 4 << 20}};
-  followed.recorded = policy::MakeRecordedWorkload(followed.launches, 40, 2, sizes, nullptr, nullptr);
-  return followed;
 }
 
 TEST_F(RunReportTest, TheIterationIsThereBeforeTheEnd) {

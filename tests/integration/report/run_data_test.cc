@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
-#include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "absl/strings/escaping.h"
 
@@ -54,11 +56,21 @@ TEST_F(RunDataTest, SaysWhatIsKnownAndLeavesOutWhatIsNot) {
   EXPECT_FALSE(data["job"].contains("local_size"));
   EXPECT_EQ(data["settings"]["gpu_memory"]["from"], "SPILLWAY_GPU_MEMORY");
   EXPECT_EQ(data["capacity"]["gpu_bytes"], 500);
-  EXPECT_EQ(data["capacity"]["disks"][0]["bytes"], 900);
+  EXPECT_EQ(data["capacity"]["disks"][0], json({{"directory", "/nvme0"}, {"bytes", 900}}));
   EXPECT_EQ(data["figures"]["spilled_bytes"], 7);
-  for (const char* key : {"phases", "active", "iteration", "power"}) EXPECT_FALSE(data.contains(key)) << key;
+  for (const char* key : {"advice", "phases", "active", "iteration", "power"})
+    EXPECT_FALSE(data.contains(key)) << key;
   EXPECT_EQ(data["moves"]["start_s"], json::array());
   EXPECT_EQ(data["dropped"]["moves"], 0);
+}
+
+TEST_F(RunDataTest, WhatIsKnownOfDrivesAndTheAdvice) {
+  facts_.drives = {{"nvme0n1", 8}};
+  data_.advice = "lost time: ...; what would help most: a larger SPILLWAY_HOST_MEMORY";
+  const json data = Parsed();
+  EXPECT_EQ(data["capacity"]["disks"][0]["drive"], "nvme0n1");
+  EXPECT_EQ(data["capacity"]["disks"][0]["ranks"], 8);
+  EXPECT_EQ(data["advice"], data_.advice);
 }
 
 TEST_F(RunDataTest, MovesAndStallsAreColumns) {
@@ -130,19 +142,32 @@ TEST_F(RunDataTest, WordsOfTheUserNeedNotBeUtf8) {
   EXPECT_EQ(Parsed()["job"]["command"][1], "\"quoted\"\n");
 }
 
-// Within the time that the end of a process has for it.
-TEST_F(RunDataTest, AHundredThousandMovesAreFewMegabytes) {
-  for (int64_t i = 0; i < 100'000; ++i) {
+// A process has 0.35 s for its end, of which this may take a part.
+TEST_F(RunDataTest, AHundredThousandMovesAreFewMegabytesAndSoonWritten) {
+  constexpr int64_t kMoves = 100'000;
+  for (int64_t i = 0; i < kMoves; ++i) {
     const int64_t at = facts_.origin_nanos + i * 36'123'456;
     data_.motion.moves.push_back(
         {MoveKind::kHostToGpu, BlockId(1, 10'000 + i % 5000), 64 << 20, at, at + 9'876'543});
   }
-  const auto start = std::chrono::steady_clock::now();
-  const std::string text = RunDataJson(data_);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::string text;
+  double least = 1e9;  // the machine may be busy
+  for (int i = 0; i < 5; ++i) {
+    const std::clock_t start = std::clock();
+    text = RunDataJson(data_);
+    least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  RecordProperty("milliseconds", std::to_string(least * 1e3));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(least, 0.15);
+#endif
   EXPECT_LT(text.size(), 6u << 20);
-  EXPECT_EQ(json::parse(text)["moves"]["bytes"].size(), 100'000u);
-  RecordProperty("milliseconds", std::to_string(took.count() * 1e3));
+  const json data = json::parse(text);
+  for (const char* column : {"start_s", "seconds", "bytes", "block", "kind"})
+    EXPECT_EQ(data["moves"][column].size(), static_cast<size_t>(kMoves)) << column;
+  EXPECT_DOUBLE_EQ(data["moves"]["start_s"][kMoves - 1].get<double>(), 3612.309477) << "to a microsecond";
+  EXPECT_DOUBLE_EQ(data["moves"]["seconds"][kMoves - 1].get<double>(), 0.009877);
+  EXPECT_EQ(data["moves"]["block"][kMoves - 1], 14'999);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "absl/strings/match.h"
@@ -45,6 +46,30 @@ bool Matches(absl::string_view pattern, absl::string_view path) {
   return path.empty() || (absl::StartsWith(path, ".gpu") && IsNumber(path.substr(4)));
 }
 
+// What ranks after the first write where neither %p nor %r tells them apart: "x.rank%r.json" for "x.json"
+// (OutputFile::Expand); empty where one does.
+std::string PatternOfRanks(const std::string& pattern) {
+  if (absl::StrContains(pattern, "%p") || absl::StrContains(pattern, "%r")) return "";
+  const size_t end = absl::EndsWith(pattern, ".json") ? pattern.size() - 5 : pattern.size();
+  return absl::StrCat(pattern.substr(0, end), ".rank%r", pattern.substr(end));
+}
+
+void AddWritten(const std::string& pattern, long long since_unix_ns, std::vector<std::string>* files) {
+  std::string wild = absl::StrReplaceAll(
+      pattern, {{"\\", "\\\\"}, {"*", "\\*"}, {"?", "\\?"}, {"[", "\\["}, {"%p", "*"}, {"%r", "*"}});
+  wild += "*";
+  glob_t found = {};
+  if (::glob(wild.c_str(), 0, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) {
+      struct stat info = {};
+      const std::string path = found.gl_pathv[i];
+      if (!Matches(pattern, path) || ::stat(path.c_str(), &info) != 0) continue;
+      if (info.st_mtim.tv_sec * kNanos + info.st_mtim.tv_nsec >= since_unix_ns) files->push_back(path);
+    }
+  }
+  ::globfree(&found);
+}
+
 }  // namespace
 
 bool AsksForPage(const std::string& report) { return absl::EndsWith(report, ".html"); }
@@ -60,20 +85,11 @@ std::string PageOfDataFile(const std::string& data) {
 }
 
 std::vector<std::string> WrittenDataFiles(const std::string& pattern, long long since_unix_ns) {
-  std::string wild = absl::StrReplaceAll(
-      pattern, {{"\\", "\\\\"}, {"*", "\\*"}, {"?", "\\?"}, {"[", "\\["}, {"%p", "*"}, {"%r", "*"}});
-  wild += "*";
-  glob_t found = {};
   std::vector<std::string> files;
-  if (::glob(wild.c_str(), 0, nullptr, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; ++i) {
-      struct stat info = {};
-      const std::string path = found.gl_pathv[i];
-      if (!Matches(pattern, path) || ::stat(path.c_str(), &info) != 0) continue;
-      if (info.st_mtim.tv_sec * kNanos + info.st_mtim.tv_nsec >= since_unix_ns) files.push_back(path);
-    }
-  }
-  ::globfree(&found);
+  AddWritten(pattern, since_unix_ns, &files);
+  if (const std::string ranks = PatternOfRanks(pattern); !ranks.empty())
+    AddWritten(ranks, since_unix_ns, &files);
+  std::ranges::sort(files);
   return files;
 }
 

@@ -15,8 +15,8 @@ bool AsksForPage(const std::string& report);
 // The data file of a page: "x-%r.json" for "x-%r.html". The processes replace %p and %r.
 std::string DataPathOf(const std::string& page);
 
-// Data files that `pattern` stands for and that were written since `since_unix_ns`: with numbers for %p and %r, and those
-// of further devices (".gpu1"). Sorted.
+// Data files that `pattern` stands for and that were written since `since_unix_ns`: with numbers for %p and %r, those of
+// further devices (".gpu1"), and with neither those of further ranks ("x.rank1.json"). Sorted.
 std::vector<std::string> WrittenDataFiles(const std::string& pattern, long long since_unix_ns);
 
 // "x.gpu1.html" for "x.json.gpu1".

@@ -2,14 +2,27 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "integration/engine/report.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
+namespace {
+
+// "a/run.rank1.json" for "a/run.json"; "a/run.rank1" for "a/run".
+std::string OfRank(const std::string& path, int rank) {
+  const std::filesystem::path name(path);
+  std::filesystem::path file = name.stem();
+  file += absl::StrCat(".rank", rank, name.extension().string());
+  return (name.parent_path() / file).string();
+}
+
+}  // namespace
 
 OutputFile::OutputFile(std::string setting, std::string path)
     : setting_(std::move(setting)), path_(std::move(path)) {}
@@ -23,6 +36,8 @@ void OutputFile::Replace(const std::string& text) {
 }
 
 std::string OutputFile::Expand(const std::string& pattern, int local_rank) {
+  const bool tells_ranks_apart = absl::StrContains(pattern, "%p") || absl::StrContains(pattern, "%r");
+  if (local_rank > 0 && !tells_ranks_apart && !pattern.empty()) return OfRank(pattern, local_rank);
   return absl::StrReplaceAll(pattern, {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}});
 }
 

@@ -17,7 +17,8 @@ class OutputFile {
   bool wanted() const { return !path_.empty(); }
   const std::string& path() const { return path_; }
 
-  // The path with "%p" (the process) and "%r" (its rank on the node) replaced.
+  // The path with "%p" (the process) and "%r" (its rank on the node) replaced. With neither, ranks after the
+  // first have ".rankN" before the file's ending, as "run.rank1.json": no rank replaces another's file.
   static std::string Expand(const std::string& pattern, int local_rank);
   // The path of one device's file: that of the first, of the devices in order, is `path` itself.
   static std::string OfDevice(const std::string& path, int device, bool first);

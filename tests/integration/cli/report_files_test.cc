@@ -45,6 +45,14 @@ TEST_F(ReportFilesTest, FindsFilesOfEveryProcessRankAndDevice) {
   EXPECT_THAT(WrittenDataFiles(Path("z.json"), 0), IsEmpty());
 }
 
+// As OutputFile::Expand names them where nothing in the path tells ranks apart.
+TEST_F(ReportFilesTest, FindsFilesOfRanksThatWereGivenTheSamePath) {
+  for (const char* name : {"x.json", "x.rank1.json", "x.rank12.json.gpu1", "x.rank.json", "x.ranks1.json"})
+    Write(name);
+  EXPECT_THAT(WrittenDataFiles(Path("x.json"), 0),
+              ElementsAre(Path("x.json"), Path("x.rank1.json"), Path("x.rank12.json.gpu1")));
+}
+
 TEST_F(ReportFilesTest, LeavesOutFilesOfEarlierRuns) {
   Write("old.json");
   EXPECT_THAT(WrittenDataFiles(Path("old.json"), std::numeric_limits<long long>::max()), IsEmpty());

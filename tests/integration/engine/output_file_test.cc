@@ -22,8 +22,19 @@ using OutputFileTest = ReportFileTest;
 TEST_F(OutputFileTest, PathsNameProcessAndRank) {
   EXPECT_EQ(OutputFile::Expand("/a/%r/%p.json", 3), "/a/3/" + std::to_string(::getpid()) + ".json");
   EXPECT_EQ(OutputFile::Expand("/a/%x%r", 0), "/a/%x0");
+  EXPECT_EQ(OutputFile::Expand("/a/%p.json", 3), "/a/" + std::to_string(::getpid()) + ".json");
   EXPECT_EQ(OutputFile::OfDevice("/a/run.json", 2, /*first=*/true), "/a/run.json");
   EXPECT_EQ(OutputFile::OfDevice("/a/run.json", 2, /*first=*/false), "/a/run.json.gpu2");
+}
+
+// Else ranks that are given the same path replace one another's files.
+TEST_F(OutputFileTest, RanksAfterTheFirstHaveANameOfTheirOwn) {
+  EXPECT_EQ(OutputFile::Expand("/a/run.json", 0), "/a/run.json");
+  EXPECT_EQ(OutputFile::Expand("/a/run.json", 3), "/a/run.rank3.json");
+  EXPECT_EQ(OutputFile::Expand("/a.b/run", 3), "/a.b/run.rank3");
+  EXPECT_EQ(OutputFile::Expand("run.prom", 1), "run.rank1.prom");
+  EXPECT_EQ(OutputFile::Expand("", 3), "");
+  EXPECT_EQ(OutputFile::OfDevice(OutputFile::Expand("run.json", 1), 2, false), "run.rank1.json.gpu2");
 }
 
 TEST_F(OutputFileTest, IsReplacedAsAWhole) {
@@ -38,7 +49,13 @@ TEST_F(OutputFileTest, IsReplacedAsAWhole) {
 TEST_F(OutputFileTest, NothingIsWrittenThatIsNotWanted) {
   OutputFile file("SPILLWAY_X", "");
   EXPECT_FALSE(file.wanted());
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  ::testing::internal::CaptureStderr();
   file.Replace("text");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(OutputFileTest, WhatCannotBeWrittenIsReportedOnceAndTriedAgain) {
@@ -47,8 +64,9 @@ TEST_F(OutputFileTest, WhatCannotBeWrittenIsReportedOnceAndTriedAgain) {
   ::testing::internal::CaptureStderr();
   file.Replace("1");
   file.Replace("2");
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::MatchesRegex("spillway: warning cannot write SPILLWAY_X: [^\n]*No such file[^\n]*\n"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      ::testing::MatchesRegex("spillway: warning cannot write SPILLWAY_X: [^\n]*No such file[^\n]*\n"));
   std::filesystem::create_directory(folder);
   file.Replace("3");
   EXPECT_EQ(Text(folder + "/out.txt"), "3");

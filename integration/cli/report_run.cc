@@ -76,7 +76,8 @@ void MakePages(const std::string& page, long long since_unix_ns, const std::stri
   if (files.empty())
     std::fprintf(
         stderr,
-        "spillway: no report: the command wrote no %s. No process of it used the GPU under Spillway\n",
+        "spillway: no report: the command wrote no %s. No process of it used the GPU under Spillway to its "
+        "end, or for a second before it was killed\n",
         pattern.c_str());
   for (const std::string& file : files) {
     ReportOptions options;

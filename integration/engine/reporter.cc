@@ -51,7 +51,8 @@ Reporter::Reporter(const Options& options, std::function<Figures()> collect)
 Reporter::~Reporter() { Finish(); }
 
 void Reporter::Loop() {
-  Time next = std::chrono::steady_clock::now() + options_.every;
+  // A job that is killed early leaves files, too.
+  Time next = std::chrono::steady_clock::now() + std::min(options_.first, options_.every);
   while (!stop_.load()) {
     if (options_.waits != nullptr) options_.waits->Look();  // first: a wait may delay the rest
     const Figures figures = Collect();

@@ -1,5 +1,5 @@
-// Reporter: reports to the user. It writes the metrics file every 10 s and at the end, a status line when
-// SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at the figures
+// Reporter: reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status line
+// when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at the figures
 // every second, to know what an iteration takes. It collects figures through a function and owns none.
 // Runtime makes it with the first device. Where its thread cannot be started, or a file cannot be written,
 // one line says so. (The line when spilling starts comes from the allocator.)
@@ -47,7 +47,8 @@ class Reporter {
     std::string metrics_file;  // empty: none; "%p" becomes the process number and "%r" the rank
     int local_rank = 0;
     StatusLine status = StatusLine::kOff;     // kSignal: InstallStatusSignal has been called
-    std::chrono::milliseconds every{10'000};  // between two writings of the metrics file
+    std::chrono::milliseconds first{1'000};   // before the metrics file is written for the first time
+    std::chrono::milliseconds every{10'000};  // between two writings of it
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
     AdviceFacts advice = {};                  // for the last line
     os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none

@@ -74,6 +74,12 @@ class ReportRunTest(unittest.TestCase):
         pages = [name for name in os.listdir(self.scratch.name) if name.endswith(".html")]
         self.assertEqual(len(pages), 2, run.stderr)
 
+    def test_ranks_that_were_given_one_path_have_a_page_each(self):
+        run = self.run_job("x.html", f"shutil.copy(sys.argv[1], {self.path('x.rank1.json')!r})")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        pages = sorted(name for name in os.listdir(self.scratch.name) if name.endswith(".html"))
+        self.assertEqual(pages, ["x.html", "x.rank1.html"], run.stderr)
+
     def test_a_command_without_data_gets_a_line(self):
         with open(self.path("x.json"), "w", encoding="utf-8") as file:
             json.dump(report_samples.fits(), file)  # of an earlier run
@@ -81,6 +87,7 @@ class ReportRunTest(unittest.TestCase):
         run = self.run_job("x.html", "sys.exit(4)", "none")
         self.assertEqual(run.returncode, 4)
         self.assertIn(f"spillway: no report: the command wrote no {self.path('x.json')}", run.stderr)
+        self.assertIn("to its end, or for a second before it was killed", run.stderr)
         self.assertFalse(os.path.exists(self.path("x.html")))
 
     def test_damaged_data_gets_a_line(self):

@@ -57,6 +57,26 @@ TEST_F(ReporterTest, WritesNowAndThen) {
   reporter.Finish();
 }
 
+// A job that is killed before the first 10 s are over.
+TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
+  Reporter::Options options;
+  options.metrics_file = folder_ + "/metrics.json";
+  options.first = std::chrono::milliseconds(1);
+  options.look = std::chrono::milliseconds(1);
+  std::atomic<int> written{0};
+  options.writers.push_back([&written](const Figures&, bool ended) { written += ended ? 0 : 1; });
+  std::atomic<int> collected{0};
+  Reporter reporter(options, [&collected] {
+    ++collected;
+    return TwoDevices();
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (collected.load() < 10 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(written.load(), 1) << "and not again at each look";
+  reporter.Finish();
+  EXPECT_EQ(written.load(), 1);
+}
+
 TEST(IterationRateTest, IsThatOfTheLastLooks) {
   IterationRate rate;
   Figures figures;

@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "io/os/errno.h"
+#include "integration/cli/report_data.h"
 
 namespace spillway::integration {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-constexpr char kFormat[] = "spillway-report";
-constexpr int kVersion = 1;
 
 // Events that overlap need rows of their own: a viewer takes those of one row as nested.
 constexpr int kMostRows = 64;  // of one name
@@ -219,14 +216,10 @@ std::string Convert(const json& data) {
 }  // namespace
 
 absl::StatusOr<std::string> ChromeTrace(const std::string& data) {
-  const json parsed = json::parse(data, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) return absl::InvalidArgumentError("no JSON");
+  const auto parsed = ReadReportJson(data);
+  if (!parsed.ok()) return parsed.status();
   try {
-    if (!parsed.is_object() || parsed.value("format", "") != kFormat)
-      return absl::InvalidArgumentError("no data of SPILLWAY_REPORT: \"format\" is not \"spillway-report\"");
-    if (parsed.value("version", 0) != kVersion)
-      return absl::InvalidArgumentError("data of another version of Spillway: \"version\" is not 1");
-    return Convert(parsed);
+    return Convert(*parsed);
   } catch (const std::exception& wrong) {  // the library's way to say that something is not there
     return absl::InvalidArgumentError(wrong.what());
   }

@@ -227,7 +227,7 @@ std::vector<Chart> DriveCharts(const ReportData& data) {
   if (!data.transfers) return charts;
   std::vector<ReportDisk> drives = data.transfers->disks;
   if (drives.size() > kMostDriveCharts) {  // as one
-    ReportDisk all{absl::StrCat("all ", drives.size(), " directories"), std::nullopt, {}, {}};
+    ReportDisk all{absl::StrCat("all ", drives.size(), " directories"), {}, {}, {}, "", {}};
     for (const ReportDisk& drive : drives) {
       all.read.resize(std::max(all.read.size(), drive.read.size()));
       all.written.resize(std::max(all.written.size(), drive.written.size()));

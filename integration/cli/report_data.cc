@@ -1,5 +1,6 @@
 #include "integration/cli/report_data.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/escaping.h"
@@ -38,7 +39,8 @@ ReportCapacity CapacityOf(const JsonFields& fields) {
   capacity.host_bytes = fields.Number("host_bytes");
   if (fields.Has("disks")) capacity.disks.emplace();
   for (const JsonFields& disk : fields.Objects("disks"))
-    capacity.disks->push_back({disk.Text("directory"), disk.Number("bytes"), {}, {}});
+    capacity.disks->push_back(
+        {disk.Text("directory"), disk.Number("bytes"), {}, {}, disk.Text("drive"), disk.Number("ranks")});
   return capacity;
 }
 
@@ -49,8 +51,6 @@ void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
     metrics->host_out = rates->Number("host_out");
     metrics->disk_in = rates->Number("disk_in");
     metrics->disk_out = rates->Number("disk_out");
-    metrics->host_in_both = rates->Number("host_in_both");
-    metrics->host_out_both = rates->Number("host_out_both");
   }
   if (const auto iteration = device.Object("step")) {
     metrics->iteration_s = iteration->Number("seconds");
@@ -76,12 +76,15 @@ void ReadCounters(const JsonFields& fields, ReportMetrics* metrics) {
   if (const auto lost = fields.Object("lost_seconds")) metrics->lost_seconds = lost->NumberMembers();
 }
 
-ReportMetrics MetricsOf(const JsonFields& fields, size_t index) {
+// `number`: the device's; an entry says whose it is, since a process need not use the devices from 0 on.
+ReportMetrics MetricsOf(const JsonFields& fields, double number) {
   ReportMetrics metrics;
   const std::vector<JsonFields> devices = fields.Objects("devices");
   metrics.devices = std::max<size_t>(1, devices.size());
-  ReadCounters(index < devices.size() ? devices[index] : fields, &metrics);
-  if (index < devices.size()) ReadDevice(devices[index], &metrics);
+  const auto own = std::ranges::find_if(
+      devices, [number](const JsonFields& device) { return device.Number("device") == number; });
+  ReadCounters(own != devices.end() ? *own : fields, &metrics);
+  if (own != devices.end()) ReadDevice(*own, &metrics);
   metrics.seconds = fields.Number("seconds");
   metrics.ssd_written_bytes = fields.Number("ssd_written_bytes");
   metrics.ssd_read_bytes = fields.Number("ssd_read_bytes");
@@ -99,11 +102,10 @@ ReportMemory MemoryOf(const JsonFields& fields) {
   ReportMemory memory;
   memory.every_s = Interval(fields);
   memory.gpu = fields.Numbers("gpu_bytes");
-  memory.resident = fields.Numbers("resident_bytes");
   memory.host = fields.Numbers("host_bytes");
   memory.disk = fields.Numbers("disk_bytes");
   memory.live = fields.Numbers("live_bytes");
-  fields.CheckEqualRows({"gpu_bytes", "resident_bytes", "host_bytes", "disk_bytes", "live_bytes"});
+  fields.CheckEqualRows({"gpu_bytes", "host_bytes", "disk_bytes", "live_bytes"});
   return memory;
 }
 
@@ -115,7 +117,7 @@ ReportTransfers TransfersOf(const JsonFields& fields) {
   fields.CheckEqualRows({"to_host_bytes", "to_gpu_bytes"});
   for (const JsonFields& disk : fields.Objects("disks")) {
     transfers.disks.push_back(
-        {disk.Text("directory"), std::nullopt, disk.Numbers("written_bytes"), disk.Numbers("read_bytes")});
+        {disk.Text("directory"), {}, disk.Numbers("written_bytes"), disk.Numbers("read_bytes"), "", {}});
     disk.CheckEqualRows({"written_bytes", "read_bytes"});
   }
   return transfers;
@@ -229,17 +231,23 @@ absl::Status CheckVersion(const nlohmann::json& json) {
 
 }  // namespace
 
-absl::StatusOr<ReportData> ParseReport(const std::string& text) {
+absl::StatusOr<nlohmann::json> ReadReportJson(const std::string& text) {
   auto json = Parse(ValidUtf8(text));
-  if (!json.ok()) return json.status();
+  if (!json.ok()) return json;
   if (absl::Status status = CheckVersion(*json); !status.ok()) return status;
+  return json;
+}
+
+absl::StatusOr<ReportData> ParseReport(const std::string& text) {
+  const auto json = ReadReportJson(text);
+  if (!json.ok()) return json.status();
   absl::Status status;
   const JsonFields all(*json, "", &status);
   ReportData data;
   if (const auto job = all.Object("job")) data.job = JobOf(*job);
   if (const auto capacity = all.Object("capacity")) data.capacity = CapacityOf(*capacity);
-  const auto index = static_cast<size_t>(std::min(data.job.device_index.value_or(0), 1e6));
-  if (const auto figures = all.Object("figures")) data.metrics = MetricsOf(*figures, index);
+  if (const auto figures = all.Object("figures"))
+    data.metrics = MetricsOf(*figures, data.job.device_index.value_or(0));
   if (const auto memory = all.Object("memory")) data.memory = MemoryOf(*memory);
   if (const auto transfers = all.Object("transfers")) data.transfers = TransfersOf(*transfers);
   if (const auto iterations = all.Object("iterations")) data.iterations = IterationsOf(*iterations);

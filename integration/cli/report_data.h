@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,6 +35,8 @@ struct ReportDisk {
   std::string directory;
   Known bytes;           // of the capacity
   Column written, read;  // of the transfers
+  std::string drive;     // that it lies on; empty: not known
+  Known ranks;           // of the job's on this node that write to that drive
 };
 
 struct ReportCapacity {
@@ -44,7 +47,7 @@ struct ReportCapacity {
 // Samples at equal distances from time 0; an empty column: not known.
 struct ReportMemory {
   double every_s = 0;
-  Column gpu, resident, host, disk, live;
+  Column gpu, host, disk, live;
 };
 
 struct ReportTransfers {
@@ -93,7 +96,7 @@ struct ReportMetrics {
   Known ssd_written_bytes, ssd_read_bytes, stall_seconds;
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
   Known iteration_s, ideal_s, bound_s, plan_s;
-  Known host_in, host_out, disk_in, disk_out, host_in_both, host_out_both;  // bytes a second
+  Known host_in, host_out, disk_in, disk_out;  // bytes a second
   std::string evictions_ended;
   size_t devices = 1;
 };
@@ -123,8 +126,11 @@ struct ReportData {
   Known dropped_moves, dropped_stalls;
 };
 
-// InvalidArgument for text that is damaged, cut, of another form or of a version that this program does not
-// read. Bytes that are no UTF-8 are replaced, not refused.
+// The JSON of a data file. InvalidArgument for text that is damaged, cut, of another form or of a version that
+// this program does not read. Bytes that are no UTF-8 are replaced, not refused.
+absl::StatusOr<nlohmann::json> ReadReportJson(const std::string& text);
+
+// As ReadReportJson; InvalidArgument for wrong fields, too.
 absl::StatusOr<ReportData> ParseReport(const std::string& text);
 
 }  // namespace spillway::integration

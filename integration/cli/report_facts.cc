@@ -1,6 +1,8 @@
 #include "integration/cli/report_facts.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,20 +17,29 @@ constexpr double kDay = 86400;
 constexpr double kGB = 1e9;
 // An iteration that took this part less than its bound contradicts it (docs/metrics.md).
 constexpr double kBelowBound = 0.95;
+// Of AdviceLine (integration/engine/advice.h).
 constexpr char kHelps[] = "what would help most: ";
+constexpr char kNoneHelps[] = "no setting would help";
 
-// Measured iterations without the first, in which plans are not there yet.
-Known IterationSeconds(const ReportData& data) {
-  if (data.metrics.iteration_s) return data.metrics.iteration_s;
-  if (!data.iterations || data.iterations->seconds.empty()) return std::nullopt;
-  Column seconds = data.iterations->seconds;
-  if (seconds.size() > 2) seconds.erase(seconds.begin());
-  return Median(seconds);
+// The process's own mean while nothing but the iteration ran, else the median without the first, in which plans
+// are not there yet.
+void FindIteration(const ReportData& data, ReportFacts* facts) {
+  facts->iteration_how = "no iteration repeated itself";
+  if (data.metrics.iteration_s) {
+    facts->iteration_s = data.metrics.iteration_s;
+    facts->iteration_how = "mean while the job only repeated it";
+  } else if (data.iterations && !data.iterations->seconds.empty()) {
+    Column seconds = data.iterations->seconds;
+    const bool several = seconds.size() > 2;
+    if (several) seconds.erase(seconds.begin());
+    facts->iteration_s = Median(seconds);
+    facts->iteration_how = several ? "median without the first" : "median";
+  }
 }
 
 void FindTimes(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
   const bool simulated = what_if.missing.empty();
-  facts->iteration_s = IterationSeconds(data);
+  FindIteration(data, facts);
   facts->ideal_s = simulated ? Known(what_if.ideal_s) : data.metrics.ideal_s;
   facts->bound_s = simulated ? Known(what_if.bound_s) : data.metrics.bound_s;
   if (!facts->iteration_s || *facts->iteration_s <= 0) {
@@ -63,13 +74,48 @@ void FindLosses(const ReportData& data, ReportFacts* facts) {
     facts->lost_percent = std::min(100.0, 100 * lost / *facts->seconds);
 }
 
+// What this process wrote to one drive, and how many ranks do the same.
+struct DriveWear {
+  double written = 0, ranks = 1;
+};
+
+// Directories on one drive share what it is rated at. A file that does not name drives counts each directory as
+// one; one that has no bytes by directory has them in equal parts.
+std::vector<DriveWear> WearOfDrives(const ReportData& data, double written) {
+  if (!data.capacity.disks) return {{written, 1}};
+  const std::vector<ReportDisk>& disks = *data.capacity.disks;
+  std::map<std::string, double> by_directory;
+  double found = 0;
+  for (const ReportDisk& disk : data.transfers ? data.transfers->disks : std::vector<ReportDisk>()) {
+    by_directory[disk.directory] = std::accumulate(disk.written.begin(), disk.written.end(), 0.0);
+    found += by_directory[disk.directory];
+  }
+  std::map<std::string, DriveWear> drives;
+  for (const ReportDisk& disk : disks) {
+    DriveWear& drive = drives[disk.drive.empty() ? disk.directory : disk.drive];
+    drive.written += found > 0 ? written * by_directory[disk.directory] / found
+                               : written / static_cast<double>(disks.size());
+    drive.ranks = std::max(drive.ranks, disk.ranks.value_or(1));
+  }
+  std::vector<DriveWear> list;
+  for (const auto& [name, drive] : drives) list.push_back(drive);
+  return list;
+}
+
 void FindWear(const ReportData& data, const ReportAssumptions& assumptions, ReportFacts* facts) {
-  facts->drives = data.capacity.disks ? static_cast<double>(data.capacity.disks->size()) : 1;
   const Known& written = data.metrics.ssd_written_bytes;
-  if (!written || !facts->seconds || *facts->seconds <= 0 || facts->drives == 0) return;
-  facts->written_per_day = *written / *facts->seconds * kDay;
-  if (*facts->written_per_day > 0)
-    facts->ssd_days = assumptions.ssd_tbw * 1e12 * facts->drives / *facts->written_per_day;
+  const std::vector<DriveWear> drives = WearOfDrives(data, written.value_or(0));
+  facts->drives = static_cast<double>(drives.size());
+  if (!written || !facts->seconds || *facts->seconds <= 0 || drives.empty()) return;
+  double most = -1, all = 0;
+  for (const DriveWear& drive : drives) {
+    all += drive.written * drive.ranks;
+    if (drive.written * drive.ranks <= most) continue;
+    most = drive.written * drive.ranks;
+    facts->wear_ranks = drive.ranks;
+  }
+  facts->written_per_day = all / *facts->seconds * kDay;
+  if (most > 0) facts->ssd_days = assumptions.ssd_tbw * 1e12 / (most / *facts->seconds * kDay);
 }
 
 void FindEnergy(const ReportData& data, const ReportAssumptions& assumptions, ReportFacts* facts) {
@@ -117,10 +163,11 @@ std::string PointWords(const WhatIf& what_if, const WhatIfPoint& point, Unit uni
 void FindHelp(const ReportData& data, const WhatIf& what_if, ReportFacts* facts) {
   const size_t at = data.advice.find(kHelps);
   if (at != std::string::npos) facts->help = data.advice.substr(at + sizeof(kHelps) - 1);
+  const bool none = at == std::string::npos && absl::StrContains(data.advice, kNoneHelps);
   const WhatIfPoint* host = FasterPoint(what_if, WhatIfAxis::kHostMemory);
   const WhatIfPoint* gpu = FasterPoint(what_if, WhatIfAxis::kGpuMemory);
   const bool little = facts->lost_percent && *facts->lost_percent < 2;
-  if (facts->help.empty() && !little && (host != nullptr || gpu != nullptr)) {
+  if (facts->help.empty() && !none && !little && (host != nullptr || gpu != nullptr)) {
     const bool by_host = host != nullptr && (gpu == nullptr || host->iteration_s <= gpu->iteration_s);
     facts->help = by_host ? "a larger SPILLWAY_HOST_MEMORY" : "a larger SPILLWAY_GPU_MEMORY";
   }

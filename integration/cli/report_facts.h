@@ -25,9 +25,12 @@ struct ReportFacts {
   Known lost_seconds, lost_percent;
   std::vector<std::pair<std::string, double>> lost_by_cause;  // in words, the greatest first
   Known iteration_s, ideal_s, bound_s, percent_of_bound, percent_of_ideal;
+  std::string iteration_how;  // what iteration_s is, or why it is not known
   std::string bound_missing;  // why there is no share of the bound
-  double drives = 0;
-  Known written_per_day, ssd_days;
+  double drives = 0;          // as far as the file tells them apart; 0: the run had no disk
+  double wear_ranks = 1;      // of the job's on this node that write to the drive that is spent first
+  Known written_per_day;      // by all of them, to all drives
+  Known ssd_days;             // until the rated writes of the first drive are spent
   Known joules, lost_joules, lost_joules_per_gb, money, lost_money_per_gb;
   std::string power_source;    // how `joules` is known
   std::string help;            // the setting that would help most, in words; empty: not known

@@ -38,8 +38,7 @@ Section Overview(const ReportFacts& facts) {
       FigureOf("budget_bytes", "GPU budget", facts.budget_bytes, Unit::kBytes),
       FigureOf("peak_live_bytes", "held at the peak", facts.peak_live_bytes, Unit::kBytes),
       FigureOf("lost_percent", "time lost", facts.lost_percent, Unit::kPercent),
-      FigureOf("iteration_seconds", "one iteration", facts.iteration_s, Unit::kSeconds,
-               facts.iteration_s ? "of the steady ones" : "no iteration repeated itself"),
+      FigureOf("iteration_seconds", "one iteration", facts.iteration_s, Unit::kSeconds, facts.iteration_how),
       FigureOf("percent_of_bound", "share of the bound", facts.percent_of_bound, Unit::kPercent,
                facts.percent_of_bound ? "100 %: no plan is faster" : facts.bound_missing)};
   return section;
@@ -180,20 +179,31 @@ Section Wear(const ReportData& data, const ReportFacts& facts, const ReportAssum
     return section;
   }
   const bool written = data.metrics.ssd_written_bytes.value_or(0) > 0;
+  const bool several = facts.wear_ranks > 1;
   section.figures = {
-      FigureOf("ssd_written_bytes", "written", data.metrics.ssd_written_bytes, Unit::kBytes),
-      FigureOf("ssd_read_bytes", "read", data.metrics.ssd_read_bytes, Unit::kBytes),
-      FigureOf("written_per_day_bytes", "written in a day at this rate", facts.written_per_day, Unit::kBytes),
+      FigureOf("ssd_written_bytes", several ? "written by this rank" : "written",
+               data.metrics.ssd_written_bytes, Unit::kBytes),
+      FigureOf("ssd_read_bytes", several ? "read by this rank" : "read", data.metrics.ssd_read_bytes,
+               Unit::kBytes),
+      FigureOf("written_per_day_bytes",
+               several ? "written by all ranks in a day at this rate" : "written in a day at this rate",
+               facts.written_per_day, Unit::kBytes),
       FigureOf("ssd_days", "days until the rated writes are spent", facts.ssd_days, Unit::kDays,
-               facts.ssd_days ? ""
-               : written      ? "the duration is not in the file"
-                              : "nothing was written")};
+               !facts.ssd_days    ? (written ? "the duration is not in the file" : "nothing was written")
+               : facts.drives > 1 ? "of the drive that is written most"
+                                  : "")};
   section.words.push_back(absl::StrCat(
       "Rated writes: ", Shown(assumptions.ssd_tbw, Unit::kCount), " TB (10^12 bytes) for each of ",
       Shown(facts.drives, Unit::kCount), facts.drives == 1 ? " drive" : " drives",
       assumptions.ssd_tbw_given
           ? ", as given by --ssd-tbw."
           : ", assumed: what a consumer drive of 1 TB is often rated at; --ssd-tbw gives another."));
+  if (several)
+    section.words.push_back(absl::StrCat(Shown(facts.wear_ranks, Unit::kCount),
+                                         " ranks of the job write to it: each is taken to write as much as "
+                                         "this one, whose file this is."));
+  section.words.push_back(
+      "Other jobs, and what a drive writes for itself, are not in it; a RAID counts as one drive.");
   return section;
 }
 

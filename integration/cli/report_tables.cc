@@ -12,18 +12,18 @@
 #include "absl/strings/str_join.h"
 #include "integration/cli/comparison_charts.h"
 #include "integration/cli/utf8.h"
+#include "integration/report/kernel_name.h"
 
 namespace spillway::integration {
 namespace {
 
 constexpr size_t kMostRows = 10;
-constexpr size_t kLongestName = 160;  // bytes; templates make names of thousands
 
 Cell Text(std::string text) { return {std::move(text), std::nullopt}; }
-// A kernel's name, its middle left out where it is long.
+// A kernel's name, its middle left out where it is longer than those that a run writes.
 Cell Name(const std::string& name) {
-  if (name.size() <= kLongestName) return Text(name);
-  const size_t half = kLongestName / 2;
+  if (name.size() <= kLongestKernelName) return Text(name);
+  const size_t half = kLongestKernelName / 2;
   return Text(ValidUtf8(name.substr(0, half)) + " … " + ValidUtf8(name.substr(name.size() - half)));
 }
 Cell Number(Known value) { return {"", value}; }

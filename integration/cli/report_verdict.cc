@@ -56,8 +56,10 @@ std::string Cause(const ReportFacts& facts) {
       facts.lost_by_cause.empty())
     return "";
   const auto& [cause, seconds] = facts.lost_by_cause.front();
-  return absl::StrCat("The GPU had to wait ", Shown(*facts.lost_seconds, Unit::kSeconds), ", most of it ",
-                      cause, " (", Shown(seconds, Unit::kSeconds), ").");
+  const bool most = 2 * seconds > *facts.lost_seconds;
+  return absl::StrCat("The GPU had to wait ", Shown(*facts.lost_seconds, Unit::kSeconds),
+                      most ? ", most of it " : ", the largest part of it ", cause, " (",
+                      Shown(seconds, Unit::kSeconds), ").");
 }
 
 std::string Bound(const ReportFacts& facts) {

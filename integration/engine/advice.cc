@@ -70,7 +70,8 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
         absl::StrFormat("a larger %s (now %s)", cause.disk ? "SPILLWAY_HOST_MEMORY" : "SPILLWAY_GPU_MEMORY",
                         os::BytesText(now));
   }
-  return text + absl::StrFormat(", most of it %s (%.1f s); what would help most: %s", cause.words,
+  const char* const part = 2 * Seconds(cause.nanos) > lost ? "most" : "the largest part";
+  return text + absl::StrFormat(", %s of it %s (%.1f s); what would help most: %s", part, cause.words,
                                 Seconds(cause.nanos), setting);
 }
 

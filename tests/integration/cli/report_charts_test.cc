@@ -33,7 +33,7 @@ TEST(ReportChartsTest, ALongRunIsDrawnWithAFewHundredRows) {
   ReportFacts facts;
   facts.seconds = 4096;
   const Column samples(4096, 1e9);
-  data.memory = ReportMemory{1, samples, samples, samples, samples, samples};
+  data.memory = ReportMemory{1, samples, samples, samples, samples};
   data.transfers = ReportTransfers{1, samples, samples, {}};
   ReportMoves moves;
   moves.kinds = {"gpu_to_host", "host_to_gpu"};
@@ -54,9 +54,11 @@ TEST(ReportChartsTest, ALongRunIsDrawnWithAFewHundredRows) {
 TEST(ReportChartsTest, ManyDrivesAreDrawnAsOne) {
   ReportData data;
   data.transfers = ReportTransfers{1, {}, {}, {}};
-  for (int d = 0; d < 3; ++d) data.transfers->disks.push_back({"/disk", std::nullopt, {1e9}, {2e9}});
+  for (int d = 0; d < 3; ++d)
+    data.transfers->disks.push_back({"/disk", std::nullopt, {1e9}, {2e9}, "", std::nullopt});
   EXPECT_EQ(DriveCharts(data).size(), 3u);
-  for (int d = 0; d < 3; ++d) data.transfers->disks.push_back({"/disk", std::nullopt, {1e9}, {2e9}});
+  for (int d = 0; d < 3; ++d)
+    data.transfers->disks.push_back({"/disk", std::nullopt, {1e9}, {2e9}, "", std::nullopt});
   const std::vector<Chart> charts = DriveCharts(data);
   ASSERT_EQ(charts.size(), 1u);
   EXPECT_EQ(charts[0].title, "Spill files in all 6 directories");
@@ -65,7 +67,7 @@ TEST(ReportChartsTest, ManyDrivesAreDrawnAsOne) {
 
 TEST(ReportChartsTest, AxesHaveTheUnitOfTheirValues) {
   ReportData data;
-  data.memory = ReportMemory{1, {3e6, 2e6}, {}, {0, 1e6}, {}, {}};
+  data.memory = ReportMemory{1, {3e6, 2e6}, {0, 1e6}, {}, {}};
   const Chart chart = *MemoryChart(data, ReportFacts());
   EXPECT_EQ(chart.spec["layer"][0]["encoding"]["y"]["title"], "MiB");
   EXPECT_EQ(chart.legend.size(), 3u);  // no budget and no live bytes are known

@@ -42,8 +42,9 @@ TEST(ReportDataTest, NoDiskIsNotTheSameAsNotKnown) {
 TEST(ReportDataTest, FiguresAreThoseOfTheDevice) {
   const std::string members =
       R"("job": {"device_index": 1}, "figures": {"spilled_bytes": 30, "ssd_written_bytes": 7,
-      "devices": [{"spilled_bytes": 10}, {"spilled_bytes": 20, "bytes_per_second": {"host_in": 5},
-                  "step": {"seconds": 2}, "lost_seconds": {"room": 1.5}}]})";
+      "devices": [{"device": 0, "spilled_bytes": 10},
+                  {"device": 1, "spilled_bytes": 20, "bytes_per_second": {"host_in": 5},
+                   "step": {"seconds": 2}, "lost_seconds": {"room": 1.5}}]})";
   const auto data = ParseReport(File(members));
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->metrics.spilled_bytes, 20);
@@ -52,6 +53,32 @@ TEST(ReportDataTest, FiguresAreThoseOfTheDevice) {
   EXPECT_EQ(data->metrics.iteration_s, 2);
   EXPECT_THAT(data->metrics.lost_seconds, ElementsAre(std::make_pair("room", 1.5)));
   EXPECT_EQ(data->metrics.devices, 2u);
+}
+
+// As of a rank that uses GPU 1 alone: its place in the list is not its number.
+TEST(ReportDataTest, ADevicesEntryIsFoundByItsNumber) {
+  const std::string devices =
+      R"("devices": [{"device": 3, "spilled_bytes": 30},
+                     {"device": 1, "spilled_bytes": 10, "bytes_per_second": {"host_in": 5}}])";
+  const auto one = ParseReport(File(R"("job": {"device_index": 1}, "figures": {)" + devices + "}"));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->metrics.spilled_bytes, 10);
+  EXPECT_EQ(one->metrics.host_in, 5);
+  const auto none =
+      ParseReport(File(R"("job": {"device_index": 0}, "figures": {"spilled_bytes": 40, )" + devices + "}"));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->metrics.spilled_bytes, 40) << "of all devices, not another's";
+  EXPECT_FALSE(none->metrics.host_in);
+}
+
+TEST(ReportDataTest, ADirectoryNamesItsDriveAndWhoWritesToIt) {
+  const auto data = ParseReport(File(
+      R"("capacity": {"disks": [{"directory": "/a", "drive": "nvme0n1", "ranks": 8}, {"directory": "/b"}]})"));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->capacity.disks->at(0).drive, "nvme0n1");
+  EXPECT_EQ(data->capacity.disks->at(0).ranks, 8);
+  EXPECT_EQ(data->capacity.disks->at(1).drive, "");
+  EXPECT_FALSE(data->capacity.disks->at(1).ranks);
 }
 
 TEST(ReportDataTest, OtherFilesAndVersionsAreRefused) {
@@ -91,7 +118,7 @@ TEST(ReportDataTest, WrongFieldsAreNamed) {
       {R"("largest_blocks": {})", "largest_blocks is of type object; accepted: a list of objects"},
       {R"("largest_blocks": [3])", "largest_blocks[0] is 3; accepted: an object"},
       {R"("settings": {"dirs": 1})", "settings.dirs is 1; accepted: an object"},
-      {R"("figures": {"devices": [{"lost_seconds": {"room": "x"}}]})",
+      {R"("figures": {"devices": [{"device": 0, "lost_seconds": {"room": "x"}}]})",
        "figures.devices[0].lost_seconds.room is of type string"},
       {R"("iteration": "%%%")", "iteration is damaged; accepted: the base64 of a trace file"},
   };

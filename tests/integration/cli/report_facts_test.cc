@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "integration/cli/report_verdict.h"
+
 namespace spillway::integration {
 namespace {
 
@@ -56,8 +58,10 @@ TEST(ReportFactsTest, TheIterationIsTheMedianWithoutTheFirst) {
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2.5);
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_bound, 50);
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).percent_of_ideal, 40);
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_how, "median without the first");
   data.metrics.iteration_s = 2;  // of the stretch that was looked at
   EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_s, 2);
+  EXPECT_EQ(FactsOf(data, Simulated(1.25), {}).iteration_how, "mean while the job only repeated it");
 }
 
 TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {
@@ -69,19 +73,58 @@ TEST(ReportFactsTest, AnIterationFasterThanItsBoundHasNoShareOfIt) {
   EXPECT_THAT(facts.bound_missing, HasSubstr("less than its bound of 1.20 s"));
 }
 
-TEST(ReportFactsTest, WearIsOfAllDrives) {
+// 100 GB in 100 s, which is 86.4 TB a day, in these parts.
+ReportData WritingRun(const std::vector<ReportDisk>& disks) {
   ReportData data = LossyRun();
-  data.metrics.ssd_written_bytes = 100e9;  // 1 GB/s: 86.4 TB a day
-  data.capacity.disks = std::vector<ReportDisk>(2);
+  data.metrics.ssd_written_bytes = 100 * kGB;
+  data.capacity.disks = disks;
+  data.transfers.emplace();
+  data.transfers->disks = disks;
+  return data;
+}
+
+ReportDisk DiskOf(const std::string& directory, const std::string& drive, double written_gb,
+                  Known ranks = {}) {
+  return {directory, {}, {written_gb / 4 * kGB, written_gb * 3 / 4 * kGB}, {}, drive, ranks};
+}
+
+TEST(ReportFactsTest, TheDriveThatIsWrittenMostIsSpentFirst) {
   ReportAssumptions assumptions;
   assumptions.ssd_tbw = 864;
+  ReportData data = WritingRun({DiskOf("/a", "nvme0n1", 75), DiskOf("/b", "nvme1n1", 25)});
   const ReportFacts facts = FactsOf(data, NotSimulated(), assumptions);
+  EXPECT_EQ(facts.drives, 2);
   EXPECT_DOUBLE_EQ(*facts.written_per_day, 86.4e12);
-  EXPECT_DOUBLE_EQ(*facts.ssd_days, 20);
+  EXPECT_DOUBLE_EQ(*facts.ssd_days, 10 / 0.75);
+  data.transfers.reset();  // equal parts, where nothing says more
+  EXPECT_DOUBLE_EQ(*FactsOf(data, NotSimulated(), assumptions).ssd_days, 20);
   data.metrics.ssd_written_bytes = 0;
   EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).ssd_days);
   data.capacity.disks->clear();
   EXPECT_FALSE(FactsOf(data, NotSimulated(), assumptions).written_per_day);
+  EXPECT_EQ(FactsOf(data, NotSimulated(), assumptions).drives, 0);
+}
+
+TEST(ReportFactsTest, DirectoriesOfOneDriveShareItsLife) {
+  ReportAssumptions assumptions;
+  assumptions.ssd_tbw = 864;
+  const ReportData same = WritingRun({DiskOf("/a", "nvme0n1", 50), DiskOf("/b", "nvme0n1", 50)});
+  EXPECT_EQ(FactsOf(same, NotSimulated(), assumptions).drives, 1);
+  EXPECT_DOUBLE_EQ(*FactsOf(same, NotSimulated(), assumptions).ssd_days, 10);
+  const ReportData unknown = WritingRun({DiskOf("/a", "", 50), DiskOf("/b", "", 50)});
+  EXPECT_EQ(FactsOf(unknown, NotSimulated(), assumptions).drives, 2);
+  EXPECT_DOUBLE_EQ(*FactsOf(unknown, NotSimulated(), assumptions).ssd_days, 20);
+}
+
+// The file is one process's; the others of the job wear the same drive.
+TEST(ReportFactsTest, EachRankWearsTheDriveThatItSharesWithOthers) {
+  ReportAssumptions assumptions;
+  assumptions.ssd_tbw = 864;
+  const ReportData data = WritingRun({DiskOf("/a", "nvme0n1", 50, 8), DiskOf("/b", "nvme1n1", 50, 2)});
+  const ReportFacts facts = FactsOf(data, NotSimulated(), assumptions);
+  EXPECT_EQ(facts.wear_ranks, 8);
+  EXPECT_DOUBLE_EQ(*facts.written_per_day, 86.4e12 * (8 + 2) / 2);
+  EXPECT_DOUBLE_EQ(*facts.ssd_days, 10.0 / 8 * 2);
 }
 
 TEST(ReportFactsTest, EnergyIsReadOrGivenAndLostInProportion) {
@@ -112,8 +155,24 @@ TEST(ReportFactsTest, HelpIsWhatTheJobsLastLineNamesWithWhatTheSimulatorSays) {
   EXPECT_EQ(facts.help_simulated, "2.00 GiB would make an iteration 25 % shorter (simulated)");
   data.advice = "";
   EXPECT_EQ(FactsOf(data, what_if, {}).help, "a larger SPILLWAY_HOST_MEMORY");
+  data.advice = "lost time: ...; no setting would help: nothing left the GPU after a call";
+  EXPECT_THAT(FactsOf(data, what_if, {}).help, IsEmpty()) << "the job knows better than the simulator";
+  data.advice = "";
   data.metrics.lost_seconds = {{"room", 1}};
   EXPECT_THAT(FactsOf(data, what_if, {}).help, IsEmpty());  // a hundredth of the time: not worth a change
+}
+
+TEST(ReportFactsTest, MostIsMoreThanHalf) {
+  ReportData data = LossyRun();
+  data.metrics.spilled_bytes = 1;
+  const auto verdict = [&data] {
+    std::string text;
+    for (const std::string& sentence : VerdictOf(data, FactsOf(data, NotSimulated(), {}))) text += sentence;
+    return text;
+  };
+  EXPECT_THAT(verdict(), HasSubstr(", most of it for bytes to come back (8.00 s)"));
+  data.metrics.lost_seconds = {{"room", 3}, {"read", 4}, {"run_ahead", 3}};
+  EXPECT_THAT(verdict(), HasSubstr(", the largest part of it for bytes to come back (4.00 s)"));
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ def run(seconds=600.0, budget=20 * GIB, peak=38 * GIB, iteration=2.4, move_count
     return {
         "format": "spillway-report", "version": 1, "job": job(seconds),
         "settings": {"gpu_memory": {"value": "20GiB", "from": "SPILLWAY_GPU_MEMORY"}, "host_memory": {"value": "12GiB", "from": "PYTORCH_CUDA_ALLOC_CONF"}},
-        "capacity": {"gpu_bytes": budget, "host_bytes": 12 * GIB, "disks": [{"directory": name, "bytes": 800 * GIB} for name in directories]},
+        "capacity": {"gpu_bytes": budget, "host_bytes": 12 * GIB, "disks": [{"directory": name, "bytes": 800 * GIB, "drive": name.split("/")[1] + "n1"} for name in directories]},
         "figures": {**one, "seconds": seconds, "devices": [one], "ssd_written_bytes": written, "ssd_read_bytes": int(written * 0.95), "evictions_ended": ""},
         "advice": f"lost time: the GPU had to wait {sum(lost.values()):.1f} s of {seconds:.1f} s (11.7 %), most of it for bytes to come back from the disk "
                   f"({lost['read']:.1f} s); what would help most: a larger SPILLWAY_HOST_MEMORY (now 12.00 GiB)",
@@ -171,7 +171,7 @@ def killed():
     data = run(seconds=73.0, move_count=200, samples=500)
     data["job"]["ended"] = False
     data["largest_blocks"] = []
-    for key in ("advice", "iteration", "phases", "active"):  # which come at the end alone
+    for key in ("iteration", "phases", "active"):  # nothing has repeated itself yet
         del data[key]
     return data
 
@@ -185,7 +185,7 @@ def fits():
     data = {key: value for key, value in run().items() if key in ("format", "version", "job", "memory")}
     data["memory"] = memory(600.0, 20 * GIB, 11 * GIB, 0, 900)
     data["capacity"] = {"gpu_bytes": 20 * GIB, "host_bytes": 12 * GIB, "disks": []}
-    data["figures"] = {"seconds": 600.0, "devices": [{"budget_bytes": 20 * GIB, "peak_live_bytes": 11 * GIB, "spilled_bytes": 0, "fetched_bytes": 0}]}
+    data["figures"] = {"seconds": 600.0, "devices": [{"device": 0, "budget_bytes": 20 * GIB, "peak_live_bytes": 11 * GIB, "spilled_bytes": 0, "fetched_bytes": 0}]}
     return data
 
 

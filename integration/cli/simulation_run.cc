@@ -22,9 +22,6 @@ namespace {
 constexpr size_t kMostDrives = 64;
 constexpr double kLeastPiece = 4096;
 
-// CPU time of the process, which plans in one thread.
-double CpuSeconds() { return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC); }
-
 // "2.4e9" or, of several drives, "2.4e9,0.8e9".
 absl::StatusOr<std::vector<double>> ReadRates(absl::string_view option, const std::string& text) {
   std::vector<double> rates;
@@ -166,6 +163,8 @@ absl::Status FindBound(const SimulateOptions& options, const policy::Workload& w
 }
 
 }  // namespace
+
+double CpuSeconds() { return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC); }
 
 absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload) {
   auto machine = MachineOf(options);

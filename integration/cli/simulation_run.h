@@ -62,6 +62,9 @@ struct SimulateResult {
   double PercentOfBound() const;
 };
 
+// CPU time of this process so far.
+double CpuSeconds();
+
 // Plans `workload` for the machine of `options` and executes the plan. Takes seconds of CPU time, with the
 // LP's bound minutes. ResourceExhausted: the workload cannot run on that machine; InvalidArgument: an option.
 absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const policy::Workload& workload);

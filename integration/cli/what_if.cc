@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,7 +14,6 @@ namespace {
 
 constexpr double kAssumedLink = 15.754e9;  // as `spillway simulate` assumes
 constexpr double kAssumedDisk = 3.2e9;
-constexpr double kMostCpuSeconds = 60;  // of all machines; the rest is left out
 constexpr double kFewDiskBytes = 4096;  // less is no use of the disk
 
 std::string Whole(double value) { return absl::StrFormat("%.0f", std::floor(value)); }
@@ -49,19 +47,28 @@ double DiskBytes(const SimulateResult& result) {
   return result.execution.traffic.ssd_to_gpu + result.execution.traffic.gpu_to_ssd;
 }
 
-WhatIfPoint PointOf(const SimulateOptions& options, const policy::Workload& workload, bool has_disk) {
+// What all sweeps have in common.
+struct Simulation {
+  const policy::Workload& workload;
+  SimulateOptions options;  // the machine of the run
+  double peak_bytes = 0;    // with so much memory nothing moves
+  bool has_disk = false;
+  double until = 0;  // of CpuSeconds()
+};
+
+WhatIfPoint PointOf(const Simulation& simulation, const SimulateOptions& options) {
   WhatIfPoint point;
-  if (static_cast<double>(std::clock()) / CLOCKS_PER_SEC > kMostCpuSeconds) {
+  if (CpuSeconds() > simulation.until) {
     point.problem = "left out: simulating took too long";
     return point;
   }
-  const auto result = RunOne(options, workload);
+  const auto result = RunOne(options, simulation.workload);
   if (!result.ok()) {
     point.problem = std::string(result.status().message());
     return point;
   }
   point.disk_bytes = DiskBytes(*result);
-  if (!has_disk && point.disk_bytes > kFewDiskBytes) {
+  if (!simulation.has_disk && point.disk_bytes > kFewDiskBytes) {
     point.problem = "would need a disk";
     return point;
   }
@@ -79,59 +86,80 @@ struct Axis {
   std::string SimulateOptions::*second_field;
 };
 
-WhatIfSweep SweepOf(const Axis& axis, const SimulateOptions& options, const policy::Workload& workload,
-                    double enough, bool has_disk) {
+// `enough`: of a tier that holds so much, more changes nothing; 0: of no amount. The run's own point is always
+// there.
+WhatIfSweep SweepOf(const Simulation& simulation, const Axis& axis, double enough) {
   WhatIfSweep sweep;
   sweep.axis = axis.axis;
   for (double factor : axis.factors) {
-    SimulateOptions one = options;
+    SimulateOptions one = simulation.options;
     const double value = axis.now * factor;
     one.*(axis.field) = Whole(value);
     if (axis.second_field != nullptr) one.*(axis.second_field) = Whole(axis.second * factor);
-    WhatIfPoint point = PointOf(one, workload, has_disk);
+    WhatIfPoint point = PointOf(simulation, one);
     point.value = value;
     point.factor = factor;
     sweep.points.push_back(point);
-    // Of a tier that holds everything, more changes nothing.
-    if (enough > 0 && value >= enough) break;
+    if (factor >= 1 && enough > 0 && value >= enough) break;
   }
   return sweep;
 }
 
-std::vector<WhatIfSweep> SweepsOf(const WhatIf& result, const SimulateOptions& options,
-                                  const policy::Workload& workload, bool has_disk) {
-  const std::vector<double> memory = {0.5, 0.75, 1, 1.25, 1.5, 2, 3};
-  const double enough = result.peak_live_bytes;
+// Of an iteration that fits: what less GPU memory would cost, down to half of what it needs.
+std::vector<WhatIfSweep> SweepsOfFitting(const Simulation& simulation, double gpu_bytes) {
+  std::vector<double> factors;
+  for (double part : {0.5, 0.6, 0.7, 0.8, 0.9}) factors.push_back(part * simulation.peak_bytes / gpu_bytes);
+  factors.push_back(1);
+  const char* const fits = "the recorded iteration fits the GPU, so that nothing else matters";
+  return {SweepOf(simulation,
+                  {WhatIfAxis::kGpuMemory, gpu_bytes, 0, factors, &SimulateOptions::gpu_memory, nullptr}, 0),
+          {WhatIfAxis::kHostMemory, {}, fits},
+          {WhatIfAxis::kDisk, {}, fits}};
+}
+
+WhatIfSweep SweepOfHostMemory(const Simulation& simulation, const WhatIf& result) {
+  if (result.host_bytes > 0)
+    return SweepOf(simulation,
+                   {WhatIfAxis::kHostMemory,
+                    result.host_bytes,
+                    0,
+                    {0.5, 1, 2, 4, 8},
+                    &SimulateOptions::host_memory,
+                    nullptr},
+                   simulation.peak_bytes);
+  // A part of nothing is nothing: parts of what the job needs beyond the GPU.
+  const double beyond = std::max(0.0, simulation.peak_bytes - result.gpu_bytes);
+  WhatIfSweep sweep = SweepOf(
+      simulation,
+      {WhatIfAxis::kHostMemory, beyond, 0, {0, 0.25, 0.5, 1}, &SimulateOptions::host_memory, nullptr}, 0);
+  for (WhatIfPoint& point : sweep.points) point.factor = point.value == 0 ? 1 : 0;
+  return sweep;
+}
+
+std::vector<WhatIfSweep> SweepsOf(const Simulation& simulation, const WhatIf& result) {
+  if (result.gpu_bytes >= simulation.peak_bytes) return SweepsOfFitting(simulation, result.gpu_bytes);
   std::vector<WhatIfSweep> sweeps;
-  sweeps.push_back(
-      SweepOf({WhatIfAxis::kGpuMemory, result.gpu_bytes, 0, memory, &SimulateOptions::gpu_memory, nullptr},
-              options, workload, enough, has_disk));
-  if (result.host_bytes > 0) {
-    sweeps.push_back(SweepOf({WhatIfAxis::kHostMemory,
-                              result.host_bytes,
-                              0,
-                              {0.5, 1, 2, 4, 8},
-                              &SimulateOptions::host_memory,
-                              nullptr},
-                             options, workload, enough, has_disk));
-  } else {  // a part of nothing is nothing: parts of what the job needs beyond the GPU
-    const double beyond = std::max(0.0, enough - result.gpu_bytes);
-    sweeps.push_back(SweepOf(
-        {WhatIfAxis::kHostMemory, beyond, 0, {0, 0.25, 0.5, 1}, &SimulateOptions::host_memory, nullptr},
-        options, workload, 0, has_disk));
-    for (WhatIfPoint& point : sweeps.back().points) point.factor = point.value == 0 ? 1 : 0;
-  }
-  if (has_disk) {
-    sweeps.push_back(SweepOf({WhatIfAxis::kDisk,
-                              result.disk_in,
-                              result.disk_out,
-                              {0.5, 1, 2, 4, 8},
-                              &SimulateOptions::ssd_read,
-                              &SimulateOptions::ssd_write},
-                             options, workload, 0, has_disk));
-  } else {
+  sweeps.push_back(SweepOf(simulation,
+                           {WhatIfAxis::kGpuMemory,
+                            result.gpu_bytes,
+                            0,
+                            {0.5, 0.75, 1, 1.25, 1.5, 2, 3},
+                            &SimulateOptions::gpu_memory,
+                            nullptr},
+                           simulation.peak_bytes));
+  sweeps.push_back(SweepOfHostMemory(simulation, result));
+  if (!simulation.has_disk) {
     sweeps.push_back({WhatIfAxis::kDisk, {}, "the run had no disk"});
+    return sweeps;
   }
+  sweeps.push_back(SweepOf(simulation,
+                           {WhatIfAxis::kDisk,
+                            result.disk_in,
+                            result.disk_out,
+                            {0.5, 1, 2, 4, 8},
+                            &SimulateOptions::ssd_read,
+                            &SimulateOptions::ssd_write},
+                           0));
   return sweeps;
 }
 
@@ -144,7 +172,8 @@ std::string WhyNot(const ReportData& data) {
 
 }  // namespace
 
-WhatIf SimulateWhatIf(const ReportData& data) {
+WhatIf SimulateWhatIf(const ReportData& data, double most_cpu_seconds) {
+  const double until = CpuSeconds() + most_cpu_seconds;
   WhatIf result;
   result.missing = WhyNot(data);
   if (!result.missing.empty()) return result;
@@ -153,8 +182,8 @@ WhatIf SimulateWhatIf(const ReportData& data) {
     result.missing = absl::StrCat("the recorded iteration cannot be read: ", workload.status().message());
     return result;
   }
-  const SimulateOptions options = MachineOf(data, &result);
-  const auto own = RunOne(options, *workload);
+  Simulation simulation{*workload, MachineOf(data, &result), 0, false, until};
+  const auto own = RunOne(simulation.options, *workload);
   if (!own.ok()) {
     result.missing = absl::StrCat("the simulator cannot run the iteration: ", own.status().message());
     return result;
@@ -165,8 +194,9 @@ WhatIf SimulateWhatIf(const ReportData& data) {
   result.iteration_s = static_cast<double>(own->execution.iteration) / 1e9;
   result.ideal_s = static_cast<double>(own->execution.ideal) / 1e9;
   result.bound_s = static_cast<double>(std::max(own->bound, own->execution.ideal)) / 1e9;
-  const bool has_disk = !data.capacity.disks || !data.capacity.disks->empty();
-  result.sweeps = SweepsOf(result, options, *workload, has_disk);
+  simulation.peak_bytes = result.peak_live_bytes;
+  simulation.has_disk = !data.capacity.disks || !data.capacity.disks->empty();
+  result.sweeps = SweepsOf(simulation, result);
   return result;
 }
 

@@ -1,6 +1,6 @@
 // What a recorded iteration would take on other machines: the simulator runs it on the machine of the run, and with
-// more and less of GPU memory, host memory and speed of the disk. For `spillway report`. Takes seconds of
-// processor time; prints nothing, touches no file.
+// more and less of GPU memory, host memory and speed of the disk. Of an iteration that fits, with less GPU
+// memory alone. For `spillway report`. Takes seconds of processor time; prints nothing, touches no file.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
 #define SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
@@ -39,7 +39,8 @@ struct WhatIf {
   std::vector<WhatIfSweep> sweeps;  // one for each axis
 };
 
-WhatIf SimulateWhatIf(const ReportData& data);
+// `most_cpu_seconds`: of this process from the call on; machines whose turn comes later are left out.
+WhatIf SimulateWhatIf(const ReportData& data, double most_cpu_seconds = 60);
 
 }  // namespace spillway::integration
 

@@ -1,0 +1,113 @@
+#include "integration/cli/what_if.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "integration/cli/simulation_run.h"
+#include "policy/trace/workload_file.h"
+
+namespace spillway::integration {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr double kMiB = 1 << 20;
+
+// Eight activations of 100 MiB each, made one after the other and used in turn backwards: 800 MiB at the peak.
+std::string Iteration() {
+  policy::Workload workload;
+  workload.tensors.resize(8);
+  for (policy::WorkloadTensor& tensor : workload.tensors) tensor.bytes = 100 << 20;
+  for (uint32_t i = 0; i < 16; ++i) {
+    policy::WorkloadKernel& kernel = workload.kernels.emplace_back();
+    kernel.duration = 20'000'000;
+    if (i < 8)
+      kernel.outputs = {i};
+    else
+      kernel.inputs = {15 - i};
+  }
+  return policy::EncodeWorkload(workload);
+}
+
+ReportData RunOn(double gpu_mib, double host_mib) {
+  ReportData data;
+  data.iteration = Iteration();
+  data.capacity.gpu_bytes = gpu_mib * kMiB;
+  data.capacity.host_bytes = host_mib * kMiB;
+  data.capacity.disks = std::vector<ReportDisk>(1);
+  data.metrics.host_in = data.metrics.host_out = 3e9;
+  data.metrics.disk_in = data.metrics.disk_out = 2e9;
+  return data;
+}
+
+const WhatIfSweep& SweepOf(const WhatIf& what_if, WhatIfAxis axis) {
+  for (const WhatIfSweep& sweep : what_if.sweeps) {
+    if (sweep.axis == axis) return sweep;
+  }
+  ADD_FAILURE() << "no such sweep";
+  return what_if.sweeps.front();
+}
+
+std::vector<double> Factors(const WhatIfSweep& sweep) {
+  std::vector<double> factors;
+  for (const WhatIfPoint& point : sweep.points) factors.push_back(point.factor);
+  return factors;
+}
+
+void BurnCpu(double seconds) {
+  const double until = CpuSeconds() + seconds;
+  while (CpuSeconds() < until) {
+  }
+}
+
+TEST(WhatIfTest, EachSweepHasTheRunsOwnPoint) {
+  // Of host memory half would hold everything, too.
+  const WhatIf what_if = SimulateWhatIf(RunOn(450, 4000));
+  ASSERT_EQ(what_if.missing, "");
+  EXPECT_EQ(what_if.peak_live_bytes, 800 * kMiB);
+  for (const WhatIfAxis axis : {WhatIfAxis::kGpuMemory, WhatIfAxis::kHostMemory, WhatIfAxis::kDisk})
+    EXPECT_THAT(Factors(SweepOf(what_if, axis)), Contains(1.0)) << static_cast<int>(axis);
+  for (const WhatIfPoint& point : SweepOf(what_if, WhatIfAxis::kHostMemory).points) {
+    if (point.factor == 1) {
+      EXPECT_DOUBLE_EQ(point.iteration_s, what_if.iteration_s);
+    }
+  }
+  EXPECT_THAT(Factors(SweepOf(what_if, WhatIfAxis::kHostMemory)), ::testing::ElementsAre(0.5, 1));
+  EXPECT_THAT(Factors(SweepOf(what_if, WhatIfAxis::kGpuMemory)),
+              ::testing::ElementsAre(0.5, 0.75, 1, 1.25, 1.5, 2));
+}
+
+TEST(WhatIfTest, AnIterationThatFitsIsTriedWithLessGpuMemoryAlone) {
+  const WhatIf what_if = SimulateWhatIf(RunOn(2000, 500));
+  ASSERT_EQ(what_if.missing, "");
+  const std::vector<WhatIfPoint>& points = SweepOf(what_if, WhatIfAxis::kGpuMemory).points;
+  ASSERT_EQ(points.size(), 6u);
+  EXPECT_EQ(points.front().value, 400 * kMiB);
+  EXPECT_GT(points.front().iteration_s, what_if.iteration_s);
+  EXPECT_EQ(points.back().factor, 1);
+  EXPECT_EQ(points.back().iteration_s, what_if.iteration_s);
+  for (const WhatIfAxis axis : {WhatIfAxis::kHostMemory, WhatIfAxis::kDisk}) {
+    EXPECT_TRUE(SweepOf(what_if, axis).points.empty());
+    EXPECT_THAT(SweepOf(what_if, axis).missing, HasSubstr("fits the GPU"));
+  }
+}
+
+// `spillway run` makes a page of each rank: those of the first must not take the time of the last.
+TEST(WhatIfTest, ItsTimeBeginsWithTheCall) {
+  const double most = 0.5;
+  BurnCpu(most);
+  const WhatIf what_if = SimulateWhatIf(RunOn(450, 4000), most);
+  for (const WhatIfSweep& sweep : what_if.sweeps) {
+    for (const WhatIfPoint& point : sweep.points) EXPECT_EQ(point.problem, "");
+  }
+  const WhatIf late = SimulateWhatIf(RunOn(450, 4000), 0);
+  ASSERT_EQ(late.missing, "") << "the machine of the run is simulated all the same";
+  for (const WhatIfPoint& point : SweepOf(late, WhatIfAxis::kGpuMemory).points)
+    EXPECT_EQ(point.problem, "left out: simulating took too long");
+}
+
+}  // namespace
+}  // namespace spillway::integration

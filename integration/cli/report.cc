@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -17,6 +19,7 @@
 #include "integration/cli/report_sections.h"
 #include "integration/cli/trace_files.h"
 #include "integration/cli/what_if.h"
+#include "integration/engine/report.h"
 
 namespace spillway::integration {
 namespace {
@@ -25,6 +28,12 @@ constexpr int kWrongUse = 2;
 constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
 
 std::string LibraryPath(const std::string& directory) { return absl::StrCat(directory, "/vega.js"); }
+
+// Where the page goes; empty: none is wanted.
+std::string PageToWrite(const ReportOptions& options) {
+  if (!options.output.empty()) return options.output;
+  return options.json ? "" : PageOf(options.file);
+}
 
 // What the command line's library does not see.
 absl::Status CheckOptions(const ReportOptions& options) {
@@ -39,9 +48,45 @@ absl::Status CheckOptions(const ReportOptions& options) {
   return absl::OkStatus();
 }
 
+namespace fs = std::filesystem;
+
+bool AreOneFile(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const fs::path one = fs::weakly_canonical(a, error), other = fs::weakly_canonical(b, error);
+  return !one.empty() && one == other;
+}
+
+// Before anything is written: the data of a run cannot be made again.
+absl::Status CheckPaths(const ReportOptions& options) {
+  const std::string page = PageToWrite(options);
+  const auto refuse = [](const char* option, const std::string& path, const char* what) {
+    return NotAccepted(option, path, absl::StrCat("another path than that of the ", what));
+  };
+  if (!page.empty() && AreOneFile(page, options.file)) return refuse("output", page, "run's data");
+  if (options.chrome_trace.empty()) return absl::OkStatus();
+  if (AreOneFile(options.chrome_trace, options.file))
+    return refuse("chrome-trace", options.chrome_trace, "run's data");
+  if (!page.empty() && AreOneFile(options.chrome_trace, page))
+    return refuse("chrome-trace", options.chrome_trace, "page");
+  return absl::OkStatus();
+}
+
+// Beside it first, so that a full disk leaves what was there before. What is no file, such as a pipe, is written
+// to; where a link leads the file is replaced.
+absl::Status ReplaceFile(const std::string& path, const std::string& text) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return WriteFile(path, text);
+  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : fs::path(path);
+  const absl::Status written = WriteFileAtomically(error ? path : target.string(), text);
+  if (written.ok()) return written;
+  return absl::UnknownError(absl::StrCat(path, ": cannot be written: ", written.message()));
+}
+
 absl::Status WriteChromeTrace(const std::string& text, const ReportOptions& options) {
   const auto trace = ChromeTrace(text);
-  if (trace.ok()) return WriteFile(options.chrome_trace, *trace);
+  if (trace.ok()) return ReplaceFile(options.chrome_trace, *trace);
   return absl::InvalidArgumentError(absl::StrCat(options.file, ": ", trace.status().message()));
 }
 
@@ -66,7 +111,7 @@ absl::Status WritePage(const ReportModel& model, const ReportOptions& options, c
   if (absl::Status status = FindDrawingLibrary(options.library_directory); !status.ok()) return status;
   const auto library = ReadFile(LibraryPath(options.library_directory));
   if (!library.ok()) return library.status();
-  return WriteFile(path, ReportPage(model, *library));
+  return ReplaceFile(path, ReportPage(model, *library));
 }
 
 int Fail(const absl::Status& status) {
@@ -113,21 +158,22 @@ absl::Status FindDrawingLibrary(const std::string& library_directory) {
 }
 
 absl::Status WriteReportPage(const ReportOptions& options) {
+  if (absl::Status status = CheckPaths(options); !status.ok()) return status;
   auto model = ModelOfFile(options);
   if (!model.ok()) return model.status();
-  return WritePage(*model, options, options.output.empty() ? PageOf(options.file) : options.output);
+  return WritePage(*model, options, PageToWrite(options));
 }
 
 int Report(const ReportOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return Fail(status);
+  if (absl::Status status = CheckPaths(options); !status.ok()) return Fail(status);
   if (!options.json) {
     if (absl::Status status = FindDrawingLibrary(options.library_directory); !status.ok())
       return Fail(status);
   }
   auto model = ModelOfFile(options);
   if (!model.ok()) return Fail(model.status());
-  if (!options.json || !options.output.empty()) {
-    const std::string path = options.output.empty() ? PageOf(options.file) : options.output;
+  if (const std::string path = PageToWrite(options); !path.empty()) {
     if (absl::Status status = WritePage(*model, options, path); !status.ok()) return Fail(status);
     if (!options.json) std::printf("%s\n%s\n", model->verdict.front().c_str(), path.c_str());
   }

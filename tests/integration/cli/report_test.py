@@ -2,7 +2,10 @@
 
 import json
 import os
+import resource
 import shutil
+import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -88,6 +91,28 @@ class FiguresTest(Case):
         self.assertNotIn("help", verdict)
         verdict = " ".join(figures(self.write("killed.json", report_samples.killed()))["verdict"])
         self.assertIn("it had not ended then, or it was killed", verdict)
+
+
+    def test_wear_is_told_of_all_ranks_and_of_the_drive_that_is_spent_first(self):
+        data = report_samples.run()
+        for disk in data["capacity"]["disks"]:
+            disk.update(drive="nvme0n1", ranks=4)
+        wear = figures(self.write("run.json", data), "--ssd-tbw", "1200")["sections"]["wear"]
+        written = data["figures"]["ssd_written_bytes"]
+        self.assertAlmostEqual(wear["figures"]["ssd_days"]["value"], 1200e12 / (4 * written / 600 * 86400))
+        self.assertEqual(wear["figures"]["ssd_written_bytes"]["value"], written)
+        self.assertIn("for each of 1 drive,", " ".join(wear["words"]))
+        self.assertIn("4 ranks of the job write to it", " ".join(wear["words"]))
+
+    def test_an_iteration_that_fits_is_not_given_more(self):
+        data = report_samples.run()
+        data["capacity"]["gpu_bytes"] = 100 * report_samples.GIB
+        section = figures(self.write("run.json", data))["sections"]["what_if"]
+        self.assertEqual(list(section["tables"]), ["what_if_gpu"])
+        rows = section["tables"]["what_if_gpu"]["rows"]
+        self.assertEqual(rows[-1][4]["shown"], "this run's")
+        self.assertLess(rows[-2][0]["value"], 100 * report_samples.GIB)
+        self.assertIn("fits the GPU", " ".join(section["missing"]))
 
 
 class AbsentTest(Case):
@@ -176,6 +201,23 @@ class RefusalTest(Case):
         self.assertIn("/proc/none/x.html: cannot be written", run.stderr)
 
 
+    @unittest.skipUnless(os.path.isfile(LIBRARY), "the drawing library is not there")
+    def test_the_data_is_not_written_over(self):
+        path = self.write("x.html", report_samples.fits())  # a name that a hurried hand gives
+        before = os.path.getsize(path)
+        os.symlink(path, self.path("link.html"))
+        for options in (("--output", path), ("--output", os.path.join(self.scratch.name, ".", "x.html")), ("--output", self.path("link.html")),
+                        ("--json", "--output", path), ("--chrome-trace", path)):  # fmt: skip
+            run = report(path, *options)
+            self.assertEqual((run.returncode, run.stdout, len(run.stderr.splitlines())), (2, "", 1), run.stderr)
+            self.assertIn("is not accepted; accepted: another path than that of the run's data", run.stderr)
+            self.assertEqual(os.path.getsize(path), before)
+        run = report(path, "--output", self.path("y"), "--chrome-trace", self.path("y"))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("another path than that of the page", run.stderr)
+        self.assertFalse(os.path.exists(self.path("y")))
+
+
 @unittest.skipUnless(os.path.isfile(LIBRARY), "the drawing library is not there")
 class PageTest(Case):
     def page(self, name, data):
@@ -240,6 +282,32 @@ class PageTest(Case):
         self.assertEqual(report(path, "--chrome-trace", self.path("trace.json")).returncode, 0)
         with open(self.path("trace.json"), encoding="utf-8") as file:
             self.assertGreater(len(json.load(file)["traceEvents"]), 600)
+
+    def test_a_page_is_replaced_as_a_whole(self):
+        path = self.write("x.json", report_samples.fits())
+        with open(self.path("old.html"), "w", encoding="utf-8") as file:
+            file.write("before")
+        os.symlink("old.html", self.path("x.html"))
+
+        def full_disk():  # a file may have so many bytes
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+        run = subprocess.run([PROGRAM, "report", path], capture_output=True, text=True, check=False, preexec_fn=full_disk, restore_signals=False)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("x.html: cannot be written: ", run.stderr)
+        with open(self.path("old.html"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "before")
+        self.assertEqual(sorted(os.listdir(self.scratch.name)), ["old.html", "x.html", "x.json"])
+        self.assertEqual(report(path).returncode, 0)
+        self.assertTrue(os.path.islink(self.path("x.html")))
+        self.assertGreater(os.path.getsize(self.path("old.html")), 100_000)
+
+    def test_a_page_goes_through_a_pipe(self):
+        path = self.write("x.json", report_samples.fits())
+        run = report(path, "--json", "--output", "/dev/stdout")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("<!doctype html>", run.stdout.lower())
 
     def test_both_forms_at_once(self):
         path = self.write("x.json", report_samples.fits())

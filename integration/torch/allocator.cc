@@ -9,7 +9,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 
 #include <optional>
 #include <tuple>
@@ -50,16 +49,12 @@ SpillwayAllocator::SpillwayAllocator(const spillway_api* api, CUDAAllocator* nat
 SpillwayAllocator* SpillwayAllocator::Install(const spillway_api* api) {
   CUDAAllocator* native = torch_cuda::allocator.load();
   instance_ = new SpillwayAllocator(api, native);
-  pthread_atfork(nullptr, nullptr, &SpillwayAllocator::ForgetAfterFork);
   torch_cuda::allocator.store(instance_);
   // torch.accelerator and c10::GetAllocator look here; PyTorch's own entry has priority 0 or 1.
   c10::SetAllocator(c10::DeviceType::CUDA, instance_, 255);
   if (api->on_kernel_table != nullptr) (void)api->on_kernel_table(&SpillwayAllocator::ReportNativeFrees);
   return instance_;
 }
-
-// CUDA does not work in a forked child; another thread may have held one of our locks. Frees become no-ops.
-void SpillwayAllocator::ForgetAfterFork() { instance_->forked_.store(true); }
 
 // ---- Handing out.
 
@@ -101,7 +96,7 @@ void* SpillwayAllocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream
 }
 
 bool SpillwayAllocator::IsOurs(size_t bytes, c10::DeviceIndex device, cudaStream_t stream) {
-  if (bytes < api_->smallest_block_bytes || forked_.load(std::memory_order_relaxed)) return false;
+  if (bytes < api_->smallest_block_bytes || fork_.InChild()) return false;
   return native_.isEnabled() && raw_deleter() == &SpillwayAllocator::Delete &&
          !pools_.Claims(device, stream) && !IsCapturing(stream);
 }
@@ -214,7 +209,7 @@ void SpillwayAllocator::Free(void* pointer) {
     native_->raw_delete(pointer);
     return;
   }
-  if (forked_.load(std::memory_order_relaxed)) return;
+  if (fork_.InChild()) return;
   const TraceLog::Context stack = trace_.Gather(torch_cuda::RecordContext::ALL);
   const int devices = device_count_.load(std::memory_order_relaxed);
   for (c10::DeviceIndex device = 0; device < devices; ++device) {

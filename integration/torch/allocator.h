@@ -21,6 +21,7 @@
 #include "integration/engine/spillway.h"
 #include "integration/torch/compat.h"
 #include "integration/torch/device_ledger.h"
+#include "integration/torch/fork_mark.h"
 #include "integration/torch/out_of_memory.h"
 #include "integration/torch/pool_filters.h"
 #include "integration/torch/trace_log.h"
@@ -96,7 +97,6 @@ class SpillwayAllocator final : public CompatAllocator {
   SpillwayAllocator(const spillway_api* api, CUDAAllocator* native);
 
   static void Delete(void* pointer);  // the one deleter
-  static void ForgetAfterFork();
   // The engine calls this before the first kernel that writes addresses into memory of native's: it is told
   // from then on what native frees.
   static void ReportNativeFrees();
@@ -138,9 +138,9 @@ class SpillwayAllocator final : public CompatAllocator {
   // Constant after construction.
   const spillway_api* const api_;
   const c10::DeleterFnPtr native_deleter_;  // of native's cached blocks
+  const ForkMark fork_;                     // in a child the engine is not to be called
 
   // Internally synchronised.
-  std::atomic<bool> forked_{false};  // set in a child with one thread
   std::atomic<int> device_count_{0};
   std::atomic<bool> limited_{false};  // some device has had a limit: small blocks, too, are looked at
   std::array<DeviceLedger, C10_COMPILE_TIME_MAX_GPUS> ledgers_;

@@ -147,7 +147,7 @@ void SpillwayAllocator::ReportNativeFrees() {
 // use the memory of a private pool after it was freed.
 void SpillwayAllocator::NoteNativeEvent(const torch_cuda::TraceEntry& event) const {
   if (event.action_ != TraceAction::FREE_COMPLETED || !IsOutsidePools(event)) return;
-  if (forked_.load(std::memory_order_relaxed)) return;
+  if (fork_.InChild()) return;
   (void)api_->memory_freed(event.device_, reinterpret_cast<const void*>(event.addr_), event.size_,
                            event.stream_);
 }

@@ -1,7 +1,9 @@
 """Who owns which block, and that all of them come and go as PyTorch expects."""
 
 import gc
+import os
 import pickle
+import subprocess
 import threading
 import unittest
 
@@ -151,6 +153,14 @@ class LifeTest(unittest.TestCase):
             "print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))"
         )
         self.assertEqual(answer_of(code), 0)
+
+    def test_no_handler_of_fork_is_registered(self):
+        # With glibc before 2.36 that can wait for ever: see fork_mark.h.
+        names = subprocess.run(
+            ["nm", "-D", "--undefined-only", os.environ["ALLOCATOR_LIBRARY"]], capture_output=True, text=True, check=True
+        ).stdout
+        self.assertIn("madvise", names)
+        self.assertNotIn("atfork", names)
 
     def test_tensors_may_outlive_the_interpreter(self):
         status, _, errors = run_python("import builtins; builtins.kept = [support.block(4), support.block(0.1)]")

@@ -9,9 +9,24 @@
 #include "io/range_lock.h"
 
 namespace spillway::io {
-DiskOrder::DiskOrder(const std::string& directory) {
+namespace {
+
+// The mount's root directory, on which all its processes lock; -1: it cannot be opened.
+int OpenRoot(const std::string& directory) {
   const std::string root = MountRoot(directory);
-  const int fd = root.empty() ? -1 : open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return root.empty() ? -1 : open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+// A read lock conflicts only with a write lock, which is asked about and never taken.
+bool IsLocked(int fd, int64_t from, int64_t bytes) {
+  struct flock all = LockOf(F_WRLCK, from, bytes);
+  return fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+}
+
+}  // namespace
+
+DiskOrder::DiskOrder(const std::string& directory) {
+  const int fd = OpenRoot(directory);
   if (fd < 0) return;
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -28,13 +43,15 @@ bool DiskOrder::FirstOfSeveral() const {
   return OtherProcesses(place_ + 1, kShareLocksStart - place_ - 1) && !OtherProcesses(0, place_);
 }
 
-bool DiskOrder::Alone() const { return !OtherProcesses(place_ + 1, 0) && !OtherProcesses(0, place_); }
+bool DiskOrder::IsUsed(const std::string& directory) {
+  const int fd = OpenRoot(directory);
+  const bool used = IsLocked(fd, 0, 0);
+  if (fd >= 0) close(fd);
+  return used;
+}
 
-// A read lock conflicts only with a write lock, which is asked about and never taken.
 bool DiskOrder::OtherProcesses(int64_t from, int64_t bytes) const {
-  struct flock all = LockOf(F_WRLCK, from, bytes);
-  const int fd = fd_.load();
-  return fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+  return IsLocked(fd_.load(), from, bytes);
 }
 
 void DiskOrder::Close() {

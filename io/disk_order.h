@@ -26,8 +26,9 @@ class DiskOrder {
   // thread. Asks the kernel, not the disk.
   bool FirstOfSeveral() const;
 
-  // True when no other process spills there. Any thread, likewise.
-  bool Alone() const;
+  // True when a process spills to the file system of `directory`. Only asks, and enters nobody: processes that
+  // ask at the same time do not take each other for one. False where that cannot be known. Any thread.
+  static bool IsUsed(const std::string& directory);
 
   // Takes the entry back. Also for a forked child; the parent stays entered.
   void Close();

@@ -139,7 +139,7 @@ DirectoryFacts LookAtDirectory(const std::string& path) {
     facts.free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
     facts.total_bytes = uint64_t{info.f_blocks} * info.f_frsize;
   }
-  facts.alone = io::DiskOrder(path).Alone();
+  facts.alone = !io::DiskOrder::IsUsed(path);
   return facts;
 }
 

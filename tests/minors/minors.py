@@ -224,22 +224,35 @@ def train(minor, base):
     return passed
 
 
-def table():
+def rows_of(text):
+    """Of the page's table: minor -> cells."""
+    lines = [line for line in text.split(BEGIN)[1].split(END)[0].splitlines() if re.match(r"\| \d", line)]
+    return {cells[0]: cells for cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)}
+
+
+def table(before):
+    """`before`: the page's rows. What this folder has not seen stays as it stands there."""
     results = read_results()
     lines = ["| minor | compiled against | CUDA headers | strings | library | trained on simcuda |", "|---|---|---|---|---|---|"]
     for minor, release in releases().items():
         facts = results.get(minor, {})
-        strings = {0: "before GCC 5", 1: "of today"}.get(facts.get("string_abi"), "-")
-        built = {True: "built", False: "does not build"}.get(facts.get("built"), "-")
-        trained = {True: f"same bits, {facts.get('date')}", False: f"failed, {facts.get('date')}"}.get(facts.get("trained"), "not run")
-        lines.append(f"| {minor} | {facts.get('release', release)} | {facts.get('cuda', '-')} | {strings} | {built} | {trained} |")
+        seen = [
+            minor,
+            facts.get("release", release),
+            facts.get("cuda"),
+            {0: "before GCC 5", 1: "of today"}.get(facts.get("string_abi")),
+            {True: "built", False: "does not build"}.get(facts.get("built")),
+            {True: f"same bits, {facts.get('date')}", False: f"failed, {facts.get('date')}"}.get(facts.get("trained")),
+        ]
+        known = before.get(minor, [minor, release, "-", "-", "-", "not run"])
+        lines.append("| " + " | ".join(new or old for new, old in zip(seen, known, strict=True)) + " |")
     return "\n".join(lines) + "\n"
 
 
 def write_table():
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
-    PAGE.write_text(before + BEGIN + table() + END + rest.split(END)[1], encoding="utf-8")
+    PAGE.write_text(before + BEGIN + table(rows_of(text)) + END + rest.split(END)[1], encoding="utf-8")
 
 
 def main():

@@ -87,7 +87,7 @@ absl::StatusOr<allocator::Residency*> Runtime::Device(int device) {
   os::MutexLock lock(&mu_);
   const auto place = static_cast<size_t>(device);
   if (dead_.load()) return Gone();
-  if (owned_[place] != nullptr) return owned_[place].get();
+  if (allocator::Residency* residency = Existing(device)) return residency;  // another thread started it
   if (!failures_[place].ok()) return failures_[place];
   auto residency = StartDeviceLocked(device);
   if (residency.ok()) return residency;

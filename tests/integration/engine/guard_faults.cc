@@ -1,9 +1,10 @@
 // Preloaded by guards_test.py: makes memory or a lock fail once, inside one call of the engine's C table, and tells whether an
-// exception came out of it.
+// exception came out of it. And it refuses one thread of the process.
 
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,8 @@ bool Fails(Kind kind) {
   armed = kNothing;
   return true;
 }
+
+std::atomic<int> threads_left{0};  // until the one that is refused; 0: none is
 
 constexpr int kEscaped = -1;
 constexpr int kUnknownName = -2;
@@ -70,6 +73,18 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) {
   if (real == nullptr) real = reinterpret_cast<Lock>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
   return Fails(kLock) ? EINVAL : real(mutex);
 }
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                   void* argument) {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const Create real = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (threads_left.load() > 0 && threads_left.fetch_sub(1) == 1) return EAGAIN;
+  return real(thread, attributes, body, argument);
+}
+
+// Refuses the nth thread from now on. The number of threads that are still to come before it; 0: it was refused.
+void refuse_thread(int nth) { threads_left.store(nth); }
+int threads_to_come() { return threads_left.load(); }
 
 // The result of the call `name` in which the nth memory or lock is refused. `fired`: whether there was an nth.
 int faulty_call(const spillway_api* api, const char* name, void* block, int kind, int nth, int* fired) {

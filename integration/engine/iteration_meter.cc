@@ -35,6 +35,8 @@ void IterationMeter::Look(double seconds, uint32_t iteration_launches, uint64_t 
   }
   if (iteration_launches == 0) return;
   forecast_ = forecast;
+  // A job that has stopped launching repeats nothing; one that only pauses is seen by its next launches.
+  if (!looks_.empty() && looks_.back().stats.launches == stats.launches) return;
   // The last place has the latest look. A look that lies too close to the one before it is replaced.
   const size_t count = looks_.size();
   if (count >= 3 && looks_[count - 1].seconds - looks_[count - 2].seconds < kShortestSeconds)

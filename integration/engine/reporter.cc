@@ -78,8 +78,8 @@ void Reporter::WaitAndLookOften(Time time) {
   }
 }
 
-// True when the descriptor was written to, which ends the wait. Without one (none was left) the end may come a little
-// late.
+// True when the descriptor was written to, which ends the wait. Without one (none was left) the end may come
+// a little late.
 bool Reporter::WaitUntil(Time time) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(time - std::chrono::steady_clock::now());
@@ -90,14 +90,17 @@ bool Reporter::WaitUntil(Time time) {
   return wake_ >= 0 && ::read(wake_, &count, sizeof(count)) > 0;
 }
 
-Figures Reporter::Collect() {
+// At the end of the process the job has done something else for a while: what is known of its iterations stays.
+Figures Reporter::Collect(bool ended) {
   Figures figures = collect_();
   os::MutexLock lock(&mu_);
   figures.iterations_per_second = rate_.Update(figures);
   for (DeviceFigures& device : figures.devices) {
     IterationMeter& meter = meters_[device.device];
-    meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_iteration_launches), device.plan_departures,
-               device.stats, device.forecast);
+    if (!ended || meter.Steady().iterations == 0) {
+      meter.Look(figures.seconds, static_cast<uint32_t>(device.plan_iteration_launches),
+                 device.plan_departures, device.stats, device.forecast);
+    }
     device.steady = meter.Steady();
   }
   return figures;
@@ -132,7 +135,7 @@ void Reporter::Finish() {
 }
 
 void Reporter::ReportTheEnd() {
-  const Figures figures = Collect();
+  const Figures figures = Collect(/*ended=*/true);
   if (const std::string summary = Summary(figures); !summary.empty()) os::ReportLine(summary);
   for (const std::string& line : IterationLines(figures)) os::ReportLine(line);
   if (const std::string advice = AdviceLine(figures, options_.advice); !advice.empty())

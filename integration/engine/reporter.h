@@ -70,9 +70,10 @@ class Reporter {
   void AbandonAfterFork();
 
   // Figures as they are reported, with the rate of iterations. Any thread.
-  Figures Collect();
+  Figures Collect() { return Collect(/*ended=*/false); }
 
  private:
+  Figures Collect(bool ended);
   using Time = std::chrono::steady_clock::time_point;
   void Loop();
   void ReportTheEnd();

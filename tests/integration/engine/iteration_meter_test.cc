@@ -47,6 +47,16 @@ TEST(IterationMeterTest, AStretchEndsWhereTheJobDoesSomethingElse) {
   EXPECT_DOUBLE_EQ(meter.Steady().iteration_seconds, 4);
 }
 
+TEST(IterationMeterTest, AJobThatLaunchesNothingMoreIsNotSlower) {
+  IterationMeter meter;
+  for (int i = 0; i <= 10; ++i) meter.Look(100 + 2 * i, 10, 0, AfterIterations(i));
+  for (int i = 1; i <= 5; ++i) meter.Look(120 + 3 * i, 10, 0, AfterIterations(10));
+  EXPECT_DOUBLE_EQ(meter.Steady().iteration_seconds, 2);
+  // It was a pause of the job's own: that belongs to its iterations.
+  meter.Look(137, 10, 0, AfterIterations(11));
+  EXPECT_GT(meter.Steady().iteration_seconds, 2.5);
+}
+
 TEST(IterationMeterTest, LongJobsKeepFewLooks) {
   IterationMeter meter;
   for (int i = 0; i <= 10'000; ++i) meter.Look(100 + 0.25 * i, 10, 0, AfterIterations(i / 8.0));

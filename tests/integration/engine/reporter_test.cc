@@ -77,6 +77,32 @@ TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
   EXPECT_EQ(written.load(), 1);
 }
 
+// What the process does between its last iteration and its end is no part of an iteration.
+TEST_F(ReporterTest, TheEndOfTheProcessMakesNoIterationLonger) {
+  Reporter::Options options;
+  options.look = std::chrono::milliseconds(1);
+  std::atomic<int> collected{0};
+  std::atomic<bool> ended{false};
+  double seconds_at_end = 0;
+  options.writers.push_back([&](const Figures& figures, bool at_end) {
+    if (at_end) seconds_at_end = figures.devices.at(0).steady.iteration_seconds;
+  });
+  Reporter reporter(options, [&] {
+    Figures figures = TwoDevices();
+    const bool last = ended.load();
+    const int iterations = last ? collected.load() : collected.fetch_add(1);
+    figures.seconds = last ? 1000 : 2 * iterations;
+    figures.devices.resize(1);
+    figures.devices[0].plan_iteration_launches = 10;
+    figures.devices[0].stats.launches = 10 * iterations;
+    return figures;
+  });
+  while (collected.load() < 12) std::this_thread::yield();
+  ended.store(true);
+  reporter.Finish();
+  EXPECT_DOUBLE_EQ(seconds_at_end, 2);
+}
+
 TEST(IterationRateTest, IsThatOfTheLastLooks) {
   IterationRate rate;
   Figures figures;

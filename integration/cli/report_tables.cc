@@ -84,7 +84,7 @@ Table WaitingKernelsTable(const ReportData& data) {
 
 Table BlocksTable(const ReportData& data) {
   Table table{"blocks",
-              "The largest blocks",
+              "Blocks of the peak that moved most",
               {{"block", {}},
                {"size", Unit::kBytes},
                {"moved", Unit::kBytes},

@@ -27,7 +27,8 @@ constexpr double kBetweenLargest = 0.25;  // seconds
 constexpr double kBetweenPower = 1;
 // Seconds between two questions for the iteration while none is known; then whenever the run is twice as old.
 constexpr double kBetweenQuestions = 1;
-constexpr size_t kMostNamed = 20;  // blocks, kernels
+constexpr size_t kMostNamed = 20;        // blocks, kernels
+constexpr size_t kMostConsidered = 500;  // blocks of which those that moved most are named
 
 size_t TransferFigures(const RunFacts& facts) {
   return static_cast<size_t>(TransferFigure::kDirectories) + 2 * facts.directories.size();
@@ -170,7 +171,7 @@ void RunReport::NoteLargest(Device* device, uint64_t live_bytes, double seconds)
   device->largest_at = seconds;
   device->largest.clear();
   const int ordinal = device->facts.device;
-  for (const allocator::LargeBlock& block : source_->LargestBlocks(ordinal, kMostNamed)) {
+  for (const allocator::LargeBlock& block : source_->LargestBlocks(ordinal, kMostConsidered)) {
     ReportedBlock& entry = device->largest.emplace_back();
     entry.block = block.id;
     entry.bytes = block.requested_bytes;
@@ -227,11 +228,21 @@ RunData RunReport::DataOf(const Device& device, const Figures& figures, bool end
   data.transfers = &device.transfers;
   data.iterations = device.iterations.Iterations();
   data.motion = device.motion.Copy();
-  data.largest_blocks = device.largest;
-  for (ReportedBlock& block : data.largest_blocks) block.sums = device.motion.SumsOf(block.block);
+  data.largest_blocks = CostliestBlocks(device);
   data.power = device.power.Used();
   AddKernels(device, &data);
   return data;
+}
+
+// Of the blocks that were live when the most was, those that moved most; where nothing moved, the largest.
+std::vector<ReportedBlock> RunReport::CostliestBlocks(const Device& device) const {
+  std::vector<ReportedBlock> blocks = device.largest;
+  for (ReportedBlock& block : blocks) block.sums = device.motion.SumsOf(block.block);
+  std::stable_sort(blocks.begin(), blocks.end(), [](const ReportedBlock& a, const ReportedBlock& b) {
+    return a.sums.moved_bytes > b.sums.moved_bytes;
+  });
+  if (blocks.size() > kMostNamed) blocks.resize(kMostNamed);
+  return blocks;
 }
 
 // The kernels of the iteration, and those that were stalled, the costliest first.

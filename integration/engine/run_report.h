@@ -80,6 +80,7 @@ class RunReport {
   void LookAtPower(Device* device, double seconds);
   void TakeIteration(Device* device);
   void NoteLargest(Device* device, uint64_t live_bytes, double seconds);
+  std::vector<ReportedBlock> CostliestBlocks(const Device& device) const;
   void AddKernels(const Device& device, RunData* data) const;
   RunData DataOf(const Device& device, const Figures& figures, bool ended) const;
 

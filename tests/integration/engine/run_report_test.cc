@@ -265,6 +265,22 @@ TEST_F(RunReportTest, TheLargestBlocksAreThoseOfTheMostThatLived) {
   EXPECT_FALSE(blocks[1].contains("last_kernel"));
 }
 
+TEST_F(RunReportTest, OfTheBlocksOfThePeakThoseThatMovedMostAreNamed) {
+  RunReport report = Report(5);
+  allocator::MotionObserver* const motion = report.AddDevice({});
+  source_.looks[0].stats.live_bytes = 100;
+  for (uint32_t i = 0; i < 30; ++i) source_.largest.push_back({100 - i, true, std::nullopt, BlockId(0, i)});
+  report.Look();
+  motion->OnMove({MoveKind::kGpuToHost, BlockId(0, 29), 71, 0, 0});
+  motion->OnMove({MoveKind::kGpuToHost, BlockId(0, 25), 75, 0, 0});
+  report.Write(figures_, true);
+  const json blocks = Written(path())["largest_blocks"];
+  ASSERT_EQ(blocks.size(), 20u);
+  EXPECT_EQ(blocks[0]["block"], 25);
+  EXPECT_EQ(blocks[1]["block"], 29);
+  EXPECT_EQ(blocks[2]["block"], 0) << "nothing else moved: the largest";
+}
+
 TEST_F(RunReportTest, TheIterationIsThereBeforeTheEnd) {
   RunReport report = Report(3);
   report.AddDevice({});

@@ -1,6 +1,7 @@
 # Finds CUDA's headers (12.4 or newer) into SPILLWAY_CUDA_INCLUDE: those of the toolkit in CUDA_HOME, of the wheels in the
 # Python that was named (SPILLWAY_PYTHON), of an installed toolkit, of the wheels in build/venv. Older ones are passed by.
-# Included by the top CMakeLists.txt.
+# The runtime's headers include some of the compiler's (crt/), which its wheels lack: SPILLWAY_CUDA_COMPILER_INCLUDE is the
+# folder of a link to those of a toolkit, or of Triton, which PyTorch brings. Included by the top CMakeLists.txt.
 
 # spillway_wheel_cuda_folders(PYTHON RESULT): where that Python's wheels may keep headers; CUDA 13's wheels use one
 # folder, those of CUDA 12 one for each package.
@@ -57,3 +58,30 @@ if(spillway_cuda_version LESS spillway_oldest_cuda)
                       "bring the headers (-DSPILLWAY_PYTHON=/path/to/python), or make build/venv: python3 -m venv build/venv "
                       "&& build/venv/bin/pip install torch==2.11.0; or install a CUDA toolkit and set CUDA_HOME.")
 endif()
+
+# spillway_triton_folders(PYTHON RESULT): where that Python's Triton may keep headers.
+function(spillway_triton_folders python result)
+  execute_process(
+    COMMAND "${python}" -c "import sys; print('\\n'.join(p + '/triton/backends/nvidia/include' for p in sys.path if p.endswith('-packages')))"
+    OUTPUT_VARIABLE folders ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(REPLACE "\n" ";" folders "${folders}")
+  set(${result} "${folders}" PARENT_SCOPE)
+endfunction()
+
+set(SPILLWAY_CUDA_COMPILER_INCLUDE "${CMAKE_BINARY_DIR}/cuda_compiler_headers")
+spillway_triton_folders("${SPILLWAY_PYTHON}" spillway_named_triton)
+spillway_triton_folders("${CMAKE_SOURCE_DIR}/build/venv/bin/python" spillway_own_triton)
+set(spillway_crt "")
+foreach(folder IN ITEMS "${SPILLWAY_CUDA_INCLUDE}" ${SPILLWAY_SYSTEM_CUDA_FOLDERS} ${spillway_named_triton} ${spillway_own_triton})
+  if(EXISTS "${folder}/crt/host_config.h")
+    set(spillway_crt "${folder}/crt")
+    break()
+  endif()
+endforeach()
+if(NOT spillway_crt)
+  message(FATAL_ERROR "No crt/host_config.h of CUDA found. Name a Python with PyTorch and Triton (-DSPILLWAY_PYTHON=/path/to/python), "
+                      "or install a CUDA toolkit and set CUDA_HOME.")
+endif()
+message(STATUS "CUDA's headers of the compiler: ${spillway_crt}")
+file(MAKE_DIRECTORY "${SPILLWAY_CUDA_COMPILER_INCLUDE}")
+file(CREATE_LINK "${spillway_crt}" "${SPILLWAY_CUDA_COMPILER_INCLUDE}/crt" SYMBOLIC)

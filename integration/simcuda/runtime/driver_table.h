@@ -6,10 +6,13 @@
 
 #include "integration/simcuda/runtime/runtime_api.h"
 
-#include <cudaProfilerTypedefs.h>
 #include <cudaTypedefs.h>
 
 namespace simcuda {
+
+// Of cudaProfilerTypedefs.h, which includes what no wheel of PyTorch's brings.
+using PFN_cuProfilerStart_v4000 = CUresult (*)();
+using PFN_cuProfilerStop_v4000 = CUresult (*)();
 
 // A driver entry point that may be absent: calling an absent one is CUDA_ERROR_NOT_SUPPORTED.
 template <typename Pointer>

@@ -12,9 +12,11 @@
 #pragma GCC visibility push(default)
 #include <cuda_runtime_api.h>
 
-#include <cuda_profiler_api.h>
-
 extern "C" {
+// Of cuda_profiler_api.h, which no wheel of PyTorch's brings.
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStop(void);
+
 void** __cudaRegisterFatBinary(void* fat_binary);
 void __cudaRegisterFatBinaryEnd(void** handle);
 void __cudaUnregisterFatBinary(void** handle);

@@ -20,10 +20,18 @@ class CudaHeadersTest(unittest.TestCase):
         self.python = self.folder / "venv" / "bin" / "python"
         self.site = next((self.folder / "venv").glob("lib/python3*/site-packages"))
 
-    def header(self, folder, version):
+    def header(self, folder, version, compiler=True):
+        """A folder of headers of that version; `compiler`: with those of the compiler, as a toolkit has them and no wheel."""
         folder.mkdir(parents=True)
+        if compiler:
+            self.compiler_headers(folder)
         (folder / "cuda.h").write_text(f"#ifndef CUDA\n#define CUDA_VERSION {version}\n#endif\n")
         return folder
+
+    def compiler_headers(self, folder):
+        (folder / "crt").mkdir(parents=True)
+        (folder / "crt" / "host_config.h").write_text("")
+        return folder / "crt"
 
     def find(self, *, system="", cuda_home=None, status=0):
         script = self.folder / "probe.cmake"
@@ -35,7 +43,7 @@ class CudaHeadersTest(unittest.TestCase):
             ["cmake", f"-DSPILLWAY_PYTHON={self.python}", f"-DSPILLWAY_SYSTEM_CUDA_FOLDERS={system}", "-P", script],
             cwd=self.folder, env=variables, capture_output=True, text=True, check=False)  # fmt: skip
         self.assertEqual(done.returncode, status, done.stderr)
-        return " ".join(done.stderr.split())
+        return " ".join((done.stdout + done.stderr).split())
 
     def test_those_of_the_named_python_without_a_toolkit(self):
         wheel = self.header(self.site / "nvidia" / "cuda_runtime" / "include", 12060)
@@ -55,6 +63,24 @@ class CudaHeadersTest(unittest.TestCase):
         self.header(self.site / "nvidia" / "cuda_runtime" / "include", 12010)
         system = self.header(self.folder / "system", 12040)
         self.assertIn(f"found={system}", self.find(system=system))
+
+    def test_those_of_the_compiler_come_from_triton_where_there_is_no_toolkit(self):
+        self.header(self.site / "nvidia" / "cu13" / "include", 13000, compiler=False)
+        triton = self.compiler_headers(self.site / "triton" / "backends" / "nvidia" / "include")
+        self.assertIn(f"headers of the compiler: {triton}", self.find())
+        self.assertEqual((self.folder / "cuda_compiler_headers" / "crt").resolve(), triton.resolve())
+
+    def test_those_of_the_compiler_come_from_a_toolkit_before_triton(self):
+        self.header(self.site / "nvidia" / "cu13" / "include", 13000, compiler=False)
+        self.compiler_headers(self.site / "triton" / "backends" / "nvidia" / "include")
+        system = self.header(self.folder / "system", 13010)
+        self.assertIn(f"headers of the compiler: {system}/crt", self.find(system=system))
+
+    def test_without_those_of_the_compiler_it_says_what_to_do(self):
+        self.header(self.site / "nvidia" / "cu13" / "include", 13000, compiler=False)
+        said = self.find(status=1)
+        self.assertIn("No crt/host_config.h of CUDA found", said)
+        self.assertIn("Triton", said)
 
     def test_none_says_what_to_do(self):
         old = self.header(self.site / "nvidia" / "cuda_runtime" / "include", 12010)

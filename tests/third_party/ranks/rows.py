@@ -58,7 +58,8 @@ def program(args):
         return built
     wheel, made = Path(torch.__file__).parent, args.work / "libtorch_job"
     includes = [wheel / "include", wheel / "include" / "torch" / "csrc" / "api" / "include",
-                *wheel.parent.glob("nvidia/cu*/include"), Path("/usr/local/cuda/include")]  # fmt: skip
+                *wheel.parent.glob("nvidia/cu*/include"), Path("/usr/local/cuda/include"),
+                wheel.parent / "triton" / "backends" / "nvidia" / "include"]  # fmt: skip
     made.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["c++", "-std=c++20", "-O1", str(HERE / "libtorch_job.cc"), "-o", str(made),
                     *(f"-isystem{path}" for path in includes), f"-L{wheel / 'lib'}", f"-Wl,-rpath,{wheel / 'lib'}",

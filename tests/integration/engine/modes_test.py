@@ -59,9 +59,10 @@ again = torch.ones(4 << 20, device="cuda")
 print(retries, torch.cuda.memory_stats()["num_ooms"], float(kept.sum()), float(again.sum()))
 """
 
-# Says when it is ready for signals, then waits for the end of its input.
+# Says when it is ready for signals, then waits for the end of its input. It wakes up now and then: Python's handler of a
+# signal that comes just before a read would wait for the read's end.
 WAITING = """
-import os, signal, sys, torch
+import os, select, signal, sys, torch
 {before}
 kept = torch.ones(4 << 20, device="cuda")
 {after}
@@ -70,7 +71,8 @@ if child == 0:
     signal.pause() if {child_waits} else os._exit(0)
     os._exit(0)
 print("ready", child, flush=True)
-sys.stdin.read()
+while not select.select([sys.stdin], [], [], 0.1)[0]:
+    pass
 if {child_waits}:
     os.kill(child, signal.SIGKILL)
 print(os.waitpid(child, 0)[1], kept.sum().item(), flush=True)

@@ -107,15 +107,17 @@ absl::StatusOr<BlockRange> Allocations::FindRange(CUdeviceptr address) const {
 
 std::vector<LargeBlock> Allocations::Largest(size_t most) const {
   std::vector<LargeBlock> largest;
-  const TableLock lock(core_->table);
-  core_->table.ForEachLiveLocked(lock, [&](const Block* block) {
-    LargeBlock entry{block->allocation.requested_bytes, block->has_chunks(), std::nullopt, block->id};
-    if (block->used_since_hand_out()) {
-      const uint64_t used = block->gate.last_use.load(std::memory_order_relaxed);
-      if (used > 0) entry.last_launch = used - 1;
-    }
-    largest.push_back(entry);
-  });
+  {
+    const TableLock lock(core_->table);
+    core_->table.ForEachLiveLocked(lock, [&](const Block* block) {
+      LargeBlock entry{block->allocation.requested_bytes, block->has_chunks(), std::nullopt, block->id};
+      if (block->used_since_hand_out()) {
+        const uint64_t used = block->gate.last_use.load(std::memory_order_relaxed);
+        if (used > 0) entry.last_launch = used - 1;
+      }
+      largest.push_back(entry);
+    });
+  }
   const size_t kept = std::min(most, largest.size());
   std::partial_sort(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(kept), largest.end(),
                     [](const auto& a, const auto& b) { return a.requested_bytes > b.requested_bytes; });

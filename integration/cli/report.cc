@@ -24,6 +24,8 @@
 namespace spillway::integration {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kWrongUse = 2;
 constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
 
@@ -47,8 +49,6 @@ absl::Status CheckOptions(const ReportOptions& options) {
     return NotAccepted("price-per-kwh", absl::StrCat(*given.price_per_kwh), "a price above 0, to 1e6");
   return absl::OkStatus();
 }
-
-namespace fs = std::filesystem;
 
 bool AreOneFile(const std::string& a, const std::string& b) {
   std::error_code error;

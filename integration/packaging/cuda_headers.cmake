@@ -1,15 +1,22 @@
 # Finds CUDA's headers (12.4 or newer) into SPILLWAY_CUDA_INCLUDE: those of the toolkit in CUDA_HOME, of the wheels in the
 # Python that was named (SPILLWAY_PYTHON), of an installed toolkit, of the wheels in build/venv. Older ones are passed by.
 # The runtime's headers include some of the compiler's (crt/), which its wheels lack: SPILLWAY_CUDA_COMPILER_INCLUDE is the
-# folder of a link to those of a toolkit, or of Triton, which PyTorch brings. Included by the top CMakeLists.txt.
+# folder of a link to those beside the runtime's, those of Triton, which PyTorch brings, or those of a toolkit. Included
+# by the top CMakeLists.txt.
+
+# spillway_package_folders(PYTHON RESULT): where that Python keeps what was installed into it.
+function(spillway_package_folders python result)
+  execute_process(
+    COMMAND "${python}" -c "import sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"
+    OUTPUT_VARIABLE folders ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(REPLACE "\n" ";" folders "${folders}")
+  set(${result} "${folders}" PARENT_SCOPE)
+endfunction()
 
 # spillway_wheel_cuda_folders(PYTHON RESULT): where that Python's wheels may keep headers; CUDA 13's wheels use one
 # folder, those of CUDA 12 one for each package.
 function(spillway_wheel_cuda_folders python result)
-  execute_process(
-    COMMAND "${python}" -c "import site, sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"
-    OUTPUT_VARIABLE folders ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
-  string(REPLACE "\n" ";" folders "${folders}")
+  spillway_package_folders("${python}" folders)
   set(found "")
   foreach(folder IN LISTS folders)
     file(GLOB of_cuda_13 "${folder}/nvidia/cu1[0-9]/include")
@@ -61,10 +68,8 @@ endif()
 
 # spillway_triton_folders(PYTHON RESULT): where that Python's Triton may keep headers.
 function(spillway_triton_folders python result)
-  execute_process(
-    COMMAND "${python}" -c "import sys; print('\\n'.join(p + '/triton/backends/nvidia/include' for p in sys.path if p.endswith('-packages')))"
-    OUTPUT_VARIABLE folders ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
-  string(REPLACE "\n" ";" folders "${folders}")
+  spillway_package_folders("${python}" folders)
+  list(TRANSFORM folders APPEND "/triton/backends/nvidia/include")
   set(${result} "${folders}" PARENT_SCOPE)
 endfunction()
 
@@ -72,7 +77,8 @@ set(SPILLWAY_CUDA_COMPILER_INCLUDE "${CMAKE_BINARY_DIR}/cuda_compiler_headers")
 spillway_triton_folders("${SPILLWAY_PYTHON}" spillway_named_triton)
 spillway_triton_folders("${CMAKE_SOURCE_DIR}/build/venv/bin/python" spillway_own_triton)
 set(spillway_crt "")
-foreach(folder IN ITEMS "${SPILLWAY_CUDA_INCLUDE}" ${SPILLWAY_SYSTEM_CUDA_FOLDERS} ${spillway_named_triton} ${spillway_own_triton})
+# An installed toolkit comes last: it may be older than the runtime's headers that were found.
+foreach(folder IN ITEMS "${SPILLWAY_CUDA_INCLUDE}" ${spillway_named_triton} ${spillway_own_triton} ${SPILLWAY_SYSTEM_CUDA_FOLDERS})
   if(EXISTS "${folder}/crt/host_config.h")
     set(spillway_crt "${folder}/crt")
     break()

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "integration/preload/conf_text.h" /* PyTorch's variables; the command line has it, too */
 #include "integration/preload/shim_abi.h"
 
 /* The few CUresult values that the shim itself returns. */
@@ -59,10 +60,6 @@ int HasLockedStart(void);
  * too. */
 void LockStartForFork(void);
 void UnlockStartAfterFork(void);
-
-/* --- conf_text.c and conf_check.c: PyTorch's variables. A header of their own, since the command line has them, too. */
-
-#include "integration/preload/conf_text.h"
 
 /* --- conf.c: settings, and PyTorch's variables ---------------------------------------------------------- */
 

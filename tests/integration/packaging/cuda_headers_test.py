@@ -70,9 +70,19 @@ class CudaHeadersTest(unittest.TestCase):
         self.assertIn(f"headers of the compiler: {triton}", self.find())
         self.assertEqual((self.folder / "cuda_compiler_headers" / "crt").resolve(), triton.resolve())
 
-    def test_those_of_the_compiler_come_from_a_toolkit_before_triton(self):
-        self.header(self.site / "nvidia" / "cu13" / "include", 13000, compiler=False)
+    def test_those_of_the_compiler_come_from_beside_the_runtimes_first(self):
+        wheel = self.header(self.site / "nvidia" / "cu13" / "include", 13000)
         self.compiler_headers(self.site / "triton" / "backends" / "nvidia" / "include")
+        self.assertIn(f"headers of the compiler: {wheel}/crt", self.find())
+
+    def test_those_of_the_compiler_come_from_triton_before_an_old_toolkit(self):
+        self.header(self.site / "nvidia" / "cu13" / "include", 13000, compiler=False)
+        triton = self.compiler_headers(self.site / "triton" / "backends" / "nvidia" / "include")
+        system = self.header(self.folder / "system", 11080)
+        self.assertIn(f"headers of the compiler: {triton}", self.find(system=system))
+
+    def test_those_of_the_compiler_come_from_a_toolkit_where_triton_is_missing(self):
+        self.header(self.site / "nvidia" / "cu13" / "include", 13000, compiler=False)
         system = self.header(self.folder / "system", 13010)
         self.assertIn(f"headers of the compiler: {system}/crt", self.find(system=system))
 

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -143,24 +141,14 @@ TEST_F(RunDataTest, WordsOfTheUserNeedNotBeUtf8) {
 }
 
 // A process has 0.35 s for its end, of which this may take a part.
-TEST_F(RunDataTest, AHundredThousandMovesAreFewMegabytesAndSoonWritten) {
+TEST_F(RunDataTest, AHundredThousandMovesAreFewMegabytes) {
   constexpr int64_t kMoves = 100'000;
   for (int64_t i = 0; i < kMoves; ++i) {
     const int64_t at = facts_.origin_nanos + i * 36'123'456;
     data_.motion.moves.push_back(
         {MoveKind::kHostToGpu, BlockId(1, 10'000 + i % 5000), 64 << 20, at, at + 9'876'543});
   }
-  std::string text;
-  double least = 1e9;  // the machine may be busy
-  for (int i = 0; i < 5; ++i) {
-    const std::clock_t start = std::clock();
-    text = RunDataJson(data_);
-    least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  RecordProperty("milliseconds", std::to_string(least * 1e3));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(least, 0.15);
-#endif
+  const std::string text = RunDataJson(data_);
   EXPECT_LT(text.size(), 6u << 20);
   const json data = json::parse(text);
   for (const char* column : {"start_s", "seconds", "bytes", "block", "kind"})

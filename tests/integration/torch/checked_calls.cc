@@ -1,12 +1,16 @@
 // A CUDA extension's host side: copies between two blocks, checked in the ways that libraries check. Opened by the tests after
 // PyTorch and Spillway are at work, as extensions are. Each function answers with what was thrown: "TYPE|TEXT".
 
-#include <ATen/cuda/Exceptions.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/util/Exception.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+
+// cuBLAS's header wants the CUDA C++ core headers, which the wheels of some PyTorch releases do not bring.
+#if __has_include(<nv/target>)
+#include <ATen/cuda/Exceptions.h>
+#endif
 
 #include <exception>
 #include <string>
@@ -70,10 +74,12 @@ EXPORTED const char* checked_by_itself(void* to, const void* from, size_t bytes)
   });
 }
 
+#ifdef TORCH_CUDABLAS_CHECK
 // What PyTorch makes of a library that reports no more than that its launch failed.
 EXPORTED const char* checked_as_cublas() {
   return Thrown([] { TORCH_CUDABLAS_CHECK(CUBLAS_STATUS_EXECUTION_FAILED); });
 }
+#endif
 
 // The refusal goes unseen.
 EXPORTED int unchecked(void* to, const void* from, size_t bytes) {

@@ -110,10 +110,11 @@ def verdict(runs, found):
 
 
 def next_command(device):
+    command = f"{job.ROOT}/build/bin/spillway"
+    own_job = f"{command} run --host-memory 20GiB -- python train.py"
     if device == "gpu":
-        return "Next, your own job: LD_PRELOAD=build/lib/libspillway.so SPILLWAY_HOST_MEMORY=20GiB python train.py"
-    return ("Next, on a machine with a GPU: LD_PRELOAD=build/lib/libspillway.so SPILLWAY_HOST_MEMORY=20GiB python train.py; "
-            "here: build/bin/spillway doctor")  # fmt: skip
+        return f"Next, your own job: {own_job}"
+    return f"Next, on a machine with a GPU: {own_job}; here: {command} doctor"
 
 
 class Heartbeat:

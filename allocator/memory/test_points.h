@@ -52,6 +52,7 @@ enum class Mutant : int {
   kStagingGivenEarly,  // staging is given back before the copy from it has ended
   // ---- Frees, streams, events.
   kReuseRecorded,     // a block is handed out again before its recorded streams are done
+  kRecordedOnce,      // work that a recorded stream was given after the record does not count
   kFreeKeepsCopy,     // a freed block keeps its copy
   kCoverAfterRecord,  // an event counts for launches that were numbered after it was recorded
   kReuseWaitedEvent,  // an event goes back to the pool while a thread waits for it

@@ -37,6 +37,8 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
   if (chunks > UINT32_MAX)
     return absl::ResourceExhaustedError("a block larger than the device's address space");
   Block* block = nullptr;
+  // Known from now on, so that it is known of the block's frees, too, that the stream has been destroyed.
+  const StreamIndex owner = core_->clock.Find({stream, false});
   {
     TableLock lock(core_->table);
     SPILLWAY_RETURN_IF_ERROR(charges_->Begin(&lock, chunks, [this] { return core_->Serving(); }));
@@ -47,6 +49,7 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
     }
     block = *taken;
     block->allocation.requested_bytes = bytes;
+    block->allocation.owner_index = owner;
     block->copies.content_known = false;
     ++block->allocation.generation;
     charges_->Confirm(lock, block);
@@ -137,9 +140,13 @@ absl::Status Allocations::Free(CUdeviceptr address) {
       return absl::InvalidArgumentError("free of an address that is not the start of a live block");
     }
     addresses_->NoteTakenBack(lock, block);
+    // A recorded stream may have been given work since it was recorded, and all of it counts.
+    if (!SPILLWAY_MUTANT(kRecordedOnce)) {
+      for (TimelineValue& value : block->allocation.recorded) value = core_->clock.QueuedOn(value.stream);
+    }
     // Kernels that reached the block without naming it recorded no use. By PyTorch's rules they ran on its
     // own stream or on recorded ones.
-    if (block->pin_reasons != 0) RecordQueuedWorkLocked(lock, block, {block->allocation.owner, false});
+    RecordQueuedWorkLocked(lock, block, block->allocation.owner_index);
     core_->table.ForgetPinsLocked(lock, block);
     FreeLocked(lock, block);
     charges_->End(lock, block);
@@ -201,10 +208,8 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
   const bool other_device = named.context != nullptr && named.context != core_->parts.context;
   const StreamIndex index = core_->clock.Find(named);
   if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");
-  // What is queued on that stream now need not have come through the gate (a library's own work): number it.
-  const uint64_t number = core_->clock.Next(index, 0);
-  // No other thread can cover it, and this one may not come back.
-  if (core_->clock.IsPerThread(index)) core_->clock.Cover({index, number}).IgnoreError();
+  // What is queued on that stream now need not have come through the gate (a library's own work).
+  const TimelineValue queued = core_->clock.QueuedOn(index);
   const TableLock lock(core_->table);
   Block* const block = core_->table.FindLocked(lock, address);
   if (block == nullptr || !block->live())
@@ -212,35 +217,36 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
   if (block->allocation.owner == stream && !other_device) return absl::OkStatus();
   std::erase_if(block->allocation.recorded,
                 [&](const TimelineValue& value) { return value.stream == index; });
-  block->allocation.recorded.push_back({index, number});
+  block->allocation.recorded.push_back(queued);
   // An eviction has read the uses already, and would copy or unmap under this one.
   if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
   return absl::OkStatus();
 }
 
 // All work that the stream has been given up to now, through the gate or not.
-void Allocations::RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream) {
-  const StreamIndex index = core_->clock.Find(stream);
-  if (index == kNoStream) {
+void Allocations::RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamIndex stream) {
+  lock.Covers(core_->table);
+  if (stream == kNoStream) {
     block->gate.many_streams.store(true);
-    return;
+  } else {
+    RecordUse(core_->clock, block, core_->clock.QueuedOn(stream));
   }
-  const TimelineValue value{index, core_->clock.Next(index, 0)};
-  RecordUse(core_->clock, block, value);
-  if (!core_->clock.IsPerThread(index)) return;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);  // no other thread can cover it
-  core_->clock.Cover(value).IgnoreError();
 }
 
 bool Allocations::FinishFrees() {
-  const TableLock lock(core_->table);
-  const bool progress = addresses_->FinishRecorded(lock, [this](const TimelineValue& value) {
-    if (core_->clock.Completed(value) || SPILLWAY_MUTANT(kReuseRecorded)) return true;
-    core_->clock.Cover(value).IgnoreError();
-    return false;
-  });
-  frees_wait_ = addresses_->recorded_wait(lock);
-  if (progress) core_->table.changed.NotifyAll();
+  std::vector<TimelineValue> uncovered;
+  bool progress = false;
+  {
+    const TableLock lock(core_->table);
+    progress = addresses_->FinishRecorded(lock, [&](const TimelineValue& value) {
+      if (core_->clock.Completed(value) || SPILLWAY_MUTANT(kReuseRecorded)) return true;
+      uncovered.push_back(value);
+      return false;
+    });
+    frees_wait_ = addresses_->recorded_wait(lock);
+    if (progress) core_->table.changed.NotifyAll();
+  }
+  for (const TimelineValue& value : uncovered) core_->clock.Cover(value).IgnoreError();
   return progress;
 }
 

@@ -44,7 +44,7 @@ class Allocations {
   absl::Status EmptyCache();
 
   // Records as a use of the block all work that the stream has been given up to now, through the gate or not.
-  void RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamRef stream);
+  void RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamIndex stream);
 
   // Counts an external allocation that is about to be made, and gives up chunks until it fits the budget
   // beside ours, for up to a second. Context current.

@@ -108,13 +108,12 @@ absl::StatusOr<CUdeviceptr> DeviceResidency::Allocate(uint64_t bytes, StreamRef 
 }
 
 absl::Status DeviceResidency::MapNow(Block* block, StreamRef stream) {
-  const CUdeviceptr address = block->address;
   AccessSet set;
   set.Add(block->id);
   if (launches_->RunPinned(set, stream, 0, [] { return CUDA_SUCCESS; }) == CUDA_SUCCESS)
     return absl::OkStatus();
   absl::Status status = absl::ResourceExhaustedError(LastError());
-  SPILLWAY_RETURN_IF_ERROR(Free(address));
+  SPILLWAY_RETURN_IF_ERROR(Free(block->address));
   return status;
 }
 
@@ -200,20 +199,22 @@ void DeviceResidency::NoteEscapedUse(const std::vector<PinnedBlock>& pinned, con
 }
 
 void DeviceResidency::RecordEscapedUseLocked(const TableLock& lock, Block* block, const EscapedUsers& users) {
-  for (const StreamRef& stream : users.streams) allocations_->RecordQueuedWorkLocked(lock, block, stream);
+  for (const StreamRef& stream : users.streams)
+    allocations_->RecordQueuedWorkLocked(lock, block, core_->clock.Find(stream));
   if (users.carrier.valid() && users.carrier.device() == core_->options.device) {
     RecordCarrierUsesLocked(lock, block, core_->table.at(users.carrier));
   }
 }
 
 void DeviceResidency::RecordCarrierUsesLocked(const TableLock& lock, Block* block, const Block& carrier) {
-  allocations_->RecordQueuedWorkLocked(lock, block, {carrier.allocation.owner, false});
+  allocations_->RecordQueuedWorkLocked(lock, block, carrier.allocation.owner_index);
   if (carrier.gate.many_streams.load()) block->gate.many_streams.store(true);
   for (const os::Atomic<uint64_t>& entry : carrier.gate.uses) {
     const TimelineValue value = TimelineValue::Unpack(entry.load(std::memory_order_relaxed));
     if (value.stream != kNoStream) RecordUse(core_->clock, block, value);
   }
-  for (const TimelineValue& value : carrier.allocation.recorded) RecordUse(core_->clock, block, value);
+  for (const TimelineValue& value : carrier.allocation.recorded)
+    allocations_->RecordQueuedWorkLocked(lock, block, value.stream);
 }
 
 // ---- Streams, capture, external memory.
@@ -253,9 +254,8 @@ void DeviceResidency::EndExternalAllocation(uint64_t bytes, bool failed) {
 absl::Status DeviceResidency::StopEvicting() {
   core_->map_at_once.store(true);
   core_->evict.store(false);
-  const CUresult result = DeviceResidency::RunReachingAll({}, {}, 0, [] { return CUDA_SUCCESS; });
-  if (core_->error.any()) return core_->error.status(*core_->parts.driver);
-  return result == CUDA_SUCCESS ? absl::OkStatus() : absl::ResourceExhaustedError(LastError());
+  const absl::Status status = launches_->BringAllBack();
+  return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
 }
 
 void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/transfer/mapping.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
 #include "io/os/log.h"
@@ -16,9 +17,10 @@ constexpr int kMostAttempts = 100;
 // Of which may fail for the driver's fault.
 constexpr int kMostFailures = 3;
 
-bool MayBeTriedAgain(const absl::Status& status) {
-  return !absl::IsResourceExhausted(status) && !absl::IsDeadlineExceeded(status) &&
-         !absl::IsCancelled(status);
+// A driver without memory for page tables is asked again once free chunks have been given back to it.
+bool MayBeTriedAgain(const absl::Status& status, absl::FunctionRef<bool()> give_back) {
+  if (absl::IsResourceExhausted(status)) return give_back();
+  return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status);
 }
 
 // Under pressure the launching thread records an event each so many launches.
@@ -177,6 +179,15 @@ CUresult Launches::RunReachingAll(const AccessSet& set, StreamRef stream, uint64
   return RunClaimed(LiveBlocks(), set, stream, tag, launch);
 }
 
+absl::Status Launches::BringAllBack() {
+  if (core_->stopped.load(std::memory_order_relaxed)) return absl::OkStatus();
+  ScopedContext scope(core_->parts.driver, core_->parts.context);
+  Grant grant;
+  SPILLWAY_RETURN_IF_ERROR(Prepare(LiveBlocks(), nullptr, 0, &grant));
+  claims_->Release(&grant);
+  return absl::OkStatus();
+}
+
 void Launches::BeginCapture(CUstream stream) {
   const StreamIndex index = core_->clock.Find({stream, false});
   // What came past the gate is numbered, too. Other streams may join the capture, where none can be covered.
@@ -202,23 +213,7 @@ void Launches::GrantToCaller(StreamRef stream, const Grant& grant) {
   CUdevice device = -1;
   InCallersContext(stream, [&] { return core_->parts.driver->cuCtxGetDevice(&device); });
   if (device < 0 || device >= kMaxDevices || device == core_->options.device) return;
-  const uint32_t bit = 1u << device;
-  std::vector<Block*> lacking;
-  {
-    const TableLock lock(core_->table);
-    for (Block* block : grant.pinned) {
-      if (block->live() && block->has_chunks() && (block->memory.peers & bit) == 0) lacking.push_back(block);
-    }
-  }
-  if (lacking.empty()) return;
-  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the
-  // driver says can be reached, and then this does not fail.
-  for (Block* block : lacking) {
-    const uint64_t bytes = block->chunks * core_->chunk_bytes;
-    GrantAccess(core_->parts.driver, device, block->address, bytes).IgnoreError();
-  }
-  const TableLock lock(core_->table);
-  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
+  OpenToDevice(core_, device, grant.pinned);
 }
 
 // The launch belongs to the context that it was called in: a default stream is another one in every context.
@@ -247,12 +242,14 @@ CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, S
   const bool other_device = stream.context != nullptr && stream.context != core_->parts.context;
   const bool plain =
       &needed == &named && !other_device && core_->parts.audit == nullptr && captures_.load() == 0;
+  bool hashes_queued = false;
   const auto in_context = [&] {
     const bool looked = plain && core_->pressure.load() && !core_->stopped.load() &&
                         writes_->Begin(tag, named, grant.pinned, log_->count(), stream.Explicit());
     if (marked) MarkReady(stream);
     const CUresult result = InCallersContext(stream, launch);
     if (looked) writes_->End(stream.Explicit(), result == CUDA_SUCCESS);
+    hashes_queued |= looked;
     return result;
   };
   if (absl::Status status = Prepare(needed, &stream, tag, &grant); !status.ok()) {
@@ -260,7 +257,7 @@ CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, S
   }
   GrantToCaller(stream, grant);
   NoteSet(named, BytesOf(named));  // only what fits: a refused set needs no headroom
-  return RunPrepared(needed, named, index, tag, in_context, &grant);
+  return RunPrepared(needed, named, index, tag, in_context, hashes_queued, &grant);
 }
 
 absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const {
@@ -294,7 +291,6 @@ absl::Status Launches::AwaitArrival(CUevent arrival) {
   return core_->clock.Await(arrival, wait, core_->stopped);
 }
 
-// For reports: the event shows when the stream had done all else, and only waited.
 void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {
   const StreamIndex index = core_->clock.Find(stream);
   const TimelineValue before{index, core_->clock.Current(index)};
@@ -332,12 +328,13 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     // A block that lost its chunks in a race is claimed again; one whose copies fail each time is not, for
     // ever.
     const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
-    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
+    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status, give_back_)) return status;
   }
 }
 
 CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index,
-                               uint64_t tag, absl::FunctionRef<CUresult()> launch, Grant* grant) {
+                               uint64_t tag, absl::FunctionRef<CUresult()> launch, const bool& hashes_queued,
+                               Grant* grant) {
   SPILLWAY_DELAY_POINT("launch.under_pins");
   CUresult result = launch();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && give_back_()) result = launch();
@@ -351,6 +348,9 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
     for (Block* block : grant->pinned) {
       if (!SPILLWAY_MUTANT(kPinnedUnrecorded)) RecordLaunchUse(core_->clock, block, value, thread, at);
     }
+  } else if (hashes_queued) {  // they read the blocks although the launch was refused
+    const TimelineValue value = core_->clock.QueuedOn(index);
+    for (Block* block : grant->pinned) RecordUse(core_->clock, block, value);
   }
   claims_->Release(grant);
   if (result == CUDA_SUCCESS) AfterLaunch(named, index, at, tag);
@@ -358,7 +358,6 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
   return result;
 }
 
-// With a plan in force: the launch that must have completed before the next one goes.
 TimelineValue Launches::ValueToWaitFor() const {
   const policy::LaunchIndex index = throttle_->MustHaveCompleted(log_->count());
   return index == policy::kNever ? TimelineValue() : log_->ValueOf(index);

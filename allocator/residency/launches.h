@@ -52,6 +52,9 @@ class Launches {
   // Context current.
   CUresult RunClaimed(const AccessSet& needed, const AccessSet& named, StreamRef stream, uint64_t tag,
                       absl::FunctionRef<CUresult()> launch);
+  // Every live block is on the GPU when this returns, on the host: who asks may go on with calls on any stream
+  // that name no block. Waits.
+  absl::Status BringAllBack();
   // Makes all blocks of the set pinned, in place, and ordered before what the stream does next; without a
   // stream, present when this returns. Waits. To be released by ClaimQueue::Release. Context current.
   absl::Status Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant);
@@ -99,11 +102,13 @@ class Launches {
   // Waits while uncompleted launches use more than the bound. Without lock or section.
   absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
   bool EndsAtRunAhead(uint64_t bytes, uint64_t tag, absl::FunctionRef<CUresult()> launch, CUresult* answer);
+  // With a plan in force: the launch that must have completed before the next one goes.
   TimelineValue ValueToWaitFor() const;
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
-                       absl::FunctionRef<CUresult()> launch, Grant* grant);
+                       absl::FunctionRef<CUresult()> launch, const bool& hashes_queued, Grant* grant);
   std::string NameOfLaunch(uint64_t tag) const;
   absl::Status AwaitArrival(CUevent arrival);
+  // For reports: an event shows when the stream had done all else, and only waited.
   void NoteWaiter(StreamRef stream, const Grant& grant);
   CUresult Refuse(const absl::Status& why) const;
   absl::Status WithAdvice(const absl::Status& why, uint64_t tag, size_t blocks) const;

@@ -114,7 +114,7 @@ class Residency {
   // `address` as returned by Allocate; kInvalidArgument otherwise. Moves no bytes.
   virtual absl::Status Free(CUdeviceptr address) = 0;
   // PyTorch's recordStream: the block stays in use after Free until `stream` has done what is queued on it
-  // now. The stream may be another device's; a default stream is that of the current context.
+  // when it is freed. The stream may be another device's; a default stream is that of the current context.
   virtual absl::Status RecordStream(CUdeviceptr address, CUstream stream) = 0;
   // Gives the chunks of cached blocks and free chunks back to the driver.
   virtual absl::Status EmptyCache() = 0;

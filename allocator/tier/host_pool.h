@@ -67,6 +67,9 @@ class HostPool {
   size_t Take(HostUse use, size_t count, std::vector<PinnedBuffer>* buffers);
   // Gives `count` buffers that adjoin, from this one on, back for the next Take. Any thread.
   void Give(HostUse use, PinnedBuffer first, size_t count = 1);
+  // Of a staging buffer that was taken and is never given back, since a disk may write to it at any time: the
+  // use has one less from now on. Any thread.
+  void Abandon(HostUse use);
 
   // Waits until storage_capacity_bytes() >= bytes. kResourceExhausted, with the reason, when the limit is
   // lower, when the system refuses memory, or when other processes do not give back for 10 s what this one has

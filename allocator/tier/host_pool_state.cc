@@ -229,6 +229,13 @@ void HostPool::Give(HostUse use, PinnedBuffer first, size_t count) {
   if (slab->second.free.size() == slab->second.buffers) state_->asked.NotifyAll();
 }
 
+void HostPool::Abandon(HostUse use) {
+  os::MutexLock lock(&state_->mu);
+  State::Kind& kind = state_->KindOf(use);
+  --kind.created;
+  --kind.limit;
+}
+
 uint64_t HostPool::buffer_bytes() const { return state_->options.buffer_bytes; }
 uint64_t HostPool::storage_capacity_bytes() const { return state_->capacity.load(); }
 uint64_t HostPool::storage_cap_bytes() const { return state_->cap.load(); }

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::string_view kAccepted =
     "accepted: a kernel's name as the driver tells it (mangled, without blanks), then, if wanted, the file "
-    "name of the library that it comes in; each may end in *; then, if wanted, action=everything, "
+    "name of the library that it comes in; in each a * stands for any text; then, if wanted, "
+    "action=everything, "
     "action=writer or action=refuse, and for a writer tables=LIST or fills=LIST, the numbers of the "
     "parameters that point to its tables, as in 5,7-9";
 
@@ -28,7 +29,6 @@ std::string_view TakeWord(std::string_view* rest) {
 
 // What is wrong with a pattern; empty: nothing.
 std::string FaultOf(std::string_view pattern) {
-  if (pattern.find('*') < pattern.size() - 1) return "has a * before its end";
   for (const char c : pattern) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return "holds a control character";
   }
@@ -36,10 +36,20 @@ std::string FaultOf(std::string_view pattern) {
   return "";
 }
 
+// Piece by piece between the stars, each at its first place: a later one would leave less for the rest.
 bool Matches(std::string_view pattern, std::string_view text) {
-  if (!pattern.ends_with('*')) return pattern == text;
-  pattern.remove_suffix(1);
-  return text.starts_with(pattern);
+  const size_t first = pattern.find('*');
+  if (first == std::string_view::npos) return pattern == text;
+  if (!text.starts_with(pattern.substr(0, first))) return false;
+  text.remove_prefix(first);
+  pattern.remove_prefix(first + 1);
+  for (size_t star = pattern.find('*'); star != std::string_view::npos; star = pattern.find('*')) {
+    const size_t at = text.find(pattern.substr(0, star));
+    if (at == std::string_view::npos) return false;
+    text.remove_prefix(at + star);
+    pattern.remove_prefix(star + 1);
+  }
+  return text.ends_with(pattern);
 }
 
 // Names may be long: what a message shows of one.
@@ -148,6 +158,8 @@ _ZN2at4cuda6detail25prepare_grouped_gemm_data*  action=writer fills=5-9
 # MSLK's low-precision grouped GEMMs: PyTorch 2.11 and 2.15
 _ZN4mslk4gemm28set_grouped_gemm_args_kernel*    action=writer tables=6,8,10,13,15,25
 _ZN4mslk4gemm30set_stacked_kernel_args_kernel*  action=writer tables=5,7,9,11,13,21
+# torch.arange, by which batched torch.linalg (cholesky, solve, inv, lu_factor) writes the addresses of its matrices
+_ZN*_RangeFactories_cu_*elementwise_kernel_with_index*arange_cuda_out*  action=writer fills=2
 )";
   return kText;
 }

@@ -23,7 +23,7 @@ class DenyList {
     kRefuse,      // the launch is not made
   };
   struct Entry {
-    std::string name;     // as the driver gives it (mangled); a trailing `*` stands for any rest
+    std::string name;     // as the driver gives it (mangled); each `*` stands for any text
     std::string library;  // file name of the shared object that the kernel came in, `*` as above; empty: any
     std::string origin;   // "FILE:LINE"
     Action action = Action::kEverything;

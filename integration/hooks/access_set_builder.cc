@@ -98,7 +98,11 @@ void AccessSetBuilder::WritesFromDevice(uint64_t address, uint64_t source, uint6
 void AccessSetBuilder::KernelWrites(uint64_t address, bool fills) {
   if (fills && state_->tables.MayTouch(address, sizeof(uint64_t)))
     overwritten_.push_back({address, sizeof(uint64_t), PointerTables::Change::kGone});
-  for (const BlockId id : set_) found_.push_back({address, sizeof(uint64_t), id, true});
+  // The block that the table lies in is on the GPU wherever the table is used.
+  const BlockId own = map().Find(address);
+  for (const BlockId id : set_) {
+    if (id != own) found_.push_back({address, sizeof(uint64_t), id, true});
+  }
 }
 
 }  // namespace spillway::integration

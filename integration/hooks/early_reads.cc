@@ -10,7 +10,8 @@ CUresult PassEarlyReads(const AccessSetBuilder* builder, allocator::StreamRef st
   const CUresult pinned = PinBlocks(devices, builder->early(), allocator::PinReason::kUnknownCall, &ticket);
   if (pinned != CUDA_SUCCESS) return pinned;
   const CUresult result = pass();
-  if (builder->context()->several_devices) stream.context = CurrentContext(*builder->state());
+  if (ContextTells(*builder->state(), *builder->context()))
+    stream.context = CurrentContext(*builder->state());
   allocator::EscapedUsers users;
   if (result == CUDA_SUCCESS) users.streams.push_back(stream);
   EndPins(devices, &ticket, users);

@@ -69,8 +69,9 @@ struct HookState {
   ObjectPins objects;
   PinReports pin_reports;
   std::atomic<uint64_t> unknown_launches{0};  // of kernels whose handle no hook has seen
-  std::atomic<int> captures{0};           // begun and not ended, in the process; 0 spares launches a query
-  std::atomic<bool> eviction_off{false};  // switch_eviction_off was called
+  std::atomic<int> captures{0};             // begun and not ended, in the process; 0 spares launches a query
+  std::atomic<bool> eviction_off{false};    // switch_eviction_off was called
+  std::atomic<bool> other_contexts{false};  // contexts beside the primary ones have been made
   std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper
 };
 
@@ -98,6 +99,10 @@ bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency
 
 // The calling thread's current context, or null.
 CUcontext CurrentContext(const HookState& state);
+// Whether only the current context shows which stream a default stream's handle means.
+inline bool ContextTells(const HookState& state, const HookContext& context) {
+  return context.several_devices || state.other_contexts.load(std::memory_order_relaxed);
+}
 // The current context's device, or -1.
 int CurrentDevice(const HookState& state);
 

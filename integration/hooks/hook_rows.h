@@ -19,6 +19,7 @@
 extern "C" {
 
 #if CUDA_VERSION < 12050
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, void* params, unsigned int flags, CUdevice device);
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned int flags,
                                         int priority);
 #endif

@@ -240,6 +240,8 @@ SPILLWAY_HOOK(cuStreamDestroy, StreamEnd)
 SPILLWAY_HOOK(cuStreamCreate, RepeatedWhenFull)
 SPILLWAY_HOOK(cuStreamCreateWithPriority, RepeatedWhenFull)
 SPILLWAY_HOOK(cuGreenCtxStreamCreate, RepeatedWhenFull)
+SPILLWAY_HOOK(cuCtxCreate, ContextMade)
+SPILLWAY_HOOK(cuCtxFromGreenCtx, GreenContextMade)
 SPILLWAY_HOOK(cuCtxDestroy, NotWrapped)  // what ends with a context is given out anew when it comes back
 SPILLWAY_HOOK(cuCtxDetach, NotWrapped)
 SPILLWAY_HOOK(cuDevicePrimaryCtxRelease, NotWrapped)

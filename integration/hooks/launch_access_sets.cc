@@ -67,12 +67,14 @@ bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word) {
          type == CU_MEMORYTYPE_DEVICE;
 }
 
-// Notes a table at each address among the words. Whether there was one.
+// Notes a table at each address among the words. Whether there was one. Most launches of some writers name no
+// block: what they write matters only over a table of before, and the driver is not asked.
 bool NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills) {
   bool any = false;
   for (size_t i = 0; i < count; ++i) {
     uint64_t word = 0;
     std::memcpy(&word, static_cast<const char*>(words) + i * sizeof(word), sizeof(word));
+    if (builder->set().empty() && !builder->state()->tables.MayTouch(word, sizeof(word))) continue;
     if (!IsDeviceAddress(*builder, word)) continue;
     builder->KernelWrites(word, fills);
     any = true;
@@ -102,6 +104,7 @@ void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* co
     if (params == nullptr || params[entry.index] == nullptr || !is_table) continue;
     any |= NoteTables(builder, params[entry.index], entry.words, by_number && row.fills);
   }
+  any |= builder->set().empty();
   if (any && builder->denied == &info) builder->denied = nullptr;  // another kernel of the call may be marked
 }
 

@@ -51,7 +51,7 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 }  // namespace
 
 CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  if (__builtin_expect(builder->context()->several_devices, 0))
+  if (__builtin_expect(ContextTells(*builder->state(), *builder->context()), 0))
     stream.context = CurrentContext(*builder->state());
   if (__builtin_expect(IsCapturing(*builder->state(), stream), 0)) return PassCaptured(builder, stream, real);
   if (__builtin_expect(builder->rewrites(), 0)) {

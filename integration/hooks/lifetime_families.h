@@ -161,6 +161,25 @@ struct StreamEnd {
   }
 };
 
+// A context beside the primary one may become current: from now on launches on default streams ask which is.
+struct ContextMade {
+  template <typename... A>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(A...), A... args) {
+    HookState* const state = GetHookState();
+    if (state != nullptr) state->other_contexts.store(true);
+    return CallWithRetry(state, kUnknownBytes, [&] { return real(args...); });
+  }
+};
+// A green context may be current to one thread at a time, so the device's thread cannot follow its default
+// stream: evictions end.
+struct GreenContextMade {
+  template <typename... A>
+  static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
+    if (HookState* const state = GetHookState(); state != nullptr) state->other_contexts.store(true);
+    return NotFollowed::Call(row, real, args...);
+  }
+};
+
 // A capture is counted before the real call, so that no captured launch is taken for a real one, and
 // uncounted when the call failed.
 struct CaptureBegin {

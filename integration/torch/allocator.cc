@@ -138,7 +138,8 @@ void* SpillwayAllocator::AllocateOurs(size_t bytes, c10::DeviceIndex device, cud
   int result = AskEngine(bytes, device, stream, &pointer);
   if (result == kOutOfMemory && RunFreeMemoryCallbacks()) result = AskEngine(bytes, device, stream, &pointer);
   if (result == kOutOfMemory) {
-    native_.emptyCache(kNoPool);
+    // Native does not allow it while one of its pools is open: a graph may be under capture there.
+    if (!pools_.AnyOpen()) native_.emptyCache(kNoPool);
     (void)api_->empty_cache(device);
     LedgerOf(device).NoteRetry();
     result = AskEngine(bytes, device, stream, &pointer);

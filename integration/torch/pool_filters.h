@@ -38,6 +38,9 @@ class PoolFilters {
     open_.store(static_cast<int>(filters_.size()));
   }
 
+  // Whether any pool asks for allocations, on any device. Any thread, no lock.
+  bool AnyOpen() const { return open_.load(std::memory_order_acquire) != 0; }
+
   // True when an allocation of the calling thread on this stream goes to a private pool. One load when none
   // is open.
   bool Claims(c10::DeviceIndex device, cudaStream_t stream) {

@@ -129,11 +129,24 @@ class Worker {
     return best - blocks_.begin();
   }
 
-  // Frees as PyTorch does: either the owner's stream waits for the last use, or that is recorded.
+  static bool IsRecorded(const ModelBlock& block, CUstream stream) {
+    return std::find(block.recorded.begin(), block.recorded.end(), stream) != block.recorded.end();
+  }
+
+  // As a job records a stream before it gives it the work that uses the block.
+  void Record(ModelBlock* block, CUstream stream) {
+    if (stream == block->owner || IsRecorded(*block, stream)) return;
+    SPILLWAY_CHECK(device_->RecordStream(block->address, stream).ok());
+    block->recorded.push_back(stream);
+  }
+
+  // Frees as PyTorch does: either the owner's stream waits for the last use, or that is recorded by then.
   void FreeAt(size_t at) {
     const ModelBlock block = blocks_[at];
     blocks_.erase(blocks_.begin() + at);
-    if (block.last != block.owner && Pick(2) == 0) {
+    if (IsRecorded(block, block.last)) {
+      // Nothing more to say.
+    } else if (block.last != block.owner && Pick(2) == 0) {
       SPILLWAY_CHECK(device_->RecordStream(block.address, block.last).ok());
     } else {
       MakeWait(block.owner, block.last);
@@ -168,6 +181,7 @@ class Worker {
     for (size_t at : chosen) {
       ModelBlock& block = blocks_[at];
       MakeWait(stream, block.last);
+      if (Pick(4) == 0) Record(&block, stream);
       const uint64_t after = block.version == 0 || Pick(2) == 0 ? ++job_->last_version : block.version;
       parts.push_back({block.bytes, block.version, after});
       addresses.push_back(block.address);
@@ -290,6 +304,7 @@ class Worker {
   // A stream goes with work still queued on it; the hooks tell residency before the driver is asked.
   void DestroySide() {
     for (ModelBlock& block : blocks_) {
+      std::erase(block.recorded, side_);  // its successor may have its handle
       if (block.last != side_) continue;
       MakeWait(streams_[0], side_);
       block.last = streams_[0];

@@ -21,7 +21,8 @@ struct ModelBlock {
   CUstream owner = nullptr;  // may reuse the block as soon as it is freed
   CUstream last = nullptr;   // stream of the last launch: others must wait for it, as an application would
   bool pinned = false;
-  uint64_t used = 0;  // count of the last launch
+  uint64_t used = 0;                    // count of the last launch
+  std::vector<CUstream> recorded = {};  // before a launch
 };
 
 // What each thread may take at a time besides the sets of its launches.

@@ -21,6 +21,7 @@ struct Held {
   CUstream owner = nullptr;
   CUstream writer = nullptr;      // that wrote it last
   std::vector<CUstream> readers;  // since then; they do not wait for each other
+  std::vector<CUstream> recorded;
 };
 
 struct Shared {
@@ -58,6 +59,9 @@ class Thread {
  private:
   uint32_t Pick(uint64_t count) { return shared_.random->Below(static_cast<uint32_t>(count)); }
   CUstream AnyStream() { return streams_[Pick(streams_.size())]; }
+  static bool Contains(const std::vector<CUstream>& streams, CUstream stream) {
+    return std::find(streams.begin(), streams.end(), stream) != streams.end();
+  }
   uint64_t ChunksOf(const Held& block) const {
     return (block.bytes + world_.chunk_bytes() - 1) / world_.chunk_bytes();
   }
@@ -99,20 +103,28 @@ class Thread {
     const CUstream stream = AnyStream();
     const auto address = world_.residency().Allocate(bytes, {stream, false});
     if (address.ok()) {
-      blocks_.push_back({*address, bytes, 0, stream, stream, {}});
+      blocks_.push_back({*address, bytes, 0, stream, stream, {}, {}});
       return;
     }
     ++shared_.counts.refused_allocations;
     if (!blocks_.empty()) FreeAt(Pick(blocks_.size()));
   }
 
-  // Frees as PyTorch does: either the owner's stream waits for a use, or that is recorded.
+  // As a job records a stream before it gives it the work that uses the block.
+  void Record(Held* block, CUstream stream) {
+    if (stream == block->owner || Contains(block->recorded, stream)) return;
+    SPILLWAY_CHECK(world_.residency().RecordStream(block->address, stream).ok() || Ended());
+    block->recorded.push_back(stream);
+  }
+
+  // Frees as PyTorch does: either the owner's stream waits for a use, or that is recorded by then.
   void FreeAt(size_t at) {
     const Held block = blocks_[at];
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(at));
     std::vector<CUstream> users = block.readers;
     users.push_back(block.writer);
     for (CUstream user : users) {
+      if (Contains(block.recorded, user)) continue;
       if (user != block.owner && Pick(2) == 0) {
         SPILLWAY_CHECK(world_.residency().RecordStream(block.address, user).ok() || Ended());
       } else {
@@ -172,6 +184,7 @@ class Thread {
       if (after != block.version) {
         for (CUstream reader : block.readers) MakeWait(stream, reader);
       }
+      if (Pick(4) == 0) Record(&block, stream);
       uses.push_back({block.address, block.bytes, block.version, after});
       world_.addresses().Collect(block.address, &set);
     }
@@ -192,7 +205,7 @@ class Thread {
       if (uses[i].after != block.version) {
         block.writer = stream;
         block.readers.clear();
-      } else if (std::find(block.readers.begin(), block.readers.end(), stream) == block.readers.end()) {
+      } else if (!Contains(block.readers, stream)) {
         block.readers.push_back(stream);
       }
       block.version = uses[i].after;

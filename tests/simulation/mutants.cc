@@ -22,8 +22,9 @@ constexpr Row kRows[] = {
     ROW(kForgetUsesAtClose), ROW(kDecommitUsed),       ROW(kSkipUses),           ROW(kCommitBeforeCopy),
     ROW(kCommitWithoutLook), ROW(kCancelLate),         ROW(kForgetRecordedUse),  ROW(kStagingNotAwaited),
     ROW(kNoWaitForArrival),  ROW(kFirstArrivalOnly),   ROW(kReadNotAwaited),     ROW(kStagingGivenEarly),
-    ROW(kReuseRecorded),     ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),   ROW(kReuseWaitedEvent),
-    ROW(kKeepTicket),        ROW(kNextNotWoken),       ROW(kChunksNotSignalled), ROW(kErrorUnseen),
+    ROW(kReuseRecorded),     ROW(kRecordedOnce),       ROW(kFreeKeepsCopy),      ROW(kCoverAfterRecord),
+    ROW(kReuseWaitedEvent),  ROW(kKeepTicket),         ROW(kNextNotWoken),       ROW(kChunksNotSignalled),
+    ROW(kErrorUnseen),
 };
 #undef ROW
 

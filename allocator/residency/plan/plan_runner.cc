@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "allocator/residency/transfer/mapping.h"
+#include "io/os/clock.h"
 
 namespace spillway::allocator {
 namespace {
@@ -16,6 +17,9 @@ using policy::PlanTier;
 
 // Copies from host memory that are enqueued at once: what a fast link moves while the device's thread sleeps.
 constexpr uint64_t kHostBytesUnderWay = 64 << 20;
+
+// Until a fetch that failed is tried again: each try takes the driver's locks.
+constexpr int64_t kPauseAfterFailureNanos = 10'000'000;
 
 }  // namespace
 
@@ -79,7 +83,8 @@ PlanBlockView PlanRunner::ViewOfLocked(const TableLock& lock, const Block& block
   view.copied = !block.copies.copy_homes.empty();
   if (block.state == BlockState::kSpilled) {
     view.place = PlanBlockView::Place::kAway;
-    view.may_return = !block.memory.mapping;
+    view.may_return = !block.memory.mapping &&
+                      (block.fetch.again_at == 0 || block.fetch.again_at < os::Clock::System()->NowNanos());
     const bool on_disk =
         std::ranges::any_of(block.copies.homes, [](const ExtentHome& home) { return home.on_disk; });
     view.tier = on_disk ? PlanTier::kDisk : PlanTier::kHost;
@@ -113,8 +118,11 @@ bool PlanRunner::Visit(policy::PlanBlock id, PlanTier tier,
     }
   }
   ++core_->counters.prefetches;
-  faulter_->Start(block).IgnoreError();  // on failure it is spilled again, and the cursor finds it
-  return true;
+  if (faulter_->Start(block).ok()) return true;
+  // It is spilled again, and stays in the plan's queue.
+  const TableLock lock(core_->table);
+  block->fetch.again_at = os::Clock::System()->NowNanos() + kPauseAfterFailureNanos;
+  return false;
 }
 
 // Never by an eviction: the plan has its headroom from its own.

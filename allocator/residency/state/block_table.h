@@ -127,10 +127,12 @@ struct alignas(64) Block {
     uint64_t handed_out_at = 0;  // launch index at hand-out: the longest unused is decommitted first
     uint64_t freed_at = 0;       // order of frees: the oldest is decommitted first
     CUstream owner = nullptr;  // allocation stream, kept from use to use: it decides who may reuse the block
-    bool freed = false;        // freed while a transfer was under way
-    bool listed = false;       // in the list of reusable addresses
-    bool wanted = false;       // an allocation waits for the end of its free
-    std::vector<TimelineValue> recorded;  // recordStream: what must complete before reuse and eviction
+    StreamIndex owner_index = kNoStream;  // that stream's, also when it has been destroyed
+    bool freed = false;                   // freed while a transfer was under way
+    bool listed = false;                  // in the list of reusable addresses
+    bool wanted = false;                  // an allocation waits for the end of its free
+    // recordStream: what must complete before reuse and eviction. Renewed when the block is freed.
+    std::vector<TimelineValue> recorded;
   };
   // The one that maps or unmaps it: the thread of a claim, the Evictor, the Faulter, or audit mode.
   struct MappingSide {
@@ -161,6 +163,7 @@ struct alignas(64) Block {
     CUevent arrival = nullptr;  // kFaulting: everything has been enqueued, and is there once this completes
     bool prefetched = false;    // the fetch under way, or the last one, was on the plan's account
     absl::Status failure;       // why the last fetch was taken back, if it failed
+    int64_t again_at = 0;       // when the plan may try it again (nanoseconds of the system's steady clock)
   };
 
   GateSide gate;

@@ -11,8 +11,7 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kEmptyKey = 0;
-constexpr uint64_t kDeletedKey = 1;
+constexpr uint64_t kEmptyKey = 0, kDeletedKey = 1;
 
 // Queries of an event one after the other before a waiting thread begins to sleep in between.
 constexpr int kLooksWithoutPause = 8;
@@ -24,6 +23,11 @@ struct ThreadIdentity {
   char own = 0;
   CUcontext other_contexts[kOtherContexts] = {};
 };
+
+// Whether a per-thread default stream with this key is the calling thread's.
+bool IsOwnThreads(uint64_t key) {
+  return key - reinterpret_cast<uint64_t>(&os::PerThread<ThreadIdentity>()) < sizeof(ThreadIdentity);
+}
 
 uint64_t HashOf(uint64_t key) { return (key * 0x9E3779B97F4A7C15u) >> 40; }
 
@@ -123,10 +127,9 @@ uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {
 
 uint64_t StreamClock::UncompletedBytes() const {
   uint64_t sum = 0;
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) {
-    const uint64_t completed = streams_[i].completed_bytes.load(std::memory_order_relaxed);
-    const uint64_t issued = streams_[i].issued_bytes.load(std::memory_order_relaxed);
+  for (const Stream& stream : streams()) {
+    const uint64_t completed = stream.completed_bytes.load(std::memory_order_relaxed);
+    const uint64_t issued = stream.issued_bytes.load(std::memory_order_relaxed);
     if (issued > completed) sum += issued - completed;
   }
   return sum;
@@ -134,19 +137,16 @@ uint64_t StreamClock::UncompletedBytes() const {
 
 uint64_t StreamClock::UncompletedLaunches() const {
   uint64_t sum = 0;
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) {
-    const uint64_t completed = streams_[i].completed.load(std::memory_order_relaxed);
-    const uint64_t next = streams_[i].next.load(std::memory_order_relaxed);
+  for (const Stream& stream : streams()) {
+    const uint64_t completed = stream.completed.load(std::memory_order_relaxed);
+    const uint64_t next = stream.next.load(std::memory_order_relaxed);
     if (next > completed) sum += next - completed;
   }
   return sum;
 }
 
 bool StreamClock::MayComplete() const {
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) {
-    const Stream& stream = streams_[i];
+  for (const Stream& stream : streams()) {
     const uint64_t completed = stream.completed.load(std::memory_order_relaxed);
     if (stream.next.load(std::memory_order_relaxed) <= completed) continue;
     // What was covered before the refusal can still be seen to end.
@@ -220,6 +220,13 @@ absl::Status StreamClock::RecordLocked(StreamIndex index) {
   return absl::OkStatus();
 }
 
+TimelineValue StreamClock::QueuedOn(StreamIndex stream) {
+  if (IsPerThread(stream) && !IsOwnThreads(streams_[stream].owner)) return {stream, Current(stream)};
+  const TimelineValue value{stream, Next(stream, 0)};
+  if (IsPerThread(stream)) Cover(value).IgnoreError();  // this thread may not come back
+  return value;
+}
+
 absl::Status StreamClock::Cover(TimelineValue value) {
   if (streams_[value.stream].covered.load(std::memory_order_acquire) >= value.number) return absl::OkStatus();
   os::MutexLock lock(&mu_);
@@ -228,8 +235,7 @@ absl::Status StreamClock::Cover(TimelineValue value) {
 
 void StreamClock::CoverAll() {
   os::MutexLock lock(&mu_);
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) CoverLocked(static_cast<StreamIndex>(i)).IgnoreError();
+  for (const Stream& stream : streams()) CoverLocked(IndexOf(stream)).IgnoreError();
 }
 
 void StreamClock::TryCoverNow(StreamIndex stream) {
@@ -240,9 +246,7 @@ void StreamClock::TryCoverNow(StreamIndex stream) {
 
 bool StreamClock::PollLocked() {
   bool progress = false;
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) {
-    Stream& stream = streams_[i];
+  for (Stream& stream : streams()) {
     while (!stream.pending.empty()) {
       const Pending& oldest = stream.pending.front();
       if (!error_->Completed(driver_->cuEventQuery(oldest.event))) break;
@@ -260,6 +264,8 @@ bool StreamClock::PollLocked() {
       stream.pending.pop_front();
       progress = true;
     }
+    if (!stream.live && stream.pending.empty())  // all that it was given came before its last event
+      stream.completed.store(stream.next.load(std::memory_order_relaxed), std::memory_order_release);
   }
   return progress;
 }
@@ -280,15 +286,13 @@ absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<b
   {
     os::MutexLock lock(&mu_);
     if (PollLocked()) return absl::OkStatus();
-    const uint32_t count = stream_count_.load(std::memory_order_acquire);
-    for (uint32_t i = 1; i < count && event == nullptr; ++i) {
-      Stream& stream = streams_[i];
-      if (stream.pending.empty() && stream.next.load() > stream.completed.load()) {
-        if (!CoverLocked(static_cast<StreamIndex>(i)).ok()) continue;
-      }
+    for (const Stream& stream : streams()) {
+      if (stream.pending.empty() && stream.next.load() > stream.completed.load())
+        CoverLocked(IndexOf(stream)).IgnoreError();
       if (stream.pending.empty()) continue;
       event = stream.pending.front().event;
       context = stream.context;
+      break;
     }
     *more = event != nullptr;
     if (event == nullptr) return absl::OkStatus();
@@ -318,8 +322,7 @@ absl::Status StreamClock::WaitFor(TimelineValue value, const os::Wait& wait, con
   return WaitAndRetire(event, context, wait, stopped, more);
 }
 
-// Not a waiting call of the driver, which could not be ended. The first queries are close together: mostly
-// the end of one launch is waited for.
+// No waiting call of the driver: it could not be ended. Mostly the end of one launch is waited for.
 absl::Status StreamClock::Await(CUevent event, const os::Wait& wait, const os::Atomic<bool>& stopped,
                                 int64_t longest_nanos) const {
   constexpr int64_t kShortestPause = 5'000, kLongestPause = 100'000;
@@ -348,9 +351,8 @@ absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const 
   const bool still_waited =
       std::find(waited_events_.begin(), waited_events_.end(), event) != waited_events_.end();
   bool pending = false;
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) {
-    for (const Pending& p : streams_[i].pending) pending = pending || p.event == event;
+  for (const Stream& stream : streams()) {
+    for (const Pending& p : stream.pending) pending = pending || p.event == event;
   }
   if (!pending && !still_waited) free_events_[context].push_back(event);
   PollLocked();
@@ -371,8 +373,8 @@ void StreamClock::OnDestroy(CUstream stream) {
     }
     index = values_[at].load(std::memory_order_relaxed);
     const bool covered = CoverLocked(index).ok();
-    streams_[index].live = false;
     keys_[at].store(kDeletedKey, std::memory_order_release);
+    streams_[index].live = !covered;
     if (covered) return;
   }
   // Nothing can be recorded on it any more (a capture, a dead context): wait for the work itself.
@@ -380,6 +382,7 @@ void StreamClock::OnDestroy(CUstream stream) {
   const uint64_t bytes = streams_[index].issued_bytes.load();
   Noted(driver_->cuStreamSynchronize(stream));
   os::MutexLock lock(&mu_);
+  streams_[index].live = false;
   if (streams_[index].completed.load() >= number) return;
   streams_[index].completed_bytes.store(bytes, std::memory_order_relaxed);
   streams_[index].completed.store(number, std::memory_order_release);
@@ -387,9 +390,8 @@ void StreamClock::OnDestroy(CUstream stream) {
 
 std::vector<TimelineValue> StreamClock::CurrentOfAll() const {
   std::vector<TimelineValue> values;
-  const uint32_t count = stream_count_.load(std::memory_order_acquire);
-  for (uint32_t i = 1; i < count; ++i) {
-    const TimelineValue value{static_cast<StreamIndex>(i), streams_[i].next.load(std::memory_order_acquire)};
+  for (const Stream& stream : streams()) {
+    const TimelineValue value{IndexOf(stream), stream.next.load(std::memory_order_acquire)};
     if (!Completed(value)) values.push_back(value);
   }
   return values;

@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -76,6 +77,12 @@ class StreamClock {
     return now - start;
   }
 
+  // What the stream has been given up to now, launches or not: a number of its own, which only a later event
+  // covers. Of another thread's default stream the last that it took: it covers its launches itself, and no
+  // other thread can. A destroyed stream's completes with all that it was given. Any thread; lock-free but on
+  // the thread of a per-thread default stream.
+  TimelineValue QueuedOn(StreamIndex stream);
+
   // Records an event on the stream unless one covers the value already. Fails with the driver's error;
   // kUnavailable for a stream under capture and for another thread's default stream.
   absl::Status Cover(TimelineValue value);
@@ -134,6 +141,13 @@ class StreamClock {
     std::deque<Pending> pending;  // guarded by mu_, oldest first
   };
 
+  // Every stream that has an index.
+  std::span<Stream> streams() const {
+    return {streams_.get() + 1, stream_count_.load(std::memory_order_acquire) - size_t{1}};
+  }
+  StreamIndex IndexOf(const Stream& stream) const {
+    return static_cast<StreamIndex>(&stream - streams_.get());
+  }
   uint64_t KeyOf(StreamRef stream) const;
   // The key of a per-thread default stream of that context, on this thread.
   uint64_t PerThreadKey(CUcontext context) const;

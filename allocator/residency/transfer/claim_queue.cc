@@ -25,17 +25,23 @@ ClaimQueue::ClaimQueue(Core* core, Charges* charges, Faulter* faulter, std::func
     : core_(core), charges_(charges), faulter_(faulter), wake_(std::move(wake)) {}
 
 absl::Status ClaimQueue::Claim(const AccessSet& set, Name name, Grant* grant) {
-  TableLock lock(core_->table);
-  const Lack lack = LackOfLocked(lock, set);
-  // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
-  // them.
-  const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
-  if (!waits) {
-    if (core_->stopped.load()) return core_->StopStatus();
-    PinLocked(lock, set, grant);
-    ++grants_;
-    return absl::OkStatus();
+  {
+    const TableLock lock(core_->table);
+    const Lack lack = LackOfLocked(lock, set);
+    // A claim that only takes evictions back may do so while the queue is empty; else the first claim needs
+    // them.
+    const bool waits = lack.chunks > 0 || lack.busy || (lack.leaving && !queue_.empty());
+    if (!waits) {
+      if (core_->stopped.load()) return core_->StopStatus();
+      PinLocked(lock, set, grant);
+      ++grants_;
+      return absl::OkStatus();
+    }
   }
+  // So that it is seen when the GPU has nothing left to do. Without the lock: where a stream's queue is full,
+  // the driver keeps who records an event.
+  core_->clock.CoverAll();
+  TableLock lock(core_->table);
   return ClaimInTurnLocked(&lock, set, name, grant);
 }
 
@@ -46,7 +52,6 @@ absl::Status ClaimQueue::ClaimInTurnLocked(TableLock* lock, const AccessSet& set
   os::Wait wait(core_->waits, os::WaitKind::kChunks, "");
   bool named = false;
   queue_.push_back(&ticket);
-  core_->clock.CoverAll();  // so that it is seen when the GPU has nothing left to do
   absl::Status status;
   while (status.ok() && !TryGrantLocked(lock, set, &ticket, grant)) {
     if (!ticket.refusal.ok()) {
@@ -193,6 +198,11 @@ void ClaimQueue::RefuseIfTooLargeLocked(const TableLock& lock, const AccessSet& 
 }
 
 absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vector<CUevent>* arrivals) {
+  {
+    const TableLock lock(core_->table);
+    if (AllLaunchableLocked(lock, grant, arrivals)) return absl::OkStatus();
+  }
+  core_->clock.CoverAll();  // without the lock, as in Claim
   std::optional<os::Wait> wait;
   bool named = false;
   BlockId lacking;
@@ -209,7 +219,6 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
                                          : block->fetch.failure;
     } else {
       if (!wait) {
-        core_->clock.CoverAll();
         wait.emplace(core_->waits, os::WaitKind::kArrival, "");
         lacking = block->id;
       }
@@ -219,6 +228,13 @@ absl::Status ClaimQueue::WaitLaunchable(const Grant& grant, Name name, std::vect
   }
   if (wait) core_->CountStall(StallCause::kArrival, lacking, grant.tag, wait->since());
   return status;
+}
+
+bool ClaimQueue::AllLaunchableLocked(const TableLock& lock, const Grant& grant,
+                                     std::vector<CUevent>* arrivals) {
+  if (core_->stopped.load()) return false;
+  return std::ranges::all_of(grant.pinned,
+                             [&](const Block* block) { return IsLaunchableLocked(lock, *block, arrivals); });
 }
 
 // Mapped, and whole or with an arrival event, which is collected. A block that was freed meanwhile counts as

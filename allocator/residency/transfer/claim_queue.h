@@ -91,6 +91,7 @@ class ClaimQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* ticket, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool AllLaunchableLocked(const TableLock& lock, const Grant& grant, std::vector<CUevent>* arrivals);
   static bool IsLaunchableLocked(const TableLock& lock, const Block& block, std::vector<CUevent>* arrivals);
   void PinLocked(const TableLock& lock, const AccessSet& set, Grant* grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);

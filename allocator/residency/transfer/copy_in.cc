@@ -56,7 +56,7 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
       chunk = job->again.back();
       job->again.pop_back();
     }
-    job->staged.push_back({chunk, buffer[0], false, nullptr});
+    job->staged.push_back({.chunk = chunk, .buffer = buffer[0]});
     const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
     core_->copy_queue(CopyQueue::kDiskIn).Begin(os::Clock::System()->NowNanos());
     core_->parts.disk->Read(homes[chunk].slot, buffer[0].data, bytes,
@@ -99,6 +99,7 @@ bool CopyIn::CollectReads() {
       continue;
     }
     staged->read = true;
+    staged->lent = absl::IsDeadlineExceeded(result.status);
     if (!result.status.ok() && result.job->lost.ok()) result.job->lost = std::move(result.status);
   }
   return !results.empty();
@@ -128,7 +129,7 @@ bool CopyIn::ReturnStaging(FetchJob* job) {
     if (staged.copied == nullptr) return false;
     if (!SPILLWAY_MUTANT(kStagingGivenEarly) && !copies_->Done(staged.copied)) return false;
     core_->clock.GiveEvent(staged.copied);
-    core_->parts.host->Give(HostUse::kFaultStaging, staged.buffer);
+    GiveStaging(staged);
     return true;
   });
   return job->staged.size() != before;
@@ -137,9 +138,14 @@ bool CopyIn::ReturnStaging(FetchJob* job) {
 void CopyIn::DropStaging(FetchJob* job) {
   for (const FetchJob::StagedChunk& staged : job->staged) {
     if (staged.copied != nullptr) core_->clock.GiveEvent(staged.copied);
-    core_->parts.host->Give(HostUse::kFaultStaging, staged.buffer);
+    GiveStaging(staged);
   }
   job->staged.clear();
+}
+
+void CopyIn::GiveStaging(const FetchJob::StagedChunk& staged) {
+  HostPool* const host = core_->parts.host;
+  staged.lent ? host->Abandon(HostUse::kFaultStaging) : host->Give(HostUse::kFaultStaging, staged.buffer);
 }
 
 }  // namespace spillway::allocator

@@ -23,6 +23,7 @@ struct FetchJob {
     size_t chunk = 0;
     PinnedBuffer buffer;
     bool read = false;         // arrived from disk
+    bool lent = false;         // the read never came back: the kernel may still write the buffer
     CUevent copied = nullptr;  // its copy to the GPU; null until enqueued
   };
 
@@ -78,6 +79,7 @@ class CopyIn {
   };
 
   bool NextDiskChunk(FetchJob* job);
+  void GiveStaging(const FetchJob::StagedChunk& staged);
 
   Core* const core_;
   CopyStreams* const copies_;

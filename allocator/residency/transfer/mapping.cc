@@ -108,4 +108,24 @@ absl::Status UnmapForAudit(Core* core, Block* block) {
   return status;
 }
 
+void OpenToDevice(Core* core, int device, const std::vector<Block*>& pinned) {
+  const uint32_t bit = 1u << device;
+  std::vector<Block*> lacking;
+  {
+    const TableLock lock(core->table);
+    for (Block* block : pinned) {
+      if (block->live() && block->has_chunks() && (block->memory.peers & bit) == 0) lacking.push_back(block);
+    }
+  }
+  if (lacking.empty()) return;
+  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the
+  // driver says can be reached, and then this does not fail.
+  for (Block* block : lacking) {
+    const uint64_t bytes = block->chunks * core->chunk_bytes;
+    GrantAccess(core->parts.driver, device, block->address, bytes).IgnoreError();
+  }
+  const TableLock lock(core->table);
+  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
+}
+
 }  // namespace spillway::allocator

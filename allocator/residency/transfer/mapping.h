@@ -31,6 +31,9 @@ absl::Status UnmapHandles(Core* core, uint64_t address, uint64_t bytes);
 absl::Status MapBlock(Core* core, const Block& block);
 absl::Status UnmapBlock(Core* core, const Block& block);
 
+// Has another device access those of these pinned blocks that it may not touch yet, or tries to.
+void OpenToDevice(Core* core, int device, const std::vector<Block*>& pinned);
+
 // Maps again a block that the audit has unmapped; nothing to do for others. Takes back an eviction or
 // decommit of it first. One past its commit point ends first; the block then has no chunks to map. Waits for
 // that, and for another thread that maps it. Fails with the driver's error; the block then stays unmapped.

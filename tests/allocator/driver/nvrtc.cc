@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace spillway::allocator {
@@ -27,9 +29,19 @@ bool Find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
+// NVRTC looks for its second library by name alone, which PyTorch's wheels have beside it.
+void OpenBuiltinsBeside(const std::filesystem::path& library) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(library.parent_path(), error)) {
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so."))
+      dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);  // stays: NVRTC may ask for it at any time
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Nvrtc>> Nvrtc::Open(const std::string& library) {
+  OpenBuiltinsBeside(library);
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = dlerror();

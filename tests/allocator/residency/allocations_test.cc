@@ -117,6 +117,79 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlock) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
+// A job that records a stream when it hands a block over, and gives the stream the work that uses it afterwards.
+TEST(AllocationsTest, RecordedStreamKeepsAFreedBlockForWorkThatCameAfterTheRecord) {
+  CoreDevice device({});
+  const CUstream side = device.NewStream();
+  const CUdeviceptr block = device.MustAllocate(kBlock);
+  const CUdeviceptr before = device.MustAllocate(kBlock);
+  ASSERT_EQ(device.Launch(nullptr, {block, before}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }),
+            CUDA_SUCCESS);
+  device.Synchronize();
+  ASSERT_TRUE(device->RecordStream(block, side).ok());
+  ASSERT_TRUE(device->RecordStream(before, side).ok());
+  ASSERT_TRUE(device->Free(before).ok());
+  // Handed out again, so the GPU is known to have done what the stream had been given by then.
+  std::vector<CUdeviceptr> others;
+  do others.push_back(device.MustAllocate(kBlock));
+  while (others.back() != before && others.size() < 5);
+  for (int i = 0; i < 5000 && others.back() != before; ++i) {
+    ASSERT_TRUE(device->Free(others.back()).ok());
+    usleep(1000);
+    others.back() = device.MustAllocate(kBlock);
+  }
+  ASSERT_EQ(others.back(), before);
+  std::atomic<bool> go{false};
+  std::atomic<uint64_t> wrong{0};
+  ASSERT_EQ(device.Launch(side, {block},
+                          [&](const auto& a) {
+                            while (!go.load()) usleep(100);
+                            wrong += CoreDevice::Differences(a[0], kBlock, 5);
+                          }),
+            CUDA_SUCCESS);
+  ASSERT_TRUE(device->Free(block).ok());
+  usleep(20'000);  // as long as the device's thread may take to look
+  const CUdeviceptr next = device.MustAllocate(kBlock);
+  EXPECT_NE(next, block);
+  go.store(true);
+  device.Synchronize();
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
+// The stream that a block was allocated on, and one that was recorded, may be gone when it is freed.
+TEST(AllocationsTest, StreamsOfABlockMayBeDestroyedBeforeItIsFreed) {
+  CoreDevice device({});
+  const CUstream owner = device.NewStream();
+  const CUstream side = device.NewStream();
+  const auto block = device->Allocate(kBlock, {owner, false});
+  ASSERT_TRUE(block.ok());
+  std::atomic<bool> go{false};
+  for (CUstream stream : {owner, side}) {
+    ASSERT_EQ(device.Launch(stream, {*block},
+                            [&](const auto&) {
+                              while (!go.load()) usleep(100);
+                            }),
+              CUDA_SUCCESS);
+  }
+  ASSERT_TRUE(device->RecordStream(*block, side).ok());
+  AccessSet set;
+  device.addresses().Collect(*block, &set);
+  ASSERT_TRUE(device->Pin(set, PinReason::kGraph).ok());
+  for (CUstream stream : {owner, side}) {
+    device->OnStreamDestroy(stream);
+    ASSERT_EQ(CoreDevice::Driver()->cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  }
+  ASSERT_TRUE(device->Free(*block).ok());
+  ASSERT_TRUE(device->EmptyCache().ok());
+  EXPECT_GT(device->Stats().chunk_bytes, 0u) << "its work is not over";
+  go.store(true);
+  for (int i = 0; i < 5000 && device->Stats().chunk_bytes > 0; ++i) {
+    usleep(1000);
+    ASSERT_TRUE(device->EmptyCache().ok());
+  }
+  EXPECT_EQ(device->Stats().chunk_bytes, 0u);
+}
+
 std::atomic<int> releases_under_way{0};
 CUresult SlowRelease(CUmemGenericAllocationHandle handle) {
   ++releases_under_way;

@@ -1,4 +1,5 @@
-// Uses that an eviction must not miss though two threads, or a launch and an eviction, meet at a bad moment.
+// Launches that need what the driver or the tiers give late, and uses that an eviction must not miss though two
+// threads, or a launch and an eviction, meet at a bad moment.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,11 +35,12 @@ TEST(UsesTest, ALateLaunchOfAFreedBlockDoesNotMakeItsSuccessorLookUnused) {
 TEST(UsesTest, OnlyPinnedBlocksAreRecorded) {
   CoreDevice device({});
   const CUdeviceptr block = Filled(device, 5);
+  ASSERT_TRUE(device->Free(block).ok());
+  device.Synchronize();
   {
     const TableLock lock(device->core()->table);
     BlockAt(device, block)->ForgetUses();
   }
-  ASSERT_TRUE(device->Free(block).ok());
   const auto values = [&] {
     int count = 0;
     for (const auto& value : BlockAt(device, block)->gate.uses) count += value.load() != 0;
@@ -54,6 +56,56 @@ TEST(UsesTest, OnlyPinnedBlocksAreRecorded) {
                 nullptr, {block}, [](const auto&) {}, 1, CoreDevice::Way::kPins),
             CUDA_SUCCESS);
   EXPECT_EQ(values(), 1);
+}
+
+std::atomic<bool> page_tables_full{false};
+CUresult MapWhileThereAreTables(CUdeviceptr address, size_t size, size_t offset,
+                                CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  if (page_tables_full.load()) return CUDA_ERROR_OUT_OF_MEMORY;
+  return CoreDevice::Driver()->cuMemMap(address, size, offset, handle, flags);
+}
+CUresult ReleaseMakesTables(CUmemGenericAllocationHandle handle) {
+  page_tables_full.store(false);
+  return CoreDevice::Driver()->cuMemRelease(handle);
+}
+
+TEST(LaunchesTest, ADriverWithoutMemoryForAMappingGetsFreeChunksBack) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemMap = &MapWhileThereAreTables;
+  driver.cuMemRelease = &ReleaseMakesTables;
+  CoreSetup setup;
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  const CUdeviceptr cached = Filled(device, 1);
+  ASSERT_TRUE(device->Free(cached).ok());
+  const CUdeviceptr block = device.MustAllocate(2 * kBlock);
+  page_tables_full.store(true);
+  EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], 2 * kBlock, 3); }),
+            CUDA_SUCCESS);
+  EXPECT_FALSE(page_tables_full.load());
+  page_tables_full.store(false);
+}
+
+CoreDevice* slow_device = nullptr;
+CUresult SlowCopyIn(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  EXPECT_EQ(slow_device->Launch(stream, {}, [](const auto&) { usleep(20'000); }), CUDA_SUCCESS);
+  return CoreDevice::Driver()->cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
+}
+
+// The call for whose sake evictions end may come on a stream that waits for nothing.
+TEST(LaunchesTest, WhenEvictionsEndTheBytesHaveArrivedForEveryStream) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemcpyHtoDAsync_v2 = &SlowCopyIn;
+  CoreSetup setup;
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  slow_device = &device;
+  const CUdeviceptr block = Filled(device, 5);
+  device.Synchronize();
+  StartEviction(device, block);
+  WaitForState(device, block, BlockState::kSpilled);
+  ASSERT_TRUE(device->StopEvicting().ok());
+  EXPECT_EQ(CoreDevice::Differences(block, kBlock, 5), 0u);
 }
 
 TEST(UsesTest, AStreamRecordedDuringAnEvictionTakesItBack) {

@@ -51,6 +51,24 @@ TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
   EXPECT_EQ(again[0].data, storage[2].data);
 }
 
+TEST(HostPoolTest, AnAbandonedBufferIsNotHandedOutAgain) {
+  HostPool::Options options;
+  options.buffer_bytes = kChunk;
+  options.fault_staging_buffers = 3;
+  auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+  ASSERT_TRUE(pool.ok());
+  std::vector<PinnedBuffer> staging;
+  ASSERT_EQ((*pool)->Take(HostUse::kFaultStaging, 9, &staging), 3u);
+  (*pool)->Abandon(HostUse::kFaultStaging);  // staging[1]
+  (*pool)->Give(HostUse::kFaultStaging, staging[0]);
+  (*pool)->Give(HostUse::kFaultStaging, staging[2]);
+  EXPECT_EQ((*pool)->Limit(HostUse::kFaultStaging), 2u);
+  EXPECT_EQ((*pool)->Free(HostUse::kFaultStaging), 2u);
+  std::vector<PinnedBuffer> again;
+  EXPECT_EQ((*pool)->Take(HostUse::kFaultStaging, 9, &again), 2u);
+  for (const PinnedBuffer& buffer : again) EXPECT_NE(buffer.data, staging[1].data);
+}
+
 TEST(HostPoolTest, NoRunOfBuffersReachesOverTwoSlabs) {
   HostPool::Options options;
   options.buffer_bytes = kChunk;

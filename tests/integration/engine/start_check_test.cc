@@ -214,7 +214,7 @@ TEST_F(LookAtMachineTest, ADenyListIsReadAndAnAuditMayMakeIt) {
   EXPECT_FALSE(std::filesystem::exists(list));
   std::ofstream(list) << "# none\n";
   EXPECT_EQ(Problem("denylist", list), "");
-  std::ofstream(list) << "# a name is needed\ngood\nbad*name\n";
+  std::ofstream(list) << "# a name is needed\ngood\nbad/name\n";
   EXPECT_THAT(Problem("denylist", list), HasSubstr("a deny list whose lines can be read (" + list + ":3: "));
 }
 

@@ -69,7 +69,7 @@ class WrongInputsTest(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.list = f"{cls.folder.name}.list"
         cls.addClassCleanup(os.remove, cls.list)
-        pathlib.Path(cls.list).write_text("good\nbad*name\n", encoding="utf-8")
+        pathlib.Path(cls.list).write_text("good\nbad/name\n", encoding="utf-8")
 
     def fill(self, text):
         return text.replace("FOLDER", self.folder.name).replace("LIST", self.list)

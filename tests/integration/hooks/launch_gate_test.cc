@@ -22,6 +22,25 @@ TEST_F(LaunchGateTest, GoesThroughTheGateWithItsBlocksStreamAndTag) {
   EXPECT_EQ(launch.tag, HashName("test_kernel"));
 }
 
+CUresult CUDAAPI FakeCurrentContext(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(0x6000);
+  return CUDA_SUCCESS;
+}
+
+TEST_F(LaunchGateTest, BesideOtherContextsADefaultStreamIsThatOfTheCurrentOne) {
+  delete GetHookState();
+  driver().overrides["cuCtxGetCurrent"] = reinterpret_cast<void*>(&FakeCurrentContext);
+  Install();
+  Publish();
+  Launch(2, nullptr);
+  EXPECT_EQ(residency_[0].launches.back().stream.context, nullptr) << "nobody asks in an ordinary job";
+  CUcontext made = nullptr;
+  EXPECT_EQ(driver().Hooked<Row::cuCtxCreate_v2>()(&made, 0, 0), CUDA_SUCCESS);
+  Launch(2, nullptr);
+  EXPECT_EQ(residency_[0].launches.back().stream.context, reinterpret_cast<CUcontext>(0x6000));
+  EXPECT_EQ(switched_off(), "");
+}
+
 TEST_F(LaunchGateTest, ARefusedLaunchIsNotMade) {
   Publish();
   residency_[0].refuse = CUDA_ERROR_OUT_OF_MEMORY;

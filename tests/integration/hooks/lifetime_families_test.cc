@@ -23,6 +23,14 @@ TEST_F(LifetimeFamiliesTest, WhatEndsIsReportedBefore) {
   }
 }
 
+TEST_F(LifetimeFamiliesTest, AGreenContextThatMayBecomeCurrentEndsEvictions) {
+  Publish();
+  CUcontext context = nullptr;
+  driver().Hooked<Row::cuCtxFromGreenCtx>()(&context, nullptr);
+  EXPECT_NE(switched_off().find("cuCtxFromGreenCtx"), std::string::npos) << switched_off();
+  EXPECT_TRUE(GetHookState()->other_contexts);
+}
+
 TEST_F(LifetimeFamiliesTest, AnUnloadedFunctionIsAskedAnew) {
   Publish();
   driver().param_sizes = {8};

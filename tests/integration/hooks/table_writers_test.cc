@@ -10,7 +10,9 @@ namespace {
 // Writers of tables. A launch names two blocks, and a table at kExternal or in another place.
 // What the driver answers of memory that is not ours.
 CUmemorytype memory_type = CU_MEMORYTYPE_DEVICE;
+int attributes_asked = 0;
 CUresult CUDAAPI FakeAttribute(void* data, CUpointer_attribute, CUdeviceptr) {
+  ++attributes_asked;
   *static_cast<CUmemorytype*>(data) = memory_type;
   return CUDA_SUCCESS;
 }
@@ -73,6 +75,31 @@ TEST_F(WriterTest, AWriterThatFillsItsTableReplacesWhatWasThere) {
   EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(2)) << "behind the old table's readers";
   EXPECT_EQ(Write(5, 6, kExternal + 64), CUDA_SUCCESS);
   EXPECT_EQ(PinsOf(3), 1) << "another table";
+}
+
+// As torch.arange does in most programs: numbers, into a tensor of any size.
+TEST_F(WriterTest, AWriterThatNamesNothingButItsTablePinsNothing) {
+  Deny("test_kernel action=writer fills=3\n");
+  attributes_asked = 0;
+  uint64_t first = 0, second = 1, table = Address(3);
+  int number = 3;
+  void* params[] = {&first, &second, &number, &table};
+  const auto launch = [&] {
+    return driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(1), params,
+                                                  nullptr);
+  };
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(3), 0) << "a block of ours";
+  table = kExternal;
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(attributes_asked, 0);
+  EXPECT_EQ(Write(2, 3, Address(3) + 64), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(PinsOf(3), 0) << "who uses the table names it";
+  EXPECT_EQ(Write(4, 4, kExternal), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(4), 1);
+  EXPECT_EQ(launch(), CUDA_SUCCESS);  // numbers where the table was
+  EXPECT_EQ(PinsOf(4), 0);
 }
 
 TEST_F(WriterTest, WithoutNamedTablesEachAddressMayBeOne) {

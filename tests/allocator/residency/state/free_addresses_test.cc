@@ -69,11 +69,15 @@ TEST(FreeAddressesOfADeviceTest, RecordsFollowWhatIsLiveNotWhatEverWas) {
   CoreDevice device({});
   const CUdeviceptr stays = device.MustAllocate(kBlock);
   EXPECT_EQ(Fill(device, stays, kBlock, 3), CUDA_SUCCESS);
-  // Each on a stream of its own, so that none takes the address of another.
-  for (uint64_t i = 1; i <= 20'000; ++i) {
-    auto block = device->Allocate(CoreDevice::kChunk, {reinterpret_cast<CUstream>(i << 8), false});
-    ASSERT_TRUE(block.ok()) << block.status();
-    ASSERT_TRUE(device->Free(*block).ok());
+  // No two of one stream and size, so that none takes the address of another.
+  std::vector<CUstream> streams(200);
+  for (CUstream& stream : streams) stream = device.NewStream();
+  for (uint64_t chunks = 1; chunks <= 60; ++chunks) {
+    for (CUstream stream : streams) {
+      auto block = device->Allocate(chunks * CoreDevice::kChunk, {stream, false});
+      ASSERT_TRUE(block.ok()) << block.status();
+      ASSERT_TRUE(device->Free(*block).ok());
+    }
   }
   {
     const TableLock lock(device->core()->table);

@@ -140,19 +140,22 @@ absl::Status Allocations::Free(CUdeviceptr address) {
       return absl::InvalidArgumentError("free of an address that is not the start of a live block");
     }
     addresses_->NoteTakenBack(lock, block);
-    // A recorded stream may have been given work since it was recorded, and all of it counts.
-    if (!SPILLWAY_MUTANT(kRecordedOnce)) {
-      for (TimelineValue& value : block->allocation.recorded) value = core_->clock.QueuedOn(value.stream);
-    }
-    // Kernels that reached the block without naming it recorded no use. By PyTorch's rules they ran on its
-    // own stream or on recorded ones.
-    RecordQueuedWorkLocked(lock, block, block->allocation.owner_index);
+    if (!core_->closed.load()) NoteQueuedWorkLocked(lock, block);
     core_->table.ForgetPinsLocked(lock, block);
     FreeLocked(lock, block);
     charges_->End(lock, block);
   }
   if (core_->parts.observer != nullptr) core_->parts.observer->OnFree(core_->options.device, id);
   return absl::OkStatus();
+}
+
+// Kernels that reached the block without naming it recorded no use. By PyTorch's rules they ran on its own
+// stream or on recorded ones, which may have been given work since they were recorded.
+void Allocations::NoteQueuedWorkLocked(const TableLock& lock, Block* block) {
+  if (!SPILLWAY_MUTANT(kRecordedOnce)) {
+    for (TimelineValue& value : block->allocation.recorded) value = core_->clock.QueuedOn(value.stream);
+  }
+  RecordQueuedWorkLocked(lock, block, block->allocation.owner_index);
 }
 
 void Allocations::FreeLocked(const TableLock& lock, Block* block) {

@@ -64,6 +64,8 @@ class Allocations {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   absl::Status AwaitEndOfTransferLocked(TableLock* lock, Block* block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  // A free comes after all that the block's streams have been given.
+  void NoteQueuedWorkLocked(const TableLock& lock, Block* block);
   void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Decommits up to `chunks` chunks of cached blocks and waits for the end of that.
   absl::Status DecommitCache(uint64_t chunks);

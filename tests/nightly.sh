@@ -48,7 +48,7 @@ run_asan() {
 
 run_tsan() {
   build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
-    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E "driver_run_test|driver_fault_mode_test"
+    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS="halt_on_error=1 suppressions=$ROOT/tests/tsan_suppressions.txt" ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E "driver_run_test|driver_fault_mode_test"
 }
 
 run_clang() {

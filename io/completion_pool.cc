@@ -5,13 +5,14 @@
 
 #include "io/os/check.h"
 #include "io/os/clock.h"
+#include "io/os/errno.h"
 #include "io/os/sync.h"
 #include "io/worker_arena.h"
 
 namespace spillway::io {
 
 struct CompletionPool::State {
-  explicit State(int threads) : arena(MakeWorkerArena(threads)) {}
+  explicit State(std::unique_ptr<WorkerArena> threads) : arena(std::move(threads)) {}
 
   enum class End : uint8_t { kFront, kBack };
 
@@ -49,7 +50,12 @@ struct CompletionPool::State {
   const std::unique_ptr<WorkerArena> arena;   // last member: its threads end before the members that they use
 };
 
-CompletionPool::CompletionPool(int threads) : state_(std::make_unique<State>(threads)) {}
+absl::StatusOr<std::unique_ptr<CompletionPool>> CompletionPool::Create(int threads) {
+  SPILLWAY_ASSIGN_OR_RETURN(std::unique_ptr<WorkerArena> arena, WorkerArena::Create(threads));
+  return std::unique_ptr<CompletionPool>(new CompletionPool(std::make_unique<State>(std::move(arena))));
+}
+
+CompletionPool::CompletionPool(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CompletionPool::~CompletionPool() = default;
 
 void CompletionPool::Post(std::function<void()> task) { state_->Add(std::move(task), State::End::kBack); }

@@ -1,6 +1,6 @@
 // CompletionPool: the workers that compute checksums and run callbacks, so that a directory's thread only
 // moves bytes. The store has one pool. A WorkerArena gives the threads. The queue of tasks is this class's
-// own, so that tasks start in order and their end can be waited for. Nothing here fails; a task must not
+// own, so that tasks start in order and their end can be waited for. Only its creation fails; a task must not
 // throw.
 
 #ifndef SPILLWAY_IO_COMPLETION_POOL_H_
@@ -10,12 +10,14 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/statusor.h"
+
 namespace spillway::io {
 
 class CompletionPool {
  public:
-  // At most `threads` tasks run at a time, at least 1.
-  explicit CompletionPool(int threads);
+  // At most `threads` tasks run at a time. kResourceExhausted when the system has no thread left.
+  static absl::StatusOr<std::unique_ptr<CompletionPool>> Create(int threads);
   // Every posted task must have run (WaitUntilIdle); otherwise the object must be leaked.
   ~CompletionPool();
   CompletionPool(const CompletionPool&) = delete;
@@ -34,6 +36,7 @@ class CompletionPool {
 
  private:
   struct State;
+  explicit CompletionPool(std::unique_ptr<State> state);
   const std::unique_ptr<State> state_;
 };
 

@@ -205,8 +205,12 @@ absl::StatusOr<DiskRates> MeasureDisk(const std::string& path, const DiskRateOpt
   auto buffer = std::make_unique<AlignedBuffer>(kRequest * kInFlight);
   FillWithNoise(buffer.get());
   absl::StatusOr<DiskRates> rates = WriteAndRead(&opened, buffer.get(), bounds, options);
-  // A transfer that is stuck in the kernel may touch the buffer later: it must then never be freed.
-  if (!opened.engine->Stop(std::chrono::seconds(1))) (void)buffer.release();
+  // A transfer that is stuck in the kernel may touch the buffer later: it must then never be freed. Closing the
+  // file might wait for the disk.
+  if (!opened.engine->Stop(std::chrono::seconds(1))) {
+    (void)buffer.release();
+    (void)opened.file.release();
+  }
   return rates;
 }
 

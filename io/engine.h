@@ -7,6 +7,7 @@
 #ifndef SPILLWAY_IO_ENGINE_H_
 #define SPILLWAY_IO_ENGINE_H_
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,12 @@ struct IoResult {
   uint64_t tag = 0;
   int32_t result = 0;
 };
+
+// Errors that are not the disk's: the kernel was interrupted, was short of requests or memory, or could start no
+// worker for the request (ECANCELED). The request is to be submitted again.
+inline bool IsInterruption(int error) {
+  return error == EINTR || error == EAGAIN || error == ENOMEM || error == ECANCELED;
+}
 
 class IoEngine {
  public:

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,20 +22,22 @@
 namespace spillway::io {
 
 // Writes, reads back and compares 64 KiB at the start of file 0, which it overwrites. The engine must be
-// idle.
-absl::Status ProbeEngine(IoEngine* engine);
+// idle. DeadlineExceeded when a transfer takes longer than `timeout`: the engine has been stopped then, and the
+// file must not be used again, since the kernel may still write there.
+absl::Status ProbeEngine(IoEngine* engine, std::chrono::nanoseconds timeout = std::chrono::seconds(10));
 
 // The kernel's name of a file system's block device ("nvme0n1p2"), or an empty string.
 std::string DriveName(dev_t device);
 
 struct OpenedDirectory {
   std::unique_ptr<SpillFile> file;   // empty
-  std::unique_ptr<IoEngine> engine;  // over file->fd()
+  std::unique_ptr<IoEngine> engine;  // over file->fd(); Wake serves another thread than that of OpenDirectory
 };
 
 // Makes a spill file in `path` and the best engine that works there: io_uring with O_DIRECT, else threads
 // with O_DIRECT, else buffered threads (with one warning). For an EngineKind other than kAuto only that
-// engine is tried; its error is returned.
+// engine is tried; its error is returned. DeadlineExceeded when the disk does not answer in time.
+// Entered as a wait for the drive.
 absl::StatusOr<OpenedDirectory> OpenDirectory(const std::string& path, const SpillStoreOptions& options);
 
 // For people: what spilling to this directory would be like.

@@ -76,11 +76,11 @@ std::unique_ptr<NodeShare> ShareOf(const SpillDirectory& directory) {
 
 SpillStore::Impl::Impl(SpillStoreOptions options)
     : options_(std::move(options)),
-      pool_(std::max(1, options_.checksum_threads)),
       waits_(options_.waits != nullptr ? options_.waits : &own_waits_),
       opened_at_(options_.clock->NowNanos()) {}
 
 absl::Status SpillStore::Impl::Open() {
+  SPILLWAY_ASSIGN_OR_RETURN(pool_, CompletionPool::Create(std::max(1, options_.checksum_threads)));
   for (size_t i = 0; i < options_.directories.size(); ++i) {
     auto directory = std::make_unique<Directory>();
     directory->settings = options_.directories[i];
@@ -118,7 +118,7 @@ std::string SpillStore::Impl::Place(SlotId slot, uint32_t bytes) const {
 }
 
 void SpillStore::Impl::PostDone(Done done, absl::Status status) {
-  pool_.Post([done = std::move(done), status = std::move(status)] { done(status); });
+  pool_->Post([done = std::move(done), status = std::move(status)] { done(status); });
 }
 
 absl::Status SpillStore::Impl::PushTransfer(SlotId slot, IoOp op, TransferClass transfer_class,
@@ -156,9 +156,9 @@ void SpillStore::Impl::Write(SlotId slot, const void* data, uint32_t bytes, Done
   // The engine's interface has one buffer type for both directions; a write only reads it.
   char* buffer = const_cast<char*>(static_cast<const char*>(data));
   absl::Status pushed = PushTransfer(slot, IoOp::kWrite, TransferClass::kWrite, bytes, buffer, arrived);
-  if (!pushed.ok()) pool_.Post([arrived, pushed] { arrived(pushed); });
+  if (!pushed.ok()) pool_->Post([arrived, pushed] { arrived(pushed); });
   if (!with_checksum) return;
-  pool_.Post([this, state] {
+  pool_->Post([this, state] {
     state->checksum = ComputeChecksum(state->data, state->bytes, state->seed);
     if (--state->parts == 0) FinishWrite(state);
   });
@@ -179,7 +179,8 @@ void SpillStore::Impl::FinishWrite(const std::shared_ptr<WriteState>& state) {
 
 // Counts a failure of the disk, and logs once why a directory is no longer used.
 void SpillStore::Impl::NoteFailureLocked(Directory* directory, const absl::Status& status) {
-  if (status.ok() || absl::IsCancelled(status)) return;
+  // What the end leaves under way is not the disk's failure.
+  if (status.ok() || absl::IsCancelled(status) || stopped_) return;
   const bool usable_before = !IsBad(*directory);
   if (!absl::IsResourceExhausted(status)) ++directory->failures;
   if (usable_before && IsBad(*directory)) {
@@ -217,14 +218,14 @@ void SpillStore::Impl::StartRead(const std::shared_ptr<ReadState>& state, Transf
   absl::Status pushed =
       PushTransfer(state->slot, IoOp::kRead, transfer_class, state->bytes, state->data,
                    [this, state](const absl::Status& status) { ReadArrived(state, status); });
-  if (!pushed.ok()) pool_.Post([this, state, pushed] { FinishRead(state, pushed); });
+  if (!pushed.ok()) pool_->Post([this, state, pushed] { FinishRead(state, pushed); });
 }
 
 void SpillStore::Impl::ReadArrived(const std::shared_ptr<ReadState>& state, const absl::Status& status) {
   if (!status.ok() || options_.checksum == ChecksumMode::kOff) {
     FinishRead(state, status);
   } else {
-    pool_.PostFirst([this, state] { VerifyRead(state); });
+    pool_->PostFirst([this, state] { VerifyRead(state); });
   }
 }
 
@@ -327,7 +328,7 @@ void SpillStore::Impl::Shutdown() {
   }
   for (const auto& directory : directories_)
     stuck = !EndKeeper(directory.get(), start + kKeepersEnd) || stuck;
-  stuck = !pool_.WaitUntilIdle(kCallbackWait) || stuck;
+  stuck = (pool_ != nullptr && !pool_->WaitUntilIdle(kCallbackWait)) || stuck;
   os::MutexLock lock(&mu_);
   stuck_ = stuck;
 }
@@ -337,7 +338,8 @@ bool SpillStore::Impl::MayBeFreed() {
     os::MutexLock lock(&mu_);
     if (stuck_) return false;
   }
-  return pool_.WaitUntilIdle(kCallbackWait);  // refused calls after Shutdown still get their callbacks
+  // Refused calls after Shutdown still get their callbacks.
+  return pool_ == nullptr || pool_->WaitUntilIdle(kCallbackWait);
 }
 
 void SpillStore::Impl::AbandonAfterFork() {

@@ -158,7 +158,7 @@ class SpillStore::Impl {
   const SpillStoreOptions options_;
 
   // Internally synchronised.
-  CompletionPool pool_;
+  std::unique_ptr<CompletionPool> pool_;                 // null until Open
   std::vector<std::unique_ptr<Directory>> directories_;  // the list itself is constant after Open
   os::WaitList own_waits_;
   os::WaitList* const waits_;

@@ -51,6 +51,8 @@ struct SpillStoreOptions {
   int checksum_threads = 2;
   int errors_until_bad = 8;  // failed transfers after which a directory gets no new slots
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+  // How long each transfer of the probe may take; then the directory counts as one that does not answer.
+  std::chrono::nanoseconds probe_timeout = std::chrono::seconds(10);
   // For this time after Create a full disk is not taken as full: space of a killed process comes free at the
   // next commit.
   std::chrono::nanoseconds late_frees = std::chrono::seconds(10);
@@ -60,6 +62,8 @@ struct SpillStoreOptions {
   DiskModelOptions model;         // of each directory; without limits: the disk as it is
   // For tests: replaces the engine of the directory with that index by one that wraps it.
   std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>, size_t directory)> wrap_engine;
+  // For tests: wraps each engine before it is probed.
+  std::function<std::unique_ptr<IoEngine>(std::unique_ptr<IoEngine>)> wrap_probed_engine;
 };
 
 // InvalidArgument naming the first option that cannot be, its value and what is accepted.

@@ -87,7 +87,9 @@ class ThreadEngine : public IoEngine {
     return absl::OkStatus();
   }
 
-  ~ThreadEngine() override { Stop(std::chrono::seconds(2)); }
+  ~ThreadEngine() override {
+    if (!threads_.empty()) Stop(std::chrono::seconds(2));  // else it was stopped: nothing more is waited for
+  }
 
   const char* name() const override { return "threads"; }
   size_t capacity() const override { return capacity_; }

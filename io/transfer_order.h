@@ -34,7 +34,7 @@ struct Transfer {
   uint32_t submitted = 0;  // bytes cut into requests so far
   uint32_t in_flight = 0;  // requests not ended
   bool completed = false;  // `done` was called
-  absl::Status status;     // the first error
+  absl::Status status;     // the first error, or that a request was given up
 };
 
 class TransferOrder {

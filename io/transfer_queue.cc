@@ -15,16 +15,14 @@ namespace spillway::io {
 namespace {
 
 constexpr int kPlaceBits = 16;
-constexpr int kMostInterruptions = 64;           // in a row, with pauses: about a second
 constexpr int kMostFailures = 2;                 // the first try and one more
 constexpr int64_t kRetryPauseNanos = 250'000;    // doubled with each interruption, up to 32 ms
 constexpr int64_t kLongRequest = 1'000'000'000;  // ns: a request that takes longer is entered as a wait
 constexpr auto kIdleWait = std::chrono::seconds(3600);
-constexpr auto kStopSlack = std::chrono::milliseconds(150);
+constexpr auto kLookAtEnd = std::chrono::milliseconds(20);
+// A stop of the process is known by a Poll that ends late, to the length of one.
+constexpr auto kLongestPoll = std::chrono::milliseconds(250);  // while requests are in flight
 constexpr uint64_t kSpeedWindowBytes = 64 << 20;
-
-// Errors that are not the disk's: the kernel was interrupted, or was short of requests or memory.
-bool IsInterruption(int error) { return error == EINTR || error == EAGAIN || error == ENOMEM; }
 
 }  // namespace
 
@@ -63,40 +61,14 @@ void TransferQueue::CancelPrefetch(uint32_t slot) {
   if (std::exchange(polling_, false)) engine_->Wake();
 }
 
-void TransferQueue::BeginStop(std::chrono::nanoseconds timeout) {
-  os::MutexLock lock(&mu_);
-  SPILLWAY_CHECK(!stopping_);
-  stopping_ = true;
-  stop_deadline_ = options_.clock->NowNanos() + timeout.count();
-  engine_->Wake();
-}
-
-bool TransferQueue::FinishStop(std::chrono::nanoseconds timeout) {
-  const auto deadline = os::SteadyClock::now() + timeout;
-  bool joins = false;
-  {
-    os::MutexLock lock(&mu_);
-    while (!ended_ && os::SteadyClock::now() < deadline) {
-      ended_cv_.WaitFor(&mu_, deadline - os::SteadyClock::now());
-    }
-    joins = ended_ && answered_;  // a thread does not end while the kernel has requests of its
-  }
-  if (joins) {
-    thread_.join();
-  } else {
-    thread_.detach();
-  }
-  return joins;
-}
-
 void TransferQueue::Run() {
   std::array<IoResult, 64> results;
+  looked_at_ = options_.clock->NowNanos();
   while (true) {
     const int64_t now = options_.clock->NowNanos();
     bool stopping = false;
     bool stop_now = false;
     std::deque<std::shared_ptr<Transfer>> cancelled;
-    FillFromRetries();
     {
       os::MutexLock lock(&mu_);
       cancelled.swap(cancelled_);
@@ -107,14 +79,16 @@ void TransferQueue::Run() {
     }
     EndTransfers(cancelled, EndReason::kCancelled);
     if (stopping) EndWaiting(EndReason::kCancelled);
-    if (stop_now) break;
+    if (stop_now) break;  // what waits for its next try does not go to the kernel any more
+    FillFromRetries();
     if (!batch_.empty()) engine_->Submit(batch_);
     batch_.clear();
-    const size_t count = engine_->Poll(
-        results, stopping ? std::min<std::chrono::nanoseconds>(PollTimeout(), std::chrono::milliseconds(20))
-                          : PollTimeout());
+    const std::chrono::nanoseconds asked =
+        stopping ? std::min<std::chrono::nanoseconds>(PollTimeout(), kLookAtEnd) : PollTimeout();
+    const size_t count = engine_->Poll(results, asked);
+    AllowForStop(asked);
     for (size_t i = 0; i < count; ++i) Judge(results[i]);
-    GiveUpLateFlights(options_.clock->NowNanos());
+    GiveUpLateFlights();
     NoteWaits(options_.clock->NowNanos());
   }
   wait_ = nullptr;
@@ -156,7 +130,6 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
   flight.start = transfer->submitted;
   flight.length = std::min(options_.request_bytes, transfer->bytes - transfer->submitted);
   flight.started = now;
-  flight.deadline = now + options_.request_timeout.count();
   transfer->submitted += flight.length;
   ++transfer->in_flight;
   flight.transfer = std::move(transfer);
@@ -166,6 +139,7 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
 void TransferQueue::AddToBatch(Flight* flight) {
   const auto place = static_cast<uint64_t>(flight - flights_.data());
   flight->tag = (++next_sequence_ << kPlaceBits | place) & INT64_MAX;
+  flight->deadline = options_.clock->NowNanos() + options_.request_timeout.count();
   const uint32_t from = flight->start + flight->moved;
   batch_.push_back(IoRequest{.file = 0,
                              .op = flight->transfer->op,
@@ -185,9 +159,9 @@ void TransferQueue::FillFromRetries() {
 }
 
 std::chrono::nanoseconds TransferQueue::PollTimeout() const {
-  if (busy_places_ == 0) return kIdleWait;
+  if (busy_places_ == given_up_places_) return kIdleWait;
   const int64_t now = options_.clock->NowNanos();
-  int64_t soonest = now + std::chrono::nanoseconds(kIdleWait).count();
+  int64_t soonest = now + std::chrono::nanoseconds(kLongestPoll).count();
   for (const Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
     soonest = std::min(soonest, flight.waiting_to_retry ? flight.retry_at : flight.deadline);
@@ -240,19 +214,23 @@ void TransferQueue::RetryOrFail(Flight* flight, int error) {
     EndFlight(flight);
     return;
   }
-  int& tries = IsInterruption(error) ? flight->interrupted : flight->failed;
-  ++tries;
+  const bool interrupted = IsInterruption(error);
+  const int64_t now = options_.clock->NowNanos();
+  const int tries = ++(interrupted ? flight->interrupted : flight->failed);
   // A full disk is not tried again: it stays full for longer than a retry takes.
   const bool hopeless = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  if (hopeless || tries >= (IsInterruption(error) ? kMostInterruptions : kMostFailures)) {
-    Fail(flight, os::StatusFromErrno(error, Describe(*flight->transfer)));
+  const bool too_long = now - flight->started >= options_.request_timeout.count();
+  if (hopeless || (interrupted ? too_long : tries >= kMostFailures)) {
+    const absl::Status status = os::StatusFromErrno(error, Describe(*flight->transfer));
+    // Whatever the number: a kernel without memory is not a full disk.
+    Fail(flight, interrupted ? absl::UnavailableError(status.message()) : status);
     return;
   }
   ++counters_.retries;
   flight->waiting_to_retry = true;
   // The first interruption is retried at once. A device that answers EAGAIN again and again gets longer
   // pauses.
-  flight->retry_at = tries == 1 ? 0 : options_.clock->NowNanos() + (kRetryPauseNanos << std::min(tries, 7));
+  flight->retry_at = tries == 1 ? 0 : now + (kRetryPauseNanos << std::min(tries, 7));
 }
 
 void TransferQueue::Fail(Flight* flight, const absl::Status& status) {
@@ -278,75 +256,13 @@ void TransferQueue::CompleteIfEnded(const std::shared_ptr<Transfer>& transfer) {
   queued_bytes_ -= transfer->bytes;
   if (transfer->status.ok()) {
     (transfer->op == IoOp::kWrite ? counters_.bytes_written : counters_.bytes_read) += transfer->bytes;
-  } else if (!absl::IsCancelled(transfer->status)) {
+  } else if (!absl::IsCancelled(transfer->status) && !ending_) {
     ++counters_.errors;
   }
   // `done` is moved out, so that what it captured is freed although the queue may still list the transfer.
   const std::function<void(absl::Status)> done = std::move(transfer->done);
   transfer->done = nullptr;
   done(transfer->status);
-}
-
-// Gives up a request. Its place stays taken: the kernel may still use the buffer and answer.
-void TransferQueue::GiveUp(Flight* flight) {
-  if (!counters_.unresponsive.exchange(true)) {
-    os::Log(os::LogLevel::kWarn,
-            "path=" + options_.path + " does not answer any more and gets no new spill slots");
-  }
-  flight->given_up = true;
-  ++given_up_places_;
-  Fail(flight, absl::DeadlineExceededError(Describe(*flight->transfer) + ": never came back"));
-}
-
-void TransferQueue::GiveUpLateFlights(int64_t now) {
-  bool all_stuck = !flights_.empty();
-  for (Flight& flight : flights_) {
-    if (flight.transfer != nullptr && !flight.waiting_to_retry && now >= flight.deadline) {
-      GiveUp(&flight);
-    }
-    all_stuck = all_stuck && flight.given_up;
-  }
-  // Without a free place no waiting transfer would ever start.
-  if (all_stuck) EndWaiting(EndReason::kUnresponsive);
-}
-
-// Completes all waiting transfers that have no request in flight. A partly submitted transfer ends with its
-// last request.
-void TransferQueue::EndWaiting(EndReason reason) {
-  std::deque<std::shared_ptr<Transfer>> waiting;
-  {
-    os::MutexLock lock(&mu_);
-    waiting = order_.TakeAll();
-  }
-  EndTransfers(waiting, reason);
-}
-
-void TransferQueue::EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason) {
-  for (const std::shared_ptr<Transfer>& transfer : transfers) {
-    if (transfer->completed || transfer->submitted >= transfer->bytes) continue;
-    if (transfer->status.ok()) {
-      transfer->status = reason == EndReason::kCancelled
-                             ? absl::CancelledError(Describe(*transfer) + ": cancelled")
-                             : absl::UnavailableError(Describe(*transfer) + ": the disk does not answer");
-    }
-    CompleteIfEnded(transfer);
-  }
-}
-
-bool TransferQueue::EndAll() {
-  for (Flight& flight : flights_) {
-    if (flight.transfer == nullptr) continue;
-    if (flight.waiting_to_retry) {  // not in the kernel: its buffer is not in use
-      Fail(&flight, absl::CancelledError(Describe(*flight.transfer) + ": cancelled"));
-      continue;
-    }
-    GiveUp(&flight);
-  }
-  const bool answered = engine_->Stop(kStopSlack);
-  if (!answered) {
-    os::Log(os::LogLevel::kWarn, "path=" + options_.path + " the disk still had not answered at the end");
-  }
-  return answered;
 }
 
 // Enters the oldest request as a wait once it takes long, until it ends.

@@ -28,6 +28,7 @@ struct TransferQueueOptions {
   std::string path;   // of the directory, for messages
   std::string drive;  // "nvme0n1p2"; likewise
   uint32_t request_bytes = 512u << 10;
+  // So long the disk may be silent about a try of a request, and so long interrupted ones are tried again.
   std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
   const os::Clock* clock = os::Clock::System();
   os::WaitList* waits = nullptr;  // null: requests that take long are not entered
@@ -38,7 +39,7 @@ struct TransferCounters {
   os::Atomic<uint64_t> bytes_written{0};
   os::Atomic<uint64_t> bytes_read{0};
   os::Atomic<uint64_t> retries{0};
-  os::Atomic<uint64_t> errors{0};        // transfers that failed, cancelled ones not counted
+  os::Atomic<uint64_t> errors{0};        // transfers that failed, but for cancelled ones and the end
   os::Atomic<bool> unresponsive{false};  // a request was given up
 };
 
@@ -87,8 +88,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
     bool given_up = false;  // its result did not come in time; the place stays taken until it does
     bool waiting_to_retry = false;
     int64_t retry_at = 0;  // clock, ns
-    int64_t deadline = 0;  // clock, ns
-    int64_t started = 0;   // clock, ns
+    int64_t deadline = 0;  // clock, ns: of the try in flight
+    int64_t started = 0;   // clock, ns: the first try
     uint64_t tag = 0;
   };
 
@@ -107,7 +108,9 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   void EndFlight(Flight* flight);
   void CompleteIfEnded(const std::shared_ptr<Transfer>& transfer);
   void GiveUp(Flight* flight);
-  void GiveUpLateFlights(int64_t now);
+  void GiveUpLateFlights();
+  void NoteUnresponsive();
+  void AllowForStop(std::chrono::nanoseconds asked);
   void EndWaiting(EndReason reason);
   void EndTransfers(const std::deque<std::shared_ptr<Transfer>>& transfers, EndReason reason);
   bool EndAll();  // true when the kernel has no request left
@@ -130,6 +133,8 @@ class TransferQueue : public std::enable_shared_from_this<TransferQueue> {
   size_t given_up_places_ = 0;      // of these, given up
   uint64_t next_sequence_ = 0;      // high part of the tags: tells results of earlier uses of a place
   std::unique_ptr<os::Wait> wait_;  // for the oldest request, once it takes long
+  bool ending_ = false;             // in EndAll
+  int64_t looked_at_ = 0;           // clock, ns: when the thread last had the results of a Poll
   int64_t busy_since_ = 0;
   uint64_t busy_bytes_ = 0;
 

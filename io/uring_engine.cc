@@ -20,7 +20,8 @@ constexpr uint64_t kWakeTag = UINT64_MAX - 1;  // the highest value is liburing'
 
 class UringEngine : public IoEngine {
  public:
-  UringEngine(size_t capacity, size_t files) : capacity_(capacity), file_count_(files) {}
+  UringEngine(size_t capacity, size_t files, WakeUps wake_ups)
+      : capacity_(capacity), file_count_(files), wake_ups_(wake_ups) {}
   ~UringEngine() override { Stop(std::chrono::nanoseconds::zero()); }
 
   absl::Status Start(const std::vector<int>& files) {
@@ -44,7 +45,8 @@ class UringEngine : public IoEngine {
 
   void Submit(std::span<const IoRequest> requests) override {
     for (const IoRequest& request : requests) Prepare(request);
-    Enter(0, std::chrono::nanoseconds::zero());
+    // Once the ring is broken, entries that it has not taken have their results: the kernel must not take them.
+    if (broken_ == 0) Enter(0, std::chrono::nanoseconds::zero());
   }
 
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
@@ -152,7 +154,7 @@ class UringEngine : public IoEngine {
 
   // Keeps one read of the event counter in flight, so that Wake ends a wait for completions.
   void ArmWake() {
-    if (wake_armed_) return;
+    if (wake_armed_ || (wake_ups_ == WakeUps::kNotTheMaker && os::ThisThreadId() == maker_)) return;
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (sqe == nullptr) return;
     io_uring_prep_read(sqe, wake_fd_, &wake_count_, sizeof(wake_count_), 0);
@@ -175,6 +177,8 @@ class UringEngine : public IoEngine {
 
   const size_t capacity_;
   const size_t file_count_;
+  const WakeUps wake_ups_;
+  const os::ThreadId maker_ = os::ThisThreadId();
   // The driving thread's only. Wake uses the descriptor alone.
   io_uring ring_{};
   bool ring_open_ = false;
@@ -189,9 +193,10 @@ class UringEngine : public IoEngine {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<IoEngine>> MakeUringEngine(const std::vector<int>& files, size_t capacity) {
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeUringEngine(const std::vector<int>& files, size_t capacity,
+                                                          WakeUps wake_ups) {
   SPILLWAY_CHECK(capacity > 0);
-  auto engine = std::make_unique<UringEngine>(capacity, files.size());
+  auto engine = std::make_unique<UringEngine>(capacity, files.size(), wake_ups);
   SPILLWAY_RETURN_IF_ERROR(engine->Start(files));
   return std::unique_ptr<IoEngine>(std::move(engine));
 }

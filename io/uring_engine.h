@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_IO_URING_ENGINE_H_
 #define SPILLWAY_IO_URING_ENGINE_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,9 +13,17 @@
 
 namespace spillway::io {
 
+// Which thread's Poll ends at a Wake: the kernel completes a wake-up on the thread that armed it, and so no sooner
+// than that thread leaves the call that it is in.
+enum class WakeUps : uint8_t {
+  kAnyThread,
+  kNotTheMaker,  // the thread that makes the engine probes it alone, and hands it to another one
+};
+
 // `files` are open descriptors, which the caller closes after Stop. `capacity` is the number of requests in
 // flight. Returns every error of setting up the ring.
-absl::StatusOr<std::unique_ptr<IoEngine>> MakeUringEngine(const std::vector<int>& files, size_t capacity);
+absl::StatusOr<std::unique_ptr<IoEngine>> MakeUringEngine(const std::vector<int>& files, size_t capacity,
+                                                          WakeUps wake_ups = WakeUps::kAnyThread);
 
 }  // namespace spillway::io
 

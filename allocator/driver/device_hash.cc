@@ -115,16 +115,22 @@ void DeviceHash::Drop(Request* request) {
 // ---- Loading.
 
 void HashLoader::Begin() {
-  if (code_ == nullptr || begun_.load(std::memory_order_relaxed)) return;
-  begun_.store(true);
+  if (code_ == nullptr) return;
   const absl::Status started = thread_.Start("spillway-hash", [this] { Load(); });
-  if (!started.ok()) ReportUnused(started);
+  if (!started.ok()) Fail(started);
 }
 
-void HashLoader::ReportUnused(const absl::Status& why) {
-  // Once per device: each has its driver's own reason, and devices are few.
+void HashLoader::Fail(absl::Status why) {
+  failure_ = std::move(why);
+  failed_.store(true, std::memory_order_release);
+}
+
+// Once per device: each has its driver's own reason, and devices are few.
+void HashLoader::ReportMissing() {
+  if (reported_ || !failed_.load(std::memory_order_acquire)) return;
+  reported_ = true;
   os::ReportLine("blocks that have not changed are written again each time they leave the GPU: " +
-                 std::string(why.message()));
+                 std::string(failure_.message()));
 }
 
 void HashLoader::Load() {
@@ -146,7 +152,7 @@ void HashLoader::Load() {
     ready_.store(hash_.get(), std::memory_order_release);
     return;
   }
-  ReportUnused(status);
+  Fail(std::move(status));
 }
 
 bool HashLoader::Stop(std::chrono::nanoseconds longest) { return thread_.JoinFor(longest); }

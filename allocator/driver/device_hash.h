@@ -1,6 +1,6 @@
 // DeviceHash: content hashes of a device's memory, computed on the device. It has the loaded kernel, a stream
-// for it, and pinned memory for its results. HashLoader makes one on a thread of its own once blocks begin to
-// leave the GPU. Evictions and early copies ask for hashes on the device's thread. Without a hash, blocks are
+// for it, and pinned memory for its results. HashLoader makes one on a thread of its own when the device starts:
+// a driver may keep all calls of the process waiting while it loads a module behind queued work. Evictions and early copies ask for hashes on the device's thread. Without a hash, blocks are
 // copied although they have not changed: an old device, a driver that cannot compile the kernel, or a kernel
 // that computes wrong values.
 
@@ -92,10 +92,12 @@ class HashLoader {
       : driver_(driver), context_(context), device_(device), code_(code) {}
   ~HashLoader() { Stop(); }
 
-  // Starts loading at the first call, on a thread of its own. The device's thread calls it.
+  // Starts loading, on a thread of its own. Once, before anything else is called.
   void Begin();
   // Null until the kernel is loaded, and for ever when it could not be. Any thread.
   DeviceHash* Get() const { return ready_.load(std::memory_order_acquire); }
+  // A hash is wanted and there is none: writes one line if there will never be one. The device's thread.
+  void ReportMissing();
   // Waits until the thread has ended, about a second when it compiles. False when it takes longer: it is left
   // behind, and what it uses must stay in memory. Any other thread.
   bool Stop(std::chrono::nanoseconds longest = std::chrono::seconds(1));
@@ -104,7 +106,7 @@ class HashLoader {
 
  private:
   void Load();
-  static void ReportUnused(const absl::Status& why);
+  void Fail(absl::Status why);
 
   const CudaDriver* const driver_;
   const CUcontext context_;
@@ -112,7 +114,9 @@ class HashLoader {
   HashCode* const code_;
   std::unique_ptr<DeviceHash> hash_;        // the thread's only, until ready_ is set
   os::Atomic<DeviceHash*> ready_{nullptr};  // release in Load, acquire in Get
-  os::Atomic<bool> begun_{false};
+  absl::Status failure_;                    // written before failed_ is set
+  os::Atomic<bool> failed_{false};          // release where loading ends, acquire in ReportMissing
+  bool reported_ = false;                   // the device's thread only
   os::JoinableThread thread_;
 };
 

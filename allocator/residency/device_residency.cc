@@ -95,6 +95,7 @@ absl::Status DeviceResidency::Start() {
       Launches::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->throttle(),
                       refusals_, [this] { return allocations_->ReleaseForExternal(0); },
                       [this](const AccessSet& set) { return Residency::Pin(set, PinReason::kGraph); }});
+  if (core_->options.evict) m.hash.Begin();
   return m.thread->Start();
 }
 
@@ -265,46 +266,13 @@ void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan)
 
 // ---- Reports.
 
-namespace {
-
-void AddCounters(const Counters& counters, ResidencyStats* stats) {
-  stats->host_spilled_bytes = counters.host_spilled_bytes;
-  stats->disk_spilled_bytes = counters.disk_spilled_bytes;
-  stats->spilled_bytes = stats->host_spilled_bytes + stats->disk_spilled_bytes;
-  stats->host_fetched_bytes = counters.host_fetched_bytes;
-  stats->disk_fetched_bytes = counters.disk_fetched_bytes;
-  stats->fetched_bytes = stats->host_fetched_bytes + stats->disk_fetched_bytes;
-  stats->prefetched_bytes = counters.prefetched_bytes;
-  stats->prefetch_in_time_bytes = counters.prefetch_in_time_bytes;
-  stats->slow_launches = counters.slow_launches;
-  stats->evictions = counters.evictions;
-  stats->evictions_cancelled = counters.evictions_cancelled;
-  stats->faults = counters.faults;
-  stats->prefetches = counters.prefetches;
-  stats->prefetches_cancelled = counters.prefetches_cancelled;
-  stats->clean_drops = counters.clean_drops;
-  stats->clean_drop_bytes = counters.clean_drop_bytes;
-  stats->hash_mismatches = counters.changed_copies;
-  stats->early_copies = counters.early_copies;
-  stats->handles_remade = counters.handles_remade;
-  stats->stall_chunk_nanos = counters.stall_chunk_nanos;
-  stats->stall_disk_nanos = counters.stall_disk_nanos;
-  stats->throttled_nanos = counters.throttled_nanos;
-  stats->lost_chunk_nanos = counters.lost_chunk_nanos;
-  stats->lost_read_nanos = counters.lost_read_nanos;
-  stats->lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
-  stats->in_time_bytes = counters.in_time_bytes;
-}
-
-}  // namespace
-
 ResidencyStats DeviceResidency::Stats() const {
   ResidencyStats stats;
+  static_cast<MachineFigures&>(stats) = Machine();
   {
     const TableLock lock(core_->table);
     const Charges::Figures figures = machinery_->charges.figures(lock);
     stats.budget_bytes = core_->options.budget_bytes;
-    stats.chunk_target_bytes = figures.target_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
     stats.chunk_bytes = figures.chunk_bytes;
@@ -319,18 +287,28 @@ ResidencyStats DeviceResidency::Stats() const {
   }
   AddCounters(core_->counters, &stats);
   stats.launches = machinery_->log.count();
-  stats.host_out_rate = core_->link.Rate(LinkDirection::kOut);
-  stats.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
-  stats.host_in_rate = core_->link.Rate(LinkDirection::kIn);
-  stats.host_out_both_rate = core_->link.RateTogether(LinkDirection::kOut);
-  stats.host_in_both_rate = core_->link.RateTogether(LinkDirection::kIn);
-  stats.link = core_->link.measured();
+  if (const std::optional<LinkMeter::Measured> link = core_->link.measured())
+    stats.link = ResidencyStats::Link{link->alone, link->both};
   stats.link_measurements = core_->counters.link_measurements;
   stats.link_measurements_dropped = core_->counters.link_measurements_dropped;
   stats.link_measuring_nanos = core_->counters.link_measuring_nanos;
-  stats.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
   stats.run_ahead_bytes = std::max(core_->options.run_ahead_bytes, stats.largest_set_bytes);
   return stats;
+}
+
+MachineFigures DeviceResidency::Machine() const {
+  MachineFigures machine;
+  {
+    const TableLock lock(core_->table);
+    machine.chunk_target_bytes = machinery_->charges.figures(lock).target_bytes;
+  }
+  machine.host_out_rate = core_->link.Rate(LinkDirection::kOut);
+  machine.host_in_rate = core_->link.Rate(LinkDirection::kIn);
+  machine.disk_out_rate = core_->copy_queue(CopyQueue::kDiskOut).rate();
+  machine.disk_in_rate = core_->copy_queue(CopyQueue::kDiskIn).rate();
+  machine.host_out_both_rate = core_->link.RateTogether(LinkDirection::kOut);
+  machine.host_in_both_rate = core_->link.RateTogether(LinkDirection::kIn);
+  return machine;
 }
 
 void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const {

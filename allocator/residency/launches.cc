@@ -120,7 +120,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
   if (section != nullptr && index != kNoStream && no_capture) {
     if (__builtin_expect(pressed, 0)) {
       CUresult ended = CUDA_SUCCESS;
-      if (EndsAtRunAhead(BytesOf(set), tag, launch, &ended)) return ended;
+      if (EndsAtRunAhead(BytesOf(set), index, tag, launch, &ended)) return ended;
     }
     section->Enter(core_->read_sections.fence());
     if (AllOpen(set, &bytes)) {
@@ -268,9 +268,9 @@ absl::Status Launches::WithAdvice(const absl::Status& why, uint64_t tag, size_t 
 }
 
 // A function of its own, since the fast path of Run has no status. True when the launch has got its answer.
-bool Launches::EndsAtRunAhead(uint64_t bytes, uint64_t tag, absl::FunctionRef<CUresult()> launch,
-                              CUresult* answer) {
-  const absl::Status status = WaitForRunAhead(bytes, tag);
+bool Launches::EndsAtRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag,
+                              absl::FunctionRef<CUresult()> launch, CUresult* answer) {
+  const absl::Status status = WaitForRunAhead(bytes, stream, tag);
   if (!status.ok()) *answer = Ended(status, launch);
   return !status.ok();
 }
@@ -302,8 +302,9 @@ void Launches::NoteWaiter(StreamRef stream, const Grant& grant) {
 absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, uint64_t tag, Grant* grant) {
   const auto name = [&] { return stream == nullptr ? "blocks that are to stay" : NameOfLaunch(tag); };
   for (int attempt = 1;; ++attempt) {
+    const StreamIndex index = stream == nullptr ? kNoStream : core_->clock.Find(*stream);
     if (core_->pressure.load(std::memory_order_relaxed))
-      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), tag));
+      SPILLWAY_RETURN_IF_ERROR(WaitForRunAhead(BytesOf(set), index, tag));
     grant->tag = tag;
     absl::Status status = claims_->Claim(set, name, grant);
     if (!status.ok()) return status;
@@ -358,14 +359,15 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
   return result;
 }
 
-TimelineValue Launches::ValueToWaitFor() const {
+// Of the own stream: a collective on another one, say, may wait for what is launched here next.
+TimelineValue Launches::ValueToWaitFor(StreamIndex stream) const {
   const policy::LaunchIndex index = throttle_->MustHaveCompleted(log_->count());
-  return index == policy::kNever ? TimelineValue() : log_->ValueOf(index);
+  return index == policy::kNever ? TimelineValue() : log_->LatestOn(stream, index);
 }
 
-absl::Status Launches::WaitForRunAhead(uint64_t bytes, uint64_t tag) {
+absl::Status Launches::WaitForRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag) {
   const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
-  const TimelineValue before = ValueToWaitFor();
+  const TimelineValue before = ValueToWaitFor(stream);
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
   const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };
   if (!too_many_bytes() && !too_far()) return absl::OkStatus();

@@ -99,11 +99,14 @@ class Launches {
     if (__builtin_expect(bytes > core_->table.launch_sets.largest_bytes(), 0)) RememberSet(set);
   }
   void RememberSet(const AccessSet& set);
-  // Waits while uncompleted launches use more than the bound. Without lock or section.
-  absl::Status WaitForRunAhead(uint64_t bytes, uint64_t tag);
-  bool EndsAtRunAhead(uint64_t bytes, uint64_t tag, absl::FunctionRef<CUresult()> launch, CUresult* answer);
-  // With a plan in force: the launch that must have completed before the next one goes.
-  TimelineValue ValueToWaitFor() const;
+  // Waits while uncompleted launches use more than the bound, or those of the stream are too far ahead. Without
+  // lock or section.
+  absl::Status WaitForRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag);
+  bool EndsAtRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag, absl::FunctionRef<CUresult()> launch,
+                      CUresult* answer);
+  // With a plan in force: the stream's launch that must have completed before its next one goes.
+  TimelineValue ValueToWaitFor(StreamIndex stream) const;
+  // `hashes_queued` is read after the launch: whether hashes of the pinned blocks were enqueued beside it.
   CUresult RunPrepared(const AccessSet& needed, const AccessSet& named, StreamIndex index, uint64_t tag,
                        absl::FunctionRef<CUresult()> launch, const bool& hashes_queued, Grant* grant);
   std::string NameOfLaunch(uint64_t tag) const;

@@ -22,80 +22,9 @@
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/pin.h"
-#include "allocator/residency/state/link_meter.h"
 #include "allocator/residency/state/residency_options.h"
 
 namespace spillway::allocator {
-
-// Counters of one device, with units in the names. A snapshot: fields may be a few operations apart.
-struct ResidencyStats {
-  uint64_t budget_bytes = 0;        // now; falls when the driver refuses chunks
-  uint64_t chunk_target_bytes = 0;  // of the budget, what our chunks may hold now
-  uint64_t live_bytes = 0;          // blocks handed out and not freed, in whole chunks
-  uint64_t requested_bytes = 0;     // the same as asked for
-  uint64_t resident_bytes = 0;      // live blocks with chunks
-  uint64_t cached_bytes = 0;        // chunks of freed blocks kept for the next
-  uint64_t chunk_bytes = 0;         // all chunks that we have
-  uint64_t peak_chunk_bytes = 0;
-  uint64_t peak_live_bytes = 0;       // most of live_bytes, and
-  uint64_t peak_requested_bytes = 0;  // requested_bytes when it was reached: the rest is rounding
-  uint64_t peak_device_bytes = 0;     // most of (our chunks + external memory)
-  uint64_t external_bytes = 0;        // external memory now
-  uint64_t host_tier_bytes = 0;       // spilled bytes in host memory now
-  uint64_t disk_tier_bytes = 0;       // spilled bytes in spill files now
-  uint64_t clean_copy_bytes = 0;      // in both, clean copies: given up when the capacity is needed
-
-  uint64_t spilled_bytes = 0;  // moved out, all tiers, since start
-  uint64_t host_spilled_bytes = 0;
-  uint64_t disk_spilled_bytes = 0;
-  uint64_t fetched_bytes = 0;  // moved in, all tiers
-  uint64_t host_fetched_bytes = 0;
-  uint64_t disk_fetched_bytes = 0;
-  uint64_t prefetched_bytes = 0;        // of fetched: on the plan's account
-  uint64_t prefetch_in_time_bytes = 0;  // of fetched: arrived before their launch reached the gate
-
-  uint64_t launches = 0;       // through the gate, with at least one block of ours
-  uint64_t slow_launches = 0;  // of those, not everything was resident
-  uint64_t evictions = 0;
-  uint64_t evictions_cancelled = 0;
-  uint64_t faults = 0;  // blocks brought in on demand
-  uint64_t prefetches = 0;
-  uint64_t prefetches_cancelled = 0;
-  uint64_t clean_drops = 0;  // of evictions: the copy from before was the content still, nothing was moved
-  uint64_t clean_drop_bytes = 0;   // what those would have moved
-  uint64_t hash_mismatches = 0;    // a copy was kept, and the block had changed: written again
-  uint64_t handles_remade = 0;     // of GPU memory, released to be created in other sizes
-  uint64_t early_copies = 0;       // blocks copied out while they stayed on the GPU
-  uint64_t stall_chunk_nanos = 0;  // launching threads waited for chunks
-  uint64_t stall_disk_nanos = 0;   // for reads and their staging
-  uint64_t throttled_nanos = 0;    // by the bound on uncompleted launches, mostly behind a GPU that had work
-  // Of the time of the job, the part in which the GPU had nothing to do: a launch waited for chunks; for
-  // bytes to come back (the launching thread for the disk, or the GPU for their arrival); for the bound on
-  // uncompleted launches.
-  uint64_t lost_chunk_nanos = 0;
-  uint64_t lost_read_nanos = 0;
-  uint64_t lost_run_ahead_nanos = 0;
-  uint64_t in_time_bytes = 0;  // of fetched: nothing on the GPU had to wait for them
-  // Bytes a second of each copy queue while it had anything to do: moving means. 0: not known yet.
-  double host_out_rate = 0;
-  double disk_out_rate = 0;
-  double host_in_rate = 0;
-  double disk_in_rate = 0;
-  // Of these, those of host memory while both directions of the link run; 0: the link was not measured.
-  double host_out_both_rate = 0;
-  double host_in_both_rate = 0;
-  // What plain copies over the link were measured to reach last; measurements that ended, and those that were
-  // given up; time during which one was under way.
-  std::optional<LinkMeter::Measured> link;
-  uint64_t link_measurements = 0;
-  uint64_t link_measurements_dropped = 0;
-  uint64_t link_measuring_nanos = 0;
-  uint64_t pinned_bytes = 0;
-  std::array<uint64_t, 8> pinned_bytes_by_reason{};  // index: PinReason
-  uint64_t largest_set_bytes = 0;
-  uint64_t run_ahead_bytes =
-      0;  // bound on the bytes that uncompleted launches touch, once spilling has begun
-};
 
 class Residency {
  public:
@@ -171,10 +100,10 @@ class Residency {
   // An external driver call ran out of memory: gives chunks back. True when the call may be worth a repeat.
   virtual bool ReleaseForExternal(uint64_t bytes_wanted) = 0;
 
-  // For a process with calls that cannot be followed. Brings every live block to the GPU; blocks that come
-  // later have memory from their allocation on; nothing leaves any more. kResourceExhausted when the live
-  // blocks do not fit together: then what is out comes back only for launches that name it, and for
-  // RunReachingAll. May wait for the GPU and the disk. Called again, it tries again.
+  // For a process with calls that cannot be followed. Every live block's bytes are on the GPU, for any stream,
+  // when this returns; blocks that come later have memory from their allocation on; nothing leaves any more.
+  // kResourceExhausted when the live blocks do not fit together: then what is out comes back only for launches
+  // that name it, and for RunReachingAll. May wait for the GPU and the disk. Called again, it tries again.
   virtual absl::Status StopEvicting() = 0;
 
   // ---- Prediction: called by integration/prediction (policy/planner/plan.h, plan_runner.h).
@@ -190,6 +119,8 @@ class Residency {
 
   // Walks all blocks.
   virtual ResidencyStats Stats() const = 0;
+  // The part of it that plans are made for, in constant time.
+  virtual MachineFigures Machine() const = 0;
   // chunk_bytes and peak_chunk_bytes of Stats alone: for each allocation.
   struct OwnedChunks {
     uint64_t bytes = 0;

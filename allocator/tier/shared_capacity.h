@@ -89,8 +89,9 @@ class SharedCapacity {
       pinned = host_->GrowStorageTo(wanted);
     }
     if (!pinned.ok() && !absl::IsResourceExhausted(pinned)) return pinned;
-    if (wanted <= host_bytes()) return absl::OkStatus();
-    if (disk_ != nullptr) return disk_->GrowTo(wanted - host_bytes());
+    const uint64_t host = host_bytes();  // once: it changes at any time
+    if (wanted <= host) return absl::OkStatus();
+    if (disk_ != nullptr) return disk_->GrowTo(wanted - host);
     return absl::ResourceExhaustedError("the host tier is full and there is no disk tier" +
                                         (pinned.ok() ? "" : ": " + std::string(pinned.message())));
   }
@@ -100,8 +101,9 @@ class SharedCapacity {
   // what is missing, with what `more` bytes less will take, and the host tier tries again later.
   bool Fits(uint64_t more) {
     const uint64_t promised = promised_.load();
-    if (promised <= host_bytes() + disk_bytes()) return true;
-    if (disk_ != nullptr) disk_->AskFor(promised - host_bytes() + std::min(more, host_bytes()));
+    const uint64_t host = host_bytes();  // once: it changes at any time
+    if (promised <= host + disk_bytes()) return true;
+    if (disk_ != nullptr) disk_->AskFor(promised - host + std::min(more, host));
     return false;
   }
 

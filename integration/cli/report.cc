@@ -19,7 +19,7 @@
 #include "integration/cli/report_sections.h"
 #include "integration/cli/trace_files.h"
 #include "integration/cli/what_if.h"
-#include "integration/engine/report.h"
+#include "integration/engine/atomic_file.h"
 
 namespace spillway::integration {
 namespace {
@@ -79,7 +79,7 @@ absl::Status ReplaceFile(const std::string& path, const std::string& text) {
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_regular_file(status)) return WriteFile(path, text);
   const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : fs::path(path);
-  const absl::Status written = WriteFileAtomically(error ? path : target.string(), text);
+  const absl::Status written = WriteFileAtomically(error ? path : target.string(), text, Readers::kOwner);
   if (written.ok()) return written;
   return absl::UnknownError(absl::StrCat(path, ": cannot be written: ", written.message()));
 }

@@ -84,10 +84,15 @@ std::string PageOfDataFile(const std::string& data) {
   return absl::StrCat(data.substr(0, end), data.substr(end + 5), ".html");
 }
 
-std::vector<std::string> WrittenDataFiles(const std::string& pattern, long long since_unix_ns) {
+std::string DataPathOfRank(const std::string& pattern, int rank) {
+  const std::string ranks = PatternOfRanks(pattern);
+  return absl::StrReplaceAll(ranks.empty() || rank == 0 ? pattern : ranks, {{"%r", absl::StrCat(rank)}});
+}
+
+std::vector<std::string> WrittenDataFiles(const std::string& pattern, Whose whose, long long since_unix_ns) {
   std::vector<std::string> files;
   AddWritten(pattern, since_unix_ns, &files);
-  if (const std::string ranks = PatternOfRanks(pattern); !ranks.empty())
+  if (const std::string ranks = PatternOfRanks(pattern); whose == Whose::kEveryRanks && !ranks.empty())
     AddWritten(ranks, since_unix_ns, &files);
   std::ranges::sort(files);
   return files;

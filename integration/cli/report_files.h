@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,15 @@ bool AsksForPage(const std::string& report);
 // The data file of a page: "x-%r.json" for "x-%r.html". The processes replace %p and %r.
 std::string DataPathOf(const std::string& page);
 
-// Data files that `pattern` stands for and that were written since `since_unix_ns`: with numbers for %p and %r, those of
-// further devices (".gpu1"), and with neither those of further ranks ("x.rank1.json"). Sorted.
-std::vector<std::string> WrittenDataFiles(const std::string& pattern, long long since_unix_ns);
+// The pattern for one rank of the node: its number for %r; with neither %p nor %r "x.rank1.json" for "x.json".
+std::string DataPathOfRank(const std::string& pattern, int rank);
+
+// Of a pattern with neither %p nor %r: the file of that name alone, or those of further ranks ("x.rank1.json"), too.
+enum class Whose : uint8_t { kEveryRanks, kOneRanks };
+
+// Data files that `pattern` stands for and that were written since `since_unix_ns`: with numbers for %p and %r, and those
+// of further devices (".gpu1"). Sorted.
+std::vector<std::string> WrittenDataFiles(const std::string& pattern, Whose whose, long long since_unix_ns);
 
 // "x.gpu1.html" for "x.json.gpu1".
 std::string PageOfDataFile(const std::string& data);

@@ -1,5 +1,6 @@
 #include "integration/cli/report_run.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,54 +10,86 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "integration/cli/report.h"
 #include "integration/cli/report_files.h"
+#include "integration/engine/machine.h"
+#include "integration/engine/output_file.h"
+#include "integration/settings/environment.h"
+#include "integration/settings/node_ranks.h"
 
 namespace spillway::integration {
 namespace {
 
 constexpr int kCannotRun = 127;
 constexpr long long kNanos = 1'000'000'000;
-constexpr int kOfTerminal[] = {SIGINT, SIGQUIT};  // reach the command by themselves
-constexpr int kHandedOn[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+// What would have ended or moved the command, had it taken this process's place.
+constexpr int kHandedOn[] = {SIGTERM,   SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
+                             SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGPWR,  SIGIO};
+// While pages are made these act as they did before: the pages may be given up.
+constexpr int kGivesUp[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
 
 volatile std::sig_atomic_t g_child = 0;  // written before the handlers are there
 
-void HandOn(int signal) {
+// Terminals send to the whole foreground group, so these reach the command by themselves.
+bool IsOfTerminal(int signal, const siginfo_t& info) {
+  return info.si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGHUP);
+}
+
+void HandOn(int signal, siginfo_t* info, void* /*context*/) {
   const int before = errno;
-  if (g_child > 0) ::kill(g_child, signal);
+  if (g_child > 0 && !IsOfTerminal(signal, *info)) ::kill(g_child, signal);
   errno = before;
 }
 
-void SetAction(int signal, void (*handler)(int)) {
+struct sigaction SetAction(int signal, const struct sigaction& action) {
+  struct sigaction before = {};
+  ::sigaction(signal, &action, &before);
+  return before;
+}
+
+struct sigaction HandingOn() {
   struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  ::sigaction(signal, &action, nullptr);
+  action.sa_sigaction = HandOn;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  return action;
 }
 
 // Ends this process as the command was ended, without a second core file.
 int EndBySignal(int signal) {
   const rlimit none = {0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
-  SetAction(signal, SIG_DFL);
+  struct sigaction by_default = {};
+  by_default.sa_handler = SIG_DFL;
+  SetAction(signal, by_default);
   ::raise(signal);
   return 128 + signal;  // it was blocked, or cannot end a process
 }
 
-// What this process ignores or hands on is the command's own affair again. Signals that come before the child is there
+// Without this process nothing would end the command, and nobody wait for it. Of SIGTERM a launcher such as torchrun can
+// tell its workers, which SIGKILL would leave behind.
+void EndWithParent(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::raise(SIGTERM);
+}
+
+// Signals that come before the child is there
 // wait until it is.
 pid_t Start(const std::vector<char*>& command, sigset_t* blocked, sigset_t* before) {
   ::sigemptyset(blocked);
   for (int signal : kHandedOn) ::sigaddset(blocked, signal);
-  for (int signal : kOfTerminal) ::sigaddset(blocked, signal);
   ::sigprocmask(SIG_BLOCK, blocked, before);
   std::fflush(nullptr);
+  const pid_t self = ::getpid();
   const pid_t child = ::fork();
   if (child != 0) return child;
   ::sigprocmask(SIG_SETMASK, before, nullptr);
+  EndWithParent(self);
   ::execvp(command[0], command.data());
   std::fprintf(stderr, "spillway: cannot run %s: %s\n", command[0], std::strerror(errno));
   ::_exit(kCannotRun);
@@ -70,9 +103,34 @@ int WaitFor(pid_t child) {
   return status;
 }
 
+// Of a launcher that starts each rank with a `spillway run` of its own: the others make pages of their ranks. None: this
+// process has started all ranks, or there is one.
+std::optional<int> OwnRank() {
+  std::vector<std::string> warnings;  // the job says them
+  const NodeRanks ranks = ReadNodeRanks(EnvironmentVariable, &warnings);
+  return ranks.size > 1 ? std::optional<int>(ranks.rank) : std::nullopt;
+}
+
+// Where names tell processes apart and not ranks, what a process wrote of itself does. What cannot be read is not.
+bool IsAnotherRanks(const std::string& file, int rank) {
+  std::ifstream stream(file);
+  const auto data = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  const auto says_other = [&data](const char* key, const nlohmann::json& own) {
+    const auto found = data.is_object() && data.contains("job") && data["job"].is_object()
+                           ? data["job"].value(key, nlohmann::json())
+                           : nlohmann::json();
+    return !found.is_null() && found != own;
+  };
+  return says_other("rank", rank) || says_other("host", HostName());
+}
+
 void MakePages(const std::string& page, long long since_unix_ns, const std::string& library_directory) {
-  const std::string pattern = DataPathOf(page);
-  const std::vector<std::string> files = WrittenDataFiles(pattern, since_unix_ns);
+  const std::optional<int> rank = OwnRank();
+  std::string pattern = OutputFile::WithHost(DataPathOf(page));
+  if (rank) pattern = DataPathOfRank(pattern, *rank);
+  std::vector<std::string> files =
+      WrittenDataFiles(pattern, rank ? Whose::kOneRanks : Whose::kEveryRanks, since_unix_ns);
+  if (rank) std::erase_if(files, [&](const std::string& file) { return IsAnotherRanks(file, *rank); });
   if (files.empty())
     std::fprintf(
         stderr,
@@ -111,13 +169,12 @@ int RunAndReport(const std::vector<char*>& command, const std::string& page,
     return kCannotRun;
   }
   g_child = child;
-  for (int signal : kHandedOn) SetAction(signal, HandOn);
-  for (int signal : kOfTerminal) SetAction(signal, SIG_IGN);
+  std::map<int, struct sigaction> actions;
+  for (int signal : kHandedOn) actions[signal] = SetAction(signal, HandingOn());
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   const int status = WaitFor(child);
   g_child = 0;
-  for (int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP})
-    SetAction(signal, SIG_DFL);  // the page may be given up
+  for (int signal : kGivesUp) SetAction(signal, actions[signal]);
   MakePages(page, now.tv_sec * kNanos + now.tv_nsec, library_directory);
   return WIFSIGNALED(status) ? EndBySignal(WTERMSIG(status)) : WEXITSTATUS(status);
 }

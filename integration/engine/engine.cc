@@ -94,6 +94,9 @@ int CheckPairs(std::span<const char* const> names, std::span<const char* const> 
 
 void LookForTorch() {
   g_torch_swap->Try();
+  // If nothing else tells that PyTorch has come, its own allocator's first call of the driver does.
+  GetHookState()->before_external_allocation.store(g_torch_swap->settled() ? nullptr
+                                                                           : &spillway_engine_cu_init);
   const std::string version = g_torch_swap->installed_version();
   if (!version.empty()) Runtime::Get()->NoteFramework(absl::StrCat("PyTorch ", version));
 }

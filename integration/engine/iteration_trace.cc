@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "integration/engine/report.h"
+#include "integration/engine/atomic_file.h"
 #include "integration/report/kernel_name.h"
 #include "io/os/errno.h"
 #include "policy/trace/workload_file.h"
@@ -37,7 +37,8 @@ std::string WriteOne(const std::string& path, DeviceIteration* device, const Nam
   if (!device->iteration) return absl::StrCat(head, "no file, since no iteration repeated");
   const policy::Workload& workload = device->iteration->recorded.workload;
   const absl::StatusOr<std::string> file = EncodeIteration(&*device->iteration, name);
-  const absl::Status status = file.ok() ? WriteFileAtomically(path, *file) : file.status();
+  const absl::Status status =
+      file.ok() ? WriteFileAtomically(path, *file, Readers::kEveryone) : file.status();
   if (!status.ok()) return absl::StrCat(head, "no file: ", std::string(status.message()));
   return absl::StrFormat(
       "%s%s has an iteration of %d launches (%d of them of measured kinds, by %d samples) on %d blocks, %.1f "

@@ -22,6 +22,7 @@ uint64_t AvailableHostMemory(const std::string& root = "");
 struct HostMemory {
   uint64_t machine_bytes = 0;  // 0: not known
   uint64_t group_bytes = 0;    // the least limit of the process's control groups and their parents; 0: none
+  std::string grows_by;  // what may give the machine more later: machine_bytes is no limit; empty: nothing
 };
 HostMemory WholeHostMemory(const std::string& root = "");
 
@@ -33,6 +34,9 @@ struct ControlGroup {
 // The control groups of this process that limit what `controller` ("memory", "cpu") gives out, each before its
 // parent, which limits, too. Empty where there are none.
 std::vector<ControlGroup> ControlGroups(const std::string& controller, const std::string& root = "");
+
+// As gethostname says it; empty where it says nothing.
+std::string HostName();
 
 // The first of `candidates` that is a writable directory on a disk (no tmpfs, no ramfs); empty when none is.
 std::string FirstDiskDirectory(const std::vector<std::string>& candidates);

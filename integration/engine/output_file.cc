@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "integration/engine/report.h"
+#include "integration/engine/machine.h"
 #include "io/os/log.h"
 
 namespace spillway::integration {
@@ -24,12 +24,12 @@ std::string OfRank(const std::string& path, int rank) {
 
 }  // namespace
 
-OutputFile::OutputFile(std::string setting, std::string path)
-    : setting_(std::move(setting)), path_(std::move(path)) {}
+OutputFile::OutputFile(std::string setting, std::string path, Readers readers)
+    : setting_(std::move(setting)), path_(std::move(path)), readers_(readers) {}
 
 void OutputFile::Replace(const std::string& text) {
   if (!wanted()) return;
-  const absl::Status status = WriteFileAtomically(path_, text);
+  const absl::Status status = WriteFileAtomically(path_, text, readers_);
   if (status.ok() || failed_) return;
   failed_ = true;  // reported once, not every 10 s
   os::Log(os::LogLevel::kWarn, absl::StrCat("cannot write ", setting_, ": ", std::string(status.message())));
@@ -37,8 +37,13 @@ void OutputFile::Replace(const std::string& text) {
 
 std::string OutputFile::Expand(const std::string& pattern, int local_rank) {
   const bool tells_ranks_apart = absl::StrContains(pattern, "%p") || absl::StrContains(pattern, "%r");
-  if (local_rank > 0 && !tells_ranks_apart && !pattern.empty()) return OfRank(pattern, local_rank);
-  return absl::StrReplaceAll(pattern, {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}});
+  if (local_rank > 0 && !tells_ranks_apart && !pattern.empty()) return OfRank(WithHost(pattern), local_rank);
+  return absl::StrReplaceAll(
+      pattern, {{"%p", absl::StrCat(::getpid())}, {"%r", absl::StrCat(local_rank)}, {"%h", HostName()}});
+}
+
+std::string OutputFile::WithHost(const std::string& pattern) {
+  return absl::StrReplaceAll(pattern, {{"%h", HostName()}});
 }
 
 std::string OutputFile::OfDevice(const std::string& path, int device, bool first) {

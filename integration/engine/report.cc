@@ -1,11 +1,9 @@
 #include "integration/engine/report.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -14,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "allocator/residency/residency.h"
 #include "io/os/bytes_text.h"
-#include "io/os/errno.h"
 
 namespace spillway::integration {
 namespace {
@@ -368,25 +365,6 @@ std::string StatusText(const Figures& figures) {
   }
   if (!figures.waits_now.empty()) text += "; " + figures.waits_now;
   return text;
-}
-
-absl::Status WriteFileAtomically(const std::string& path, const std::string& text) {
-  const std::string beside = absl::StrFormat("%s.%d.tmp", path, ::getpid());
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return os::StatusFromErrno(errno, beside);
-  size_t done = 0;
-  int error = 0;
-  while (done < text.size() && error == 0) {
-    const ssize_t n = ::write(file, text.data() + done, text.size() - done);
-    if (n > 0) done += static_cast<size_t>(n);
-    if (n == 0) error = EIO;
-    if (n < 0 && errno != EINTR) error = errno;
-  }
-  if (::close(file) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return absl::OkStatus();
-  ::unlink(beside.c_str());
-  return os::StatusFromErrno(error, path);
 }
 
 }  // namespace spillway::integration

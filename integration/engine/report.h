@@ -1,6 +1,6 @@
 // Report: the engine's figures in words for people and as JSON for programs. The reporter calls it for the
 // summary, the status line and the metrics file, the C ABI for spillway.stats(). Pure functions of
-// statistics: any thread, nothing fails. WriteFileAtomically alone touches a file.
+// statistics: any thread, nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
 #define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "allocator/residency/residency.h"
 #include "integration/engine/iteration_meter.h"
 #include "integration/engine/observation.h"
@@ -76,10 +75,6 @@ std::optional<double> PercentOfBound(const DeviceFigures& device);
 
 // What SIGUSR1 asks for, without the prefix: "status: on the GPU 1.20 GiB of 2.00 GiB, host ...".
 std::string StatusText(const Figures& figures);
-
-// Writes `text` to a file beside `path` and renames it: readers see the old file or the new one, whole. An
-// error names the file.
-absl::Status WriteFileAtomically(const std::string& path, const std::string& text);
 
 }  // namespace spillway::integration
 

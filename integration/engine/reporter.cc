@@ -15,7 +15,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr double kShortestRateSeconds = 1;
-constexpr auto kLongestFinish = std::chrono::milliseconds(350);
+constexpr auto kLeastFinish = std::chrono::milliseconds(350);
 
 }  // namespace
 
@@ -37,7 +37,8 @@ double IterationRate::Update(const Figures& figures) {
 Reporter::Reporter(const Options& options, std::function<Figures()> collect)
     : options_(options),
       collect_(std::move(collect)),
-      metrics_("SPILLWAY_METRICS", OutputFile::Expand(options.metrics_file, options.local_rank)) {
+      metrics_("SPILLWAY_METRICS", OutputFile::Expand(options.metrics_file, options.local_rank),
+               Readers::kEveryone) {
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (options_.status == StatusLine::kSignal) SetStatusWake(wake_);
   absl::StatusOr<os::Thread> thread = os::StartThread("spillway-report", [this] { Loop(); });
@@ -111,13 +112,13 @@ void Reporter::WriteFiles(const Figures& figures, bool ended) {
   for (const auto& write : options_.writers) write(figures, ended);
 }
 
-void Reporter::Finish() {
+void Reporter::Finish(Time deadline) {
   if (stop_.exchange(true)) return;
   if (!thread_.joinable()) return ReportTheEnd();
   const uint64_t one = 1;
   if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0)
     os::Log(os::LogLevel::kDebug, "the reporter is awake");
-  const auto deadline = std::chrono::steady_clock::now() + kLongestFinish;
+  deadline = std::max(deadline, std::chrono::steady_clock::now() + kLeastFinish);
   bool ended = false;
   {
     os::MutexLock lock(&mu_);
@@ -130,6 +131,10 @@ void Reporter::Finish() {
     thread_.join();
   } else {
     thread_.detach();
+    os::ReportLine(
+        "the end of the process has cut off the last writing of figures: their disk is slow or does not "
+        "answer. "
+        "Files that were not reached are those of up to 10 s before");
   }
   // The descriptor stays open: a signal handler may be about to write to it.
 }

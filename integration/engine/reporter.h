@@ -52,8 +52,8 @@ class Reporter {
     std::chrono::milliseconds look{1'000};    // between two looks at the figures
     AdviceFacts advice = {};                  // for the last line
     os::WaitList* waits = nullptr;            // its lines are written when they are due; null: none
-    // Called on the reporter's thread: as often as this says, and with each writing of the metrics (`ended`:
-    // the last one). Empty: nothing is.
+    // Called on the reporter's thread: as often as this says, and after each writing of the metrics (`ended`:
+    // the last one). Empty: nothing is. The time at the end is limited: whoever writes most is the last.
     std::chrono::milliseconds often{50};
     std::function<void()> look_often = nullptr;
     std::vector<std::function<void(const Figures& figures, bool ended)>> writers = {};
@@ -62,10 +62,11 @@ class Reporter {
   Reporter(const Options& options, std::function<Figures()> collect);
   ~Reporter();
 
-  // Makes the thread print the summary, write the metrics for the last time, and end. Waits 0.35 s at most:
-  // the file may lie on a drive that does not answer. A thread that is late is left to itself, and this
-  // object must then live as long as the process. A second call does nothing.
-  void Finish();
+  using Time = std::chrono::steady_clock::time_point;
+  // Makes the thread print the summary, write its files for the last time, and end. Waits until `deadline`, and 0.35 s
+  // in any case: a file may lie on a drive that does not answer. A thread that is late is left to itself, with a line,
+  // and this object must then live as long as the process. A second call does nothing.
+  void Finish(Time deadline = {});
   // In a forked child: closes the descriptor and writes nothing any more.
   void AbandonAfterFork();
 
@@ -74,7 +75,6 @@ class Reporter {
 
  private:
   Figures Collect(bool ended);
-  using Time = std::chrono::steady_clock::time_point;
   void Loop();
   void ReportTheEnd();
   bool WaitUntil(Time time);

@@ -209,7 +209,8 @@ void RunReport::Write(const Figures& figures, bool ended) {
     LookAtPower(device, figures.seconds);
     if (!ended) TakeIteration(device);
     if (!device->file)
-      device->file.emplace("SPILLWAY_REPORT", OutputFile::OfDevice(path_, entry.device, device == first_));
+      device->file.emplace("SPILLWAY_REPORT", OutputFile::OfDevice(path_, entry.device, device == first_),
+                           Readers::kOwner);
     device->file->Replace(RunDataJson(DataOf(*device, figures, ended)));
   }
 }

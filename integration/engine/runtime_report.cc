@@ -15,7 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "integration/engine/drives.h"
+#include "integration/engine/machine.h"
 #include "integration/engine/prometheus.h"
+#include "integration/engine/recorded_command.h"
 #include "integration/engine/runtime.h"
 #include "integration/hooks/launch_reports.h"
 #include "io/os/clock.h"
@@ -23,24 +25,11 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMostArguments = 64;
-constexpr size_t kLongestArgument = 256;
-
 std::vector<std::string> CommandOfThisProcess() {
   std::ifstream file("/proc/self/cmdline");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!text.empty() && text.back() == '\0') text.pop_back();
-  std::vector<std::string> arguments = absl::StrSplit(text, '\0');
-  if (arguments.size() > kMostArguments) arguments.resize(kMostArguments);
-  for (std::string& argument : arguments) {
-    if (argument.size() > kLongestArgument) argument.resize(kLongestArgument);
-  }
-  return arguments;
-}
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+  return RecordedCommand(absl::StrSplit(text, '\0'));
 }
 
 }  // namespace
@@ -99,6 +88,14 @@ void Runtime::StartReports() {
   options.status = settings_.status;
   options.waits = &waits_;
   options.advice = FactsForAdvice();
+  if (!settings_.prometheus.empty()) {
+    const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
+    const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path, Readers::kEveryone);
+    const PrometheusLabels labels = {settings_.ranks.rank, ::getpid()};
+    options.writers.push_back(
+        [file, labels](const Figures& figures, bool) { file->Replace(PrometheusText(figures, labels)); });
+  }
+  // The last, since its file is by far the largest.
   if (!settings_.report.empty()) {
     RunFacts facts = FactsForReport();
     facts.origin_nanos = origin;
@@ -108,13 +105,6 @@ void Runtime::StartReports() {
     options.look_often = [report = report_.get()] { report->Look(); };
     options.writers.push_back(
         [report = report_.get()](const Figures& figures, bool ended) { report->Write(figures, ended); });
-  }
-  if (!settings_.prometheus.empty()) {
-    const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
-    const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path);
-    const PrometheusLabels labels = {settings_.ranks.rank, ::getpid()};
-    options.writers.push_back(
-        [file, labels](const Figures& figures, bool) { file->Replace(PrometheusText(figures, labels)); });
   }
   reporter_ = std::make_unique<Reporter>(options, [this, origin] {
     Figures figures = CollectFigures();

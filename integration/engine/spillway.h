@@ -105,8 +105,11 @@ int spillway_engine_check_settings(const char* const* names, const char* const* 
 
 /* What the engine looks up in libspillway_torch_<major>_<minor>.so after it has opened it: puts our allocator
  * in the place of PyTorch's. 0: installed. Else, and also where only a part is missing that nothing depends
- * on, `error` gets a short text. Must run before CUDA's lazy initialisation. */
-typedef int (*spillway_torch_install_fn)(const spillway_api* api, char* error, size_t error_bytes);
+ * on, `error` gets a short text. Must run before CUDA's lazy initialisation. `release`: the PyTorch that runs,
+ * "2.11.0+cu130". SPILLWAY_TORCH_NOT_YET: PyTorch has no allocator yet. */
+typedef int (*spillway_torch_install_fn)(const spillway_api* api, const char* release, char* error,
+                                         size_t error_bytes);
+enum { SPILLWAY_TORCH_NOT_YET = 2 };
 #define SPILLWAY_TORCH_INSTALL "spillway_torch_install"
 
 #ifdef __cplusplus

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "integration/engine/atomic_file.h"
 #include "integration/engine/output_file.h"
 #include "integration/escape/deny_list.h"
 #include "integration/settings/environment.h"
@@ -44,15 +45,28 @@ absl::Status Refuse(const SettingSource& source, const char* name, const std::st
   return absl::InvalidArgumentError(NotAccepted(source, name, accepted));
 }
 
-absl::Status CheckHostMemory(const Settings& settings, const SettingSource& source, const HostMemory& host) {
+// Where a machine's memory grows its total is no limit. So many times the total cannot be meant there, either.
+constexpr uint64_t kMostGrowth = 1024;
+
+absl::Status CheckHostMemory(const Settings& settings, const SettingSource& source, const HostMemory& host,
+                             std::vector<std::string>* warnings) {
   if (!settings.host_memory || settings.host_memory->percent > 0) return absl::OkStatus();
-  const bool group =
-      host.group_bytes != 0 && (host.machine_bytes == 0 || host.group_bytes < host.machine_bytes);
-  const uint64_t most = group ? host.group_bytes : host.machine_bytes;
-  if (most == 0 || settings.host_memory->bytes <= most) return absl::OkStatus();
-  std::string accepted =
-      absl::StrCat("at most ", os::BytesText(most), ", ",
-                   group ? "which this process's control group may use" : "which this machine has");
+  const uint64_t wanted = settings.host_memory->bytes;
+  const bool grows = !host.grows_by.empty();
+  const uint64_t machine = host.machine_bytes * (grows ? kMostGrowth : 1);
+  const bool group = host.group_bytes != 0 && (machine == 0 || host.group_bytes < machine);
+  const uint64_t most = group ? host.group_bytes : machine;
+  if (most == 0 || wanted <= most) {
+    if (grows && host.machine_bytes != 0 && wanted > host.machine_bytes)
+      warnings->push_back(absl::StrCat(
+          "the host tier may take ", os::BytesText(wanted), ", above the ", os::BytesText(host.machine_bytes),
+          " that this machine has now; its memory can grow (", host.grows_by, ")"));
+    return absl::OkStatus();
+  }
+  std::string accepted = absl::StrCat("at most ", os::BytesText(most), ", ",
+                                      group   ? "which this process's control group may use"
+                                      : grows ? absl::StrCat(kMostGrowth, " times what this machine has now")
+                                              : "which this machine has");
   if (group && host.machine_bytes != 0)
     absl::StrAppend(&accepted, " (the machine has ", os::BytesText(host.machine_bytes), ")");
   return Refuse(source, "host_memory", absl::StrCat(accepted, ", or a share such as 60%"));
@@ -155,12 +169,8 @@ std::string WhyNotWritten(const std::string& path) {
     return S_ISDIR(info.st_mode) ? absl::StrCat(path, " is a directory")
                                  : absl::StrCat(path, " is no regular file");
   }
-  const std::string beside = absl::StrCat(path, ".", ::getpid(), ".tmp");
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return errno == EEXIST ? "" : WithoutNumber(os::StatusFromErrno(errno, beside));
-  ::close(file);
-  ::unlink(beside.c_str());
-  return "";
+  const absl::Status status = CheckFolderOf(path);
+  return status.ok() ? "" : WithoutNumber(status);
 }
 
 std::string WhyNotRead(const std::string& path) {
@@ -235,7 +245,7 @@ MachineFacts LookAtMachine(const Settings& settings, const std::string& root) {
 absl::Status CheckStart(const Settings& settings, const SettingSource& source, const MachineFacts& facts,
                         std::vector<std::string>* warnings) {
   SPILLWAY_RETURN_IF_ERROR(CheckGpuMemory(settings, source, facts.device_bytes));
-  SPILLWAY_RETURN_IF_ERROR(CheckHostMemory(settings, source, facts.host));
+  SPILLWAY_RETURN_IF_ERROR(CheckHostMemory(settings, source, facts.host, warnings));
   for (const FileProblem& file : facts.files) return Refuse(source, file.setting, file.accepted);
   return CheckDirectories(settings, source, facts.directories, warnings);
 }

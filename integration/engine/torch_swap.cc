@@ -38,16 +38,6 @@ size_t DigitsAt(std::string_view text, size_t at) {
   return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
 }
 
-// "2.11" of "2.11.0+cu130"; empty when the text begins otherwise.
-std::string MinorOf(std::string_view text) {
-  const size_t major = DigitsAt(text, 0);
-  if (major == 0 || text.substr(major, 1) != ".") return "";
-  const size_t minor = DigitsAt(text, major + 1);
-  const size_t end = major + 1 + minor;
-  if (minor == 0 || text.substr(end, 1) != ".") return "";
-  return std::string(text.substr(0, end));
-}
-
 // The string of ` = 'string'`, without its quotation mark at the front; empty when that is not what it is.
 std::string_view AfterEquals(std::string_view text) {
   for (const std::string_view mark : {"=", "'\""}) {
@@ -66,7 +56,16 @@ std::string MappedTorchLibrary() {
   return path;
 }
 
-absl::StatusOr<std::string> TorchMinorVersion(const std::string& library) {
+std::string MinorOf(std::string_view release) {
+  const size_t major = DigitsAt(release, 0);
+  if (major == 0 || release.substr(major, 1) != ".") return "";
+  const size_t minor = DigitsAt(release, major + 1);
+  const size_t end = major + 1 + minor;
+  if (minor == 0 || release.substr(end, 1) != ".") return "";
+  return std::string(release.substr(0, end));
+}
+
+absl::StatusOr<std::string> TorchRelease(const std::string& library) {
   // A Python wheel: torch/lib/libc10_cuda.so and torch/version.py. A C++ distribution: lib/ and
   // build-version.
   const std::string parent = DirectoryOf(DirectoryOf(library));
@@ -76,8 +75,8 @@ absl::StatusOr<std::string> TorchMinorVersion(const std::string& library) {
     for (std::string line; std::getline(lines, line);) {
       const std::string_view text = line;
       if (!text.starts_with(head)) continue;
-      std::string minor = MinorOf(*head == 0 ? text : AfterEquals(text.substr(std::strlen(head))));
-      if (!minor.empty()) return minor;
+      const std::string_view found = *head == 0 ? text : AfterEquals(text.substr(std::strlen(head)));
+      if (!MinorOf(found).empty()) return std::string(found.substr(0, found.find_first_of(" \t\r'\"")));
     }
   }
   return absl::NotFoundError(absl::StrCat("no version of PyTorch beside ", library));
@@ -100,17 +99,20 @@ std::vector<std::string> TorchVersionsIn(const std::string& directory) {
 
 void TorchSwap::Try() {
   os::MutexLock lock(&mu_);
-  if (settled_) return;
+  if (settled_.load()) return;
   const std::string library = MappedTorchLibrary();
   if (library.empty()) return;
-  settled_ = true;
-  if (absl::Status status = InstallInto(library); !status.ok()) {
+  const absl::Status status = InstallInto(library);
+  if (absl::IsUnavailable(status)) return;
+  settled_.store(true);
+  if (!status.ok()) {
     ReportNotServed(absl::StrCat("PyTorch is left as it is: ", std::string(status.message())), if_not_);
   }
 }
 
 absl::Status TorchSwap::InstallInto(const std::string& library) {
-  SPILLWAY_ASSIGN_OR_RETURN(const std::string version, TorchMinorVersion(library));
+  SPILLWAY_ASSIGN_OR_RETURN(const std::string release, TorchRelease(library));
+  const std::string version = MinorOf(release);
   const std::vector<std::string> versions = TorchVersionsIn(directory_);
   if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
     return absl::NotFoundError(absl::StrCat("version ", version, " is unknown here (known: ",
@@ -125,7 +127,9 @@ absl::Status TorchSwap::InstallInto(const std::string& library) {
   auto install = reinterpret_cast<spillway_torch_install_fn>(::dlsym(handle, SPILLWAY_TORCH_INSTALL));
   if (install == nullptr) return absl::InternalError(absl::StrCat(path, " lacks ", SPILLWAY_TORCH_INSTALL));
   char error[512] = "";
-  if (install(api_, error, sizeof(error)) != 0) return absl::FailedPreconditionError(error);
+  const int answer = install(api_, release.c_str(), error, sizeof(error));
+  if (answer == SPILLWAY_TORCH_NOT_YET) return absl::UnavailableError(error);
+  if (answer != 0) return absl::FailedPreconditionError(error);
   if (error[0] != 0) os::Log(os::LogLevel::kDebug, error);
   installed_version_ = version;
   return absl::OkStatus();

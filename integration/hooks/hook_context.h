@@ -72,6 +72,8 @@ struct HookState {
   std::atomic<int> captures{0};             // begun and not ended, in the process; 0 spares launches a query
   std::atomic<bool> eviction_off{false};    // switch_eviction_off was called
   std::atomic<bool> other_contexts{false};  // contexts beside the primary ones have been made
+  // Set until PyTorch is found: runs on the thread of each allocation that is counted as external.
+  std::atomic<void (*)()> before_external_allocation{nullptr};
   std::atomic<HookContext*> context{nullptr};  // released by PublishHookContext, acquired by each wrapper
 };
 

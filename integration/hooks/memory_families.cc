@@ -85,10 +85,10 @@ uint64_t BytesPerChannel(CUarray_format format) {
   }
 }
 
-CUresult RetainedHandle::Call(const RowInfo& row, decltype(&::cuMemRetainAllocationHandle) real,
+CUresult RetainedHandle::Call(const RowInfo&, decltype(&::cuMemRetainAllocationHandle) real,
                               CUmemGenericAllocationHandle* handle, void* address) {
-  const CUresult result =
-      Pinned<allocator::PinReason::kExport, AnyArgument>::Call(row, real, handle, address);
+  if (ContextOwning(reinterpret_cast<uint64_t>(address)) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = real(handle, address);
   if (result == CUDA_SUCCESS && handle != nullptr) GetHookState()->external.OnRetain(*handle);
   return result;
 }

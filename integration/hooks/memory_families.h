@@ -24,6 +24,7 @@ struct CountedAlloc {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N, Rest...), P* address, N bytes,
                        Rest... rest) {
     HookState* const state = GetHookState();
+    if (void (*const look)() = state->before_external_allocation.load(std::memory_order_relaxed)) look();
     const CUresult result = CallWithRetry(state, bytes, [&] { return real(address, bytes, rest...); });
     if (result == CUDA_SUCCESS && address != nullptr) {
       state->external.OnAllocate(ExternalMemory::Kind::kAddress, *address, CurrentDevice(*state), bytes);
@@ -158,7 +159,8 @@ struct RefusedOnOurs {
     return ContextOwning(address) != nullptr ? CUDA_ERROR_INVALID_VALUE : real(address, bytes);
   }
 };
-// cuMemRetainAllocationHandle: a block of ours is pinned; external memory has one reference more.
+// cuMemRetainAllocationHandle: a block of ours has none to give, as memory of cuMemAlloc has none: it consists of
+// several, which are taken away and cannot be exported. External memory has one reference more.
 struct RetainedHandle {
   static CUresult Call(const RowInfo& row, decltype(&::cuMemRetainAllocationHandle) real,
                        CUmemGenericAllocationHandle* handle, void* address);

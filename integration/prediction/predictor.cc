@@ -212,6 +212,7 @@ void Predictor::PutInForce() {
   // Launches that came before the plan was in force are compared by the tracker alone.
   if (const Expectation* const expected = expected_.load()) Depart(expected);
   in_force_ = nullptr;
+  std::erase_if(sequence_plans_, [this](const auto& one) { return !tracker_.Knows(one.first); });
   const policy::SequenceId current = tracker_.sequence();
   if (current == policy::kNoSequence || residency_.load() == nullptr) return;
   const policy::Trace& sequence = tracker_.IterationOf(current);
@@ -236,7 +237,6 @@ void Predictor::PutInForce() {
 }
 
 void Predictor::SetPlanOfSequence() {
-  std::erase_if(sequence_plans_, [this](const auto& one) { return !tracker_.Knows(one.first); });
   const policy::SequenceId current = tracker_.sequence();
   std::unique_ptr<SequencePlan>& plan = sequence_plans_[current];
   if (plan == nullptr) {
@@ -311,13 +311,13 @@ policy::RuntimeMachine Predictor::MachineNow() const {
   policy::RuntimeMachine machine;
   const allocator::Residency* const residency = residency_.load();
   if (residency != nullptr) {
-    const allocator::ResidencyStats stats = residency->Stats();
-    machine.machine.gpu_bytes = stats.chunk_target_bytes;
-    machine.machine.pcie_in = stats.host_in_rate;
-    machine.machine.pcie_out = stats.host_out_rate;
-    machine.machine.pcie_both = {stats.host_in_both_rate, stats.host_out_both_rate};
-    machine.machine.ssd_read = stats.disk_in_rate;
-    machine.machine.ssd_write = stats.disk_out_rate;
+    const allocator::MachineFigures figures = residency->Machine();
+    machine.machine.gpu_bytes = figures.chunk_target_bytes;
+    machine.machine.pcie_in = figures.host_in_rate;
+    machine.machine.pcie_out = figures.host_out_rate;
+    machine.machine.pcie_both = {figures.host_in_both_rate, figures.host_out_both_rate};
+    machine.machine.ssd_read = figures.disk_in_rate;
+    machine.machine.ssd_write = figures.disk_out_rate;
   }
   if (options_.host_bytes) machine.machine.host_bytes = options_.host_bytes();
   machine.has_disk = options_.has_disk;

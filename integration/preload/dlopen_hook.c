@@ -1,13 +1,23 @@
 /* The filter of the dlopen hook; the hook itself is the tail jump in trampolines.S. Closes the two gaps of
  * the SONAME: a driver opened by path, or by the development name libcuda.so. And, since it sees PyTorch
- * come, it takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them. */
+ * come, it takes our keys out of PyTorch's variables before PyTorch's load-time parser reads them, and has the
+ * engine look for PyTorch once it is there. */
 
 #include "integration/preload/shim.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char kDriverName[] = "libcuda.so.1";
+
+static atomic_int torch_opens_; /* PyTorch's libraries have been asked for since the engine looked last */
+
+/* An extension module of Python's. The libraries that constructors open are none: so those of PyTorch's have all
+ * run when one is opened after it. */
+static int IsPythonModule(const char* base) {
+  return strncmp(base, "lib", 3) != 0 && strstr(base, ".so") != NULL;
+}
 
 /* PyTorch's libraries that bring libc10_cuda with them, whose static initialisers parse the variables: the
  * one that `import torch` opens first, the extension module, and those that C++ programs open. */
@@ -24,10 +34,14 @@ const char* DlopenName(const char* path) {
   if (!path) return path;
   const char* slash = strrchr(path, '/');
   const char* base = slash ? slash + 1 : path;
-  if (strncmp(base, "lib", 3) != 0 && strncmp(base, "_C.", 3) != 0) return path;
   if (BringsTorch(path, base)) {
     TakeConf();
+    atomic_store(&torch_opens_, 1);
     return path;
+  }
+  if (atomic_load_explicit(&torch_opens_, memory_order_relaxed) && IsPythonModule(base) &&
+      atomic_exchange(&torch_opens_, 0)) {
+    LookForTorch();
   }
   int exact = strcmp(base, kDriverName) == 0;
   if ((!exact && strcmp(base, "libcuda.so") != 0) || SwitchedOff()) return path;

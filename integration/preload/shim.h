@@ -190,6 +190,8 @@ const char* ShimDirectory(void);
 
 /* The shim's wrapper of cuInit: opens the engine after the first one that succeeds. */
 int WrappedInit(unsigned int flags);
+/* PyTorch may be there by now: where it shares a CUDA runtime that another library has started, no cuInit follows. */
+void LookForTorch(void);
 /* Makes fork wait for LockStart and LockConf, and puts the real functions back in the child. Once, under
  * LockStart. */
 void RegisterForkHandlers(void);

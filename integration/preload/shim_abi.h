@@ -78,7 +78,8 @@ struct spillway_shim {
  * Calls that it makes through driver symbols reach the real driver's cuInit directly. */
 int spillway_engine_open(const struct spillway_shim* shim);
 
-/* Optional. After each later cuInit of the process that succeeds. */
+/* Optional. After each later cuInit of the process that succeeds, and when a module of Python's is opened after
+ * PyTorch's: PyTorch may be in the process now. */
 void spillway_engine_cu_init(void);
 
 /* Optional. In a forked child, on its only thread, after the shim has put the real functions back. */

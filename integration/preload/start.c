@@ -150,6 +150,13 @@ static int StartEngine(void) {
   return first;
 }
 
+void LookForTorch(void) {
+  if (inside_ || atomic_load(&engine_) != kEngineOpen || !engine_cu_init_) return;
+  inside_ = 1;
+  engine_cu_init_();
+  inside_ = 0;
+}
+
 int WrappedInit(unsigned int flags) {
   int (*real)(unsigned int) = (int (*)(unsigned int))RealFunction("cuInit");
   if (!real) return kCudaNoDevice;

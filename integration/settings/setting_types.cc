@@ -4,6 +4,12 @@
 #include "absl/strings/str_split.h"
 
 namespace spillway::integration::setting_type {
+namespace {
+
+// Neither nothing nor enough: 20 is 20 bytes, by one who meant GiB.
+bool TooSmall(const Size& size) { return size.percent == 0 && size.bytes != 0 && size.bytes < kLeastSize; }
+
+}  // namespace
 
 std::vector<std::string> WordsOf(std::string_view accepted) {
   const absl::string_view text(accepted.data(), accepted.size());
@@ -11,11 +17,16 @@ std::vector<std::string> WordsOf(std::string_view accepted) {
 }
 
 absl::StatusOr<PlainSize::Value> PlainSize::Read(std::string_view text, std::string_view) {
-  return ParseSize(text, Percent::kRefused);
+  SPILLWAY_ASSIGN_OR_RETURN(const Size size, ParseSize(text, Percent::kRefused));
+  if (TooSmall(size)) return absl::InvalidArgumentError("0, or a size of at least 2MiB, such as 20GiB");
+  return size;
 }
 
 absl::StatusOr<Share::Value> Share::Read(std::string_view text, std::string_view) {
-  return ParseSize(text, Percent::kAccepted);
+  SPILLWAY_ASSIGN_OR_RETURN(const Size size, ParseSize(text, Percent::kAccepted));
+  if (TooSmall(size))
+    return absl::InvalidArgumentError("0, a size of at least 2MiB, such as 20GiB, or a share such as 60%");
+  return size;
 }
 
 absl::StatusOr<ShareAboveZero::Value> ShareAboveZero::Read(std::string_view text, std::string_view) {
@@ -30,13 +41,12 @@ absl::StatusOr<Directories::Value> Directories::Read(std::string_view text, std:
   return ParseDirectories(text);
 }
 
-absl::StatusOr<Path::Value> Path::Read(std::string_view text, std::string_view) {
-  if (text.empty() || text.find('\n') != std::string_view::npos) return absl::InvalidArgumentError("a path");
+absl::StatusOr<PathOrNone::Value> PathOrNone::Read(std::string_view text, std::string_view) {
+  const auto on = ParseSwitch(text);  // a file of such a name is nobody's intent
+  if (ParseWord(text, {"none"}).ok() || (on.ok() && !*on)) return std::string();
+  if (text.empty() || text.find('\n') != std::string_view::npos || on.ok())
+    return absl::InvalidArgumentError("a path, or none");
   return std::string(text);
-}
-
-absl::StatusOr<PathOrNone::Value> PathOrNone::Read(std::string_view text, std::string_view accepted) {
-  return text == "none" ? absl::StatusOr<std::string>("") : Path::Read(text, accepted);
 }
 
 }  // namespace spillway::integration::setting_type

@@ -51,19 +51,19 @@ struct Switch {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view) { return ParseSwitch(text); }
 };
 
-// A size in bytes. Empty: not set.
+// A size in bytes: 0, or kLeastSize at least. Empty: not set.
 struct PlainSize {
   using Value = std::optional<Size>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
 };
 
-// A size, or a share of something that is known later. Empty: not set.
+// The same, or a share of something that is known later. Empty: not set.
 struct Share {
   using Value = std::optional<Size>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
 };
 
-// The same, of at least 64 MiB; less is refused.
+// A share, or a size of at least 64 MiB; less is refused. Empty: not set.
 struct ShareAboveZero {
   using Value = std::optional<Size>;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
@@ -76,13 +76,7 @@ struct Directories {
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
 };
 
-// A path. Empty: not set.
-struct Path {
-  using Value = std::string;
-  static absl::StatusOr<Value> Read(std::string_view text, std::string_view);
-};
-
-// The same; "none" is empty.
+// A path. "none", "off" and "0", in any case, are empty, as what is not set is; "on" and "1" are refused.
 struct PathOrNone {
   using Value = std::string;
   static absl::StatusOr<Value> Read(std::string_view text, std::string_view accepted);

@@ -22,6 +22,9 @@ std::string_view Trimmed(std::string_view text) {
 
 constexpr char kSizeForms[] = "a size such as 20GiB, 500MB or 4096";
 constexpr char kSizeOrPercentForms[] = "a size such as 20GiB or 500MB, or a share such as 60%";
+constexpr char kWholeBytes[] = "a size such as 20GiB, 500MB or 4096: without a unit it is whole bytes";
+constexpr char kWholeBytesOrPercent[] =
+    "a size such as 20GiB, 500MB or 4096: without a unit it is whole bytes; or a share such as 60%";
 
 // Bytes of one unit, 0 for what is none.
 double UnitBytes(std::string_view unit) {
@@ -42,8 +45,8 @@ absl::StatusOr<DirectoryEntry> ParseDirectory(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon != std::string_view::npos) {
     SPILLWAY_ASSIGN_OR_RETURN(const Size cap, ParseSize(text.substr(colon + 1), Percent::kRefused));
-    if (cap.bytes == 0)
-      return absl::InvalidArgumentError("directories with a cap above 0, as in /nvme0:500GB");
+    if (cap.bytes < kLeastSize)
+      return absl::InvalidArgumentError("directories with a cap of at least 2MiB, as in /nvme0:500GB");
     entry.cap_bytes = cap.bytes;
     text = Trimmed(text.substr(0, colon));
   }
@@ -98,6 +101,10 @@ absl::StatusOr<Size> ParseSize(std::string_view text, Percent percent) {
   const double bytes = number * UnitBytes(unit);
   if (UnitBytes(unit) == 0 || bytes >= 9.2e18) return refused;
   size.bytes = static_cast<uint64_t>(bytes);
+  // 0.6 is somebody's share and no size, and would otherwise be the 0 that switches off.
+  const bool in_bytes = UnitBytes(unit) == 1;
+  if ((size.bytes == 0 && number > 0) || (in_bytes && bytes != static_cast<double>(size.bytes)))
+    return absl::InvalidArgumentError(percent == Percent::kAccepted ? kWholeBytesOrPercent : kWholeBytes);
   return size;
 }
 

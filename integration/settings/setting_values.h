@@ -27,10 +27,14 @@ struct Size {
   friend bool operator==(const Size&, const Size&) = default;
 };
 
+// Bytes of one chunk: less than that holds nothing.
+constexpr uint64_t kLeastSize = uint64_t{2} << 20;
+
 enum class Percent : uint8_t { kAccepted, kRefused };
 
 // "20GiB", "500 MB", "1.5TiB", "4096" (bytes), with kAccepted also "60%" (above 0, at most 100). Units: B,
-// KB, MB, GB, TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter.
+// KB, MB, GB, TB are powers of 1000; KiB .. TiB, and K, M, G, T alone, of 1024. Case does not matter. Refused are
+// parts of a byte: a number without a unit is whole, and any above 0 is a byte at least.
 absl::StatusOr<Size> ParseSize(std::string_view text, Percent percent);
 
 // on, off, 1, 0, in any case.
@@ -41,7 +45,7 @@ absl::StatusOr<size_t> ParseWord(std::string_view text, const std::vector<std::s
 
 struct DirectoryEntry {
   std::string path;        // absolute
-  uint64_t cap_bytes = 0;  // 0 = none of its own
+  uint64_t cap_bytes = 0;  // 0 = none of its own, else kLeastSize at least
   friend bool operator==(const DirectoryEntry&, const DirectoryEntry&) = default;
 };
 

@@ -1,6 +1,9 @@
 #include "integration/settings/settings.h"
 
 #include <algorithm>
+#include <concepts>
+#include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +24,23 @@ constexpr const char* kRetired[] = {
 #define RETIRED_SETTING(name, fallback) #name,
 #include "integration/settings/settings.def"
 };
+
+template <typename Type>
+constexpr bool kNamesAFile = std::same_as<Type, setting_type::PathOrNone>;
+
+// The names of settings that name a file.
+constexpr std::string_view kFiles[] = {
+#define SETTING(name, type, ...) \
+  kNamesAFile<setting_type::type> ? std::string_view(#name) : std::string_view(),
+#include "integration/settings/settings.def"
+};
+
+// As it is where the working directory is gone.
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.string();
+}
 
 // Variables with our prefix that others of our parts read or set.
 constexpr std::string_view kOtherVariables[] = {"SPILLWAY_ALLOC_CONF_ORIGINAL", "SPILLWAY_LIBRARY_DIR",
@@ -74,6 +94,9 @@ class Reader {
       return;
     }
     *target = *std::move(result);
+    if constexpr (kNamesAFile<Type>) {
+      if (!target->empty()) *target = Absolute(*target);
+    }
   }
 
   // A setting without a feature may say that it is not wanted.
@@ -131,6 +154,12 @@ absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<s
   settings.ranks = ReadNodeRanks(variables, warnings);
   for (std::string& sentence : UnknownSettings(source.variables)) warnings->push_back(std::move(sentence));
   return settings;
+}
+
+std::string IndependentOfFolder(const std::string& name, const std::string& value) {
+  if (std::find(std::begin(kFiles), std::end(kFiles), name) == std::end(kFiles)) return value;
+  const auto path = setting_type::PathOrNone::Read(value, "");
+  return path.ok() && !path->empty() ? Absolute(*path) : value;
 }
 
 std::string NotAccepted(const SettingSource& source, const char* name, const std::string& accepted) {

@@ -52,9 +52,14 @@ struct SettingSource {
 };
 
 // Reads all settings, and the rank from the environment. kInvalidArgument for the first value that is not
-// accepted: one sentence with the name, the value and what is accepted. Appends UnknownSettings() of the
+// accepted: one sentence with the name, the value and what is accepted. Paths of files become absolute, since a job may
+// leave the folder that it began in. Appends UnknownSettings() of the
 // source's variables, and ReadNodeRanks()' sentences, to `warnings`.
 absl::StatusOr<Settings> ReadSettings(const SettingSource& source, std::vector<std::string>* warnings);
+
+// `value` of the setting `name` for a process that may go to another folder: a relative path of a file becomes
+// absolute. Any other value stays as it is.
+std::string IndependentOfFolder(const std::string& name, const std::string& value);
 
 // "SPILLWAY_POLICY=fifo is not accepted; accepted: plan or lru", with the name and the value of the source.
 std::string NotAccepted(const SettingSource& source, const char* name, const std::string& accepted);

@@ -1,6 +1,7 @@
 // The part of SpillwayAllocator that is native's business, or that concerns both allocators alike.
 
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
 #include <utility>
@@ -9,10 +10,24 @@
 
 namespace spillway::integration {
 
+namespace {
+
+bool VariablesName(const char* key) {
+  for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+    const auto value = PyTorchVariable(variable);
+    if (value && value->find(key) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void SpillwayAllocator::init(int device_count) {
   native_->init(device_count);
   device_count_.store(device_count);
   // The key per_process_memory_fraction of PyTorch's variable applies to our blocks too.
+  if (!kFractionKeepsDevice && !VariablesName("per_process_memory_fraction")) return;
+  const c10::cuda::CUDAGuard guard(c10::cuda::current_device());  // goes back where it was
   for (c10::DeviceIndex device = 0; device < device_count; ++device) {
     const double fraction = native_.getMemoryFraction(device);
     if (fraction < 1.0) setMemoryFraction(fraction, device);

@@ -118,6 +118,10 @@ inline std::optional<std::string> PyTorchVariable(const char* name) {
 #endif
 }
 
+// Whether native's memory fraction may be asked for at any time. Before 2.11 the device that it is asked about becomes
+// the current one, with a context of its own (seen with 2.6).
+inline constexpr bool kFractionKeepsDevice = SPILLWAY_TORCH_SINCE(11);
+
 // Whether PyTorch asks for a block's base only to share it with another process: it had no call for that before 2.5.
 inline constexpr bool kBaseIsForSharing = !SPILLWAY_TORCH_SINCE(5);
 

@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "integration/engine/spillway.h"
+#include "integration/engine/torch_release.h"
 #include "integration/torch/allocator.h"
 #include "integration/torch/iteration_marks.h"
 #include "integration/torch/refused_calls.h"
@@ -29,11 +31,14 @@ void ParsePyTorchVariables(torch_cuda::CUDAAllocator* native) {
   }
 }
 
-std::string WhyNot(const spillway_api* api, torch_cuda::CUDAAllocator* native) {
+std::string WhyNot(const spillway_api* api, std::string_view release, torch_cuda::CUDAAllocator* native) {
   if (api == nullptr || api->version != SPILLWAY_API_VERSION || api->size < sizeof(spillway_api)) {
     return "engine and PyTorch library are of different versions";
   }
-  if (native == nullptr) return "PyTorch has no CUDA allocator yet";
+  if (IsDevelopmentBuild(release) && release != SPILLWAY_TORCH_RELEASE) {
+    return std::string(release) + " is a development build, and this Spillway was compiled against " +
+           SPILLWAY_TORCH_RELEASE + "; one compiled against that very build serves it (SPILLWAY_PYTHON)";
+  }
   if (native->name() == "spillway") return "already installed";
   if (native->name() != "native") {
     return "PyTorch uses its allocator '" + native->name() + "' (backend: in PYTORCH_CUDA_ALLOC_CONF)";
@@ -49,13 +54,17 @@ std::string WhyNot(const spillway_api* api, torch_cuda::CUDAAllocator* native) {
 }  // namespace spillway::integration
 
 extern "C" __attribute__((visibility("default"))) int spillway_torch_install(const spillway_api* api,
-                                                                             char* error,
+                                                                             const char* release, char* error,
                                                                              size_t error_bytes) {
   using namespace spillway::integration;  // NOLINT: one function outside the namespace
   if (error_bytes > 0) error[0] = 0;
   try {
     auto* native = torch_cuda::allocator.load();
-    std::string reason = WhyNot(api, native);
+    if (native == nullptr) {
+      std::snprintf(error, error_bytes, "PyTorch has no CUDA allocator yet");
+      return SPILLWAY_TORCH_NOT_YET;
+    }
+    std::string reason = WhyNot(api, release, native);
     if (reason.empty()) {
       ParsePyTorchVariables(native);
       SpillwayAllocator::Install(api);

@@ -2,8 +2,9 @@
 # Included by the top CMakeLists.txt, where the options SPILLWAY_PYTHON and SPILLWAY_TORCH_PYTHONS are described.
 # Sets SPILLWAY_HAVE_TORCH, SPILLWAY_TORCH_MINORS ("2_11;2_15": those with an environment to run in; the first is that
 # of SPILLWAY_PYTHON) and SPILLWAY_TORCH_LIBRARY_MINORS (these, and those of which fetch_headers.py has kept headers).
-# For each minor: SPILLWAY_TORCH_DIR_<minor>, SPILLWAY_TORCH_VERSION_<minor>, SPILLWAY_TORCH_CUDA_INCLUDE_<minor>,
-# SPILLWAY_PYTHON_<minor> (environments only) and the target spillway_torch_headers_<minor>. It has the headers of PyTorch and of the CUDA runtime that the
+# For each minor: SPILLWAY_TORCH_DIR_<minor>, SPILLWAY_TORCH_VERSION_<minor>, SPILLWAY_TORCH_RELEASE_<minor> (of
+# torch.__version__), SPILLWAY_TORCH_CUDA_INCLUDE_<minor>, SPILLWAY_PYTHON_<minor> (environments only) and the target
+# spillway_torch_headers_<minor>. It has the headers of PyTorch and of the CUDA runtime that the
 # wheel was built with, and the ABI of strings of its libc10.so. SPILLWAY_TORCH_MINOR, SPILLWAY_TORCH_DIR and
 # SPILLWAY_TORCH_VERSION are the first's.
 set(SPILLWAY_HAVE_TORCH OFF)
@@ -55,6 +56,10 @@ macro(spillway_add_torch_release release directory)
     list(APPEND SPILLWAY_TORCH_LIBRARY_MINORS "${spillway_torch_minor}")
     set(SPILLWAY_TORCH_DIR_${spillway_torch_minor} "${directory}")
     set(SPILLWAY_TORCH_VERSION_${spillway_torch_minor} "${release}")
+    # As PyTorch itself says it: a package's metadata may have another spelling.
+    file(STRINGS "${directory}/version.py" spillway_torch_line REGEX "^__version__")
+    string(REGEX REPLACE "^[^'\"]*['\"]([^'\"]*)['\"].*" "\\1" SPILLWAY_TORCH_RELEASE_${spillway_torch_minor}
+           "${spillway_torch_line}")
     set(SPILLWAY_TORCH_CUDA_INCLUDE_${spillway_torch_minor} "${ARGN}")
     add_library(spillway_torch_headers_${spillway_torch_minor} INTERFACE)
     target_include_directories(spillway_torch_headers_${spillway_torch_minor} SYSTEM INTERFACE

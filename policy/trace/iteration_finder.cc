@@ -79,6 +79,11 @@ uint32_t IterationFinder::Found(const Trace& trace, LaunchIndex end) const {
   return best->distance;
 }
 
+uint32_t IterationFinder::Repeats() const {
+  const Candidate* const best = Best();
+  return best == nullptr ? 0 : best->distance;
+}
+
 uint64_t IterationFinder::run() const {
   const Candidate* const best = Best();
   return best == nullptr ? 0 : best->run;

@@ -31,6 +31,8 @@ class IterationFinder {
   // added is the one before `end` in `trace`; equality is verified launch by launch as far as the trace goes
   // back. Of several iterations the one that has repeated for longest.
   uint32_t Found(const Trace& trace, LaunchIndex end) const;
+  // The same by signatures alone, in constant time.
+  uint32_t Repeats() const;
   // How many launches in a row have equalled the one Found() launches earlier.
   uint64_t run() const;
 

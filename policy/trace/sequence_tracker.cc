@@ -38,11 +38,7 @@ Trace Cut(const Trace& trace, LaunchIndex start, LaunchIndex end) {
 }  // namespace
 
 SequenceTracker::SequenceTracker(const IterationOptions& iterations, const SequenceOptions& sequences)
-    : options_(iterations),
-      sequence_options_(sequences),
-      known_(sequences),
-      finder_(iterations),
-      boundaries_(iterations.longest) {}
+    : options_(iterations), known_(sequences), finder_(iterations), boundaries_(iterations.longest) {}
 
 void SequenceTracker::Add(const Trace& trace, LaunchIndex index, bool marked) {
   const uint64_t signature = trace.at(index).signature;
@@ -78,7 +74,7 @@ void SequenceTracker::ForgetSequences() {
   if (sequence_ != kNoSequence) ++counts_.left;
   sequence_ = kNoSequence;
   iteration_at_ = kNever;
-  known_ = KnownSequences(sequence_options_);
+  known_.Clear();
   iterations_.clear();
   entered_before_.clear();
 }
@@ -128,11 +124,12 @@ void SequenceTracker::FindSequence(const Trace& trace, LaunchIndex index) {
 
 // What the job has just done twice becomes a sequence.
 void SequenceTracker::FindIteration(const Trace& trace, LaunchIndex index) {
-  const uint32_t iteration_launches = finder_.Found(trace, index + 1);
-  if (iteration_launches == 0) return;
   const LaunchIndex end = index + 1;
+  const uint32_t iteration_launches = finder_.Repeats();
+  if (iteration_launches == 0) return;
   const bool has_boundary = iteration_at_ != kNever && iteration_at_ + iteration_launches >= end;
   if (boundaries_.marked() && !has_boundary && finder_.run() < kRunsOfAPhase * iteration_launches) return;
+  if (finder_.Found(trace, end) == 0) return;  // looks at each launch of the iteration
   LaunchIndex start = end - iteration_launches;
   if (has_boundary && iteration_at_ >= trace.begin() + iteration_launches)
     start = iteration_at_ - iteration_launches;

@@ -66,7 +66,6 @@ class SequenceTracker {
   void Enter(SequenceId sequence, uint32_t position, uint32_t run, LaunchIndex index);
 
   const IterationOptions options_;
-  const SequenceOptions sequence_options_;
   KnownSequences known_;
   IterationFinder finder_;
   IterationBoundaries boundaries_;

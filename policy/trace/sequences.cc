@@ -7,6 +7,12 @@ namespace spillway::policy {
 
 KnownSequences::KnownSequences(const SequenceOptions& options) : options_(options), latest_(kLongestRun) {}
 
+void KnownSequences::Clear() {
+  const SequenceId last = last_id_;
+  *this = KnownSequences(options_);
+  last_id_ = last;
+}
+
 KnownSequences::Added KnownSequences::Add(std::span<const uint64_t> signatures) {
   if (signatures.empty() || signatures.size() > options_.most_launches) return {};
   if (const Added known = Find(signatures); known.sequence != kNoSequence) return known;

@@ -62,6 +62,8 @@ class KnownSequences {
     return sequences_.at(sequence).signatures;
   }
   size_t size() const { return sequences_.size(); }
+  // Forgets all sequences and launches. Ids go on: none is given to another sequence.
+  void Clear();
 
   // The job's next launch. To be called for each launch, in a known sequence or not. Constant time.
   void Note(uint64_t signature);

@@ -19,7 +19,6 @@ inline CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
 
 // Loads the hash now; else the first eviction would begin it.
 inline void AwaitHash(CoreDevice& device) {
-  device->hash()->Begin();
   for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
   ASSERT_NE(device->hash()->Get(), nullptr);
 }

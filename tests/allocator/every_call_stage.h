@@ -172,7 +172,6 @@ class Stage {
     device()->Unpin(pinned, PinReason::kPointerTable, {});
   }
   void AwaitHash() {
-    device()->hash()->Begin();
     for (int i = 0; i < kPatience && device()->hash()->Get() == nullptr; ++i) usleep(1000);
   }
 

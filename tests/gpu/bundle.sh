@@ -2,7 +2,8 @@
 # Gathers what a machine with a GPU needs to run tests/gpu/visit.sh, run.sh and bench/gpu/run.sh out of a finished build:
 # Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
 # that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN.
-#   tests/gpu/bundle.sh [--build DIR] [--to DIR]        default: build, and gpu in it
+#   tests/gpu/bundle.sh [--build DIR] [--to DIR] [--limit MIB]        default: build, gpu in it, and 50
+# Ends with 1 when it is above the limit: a copy to the machine may take no more than 64 MiB, the tree included.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -11,14 +12,17 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 build=$ROOT/build
 to=""
+limit=50
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=${2:?--build needs a directory}; shift 2 ;;
     --to) to=${2:?--to needs a directory}; shift 2 ;;
-    *) echo "usage: tests/gpu/bundle.sh [--build DIR] [--to DIR]" >&2; exit 2 ;;
+    --limit) limit=${2:?--limit needs a number of MiB}; shift 2 ;;
+    *) echo "usage: tests/gpu/bundle.sh [--build DIR] [--to DIR] [--limit MIB]" >&2; exit 2 ;;
   esac
 done
 to=${to:-$build/gpu}
+[[ $limit =~ ^[0-9]+$ ]] || { echo "--limit $limit: a whole number of MiB is wanted" >&2; exit 2; }
 
 install_packages patchelf binutils
 rm -rf "$to"
@@ -71,4 +75,14 @@ rm -rf "$to/python/spillway/__pycache__" "$to/python/spillway/lib"
 
 newest=$(find "$to" -type f \( -name '*.so*' -o -perm -100 \) -exec objdump -T {} + 2>/dev/null |
   grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
-echo "$to: $(du -sm "$to" | cut -f1) MiB, needs ${newest/_/ } or newer"
+size=$(du -sm --apparent-size "$to" | cut -f1)
+echo "$to: $size MiB, needs ${newest/_/ } or newer"
+if [ "$size" -gt "$limit" ]; then
+  {
+    echo "$to has $size MiB, above the limit of $limit MiB (--limit). What may be left out, largest first:"
+    (cd "$to" && find lib/libspillway_torch_*.so lib/bench bin/launch_scan_bench -type f -printf '  %s %p\n' 2>/dev/null) | sort -rnk1 |
+      awk '{ printf "  %6.1f MiB  %s\n", $1 / 1048576, $2 }'
+    echo "Libraries for other PyTorch releases than that machine's; the rest serves bench/launch_scan_bench alone."
+  } >&2
+  exit 1
+fi

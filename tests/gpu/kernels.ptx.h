@@ -1,5 +1,5 @@
 // The device code of gpu.h. PTX of the first version for compute capability 7.0: the driver compiles it for whatever
-// device is there.
+// device is there. ptx_test.py assembles it.
 
 #ifndef SPILLWAY_TESTS_GPU_KERNELS_PTX_H_
 #define SPILLWAY_TESTS_GPU_KERNELS_PTX_H_

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "integration" / "quickstart"))
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
+import host_memory
 import job
 from conf_python import python_with_start_up
 
@@ -51,6 +52,8 @@ class Session:
         self.args = args
         self.machine = job.Machine(device=args.device, work=args.work, build=args.build, python=sys.executable)
         self.end = time.monotonic() + args.minutes * 60
+        if args.device == "gpu":
+            host_memory.grow()
         self.rows, self.problems, self.left_out = [], [], []
         self.total_bytes = None
 

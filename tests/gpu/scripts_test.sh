@@ -26,6 +26,9 @@ done
 bundle=$(mktemp -d)
 trap 'rm -rf "$bundle"' EXIT
 "$ROOT/tests/gpu/bundle.sh" --build "$BUILD" --to "$bundle/gpu"
+expect 1 "MiB, above the limit of 1 MiB" "$ROOT/tests/gpu/bundle.sh" --build "$BUILD" --to "$bundle/small" --limit 1
+expect 1 "MiB  lib/libspillway_torch_" "$ROOT/tests/gpu/bundle.sh" --build "$BUILD" --to "$bundle/small" --limit 1
+expect 2 "a whole number of MiB" "$ROOT/tests/gpu/bundle.sh" --build "$BUILD" --to "$bundle/small" --limit all
 for file in "$bundle"/gpu/lib/libspillway_engine.so "$bundle"/gpu/bin/* "$bundle"/gpu/tests/*; do
   missing=$(env -u LD_LIBRARY_PATH ldd "$file" | grep -E "not found|$BUILD/" || true)
   [ -z "$missing" ] || fail "$file: $missing"

@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import host_memory
 import visit_facts
 import visit_jobs
 import visit_rows as rows
@@ -117,6 +118,13 @@ class Visit:
         self.rows = rows.Rows(stage, {"machine": machine(args), "arguments": sys.argv[1:]}, report, archive, args.minutes)
         self.jobs = Jobs(args, self.rows)
 
+    def give_host_memory(self):
+        """A row where the machine's memory was made to grow, or could not."""
+        grown = host_memory.grow() if self.args.device == "gpu" else None
+        if grown is not None:
+            before, after = (grown[key] >> 20 for key in ("total_bytes_before", "total_bytes_after"))
+            self.rows.add("host memory", rows.MEASURED, f"{before} MiB in all, {after} MiB after a use of more", figures=grown)
+
     def serves_pytorch(self):
         """Whether Spillway has a library for the PyTorch that is installed; else a row says so."""
         try:
@@ -192,6 +200,7 @@ def main():
         visit = Visit(args, args.stage)
         print(json.dumps(visit.rows.head["machine"]), flush=True)
         try:
+            visit.give_host_memory()
             STAGES[args.stage](visit)
         finally:
             status = visit.rows.finish()

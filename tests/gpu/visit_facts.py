@@ -90,33 +90,83 @@ def all_of(args, table):
                            "--gtest_filter=LookUpTest.*:ContentHashTest.*", spillway={})  # fmt: skip
     program.judged("self-test with Spillway", ended, "look-ups are wrapped, the content hash is right")
     handles(program)
+    addresses(program)
     program.fact("tensor map", "tensor-map", words=lambda it: f"word 0 {it.get('word_0', 0):#x} for address {it.get('address', 0):#x}")
     program.fact("launch latency beside remapping", "latency", words=latency_words)
     program.fact("copy rates by size", "copies", words=copy_words)
     for mode in ("LAZY", "EAGER"):
         program.fact(f"module loading {mode}", "loading", CUDA_MODULE_LOADING=mode, words=loading_words)
+    stalls(program)
     driver_calls(program)
     full_device(program)
 
 
 def handles(program):
-    """Each question in a process of its own, since a driver may crash at it."""
     listed, _ = program.run("handles list", "gpu_facts", "--list")
     cases = [line for line in listed.text.splitlines() if " of " in line]
-    answers, seconds = {}, 0.0
+    by_case(program, "wrong-kind handles", "handles", cases, listed=listed)
+
+
+def by_case(program, label, fact, cases, words=None, listed=None):
+    """Each question in a process of its own, since a driver may crash at it: that is an answer, too. The case "" is the whole fact.
+    listed: how the process ended that named the cases."""
+    answers, seconds, ended = {}, 0.0, listed
+    small = ("--small",) if program.args.size == "small" else ()
     for case in cases:
-        ended, figures = program.run("handles " + case, "gpu_facts", "handles", "--case", case, limit=30)
+        asked = ("--case", case) if case else ()
+        ended, figures = program.run(f"{fact} {case}", "gpu_facts", fact, *asked, *small, limit=30)
         if ended.out_of_time:
-            program.table.add("wrong-kind handles", rows.LEFT_OUT, f"no time after {len(answers)} of {len(cases)}", seconds,
-                              figures=answers)  # fmt: skip
+            program.table.add(label, rows.LEFT_OUT, f"no time after {len(answers)} of {len(cases)}", seconds, figures=answers)
             return
-        answers[case] = figures if figures is not None else {"ended": ended.status, "cut": ended.cut}
+        answers[case or fact] = figures if figures is not None else {"ended": ended.status, "cut": ended.cut}
         seconds += ended.seconds
     crashed = [case for case, answer in answers.items() if "ended" in answer]
     if not cases or (program.simcuda and len(crashed) == len(cases)):
-        program.table.judge("wrong-kind handles", listed, rows.FAILED, program.last_line(listed))
+        program.table.judge(label, ended, rows.FAILED, program.last_line(ended))
         return
-    program.figures("wrong-kind handles", answers, seconds, f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}")
+    said = f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}" if crashed or not words else ""
+    with contextlib.suppress(LookupError, TypeError, AttributeError):  # an answer of another form: the figures have it
+        said = said or words(answers)
+    program.figures(label, answers, seconds, said)
+
+
+def addresses(program):
+    by_case(program, "pointer attributes", "pointers", [""], attribute_words)
+    by_case(program, "one handle at two addresses", "two-mappings", ["read", "write"], mapping_words)
+    by_case(program, "address reservations", "reserve", [""], reservation_words)
+    by_case(program, "handles of addresses", "retain", [""], retained_words)
+
+
+def attribute_words(answers):
+    said = answers["pointers"]["answers"]
+    widths = {kind: sorted({answer["bytes"] for name, answer in asked.items() if name.isupper() and answer["result"] == 0})
+              for kind, asked in said.items()}  # fmt: skip
+    return f"bytes of a boolean: {widths}; the range of the second handle of a block: {said['mapped']['range']}"
+
+
+def mapping_words(answers):
+    return "; ".join(f"{case}: {json.dumps(answer)}" for case, answer in answers.items())
+
+
+def reservation_words(answers):
+    return ", ".join(f"{row['bytes'] >> 40} TiB: {row['result']} in {row['us']:.0f} us" for row in answers["reserve"]["rows"])
+
+
+def retained_words(answers):
+    return ", ".join(f"{kind}: {answer['result']}" for kind, answer in answers["retain"].items())
+
+
+def stalls(program):
+    listed, _ = program.run("stalls list", "gpu_facts", "stalls", "--list")
+    cases = [line for line in listed.text.splitlines() if line and not line.startswith("simcuda")]
+    by_case(program, "calls beside one that waits", "stalls", cases, stall_words, listed)
+
+
+def stall_words(answers):
+    def longest(answer):
+        return "/".join(f"{answer[call]['longest_us']:.0f}" for call in ("cuEventQuery", "cuLaunchKernel", "remap"))
+
+    return "longest query/launch/remap, us: " + ", ".join(f"{case} {longest(answer)}" for case, answer in answers.items())
 
 
 def latency_words(figures):

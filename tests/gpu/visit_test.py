@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import host_memory
 import visit_facts
 import visit_jobs
 import visit_rows
@@ -208,6 +209,38 @@ class JobsTest(Quiet):
         self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT])
 
 
+class HostMemoryTest(Quiet):
+    def machine(self, most):
+        """One that begins with 2 GiB and gets 1 GiB more when less than 2 GiB is left, up to `most`."""
+        state = {"total": 2 * host_memory.GIB, "taken": 0}
+
+        def read():
+            available = state["total"] - state["taken"]
+            if available <= 2 * host_memory.GIB and state["total"] < most:
+                state["total"] += host_memory.GIB
+            return state["total"], available
+
+        def take():
+            state["taken"] += host_memory.PIECE
+            self.assertLessEqual(state["taken"], state["total"] - host_memory.SPARE)
+
+        return read, take
+
+    def test_memory_that_grows_is_taken(self):
+        self.assertEqual(host_memory.touch(16 * host_memory.GIB, *self.machine(64 * host_memory.GIB)), 16 * host_memory.GIB)
+
+    def test_a_machine_that_does_not_grow_keeps_some(self):
+        with mock.patch.object(host_memory, "PATIENCE", 0.1):
+            taken = host_memory.touch(16 * host_memory.GIB, *self.machine(4 * host_memory.GIB))
+        self.assertEqual(taken, 3 * host_memory.GIB - host_memory.PIECE)
+
+    def test_enough_is_enough(self):
+        with mock.patch.object(host_memory, "figures", lambda: (64 * host_memory.GIB, 1)):
+            self.assertIsNone(host_memory.grow())
+        with mock.patch.object(host_memory, "figures", lambda: (0, 0)):
+            self.assertIsNone(host_memory.grow())
+
+
 class FactsTest(Quiet):
     def program(self, device):
         args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, size="small")
@@ -231,6 +264,28 @@ class FactsTest(Quiet):
             visit_facts.handles(program)
         row = program.table.rows[0]
         self.assertEqual((row["status"], row["figures"]), (visit_rows.LEFT_OUT, {"a of null": {"result": 1}}))
+
+    def test_a_question_that_ends_its_process_is_answered(self):
+        good, crash = visit_watch.Ended(0, 1.0, ""), visit_watch.Ended(-11, 1.0, "last words")
+        for device, status in (("gpu", visit_rows.MEASURED), ("simcuda", visit_rows.NEEDS_HARDWARE)):
+            program = self.program(device)
+            ends = iter([(good, {"second_map": 0}), (crash, None)])
+            with mock.patch.object(program, "run", lambda *_, ends=ends, **__: next(ends)):
+                visit_facts.by_case(program, "row", "two-mappings", ["read", "write"], visit_facts.mapping_words)
+            row = program.table.rows[0]
+            self.assertEqual(row["status"], status)
+            self.assertIn({"read": {"second_map": 0}, "write": {"ended": -11, "cut": False}}, row.values())
+        for cases in (["read"], []):
+            with mock.patch.object(program, "run", lambda *_, **__: (crash, None)):
+                visit_facts.by_case(program, "row", "two-mappings", cases, listed=crash)
+            self.assertEqual(program.table.rows[-1]["status"], visit_rows.FAILED)
+
+    def test_an_answer_of_another_form_is_kept(self):
+        program = self.program("gpu")
+        with mock.patch.object(program, "run", lambda *_, **__: (visit_watch.Ended(0, 1.0, ""), {"missing": "a call"})):
+            visit_facts.addresses(program)
+        self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.MEASURED] * 4)
+        self.assertEqual(program.table.rows[3]["figures"], {"retain": {"missing": "a call"}})
 
     def test_the_machines_costs_are_brought_home(self):
         program = self.program("gpu")

@@ -33,33 +33,33 @@ class Gate {
 };
 
 TEST(CompletionPoolTest, TasksStartInTheOrderOfPostingAndFirstOnesBeforeThem) {
-  CompletionPool pool(1);
-  Gate gate(&pool);
+  const std::unique_ptr<CompletionPool> pool = *CompletionPool::Create(1);
+  Gate gate(pool.get());
   std::string order;  // the one worker's, until the pool is idle
-  pool.Post([&order] { order += 'a'; });
-  pool.Post([&order] { order += 'b'; });
-  pool.PostFirst([&order] { order += 'c'; });
+  pool->Post([&order] { order += 'a'; });
+  pool->Post([&order] { order += 'b'; });
+  pool->PostFirst([&order] { order += 'c'; });
   gate.Open();
-  ASSERT_TRUE(pool.WaitUntilIdle(seconds(60)));
+  ASSERT_TRUE(pool->WaitUntilIdle(seconds(60)));
   EXPECT_EQ(order, "cab");
 }
 
 TEST(CompletionPoolTest, IsIdleWhenTheLastTaskAndWhatItHeldAreGone) {
-  CompletionPool pool(1);
-  EXPECT_TRUE(pool.WaitUntilIdle(milliseconds(0)));
-  Gate gate(&pool);
+  const std::unique_ptr<CompletionPool> pool = *CompletionPool::Create(1);
+  EXPECT_TRUE(pool->WaitUntilIdle(milliseconds(0)));
+  Gate gate(pool.get());
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = held;
-  pool.Post([held = std::move(held)] {});
-  EXPECT_FALSE(pool.WaitUntilIdle(milliseconds(1)));
+  pool->Post([held = std::move(held)] {});
+  EXPECT_FALSE(pool->WaitUntilIdle(milliseconds(1)));
   EXPECT_FALSE(seen.expired());
   gate.Open();
-  ASSERT_TRUE(pool.WaitUntilIdle(seconds(60)));
+  ASSERT_TRUE(pool->WaitUntilIdle(seconds(60)));
   EXPECT_TRUE(seen.expired());
 }
 
 TEST(CompletionPoolTest, NeverRunsATaskOnTheThreadThatPostsIt) {
-  CompletionPool pool(2);
+  const std::unique_ptr<CompletionPool> pool = *CompletionPool::Create(2);
   const std::thread::id poster = std::this_thread::get_id();
   std::atomic<int> run{0};
   std::atomic<int> on_poster{0};
@@ -68,12 +68,12 @@ TEST(CompletionPoolTest, NeverRunsATaskOnTheThreadThatPostsIt) {
     on_poster += std::this_thread::get_id() == poster;
   };
   for (int i = 0; i < 200; ++i) {
-    pool.Post([&pool, &note] {
-      pool.Post(note);  // a task may post others
+    pool->Post([&pool, &note] {
+      pool->Post(note);  // a task may post others
       note();
     });
   }
-  ASSERT_TRUE(pool.WaitUntilIdle(seconds(60)));
+  ASSERT_TRUE(pool->WaitUntilIdle(seconds(60)));
   EXPECT_EQ(run.load(), 400);
   EXPECT_EQ(on_poster.load(), 0);
 }

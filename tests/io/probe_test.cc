@@ -2,8 +2,22 @@
 
 #include "io/probe.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/aligned_buffer.h"
 #include "io/thread_engine.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
@@ -11,6 +25,8 @@
 
 namespace spillway::io {
 namespace {
+
+using ::testing::HasSubstr;
 
 absl::Status ProbeWith(FaultKind kind, IoOp op) {
   FaultPlan plan;
@@ -31,6 +47,119 @@ TEST(ProbeTest, FindsEnginesThatDoNotDoWhatTheySay) {
     EXPECT_TRUE(absl::IsDataLoss(ProbeWith(FaultKind::kBitFlip, op)));
   }
   EXPECT_FALSE(ProbeWith(FaultKind::kLost, IoOp::kWrite).ok());
+}
+
+// Writes well, and keeps each read: the kernel still has it, and moves its bytes when the disk answers.
+class StuckEngine : public IoEngine {
+ public:
+  explicit StuckEngine(std::vector<IoRequest>* kept, int* stops) : kept_(kept), stops_(stops) {}
+
+  const char* name() const override { return "stuck"; }
+  size_t capacity() const override { return 1; }
+  void Submit(std::span<const IoRequest> requests) override {
+    for (const IoRequest& request : requests) {
+      if (request.op == IoOp::kRead) kept_->push_back(request);
+      if (request.op == IoOp::kWrite) written_.push_back({request.tag, static_cast<int32_t>(request.length)});
+    }
+  }
+  size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
+    if (written_.empty()) {
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(timeout, std::chrono::milliseconds(5)));
+      return 0;
+    }
+    results[0] = written_.back();
+    written_.pop_back();
+    return 1;
+  }
+  void Wake() override {}
+  bool Stop(std::chrono::nanoseconds) override {
+    ++*stops_;
+    return false;
+  }
+
+ private:
+  std::vector<IoRequest>* const kept_;
+  int* const stops_;
+  std::vector<IoResult> written_;
+};
+
+TEST(ProbeTest, BuffersOfATransferThatDoesNotEndAreNotUsedAgain) {
+  std::vector<IoRequest> kept;
+  int stops = 0;
+  const auto engine = std::make_unique<StuckEngine>(&kept, &stops);
+  const absl::Status status = ProbeEngine(engine.get(), std::chrono::milliseconds(50));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(stops, 1);
+  ASSERT_EQ(kept.size(), 1u);
+  // What malloc hands out now is what a late read would damage.
+  std::vector<std::unique_ptr<AlignedBuffer>> others;
+  for (int i = 0; i < 16; ++i) {
+    others.push_back(std::make_unique<AlignedBuffer>(kept[0].length));
+    std::memset(others.back()->data(), 0, others.back()->size());
+  }
+  std::memset(kept[0].buffer, 1, kept[0].length);
+  for (const auto& other : others) EXPECT_EQ(other->data()[0], 0);
+}
+
+TEST(ProbeTest, ADirectoryThatDoesNotAnswerGetsNoSecondEngine) {
+  TestDirectory directory;
+  SpillStoreOptions options = SmallOptions(directory.path());
+  options.probe_timeout = std::chrono::milliseconds(50);
+  std::vector<IoRequest> kept;
+  int stops = 0;
+  int engines = 0;
+  options.wrap_probed_engine = [&](const std::unique_ptr<IoEngine>&) {
+    ++engines;
+    return std::make_unique<StuckEngine>(&kept, &stops);
+  };
+  const absl::Status status = OpenDirectory(directory.path(), options).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(directory.path()));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not answer"));
+  EXPECT_EQ(engines, 1);
+}
+
+TEST(ProbeTest, GoesOnAfterInterruptions) {
+  for (const int error : {EINTR, EAGAIN, ENOMEM, ECANCELED}) {
+    FaultPlan plan;
+    plan.faults = {Fault{.op = IoOp::kWrite, .count = 3, .error = error},
+                   Fault{.op = IoOp::kRead, .count = 3, .error = error}};
+    const absl::Status status = ProbeEngine(MakeFaultyEngine(MakeMemoryEngine({}), plan).get());
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// The kernel hands a completion to the thread that submitted the request. The one that probed may then be in a
+// long call; here it waits for a child of vfork, which nothing interrupts.
+TEST(ProbeTest, AWakeUpDoesNotWaitForTheThreadThatProbed) {
+  TestDirectory directory;
+  SpillStoreOptions options = SmallOptions(directory.path());
+  options.engine = EngineKind::kUring;
+  absl::StatusOr<OpenedDirectory> opened = OpenDirectory(directory.path(), options);
+  if (!opened.ok()) GTEST_SKIP() << opened.status();
+  std::chrono::steady_clock::time_point woken;
+  std::thread driver([&] {
+    IoResult result;
+    EXPECT_EQ(opened->engine->Poll({&result, 1}, std::chrono::seconds(20)), 0u);
+    woken = std::chrono::steady_clock::now();
+  });
+  std::chrono::steady_clock::time_point called;
+  std::thread waker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    called = std::chrono::steady_clock::now();
+    opened->engine->Wake();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const pid_t child = vfork();
+  if (child == 0) {
+    sleep(2);
+    _exit(0);
+  }
+  driver.join();
+  waker.join();
+  ASSERT_GT(child, 0);
+  waitpid(child, nullptr, 0);
+  EXPECT_LT(woken - called, std::chrono::seconds(1));
 }
 
 TEST(ProbeTest, ReportsOnADirectory) {

@@ -16,6 +16,8 @@
 
 #include "io/aligned_buffer.h"
 #include "io/os/wait.h"
+#include "tests/fakes/faulty_engine.h"
+#include "tests/fakes/memory_engine.h"
 #include "tests/io/disk_fixture.h"
 
 namespace spillway::io {
@@ -127,6 +129,27 @@ TEST_P(FrozenTransferTest, ARequestWithoutAnswerIsAWaitAndTheEndDoesNotJoinIt) {
   freeze.Thaw();
 }
 
+TEST(DriveWaitTest, TheFirstAnswerOfADirectoryIsAWaitThatNamesItAndEnds) {
+  TestDirectory directory;
+  os::WaitList waits(os::Clock::System(), [](const std::string&) {});
+  SpillStoreOptions options = SmallOptions(directory.path());
+  options.waits = &waits;
+  options.probe_timeout = std::chrono::seconds(1);
+  options.wrap_probed_engine = [](const std::unique_ptr<IoEngine>&) {
+    FaultPlan plan;
+    plan.faults = {Fault{.kind = FaultKind::kNever}};
+    return MakeFaultyEngine(MakeMemoryEngine({}), plan);
+  };
+  absl::Status created;
+  std::thread caller([&] { created = SpillStore::Create(options).status(); });
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
+    return WaitsFor(waits, os::WaitKind::kDrive, "the first answer of " + directory.path());
+  }));
+  caller.join();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(created)) << created;
+  EXPECT_TRUE(waits.UnderWay().empty());
+}
+
 TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp) {
   TestDirectory directory;
   os::WaitList waits(os::Clock::System(), [](const std::string&) {});
@@ -145,7 +168,7 @@ TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp)
   }));
   EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
   EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return waits.UnderWay().empty(); }));
-  EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 1u);
+  EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 2u);  // with that of the start
   EXPECT_EQ(store->capacity_bytes(), 0u);
 }
 

@@ -102,6 +102,14 @@ TEST_F(SpillStoreFaultTest, EndlessInterruptionsBecomeAnError) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 
+TEST_F(SpillStoreFaultTest, AKernelWithoutMemoryIsNotAFullDisk) {
+  auto store = StoreWith({ErrnoFault(IoOp::kWrite, ENOMEM, 1, UINT64_MAX)});
+  const absl::Status status = WriteSync(store.get(), slot_, data_.data(), kPageBytes);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_FALSE(store->stats().directories[0].full);
+  EXPECT_TRUE(store->ReserveSlots(1).ok());
+}
+
 TEST_F(SpillStoreFaultTest, ContinuesShortTransfers) {
   Fault write = KindFault(FaultKind::kShort, IoOp::kWrite, 1, 5);
   write.short_bytes = 3 * kPageBytes + 100;  // not at a page boundary
@@ -270,6 +278,27 @@ TEST_F(SpillStoreFaultTest, ShutdownEndsWhatNeverComesBackWithinTwoSeconds) {
   store->Write(SlotId{0, 0}, data_.data(), kSlotBytes, after.Expect());
   EXPECT_TRUE(absl::IsCancelled(after.WaitAll()[0]));
   EXPECT_TRUE(absl::IsCancelled(store->ReserveSlots(1).status()));
+}
+
+TEST_F(SpillStoreFaultTest, ADiskThatIsBusyAtTheEndIsNotOutOfUse) {
+  testing::internal::CaptureStderr();
+  SpillStoreOptions options = SmallOptions(directory_.path());
+  options.wrap_engine = [](std::unique_ptr<IoEngine>, size_t) {
+    return MakeMemoryEngine({.latency = std::chrono::seconds(1)});
+  };
+  std::unique_ptr<SpillStore> store = MakeStore(std::move(options));
+  Waiter waiter;
+  for (const SlotId slot : Reserve(store.get(), 12)) {
+    store->Write(slot, data_.data(), kPageBytes, waiter.Expect());
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  store->Shutdown();
+  waiter.WaitAll();
+  EXPECT_FALSE(store->stats().directories[0].bad);
+  EXPECT_EQ(store->stats().errors, 0u);
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines.find("no new spill slots"), std::string::npos) << lines;
+  EXPECT_EQ(lines.find("get no new"), std::string::npos) << lines;
 }
 
 TEST_F(SpillStoreFaultTest, LateAndReorderedResultsBelongToTheirRequests) {

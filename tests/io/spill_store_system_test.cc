@@ -10,14 +10,20 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <random>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"
@@ -121,6 +127,57 @@ int SpillWithoutUring(const std::string& path, int error, int first_call) {
   return 0;
 }
 
+// A disk that takes a second of this process's time for each request: results come after a hundred calls that
+// wait for 10 ms.
+class SlowEngine : public IoEngine {
+ public:
+  explicit SlowEngine(std::unique_ptr<IoEngine> inner) : inner_(std::move(inner)) {}
+  const char* name() const override { return inner_->name(); }
+  size_t capacity() const override { return 1; }
+  void Submit(std::span<const IoRequest> requests) override {
+    calls_ = 0;
+    inner_->Submit(requests);
+  }
+  size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
+    IoResult result;
+    if (inner_->Poll({&result, 1},
+                     std::min<std::chrono::nanoseconds>(timeout, std::chrono::milliseconds(10))) > 0)
+      kept_ = result;
+    if (!kept_ || ++calls_ < 100) return 0;
+    results[0] = *std::exchange(kept_, std::nullopt);
+    return 1;
+  }
+  void Wake() override { inner_->Wake(); }
+  bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }
+
+ private:
+  const std::unique_ptr<IoEngine> inner_;
+  std::optional<IoResult> kept_;
+  int calls_ = 0;
+};
+
+// In a child of its own: spills one page, and is stopped for longer than the time-out of a request meanwhile.
+int SpillWhileStopped(const std::string& path) {
+  SpillStoreOptions options = SmallOptions(path);
+  options.engine = EngineKind::kThreads;
+  options.request_timeout = std::chrono::seconds(3);
+  options.wrap_engine = [](std::unique_ptr<IoEngine> inner, size_t) {
+    return std::make_unique<SlowEngine>(std::move(inner));
+  };
+  auto store = MakeStore(options);
+  const SlotId slot = Reserve(store.get(), 1)[0];
+  AlignedBuffer data(kPageBytes);
+  FillPattern(data.data(), kPageBytes, 1);
+  Waiter waiter;
+  store->Write(slot, data.data(), kPageBytes, waiter.Expect());
+  std::puts("ready");
+  std::fflush(stdout);
+  const absl::Status status = waiter.WaitAll()[0];
+  std::puts(store->stats().directories[0].bad ? "bad" : status.ToString().c_str());
+  std::fflush(stdout);
+  return 0;
+}
+
 // True once at least `bytes` are free in `path`; the kernel frees a dead process's blocks soon, not at once.
 bool SpaceComesBack(const std::string& path, uint64_t bytes) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -156,6 +213,18 @@ TEST(SpillStoreSystemTest, NothingRemainsAfterSigkillAtARandomMoment) {
     EXPECT_EQ(files(), 0u);
     EXPECT_TRUE(SpaceComesBack(path, before - slack)) << FreeBytes(path) << " of " << before;
   }
+}
+
+TEST(SpillStoreSystemTest, AStoppedProcessDoesNotTakeItsDiskForSilent) {
+  TestDirectory directory;
+  Child child({"--stopped", directory.path()});
+  ASSERT_EQ(child.ReadLine(), "ready");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_EQ(kill(child.pid, SIGSTOP), 0);
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  ASSERT_EQ(kill(child.pid, SIGCONT), 0);
+  EXPECT_EQ(child.ReadLine(), "OK");
+  EXPECT_EQ(child.Wait(), 0);
 }
 
 TEST(SpillStoreSystemTest, FallsBackToThreadsWhereUringIsRefused) {
@@ -319,6 +388,7 @@ TEST(SpillStoreSystemTest, SpaceIsFreeAgainWhileAForkedChildLives) {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--spill") == 0) return spillway::io::SpillForEver(argv[2]);
+  if (argc == 3 && std::strcmp(argv[1], "--stopped") == 0) return spillway::io::SpillWhileStopped(argv[2]);
   if (argc == 5 && std::strcmp(argv[1], "--no-uring") == 0) {
     return spillway::io::SpillWithoutUring(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
   }

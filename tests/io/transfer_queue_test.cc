@@ -5,9 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +24,7 @@
 namespace spillway::io {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr uint32_t kRequest = 2 * kPageBytes;
@@ -26,7 +32,12 @@ constexpr uint32_t kBytes = 5 * kPageBytes;  // three requests, the last one sho
 
 class TransferQueueTest : public ::testing::Test {
  protected:
-  TransferQueueTest() : data_(kBytes) { FillPattern(data_.data(), kBytes, 3); }
+  TransferQueueTest() : data_(kBytes) {
+    FillPattern(data_.data(), kBytes, 3);
+    options_.path = "/disk";
+    options_.drive = "nvme0n1p2";
+    options_.request_bytes = kRequest;
+  }
   ~TransferQueueTest() override {
     if (queue_ != nullptr && !stopped_) Stop();
   }
@@ -34,32 +45,35 @@ class TransferQueueTest : public ::testing::Test {
   void Start(std::vector<Fault> faults = {}) {
     FaultPlan plan;
     plan.faults = std::move(faults);
-    TransferQueueOptions options;
-    options.path = "/disk";
-    options.drive = "nvme0n1p2";
-    options.request_bytes = kRequest;
-    auto queue = TransferQueue::Start(MakeFaultyEngine(MakeMemoryEngine({}), plan), options);
+    StartOver(MakeFaultyEngine(MakeMemoryEngine({}), plan, counters_));
+  }
+  void StartOver(std::unique_ptr<IoEngine> engine) {
+    auto queue = TransferQueue::Start(std::move(engine), options_);
     ASSERT_TRUE(queue.ok()) << queue.status();
     queue_ = *std::move(queue);
   }
-  void Stop() {
+  void Stop(std::chrono::nanoseconds timeout = seconds(10)) {
     stopped_ = true;
-    queue_->BeginStop(seconds(10));
+    queue_->BeginStop(timeout);
     EXPECT_TRUE(queue_->FinishStop(seconds(10)));
   }
   absl::Status Move(IoOp op, char* data) {
+    Waiter waiter;
+    return Begin(op, data, &waiter) ? waiter.WaitAll()[0] : absl::FailedPreconditionError("not taken");
+  }
+  bool Begin(IoOp op, char* data, Waiter* waiter) {
     auto transfer = std::make_shared<Transfer>();
     transfer->op = op;
     transfer->transfer_class = op == IoOp::kWrite ? TransferClass::kWrite : TransferClass::kDemandRead;
     transfer->bytes = kBytes;
     transfer->data = data;
-    Waiter waiter;
-    transfer->done = waiter.Expect();
-    if (!queue_->Push(std::move(transfer))) return absl::FailedPreconditionError("not taken");
-    return waiter.WaitAll()[0];
+    transfer->done = waiter->Expect();
+    return queue_->Push(std::move(transfer));
   }
 
   AlignedBuffer data_;
+  TransferQueueOptions options_;
+  std::shared_ptr<FaultCounters> counters_ = std::make_shared<FaultCounters>();
   bool stopped_ = false;
   std::shared_ptr<TransferQueue> queue_;
 };
@@ -87,6 +101,114 @@ TEST_F(TransferQueueTest, AnErrorIsTriedAgainOnceAndThenReported) {
   EXPECT_FALSE(failed.ok());
   EXPECT_NE(std::string(failed.message()).find("/disk"), std::string::npos) << failed;
   EXPECT_EQ(queue_->counters().errors.load(), 1u);
+}
+
+// Whoever has the buffer must know that the kernel may still write there, whatever else went wrong.
+TEST_F(TransferQueueTest, ARequestThatNeverCameBackCountsMoreThanTheErrorOfAnotherOne) {
+  options_.request_timeout = milliseconds(300);
+  Start({Fault{FaultKind::kErrno, IoOp::kRead, 1}, Fault{FaultKind::kNever, IoOp::kRead, 2},
+         Fault{FaultKind::kErrno, IoOp::kRead, 4}});
+  const absl::Status status = Move(IoOp::kRead, data_.data());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+TEST_F(TransferQueueTest, AtTheEndARequestThatNeverCameBackCountsMoreThanACancelledOne) {
+  Fault endless{FaultKind::kErrno, IoOp::kRead, 4, UINT64_MAX, EAGAIN};
+  Start({Fault{FaultKind::kErrno, IoOp::kRead, 1, 1, EAGAIN}, Fault{FaultKind::kNever, IoOp::kRead, 2},
+         endless});
+  Waiter waiter;
+  ASSERT_TRUE(Begin(IoOp::kRead, data_.data(), &waiter));
+  while (counters_->injected.load() < 10) std::this_thread::sleep_for(milliseconds(1));
+  Stop(milliseconds(50));
+  const absl::Status status = waiter.WaitAll()[0];
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+TEST_F(TransferQueueTest, WorkThatTheKernelCancelsIsAnInterruption) {
+  Start({Fault{FaultKind::kErrno, IoOp::kRead, 1, 3, ECANCELED}});
+  ASSERT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
+  const absl::Status status = Move(IoOp::kRead, data_.data());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(TransferQueueTest, InterruptionsHaveTheTimeOfSilence) {
+  Start({Fault{FaultKind::kErrno, IoOp::kRead, 1, 300, EAGAIN}});  // about 3 s
+  ASSERT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
+  const absl::Status status = Move(IoOp::kRead, data_.data());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(TransferQueueTest, EndlessInterruptionsAreAnErrorAfterThatTime) {
+  options_.request_timeout = milliseconds(300);
+  for (const int error : {EAGAIN, ENOMEM, ECANCELED}) {
+    Start({Fault{FaultKind::kErrno, IoOp::kWrite, 1, UINT64_MAX, error}});
+    const absl::Status status = Move(IoOp::kWrite, data_.data());
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_FALSE(queue_->counters().unresponsive.load());
+    Stop();
+    stopped_ = false;
+  }
+  stopped_ = true;
+}
+
+// A clock that goes on while nothing else does: the process was stopped.
+class StoppedClock : public os::Clock {
+ public:
+  int64_t NowNanos() const override { return os::Clock::System()->NowNanos() + stopped_.load(); }
+  void Stop(std::chrono::nanoseconds time) { stopped_ += time.count(); }
+
+ private:
+  std::atomic<int64_t> stopped_{0};
+};
+
+// The process is stopped in the first Poll with a request in flight; its result is there afterwards.
+class StoppedEngine : public IoEngine {
+ public:
+  StoppedEngine(StoppedClock* clock, std::unique_ptr<IoEngine> inner)
+      : clock_(clock), inner_(std::move(inner)) {}
+  const char* name() const override { return inner_->name(); }
+  size_t capacity() const override { return inner_->capacity(); }
+  void Submit(std::span<const IoRequest> requests) override {
+    submitted_ += requests.size();
+    inner_->Submit(requests);
+  }
+  size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
+    if (submitted_ == 0 || std::exchange(was_stopped_, true)) return inner_->Poll(results, timeout);
+    clock_->Stop(timeout + seconds(61));
+    return 0;
+  }
+  void Wake() override { inner_->Wake(); }
+  bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }
+
+ private:
+  StoppedClock* const clock_;
+  const std::unique_ptr<IoEngine> inner_;
+  size_t submitted_ = 0;
+  bool was_stopped_ = false;
+};
+
+TEST_F(TransferQueueTest, TheTimeInWhichTheProcessWasStoppedDoesNotCount) {
+  StoppedClock clock;
+  options_.clock = &clock;
+  StartOver(std::make_unique<StoppedEngine>(&clock, MakeMemoryEngine({.latency = milliseconds(20)})));
+  const absl::Status status = Move(IoOp::kWrite, data_.data());
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_FALSE(queue_->counters().unresponsive.load());
+  Stop();
+}
+
+TEST_F(TransferQueueTest, ADiskThatIsBusyAtTheEndIsNotCalledSilent) {
+  testing::internal::CaptureStderr();
+  StartOver(MakeMemoryEngine({.latency = seconds(1)}));
+  Waiter waiter;
+  ASSERT_TRUE(Begin(IoOp::kWrite, data_.data(), &waiter));
+  std::this_thread::sleep_for(milliseconds(100));
+  Stop(milliseconds(50));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
+  EXPECT_FALSE(queue_->counters().unresponsive.load());
+  EXPECT_EQ(queue_->counters().errors.load(), 0u);
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines.find("does not answer"), std::string::npos) << lines;
 }
 
 TEST_F(TransferQueueTest, TakesNothingAfterItsEnd) {

@@ -34,7 +34,7 @@ UNFINISHED = 3
 # File -> devices of the machine it runs on.
 FILES = {"test_cuda.py": 1, "test_cuda_trace.py": 1, "test_cuda_expandable_segments.py": 1, "test_cuda_multigpu.py": 2}
 DEVICE_MEMORY = "8191MiB"  # some tests want 6 GB; half of it is no whole number of 2 MiB, as of GPUs; host memory only as touched
-PACKAGES = ("expecttest", "hypothesis", "psutil")  # what PyTorch's tests import beside PyTorch and NumPy
+PACKAGES = ("expecttest", "hypothesis", "packaging", "psutil")  # what PyTorch's tests import beside PyTorch and NumPy
 SECONDS = 300  # of a test
 # What Spillway may use beside the GPU: as much in all as the device has, since tests want to be refused what exceeds it.
 WAYS = {

@@ -67,7 +67,22 @@ void PlanRunner::NoteUnplannedLocked(const TableLock& lock, const Block& block) 
 void PlanRunner::FollowGpu() {
   const LaunchIndex launched = log_->count();
   if (launched - std::min(gpu_, launched) >= LaunchLog::kRing) gpu_ = launched - LaunchLog::kRing + 1;
-  while (log_->Completed(gpu_)) ++gpu_;
+  do {
+    while (log_->Completed(gpu_)) ++gpu_;
+  } while (PassLongLaunch());
+}
+
+// A launch that lasts on its stream (a collective, a copy of the next batch) does not show where the others are.
+// They are past it when the next launch on another stream has completed; who moves a block looks at its uses.
+bool PlanRunner::PassLongLaunch() {
+  const StreamIndex stream = log_->ValueOf(gpu_).stream;
+  if (stream == kNoStream) return false;
+  LaunchIndex next = gpu_ + 1;
+  while (next - gpu_ < LaunchLog::kLookedBack && log_->ValueOf(next).stream == stream) ++next;
+  const StreamIndex other = log_->ValueOf(next).stream;
+  if (other == kNoStream || other == stream || !log_->Completed(next)) return false;
+  gpu_ = next + 1;
+  return true;
 }
 
 // ---- Where blocks are, and moving them.

@@ -68,6 +68,7 @@ class PlanRunner final : public PlannedUses, private policy::PlanMover {
   policy::PlanBlockView ViewOfLocked(const TableLock& lock, const Block& block) const;
   void Adopt();
   void FollowGpu();
+  bool PassLongLaunch();
 
   Core* const core_;
   Charges* const charges_;

@@ -68,4 +68,33 @@ absl::Status Core::AwaitChangeLocked(TableLock* lock, const os::Wait& wait) {
   return absl::OkStatus();
 }
 
+void AddCounters(const Counters& counters, ResidencyStats* stats) {
+  stats->host_spilled_bytes = counters.host_spilled_bytes;
+  stats->disk_spilled_bytes = counters.disk_spilled_bytes;
+  stats->spilled_bytes = stats->host_spilled_bytes + stats->disk_spilled_bytes;
+  stats->host_fetched_bytes = counters.host_fetched_bytes;
+  stats->disk_fetched_bytes = counters.disk_fetched_bytes;
+  stats->fetched_bytes = stats->host_fetched_bytes + stats->disk_fetched_bytes;
+  stats->prefetched_bytes = counters.prefetched_bytes;
+  stats->prefetch_in_time_bytes = counters.prefetch_in_time_bytes;
+  stats->slow_launches = counters.slow_launches;
+  stats->evictions = counters.evictions;
+  stats->evictions_cancelled = counters.evictions_cancelled;
+  stats->faults = counters.faults;
+  stats->prefetches = counters.prefetches;
+  stats->prefetches_cancelled = counters.prefetches_cancelled;
+  stats->clean_drops = counters.clean_drops;
+  stats->clean_drop_bytes = counters.clean_drop_bytes;
+  stats->hash_mismatches = counters.changed_copies;
+  stats->early_copies = counters.early_copies;
+  stats->handles_remade = counters.handles_remade;
+  stats->stall_chunk_nanos = counters.stall_chunk_nanos;
+  stats->stall_disk_nanos = counters.stall_disk_nanos;
+  stats->throttled_nanos = counters.throttled_nanos;
+  stats->lost_chunk_nanos = counters.lost_chunk_nanos;
+  stats->lost_read_nanos = counters.lost_read_nanos;
+  stats->lost_run_ahead_nanos = counters.lost_run_ahead_nanos;
+  stats->in_time_bytes = counters.in_time_bytes;
+}
+
 }  // namespace spillway::allocator

@@ -70,6 +70,9 @@ struct Counters {
   std::atomic<uint64_t> handles_remade{0};  // released to be created in other sizes
 };
 
+// Fills in what Counters has.
+void AddCounters(const Counters& counters, ResidencyStats* stats);
+
 struct Core {
   Core(const ResidencyOptions& residency_options, const ResidencyParts& residency_parts);
 

@@ -22,6 +22,8 @@ class LaunchLog {
  public:
   // How many launches back the timeline value is known.
   static constexpr uint64_t kRing = 1 << 16;
+  // How many launches of other streams are passed over.
+  static constexpr uint32_t kLookedBack = 64;
 
   explicit LaunchLog(StreamClock* clock) : clock_(clock) {}
 
@@ -44,6 +46,14 @@ class LaunchLog {
     const policy::LaunchIndex next = count_.load(std::memory_order_acquire);
     if (index >= next || next - index >= kRing) return {};
     return TimelineValue::Unpack(values_[index % kRing].load(std::memory_order_acquire));
+  }
+  // The timeline value of the latest launch up to `index` that went to `stream`; none (kNoStream) where the last
+  // kLookedBack of them went elsewhere.
+  TimelineValue LatestOn(StreamIndex stream, policy::LaunchIndex index) const {
+    for (uint32_t back = 0; back < kLookedBack && back <= index; ++back) {
+      if (const TimelineValue value = ValueOf(index - back); value.stream == stream) return value;
+    }
+    return {};
   }
   // Whether the GPU has completed that launch. Where no recorded event covers it yet, records one.
   bool Completed(policy::LaunchIndex index) const;

@@ -45,7 +45,13 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
   const std::vector<ExtentHome>& homes = job->block->copies.homes;
   while (NextDiskChunk(job)) {
     HostPool* const host = core_->parts.host;
-    const size_t kept = std::min(kStagingKeptForDemand, host->Limit(HostUse::kFaultStaging) / 2);
+    const size_t limit = host->Limit(HostUse::kFaultStaging);
+    if (limit == 0) {
+      job->failure = absl::UnavailableError(
+          "no staging buffer is left to read with: a disk that does not answer may still write to each");
+      return true;
+    }
+    const size_t kept = std::min(kStagingKeptForDemand, limit / 2);
     if (!demanded && (any_demanded || host->Free(HostUse::kFaultStaging) <= kept)) break;
     std::vector<PinnedBuffer> buffer;
     if (host->Take(HostUse::kFaultStaging, 1, &buffer) == 0) break;

@@ -60,7 +60,7 @@ class CopyIn {
   // ---- Device's thread. True when something was done.
 
   // Submits reads while there are staging buffers. A prefetch leaves some for faults, and all while any fetch
-  // is demanded.
+  // is demanded. Where none will ever be free again, that is the job's failure.
   bool SubmitReads(FetchJob* job, bool demanded, bool any_demanded);
   // Takes in the results of reads that have ended.
   bool CollectReads();

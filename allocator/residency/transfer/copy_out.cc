@@ -41,9 +41,11 @@ void CopyOut::Begin(EvictJob* job) {
 }
 
 bool CopyOut::BeginHash(EvictJob* job) {
-  hash_->Begin();
   DeviceHash* const hash = hash_->Get();
-  if (hash == nullptr) return false;
+  if (hash == nullptr) {
+    hash_->ReportMissing();
+    return false;
+  }
   absl::StatusOr<DeviceHash::Request> request =
       hash->Enqueue(hash->stream(), job->block->address, core_->BytesOfCopy(*job->block));
   if (!request.ok()) return false;

@@ -13,6 +13,11 @@ constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // of one sample, but for 
 constexpr uint32_t kAskOneIn = 16;
 constexpr int64_t kLeastPauseNanos = 200'000;
 
+// One of kAskOneIn, at gaps without a pattern: else those asked would be the same ones of each iteration whose
+// number of launches has a factor in common with the gap.
+bool IsAsked(uint32_t launch) { return (launch * uint64_t{0x9e3779b97f4a7c15u}) >> 60 == 0; }
+static_assert(kAskOneIn == 16, "as many as four bits tell");
+
 uint64_t KeyOf(uint64_t tag, uint32_t place) { return (tag ^ place) * 0x9e3779b97f4a7c15u ^ place; }
 
 }  // namespace
@@ -31,7 +36,7 @@ bool WriteSampler::IsOpenLocked(uint64_t tag, uint32_t place, policy::LaunchInde
 bool WriteSampler::Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex now) {
   const uint32_t asked = asked_.load(std::memory_order_relaxed);
   asked_.store(asked + 1, std::memory_order_relaxed);  // two threads may count as one
-  if (asked % kAskOneIn != 0 || !IsDue()) return false;
+  if (!IsAsked(asked) || !IsDue()) return false;
   os::MutexLock lock(&mu_);
   for (uint32_t place = 0; place < set.size(); ++place) {
     if (IsOpenLocked(tag, place, now)) return true;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "integration/cli/doctor/directory_facts.h"
 #include "integration/engine/sizing.h"
+#include "integration/engine/torch_release.h"
 #include "io/os/bytes_text.h"
 
 namespace spillway::integration {
@@ -145,6 +146,10 @@ void Judgement::Torch() {
     Add(Verdict::kBad, "PyTorch", absl::StrCat(text, ": there is no library for ", it.minor),
         absl::StrCat("PyTorch would keep its own allocator; served here: ",
                      served.empty() ? "(none)" : absl::StrJoin(served, ", ")));
+  } else if (IsDevelopmentBuild(it.version)) {
+    Add(Verdict::kLimited, "PyTorch", absl::StrCat(text, ": a development build"),
+        "served only by a Spillway that was compiled against that very build (SPILLWAY_PYTHON); "
+        "SPILLWAY_REQUIRE=1 tells");
   } else {
     Add(Verdict::kGood, "PyTorch", absl::StrCat(text, ": served"));
   }

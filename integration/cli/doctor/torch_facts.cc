@@ -10,8 +10,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "integration/settings/environment.h"
@@ -23,6 +26,7 @@ namespace spillway::integration {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(30);
+constexpr size_t kMostWords = 4096;  // kept of what it writes to standard error
 
 // find_spec of a package that is no part of another imports nothing.
 constexpr char kQuestion[] = R"py(
@@ -53,49 +57,98 @@ std::string FirstPython(const std::string& path) {
   return "";
 }
 
-// What the child writes, until it closes its end; kDeadlineExceeded where it takes too long.
-absl::StatusOr<std::string> ReadAll(int from) {
-  const auto deadline = os::SteadyClock::now() + kPatience;
+// A stream of the child's: a pipe of which this process reads the end. Closed when it goes.
+struct Stream {
+  Stream() {
+    if (::pipe2(ends, O_CLOEXEC) != 0) ends[0] = ends[1] = -1;
+  }
+  ~Stream() {
+    Close(0);
+    Close(1);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  void Close(int end) {
+    if (ends[end] >= 0) ::close(std::exchange(ends[end], -1));
+  }
+  // Appends what is there, and closes at the end of it. False: it cannot be read.
+  bool Read() {
+    char buffer[4096];
+    const ssize_t bytes = ::read(ends[0], buffer, sizeof(buffer));
+    if (bytes < 0) return errno == EINTR;
+    if (bytes == 0) Close(0);
+    text.append(buffer, static_cast<size_t>(bytes));
+    return true;
+  }
+
+  int ends[2];
   std::string text;
-  char buffer[4096];
-  while (true) {
+};
+
+// What the child writes, until it closes both ends; kDeadlineExceeded where it takes too long.
+absl::Status ReadAll(Stream* answer, Stream* words) {
+  const auto deadline = os::SteadyClock::now() + kPatience;
+  while (answer->ends[0] >= 0 || words->ends[0] >= 0) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - os::SteadyClock::now()).count();
-    struct pollfd wait = {from, POLLIN, 0};
-    if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) == 0)
+    struct pollfd waits[] = {{answer->ends[0], POLLIN, 0}, {words->ends[0], POLLIN, 0}};
+    if (left <= 0 || ::poll(waits, 2, static_cast<int>(left)) == 0)
       return absl::DeadlineExceededError(absl::StrCat("no answer within ", kPatience.count(), " s"));
-    const ssize_t bytes = ::read(from, buffer, sizeof(buffer));
-    if (bytes == 0) return text;
-    if (bytes < 0 && errno != EINTR) return os::StatusFromErrno(errno, "reading its answer");
-    if (bytes > 0) text.append(buffer, static_cast<size_t>(bytes));
+    if ((waits[0].revents != 0 && !answer->Read()) || (waits[1].revents != 0 && !words->Read()))
+      return os::StatusFromErrno(errno, "reading its answer");
+    if (words->text.size() > kMostWords) words->text.erase(0, words->text.size() - kMostWords);
   }
+  return absl::OkStatus();
+}
+
+// Our variables, but for one: what is not served is a finding and not the end of the child. The variable wins over a
+// key in PyTorch's.
+std::vector<std::string> EnvironmentOfChild() {
+  const std::string require = VariableOf("require");
+  std::vector<std::string> variables = {require + "=off"};
+  for (char** entry = WholeEnvironment(); entry != nullptr && *entry != nullptr; ++entry) {
+    if (!absl::StartsWith(*entry, require + "=")) variables.emplace_back(*entry);
+  }
+  return variables;
+}
+
+// "it ends with exit status 1 and says: ImportError: ...".
+std::string WhyEnded(int status, const std::string& words) {
+  std::string last;
+  for (const absl::string_view line : absl::StrSplit(words, '\n', absl::SkipWhitespace()))
+    last = std::string(line);
+  const std::string how = WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                                              : absl::StrCat("exit status ", WEXITSTATUS(status));
+  return absl::StrCat("it ends with ", how, last.empty() ? ", is it a Python?" : " and says: ", last);
 }
 
 absl::StatusOr<std::string> Ask(const std::string& python) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return os::StatusFromErrno(errno, "pipe");
+  Stream answer, words;
+  if (answer.ends[0] < 0 || words.ends[0] < 0) return os::StatusFromErrno(errno, "pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, answer.ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, words.ends[1], STDERR_FILENO);
   char* const arguments[] = {const_cast<char*>(python.c_str()), const_cast<char*>("-B"),
                              const_cast<char*>("-c"), const_cast<char*>(kQuestion), nullptr};
+  std::vector<std::string> variables = EnvironmentOfChild();
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
   pid_t child = 0;
-  const int error = ::posix_spawn(&child, python.c_str(), &actions, nullptr, arguments, WholeEnvironment());
+  const int error = ::posix_spawnp(&child, python.c_str(), &actions, nullptr, arguments, environment.data());
   posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  if (error != 0) {
-    ::close(ends[0]);
-    return absl::NotFoundError(std::strerror(error));
-  }
-  absl::StatusOr<std::string> text = ReadAll(ends[0]);
-  ::close(ends[0]);
-  if (!text.ok()) ::kill(child, SIGKILL);
+  if (error != 0) return absl::NotFoundError(std::strerror(error));
+  answer.Close(1);
+  words.Close(1);
+  const absl::Status read = ReadAll(&answer, &words);
+  if (!read.ok()) ::kill(child, SIGKILL);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (text.ok() && status != 0)
-    return absl::UnknownError(absl::StrCat("it ends with wait status ", status, ", is it a Python?"));
-  return text;
+  if (!read.ok()) return read;
+  if (status != 0) return absl::UnknownError(WhyEnded(status, words.text));
+  return answer.text;
 }
 
 }  // namespace

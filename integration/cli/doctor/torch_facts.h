@@ -10,8 +10,9 @@
 
 namespace spillway::integration {
 
-// `named`: the path of a Python; empty: the first python3 or python in the folders of `path`, as a shell would
-// take it. In a virtual environment that is the environment's.
+// `named`: the path of a Python, or a name that is looked for in PATH; empty: the first python3 or python in the
+// folders of `path`, as a shell would take it. In a virtual environment that is the environment's. Where the child
+// ends without an answer, the last line that it wrote to standard error is the reason.
 TorchFacts AskPython(const std::string& named, const std::string& path);
 
 // Reads what the Python has answered. Public for its test.

@@ -17,11 +17,19 @@ import threading
 import spillway
 from spillway import figures, start_up
 
-NOT_INITIALISED = 3  # CUDA_ERROR_NOT_INITIALIZED
+# CUDA_ERROR_NOT_INITIALIZED, and CUDA_ERROR_NO_DEVICE: what our library answers where there is no driver.
+NOT_INITIALISED = (3, 100)
 TOO_LATE = ("spillway.enable() comes too late: this process has used CUDA already (torch.cuda.is_available(), a tensor on "
             "the GPU, or another library). Call it before that; before or after `import torch` is the same")  # fmt: skip
 
+# Values of a setting that names a file, where no file is meant: none, or refused by the check.
+NO_FILE = ("", "none", "off", "0")
+NO_PATH = (*NO_FILE, "on", "1")
+
 _lock = threading.Lock()
+
+# Libraries that end a process in which they are not the first: GCC's sanitizers, and clang's.
+MUST_BE_FIRST = re.compile(r"lib(?:(?:a|t|hwa|l)san\.so|clang_rt\.(?:a|t|hwa|l)san)")
 
 
 def enable(**settings):
@@ -55,13 +63,20 @@ def _text(name, value):
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         raise ValueError(f"spillway.enable() knows no setting {name}: {hint}")
+    if isinstance(value, bool) and name in start_up.path_keys():
+        raise ValueError(f"spillway.enable({name}={value!r}): it takes a path, or 'none'")
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, (str, int, float, os.PathLike)):
-        return str(os.fspath(value) if isinstance(value, os.PathLike) else value)
+        return _independent_of_folder(name, str(os.fspath(value) if isinstance(value, os.PathLike) else value))
     if isinstance(value, (list, tuple)) and all(isinstance(part, (str, os.PathLike)) for part in value):
         return ",".join(os.fspath(part) for part in value)
     raise ValueError(f"spillway.enable({name}=...) takes a text, a number, True or False, a path or a list of paths, not {value!r}")
+
+
+def _independent_of_folder(name, text):
+    """For a job that goes to another folder before it uses CUDA, and for children of that job."""
+    return os.path.abspath(text) if name in start_up.file_keys() and text.strip().lower() not in NO_PATH else text
 
 
 def variable(name):
@@ -71,7 +86,8 @@ def variable(name):
 def _same(name, one, other):
     if name in start_up.path_keys():  # paths are told apart by case and by the spaces in them
         one, other = (re.sub(r"\s*([,;])\s*", r"\1", text.strip()) for text in (one, other))
-        return one == other or one.lower() == other.lower() == "none"
+        one, other = (_independent_of_folder(name, text) for text in (one, other))
+        return one == other or (one.lower() in NO_FILE and other.lower() in NO_FILE)
     return re.sub(r"\s", "", one).lower() == re.sub(r"\s", "", other).lower()
 
 
@@ -161,7 +177,7 @@ def _mapped_driver():
 
 
 def _initialised(driver):
-    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != NOT_INITIALISED
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) not in NOT_INITIALISED
 
 
 def _check_torch(path):
@@ -194,7 +210,14 @@ def _tell_children(path):
     if _hooked():
         os.environ.setdefault(start_up.KEPT_VARIABLE, "backend:spillway")
     else:
-        os.environ["LD_PRELOAD"] = ":".join(filter(None, (os.path.abspath(path), os.environ.get("LD_PRELOAD"))))
+        os.environ["LD_PRELOAD"] = _preload(os.path.abspath(path), os.environ.get("LD_PRELOAD", ""))
+
+
+def _preload(ours, before):
+    """Ours in front, but behind what must be first."""
+    entries = [entry for entry in re.split("[ :]", before) if entry]
+    place = max((i + 1 for i, entry in enumerate(entries) if MUST_BE_FIRST.match(os.path.basename(entry))), default=0)
+    return ":".join([*entries[:place], ours, *entries[place:]])
 
 
 # ---- The check at the start, by the engine: the same words as where a variable is wrong.

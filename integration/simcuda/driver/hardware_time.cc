@@ -220,8 +220,8 @@ ModuleLoadTime::~ModuleLoadTime() {
 }
 
 void ModuleLoadTime::Spend(void (*wait_for_gpu)()) {
+  if (profile_ != nullptr || GetSettings().module_load_waits.load() != 0) wait_for_gpu();
   if (profile_ == nullptr) return;
-  wait_for_gpu();
   const auto cost_ns = static_cast<int64_t>(profile_->NsOf(Call::kModuleLoad, 1, 0));
   const Slot slot = TakeSlot(Call::kModuleLoad, Held::kContext, cost_ns);
   Count(Call::kModuleLoad, Held::kContext, slot, cost_ns);

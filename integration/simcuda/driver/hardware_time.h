@@ -36,7 +36,8 @@ class CallTime {
   bool shares_context_ = false;
 };
 
-// Loading code: holds the context lock, waits until the GPU has nothing left to do, and takes the call's time.
+// Loading code, with a profile: holds the context lock, waits until the GPU has nothing left to do, and takes the
+// call's time. Without one it waits where SIMCUDA_MODULE_LOAD=wait.
 class ModuleLoadTime {
  public:
   ModuleLoadTime();

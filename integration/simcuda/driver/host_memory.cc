@@ -13,6 +13,7 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/faults.h"
 #include "integration/simcuda/driver/hardware_time.h"
+#include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
 namespace {
@@ -167,6 +168,7 @@ SIMCUDA_API CUresult cuMemHostUnregister(void* pointer) {
   }
   // The copy engine would find no pages there. Looked at first: a copy may end while the call's time passes.
   simcuda::CheckNobodyTouches(memory.start, memory.size, "cuMemHostUnregister");
+  if (simcuda::GetSettings().unregister_waits.load() != 0) context->Synchronize();
   CallTime time(Call::kHostUnregister);
   time.Spend(1, memory.size);
   return CUDA_SUCCESS;

@@ -5,8 +5,8 @@
 
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
-#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/fail_points.h"
+#include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/module.h"
 
 namespace simcuda {
@@ -25,6 +25,7 @@ bool ReadFile(const char* path, std::vector<char>* bytes) {
 }
 
 void WaitForEveryStream() {
+  if (CurrentStreamOfThread() != nullptr) return;  // a host function would wait for itself
   ForEachStream([](Stream& stream) { stream.WaitFor(stream.enqueued()); });
 }
 

@@ -5,6 +5,7 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/host_memory.h"
+#include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
 namespace {
@@ -47,6 +48,14 @@ void Put(void* data, Value value) {
   std::memcpy(data, &value, sizeof(value));
 }
 
+// Drivers write so many bytes of an answer that is true or false, and nobody has said how many.
+size_t BooleanBytes() { return static_cast<size_t>(GetSettings().boolean_bytes.load()); }
+
+void PutBoolean(void* data, bool value) {
+  const uint32_t wide = value ? 1 : 0;
+  std::memcpy(data, &wide, BooleanBytes());
+}
+
 CUresult Answer(const Known& known, CUpointer_attribute attribute, uint64_t address, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -64,11 +73,11 @@ CUresult Answer(const Known& known, CUpointer_attribute attribute, uint64_t addr
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: Put<int>(data, known.device); return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: Put<CUdeviceptr>(data, known.start); return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: Put<size_t>(data, known.size); return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED: Put<bool>(data, true); return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED: PutBoolean(data, true); return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: Put<bool>(data, false); return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: PutBoolean(data, false); return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: Put<uint64_t>(data, 0); return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: Put<CUmemoryPool>(data, nullptr); return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
@@ -87,7 +96,7 @@ size_t SizeOf(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return 1;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return BooleanBytes();
     default: return 8;
   }
 }

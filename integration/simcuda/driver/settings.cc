@@ -26,7 +26,8 @@ enum class Kind {
   kForm,
   kScale,
   kCopyBytes,
-  kHandles
+  kHandles,
+  kBooleanBytes
 };
 enum class Changeable { kAlways, kBeforeInit };
 
@@ -50,6 +51,9 @@ const Row* Rows(size_t* count) {
       {"MODE", Kind::kMode, &s.mode, nullptr, Changeable::kAlways},
       {"POISON", Kind::kPoison, &s.poison, nullptr, Changeable::kAlways},
       {"HANDLES", Kind::kHandles, &s.handles, nullptr, Changeable::kAlways},
+      {"UNREGISTER", Kind::kForm, &s.unregister_waits, nullptr, Changeable::kAlways},
+      {"MODULE_LOAD", Kind::kForm, &s.module_load_waits, nullptr, Changeable::kAlways},
+      {"BOOLEAN_BYTES", Kind::kBooleanBytes, &s.boolean_bytes, nullptr, Changeable::kAlways},
       {"COPY_BANDWIDTH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD],
        &s.copy_bytes_per_s[SIMCUDA_DTOH], Changeable::kAlways},
       {"COPY_BANDWIDTH_HTOD", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD], nullptr,
@@ -95,6 +99,7 @@ const char* Accepted(Kind kind) {
     case Kind::kScale: return "a number from 1 to 20";
     case Kind::kCopyBytes: return "all or sample";
     case Kind::kHandles: return "stop or answer";
+    case Kind::kBooleanBytes: return "1 or 4";
   }
   return "";
 }
@@ -149,6 +154,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kScale: return ParseScale(text, value);
     case Kind::kCopyBytes: return ParseChoice(text, {"all", "sample"}, value);
     case Kind::kHandles: return ParseChoice(text, {"stop", "answer"}, value);
+    case Kind::kBooleanBytes: return ParseCount(text, value) && (*value == 1 || *value == 4);
   }
   return false;
 }

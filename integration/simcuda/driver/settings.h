@@ -31,6 +31,11 @@ struct Settings {
   Value poison{static_cast<int64_t>(Poison::kRecycle)};
   Value handles{static_cast<int64_t>(Handles::kStop)};
 
+  // Whether calls that wait for the GPU on a real driver do so here. Loads of code always do with a hardware profile.
+  Value unregister_waits{1};
+  Value module_load_waits{0};
+  Value boolean_bytes{1};  // of a pointer attribute that is true or false
+
   // Index: SIMCUDA_HTOD or SIMCUDA_DTOH.
   Value copy_bytes_per_s[2] = {0, 0};
   Value copy_latency_ns[2] = {0, 0};

@@ -35,8 +35,28 @@ Json CopyRates(const FactSetup& setup);
 // How long loading a module, finding its function and its first launch take while the device is busy: the
 // caller sets CUDA_MODULE_LOADING.
 Json ModuleLoading(const FactSetup& setup);
+// What pointer attributes say of plain, mapped, unmapped and freed memory: how many bytes an answer that is
+// true or false has, and whether the range of a block of several handles is one handle's or the block's.
+Json PointerAttributes(const FactSetup& setup);
+// One handle at two addresses, the second for reading only. Variant "write": a kernel writes through that one,
+// which may end the context.
+Json TwoMappings(const FactSetup& setup);
+// Reservations of up to 64 TiB of addresses, each with a handle mapped at its end.
+Json Reservations(const FactSetup& setup);
+// What cuMemRetainAllocationHandle answers for an address of each kind.
+Json RetainedHandles(const FactSetup& setup);
+// The calls that wait for the GPU, behind which Stalls looks at other threads.
+std::vector<std::string> StallCases();
+// p50 and p99 of an event query, a launch and a remap on one thread while another is inside one of StallCases.
+Json Stalls(const FactSetup& setup);
 // Takes all device memory but `leave`, says so on standard output, and keeps it until standard input ends.
 Json FullDevice(const FactSetup& setup);
+
+// The driver's function of that name; null where it has none.
+template <typename F>
+F Find(const char* name) {
+  return reinterpret_cast<F>(Gpu::Get().Symbol(name));
+}
 
 // The value below which that part of the values lies; 0 for none.
 double Quantile(std::vector<double> values, double part);

@@ -11,20 +11,30 @@ namespace {
 
 int Run(int argc, char** argv) {
   const std::map<std::string, Json (*)(const FactSetup&)> facts = {
-      {"handles", &Handles},  {"tensor-map", &TensorMapWords}, {"latency", &LaunchLatency},
-      {"copies", &CopyRates}, {"loading", &ModuleLoading},     {"full", &FullDevice}};
+      {"handles", &Handles},      {"tensor-map", &TensorMapWords},  {"latency", &LaunchLatency},
+      {"copies", &CopyRates},     {"loading", &ModuleLoading},      {"full", &FullDevice},
+      {"stalls", &Stalls},        {"pointers", &PointerAttributes}, {"two-mappings", &TwoMappings},
+      {"reserve", &Reservations}, {"retain", &RetainedHandles}};
+  const std::map<std::string, std::vector<std::string> (*)()> cases = {{"handles", &HandleCases},
+                                                                       {"stalls", &StallCases}};
   CLI::App app{"Facts about the GPU that is here"};
   FactSetup setup;
   std::string fact;
   bool list = false;
-  app.add_option("fact", fact, "handles, tensor-map, latency, copies, loading or full");
-  app.add_option("--case", setup.variant, "of handles: one of those that --list prints");
+  app.add_option(
+      "fact", fact,
+      "handles, tensor-map, latency, copies, loading, full, stalls, pointers, two-mappings, reserve "
+      "or retain");
+  app.add_option("--case", setup.variant,
+                 "of handles and stalls: one of those that --list prints; of two-mappings: write");
   app.add_flag("--small", setup.small, "sizes for simcuda");
-  app.add_flag("--list", list, "print the cases of handles");
+  app.add_flag("--list", list, "print the cases of handles, or of stalls");
   app.add_option("--leave", setup.leave, "of full: bytes that stay free");
   CLI11_PARSE(app, argc, argv);
   if (list) {
-    for (const std::string& name : HandleCases()) std::printf("%s\n", name.c_str());
+    const auto listed = cases.find(fact.empty() ? "handles" : fact);
+    if (listed == cases.end()) return 2;
+    for (const std::string& name : listed->second()) std::printf("%s\n", name.c_str());
     return 0;
   }
   const auto found = facts.find(fact);

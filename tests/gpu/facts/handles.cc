@@ -18,11 +18,6 @@ struct HandlesOfAllKinds {
   CUkernel dead_kernel = nullptr;
 };
 
-template <typename F>
-F Find(const char* name) {
-  return reinterpret_cast<F>(Gpu::Get().Symbol(name));
-}
-
 HandlesOfAllKinds Make() {
   const Gpu& gpu = Gpu::Get();
   HandlesOfAllKinds made;

@@ -39,23 +39,36 @@ TEST_F(ReportFilesTest, FindsFilesOfEveryProcessRankAndDevice) {
   for (const char* name : {"x-0-77.json", "x-1-78.json", "x-1-78.json.gpu1", "x-1-78.json.new", "x-a-78.json",
                            "x-1-.json", "x-1-78.html", "y-1-78.json"})
     Write(name);
-  EXPECT_THAT(WrittenDataFiles(Path("x-%r-%p.json"), 0),
+  EXPECT_THAT(WrittenDataFiles(Path("x-%r-%p.json"), Whose::kEveryRanks, 0),
               ElementsAre(Path("x-0-77.json"), Path("x-1-78.json"), Path("x-1-78.json.gpu1")));
-  EXPECT_THAT(WrittenDataFiles(Path("y-1-78.json"), 0), ElementsAre(Path("y-1-78.json")));
-  EXPECT_THAT(WrittenDataFiles(Path("z.json"), 0), IsEmpty());
+  EXPECT_THAT(WrittenDataFiles(Path("y-1-78.json"), Whose::kEveryRanks, 0), ElementsAre(Path("y-1-78.json")));
+  EXPECT_THAT(WrittenDataFiles(Path("z.json"), Whose::kEveryRanks, 0), IsEmpty());
 }
 
 // As OutputFile::Expand names them where nothing in the path tells ranks apart.
 TEST_F(ReportFilesTest, FindsFilesOfRanksThatWereGivenTheSamePath) {
   for (const char* name : {"x.json", "x.rank1.json", "x.rank12.json.gpu1", "x.rank.json", "x.ranks1.json"})
     Write(name);
-  EXPECT_THAT(WrittenDataFiles(Path("x.json"), 0),
+  EXPECT_THAT(WrittenDataFiles(Path("x.json"), Whose::kEveryRanks, 0),
               ElementsAre(Path("x.json"), Path("x.rank1.json"), Path("x.rank12.json.gpu1")));
+}
+
+TEST_F(ReportFilesTest, FindsFilesOfOneRankAlone) {
+  EXPECT_EQ(DataPathOfRank("a/x-%r-%p.json", 1), "a/x-1-%p.json");
+  EXPECT_EQ(DataPathOfRank("a/x-%p.json", 1), "a/x-%p.json");
+  EXPECT_EQ(DataPathOfRank("a/x.json", 0), "a/x.json");
+  EXPECT_EQ(DataPathOfRank("a/x.json", 1), "a/x.rank1.json");
+  for (const char* name : {"x.json", "x.rank1.json", "x.rank1.json.gpu1", "x.rank12.json"}) Write(name);
+  EXPECT_THAT(WrittenDataFiles(DataPathOfRank(Path("x.json"), 0), Whose::kOneRanks, 0),
+              ElementsAre(Path("x.json")));
+  EXPECT_THAT(WrittenDataFiles(DataPathOfRank(Path("x.json"), 1), Whose::kOneRanks, 0),
+              ElementsAre(Path("x.rank1.json"), Path("x.rank1.json.gpu1")));
 }
 
 TEST_F(ReportFilesTest, LeavesOutFilesOfEarlierRuns) {
   Write("old.json");
-  EXPECT_THAT(WrittenDataFiles(Path("old.json"), std::numeric_limits<long long>::max()), IsEmpty());
+  EXPECT_THAT(WrittenDataFiles(Path("old.json"), Whose::kEveryRanks, std::numeric_limits<long long>::max()),
+              IsEmpty());
 }
 
 }  // namespace

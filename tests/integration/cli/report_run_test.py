@@ -2,7 +2,9 @@
 
 import json
 import os
+import pty
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -67,6 +69,52 @@ class ReportRunTest(unittest.TestCase):
         self.assertEqual(job.returncode, -signal.SIGTERM)
         self.assertIn("spillway: report: ", words)
 
+    def send_when_ready(self, number, ending):
+        """The signal to our process alone, as kill does; the command's exit status and our words."""
+        code = f"open({self.path('ready')!r}, 'w').close()\ntime.sleep(60)"
+        with subprocess.Popen(self.command("x.html", ending + code), stderr=subprocess.PIPE, text=True) as job:
+            while not os.path.exists(self.path("ready")):
+                self.assertIsNone(job.poll())
+                time.sleep(0.02)
+            job.send_signal(number)
+            words = job.communicate(timeout=60)[1]
+        os.remove(self.path("ready"))
+        return job.returncode, words
+
+    def test_every_signal_that_a_process_sends_us_reaches_the_command(self):
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM, signal.SIGXCPU, signal.SIGVTALRM,
+                       signal.SIGPROF, signal.SIGPWR, signal.SIGXFSZ):  # fmt: skip
+            handler = f"signal.signal({int(number)}, lambda *_: os._exit(40))\n"
+            status, words = self.send_when_ready(number, handler)
+            self.assertEqual(status, 40, f"{number!r}: {words}")
+            self.assertIn("spillway: report: ", words)
+
+    def test_a_terminal_reaches_the_command_once(self):
+        """Ctrl-C goes to the foreground group, in which the command is: a second one would end its clean-up."""
+        handler = ("import threading\ncount = []\nsignal.signal(signal.SIGINT, lambda *_: count.append(1))\n"
+                   f"open({self.path('ready')!r}, 'w').close()\n"
+                   "while not count: time.sleep(0.02)\ntime.sleep(0.5)\nsys.exit(40 + len(count))")  # fmt: skip
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(PROGRAM, self.command("x.html", handler))
+        while not os.path.exists(self.path("ready")):
+            time.sleep(0.02)
+        os.write(terminal, b"\x03")
+        try:
+            while os.read(terminal, 4096):
+                pass
+        except OSError:  # the terminal's way to say that nobody is there any more
+            pass
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 41)
+
+    def test_the_command_ends_when_we_are_killed(self):
+        ending = f"signal.signal(signal.SIGTERM, lambda *_: (open({self.path('ended')!r}, 'w').close(), os._exit(0)))\n"
+        self.assertEqual(self.send_when_ready(signal.SIGKILL, ending)[0], -signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while not os.path.exists(self.path("ended")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertTrue(os.path.exists(self.path("ended")))
+
     def test_each_process_has_its_page(self):
         ending = f"os.fork()\npid = os.getpid()\nshutil.copy(sys.argv[1], {self.path('')!r} + f'x-0-{{pid}}.json')\nos.wait() if path.endswith(f'{{pid}}.json') else None"
         run = self.run_job("x-%r-%p.html", ending)
@@ -79,6 +127,26 @@ class ReportRunTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         pages = sorted(name for name in os.listdir(self.scratch.name) if name.endswith(".html"))
         self.assertEqual(pages, ["x.html", "x.rank1.html"], run.stderr)
+
+    def test_a_rank_that_was_started_by_itself_makes_its_own_page(self):
+        """srun, mpirun: each rank has a parent of ours, and all of them write to one folder."""
+        data = report_samples.fits()
+        data["job"].update(rank=1, host=socket.gethostname())
+        with open(self.path("one"), "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        others = "".join(f"shutil.copy(sys.argv[1], {self.path(name)!r})\n" for name in ("x.json", "x.rank1.json", "x.rank2.json", "y-0.json", "y-1.json"))
+        data["job"]["rank"] = 0
+        others += f"json = {json.dumps(json.dumps(data))}\nopen({self.path('z-77.json')!r}, 'w').write(json)\n"
+        ranks = {**os.environ, "SLURM_STEP_ID": "0", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": "4"}
+        for page, expected in (("x.html", "x.rank1.html"), ("y-%r.html", "y-1.html"), ("z-%p.html", None), ("w-%h.html", None)):
+            command = self.command(page, others + f"shutil.copy(sys.argv[1], {self.path('w-' + socket.gethostname() + '.rank1.json')!r})", self.path("one"))
+            run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=ranks)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            pages = [name for name in os.listdir(self.scratch.name) if name.endswith(".html")]
+            self.assertEqual(len(pages), 1, f"{page}: {pages}, {run.stderr}")
+            self.assertIn(pages[0], (expected,) if expected else pages)
+            self.assertNotEqual(pages[0], "z-77.html")
+            os.remove(self.path(pages[0]))
 
     def test_a_command_without_data_gets_a_line(self):
         with open(self.path("x.json"), "w", encoding="utf-8") as file:

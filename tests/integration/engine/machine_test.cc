@@ -54,6 +54,29 @@ TEST_F(MachineTest, AControlGroupOfVersion2LimitsAndItsParentToo) {
   EXPECT_EQ(WholeHostMemory(root_).group_bytes, 2 * kGiB) << "used or not";
 }
 
+TEST_F(MachineTest, AMachineThatCanGrowSaysByWhat) {
+  EXPECT_EQ(WholeHostMemory(root_).grows_by, "");
+  Write("/proc/version", "Linux version 6.1.0-18-amd64 (gcc-12) #1 SMP PREEMPT_DYNAMIC Debian\n");
+  for (const char* driver :
+       {"virtio/drivers/virtio_balloon", "virtio/drivers/virtio_mem", "vmbus/drivers/hv_balloon"}) {
+    const std::string folder = std::string("/sys/bus/") + driver;
+    Write(folder + "/bind", "");
+    fs::create_symlink("../../../../module", root_ + folder + "/module");
+    EXPECT_EQ(WholeHostMemory(root_).grows_by, "") << "a driver without a device";
+    fs::create_symlink("../../../../devices/x", root_ + folder + "/virtio3");
+    EXPECT_EQ(WholeHostMemory(root_).grows_by, fs::path(driver).filename());
+    fs::remove_all(root_ + folder);
+  }
+  Write("/sys/devices/system/xen_memory/xen_memory0/info/current_kb", "1048576\n");
+  EXPECT_EQ(WholeHostMemory(root_).grows_by, "xen_memory");
+  fs::remove_all(root_ + "/sys/devices");
+  for (const char* release : {"4.4.0", "4.19.0-gvisor"}) {
+    Write("/proc/version",
+          std::string("Linux version ") + release + " #1 SMP Sun Jan 10 15:06:54 PST 2016\n");
+    EXPECT_EQ(WholeHostMemory(root_).grows_by, "gVisor");
+  }
+}
+
 TEST_F(MachineTest, TheWholeMemoryIsTheMachinesAndTheGroups) {
   EXPECT_EQ(WholeHostMemory(root_).machine_bytes, 32 * kGiB);
   EXPECT_EQ(WholeHostMemory(root_).group_bytes, 0u);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "integration/engine/machine.h"
 #include "tests/integration/engine/report_helpers.h"
 
 namespace spillway::integration {
@@ -27,6 +28,15 @@ TEST_F(OutputFileTest, PathsNameProcessAndRank) {
   EXPECT_EQ(OutputFile::OfDevice("/a/run.json", 2, /*first=*/false), "/a/run.json.gpu2");
 }
 
+// Else nodes that share a file system replace one another's files: ranks and processes have the same numbers there.
+TEST_F(OutputFileTest, PathsNameTheHost) {
+  const std::string host = HostName();
+  ASSERT_NE(host, "");
+  EXPECT_EQ(OutputFile::Expand("/a/%h/run-%r.json", 3), "/a/" + host + "/run-3.json");
+  EXPECT_EQ(OutputFile::Expand("/a/run-%h.json", 3), "/a/run-" + host + ".rank3.json");
+  EXPECT_EQ(OutputFile::WithHost("/a/%h-%r-%p.json"), "/a/" + host + "-%r-%p.json");
+}
+
 // Else ranks that are given the same path replace one another's files.
 TEST_F(OutputFileTest, RanksAfterTheFirstHaveANameOfTheirOwn) {
   EXPECT_EQ(OutputFile::Expand("/a/run.json", 0), "/a/run.json");
@@ -39,7 +49,7 @@ TEST_F(OutputFileTest, RanksAfterTheFirstHaveANameOfTheirOwn) {
 
 TEST_F(OutputFileTest, IsReplacedAsAWhole) {
   const std::string path = folder_ + "/out.txt";
-  OutputFile file("SPILLWAY_X", path);
+  OutputFile file("SPILLWAY_X", path, Readers::kEveryone);
   file.Replace("a long first text");
   file.Replace("short");
   EXPECT_EQ(Text(path), "short");
@@ -47,7 +57,7 @@ TEST_F(OutputFileTest, IsReplacedAsAWhole) {
 }
 
 TEST_F(OutputFileTest, NothingIsWrittenThatIsNotWanted) {
-  OutputFile file("SPILLWAY_X", "");
+  OutputFile file("SPILLWAY_X", "", Readers::kEveryone);
   EXPECT_FALSE(file.wanted());
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
@@ -60,7 +70,7 @@ TEST_F(OutputFileTest, NothingIsWrittenThatIsNotWanted) {
 
 TEST_F(OutputFileTest, WhatCannotBeWrittenIsReportedOnceAndTriedAgain) {
   const std::string folder = folder_ + "/later";
-  OutputFile file("SPILLWAY_X", folder + "/out.txt");
+  OutputFile file("SPILLWAY_X", folder + "/out.txt", Readers::kEveryone);
   ::testing::internal::CaptureStderr();
   file.Replace("1");
   file.Replace("2");
@@ -75,7 +85,7 @@ TEST_F(OutputFileTest, WhatCannotBeWrittenIsReportedOnceAndTriedAgain) {
 // A file system that is full in the middle of a file, by the limit on a file's size.
 TEST_F(OutputFileTest, AFullDiskLeavesTheFileBeforeAndNothingBesideIt) {
   const std::string path = folder_ + "/out.txt";
-  OutputFile file("SPILLWAY_X", path);
+  OutputFile file("SPILLWAY_X", path, Readers::kEveryone);
   file.Replace("before");
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};

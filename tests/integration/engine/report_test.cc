@@ -96,19 +96,6 @@ TEST(SummaryTest, IsSilentWithoutBlocksAndShortWithoutTraffic) {
   EXPECT_THAT(Summary(quiet), HasSubstr("nothing was moved"));
 }
 
-TEST_F(ReportFileTest, IsReplacedAsAWhole) {
-  const std::string path = folder_ + "/metrics.json";
-  ASSERT_TRUE(WriteFileAtomically(path, "one").ok());
-  ASSERT_TRUE(WriteFileAtomically(path, "two, longer").ok());
-  EXPECT_EQ(Text(path), "two, longer");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
-}
-
-TEST_F(ReportFileTest, AFolderThatIsNotThereIsAnError) {
-  const absl::Status status = WriteFileAtomically(folder_ + "/none/metrics.json", "x");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/none/metrics.json"));
-}
-
 // docs/metrics.md names each key, and no other.
 TEST(MetricsPageTest, NamesEachKey) {
   std::ifstream page(SPILLWAY_SOURCE_DIR "/docs/metrics.md");

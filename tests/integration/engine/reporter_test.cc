@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -40,6 +41,44 @@ TEST_F(ReporterTest, TheSummaryAndTheAdviceArePrintedOnce) {
   EXPECT_THAT(text, ::testing::StartsWith("spillway: summary: peak"));
   EXPECT_THAT(text, HasSubstr("\nspillway: lost time: the GPU had to wait"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+// The data of a long run take more than the 0.35 s that there are in any case.
+TEST_F(ReporterTest, AFileThatTakesLongIsWaitedForUntilTheDeadline) {
+  Reporter::Options options;
+  std::atomic<bool> written{false};
+  options.writers.push_back([&written](const Figures&, bool ended) {
+    if (!ended) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    written.store(true);
+  });
+  ::testing::internal::CaptureStderr();
+  Reporter reporter(options, [] { return TwoDevices(); });
+  reporter.Finish(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+  EXPECT_TRUE(written.load());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::Not(HasSubstr("cut off")));
+}
+
+// What is left to itself must live on: nothing of it is freed.
+TEST_F(ReporterTest, AWritingThatIsCutOffIsReported) {
+  static std::atomic<bool>& stuck = *new std::atomic<bool>(true);
+  static std::atomic<bool>& reached = *new std::atomic<bool>(false);
+  Reporter::Options options;
+  options.metrics_file = folder_ + "/metrics.json";
+  options.writers.push_back([](const Figures&, bool ended) {
+    if (ended) reached.store(true);
+    while (ended && stuck.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  ::testing::internal::CaptureStderr();
+  static Reporter* const reporter = new Reporter(options, [] { return TwoDevices(); });
+  reporter->Finish();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("spillway: the end of the process has cut off the last writing of figures: "));
+  while (!reached.load()) std::this_thread::yield();  // where the machine was busy it goes on after Finish
+  EXPECT_EQ(nlohmann::json::parse(Text(options.metrics_file))["spilled_bytes"], 600)
+      << "small files come first";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "nothing beside it";
+  stuck.store(false);
 }
 
 TEST_F(ReporterTest, WritesNowAndThen) {

@@ -21,7 +21,7 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 class StartCheckTest : public ::testing::Test {
  protected:
   StartCheckTest() {
-    facts_.host = {23 * kGiB, 0};
+    facts_.host = {23 * kGiB, 0, ""};
     facts_.device_bytes = {80 * kGiB, 40 * kGiB};
   }
 
@@ -84,6 +84,25 @@ TEST_F(StartCheckTest, HostMemoryIsWithinTheControlGroup) {
                         "23.00 GiB)"));
   facts_.host.group_bytes = 64 * kGiB;  // above the machine: it says nothing
   EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(StartCheckTest, TheTotalOfAMachineThatGrowsIsNoLimit) {
+  facts_.host.grows_by = "virtio_mem";
+  values_["host_memory"] = "64GiB";
+  EXPECT_TRUE(Check().ok());
+  EXPECT_THAT(warnings_, ElementsAre("the host tier may take 64.00 GiB, above the 23.00 GiB that this "
+                                     "machine has now; its memory can grow (virtio_mem)"));
+  values_["host_memory"] = "23GiB";
+  EXPECT_TRUE(Check().ok());
+  EXPECT_THAT(warnings_, IsEmpty());
+  values_["host_memory"] = "100TiB";
+  EXPECT_THAT(Words(), HasSubstr("at most 23.00 TiB, 1024 times what this machine has now, or a share"));
+  values_["host_memory"] = "64GiB";
+  facts_.host.group_bytes = 8 * kGiB;
+  EXPECT_THAT(Words(), HasSubstr("which this process's control group may use")) << "a group does not grow";
+  facts_.host = {23 * kGiB, 32 * kGiB, "virtio_mem"};
+  EXPECT_THAT(Words(), HasSubstr("at most 32.00 GiB, which this process's control group may use"))
+      << "nor here";
 }
 
 TEST_F(StartCheckTest, TheBudgetIsWithinTheLargestDevice) {

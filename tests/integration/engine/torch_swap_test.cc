@@ -26,18 +26,18 @@ class TorchSwapTest : public ::testing::Test {
 
 TEST_F(TorchSwapTest, ReadsTheVersionOfAWheel) {
   Write("/torch/version.py", "from typing import Optional\n__version__ = '2.11.0+cu130'\ndebug = False\n");
-  EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").value(), "2.11");
+  EXPECT_EQ(TorchRelease(root_ + "/torch/lib/libc10_cuda.so").value(), "2.11.0+cu130");
 }
 
 TEST_F(TorchSwapTest, ReadsTheVersionOfALibrary) {
   Write("/torch/build-version", "2.9.1+cu128\n");
-  EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").value(), "2.9");
+  EXPECT_EQ(TorchRelease(root_ + "/torch/lib/libc10_cuda.so").value(), "2.9.1+cu128");
 }
 
 TEST_F(TorchSwapTest, ReadsAVersionHoweverItIsSpaced) {
-  for (const char* line : {"__version__='2.11.0'", "__version__  =\t\"2.11.0a0+git\""}) {
+  for (const char* line : {"__version__='2.11.0a0+git'", "__version__  =\t\"2.11.0a0+git\"  # made"}) {
     Write("/torch/version.py", std::string("__version_info__ = '1.2.3'\n") + line);
-    EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").value(), "2.11") << line;
+    EXPECT_EQ(TorchRelease(root_ + "/torch/lib/libc10_cuda.so").value(), "2.11.0a0+git") << line;
   }
 }
 
@@ -46,10 +46,16 @@ TEST_F(TorchSwapTest, NoVersionIsAnError) {
                            "__version__ = '2.11'", "__version__ = '.11.0'", "__version__ = 2.11.0",
                            "__version__ '2.11.0'", "__version__ =", "__version__", ""}) {
     Write("/torch/version.py", line);
-    EXPECT_EQ(TorchMinorVersion(root_ + "/torch/lib/libc10_cuda.so").status().code(),
-              absl::StatusCode::kNotFound)
+    EXPECT_EQ(TorchRelease(root_ + "/torch/lib/libc10_cuda.so").status().code(), absl::StatusCode::kNotFound)
         << line;
   }
+}
+
+TEST_F(TorchSwapTest, FindsTheMinorOfARelease) {
+  EXPECT_EQ(MinorOf("2.11.0+cu130"), "2.11");
+  EXPECT_EQ(MinorOf("2.9.0a0+50eac81.nv25.09"), "2.9");
+  for (const char* release : {"", "2", "2.", "2.11", ".11.0", "two.11.0"})
+    EXPECT_EQ(MinorOf(release), "") << release;
 }
 
 TEST_F(TorchSwapTest, ListsTheVersionsThatAreThere) {

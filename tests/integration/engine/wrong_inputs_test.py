@@ -96,6 +96,8 @@ class WrongInputsTest(unittest.TestCase):
         head = re.escape(f"{name} in {VARIABLE}={value} ")
         conf = {VARIABLE: f"backend:spillway,{name}:[{value}]"}
         yield lambda: (row, head + words, run(JOB, **more, **conf))
+        before = [f"{BUILD}/bin/spillway", "run", "--", "echo", "ran"]
+        yield lambda: (row, head + words, run(before, preload=False, **more, **conf))
         if name not in RETIRED:
             command = [f"{BUILD}/bin/spillway", "run", f"{option_of(name)}={value}", "--", *JOB]
             yield lambda: (row, re.escape(f"{option_of(name)}={value} ") + words, run(command, preload=False, **more))
@@ -107,6 +109,8 @@ class WrongInputsTest(unittest.TestCase):
         def ways(row, words):
             words = self.fill(words).replace("VARIABLE", VARIABLE)
             yield lambda: (row, words, run(JOB, **{VARIABLE: self.fill(row)}))
+            before = [f"{BUILD}/bin/spillway", "run", "--", "echo", "ran"]
+            yield lambda: (row, words, run(before, preload=False, **{VARIABLE: self.fill(row)}))
 
         self.check_all(self.rows["conf"], ways)
 

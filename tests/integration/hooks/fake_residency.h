@@ -4,6 +4,7 @@
 #ifndef SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
 #define SPILLWAY_TESTS_INTEGRATION_HOOKS_FAKE_RESIDENCY_H_
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -131,7 +132,12 @@ class FakeResidency : public allocator::Residency {
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override {
     plans.push_back(std::move(plan));
   }
-  allocator::ResidencyStats Stats() const override { return stats; }
+  allocator::ResidencyStats Stats() const override {
+    ++walks;
+    return stats;
+  }
+  allocator::MachineFigures Machine() const override { return stats; }
+  mutable std::atomic<int> walks{0};  // of all blocks, for Stats
   OwnedChunks ChunksOwned() const override { return {stats.chunk_bytes, stats.peak_chunk_bytes}; }
   std::vector<allocator::LargeBlock> LargestBlocks(size_t) const override { return {}; }
   void MemoryInfo(uint64_t* free, uint64_t* total) const override {

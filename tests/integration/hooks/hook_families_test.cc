@@ -31,15 +31,9 @@ TEST_P(PinnedCallTest, PinsBeforeTheRealCallAndRefusesWhenItCannot) {
   EXPECT_EQ(driver().CountOf(GetParam().name), 1u);
 }
 
-void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
-
 const PinnedCallCase kPinnedCallCases[] = {
     {"cuIpcGetMemHandle", PinReason::kExport,
      [](FakeDriver& d, uint64_t a) { return d.Hooked<Row::cuIpcGetMemHandle>()(nullptr, a); }},
-    {"cuMemRetainAllocationHandle", PinReason::kExport,
-     [](FakeDriver& d, uint64_t a) {
-       return d.Hooked<Row::cuMemRetainAllocationHandle>()(nullptr, Pointer(a));
-     }},
     {"cuMemGetHandleForAddressRange", PinReason::kExport,
      [](FakeDriver& d, uint64_t a) {
        return d.Hooked<Row::cuMemGetHandleForAddressRange>()(nullptr, a, 4096,

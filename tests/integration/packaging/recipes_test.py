@@ -42,12 +42,12 @@ class RecipesTest(unittest.TestCase):
     def test_slurm_script_runs_its_command_with_its_settings(self):
         with tempfile.TemporaryDirectory() as folder:
             python = Path(folder) / "python"
-            python.write_text('#!/bin/sh\n[ "$1" = -m ] || echo "$SPILLWAY_DIRS $SPILLWAY_METRICS $PYTORCH_CUDA_ALLOC_CONF $*"\n')
+            python.write_text('#!/bin/sh\n[ "$1" = -m ] || echo "$SPILLWAY_DIRS $SPILLWAY_METRICS $PYTORCH_CUDA_ALLOC_CONF $SRUN_CPUS_PER_TASK $*"\n')
             python.chmod(0o755)
-            variables = fresh.clean_variables(PYTHON=str(python), SLURM_TMPDIR=folder, SLURM_JOB_ID="7", SRUN="")
+            variables = fresh.clean_variables(PYTHON=str(python), SLURM_TMPDIR=folder, SLURM_JOB_ID="7", SLURM_CPUS_PER_TASK="6", SRUN="")
             command = ["bash", RECIPES / "slurm.sbatch", "train.py", "--steps", "2"]
             done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-            self.assertEqual(done.stdout, f"{folder} spillway-7-%p.json backend:spillway train.py --steps 2\n")
+            self.assertEqual(done.stdout, f"{folder} spillway-7-%p.json backend:spillway 6 train.py --steps 2\n")
             python.write_text("#!/bin/sh\nexit 1\n")  # `python -m spillway` says that it cannot work: the job does not start
             done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (1, ""))

@@ -149,6 +149,40 @@ TEST_F(PredictorTest, AMarkedIterationIsKnownAfterItsFirstTime) {
   EXPECT_EQ(predictor_.stats().readoptions, 0u);
 }
 
+// Micro-batches that repeat before the first mark are no sequence once marks come: nor is their plan anybody's.
+TEST_F(PredictorTest, WhatWasLearntBeforeTheFirstMarkIsNotTakenForAnIteration) {
+  predictor_.UsePlansOf(&residency_);
+  RunIteration();
+  RunIteration();
+  predictor_.Poll();
+  ASSERT_EQ(residency_.plans.size(), 1u);
+  Launch(9);
+  predictor_.MarkIteration();
+  for (int i = 0; i < 2; ++i) {
+    RunIteration();
+    RunIteration();
+    Launch(9);
+    predictor_.MarkIteration();
+  }
+  Launch(1);
+  Launch(2);
+  predictor_.Poll();
+  ASSERT_NE(residency_.plans.back(), nullptr);
+  EXPECT_EQ(residency_.plans.back()->iteration_launches, 33u);
+  EXPECT_EQ(predictor_.stats().iteration_launches, 33u);
+}
+
+// The walk takes the lock that allocations and launches want.
+TEST_F(PredictorTest, NoPollWalksAllBlocks) {
+  predictor_.UsePlansOf(&residency_);
+  for (int i = 0; i < 20; ++i) {
+    RunIteration();
+    predictor_.Poll();
+  }
+  ASSERT_FALSE(residency_.plans.empty());
+  EXPECT_EQ(residency_.walks.load(), 0);
+}
+
 TEST_F(PredictorTest, BetterPlansTakeOverWhenAnIterationHasEnded) {
   predictor_.UsePlansOf(&residency_);
   RunIteration();

@@ -205,6 +205,41 @@ class EnableTest(unittest.TestCase):
             lines = self.run_code(code, device=False, SPILLWAY_LIBRARY_DIR=folder)
             self.assertIn("Spillway's engine cannot be loaded", lines[0])
 
+    def test_a_second_call_without_a_driver_is_no_contradiction(self):
+        code = "import spillway; print(spillway.enable(log='info'), spillway.enable(log='info'))"
+        self.assertEqual(self.run_code(code, device=False), ["True True"])
+
+    def test_paths_are_no_booleans(self):
+        code = """
+import spillway
+for settings in ({"report": True}, {"metrics": False}, {"dirs": True}):
+    try:
+        spillway.enable(**settings)
+    except ValueError as error:
+        print(error)
+"""
+        self.assertEqual(self.run_code(code, device=False),
+                         ["spillway.enable(report=True): it takes a path, or 'none'", "spillway.enable(metrics=False): it takes a path, or 'none'",
+                          "spillway.enable(dirs=True): it takes a path, or 'none'"])  # fmt: skip
+
+    def test_relative_paths_are_those_of_the_folder_of_the_call(self):
+        code = """
+import os, spillway
+os.chdir("/var/tmp")
+spillway.enable(metrics="m.json", trace="None", report="/var/tmp/r.json")
+os.chdir("/")
+print(os.environ["SPILLWAY_METRICS"], os.environ["SPILLWAY_TRACE"], os.environ["SPILLWAY_REPORT"])
+print(spillway.enable(metrics="var/tmp/m.json", trace="off"))
+"""
+        self.assertEqual(self.run_code(code, device=False), ["/var/tmp/m.json None /var/tmp/r.json", "True"])
+
+    def test_a_preloaded_sanitizer_stays_in_front(self):
+        code = "import os, spillway; spillway.enable(log='info'); print(os.environ['LD_PRELOAD'])"
+        ours = f"{BUILD}/lib/libspillway.so"
+        for before, after in (("/x/libasan.so.8:/other.so", f"/x/libasan.so.8:{ours}:/other.so"), ("/a.so libhwasan.so", f"/a.so:libhwasan.so:{ours}"),
+                              ("/other.so", f"{ours}:/other.so")):  # fmt: skip
+            self.assertEqual(self.run_code(code, device=False, LD_PRELOAD=before), [after])
+
     def test_preloaded_and_switched_off(self):
         preload = f"{BUILD}/lib/libspillway.so"
         lines = self.run_code(PRELOADED, LD_PRELOAD=preload, SPILLWAY_GPU_MEMORY="96MiB")

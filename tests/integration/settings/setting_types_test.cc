@@ -36,14 +36,23 @@ TEST(SizeTypesTest, DifferInSharesAndInTheLeast) {
   EXPECT_EQ(ShareAboveZero::Read("64MiB", "").value()->bytes, uint64_t{64} << 20);
   EXPECT_EQ(ShareAboveZero::Read("1%", "").value()->percent, 1);
   EXPECT_FALSE(ShareAboveZero::Read("63MiB", "").ok());
+  EXPECT_EQ(PlainSize::Read("2MiB", "").value()->bytes, kLeastSize);
+  EXPECT_EQ(Share::Read("2MiB", "").value()->bytes, kLeastSize);
+  for (const char* text : {"1", "20", "2000KiB", "0.5"}) {
+    EXPECT_FALSE(PlainSize::Read(text, "").ok()) << text;
+    EXPECT_FALSE(Share::Read(text, "").ok()) << text;
+    EXPECT_FALSE(ShareAboveZero::Read(text, "").ok()) << text;
+  }
 }
 
 TEST(PathTypesTest, DifferInNone) {
-  EXPECT_EQ(Path::Read("none", "").value(), "none");
-  EXPECT_EQ(PathOrNone::Read("none", "").value(), "");
+  for (const char* text : {"none", "None", " NONE ", "off", "OFF", "0"})
+    EXPECT_EQ(PathOrNone::Read(text, "").value(), "") << text;
+  for (const char* text : {"on", "On", "1"})
+    EXPECT_EQ(PathOrNone::Read(text, "").status().message(), "a path, or none") << text;
+  EXPECT_EQ(PathOrNone::Read("./on", "").value(), "./on");
   EXPECT_EQ(PathOrNone::Read("/a b", "").value(), "/a b");
   for (const char* text : {"", "a\nb"}) {
-    EXPECT_FALSE(Path::Read(text, "").ok());
     EXPECT_FALSE(PathOrNone::Read(text, "").ok());
     EXPECT_EQ(UnjudgedPath::Read(text, "").value(), text);
   }
@@ -52,7 +61,7 @@ TEST(PathTypesTest, DifferInNone) {
 TEST(DefaultTest, IsEmptyWhereATypeHasThat) {
   EXPECT_FALSE(Default<Share>("a quarter", "a size or a share"));
   EXPECT_FALSE(Default<Directories>("/var/tmp", "directories"));
-  EXPECT_EQ(Default<Path>("as it is found", "a path"), "");
+  EXPECT_EQ(Default<UnjudgedPath>("as it is found", "a path"), "");
 }
 
 TEST(DefaultTest, IsReadWhereATypeHasNot) {

@@ -42,6 +42,19 @@ TEST(ParseSizeTest, RefusesEveryWrongForm) {
   EXPECT_FALSE(ParseSize("60%", Percent::kRefused).ok());
 }
 
+TEST(ParseSizeTest, RefusesPartsOfAByte) {
+  for (const char* text : {"0.1", "0.6", "1.5", "20.5B", "0.0001KB", "0.0000001MiB"}) {
+    const auto size = ParseSize(text, Percent::kAccepted);
+    ASSERT_FALSE(size.ok()) << text;
+    EXPECT_NE(size.status().message().find("whole bytes; or a share such as 60%"), std::string::npos);
+    EXPECT_FALSE(ParseSize(text, Percent::kRefused).ok()) << text;
+  }
+  EXPECT_EQ(BytesOf("4096.0"), 4096u);
+  EXPECT_EQ(BytesOf("0.5KiB"), 512u);
+  EXPECT_EQ(BytesOf("1.1KiB"), 1126u) << "with a unit, parts of a byte are nobody's intent";
+  EXPECT_EQ(BytesOf("0.0GiB"), 0u);
+}
+
 TEST(ParseSwitchTest, TakesFourWordsInAnyCase) {
   EXPECT_EQ(ParseSwitch("on").value(), true);
   EXPECT_EQ(ParseSwitch("1").value(), true);
@@ -72,7 +85,7 @@ TEST(ParseDirectoriesTest, NoneIsOneEmptyList) {
 
 TEST(ParseDirectoriesTest, RefusesEveryWrongForm) {
   for (const char* text : {"", ",", "/a,", ";/a", "/a;", "relative", "/a:", "/a:big", "/a:60%", "/a:0",
-                           ":2TiB", "/a,/a", "none,/a"}) {
+                           "/a:0.5", "/a:500", "/a:1MiB", ":2TiB", "/a,/a", "none,/a"}) {
     EXPECT_FALSE(ParseDirectories(text).ok()) << text;
   }
 }

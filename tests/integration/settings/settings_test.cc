@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -98,6 +99,27 @@ TEST_F(SettingsTest, ReadsEachSetting) {
   EXPECT_EQ(settings.trace, "/tmp/t.trace");
   EXPECT_EQ(settings.status, StatusLine::kSignal);
   EXPECT_EQ(settings.log, os::LogLevel::kDebug);
+}
+
+// A job may leave the folder that it began in before the first file is written, and again before the last.
+TEST_F(SettingsTest, PathsOfFilesAreThoseOfTheFolderWhereTheyWereRead) {
+  const std::string here = std::filesystem::current_path().string();
+  const Settings settings = Read({{"metrics", "m.json"},
+                                  {"report", "a/r-%p.json"},
+                                  {"prometheus", "None"},
+                                  {"trace", "/t.trace"},
+                                  {"denylist", "list"}})
+                                .value();
+  EXPECT_EQ(settings.metrics, here + "/m.json");
+  EXPECT_EQ(settings.report, here + "/a/r-%p.json");
+  EXPECT_EQ(settings.prometheus, "");
+  EXPECT_EQ(settings.trace, "/t.trace");
+  EXPECT_EQ(settings.denylist, here + "/list");
+  EXPECT_EQ(IndependentOfFolder("metrics", "m.json"), here + "/m.json");
+  EXPECT_EQ(IndependentOfFolder("metrics", "none"), "none");
+  EXPECT_EQ(IndependentOfFolder("metrics", ""), "");
+  EXPECT_EQ(IndependentOfFolder("policy", "lru"), "lru");
+  EXPECT_EQ(IndependentOfFolder("cuda_driver", "libcuda.so.1"), "libcuda.so.1") << "ld.so looks for it";
 }
 
 TEST_F(SettingsTest, HostMemoryMayBeNoneAndGpuMemoryMayNot) {

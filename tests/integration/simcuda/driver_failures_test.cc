@@ -156,6 +156,7 @@ TEST_F(DriverFailuresTest, HostMemoryIsNotTakenFromQueuedCopies) {
   CUdeviceptr device = 0;
   ASSERT_EQ(cuMemAlloc(&device, memory.size()), CUDA_SUCCESS);
   TestStream stream(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(simcuda_set("UNREGISTER", "pass"), 0);  // what is held never ends
   simcuda_hold_streams(1);
   ASSERT_EQ(cuMemcpyHtoDAsync(device, memory.data(), memory.size(), stream), CUDA_SUCCESS);
   EXPECT_EQ(simcuda_set("MODE", "report"), 0);
@@ -163,6 +164,7 @@ TEST_F(DriverFailuresTest, HostMemoryIsNotTakenFromQueuedCopies) {
   EXPECT_EQ(cuMemHostUnregister(memory.data()), CUDA_SUCCESS);
   EXPECT_EQ(Stats().misuses, before + 1);
   simcuda_hold_streams(0);
+  ASSERT_EQ(simcuda_set("UNREGISTER", "wait"), 0);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree(device), CUDA_SUCCESS);
 }

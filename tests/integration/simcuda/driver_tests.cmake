@@ -6,7 +6,7 @@ endfunction()
 foreach(test driver_memory_test driver_order_test driver_faults_test driver_kernels_test driver_settings_test
              driver_lookup_test driver_stress_test driver_model_test driver_fault_mode_test driver_sticky_test driver_globals_test
              driver_handles_test driver_failures_test driver_tensor_map_test driver_capture_test driver_graph_test driver_conditional_test driver_share_test driver_hardware_test
-             driver_hardware_order_test driver_memory_operations_test driver_copy_batch_test driver_prefetch_test driver_ipc_test driver_visible_devices_test)
+             driver_hardware_order_test driver_memory_operations_test driver_copy_batch_test driver_prefetch_test driver_ipc_test driver_visible_devices_test driver_waits_test)
   simcuda_driver_test(${test})
 endforeach()
 target_link_libraries(driver_lookup_test PRIVATE ${CMAKE_DL_LIBS})

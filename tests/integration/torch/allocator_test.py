@@ -171,6 +171,16 @@ class LifeTest(unittest.TestCase):
         variables = {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,max_split_size_mb:64"}
         self.assertEqual(answer_of(code, variables), "spillway")
 
+    def test_pytorchs_start_opens_no_context(self):
+        """Each would take some hundred MB of a GPU that the job may never use, and be the current one."""
+        code = """
+import ctypes
+torch.cuda.init()
+flags, active = ctypes.c_uint(), ctypes.c_int(-1)
+ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active))
+print(json.dumps([active.value, torch.cuda.get_allocator_backend()]))"""
+        self.assertEqual(answer_of(code), [0, "spillway"])
+
     def test_refusals_leave_pytorch_as_it_is(self):
         look = "e = support.FakeEngine()\nprint(json.dumps([e.error, torch.cuda.get_allocator_backend()]))"
         error, backend = answer_of(look, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, fake=False)
@@ -181,6 +191,15 @@ class LifeTest(unittest.TestCase):
         self.assertEqual(backend, "cudaMallocAsync")
         error, backend = answer_of("torch.cuda.init()\n" + look, fake=False)
         self.assertEqual((error, backend), ("CUDA is already initialised in PyTorch", "native"))
+
+    def test_a_development_build_is_served_by_a_library_of_its_own_only(self):
+        look = "e = support.FakeEngine(release=%r)\nprint(json.dumps([e.error, torch.cuda.get_allocator_backend()]))"
+        for release in ("2.11.0a0+git1234", "2.11.0.dev20260101", "2.11.0rc2", "2.11.1a0+50eac81.nv25.09"):
+            error, backend = answer_of(look % release, fake=False)
+            self.assertIn(f"{release} is a development build, and this Spillway was compiled against", error)
+            self.assertEqual(backend, "native")
+        for release in ("2.11.0", "2.11.1+cu130", "2.11.0.post3"):
+            self.assertEqual(answer_of(look % release, fake=False), ["", "spillway"])
 
 
 if __name__ == "__main__":

@@ -211,8 +211,9 @@ const spillway_api kApi = MakeApi();
 
 extern "C" {
 
-// Opens the allocator library as the engine does, and installs it. "" or why not.
-__attribute__((visibility("default"))) const char* fake_install(const char* library, uint64_t budget) {
+// Opens the allocator library as the engine does, and installs it into the PyTorch of that release. "" or why not.
+__attribute__((visibility("default"))) const char* fake_install(const char* library, const char* release,
+                                                                uint64_t budget) {
   static char error[512];
   fake.budget = budget;
   void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -223,7 +224,7 @@ __attribute__((visibility("default"))) const char* fake_install(const char* libr
   auto install = reinterpret_cast<spillway_torch_install_fn>(dlsym(handle, SPILLWAY_TORCH_INSTALL));
   error[0] = 0;
   if (install == nullptr) return "no install function";
-  return install(&kApi, error, sizeof(error)) == 0 ? "" : error;
+  return install(&kApi, release, error, sizeof(error)) == 0 ? "" : error;
 }
 
 __attribute__((visibility("default"))) uint64_t fake_count(const char* what) {

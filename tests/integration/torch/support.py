@@ -16,14 +16,14 @@ BUDGET = 256 * MIB
 class FakeEngine:
     """The C++ stand-in behind spillway.h; installed before CUDA starts in this process."""
 
-    def __init__(self, budget=BUDGET):
+    def __init__(self, budget=BUDGET, release=torch.__version__):
         self.library = ctypes.CDLL(os.environ["FAKE_ENGINE"])
         self.library.fake_install.restype = ctypes.c_char_p
-        self.library.fake_install.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+        self.library.fake_install.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64]
         self.library.fake_count.restype = ctypes.c_uint64
         self.library.fake_count.argtypes = [ctypes.c_char_p]
         self.library.fake_owns.argtypes = [ctypes.c_uint64]
-        self.error = self.library.fake_install(os.environ["ALLOCATOR_LIBRARY"].encode(), budget).decode()
+        self.error = self.library.fake_install(os.environ["ALLOCATOR_LIBRARY"].encode(), release.encode(), budget).decode()
 
     def count(self, what):
         return self.library.fake_count(what.encode())

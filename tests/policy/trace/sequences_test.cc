@@ -23,6 +23,16 @@ std::optional<SequencePlace> After(KnownSequences* sequences, const Letters& let
   return sequences->Recognise();
 }
 
+TEST(KnownSequencesTest, IdsAreNotGivenAgainWhenAllIsForgotten) {
+  KnownSequences sequences;
+  const SequenceId before = sequences.Add(Range(0, 10)).sequence;
+  sequences.Clear();
+  EXPECT_EQ(sequences.size(), 0u);
+  EXPECT_FALSE(sequences.Contains(before));
+  EXPECT_FALSE(After(&sequences, {4, 5}).has_value());
+  EXPECT_NE(sequences.Add(Range(100, 10)).sequence, before);
+}
+
 TEST(KnownSequencesTest, KnowsAPlaceByTwoLaunchesThatStandNowhereElse) {
   KnownSequences sequences;
   const SequenceId a = sequences.Add(Range(0, 10)).sequence;

@@ -2,6 +2,7 @@
 // run ahead, and that a launch without headroom waits for the plan before it takes anything else.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -209,6 +210,7 @@ TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
   Begin(device, 8);
   plan_->durations.assign(8, 5'000'000);
   for (uint32_t i = 0; i < 8; ++i) Use(device, i, block);
+  Drop(device, away, 0, PlanTier::kHost);  // a plan without ops holds nobody
   Set(device);
   std::atomic<uint64_t> done{0};
   for (uint64_t i = 0; i < 40; ++i) {
@@ -217,6 +219,34 @@ TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
   }
   device.Synchronize();
   EXPECT_EQ(done.load(), 40u);
+}
+
+// A collective, say, which waits for another rank: the other streams go on, and so does the plan.
+TEST_F(PlanRunnerTest, ALongLaunchOnAnotherStreamHoldsNeitherTheHostNorThePlan) {
+  CoreDevice device(Setup(2 * kBlock));
+  const CUdeviceptr away = Filled(device, 1), block = Filled(device, 2), sent = Filled(device, 3);
+  SpillTo(device, away);
+  device->core()->pressure.store(true);
+  const CUstream other = device.NewStream();
+  Begin(device, 64);
+  plan_->durations.assign(64, 500'000);
+  plan_->expected_bytes.clear();  // else what is away comes back at once
+  for (uint32_t i = 1; i < 60; ++i) Use(device, i, block);
+  Fetch(device, away, 40, 60);
+  Set(device);
+  std::atomic<bool> released{false}, gave_up{false};
+  const auto long_launch = [&](const auto&) {
+    for (int i = 0; i < 5000 && !released; ++i) usleep(1000);
+    gave_up = !released;
+  };
+  ASSERT_EQ(device.Launch(other, {sent}, long_launch), CUDA_SUCCESS);
+  for (int i = 1; i < 50; ++i) Touch(device, block);
+  WaitForState(device, away, BlockState::kResident);
+  EXPECT_FALSE(gave_up.load());
+  released = true;
+  device.Synchronize();
+  EXPECT_LT(device->Stats().throttled_nanos, 500'000'000u) << "a wait for the long launch ran into its limit";
+  EXPECT_EQ(Wrong(device, away, 1), 0u);
 }
 
 }  // namespace

@@ -17,11 +17,28 @@ using policy::PlanOp;
 using policy::PlanOpKind;
 using policy::PlanTrigger;
 
+// With an op, which is never due.
+std::shared_ptr<policy::MigrationPlan> PlanWithAnOp(const std::vector<policy::Nanos>& durations,
+                                                    policy::LaunchIndex start) {
+  auto plan = PlanOf(durations, start);
+  PlanOp op;
+  op.launch = plan->iteration_launches;
+  plan->ops.push_back(op);
+  return plan;
+}
+
+TEST(PlanThrottleTest, APlanThatMovesNothingHoldsNobody) {
+  PlanThrottle throttle;
+  throttle.Set(PlanThrottle::MakeTable(*PlanOf({5'000'000, 5'000'000, 5'000'000}, 10)));
+  EXPECT_EQ(throttle.MustHaveCompleted(24), policy::kNever);
+  EXPECT_FALSE(throttle.EventAfter(24));
+}
+
 TEST(PlanThrottleTest, LongLaunchesAreCounted) {
   PlanThrottle throttle;
   EXPECT_EQ(throttle.MustHaveCompleted(100), policy::kNever) << "no plan";
   EXPECT_FALSE(throttle.EventAfter(100));
-  throttle.Set(PlanThrottle::MakeTable(*PlanOf({5'000'000, 5'000'000, 5'000'000}, 10)));
+  throttle.Set(PlanThrottle::MakeTable(*PlanWithAnOp({5'000'000, 5'000'000, 5'000'000}, 10)));
   EXPECT_EQ(throttle.MustHaveCompleted(9), policy::kNever) << "before the plan";
   for (policy::LaunchIndex i = 20; i < 26; ++i) {
     EXPECT_EQ(throttle.MustHaveCompleted(i), i - PlanThrottle::kLaunchesAhead - 1);
@@ -32,7 +49,7 @@ TEST(PlanThrottleTest, LongLaunchesAreCounted) {
 TEST(PlanThrottleTest, ShortLaunchesAreTimed) {
   PlanThrottle throttle;
   throttle.Set(
-      PlanThrottle::MakeTable(*PlanOf(std::vector<policy::Nanos>(1000, 100'000), 0)));  // 0.1 ms each
+      PlanThrottle::MakeTable(*PlanWithAnOp(std::vector<policy::Nanos>(1000, 100'000), 0)));  // 0.1 ms each
   EXPECT_EQ(throttle.MustHaveCompleted(500), 500 - 20 - 1) << "2 ms";
   EXPECT_EQ(throttle.MustHaveCompleted(5), policy::kNever) << "the job has only begun";
   int events = 0;

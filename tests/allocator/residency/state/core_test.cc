@@ -135,5 +135,25 @@ TEST(CoreTest, NothingIsReportedWhereAllIsResident) {
   for (const auto& nanos : sums.nanos) EXPECT_EQ(nanos, 0u);
 }
 
+TEST(CountersTest, CountersKeepTheirNamesAndTiersAreAddedUp) {
+  Counters counters;
+  counters.host_spilled_bytes = 1;
+  counters.disk_spilled_bytes = 2;
+  counters.host_fetched_bytes = 4;
+  counters.disk_fetched_bytes = 8;
+  counters.clean_drops = 16;
+  counters.changed_copies = 32;
+  counters.lost_run_ahead_nanos = 64;
+  ResidencyStats stats;
+  stats.live_bytes = 5;
+  AddCounters(counters, &stats);
+  EXPECT_EQ(stats.spilled_bytes, 3u);
+  EXPECT_EQ(stats.fetched_bytes, 12u);
+  EXPECT_EQ(stats.clean_drops, 16u);
+  EXPECT_EQ(stats.hash_mismatches, 32u);
+  EXPECT_EQ(stats.lost_run_ahead_nanos, 64u);
+  EXPECT_EQ(stats.live_bytes, 5u) << "not a counter: as it was";
+}
+
 }  // namespace
 }  // namespace spillway::allocator

@@ -47,6 +47,19 @@ TEST_F(LaunchLogTest, LaunchesAreCountedInTheOrderOfTheGateAcrossStreams) {
   EXPECT_EQ(log_.ValueOf(3).stream, kNoStream) << "not launched yet";
 }
 
+TEST_F(LaunchLogTest, TheLatestLaunchOfAStreamIsFoundAmongThoseOfOthers) {
+  const StreamIndex a = clock_.Find({NewStream(), false});
+  const StreamIndex b = clock_.Find({NewStream(), false});
+  policy::LaunchIndex index = 0;
+  const TimelineValue first = log_.Add(a, 0, &index);
+  for (uint32_t i = 1; i < LaunchLog::kLookedBack; ++i) log_.Add(b, 0, &index);
+  EXPECT_EQ(log_.LatestOn(b, index).Packed(), log_.ValueOf(index).Packed());
+  EXPECT_EQ(log_.LatestOn(a, index).Packed(), first.Packed());
+  EXPECT_EQ(log_.LatestOn(b, 0).stream, kNoStream) << "none so early";
+  log_.Add(b, 0, &index);
+  EXPECT_EQ(log_.LatestOn(a, index).stream, kNoStream) << "too far back";
+}
+
 TEST_F(LaunchLogTest, OnlyTheLastValuesAreKnownAndOlderLaunchesAreOver) {
   const StreamIndex stream = clock_.Find({NewStream(), false});
   policy::LaunchIndex index = 0;

@@ -91,11 +91,19 @@ TEST(CopyOutTest, OnDiskToo) {
   EXPECT_EQ(Read(device, block, 3), 0u);
 }
 
+// Loading a module may keep every call of the process waiting until the GPU is idle: not once blocks move.
+TEST(CopyOutTest, TheHashIsLoadedBeforeAnythingLeaves) {
+  FixedHashCode code;
+  CoreDevice device(SetupWith(&code));
+  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
+  EXPECT_NE(device->hash()->Get(), nullptr);
+  EXPECT_EQ(device->Stats().evictions, 0u);
+}
+
 TEST(CopyOutTest, WithoutAHashEveryEvictionWrites) {
   FixedHashCode missing("");
   for (HashCode* code : {static_cast<HashCode*>(nullptr), static_cast<HashCode*>(&missing)}) {
     CoreDevice device(SetupWith(code));
-    device->hash()->Begin();
     device->hash()->Stop();
     const CUdeviceptr block = Filled(device, 4);
     for (uint64_t round = 1; round <= 3; ++round) {

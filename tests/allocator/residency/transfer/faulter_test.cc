@@ -75,6 +75,22 @@ TEST(FaulterTest, FreeInTheMiddleOfAFetchGivesSlotsAndStagingBack) {
 
 // ---- The only copy.
 
+TEST(FaulterTest, WithoutAStagingBufferLeftALaunchIsRefusedInWords) {
+  CoreSetup setup;
+  setup.host_bytes = 0;
+  CoreDevice device(setup);
+  const CUdeviceptr block = Filled(device, 3);
+  StartEviction(device, block);
+  WaitForState(device, block, BlockState::kSpilled);
+  std::vector<PinnedBuffer> buffers;
+  device.host().Take(HostUse::kFaultStaging, 100, &buffers);
+  ASSERT_FALSE(buffers.empty());
+  for (size_t i = 0; i < buffers.size(); ++i) device.host().Abandon(HostUse::kFaultStaging);
+  EXPECT_NE(device.Launch(nullptr, {block}, [](const auto&) {}), CUDA_SUCCESS);
+  EXPECT_NE(device->LastError().find("no staging buffer is left"), std::string::npos) << device->LastError();
+  device->CheckInvariants();
+}
+
 TEST(FaulterDeathTest, AReadThatFailsForGoodStopsTheJobWithWords) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto lose = [] {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -28,7 +30,6 @@ class WriteSamplerTest : public testing::Test {
     first_ = Filled(*device_, 1);
     second_ = Filled(*device_, 2);
     Core* const core = (*device_)->core();
-    (*device_)->hash()->Begin();
     (*device_)->hash()->Stop();
     core->pressure.store(true);
   }
@@ -70,6 +71,21 @@ TEST_F(WriteSamplerTest, ReadersAndWritersAreToldApartByPlace) {
   EXPECT_EQ(facts->Of(kWritesSecond, 0), Writes::kNo);
   EXPECT_EQ((*device_)->LearntWrites(), facts) << "a new snapshot, though nothing new is known";
   (*device_)->CheckInvariants();
+}
+
+// An iteration of 16 launches: each is asked for sooner or later.
+TEST_F(WriteSamplerTest, NoPlaceOfAnIterationIsPassedOver) {
+  Begin();
+  std::set<uint64_t> unknown;
+  for (uint64_t tag = 100; tag < 116; ++tag) unknown.insert(tag);
+  for (int i = 0; i < 20'000 && !unknown.empty(); ++i) {
+    for (uint64_t tag = 100; tag < 116; ++tag) Launch(tag);
+    if (i % 16 != 0) continue;
+    device_->Synchronize();
+    if (const auto facts = (*device_)->LearntWrites())
+      std::erase_if(unknown, [&](uint64_t tag) { return facts->Settled(tag, 0); });
+  }
+  EXPECT_TRUE(unknown.empty()) << unknown.size() << " of 16 were never looked at";
 }
 
 // What is settled is not looked at again.

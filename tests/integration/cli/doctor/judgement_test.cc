@@ -82,6 +82,9 @@ TEST(JudgementTest, PyTorch) {
   EXPECT_EQ(Find(facts, "PyTorch").verdict, Verdict::kBad);
   EXPECT_THAT(Find(facts, "PyTorch").advice, HasSubstr("served here: 2.11, 2.15"));
   facts = GoodFacts();
+  facts.torch.version = "2.11.0a0+50eac81.nv25.09";
+  EXPECT_EQ(Find(facts, "PyTorch").verdict, Verdict::kLimited);
+  EXPECT_THAT(Find(facts, "PyTorch").found, HasSubstr("a development build"));
   facts.torch.cuda = "";
   EXPECT_EQ(Find(facts, "PyTorch").advice, "install a PyTorch with CUDA");
   facts.torch = {"/usr/bin/python3", false, "PyTorch is not installed in it", "", "", "", "", false};

@@ -84,6 +84,39 @@ TEST_F(AskPythonTest, AProgramThatIsNone) {
   EXPECT_NE(AskPython(Program("dies", "kill -SEGV $$"), "").problem, "");
 }
 
+// As a shell takes it: "python3.11", not a path.
+TEST_F(AskPythonTest, ANameIsSearchedInThePath) {
+  Program("python3.77", std::string("echo '") + kAnswer + "'");
+  const std::string before = std::getenv("PATH");
+  ASSERT_EQ(::setenv("PATH", (folder_ + ":" + before).c_str(), 1), 0);
+  const TorchFacts facts = AskPython("python3.77", "");
+  ::setenv("PATH", before.c_str(), 1);
+  EXPECT_EQ(facts.problem, "");
+  EXPECT_EQ(facts.minor, "2.11");
+}
+
+TEST_F(AskPythonTest, WhatItSaysLastIsTheReason) {
+  const TorchFacts facts = AskPython(
+      Program("says", "echo first >&2; echo 'ImportError: no libfoo.so' >&2; echo >&2; exit 3"), "");
+  EXPECT_EQ(facts.problem, "it ends with exit status 3 and says: ImportError: no libfoo.so");
+  const TorchFacts flood =
+      AskPython(Program("floods",
+                        "i=0; while [ $i -lt 3000 ]; do echo 0123456789012345678901234567890123456789 >&2; "
+                        "i=$((i+1)); done; echo last >&2; exit 1"),
+                "");
+  EXPECT_EQ(flood.problem, "it ends with exit status 1 and says: last");
+}
+
+// Else the Python hook of an installation that cannot be loaded ends the child, and its answer is lost.
+TEST_F(AskPythonTest, NothingIsRequiredOfIt) {
+  ASSERT_EQ(::setenv("SPILLWAY_REQUIRE", "1", 1), 0);
+  const TorchFacts facts = AskPython(
+      Program("requires", std::string("[ $SPILLWAY_REQUIRE = off ] || exit 2; echo '") + kAnswer + "'"), "");
+  EXPECT_STREQ(std::getenv("SPILLWAY_REQUIRE"), "1");
+  ::unsetenv("SPILLWAY_REQUIRE");
+  EXPECT_EQ(facts.problem, "");
+}
+
 // The question itself, by the Python of the machine, with a made-up PyTorch on its path.
 TEST_F(AskPythonTest, ARealPythonImportsNothing) {
   fs::create_directories(folder_ + "/site/torch");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the wheel that installs anywhere: packs what was built, grafts abseil and TBB under names
+"""Makes the wheel that installs anywhere: packs what was built, grafts abseil under names
 of their own, and checks the result.
 
   integration/packaging/make_wheel.py [--build build] [--out build/wheels]

@@ -1,8 +1,8 @@
-"""Gives what the wheel has of abseil and TBB names that no other copy has.
+"""Gives what the wheel has of abseil names that no other copy has.
 
-A process may have an abseil or a TBB of another release for all to see; the loader would take its functions for ours, since
-C++ names have no release in them (Debian's abseil has no inline namespace). So the dynamic symbols of both get a prefix, in the
-copies and in what uses them alike. Called by make_wheel.py; raises what the tools raise.
+A process may have an abseil of another release for all to see; the loader would take its functions for ours, since C++ names
+have no release in them (Debian's abseil has no inline namespace). So its dynamic symbols get a prefix, in the copies and in what
+uses them alike. Called by make_wheel.py; raises what the tools raise.
 """
 
 import re
@@ -10,8 +10,8 @@ import shutil
 import subprocess
 
 PREFIX = "spillway_"
-COMMON = re.compile(r"4absl|3tbb|Absl|^TBB_")
-COPIED = re.compile(r"/\S*/lib(?:absl|tbb)\S*\.so\S*")
+COMMON = re.compile(r"4absl|Absl")
+COPIED = re.compile(r"/\S*/libabsl\S*\.so\S*")
 
 
 def symbols(path):
@@ -21,12 +21,12 @@ def symbols(path):
 
 
 def common_symbols(path):
-    """Those of abseil and TBB that another copy in the process could be taken for."""
+    """Those of abseil that another copy in the process could be taken for."""
     return {name for name in symbols(path) if COMMON.search(name) and not name.startswith(PREFIX)}
 
 
 def copy_libraries(users, folder):
-    """Copies of the shared libraries of abseil and TBB that `users` need; the paths of the copies."""
+    """Copies of the shared libraries of abseil that `users` need; the paths of the copies."""
     folder.mkdir()
     shown = subprocess.run(["ldd", *map(str, users)], capture_output=True, text=True, check=True).stdout
     return [shutil.copy(path, folder) for path in sorted(set(COPIED.findall(shown)))]

@@ -83,7 +83,7 @@ def library_problems(before, after):
         if name.startswith("spillway/lib/libspillway_torch_") and "libstdc++.so.6" not in needed:
             yield f"{name}: its C++ runtime is not PyTorch's, exceptions and strings could not cross"
         if not name.startswith("spillway/lib/libspillway_torch_") and own_names.common_symbols(path):
-            yield f"{name}: names {min(own_names.common_symbols(path))} as any other copy of abseil or TBB does"
+            yield f"{name}: names {min(own_names.common_symbols(path))} as any other copy of abseil does"
         if re.search(r"\.(symtab|debug_info)\b", _tool("readelf", "-SW", str(path))):
             yield f"{name}: not stripped"
         if (before / name).is_file() and exports(before / name) != exports(path):
@@ -91,15 +91,15 @@ def library_problems(before, after):
 
 
 def graft_problems(after):
-    """Copies of abseil and TBB have names of their own, so that no other copy in the process is taken for them."""
+    """Copies of abseil have names of their own, so that no other copy in the process is taken for them."""
     copies = sorted(path.name for path in (after / "spillway.libs").glob("*"))
     for name in copies:
-        if not re.match(r"lib(absl_\w+|tbb)-[0-9a-f]{8}\.so\.", name):
-            yield f"spillway.libs/{name}: not a renamed copy of abseil or TBB"
+        if not re.match(r"libabsl_\w+-[0-9a-f]{8}\.so\.", name):
+            yield f"spillway.libs/{name}: not a renamed copy of abseil"
         if dynamic(after / "spillway.libs" / name, "SONAME") != [name]:
             yield f"spillway.libs/{name}: its SONAME is another"
-    if not any(name.startswith("libtbb-") for name in copies) or not any(name.startswith("libabsl_") for name in copies):
-        yield "spillway.libs: abseil or TBB is missing"
+    if not any(name.startswith("libabsl_") for name in copies):
+        yield "spillway.libs: abseil is missing"
 
 
 def metadata_problems(after, licences):

@@ -11,9 +11,8 @@ COMMON = Path("/usr/share/common-licenses")
 
 # Name in the wheel -> where the text lies.
 TEXTS = {
-    "LICENSE": ROOT / "docs" / "LICENSE",  # Apache-2.0: ours, abseil's and oneTBB's
+    "LICENSE": ROOT / "docs" / "LICENSE",  # Apache-2.0: ours and abseil's
     "abseil.txt": DEBIAN / "libabsl20220623" / "copyright",  # shared copies in spillway.libs
-    "onetbb.txt": DEBIAN / "libtbb12" / "copyright",  # likewise
     "changes.txt": ROOT / "integration" / "packaging" / "changes.txt",  # what was done to these copies
     "liburing.txt": DEBIAN / "liburing-dev" / "copyright",  # linked in; taken under MIT
     "xxhash.txt": DEBIAN / "libxxhash-dev" / "copyright",  # compiled in; the library, not its program

@@ -6,7 +6,7 @@
 # shellcheck source=integration/quickstart/progress.sh
 . "$ROOT/integration/quickstart/progress.sh"
 
-PACKAGES="build-essential cmake ninja-build ccache pkg-config python3 python3-venv liburing-dev libabsl-dev libtbb-dev
+PACKAGES="build-essential cmake ninja-build ccache pkg-config python3 python3-venv liburing-dev libabsl-dev
   libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev nlohmann-json3-dev libcli11-dev coinor-libclp-dev"
 
 if [ "$(uname -sm)" != "Linux x86_64" ]; then

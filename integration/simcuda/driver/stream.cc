@@ -5,7 +5,10 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,6 +21,9 @@ namespace {
 
 // Work of one stream that may wait for the device; a driver's launch queue is of this size, too.
 constexpr uint64_t kMostQueued = 1024;
+
+// One each millisecond.
+constexpr int kMostThreadTries = 10'000;
 
 // All streams ever made. A fixed array, so that a signal handler may walk it without a lock.
 constexpr int kMostStreams = 1 << 16;
@@ -125,7 +131,20 @@ void Stream::WaitForQueueSpace(uint64_t number) {
 
 void Stream::StartLocked() {
   started_ = true;
-  std::thread([this] { ThreadMain(); }).detach();
+  // A GPU's queue needs no thread of the system, so one that is refused for the moment is asked for again: no driver call
+  // answers with that.
+  for (int left = kMostThreadTries;; --left) {
+    try {
+      std::thread([this] { ThreadMain(); }).detach();
+      return;
+    } catch (const std::system_error& error) {
+      if (left == 0) {
+        std::fprintf(stderr, "simcuda: the system starts no thread for a stream: %s\n", error.what());
+        std::abort();
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void Stream::WaitFor(uint64_t number) {

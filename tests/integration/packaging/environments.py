@@ -2,7 +2,7 @@
 
   environments.py --build build [--python 3.10 ...] [--train 3.10:2.6.0 3.11:2.11.0 3.13:2.15.0]
 
-First the same wheel in each Python, without PyTorch and without Debian's abseil and TBB: it installs, opens its engine, its
+First the same wheel in each Python, without PyTorch and without Debian's abseil: it installs, opens its engine, its
 command runs, nothing is left of it. Then, for each PYTHON:PYTORCH, PyTorch from PyPI (5 GB, removed afterwards) and the example
 job on half of its memory on the stand-in device: by the configuration variable, by enable() and by LD_PRELOAD, the bits those
 of the run with all the memory. Finished pairs are kept in BUILD/wheels/finished.txt, so that a run that was ended goes on.
@@ -69,7 +69,7 @@ def try_without_torch(wheel, minor, folder):
         place.pip("uninstall", "-y", "spillway")
         expect(place.files() == before, f"left after uninstalling: {place.files() ^ before}")
     if not hidden:
-        raise Skipped("it works, but abseil and TBB could not be hidden (that needs root)")
+        raise Skipped("it works, but abseil could not be hidden (that needs root)")
 
 
 def install_torch(place, release):

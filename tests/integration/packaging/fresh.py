@@ -1,6 +1,6 @@
 """Fresh environments for tests of the wheel: made, given PyTorch or not, installed into, run in, removed.
 
-A command can run with Debian's abseil and TBB hidden: in a mount namespace of its own, in which each of their files is
+A command can run with Debian's abseil hidden: in a mount namespace of its own, in which each of their files is
 /dev/null. That needs root.
 """
 
@@ -15,21 +15,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "integration" / "packaging"), str(ROOT / "integration" / "quickstart")]
 SKIPPED = 77
-HIDDEN = ("libabsl_*.so.*", "libtbb*.so.*")
+HIDDEN = "libabsl_*.so.*"
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 # Each file becomes /dev/null, then the command takes the shell's place.
 HIDE = 'while [ "$1" != -- ]; do mount --bind /dev/null "$1" || exit 125; shift; done; shift; exec "$@"'
 
 
 def hidden_files():
-    found = sorted(path for pattern in HIDDEN for path in LIBRARIES.glob(pattern) if not path.is_symlink())
+    found = sorted(path for path in LIBRARIES.glob(HIDDEN) if not path.is_symlink())
     if not found:
-        raise SystemExit(f"no abseil and no TBB in {LIBRARIES}: nothing to hide")
+        raise SystemExit(f"no abseil in {LIBRARIES}: nothing to hide")
     return found
 
 
 def hiding_prefix():
-    """What stands before a command that shall not find Debian's abseil and TBB."""
+    """What stands before a command that shall not find Debian's abseil."""
     return ("unshare", "--mount", "--propagation", "private", "sh", "-c", HIDE, "sh", *map(str, hidden_files()), "--")
 
 

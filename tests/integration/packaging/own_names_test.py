@@ -1,4 +1,4 @@
-"""Names of abseil and TBB get a prefix where they are defined and where they are used, and another copy is not taken for them."""
+"""Names of abseil get a prefix where they are defined and where they are used, and another copy is not taken for them."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ class OwnNamesTest(unittest.TestCase):
         own_names.rename([self.copy, self.user], self.patchelf, self.folder)
         self.assertEqual(self.ask(), "1\n")
 
-    def test_only_names_of_abseil_and_tbb_change(self):
+    def test_only_names_of_abseil_change(self):
         self.assertEqual(own_names.common_symbols(self.user), {"_ZN4absl1fEv"})
         own_names.rename([self.copy, self.user], self.patchelf, self.folder)
         self.assertEqual(own_names.common_symbols(self.user) | own_names.common_symbols(self.copy), set())

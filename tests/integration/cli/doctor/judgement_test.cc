@@ -46,10 +46,10 @@ TEST(JudgementTest, OnlyTheInstallationWhereThatIsAskedFor) {
 
 TEST(JudgementTest, AnInstallationThatCannotServe) {
   DoctorFacts facts = GoodFacts();
-  facts.installation.engine_problem = "libtbb.so.12: cannot open shared object file";
+  facts.installation.engine_problem = "libabsl_base.so.20220623: cannot open shared object file";
   EXPECT_EQ(Find(facts, "engine").verdict, Verdict::kBad);
   EXPECT_THAT(Find(facts, "engine").found,
-              HasSubstr("cannot be opened, jobs would run without Spillway: libtbb.so.12"));
+              HasSubstr("cannot be opened, jobs would run without Spillway: libabsl_base.so.20220623"));
   facts.installation.missing = {"/opt/lib/libspillway.so"};
   EXPECT_EQ(Find(facts, "libraries").verdict, Verdict::kBad);
   EXPECT_EQ(Find(facts, "engine").found, "is not among the findings") << "what is not there is not opened";

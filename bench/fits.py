@@ -43,11 +43,11 @@ def one_run(machine, mode, train, number):
 
 
 def rounding(metrics):
-    """Bytes asked for and handed out when most were handed out."""
+    """Bytes asked for and handed out when most were handed out, and how much more the latter are."""
     asked, handed_out = metrics.get("peak_requested_bytes"), metrics.get("peak_live_bytes")
     if not asked:
         return None
-    return {"requested_bytes": asked, "handed_out_bytes": handed_out, "wasted": 1 - asked / handed_out}
+    return {"requested_bytes": asked, "handed_out_bytes": handed_out, "wasted": handed_out / asked - 1}
 
 
 def main():
@@ -76,7 +76,7 @@ def main():
     print(f"median ratio {median:.3f} (goal {GOAL}), {metrics.get('launches')} launches through the gate")
     if waste:
         print(f"at the peak {waste['handed_out_bytes'] >> 20} MiB in whole chunks for {waste['requested_bytes'] >> 20} MiB "
-              f"asked for: {100 * waste['wasted']:.1f} % wasted")  # fmt: skip
+              f"asked for: {100 * waste['wasted']:.1f} % more")  # fmt: skip
     if args.json:
         report = {"device": device, "pairs": rows, "median_ratio": median, "goal": GOAL, "rounding": waste,
                   "launches": metrics.get("launches")}  # fmt: skip

@@ -3,7 +3,7 @@
 
     build/venv/bin/python bench/torch_allocations.py [--build build] [--json FILE]
 
-The process starts itself anew on the device at hand with Spillway in front. Blocks of 1 MiB and more are Spillway's,
+The process starts itself anew on the device at hand with Spillway in front. Blocks of more than 1 MiB are Spillway's,
 smaller ones stay native's; so both are timed by turns in one process by the sizes on either side of the border. Both
 come from a cache, and what a size costs native does not depend on it. Goal: at most native's time.
 """

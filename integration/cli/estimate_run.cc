@@ -124,7 +124,7 @@ absl::Status ReadTraining(const EstimateOptions& options, Estimate* estimate) {
 
 // A small workspace lies among the small blocks, of which nothing is counted in chunks.
 Bytes WorkspaceChunks(const Estimate& estimate) {
-  if (estimate.training.workspace < policy::kLargeBlock) return 0;
+  if (estimate.training.workspace <= policy::kSmallBlock) return 0;
   return (estimate.training.workspace + kChunk - 1) / kChunk * kChunk;
 }
 

@@ -35,7 +35,7 @@ struct EstimateOptions {
 // What is asked of one budget.
 struct EstimateFit {
   policy::Bytes budget = 0;
-  policy::Bytes small = 0;   // blocks below 1 MiB, the matrix library's workspace, external memory
+  policy::Bytes small = 0;   // blocks up to 1 MiB, the matrix library's workspace, external memory
   policy::Bytes blocks = 0;  // what is left for blocks that may move
   policy::Bytes launch = 0;  // the largest launch's blocks
   std::string launch_name;

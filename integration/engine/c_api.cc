@@ -13,7 +13,9 @@
 namespace spillway::integration {
 namespace {
 
-constexpr uint64_t kSmallestBlock = 1 << 20;
+// One byte above kSmallSize of c10/cuda/CUDACachingAllocator.cpp: PyTorch packs what is smaller, 1 MiB included, into
+// shared segments of 2 MiB, and a chunk of ours would hold twice a block of 1 MiB.
+constexpr uint64_t kSmallestBlock = (1 << 20) + 1;
 
 // The driver's own code where the status has one, else what the status's kind means to the caller.
 int ResultOf(const absl::Status& status) {

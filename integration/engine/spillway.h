@@ -36,7 +36,7 @@ typedef struct spillway_api {
   uint32_t size;    /* sizeof(spillway_api) of the engine */
   const char* version_text;
 
-  /* Blocks of fewer bytes are not ours: the framework's own allocator keeps them (1 MiB). */
+  /* Blocks of fewer bytes are not ours: the framework's own allocator keeps them (1 MiB and less). */
   uint64_t smallest_block_bytes;
 
   /* A block of `bytes` on `device` for `stream` (a CUstream; null = legacy default stream). */

@@ -1,5 +1,5 @@
 // SpillwayAllocator: PyTorch's CUDA allocator while Spillway runs. It wraps the native one, which keeps every
-// block below 1 MiB, private pools, and everything that is allocated during a stream capture. Larger blocks
+// block up to 1 MiB, private pools, and everything that is allocated during a stream capture. Larger blocks
 // come from the engine through the C ABI. All pointers have one deleter, which tells the two kinds apart by
 // address. It owns what PyTorch wants to know about our blocks: ledgers, statistics, history. install.cc
 // makes it; PyTorch calls it on any thread. What cannot be had is raised as c10::OutOfMemoryError, as

@@ -110,7 +110,7 @@ torch_cuda::CheckpointDelta SpillwayAllocator::setCheckpointPoolState(
 void SpillwayAllocator::RefuseToShareOurs(const void* pointer) const {
   TORCH_CHECK(
       !Owns(pointer),
-      "Spillway: a CUDA tensor of 1 MiB or more cannot be shared with another process by CUDA IPC while "
+      "Spillway: a CUDA tensor of more than 1 MiB cannot be shared with another process by CUDA IPC while "
       "its memory may leave the GPU. Send a CPU copy (tensor.cpu()), or allocate what is to be shared "
       "inside torch.cuda.use_mem_pool(torch.cuda.MemPool()), which Spillway leaves to PyTorch.");
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Bytes kChunk = 2 << 20;
 
-bool Moves(Bytes bytes) { return bytes >= kLargeBlock; }
+bool Moves(Bytes bytes) { return bytes > kSmallBlock; }
 Bytes InChunks(Bytes bytes) { return (bytes + kChunk - 1) / kChunk * kChunk; }
 
 }  // namespace

@@ -61,12 +61,12 @@ struct LaunchCost {
 
 // One iteration of the job, and what it needs.
 struct TapeResult {
-  Workload workload;              // blocks of 1 MiB and more, in whole chunks of 2 MiB; durations 0
+  Workload workload;              // blocks of more than 1 MiB, in whole chunks of 2 MiB; durations 0
   std::vector<LaunchCost> costs;  // of each kernel
   Bytes peak_allocated = 0;       // as PyTorch's allocator counts, over everything on the tape
   Bytes peak_reserved = 0;        // its segments
   BytesByTerm terms = {};         // of peak_allocated
-  Bytes peak_chunks = 0;          // blocks of 1 MiB and more in whole chunks, at most
+  Bytes peak_chunks = 0;          // blocks of more than 1 MiB in whole chunks, at most
   Bytes small_bytes = 0;          // segments of the smaller blocks
 };
 

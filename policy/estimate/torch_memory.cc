@@ -6,7 +6,7 @@
 namespace spillway::policy {
 namespace {
 
-// Names of the constants in CUDACachingAllocator.cpp: kMinBlockSize, kSmallSize, kSmallBuffer, kMinLargeAlloc,
+// Names of the constants in CUDACachingAllocator.cpp: kMinBlockSize, kSmallBuffer, kMinLargeAlloc,
 // kLargeBuffer, kRoundLarge.
 constexpr Bytes kUnit = 512;
 constexpr Bytes kSmallSegment = 2 << 20, kSharedSegment = 20 << 20, kSegmentUnit = 2 << 20;
@@ -30,7 +30,7 @@ TorchMemory::Address TorchMemory::NewSegment(Bytes rounded, bool small) {
 
 TorchMemory::Address TorchMemory::Allocate(Bytes bytes) {
   const Bytes rounded = std::max(kUnit, RoundUp(bytes, kUnit));
-  const bool small = rounded <= kLargeBlock;
+  const bool small = rounded <= kSmallBlock;
   FreeBlocks& free_blocks = small ? free_small_ : free_large_;
   auto found = free_blocks.lower_bound({rounded, 0});
   Address address;
@@ -43,7 +43,7 @@ TorchMemory::Address TorchMemory::Allocate(Bytes bytes) {
   free_blocks.erase(found);
   Block& block = blocks_.at(address);
   const Bytes rest = block.bytes - rounded;
-  if (small ? rest >= kUnit : rest > kLargeBlock) {  // else the block is handed out whole
+  if (small ? rest >= kUnit : rest > kSmallBlock) {  // else the block is handed out whole
     block.bytes = rounded;
     blocks_[address + rounded] = {rest, small, true, false};
     free_blocks.insert({rest, address + rounded});

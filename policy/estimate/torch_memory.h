@@ -17,8 +17,8 @@
 
 namespace spillway::policy {
 
-// Blocks below this stay with PyTorch's allocator and never move.
-inline constexpr Bytes kLargeBlock = 1 << 20;
+// kSmallSize of that file: blocks up to this share segments, stay with PyTorch's allocator and never move.
+inline constexpr Bytes kSmallBlock = 1 << 20;
 
 class TorchMemory {
  public:

@@ -20,7 +20,7 @@ import job  # noqa: E402
 from harness import MIB  # noqa: E402
 
 HOST_PERCENT = 20  # pinned host memory, of the uncapped peak; the rest goes to the SSD
-LARGE_SHARE = 0.8  # of the peak that must lie in blocks of 1 MiB and more
+LARGE_SHARE = 0.8  # of the peak that must lie in blocks of more than 1 MiB
 COLUMNS = ("job", "peak", "cap", "PyTorch at the cap", "spilled", "fetched", "SSD written", "equal", "ratio")
 
 

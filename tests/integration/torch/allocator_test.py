@@ -13,13 +13,13 @@ from support import MIB, TorchTest, answer_of, block, run_python
 
 class OwnershipTest(TorchTest):
     def test_large_blocks_are_ours_and_small_ones_native(self):
-        large, edge, small = block(4), block(1), block(0.9)
+        large, edge, small = block(4), block(1 + 1 / MIB), block(1)
         self.assertTrue(self.engine.owns(large))
         self.assertTrue(self.engine.owns(edge))
         self.assertFalse(self.engine.owns(small))
 
     def test_backend_is_named(self):
-        block(1)
+        block(2)
         self.assertEqual(torch.cuda.get_allocator_backend(), "spillway")
 
     def test_empty_tensors_hold_nothing_but_have_a_device(self):
@@ -96,7 +96,7 @@ class OwnershipTest(TorchTest):
         self.assertTrue(torch.equal(shared.cpu(), values))
 
     def test_each_step_of_an_optimizer_is_marked(self):
-        block(1)
+        block(2)
         weight = torch.nn.Parameter(torch.ones(4))
         before = self.engine.count("marks")
         for optimizer in (torch.optim.SGD([weight], lr=0.1), torch.optim.AdamW([weight], lr=0.1, foreach=True)):
@@ -114,7 +114,7 @@ class OwnershipTest(TorchTest):
         def work():
             try:
                 for _ in range(40):
-                    held = [block(1), block(3), block(0.1)]
+                    held = [block(2), block(3), block(0.1)]
                     del held
             except Exception as failure:  # a test must see what a thread met
                 failures.append(failure)
@@ -129,7 +129,7 @@ class OwnershipTest(TorchTest):
         self.assertEqual(self.engine.count("live"), before)
 
     def test_sharing_with_another_process_is_refused_in_words(self):
-        with self.assertRaisesRegex(RuntimeError, "Spillway: a CUDA tensor of 1 MiB or more cannot be shared"):
+        with self.assertRaisesRegex(RuntimeError, "Spillway: a CUDA tensor of more than 1 MiB cannot be shared"):
             block(4).untyped_storage()._share_cuda_()
 
 

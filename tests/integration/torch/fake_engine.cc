@@ -189,7 +189,7 @@ spillway_api MakeApi() {
   api.version = SPILLWAY_API_VERSION;
   api.size = sizeof(spillway_api);
   api.version_text = "fake";
-  api.smallest_block_bytes = 1 << 20;
+  api.smallest_block_bytes = (1 << 20) + 1;
   api.allocate = &Allocate;
   api.free = &Free;
   api.record_stream = &RecordStream;

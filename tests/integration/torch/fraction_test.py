@@ -1,15 +1,15 @@
 """The memory fraction, with the product: it caps what is live, wherever that lies, at a part of the device's memory as
 PyTorch shows it, beside the budget; and refuses in PyTorch's words."""
 
-import json
-import os
 import re
-import subprocess
 import sys
 import unittest
+from pathlib import Path
 
-BUILD = os.environ["SPILLWAY_BUILD"]
-PYTHON = os.environ["SPILLWAY_TEST_PYTHON"]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import product  # noqa: E402  (the path comes first)
+
 MIB = 1 << 20
 
 PRELUDE = """
@@ -38,16 +38,8 @@ def answer(**what):
 """
 
 
-def run(code, memory="1GiB", preload=True, **settings):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPILLWAY", "PYTORCH_", "LD_PRELOAD"))}
-    environment.update(OMP_NUM_THREADS="1", SPILLWAY_DIRS="none", **settings)
-    if preload:
-        environment["LD_PRELOAD"] = f"{BUILD}/lib/libspillway.so"
-    command = [f"{BUILD}/bin/simcuda-run", "--memory", memory, "--", PYTHON, "-B", "-c", PRELUDE + code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
-    if done.returncode != 0:
-        raise AssertionError(f"exit {done.returncode}\n{done.stdout[-500:]}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def run(code, *arguments, **more):
+    return product.run(PRELUDE + code, *arguments, **more)
 
 
 def without_figures(text):

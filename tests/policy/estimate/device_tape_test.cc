@@ -52,11 +52,15 @@ TEST(DeviceTapeTest, BlocksAreWholeChunksAndSmallOnesStay) {
   EXPECT_EQ(result.peak_allocated, 3 * kMega + 1024);
 }
 
-// PyTorch counts a block of 1 MiB among the small ones; it moves all the same.
-TEST(DeviceTapeTest, ABlockOf1MiBMoves) {
+// PyTorch packs blocks of 1 MiB into segments of small ones; one byte more takes a chunk.
+TEST(DeviceTapeTest, ABlockOf1MiBStaysAndALargerOneMoves) {
   DeviceTape tape;
-  const Tensor block = tape.New(kMega, NumberType::kBool);
-  const TapeResult result = tape.Finish();
+  const Tensor small = tape.New(kMega, NumberType::kBool), same = tape.New(kMega, NumberType::kBool);
+  EXPECT_EQ(tape.Finish().peak_chunks, 0u);
+
+  DeviceTape other;
+  const Tensor large = other.New(kMega + 1, NumberType::kBool);
+  const TapeResult result = other.Finish();
   EXPECT_EQ(result.peak_chunks, 2 * kMega);
   EXPECT_EQ(result.small_bytes, 0u);
 }

@@ -25,7 +25,7 @@ from harness import MIB  # noqa: E402
 
 PERCENT = 50  # of the uncapped peak of a device
 HOST_PERCENT = 20  # pinned host memory of the node, of the peaks of all its ranks and devices; the rest goes to the disk
-LARGE_SHARE = 0.8  # of the peak that must lie in blocks of 1 MiB and more
+LARGE_SHARE = 0.8  # of the peak that must lie in blocks of more than 1 MiB
 STEPS = 6
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 

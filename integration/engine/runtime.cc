@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "integration/engine/bounded_call.h"
+#include "integration/engine/device_check.h"
 #include "integration/engine/iteration_trace.h"
 #include "integration/engine/machine.h"
 #include "integration/engine/node_sharing.h"
@@ -150,6 +151,10 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   CUdevice handle = 0;
   CUcontext context = nullptr;
   SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(driver_->cuDeviceGet(&handle, device), "cuDeviceGet"));
+  int major = 0, minor = 0;  // an answer that the driver refuses counts as not known
+  (void)driver_->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+  (void)driver_->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+  SPILLWAY_RETURN_IF_ERROR(CheckDevice(10 * major + minor));
   // Never released: blocks live as long as the process.
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuDevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain"));

@@ -19,12 +19,12 @@ import harness
 import job
 
 SERVER = harness.HERE / "kill_server.py"
-# Half a second until it spills, and many steps a second from then on.
-MODEL = ("--width", "256", "--layers", "6", "--heads", "4", "--sequence", "64", "--batch", "8", "--steps", "100000",
+# Half a second until it spills, and two steps a second or more from then on; its matrices are of 1.2 and 1.6 MiB.
+MODEL = ("--width", "320", "--layers", "4", "--heads", "4", "--sequence", "64", "--batch", "8", "--steps", "100000",
          "--log-every", "100000")  # fmt: skip
 BUDGET = "72MiB"
 SOON = 0.05  # seconds after the first eviction, while what it starts is starting; half of the moments
-LONGEST_DELAY = 1.0  # several steps
+LONGEST_DELAY = 1.0  # some steps
 EXIT_SECONDS = 5  # of a processor that the job has for itself
 SPILLING = "spillway: spilling starts"
 SUMMARY = "spillway: summary: peak"

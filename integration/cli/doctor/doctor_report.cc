@@ -74,14 +74,16 @@ Json Of(const DriverFacts& it) {
       {"problem", OrNull(it.problem)}, {"version", AboveZero(it.version)}, {"stand_in", it.stand_in}};
   Json& devices = json["devices"] = Json::array();
   for (const DeviceFacts& device : it.devices) {
-    devices.push_back({{"problem", OrNull(device.problem)},
-                       {"name", device.name},
-                       {"bytes", AboveZero(device.bytes)},
-                       {"free_bytes", device.problem.empty() ? Json(device.free_bytes) : Json()},
-                       {"virtual_memory_management", device.maps},
-                       {"host_numa_memory", device.host_numa},
-                       {"numa_node", device.numa_node < 0 ? Json() : Json(device.numa_node)},
-                       {"link", Of(device.link)}});
+    devices.push_back(
+        {{"problem", OrNull(device.problem)},
+         {"name", device.name},
+         {"bytes", AboveZero(device.bytes)},
+         {"free_bytes", device.problem.empty() ? Json(device.free_bytes) : Json()},
+         {"compute_capability", device.capability == 0 ? Json() : Json(device.capability / 10.0)},
+         {"virtual_memory_management", device.maps},
+         {"host_numa_memory", device.host_numa},
+         {"numa_node", device.numa_node < 0 ? Json() : Json(device.numa_node)},
+         {"link", Of(device.link)}});
   }
   return json;
 }

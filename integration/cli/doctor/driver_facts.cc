@@ -65,6 +65,8 @@ absl::Status FillDevice(const OpenedDriver& driver, int ordinal, const DriverOpt
   size_t total = 0, free = 0;
   SPILLWAY_RETURN_IF_ERROR(entries.ToStatus(entries.cuDeviceGet(&device, ordinal), "cuDeviceGet"));
   facts->name = NameOf(driver, device);
+  facts->capability = 10 * AttributeOf(entries, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device, 0) +
+                      AttributeOf(entries, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device, 0);
   facts->maps = AttributeOf(entries, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, 0) != 0;
   facts->host_numa =
       AttributeOf(entries, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, 0) != 0;
@@ -76,7 +78,7 @@ absl::Status FillDevice(const OpenedDriver& driver, int ordinal, const DriverOpt
   const allocator::ScopedContext scope(&entries, context.context());
   SPILLWAY_RETURN_IF_ERROR(entries.ToStatus(entries.cuMemGetInfo_v2(&free, &total), "cuMemGetInfo"));
   facts->free_bytes = free;
-  if (!facts->maps) return absl::OkStatus();
+  if (!facts->maps || !CheckDevice(facts->capability).ok()) return absl::OkStatus();
   if (options.link_time.count() == 0) {
     facts->link.problem = "not asked for";
     return absl::OkStatus();

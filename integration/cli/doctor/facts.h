@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "integration/engine/device_check.h"
 #include "integration/engine/start_check.h"
 #include "integration/settings/node_ranks.h"
 #include "io/disk_rate.h"
@@ -69,9 +70,10 @@ struct DeviceFacts {
   std::string name;
   uint64_t bytes = 0;       // 0: not known
   uint64_t free_bytes = 0;  // now, with a context of ours in it; counts where there is no problem
-  bool maps = false;        // virtual memory management: mapping piece by piece
-  bool host_numa = false;   // memory of a NUMA node can be made by the driver
-  int numa_node = -1;       // the nearest of the host's; -1: not known
+  ComputeCapability capability = 0;
+  bool maps = false;       // virtual memory management: mapping piece by piece
+  bool host_numa = false;  // memory of a NUMA node can be made by the driver
+  int numa_node = -1;      // the nearest of the host's; -1: not known
   LinkRates link;
 };
 

@@ -188,7 +188,7 @@ void Judgement::Driver() {
       old ? "a driver of CUDA 12.4 or newer is needed" : "");
   if (it.devices.empty()) Add(Verdict::kBad, "GPUs", "none", "see CUDA_VISIBLE_DEVICES");
   const auto usable = std::count_if(it.devices.begin(), it.devices.end(), [](const DeviceFacts& device) {
-    return device.problem.empty() && device.maps;
+    return device.problem.empty() && device.maps && CheckDevice(device.capability).ok();
   });
   for (size_t i = 0; i < it.devices.size(); ++i)
     Device(static_cast<int>(i), it.devices[i], /*only=*/usable == 0);
@@ -208,6 +208,10 @@ void Judgement::Device(int ordinal, const DeviceFacts& device, bool only) {
   if (device.numa_node >= 0) absl::StrAppend(&text, ", near NUMA node ", device.numa_node);
   if (!device.maps) {
     Add(lost, what, text, "this GPU cannot map memory piece by piece: Spillway is not used on it");
+    return;
+  }
+  if (const absl::Status served = CheckDevice(device.capability); !served.ok()) {
+    Add(lost, what, text, absl::StrCat(std::string(served.message()), "; Spillway is not used on it"));
     return;
   }
   Add(Verdict::kGood, what, text);

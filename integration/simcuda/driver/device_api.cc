@@ -5,6 +5,7 @@
 
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/fail_points.h"
+#include "integration/simcuda/driver/settings.h"
 #include "integration/simcuda/driver/visible_devices.h"
 
 namespace simcuda {
@@ -47,8 +48,6 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
@@ -75,6 +74,9 @@ constexpr AttributeRow kAttributes[] = {
 
 int AttributeOf(const Device& device, CUdevice_attribute attribute) {
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return device.ordinal() + 1;
+  const int capability = static_cast<int>(GetSettings().compute_capability.load());
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) return capability / 10;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) return capability % 10;
   for (const AttributeRow& row : kAttributes) {
     if (row.attribute == attribute) return row.value;
   }

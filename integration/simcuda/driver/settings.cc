@@ -20,6 +20,7 @@ enum class Kind {
   kCount,
   kDevices,
   kGranularity,
+  kCapability,
   kMode,
   kPoison,
   kEnd,
@@ -48,6 +49,7 @@ const Row* Rows(size_t* count) {
       {"DEVICES", Kind::kDevices, &s.devices, nullptr, Changeable::kBeforeInit},
       {"GRANULARITY", Kind::kGranularity, &s.granularity, nullptr, Changeable::kBeforeInit},
       {"DRIVER_VERSION", Kind::kCount, &s.driver_version, nullptr, Changeable::kBeforeInit},
+      {"COMPUTE_CAPABILITY", Kind::kCapability, &s.compute_capability, nullptr, Changeable::kBeforeInit},
       {"MODE", Kind::kMode, &s.mode, nullptr, Changeable::kAlways},
       {"POISON", Kind::kPoison, &s.poison, nullptr, Changeable::kAlways},
       {"HANDLES", Kind::kHandles, &s.handles, nullptr, Changeable::kAlways},
@@ -92,6 +94,7 @@ const char* Accepted(Kind kind) {
     case Kind::kCount: return "a whole number, 0 or more";
     case Kind::kDevices: return "1 to 8";
     case Kind::kGranularity: return "a power of two from 64KiB to 1GiB";
+    case Kind::kCapability: return "such as 9.0";
     case Kind::kMode: return "strict, report, fault or off";
     case Kind::kPoison: return "off, recycle or unmap";
     case Kind::kEnd: return "low or high";
@@ -109,6 +112,16 @@ bool ParseCount(const std::string& text, int64_t* value) {
   const long long parsed = std::strtoll(text.c_str(), &end, 10);
   *value = parsed;
   return !text.empty() && *end == '\0' && parsed >= 0;
+}
+
+bool ParseCapability(const std::string& text, int64_t* value) {
+  const size_t point = text.find('.');
+  int64_t major = 0, minor = 0;
+  if (point == std::string::npos || !ParseCount(text.substr(0, point), &major) ||
+      !ParseCount(text.substr(point + 1), &minor) || major > 99 || minor > 9)
+    return false;
+  *value = 10 * major + minor;
+  return true;
 }
 
 bool ParseMicroseconds(const std::string& text, int64_t* nanoseconds) {
@@ -147,6 +160,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kGranularity:
       return ParseBytes(text, value) && *value >= (64 << 10) && *value <= (1 << 30) &&
              (*value & (*value - 1)) == 0;
+    case Kind::kCapability: return ParseCapability(text, value);
     case Kind::kMode: return ParseChoice(text, {"strict", "report", "off", "fault"}, value);
     case Kind::kPoison: return ParseChoice(text, {"off", "recycle", "unmap"}, value);
     case Kind::kEnd: return ParseChoice(text, {"low", "high"}, value);

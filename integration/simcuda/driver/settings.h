@@ -27,6 +27,7 @@ struct Settings {
   Value memory_bytes{int64_t{8} << 30};  // per device
   Value granularity{2 << 20};            // of VMM; a power of two of at least 64 KiB
   Value driver_version{13020};
+  Value compute_capability{90};  // 10 times the major number, and the minor one
   Value mode{static_cast<int64_t>(Mode::kStrict)};
   Value poison{static_cast<int64_t>(Poison::kRecycle)};
   Value handles{static_cast<int64_t>(Handles::kStop)};

@@ -103,6 +103,16 @@ class RequireTest(unittest.TestCase):
         words = "Spillway could not allocate: GPU 0 cannot be served, and SPILLWAY_REQUIRE is set: reserving .*"
         self.assertRegex("\n".join(out), f"^True\n({words})\n\\1\n4.0$")
 
+    def test_a_gpu_before_turing_is_left_to_pytorch(self):
+        """Kernels may fail there while memory is mapped."""
+        settings = {"SIMCUDA_COMPUTE_CAPABILITY": "7.0"}
+        words = "its compute capability is 7.0, and 7.5 or later is needed"
+        out, ours = self.run_job(RAISED, BUILD / "lib" / "libspillway.so", **settings)
+        self.assertEqual(out, ["True", "served", "served", "4.0"])
+        self.assertEqual([words in line and "not used on GPU 0" in line and line.endswith(HOW) for line in ours], [True], ours)
+        out, _ = self.run_job(RAISED, BUILD / "lib" / "libspillway.so", SPILLWAY_REQUIRE="1", **settings)
+        self.assertRegex("\n".join(out), f"^True\n(Spillway could not allocate: GPU 0 cannot be served, .*{words}.*)\n\\1\n4.0$")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -42,6 +42,7 @@ inline DoctorFacts GoodFacts() {
   device.name = "A GPU";
   device.bytes = 80 * kGiB;
   device.free_bytes = 78 * kGiB;
+  device.capability = 80;
   device.maps = true;
   device.link.problem.clear();
   device.link.buffer_bytes = 64 * kMiB;

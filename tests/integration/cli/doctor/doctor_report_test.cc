@@ -71,8 +71,8 @@ TEST(DoctorReportTest, JsonHasItsShape) {
               ElementsAre("python", "problem", "version", "cuda", "package", "loads"));
   EXPECT_THAT(KeysOf(json["driver"]), ElementsAre("problem", "version", "stand_in", "devices"));
   EXPECT_THAT(KeysOf(json["driver"]["devices"][0]),
-              ElementsAre("problem", "name", "bytes", "free_bytes", "virtual_memory_management",
-                          "host_numa_memory", "numa_node", "link"));
+              ElementsAre("problem", "name", "bytes", "free_bytes", "compute_capability",
+                          "virtual_memory_management", "host_numa_memory", "numa_node", "link"));
   EXPECT_THAT(KeysOf(json["driver"]["devices"][0]["link"]),
               ElementsAre("problem", "copy_bytes", "in", "out", "both_in", "both_out"));
   EXPECT_THAT(KeysOf(json["limits"]),
@@ -99,6 +99,7 @@ TEST(DoctorReportTest, JsonSaysWhatTheFactsSay) {
   EXPECT_EQ(json["limits"]["locked_bytes"], 65536);
   EXPECT_TRUE(json["limits"]["open_files"].is_null()) << "no limit";
   EXPECT_EQ(json["driver"]["devices"][0]["link"]["both_in"]["bytes_per_second"], 11e9);
+  EXPECT_EQ(json["driver"]["devices"][0]["compute_capability"], 8.0);
   EXPECT_EQ(json["directories"][0]["space_bytes"], 450 * kGiB);
   EXPECT_EQ(json["settings"][1]["name"], "host_memory");
   EXPECT_EQ(json["conf"], "backend:spillway,host_memory:50GiB,dirs:[/nvme0]");

@@ -129,6 +129,16 @@ TEST(JudgementTest, AGpuThatIsNotUsedIsALimitWhereAnotherIs) {
   EXPECT_EQ(Find(facts, "GPU 1").verdict, Verdict::kBad);
 }
 
+TEST(JudgementTest, AGpuBeforeTuringIsNotUsed) {
+  DoctorFacts facts = GoodFacts();
+  facts.driver.devices.front().capability = 70;
+  EXPECT_EQ(Find(facts, "GPU 0").verdict, Verdict::kBad);
+  EXPECT_THAT(Find(facts, "GPU 0").advice,
+              HasSubstr("compute capability is 7.0, and 7.5 or later is needed"));
+  facts.driver.devices.front().capability = 75;
+  EXPECT_EQ(Find(facts, "GPU 0").verdict, Verdict::kGood);
+}
+
 TEST(JudgementTest, TheLink) {
   DoctorFacts facts = GoodFacts();
   EXPECT_EQ(Find(facts, "link of GPU 0").found,

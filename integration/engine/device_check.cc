@@ -1,0 +1,15 @@
+#include "integration/engine/device_check.h"
+
+#include "absl/strings/str_format.h"
+
+namespace spillway::integration {
+
+absl::Status CheckDevice(ComputeCapability capability) {
+  if (capability == 0 || capability >= kLeastCapability) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("its compute capability is %d.%d, and %d.%d or later is needed: on older GPUs kernels "
+                      "may fail while memory is mapped",
+                      capability / 10, capability % 10, kLeastCapability / 10, kLeastCapability % 10));
+}
+
+}  // namespace spillway::integration

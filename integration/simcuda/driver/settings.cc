@@ -94,7 +94,7 @@ const char* Accepted(Kind kind) {
     case Kind::kCount: return "a whole number, 0 or more";
     case Kind::kDevices: return "1 to 8";
     case Kind::kGranularity: return "a power of two from 64KiB to 1GiB";
-    case Kind::kCapability: return "such as 9.0";
+    case Kind::kCapability: return "a number such as 9.0";
     case Kind::kMode: return "strict, report, fault or off";
     case Kind::kPoison: return "off, recycle or unmap";
     case Kind::kEnd: return "low or high";

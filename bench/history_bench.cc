@@ -29,7 +29,7 @@ constexpr uint64_t kChunkBytes = 64 << 10;
 constexpr size_t kAway = 64;  // blocks that are not on the device
 
 struct Case {
-  size_t old = 0;   // blocks that were allocated and freed before, each of another stream
+  size_t old = 0;   // blocks that were allocated and freed before, each of a stream of its own that is gone
   size_t idle = 0;  // live blocks on the device
   bool planned = false;
 };
@@ -55,11 +55,7 @@ class Device {
     parts.host = host_.get();
     residency_ = std::make_unique<allocator::DeviceResidency>(options, parts);
     if (!residency_->Start().ok()) Die("no device");
-    for (size_t i = 1; i <= what.old; ++i) {
-      const auto stream = reinterpret_cast<CUstream>(i << 8);
-      if (!residency_->Free(residency_->Allocate(kChunkBytes, {stream, false}).value()).ok())
-        Die("a free failed");
-    }
+    for (size_t i = 0; i < what.old; ++i) AllocateAndFree();
     for (size_t i = 0; i < what.idle + kAway; ++i)
       blocks_.push_back(residency_->Allocate(kChunkBytes, {}).value());
     for (const CUdeviceptr block : blocks_) Use(block);
@@ -81,6 +77,15 @@ class Device {
   }
 
  private:
+  void AllocateAndFree() {
+    CUstream stream = nullptr;
+    Must(driver_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0),
+         "cuStreamCreateWithPriority");
+    if (!residency_->Free(residency_->Allocate(kChunkBytes, {stream, false}).value()).ok())
+      Die("a free failed");
+    residency_->OnStreamDestroy(stream);
+    Must(driver_->cuStreamDestroy_v2(stream), "cuStreamDestroy");
+  }
   CUdeviceptr LongestAway() {
     allocator::Core* const core = residency_->core();
     const allocator::TableLock lock(core->table);

@@ -98,18 +98,8 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
     at = (at + 1) % kTableSize;
   }
   if (place == kTableSize) return kNoStream;
-  // A new index while there are some, then that of a dead stream whose events have all completed.
-  const uint32_t count = stream_count_.load(std::memory_order_relaxed);
-  StreamIndex index = kNoStream;
-  if (count < kMaxStreams) {
-    index = static_cast<StreamIndex>(count);
-    stream_count_.store(count + 1, std::memory_order_release);
-  } else {
-    for (uint32_t i = 1; i < count && index == kNoStream; ++i) {
-      if (!streams_[i].live && streams_[i].pending.empty()) index = static_cast<StreamIndex>(i);
-    }
-    if (index == kNoStream) return kNoStream;
-  }
+  const StreamIndex index = FreeIndexLocked();
+  if (index == kNoStream) return kNoStream;
   streams_[index].handle = stream.Explicit();
   streams_[index].context = ContextOf(stream);
   streams_[index].live = true;
@@ -117,6 +107,24 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   values_[place].store(index, std::memory_order_relaxed);
   keys_[place].store(key, std::memory_order_release);
   return index;
+}
+
+// A new index while there are some, then that of a dead stream: of the one with the fewest events that were not seen
+// to complete. Its numbers go on, and events are seen in the order in which they were recorded: the new stream's
+// launches count as completed no earlier than the old one's.
+StreamIndex StreamClock::FreeIndexLocked() {
+  const uint32_t count = stream_count_.load(std::memory_order_relaxed);
+  if (count < kMaxStreams) {
+    stream_count_.store(count + 1, std::memory_order_release);
+    return static_cast<StreamIndex>(count);
+  }
+  const Stream* best = nullptr;
+  for (const Stream& stream : streams()) {
+    if (stream.live || (best != nullptr && best->pending.size() <= stream.pending.size())) continue;
+    best = &stream;
+    if (best->pending.empty()) break;
+  }
+  return best == nullptr ? kNoStream : IndexOf(*best);
 }
 
 uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {
@@ -215,7 +223,7 @@ absl::Status StreamClock::RecordLocked(StreamIndex index) {
     return driver_->ToStatus(result, "recording an event on a stream of the application");
   }
   if (SPILLWAY_MUTANT(kCoverAfterRecord)) number = stream.next.load(std::memory_order_acquire);
-  stream.pending.push_back({event, number, bytes});
+  stream.pending.push_back({event, stream.context, number, bytes});
   stream.covered.store(number, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -260,7 +268,7 @@ bool StreamClock::PollLocked() {
       }
       const bool waited =
           std::find(waited_events_.begin(), waited_events_.end(), oldest.event) != waited_events_.end();
-      if (!waited || SPILLWAY_MUTANT(kReuseWaitedEvent)) free_events_[stream.context].push_back(oldest.event);
+      if (!waited || SPILLWAY_MUTANT(kReuseWaitedEvent)) free_events_[oldest.context].push_back(oldest.event);
       stream.pending.pop_front();
       progress = true;
     }
@@ -291,7 +299,7 @@ absl::Status StreamClock::WaitForOldest(const os::Wait& wait, const os::Atomic<b
         CoverLocked(IndexOf(stream)).IgnoreError();
       if (stream.pending.empty()) continue;
       event = stream.pending.front().event;
-      context = stream.context;
+      context = stream.pending.front().context;
       break;
     }
     *more = event != nullptr;
@@ -316,7 +324,7 @@ absl::Status StreamClock::WaitFor(TimelineValue value, const os::Wait& wait, con
     *more = *more && first != stream.pending.end();
     if (!*more) return absl::OkStatus();
     event = first->event;
-    context = stream.context;
+    context = first->context;
     waited_events_.push_back(event);
   }
   return WaitAndRetire(event, context, wait, stopped, more);

@@ -123,6 +123,7 @@ class StreamClock {
  private:
   struct Pending {
     CUevent event = nullptr;
+    CUcontext context = nullptr;  // that the event was made in
     uint64_t number = 0;
     uint64_t bytes = 0;
   };
@@ -153,6 +154,7 @@ class StreamClock {
   uint64_t PerThreadKey(CUcontext context) const;
   CUcontext ContextOf(StreamRef stream) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
+  StreamIndex FreeIndexLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecordLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -249,6 +249,56 @@ TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
   }
 }
 
+// A job may destroy streams faster than the GPU, or anyone who looks, gets to their ends.
+TEST_F(StreamClockTest, IndicesOfDeadStreamsWithWorkUnderWayServeNewOnes) {
+  HoldStreams(true);
+  std::vector<TimelineValue> values;
+  for (int i = 0; i < StreamClock::kMaxStreams + 8; ++i) {
+    const CUstream handle = NewStream();
+    const StreamIndex stream = clock_.Find({handle, false});
+    ASSERT_NE(stream, kNoStream) << i;
+    LaunchNothing(handle);
+    values.push_back({stream, clock_.Next(stream, 1)});
+    clock_.OnDestroy(handle);
+    ASSERT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
+  }
+  clock_.Poll();
+  for (const TimelineValue& value : values) EXPECT_FALSE(clock_.Completed(value));
+  EXPECT_EQ(clock_.UncompletedLaunches(), values.size());
+  HoldStreams(false);
+  for (const TimelineValue& value : values) PollUntil(value);
+  EXPECT_EQ(clock_.UncompletedBytes(), 0u);
+}
+
+// The work of a stream whose index has been taken over counts until it ends, whatever the new stream does.
+TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
+  HoldStreams(true);
+  const CUstream first = NewStream();
+  const TimelineValue old = {clock_.Find({first, false}), clock_.Next(clock_.Find({first, false}), 1)};
+  LaunchNothing(first);
+  clock_.OnDestroy(first);
+  MadeUpStreams made_up;
+  CUstream second = NewStream();
+  StreamIndex index = kNoStream;
+  for (int i = 1; index != old.stream; ++i) {
+    ASSERT_LE(i, StreamClock::kMaxStreams);
+    // The last index is the dead stream's.
+    index =
+        i < StreamClock::kMaxStreams - 1 ? clock_.Find({made_up[i], false}) : clock_.Find({second, false});
+  }
+  const TimelineValue value = {index, clock_.Next(index, 1)};
+  EXPECT_GT(value.number, old.number);
+  EXPECT_TRUE(clock_.Cover(value).ok());  // on an idle stream: its event completes at once
+  for (int i = 0; i < 50; ++i) {
+    clock_.Poll();
+    usleep(1000);
+  }
+  EXPECT_FALSE(clock_.Completed(old));
+  HoldStreams(false);
+  PollUntil(value);
+  EXPECT_TRUE(clock_.Completed(old));
+}
+
 TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {
   MadeUpStreams streams;
   for (int i = 1; i < StreamClock::kMaxStreams; ++i) {

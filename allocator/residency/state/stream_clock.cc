@@ -63,16 +63,21 @@ uint64_t StreamClock::KeyOf(StreamRef stream) const {
   return reinterpret_cast<uint64_t>(stream.handle) & ~uint64_t{1};
 }
 
+// Where the key is in the table; kTableSize: nowhere.
+uint64_t StreamClock::PlaceOf(uint64_t key) const {
+  for (uint64_t probes = 0, at = HashOf(key); probes < kTableSize; ++probes, ++at) {
+    const uint64_t found = keys_[at % kTableSize].load(std::memory_order_acquire);
+    if (found == key) return at % kTableSize;
+    if (found == kEmptyKey) break;
+  }
+  return kTableSize;
+}
+
 StreamIndex StreamClock::Find(StreamRef stream) {
   const uint64_t key = KeyOf(stream);
   if (key == kEmptyKey) return kNoStream;
-  for (uint64_t at = HashOf(key) % kTableSize, probes = 0; probes < kTableSize; ++probes) {
-    const uint64_t found = keys_[at].load(std::memory_order_acquire);
-    if (found == key) return values_[at].load(std::memory_order_relaxed);
-    if (found == kEmptyKey) break;
-    at = (at + 1) % kTableSize;
-  }
-  return Insert(key, stream);
+  const uint64_t at = PlaceOf(key);
+  return at == kTableSize ? Insert(key, stream) : values_[at].load(std::memory_order_relaxed);
 }
 
 CUcontext StreamClock::ContextOf(StreamRef stream) const {
@@ -85,21 +90,11 @@ CUcontext StreamClock::ContextOf(StreamRef stream) const {
 
 StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   os::MutexLock lock(&mu_);
-  uint64_t at = HashOf(key) % kTableSize;
-  uint64_t place = kTableSize;
-  for (uint64_t probes = 0; probes < kTableSize; ++probes) {
-    const uint64_t found = keys_[at].load(std::memory_order_relaxed);
-    if (found == key) return values_[at].load(std::memory_order_relaxed);
-    if (found == kDeletedKey && place == kTableSize) place = at;
-    if (found == kEmptyKey) {
-      if (place == kTableSize) place = at;
-      break;
-    }
-    at = (at + 1) % kTableSize;
-  }
-  if (place == kTableSize) return kNoStream;
+  if (const uint64_t at = PlaceOf(key); at != kTableSize) return values_[at].load(std::memory_order_relaxed);
   const StreamIndex index = FreeIndexLocked();
   if (index == kNoStream) return kNoStream;
+  uint64_t place = HashOf(key) % kTableSize;  // there are fewer streams than places: one is free
+  while (keys_[place].load(std::memory_order_relaxed) > kDeletedKey) place = (place + 1) % kTableSize;
   streams_[index].handle = stream.Explicit();
   streams_[index].context = ContextOf(stream);
   streams_[index].live = true;
@@ -370,15 +365,11 @@ absl::Status StreamClock::WaitAndRetire(CUevent event, CUcontext context, const 
 }
 
 void StreamClock::OnDestroy(CUstream stream) {
-  const uint64_t key = KeyOf({stream, false});
-  uint64_t at = HashOf(key) % kTableSize;
   StreamIndex index = kNoStream;
   {
     os::MutexLock lock(&mu_);
-    for (int probes = 0; probes < kTableSize && keys_[at].load(std::memory_order_relaxed) != key; ++probes) {
-      if (keys_[at].load(std::memory_order_relaxed) == kEmptyKey) return;
-      at = (at + 1) % kTableSize;
-    }
+    const uint64_t at = PlaceOf(KeyOf({stream, false}));
+    if (at == kTableSize) return;
     index = values_[at].load(std::memory_order_relaxed);
     const bool covered = CoverLocked(index).ok();
     keys_[at].store(kDeletedKey, std::memory_order_release);

@@ -153,6 +153,7 @@ class StreamClock {
   // The key of a per-thread default stream of that context, on this thread.
   uint64_t PerThreadKey(CUcontext context) const;
   CUcontext ContextOf(StreamRef stream) const;
+  uint64_t PlaceOf(uint64_t key) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
   StreamIndex FreeIndexLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

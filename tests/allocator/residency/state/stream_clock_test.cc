@@ -229,15 +229,17 @@ TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
 // Handles that are no streams; the driver answers so.
 class MadeUpStreams {
  public:
-  MadeUpStreams() { SetSimcuda("HANDLES", "answer"); }
+  explicit MadeUpStreams(size_t count = 3 * StreamClock::kMaxStreams) : zeros_((count + 1) * kBytes) {
+    SetSimcuda("HANDLES", "answer");
+  }
   ~MadeUpStreams() { SetSimcuda("HANDLES", "stop"); }
   MadeUpStreams(const MadeUpStreams&) = delete;
   MadeUpStreams& operator=(const MadeUpStreams&) = delete;
-  CUstream operator[](int i) { return reinterpret_cast<CUstream>(zeros_.data() + i * kBytes); }
+  CUstream operator[](size_t i) { return reinterpret_cast<CUstream>(zeros_.data() + i * kBytes); }
 
  private:
   static constexpr size_t kBytes = 1024;
-  std::vector<char> zeros_ = std::vector<char>(3 * StreamClock::kMaxStreams * kBytes + kBytes);
+  std::vector<char> zeros_;
 };
 
 TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
@@ -297,6 +299,20 @@ TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
   HoldStreams(false);
   PollUntil(value);
   EXPECT_TRUE(clock_.Completed(old));
+}
+
+// After a long life every place of the table has had a key. Streams that were never named come and go then, too.
+TEST_F(StreamClockTest, AStreamThatWasNeverNamedTakesNoOtherWithIt) {
+  constexpr size_t kBefore = 65'536, kAlive = 512, kUnnamed = 4096;
+  MadeUpStreams streams(kBefore + kAlive + kUnnamed);
+  for (size_t i = 0; i < kBefore; ++i) {
+    ASSERT_NE(clock_.Find({streams[i], false}), kNoStream);
+    clock_.OnDestroy(streams[i]);
+  }
+  std::vector<StreamIndex> alive;
+  for (size_t i = kBefore; i < kBefore + kAlive; ++i) alive.push_back(clock_.Find({streams[i], false}));
+  for (size_t i = kBefore + kAlive; i < kBefore + kAlive + kUnnamed; ++i) clock_.OnDestroy(streams[i]);
+  for (size_t i = 0; i < kAlive; ++i) ASSERT_EQ(clock_.Find({streams[kBefore + i], false}), alive[i]) << i;
 }
 
 TEST_F(StreamClockTest, MoreLivingStreamsThanIndicesAreRefused) {

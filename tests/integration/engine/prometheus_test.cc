@@ -99,8 +99,9 @@ TEST(PrometheusTest, KeepsTheRulesOfNamesAndOfTheFormat) {
     EXPECT_TRUE(types.contains(parts[1])) << line;
     EXPECT_TRUE(std::regex_match(parts[2].str(), label_rule)) << line;
     EXPECT_TRUE(sampled.insert(parts[1].str() + parts[2].str()).second) << "twice: " << line;
+    const std::string value = parts[3].str();
     char* end = nullptr;
-    std::strtod(parts[3].str().c_str(), &end);
+    std::strtod(value.c_str(), &end);
     EXPECT_EQ(*end, '\0') << line;
   }
   EXPECT_GT(sampled.size(), 50u);

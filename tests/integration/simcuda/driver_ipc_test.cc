@@ -2,6 +2,7 @@
 // the handles of the first in its environment.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "tests/integration/simcuda/driver_test_base.h"
@@ -111,7 +112,7 @@ TEST_F(DriverIpcTest, AnotherProcessWaitsForAnEvent) {
   std::thread releases;
   if (first_) {
     releases = std::thread([this] {  // once the other process waits
-      while (*At<volatile unsigned char>(memory_ + 100) == 0) SleepMs(1);
+      while (std::atomic_ref(*At<unsigned char>(memory_ + 100)).load() == 0) SleepMs(1);
       SleepMs(20);
       simcuda_hold_streams(0);
     });
@@ -134,7 +135,7 @@ TEST_F(DriverIpcTest, AnotherProcessWaitsForAnEvent) {
         End(good);
       },
       ::testing::ExitedWithCode(0), "");
-  *At<volatile unsigned char>(memory_ + 100) = 1;
+  std::atomic_ref(*At<unsigned char>(memory_ + 100)).store(1);  // also where the other process ended early
   if (releases.joinable()) releases.join();
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }

@@ -168,6 +168,7 @@ TEST_F(DriverMemoryOperationsTest, MemoryUnderAWaitIsNotTakenAway) {
         cuMemMap(start, kChunk, 0, handle, 0);
         AllowAccess(start, kChunk);
         cuMemsetD8(start, 0, kChunk);
+        cuCtxSynchronize();
         cuStreamWaitValue32(waiting_, start, 1, 0);
         SleepMs(10);
         cuMemUnmap(start, kChunk);

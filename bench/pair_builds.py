@@ -17,14 +17,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def figures(value, name=""):
-    """Every number of the report, by where it stands; rows by what they say of themselves."""
+    """Every number of the report, by where it stands; rows by what they say of themselves, those without words by number."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         for key, part in value.items():
             yield from figures(part, "/".join(filter(None, [name, *texts, key])))
     elif isinstance(value, list):
         for place, part in enumerate(value):
-            yield from figures(part, name if isinstance(part, dict) else f"{name}/{place}")
+            says = isinstance(part, dict) and any(isinstance(word, str) for word in part.values())
+            yield from figures(part, name if says else f"{name}/{place}")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield name, value
 

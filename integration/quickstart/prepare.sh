@@ -97,7 +97,8 @@ build_into() {
   local directory=$1
   shift
   say "building into ${directory#"$ROOT"/}"
-  export CCACHE_NOHASHDIR=1
+  # What one checkout has compiled serves every other: paths below the checkout count as relative ones.
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$ROOT
   if command -v ccache >/dev/null; then
     set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi

@@ -44,7 +44,8 @@ spillway_test(allocator_units_test
     residency/state/launch_log_test.cc residency/state/link_meter_test.cc residency/state/read_side_sections_test.cc
     residency/state/stream_clock_test.cc residency/transfer/copy_streams_test.cc
   DEPS spillway_core_fixture LABELS unit)
-target_compile_definitions(allocator_units_test PRIVATE SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
+set_source_files_properties(residency/state/stream_clock_test.cc PROPERTIES
+  COMPILE_DEFINITIONS SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(clean_copies_test
   SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc

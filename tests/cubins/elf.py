@@ -11,6 +11,8 @@ SECTION = struct.Struct("<IIQQQQIIQQ")
 # the constant bank.
 KPARAM_INFO, WIDE_KPARAM_INFO, PARAM_CBANK = 0x17, 0x45, 0x0A
 NO_BYTES = 8  # the kind of a section
+SYMBOL = struct.Struct("<IBBHQQ")
+ENTRY = 0x10  # in the second byte of a symbol's kind: a kernel; without it, a function that kernels call
 SIZED_VALUE = 4  # the format of an attribute whose value has a size in front
 
 
@@ -55,6 +57,15 @@ def last_types(readable):
     return [*types, readable[begin:end].strip()] if start >= 0 and begin < end else types
 
 
+def entries(data):
+    """The names of the kernels, by the table of symbols."""
+    found = dict(sections(data))
+    names = found.get(".strtab", b"")
+    for at, _, other, *_ in SYMBOL.iter_unpack(found.get(".symtab", b"")):
+        if other & ENTRY:
+            yield names[at : names.find(b"\0", at)].decode()
+
+
 def headers(data):
     """(name, offset, size) of each section; of size 0 where it has no bytes in the file."""
     if data[:4] != b"\x7fELF" or data[4] != 2:
@@ -93,10 +104,10 @@ def attributes(info):
 
 
 def kernels(data):
-    """The kernels of a cubin, by name."""
-    found, infos = {}, {}
+    """The kernels of a cubin, by name; without the functions that they call."""
+    found, infos, named = {}, {}, {f".text.{name}" for name in entries(data)}
     for name, content in sections(data):
-        if name.startswith(".text."):
+        if name in named:
             found[name[6:]] = Kernel(name[6:], len(content), [])
         elif name.startswith(".nv.info."):
             infos[name[9:]] = content

@@ -1,7 +1,7 @@
 """Looks in CUDA libraries for kernels whose addresses no launch shows: those that go through an address which lay in memory
 (followers), and those that store an address of their parameters in memory (writers).
 
-  read.py LIBRARY... --work FOLDER [--arch sm_90] [--only REGEX] [--tools FOLDER] [--keep] [--seconds N]
+  read.py LIBRARY... --work FOLDER [--arch sm_90] [--only REGEX] [--tools FOLDER] [--keep] [--seconds N] [--jobs N]
 
 Instructions are read only of libraries whose licence allows it (READABLE); of all others the names and parameter sizes
 that the driver tells as well. FOLDER/LIBRARY.jsonl gets one line per kernel, FOLDER/LIBRARY.done one per cubin: a run that
@@ -10,8 +10,11 @@ they were not. The tools are NVIDIA's cuobjdump and nvdisasm, which Triton's whe
 """
 
 import argparse
+import concurrent.futures
+import functools
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -35,6 +38,7 @@ READABLE = {
     "triton": "Triton's own kernels, MIT",
 }
 FEW = 8  # kernels of a cubin that are disassembled one by one
+LARGE_BYTES = 64 << 20  # of a cubin whose kernels are: as a whole it takes the disassembler more than half an hour
 DISASSEMBLY_SECONDS = 1800  # of one cubin
 
 
@@ -70,9 +74,8 @@ def run_nvdisasm(arguments, tools):
 
 
 def disassemble(cubin, data, kernels, args):
-    """(name, lines) of each of these kernels: of all in one go, or of a few one by one, which costs little where the cubin is
-    large."""
-    if len(kernels) > FEW:
+    """(name, lines) of each of these kernels: of all in one go, or one by one, where they are few or the cubin is large."""
+    if len(kernels) > FEW and len(data) < LARGE_BYTES:
         yield from sass.functions(run_nvdisasm(["-c", cubin], args.tools))
         return
     architecture = args.arch.replace("sm_", "SM") + ("a" if args.arch == "sm_90" else "")
@@ -121,6 +124,11 @@ def read_cubin(cubin, args, readable):
     return list(facts.values())
 
 
+def read_in_time(cubin, args, readable, until):
+    """read_cubin's result; None where the time is over before it begins."""
+    return read_cubin(cubin, args, readable) if time.monotonic() <= until else None
+
+
 def read_library(library, args, until):
     """Reads what has not been read. False when the time is over before the end."""
     results, done_file = (args.work / f"{library.name}.{end}" for end in ("jsonl", "done"))
@@ -128,14 +136,15 @@ def read_library(library, args, until):
     with open(results, "a") as out, open(done_file, "a") as ends:
         cubins = [c for c in extract(library, args) if identity(c, args) not in done]
         print(f"{library.name}: {len(done)} cubins read before, {len(cubins)} to read", flush=True)
-        for cubin in cubins:
-            if time.monotonic() > until:
-                return False
-            for fact in read_cubin(cubin, args, is_readable(library)):
-                out.write(json.dumps(fact) + "\n")
-            out.flush()
-            ends.write(identity(cubin, args) + "\n")
-            ends.flush()
+        with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
+            read = functools.partial(read_in_time, args=args, readable=is_readable(library), until=until)
+            for cubin, facts in zip(cubins, pool.map(read, cubins)):
+                if facts is None:
+                    return False
+                out.writelines(json.dumps(fact) + "\n" for fact in facts)
+                out.flush()
+                ends.write(identity(cubin, args) + "\n")
+                ends.flush()
     if not args.keep:
         shutil.rmtree(args.work / f"{library.name}.{args.arch}", ignore_errors=True)
     return True
@@ -165,6 +174,7 @@ def arguments():
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="kernels whose mangled name it matches")
     parser.add_argument("--tools", type=Path, default=find_tools())
     parser.add_argument("--keep", action="store_true", help="the cubins stay in FOLDER, for other runs")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cubins that are read at once")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="ends after the cubin in which they are over")
     return parser.parse_args()
 

@@ -49,10 +49,8 @@ inline std::string FileText(const std::string& path) {
   return text.str();
 }
 
-inline Workload G10Workload(const std::string& name) {
-  const std::string folder = std::string(SPILLWAY_POLICY_TESTS) + "/g10/" + name;
-  return ParseCsvWorkload(FileText(folder + "/kernels.csv"), FileText(folder + "/tensors.csv")).value();
-}
+// The published trace of that name.
+Workload G10Workload(const std::string& name);
 
 // Twelve kernels of 10 ms; tensor 0 (100 MB) is made by kernel 0 and read by kernel 11; in the middle,
 // kernels 5 and 6 share tensor 1 (100 MB). With 150 MB, tensor 0 has to be away for both: written while

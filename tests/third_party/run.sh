@@ -28,6 +28,6 @@ install_third_party
 if [ -z "$build" ]; then
   build=$ROOT/build
   install_packages
-  build_into "$build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=OFF
+  build_into "$build" -DSPILLWAY_TESTS=ON
 fi
 exec "$PYTHON" -B "$ROOT/tests/third_party/run.py" --build "$build" "${arguments[@]}"

@@ -48,7 +48,7 @@ class LibraryTest(unittest.TestCase):
                 mock.patch.object(elf, "kernels", lambda data: {data.decode(): elf.Kernel(data.decode(), 900, [(0, 8)])}), \
                 mock.patch.object(reader, "extract", lambda library, args: sorted(args.work.glob("*.cubin"))), \
                 mock.patch("builtins.print"):  # fmt: skip
-            args = argparse.Namespace(work=Path(folder), arch="sm_90", only=re.compile(""), keep=True, reader="")
+            args = argparse.Namespace(work=Path(folder), arch="sm_90", only=re.compile(""), keep=True, reader="", jobs=1)
             (args.work / "a.cubin").write_text("slow")
             (args.work / "b.cubin").write_text("quick")
             library = Path("libnccl.so")

@@ -35,9 +35,15 @@ def info(*shape, wide=False):
     return out
 
 
-def cubin_of(kernels, **more):
-    parts = [(f".text.{name}", b"code") for name in kernels]
-    return elf_file(parts + [(f".nv.info.{name}", info(*shape, **more)) for name, shape in kernels.items()])
+def cubin_of(kernels, functions=(), **more):
+    names = [*kernels, *functions]
+    parts = [(f".text.{name}", b"code") for name in names]
+    parts += [(f".nv.info.{name}", info(*shape, **more)) for name, shape in kernels.items()]
+    text, symbols = b"\0", b""
+    for name in names:
+        symbols += elf.SYMBOL.pack(len(text), 0x12, elf.ENTRY if name in kernels else 0, 1, 0, 4)
+        text += name.encode() + b"\0"
+    return elf_file([*parts, (".strtab", text), (".symtab", symbols)])
 
 
 def library(kernels, version):
@@ -77,6 +83,10 @@ class NcclArgumentsTest(unittest.TestCase):
         kernel = elf.kernels(cubin_of({"large": shape}, wide=True))["large"]
         self.assertEqual(kernel.parameters, shape)
         self.assertTrue(kernel.is_word(20_000))
+
+    def test_functions_that_kernels_call_are_none(self):
+        cubin = cubin_of({"kernel": [(0, 8)]}, functions=["ncclDevFunc_called"])
+        self.assertEqual(list(elf.kernels(cubin)), ["kernel"])
 
     def test_the_product_names_versions(self):
         self.assertIn((2, 28), nccl_arguments.known_versions())

@@ -3,7 +3,9 @@
 // timed in turn with the smallest one, and the ratio of each pair is taken; without a plan, and with one in force that
 // knows when each block is used next and moves nothing itself.
 //
-//   history_bench [--pairs N] [--faults N] [--json FILE]
+//   history_bench [--pairs N] [--faults N] [--most N] [--json FILE]
+//
+// --most leaves out the cases with more freed or idle blocks.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -126,7 +128,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void Run(int pairs, size_t faults, const std::string& json_file) {
+void Run(int pairs, size_t faults, size_t most, const std::string& json_file) {
   setenv("SIMCUDA_GRANULARITY", "64KiB", 1);
   const allocator::CudaDriver* const driver = OpenStandIn("4GiB");
   CUcontext context = nullptr;
@@ -138,6 +140,7 @@ void Run(int pairs, size_t faults, const std::string& json_file) {
     Device least(driver, context, {100, 100, planned});
     for (const auto& [old, idle] :
          {std::pair<size_t, size_t>{100, 100}, {10'000, 100}, {100'000, 100}, {100, 1'000}, {100, 10'000}}) {
+      if (old > most || idle > most) continue;
       Device device(driver, context, {old, idle, planned});
       std::vector<double> nanos;
       std::vector<double> ratios;
@@ -165,11 +168,13 @@ int main(int argc, char** argv) {
   std::string json_file;
   int pairs = 5;
   size_t faults = 2000;
+  size_t most = 100'000;
   CLI::App app{"Cost of a fault by the history of the process and by idle blocks"};
   app.add_option("--pairs", pairs, "pairs of timings a case")->check(CLI::Range(1, 1000));
   app.add_option("--faults", faults, "faults a timing");
+  app.add_option("--most", most, "blocks that were freed or lie idle, in the largest case");
   app.add_option("--json", json_file, "write the figures here");
   CLI11_PARSE(app, argc, argv);
-  spillway::bench::Run(pairs, faults, json_file);
+  spillway::bench::Run(pairs, faults, most, json_file);
   return 0;
 }

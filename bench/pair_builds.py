@@ -25,7 +25,7 @@ def figures(value, name=""):
     elif isinstance(value, list):
         for place, part in enumerate(value):
             says = isinstance(part, dict) and any(isinstance(word, str) for word in part.values())
-            yield from figures(part, name if says else f"{name}/{place}")
+            yield from figures(part, name if says else "/".join(filter(None, [name, str(place)])))
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield name, value
 

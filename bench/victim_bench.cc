@@ -2,7 +2,7 @@
 // on the device's thread, under the lock that slow launches, allocations and frees take, for every eviction that a
 // launch waits for. Between two choices 16 blocks are used.
 //
-//   victim_bench [--json FILE]
+//   victim_bench [--most BLOCKS] [--json FILE]
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -78,17 +78,20 @@ Times MedianMicros(std::vector<policy::VictimCandidate> candidates) {
 int main(int argc, char** argv) {
   using namespace spillway::bench;
   std::string json_file;
+  int most = 100'000;
   CLI::App app{"Time of the choice of victims"};
+  app.add_option("--most", most, "blocks in the largest case");
   app.add_option("--json", json_file, "write the figures here");
   CLI11_PARSE(app, argc, argv);
   nlohmann::json rows = nlohmann::json::array();
   std::printf("%8s %24s %24s   microseconds to find %llu chunks\n", "", "by last use", "with a plan",
               static_cast<unsigned long long>(kWanted));
   std::printf("%8s %12s %11s %12s %11s\n", "blocks", "index", "all", "index", "all");
-  for (const size_t count : {100, 1'000, 10'000, 100'000}) {
+  for (const int count : {100, 1'000, 10'000, 100'000}) {
+    if (count > most) continue;
     const Times lru = MedianMicros(Candidates(count, false));
     const Times planned = MedianMicros(Candidates(count, true));
-    std::printf("%8zu %12.1f %11.1f %12.1f %11.1f\n", count, lru.index, lru.full_scan, planned.index,
+    std::printf("%8d %12.1f %11.1f %12.1f %11.1f\n", count, lru.index, lru.full_scan, planned.index,
                 planned.full_scan);
     rows.push_back({{"blocks", count},
                     {"lru_us", lru.index},

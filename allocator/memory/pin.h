@@ -23,12 +23,13 @@ enum class PinReason : int {
   kPointerTable,  // its address was copied to the device inside a table
   kModuleGlobal,  // its address was written into a module's global
   kDenied,        // used by a kernel of the deny list
+  kUnseenWrite,   // written on its way off the GPU, by a kernel that did not name it
   kCount,
 };
 inline constexpr int kPinReasons = static_cast<int>(PinReason::kCount);
 inline const char* NameOf(PinReason reason) {
   constexpr const char* kNames[] = {"unknown_call", "export",        "peer",          "texture",
-                                    "graph",        "pointer_table", "module_global", "denied"};
+                                    "graph",        "pointer_table", "module_global", "denied", "unseen_write"};
   return kNames[static_cast<int>(reason)];
 }
 

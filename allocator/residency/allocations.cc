@@ -53,6 +53,8 @@ absl::StatusOr<Block*> Allocations::Allocate(uint64_t bytes, CUstream stream) {
     block->copies.content_known = false;
     ++block->allocation.generation;
     charges_->Confirm(lock, block);
+    if (block->copies.written_unseen)
+      core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, log_->count());
   }
   if (core_->parts.observer != nullptr) {
     core_->parts.observer->OnAllocate(core_->options.device, block->id, chunks * core_->chunk_bytes,

@@ -59,6 +59,8 @@ constexpr Counter kCounters[] = {
     {"clean_drop_bytes", &ResidencyStats::clean_drop_bytes},
     {"hash_mismatches", &ResidencyStats::hash_mismatches},
     {"early_copies", &ResidencyStats::early_copies},
+    {"verified_evictions", &ResidencyStats::verified_evictions},
+    {"unseen_writes", &ResidencyStats::unseen_writes},
     {"handles_remade", &ResidencyStats::handles_remade},
     {"held_bytes", &ResidencyStats::pinned_bytes},
     {"largest_set_bytes", &ResidencyStats::largest_set_bytes},

@@ -159,12 +159,12 @@ absl::StatusOr<allocator::Residency*> Runtime::StartDeviceLocked(int device) {
   SPILLWAY_RETURN_IF_ERROR(
       driver_->ToStatus(driver_->cuDevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain"));
   SPILLWAY_RETURN_IF_ERROR(StartLocked(device, context));
-
   allocator::ResidencyOptions options;
   options.device = device;
   options.evict = MayEvictLocked();
   options.map_at_once = eviction_off_.load();
   options.measure_link = true;
+  options.verify_always = settings_.trust == Trust::kStrict;
   SPILLWAY_ASSIGN_OR_RETURN(options.budget_bytes, BudgetOf(device, context));
   allocator::ResidencyParts parts = PartsOf(context);
   const auto place = static_cast<size_t>(device);

@@ -10,7 +10,7 @@ spillway_module(spillway_residency_hooked
   SOURCES ${core_sources}
   DEPS spillway_memory_checked spillway_tier_checked spillway_io_checked spillway_policy spillway_driver_table_checked
        spillway_os_checked
-       absl::status absl::statusor absl::function_ref)
+       absl::status absl::statusor absl::str_format absl::function_ref)
 target_compile_definitions(spillway_residency_hooked PUBLIC SPILLWAY_TEST_HOOKS=1)
 
 spillway_module(spillway_core_fixture SOURCES core_fixture.cc DEPS spillway_residency_hooked)
@@ -49,7 +49,8 @@ set_source_files_properties(residency/state/stream_clock_test.cc PROPERTIES
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(clean_copies_test
   SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
-    residency/transfer/copy_out_test.cc residency/transfer/link_probe_test.cc residency/transfer/write_sampler_test.cc
+    residency/transfer/copy_out_test.cc residency/transfer/link_probe_test.cc residency/transfer/unseen_writes_test.cc
+    residency/transfer/write_sampler_test.cc
   DEPS spillway_core_fixture LABELS unit)
 # Every call fails once. Not with a sanitizer, whose own forms of these calls the wrappers would go around.
 if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)

@@ -56,11 +56,20 @@ enum class Gate : uint8_t {
 // A block whose copy was of no use k times in a row is left alone for its next 2^k - 1 evictions, at most 63.
 class CopyHabit {
  public:
+  // So many evictions of an address are verified, then those whose copy is kept.
+  static constexpr int kFirstVerified = 8;
+
   // At an eviction that writes: whether its bytes are to be hashed and the copy kept. Counts the eviction.
   bool WantsHash() {
     if (skip_ == 0) return true;
     --skip_;
     return false;
+  }
+  // At the same eviction: whether its bytes are to be hashed so that a write that nobody saw is found.
+  bool WantsVerification() {
+    if (first_left_ == 0) return false;
+    --first_left_;
+    return true;
   }
   // The copy was the block's content still.
   void NoteUnchanged() { misses_ = 0, skip_ = 0, proven_ = true; }
@@ -76,6 +85,7 @@ class CopyHabit {
  private:
   uint8_t misses_ = 0;
   uint8_t skip_ = 0;
+  uint8_t first_left_ = kFirstVerified;
   bool proven_ = false;
 };
 
@@ -147,7 +157,9 @@ struct alignas(64) Block {
     std::vector<ExtentHome> copy_homes;  // per chunk, while kResident: a copy from before
     ContentHash content;                 // of the bytes at either, when known; at copy_homes it always is
     bool content_known = false;
-    CopyHabit habit;  // of this address: equal iterations hand equal addresses out
+    // Of this address: equal iterations hand equal addresses out.
+    CopyHabit habit;
+    bool written_unseen = false;  // on the way off the GPU, once: whoever gets the address stays
   };
   // The evictor.
   struct EvictionSide {

@@ -87,6 +87,8 @@ void AddCounters(const Counters& counters, ResidencyStats* stats) {
   stats->clean_drop_bytes = counters.clean_drop_bytes;
   stats->hash_mismatches = counters.changed_copies;
   stats->early_copies = counters.early_copies;
+  stats->verified_evictions = counters.verified_evictions;
+  stats->unseen_writes = counters.unseen_writes;
   stats->handles_remade = counters.handles_remade;
   stats->stall_chunk_nanos = counters.stall_chunk_nanos;
   stats->stall_disk_nanos = counters.stall_disk_nanos;

@@ -49,7 +49,8 @@ struct ResidencyOptions {
   uint64_t free_reserve_bytes = 0;  // background eviction keeps this much free; 0 = 1/16 of the budget
   uint64_t run_ahead_bytes = 0;     // bytes used by uncompleted launches once spilling began; 0 = a quarter
   bool measure_link = false;        // the link is measured when something leaves the GPU for the first time
-  int64_t link_apart_nanos = 10'000'000'000;            // between two measurements of the link, at least
+  int64_t link_apart_nanos = 10'000'000'000;  // between two measurements of the link, at least
+  bool verify_always = false;  // each eviction, not the first ones of an address and now and then one
   uint32_t largest_handle = ChunkPool::kLargestHandle;  // in chunks, created at once; a power of two
   size_t kept_addresses = 4096;  // of freed blocks; four more for each live block. At least 1
 };
@@ -243,13 +244,15 @@ struct ResidencyStats : MachineFigures {
   uint64_t prefetches = 0;
   uint64_t prefetches_cancelled = 0;
   uint64_t clean_drops = 0;  // of evictions: the copy from before was the content still, nothing was moved
-  uint64_t clean_drop_bytes = 0;   // what those would have moved
-  uint64_t hash_mismatches = 0;    // a copy was kept, and the block had changed: written again
-  uint64_t handles_remade = 0;     // of GPU memory, released to be created in other sizes
-  uint64_t early_copies = 0;       // blocks copied out while they stayed on the GPU
-  uint64_t stall_chunk_nanos = 0;  // launching threads waited for chunks
-  uint64_t stall_disk_nanos = 0;   // for reads and their staging
-  uint64_t throttled_nanos = 0;    // by the bound on uncompleted launches, mostly behind a GPU that had work
+  uint64_t clean_drop_bytes = 0;    // what those would have moved
+  uint64_t hash_mismatches = 0;     // a copy was kept, and the block had changed: written again
+  uint64_t verified_evictions = 0;  // hashed again before the unmap, after the copy
+  uint64_t unseen_writes = 0;       // of these: the block had been written, and no launch had named it
+  uint64_t handles_remade = 0;      // of GPU memory, released to be created in other sizes
+  uint64_t early_copies = 0;        // blocks copied out while they stayed on the GPU
+  uint64_t stall_chunk_nanos = 0;   // launching threads waited for chunks
+  uint64_t stall_disk_nanos = 0;    // for reads and their staging
+  uint64_t throttled_nanos = 0;     // by the bound on uncompleted launches, mostly behind a GPU that had work
   // Of the time of the job, the part in which the GPU had nothing to do: a launch waited for chunks; for
   // bytes to come back (the launching thread for the disk, or the GPU for their arrival); for the bound on
   // uncompleted launches.

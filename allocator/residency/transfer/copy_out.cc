@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "allocator/memory/test_points.h"
 #include "io/os/clock.h"
 #include "io/os/log.h"
@@ -32,12 +33,14 @@ void CopyOut::Begin(EvictJob* job) {
   }
   if (!ReserveHomes(job)) return;
   job->phase = EvictJob::Phase::kCopy;
-  bool wanted = job->stays;
+  bool verified = core_->options.verify_always;
   {
     const TableLock lock(core_->table);
-    wanted = job->block->copies.habit.WantsHash() || wanted;
+    CopyHabit& habit = job->block->copies.habit;
+    job->keeps = habit.WantsHash() || job->stays;
+    verified = habit.WantsVerification() || verified;
   }
-  if (wanted) BeginHash(job);  // beside the copy: both only read
+  if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
 }
 
 bool CopyOut::BeginHash(EvictJob* job) {
@@ -93,7 +96,8 @@ bool CopyOut::Compare(EvictJob* job) {
   ++core_->counters.changed_copies;
   ForgetCopy(job);
   job->content = now;
-  job->content_known = job->stays;  // a changed copy is kept only for a plan
+  job->content_known = true;
+  job->keeps = job->stays;  // a changed copy is kept only for a plan
   // Without capacity now, the next poll begins the copy again.
   job->phase = ReserveHomes(job) ? EvictJob::Phase::kCopy : EvictJob::Phase::kWaitForUses;
   return true;
@@ -138,8 +142,52 @@ void CopyOut::EndCopy(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.copied");
   const TableLock lock(core_->table);
   if (job->cancelled && !SPILLWAY_MUTANT(kCopyWithoutLock)) return;  // Abandon finds it at the next poll
+  const bool verified = job->content_known && !job->stays;           // what stays is compared when it leaves
+  job->content_known = job->content_known && job->keeps;
   job->has_copy = job->content_known;
-  job->phase = EvictJob::Phase::kCommit;
+  job->phase = verified ? EvictJob::Phase::kVerify : EvictJob::Phase::kCommit;
+}
+
+// ---- Phase 3a: the block is still what was copied. No launch has named it; a kernel that reaches it by an
+// address that no launch shows may have written it all the same, and have ended before the unmap. Then the
+// bytes on the GPU are the good ones.
+bool CopyOut::Verify(EvictJob* job) {
+  if (job->hashed == nullptr) {
+    SPILLWAY_DELAY_POINT("evictor.verifying");
+    if (!BeginHash(job)) job->phase = EvictJob::Phase::kCommit;  // not now: as where nothing is verified
+    return true;
+  }
+  ContentHash now;
+  if (!HashEnded(job, &now)) return false;
+  SPILLWAY_DELAY_POINT("evictor.verified");
+  ++core_->counters.verified_evictions;
+  if (now == job->content) {
+    job->phase = EvictJob::Phase::kCommit;
+  } else {
+    KeepOnGpu(job);
+  }
+  return true;
+}
+
+void CopyOut::KeepOnGpu(EvictJob* job) {
+  std::string which;
+  {
+    const TableLock lock(core_->table);
+    if (job->cancelled) return;  // a launch has taken the block: it may have written it
+    Block* const block = job->block;
+    which = absl::StrFormat("a block of %d bytes at %#x on GPU %d", block->allocation.requested_bytes,
+                            block->address, core_->options.device);
+    job->has_copy = job->content_known = false;
+    core_->table.CancelDepartureLocked(lock, block);
+    block->copies.written_unseen = true;
+    core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, 0);
+  }
+  if (core_->counters.unseen_writes++ < kMostLines) {
+    os::Log(os::LogLevel::kWarn,
+            "a kernel wrote " + which +
+                " that was on its way off the GPU, and no launch had named it. The block "
+                "stays on the GPU. SPILLWAY_AUDIT=1 finds such kernels");
+  }
 }
 
 void CopyOut::CopyToHost(EvictJob* job) {

@@ -24,8 +24,8 @@ namespace spillway::allocator {
 // One eviction or decommit under way. The device's thread alone uses it, but for Departure, which the lock
 // guards.
 struct EvictJob : Departure {
-  // In this order, but for kCompare, which comes before kCopy.
-  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare };
+  // In this order, but for kCompare, which comes before kCopy, and kVerify, which comes after it.
+  enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare, kVerify };
   // A chunk on its way to disk through staging.
   struct StagedChunk {
     size_t chunk = 0;
@@ -54,6 +54,7 @@ struct EvictJob : Departure {
   // from the start for a clean copy that was there. For a copy that this job makes, true once copy and hash
   // have ended and no launch has taken the block (EndCopy).
   bool has_copy = false;
+  bool keeps = false;          // the copy that this job makes is to be kept, with the hash of its bytes
   bool clean = false;          // the copy from before is the block's content: nothing to write
   bool content_known = false;  // of the bytes that are, or will be, at `homes`
   ContentHash content;
@@ -75,9 +76,10 @@ class CopyOut {
   // The bytes are final, and the block is mapped: goes on to kCompare or kCopy. Nothing happens when no tier
   // has capacity just now.
   void Begin(EvictJob* job);
-  // Goes on in kCompare and in kCopy as far as it can without waiting. True when something was done.
+  // Goes on in kCompare, kCopy and kVerify as far as it can without waiting. True when something was done.
   bool Compare(EvictJob* job);
   bool Copy(EvictJob* job);
+  bool Verify(EvictJob* job);
   // For a job that was taken back or has failed: gives back what it can. True when nothing copies from the
   // block or hashes it any more; writes to disk may go on.
   bool Ended(EvictJob* job);
@@ -99,9 +101,12 @@ class CopyOut {
     absl::Status status;
   };
 
+  static constexpr uint64_t kMostLines = 8;  // about blocks that were written unseen
+
   bool BeginHash(EvictJob* job);
   bool HashEnded(EvictJob* job, ContentHash* result);
   void ForgetCopy(EvictJob* job);
+  void KeepOnGpu(EvictJob* job);
   bool ReserveHomes(EvictJob* job);
   void TakeHostBuffers(size_t count, EvictJob* job);
   absl::Status TakeSlots(size_t count, EvictJob* job);

@@ -127,6 +127,7 @@ bool Evictor::Advance(EvictJob* job) {
   bool moved = false;
   if (job->phase == EvictJob::Phase::kCompare) moved = copy_out_.Compare(job);
   if (job->phase == EvictJob::Phase::kCopy) moved = copy_out_.Copy(job);
+  if (job->phase == EvictJob::Phase::kVerify) moved |= copy_out_.Verify(job);
   if (job->phase == EvictJob::Phase::kCommit) job->stays ? PublishCopy(job) : Commit(job);
   return moved || job->phase != before;
 }

@@ -72,7 +72,7 @@ class Evictor {
   const absl::Status& first_failure() const { return first_failure_; }
   void ForgetFailures() { first_failure_ = absl::OkStatus(); }
   // Jobs that were taken back, by the phase (EvictJob::Phase) that they had reached. For tests.
-  uint64_t cancelled_in_phase[6] = {};
+  uint64_t cancelled_in_phase[7] = {};
 
  private:
   void StartJobLocked(const TableLock& lock, Block* block, policy::PlanTier tier, bool stays)

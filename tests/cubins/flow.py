@@ -4,15 +4,20 @@ A value is what its sum may consist of: a word of the parameters, a 64-bit word 
 register's value is a set of such possibilities, one for each way that led to it. An access counts when both halves of its
 base may consist of a loaded word without any parameter: `table[i][x]` counts, `base[index[x]]` does not, since the sum
 has the base. What is multiplied or shifted is an index and no base.
+
+A kernel may read its parameters like memory, through the address that the constant bank has in the generic address space
+(flash attention does, for parameters that it passes on by reference). What it loads from there is a word of the parameters.
 """
 
 import re
 
 NEITHER, PARAMETER, LOADED, BOTH = 1, 2, 4, 8
+OWN = 16  # the generic address of the kernel's own parameters, whatever number is added to it
+OWN_OFFSET = 0x198  # where the constant bank has it, as the code of sm_90 shows
 SUM = {}
-for _a in range(16):
-    for _b in range(16):
-        _sum = 0
+for _a in range(32):
+    for _b in range(32):
+        _sum = OWN if (_a | _b) & OWN else 0
         for _i in range(4):
             for _j in range(4):
                 if _a >> _i & 1 and _b >> _j & 1:
@@ -99,6 +104,8 @@ class Flow:
             return NEITHER
         if int(bank[1], 16) != 0:
             return PARAMETER  # an address of the module's own
+        if int(bank[2] or "0", 16) + 4 * half in (OWN_OFFSET, OWN_OFFSET + 4):
+            return OWN
         return PARAMETER if self.is_word(int(bank[2] or "0", 16) + 4 * half) else NEITHER
 
     def base(self, operand, state, wide):
@@ -127,7 +134,7 @@ class Flow:
         if kind == "CALL" and ".ABS" in instruction.name:  # __assertfail and its kin; their arguments are gone then
             for number in ARGUMENTS:
                 state[f"R{number}"] = NEITHER
-        for operand in operands[:2]:
+        for operand in operands[: 1 if kind in ("VOTE", "VOTEU") else 2]:  # their second is what they ask
             if PREDICATE.match(operand) and not operand.endswith("T"):
                 self.forget(operand)
         if kind in NO_RESULT or not operands:
@@ -157,6 +164,8 @@ class Flow:
         """What the registers that the instruction writes may consist of, the first register first."""
         kind, name, words = instruction.kind, instruction.name, words_of(instruction.name)
         if kind in LOADS:
+            if self.is_own(instruction, state):
+                return [PARAMETER] * words if words > 1 else [NEITHER]
             return [LOADED] * words if words > 1 else [NEITHER]
         if kind in ("LDS", "LDL"):
             return self.load(instruction, sources, words)
@@ -171,6 +180,11 @@ class Flow:
         if kind in ("LEA", "ULEA"):
             return self.scaled(name, sources, state)
         return [NEITHER] * words
+
+    def is_own(self, instruction, state):
+        """Whether a load reads the kernel's own parameters."""
+        place = next((o for o in instruction.operands if "[" in o and not o.startswith("c[")), None)
+        return place is not None and self.base(place, state, ".E" in instruction.name)[0] == OWN
 
     def either(self, sources, state, half):
         result = 0

@@ -95,6 +95,22 @@ class FlowTest(unittest.TestCase):
             text = f"LDC.64 R2, c[0x0][0x210]\nULDC.64 UR6, c[0x0][0x218]\n{index}{way}\nLDG.E R8, desc[UR4][R6.64]\nEXIT"
             self.assertEqual(self.follows(text), 0, way)
 
+    def test_parameters_that_are_read_like_memory_are_parameters(self):
+        text = "LDC.64 R16, c[0x0][{}]\nIADD3 R16, P0, R16, R9, RZ\nLD.E.64 R4, desc[UR4][R16.64+0xe0]\nLD.E R6, desc[UR4][R4.64]\nEXIT"
+        self.assertEqual(self.follows(text.format("0x198")), 0)
+        self.assertEqual(self.follows(text.format("0x210")), 1)
+
+    def test_a_vote_sets_no_predicate_of_those_that_it_asks(self):
+        text = """
+            LDG.E.64 R14, desc[UR4][R2.64]
+            ISETP.NE.U32.AND P0, PT, R14, R6, PT
+            @!P0 LDC.64 R14, c[0x0][0x210]
+            VOTEU.ALL UP0, P0
+            @!P0 LDG.E R17, desc[UR4][R14.64]
+            EXIT"""
+        self.assertEqual(self.follows(text), 0)
+        self.assertEqual(self.follows(text.replace("VOTEU.ALL UP0, P0", "ISETP.NE.AND P0, PT, R9, R8, PT")), 1)
+
     def test_each_way_into_a_block_is_kept_apart(self):
         text = """
             LDC.64 R2, c[0x0][0x210]

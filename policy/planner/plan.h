@@ -17,7 +17,6 @@ enum class PlanOpKind : uint8_t {
   kCopyOut,  // copy the block to `tier`; the GPU copy stays valid until a drop
   kDrop,     // give up the GPU copy, which must be copied out (kCopyOut) or clean by then
   kFetch,    // bring the block back to the GPU
-  kDemote,   // move the spilled bytes from host memory to disk
 };
 
 // When an op may start, counted on the GPU, not on the host.

@@ -111,7 +111,7 @@ class Residency {
   // Replaces the plan in force from the next iteration on; null drops it: least recently used from now on.
   virtual void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) = 0;
 
-  // Which touches write, as far as sampled launches have shown by now; null before anything is known. A
+  // Which accesses write, as far as sampled launches have shown by now; null before anything is known. A
   // snapshot: the same one until something new is known. Any thread.
   virtual std::shared_ptr<const policy::WriteFacts> LearntWrites() const { return nullptr; }
 

@@ -79,7 +79,7 @@ void PointerTables::RemoveLocked(uint64_t address, uint64_t bytes, Change change
 }
 
 void PointerTables::Remove(uint64_t address, uint64_t bytes, Change change, std::vector<PinTicket>* ended) {
-  if (bytes == 0 || !MayTouch(address, bytes)) return;
+  if (bytes == 0 || !MayOverlap(address, bytes)) return;
   os::MutexLock lock(&mu_);
   RemoveLocked(address, bytes, change, ended);
   SetBoundsLocked();

@@ -35,7 +35,7 @@ class PointerTables {
   static constexpr size_t kMostEntries = 1 << 16;
 
   // False: no entry lies in the range. Lock-free; may miss an entry that another thread is adding.
-  bool MayTouch(uint64_t address, uint64_t bytes) const {
+  bool MayOverlap(uint64_t address, uint64_t bytes) const {
     return address < end_.load(std::memory_order_acquire) &&
            address + bytes > begin_.load(std::memory_order_acquire);
   }
@@ -91,7 +91,7 @@ class PointerTables {
   bool IsKnownLocked(const TableEntry& entry, const Key& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetBoundsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Bounds of all entries; written under mu_ (release), read by MayTouch.
+  // Bounds of all entries; written under mu_ (release), read by MayOverlap.
   std::atomic<uint64_t> begin_{UINT64_MAX};
   std::atomic<uint64_t> end_{0};
   std::atomic<void (*)()> listener_{nullptr};

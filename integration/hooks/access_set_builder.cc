@@ -90,13 +90,13 @@ void AccessSetBuilder::WritesFromHost(uint64_t address, const void* source, uint
 
 void AccessSetBuilder::WritesFromDevice(uint64_t address, uint64_t source, uint64_t bytes) {
   Writes(address, bytes);
-  if (bytes != 0 && state_->tables.MayTouch(source, bytes)) {
+  if (bytes != 0 && state_->tables.MayOverlap(source, bytes)) {
     state_->tables.Moved(source, bytes, address, &found_);
   }
 }
 
 void AccessSetBuilder::KernelWrites(uint64_t address, bool fills) {
-  if (fills && state_->tables.MayTouch(address, sizeof(uint64_t)))
+  if (fills && state_->tables.MayOverlap(address, sizeof(uint64_t)))
     overwritten_.push_back({address, sizeof(uint64_t), PointerTables::Change::kGone});
   // The block that the table lies in is on the GPU wherever the table is used.
   const BlockId own = map().Find(address);

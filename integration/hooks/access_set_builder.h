@@ -63,7 +63,7 @@ class AccessSetBuilder {
   // two forms below also look for addresses of ours among the bytes that are written, since a kernel may
   // follow them and name the table alone. Their targets are pinned before the call.
   void Writes(uint64_t address, uint64_t bytes) {
-    if (bytes != 0 && state_->tables.MayTouch(address, bytes)) overwritten_.push_back({address, bytes});
+    if (bytes != 0 && state_->tables.MayOverlap(address, bytes)) overwritten_.push_back({address, bytes});
   }
   // As Writes, from host memory that can be read. It is looked through when it is small enough for a table.
   void WritesFromHost(uint64_t address, const void* source, uint64_t bytes);

@@ -74,7 +74,7 @@ bool NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool
   for (size_t i = 0; i < count; ++i) {
     uint64_t word = 0;
     std::memcpy(&word, static_cast<const char*>(words) + i * sizeof(word), sizeof(word));
-    if (builder->set().empty() && !builder->state()->tables.MayTouch(word, sizeof(word))) continue;
+    if (builder->set().empty() && !builder->state()->tables.MayOverlap(word, sizeof(word))) continue;
     if (!IsDeviceAddress(*builder, word)) continue;
     builder->KernelWrites(word, fills);
     any = true;

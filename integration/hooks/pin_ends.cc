@@ -17,7 +17,7 @@ void NoteBlockFreed(uint64_t address) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
   if (context == nullptr) return;
-  const bool has_entries = !context->strict && state->tables.MayTouch(address, kMostBlockBytes);
+  const bool has_entries = !context->strict && state->tables.MayOverlap(address, kMostBlockBytes);
   if (context->trust == nullptr && !has_entries) return;
   allocator::Residency::Range range;
   if (!FindOurs(context, address, &range) || range.base != address) return;  // a free that will fail
@@ -32,7 +32,7 @@ void NoteBlockFreed(uint64_t address) {
 void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users) {
   HookState* const state = GetHookState();
   HookContext* const context = ContextOf(state);
-  if (context == nullptr || context->strict || !state->tables.MayTouch(address, bytes)) return;
+  if (context == nullptr || context->strict || !state->tables.MayOverlap(address, bytes)) return;
   std::vector<PinTicket> ended;
   state->tables.Remove(address, bytes, PointerTables::Change::kGone, &ended);
   EndPins(context->devices, &ended, users);

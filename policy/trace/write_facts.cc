@@ -2,25 +2,25 @@
 
 namespace spillway::policy {
 
-Writes WriteFacts::Answer(const Touch& touch) {
-  if (touch.changed) return Writes::kYes;
-  return touch.looks >= kLooksForNo ? Writes::kNo : Writes::kUnknown;
+Writes WriteFacts::Answer(const Access& access) {
+  if (access.changed) return Writes::kYes;
+  return access.looks >= kLooksForNo ? Writes::kNo : Writes::kUnknown;
 }
 
 void WriteFacts::Note(uint64_t tag, uint32_t operand, bool changed) {
-  Touch& touch = touches_[{tag, operand}];
-  const Writes before = Answer(touch);
+  Access& access = accesses_[{tag, operand}];
+  const Writes before = Answer(access);
   if (changed) {
-    touch.changed = true;
-  } else if (touch.looks < kLooksForNo) {
-    ++touch.looks;
+    access.changed = true;
+  } else if (access.looks < kLooksForNo) {
+    ++access.looks;
   }
-  if (Answer(touch) != before) ++version_;
+  if (Answer(access) != before) ++version_;
 }
 
 Writes WriteFacts::Of(uint64_t tag, uint32_t operand) const {
-  const auto found = touches_.find({tag, operand});
-  return found == touches_.end() ? Writes::kUnknown : Answer(found->second);
+  const auto found = accesses_.find({tag, operand});
+  return found == accesses_.end() ? Writes::kUnknown : Answer(found->second);
 }
 
 }  // namespace spillway::policy

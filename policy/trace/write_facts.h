@@ -1,6 +1,6 @@
-// WriteFacts: which touches write, learnt from observations. A touch is a function (by its tag) and the place
-// of the block in the launch's access set. One observed change shows for ever that the touch writes. That it
-// only reads is believed after several looks. Correctness never depends on it: a plan may count on it, and
+// WriteFacts: which accesses write, learnt from observations. All accesses of a function (its tag) at one
+// place of its access set count as one here. One observed change shows for ever that the access writes. That
+// it only reads is believed after several looks. Correctness never depends on it: a plan may count on it, and
 // the drop is checked. The write sampler adds observations, the planner asks.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
@@ -17,7 +17,7 @@ enum class Writes : uint8_t { kUnknown, kNo, kYes };
 // Not synchronised: one thread at a time. Copied where another thread plans with it.
 class WriteFacts {
  public:
-  // Looks without a change after which a touch is taken to read only. They are to come from different
+  // Looks without a change after which an access is taken to read only. They are to come from different
   // iterations: a kernel may write what was there already (a flag, a zero over a zero) in one iteration and
   // not in another.
   static constexpr uint32_t kLooksForNo = 3;
@@ -28,10 +28,10 @@ class WriteFacts {
 
   // Unknown counts as written wherever bytes depend on it.
   Writes Of(uint64_t tag, uint32_t operand) const;
-  // Whether a further look at the touch could change the answer.
+  // Whether a further look at the access could change the answer.
   bool Settled(uint64_t tag, uint32_t operand) const { return Of(tag, operand) != Writes::kUnknown; }
 
-  size_t size() const { return touches_.size(); }  // touches seen
+  size_t size() const { return accesses_.size(); }  // accesses seen
   // Goes up whenever an answer of Of has changed: what was planned before may be planned better.
   uint64_t version() const { return version_; }
 
@@ -47,13 +47,13 @@ class WriteFacts {
       return static_cast<size_t>(mixed ^ (mixed >> 32));
     }
   };
-  struct Touch {
+  struct Access {
     bool changed = false;
     uint32_t looks = 0;  // without a change
   };
-  static Writes Answer(const Touch& touch);
+  static Writes Answer(const Access& access);
 
-  std::unordered_map<Key, Touch, Hash> touches_;
+  std::unordered_map<Key, Access, Hash> accesses_;
   uint64_t version_ = 0;
 };
 

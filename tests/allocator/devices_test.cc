@@ -55,7 +55,7 @@ CUresult StrictRecord(CUevent event, CUstream stream) {
   return plain_driver->cuEventRecord(event, stream);
 }
 
-// Devices other than its own that may touch an address.
+// Devices other than its own that may access an address.
 std::mutex access_mu;
 std::map<CUdeviceptr, unsigned> access_masks;
 
@@ -357,7 +357,7 @@ TEST_F(TwoDevicesTest, ACopyBetweenDevicesRunsInItsCallersContext) {
 
 // A kernel of the second device that reads a block of the first, as PyTorch launches where peers can reach
 // each other.
-TEST_F(TwoDevicesTest, ALaunchOnTheOtherDeviceMayTouchWhatItNames) {
+TEST_F(TwoDevicesTest, ALaunchOnTheOtherDeviceMayAccessWhatItNames) {
   constexpr uint64_t kBytes = kMib;
   std::vector<CUdeviceptr> blocks;
   for (unsigned i = 0; i < 5; ++i) {  // 3 fit

@@ -1,4 +1,4 @@
-// WriteSampler: learns which touches write, by hashing blocks on the launch's own stream before and after
+// WriteSampler: learns which accesses write, by hashing blocks on the launch's own stream before and after
 // sampled launches. One sample at a time; samples are spaced so that they take at most a fixed share of the
 // time. Launches asks on launching threads, the device's thread takes the results in. Plans use what is
 // learnt; nothing relies on it. A sample that fails is dropped.
@@ -25,14 +25,14 @@ class WriteSampler {
  public:
   // Samples take at most one part in so many of the time.
   static constexpr int64_t kShare = 33;
-  // Launches between two samples of the same touch: they are to come from different iterations, or from other
-  // blocks.
+  // Launches between two samples of the same access: they are to come from different iterations, or from
+  // other blocks.
   static constexpr policy::LaunchIndex kApart = 256;
 
   WriteSampler(const CudaDriver* driver, const HashLoader* hash, const BlockTable* table)
       : driver_(driver), hash_(hash), table_(table) {}
 
-  // Whether this launch is to be sampled: now and then, when it has a touch that is not settled. Cheap. Any
+  // Whether this launch is to be sampled: now and then, when it has an access that is not settled. Cheap. Any
   // thread, without a lock.
   bool Wants(uint64_t tag, const AccessSet& set, policy::LaunchIndex now);
   // Right before and right after such a launch, by the same thread, under its pins and with the device's

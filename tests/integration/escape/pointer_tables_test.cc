@@ -54,12 +54,12 @@ TEST_F(PointerTablesTest, TheLastWordOfATargetEndsItsPin) {
 }
 
 TEST_F(PointerTablesTest, AsksNothingWhereNothingIsKnown) {
-  EXPECT_FALSE(tables_.MayTouch(kTable, 8));
+  EXPECT_FALSE(tables_.MayOverlap(kTable, 8));
   Add(kTable, {1});
-  EXPECT_TRUE(tables_.MayTouch(kTable, 8));
-  EXPECT_FALSE(tables_.MayTouch(kTable - 8, 8));
+  EXPECT_TRUE(tables_.MayOverlap(kTable, 8));
+  EXPECT_FALSE(tables_.MayOverlap(kTable - 8, 8));
   Remove(kTable, 8);
-  EXPECT_FALSE(tables_.MayTouch(kTable, 8));
+  EXPECT_FALSE(tables_.MayOverlap(kTable, 8));
 }
 
 TEST_F(PointerTablesTest, ACopyMovesWholeWords) {

@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kAdd = 0x1111;
 constexpr uint64_t kSum = 0x2222;
 
-TEST(WriteFactsTest, NothingIsKnownOfATouchNobodyLookedAt) {
+TEST(WriteFactsTest, NothingIsKnownOfAnAccessNobodyLookedAt) {
   WriteFacts facts;
   EXPECT_EQ(facts.Of(kAdd, 0), Writes::kUnknown);
   EXPECT_FALSE(facts.Settled(kAdd, 0));

@@ -1,4 +1,4 @@
-// Which touches write, learnt from launches as they come: by hashes on the launch's own stream.
+// Which accesses write, learnt from launches as they come: by hashes on the launch's own stream.
 
 #include "allocator/residency/transfer/write_sampler.h"
 
@@ -41,7 +41,7 @@ class WriteSamplerTest : public testing::Test {
     };
     ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, body, tag), CUDA_SUCCESS);
   }
-  // Launches until the touch is settled.
+  // Launches until the access is settled.
   Writes Learn(uint64_t tag, uint32_t place) {
     for (int i = 0; i < 200'000; ++i) {
       Launch(tag);

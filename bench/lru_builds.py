@@ -21,7 +21,7 @@ import harness  # noqa: E402  (the path comes first)
 import job  # noqa: E402
 
 MODEL = (*harness.MODEL, "--batch", "4")
-FIRST_STEP = 3
+FIRST_ITERATION = 3
 
 
 def machine(args, build, *more):
@@ -37,8 +37,8 @@ def run(args, build, name, mode, cap=None, *more):
     return finished
 
 
-def steps_per_s(finished):
-    seconds = finished.report["step_seconds"][FIRST_STEP - 1 :]
+def iterations_per_s(finished):
+    seconds = finished.report["step_seconds"][FIRST_ITERATION - 1 :]
     return len(seconds) / sum(seconds)
 
 
@@ -59,22 +59,22 @@ def main():
     peak = uncapped.keys["peak_bytes"]
     cap = job.Cap(peak // 2, job.size_text(peak) if args.tier == "host" else "0", "none" if args.tier == "host" else str(args.work),
                   {"policy": "lru"})  # fmt: skip
-    # What the other build moves a step decides the copy engines' speed, the same for both.
+    # What the other build moves in an iteration decides the copy engines' speed, the same for both.
     trial = run(args, builds["other"], "trial", job.PRELOAD, cap)
-    bandwidth = int(trial.keys["fetched_bytes"] / args.steps * steps_per_s(uncapped))
+    bandwidth = int(trial.keys["fetched_bytes"] / args.steps * iterations_per_s(uncapped))
     more = ("--copy-bandwidth", str(bandwidth)) if args.tier == "host" else ()
-    print(f"budget {peak / 2e6:.0f} MB, {trial.keys['fetched_bytes'] / args.steps / 1e6:.0f} MB back a step, "
+    print(f"budget {peak / 2e6:.0f} MB, {trial.keys['fetched_bytes'] / args.steps / 1e6:.0f} MB back an iteration, "
           f"copies {bandwidth / 1e6 if more else 0:.0f} MB/s, load {Path('/proc/loadavg').read_text().split()[0]}", flush=True)  # fmt: skip
     ratios = []
     for pair in range(args.pairs):
         speed = {}
         for which in ("this", "other") if pair % 2 == 0 else ("other", "this"):
             finished = run(args, builds[which], f"{which}-{pair}", job.PRELOAD, cap, *more)
-            speed[which] = steps_per_s(finished)
+            speed[which] = iterations_per_s(finished)
             if finished.keys["losses_sha256"] != uncapped.keys["losses_sha256"]:
                 raise SystemExit(f"{which}: other losses than the uncapped run")
         ratios.append(speed["this"] / speed["other"])
-        print(f"pair {pair + 1}: {speed['this']:.3f} and {speed['other']:.3f} steps/s, ratio {ratios[-1]:.3f}", flush=True)
+        print(f"pair {pair + 1}: {speed['this']:.3f} and {speed['other']:.3f} iterations/s, ratio {ratios[-1]:.3f}", flush=True)
     print(f"median of {len(ratios)}: {statistics.median(ratios):.3f}")
     if args.json:
         figures = {"time": time.strftime("%Y-%m-%d %H:%M"), "tier": args.tier, "ratios": ratios, "median": statistics.median(ratios)}

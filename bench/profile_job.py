@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "integration" / "quickstart"))
 import job  # noqa: E402  (the path comes first)
 
 GOAL = 90  # percent of the bound
-FIRST_STEP = 6  # from here on there is a plan
+FIRST_ITERATION = 6  # from here on there is a plan
 TRAIN = ("--layers", "6", "--batch", "1", "--sequence", "16", "--steps", "24")
 
 
@@ -51,8 +51,8 @@ def one_run(machine, mode, train, cap=None):
     return run
 
 
-def step_seconds(run):
-    return statistics.median(run.report["step_seconds"][FIRST_STEP - 1 :])
+def iteration_seconds(run):
+    return statistics.median(run.report["step_seconds"][FIRST_ITERATION - 1 :])
 
 
 def measure(args, work, costs):
@@ -64,16 +64,16 @@ def measure(args, work, costs):
     budget = whole.keys["peak_bytes"] // 2 // (2 * job.MIB) * (2 * job.MIB)
     half = one_run(machine, job.PRELOAD, train, job.Cap(budget, "2GiB", "none"))
     device = half.metrics["devices"][0]
-    step = device.get("step") or {}
+    iteration = device.get("step") or {}
     equal = all(half.keys[key] == whole.keys[key] for key in ("losses_sha256", "state_sha256"))
     return {
         "budget_mib": budget // job.MIB,
         "spilled_bytes": half.metrics.get("spilled_bytes"),
-        "whole_step_seconds": step_seconds(whole),
-        "half_step_seconds": step_seconds(half),
-        "bound_seconds": step.get("bound_seconds"),
-        "percent_of_bound": step.get("percent_of_bound"),
-        "percent_of_whole": 100 * step_seconds(whole) / step_seconds(half),
+        "whole_step_seconds": iteration_seconds(whole),
+        "half_step_seconds": iteration_seconds(half),
+        "bound_seconds": iteration.get("bound_seconds"),
+        "percent_of_bound": iteration.get("percent_of_bound"),
+        "percent_of_whole": 100 * iteration_seconds(whole) / iteration_seconds(half),
         "equal": equal,
     }
 

@@ -65,7 +65,7 @@ class Worker {
     if (what < 972) return TakeOver();
     if (what < 977) return DestroySide();
     if (what < 982) return ExternalMemoryCall();
-    if (what < 984) return HoldOne();
+    if (what < 984) return PinOne();
     if (what < 985) return (void)device_->EmptyCache();
     if (what < 990) return (void)usleep(Pick(300));
     if (what < 996) return FreeLeaving();
@@ -321,7 +321,7 @@ class Worker {
     device_->OnExternalBytes(-static_cast<int64_t>(kExternalChunks * kChunk));
   }
 
-  void HoldOne() {
+  void PinOne() {
     for (const ModelBlock& block : blocks_) {
       if (block.pinned) return;
     }

@@ -1,4 +1,4 @@
-"""Audit mode end to end: it names the kernel that follows a hidden address, its list lets the job through, and a job
+"""Audit mode end to end: it names the kernel that follows an escaped pointer, its list lets the job through, and a job
 without such a kernel has the bits of an unaudited run, also where it must spill."""
 
 import re
@@ -24,7 +24,7 @@ def run_script(args, name, cap, *arguments, **variables):
     return child.returncode, output
 
 
-def hidden_address(args, problems):
+def escaped_pointer(args, problems):
     cap = job.Cap(256 * MIB, "64MiB", "none")
     list_file = args.work / "audit-deny.txt"
     list_file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def clean_job(args, problems):
 def main():
     args = harness.arguments(__doc__)
     problems = harness.Problems()
-    hidden_address(args, problems)
+    escaped_pointer(args, problems)
     bad_list(args, problems)
     clean_job(args, problems)
     problems.exit()

@@ -23,7 +23,7 @@ def main():
     status, output, _ = run_planted(args, "strict")
     problems.expect(status != 0, "strict: the process went on after the miss")
     problems.expect("the idle tensor lies at" in output, f"strict: stopped before the launch\n{output[-2000:]}")
-    problems.expect("planted_hidden_reader" in output, f"strict: the kernel is not named\n{output[-2000:]}")
+    problems.expect("planted_pointer_reader" in output, f"strict: the kernel is not named\n{output[-2000:]}")
     problems.expect("the kernel has ended" not in output, "strict: the kernel was let through")
     status, output, missed = run_planted(args, "report")
     problems.expect(status == 0 and "the kernel has ended" in output, f"report: the process did not go on\n{output[-2000:]}")

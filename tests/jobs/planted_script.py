@@ -1,6 +1,6 @@
 """Launches a kernel that finds the address of a tensor in device memory, where no parameter shows it.
 
-The tensor was idle for long and the budget is small, so it has been evicted: the kernel's touch is a miss. Run under
+The tensor was idle for long and the budget is small, so it has been evicted: the kernel's access is a miss. Run under
 simcuda with Spillway by planted.py.
 """
 
@@ -11,7 +11,7 @@ import torch
 from step_probe import stand_in_driver
 
 MIB = 1 << 20
-NAME = b"planted_hidden_reader"
+NAME = b"planted_pointer_reader"
 
 
 class Launch(ctypes.Structure):
@@ -37,15 +37,15 @@ def read_word(address):
 
 
 @BODY
-def hidden_reader(_, parameters):
+def pointer_reader(_, parameters):
     table = read_word(parameters[0])  # the parameter: the address of a table in device memory
-    hidden = read_word(table)  # which holds the address of the tensor
-    read_word(hidden)  # the touch that no parameter shows
+    escaped = read_word(table)  # which holds the address of the tensor
+    read_word(escaped)  # the access that no parameter shows
 
 
 def register(driver):
     layout = (Parameter * 1)(Parameter(0, 8))
-    kernel = Kernel(NAME, hidden_reader, None, layout, 1)
+    kernel = Kernel(NAME, pointer_reader, None, layout, 1)
     if driver.simcuda_register_kernel(ctypes.byref(kernel), None) != 0:
         raise SystemExit("the kernel was not registered")
     # By its SONAME, as PyTorch reaches the driver: these are the functions that Spillway sees.

@@ -33,7 +33,7 @@ class Step:
     waited: float  # the GPU
     fetched: int
     in_time: int
-    period: int  # of the plan in force when it ended; 0: none
+    plan_launches: int  # of an iteration of the plan in force when it ended; 0: none
 
     @property
     def hit(self):

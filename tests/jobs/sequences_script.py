@@ -53,7 +53,7 @@ def evaluate(model, batches):
 
 
 def lengths_of(args):
-    """The length of each step: three, in an order that has no period."""
+    """The length of each step: three, in an order that never recurs."""
     choice = random.Random(args.seed)
     lengths = (args.sequence, args.sequence * 3 // 4, args.sequence // 2)
     return [choice.choice(lengths) for _ in range(args.steps)]

@@ -11,7 +11,7 @@
 namespace spillway::gpu {
 namespace {
 
-constexpr uint64_t kGranule = 2 * kMiB;
+constexpr uint64_t kChunk = 2 * kMiB;
 constexpr uint64_t kTiB = uint64_t{1} << 40;
 constexpr size_t kAnswerBytes = 32;
 
@@ -73,7 +73,7 @@ CUmemGenericAllocationHandle NewHandle() {
   kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   kind.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   CUmemGenericAllocationHandle handle = 0;
-  gpu.Must(gpu.driver().cuMemCreate(&handle, kGranule, &kind, 0), "cuMemCreate");
+  gpu.Must(gpu.driver().cuMemCreate(&handle, kChunk, &kind, 0), "cuMemCreate");
   return handle;
 }
 
@@ -81,7 +81,7 @@ CUresult Allow(CUdeviceptr address, CUmemAccess_flags flags) {
   CUmemAccessDesc access = {};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = flags;
-  return Gpu::Get().driver().cuMemSetAccess(address, kGranule, &access, 1);
+  return Gpu::Get().driver().cuMemSetAccess(address, kChunk, &access, 1);
 }
 
 // One handle at two addresses, the second for reading only.
@@ -89,11 +89,11 @@ struct TwoAddresses {
   TwoAddresses() {
     const Gpu& gpu = Gpu::Get();
     for (CUdeviceptr* address : {&first, &second}) {
-      gpu.Must(gpu.driver().cuMemAddressReserve(address, kGranule, 0, 0, 0), "cuMemAddressReserve");
+      gpu.Must(gpu.driver().cuMemAddressReserve(address, kChunk, 0, 0, 0), "cuMemAddressReserve");
     }
-    gpu.Must(gpu.driver().cuMemMap(first, kGranule, 0, handle, 0), "cuMemMap");
+    gpu.Must(gpu.driver().cuMemMap(first, kChunk, 0, handle, 0), "cuMemMap");
     gpu.Must(Allow(first, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), "cuMemSetAccess");
-    map_again = gpu.driver().cuMemMap(second, kGranule, 0, handle, 0);
+    map_again = gpu.driver().cuMemMap(second, kChunk, 0, handle, 0);
     if (map_again == CUDA_SUCCESS) read_only = Allow(second, CU_MEM_ACCESS_FLAGS_PROT_READ);
   }
   const CUmemGenericAllocationHandle handle = NewHandle();
@@ -111,7 +111,7 @@ class Comparison {
     uint32_t words = 0;
     std::memcpy(found_.at(0), &words, sizeof(words));
     gpu.Must(gpu.driver().cuMemcpyHtoDAsync_v2(counter_.address(), found_.at(0), 4, stream_), "a copy");
-    gpu.Compare(stream_, address, kGranule, seed, counter_.address());
+    gpu.Compare(stream_, address, kChunk, seed, counter_.address());
     gpu.Must(gpu.driver().cuMemcpyDtoHAsync_v2(found_.at(0), counter_.address(), 4, stream_), "a copy");
     gpu.Must(gpu.driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");
     std::memcpy(&words, found_.at(0), sizeof(words));
@@ -119,7 +119,7 @@ class Comparison {
   }
 
  private:
-  const Mapping counter_{kGranule};
+  const Mapping counter_{kChunk};
   HostMemory found_{4096};
   const CUstream stream_ = Gpu::Get().NewStream();
 };
@@ -130,15 +130,15 @@ Json PointerAttributes(const FactSetup&) {
   const Gpu& gpu = Gpu::Get();
   CUdeviceptr plain = 0;
   gpu.Must(gpu.mem_alloc(&plain, 4 * kMiB), "cuMemAlloc");
-  Mapping block(4 * kGranule, kGranule);  // several handles in one reservation
-  const CUdeviceptr second = block.address() + kGranule + 512;
+  Mapping block(4 * kChunk, kChunk);  // several handles in one reservation
+  const CUdeviceptr second = block.address() + kChunk + 512;
   Json answers = {{"cuMemAlloc", AttributesOf(plain + 512, plain)},
                   {"mapped", AttributesOf(second, block.address())}};
   gpu.Must(block.Unmap(), "cuMemUnmap");
   answers["reserved, not mapped"] = AttributesOf(second, block.address());
   gpu.Must(gpu.mem_free(plain), "cuMemFree");
   answers["freed"] = AttributesOf(plain, plain);
-  return {{"handle_bytes", kGranule}, {"offset", kGranule + 512}, {"answers", answers}};
+  return {{"handle_bytes", kChunk}, {"offset", kChunk + 512}, {"answers", answers}};
 }
 
 Json TwoMappings(const FactSetup& setup) {
@@ -149,10 +149,10 @@ Json TwoMappings(const FactSetup& setup) {
                   {"read_only_access", static_cast<int>(memory.read_only)}};
   if (memory.map_again != CUDA_SUCCESS || memory.read_only != CUDA_SUCCESS) return figures;
   const CUstream stream = gpu.NewStream();
-  gpu.Fill(stream, memory.first, kGranule, 7);
+  gpu.Fill(stream, memory.first, kChunk, 7);
   gpu.Must(gpu.driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
   if (setup.variant == "write") {  // ends the context where a GPU forbids it
-    uint64_t words = kGranule / 4;
+    uint64_t words = kChunk / 4;
     uint32_t seed = 8;
     CUdeviceptr address = memory.second;
     void* parameters[] = {&address, &words, &seed};
@@ -166,7 +166,7 @@ Json TwoMappings(const FactSetup& setup) {
   figures["differences_first"] = comparison.Differences(memory.first, 7);
   figures["differences_second"] = comparison.Differences(memory.second, 7);
   // A mapping of its own outlives the other.
-  figures["unmap_first"] = static_cast<int>(gpu.driver().cuMemUnmap(memory.first, kGranule));
+  figures["unmap_first"] = static_cast<int>(gpu.driver().cuMemUnmap(memory.first, kChunk));
   figures["differences_second_alone"] = comparison.Differences(memory.second, 7);
   return figures;
 }
@@ -182,17 +182,17 @@ Json Reservations(const FactSetup&) {
     Json row = {{"bytes", bytes}, {"result", static_cast<int>(result)}, {"us", MicrosSince(from)}};
     if (result == CUDA_SUCCESS) {
       const CUmemGenericAllocationHandle handle = NewHandle();
-      const CUdeviceptr last = start + bytes - kGranule;
+      const CUdeviceptr last = start + bytes - kChunk;
       from = Clock::now();
-      row["map_at_the_end"] = static_cast<int>(gpu.driver().cuMemMap(last, kGranule, 0, handle, 0));
+      row["map_at_the_end"] = static_cast<int>(gpu.driver().cuMemMap(last, kChunk, 0, handle, 0));
       row["access_at_the_end"] = static_cast<int>(Allow(last, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
       row["map_us"] = MicrosSince(from);
       if (row["access_at_the_end"] == 0) {
-        gpu.Fill(gpu.NewStream(), last, kGranule, 3);
+        gpu.Fill(gpu.NewStream(), last, kChunk, 3);
         gpu.Synchronize();
         row["differences"] = comparison.Differences(last, 3);
       }
-      (void)gpu.driver().cuMemUnmap(last, kGranule);
+      (void)gpu.driver().cuMemUnmap(last, kChunk);
       (void)gpu.driver().cuMemRelease(handle);
       from = Clock::now();
       row["free"] = static_cast<int>(gpu.driver().cuMemAddressFree(start, bytes));
@@ -209,9 +209,9 @@ Json RetainedHandles(const FactSetup&) {
   if (retain == nullptr) return {{"missing", "cuMemRetainAllocationHandle"}};
   CUdeviceptr plain = 0, address = 0;
   gpu.Must(gpu.mem_alloc(&plain, 4 * kMiB), "cuMemAlloc");
-  gpu.Must(gpu.driver().cuMemAddressReserve(&address, 2 * kGranule, 0, 0, 0), "cuMemAddressReserve");
+  gpu.Must(gpu.driver().cuMemAddressReserve(&address, 2 * kChunk, 0, 0, 0), "cuMemAddressReserve");
   const CUmemGenericAllocationHandle handle = NewHandle();
-  gpu.Must(gpu.driver().cuMemMap(address, kGranule, 0, handle, 0), "cuMemMap");
+  gpu.Must(gpu.driver().cuMemMap(address, kChunk, 0, handle, 0), "cuMemMap");
   HostMemory host(kMiB);
   host.Register();
   const auto ask = [&](CUdeviceptr at) -> Json {
@@ -225,7 +225,7 @@ Json RetainedHandles(const FactSetup&) {
   };
   Json answers = {{"cuMemAlloc", ask(plain)},
                   {"mapped, no access", ask(address)},
-                  {"reserved, not mapped", ask(address + kGranule)},
+                  {"reserved, not mapped", ask(address + kChunk)},
                   {"registered host memory", ask(reinterpret_cast<CUdeviceptr>(host.at(0)))}};
   gpu.Must(Allow(address, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), "cuMemSetAccess");
   answers["mapped"] = ask(address);

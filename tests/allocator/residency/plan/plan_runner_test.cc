@@ -32,11 +32,11 @@ class PlanRunnerTest : public testing::Test {
     return setup;
   }
   // A plan of so many launches from the next one on, in which all blocks fit at every one.
-  void Begin(CoreDevice& device, uint32_t period) {
-    plan_ = PlanOf(std::vector<policy::Nanos>(period, 1'000'000), device->Stats().launches);
+  void Begin(CoreDevice& device, uint32_t launches) {
+    plan_ = PlanOf(std::vector<policy::Nanos>(launches, 1'000'000), device->Stats().launches);
     plan_->budget_bytes = 7 * kBlock;
-    plan_->expected_bytes.assign(period, 0);
-    uses_.assign(period, {});
+    plan_->expected_bytes.assign(launches, 0);
+    uses_.assign(launches, {});
   }
   uint32_t RawOf(CoreDevice& device, CUdeviceptr address) { return device.addresses().Find(address).raw(); }
   void Use(CoreDevice& device, uint32_t position, CUdeviceptr address) {

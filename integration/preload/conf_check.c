@@ -70,17 +70,32 @@ static const char* Nearest(struct Span key) {
   return nearest;
 }
 
-/* 1 when `entry` goes on with a list whose brackets are missing: "/b" of "dirs:/a,/b". */
-static int GoesOn(int list, const struct ConfEntry* entry) {
-  if (list < 0) return 0;
-  if (strcmp(ConfKey(list), "dirs") == 0) return entry->key.bytes && *entry->key.start == '/';
-  return SpanIs(entry->key, "read") || SpanIs(entry->key, "write") || SpanIs(entry->key, "latency");
+static int IsDirectory(struct Span key) { return key.bytes && *key.start == '/'; }
+
+static int IsRate(struct Span key) {
+  return SpanIs(key, "read") || SpanIs(key, "write") || SpanIs(key, "latency");
 }
 
-static int IsList(const struct ConfEntry* entry) {
-  if (entry->ours < 0 || entry->bracketed) return 0;
-  return strcmp(ConfKey(entry->ours), "dirs") == 0 || strcmp(ConfKey(entry->ours), "io_model") == 0;
+/* The types of settings.def whose values are lists, and what an item of such a list begins with. */
+static const struct ListType {
+  const char* type;
+  int (*is_item)(struct Span key);
+} kListTypes[] = {{"Directories", IsDirectory}, {"DiskModel", IsRate}};
+
+static const struct ListType* ListTypeOf(int key) {
+  for (size_t i = 0; key >= 0 && i < sizeof(kListTypes) / sizeof(kListTypes[0]); ++i) {
+    if (strcmp(ConfType(key), kListTypes[i].type) == 0) return &kListTypes[i];
+  }
+  return NULL;
 }
+
+/* 1 when `entry` goes on with a list whose brackets are missing: "/b" of "dirs:/a,/b". */
+static int GoesOn(int list, const struct ConfEntry* entry) {
+  const struct ListType* type = ListTypeOf(list);
+  return type && type->is_item(entry->key);
+}
+
+static int IsList(const struct ConfEntry* entry) { return !entry->bracketed && ListTypeOf(entry->ours); }
 
 int NamesOurBackend(const char* text) {
   struct ConfEntry entry;

@@ -12,11 +12,20 @@ static const char* const kKeys[] = {
 #include "integration/settings/settings.def"
     "backend", /* taken only when it names us */
 };
+static const char* const kTypes[] = {
+#define SETTING(name, type, ...) #type,
+#define RETIRED_SETTING(...) "",
+#include "integration/settings/settings.def"
+    "", /* backend */
+};
+_Static_assert(sizeof(kTypes) == sizeof(kKeys), "a type for each key");
 _Static_assert(sizeof(kKeys) / sizeof(kKeys[0]) <= kMostConfKeys, "kMostConfKeys is too small");
 
 int ConfKeyCount(void) { return (int)(sizeof(kKeys) / sizeof(kKeys[0])); }
 
 const char* ConfKey(int key) { return kKeys[key]; }
+
+const char* ConfType(int key) { return kTypes[key]; }
 
 int FindConfKey(const char* name) {
   for (int i = 0; i < ConfKeyCount(); ++i) {

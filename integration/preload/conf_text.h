@@ -24,6 +24,8 @@ enum { kMostConfKeys = 48 };
 /* Our keys, by number: the settings, the retired ones, and `backend`. FindConfKey: -1 for what is none. */
 int ConfKeyCount(void);
 const char* ConfKey(int key);
+/* The type of the key's row, as settings.def writes it; empty where it has none. */
+const char* ConfType(int key);
 int FindConfKey(const char* name);
 
 struct ConfEntry {

@@ -2,7 +2,8 @@
 """Builds the library for every PyTorch minor of integration/torch/versions.txt, trains on simcuda with each, and writes
 the table of docs/compatibility.md from what was seen.
 
-    tests/minors/minors.py build               fetches headers (0.5 to 0.9 GB a minor pass by, 70 MB stay) and compiles
+    tests/minors/minors.py build               fetches headers (0.5 to 0.9 GB a minor pass by, 70 MB stay), compiles, and
+                                               compares PyTorch's virtual functions with ours
     tests/minors/minors.py train [MINOR...]    an environment of 5 GB for one minor at a time, removed afterwards
     tests/minors/minors.py table               writes docs/compatibility.md's table
 
@@ -148,18 +149,29 @@ def other_strings(minor):
     return sorted(line.split()[-1] for line in text.splitlines() if re.search(mark, line.split()[-1]))
 
 
+def overrides_all(minor):
+    """Whether our allocator overrides every virtual function of that PyTorch's, or the test lists it with a reason."""
+    return run("ctest", "--test-dir", BUILD, "--output-on-failure", "--no-tests=error", "-R",
+               f"^torch_virtuals_test_{minor.replace('.', '_')}$", log=FOLDER / "virtuals.log")  # fmt: skip
+
+
 def build(base):
     if not run(sys.executable, FETCH) or not configure(base, environments().values()):
         return False
     for minor in releases():
         library(minor).unlink(missing_ok=True)  # one of before must not pass for one that no longer compiles
     built = run("ninja", "-C", BUILD, "-k", "0", "spillway_torch", log=FOLDER / "build.log")
+    (FOLDER / "virtuals.log").unlink(missing_ok=True)
     for minor in releases():
         missing = unresolved(minor) + other_strings(minor) if library(minor).is_file() else ["the library"]
         if missing:
             print(f"PyTorch {minor}: not there, or with other strings: {' '.join(missing)}", file=sys.stderr)
-        note(minor, **facts_of(minor), built=not missing, built_on=sources_digest())
-        built = built and not missing
+        overridden = overrides_all(minor)
+        if not overridden:
+            print(f"PyTorch {minor}: virtual functions that are not ours, see {FOLDER / 'virtuals.log'}", file=sys.stderr)
+        passed = overridden and not missing
+        note(minor, **facts_of(minor), built=passed, built_on=sources_digest())
+        built = built and passed
     return built
 
 

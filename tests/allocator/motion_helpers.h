@@ -55,7 +55,8 @@ inline BlockState StateOf(CoreDevice& device, CUdeviceptr address) {
 }
 
 inline void WaitForState(CoreDevice& device, CUdeviceptr address, BlockState state) {
-  for (int i = 0; i < 20'000 && StateOf(device, address) != state; ++i) usleep(200);
+  // A shared disk may keep a write for ten seconds (seen).
+  for (int i = 0; i < 200'000 && StateOf(device, address) != state; ++i) usleep(200);
   ASSERT_EQ(StateOf(device, address), state);
 }
 

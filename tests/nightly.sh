@@ -71,7 +71,7 @@ run_cubins() {
   local python=$ROOT/build/venv/bin/python site
   site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$python" -B "$ROOT/tests/cubins/read.py" "$site"/torch/lib/libtorch_cuda.so "$site"/torch/lib/libtorch_cuda_linalg.so "$site"/nvidia/nccl/lib/libnccl.so.2 \
-    --work "$ROOT/build/cubins" && "$python" -B "$ROOT/tests/cubins/table.py" "$ROOT/build/cubins/libtorch_cuda.so.jsonl"
+    --work "$ROOT/build/cubins" && "$python" -B "$ROOT/tests/cubins/table.py" "$ROOT"/build/cubins/libtorch_cuda{,_linalg}.so.jsonl
 }
 
 # The library for every PyTorch minor, and training with seven of them, an environment of 5 GB at a time. What has passed

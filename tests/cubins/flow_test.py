@@ -211,6 +211,8 @@ class TableTest(unittest.TestCase):
         kernels = [{"kernel": "abc1", "bytes": n, "follows": 0} for n in (256, 900, 700)] + [{"kernel": "abc", "bytes": 5000}]
         self.assertEqual(table.choose(table.Known("plain", "abc", "why"), kernels)["bytes"], 900)
         self.assertIsNone(table.choose(table.Known("plain", "x", "why"), kernels))
+        kernels.append({"kernel": "x", "bytes": 512, "follows": 0, "stores": 1})
+        self.assertIsNotNone(table.choose(table.Known("writer", "x", "why"), kernels), "short, and no stub")
 
 
 if __name__ == "__main__":

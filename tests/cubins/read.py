@@ -159,7 +159,7 @@ def identity(cubin, args):
 def summary(library, args):
     text = (args.work / f"{library.name}.jsonl").read_text()
     lines = list({(fact["kernel"], fact["bytes"]): fact for fact in map(json.loads, text.splitlines())}.values())  # the last reading of each
-    lines = [k for k in lines if k["bytes"] > table.STUB_BYTES]
+    lines = [k for k in lines if not table.is_stub(k)]
     followers, writers = ([k for k in lines if k.get(what)] for what in ("follows", "stores"))
     unread = sum("not_read" in k for k in lines)
     print(f"{library.name}: {len(lines)} kernels, {len(followers)} follow an address in memory, {len(writers)} store a word of their parameters"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 LEAST = 0.8
 KINDS = ("follower", "writer", "plain")
-STUB_BYTES = 512  # a kernel that its source leaves empty on this architecture
+STUB_BYTES = 512  # of a kernel that its source leaves empty on this architecture, at most
 
 
 @dataclasses.dataclass
@@ -37,6 +37,11 @@ def read_known(path):
     return rows
 
 
+def is_stub(kernel):
+    """Whether it has no code to speak of; a short one that stores an address (MAGMA's set_pointer) has."""
+    return kernel["bytes"] <= STUB_BYTES and not kernel.get("follows") and not kernel.get("stores")
+
+
 def judged(kernel):
     """The kind that the reader gives a kernel."""
     if kernel.get("follows"):
@@ -46,7 +51,7 @@ def judged(kernel):
 
 def choose(known, kernels):
     """The kernel that a row is about; None when none of that name was read."""
-    matching = [k for k in kernels if "follows" in k and k["bytes"] > STUB_BYTES and re.search(known.pattern, k["kernel"])]
+    matching = [k for k in kernels if "follows" in k and not is_stub(k) and re.search(known.pattern, k["kernel"])]
     return max(matching, key=lambda k: (k["bytes"], k["kernel"]), default=None)
 
 

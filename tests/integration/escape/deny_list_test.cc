@@ -89,6 +89,15 @@ TEST(DenyListTest, ShippedListIsGood) {
     ASSERT_NE(list.Match(writer, ""), nullptr) << writer;
     EXPECT_EQ(list.Match(writer, "")->action, DenyList::Action::kWriter) << writer;
   }
+  // Others may have kernels of such names, too.
+  for (const char* follower :
+       {"_Z32trsm_template_batched_lTU_kernelIfLi32ELi32ELi1EEv12magma_diag_tiiT_PPS1_iS3_iiiii",
+        "_Z27sgetf2_nopiv_batched_kernelILi32ELi32EEviPPfiiiPiii", "_Z20stepinit_ipiv_kernelPPii"}) {
+    ASSERT_NE(list.Match(follower, "libtorch_cuda_linalg.so"), nullptr) << follower;
+    EXPECT_EQ(list.Match(follower, "libtorch_cuda_linalg.so")->action, DenyList::Action::kEverything);
+    EXPECT_EQ(list.Match(follower, "libothers.so"), nullptr);
+    EXPECT_EQ(list.Match(follower, ""), nullptr);
+  }
 }
 
 TEST(DenyListTest, LinesAreReadBack) {

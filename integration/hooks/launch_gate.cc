@@ -311,8 +311,6 @@ CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real) {
 
 namespace {
 
-CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealCall real);
-
 CUresult PinDenied(AccessSetBuilder* builder, const char* kernel) {
   if (builder->set().empty()) return CUDA_SUCCESS;
   builder->state()->pin_reports.Report(PinReason::kDenied, kernel);
@@ -327,17 +325,8 @@ CUresult PassWriterWithoutTables(AccessSetBuilder* builder, StreamRef stream, Re
   return PassNamed(builder, stream, real);
 }
 
-CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  switch (builder->denied->denied->action) {
-    case DenyList::Action::kEverything: return PassDeniedEverything(builder, stream, real);
-    case DenyList::Action::kWriter: return PassWriterWithoutTables(builder, stream, real);
-    case DenyList::Action::kRefuse: return RefuseDenied(*builder);
-  }
-  return CUDA_ERROR_NOT_PERMITTED;
-}
-
 CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  static std::atomic<bool> reported{false}, reported_refusal{false}, pin_refused{false};
+  static std::atomic<bool> pin_refused{false};
   const std::string kernel = Demangled(builder->denied->name);
   const int device = CurrentDevice(*builder->state());
   Residency* const residency = builder->context()->Of(device);
@@ -347,45 +336,36 @@ CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealC
     return PassGate(builder, stream, real);
   }
   if (residency == nullptr) return CallWithRetry(builder->state(), kUnknownBytes, real);
-  if (!reported.exchange(true)) {
-    os::ReportLine("kernel " + kernel +
-                   " is in the deny list: all blocks are brought to the GPU for each launch of it");
-  }
+  ReportReachingAll(kernel, ReachesAll::kDenied);
   if (!pin_refused.load() && PinDenied(builder, kernel.c_str()) != CUDA_SUCCESS) pin_refused.store(true);
   const CUresult result = residency->RunReachingAll(builder->set(), stream, builder->tag, real);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !reported_refusal.exchange(true)) {
-    os::ReportLine(
-        "kernel " + kernel +
-        " is in the deny list and may reach any block, and all of them together do not fit the budget: "
-        "a larger SPILLWAY_GPU_MEMORY is needed");
-  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) ReportReachingAllRefused(kernel, ReachesAll::kDenied);
   return result;
+}
+
+CUresult PassDenied(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
+  switch (builder->denied->denied->action) {
+    case DenyList::Action::kEverything: return PassDeniedEverything(builder, stream, real);
+    case DenyList::Action::kWriter: return PassWriterWithoutTables(builder, stream, real);
+    case DenyList::Action::kRefuse: return RefuseDenied(*builder);
+  }
+  return CUDA_ERROR_NOT_PERMITTED;
 }
 
 // ---- NCCL's, with works that no scan finds.
 
 CUresult PassNccl(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  static std::atomic<bool> reported{false}, reported_refusal{false};
   const bool known = builder->nccl->nccl == NcclKernel::kFollowed;
+  const ReachesAll why = known ? ReachesAll::kNcclWorksOutside : ReachesAll::kNcclUnknown;
   const std::string kernel = Demangled(builder->nccl->name);
-  if (!reported.exchange(true)) {
-    os::ReportLine(
-        "kernel " + kernel +
-        (known ? " has its works outside of its arguments" : " is of a version of NCCL that is not known") +
-        ": all blocks are brought to the GPU for each such launch");
-  }
+  ReportReachingAll(kernel, why);
   const int device = CurrentDevice(*builder->state());
   Residency* const residency = builder->context()->Of(device);
   const bool elsewhere = residency == nullptr || !AllOn(builder->set(), device);
   const CUresult result =
       elsewhere ? PassReachingAll(builder->context(), builder->set(), 0, stream, builder->tag, real)
                 : residency->RunReachingAll(builder->set(), stream, builder->tag, real);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !reported_refusal.exchange(true)) {
-    os::ReportLine("kernel " + kernel +
-                   " may reach any block, and all of them together do not fit the budget: a larger "
-                   "SPILLWAY_GPU_MEMORY is needed" +
-                   (known ? ", or fewer collectives in one group" : ""));
-  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) ReportReachingAllRefused(kernel, why);
   return result;
 }
 

@@ -58,6 +58,19 @@ std::string BlocksText(const std::vector<Residency::Range>& blocks) {
   return blocks.size() > kMostBlocksShown ? text + " ..." : text;
 }
 
+const char* ReasonOf(ReachesAll why) {
+  switch (why) {
+    case ReachesAll::kDenied: return " is in the deny list";
+    case ReachesAll::kNcclWorksOutside: return " has its works outside of its arguments";
+    default: return " is of a version of NCCL that is not known";
+  }
+}
+
+// Kernels of the deny list are told of once, and NCCL's once.
+bool IsFirst(std::atomic<bool> (&reported)[2], ReachesAll why) {
+  return !reported[why == ReachesAll::kDenied ? 0 : 1].exchange(true);
+}
+
 }  // namespace
 
 std::string Demangled(const std::string& name) {
@@ -108,6 +121,22 @@ std::string RefusalAdvice(const std::string& kernel, size_t blocks) {
         "fit.");
   }
   return text;
+}
+
+void ReportReachingAll(const std::string& kernel, ReachesAll why) {
+  static std::atomic<bool> reported[2];
+  if (!IsFirst(reported, why)) return;
+  os::ReportLine("kernel " + kernel + ReasonOf(why) + ": all blocks are brought to the GPU for each " +
+                 (why == ReachesAll::kDenied ? "launch of it" : "such launch"));
+}
+
+void ReportReachingAllRefused(const std::string& kernel, ReachesAll why) {
+  static std::atomic<bool> reported[2];
+  if (!IsFirst(reported, why)) return;
+  os::ReportLine("kernel " + kernel + (why == ReachesAll::kDenied ? " is in the deny list and" : "") +
+                 " may reach any block, and all of them together do not fit the budget: a larger "
+                 "SPILLWAY_GPU_MEMORY is needed" +
+                 (why == ReachesAll::kNcclWorksOutside ? ", or fewer collectives in one group" : ""));
 }
 
 void Auditor::OnFault(const allocator::AuditedLaunch& launch) {

@@ -1,8 +1,9 @@
-// What users read of launches: the names of kernels and calls, what an audit finds, and advice for a launch
-// that does not fit the budget. Called by the gate on launching threads, by residencies on the thread that
-// has something to report, and by the engine at the end. That happens only when something is wrong or over,
-// so locks and allocations are fine. Nothing fails. The residency unmaps blocks for the audit, the engine
-// writes files.
+// What users read of launches: the names of kernels and calls, what an audit finds, what the gate says of
+// launches that may reach every block, and advice for a launch that does not fit the budget. Called by the
+// gate on launching threads, by residencies on the thread that has something to report, and by the engine at
+// the end. That happens only when something is wrong or over, or at a launch that waits for every block, so
+// locks and allocations are fine. Nothing fails. The residency unmaps blocks for the audit, the engine writes
+// files.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LAUNCH_REPORTS_H_
@@ -33,6 +34,21 @@ std::string NameOfTag(FunctionRegistry* functions, uint64_t tag);
 // once as optimisers and gradient clipping do, which of PyTorch's options makes it fit. One or two sentences,
 // or nothing. `kernel`: its readable name, empty when not known; `blocks`: how many the launch names. Pure.
 std::string RefusalAdvice(const std::string& kernel, size_t blocks);
+
+// ---- What the gate says, each once in the process.
+
+// Why a launch may reach every block of its device.
+enum class ReachesAll {
+  kDenied,            // its kernel is in the deny list
+  kNcclWorksOutside,  // NCCL's, with its works outside of its arguments
+  kNcclUnknown,       // of a version of NCCL that is not known
+};
+// That all blocks are brought to the GPU for such launches. `kernel`: its readable name.
+void ReportReachingAll(const std::string& kernel, ReachesAll why);
+// That they do not fit the budget together, and what helps.
+void ReportReachingAllRefused(const std::string& kernel, ReachesAll why);
+
+// ---- Audit mode.
 
 // Reports what the audit finds, and has kernels recorded for the deny list. Any thread.
 class Auditor : public allocator::AuditObserver {

@@ -54,7 +54,7 @@ class AccessSetBuilder {
   void PitchedRange(uint64_t address, uint64_t pitch, uint64_t width, uint64_t rows) {
     if (width != 0 && rows != 0) Range(address, (rows - 1) * pitch + width);
   }
-  // Adds the blocks of a range that the call may read before its stream gets there (early_reads.h).
+  // Adds the blocks of a range that the call may read before its stream gets there (PassEarlyReads).
   void EarlyRange(uint64_t address, uint64_t bytes) {
     Range(address, bytes);
     if (bytes != 0 && map().Contains(address)) map().CollectRange(address, bytes, &early_);

@@ -17,7 +17,8 @@ using allocator::PinReason;
 using allocator::Residency;
 using allocator::StreamRef;
 
-// The ways through the gate, in the order in which they apply and in which they stand below.
+// The ways through the gate, in the order in which they apply and in which they stand below, behind
+// PassEarlyReads and PassGate.
 
 // A call that becomes a node of a graph: the blocks that it names are pinned as long as the graph lives.
 CUresult PassCaptured(AccessSetBuilder* builder, StreamRef stream, RealCall real);
@@ -49,6 +50,26 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 }
 
 }  // namespace
+
+// ---- Early reads, around the gate.
+
+CUresult PassEarlyReads(const AccessSetBuilder* builder, StreamRef stream, RealCall pass) {
+  // A capture pins what it names, and such pins wait already.
+  if (builder->early().empty() || IsCapturing(*builder->state(), stream)) return pass();
+  PinTicket ticket;
+  const DeviceResidencies& devices = builder->context()->devices;
+  const CUresult pinned = PinBlocks(devices, builder->early(), PinReason::kUnknownCall, &ticket);
+  if (pinned != CUDA_SUCCESS) return pinned;
+  const CUresult result = pass();
+  if (ContextTells(*builder->state(), *builder->context()))
+    stream.context = CurrentContext(*builder->state());
+  allocator::EscapedUsers users;
+  if (result == CUDA_SUCCESS) users.streams.push_back(stream);
+  EndPins(devices, &ticket, users);
+  return result;
+}
+
+// ---- The gate.
 
 CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
   if (__builtin_expect(ContextTells(*builder->state(), *builder->context()), 0))

@@ -17,6 +17,12 @@ namespace spillway::integration {
 
 using RealCall = absl::FunctionRef<CUresult()>;
 
+// Calls `pass`, which passes the gate, while the builder's early blocks are resident: sources of copies that
+// may be read at any time from the call on (CU_MEMCPY_SRC_ACCESS_ORDER_ANY and ..._DURING_API_CALL).
+// Elsewhere a stream waits for the blocks that are on their way; these have arrived before `pass`. They may
+// leave once `stream` has done what the call has queued.
+CUresult PassEarlyReads(const AccessSetBuilder* builder, allocator::StreamRef stream, RealCall pass);
+
 // Makes the builder's set resident, calls `real` on `stream`, and records the use. With an empty set it calls
 // `real` alone, as CallWithRetry does. For a captured launch it pins the set instead, as long as the graph
 // lives.

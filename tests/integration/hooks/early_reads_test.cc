@@ -1,10 +1,9 @@
-// Copies whose source may be read before their stream gets there.
-
-#include "integration/hooks/early_reads.h"
+// PassEarlyReads of the gate: copies whose source may be read before their stream gets there.
 
 #include <vector>
 
 #include "integration/hooks/copy_access_sets.h"
+#include "integration/hooks/launch_gate.h"
 #include "tests/integration/hooks/hook_fixture.h"
 
 namespace spillway::integration {

@@ -8,7 +8,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/driver/refusals.h"
 #include "integration/engine/runtime.h"
-#include "integration/hooks/pin_ends.h"
+#include "integration/hooks/hook_context.h"
 
 namespace spillway::integration {
 namespace {

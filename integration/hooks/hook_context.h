@@ -1,9 +1,10 @@
 // The state of the wrappers. HookState is kept from the installation of the hooks on: real functions,
 // external memory, kernels, captures and escaped pointers. HookContext has the devices and the modes: the
 // engine fills and publishes one when the first device's Residency exists; before that, wrappers pass calls
-// through. There is one of each in a process, since wrappers are plain C functions. Every function here may
-// be called on any thread of the application. A function without an answer returns null, -1, 0 or false;
-// nothing else fails.
+// through. There is one of each in a process, since wrappers are plain C functions. Where memory, modules or
+// graphs end, the engine and the wrappers tell the state, which ends what was pinned for them. Every function
+// here may be called on any thread of the application. A function without an answer returns null, -1, 0 or
+// false; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_CONTEXT_H_
@@ -120,6 +121,23 @@ uint64_t CaptureOf(const HookState& state, allocator::StreamRef stream);
 // A call that is not understood was met: evictions stop for the process. Later calls do nothing. `reason`:
 // words for the user.
 void SwitchEvictionOff(HookState* state, const char* reason);
+
+// ---- What ends the pins of escaped pointers. On the thread of the call that ends them, with no lock held.
+// Before there is a context, nothing is pinned.
+
+// A block of ours is about to be freed: the addresses in it pin nothing any more. To be called before
+// Residency::Free.
+void NoteBlockFreed(uint64_t address);
+// External memory was freed by the real call: the addresses in it pin nothing any more. `users`: what may
+// still read it.
+void NoteExternalFreed(uint64_t address, uint64_t bytes, const allocator::EscapedUsers& users);
+// The module or library that the globals belong to is unloaded; null: all of them.
+void NoteGlobalsGone(const void* module);
+
+// What was enqueued on the stream up to now may use the ticket's blocks: the use is recorded.
+void NoteTicketUse(HookState* state, const PinTicket& ticket, CUstream stream);
+// Ends the pins that a change of graphs has left without an owner.
+void EndGraphPins(HookState* state, GraphPins::Ended* ended);
 
 }  // namespace spillway::integration
 

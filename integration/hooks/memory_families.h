@@ -12,7 +12,6 @@
 #include "integration/hooks/hook_context.h"
 #include "integration/hooks/hook_families.h"
 #include "integration/hooks/launch_gate.h"
-#include "integration/hooks/pin_ends.h"
 
 namespace spillway::integration {
 

@@ -1,6 +1,6 @@
 #include "integration/hooks/hook_context.h"
 
-#include "tests/integration/hooks/hook_fixture.h"
+#include "tests/integration/hooks/escape_fixture.h"
 
 namespace spillway::integration {
 namespace {
@@ -53,6 +53,47 @@ TEST_F(HookContextTest, EvictionIsSwitchedOffOnce) {
   SwitchEvictionOff(GetHookState(), "first");
   SwitchEvictionOff(GetHookState(), "second");
   EXPECT_EQ(switched_off(), "first;");
+}
+
+// ---- Ends of pins.
+
+class PinEndsTest : public EscapeHookTest {};
+
+TEST_F(PinEndsTest, ATableInABlockOfOursEndsWithIt) {
+  Upload(Address(1), {2, 3});
+  EXPECT_EQ(PinsOf(2), 1);
+  EXPECT_EQ(driver().Hooked<Row::cuMemFree_v2>()(Address(1)), CUDA_SUCCESS);
+  EXPECT_EQ(PinsOf(2), 0);
+  EXPECT_EQ(PinsOf(3), 0);
+  EXPECT_EQ(residency_[0].ends.back().users.carrier, Id(1)) << "its users may still read the table";
+}
+
+TEST_F(PinEndsTest, ATableInExternalMemoryEndsWithIt) {
+  CUdeviceptr memory = kExternal;  // the fake leaves it as it is
+  ASSERT_EQ(driver().Hooked<Row::cuMemAlloc_v2>()(&memory, 4096), CUDA_SUCCESS);
+  Upload(kExternal + 128, {2});
+  driver().Hooked<Row::cuMemFreeAsync>()(kExternal, Stream(3));
+  EXPECT_EQ(PinsOf(2), 0);
+  ASSERT_EQ(residency_[0].ends.back().users.streams.size(), 1u);
+  EXPECT_EQ(residency_[0].ends.back().users.streams[0].handle, Stream(3));
+}
+
+TEST_F(PinEndsTest, AddressesInAGlobalArePinnedUntilItIsOverwrittenOrUnloaded) {
+  const auto module = reinterpret_cast<CUmodule>(0x3000);
+  CUdeviceptr global = kExternal + 0x800;
+  size_t bytes = 64;
+  driver().Hooked<Row::cuModuleGetGlobal_v2>()(&global, &bytes, module, "table");
+  Upload(global + 8, {2, 3});
+  EXPECT_EQ(PinsOf(2, PinReason::kModuleGlobal), 1);
+  EXPECT_EQ(PinsOf(2), 0);
+  Upload(global + 8, {4});
+  EXPECT_EQ(PinsOf(2, PinReason::kModuleGlobal), 0);
+  EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 1);
+  driver().Hooked<Row::cuModuleUnload>()(reinterpret_cast<CUmodule>(0x4000));
+  EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 1);
+  driver().Hooked<Row::cuModuleUnload>()(module);
+  EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 0);
+  EXPECT_EQ(PinsOf(4, PinReason::kModuleGlobal), 0);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Kernels of the deny list that write addresses into a table: what they name stays as long as the table.
 
+#include "integration/hooks/hook_context.h"
 #include "integration/hooks/launch_gate.h"
-#include "integration/hooks/pin_ends.h"
 #include "tests/integration/hooks/escape_fixture.h"
 
 namespace spillway::integration {

@@ -1,7 +1,8 @@
-// NCCL's kernels: which they are, and whether a launch of one shows all that it reaches. Pure: names, sizes
-// and bytes in, answers out. The function registry asks as it learns a kernel, the readers of arguments at
-// each launch, on launching threads. Nothing fails: what is not recognised counts as not followed. The gate
-// decides what such a launch needs (docs/escaped-pointers.md).
+// NCCL's kernels: which versions of NCCL are in the process, which kernels are theirs, and whether a launch of
+// one shows all that it reaches. But for the versions pure: names, sizes and bytes in, answers out. The
+// function registry asks as it learns a kernel, the readers of arguments at each launch, on launching threads.
+// No lock of ours is taken. Nothing fails: what is not recognised counts as not followed. The gate decides
+// what such a launch needs (docs/escaped-pointers.md).
 //
 // A kernel of NCCL has one parameter, ncclDevKernelArgs, of 4,096 bytes. The works of a launch, which name
 // its buffers, follow in the same bytes where they fit. Else they lie in a queue that the CPU writes, or
@@ -18,6 +19,11 @@
 
 namespace spillway::integration {
 
+// What ncclGetVersion says in each loaded object that exports it, as 22809 for 2.28.9; 0 where it fails.
+// Empty: no loaded object exports it (an NCCL that is linked into another library and hidden there). Opens
+// nothing, since a launch may come while another thread holds the loader's lock.
+std::vector<int> LoadedNcclVersions();
+
 enum class NcclKernel {
   kNone,      // not a kernel of NCCL's collectives
   kFollowed,  // its arguments are understood: each launch says where its works are
@@ -25,8 +31,7 @@ enum class NcclKernel {
 };
 
 // `name`: as the driver gives it. `params`: how many parameters the kernel has, `bytes`: the size of the
-// first, in whole words. `versions`: what each NCCL in the process says of itself, as 22809 for 2.28.9; none:
-// not known.
+// first, in whole words. `versions`: what each NCCL in the process says of itself; none: not known.
 NcclKernel RecognizeNccl(std::string_view name, size_t params, size_t bytes,
                          const std::vector<int>& versions);
 

@@ -21,7 +21,6 @@
 #include "absl/base/thread_annotations.h"
 #include "integration/escape/deny_list.h"
 #include "integration/escape/nccl_kernels.h"
-#include "integration/escape/nccl_versions.h"
 #include "integration/hooks/hook_rows.h"
 #include "integration/hooks/kernel_params.h"
 #include "io/os/sync.h"

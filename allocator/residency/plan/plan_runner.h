@@ -17,7 +17,6 @@
 #include "allocator/residency/state/launch_log.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
-#include "allocator/residency/transfer/planned_uses.h"
 #include "policy/planner/plan.h"
 #include "policy/planner/plan_cursor.h"
 

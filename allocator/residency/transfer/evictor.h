@@ -1,8 +1,9 @@
 // Evictor: takes blocks off the GPU, in phases: close the gate, wait for the last use, copy out, unmap (the
 // commit point), publish. A block with nothing worth keeping (cached, or not used since its hand-out) is
 // decommitted: the same without the copy. Reclaimer and PlanRunner choose the blocks and the tier that is
-// tried first; CopyOut moves the bytes. Any thread starts an eviction or takes it back; the device's thread
-// carries it on. One that fails leaves its block on the GPU and is tried again after a pause.
+// tried first; CopyOut moves the bytes. PlannedUses is what the one asks the other for that. Any thread starts
+// an eviction or takes it back; the device's thread carries it on. One that fails leaves its block on the GPU
+// and is tried again after a pause.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_EVICTOR_H_
@@ -19,8 +20,31 @@
 #include "allocator/residency/state/free_addresses.h"
 #include "allocator/residency/transfer/copy_out.h"
 #include "policy/planner/plan.h"
+#include "policy/trace/units.h"
 
 namespace spillway::allocator {
+
+// What the choice of victims asks of the plan in force. PlanRunner implements it; Reclaimer asks, on the
+// device's thread. Nothing here fails. Without a plan `active` is false, and blocks have no next use.
+class PlannedUses {
+ public:
+  virtual ~PlannedUses() = default;
+  virtual bool active() const = 0;
+  // The place from which the next use of a block is counted: the host's, or the plan's start.
+  virtual policy::LaunchIndex Now() const = 0;
+  // The launch, `now` or later, that next uses the block by the plan; kNever without a plan or a use.
+  virtual policy::LaunchIndex NextUse(const Block& block, policy::LaunchIndex now) const = 0;
+  // Changes with the plan that NextUse is of.
+  virtual uint64_t plan_number() const = 0;
+  // Whether evictions of the plan are still to come whose launches the host has launched already. A launch
+  // that lacks chunks waits for those.
+  virtual bool EvictionsToCome() const = 0;
+  // Chunks that the next fetch of the plan lacks; 0 when it lacks none. Cached blocks are decommitted for it,
+  // live blocks never.
+  virtual uint64_t chunks_wanted() const = 0;
+  // Notes that a block leaves outside the plan.
+  virtual void NoteUnplannedLocked(const TableLock& lock, const Block& block) = 0;
+};
 
 class Evictor {
  public:

@@ -16,7 +16,6 @@
 #include "allocator/residency/transfer/claim_queue.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
-#include "allocator/residency/transfer/planned_uses.h"
 #include "policy/planner/victim_index.h"
 #include "policy/trace/units.h"
 

@@ -41,7 +41,7 @@ spillway_test(residency_model_test
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
   SOURCES driver/refusals_test.cc residency/state/block_table_test.cc residency/state/core_test.cc
-    residency/state/launch_log_test.cc residency/state/link_meter_test.cc residency/state/read_side_sections_test.cc
+    residency/state/launch_log_test.cc residency/state/read_side_sections_test.cc
     residency/state/stream_clock_test.cc residency/transfer/copy_streams_test.cc
   DEPS spillway_core_fixture LABELS unit)
 set_source_files_properties(residency/state/stream_clock_test.cc PROPERTIES

@@ -73,6 +73,8 @@ Block* BlockTable::CreateLocked(const TableLock& lock, uint64_t address, uint32_
   block.chunks = chunks;
   block.gate.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
   block.eviction.failures = 0;
+  block.copies.habit = CopyHabit();
+  block.copies.written_unseen = false;
   Link(&block);
   addresses_->Assign(address, chunks * addresses_->chunk_bytes(), id);
   return &block;

@@ -1,4 +1,5 @@
-// Every pair of states, against the diagram of docs/states.md written out once more by hand.
+// Every pair of states, against the diagram of docs/states.md written out once more by hand. And records that
+// serve one address after another.
 
 #include "allocator/residency/state/block_table.h"
 
@@ -7,6 +8,8 @@
 #include <set>
 #include <string>
 #include <utility>
+
+#include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
 namespace {
@@ -40,6 +43,21 @@ TEST(BlockStateTest, NamesAreThoseOfTheEnum) {
   std::set<std::string> names;
   for (int i = 0; i < kBlockStates; ++i) names.insert(NameOf(static_cast<BlockState>(i)));
   EXPECT_EQ(names.size(), static_cast<size_t>(kBlockStates));
+}
+
+// What is known of an address is not known of the next one.
+TEST(BlockTableTest, ARecordForgetsItsLastAddress) {
+  const auto addresses = *AddressMap::Reserve(CoreDevice::Driver(), 1, uint64_t{1} << 30, CoreDevice::kChunk);
+  BlockTable table(0, addresses.get());
+  const TableLock lock(table);
+  Block* const block = table.CreateLocked(lock, addresses->device_base(0), 1);
+  block->copies.written_unseen = true;
+  block->copies.habit.NoteUseless();
+  table.DestroyLocked(lock, block);
+  Block* const next = table.CreateLocked(lock, addresses->device_base(0) + 8 * CoreDevice::kChunk, 1);
+  ASSERT_EQ(next, block);
+  EXPECT_FALSE(next->copies.written_unseen);
+  EXPECT_TRUE(next->copies.habit.WantsHash());
 }
 
 }  // namespace

@@ -66,11 +66,9 @@ class CopyHabit {
     return false;
   }
   // At the same eviction: whether its bytes are to be hashed so that a write that nobody saw is found.
-  bool WantsVerification() {
-    if (first_left_ == 0) return false;
-    --first_left_;
-    return true;
-  }
+  bool wants_verification() const { return first_left_ > 0; }
+  // An eviction was verified.
+  void NoteVerified() { first_left_ -= first_left_ > 0; }
   // The copy was the block's content still.
   void NoteUnchanged() { misses_ = 0, skip_ = 0, proven_ = true; }
   // The block had changed, or was freed with its copy unused.

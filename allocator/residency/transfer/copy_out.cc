@@ -38,7 +38,7 @@ void CopyOut::Begin(EvictJob* job) {
     const TableLock lock(core_->table);
     CopyHabit& habit = job->block->copies.habit;
     job->keeps = habit.WantsHash() || job->stays;
-    verified = habit.WantsVerification() || verified;
+    verified = habit.wants_verification() || verified;
   }
   if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
 }
@@ -161,11 +161,13 @@ bool CopyOut::Verify(EvictJob* job) {
   if (!HashEnded(job, &now)) return false;
   SPILLWAY_DELAY_POINT("evictor.verified");
   ++core_->counters.verified_evictions;
-  if (now == job->content) {
-    job->phase = EvictJob::Phase::kCommit;
-  } else {
+  if (now != job->content) {
     KeepOnGpu(job);
+    return true;
   }
+  const TableLock lock(core_->table);
+  job->block->copies.habit.NoteVerified();
+  job->phase = EvictJob::Phase::kCommit;
   return true;
 }
 

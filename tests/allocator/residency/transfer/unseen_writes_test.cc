@@ -24,6 +24,17 @@ void EvictWithUnseenWrite(CoreDevice& device, CUdeviceptr block, uint64_t versio
     usleep(200);
 }
 
+// So many evictions in a row, each of a block that a launch has changed before. Returns the last version.
+uint64_t EvictChanged(CoreDevice& device, CUdeviceptr block, int times) {
+  uint64_t version = 1;
+  for (int round = 0; round < times; ++round) {
+    Write(device, block, ++version);
+    Evict(device, block);
+    EXPECT_EQ(Read(device, block, version), 0u);
+  }
+  return version;
+}
+
 bool IsPinned(CoreDevice& device, CUdeviceptr block) {
   const TableLock lock(device->core()->table);
   return (BlockAt(device, block)->pin_reasons & 1u << static_cast<int>(PinReason::kUnseenWrite)) != 0;
@@ -59,11 +70,32 @@ TEST(UnseenWritesTest, TheNextBlockAtThatAddressStaysFromTheStart) {
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
   EvictWithUnseenWrite(device, block, 2);
-  ASSERT_TRUE(device->Free(block).ok());
-  const CUdeviceptr again = Filled(device, 3);
-  ASSERT_EQ(again, block);
-  EXPECT_TRUE(IsPinned(device, again));
-  ASSERT_TRUE(device->Free(again).ok());
+  for (const bool mapped : {true, false}) {
+    ASSERT_TRUE(device->Free(block).ok());
+    device.Synchronize();
+    const absl::Status emptied = mapped ? absl::OkStatus() : device->EmptyCache();
+    EXPECT_TRUE(emptied.ok());
+    const CUdeviceptr again = device.MustAllocate(kBlock);
+    ASSERT_EQ(again, block);
+    EXPECT_TRUE(IsPinned(device, again));
+    device->CheckInvariants();
+    Write(device, again, 3);
+    EXPECT_EQ(Read(device, again, 3), 0u);
+    device->CheckInvariants();
+  }
+}
+
+// Nobody asked whether there is memory for these pins.
+TEST(UnseenWritesTest, ALaunchThatDoesNotFitBesideThemIsRefused) {
+  FixedHashCode code;
+  CoreDevice device(SetupWith(&code, 8 << 20));
+  AwaitHash(device);
+  const CUdeviceptr one = Filled(device, 1), two = Filled(device, 1);
+  for (int i = 0; i < 6; ++i) EvictWithUnseenWrite(device, Filled(device, 1), 2);
+  EXPECT_EQ(device->Stats().unseen_writes, 6u);
+  EXPECT_EQ(device.Launch(nullptr, {one, two}, [](const auto&) {}), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Read(device, one, 1), 0u);
+  EXPECT_EQ(Read(device, two, 1), 0u);
   device->CheckInvariants();
 }
 
@@ -72,12 +104,8 @@ TEST(UnseenWritesTest, TheFirstEvictionsOfAnAddressAreAllVerified) {
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
-  uint64_t version = 1;
-  for (int round = 1; round < CopyHabit::kFirstVerified; ++round) {
-    Write(device, block, ++version);
-    Evict(device, block);
-    EXPECT_EQ(Read(device, block, version), 0u);
-  }
+  uint64_t version = EvictChanged(device, block, CopyHabit::kFirstVerified - 1);
+  EXPECT_EQ(device->Stats().verified_evictions, CopyHabit::kFirstVerified - 1);
   EXPECT_EQ(device->Stats().unseen_writes, 0u);
   Write(device, block, ++version);
   EvictWithUnseenWrite(device, block, version + 1);
@@ -92,12 +120,8 @@ TEST(UnseenWritesTest, EveryEvictionIsVerifiedWhereThatIsAskedFor) {
   CoreDevice device(setup);
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
-  uint64_t version = 1;
-  for (int round = 0; round < CopyHabit::kFirstVerified + 2; ++round) {
-    Write(device, block, ++version);
-    Evict(device, block);
-    EXPECT_EQ(Read(device, block, version), 0u);
-  }
+  uint64_t version = EvictChanged(device, block, CopyHabit::kFirstVerified + 2);
+  EXPECT_EQ(device->Stats().verified_evictions, CopyHabit::kFirstVerified + 2);
   Write(device, block, ++version);
   EvictWithUnseenWrite(device, block, version + 1);
   EXPECT_EQ(device->Stats().unseen_writes, 1u);

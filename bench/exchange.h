@@ -28,16 +28,18 @@ class Exchange {
            const Options& options);
   ~Exchange();
 
+  // What Run has taken and moved, by the residency's own count.
   struct Moved {
     double seconds = 0;
     uint64_t out_bytes = 0, in_bytes = 0;
   };
-  // Uses every block once, `rounds` times.
+  // Uses every block once, `rounds` times, and waits until the GPU has done the last.
   Moved Run(int rounds);
   // Waits until nothing moves any more: the plan fetches on for the round that comes next.
   void Settle() const;
 
  private:
+  // Launches the kernel that counts up in the block.
   void Use(size_t block);
   void SetPlan();
 
@@ -51,7 +53,8 @@ class Exchange {
   std::vector<uint64_t> uses_;  // of each block
 };
 
-// Plain copies of pinned memory in pieces of one size, on a stream for each direction.
+// Plain copies of pinned memory in pieces of one size, on a stream for each direction. Always to and from the
+// same buffers: what is measured is the link.
 class PlainCopies {
  public:
   PlainCopies(const fakes::HardwareStandIn& machine, const allocator::CudaDriver* driver, uint64_t bytes);

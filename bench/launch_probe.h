@@ -1,5 +1,6 @@
-// A thread of the job that goes on launching a small kernel while blocks move, and how long each launch took. It names
-// no block of ours, so all that it waits for is the driver.
+// A thread of the job that goes on launching a small kernel while blocks move, and how long each launch took.
+// It names no block of ours, so all that it waits for is the driver. For the hardware bench, whose own thread
+// makes and ends it. A failed launch ends the program with a line.
 
 #ifndef SPILLWAY_BENCH_LAUNCH_PROBE_H_
 #define SPILLWAY_BENCH_LAUNCH_PROBE_H_

@@ -1,5 +1,6 @@
-// The yardstick of everything that goes to a disk: threads that read or write one preallocated file with O_DIRECT,
-// 512 KiB at a time, in order.
+// The yardstick of everything that goes to a disk: 8 threads that read or write one preallocated file with
+// O_DIRECT, 512 KiB at a time, in order. Benches compare the engines and the motion of blocks with it in the
+// same run, since a disk's speed changes from run to run. A failed transfer ends the program with a line.
 
 #ifndef SPILLWAY_BENCH_PLAIN_FILE_H_
 #define SPILLWAY_BENCH_PLAIN_FILE_H_

@@ -1,4 +1,6 @@
-// The stand-in driver beside the benchmark programs, for those that run the memory core on it.
+// The stand-in driver beside the benchmark programs, for those that run the memory core on it: no GPU is
+// needed, and none is measured. Also how a bench ends when something fails: one line with the program's name
+// on standard error, and status 1.
 
 #ifndef SPILLWAY_BENCH_STAND_IN_H_
 #define SPILLWAY_BENCH_STAND_IN_H_

@@ -1,5 +1,7 @@
-// AlignedBuffer: page-aligned memory for direct transfers, for probes, for growth by writing, and for
-// benches. The process stops when there is no memory. Of one owner; the memory is freed with the object.
+// AlignedBuffer: page-aligned memory for direct transfers, which a file opened with O_DIRECT asks for: for
+// probes and rates of disks, for growth by writing, and for benches. Blocks do not pass through it: their
+// buffers are pinned. The process stops when there is no memory. Of one owner; the memory is freed with the
+// object.
 
 #ifndef SPILLWAY_IO_ALIGNED_BUFFER_H_
 #define SPILLWAY_IO_ALIGNED_BUFFER_H_
@@ -31,7 +33,7 @@ class AlignedBuffer {
   size_t size() const { return size_; }
 
  private:
-  const size_t size_;
+  const size_t size_;  // whole pages, as aligned_alloc wants it
   char* const data_;
 };
 

@@ -1,5 +1,6 @@
 // A lock on a range of bytes, as fcntl takes it. NodeShare and DiskOrder say what a process has by where its
-// locks lie. Any thread; nothing fails.
+// locks lie. They are locks of an open file (F_OFD_...): the system drops them when it is closed for good,
+// however a process ends. Any thread; nothing fails.
 
 #ifndef SPILLWAY_IO_RANGE_LOCK_H_
 #define SPILLWAY_IO_RANGE_LOCK_H_

@@ -31,7 +31,8 @@ class BlockSizes {
     SPILLWAY_CHECK(latest_ != sizes_.end() && latest_->second > 0);
     --latest_->second;
   }
-  // The largest size that has a block; 0 when there is no block.
+  // The largest size that has a block; 0 when there is no block. Passes over the larger sizes whose blocks
+  // have gone, of which there are few.
   uint32_t Largest() const {
     for (const auto& [chunks, count] : sizes_) {
       if (count > 0) return chunks;
@@ -40,7 +41,7 @@ class BlockSizes {
   }
 
  private:
-  static constexpr size_t kMostSizes = 256;
+  static constexpr size_t kMostSizes = 256;  // beyond, those without a block are given up
   std::map<uint32_t, uint64_t, std::greater<>> sizes_;
   std::map<uint32_t, uint64_t, std::greater<>>::iterator latest_ =
       sizes_.end();  // the next block often has the same size

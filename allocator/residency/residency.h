@@ -90,8 +90,10 @@ class Residency {
 
   virtual void OnStreamDestroy(CUstream stream) = 0;
   virtual void OnCaptureBegin(CUstream stream) = 0;
+  // After the real call, and after that of a beginning that failed.
   virtual void OnCaptureEnd(CUstream stream) = 0;
-  // External memory that was allocated (positive) or freed (negative), in bytes, after the real call.
+  // External memory that was allocated (positive) or freed (negative), in bytes, after the real call; of
+  // cuMemFree before it.
   virtual void OnExternalBytes(int64_t delta) = 0;
   // An external allocation of that size is about to be made: gives up chunks until it fits the budget beside
   // ours, for up to a second. To be followed by EndExternalAllocation, with whether the real call failed.

@@ -1,5 +1,7 @@
 // ExtentHome: where the bytes of one extent lie while they are off the GPU: in a host buffer, or in a slot of
-// the spill files. A plain value without a lock: it owns neither, and residency gives both back.
+// the spill files. A plain value without a lock: it owns neither, and residency gives both back. The block
+// table keeps a list of them for each block, in the order of its extents, under its lock; transfers read it
+// while the block's state keeps it as it is. Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_EXTENT_HOME_H_
 #define SPILLWAY_ALLOCATOR_TIER_EXTENT_HOME_H_
@@ -13,14 +15,16 @@
 
 namespace spillway::allocator {
 
+// One of the two: `slot` says nothing unless on_disk.
 struct ExtentHome {
   PinnedBuffer buffer;  // the host buffer, when its data is not null
   io::SlotId slot;      // the slot, when on_disk
   bool on_disk = false;
 };
 
-// Calls visit(first, count) for each run of extents, by index, whose bytes lie in host buffers that adjoin: one
-// copy moves them. A host buffer has `buffer_bytes`. Runs are of at most kLargestHostCopy.
+// Calls visit(first, count) for each run of extents, by index, whose bytes lie in host buffers that adjoin:
+// one copy moves them, for each has a cost of its own. A host buffer has `buffer_bytes`. Runs are of at most
+// kLargestHostCopy; extents on the disk are passed over.
 inline constexpr uint64_t kLargestHostCopy = 256 << 20;
 template <typename Visitor>
 void ForEachHostRun(const std::vector<ExtentHome>& homes, uint64_t buffer_bytes, Visitor visit) {

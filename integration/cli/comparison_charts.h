@@ -1,5 +1,7 @@
-// The charts of a report that are not over the run's time: one iteration, sizes of moves, the bound, other machines.
-// As report_charts.h. Pure; nothing fails.
+// The charts of a report that are not over the run's time: one iteration, sizes of moves, the bound, other
+// machines. As report_charts.h: specifications of Vega-Lite, whose data are a few hundred rows at most. A
+// chart is none when the file lacks what it shows; report_sections then says so in a line. Pure; nothing
+// fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_
 #define SPILLWAY_INTEGRATION_CLI_COMPARISON_CHARTS_H_
@@ -14,6 +16,8 @@
 
 namespace spillway::integration {
 
+// Of the iteration that IterationToShow picks (report_bins.h): when each kind of transfer was under way, and
+// when the GPU waited.
 std::optional<Chart> OneIterationChart(const ReportData& data, const ReportFacts& facts);
 std::optional<Chart> MoveSizesChart(const ReportData& data);
 std::optional<Chart> BoundChart(const ReportFacts& facts, const WhatIf& what_if, const ReportData& data);

@@ -1,5 +1,6 @@
-// An estimate as text and as JSON. docs/estimate.md describes each line and key; the keys are an interface that
-// scripts read. Pure; nothing fails.
+// An estimate as text and as JSON, for `spillway estimate`: peak, what it consists of, whether it fits, and
+// times from the fast end of the machine to the slow one. docs/estimate.md describes each line and key; the
+// keys are an interface that scripts read. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_REPORT_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_REPORT_H_

@@ -1,6 +1,7 @@
-// The charts of a report over a run's time as specifications of Vega-Lite, without size and theme, which the page adds. Each chart's data
-// are bins or rows of a few hundred at most, however long the run was. Colours are the page's CSS variables. A
-// chart with nothing to show is none. Pure; nothing fails.
+// The charts of a report over a run's time as specifications of Vega-Lite, without size and theme, which the
+// page adds. Each chart's data are bins or rows of a few hundred at most, however long the run was. Colours
+// are the page's CSS variables. A chart with nothing to show is none, and report_sections says why. Pure;
+// nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_CHARTS_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_CHARTS_H_

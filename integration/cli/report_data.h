@@ -17,18 +17,19 @@
 
 namespace spillway::integration {
 
+// A value for each row of a table; columns of one table are equally long, or empty where the file lacks one.
 using Column = std::vector<double>;
 using Known = std::optional<double>;
 
 struct ReportJob {
   std::vector<std::string> command;
-  std::string host, spillway, framework, driver, device;  // empty: not known
-  Known pid, rank, device_index, device_bytes, started_unix, seconds;
-  std::optional<bool> ended;
+  std::string host, spillway, framework, driver, device;               // empty: not known
+  Known pid, rank, device_index, device_bytes, started_unix, seconds;  // rank: on its node
+  std::optional<bool> ended;  // false: written while it ran, or it was killed
 };
 
 struct ReportSetting {
-  std::string name, value, from;
+  std::string name, value, from;  // from: which variable gave it
 };
 
 struct ReportDisk {
@@ -88,7 +89,8 @@ struct ReportKernel {
   Known launches, seconds, stalled_s;
 };
 
-// Of the metrics (docs/metrics.md): sums over the process's devices, and what is of the report's device.
+// Of the metrics (docs/metrics.md): of the report's device where the file has it so, else of all the
+// process's devices. Duration and bytes of drives are always the process's.
 struct ReportMetrics {
   Known seconds, budget_bytes, peak_bytes, peak_live_bytes;
   Known spilled_bytes, host_spilled_bytes, disk_spilled_bytes;
@@ -103,7 +105,7 @@ struct ReportMetrics {
 
 struct ReportPower {
   Known gpu_joules, cpu_joules;
-  std::string source;
+  std::string source;  // how the joules were found
 };
 
 struct ReportData {
@@ -123,7 +125,7 @@ struct ReportData {
   std::string advice;
   std::string iteration;  // the bytes of a trace file; empty: not known
   std::optional<ReportPower> power;
-  Known dropped_moves, dropped_stalls;
+  Known dropped_moves, dropped_stalls;  // which the file had no place for
 };
 
 // The JSON of a data file. InvalidArgument for text that is damaged, cut, of another form or of a version that

@@ -1,4 +1,6 @@
-// The figures of a report as JSON: the same model as the page's. docs/report.md names the keys. Pure; nothing fails.
+// The figures of a report as JSON, for `spillway report --json`: the same model as the page's, so that both
+// say the same. docs/report.md names the keys, which scripts read. Pure; nothing fails: bytes that are no
+// UTF-8 are replaced.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_JSON_H_

@@ -11,6 +11,8 @@
 
 namespace spillway::integration {
 
+// The page and the JSON show this and nothing else. `assumptions`: what the command line gave beside the
+// file.
 ReportModel ModelOf(const ReportData& data, const WhatIf& what_if, const ReportAssumptions& assumptions);
 
 }  // namespace spillway::integration

@@ -1,4 +1,5 @@
-// The tables of a report. For report_sections. Pure; nothing fails.
+// The tables of a report, for report_sections. A table has no rows where the file lacks what they need; a
+// cell that is not known is empty. Long names of kernels lose their middle. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_TABLES_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_TABLES_H_
@@ -12,6 +13,7 @@ namespace spillway::integration {
 
 Table CauseTable(const ReportFacts& facts);
 Table WaitingKernelsTable(const ReportData& data);  // the ten that waited longest
+// Blocks and kernels come in the order of the file, the ten first.
 Table BlocksTable(const ReportData& data);
 Table KernelsTable(const ReportData& data);
 Table WhatIfTable(const WhatIf& what_if, const WhatIfSweep& sweep);

@@ -1,4 +1,5 @@
-// Text of unknown origin made fit for JSON and a page. For `spillway report`. Pure; nothing fails.
+// Text of unknown origin made fit for JSON and a page: commands, paths and kernels' names are whatever bytes
+// the job had. For `spillway report`. Pure; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_UTF8_H_
 #define SPILLWAY_INTEGRATION_CLI_UTF8_H_

@@ -1,7 +1,8 @@
 // Readers of the arguments of copies, memsets, prefetches and words that streams read or write. Each adds the
-// ranges that the arguments name to the call's access-set builder. They are templates over the ABIs; a 32-bit
-// address of the first interface is never ours and adds nothing. Called by the wrappers' families on the
-// thread of the call, before the gate. Nothing fails; arguments that the driver will refuse add nothing.
+// ranges that the arguments name to the call's access-set builder, and says what device memory is written:
+// addresses of ours that lay there are gone, and others may be put there. They are templates over the ABIs; a
+// 32-bit address of the first interface is never ours and adds nothing. Called by the wrappers' families on
+// the thread of the call, before the gate. Nothing fails; arguments that the driver will refuse add nothing.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
 #define SPILLWAY_INTEGRATION_HOOKS_COPY_ACCESS_SETS_H_
@@ -26,14 +27,14 @@ int ValueOf(const E& enumerator) {
 // copies only.
 bool IsReadableHost(const HookState& state, CUdeviceptr address);
 // A copy whose call does not say of which kind it is. The source is looked through for addresses when it is
-// small and on the host.
+// small (kLargestPointerTable) and on the host.
 void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
                           uint64_t bytes);
 // Where one side of a copy of rows and layers begins, and how its rows lie.
 struct PitchedPlace {
-  uint64_t address = 0;
-  uint64_t pitch = 0;  // bytes from one row to the next
-  uint64_t layer = 0;  // bytes from one layer to the next
+  uint64_t address = 0;  // of the first byte
+  uint64_t pitch = 0;    // bytes from one row to the next
+  uint64_t layer = 0;    // bytes from one layer to the next
 };
 // As CollectUnknownSource for `layers` layers of `rows` rows of `width` bytes.
 void CollectPitchedWrite(AccessSetBuilder* builder, const PitchedPlace& to, const PitchedPlace& from,
@@ -115,11 +116,12 @@ struct PeerCopy {
   }
 };
 
-// A descriptor of a copy of two dimensions, or of three.
+// A descriptor of a copy of two dimensions, or of three, of any ABI and of the peer form. Contexts of devices
+// are not looked at: addresses are unique in the process.
 struct PitchedCopy {
   template <typename Copy, typename... Rest>
   static void Collect(AccessSetBuilder* builder, const Copy* copy, Rest...) {
-    if (copy == nullptr) return;
+    if (copy == nullptr) return;  // the driver refuses it
     Written(builder, *copy);
     if constexpr (requires { copy->Depth; }) {
       Side(builder, copy->srcMemoryType, copy->srcDevice, copy->srcHost, copy->srcXInBytes,
@@ -139,7 +141,7 @@ struct PitchedCopy {
   template <typename Copy>
   static void Written(AccessSetBuilder* builder, const Copy& copy) {
     if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_HOST) return;
-    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) return;
+    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) return;  // without addresses; what lay there counts on
     const auto pitch = [&](uint64_t given) { return given != 0 ? given : uint64_t{copy.WidthInBytes}; };
     const uint64_t from_base =
         copy.srcMemoryType == CU_MEMORYTYPE_HOST ? AddressOf(copy.srcHost) : uint64_t{copy.srcDevice};
@@ -162,26 +164,26 @@ struct PitchedCopy {
   template <typename Copy>
   static void Side(AccessSetBuilder* builder, CUmemorytype type, uint64_t device, const void* host,
                    uint64_t x, uint64_t row, uint64_t pitch, uint64_t layer_rows, const Copy& copy) {
-    if (type == CU_MEMORYTYPE_ARRAY) return;
+    if (type == CU_MEMORYTYPE_ARRAY) return;                      // never ours
     if (type != CU_MEMORYTYPE_DEVICE) builder->may_block = true;  // may be pageable host memory
-    const uint64_t base = type == CU_MEMORYTYPE_HOST ? AddressOf(host) : device;
+    const uint64_t base = type == CU_MEMORYTYPE_HOST ? AddressOf(host) : device;  // unified: as a device
     if (pitch == 0) pitch = copy.WidthInBytes;
     uint64_t rows = copy.Height;
     if constexpr (requires { copy.Depth; }) {
       if (rows == 0 || copy.Depth == 0) return;
-      rows += (copy.Depth - 1) * (layer_rows != 0 ? layer_rows : copy.Height);
+      rows += (copy.Depth - 1) * (layer_rows != 0 ? layer_rows : copy.Height);  // to the last layer
     }
     builder->PitchedRange(base + row * pitch + x, pitch, copy.WidthInBytes, rows);
   }
 };
 
-// CUmemcpyAttributes, as cuda.h has it from 12.8 on.
+// CUmemcpyAttributes, as cuda.h has it from 12.8 on: a build against older headers understands the call, too.
 struct CopyAttributes {
   // A source is read when the stream gets there; else at any time from the call on.
-  static constexpr int kStreamOrder = 1;
-  int source_order;
-  CUmemLocation hints[2];
-  unsigned int flags;
+  static constexpr int kStreamOrder = 1;  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+  int source_order;                       // CUmemcpySrcAccessOrder
+  CUmemLocation hints[2];                 // where source and destination are: not looked at
+  unsigned int flags;                     // not looked at
 };
 static_assert(sizeof(CopyAttributes) == 24);
 
@@ -203,9 +205,9 @@ struct BatchCopy {
   static void Collect(AccessSetBuilder* builder, const CUdeviceptr* destinations, const CUdeviceptr* sources,
                       const size_t* sizes, size_t count, const void* attributes, const size_t* indices,
                       size_t attribute_count, Rest...) {
-    if (destinations == nullptr || sources == nullptr || sizes == nullptr) return;
+    if (destinations == nullptr || sources == nullptr || sizes == nullptr) return;  // the driver refuses it
     const auto* const given = static_cast<const CopyAttributes*>(attributes);
-    size_t at = 0;
+    size_t at = 0;  // of the attributes for copy i
     for (size_t i = 0; i < count; ++i) {
       UnifiedCopy::Collect(builder, destinations[i], sources[i], sizes[i]);
       if (given == nullptr || indices == nullptr || attribute_count == 0) continue;  // refused by the driver
@@ -265,13 +267,13 @@ struct PitchedBatchCopy {
 struct FabricCopy {
   struct Operand {
     static constexpr int kPointer = 1;
-    int type;
+    int type;           // kPointer, or of an endpoint
     uint64_t address;   // or the endpoint's id
     uint64_t location;  // or the offset in the endpoint
   };
   Operand source, destination;
-  uint64_t bytes;
-  uint64_t flags;
+  uint64_t bytes;  // of the copy
+  uint64_t flags;  // not looked at
 };
 static_assert(sizeof(FabricCopy) == 64);
 
@@ -283,7 +285,7 @@ struct FabricCopyBatch {
       const uint64_t from = PointerOf(copies[i].source), to = PointerOf(copies[i].destination);
       builder->Range(from, copies[i].bytes);
       builder->Range(to, copies[i].bytes);
-      if (to != 0) CollectUnknownSource(builder, to, from, copies[i].bytes);
+      if (to != 0) CollectUnknownSource(builder, to, from, copies[i].bytes);  // an endpoint is no block
     }
   }
 
@@ -293,7 +295,8 @@ struct FabricCopyBatch {
   }
 };
 
-// (destination, value, count[, stream]); the value's type is the element's.
+// (destination, value, count[, stream]); the value's type is the element's. What lay there is gone; the value
+// is not looked at.
 struct Memset {
   template <typename D, typename V, typename N, typename... Rest>
   static void Collect(AccessSetBuilder* builder, D destination, V, N count, Rest...) {
@@ -320,7 +323,8 @@ struct OneRange {
   }
 };
 
-// (addresses, sizes, count, ...): ranges that are prefetched or discarded.
+// (addresses, sizes, count, ...): ranges that are prefetched or discarded. What lay in a discarded one counts
+// on.
 struct RangeBatch {
   template <typename... Rest>
   static void Collect(AccessSetBuilder* builder, const CUdeviceptr* addresses, const size_t* sizes,
@@ -341,7 +345,7 @@ struct DecompressBatch {
       for (size_t i = 0; params != nullptr && i < count; ++i) {
         builder->Range(AddressOf(params[i].src), params[i].srcNumBytes);
         builder->Range(AddressOf(params[i].dst), params[i].dstNumBytes);
-        builder->Range(AddressOf(params[i].dstActBytes), sizeof(cuuint32_t));
+        builder->Range(AddressOf(params[i].dstActBytes), sizeof(cuuint32_t));  // how many came out
       }
     }
   }
@@ -361,7 +365,8 @@ struct WordWritten {
     builder->WritesFromHost(address, &value, sizeof(value));
   }
 };
-// (stream, count, operations, flags). The words of operations that are not known are looked through.
+// (stream, count, operations, flags): as the two above, one after the other. The words of operations that are
+// not known are looked through.
 struct WordBatch {
   static void Collect(AccessSetBuilder* builder, CUstream stream, unsigned int count,
                       const CUstreamBatchMemOpParams* ops, unsigned int) {
@@ -377,8 +382,8 @@ struct WordBatch {
           WordWritten::Collect(builder, stream, write.address, write.value64, 0);
           break;
         case CU_STREAM_MEM_OP_BARRIER:
-        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: break;  // no addresses
-        default: ScanBytes(&ops[i], sizeof(ops[i]), builder->map(), &builder->set());
+        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: break;                              // no addresses
+        default: ScanBytes(&ops[i], sizeof(ops[i]), builder->map(), &builder->set());  // newer ones
       }
     }
   }

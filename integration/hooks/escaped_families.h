@@ -1,7 +1,8 @@
 // Families for calls that let an address of ours go where no launch names it: nodes of graphs, textures and
 // surfaces, tensor maps, globals of modules, tables of the driver's private functions. They run on the thread
 // of the call, which is refused when its blocks cannot be pinned. HookState keeps what is pinned and what
-// ends it; docs/escaped-pointers.md says what is covered.
+// ends it. Pins that a change of graphs leaves without an owner come back as GraphPins::Ended, and
+// EndGraphPins ends them with no lock held. docs/escaped-pointers.md says what is covered.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_ESCAPED_FAMILIES_H_
@@ -15,7 +16,8 @@
 
 namespace spillway::integration {
 
-// The graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it.
+// The graphs that a new node of `graph` runs: a child, or the bodies that the driver has made for it. Null:
+// it is not known whose node that is, and what a child pins stays as long as the process.
 void NoteGraphsAdded(GraphPins* graphs, CUgraph graph, CUgraphNode node, const CUgraphNodeParams& params);
 // The node of the executable graph runs another child.
 void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params,
@@ -24,16 +26,18 @@ void NoteGraphsSet(GraphPins* graphs, CUgraphExec exec, CUgraphNode node, const 
 void NoteGraphsFound(GraphPins* graphs, const CUgraphNodeParams& params);
 
 // A node is made, or gets other parameters. Its blocks stay as long as the graph that it belongs to; without
-// a graph among the arguments, until they are freed.
+// a graph among the arguments, until they are freed. They are pinned before the real call, which is not made
+// when that fails. The launches of the graph will name none.
 struct NodeParameters {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
     AccessSetBuilder* const builder = scope.builder();
-    const CUgraph graph = FirstOf<CUgraph>(args...);
-    const CUgraphExec exec = FirstOf<CUgraphExec>(args...);
+    const CUgraph graph = FirstOf<CUgraph>(args...);         // null where a node's parameters are set
+    const CUgraphExec exec = FirstOf<CUgraphExec>(args...);  // null: a node of a graph
     if (builder == nullptr) {
       const CUresult result = real(args...);
+      // No block exists yet. The graphs inside the node may get nodes that name one.
       if (result == CUDA_SUCCESS && !InsideHookedCall()) NoteGraphs(&GetHookState()->graphs, args...);
       return result;
     }
@@ -41,11 +45,13 @@ struct NodeParameters {
     if (!builder->set().empty())
       builder->state()->pin_reports.Report(allocator::PinReason::kGraph, row.symbol);
     PinTicket ticket;
-    const bool owned = graph != nullptr || exec != nullptr;
+    const bool owned = graph != nullptr || exec != nullptr;  // else: until the blocks are freed
     const CUresult result = PassPinning(builder, allocator::PinReason::kGraph, owned ? &ticket : nullptr,
                                         [&] { return real(args...); });
     if (result != CUDA_SUCCESS) return result;
     GraphPins& graphs = builder->state()->graphs;
+    // Not of an executable graph: a node that is made, whose pins go with its graph, or one of a graph that
+    // the call does not name.
     if (exec == nullptr) {
       if (owned) graphs.AddToGraph(graph, std::move(ticket));
       NoteGraphs(&graphs, args...);
@@ -53,6 +59,7 @@ struct NodeParameters {
     }
     GraphPins::Ended ended;
     const CUgraphNode node = FirstOf<CUgraphNode>(args...);
+    // A node of an executable graph: what it named before is given up, once its launches are done.
     graphs.SetNode(exec, node, std::move(ticket), &ended);
     if (const CUgraphNodeParams* const params = FirstOf<CUgraphNodeParams*>(args...))
       NoteGraphsSet(&graphs, exec, node, *params, &ended);
@@ -85,7 +92,8 @@ struct GraphMade {
   }
 };
 
-// (node*, graph, dependencies, count, child): the graph runs what the child runs, and owns its pins, too.
+// (node*, graph, dependencies, count, child): the graph runs what the child runs, and owns its pins, too. The
+// driver copies the child, which may end before the graph does.
 struct ChildNode {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphAddChildGraphNode) real, CUgraphNode* node,
                        CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child) {
@@ -96,7 +104,7 @@ struct ChildNode {
     return result;
   }
 };
-// (exec, node, child): the node of the executable graph runs another child.
+// (exec, node, child): the node of the executable graph runs another child, whose pins it then owns.
 struct ChildParameters {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecChildGraphNodeSetParams) real, CUgraphExec exec,
                        CUgraphNode node, CUgraph child) {
@@ -119,7 +127,8 @@ struct GraphCloned {
     return result;
   }
 };
-// (exec*, graph, ...): the executable graph owns the graph's pins, too.
+// (exec*, graph, ...): the executable graph owns the graph's pins, too, and the graph may be destroyed. An
+// earlier executable graph of that handle has ended unseen: its pins end here.
 struct GraphInstantiated {
   template <typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec*, CUgraph, Rest...),
@@ -132,7 +141,8 @@ struct GraphInstantiated {
     return result;
   }
 };
-// (exec, graph, ...): the executable graph's pins are replaced by the graph's.
+// (exec, graph, ...): the executable graph's pins are replaced by the graph's. After a failed update the old
+// ones stay.
 struct ExecUpdated {
   template <typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphExec, CUgraph, Rest...),
@@ -163,7 +173,7 @@ struct InnerGraphFound {
     return result;
   }
 };
-// Its blocks stay with the graph.
+// Its blocks stay with the graph, of whose pins it is not known which node they were for.
 struct NodeEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroyNode) real, CUgraphNode node) {
     const CUresult result = real(node);
@@ -172,7 +182,7 @@ struct NodeEnd {
   }
 };
 // (exec, stream): its blocks are pinned already. The stream is noted, since they are in use there until the
-// pins end.
+// pins end. Noted before the real call: another thread may destroy the graph right after it.
 struct GraphLaunched {
   static CUresult Call(const RowInfo& row, decltype(&::cuGraphLaunch) real, CUgraphExec exec,
                        CUstream stream) {
@@ -189,7 +199,9 @@ struct GraphLaunched {
                              [&] { return real(exec, stream); });
   }
 };
-// The graph gives up its pins. Those that an executable graph or a clone owns as well go on.
+// The graph gives up its pins. Those that an executable graph or a clone owns as well go on. Given up before
+// the real call, since another thread may get the handle as soon as the driver has it back. A failure does
+// not bring them back.
 struct GraphEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroy) real, CUgraph graph) {
     GraphPins::Ended ended;
@@ -199,7 +211,8 @@ struct GraphEnd {
     return result;
   }
 };
-// The executable graph gives up its pins. A block leaves only after its launches are done.
+// The executable graph gives up its pins. A block leaves only after its launches are done, on every stream
+// that was noted for it.
 struct ExecEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecDestroy) real, CUgraphExec exec) {
     GraphPins::Ended ended;
@@ -211,7 +224,7 @@ struct ExecEnd {
 };
 
 // (object*, resource, ...): the words of the resource are looked through, and the blocks that they name stay
-// while the object exists.
+// while the object exists. Those of an array are not ours.
 template <ObjectPins::Kind kKind>
 struct ObjectMade {
   template <typename... Rest>
@@ -219,7 +232,7 @@ struct ObjectMade {
                        unsigned long long* object, Rest... rest) {
     HookScope scope;
     AccessSetBuilder* const builder = scope.builder();
-    if (builder == nullptr) return real(object, rest...);
+    if (builder == nullptr) return real(object, rest...);  // no block yet, or inside another hooked call
     ResourceWords::Collect(builder, object, rest...);
     if (!builder->set().empty())
       builder->state()->pin_reports.Report(allocator::PinReason::kTexture, row.symbol);
@@ -240,7 +253,7 @@ struct ObjectEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(unsigned long long),
                        unsigned long long object) {
     HookState* const state = GetHookState();
-    PinTicket ticket = state->objects.Take(kKind, object);
+    PinTicket ticket = state->objects.Take(kKind, object);  // before: the name may be given out again
     const CUresult result = real(object);
     HookContext* const context = ContextOf(state);
     const auto synchronize = state->real.Get<Row::cuCtxSynchronize>();
@@ -252,14 +265,16 @@ struct ObjectEnd {
   }
 };
 
-// Bytes from the first to the last element of a tensor; at least 1.
+// Bytes from the first to the last element of a tensor; at least 1. `strides` are of the dimensions from the
+// second on, in bytes, as the encoders take them. Packed elements of less than a byte count as one.
 uint64_t TensorBytes(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* sizes,
                      const cuuint64_t* strides);
 // Remembers a map over memory of ours. When there is no place for it, pins its blocks; the result is then the
 // gate's.
 CUresult NoteTensorMap(const RowInfo& row, const CUtensorMap* map, uint64_t address, uint64_t bytes);
 
-// The encoders: (map*, data type, rank, address, sizes, strides, ...). A map over memory of ours is noted.
+// The encoders: (map*, data type, rank, address, sizes, strides, ...). A map over memory of ours is noted,
+// once the driver has written it, since it is found again by its bytes.
 struct TensorMapEncoded {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row,
@@ -272,12 +287,14 @@ struct TensorMapEncoded {
     return NoteTensorMap(row, map, AddressOf(address), TensorBytes(type, rank, sizes, strides));
   }
 };
-// cuTensorMapReplaceAddress: the map with its new address is noted.
+// cuTensorMapReplaceAddress: the map with its new address is noted. The old content says how many bytes it
+// covers; a map that is not known is taken to lie in one block.
 struct TensorMapMoved {
   static CUresult Call(const RowInfo& row, decltype(&::cuTensorMapReplaceAddress) real, CUtensorMap* map,
                        void* address);
 };
-// (map*, class, ...): the map is changed in place and leads where it led before.
+// (map*, class, ...): the map is changed in place and leads where it led before. It is known by its bytes, so
+// that the new ones have to be noted.
 struct TensorMapReclassed {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUtensorMap*, Rest...), CUtensorMap* map,
@@ -290,7 +307,7 @@ struct TensorMapReclassed {
   }
 };
 // (address*, bytes*, module or library, name): the global is noted, since small copies into it may be
-// addresses.
+// addresses. They count until they are overwritten, or until the module is unloaded (ModuleEnd).
 struct GlobalFound {
   template <typename P, typename N, typename Module>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, Module, const char*), P* address,
@@ -311,13 +328,14 @@ struct GlobalFound {
 struct ExportTable {
   __attribute__((always_inline)) static CUresult Call(const RowInfo&, decltype(&::cuGetExportTable) real,
                                                       const void** table, const CUuuid* id) {
-    const void* const caller = __builtin_return_address(0);
+    const void* const caller = __builtin_return_address(0);  // in the library that asks
     const CUresult result = real(table, id);
     if (result == CUDA_SUCCESS && id != nullptr) Note(*id, caller);
     return result;
   }
 
  private:
+  // The tables that are known, and taken as harmless, stand in the source.
   static void Note(const CUuuid& id, const void* caller);
 };
 

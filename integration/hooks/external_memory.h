@@ -40,7 +40,8 @@ class ExternalMemory {
   void OnMap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
   void OnUnmap(CUdeviceptr address, uint64_t bytes);
 
-  // Everything on `device` is gone: its primary context was reset.
+  // Everything on `device` is gone: its primary context was reset. Handles that are named later are not
+  // known.
   void ForgetDevice(int device);
 
   // Reports the device's external bytes to `residency`: the sum now, then each change. Null: no more reports.
@@ -52,11 +53,13 @@ class ExternalMemory {
     int device = 0;
     uint64_t bytes = 0;
   };
+  // Of one handle. It is dropped when both counts are 0.
   struct Physical {
     Entry entry;
     int references = 1;
     int mappings = 0;
   };
+  // Of a part of a handle's memory; an unmap may cover several.
   struct Mapping {
     uint64_t bytes = 0;
     CUmemGenericAllocationHandle handle = 0;

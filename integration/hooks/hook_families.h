@@ -17,7 +17,8 @@
 
 namespace spillway::integration {
 
-// The stream among the arguments; null (the default stream) when the call has none.
+// The stream among the arguments; null (the default stream) when the call has none. A launch with a config
+// has it there.
 inline void TakeStream(CUstream* stream, CUstream argument) { *stream = argument; }
 inline void TakeStream(CUstream* stream, const CUlaunchConfig* config) {
   if (config != nullptr) *stream = config->hStream;
@@ -47,12 +48,13 @@ T FirstOf(A... args) {
 }
 
 // The call reads or writes blocks on a stream: they are resident before it, and its use of them is recorded.
-template <typename Arguments, bool kEarly = false>
+template <typename Arguments, bool kEarly = false>  // kEarly: see GatedEarly
 struct Gated {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
     HookScope scope;
     AccessSetBuilder* const builder = scope.builder();
+    // No block yet, or inside another hooked call: passed through.
     if (builder == nullptr) return real(args...);
     builder->tag = row.tag;
     builder->may_block = row.synchronous;
@@ -87,7 +89,8 @@ struct Pinned {
   }
 };
 
-// The call names no block but may need device memory: it is repeated once when it runs out of memory.
+// The call names no block but may need device memory: it is repeated once when it runs out of memory, if
+// chunks could be given back to the driver.
 struct RepeatedWhenFull {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -95,7 +98,8 @@ struct RepeatedWhenFull {
   }
 };
 
-// The call works in ways that are not followed: no eviction from now on, and it needs every block.
+// The call works in ways that are not followed: no eviction from now on, and it needs every block. It is
+// refused with out-of-memory when not all of them fit.
 struct NotFollowed {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {

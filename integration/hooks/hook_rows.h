@@ -14,16 +14,21 @@
 #include "allocator/driver/cuda_driver.h"
 
 // Prototypes that the oldest supported headers (CUDA 12.4) do not have yet, so that every row has a type
-// whatever toolkit compiles us. A pointer to a struct that the headers lack is `void*` here: same ABI, and
-// the access-set builders treat such a call as not understood.
+// whatever toolkit compiles us: the job's libraries may be of a newer one. A pointer to a struct that the
+// headers lack is `void*` here, of the same ABI. The readers of arguments have a layout of their own for it
+// (copy_access_sets.h), or treat such a call as not understood. An enum that the headers lack is `int`. Each
+// group is of the toolkit whose version its #if names.
 extern "C" {
 
+// Contexts that are made with more than flags; `params`: a CUctxCreateParams, which names no block.
 #if CUDA_VERSION < 12050
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, void* params, unsigned int flags, CUdevice device);
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned int flags,
                                         int priority);
 #endif
 
+// `params`: CUmemDecompressParams, one for each of `count` runs. They name blocks: not understood without
+// their layout.
 #if CUDA_VERSION < 12060
 CUresult CUDAAPI cuMemBatchDecompressAsync(void* params, size_t count, unsigned int flags,
                                            size_t* error_index, CUstream stream);
@@ -31,6 +36,9 @@ CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(void* params, size_t count, unsi
                                                 size_t* error_index, CUstream stream);
 #endif
 
+// Many copies in one call. `attrs`: CUmemcpyAttributes, which the readers lay out by themselves;
+// `attr_indices`: the first copy that each is for. `ops`: CUDA_MEMCPY3D_BATCH_OP, not understood without its
+// layout. `mode` of a tensor map says how wide its columns are, and concerns no address.
 #if CUDA_VERSION < 12080
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                     void* attrs, size_t* attr_indices, size_t attr_count, size_t* fail_index,
@@ -52,6 +60,8 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataTy
                                              CUtensorMapFloatOOBfill oob_fill);
 #endif
 
+// The same without the index of the copy that failed, and ranges that are prefetched or whose content is
+// given up. A discarded range is brought back like any other: the driver knows nothing of evicted memory.
 #if CUDA_VERSION < 13000
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                        void* attrs, size_t* attr_indices, size_t attr_count, CUstream stream);
@@ -82,6 +92,8 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* ranges, siz
                                                         CUstream stream);
 #endif
 
+// Multicast memory bound on a device that is named; captures into a command list of a graphics API. No graph
+// comes of these, so that what they name stays pinned (CaptureEnd). `params` is not looked at.
 #if CUDA_VERSION < 13010
 CUresult CUDAAPI cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUdevice device,
                                         size_t offset, CUdeviceptr address, size_t size,
@@ -95,6 +107,8 @@ CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream stream);
 CUresult CUDAAPI cuStreamEndCaptureToCig_ptsz(CUstream stream);
 #endif
 
+// One copy with the attributes of a batch. Where the headers have the structs (12.8), they go by their own
+// types: the readers look into them then.
 #if CUDA_VERSION < 13020
 #if CUDA_VERSION < 12080
 using spillway_memcpy_attributes = void;
@@ -114,9 +128,12 @@ CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(spillway_memcpy_3d_op* op, u
 #endif
 
 #if CUDA_VERSION < 13020
+// Gives out the kernel of a node, or the graphs inside of it. The struct is older than the call.
 CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams* params);
 #endif
 
+// A graph whose nodes are captured anew, with a question about each of them (`callback`), which is passed on;
+// memory bound to an endpoint of a fabric, which is named by a number.
 #if CUDA_VERSION < 13030
 using spillway_logical_endpoint = unsigned int;
 CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
@@ -132,6 +149,7 @@ CUresult CUDAAPI cuLogicalEndpointBindMem(spillway_logical_endpoint endpoint, CU
                                           unsigned long long flags);
 #endif
 
+// New forms of two calls on nodes. The question where memory lies is not wrapped (hook_table.cc).
 #if CUDA_VERSION < 13040
 CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                    const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params);
@@ -140,6 +158,8 @@ CUresult CUDAAPI cuMemGetLocationInfo(CUdeviceptr address, size_t size, size_t s
                                       CUmemLocation* locations);
 #endif
 
+// `ops`: copies over a fabric, which the readers lay out by themselves (FabricCopy). The class of a tensor
+// map changes its bytes, by which it is known, and not where it leads.
 #if CUDA_VERSION < 13050
 CUresult CUDAAPI cuFabricCpyBatchAsync(size_t count, void* ops, unsigned long long flags, CUstream stream);
 CUresult CUDAAPI cuFabricCpyBatchAsync_ptsz(size_t count, void* ops, unsigned long long flags,
@@ -151,15 +171,16 @@ CUresult CUDAAPI cuTensorMapSetAllocationClass(CUtensorMap* map, int allocation_
 
 namespace spillway::integration {
 
+// A row, by its symbol. The number is a place in RealTable, and means nothing outside of this build.
 enum class Row : uint16_t {
 #define DRIVER_SYMBOL(symbol, use) symbol,
 #include "allocator/driver/driver_symbols.def"
 #undef DRIVER_SYMBOL
-  kCount,
+  kCount,  // no row: how many there are
 };
 inline constexpr size_t kRowCount = static_cast<size_t>(Row::kCount);
 
-// What driver_symbols.def says of a row.
+// What driver_symbols.def says of a row, and explains.
 enum class RowUse : uint8_t { USED, HOOK, MUST };
 
 // A string as a template argument: families of wrappers are chosen by the name of the driver function.
@@ -183,30 +204,35 @@ constexpr std::string_view BaseNameOf(std::string_view symbol) {
   return symbol;
 }
 
+// A copy or memset whose name does not say Async. The others may wait as well, for pageable host memory; the
+// readers of their arguments find that (may_block).
 constexpr bool IsSynchronous(std::string_view symbol) {
   const bool transfer = symbol.starts_with("cuMemcpy") || symbol.starts_with("cuMemset");
   return transfer && symbol.find("Async") == std::string_view::npos;
 }
 
+// The driver's endings for these forms: _ptsz of calls that take a stream, _ptds of those that take none.
 constexpr bool IsPerThreadForm(std::string_view symbol) {
   return symbol.ends_with("_ptsz") || symbol.ends_with("_ptds");
 }
 
-// FNV-1a, 64 bits: names of functions and kinds of calls as tags of a trace.
+// FNV-1a, 64 bits: names of functions and kinds of calls as tags of a trace. Two names of one hash would
+// count as one.
 constexpr uint64_t HashName(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t hash = 0xcbf29ce484222325u;  // the algorithm's offset; below its prime
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
 }
 
-// What a wrapper knows about the row it wraps.
+// What a wrapper knows about the row it wraps. Constants in the library: a wrapper does not look them up.
 struct RowInfo {
-  const char* symbol;
+  const char* symbol;       // as in driver_symbols.def, for reports
   uint64_t tag;             // equal for all forms of one function
   bool per_thread_default;  // a null stream means the calling thread's
   bool synchronous;         // a copy or memset that may return only after the GPU has done it
 };
 
+// What is known of a row at compile time: the type of the function, as the headers declare it, and RowInfo.
 template <Row R>
 struct RowTraits;
 
@@ -230,7 +256,7 @@ void ForEachRow(Visitor&& visit) {
 #undef DRIVER_SYMBOL
 }
 
-// Base name of a row as a template argument.
+// Base name of a row as a template argument: all ABIs of a function have one family (HookOf).
 template <Row R>
 constexpr auto BaseOf() {
   constexpr std::string_view base = BaseNameOf(RowTraits<R>::kSymbol);
@@ -243,13 +269,15 @@ constexpr auto BaseOf() {
 class RealTable {
  public:
   template <Row R>
+  // Null is for the caller to look for, but in a wrapper: one is installed over a function that is there.
   typename RowTraits<R>::Function Get() const {
     return reinterpret_cast<typename RowTraits<R>::Function>(entries_[static_cast<size_t>(R)]);
   }
+  // For InstallHooks, and for tests: nothing else may run meanwhile.
   void Set(Row row, void* address) { entries_[static_cast<size_t>(row)] = address; }
 
  private:
-  std::array<void*, kRowCount> entries_{};
+  std::array<void*, kRowCount> entries_{};  // by Row
 };
 
 }  // namespace spillway::integration

@@ -30,7 +30,8 @@ struct KernelLaunch {
     CollectKernel(builder, function, params, extra);
     if (config != nullptr) CollectAttributes(builder, *config);
   }
-  // cuLaunchCooperativeKernelMultiDevice.
+  // cuLaunchCooperativeKernelMultiDevice. Each launch has a stream of its own, so the set is pinned, not
+  // gated (hook_table.cc).
   static void Collect(AccessSetBuilder* builder, CUDA_LAUNCH_PARAMS* launches, unsigned int count,
                       unsigned int) {
     for (unsigned int i = 0; launches != nullptr && i < count; ++i) {

@@ -1,6 +1,7 @@
 // Families for things that begin or end: modules and kernels, streams, captures, contexts. They keep the
 // registry of functions true, note where kernels come from, and report to every Residency that a stream is
-// about to be destroyed or captured. They run on the thread of the call; nothing is refused.
+// about to be destroyed or captured. They run on the thread of the call. Nothing is refused but a green
+// context, when not all blocks fit the GPU at once.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
 #define SPILLWAY_INTEGRATION_HOOKS_LIFETIME_FAMILIES_H_
@@ -13,7 +14,8 @@
 
 namespace spillway::integration {
 
-// Calls visit(residency) for each device that has one; nothing before the context is published.
+// Calls visit(residency) for each device that has one; nothing before the context is published. Streams and
+// captures are reported to all of them: the handle does not show the device.
 template <typename Visitor>
 void ForEachResidency(HookState* state, Visitor&& visit) {
   HookContext* const context = ContextOf(state);
@@ -28,7 +30,8 @@ void ForEachResidency(HookState* state, Visitor&& visit) {
 // and for deny lists that name libraries. What an earlier module of that handle had given out is forgotten: it
 // may have ended with its context, unseen.
 
-// (handle, image in memory, ...). Inlined into the wrapper, so that the return address is that of the loader.
+// (handle, image in memory, ...). Inlined into the wrapper, so that the return address is that of the loader:
+// an image that was made at run time lies in no library, and counts as that of its caller.
 struct ImageLoaded {
   template <typename H, typename... Rest>
   __attribute__((always_inline)) static CUresult Call(const RowInfo&,
@@ -38,13 +41,14 @@ struct ImageLoaded {
     HookState* const state = GetHookState();
     const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(handle, image, rest...); });
     if (result != CUDA_SUCCESS || handle == nullptr) return result;
-    state->functions.Forget(*handle);
+    state->functions.Forget(*handle);  // of an earlier module
     state->origins.NoteImage(*handle, image, caller);
     return result;
   }
 };
 
-// (handle, path, ...): a module or library from a file.
+// (handle, path, ...): a module or library from a file. Its path says whose it is, so no return address is
+// needed.
 struct FileLoaded {
   template <typename H, typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const char*, Rest...), H* handle,
@@ -70,7 +74,8 @@ struct ModuleEnd {
     return result;
   }
 };
-// cuDevicePrimaryCtxReset: the external memory on the device is gone.
+// cuDevicePrimaryCtxReset: the external memory on the device is gone. Handles of kernels are not forgotten
+// here: see ModuleEnd.
 struct DeviceReset {
   static CUresult Call(const RowInfo&, decltype(&::cuDevicePrimaryCtxReset) real, CUdevice device) {
     HookState* const state = GetHookState();
@@ -94,6 +99,7 @@ struct HandleFound {
     if (result == CUDA_SUCCESS && handle != nullptr) Note(&state->functions, *handle, from);
     return result;
   }
+  // The registry has a function for each pair of what is given out and what it comes from, by their types.
   static void Note(FunctionRegistry* functions, CUfunction function, CUmodule module) {
     functions->NoteFunction(function, module);
   }
@@ -123,6 +129,8 @@ struct HandlesFound {
   }
 
  private:
+  // The call does not say how many places it has filled, so the driver is asked how many kernels there are. 0
+  // when it does not tell: those handles are of unknown origin then, and their launches reach every block.
   static unsigned int Count(const HookState& state, CUmodule module) {
     return Ask(state.real.Get<Row::cuModuleGetFunctionCount>(), module);
   }
@@ -136,7 +144,8 @@ struct HandlesFound {
   }
 };
 
-// (node, parameters*): the handle of a node's kernel is given out, in the member of its kind.
+// (node, parameters*): the handle of a node's kernel is given out, in the member of its kind. Its module may
+// be one that no call has shown.
 struct NodeKernelFound {
   template <typename Params>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUgraphNode, Params*), CUgraphNode node,
@@ -148,7 +157,8 @@ struct NodeKernelFound {
   }
 };
 
-// Before a stream is destroyed, an event must cover its last uses.
+// Before a stream is destroyed, an event must cover its last uses. So must the uses by the graphs that were
+// launched on it, which are recorded only now.
 struct StreamEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuStreamDestroy) real, CUstream stream) {
     HookState* const state = GetHookState();
@@ -160,7 +170,8 @@ struct StreamEnd {
   }
 };
 
-// A context beside the primary one may become current: from now on launches on default streams ask which is.
+// A context beside the primary one may become current: from now on each launch asks the driver which is,
+// since the handle of a default stream does not show it. That is never taken back.
 struct ContextMade {
   template <typename... A>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -170,7 +181,7 @@ struct ContextMade {
   }
 };
 // A green context may be current to one thread at a time, so the device's thread cannot follow its default
-// stream: evictions end.
+// stream: evictions end. The call reaches every block, and is refused when they do not fit.
 struct GreenContextMade {
   template <typename... A>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(A...), A... args) {
@@ -186,7 +197,7 @@ struct CaptureBegin {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
-    state->captures.fetch_add(1);
+    state->captures.fetch_add(1);  // before it begins: launches look at the count
     ForEachResidency(state, [&](allocator::Residency* residency) { residency->OnCaptureBegin(stream); });
     const CUresult result = real(stream, rest...);
     if (result != CUDA_SUCCESS) {
@@ -204,11 +215,12 @@ struct CaptureInto {
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
+    // The id is asked for after the real call: before it there is none.
     const CUresult result = CaptureBegin::Call(row, real, stream, rest...);
     const uint64_t capture = result == CUDA_SUCCESS ? CaptureOf(*state, {stream, row.per_thread_default}) : 0;
-    if (capture == 0) return result;
+    if (capture == 0) return result;  // failed; or no id: pins last until blocks are freed
     state->graphs.NoteCaptureInto(capture);
-    if (kAnew) state->graphs.Recapture(capture, FirstOf<CUgraph>(rest...));
+    if (kAnew) state->graphs.Recapture(capture, FirstOf<CUgraph>(rest...));  // its pins end with success
     return result;
   }
 };
@@ -219,6 +231,7 @@ struct CaptureEnd {
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
                        Rest... rest) {
     HookState* const state = GetHookState();
+    // Asked before the real call: after it the stream has no capture.
     const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
     const CUresult result = real(stream, rest...);
     // An invalidated capture ends as well; only a stream that captured nothing leaves the count alone.

@@ -17,12 +17,14 @@ namespace spillway::integration {
 
 // ---- External memory, and frees.
 
-// (address*, bytes, ...): counted on success, repeated once when the device is full.
+// (address*, bytes, ...): counted on success, repeated once when the device is full. It is counted for the
+// device of the current context.
 struct CountedAlloc {
   template <typename P, typename N, typename... Rest>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N, Rest...), P* address, N bytes,
                        Rest... rest) {
     HookState* const state = GetHookState();
+    // Until PyTorch is found: its first allocation may be this one (HookState).
     if (void (*const look)() = state->before_external_allocation.load(std::memory_order_relaxed)) look();
     const CUresult result = CallWithRetry(state, bytes, [&] { return real(address, bytes, rest...); });
     if (result == CUDA_SUCCESS && address != nullptr) {
@@ -59,7 +61,8 @@ uint64_t BytesOfArray(const Descriptor& array) {
   return texels * array.NumChannels * BytesPerChannel(array.Format);
 }
 
-// (array*, description[, levels]): a pyramid of levels is counted as four thirds of its first.
+// (array*, description[, levels]): a pyramid of levels is counted as four thirds of its first, the sum of a
+// quarter each. No array is ever a block of ours.
 struct CountedArray {
   template <typename H, typename Descriptor, typename... Levels>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H*, const Descriptor*, Levels...), H* array,
@@ -140,7 +143,8 @@ struct CountedMap {
     return result;
   }
 };
-// Refused for our reservation, which only we map and unmap.
+// Refused for our reservation, which only we map and unmap. Addresses that lay in what others unmap pin
+// nothing any more.
 struct CountedUnmap {
   static CUresult Call(const RowInfo&, decltype(&::cuMemUnmap) real, CUdeviceptr address, size_t bytes) {
     if (ContextOwning(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -170,7 +174,8 @@ struct RetainedHandle {
 // Budget and what is left of it on the current context's device; false when that device has none.
 bool BudgetOfCurrentDevice(uint64_t* free_bytes, uint64_t* total_bytes);
 
-// Free and total memory: those of the budget, for a device that has one.
+// Free and total memory: those of the budget, for a device that has one. The job sizes by it what it takes,
+// so it is shown what it can have, and not what the device has.
 struct MemoryInfo {
   template <typename N>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(N*, N*), N* free_bytes, N* total_bytes) {
@@ -183,7 +188,8 @@ struct MemoryInfo {
   }
 };
 
-// cuMemGetAddressRange: start and size of the block that contains the address.
+// cuMemGetAddressRange: start and size of the block that contains the address. CUDA_ERROR_NOT_FOUND in free
+// space of our reservation, as the driver answers for memory that nobody has.
 struct AddressRange {
   template <typename P, typename N>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(P*, N*, P), P* base, N* bytes, P address) {
@@ -198,11 +204,11 @@ struct AddressRange {
 };
 // The facts from which pointer attributes are answered.
 struct PointerFacts {
-  CUdeviceptr address = 0;
-  CUdeviceptr base = 0;
-  uint64_t bytes = 0;
+  CUdeviceptr address = 0;  // the one that was asked about
+  CUdeviceptr base = 0;     // of the block
+  uint64_t bytes = 0;       // of the block
   int device = 0;
-  CUcontext context = nullptr;
+  CUcontext context = nullptr;  // the primary one of the block's device
 };
 
 // Writes the attribute's value to `data`. CUDA_ERROR_INVALID_VALUE for what device memory does not have;

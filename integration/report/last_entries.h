@@ -15,7 +15,7 @@ template <typename Entry>
 class LastEntries {
  public:
   // `most`: at least 1.
-  explicit LastEntries(size_t most) : entries_(most) {}
+  explicit LastEntries(size_t most) : entries_(most) {}  // memory for all of them, now
 
   void Add(const Entry& entry) { entries_[added_++ % entries_.size()] = entry; }
   // All that were ever added; the first that is still there.

@@ -37,13 +37,15 @@ class MotionLog : public allocator::MotionObserver {
  public:
   explicit MotionLog(const MotionLogOptions& options = {});
 
+  // A move or a wait has ended. No allocation.
   void OnMove(const allocator::EndedMove& move) override;
   void OnStall(const allocator::Stall& stall) override;
 
   // Takes the lock again and again, each time for a short while, and allocates while it does not have it: what
   // comes meanwhile may be in it or not.
   Motion Copy() const;
-  // Of the whole run.
+  // Of the whole run, whatever has dropped out of the log. Blocks that had the same index one after the other
+  // are one.
   struct BlockSums {
     uint64_t moved_bytes = 0;
     uint64_t stalled_nanos = 0;
@@ -53,6 +55,7 @@ class MotionLog : public allocator::MotionObserver {
   std::vector<std::pair<uint64_t, uint64_t>> StalledNanosByTag() const;
 
  private:
+  // A place of the table of sums; tag 0: free.
   struct TagSum {
     uint64_t tag = 0;
     uint64_t nanos = 0;

@@ -26,6 +26,9 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 
   // ---- Forms of 2.11 that older minors call in another form, or never.
 
+  // A pure declaration gives SpillwayAllocator the form of 2.11 to override where this minor's interface
+  // lacks it. What is final is the minor's own form. It calls that of 2.11, and asks for nothing that the
+  // minor does not know.
 #if !SPILLWAY_TORCH_SINCE(6)
   virtual double getMemoryFraction(c10::DeviceIndex device) = 0;
 #endif
@@ -49,6 +52,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 #endif
 
 #if !SPILLWAY_TORCH_SINCE(10)
+  // PyTorch asks the runtime itself before 2.10. Our limits and the text of our refusals ask this.
   virtual std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) = 0;
 #endif
 
@@ -62,19 +66,24 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   // ---- Members that later minors brought.
 
 #if SPILLWAY_TORCH_SINCE(5)
-  // A block of ours has no memory that another process could open.
+  // For torch.multiprocessing. A block of ours has no memory that another process could open. Before 2.5
+  // PyTorch asks for the block's base instead (kBaseIsForSharing).
   torch_cuda::ShareableHandle shareIpcHandle(void* pointer) override {
     RefuseToShareOurs(pointer);
     return native_->shareIpcHandle(pointer);
   }
+  // Words in native's history that belong to no block.
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override {
     native_->recordAnnotation(annotation);
   }
 #endif
 
 #if SPILLWAY_TORCH_SINCE(6)
+  // The switch of the cache. Native keeps it, and SpillwayAllocator asks native before it takes a block.
   void enable(bool value) override { native_->enable(value); }
   bool isEnabled() const override { return native_->isEnabled(); }
+  // Private pools are native's, and so is the count of their users. The call that adds a user has had three
+  // forms, which stand below.
   int getPoolUseCount(c10::DeviceIndex device, PoolId pool) override {
     return native_->getPoolUseCount(device, pool);
   }
@@ -85,6 +94,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
                           std::shared_ptr<CUDAAllocator> allocator) override {
     native_->createOrIncrefPool(device, pool, std::move(allocator));
   }
+  // Whether native may take memory of the pool for blocks outside of it. Those of ours never come from one.
   void setUseOnOOM(c10::DeviceIndex device, PoolId pool, bool use_on_oom) override {
     native_->setUseOnOOM(device, pool, use_on_oom);
   }
@@ -100,10 +110,12 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(10)
+  // Of native's segments alone: a block of ours is no expandable segment.
   std::vector<torch_cuda::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex device) override {
     return native_->getExpandableSegmentSizes(device);
   }
   void setNoSplit(c10::DeviceIndex device, PoolId pool) override { native_->setNoSplit(device, pool); }
+  // Native keeps the text. Events of ours take it from there when they are recorded.
   void setUserMetadata(const std::string& metadata) override { native_->setUserMetadata(metadata); }
   std::string getUserMetadata() override { return native_->getUserMetadata(); }
 #endif
@@ -120,6 +132,8 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(13)
+  // PyTorch says when a capture has really begun. For blocks of ours the runtime is asked about the stream
+  // instead, at each allocation (allocator.cc).
   void markCaptureBegin(c10::DeviceIndex device) override { native_->markCaptureBegin(device); }
   void markCaptureEnd(c10::DeviceIndex device) override { native_->markCaptureEnd(device); }
 
@@ -131,6 +145,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
 
 #if SPILLWAY_TORCH_SINCE(14)
   bool supportsUserMetadata() override { return native_->supportsUserMetadata(); }
+  // A text about a live block, as an event of its own.
   void annotateMemory(const void* pointer, const std::string& metadata) override {
     if (Owns(pointer)) {
       RecordForOurs(TraceAction::ANNOTATE, pointer, metadata);
@@ -154,6 +169,7 @@ class CompatAllocator : public torch_cuda::CUDAAllocator {
   // Gives a block that native has just handed out our deleter, and notes it in the statistics.
   virtual c10::DataPtr AdoptNative(c10::DataPtr pointer, size_t bytes) = 0;
 
+  // Constant after construction.
   const NativeForms native_;
 };
 

@@ -1,6 +1,6 @@
-// The types of PyTorch's allocator interface under one name for all minors (versions.txt), and what a minor lacks of
-// them: PyTorch moved them twice between 2.4 and 2.11. Everything of integration/torch includes this instead of
-// PyTorch's own header of types. No state; nothing fails.
+// The types of PyTorch's allocator interface under one name for all minors (versions.txt), and what a minor
+// lacks of them: PyTorch moved them twice between 2.4 and 2.11. Everything of integration/torch includes this
+// instead of PyTorch's own header of types. Nothing here has state, and nothing fails; any thread.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_
 #define SPILLWAY_INTEGRATION_TORCH_COMPAT_TYPES_H_
@@ -36,6 +36,7 @@ namespace torch_stats = c10::CachingDeviceAllocator;
 namespace torch_stats = torch_cuda;
 #endif
 
+// The number of a private pool.
 #if SPILLWAY_TORCH_SINCE(9)
 using PoolId = c10::MempoolId_t;
 #else
@@ -44,19 +45,21 @@ using PoolId = c10::cuda::MempoolId_t;
 // A pool that is none: blocks outside of all private pools.
 inline constexpr PoolId kNoPool{0, 0};
 
-// What is known about an event of the history.
+// What is known about an event of the history. TraceLog fills it in; a field that the minor's event lacks is
+// not looked at.
 struct TraceFacts {
   torch_cuda::TraceEntry::Action action;
   c10::DeviceIndex device;
-  size_t address;
-  size_t bytes;
-  void* stream;
-  std::shared_ptr<c10::GatheredContext> context;
-  std::string compile_context;  // since 2.8
-  std::string user_metadata;    // since 2.10
+  size_t address;                                 // of the block; of a refusal: the device's free bytes
+  size_t bytes;                                   // as asked for; of a segment: as the statistics count them
+  void* stream;                                   // a cudaStream_t: the block's own
+  std::shared_ptr<c10::GatheredContext> context;  // a stack, or null when history keeps none
+  std::string compile_context;                    // since 2.8
+  std::string user_metadata;                      // since 2.10
 };
 
-// An event of a block outside of all pools, now.
+// An event of a block outside of all pools, now. The time is a reading of the clock counter, which TraceLog
+// turns into microseconds when a snapshot asks.
 inline torch_cuda::TraceEntry MakeTraceEntry(TraceFacts facts) {
   return {
     facts.action, facts.device, facts.address, facts.bytes, static_cast<cudaStream_t>(facts.stream),
@@ -83,7 +86,8 @@ inline bool IsOutsidePools(const torch_cuda::TraceEntry& event) {
 #endif
 }
 
-// The number of an action that history is told to leave out, by PyTorch's word for it; since 2.11.
+// The number of an action that history is told to leave out, by PyTorch's word for it. Before 2.11 nothing
+// can be left out: -1, which no action has.
 inline int TraceActionNumber(const std::string& word) {
 #if SPILLWAY_TORCH_SINCE(11)
   return static_cast<int>(c10::CachingDeviceAllocator::parseTraceEntryAction(word));
@@ -108,7 +112,7 @@ inline std::string SizeWords(uint64_t bytes) {
 }
 #endif
 
-// A variable of PyTorch's own, as it reads it itself.
+// A variable of PyTorch's own, as it reads it itself: since 2.6 under the lock that its own writes take.
 inline std::optional<std::string> PyTorchVariable(const char* name) {
 #if SPILLWAY_TORCH_SINCE(6)
   return c10::utils::get_env(name);
@@ -125,7 +129,8 @@ inline constexpr bool kFractionKeepsDevice = SPILLWAY_TORCH_SINCE(11);
 // Whether PyTorch asks for a block's base only to share it with another process: it had no call for that before 2.5.
 inline constexpr bool kBaseIsForSharing = !SPILLWAY_TORCH_SINCE(5);
 
-// What PyTorch raises for a device's error.
+// What PyTorch raises for a device's error, to be thrown by the caller (refused_calls.cc). Python gets
+// torch.AcceleratorError with the number; before 2.8 RuntimeError, which has the text alone.
 #if SPILLWAY_TORCH_SINCE(8)
 inline c10::AcceleratorError DeviceFailure(c10::SourceLocation place, int32_t error, std::string text) {
   return {place, error, std::move(text)};

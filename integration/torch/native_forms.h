@@ -14,11 +14,16 @@
 
 namespace spillway::integration {
 
+// A pointer and nothing else: each call is passed on at once. An #if names the minor that brought the form
+// below it; beside it stands what older ones are asked, or what is answered in their place.
 class NativeForms {
  public:
   explicit NativeForms(torch_cuda::CUDAAllocator* native) : native_(native) {}
+  // What has one form in all minors. A member that is named below is not to be called through it.
   torch_cuda::CUDAAllocator* operator->() const { return native_; }
 
+  // isEnabled: false once PyTorch was told to work without its cache; larger blocks are left to native then,
+  // too. getMemoryFraction: 1.0 is no limit.
 #if SPILLWAY_TORCH_SINCE(6)
   bool isEnabled() const { return native_->isEnabled(); }
   double getMemoryFraction(c10::DeviceIndex device) const { return native_->getMemoryFraction(device); }
@@ -28,7 +33,9 @@ class NativeForms {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(8)
+  // kNoPool: everything that native caches. Before 2.8 there is nothing less to ask for.
   void emptyCache(PoolId pool) const { native_->emptyCache(pool); }
+  // Names of the compiled regions that the thread is in, for the events of native's history.
   void pushCompileContext(std::string& text) const { native_->pushCompileContext(text); }
   void popCompileContext() const { native_->popCompileContext(); }
 #else
@@ -38,11 +45,14 @@ class NativeForms {
 #endif
 
 #if SPILLWAY_TORCH_SINCE(10)
+  // The text that the user has given for later events of the history; empty when there is none.
   std::string getUserMetadata() const { return native_->getUserMetadata(); }
 #else
   std::string getUserMetadata() const { return ""; }
 #endif
 
+  // An older native cannot leave out its traces, before 2.8 not the other pools either. PyTorch of that minor
+  // never asks it to (compat.h).
   torch_cuda::SnapshotInfo snapshot(PoolId pool, bool include_traces) const {
 #if SPILLWAY_TORCH_SINCE(11)
     return native_->snapshot(pool, include_traces);
@@ -53,6 +63,7 @@ class NativeForms {
 #endif
   }
 
+  // What is dropped here an older PyTorch cannot have asked for: `clear` is of 2.8, `skip_actions` of 2.11.
   void recordHistory(bool enabled, torch_cuda::CreateContextFn recorder, size_t max_entries,
                      torch_cuda::RecordContext when, bool clear,
                      const std::vector<std::string>& skip_actions) const {

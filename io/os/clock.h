@@ -18,7 +18,8 @@ class Clock {
   static const Clock* System();
 };
 
-// The system's clock for std::chrono, as the clock of time points and durations.
+// The system's clock for std::chrono, as the clock of time points and durations: for deadlines of waits. It
+// asks Clock::System, so that the simulation's time is its time as well.
 struct SteadyClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;

@@ -17,7 +17,8 @@
 
 namespace spillway::os {
 
-// Has one owner, whose thread makes all calls and starts it once.
+// Has one owner, whose thread makes all calls and starts it once. A thread that was started is joined, left
+// behind or abandoned before the object goes: std::thread ends the process otherwise.
 class JoinableThread {
  public:
   // As os::StartThread. After an error the object is as if it was never started.
@@ -34,11 +35,12 @@ class JoinableThread {
   // Whether the thread was started and is neither joined nor left behind.
   bool joinable() const { return thread_.joinable(); }
   // True when the thread has ended within `timeout` or was never started; false when it is left behind. The
-  // owner has made it end before.
+  // owner has made it end before: nothing here tells the thread to.
   bool JoinFor(std::chrono::nanoseconds timeout) {
     if (!thread_.joinable()) return true;
     bool ended = false;
     {
+      // Not thread_.join(), which has no limit of time.
       const int64_t deadline = Clock::System()->NowNanos() + timeout.count();
       MutexLock lock(&end_->mu);
       for (int64_t now = 0; !end_->ended && (now = Clock::System()->NowNanos()) < deadline;) {
@@ -47,7 +49,7 @@ class JoinableThread {
       ended = end_->ended;
     }
     if (ended) {
-      thread_.join();
+      thread_.join();  // short: the thread has nothing left to do
     } else {
       thread_.detach();
     }
@@ -61,7 +63,7 @@ class JoinableThread {
  private:
   // Set by the thread as its last act, so that JoinFor can wait for it with a time limit.
   struct End {
-    Mutex mu{LockRank::kWaits};
+    Mutex mu{LockRank::kWaits};  // above the locks that an owner may have
     CondVar changed;
     bool ended ABSL_GUARDED_BY(mu) = false;
   };

@@ -1,12 +1,15 @@
-// LockRank: the order in which locks are taken. docs/threading.md says which lock protects what. Checked in
-// builds with SPILLWAY_LOCK_CHECKS (io/os/sync.h).
+// LockRank: the order in which locks are taken, so that threads cannot wait for each other in a circle. Every
+// os::Mutex is made with its rank. docs/threading.md says which lock protects what, and across what none may
+// be held. Checked in builds with SPILLWAY_LOCK_CHECKS (io/os/sync.h), where a wrong order stops the process;
+// elsewhere a rank costs nothing.
 
 #ifndef SPILLWAY_IO_OS_LOCK_RANK_H_
 #define SPILLWAY_IO_OS_LOCK_RANK_H_
 
 namespace spillway::os {
 
-// One value per lock class; a thread that holds rank r may only take a lock of rank > r.
+// One value per lock class; a thread that holds rank r may only take a lock of rank > r. So nobody has two of
+// one class, but by a TryLock, which does not wait. The numbers leave places for classes to come.
 enum class LockRank : int {
   kRuntime = 10,        // engine life cycle
   kRegistry = 20,       // hooks: functions, modules, external memory
@@ -18,7 +21,7 @@ enum class LockRank : int {
   kEngine = 70,         // submission queues of an I/O engine
   kRecorder = 80,       // trace ring and prediction
   kWaits = 85,          // the list of waits
-  kLog = 90,
+  kLog = 90,            // the log, words of refusals: taken with any other lock held
 };
 
 }  // namespace spillway::os

@@ -28,6 +28,7 @@ class ABSL_LOCKABLE Mutex {
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
+  // The rank is looked at before the wait: a wrong order is found also where it does not deadlock this time.
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     CheckRankBeforeLock();
     mutex_.lock();

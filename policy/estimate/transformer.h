@@ -14,6 +14,7 @@
 
 namespace spillway::policy {
 
+// What one forward pass gets; counts of tokens are those of one sequence.
 struct Batch {
   uint64_t sequences = 1, tokens = 0;
   uint64_t targets = 0;  // tokens of T5's decoder
@@ -26,6 +27,8 @@ class TransformerModel {
   // `shape` as CheckShape wants it; the others must outlive the model.
   TransformerModel(const ModelShape& shape, Operators* operators, Weights* weights);
 
+  // The forward pass of one micro-batch. Its launches and blocks are on the tape of the operators, and the
+  // result is what Autograd goes back from.
   Variable Loss(const Batch& batch);
 
  private:
@@ -34,8 +37,8 @@ class TransformerModel {
     Parameter* bias = nullptr;  // none: an RMS norm
   };
   struct Layer {
-    Norm before, across, after;  // of attention, attention to the encoder, the feed-forward layer
-    AttentionWeights attention, cross;
+    Norm before, across, after;         // of attention, attention to the encoder, the feed-forward layer
+    AttentionWeights attention, cross;  // cross: to the encoder, of T5's decoder alone
     FeedForwardWeights feed_forward;
   };
 
@@ -67,9 +70,9 @@ class TransformerModel {
   Parameter *embedding_, *positions_ = nullptr, *token_types_ = nullptr;
   Parameter *bias_table_ = nullptr, *decoder_bias_table_ = nullptr;
   Norm first_norm_, last_norm_, decoder_norm_, head_norm_;
-  std::vector<Layer> layers_, decoder_;
-  LinearWeights transform_;  // of BERT's head
-  Parameter *head_ = nullptr, *head_bias_ = nullptr;
+  std::vector<Layer> layers_, decoder_;               // decoder_: of T5
+  LinearWeights transform_;                           // of BERT's head
+  Parameter *head_ = nullptr, *head_bias_ = nullptr;  // head_: the embedding where the two are tied
 };
 
 }  // namespace spillway::policy

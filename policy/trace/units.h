@@ -1,4 +1,5 @@
-// Units and ids that all of policy shares.
+// Units and ids that all of policy shares, and those who hand it traces or carry its plans out: the recorder,
+// residency's plan and launch log. Plain numbers, so that a trace file can hold them. Nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_UNITS_H_
 #define SPILLWAY_POLICY_TRACE_UNITS_H_
@@ -10,7 +11,8 @@ namespace spillway::policy {
 using Bytes = uint64_t;
 using Nanos = int64_t;
 
-// Place of a launch in the order in which the gate let launches through, from 0.
+// Place of a launch in the order in which the gate let launches through, from 0. kNever: no launch, or none
+// that is known.
 using LaunchIndex = uint64_t;
 inline constexpr LaunchIndex kNever = ~LaunchIndex{0};
 

@@ -1,5 +1,5 @@
-// A device: its number, its capacity, and how much of it is in use. Attributes are in device_api.cc.
-// Devices are made at cuInit and never destroyed.
+// A device: its number, its capacity, and how much of it is in use. Attributes are in device_api.cc. Devices
+// are made at cuInit and never destroyed. Any thread; only Charge can fail.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_DEVICE_H_
 
@@ -11,10 +11,11 @@ namespace simcuda {
 
 class Context;
 
-// One direction of copies takes one copy engine: copies of that direction follow each other.
+// One direction of copies takes one copy engine: copies of that direction follow each other. In use where the
+// settings give a rate or a latency; a machine's profile has its own model of the link (hardware_link.h).
 struct CopyEngine {
   std::mutex mutex;
-  int64_t free_at_ns = 0;
+  int64_t free_at_ns = 0;  // when its last copy will be done (clock.h); guarded by mutex
 };
 
 class Device {

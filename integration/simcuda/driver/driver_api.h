@@ -13,6 +13,7 @@
 
 #include "integration/simcuda/driver/simcuda.h"
 
+// Before each definition: all other names of the library are hidden.
 #define SIMCUDA_API extern "C" __attribute__((visibility("default")))
 
 namespace simcuda {

@@ -1,4 +1,5 @@
-// Look-up in the table of all driver functions.
+// Look-up in the table of all driver functions (driver_functions.def), for cuGetProcAddress. Never by dlsym:
+// a preload that stands before this driver would be asked for our names. Any thread; nothing fails.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_GET_PROC_ADDRESS_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_GET_PROC_ADDRESS_H_
 

@@ -15,12 +15,14 @@ struct HostMemory {
   unsigned int flags = 0;  // CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_*
   bool registered = false;
   void* context = nullptr;
-  unsigned long long id = 0;
+  unsigned long long id = 0;  // what pointer attributes call the buffer id; never given twice
 };
 
 // The pinned memory that holds `address`, copied to *found (may be null).
 bool FindHostMemory(uint64_t address, HostMemory* found);
 
+// INVALID_VALUE for sizes that no host has and for pointers that were not allocated here; OUT_OF_MEMORY when
+// the system gives none. Neither waits: cuMemFreeHost has waited for the context before.
 CUresult AllocateHostMemory(uint64_t size, unsigned int flags, void* context, void** pointer);
 CUresult FreeHostMemory(void* pointer);
 

@@ -1,5 +1,7 @@
-// The part of an interprocess event that processes share: how many records were made, and how many of them the streams
-// have reached. It lies in a file without a name that every process maps. A wait looks at it again and again.
+// The part of an interprocess event that processes share: how many records were made, and how many of them
+// the streams have reached. It lies in a file without a name that every process maps. A wait looks at it
+// again and again, every 20 us. event_api.cc makes and opens it; the threads of streams record, reach and
+// wait.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IPC_EVENT_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_IPC_EVENT_H_
 
@@ -21,10 +23,13 @@ class SharedEvent {
   SharedEvent(const SharedEvent&) = delete;
   SharedEvent& operator=(const SharedEvent&) = delete;
 
+  // What another process opens it by, as long as its maker lives (ipc_file.h).
   void MakeHandle(CUipcEventHandle* handle) const;
   // The number of a record that is about to be queued; Reach when the stream gets there.
   uint64_t Record();
   void Reach(uint64_t number);
+  // The number of the last record: what a query or a wait that is made now is about. 0: none yet, and nothing
+  // to wait for.
   uint64_t recorded() const;
   bool IsReached(uint64_t number) const;
   // Blocks the calling thread, which must not be a stream's of this event.

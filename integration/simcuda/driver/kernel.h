@@ -15,9 +15,11 @@ namespace simcuda {
 
 struct Module;
 
+// A kernel as it was registered, or as an image lays it out. Never freed: queued launches and handles refer
+// to it.
 struct KernelDefinition {
   std::string name;
-  simcuda_kernel_function run = nullptr;
+  simcuda_kernel_function run = nullptr;  // the host function that does its work, on the stream's thread
   void* user = nullptr;
   std::vector<simcuda_parameter> parameters;
   size_t parameter_bytes = 0;

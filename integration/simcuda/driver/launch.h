@@ -1,4 +1,5 @@
-// Launches: the geometry of one, and a launch kept for a graph with its parameters' bytes.
+// Launches: the geometry of one, and a launch kept for a graph with its parameters' bytes. The calls that
+// make and change nodes (graph_node_api.cc) and captures use it, on the thread of the call.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_LAUNCH_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_LAUNCH_H_
 
@@ -11,6 +12,8 @@
 
 namespace simcuda {
 
+// Grid and block in x, y, z, as the call gave them. Nothing here is run in parallel: a kernel's host function
+// gets the shape and does the work of all blocks.
 struct LaunchShape {
   unsigned int grid[3];
   unsigned int block[3];

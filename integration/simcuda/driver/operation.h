@@ -10,6 +10,8 @@
 
 namespace simcuda {
 
+// Made and submitted on any thread. It keeps what the call was given: the caller's structs are gone when it
+// runs.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   virtual ~Operation() = default;

@@ -14,7 +14,8 @@ namespace simcuda {
 using PFN_cuProfilerStart_v4000 = CUresult (*)();
 using PFN_cuProfilerStop_v4000 = CUresult (*)();
 
-// A driver entry point that may be absent: calling an absent one is CUDA_ERROR_NOT_SUPPORTED.
+// A driver entry point that may be absent: calling an absent one is CUDA_ERROR_NOT_SUPPORTED. Set once,
+// before the table is given out.
 template <typename Pointer>
 class DriverEntry;
 
@@ -35,6 +36,7 @@ struct DriverTable {
 #define DRIVER_ENTRY(name, version, per_thread_version) DriverEntry<PFN_cu##name##_v##version> name;
 #include "integration/simcuda/runtime/driver_entries.def"
 #undef DRIVER_ENTRY
+  // The resolver itself, for cudaGetDriverEntryPoint; absent with a driver from before 12.0.
   DriverEntry<PFN_cuGetProcAddress_v12000> GetProcAddress;
 };
 

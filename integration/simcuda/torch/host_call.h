@@ -1,4 +1,5 @@
-// One call of an op on the stream thread: what a host form gets, and where it leaves its results.
+// One call of an op on the stream thread: what a host form (host_forms.h) gets, and where it leaves its
+// results. Its tensors are CPU aliases of device memory, which hold only while the op runs.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_HOST_CALL_H_
 

@@ -1,4 +1,5 @@
-// The interface of the operator library.
+// The interface of the operator library: what the stand-in runtime looks up in it by name
+// (operator_library.cc). It is opened when PyTorch is found in the process.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_TORCH_REGISTRATION_H_
 

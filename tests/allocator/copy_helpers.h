@@ -1,4 +1,5 @@
-// For tests of copies that are kept off the GPU: a device with a hash, and single ways of one block.
+// For tests of copies that are kept off the GPU: a device with a hash, and single ways of one block. On the
+// test's thread; a step that is not done within its time fails the test.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_COPY_HELPERS_H_
 #define SPILLWAY_TESTS_ALLOCATOR_COPY_HELPERS_H_

@@ -1,4 +1,5 @@
-// For tests that drive single evictions and fetches: stops at delay points, and steps of one block's way.
+// For tests that drive single evictions and fetches: stops at delay points (test_points.h), and steps of one
+// block's way. The order of threads comes from these stops, never from sleeps alone.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
 #define SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_

@@ -1,4 +1,5 @@
 // An AddressMap without a driver, with blocks at known addresses. For tests of what looks up addresses.
+// Nothing is reserved, and nothing may be read at an address.
 
 #ifndef SPILLWAY_TESTS_FAKES_TEST_MAP_H_
 #define SPILLWAY_TESTS_FAKES_TEST_MAP_H_

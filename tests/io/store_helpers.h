@@ -1,4 +1,5 @@
-// What the tests of io share: a directory of their own on a real disk, patterns, and waiting for callbacks.
+// What the tests of io share: a directory of their own on a real disk, patterns, and waiting for callbacks. A
+// file system in memory may refuse direct transfers.
 
 #ifndef SPILLWAY_TESTS_IO_STORE_HELPERS_H_
 #define SPILLWAY_TESTS_IO_STORE_HELPERS_H_

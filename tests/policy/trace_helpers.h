@@ -1,4 +1,5 @@
-// Small traces for tests of policy: launches written as lists, and random jobs with temporaries.
+// Small traces for tests of policy: launches written as lists, and random jobs with temporaries. The same
+// seed gives the same job.
 
 #ifndef SPILLWAY_TESTS_POLICY_TRACE_HELPERS_H_
 #define SPILLWAY_TESTS_POLICY_TRACE_HELPERS_H_

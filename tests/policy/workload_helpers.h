@@ -1,4 +1,5 @@
-// Small workloads for the tests of the offline planner, the G10 traces, and random ones.
+// Small workloads for the tests of the offline planner, the G10 traces, and random ones. The plain machine
+// has round rates, so that a test can say the times that come out.
 
 #ifndef SPILLWAY_TESTS_POLICY_WORKLOAD_HELPERS_H_
 #define SPILLWAY_TESTS_POLICY_WORKLOAD_HELPERS_H_

@@ -1,4 +1,5 @@
-// Contents of blocks: words that are a function of a version number, written and compared by kernels.
+// Contents of blocks: words that are a function of a version number, written and compared by kernels. Each
+// word says its place, too, so that bytes of another block or version are told apart. Wrong ones end the run.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_CONTENTS_H_
 #define SPILLWAY_TESTS_SIMULATION_CONTENTS_H_

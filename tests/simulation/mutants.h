@@ -1,4 +1,6 @@
-// Mutants by name: rules of the product that are left out on purpose (allocator/residency/test_points.h).
+// Mutants by name: rules of the product that are left out on purpose (allocator/memory/test_points.h). The
+// simulation must find each of them, or it would not find the mistake either. One at a time, set before the
+// run.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_MUTANTS_H_
 #define SPILLWAY_TESTS_SIMULATION_MUTANTS_H_

@@ -1,4 +1,5 @@
-// What a world may set of the simulated operating system.
+// What a world may set of the simulated operating system, which stands in the place of io/os (seam/). Set
+// before the tasks of a run start.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_OS_H_
 #define SPILLWAY_TESTS_SIMULATION_OS_H_

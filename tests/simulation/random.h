@@ -1,4 +1,5 @@
-// Random: the one source of chance of a simulation: the same numbers for the same seed, everywhere.
+// Random: the one source of chance of a simulation: the same numbers for the same seed, everywhere. A run
+// that fails is run again by its seed, so nothing else may be asked for chance.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_RANDOM_H_
 #define SPILLWAY_TESTS_SIMULATION_RANDOM_H_

@@ -30,7 +30,7 @@ struct WorldSettings {
   bool asymmetric_barrier = true;
   int slow_gpu_one_in = 0;
   int slow_disk_one_in = 0;
-  int preempt_at_points_one_in = 0;  // at the product's delay points (allocator/residency/test_points.h)
+  int preempt_at_points_one_in = 0;  // at the product's delay points (allocator/memory/test_points.h)
   uint64_t kept_addresses = 4096;
   uint32_t largest_handle = 64;
   int64_t wait_limit_nanos = 0;  // SPILLWAY_WAIT_LIMIT; 0: none

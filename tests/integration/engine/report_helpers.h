@@ -1,4 +1,5 @@
-// What the tests of reports share: figures of two devices, and a folder for the files.
+// What the tests of reports share: figures of two devices, and a folder for the files. The second device is
+// the first but for a few figures, so that sums and rows of one device can be told apart.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_ENGINE_REPORT_HELPERS_H_
 #define SPILLWAY_TESTS_INTEGRATION_ENGINE_REPORT_HELPERS_H_

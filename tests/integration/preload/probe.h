@@ -1,4 +1,6 @@
-/* What the programs of the shim's tests share: opening a library, calling its functions by name, printing results. */
+/* What the programs of the shim's tests share: opening a library, calling its functions by name, printing
+ * results as name=value, a line each, for a Python test to read. What is missing ends the program with
+ * status 3. */
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_PRELOAD_PROBE_H_
 #define SPILLWAY_TESTS_INTEGRATION_PRELOAD_PROBE_H_

@@ -1,4 +1,5 @@
-// What the tests of a machine's costs share: a profile of round figures, and what turns it on and off.
+// What the tests of a machine's costs share: a profile of round figures, and what turns it on and off. The
+// costs are far above what the host takes, so that a busy machine does not change the outcome.
 #ifndef SPILLWAY_TESTS_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_BASE_H_
 #define SPILLWAY_TESTS_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_BASE_H_
 

@@ -1,4 +1,5 @@
-// A plan without ops, for tests that look at where the GPU is and how far the host may be ahead.
+// A plan without ops, for tests that look at where the GPU is and how far the host may be ahead. Nothing
+// moves by it: it says only how long each launch takes.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_RESIDENCY_PLAN_PLAN_OF_H_
 #define SPILLWAY_TESTS_ALLOCATOR_RESIDENCY_PLAN_PLAN_OF_H_

@@ -1,4 +1,5 @@
-// Facts of a machine on which all is well, for the doctor's tests to change.
+// Facts of a machine on which all is well, for the doctor's tests to change. A test sets the one thing that
+// is wrong, and looks at what is said of it.
 
 #ifndef SPILLWAY_TESTS_INTEGRATION_CLI_DOCTOR_DOCTOR_HELPERS_H_
 #define SPILLWAY_TESTS_INTEGRATION_CLI_DOCTOR_DOCTOR_HELPERS_H_

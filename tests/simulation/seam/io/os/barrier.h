@@ -1,4 +1,5 @@
-// The simulation's form of io/os/barrier.h.
+// The simulation's form of io/os/barrier.h. Stores of a task stay its own until they are drained (atomic.h):
+// by the heavy barrier those of all tasks, by a fence the task's own. Before either another task may go on.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_BARRIER_H_
 #define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_BARRIER_H_

@@ -1,4 +1,5 @@
-// The simulation's form of io/os/per_thread.h: state of one task.
+// The simulation's form of io/os/per_thread.h: state of one task. All tasks run on one thread, so
+// thread_local would be shared by them.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_PER_THREAD_H_
 #define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_PER_THREAD_H_

@@ -1,4 +1,5 @@
-// The simulation's form of io/os/thread.h: a thread is a task.
+// The simulation's form of io/os/thread.h: a thread is a task. Starting one does not fail here, and a sleep
+// costs no time but the simulation's.
 
 #ifndef SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_THREAD_H_
 #define SPILLWAY_TESTS_SIMULATION_SEAM_IO_OS_THREAD_H_

@@ -1,10 +1,11 @@
-"""As self_test, for the checks that read text: words, pages, sizes, names of tests."""
+"""As self_test, for the checks that read text: words, pages, sizes, comments, names of tests."""
 
 import unittest
 import unittest.mock
 
 import doc_format
 import function_size
+import header_comments
 import mirror
 import settings_page
 import text_rules
@@ -149,6 +150,46 @@ class TextRulesTest(Planted):
     def test_a_line_for_a_file_that_is_not_long_is_found(self):
         self.put("io/a.cc", HEAD + "int a;\n")
         self.assertEqual(len(self.found({"io/a.cc": "generated"})), 1)
+
+
+class HeaderCommentsTest(Planted):
+    TWO = "// What this is for,\n// and who calls it.\n"
+    PATH = "io/os/a.h"
+
+    def found(self, text, path=PATH, fewest=0):
+        self.put(path, text)
+        return header_comments.find_problems(self.root, fewest)
+
+    def test_a_header_that_explains_itself_passes(self):
+        self.assertEqual(self.found(self.TWO + "\n#ifndef A\n#define A\nint a;  // why\n#endif  // A\n"), [])
+        self.assertEqual(self.found("/* What this is for,\n * and who calls it. */\n#ifndef A\n#define A\n#endif\n"), [])
+        self.assertEqual(self.found(self.TWO + "int a;\n" * 8), [])
+
+    def test_a_short_head_or_one_behind_the_guard_is_found(self):
+        for text in (HEAD, "// Words.\n//\n// ----\n", "#ifndef A\n#define A\n" + self.TWO + "#endif\n"):
+            for path in (self.PATH, "bench/a.h", "tests/io/a.h"):
+                self.assertEqual(len(self.found(text, path)), 1, text)
+                (self.root / path).unlink()
+
+    def test_a_header_that_says_too_little_is_found(self):
+        found = ["io/os/a.h: 2 of 11 lines carry a comment, 20 % are the fewest"]
+        self.assertEqual(self.found(self.TWO + "int a;\n" * 9), found)
+
+    def test_lines_behind_code_and_lines_of_a_longer_comment_count(self):
+        self.assertEqual(self.found(self.TWO + "int a;\n" * 8 + "\n" * 9 + "int b;  // 1 for yes\n" + "int c;\n" * 3), [])
+        self.assertEqual(self.found(self.TWO + "/* One,\n   two,\n   three. */\n" + "int a;\n" * 20), [])
+
+    def test_what_says_nothing_does_not_count(self):
+        for line in ("}  // namespace a::b", "}  /* extern */", "#endif  // A", "F(/*now=*/true);", "int b;  // NOLINT(c)",
+                     "// clang-format off", "// ----", "//", 'F("https://a");', "F('\"'); G(\"// a\");"):  # fmt: skip
+            self.assertEqual(len(self.found(self.TWO + "int a;\n" * 8 + line + "\n")), 1, line)
+        self.assertEqual(self.found(self.TWO + "int a;\n" * 8 + "int b;  // NOLINT: why\n"), [])
+
+    def test_headers_of_tests_need_the_head_alone(self):
+        self.assertEqual(self.found(self.TWO + "int a;\n" * 20, "tests/io/a.h"), [])
+
+    def test_a_tree_that_was_not_read_is_found(self):
+        self.assertEqual(len(self.found(self.TWO, fewest=2)), 1)
 
 
 class FunctionSizeTest(Planted):

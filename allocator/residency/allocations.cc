@@ -262,7 +262,7 @@ absl::Status Allocations::EmptyCache() {
   std::vector<ChunkHandle> handles;
   {
     const TableLock lock(core_->table);
-    core_->table.launch_sets.ForgetDead();
+    core_->table.LaunchSetsLocked(lock).ForgetDead();
     charges_->LowerPromise(lock);
     charges_->chunks(lock).BeginRelease(charges_->chunks(lock).free(), &handles);
   }

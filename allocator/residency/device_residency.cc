@@ -281,7 +281,7 @@ ResidencyStats DeviceResidency::Stats() const {
     stats.peak_live_bytes = figures.peak_live_bytes;
     stats.peak_requested_bytes = figures.peak_requested_bytes;
     stats.external_bytes = figures.external_bytes;
-    stats.largest_set_bytes = core_->table.launch_sets.peak_bytes();
+    stats.largest_set_bytes = core_->table.LaunchSetsLocked(lock).peak_bytes();
     stats.cached_bytes = core_->table.ChunksLocked(lock, BlockState::kCached) * core_->chunk_bytes;
     AddBlocksLocked(lock, &stats);
   }

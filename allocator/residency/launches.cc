@@ -90,7 +90,7 @@ void Launches::RememberSet(const AccessSet& set) {
     blocks.push_back(
         {id, block.gate.bytes.load(std::memory_order_relaxed), block.live(), block.pin_reasons != 0});
   }
-  core_->table.launch_sets.Note(blocks);
+  core_->table.LaunchSetsLocked(lock).Note(blocks);
 }
 
 // After a device error the driver answers with its code. Where the error is one that we found (a mapping that
@@ -366,7 +366,7 @@ TimelineValue Launches::ValueToWaitFor(StreamIndex stream) const {
 }
 
 absl::Status Launches::WaitForRunAhead(uint64_t bytes, StreamIndex stream, uint64_t tag) {
-  const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.launch_sets.largest_bytes());
+  const uint64_t bound = std::max(core_->options.run_ahead_bytes, core_->table.LargestLaunchBytes());
   const TimelineValue before = ValueToWaitFor(stream);
   const auto too_many_bytes = [&] { return core_->clock.UncompletedBytes() + bytes > bound; };
   const auto too_far = [&] { return before.stream != kNoStream && !core_->clock.Completed(before); };

@@ -96,7 +96,7 @@ class Launches {
   void MarkReady(StreamRef stream) const;
   // Remembers a set that is larger than all remembered ones; only then takes the lock.
   void NoteSet(const AccessSet& set, uint64_t bytes) {
-    if (__builtin_expect(bytes > core_->table.launch_sets.largest_bytes(), 0)) RememberSet(set);
+    if (__builtin_expect(bytes > core_->table.LargestLaunchBytes(), 0)) RememberSet(set);
   }
   void RememberSet(const AccessSet& set);
   // Waits while uncompleted launches use more than the bound, or those of the stream are too far ahead. Without

@@ -86,7 +86,7 @@ void BlockTable::DestroyLocked(const TableLock& lock, Block* block) {
                  block->fetch.job == nullptr && !block->memory.mapping && !block->allocation.freed &&
                  !block->allocation.wanted);
   addresses_->Clear(block->address, block->chunks * addresses_->chunk_bytes());
-  launch_sets.OnDestroy(block->id, BytesOf(*block));
+  launch_sets_.OnDestroy(block->id, BytesOf(*block));
   Unlink(block);
   block->chunks = 0;
   free_indices_.push_back(block->id.index());
@@ -178,7 +178,7 @@ void BlockTable::AddPinLocked(const TableLock& lock, Block* block, PinReason rea
   if (block->pin_reasons == 0) {
     pinned_chunks_ += block->chunks;
     leaver_sizes_.Remove(block->chunks);
-    launch_sets.OnPinned(block->id, BytesOf(*block));
+    launch_sets_.OnPinned(block->id, BytesOf(*block));
     LeaveVictims(block);
   }
   block->pin_reasons |= 1u << static_cast<int>(reason);
@@ -200,18 +200,18 @@ void BlockTable::EndPinLocked(const TableLock& lock, Block* block, PinReason rea
 void BlockTable::NoteUnpinned(Block* block) {
   pinned_chunks_ -= block->chunks;
   leaver_sizes_.Add(block->chunks);
-  launch_sets.OnUnpinned(block->id, BytesOf(*block));
+  launch_sets_.OnUnpinned(block->id, BytesOf(*block));
   EnterVictim(block);
 }
 
 void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
   leaver_sizes_.Add(block->chunks);
-  launch_sets.OnHandOut(block->id, BytesOf(*block));
+  launch_sets_.OnHandOut(block->id, BytesOf(*block));
 }
 
 void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
   leaver_sizes_.Remove(block->chunks);
-  launch_sets.OnFree(block->id, BytesOf(*block));
+  launch_sets_.OnFree(block->id, BytesOf(*block));
 }
 
 void BlockTable::ForgetPinsLocked(const TableLock& lock, Block* block) {
@@ -257,7 +257,7 @@ void BlockTable::CheckInvariantsLocked(const TableLock& lock) const {
   SPILLWAY_CHECK(pinned == pinned_chunks_);
   for (int state = 0; state < kBlockStates; ++state)
     SPILLWAY_CHECK(counts[static_cast<size_t>(state)] == lists_[state].count);
-  launch_sets.CheckInvariants([this](BlockId id) {
+  launch_sets_.CheckInvariants([this](BlockId id) {
     const Block& block = at(id);
     return LaunchSets::Member{id, BytesOf(block), block.live(), block.pin_reasons != 0};
   });

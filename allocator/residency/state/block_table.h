@@ -295,7 +295,13 @@ class BlockTable {
     return lists_[static_cast<int>(state)].first;
   }
   // Chunks of live blocks with a long-term pin.
-  uint64_t pinned_chunks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return pinned_chunks_; }
+  uint64_t PinnedChunksLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return pinned_chunks_;
+  }
+  // Chunks of the largest live block without one.
+  uint32_t LargestLeaverLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return leaver_sizes_.Largest();
+  }
 
   // The blocks that may leave, by key (KeyOf): freed ones with chunks, and resident ones without a long-term
   // pin. A resident block that was not used since its hand-out is entered as unused; the Reclaimer moves it
@@ -309,9 +315,11 @@ class BlockTable {
   static policy::VictimIndex::Key KeyOf(const Block& block) { return block.id.index(); }
   Block* BlockOf(policy::VictimIndex::Key key) const { return &at(BlockId(device_, key)); }
 
-  LaunchSets launch_sets;  // guarded by mu, but for largest_bytes
-  // Chunks of the largest live block without a long-term pin.
-  uint32_t largest_leaver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return leaver_sizes_.Largest(); }
+  // The sets of blocks that launches name together. Their largest needs no lock.
+  LaunchSets& LaunchSetsLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return launch_sets_;
+  }
+  uint64_t LargestLaunchBytes() const { return launch_sets_.largest_bytes(); }
 
   // How often each legal move was made, for tests.
   uint64_t MovesLocked(const TableLock& lock, BlockState from, BlockState to) const
@@ -349,6 +357,7 @@ class BlockTable {
   List lists_[kBlockStates] ABSL_GUARDED_BY(mu);
   uint64_t pinned_chunks_ ABSL_GUARDED_BY(mu) = 0;
   BlockSizes leaver_sizes_ ABSL_GUARDED_BY(mu);
+  LaunchSets launch_sets_;  // guarded by mu, but for its largest
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
 };
 

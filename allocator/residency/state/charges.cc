@@ -80,17 +80,13 @@ void Charges::Cancel(const TableLock& lock, uint64_t chunks) {
   lock.Covers(*table_);
   begun_chunks_ -= chunks;
   live_chunks_ -= chunks;
-  LowerPromiseNow();
+  LowerPromise(lock);
 }
 
 void Charges::LowerPromise(const TableLock& lock) {
   lock.Covers(*table_);
-  LowerPromiseNow();
-}
-
-void Charges::LowerPromiseNow() {
   if (promised_bytes_ == 0) return;
-  const uint64_t beyond = ChargeOf(0).BeyondGpu();
+  const uint64_t beyond = ChargeOf(lock, 0).BeyondGpu();
   if (beyond >= promised_bytes_) return;
   capacity_->Change(promised_bytes_, beyond);
   promised_bytes_ = beyond;
@@ -98,24 +94,24 @@ void Charges::LowerPromiseNow() {
 
 bool Charges::LaunchFits(const TableLock& lock) const {
   lock.Covers(*table_);
-  return ChargeOf(0).LaunchFits();
+  return ChargeOf(lock, 0).LaunchFits();
 }
 
-Charge Charges::ChargeOf(uint64_t more_chunks) const {
+Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
   Charge charge;
   charge.live = (live_chunks_ + more_chunks) * chunk_bytes_;
-  charge.largest_block = std::max<uint64_t>(table_->largest_leaver(), more_chunks) * chunk_bytes_;
-  charge.largest_set = table_->launch_sets.largest_movable_bytes();
-  charge.pinned = table_->pinned_chunks() * chunk_bytes_;
+  charge.largest_block = std::max<uint64_t>(table_->LargestLeaverLocked(lock), more_chunks) * chunk_bytes_;
+  charge.largest_set = table_->LaunchSetsLocked(lock).largest_movable_bytes();
+  charge.pinned = table_->PinnedChunksLocked(lock) * chunk_bytes_;
   charge.chunk_target = chunks_.target() * chunk_bytes_;
   if (SPILLWAY_MUTANT(kNoHeadroom)) charge.largest_set = charge.largest_block = 0;
   return charge;
 }
 
-absl::Status Charges::Promise(uint64_t chunks, uint64_t* lacking_bytes) {
+absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, uint64_t* lacking_bytes) {
   *lacking_bytes = 0;
   if (FitsGpuWith(chunks)) return absl::OkStatus();
-  const Charge charge = ChargeOf(chunks);
+  const Charge charge = ChargeOf(lock, chunks);
   if (charge.FitsGpu() || (evict_->load() && charge.LaunchFits())) {
     if (capacity_->Change(promised_bytes_, charge.BeyondGpu())) {
       promised_bytes_ = charge.BeyondGpu();
@@ -126,12 +122,13 @@ absl::Status Charges::Promise(uint64_t chunks, uint64_t* lacking_bytes) {
   return RefusalOf(charge, capacity_->promised_bytes() - promised_bytes_);
 }
 
-absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
+absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
+                                     absl::FunctionRef<absl::Status()> serving) {
   // Another device may take what has grown for this one; not for ever.
   constexpr int kMostGrowths = 100;
   uint64_t lacking = 0;
   for (int growths = 0;; ++growths) {
-    absl::Status status = Promise(chunks, &lacking);
+    absl::Status status = Promise(*lock, chunks, &lacking);
     if (status.ok() || lacking == 0 || !capacity_->CanGrow() || growths == kMostGrowths) return status;
     // The tiers may grow. The file system and the driver take their time for that, so it is done without the
     // lock.
@@ -142,7 +139,7 @@ absl::Status Charges::PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::St
     if (absl::IsDeadlineExceeded(grown)) return grown;
     if (!grown.ok()) {
       // A block may have been freed meanwhile.
-      status = Promise(chunks, &lacking);
+      status = Promise(*lock, chunks, &lacking);
       if (status.ok()) return status;
       return WithWords(status, std::string(status.message()) + " (" + std::string(grown.message()) + ")");
     }

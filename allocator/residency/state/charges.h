@@ -74,7 +74,7 @@ class Charges {
   absl::Status Begin(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving) {
     lock->Covers(*table_);
     if (!FitsGpuWith(chunks)) {
-      if (absl::Status status = PromiseAndGrow(chunks, serving); !status.ok()) return status;
+      if (absl::Status status = PromiseAndGrow(lock, chunks, serving); !status.ok()) return status;
     }
     live_chunks_ += chunks;
     begun_chunks_ += chunks;
@@ -99,7 +99,7 @@ class Charges {
     live_chunks_ -= block->chunks;
     requested_bytes_ -= block->allocation.requested_bytes;
     table_->NoteFreedLocked(lock, block);
-    if (promised_bytes_ != 0) LowerPromiseNow();
+    if (promised_bytes_ != 0) LowerPromise(lock);
   }
   // Gives back the promise of capacity off the GPU that freed blocks no longer need.
   void LowerPromise(const TableLock& lock);
@@ -133,11 +133,13 @@ class Charges {
   bool FitsGpuWith(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu) {
     return live_chunks_ + more_chunks <= chunks_.target() && promised_bytes_ == 0;
   }
-  Charge ChargeOf(uint64_t more_chunks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  Charge ChargeOf(const TableLock& lock, uint64_t more_chunks) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Promises capacity for a new block, or says why not. `lacking_bytes`: capacity off the GPU that is short
   // and may yet grow.
-  absl::Status Promise(uint64_t chunks, uint64_t* lacking_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  absl::Status PromiseAndGrow(uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
+  absl::Status Promise(const TableLock& lock, uint64_t chunks, uint64_t* lacking_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
+  absl::Status PromiseAndGrow(TableLock* lock, uint64_t chunks, absl::FunctionRef<absl::Status()> serving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   // Which term is short, by how much, and what would help.
   absl::Status RefusalOf(const Charge& charge, uint64_t promised_elsewhere) const
@@ -146,7 +148,6 @@ class Charges {
   std::string CapacityText(const Charge& charge, uint64_t promised_elsewhere) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
   std::string OnGpuText(const Charge& charge) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
-  void LowerPromiseNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
 
   const uint64_t chunk_bytes_;
   BlockTable* const table_;

@@ -157,16 +157,16 @@ TEST(ChargingTest, ALaunchIsRememberedWithItsLiveBlocks) {
   const std::vector<CUdeviceptr> first = set;
   set.push_back(stays);
   EXPECT_EQ(device.Launch(nullptr, set, [](const auto&) {}), CUDA_SUCCESS);
-  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 13u << 20);
+  EXPECT_EQ(device->core()->table.LargestLaunchBytes(), 13u << 20);
   for (CUdeviceptr block : first) ASSERT_TRUE(device->Free(block).ok());
-  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 1u << 20);
+  EXPECT_EQ(device->core()->table.LargestLaunchBytes(), 1u << 20);
   EXPECT_EQ(allocate(), first) << "equal steps get equal addresses";
-  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 13u << 20);
+  EXPECT_EQ(device->core()->table.LargestLaunchBytes(), 13u << 20);
   for (CUdeviceptr block : first) ASSERT_TRUE(device->Free(block).ok());
   ASSERT_TRUE(device->Free(stays).ok());
   ASSERT_TRUE(device->EmptyCache().ok());
   allocate();
-  EXPECT_EQ(device->core()->table.launch_sets.largest_bytes(), 0u) << "forgotten with the cache";
+  EXPECT_EQ(device->core()->table.LargestLaunchBytes(), 0u) << "forgotten with the cache";
   device->CheckInvariants();
 }
 

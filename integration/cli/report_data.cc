@@ -52,6 +52,12 @@ void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
     metrics->disk_in = rates->Number("disk_in");
     metrics->disk_out = rates->Number("disk_out");
   }
+  if (const auto link = device.Object("link")) {
+    metrics->link_in = link->Number("in");
+    metrics->link_out = link->Number("out");
+    metrics->link_in_both = link->Number("in_both");
+    metrics->link_out_both = link->Number("out_both");
+  }
   if (const auto iteration = device.Object("step")) {
     metrics->iteration_s = iteration->Number("seconds");
     metrics->ideal_s = iteration->Number("ideal_seconds");

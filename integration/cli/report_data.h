@@ -98,7 +98,9 @@ struct ReportMetrics {
   Known ssd_written_bytes, ssd_read_bytes, stall_seconds;
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
   Known iteration_s, ideal_s, bound_s, plan_s;
-  Known host_in, host_out, disk_in, disk_out;  // bytes a second
+  Known host_in, host_out, disk_in, disk_out;  // of the job's transfers, bytes a second
+  // What plain copies over the link were measured to reach, alone and while both directions run, bytes a second.
+  Known link_in, link_out, link_in_both, link_out_both;
   std::string evictions_ended;
   size_t devices = 1;
 };

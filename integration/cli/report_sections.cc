@@ -59,6 +59,16 @@ Section Memory(const ReportData& data, const ReportFacts& facts) {
   return section;
 }
 
+// Empty where the job never measured it.
+std::string MeasuredLinkWords(const ReportMetrics& metrics) {
+  if (!metrics.link_in || !metrics.link_out || !metrics.link_in_both || !metrics.link_out_both) return "";
+  return absl::StrCat(
+      "The link as plain copies measured it: ", Shown(*metrics.link_in, Unit::kBytesPerSecond),
+      " to the GPU and ", Shown(*metrics.link_out, Unit::kBytesPerSecond), " from it alone, ",
+      Shown(*metrics.link_in_both, Unit::kBytesPerSecond), " and ",
+      Shown(*metrics.link_out_both, Unit::kBytesPerSecond), " while both directions run.");
+}
+
 Section Transfers(const ReportData& data) {
   Section section{"transfers", "Transfers", {}, {}, {}, {}, {}};
   Add(LinkChart(data), "No transfers over time: nothing was moved, or the file has no samples of it.",
@@ -75,6 +85,7 @@ Section Transfers(const ReportData& data) {
       FigureOf("host_spilled_bytes", "of it to host memory", metrics.host_spilled_bytes, Unit::kBytes),
       FigureOf("disk_spilled_bytes", "of it to the disk", metrics.disk_spilled_bytes, Unit::kBytes),
       FigureOf("fetched_bytes", "came back", metrics.fetched_bytes, Unit::kBytes)};
+  if (const std::string words = MeasuredLinkWords(metrics); !words.empty()) section.words.push_back(words);
   const bool some = metrics.fetched_bytes.value_or(0) > 0 && metrics.in_time_bytes;
   section.figures.push_back(
       FigureOf("in_time_percent", "of it in time",
@@ -153,8 +164,11 @@ Section Machines(const ReportFacts& facts, const WhatIf& what_if) {
       " blocks) with one thing changed at a time. The machine of this run: GPU ",
       Shown(what_if.gpu_bytes, Unit::kBytes), ", host memory ", Shown(what_if.host_bytes, Unit::kBytes),
       ", link ", Shown(what_if.link_in, Unit::kBytesPerSecond), " in and ",
-      Shown(what_if.link_out, Unit::kBytesPerSecond), " out, disk ",
-      Shown(what_if.disk_in, Unit::kBytesPerSecond), " read and ",
+      Shown(what_if.link_out, Unit::kBytesPerSecond), " out",
+      what_if.link_in_both ? absl::StrCat(" (", Shown(*what_if.link_in_both, Unit::kBytesPerSecond), " and ",
+                                          Shown(*what_if.link_out_both, Unit::kBytesPerSecond), " at once)")
+                           : "",
+      ", disk ", Shown(what_if.disk_in, Unit::kBytesPerSecond), " read and ",
       Shown(what_if.disk_out, Unit::kBytesPerSecond), " written."));
   if (!what_if.assumed.empty())
     section.words.push_back(absl::StrCat(

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "integration/cli/report_units.h"
 #include "integration/cli/simulation_run.h"
+#include "policy/simulator/machine.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
@@ -17,6 +18,25 @@ constexpr double kAssumedDisk = 3.2e9;
 constexpr double kFewDiskBytes = 4096;  // less is no use of the disk
 
 std::string Whole(double value) { return absl::StrFormat("%.0f", std::floor(value)); }
+
+// The rates while both directions run, where the link was measured: the run's own rates, less by as much.
+void ShareLink(const ReportMetrics& metrics, WhatIf* result, SimulateOptions* options) {
+  if (!metrics.link_in || !metrics.link_out || !metrics.link_in_both || !metrics.link_out_both) {
+    result->assumed.emplace_back("both directions of the link at once: each as fast as alone");
+    return;
+  }
+  policy::Machine machine;
+  machine.pcie_in = std::floor(result->link_in);
+  machine.pcie_out = std::floor(result->link_out);
+  const policy::LinkRates both =
+      policy::PossibleTogether(machine, {machine.pcie_in * *metrics.link_in_both / *metrics.link_in,
+                                         machine.pcie_out * *metrics.link_out_both / *metrics.link_out});
+  if (both.in <= 0) return;
+  // Rounded up, since together they must not be slower than taking turns.
+  result->link_in_both = std::min(std::ceil(both.in), machine.pcie_in);
+  result->link_out_both = std::min(std::ceil(both.out), machine.pcie_out);
+  options->pcie_both = absl::StrCat(Whole(*result->link_in_both), ",", Whole(*result->link_out_both));
+}
 
 // The machine of the run, from what was measured; what was not is assumed, and said.
 SimulateOptions MachineOf(const ReportData& data, WhatIf* result) {
@@ -40,6 +60,7 @@ SimulateOptions MachineOf(const ReportData& data, WhatIf* result) {
   options.ssd_read = Whole(result->disk_in);
   options.ssd_write = Whole(result->disk_out);
   options.piece = "0";  // whole blocks, as at run time
+  ShareLink(metrics, result, &options);
   return options;
 }
 

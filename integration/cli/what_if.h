@@ -36,7 +36,8 @@ struct WhatIf {
   double peak_live_bytes = 0;
   double iteration_s = 0, ideal_s = 0, bound_s = 0;  // on the machine of the run
   double gpu_bytes = 0, host_bytes = 0, link_in = 0, link_out = 0, disk_in = 0, disk_out = 0;
-  std::vector<WhatIfSweep> sweeps;  // one for each axis
+  Known link_in_both, link_out_both;  // while both directions run; none: taken as independent
+  std::vector<WhatIfSweep> sweeps;    // one for each axis
 };
 
 // `most_cpu_seconds`: of this process from the call on; machines whose turn comes later are left out.

@@ -44,12 +44,16 @@ TEST(ReportDataTest, FiguresAreThoseOfTheDevice) {
       R"("job": {"device_index": 1}, "figures": {"spilled_bytes": 30, "ssd_written_bytes": 7,
       "devices": [{"device": 0, "spilled_bytes": 10},
                   {"device": 1, "spilled_bytes": 20, "bytes_per_second": {"host_in": 5},
-                   "step": {"seconds": 2}, "lost_seconds": {"room": 1.5}}]})";
+                   "link": {"in": 25, "out": 24, "in_both": 12, "out_both": 23}, "step": {"seconds": 2}, "lost_seconds": {"room": 1.5}}]})";
   const auto data = ParseReport(File(members));
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->metrics.spilled_bytes, 20);
   EXPECT_EQ(data->metrics.ssd_written_bytes, 7);  // of all devices
   EXPECT_EQ(data->metrics.host_in, 5);
+  EXPECT_EQ(data->metrics.link_in, 25);
+  EXPECT_EQ(data->metrics.link_out, 24);
+  EXPECT_EQ(data->metrics.link_in_both, 12);
+  EXPECT_EQ(data->metrics.link_out_both, 23);
   EXPECT_EQ(data->metrics.iteration_s, 2);
   EXPECT_THAT(data->metrics.lost_seconds, ElementsAre(std::make_pair("room", 1.5)));
   EXPECT_EQ(data->metrics.devices, 2u);

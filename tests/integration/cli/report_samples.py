@@ -41,6 +41,7 @@ def device(spilled, lost, iteration, disk_part, budget, peak):
             "host_fetched_bytes": int(host * 0.95), "disk_fetched_bytes": int(disk * 0.95), "in_time_bytes": int(spilled * 0.8),
             "lost_seconds": lost, "stall_seconds_total": sum(lost.values()) * 1.5,
             "bytes_per_second": {"host_in": 22e9, "host_out": 21e9, **({"disk_in": 5.1e9, "disk_out": 3.9e9} if disk else {})},
+            "link": {"in": 25e9, "out": 24e9, "in_both": 15e9, "out_both": 22e9, "measurements": 1, "dropped": 0, "seconds": 0.04},
             "step": {"seconds": iteration, "ideal_seconds": iteration * 0.78, "plan_seconds": iteration * 0.9}}  # fmt: skip
 
 

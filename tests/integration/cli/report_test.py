@@ -59,6 +59,9 @@ class FiguresTest(Case):
         self.assertEqual(value("overview", "budget_bytes"), data["capacity"]["gpu_bytes"])
         self.assertAlmostEqual(value("overview", "lost_percent"), 11.7)
         self.assertEqual(value("transfers", "spilled_bytes"), device["spilled_bytes"])
+        self.assertIn("25.0 GB/s to the GPU and 24.0 GB/s from it alone, 15.0 GB/s and 22.0 GB/s while both",
+                      " ".join(sections["transfers"]["words"]))  # fmt: skip
+        self.assertIn("at once)", " ".join(sections["what_if"]["words"]))
         self.assertAlmostEqual(value("transfers", "in_time_percent"), 100 * device["in_time_bytes"] / device["fetched_bytes"])
         written = data["figures"]["ssd_written_bytes"]
         self.assertAlmostEqual(value("wear", "ssd_days"), 2 * 1200e12 / (written / 600 * 86400))

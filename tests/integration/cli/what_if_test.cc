@@ -63,6 +63,27 @@ void BurnCpu(double seconds) {
   }
 }
 
+// Bytes go out and in at once here: a link whose directions share is slower for them, and the run's own rates say how
+// much by the ratio that was measured.
+TEST(WhatIfTest, TheDirectionsOfTheLinkShareWhatWasMeasured) {
+  ReportData data = RunOn(450, 4000);
+  data.metrics.host_in = data.metrics.host_out = 0.4e9;
+  const WhatIf independent = SimulateWhatIf(data);
+  EXPECT_FALSE(independent.link_in_both);
+  EXPECT_THAT(independent.assumed, Contains(testing::HasSubstr("both directions")));
+  data.metrics.link_in = data.metrics.link_out = 20e9;
+  data.metrics.link_in_both = data.metrics.link_out_both = 10e9;
+  const WhatIf shared = SimulateWhatIf(data);
+  ASSERT_EQ(shared.missing, "");
+  EXPECT_THAT(shared.assumed, testing::Not(Contains(testing::HasSubstr("both directions"))));
+  EXPECT_NEAR(*shared.link_in_both, 0.2e9, 2);
+  EXPECT_GT(shared.iteration_s, 1.1 * independent.iteration_s);
+  EXPECT_GT(shared.bound_s, independent.bound_s) << "the bound is of the same link";
+  // A pair that is slower than taking turns is a slip of the measurement.
+  data.metrics.link_in_both = data.metrics.link_out_both = 9.9e9;
+  EXPECT_EQ(SimulateWhatIf(data).missing, "");
+}
+
 TEST(WhatIfTest, EachSweepHasTheRunsOwnPoint) {
   // Of host memory half would hold everything, too.
   const WhatIf what_if = SimulateWhatIf(RunOn(450, 4000));

@@ -1,7 +1,8 @@
 // What moving blocks costs on machines that simcuda has the costs of: blocks of several sizes go out and in together,
 // beside plain copies of pinned memory in the same run. For each machine, form of its driver and end of its assumed
-// figures: the part of a plain copy's speed, how long launches of another thread took, and how long our calls held the
-// driver's memory lock. Each figure is taken at two time scales, as at scale 1.
+// figures: the part of a plain copy's speed, how long launches of another thread took, how long the longest wait for a
+// lock of the driver's was before a launch, copy or event, by the stand-in's own clock (which no pause of this machine
+// makes longer), and how long our calls held the memory lock. Each figure is taken at two time scales, as at scale 1.
 //
 //   hardware_bench [--machines a100,h100] [--forms wait,pass] [--ends low,high] [--mib 8,64] [--scale N] [--json FILE]
 
@@ -43,6 +44,7 @@ struct Figures {
   double gb_per_s = 0;                         // each way
   double lock_share = 0;                       // of the time
   double longest_call_us = 0;                  // that held it
+  double longest_wait_us = 0;                  // of what enqueues work, for a lock, as the stand-in counts
   double quiet_us[3] = {}, moving_us[3] = {};  // launches: p50, p99, p99.9
   double cpu_share = 0;                        // of a processor, of the device's thread, outside the driver
   double overrun_share = 0;                    // of the time
@@ -101,6 +103,7 @@ class Bench {
     figures.gb_per_s = static_cast<double>(moved.in_bytes) / moved.seconds / 1e9 * scale;
     figures.lock_share = static_cast<double>(stats.memory_lock_ns) / 1e9 / moved.seconds;
     figures.longest_call_us = static_cast<double>(stats.longest_memory_call_ns) / 1e3 / scale;
+    figures.longest_wait_us = static_cast<double>(stats.longest_enqueue_wait_ns) / 1e3 / scale;
     figures.cpu_share = cpu / (moved.seconds / scale);
     figures.overrun_share = static_cast<double>(stats.overrun_ns) / 1e9 / moved.seconds;
     return figures;
@@ -125,6 +128,7 @@ nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Figures& f
           {"gb_per_s_each_way", f.gb_per_s},
           {"memory_lock_share", f.lock_share},
           {"longest_memory_call_us", f.longest_call_us},
+          {"longest_enqueue_wait_us", f.longest_wait_us},
           {"launch_us_without_moves", f.quiet_us},
           {"launch_us_with_moves", f.moving_us},
           {"device_thread_cpu_share_at_scale_1", f.cpu_share},
@@ -133,19 +137,21 @@ nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Figures& f
 
 void Print(const fakes::Machine& machine, uint64_t mib, const Figures& f) {
   std::printf(
-      "%-8s %-4s %-4s %5d %5g %6.3f %7.1f %6.3f %8.0f %7.1f %7.1f %8.1f %7.1f %7.1f %8.1f %6.3f %6.3f\n",
+      "%-8s %-4s %-4s %5d %5g %6.3f %7.1f %6.3f %8.0f %8.0f %7.1f %7.1f %8.1f %7.1f %7.1f %8.1f %6.3f "
+      "%6.3f\n",
       machine.name.c_str(), machine.form.c_str(), machine.end.c_str(), static_cast<int>(mib),
-      machine.time_scale, f.share, f.gb_per_s, f.lock_share, f.longest_call_us, f.quiet_us[0], f.quiet_us[1],
-      f.quiet_us[2], f.moving_us[0], f.moving_us[1], f.moving_us[2], f.cpu_share, f.overrun_share);
+      machine.time_scale, f.share, f.gb_per_s, f.lock_share, f.longest_call_us, f.longest_wait_us,
+      f.quiet_us[0], f.quiet_us[1], f.quiet_us[2], f.moving_us[0], f.moving_us[1], f.moving_us[2],
+      f.cpu_share, f.overrun_share);
   std::fflush(stdout);
 }
 
 void Run(const Arguments& arguments) {
   Bench bench;
   nlohmann::json rows = nlohmann::json::array();
-  std::printf("%-8s %-4s %-4s %5s %5s %6s %7s %6s %8s %7s %7s %8s %7s %7s %8s %6s %6s\n", "machine", "form",
-              "end", "MiB", "scale", "share", "GB/s", "lock", "longest", "p50", "p99", "p99.9", "p50", "p99",
-              "p99.9", "cpu", "over");
+  std::printf("%-8s %-4s %-4s %5s %5s %6s %7s %6s %8s %8s %7s %7s %8s %7s %7s %8s %6s %6s\n", "machine",
+              "form", "end", "MiB", "scale", "share", "GB/s", "lock", "longest", "waited", "p50", "p99",
+              "p99.9", "p50", "p99", "p99.9", "cpu", "over");
   double most_apart = 0;
   for (const uint64_t mib : arguments.mib) {
     bench.Prepare(mib * kMiB, arguments.moved_mib * kMiB);

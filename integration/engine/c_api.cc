@@ -67,7 +67,7 @@ int Allocate(int device, size_t bytes, void* stream, void** pointer) {
     auto residency = runtime->Device(device);
     if (!residency.ok()) return Answer(residency.status());
     auto address = (*residency)->Allocate(bytes, {static_cast<CUstream>(stream), false});
-    if (!address.ok()) return Answer(runtime->Explain(device, runtime->WithCause(address.status())));
+    if (!address.ok()) return Answer(runtime->Explain(device, address.status()));
     *pointer = reinterpret_cast<void*>(*address);
     return static_cast<int>(CUDA_SUCCESS);
   });

@@ -1,7 +1,7 @@
 // Reporter: reports to the user. It writes the metrics file after 1 s, every 10 s and at the end, a status line
 // when SIGUSR1 asks for one, lines about waits that take long, and the summary at the end. It looks at the
 // figures every second, to know what an iteration takes. It collects figures through a function and owns
-// none. Runtime makes it with the first device. Where its thread cannot be started, or a file cannot be
+// none. JobReports makes it with the first device. Where its thread cannot be started, or a file cannot be
 // written, one line says so. (The line when spilling starts comes from the allocator.)
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_REPORTER_H_

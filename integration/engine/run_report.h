@@ -1,6 +1,6 @@
 // RunReport: SPILLWAY_REPORT. It has the recorders of each device, looks at the figures 20 times a second, and
 // writes each device's file whenever the reporter writes: after the first second, every 10 s and at the end.
-// The runtime makes it, where the setting asks for it, and gives its recorders to the devices; the reporter's
+// JobReports makes it, where the setting asks for it, and gives its recorders to the devices; the reporter's
 // thread looks and writes. A file that cannot be written costs one line; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_RUN_REPORT_H_
@@ -28,7 +28,7 @@
 
 namespace spillway::integration {
 
-// Where a report's figures come from. The runtime implements it. Called on the reporter's thread.
+// Where a report's figures come from. JobReports implements it. Called on the reporter's thread.
 class RunSource {
  public:
   virtual ~RunSource() = default;

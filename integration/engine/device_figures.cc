@@ -1,0 +1,53 @@
+#include "integration/engine/device_figures.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "integration/engine/observation.h"
+
+namespace spillway::integration {
+namespace {
+
+// Only what is known from measured times of launches and, where bytes move, from measured rates.
+IterationForecast ForecastOf(const PredictorStats& prediction, const allocator::ResidencyStats& stats) {
+  IterationForecast forecast;
+  const policy::Forecast& found = prediction.forecast;
+  if (prediction.kinds_timed == 0) return forecast;
+  const auto seconds = [](policy::Nanos nanos) { return static_cast<double>(nanos) / 1e9; };
+  forecast.ideal_seconds = seconds(found.ideal);
+  const bool host = stats.host_fetched_bytes > 0, disk = stats.disk_fetched_bytes > 0;
+  if ((host && stats.host_in_rate <= 0) || (disk && stats.disk_in_rate <= 0)) return forecast;
+  forecast.bound_seconds = seconds(found.bound);
+  if (prediction.plans > 0) forecast.plan_seconds = seconds(found.iteration);
+  return forecast;
+}
+
+ObservedIteration ObservedBy(const Predictor& predictor, const ServedDevice& served, const Settings& settings,
+                             const allocator::ResidencyStats& stats) {
+  std::optional<uint64_t> budget;
+  if (settings.gpu_memory) budget = settings.gpu_memory->Of(served.device_bytes);
+  return ObserveIteration(predictor.observed().get(), stats, budget);
+}
+
+}  // namespace
+
+DeviceFigures FiguresOf(const ServedDevice& served, const Settings& settings) {
+  DeviceFigures figures;
+  figures.device = served.device;
+  figures.stats = served.residency->Stats();
+  if (served.predictor == nullptr) return figures;
+  const PredictorStats prediction = served.predictor->stats();
+  figures.plans = prediction.plans;
+  figures.plan_departures = prediction.departures;
+  figures.plan_iteration_launches = prediction.iteration_launches;
+  figures.plan_readoptions = prediction.readoptions;
+  figures.plan_improvements = prediction.improved;
+  figures.plan_sequences = prediction.sequences;
+  figures.followed_launches = prediction.followed;
+  figures.iteration_marks = prediction.marks;
+  figures.forecast = ForecastOf(prediction, figures.stats);
+  if (settings.Observes()) figures.observed = ObservedBy(*served.predictor, served, settings, figures.stats);
+  return figures;
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,268 @@
+#include "integration/engine/job_reports.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "integration/engine/device_figures.h"
+#include "integration/engine/drives.h"
+#include "integration/engine/iteration_trace.h"
+#include "integration/engine/job_words.h"
+#include "integration/engine/machine.h"
+#include "integration/engine/output_file.h"
+#include "integration/engine/prometheus.h"
+#include "integration/engine/recorded_command.h"
+#include "integration/hooks/hook_context.h"
+#include "integration/hooks/launch_reports.h"
+#include "io/os/clock.h"
+#include "io/os/log.h"
+
+namespace spillway::integration {
+namespace {
+
+constexpr size_t kBlocksNamed = 5;
+
+std::vector<std::string> CommandOfThisProcess() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!text.empty() && text.back() == '\0') text.pop_back();
+  return RecordedCommand(absl::StrSplit(text, '\0'));
+}
+
+}  // namespace
+
+// ---- Facts.
+
+void JobReports::NoteFramework(const std::string& name) {
+  if (framework_.load() != nullptr) return;
+  auto own = std::make_unique<std::string>(name);
+  const std::string* none = nullptr;
+  if (framework_.compare_exchange_strong(none, own.get())) (void)own.release();
+}
+
+RunFacts JobReports::FactsOfJob(int64_t origin_nanos) const {
+  RunFacts facts;
+  facts.command = CommandOfThisProcess();
+  facts.host = HostName();
+  facts.spillway = SPILLWAY_VERSION_TEXT;
+  if (const std::string* const framework = framework_.load()) facts.framework = *framework;
+  int version = 0;
+  if (from_.driver->cuDriverGetVersion(&version) == CUDA_SUCCESS)
+    facts.driver = absl::StrCat(version / 1000, ".", version % 1000 / 10);
+  facts.pid = ::getpid();
+  facts.rank = settings_.ranks.rank;
+  facts.local_size = settings_.ranks.size;
+  facts.started_unix =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  facts.origin_nanos = origin_nanos;
+  for (const SettingRow& row : SettingTable()) {
+    const char* const value = from_.shim->setting(row.name);
+    if (value != nullptr) facts.settings.push_back({row.name, value, from_.shim->setting_source(row.name)});
+  }
+  facts.host_bytes = from_.tiers->host_cap_bytes();
+  facts.directories = from_.tiers->disk_paths();
+  for (const std::string& path : facts.directories)
+    facts.drives.push_back(
+        {DriveOf(path), RanksOnDrive(path, settings_.RankDirectories(), settings_.ranks.size)});
+  return facts;
+}
+
+AdviceFacts JobReports::FactsForAdvice() const {
+  AdviceFacts facts;
+  facts.least_recently_used = settings_.policy == PolicyKind::kLru;
+  facts.strict = settings_.trust == Trust::kStrict;
+  facts.audit = settings_.audit;
+  facts.modelled_disk = settings_.io_model.Limits();
+  facts.host_cap_bytes = from_.tiers->host_cap_bytes();
+  return facts;
+}
+
+// What one of the driver's functions of that form says of the device; empty where it says nothing.
+std::string JobReports::WordsOfDevice(const char* function, int device) const {
+  using Function = CUresult (*)(char* text, int length, CUdevice device);
+  const auto ask = reinterpret_cast<Function>(from_.shim->real(function));
+  std::array<char, 256> text{};
+  CUdevice handle = 0;
+  if (ask == nullptr || from_.driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS) return "";
+  return ask(text.data(), static_cast<int>(text.size()) - 1, handle) == CUDA_SUCCESS ? text.data() : "";
+}
+
+// ---- Starting.
+
+// The report's is the last, since its file is by far the largest.
+std::vector<std::function<void(const Figures&, bool)>> JobReports::MakeWriters(int64_t origin_nanos) {
+  std::vector<std::function<void(const Figures&, bool)>> writers;
+  if (!settings_.prometheus.empty()) {
+    const std::string path = OutputFile::Expand(settings_.prometheus, settings_.ranks.rank);
+    const auto file = std::make_shared<OutputFile>("SPILLWAY_PROMETHEUS", path, Readers::kEveryone);
+    const PrometheusLabels labels = {settings_.ranks.rank, ::getpid()};
+    writers.push_back(
+        [file, labels](const Figures& figures, bool) { file->Replace(PrometheusText(figures, labels)); });
+  }
+  if (!settings_.report.empty()) {
+    const std::string path = OutputFile::Expand(settings_.report, settings_.ranks.rank);
+    const RunSource* const source = this;
+    report_ = std::make_unique<RunReport>(path, FactsOfJob(origin_nanos), FactsForAdvice(), source);
+    writers.push_back(
+        [report = report_.get()](const Figures& figures, bool ended) { report->Write(figures, ended); });
+  }
+  return writers;
+}
+
+void JobReports::Start() {
+  const int64_t origin = os::Clock::System()->NowNanos();
+  trace_path_ = OutputFile::Expand(settings_.trace, settings_.ranks.rank);
+  Reporter::Options options;
+  options.metrics_file = settings_.metrics;
+  options.local_rank = settings_.ranks.rank;
+  options.status = settings_.status;
+  options.waits = from_.waits;
+  options.advice = FactsForAdvice();
+  options.writers = MakeWriters(origin);
+  if (report_ != nullptr) options.look_often = [report = report_.get()] { report->Look(); };
+  reporter_ = std::make_unique<Reporter>(options, [this, origin] {
+    Figures figures = CollectNow();
+    figures.seconds = static_cast<double>(os::Clock::System()->NowNanos() - origin) / 1e9;
+    return figures;
+  });
+}
+
+allocator::MotionObserver* JobReports::AddDevice(int device, uint64_t budget_bytes, uint64_t device_bytes) {
+  if (report_ == nullptr) return nullptr;
+  DeviceFacts facts;
+  facts.device = device;
+  facts.budget_bytes = budget_bytes;
+  facts.device_bytes = device_bytes;
+  facts.name = WordsOfDevice("cuDeviceGetName", device);
+  facts.pci_bus_id = WordsOfDevice("cuDeviceGetPCIBusId", device);
+  return report_->AddDevice(facts);
+}
+
+void JobReports::ReportServing(const ServedDevice& served, const allocator::ResidencyOptions& options) const {
+  ServedJob job;
+  if (const std::string* framework = framework_.load()) job.framework = *framework;
+  job.device = served.device;
+  (void)from_.driver->cuDeviceGetCount(&job.devices);
+  job.budget_bytes = options.budget_bytes;
+  job.device_bytes = served.device_bytes;
+  job.host_bytes = from_.tiers->host_cap_bytes();
+  job.disk = from_.tiers->disk_paths();
+  job.evicts = options.evict;
+  job.observes = settings_.Observes();
+  job.rank = settings_.ranks.rank;
+  job.ranks = settings_.ranks.size;
+  if (from_.devices->Kept().size() > 1) return os::Log(os::LogLevel::kInfo, ServedLine(job));
+  os::ReportLine(ServedLine(job));
+}
+
+// ---- In service.
+
+Figures JobReports::CollectNow() const {
+  Figures figures;
+  for (const ServedDevice* const served : from_.devices->InService())
+    figures.devices.push_back(FiguresOf(*served, settings_));
+  if (const io::SpillStore* const disk = from_.tiers->disk()) {
+    const io::SpillStoreStats stats = disk->stats();
+    figures.disk = {stats.bytes_written, stats.bytes_read};
+    figures.disk.capacity_bytes = disk->capacity_bytes();
+  }
+  if (const allocator::HostPool* const host = from_.tiers->host())
+    figures.host_capacity_bytes = host->storage_capacity_bytes();
+  if (const HookState* const hooks = GetHookState())
+    figures.unknown_launches = hooks->unknown_launches.load();
+  if (const std::string* const reason = from_.evictions->ended_by()) figures.evictions_ended = *reason;
+  figures.newer_calls = from_.shim->newer_calls();
+  figures.waits = from_.waits->Figures();
+  figures.waits_now = from_.waits->Describe();
+  return figures;
+}
+
+Figures JobReports::Collect() const { return from_.devices->any() ? reporter_->Collect() : Figures(); }
+
+void JobReports::MarkIteration() const {
+  if (from_.devices->any() && report_ != nullptr) report_->MarkIteration();
+}
+
+absl::Status JobReports::Explain(int device, const absl::Status& refused) const {
+  const ServedDevice* const served = from_.devices->Find(device);
+  if (!absl::IsResourceExhausted(refused) || served == nullptr) return refused;
+  const NameOfIndex name = [this, device](policy::LaunchIndex index) { return NameOfLaunch(device, index); };
+  const std::string blocks = LargestBlocksText(served->residency->LargestBlocks(kBlocksNamed), name);
+  if (blocks.empty()) return refused;
+  return allocator::WithWords(refused, absl::StrCat(std::string(refused.message()), ". ", blocks));
+}
+
+// ---- RunSource.
+
+std::optional<RunSource::DeviceLook> JobReports::Look(int device) const {
+  const ServedDevice* const served = from_.devices->Find(device);
+  if (served == nullptr) return std::nullopt;
+  DeviceLook look{served->residency->Stats()};
+  if (served->predictor == nullptr) return look;
+  const PredictorStats prediction = served->predictor->stats();
+  look.iteration_launches = prediction.iteration_launches;
+  look.departures = prediction.departures;
+  return look;
+}
+
+std::vector<allocator::LargeBlock> JobReports::LargestBlocks(int device, size_t most) const {
+  const ServedDevice* const served = from_.devices->Find(device);
+  return served == nullptr ? std::vector<allocator::LargeBlock>() : served->residency->LargestBlocks(most);
+}
+
+std::vector<io::DirectoryStats> JobReports::Directories() const {
+  const io::SpillStore* const disk = from_.tiers->disk();
+  return disk == nullptr ? std::vector<io::DirectoryStats>() : disk->stats().directories;
+}
+
+std::string JobReports::NameOfLaunch(int device, policy::LaunchIndex index) const {
+  const ServedDevice* const served = from_.devices->Find(device);
+  if (served == nullptr || served->predictor == nullptr) return "";
+  const std::optional<uint64_t> tag = served->predictor->TagOf(index);
+  return tag ? KernelOf(*tag) : "";
+}
+
+void JobReports::AskForIteration(int device) const {
+  const ServedDevice* const served = from_.devices->Find(device);
+  if (served != nullptr && served->predictor != nullptr) served->predictor->AskForIteration();
+}
+
+std::shared_ptr<const Predictor::Followed> JobReports::LastIteration(int device) const {
+  const ServedDevice* const served = from_.devices->Find(device);
+  return served == nullptr || served->predictor == nullptr ? nullptr : served->predictor->LastIteration();
+}
+
+std::string JobReports::KernelOf(uint64_t tag) const { return NameOfTag(&GetHookState()->functions, tag); }
+
+// ---- Ending.
+
+void JobReports::WriteIterations() const {
+  if (settings_.trace.empty() && report_ == nullptr) return;
+  std::vector<DeviceIteration> iterations;
+  for (const ServedDevice* const served : from_.devices->Kept()) {
+    if (served->predictor != nullptr)
+      iterations.push_back({served->device, served->predictor->FollowedIteration()});
+  }
+  const auto name = [this](uint64_t tag) { return KernelOf(tag); };
+  if (report_ != nullptr) report_->SetIterations(iterations, name);
+  if (settings_.trace.empty()) return;
+  for (const std::string& line : WriteIterationTraces(trace_path_, std::move(iterations), name))
+    os::ReportLine(line);
+}
+
+void JobReports::Finish(Reporter::Time deadline) const {
+  if (reporter_ != nullptr) reporter_->Finish(deadline);
+}
+
+void JobReports::AbandonAfterFork() const {
+  if (reporter_ != nullptr) reporter_->AbandonAfterFork();
+}
+
+}  // namespace spillway::integration

@@ -1,0 +1,105 @@
+// JobReports: what is said about a job: the line at its first block, the figures, the files and lines that
+// settings ask for (SPILLWAY_METRICS, PROMETHEUS, STATUS, REPORT, TRACE), and the words of a refused
+// allocation. Runtime makes it with the engine and starts it with the first device; it gathers the job's
+// facts and figures from the engine's parts, and moves nothing. A file that cannot be written costs a line;
+// nothing else fails.
+
+#ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_
+#define SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "allocator/driver/cuda_driver.h"
+#include "integration/engine/devices.h"
+#include "integration/engine/eviction_switch.h"
+#include "integration/engine/report.h"
+#include "integration/engine/reporter.h"
+#include "integration/engine/run_report.h"
+#include "integration/engine/tiers.h"
+#include "integration/preload/shim_abi.h"
+#include "integration/settings/settings.h"
+#include "io/os/wait.h"
+
+namespace spillway::integration {
+
+class JobReports : private RunSource {
+ public:
+  // Where facts and figures come from. All of it must outlive the reports.
+  struct Sources {
+    const spillway_shim* shim;
+    const Settings* settings;
+    const allocator::CudaDriver* driver;
+    const Tiers* tiers;
+    const Devices* devices;
+    const EvictionSwitch* evictions;
+    os::WaitList* waits;
+  };
+  explicit JobReports(const Sources& from) : from_(from), settings_(*from.settings) {}
+
+  // Whose allocator is installed: "PyTorch 2.11". The first name counts. Any thread; no lock.
+  void NoteFramework(const std::string& name);
+
+  // ---- While devices start: one thread at a time.
+
+  // At the first device, once the tiers have started. Starts the reporter's thread.
+  void Start();
+  // Before the device's residency is made, which is to be given what this returns; null: no report is asked
+  // for.
+  allocator::MotionObserver* AddDevice(int device, uint64_t budget_bytes, uint64_t device_bytes);
+  // The device is in service. One line at the first; those of further devices are details.
+  void ReportServing(const ServedDevice& served, const allocator::ResidencyOptions& options) const;
+
+  // ---- While a device is in service: any thread.
+
+  // The figures of this moment; empty before a device is in service.
+  Figures Collect() const;
+  // The job's iteration ends here.
+  void MarkIteration() const;
+  // `refused`, an allocation's, with the largest live blocks of the device and their last kernels. Statuses
+  // that say nothing of memory stay as they are.
+  absl::Status Explain(int device, const absl::Status& refused) const;
+
+  // ---- At the end.
+
+  // SPILLWAY_TRACE, and the report's last iterations. After the predictors have stopped.
+  void WriteIterations() const;
+  // The summary and the last writing of each file, until `deadline` (Reporter::Finish).
+  void Finish(Reporter::Time deadline) const;
+  // In a forked child, on its only thread.
+  void AbandonAfterFork() const;
+
+ private:
+  RunFacts FactsOfJob(int64_t origin_nanos) const;
+  AdviceFacts FactsForAdvice() const;
+  std::string WordsOfDevice(const char* function, int device) const;
+  std::vector<std::function<void(const Figures&, bool)>> MakeWriters(int64_t origin_nanos);
+  Figures CollectNow() const;
+
+  std::optional<DeviceLook> Look(int device) const override;
+  std::vector<allocator::LargeBlock> LargestBlocks(int device, size_t most) const override;
+  std::vector<io::DirectoryStats> Directories() const override;
+  std::string NameOfLaunch(int device, policy::LaunchIndex index) const override;
+  std::string KernelOf(uint64_t tag) const override;
+  void AskForIteration(int device) const override;
+  std::shared_ptr<const Predictor::Followed> LastIteration(int device) const override;
+
+  const Sources from_;
+  const Settings& settings_;
+  std::atomic<const std::string*> framework_{nullptr};  // never freed
+
+  // Written by Start, before a device is in service.
+  std::string trace_path_;             // empty: no trace is wanted
+  std::unique_ptr<RunReport> report_;  // null: SPILLWAY_REPORT does not ask for one
+  std::unique_ptr<Reporter> reporter_;
+};
+
+}  // namespace spillway::integration
+
+#endif  // SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_

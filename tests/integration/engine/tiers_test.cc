@@ -1,0 +1,109 @@
+#include "integration/engine/tiers.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway::integration {
+namespace {
+
+using testing::ElementsAre;
+using testing::StartsWith;
+
+constexpr uint64_t kMib = 1 << 20;
+constexpr auto kLimit = std::chrono::milliseconds(1000);
+
+struct StandIn {
+  std::unique_ptr<const allocator::CudaDriver> driver;
+  CUcontext context = nullptr;
+};
+
+// The stand-in driver, opened once.
+const StandIn& Device() {
+  static const StandIn* const device = [] {
+    setenv("SIMCUDA_MEMORY", "256MiB", 1);
+    void* const library = dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW | RTLD_LOCAL);
+    auto driver = allocator::CudaDriver::Load([library](const char* name) { return dlsym(library, name); });
+    reinterpret_cast<CUresult (*)(unsigned int)>(dlsym(library, "cuInit"))(0);
+    auto* const made = new StandIn{*std::move(driver), nullptr};
+    made->driver->cuDevicePrimaryCtxRetain(&made->context, 0);
+    return made;
+  }();
+  return *device;
+}
+
+class TiersTest : public testing::Test {
+ protected:
+  TiersTest() : waits_(os::Clock::System(), nullptr, settings_.wait_limit) {
+    char folder[] = "/tmp/tiers_test_XXXXXX";
+    folder_ = mkdtemp(folder);
+    Name(folder_);
+  }
+  ~TiersTest() override { std::filesystem::remove_all(folder_); }
+  void Name(const std::string& directory) {
+    settings_.dirs = std::vector<std::vector<DirectoryEntry>>{{{directory, 64 * kMib}}};
+  }
+  Tiers Make() { return Tiers(&settings_, Device().driver.get(), &waits_); }
+  static absl::Status Start(Tiers* tiers) { return tiers->Start(Device().context, 256 * kMib); }
+
+  std::string folder_;
+  Settings settings_;
+  os::WaitList waits_;
+};
+
+TEST_F(TiersTest, TheStartMakesAllParts) {
+  Tiers tiers = Make();
+  EXPECT_EQ(tiers.DeviceOf(&tiers), -1) << "before the start no address is ours";
+  ASSERT_TRUE(Start(&tiers).ok());
+  ASSERT_NE(tiers.addresses(), nullptr);
+  EXPECT_NE(tiers.host(), nullptr);
+  EXPECT_NE(tiers.disk(), nullptr);
+  EXPECT_NE(tiers.capacity(), nullptr);
+  EXPECT_THAT(tiers.disk_paths(), ElementsAre(folder_));
+
+  const uint64_t base = tiers.addresses()->device_base(0);
+  EXPECT_EQ(tiers.DeviceOf(reinterpret_cast<void*>(base)), 0);
+  EXPECT_EQ(tiers.DeviceOf(reinterpret_cast<void*>(base - 1)), -1);
+  EXPECT_EQ(tiers.DeviceOf(reinterpret_cast<void*>(base + tiers.addresses()->total_bytes())), -1);
+  EXPECT_EQ(tiers.DeviceOf(nullptr), -1);
+  tiers.Shutdown(kLimit);
+}
+
+TEST_F(TiersTest, ADirectoryThatWasNamedMustWork) {
+  Name(folder_ + "/none");
+  Tiers tiers = Make();
+  const absl::Status status = Start(&tiers);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("SPILLWAY_DIRS: "));
+  EXPECT_EQ(tiers.addresses(), nullptr);
+
+  // The same object starts once the directory is there.
+  std::filesystem::create_directory(folder_ + "/none");
+  ASSERT_TRUE(Start(&tiers).ok());
+  EXPECT_NE(tiers.disk(), nullptr);
+  const allocator::HostPool* const host = tiers.host();
+  ASSERT_TRUE(Start(&tiers).ok());
+  EXPECT_EQ(tiers.host(), host) << "a second start makes nothing anew";
+  tiers.Shutdown(kLimit);
+}
+
+TEST_F(TiersTest, WhereNothingLeavesThereIsNoDisk) {
+  settings_.on_full = OnFull::kError;
+  Tiers tiers = Make();
+  ASSERT_TRUE(Start(&tiers).ok());
+  EXPECT_EQ(tiers.disk(), nullptr);
+  EXPECT_TRUE(tiers.disk_paths().empty());
+  EXPECT_NE(tiers.addresses(), nullptr);
+  tiers.Shutdown(kLimit);
+}
+
+}  // namespace
+}  // namespace spillway::integration

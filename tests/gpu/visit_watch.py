@@ -1,8 +1,8 @@
 """Runs one command of a visit: its output in a log, cut off after its time, and what a cut one was doing kept.
 
-A machine with a GPU may have neither gdb nor py-spy. So a command that does not end is looked at from outside (/proc: each
-thread's name, wait and system call, and its kernel stack where that may be read), then told to abort, on which Python prints
-the stacks of all its threads (PYTHONFAULTHANDLER). Spillway's own lines about waits of 10 s and more are in the log by then,
+A command that does not end is looked at from outside: /proc has each thread's name, wait and system call, and its kernel
+stack where that may be read; gdb or eu-stack, where the machine has one of them and it may attach, the stacks of its C and
+C++. Then it is told to abort, on which Python prints the stacks of all its threads (PYTHONFAULTHANDLER). Spillway's own lines about waits of 10 s and more are in the log by then,
 and its metrics file says which waits are under way.
 
 No wait here is without an end: a process that the kernel's driver holds outlives even SIGKILL, and is left behind.
@@ -12,12 +12,15 @@ import dataclasses
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 GRACE = 10  # seconds from the abort to the kill, and from the kill on
+STACKS = 30  # seconds for the native stacks of one process: reading the symbols of PyTorch takes some of them
+MOST_STACKS = 4  # processes of one command: the time of a visit is short
 LEAST = 2  # seconds: with less of the visit's time left nothing is begun
 
 
@@ -60,6 +63,27 @@ def threads(pid):
     return lines
 
 
+def native_stacks(pid):
+    """The stacks of C and C++ of a process's threads, or why there are none."""
+    debuggers = (
+        ["gdb", "--batch", "--nx", "-ex", "set pagination off", "-ex", "thread apply all backtrace 60", "-p", str(pid)],
+        ["eu-stack", "-n", "60", "-p", str(pid)],
+    )
+    command = next((command for command in debuggers if shutil.which(command[0])), None)
+    if command is None:
+        return [f"process {pid}: no native stacks, since this machine has neither gdb nor eu-stack"]
+    # Not subprocess.run, which waits without an end for what it has killed.
+    debugger = subprocess.Popen(["timeout", "-k", "1", str(STACKS), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+    try:
+        text = debugger.communicate(timeout=STACKS + GRACE)[0]
+    except subprocess.TimeoutExpired:
+        debugger.kill()
+        text = b"it does not end"
+    signal_to(pid, signal.SIGCONT)  # a debugger that was cut off leaves it stopped
+    return [f"process {pid}, by {command[0]}:", text.decode(errors="replace").strip()]
+
+
 def stop(child, log):
     """Writes down what a command that does not end is doing, and ends it."""
     members = family(child.pid)
@@ -67,6 +91,10 @@ def stop(child, log):
         out.write("\n==== cut off: it has not ended in its time; what its threads do\n")
         for pid in members:
             out.write("\n".join(threads(pid)) + "\n")
+            out.flush()
+        for pid in members[:MOST_STACKS]:
+            out.write("\n".join(native_stacks(pid)) + "\n")
+            out.flush()
         out.write("==== and by its own account\n")
     for pid in reversed(members):
         signal_to(pid, signal.SIGABRT)

@@ -1,8 +1,8 @@
 // Tiers: what all devices of the process share: addresses for blocks, pinned host memory, spill files, and
 // how much of the last two may be promised. Runtime starts it with the first device, holding its lock; from
 // then on its parts stay what they are, and any thread may use them. A directory that the user named and that
-// cannot be had fails the start with words that begin with the setting; where none was named there is a warning
-// and no disk. What the driver refuses fails it with the driver's error.
+// cannot be had fails the start with words that begin with the setting; where none was named there is a
+// warning and no disk. What the driver refuses fails it with the driver's error.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_TIERS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_TIERS_H_

@@ -32,18 +32,19 @@ std::string Iteration() {
   return policy::EncodeWorkload(workload);
 }
 
-// The same eight, kept and updated in turn, twice: where half of them fit, one leaves while another comes.
+// 64 tensors of 12.5 MiB, kept and updated in turn, three times: where half of them fit, one leaves while another
+// comes.
 std::string RoundOfUpdates() {
   policy::Workload workload;
-  workload.tensors.resize(8);
+  workload.tensors.resize(64);
   for (policy::WorkloadTensor& tensor : workload.tensors) {
-    tensor.bytes = 100 << 20;
+    tensor.bytes = 25 << 19;
     tensor.persistent = true;
   }
-  for (uint32_t i = 0; i < 16; ++i) {
+  for (uint32_t i = 0; i < 3 * 64; ++i) {
     policy::WorkloadKernel& kernel = workload.kernels.emplace_back();
-    kernel.duration = 20'000'000;
-    kernel.inputs = kernel.outputs = {i % 8};
+    kernel.duration = 2'500'000;
+    kernel.inputs = kernel.outputs = {i % 64};
   }
   return policy::EncodeWorkload(workload);
 }
@@ -95,7 +96,6 @@ TEST(WhatIfTest, TheDirectionsOfTheLinkShareWhatWasMeasured) {
   EXPECT_THAT(shared.assumed, testing::Not(Contains(testing::HasSubstr("both directions"))));
   EXPECT_NEAR(*shared.link_in_both, 0.2e9, 2);
   EXPECT_GT(shared.iteration_s, 1.5 * independent.iteration_s);
-  EXPECT_GT(shared.bound_s, independent.bound_s) << "the bound is of the same link";
   // A pair that is slower than taking turns is a slip of the measurement.
   data.metrics.link_in_both = data.metrics.link_out_both = 9.9e9;
   EXPECT_EQ(SimulateWhatIf(data).missing, "");

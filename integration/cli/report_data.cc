@@ -44,6 +44,14 @@ ReportCapacity CapacityOf(const JsonFields& fields) {
   return capacity;
 }
 
+// None where it was looked at and could not be measured.
+std::optional<ReportLink> LinkOf(const JsonFields& link) {
+  const auto rate = [&link](const char* name) { return link.Number(name).value_or(0); };
+  const ReportLink measured = {rate("in"), rate("out"), rate("in_both"), rate("out_both")};
+  const bool all = measured.in > 0 && measured.out > 0 && measured.in_both > 0 && measured.out_both > 0;
+  return all ? std::optional(measured) : std::nullopt;
+}
+
 // The device's own figures come from its entry of "devices", rates and iterations among them.
 void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
   if (const auto rates = device.Object("bytes_per_second")) {
@@ -52,12 +60,7 @@ void ReadDevice(const JsonFields& device, ReportMetrics* metrics) {
     metrics->disk_in = rates->Number("disk_in");
     metrics->disk_out = rates->Number("disk_out");
   }
-  if (const auto link = device.Object("link")) {
-    metrics->link_in = link->Number("in");
-    metrics->link_out = link->Number("out");
-    metrics->link_in_both = link->Number("in_both");
-    metrics->link_out_both = link->Number("out_both");
-  }
+  if (const auto link = device.Object("link")) metrics->link = LinkOf(*link);
   if (const auto iteration = device.Object("step")) {
     metrics->iteration_s = iteration->Number("seconds");
     metrics->ideal_s = iteration->Number("ideal_seconds");

@@ -89,6 +89,12 @@ struct ReportKernel {
   Known launches, seconds, stalled_s;
 };
 
+// What plain copies over the link were measured to reach, alone and while both directions run: bytes a second, all
+// above 0.
+struct ReportLink {
+  double in = 0, out = 0, in_both = 0, out_both = 0;
+};
+
 // Of the metrics (docs/metrics.md): of the report's device where the file has it so, else of all the
 // process's devices. Duration and bytes of drives are always the process's.
 struct ReportMetrics {
@@ -99,8 +105,7 @@ struct ReportMetrics {
   std::vector<std::pair<std::string, double>> lost_seconds;  // by cause
   Known iteration_s, ideal_s, bound_s, plan_s;
   Known host_in, host_out, disk_in, disk_out;  // of the job's transfers, bytes a second
-  // What plain copies over the link were measured to reach, alone and while both directions run, bytes a second.
-  Known link_in, link_out, link_in_both, link_out_both;
+  std::optional<ReportLink> link;              // none: it was not measured
   std::string evictions_ended;
   size_t devices = 1;
 };

@@ -61,12 +61,11 @@ Section Memory(const ReportData& data, const ReportFacts& facts) {
 
 // Empty where the job never measured it.
 std::string MeasuredLinkWords(const ReportMetrics& metrics) {
-  if (!metrics.link_in || !metrics.link_out || !metrics.link_in_both || !metrics.link_out_both) return "";
-  return absl::StrCat(
-      "The link as plain copies measured it: ", Shown(*metrics.link_in, Unit::kBytesPerSecond),
-      " to the GPU and ", Shown(*metrics.link_out, Unit::kBytesPerSecond), " from it alone, ",
-      Shown(*metrics.link_in_both, Unit::kBytesPerSecond), " and ",
-      Shown(*metrics.link_out_both, Unit::kBytesPerSecond), " while both directions run.");
+  if (!metrics.link) return "";
+  const auto shown = [](double rate) { return Shown(rate, Unit::kBytesPerSecond); };
+  return absl::StrCat("The link as plain copies measured it: ", shown(metrics.link->in), " to the GPU and ",
+                      shown(metrics.link->out), " from it alone, ", shown(metrics.link->in_both), " and ",
+                      shown(metrics.link->out_both), " while both directions run.");
 }
 
 Section Transfers(const ReportData& data) {

@@ -21,7 +21,7 @@ std::string Whole(double value) { return absl::StrFormat("%.0f", std::floor(valu
 
 // The rates while both directions run, where the link was measured: the run's own rates, less by as much.
 void ShareLink(const ReportMetrics& metrics, WhatIf* result, SimulateOptions* options) {
-  if (!metrics.link_in || !metrics.link_out || !metrics.link_in_both || !metrics.link_out_both) {
+  if (!metrics.link) {
     result->assumed.emplace_back("both directions of the link at once: each as fast as alone");
     return;
   }
@@ -29,9 +29,8 @@ void ShareLink(const ReportMetrics& metrics, WhatIf* result, SimulateOptions* op
   machine.pcie_in = std::floor(result->link_in);
   machine.pcie_out = std::floor(result->link_out);
   const policy::LinkRates both =
-      policy::PossibleTogether(machine, {machine.pcie_in * *metrics.link_in_both / *metrics.link_in,
-                                         machine.pcie_out * *metrics.link_out_both / *metrics.link_out});
-  if (both.in <= 0) return;
+      policy::PossibleTogether(machine, {machine.pcie_in * metrics.link->in_both / metrics.link->in,
+                                         machine.pcie_out * metrics.link->out_both / metrics.link->out});
   // Rounded up, since together they must not be slower than taking turns.
   result->link_in_both = std::min(std::ceil(both.in), machine.pcie_in);
   result->link_out_both = std::min(std::ceil(both.out), machine.pcie_out);

@@ -26,25 +26,22 @@ const ServedDevice* Devices::Find(int device) const {
 }
 
 bool Devices::any() const {
-  for (const std::atomic<const ServedDevice*>& published : published_) {
-    if (published.load(std::memory_order_acquire) != nullptr) return true;
-  }
-  return false;
+  bool found = false;
+  ForEach([&found](const ServedDevice&) { found = true; });
+  return found;
 }
 
-std::vector<const ServedDevice*> Devices::Those(const Places& places) {
-  std::vector<const ServedDevice*> those;
-  for (const std::atomic<const ServedDevice*>& place : places) {
-    if (const ServedDevice* const served = place.load(std::memory_order_acquire)) those.push_back(served);
+std::vector<const ServedDevice*> Devices::Kept() const {
+  std::vector<const ServedDevice*> kept;
+  for (const std::atomic<const ServedDevice*>& place : kept_) {
+    if (const ServedDevice* const served = place.load(std::memory_order_acquire)) kept.push_back(served);
   }
-  return those;
+  return kept;
 }
 
 absl::Status Devices::StopEvicting() const {
   absl::Status status;
-  for (const std::atomic<const ServedDevice*>& published : published_) {
-    if (const ServedDevice* const served = published.load()) status.Update(served->residency->StopEvicting());
-  }
+  ForEach([&status](const ServedDevice& served) { status.Update(served.residency->StopEvicting()); });
   return status;
 }
 

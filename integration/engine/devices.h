@@ -44,17 +44,22 @@ class Devices {
   const ServedDevice* Find(int device) const;
   // Whether one is in service.
   bool any() const;
-  // In service, in the order of their numbers.
-  std::vector<const ServedDevice*> InService() const { return Those(published_); }
+  // Calls visit(const ServedDevice&) for each that is in service, in the order of their numbers. Allocates
+  // nothing.
+  template <typename Visitor>
+  void ForEach(Visitor visit) const {
+    for (const std::atomic<const ServedDevice*>& place : published_) {
+      if (const ServedDevice* const served = place.load(std::memory_order_acquire)) visit(*served);
+    }
+  }
   // Also those whose start failed, or is not over.
-  std::vector<const ServedDevice*> Kept() const { return Those(kept_); }
+  std::vector<const ServedDevice*> Kept() const;
 
   // Each device in service brings everything back, and keeps it. An error: it does not fit one of them.
   absl::Status StopEvicting() const;
 
  private:
   using Places = std::array<std::atomic<const ServedDevice*>, allocator::kMaxDevices>;
-  static std::vector<const ServedDevice*> Those(const Places& places);
 
   Places kept_{};       // owned; release by Keep, acquire by Kept
   Places published_{};  // release by Publish, acquire by Find

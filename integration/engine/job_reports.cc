@@ -166,8 +166,8 @@ void JobReports::ReportServing(const ServedDevice& served, const allocator::Resi
 
 Figures JobReports::CollectNow() const {
   Figures figures;
-  for (const ServedDevice* const served : from_.devices->InService())
-    figures.devices.push_back(FiguresOf(*served, settings_));
+  from_.devices->ForEach(
+      [&](const ServedDevice& served) { figures.devices.push_back(FiguresOf(served, settings_)); });
   if (const io::SpillStore* const disk = from_.tiers->disk()) {
     const io::SpillStoreStats stats = disk->stats();
     figures.disk = {stats.bytes_written, stats.bytes_read};

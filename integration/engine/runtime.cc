@@ -239,9 +239,9 @@ absl::Status Runtime::Explain(int device, const absl::Status& refused) const {
 }
 
 void Runtime::MarkIteration() const {
-  for (const ServedDevice* const served : devices_.InService()) {
-    if (served->predictor != nullptr) served->predictor->MarkIteration();
-  }
+  devices_.ForEach([](const ServedDevice& served) {
+    if (served.predictor != nullptr) served.predictor->MarkIteration();
+  });
   reports_.MarkIteration();
 }
 
@@ -305,9 +305,7 @@ void Runtime::AbandonAfterFork() {
   PublishHookContext(nullptr);
   // No lock: another thread of the parent may have held it. What was being built at the fork is not
   // reached, and its descriptors live in this child until it ends (docs/limits.md); so do the other copies.
-  for (int device = 0; device < allocator::kMaxDevices; ++device) {
-    if (const ServedDevice* const served = devices_.Find(device)) served->residency->AbandonAfterFork();
-  }
+  devices_.ForEach([](const ServedDevice& served) { served.residency->AbandonAfterFork(); });
   tiers_.AbandonAfterFork();
   reports_.AbandonAfterFork();
 }

@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 
 GRACE = 10  # seconds from the abort to the kill, and from the kill on
-STACKS = 30  # seconds for the native stacks of one process: reading the symbols of PyTorch takes some of them
-MOST_STACKS = 4  # processes of one command: the time of a visit is short
+STACKS = 30  # seconds for the native stacks of a command's processes: reading the symbols of PyTorch takes some of them
 LEAST = 2  # seconds: with less of the visit's time left nothing is begun
 
 
@@ -63,8 +62,10 @@ def threads(pid):
     return lines
 
 
-def native_stacks(pid):
+def native_stacks(pid, seconds):
     """The stacks of C and C++ of a process's threads, or why there are none."""
+    if seconds < 1:
+        return [f"process {pid}: no native stacks, since the time is over"]
     debuggers = (
         ["gdb", "--batch", "--nx", "-ex", "set pagination off", "-ex", "thread apply all backtrace 60", "-p", str(pid)],
         ["eu-stack", "-n", "60", "-p", str(pid)],
@@ -72,28 +73,31 @@ def native_stacks(pid):
     command = next((command for command in debuggers if shutil.which(command[0])), None)
     if command is None:
         return [f"process {pid}: no native stacks, since this machine has neither gdb nor eu-stack"]
+    debugger_name = command[0]
     # Not subprocess.run, which waits without an end for what it has killed.
-    debugger = subprocess.Popen(["timeout", "-k", "1", str(STACKS), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+    command = ["timeout", "-k", "1", str(math.ceil(seconds)), *command]
+    debugger = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                start_new_session=True)  # fmt: skip
     try:
-        text = debugger.communicate(timeout=STACKS + GRACE)[0]
+        text = debugger.communicate(timeout=seconds + 3)[0]
     except subprocess.TimeoutExpired:
         debugger.kill()
         text = b"it does not end"
     signal_to(pid, signal.SIGCONT)  # a debugger that was cut off leaves it stopped
-    return [f"process {pid}, by {command[0]}:", text.decode(errors="replace").strip()]
+    return [f"process {pid}, by {debugger_name}:", text.decode(errors="replace").strip()]
 
 
-def stop(child, log):
-    """Writes down what a command that does not end is doing, and ends it."""
+def stop(child, log, stacks=STACKS):
+    """Writes down what a command that does not end is doing, and ends it. `stacks`: seconds for native stacks."""
+    stacks_end = time.monotonic() + stacks
     members = family(child.pid)
     with log.open("a", encoding="utf-8") as out:
         out.write("\n==== cut off: it has not ended in its time; what its threads do\n")
         for pid in members:
             out.write("\n".join(threads(pid)) + "\n")
             out.flush()
-        for pid in members[:MOST_STACKS]:
-            out.write("\n".join(native_stacks(pid)) + "\n")
+        for pid in members:
+            out.write("\n".join(native_stacks(pid, stacks_end - time.monotonic())) + "\n")
             out.flush()
         out.write("==== and by its own account\n")
     for pid in reversed(members):
@@ -154,9 +158,9 @@ def run(command, log, limit, environment=None, stdin=None, left=math.inf):
     try:
         cut = not wait(child, min(limit, left))
         if cut:
-            stop(child, log)
+            stop(child, log, min(STACKS, left - limit))  # what the visit's own end cuts off is no hang
     except BaseException:
-        stop(child, log)
+        stop(child, log, stacks=0)
         raise
     status = -signal.SIGKILL if child.returncode is None else child.returncode
     return Ended(status, time.monotonic() - start, read(log), cut, cut and left < limit)

@@ -50,10 +50,11 @@ TEST(ReportDataTest, FiguresAreThoseOfTheDevice) {
   EXPECT_EQ(data->metrics.spilled_bytes, 20);
   EXPECT_EQ(data->metrics.ssd_written_bytes, 7);  // of all devices
   EXPECT_EQ(data->metrics.host_in, 5);
-  EXPECT_EQ(data->metrics.link_in, 25);
-  EXPECT_EQ(data->metrics.link_out, 24);
-  EXPECT_EQ(data->metrics.link_in_both, 12);
-  EXPECT_EQ(data->metrics.link_out_both, 23);
+  ASSERT_TRUE(data->metrics.link);
+  EXPECT_EQ(data->metrics.link->in, 25);
+  EXPECT_EQ(data->metrics.link->out, 24);
+  EXPECT_EQ(data->metrics.link->in_both, 12);
+  EXPECT_EQ(data->metrics.link->out_both, 23);
   EXPECT_EQ(data->metrics.iteration_s, 2);
   EXPECT_THAT(data->metrics.lost_seconds, ElementsAre(std::make_pair("room", 1.5)));
   EXPECT_EQ(data->metrics.devices, 2u);

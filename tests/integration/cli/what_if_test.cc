@@ -89,15 +89,14 @@ TEST(WhatIfTest, TheDirectionsOfTheLinkShareWhatWasMeasured) {
   const WhatIf independent = SimulateWhatIf(data);
   EXPECT_FALSE(independent.link_in_both);
   EXPECT_THAT(independent.assumed, Contains(testing::HasSubstr("both directions")));
-  data.metrics.link_in = data.metrics.link_out = 20e9;
-  data.metrics.link_in_both = data.metrics.link_out_both = 10e9;
+  data.metrics.link = ReportLink{20e9, 20e9, 10e9, 10e9};
   const WhatIf shared = SimulateWhatIf(data);
   ASSERT_EQ(shared.missing, "");
   EXPECT_THAT(shared.assumed, testing::Not(Contains(testing::HasSubstr("both directions"))));
   EXPECT_NEAR(*shared.link_in_both, 0.2e9, 2);
   EXPECT_GT(shared.iteration_s, 1.5 * independent.iteration_s);
   // A pair that is slower than taking turns is a slip of the measurement.
-  data.metrics.link_in_both = data.metrics.link_out_both = 9.9e9;
+  data.metrics.link = ReportLink{20e9, 20e9, 9.9e9, 9.9e9};
   EXPECT_EQ(SimulateWhatIf(data).missing, "");
 }
 

@@ -46,7 +46,7 @@ struct Figures {
   double longest_call_us = 0;                  // that held it
   double longest_wait_us = 0;                  // of what enqueues work, for a lock, as the stand-in counts
   double quiet_us[3] = {}, moving_us[3] = {};  // launches: p50, p99, p99.9
-  double cpu_share = 0;                        // of a processor, of the device's thread, outside the driver
+  double cpu_share = 0;                        // of a processor, of Spillway's threads, outside the driver
   double overrun_share = 0;                    // of the time
 };
 
@@ -91,10 +91,10 @@ class Bench {
     LaunchProbe probe(*machine_, driver_, context_, pause);
     exchange_->Run(1);  // from rest, nothing can come in before the first block is out
     machine_->ResetStats();
-    const double cpu_before = machine_->OwnCpuSeconds("spillway-device");
+    const double cpu_before = machine_->OwnCpuSeconds();
     const Exchange::Moved moved = exchange_->Run(rounds_);
     TakeLaunches(probe.End(), scale, figures.moving_us);
-    const double cpu = machine_->OwnCpuSeconds("spillway-device") - cpu_before;
+    const double cpu = machine_->OwnCpuSeconds() - cpu_before;
     const simcuda_hardware_stats stats = machine_->Stats();
     exchange_->Settle();
     const double plain_seconds = plain_->Seconds(moved.out_bytes, moved.in_bytes);
@@ -131,7 +131,7 @@ nlohmann::json Row(const fakes::Machine& machine, uint64_t mib, const Figures& f
           {"longest_enqueue_wait_us", f.longest_wait_us},
           {"launch_us_without_moves", f.quiet_us},
           {"launch_us_with_moves", f.moving_us},
-          {"device_thread_cpu_share_at_scale_1", f.cpu_share},
+          {"threads_cpu_share_at_scale_1", f.cpu_share},
           {"overrun_share", f.overrun_share}};
 }
 

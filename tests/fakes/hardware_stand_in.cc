@@ -78,12 +78,12 @@ simcuda_hardware_stats HardwareStandIn::Stats() const {
   return stats;
 }
 
-double HardwareStandIn::OwnCpuSeconds(const std::string& thread) const {
+double HardwareStandIn::OwnCpuSeconds() const {
   double seconds = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name;
     std::ifstream(task.path() / "comm") >> name;
-    if (name != thread) continue;
+    if (name.rfind("spill", 0) != 0) continue;  // spillway-device, spill-io and their like
     uint64_t on_cpu_ns = 0;
     std::ifstream(task.path() / "schedstat") >> on_cpu_ns;
     const uint64_t in_driver = thread_cpu_(std::stoi(task.path().filename().string()));

@@ -27,8 +27,8 @@ class HardwareStandIn {
   void Become(const Machine& machine) const;
   simcuda_hardware_stats Stats() const;
   void ResetStats() const { reset_stats_(); }
-  // Processor seconds of the threads of that name, without what they spent inside the driver's calls.
-  double OwnCpuSeconds(const std::string& thread) const;
+  // Processor seconds of all threads of Spillway, without what they spent inside the driver's calls.
+  double OwnCpuSeconds() const;
 
   // A kernel of one address and one number: adds one to the word at the address, and ends the program when the word
   // was not the number before.

@@ -3,13 +3,21 @@
 
 #include "allocator/residency/transfer/link_probe.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "io/os/clock.h"
 #include "tests/allocator/copy_helpers.h"
 
@@ -113,6 +121,72 @@ TEST(LinkProbeTest, TheFirstEvictionMeasuresAndTheNextDoNot) {
     EXPECT_EQ(Read(device, block, 7), 0u);
     EXPECT_EQ(device->Stats().link_measurements, 1u);
     device->CheckInvariants();
+  }
+}
+
+// The stand-in with the link of a machine, at the low end of its figures and so slow that a copy of 64 KiB takes
+// 0.5 to 3 ms: the stand-in's threads then wake late by little of it. Calls take no time.
+class OnLinkOf {
+ public:
+  explicit OnLinkOf(const std::string& name) : file_(testing::TempDir() + name + "_link.json") {
+    Dl_info library;
+    if (dladdr(reinterpret_cast<void*>(CoreDevice::Driver()->cuMemCreate), &library) == 0) std::abort();
+    const auto folder = std::filesystem::path(library.dli_fname).parent_path() / "hardware";
+    nlohmann::json machine = nlohmann::json::parse(std::ifstream(folder / (name + ".json")));
+    for (auto& [call, costs] : machine["calls"].items()) {
+      for (const char* cost : {"call_us", "handle_us", "gib_us"})
+        if (costs.contains(cost)) costs[cost]["low"] = 0;
+    }
+    const auto slow = [&machine](const char* direction, const char* rate) {
+      nlohmann::json& value = machine["copies"][direction][rate]["low"];
+      value = value.get<double>() / kSlower;
+      return value.get<double>() * 1e9;
+    };
+    alone = {slow("in", "alone_gb_per_s"), slow("out", "alone_gb_per_s")};
+    both = {slow("in", "both_gb_per_s"), slow("out", "both_gb_per_s")};
+    std::ofstream(file_) << machine.dump();
+    SetSimcuda("HARDWARE_END", "low");
+    SetSimcuda("HARDWARE_FORM", "pass");
+    SetSimcuda("HARDWARE", file_);
+  }
+  ~OnLinkOf() {
+    SetSimcuda("HARDWARE", "");
+    std::filesystem::remove(file_);
+  }
+
+  LinkRates alone, both;  // bytes a second
+
+ private:
+  static constexpr double kSlower = 500;
+  const std::string file_;
+};
+
+// What a new device measures on the link.
+ResidencyStats::Link MeasureOn(const OnLinkOf&) {
+  CoreSetup setup = Measuring(/*disk=*/false);
+  setup.link_apart_nanos = 1'000'000;
+  CoreDevice device(setup);
+  const CUdeviceptr block = Filled(device, 7);
+  EvictInNeed(device, block);
+  const ResidencyStats stats = AwaitMeasurement(device, /*success=*/true);
+  EXPECT_EQ(Read(device, block, 7), 0u);
+  return stats.link.value_or(ResidencyStats::Link());
+}
+
+// One of ten measurements: on a busy machine the stand-in's threads may wake late in several.
+TEST(LinkProbeTest, FindsTheRatesOfALink) {
+  const auto near = [](double found, double rate) { return std::abs(found - rate) <= 0.1 * rate; };
+  for (const char* name : {"a100", "h200"}) {
+    const OnLinkOf link(name);
+    bool right = false;
+    std::string seen;
+    for (int i = 0; i < 10 && !right; ++i) {
+      const auto [alone, both] = MeasureOn(link);
+      right = near(alone.in, link.alone.in) && near(alone.out, link.alone.out) &&
+              near(both.in, link.both.in) && near(both.out, link.both.out);
+      absl::StrAppend(&seen, alone.in, " ", alone.out, " and ", both.in, " ", both.out, "\n");
+    }
+    EXPECT_TRUE(right) << name << ": in and out alone, and together:\n" << seen;
   }
 }
 

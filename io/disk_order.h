@@ -2,7 +2,7 @@
 // began last. Each process locks one byte of the mount's root directory, at the offset of the time when it
 // began. Nothing is written, and the kernel drops the locks of a process that ends. Processes that see the
 // file system by mounts with different roots do not see each other. Where the lock cannot be taken, a process
-// counts as alone. SpillStore has one object per file system.
+// counts as alone. SpillStore has one object per file system. Any thread; nothing else fails.
 
 #ifndef SPILLWAY_IO_DISK_ORDER_H_
 #define SPILLWAY_IO_DISK_ORDER_H_

@@ -5,7 +5,8 @@
 //
 // HostPool has one for host memory, each keeper of SpillStore one for its directory; they look at it about
 // once a second. Where no lock can be taken a process counts as alone. A process in a container that sees
-// another directory is not seen: see docs/decisions/0019-shared-by-locks.md. Asks the kernel, not a disk.
+// another directory is not seen: see docs/decisions/0019-shared-by-locks.md. One thread at a time, but for
+// Close. Asks the kernel, not a disk.
 
 #ifndef SPILLWAY_IO_NODE_SHARE_H_
 #define SPILLWAY_IO_NODE_SHARE_H_

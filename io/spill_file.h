@@ -1,7 +1,8 @@
 // SpillFile: one unlinked file in one directory, with mode 0600. It and its space are gone when the process
 // ends, for whatever reason. It can grow within a cap, a reserve and the system's limits. It does not know
 // what it contains. SpillStore has one per directory: the directory's keeper grows it, the engine reads and
-// writes it. Creating and growing it fail with an error that names the path.
+// writes it. Grow and Truncate: one thread at a time; the rest: any. Creating and growing it fail with an
+// error that names the path.
 
 #ifndef SPILLWAY_IO_SPILL_FILE_H_
 #define SPILLWAY_IO_SPILL_FILE_H_

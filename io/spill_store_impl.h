@@ -2,8 +2,10 @@
 // threads that grow files. Only the spill_*.cc files include it.
 // - spill_store_impl.cc: transfers, statistics and the end.
 // - spill_space.cc: taking slots and giving them back, and waiting for capacity.
-// - spill_growth.cc: the keepers, one thread per directory. Only they ask a file system for space. Threads:
-//   callers of the interface, the queue's thread of each directory, the completion workers, and the keepers.
+// - spill_growth.cc: the keepers, one thread per directory. Only they ask a file system for space.
+//
+// Threads: callers of the interface, the queue's thread of each directory, the completion workers, and the
+// keepers. What fails is what fails at the interface (spill_store.h).
 
 #ifndef SPILLWAY_IO_SPILL_STORE_IMPL_H_
 #define SPILLWAY_IO_SPILL_STORE_IMPL_H_

@@ -1,7 +1,7 @@
 // ContentHash: 128 bits by which the content of device memory is recognised. An eviction compares the hash of
 // a block with that of its last copy and drops an unchanged block without a copy. The kernel on the device
 // (content_hash.cu), its twin in simcuda and HashOf on the host give the same value. This header is
-// arithmetic; nothing in it can fail.
+// arithmetic; any thread, and nothing in it can fail.
 //
 // Two contents of one length that differ in a single vector of 16 bytes never have the same hash: each vector
 // goes through a permutation. Contents that differ in more have the same hash about once in 2^128 pairs, as

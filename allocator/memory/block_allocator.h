@@ -2,10 +2,10 @@
 // address, with or without chunks behind it, for the next block of the same number of chunks on the same
 // stream. The lowest such address is always taken. A job that allocates and frees alike in each iteration
 // thus gets the same addresses in each iteration, whatever memory pressure did meanwhile, and its launches
-// can be recognised. Residency calls it for each allocation and free. Take finds nothing when no address
-// fits; nothing else can fail. Sizes are few and come again: a list without addresses stays until there are
-// many, and the node of an address that was taken is used again, so that an allocation and a free that reuse
-// an address call no malloc.
+// can be recognised. Residency calls it for each allocation and free, under the lock of the block table. Take
+// finds nothing when no address fits; nothing else can fail. Sizes are few and come again: a list without
+// addresses stays until there are many, and the node of an address that was taken is used again, so that an
+// allocation and a free that reuse an address call no malloc.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_ALLOCATOR_H_

@@ -1,6 +1,6 @@
 // BlockSizes: how many blocks there are of each size, and the largest size. The block table keeps one for the
 // blocks that may leave, under its lock, since charging asks for the largest. Sizes are few and come again: a
-// size whose last block has gone keeps its entry until there are many sizes.
+// size whose last block has gone keeps its entry until there are many sizes. Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_

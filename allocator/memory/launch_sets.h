@@ -2,7 +2,7 @@
 // them. Each set counts its blocks that are live now. A freed block does not count, until its address is
 // handed out again: equal iterations get equal addresses. The remembered sets are thus never larger than what
 // a launch may still name. Residency calls this for each launch that names much, and for each change of a
-// block, under the lock of the block table.
+// block, under the lock of the block table. Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_LAUNCH_SETS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_LAUNCH_SETS_H_

@@ -1,6 +1,6 @@
 // Delay points and mutants of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests widen races
-// by the first and prove by the second that they would notice a broken rule. Any thread; without the option
-// the macros are empty.
+// by the first and prove by the second that they would notice a broken rule. Any thread; nothing fails;
+// without the option the macros are empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_

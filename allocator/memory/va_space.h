@@ -1,6 +1,6 @@
 // VaSpace: places blocks in one device's slice of the reserved address space. It is address arithmetic only
-// and maps nothing. Residency calls it when no freed block's address fits an allocation; an allocation fails
-// when no range is free.
+// and maps nothing. Residency calls it under the lock of the block table when no freed block's address fits
+// an allocation; an allocation fails when no range is free.
 //
 // Between two blocks lies one chunk that is never mapped, so that the end pointer of one never equals the
 // start of the next. Addresses around multiples of 4 GiB are left out where possible: two 32-bit integers in

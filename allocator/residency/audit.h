@@ -2,7 +2,8 @@
 // its own thread, and are waited for. Before each, every block that it does not name is unmapped and keeps
 // its chunks. A kernel that reaches a block by a pointer that the hooks missed then faults, and is known by
 // that. Faults go to an AuditObserver, which knows names; a launch is otherwise answered as by
-// DeviceResidency.
+// DeviceResidency. A fault, work that failed before the launch, and an unmapping that fails end the audit:
+// launches then no longer take turns.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_AUDIT_H_

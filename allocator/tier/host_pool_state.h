@@ -1,6 +1,9 @@
 // The state of HostPool, shared with its pinning thread. Only the host_pool*.cc files include it.
 // - host_pool_state.cc: pinning, waiting for it, taking buffers and giving them back.
 // - host_pool_share.cc: what other processes of the node leave, and what is given back to them.
+//
+// Threads: callers of HostPool, under the lock, and the pinning thread. Where pinning fails the host tier stays
+// as large as it is.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_HOST_POOL_STATE_H_
 #define SPILLWAY_ALLOCATOR_TIER_HOST_POOL_STATE_H_

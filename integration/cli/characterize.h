@@ -1,5 +1,6 @@
 // `spillway characterize`: what a trace's memory looks like, as text and as JSON. docs/simulate.md describes
-// the output; policy/offline/characterization finds the figures. One thread.
+// the output; policy/offline/characterization finds the figures. One thread. Wrong use and a trace that
+// cannot be read: a line and an exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_CHARACTERIZE_H_
 #define SPILLWAY_INTEGRATION_CLI_CHARACTERIZE_H_

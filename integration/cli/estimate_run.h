@@ -1,6 +1,6 @@
-// One estimate: from the options of `spillway estimate` to the iteration's trace, whether it fits, and what the
-// simulator makes of it. Below the subcommand, its report and its sweep. Reads the model's and the machine's
-// file; prints nothing.
+// One estimate: from the options of `spillway estimate` to the iteration's trace, whether it fits, and what
+// the simulator makes of it. Below the subcommand, its report and its sweep. Reads the model's and the
+// machine's file; prints nothing. One thread. Fails for wrong options and files.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_ESTIMATE_RUN_H_

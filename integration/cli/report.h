@@ -1,5 +1,6 @@
 // `spillway report`: makes the page of a run, or prints its figures, from the file that SPILLWAY_REPORT names
-// (docs/report.md). Reads and writes files; the simulator runs in this thread.
+// (docs/report.md). Reads and writes files; the simulator runs in this thread. What fails is a line that
+// names the file, and an exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_H_

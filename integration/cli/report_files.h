@@ -1,5 +1,5 @@
-// Names of a run's data files and pages: of --report FILE.html, and of what its processes, ranks and devices wrote. For
-// report_run. Looks at folders; what cannot be looked at is not there.
+// Names of a run's data files and pages: of --report FILE.html, and of what its processes, ranks and devices
+// wrote. For report_run. One thread. Looks at folders; what cannot be looked at is not there.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_FILES_H_

@@ -1,5 +1,6 @@
-// `spillway run --report FILE.html`: runs the command as a child, hands signals on to it, and makes its pages after it has
-// ended, whatever its exit status, which becomes this process's own. One thread.
+// `spillway run --report FILE.html`: runs the command as a child, hands signals on to it, and makes its pages
+// after it has ended, whatever its exit status, which becomes this process's own. One thread. A command that
+// cannot be run is exit status 127.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_REPORT_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_REPORT_RUN_H_

@@ -1,5 +1,7 @@
-// `spillway run [options] -- COMMAND...`: the options are the settings of docs/environment.md. They are checked, with
-// our variables and the keys inside PyTorch's, passed on as variables, and the command takes this process's place, with the preload in front. One thread.
+// `spillway run [options] -- COMMAND...`: the options are the settings of docs/environment.md. They are
+// checked, with our variables and the keys inside PyTorch's, passed on as variables, and the command takes
+// this process's place, with the preload in front. One thread. It returns only when something fails, with a
+// line and an exit status, or for the page of a run.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_RUN_H_

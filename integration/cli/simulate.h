@@ -1,6 +1,6 @@
 // `spillway simulate`: plans a recorded iteration for a machine that need not exist, executes the plan in the
 // simulator and prints how good it is. Reads the trace's files and writes the schedule, the converted trace
-// and the sweep's page; one run is simulation_run's. One thread.
+// and the sweep's page; one run is simulation_run's. One thread. What fails is a line and an exit status.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SIMULATE_H_
 #define SPILLWAY_INTEGRATION_CLI_SIMULATE_H_

@@ -1,6 +1,7 @@
 // One run of `spillway simulate`: its options, and what came of planning a workload for one machine and
 // executing the plan in the simulator. Below the subcommand, its report and the sweep, which all use it;
-// prints nothing and touches no file.
+// prints nothing and touches no file. One thread. Fails for wrong options, and where the workload cannot run
+// on the machine.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_SIMULATION_RUN_H_
 #define SPILLWAY_INTEGRATION_CLI_SIMULATION_RUN_H_

@@ -1,6 +1,6 @@
 // Traces as files, for the program's subcommands: reading them in either form, or generating a named model's;
 // writing them; and `spillway generate`. policy/trace/workload_file and policy/offline/workload_csv know the
-// forms. Errors name the file.
+// forms. One thread. Errors name the file.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_TRACE_FILES_H_
 #define SPILLWAY_INTEGRATION_CLI_TRACE_FILES_H_

@@ -1,6 +1,7 @@
-// What a recorded iteration would take on other machines: the simulator runs it on the machine of the run, and with
-// more and less of GPU memory, host memory and speed of the disk. Of an iteration that fits, with less GPU
-// memory alone. For `spillway report`. Takes seconds of processor time; prints nothing, touches no file.
+// What a recorded iteration would take on other machines: the simulator runs it on the machine of the run,
+// and with more and less of GPU memory, host memory and speed of the disk. Of an iteration that fits, with
+// less GPU memory alone. For `spillway report`. Takes seconds of processor time of one thread; prints
+// nothing, touches no file. What could not be simulated says why.
 
 #ifndef SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_
 #define SPILLWAY_INTEGRATION_CLI_WHAT_IF_H_

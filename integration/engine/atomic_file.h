@@ -1,5 +1,6 @@
-// Files that are replaced as a whole: readers see the old file or the new one. For what the engine and the command
-// write for people. Any thread, any number of processes and hosts at once.
+// Files that are replaced as a whole: readers see the old file or the new one. For what the engine and the
+// command write for people. Any thread, any number of processes and hosts at once. An error names the path,
+// and leaves the file that was there.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_ATOMIC_FILE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_ATOMIC_FILE_H_

@@ -1,7 +1,7 @@
 // AuditSetup: reads the deny lists from their files and puts them in force. In audit mode it also has the
 // auditor, and writes each kernel that the auditor finds into the user's list. Nothing else touches these
 // files. The runtime makes one, before any block exists; kernels are recorded on the thread that launched
-// them.
+// them. A list that cannot be read or written becomes words for the user.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_
 #define SPILLWAY_INTEGRATION_ENGINE_AUDIT_SETUP_H_

@@ -1,6 +1,6 @@
 // RunWithin: a call with a limit of time. Runtime::Shutdown ends devices and drives by it, in an exit
 // handler, which must return whatever a driver or a disk does: a job that is done must not hang at its end.
-// The answer says when the work goes on without us.
+// The work has a thread of its own; the answer says when it goes on without us. Nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_BOUNDED_CALL_H_
 #define SPILLWAY_INTEGRATION_ENGINE_BOUNDED_CALL_H_

@@ -1,7 +1,7 @@
 // IterationMeter: what an iteration of the job takes, waits and moves. It divides what the counters of one
 // device grew by between two looks by the number of iterations in between. The reporter has one for each
-// device, gives it figures now and then, and holds its own lock around each call. Nothing fails; too few
-// iterations give no figures.
+// device, gives it figures now and then, and holds its own lock around each call, on any thread. Nothing
+// fails; too few iterations give no figures.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_ITERATION_METER_H_
 #define SPILLWAY_INTEGRATION_ENGINE_ITERATION_METER_H_

@@ -1,6 +1,7 @@
 // SPILLWAY_TRACE: one iteration of the job as a file for `spillway simulate`. The runtime writes it once, at
 // the end of the process, when the predictors have stopped; where the file goes is checked when the first
-// block is asked for. What goes wrong at the end becomes a line for the user.
+// block is asked for. RunReport encodes one for its file, too. Any thread. What goes wrong at the end
+// becomes a line for the user.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_ITERATION_TRACE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_ITERATION_TRACE_H_

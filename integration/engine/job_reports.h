@@ -1,8 +1,8 @@
 // JobReports: what is said about a job: the line at its first block, the figures, the files and lines that
 // settings ask for (SPILLWAY_METRICS, PROMETHEUS, STATUS, REPORT, TRACE), and the words of a refused
 // allocation. Runtime makes it with the engine and starts it with the first device; it gathers the job's
-// facts and figures from the engine's parts, and moves nothing. A file that cannot be written costs a line;
-// nothing else fails.
+// facts and figures from the engine's parts, and moves nothing. Each method says on which thread it is
+// called. A file that cannot be written costs a line; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_REPORTS_H_

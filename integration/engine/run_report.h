@@ -60,7 +60,8 @@ class RunReport {
   allocator::MotionObserver* AddDevice(const DeviceFacts& facts);
   // The job marks the end of an iteration. Any thread.
   void MarkIteration();
-  // What has become known of the devices' iterations. Any thread, at the end.
+  // What has become known of the devices' iterations, in the place of what was known before. Any thread: the
+  // reporter's while the job runs, that of the exit handler at the end.
   void SetIterations(const std::vector<DeviceIteration>& iterations, const NameOfLaunch& name);
 
   // ---- The reporter's thread.

@@ -2,6 +2,8 @@
 // engine.cc creates it at the first cuInit; the hooks are installed then. The rest is made when the first
 // block is asked for: what devices share (Tiers), the reports of the job (JobReports), and a residency and a
 // predictor for each device (Devices). The C ABI finds everything through its one instance, on any thread.
+// Create fails where the driver lacks what is needed. A device that cannot be served is answered with the
+// reason, each time again.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_
 #define SPILLWAY_INTEGRATION_ENGINE_RUNTIME_H_

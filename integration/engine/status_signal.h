@@ -1,6 +1,7 @@
 // SIGUSR1 as a request for a status line, where the user set that (SPILLWAY_STATUS). The handler stores a
 // flag and writes to an eventfd, which wakes the reporter; it does nothing else. The engine installs it when
-// it opens. A handler that the job installed, before or after, is left alone.
+// it opens. A handler that the job installed before is left alone: installing ours fails. A signal comes on
+// any thread; requests are taken on any.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_STATUS_SIGNAL_H_
 #define SPILLWAY_INTEGRATION_ENGINE_STATUS_SIGNAL_H_

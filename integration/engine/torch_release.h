@@ -1,5 +1,5 @@
-// What the text of PyTorch's version says. The engine's library for PyTorch and the doctor ask. Header only: that
-// library is linked to nothing of ours.
+// What the text of PyTorch's version says. The engine's library for PyTorch and the doctor ask. Header only:
+// that library is linked to nothing of ours. Pure.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_TORCH_RELEASE_H_
 #define SPILLWAY_INTEGRATION_ENGINE_TORCH_RELEASE_H_

@@ -1,6 +1,7 @@
 // The table of hooks: which family wraps which driver function, and the function that puts a wrapper over
-// each HOOK and MUST row of driver_symbols.def that needs one. Called by the engine once, when the preload
-// starts it. A MUST row that cannot be wrapped is reported; nothing may be evicted then.
+// each HOOK and MUST row of driver_symbols.def that needs one. The engine calls it once, on the thread of the
+// first cuInit, before any other thread comes through the preload. A MUST row that cannot be wrapped is
+// reported; nothing may be evicted then.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_
 #define SPILLWAY_INTEGRATION_HOOKS_HOOK_TABLE_H_

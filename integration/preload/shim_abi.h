@@ -1,7 +1,9 @@
-/* The C ABI between the preload shim (libspillway.so) and the engine (libspillway_engine.so). The shim opens
- * the engine RTLD_LOCAL from its own directory, inside the first cuInit of the process that succeeds, and
- * calls spillway_engine_open(). Nothing of the engine runs before that. The shim owns the driver's names, the
- * choice of pointers and PyTorch's variables; it leaves every decision about memory to the engine. */
+/* The C ABI between the preload shim (libspillway.so) and the engine (libspillway_engine.so). The shim
+ * opens the engine RTLD_LOCAL from its own directory, inside the first cuInit of the process that
+ * succeeds, and calls spillway_engine_open(). Nothing of the engine runs before that. The shim owns the
+ * driver's names, the choice of pointers and PyTorch's variables; it leaves every decision about memory to
+ * the engine. The engine may call it on any thread. Where the engine cannot be opened the shim prints one
+ * line, and every call goes to the driver. */
 
 #ifndef SPILLWAY_INTEGRATION_PRELOAD_SHIM_ABI_H_
 #define SPILLWAY_INTEGRATION_PRELOAD_SHIM_ABI_H_

@@ -1,6 +1,6 @@
 // What a report says of one iteration of the job, from its launches with their times and names: the phases,
-// the share of memory that kernels use, and what each kernel costs. The engine asks once, at the end. Pure;
-// what cannot be told is left out.
+// the share of memory that kernels use, and what each kernel costs. RunReport asks whenever it gets a newer
+// iteration, and at the end. Pure; what cannot be told is left out.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_FACTS_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_FACTS_H_

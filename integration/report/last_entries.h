@@ -1,5 +1,6 @@
 // LastEntries: the last so many of what is added, and how many there were. All memory is taken at the start:
-// adding never allocates. One user at a time: the recorders of this folder have a lock around it.
+// adding never allocates. One user at a time: the recorders of this folder have a lock around it. Nothing
+// fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_LAST_ENTRIES_H_
 #define SPILLWAY_INTEGRATION_REPORT_LAST_ENTRIES_H_

@@ -1,5 +1,5 @@
 // RunData: what SPILLWAY_REPORT's file says of a run, and its JSON (docs/report.md has each field).
-// RunRecorder and the engine fill it on the reporter's thread. Pure: data in, text out; nothing fails.
+// RunReport fills it on the reporter's thread. Pure: data in, text out; nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_
 #define SPILLWAY_INTEGRATION_REPORT_RUN_DATA_H_

@@ -1,6 +1,6 @@
 // DeviceLedger: the blocks of one device that Spillway handed to PyTorch, and the statistics about them. It
 // owns the list of live blocks; memory itself is the engine's. Any thread; each call takes the ledger's lock
-// and calls neither the engine nor PyTorch's native allocator while it holds it.
+// and calls neither the engine nor PyTorch's native allocator while it holds it. Nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_
 #define SPILLWAY_INTEGRATION_TORCH_DEVICE_LEDGER_H_

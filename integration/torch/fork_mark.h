@@ -1,5 +1,6 @@
 // ForkMark: whether this process is a fork of the one that made the mark. CUDA does not work there, and
-// another thread of the parent may have held one of our locks.
+// another thread of the parent may have held one of our locks. Any thread asks. Making it throws
+// std::bad_alloc where there is no page.
 //
 // The kernel wipes the mark's page in children. A handler of pthread_atfork would deadlock: glibc before 2.36
 // keeps its lock while handlers run, and the preload's handler waits for the thread that opens the engine,

@@ -1,8 +1,8 @@
 // ImportedFunction: leads the calls of one function to another, in every library of the process that imports
 // it. It rewrites the importers' entries in the global offset table. That reaches libraries that are already
 // loaded and were opened RTLD_LOCAL, where no symbol of ours could come first. For x86-64 ELF as glibc loads
-// it. The check of CUDA errors uses it (refused_calls.h). Where something cannot be redirected, it stays as
-// it was.
+// it. The check of CUDA errors uses it (refused_calls.h). Any thread, but no signal handler. Where something
+// cannot be redirected, it stays as it was.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_IMPORTS_H_
 #define SPILLWAY_INTEGRATION_TORCH_IMPORTS_H_

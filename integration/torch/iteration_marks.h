@@ -1,7 +1,7 @@
 // Iteration marks: reports to the engine where PyTorch's optimisers end an iteration. PyTorch names each
 // Optimizer.step to every recorder of functions, with or without a profiler; the job's code is not touched,
 // and other functions cost nothing more. install.cc calls this once; a mark comes on the thread that ran the
-// optimiser.
+// optimiser. Where PyTorch lacks the functions there are no marks.
 
 #ifndef SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_
 #define SPILLWAY_INTEGRATION_TORCH_ITERATION_MARKS_H_

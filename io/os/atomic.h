@@ -1,6 +1,7 @@
 // Atomics of the protocols without a lock. The name is our own so that the simulation (tests/simulation) can
 // put a task switch and a store buffer behind each access. Plain counters that no decision depends on may
-// stay std::atomic. Each atomic's declaration says which store or load it pairs with.
+// stay std::atomic. Each atomic's declaration says which store or load it pairs with. Any thread; nothing
+// fails.
 
 #ifndef SPILLWAY_IO_OS_ATOMIC_H_
 #define SPILLWAY_IO_OS_ATOMIC_H_

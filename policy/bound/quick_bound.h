@@ -1,6 +1,6 @@
 // QuickBound: times of a steady iteration that no plan on a machine can beat, from one walk over the
 // workload. The search for plans ends when it comes near the greatest of them; reports give percentages of
-// it. Nothing fails.
+// it. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_
 #define SPILLWAY_POLICY_BOUND_QUICK_BOUND_H_

@@ -1,6 +1,6 @@
 // TrafficOf: how many bytes a budget makes a repeating job move. A lower bound that no schedule beats, and
 // what plain farthest-next-use on whole blocks would move. For the report of an observed job. Knows bytes and
-// order only: no rates, no tiers, no clean copies. Nothing fails.
+// order only: no rates, no tiers, no clean copies. Pure; nothing fails.
 
 #ifndef SPILLWAY_POLICY_BOUND_TRAFFIC_BOUND_H_
 #define SPILLWAY_POLICY_BOUND_TRAFFIC_BOUND_H_

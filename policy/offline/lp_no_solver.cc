@@ -5,7 +5,7 @@
 namespace spillway::policy {
 
 absl::Status CheckLpSolver() {
-  return absl::UnimplementedError("the LP is not available in this build: CLP was not found");
+  return absl::UnimplementedError("the LP is not available: this build has no CLP");
 }
 
 absl::StatusOr<LpSolution> SolveLp(const LpProblem&) { return CheckLpSolver(); }

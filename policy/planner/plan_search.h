@@ -1,6 +1,7 @@
 // PlanSearch: the offline planner. Makes a first plan at once, then better ones: the simulator executes each,
 // the times that kernels waited for bytes are added to the kernel times, and the best plan is kept.
 // docs/planner.md describes the method. RuntimePlanner and `spillway simulate` use it. One thread at a time.
+// A trial fails where the workload cannot run on the machine.
 
 #ifndef SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_
 #define SPILLWAY_POLICY_PLANNER_PLAN_SEARCH_H_

@@ -1,6 +1,7 @@
 // Workload: one iteration of a job that repeats: kernels in execution order with their durations, and the
 // tensors that they read and write. The planners, the bounds and the simulator work on it. Data only;
-// workload_file and workload_csv make it from bytes, recorded_workload from a trace.
+// workload_file and workload_csv make it from bytes, recorded_workload from a trace; CheckWorkload
+// says what is wrong with one.
 
 #ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_H_
 #define SPILLWAY_POLICY_TRACE_WORKLOAD_H_

@@ -1,6 +1,6 @@
 // The compact binary form of a Workload (SPILLWAY_TRACE, `spillway simulate --trace`): a magic, a version,
 // then numbers of variable length and a checksum. Bytes in, bytes out; the caller reads and writes the file.
-// Any thread.
+// Any thread. What it has not written itself it refuses, with the offset.
 
 #ifndef SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_
 #define SPILLWAY_POLICY_TRACE_WORKLOAD_FILE_H_

@@ -1,7 +1,8 @@
 // WriteFacts: which accesses write, learnt from observations. All accesses of a function (its tag) at one
 // place of its access set count as one here. One observed change shows for ever that the access writes. That
 // it only reads is believed after several looks. Correctness never depends on it: a plan may count on it, and
-// the drop is checked. The write sampler adds observations, the planner asks.
+// the drop is checked. The write sampler adds observations; the planner asks a copy that does not change.
+// Nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_
 #define SPILLWAY_POLICY_TRACE_WRITE_FACTS_H_

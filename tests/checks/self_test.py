@@ -24,7 +24,7 @@ class IncludeDirectionTest(Planted):
         self.put("io/engine.h")
         self.put("integration/simcuda/driver/device.cc", HEAD + '#include "integration/simcuda/driver/device.h"\n')
         self.put("tests/integration/a_test.cc", HEAD + '#include "integration/simcuda/driver/device.h"\n')
-        self.assertEqual(self.found("allocator/tier/ssd.cc", '#include "io/engine.h"\n#include "policy/units.h"\n'), [])
+        self.assertEqual(self.found("allocator/tier/ssd.cc", '#include "io/engine.h"\n#include "policy/simulator/machine.h"\n'), [])
 
     def test_upward_is_found(self):
         self.assertEqual(len(self.found("io/engine.cc", '#include "allocator/tier/tier.h"\n')), 1)
@@ -38,6 +38,19 @@ class IncludeDirectionTest(Planted):
         self.assertEqual(self.found("integration/engine/a.h", '#include "integration/hooks/a.h"\n'), [])
         self.assertEqual(len(self.found("integration/escape/b.h", '#include "integration/hooks/a.h"\n')), 1)
         self.assertEqual(len(self.found("integration/prediction/c.h", '#include "integration/escape/b.h"\n')), 2)
+
+    def test_folders_of_a_layer_below(self):
+        self.assertEqual(self.found("integration/torch/a.h", '#include "io/os/sync.h"\n'), [])
+        self.assertEqual(len(self.found("integration/torch/a.h", '#include "allocator/tier/b.h"\n')), 1)
+        self.assertEqual(len(self.found("allocator/driver/a.h", '#include "io/engine.h"\n')), 2)
+        self.assertEqual(len(self.found("io/os/a.h", '#include "io/engine.h"\n')), 3)
+
+    def test_a_single_file_of_a_folder(self):
+        for folder, file in (("engine", "preload/shim_abi"), ("torch", "engine/spillway"), ("cli", "preload/conf_text")):
+            good, bad = (f'#include "integration/{name}.h"\n' for name in (file, file + "_b"))
+            self.assertEqual(self.found(f"integration/{folder}/a.h", good), [])
+            self.assertEqual(len(self.found(f"integration/{folder}/a.h", bad)), 1)
+            (self.root / f"integration/{folder}/a.h").unlink()
 
     def test_product_does_not_include_simcuda(self):
         self.assertEqual(len(self.found("integration/hooks/a.cc", '#include "integration/simcuda/driver/x.h"\n')), 1)

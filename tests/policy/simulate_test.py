@@ -29,7 +29,7 @@ def simulate(trace, *options):
 
 
 # Whether the program was built without CLP, and says so.
-WITHOUT_LP = "CLP was not found" in simulate("llama3-8b:layers=1", "--gpu-memory", "1TB", "--bound", "lp").stderr
+WITHOUT_LP = "this build has no CLP" in simulate("llama3-8b:layers=1", "--gpu-memory", "1TB", "--bound", "lp").stderr
 
 
 def judged(folder, schedule, gpu, host, piece, shared=False, rates=(15.754e9, 15.754e9, 3.2e9, 3.2e9)):

@@ -1,7 +1,7 @@
-// ResidencyOptions, ResidencyParts, ResidencyStats: what the owner of a Residency gives it, and the figures that
-// he gets. The options are plain values, which integration/engine reads from the settings. The interfaces are
-// those through which the residency asks and reports; the engine and the hooks implement them. Each method says
-// on which thread it is called.
+// ResidencyOptions, ResidencyParts, ResidencyStats: what the owner of a Residency gives it, and the figures
+// that he gets. The options are plain values, which integration/engine reads from the settings. The
+// interfaces are those through which the residency asks and reports; the engine and the hooks implement them.
+// Each method says on which thread it is called; none can fail.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_STATE_RESIDENCY_OPTIONS_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_STATE_RESIDENCY_OPTIONS_H_

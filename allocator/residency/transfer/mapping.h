@@ -1,8 +1,8 @@
 // Mapping of blocks: maps a block's chunks at its address, and takes the mapping away. Audit mode does so
 // also while the chunks keep the bytes: AuditedResidency decides which block and when, and an eviction maps
 // what it copies. Called with the context current and no lock, by the part that has set `mapping` or has the
-// block's transfer. The driver may refuse; where it is then unknown what is mapped, that is the device's
-// error.
+// block's transfer: on launching threads and the device's. The driver may refuse; where it is then unknown
+// what is mapped, that is the device's error.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_MAPPING_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_MAPPING_H_

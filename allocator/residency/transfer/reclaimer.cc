@@ -111,9 +111,6 @@ bool Reclaimer::StartEvictions() {
   return started;
 }
 
-// Whether a launch that lacks chunks may count on the plan: evictions of it are to come or under way, or the
-// GPU has not yet done all that could bring them. Limited in time: what is queued may wait for a later call
-// of the thread that waits here.
 bool Reclaimer::PlanGivesChunks(const TableLock& lock) {
   const int64_t now = os::Clock::System()->NowNanos();
   const bool hope = planned_->active() && (planned_->EvictionsToCome() || evictor_->chunks_coming(lock) > 0 ||

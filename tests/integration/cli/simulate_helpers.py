@@ -17,7 +17,7 @@ def simulate(trace, *options):
 def without_lp():
     """Whether the program was built without CLP, and says so."""
     run = simulate("llama3-8b:layers=1", "--gpu-memory", "1TB", "--bound", "lp")
-    return run.returncode == 2 and "not available in this build: CLP was not found" in run.stderr
+    return run.returncode == 2 and "not available: this build has no CLP" in run.stderr
 
 
 def result_of(trace, *options):

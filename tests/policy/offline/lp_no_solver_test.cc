@@ -21,7 +21,7 @@ TEST(NoLpSolverTest, WhatNeedsOneSaysThatItIsMissing) {
     const absl::Status plan = PlanByLp(workload, lifetimes, machine).status();
     for (const absl::Status& status : {CheckLpSolver(), SolveLp({}).status(), bound, plan}) {
       EXPECT_TRUE(absl::IsUnimplemented(status));
-      EXPECT_EQ(status.message(), "the LP is not available in this build: CLP was not found");
+      EXPECT_EQ(status.message(), "the LP is not available: this build has no CLP");
     }
   }
 }

@@ -156,29 +156,21 @@ bool LaunchTimer::CreateEvents() {
   return true;
 }
 
-uint64_t LaunchTimer::KindOfLaunch(const policy::Trace& trace, LaunchIndex index,
-                                   const policy::BlockSizes& sizes) {
-  const policy::LaunchRecord launch = trace.at(index);
-  scratch_.clear();
-  for (const policy::TraceBlock block : launch.blocks) {
-    const auto size = sizes.find(block);
-    scratch_.push_back(size == sizes.end() ? 0 : size->second);
-  }
-  return policy::KindOf(launch.tag, scratch_);
-}
-
 void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& sizes,
                           policy::KernelTimes* times) {
   const uint64_t filled = samples_filled_.load(std::memory_order_acquire);
   uint64_t taken = samples_taken_.load(std::memory_order_relaxed);
   for (; taken < filled; ++taken) {
     const Sample& sample = samples_[taken % kSamples];
-    if (sample.index >= trace.end()) break;  // its launch has not been taken from the recorder
+    // Its launch, or the one behind it, has not been taken from the recorder.
+    if (sample.index + 1 >= trace.end()) break;
     const bool known = sample.index >= trace.begin();
+    const policy::LaunchKind kind =
+        known ? policy::KindAt(trace, sample.index, sample.index + 1, sizes) : policy::LaunchKind();
     if (sample.outcome == Outcome::kAbandoned) {
       ++abandoned_;
       if (ends_right_away_.size() >= kMostKindsKept) ends_right_away_.clear();
-      if (known) ends_right_away_.insert(KindOfLaunch(trace, sample.index, sizes));
+      if (known) ends_right_away_.insert(kind.both());
       continue;
     }
     const CUresult reached = options_.driver->cuEventQuery(sample.end);
@@ -190,8 +182,7 @@ void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& 
       continue;
     }
     ++measured_;
-    times->Add(KindOfLaunch(trace, sample.index, sizes),
-               std::llround(static_cast<double>(milliseconds) * 1e6));
+    times->Add(kind, std::llround(static_cast<double>(milliseconds) * 1e6));
   }
   samples_taken_.store(taken, std::memory_order_release);
 }
@@ -228,15 +219,15 @@ void LaunchTimer::Choose(const policy::Trace& trace, uint32_t iteration_launches
   Publish(chosen);
 }
 
-// The launch in the trace that the launch to come at `index` will be like; kNever when the trace has dropped
-// it.
+// The launch in the trace, with another one behind it, that the launch to come at `index` will be like; kNever
+// when the trace has dropped it.
 LaunchIndex LaunchTimer::Alike(const policy::Trace& trace, LaunchIndex index, uint32_t iteration_launches) {
-  const LaunchIndex back = ((index - trace.end()) / iteration_launches + 1) * iteration_launches;
+  const LaunchIndex back = ((index + 1 - trace.end()) / iteration_launches + 1) * iteration_launches;
   return index < trace.begin() + back ? kNever : index - back;
 }
 
-LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, uint64_t kind) const {
-  return {index, ends_right_away_.contains(kind) ? Ends::kRightAway : Ends::kAtNextLaunch};
+LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, const policy::LaunchKind& kind) const {
+  return {index, ends_right_away_.contains(kind.both()) ? Ends::kRightAway : Ends::kAtNextLaunch};
 }
 
 // Chooses, among the launches to come, one of each kind that was never measured; where there is none, one of
@@ -252,9 +243,9 @@ void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_la
   for (looked_to_ = begin; looked_to_ < end && chosen->size() < most; ++looked_to_) {
     const LaunchIndex alike = Alike(trace, looked_to_, iteration_launches);
     if (alike == kNever) break;
-    const uint64_t kind = KindOfLaunch(trace, alike, sizes);
+    const policy::LaunchKind kind = policy::KindAt(trace, alike, alike + 1, sizes);
     const uint32_t samples = times.SamplesOf(kind);
-    if (samples >= kEnoughSamples || !kinds.insert(kind).second) continue;
+    if (samples >= kEnoughSamples || !kinds.insert(kind.both()).second) continue;
     if (samples == 0) chosen->push_back(TargetOf(looked_to_, kind));
     if (samples != 0 && few.size() < most) few.push_back(TargetOf(looked_to_, kind));
   }
@@ -274,7 +265,8 @@ void LaunchTimer::ChooseAnywhere(const policy::Trace& trace, uint32_t iteration_
   for (uint64_t i = 0; i < count; ++i) {
     const LaunchIndex index = trace.end() + launches * i / count + random_() % (launches / count);
     const LaunchIndex alike = iteration_launches != 0 ? Alike(trace, index, iteration_launches) : kNever;
-    chosen->push_back(alike == kNever ? Target{index} : TargetOf(index, KindOfLaunch(trace, alike, sizes)));
+    chosen->push_back(alike == kNever ? Target{index}
+                                      : TargetOf(index, policy::KindAt(trace, alike, alike + 1, sizes)));
   }
 }
 

@@ -112,14 +112,12 @@ class LaunchTimer {
   }
   static policy::LaunchIndex Alike(const policy::Trace& trace, policy::LaunchIndex index,
                                    uint32_t iteration_launches);
-  Target TargetOf(policy::LaunchIndex index, uint64_t kind) const;
+  Target TargetOf(policy::LaunchIndex index, const policy::LaunchKind& kind) const;
   void ChooseByKind(const policy::Trace& trace, uint32_t iteration_launches, const policy::BlockSizes& sizes,
                     const policy::KernelTimes& times, std::vector<Target>* chosen);
   void ChooseAnywhere(const policy::Trace& trace, uint32_t iteration_launches,
                       const policy::BlockSizes& sizes, std::vector<Target>* chosen);
   void Publish(const std::vector<Target>& chosen);
-  uint64_t KindOfLaunch(const policy::Trace& trace, policy::LaunchIndex index,
-                        const policy::BlockSizes& sizes);
 
   const LaunchTimerOptions options_;
   std::atomic<bool>* const wants_marks_;
@@ -155,8 +153,7 @@ class LaunchTimer {
   uint64_t known_launches_ = 0;        // in a row, of the iteration, whose kinds have enough samples
   policy::LaunchIndex looked_to_ = 0;  // where the search for unknown kinds goes on
   policy::LaunchIndex seen_to_ = 0;    // end of the trace when launches were chosen last
-  std::unordered_set<uint64_t> ends_right_away_;  // kinds that another stream's launch follows
-  std::vector<policy::Bytes> scratch_;
+  std::unordered_set<uint64_t> ends_right_away_;  // kinds (both()) that another stream's launch follows
   std::mt19937_64 random_{1};
 };
 

@@ -28,15 +28,9 @@ policy::Nanos IdealTime(const policy::Trace& sequence, const policy::BlockSizes&
                         const policy::KernelTimes* times) {
   if (times == nullptr) return 0;
   policy::Nanos sum = 0;
-  std::vector<policy::Bytes> bytes;
   for (policy::LaunchIndex i = sequence.begin(); i < sequence.end(); ++i) {
-    const policy::LaunchRecord launch = sequence.at(i);
-    bytes.clear();
-    for (const policy::TraceBlock block : launch.blocks) {
-      const auto size = sizes.find(block);
-      bytes.push_back(size == sizes.end() ? 0 : size->second);
-    }
-    const policy::Nanos measured = times->Of(policy::KindOf(launch.tag, bytes));
+    const policy::LaunchIndex behind = i + 1 < sequence.end() ? i + 1 : sequence.begin();
+    const policy::Nanos measured = times->Of(policy::KindAt(sequence, i, behind, sizes));
     sum += measured != 0 ? measured : times->Typical();
   }
   return sum;

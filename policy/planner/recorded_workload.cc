@@ -127,18 +127,11 @@ class TensorMaker {
 void AddKernels(const Trace& trace, const BlockSizes& sizes, const KernelTimes* times,
                 RecordedWorkload* recorded) {
   const Nanos typical = times != nullptr ? times->Typical() : 0;
-  std::vector<Bytes> bytes;
-  for (uint32_t position = 0; position < recorded->expected.iteration_launches; ++position) {
-    const LaunchRecord launch = trace.at(recorded->expected.start + position);
-    Nanos duration = 0;
-    if (times != nullptr) {
-      bytes.clear();
-      for (const TraceBlock block : launch.blocks) {
-        const auto size = sizes.find(block);
-        bytes.push_back(size == sizes.end() ? 0 : size->second);
-      }
-      duration = times->Of(KindOf(launch.tag, bytes));
-    }
+  const LaunchIndex start = recorded->expected.start;
+  const uint32_t iteration_launches = recorded->expected.iteration_launches;
+  for (uint32_t position = 0; position < iteration_launches; ++position) {
+    const LaunchIndex behind = start + (position + 1) % iteration_launches;
+    const Nanos duration = times != nullptr ? times->Of(KindAt(trace, start + position, behind, sizes)) : 0;
     if (duration > 0) ++recorded->measured;
     WorkloadKernel kernel;
     kernel.duration = duration > 0 ? duration : typical > 0 ? typical : kUnmeasured;

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <utility>
-
-#include "policy/trace/trace.h"
+#include <vector>
 
 namespace spillway::policy {
 namespace {
@@ -26,20 +25,47 @@ Nanos MiddleMean(std::span<Nanos> samples) {
 uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks) {
   SignatureBuilder kind(tag);
   for (const Bytes bytes : bytes_of_blocks) kind.Add(bytes);
+  return std::max<uint64_t>(kind.value(), 1);
+}
+
+uint64_t LaunchKind::both() const {
+  SignatureBuilder kind(own);
+  kind.Add(behind);
   return kind.value();
 }
 
-void KernelTimes::Add(uint64_t kind, Nanos measured) {
+LaunchKind KindAt(const Trace& trace, LaunchIndex index, LaunchIndex behind, const BlockSizes& sizes) {
+  std::vector<Bytes> bytes;
+  const auto kind_of = [&](LaunchIndex launch_index) {
+    const LaunchRecord launch = trace.at(launch_index);
+    bytes.clear();
+    for (const TraceBlock block : launch.blocks) {
+      const auto size = sizes.find(block);
+      bytes.push_back(size == sizes.end() ? 0 : size->second);
+    }
+    return KindOf(launch.tag, bytes);
+  };
+  LaunchKind kind{.own = kind_of(index)};
+  kind.behind = kind_of(behind);
+  return kind;
+}
+
+void KernelTimes::Add(const LaunchKind& kind, Nanos measured) {
   if (measured < 0) return;
   const Nanos sample = std::clamp<Nanos>(measured, 1, kLongest);
   latest_[added_++ % kLatest] = sample;
-  if (!young_.contains(kind) && young_.size() == kGeneration) {
+  AddTo(kind.own, sample);
+  if (kind.behind != 0) AddTo(kind.both(), sample);
+}
+
+void KernelTimes::AddTo(uint64_t key, Nanos sample) {
+  if (!young_.contains(key) && young_.size() == kGeneration) {
     old_ = std::move(young_);
     young_.clear();
   }
-  Samples& samples = young_[kind];
+  Samples& samples = young_[key];
   if (samples.count == 0) {
-    if (const auto before = old_.find(kind); before != old_.end()) {
+    if (const auto before = old_.find(key); before != old_.end()) {
       samples = before->second;
       old_.erase(before);
     }
@@ -47,19 +73,20 @@ void KernelTimes::Add(uint64_t kind, Nanos measured) {
   samples.latest[samples.count++ % kSamples] = sample;
 }
 
-const KernelTimes::Samples* KernelTimes::Find(uint64_t kind) const {
-  if (const auto found = young_.find(kind); found != young_.end()) return &found->second;
-  if (const auto found = old_.find(kind); found != old_.end()) return &found->second;
+const KernelTimes::Samples* KernelTimes::Find(uint64_t key) const {
+  if (const auto found = young_.find(key); found != young_.end()) return &found->second;
+  if (const auto found = old_.find(key); found != old_.end()) return &found->second;
   return nullptr;
 }
 
-uint32_t KernelTimes::SamplesOf(uint64_t kind) const {
-  const Samples* const samples = Find(kind);
+uint32_t KernelTimes::SamplesOf(const LaunchKind& kind) const {
+  const Samples* const samples = Find(kind.behind != 0 ? kind.both() : kind.own);
   return samples == nullptr ? 0 : std::min(samples->count, kSamples);
 }
 
-Nanos KernelTimes::Of(uint64_t kind) const {
-  const Samples* const samples = Find(kind);
+Nanos KernelTimes::Of(const LaunchKind& kind) const {
+  const Samples* samples = kind.behind != 0 ? Find(kind.both()) : nullptr;
+  if (samples == nullptr) samples = Find(kind.own);
   if (samples == nullptr) return 0;
   std::array<Nanos, kSamples> sorted = samples->latest;
   return MiddleMean(std::span(sorted).first(std::min(samples->count, kSamples)));

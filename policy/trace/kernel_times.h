@@ -1,6 +1,7 @@
 // KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is
-// a function on blocks of given sizes, wherever they lie. The launch timer measures, the planner asks. Data
-// only; nothing fails.
+// a function on blocks of given sizes, wherever they lie, and the same of the launch behind it: a sample lasts
+// until that one, so launches in between that name no block are in it. The launch timer measures, the planner
+// asks. Data only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
 #define SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
@@ -11,25 +12,37 @@
 #include <span>
 #include <unordered_map>
 
+#include "policy/trace/trace.h"
 #include "policy/trace/units.h"
 
 namespace spillway::policy {
 
-// Equal for launches of one function (`tag`) on blocks of the same sizes in the same order.
+// Equal for launches of one function (`tag`) on blocks of the same sizes in the same order. Never 0.
 uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks);
+
+struct LaunchKind {
+  uint64_t own = 0;
+  uint64_t behind = 0;  // of the launch behind it; 0: not known
+
+  // One number for both.
+  uint64_t both() const;
+};
+// Of the trace's launch at `index`, with the one at `behind` behind it. Blocks without a size count as empty.
+LaunchKind KindAt(const Trace& trace, LaunchIndex index, LaunchIndex behind, const BlockSizes& sizes);
 
 // One writer, or readers: callers synchronise. A copy is a snapshot.
 class KernelTimes {
  public:
   // One launch of that kind was measured. A negative time is ignored; 0 counts as 1.
-  void Add(uint64_t kind, Nanos measured);
+  void Add(const LaunchKind& kind, Nanos measured);
 
   // The mean of the middle half of the kind's latest samples: a launch that was delayed once, or a first one
-  // that loaded its code, does not count. Follows a lasting change within kSamples samples. 0: not measured
-  // yet, or so long ago that kinds measured since have taken its place.
-  Nanos Of(uint64_t kind) const;
-  // How many of the kind's samples are kept: 0 to kSamples.
-  uint32_t SamplesOf(uint64_t kind) const;
+  // that loaded its code, does not count. Follows a lasting change within kSamples samples. Where the kind was
+  // never measured before that launch, of its samples before any. 0: not measured yet, or so long ago that
+  // kinds measured since have taken its place.
+  Nanos Of(const LaunchKind& kind) const;
+  // How many of the kind's samples, before that launch, are kept: 0 to kSamples.
+  uint32_t SamplesOf(const LaunchKind& kind) const;
 
   // For kinds that were never measured: the median of the latest samples of all kinds. 0: nothing was
   // measured.
@@ -46,10 +59,12 @@ class KernelTimes {
     std::array<Nanos, kSamples> latest{};
     uint32_t count = 0;  // ever added; the next one goes to count % kSamples
   };
-  const Samples* Find(uint64_t kind) const;
+  void AddTo(uint64_t key, Nanos sample);
+  const Samples* Find(uint64_t key) const;
 
   // Kinds measured since the last change of generations, and those of the generation before: when the young
-  // ones are full, they become the old ones, and what was not measured for that long is forgotten.
+  // ones are full, they become the old ones, and what was not measured for that long is forgotten. Each by its
+  // own kind, and by both().
   std::unordered_map<uint64_t, Samples> young_;
   std::unordered_map<uint64_t, Samples> old_;
   std::array<Nanos, kLatest> latest_{};

@@ -48,7 +48,7 @@ struct TrainingJob {
       std::vector<Bytes> bytes;
       for (const TraceBlock block : trace.at(i).blocks) bytes.push_back(sizes.at(block));
       const uint64_t tag = trace.at(i).tag;
-      times.Add(KindOf(tag, bytes), tag >= kUpdate ? update : tag >= kBackward ? backward : forward);
+      times.Add({KindOf(tag, bytes)}, tag >= kUpdate ? update : tag >= kBackward ? backward : forward);
     }
     return times;
   }

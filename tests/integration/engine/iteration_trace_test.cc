@@ -37,7 +37,7 @@ class IterationTraceTest : public ::testing::Test {
     trace.AddLaunch(12, std::vector<policy::TraceBlock>{2});
     const policy::BlockSizes sizes = {{1, 2 << 20}, {2, 4 << 20}};
     policy::KernelTimes times;
-    times.Add(policy::KindOf(11, std::vector<policy::Bytes>{2 << 20, 4 << 20}), 1'500'000);
+    times.Add({policy::KindOf(11, std::vector<policy::Bytes>{2 << 20, 4 << 20})}, 1'500'000);
     followed.recorded = policy::MakeRecordedWorkload(trace, 40, 2, sizes, &times, nullptr);
     followed.samples = 1;
     return followed;

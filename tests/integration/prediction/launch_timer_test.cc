@@ -161,7 +161,7 @@ class LaunchTimerTest : public ::testing::Test {
   void Read(uint32_t known_launches) { timer_->Poll(trace_, known_launches, sizes_, &times_); }
 
   Nanos TimeOf(uint64_t tag) const {
-    return times_.Of(policy::KindOf(tag, std::vector<policy::Bytes>{1 << 20}));
+    return times_.Of({policy::KindOf(tag, std::vector<policy::Bytes>{1 << 20})});
   }
   static void ExpectNear(Nanos found, Nanos expected) {
     EXPECT_NEAR(static_cast<double>(found), static_cast<double>(expected),
@@ -186,6 +186,21 @@ TEST_F(LaunchTimerTest, MeasuresALaunchWithWhatFollowsAndWithoutOurWaits) {
   ExpectNear(TimeOf(3), 100'000);
   ExpectNear(TimeOf(4), 400'000);
   EXPECT_EQ(timer_->abandoned(), 0u);
+}
+
+// What names no block is counted where it runs: the times of an iteration's launches add up to the iteration.
+TEST_F(LaunchTimerTest, UnseenWorkBelongsToThePairThatItLiesBetween) {
+  const std::vector<Launch> iteration = {{1, 100'000}, {2, 100'000}, {1, 100'000, 900'000}, {3, 100'000},
+                                         {1, 100'000}, {2, 100'000}, {1, 100'000},          {1, 100'000}};
+  RunIterations(iteration, 200, static_cast<uint32_t>(iteration.size()));
+  Nanos sum = 0;
+  const policy::LaunchIndex first = trace_.end() - 2 * iteration.size();
+  for (size_t i = 0; i < iteration.size(); ++i) {
+    const Nanos found = times_.Of(policy::KindAt(trace_, first + i, first + i + 1, sizes_));
+    ExpectNear(found, iteration[i].length + iteration[i].unseen);
+    sum += found;
+  }
+  EXPECT_NEAR(static_cast<double>(sum), 1'700'000, 0.01 * 1'700'000);
 }
 
 TEST_F(LaunchTimerTest, CoversAnIterationOfManyKindsWithinTen) {

@@ -161,7 +161,7 @@ TEST(RecordedWorkloadTest, DurationsAreMeasuredTypicalOrGuessed) {
   EXPECT_EQ(recorded.workload.kernels[0].duration, 10'000);
   EXPECT_EQ(recorded.measured, 0u);
   const std::vector<Bytes> bytes = {2 * kMiB, 4 * kMiB};
-  times.Add(KindOf(2, bytes), 70'000);
+  times.Add({KindOf(2, bytes)}, 70'000);
   recorded = MakeRecordedWorkload(trace, 0, 2, sizes, &times, nullptr);
   EXPECT_EQ(recorded.workload.kernels[0].duration, 70'000);
   EXPECT_EQ(recorded.workload.kernels[1].duration, 70'000);

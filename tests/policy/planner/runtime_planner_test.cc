@@ -38,7 +38,7 @@ RecordedWorkload Mountain(Nanos launch) {
     if (k == 7) trace.AddFree(2);
     trace.AddLaunch(k, std::vector<TraceBlock>{block});
     const std::vector<Bytes> bytes = {sizes.at(block)};
-    times.Add(KindOf(k, bytes), launch);
+    times.Add({KindOf(k, bytes)}, launch);
   }
   Trace whole;  // an iteration before, whose end frees block 1
   whole.AddLaunch(99, std::vector<TraceBlock>{3});
@@ -164,7 +164,7 @@ TEST(RuntimePlannerTest, ABlockFreedWhileAwayIsNotFetched) {
     if (k == 8) trace.AddFree(1);
     trace.AddLaunch(k, std::vector<TraceBlock>{block});
     const std::vector<Bytes> bytes = {sizes.at(block)};
-    times.Add(KindOf(k, bytes), 40 * kMs);
+    times.Add({KindOf(k, bytes)}, 40 * kMs);
   }
   RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 10, sizes, &times, nullptr),
                          MachineOf(150 * kMB, 1000 * kMB));
@@ -196,7 +196,7 @@ TEST(RuntimePlannerTest, ContentKnownToBeReadOnlyIsCopiedEarlyAndOnce) {
     if (k == 8 || k == 15) trace.AddFree(2);
     trace.AddLaunch(k, std::vector<TraceBlock>{block});
     const std::vector<Bytes> bytes = {sizes.at(block)};
-    times.Add(KindOf(k, bytes), 100 * kMs);
+    times.Add({KindOf(k, bytes)}, 100 * kMs);
     for (uint32_t i = 0; one && k != 0 && i < WriteFacts::kLooksForNo; ++i) facts.Note(k, 0, false);
   }
   RuntimePlanner planner(MakeRecordedWorkload(trace, 0, 24, sizes, &times, &facts),

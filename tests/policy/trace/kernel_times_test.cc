@@ -17,71 +17,84 @@ TEST(KindOfTest, TellsFunctionsSizesAndOrderApart) {
   EXPECT_NE(Kind(7, {}), Kind(7, {0}));
 }
 
+TEST(KernelTimesTest, TellsTheLaunchesBehindApart) {
+  KernelTimes times;
+  for (int i = 0; i < 6; ++i) times.Add({1, 2}, 100);
+  for (int i = 0; i < 2; ++i) times.Add({1, 3}, 900);
+  EXPECT_EQ(times.Of({1, 2}), 100);
+  EXPECT_EQ(times.Of({1, 3}), 900);
+  EXPECT_EQ(times.SamplesOf({1, 3}), 2u);
+  EXPECT_EQ(times.Of({1, 4}), 100);  // never measured before that one: before any
+  EXPECT_EQ(times.SamplesOf({1, 4}), 0u);
+  EXPECT_EQ(times.Of({1}), 100);
+  EXPECT_EQ(times.Of({2, 1}), 0);
+}
+
 TEST(KernelTimesTest, KnowsNothingAtFirst) {
   const KernelTimes times;
-  EXPECT_EQ(times.Of(1), 0);
+  EXPECT_EQ(times.Of({1}), 0);
   EXPECT_EQ(times.Typical(), 0);
-  EXPECT_EQ(times.SamplesOf(1), 0u);
+  EXPECT_EQ(times.SamplesOf({1}), 0u);
 }
 
 TEST(KernelTimesTest, TheFirstSampleCountsAtOnce) {
   KernelTimes times;
-  times.Add(1, 5000);
-  EXPECT_EQ(times.Of(1), 5000);
-  EXPECT_EQ(times.Of(2), 0);
+  times.Add({1}, 5000);
+  EXPECT_EQ(times.Of({1}), 5000);
+  EXPECT_EQ(times.Of({2}), 0);
   EXPECT_EQ(times.Typical(), 5000);
 }
 
 TEST(KernelTimesTest, OneDelayedLaunchDoesNotCount) {
   KernelTimes times;
-  for (const Nanos measured : {1000, 1002, 900'000'000, 998}) times.Add(1, measured);
-  EXPECT_EQ(times.Of(1), 1001);  // of 1000 and 1002, between the least and the greatest
-  for (const Nanos measured : {1000, 1004, 1000, 3}) times.Add(1, measured);
-  EXPECT_EQ(times.Of(1), 1000);  // 3 998 [1000 1000 1000 1002] 1004 900000000, rounded down
+  for (const Nanos measured : {1000, 1002, 900'000'000, 998}) times.Add({1}, measured);
+  EXPECT_EQ(times.Of({1}), 1001);  // of 1000 and 1002, between the least and the greatest
+  for (const Nanos measured : {1000, 1004, 1000, 3}) times.Add({1}, measured);
+  EXPECT_EQ(times.Of({1}), 1000);  // 3 998 [1000 1000 1000 1002] 1004 900000000, rounded down
 }
 
 TEST(KernelTimesTest, FollowsALastingChange) {
   KernelTimes times;
-  for (uint32_t i = 0; i < 100; ++i) times.Add(1, 1000);
-  for (uint32_t i = 0; i < KernelTimes::kSamples; ++i) times.Add(1, 3000);
-  EXPECT_EQ(times.Of(1), 3000);
-  EXPECT_EQ(times.SamplesOf(1), KernelTimes::kSamples);
+  for (uint32_t i = 0; i < 100; ++i) times.Add({1}, 1000);
+  for (uint32_t i = 0; i < KernelTimes::kSamples; ++i) times.Add({1}, 3000);
+  EXPECT_EQ(times.Of({1}), 3000);
+  EXPECT_EQ(times.SamplesOf({1}), KernelTimes::kSamples);
 }
 
 TEST(KernelTimesTest, MeasuredMeansMoreThanNothing) {
   KernelTimes times;
-  times.Add(1, 0);  // shorter than the clock's tick
-  EXPECT_EQ(times.Of(1), 1);
-  times.Add(2, -5);  // a clock that ran backwards
-  EXPECT_EQ(times.Of(2), 0);
-  times.Add(3, INT64_MAX);
-  times.Add(3, INT64_MAX);
-  EXPECT_GT(times.Of(3), 0);
+  times.Add({1}, 0);  // shorter than the clock's tick
+  EXPECT_EQ(times.Of({1}), 1);
+  times.Add({2}, -5);  // a clock that ran backwards
+  EXPECT_EQ(times.Of({2}), 0);
+  times.Add({3}, INT64_MAX);
+  times.Add({3}, INT64_MAX);
+  EXPECT_GT(times.Of({3}), 0);
 }
 
 TEST(KernelTimesTest, TypicalIsTheMedianOfTheLatestOfAllKinds) {
   KernelTimes times;
-  times.Add(1, 10);
-  times.Add(2, 4000);
-  times.Add(3, 20);
+  times.Add({1}, 10);
+  times.Add({2}, 4000);
+  times.Add({3}, 20);
   EXPECT_EQ(times.Typical(), 20);
-  for (uint32_t i = 0; i < KernelTimes::kLatest; ++i) times.Add(4, 70);
+  for (uint32_t i = 0; i < KernelTimes::kLatest; ++i) times.Add({4}, 70);
   EXPECT_EQ(times.Typical(), 70);
 }
 
 TEST(KernelTimesTest, MemoryIsBoundedAndWhatIsStillMeasuredStays) {
   KernelTimes times;
-  times.Add(1, 500);
-  times.Add(2, 500);
+  times.Add({1}, 500);
+  times.Add({2}, 500);
   const uint64_t first_of_many = 100;
   for (uint64_t i = 0; i < 4 * KernelTimes::kGeneration; ++i) {
-    times.Add(first_of_many + i, 9);
-    if (i % 1000 == 0) times.Add(1, 700);
+    times.Add({first_of_many + i}, 9);
+    if (i % 1000 == 0) times.Add({1}, 700);
     ASSERT_LE(times.kinds(), 2 * KernelTimes::kGeneration);
   }
-  EXPECT_EQ(times.Of(1), 700);
-  EXPECT_EQ(times.Of(2), 0);  // forgotten
-  EXPECT_EQ(times.Of(first_of_many + 4 * KernelTimes::kGeneration - 1), 9);
+  EXPECT_EQ(times.Of({1}), 700);
+  EXPECT_EQ(times.Of({2}), 0);  // forgotten
+  EXPECT_EQ(times.Of({first_of_many + 4 * KernelTimes::kGeneration - 1}), 9);
 }
 
 }  // namespace

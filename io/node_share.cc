@@ -75,21 +75,21 @@ std::vector<Range> LocksOfPeers(int fd, Range all) {
 
 // ---- The division.
 
-uint64_t EqualPart(const ShareTerms& terms, size_t peers) {
+uint64_t EqualShare(const ShareTerms& terms, size_t peers) {
   return terms.total_bytes /
          std::max<uint64_t>(peers + 1, static_cast<uint64_t>(std::max(0, terms.expected)));
 }
 
 uint64_t MostToTake(const ShareTerms& terms, const std::vector<ShareEntry>& peers) {
-  const uint64_t part = EqualPart(terms, peers.size());
+  const uint64_t share = EqualShare(terms, peers.size());
   const bool known = terms.expected > 0;
-  if (known && !terms.all_seen) return part;
+  if (known && !terms.all_seen) return share;
   uint64_t left = terms.total_bytes;
   for (const ShareEntry& other : peers) {
-    const uint64_t due = known ? std::min(other.wanted, part) : part;
+    const uint64_t due = known ? std::min(other.wanted, share) : share;
     left -= std::min(left, std::max(other.taken, due));
   }
-  return std::max(part, left);
+  return std::max(share, left);
 }
 
 // ---- The entry.

@@ -32,11 +32,11 @@ struct ShareTerms {
   int expected = 0;          // processes that will share; 0: not known
   bool all_seen = false;     // so many have been seen at once
 };
-// Its equal part, in bytes.
-uint64_t EqualPart(const ShareTerms& terms, size_t peers);
-// Its equal part, and what the others leave. With a number that is known nothing is lent before all have been
-// seen: those who are not there yet may be where they cannot be seen. Without one each that is there has its
-// part, used or not.
+// Its equal share, in bytes.
+uint64_t EqualShare(const ShareTerms& terms, size_t peers);
+// Its equal share, and what the others leave. With a number that is known nothing is lent before all have
+// been seen: those who are not there yet may be where they cannot be seen. Without one each that is there has
+// its share, used or not.
 uint64_t MostToTake(const ShareTerms& terms, const std::vector<ShareEntry>& peers);
 
 // Not thread-safe, but for Close.
@@ -47,7 +47,7 @@ class NodeShare {
     std::string account;                   // only processes of the same account share
     int expected = 0;                      // processes that will share; 0: not known
     uint64_t unit_bytes = 2 << 20;         // bytes are rounded up to it
-    bool borrows = true;                   // false: with a known number it keeps to its part
+    bool borrows = true;                   // false: with a known number it keeps to its share
   };
   explicit NodeShare(const Options& options);
   ~NodeShare() { Close(); }

@@ -45,13 +45,13 @@ std::optional<IoResult> WaitForResult(IoEngine* engine, os::SteadyClock::time_po
 absl::Status TransferWhole(IoEngine* engine, const IoRequest& request, std::chrono::nanoseconds timeout) {
   const std::string what = std::string(engine->name()) + (request.op == IoOp::kWrite ? ": write" : ": read");
   auto deadline = os::SteadyClock::now() + timeout;
-  const auto patience = os::SteadyClock::now() + std::min<std::chrono::nanoseconds>(timeout, kInterrupted);
+  const auto retries_end = os::SteadyClock::now() + std::min<std::chrono::nanoseconds>(timeout, kInterrupted);
   while (true) {
     engine->Submit({&request, 1});
     const std::optional<IoResult> result = WaitForResult(engine, &deadline);
     if (!result) return absl::DeadlineExceededError(what + " did not end");
     if (result->tag != request.tag) return absl::InternalError(what + " ended as another one");
-    if (result->result < 0 && IsInterruption(-result->result) && os::SteadyClock::now() < patience) {
+    if (result->result < 0 && IsInterruption(-result->result) && os::SteadyClock::now() < retries_end) {
       os::SleepFor(std::chrono::milliseconds(1));
       continue;
     }

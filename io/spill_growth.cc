@@ -60,7 +60,7 @@ uint64_t SpillStore::Impl::WantedLocked() const {
 uint64_t SpillStore::Impl::FeasibleLocked() const {
   uint64_t feasible = 0;
   const auto look_at = [this, &feasible](uint64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (wanted > std::max(feasible, capacity_.load()) && HopeOfLocked(wanted, 0) == Hope::kYes)
+    if (wanted > std::max(feasible, capacity_.load()) && CanGrowToLocked(wanted, 0) == CanGrow::kYes)
       feasible = wanted;
   };
   look_at(asked_capacity_);
@@ -156,7 +156,7 @@ int64_t SpillStore::Impl::NextTurnLocked(const Directory& directory) const {
   return now + (promised_ != nullptr ? kLookForSurplus : kNever);
 }
 
-// Space as of now; of a shared cap `fair_cap`, our part and what the others leave.
+// Space as of now; of a shared cap `fair_cap`, our share and what the others leave.
 SpillFile::Growable SpillStore::Impl::SpaceOf(const Directory& directory, uint64_t file_bytes,
                                               uint64_t fair_cap) const {
   const uint64_t cap =
@@ -164,7 +164,7 @@ SpillFile::Growable SpillStore::Impl::SpaceOf(const Directory& directory, uint64
   return directory.file->SpaceToGrow(file_bytes, cap, options_.disk_reserve_bytes);
 }
 
-// Of a shared cap, what this process lacks, at most its part, is asked of those who have more than theirs.
+// Of a shared cap, what this process lacks, at most its share, is asked of those who have more than theirs.
 void SpillStore::Impl::AskPeersLocked(Directory* directory) {
   NodeShare* const share = directory->share.get();
   const uint64_t cap = directory->settings.cap_bytes;
@@ -321,8 +321,8 @@ void SpillStore::Impl::GiveBackLocked(Directory* directory) {
     directory->surplus_since = surplus ? now : 0;
     return;
   }
-  const bool over_part = directory->share != nullptr && directory->file_bytes > directory->fair_cap;
-  const bool disk_short = over_part || directory->look.growable.by_disk < options_.growth_bytes;
+  const bool over_share = directory->share != nullptr && directory->file_bytes > directory->fair_cap;
+  const bool disk_short = over_share || directory->look.growable.by_disk < options_.growth_bytes;
   if (!disk_short || now - directory->surplus_since < kSurplusAge) return;
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(WholeSlots(spare - ahead) / kSlotBytes, directory->table.slots().free_tail()));

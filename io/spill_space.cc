@@ -16,11 +16,11 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 // How long a caller waits for a disk that has too little free space: another process may be about to give
 // space back, and a growth that was refused is tried again after a second.
-constexpr int64_t kPatience = kSecond + kSecond / 2;
+constexpr int64_t kShortageWait = kSecond + kSecond / 2;
 // The same for the process that began first of all that spill to the disk. A later one is refused meanwhile
 // and ends; its space comes free some seconds later, at the file system's next commit.
-constexpr int64_t kPatienceOfFirst = 20 * kSecond;
-constexpr int64_t kPatienceAfterLater = 10 * kSecond;
+constexpr int64_t kShortageWaitOfFirst = 20 * kSecond;
+constexpr int64_t kShortageWaitAfterLater = 10 * kSecond;
 constexpr int64_t kLongestShortage = 60 * kSecond;
 constexpr int64_t kFirstFullPause = kSecond;
 constexpr int64_t kLongestFullPause = 30 * kSecond;
@@ -101,11 +101,11 @@ absl::Status SpillStore::Impl::WaitForCapacityLocked(uint64_t bytes, const os::W
   while (capacity_.load() < bytes) {
     if (stopped_) return absl::CancelledError("the spill store was shut down");
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
-    const Hope hope = HopeOfLocked(bytes, start);
-    NoteHopeLocked(hope);
-    if (hope == Hope::kNever) return NoCapacity(bytes);
-    if (hope == Hope::kNotNow) NoteLaterProcessesLocked();
-    if (hope == Hope::kNotNow && options_.clock->NowNanos() >= PatienceEndsLocked(start))
+    const CanGrow can_grow = CanGrowToLocked(bytes, start);
+    NoteShortageLocked(can_grow);
+    if (can_grow == CanGrow::kNever) return NoCapacity(bytes);
+    if (can_grow == CanGrow::kNotNow) NoteLaterProcessesLocked();
+    if (can_grow == CanGrow::kNotNow && options_.clock->NowNanos() >= WaitEndsLocked(start))
       return NoCapacity(bytes);
     grown_cv_.WaitFor(&mu_, kBetweenLooks);
   }
@@ -120,8 +120,8 @@ std::shared_ptr<DiskOrder> SpillStore::Impl::OrderOf(const Directory& directory)
   return std::make_shared<DiskOrder>(directory.settings.path);
 }
 
-void SpillStore::Impl::NoteHopeLocked(Hope hope) {
-  if (hope == Hope::kNotNow && short_since_ == 0) short_since_ = options_.clock->NowNanos();
+void SpillStore::Impl::NoteShortageLocked(CanGrow can_grow) {
+  if (can_grow == CanGrow::kNotNow && short_since_ == 0) short_since_ = options_.clock->NowNanos();
 }
 
 void SpillStore::Impl::NoteLaterProcessesLocked() {
@@ -132,17 +132,17 @@ void SpillStore::Impl::NoteLaterProcessesLocked() {
 }
 
 // When to give up (clock, ns). While space comes free, and a little longer, more may follow.
-int64_t SpillStore::Impl::PatienceEndsLocked(int64_t start) const {
-  int64_t end = std::max(short_since_, gained_at_) + kPatience;
+int64_t SpillStore::Impl::WaitEndsLocked(int64_t start) const {
+  int64_t end = std::max(short_since_, gained_at_) + kShortageWait;
   if (later_seen_at_ != 0)
-    end = std::max(end, std::min(later_seen_at_ + kPatienceAfterLater, start + kPatienceOfFirst));
+    end = std::max(end, std::min(later_seen_at_ + kShortageWaitAfterLater, start + kShortageWaitOfFirst));
   end = std::max(end, opened_at_ + options_.late_frees.count());
   return std::min(end, start + kLongestShortage);
 }
 
 // Whether the capacity can become `bytes`, by what the keepers have seen since `since`. Bytes that a call
 // under way is about to add count like free space.
-SpillStore::Impl::Hope SpillStore::Impl::HopeOfLocked(uint64_t bytes, int64_t since) const {
+SpillStore::Impl::CanGrow SpillStore::Impl::CanGrowToLocked(uint64_t bytes, int64_t since) const {
   struct Sums {
     uint64_t by_files = 0;  // what the files in it may grow by
     uint64_t by_disk = 0;   // what it has free beyond the reserve
@@ -163,9 +163,9 @@ SpillStore::Impl::Hope SpillStore::Impl::HopeOfLocked(uint64_t bytes, int64_t si
     now += directory->growing_bytes;
   }
   for (const auto& [device, sums] : devices) now += std::min(sums.by_files, sums.by_disk);
-  if (now >= bytes) return Hope::kYes;
-  if (unknown) return Hope::kUnknown;
-  return by_limits < bytes ? Hope::kNever : Hope::kNotNow;
+  if (now >= bytes) return CanGrow::kYes;
+  if (unknown) return CanGrow::kUnknown;
+  return by_limits < bytes ? CanGrow::kNever : CanGrow::kNotNow;
 }
 
 absl::Status SpillStore::Impl::NoCapacity(uint64_t bytes) const {
@@ -212,14 +212,14 @@ absl::StatusOr<std::vector<SlotId>> SpillStore::Impl::TakeSlots(size_t n) {
   if (asked_capacity_ == 0) asked_since_ = asked_last_;
   const uint64_t wanted = capacity_.load() + (n - free) * kSlotBytes;
   // An earlier, larger demand that cannot be met must not take the place of this one.
-  const Hope before = HopeOfLocked(asked_capacity_, asked_since_);
-  if (asked_capacity_ < wanted || before == Hope::kNotNow || before == Hope::kNever) {
+  const CanGrow before = CanGrowToLocked(asked_capacity_, asked_since_);
+  if (asked_capacity_ < wanted || before == CanGrow::kNotNow || before == CanGrow::kNever) {
     asked_capacity_ = wanted;
     PokeLocked();
   }
-  const Hope hope = HopeOfLocked(wanted, asked_since_);
-  NoteHopeLocked(hope);
-  if (hope == Hope::kYes || hope == Hope::kUnknown)
+  const CanGrow can_grow = CanGrowToLocked(wanted, asked_since_);
+  NoteShortageLocked(can_grow);
+  if (can_grow == CanGrow::kYes || can_grow == CanGrow::kUnknown)
     return absl::UnavailableError("spill files are being grown");
   return NoCapacity(n * kSlotBytes);
 }

@@ -101,7 +101,7 @@ class SpillStore::Impl {
   };
   // Whether the capacity can grow to a number of bytes. kUnknown: a keeper has not looked yet. kNotNow: the
   // disks have too little free space. kNever: caps and limits do not allow it.
-  enum class Hope { kUnknown, kYes, kNotNow, kNever };
+  enum class CanGrow { kUnknown, kYes, kNotNow, kNever };
   struct WriteState;
   struct ReadState;
 
@@ -127,10 +127,10 @@ class SpillStore::Impl {
   void UpdateCapacityLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseFullLocked(Directory* directory) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WaitForCapacityLocked(uint64_t bytes, const os::Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  int64_t PatienceEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Hope HopeOfLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t WaitEndsLocked(int64_t start) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CanGrow CanGrowToLocked(uint64_t bytes, int64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteLaterProcessesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteHopeLocked(Hope hope) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteShortageLocked(CanGrow can_grow) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoCapacity(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Paths() const;
 

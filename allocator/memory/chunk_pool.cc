@@ -57,7 +57,7 @@ uint64_t ChunksOf(const std::vector<ChunkHandle>& handles) {
   return chunks;
 }
 
-// ---- The books.
+// ---- The account.
 
 ChunkPool::ChunkPool(uint32_t largest) : largest_(largest), free_(std::bit_width(largest)) {
   SPILLWAY_CHECK(std::has_single_bit(largest));

@@ -9,7 +9,7 @@
 // sizes than a taker needs, they are released and made anew (a Supply says which): memory in the wrong sizes
 // refuses nothing. The pool does not know which block a handle backs.
 //
-// The residency module keeps the books under the lock of the block table. The driver calls below run on
+// The residency module keeps the account under the lock of the block table. The driver calls below run on
 // launch threads and on the device's thread without that lock. They fail with the driver's error; Make fails
 // when the device has no memory left.
 
@@ -35,7 +35,8 @@ struct ChunkHandle {
 // All chunks of these handles.
 uint64_t ChunksOf(const std::vector<ChunkHandle>& handles);
 
-// Memory for some blocks, on its way to them: what the books gave, and what the driver is still to do for it.
+// Memory for some blocks, on its way to them: what the account gave, and what the driver is still to do for
+// it.
 struct Supply {
   std::vector<ChunkHandle> handles;
   std::vector<ChunkHandle> to_release;  // first these go back to the driver,
@@ -44,8 +45,8 @@ struct Supply {
   bool ready() const { return to_release.empty() && to_create.empty(); }
 };
 
-// The books alone. Not thread-safe: the owner's lock guards them. Make and Release below call the driver
-// without the lock, each between two calls of the books.
+// The account alone. Not thread-safe: the owner's lock guards it. Make and Release below call the driver
+// without the lock, each between two calls of the account.
 class ChunkPool {
  public:
   // The largest handle, in chunks of 2 MiB: 128 MiB. A larger one would save little: at 128 MiB the calls for

@@ -41,11 +41,11 @@ struct PinnedBlock {
 };
 
 // Work that may still use a pinned block by an escaped pointer when its pin ends: what is queued on these
-// streams now, and all work that used the block `carrier`, in which the pointer was, with the carrier's own
-// stream.
+// streams now, and all work that used the block in which the pointer was, `pointer_block`, with that block's
+// own stream.
 struct EscapedUsers {
   std::vector<StreamRef> streams;
-  BlockId carrier;
+  BlockId pointer_block;
 };
 
 }  // namespace spillway::allocator

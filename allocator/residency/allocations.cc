@@ -93,7 +93,7 @@ absl::Status Allocations::AwaitEndOfTransferLocked(TableLock* lock, Block* block
   const auto under_way = [&] {
     lock->Covers(core_->table);
     return block->allocation.freed ||
-           (block->eviction.job != nullptr && !core_->table.CancelDepartureLocked(*lock, block));
+           (block->eviction.job != nullptr && !core_->table.CancelEvictionLocked(*lock, block));
   };
   if (!under_way()) return absl::OkStatus();
   const os::Wait wait(core_->waits, os::WaitKind::kEndOfTransfer,
@@ -162,7 +162,7 @@ void Allocations::NoteQueuedWorkLocked(const TableLock& lock, Block* block) {
 
 void Allocations::FreeLocked(const TableLock& lock, Block* block) {
   if (block->eviction.job != nullptr && block->state != BlockState::kEvicting)
-    core_->table.CancelDepartureLocked(lock, block);
+    core_->table.CancelEvictionLocked(lock, block);
   if (!SPILLWAY_MUTANT(kFreeKeepsCopy)) clean_->Drop(lock, block);
   switch (block->state) {
     case BlockState::kResident: core_->table.MoveLocked(lock, block, BlockState::kCached); break;
@@ -224,7 +224,7 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
                 [&](const TimelineValue& value) { return value.stream == index; });
   block->allocation.recorded.push_back(queued);
   // An eviction has read the uses already, and would copy or unmap under this one.
-  if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
+  if (block->eviction.job != nullptr) core_->table.CancelEvictionLocked(lock, block);
   return absl::OkStatus();
 }
 

@@ -159,9 +159,9 @@ CUresult AuditedResidency::LaunchAlone(const AccessSet& visible, StreamRef strea
   // Phase 5: evictions may go on.
   {
     const TableLock lock(core_->table);
-    machinery_->evictor->Suspend(lock, false);
+    components_->evictor->SuspendLocked(lock, false);
   }
-  machinery_->thread->Wake();
+  components_->thread->Wake();
   return result;
 }
 
@@ -180,11 +180,11 @@ absl::Status AuditedResidency::UnmapAllBut(const AccessSet& visible) {
   std::vector<Block*> to_unmap;
   {
     const TableLock lock(core_->table);
-    machinery_->evictor->Suspend(lock, true);  // before looking: no further eviction begins to move
+    components_->evictor->SuspendLocked(lock, true);  // before looking: no further eviction begins to move
     const os::Wait wait(core_->waits, os::WaitKind::kAudit, "transfers under way");
     while (TransfersUnderWayLocked(lock, keep) && !core_->stopped.load()) {
       SPILLWAY_RETURN_IF_ERROR(wait.Check());
-      machinery_->thread->Wake();
+      components_->thread->Wake();
       core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
     }
     core_->table.ForEachLocked(lock, [&](Block* block) {

@@ -19,16 +19,16 @@ ResidencyOptions WithDefaults(ResidencyOptions options) {
 
 }  // namespace
 
-DeviceResidency::Machinery::Machinery(const ResidencyOptions& options, const ResidencyParts& parts)
+DeviceResidency::Components::Components(const ResidencyOptions& options, const ResidencyParts& parts)
     : core(options, parts),
       charges(options, parts, &core.table, &core.evict),
       addresses(options, parts, &core.table),
-      clean(parts.host, parts.disk),
+      clean(&core.table, parts.host, parts.disk),
       log(&core.clock),
       hash(parts.driver, parts.context, options.device, parts.hash_code),
       writes(parts.driver, &hash, &core.table) {}
 
-absl::Status DeviceResidency::Machinery::Start() {
+absl::Status DeviceResidency::Components::Start() {
   SPILLWAY_ASSIGN_OR_RETURN(copies,
                             CopyStreams::Create(core.parts.driver, &core.clock, &core.error, core.waits));
   thread.emplace(&core, [this] { return Poll(); });
@@ -45,7 +45,7 @@ absl::Status DeviceResidency::Machinery::Start() {
 }
 
 // Everything that goes on in the background, once.
-DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
+DeviceThread::PollResult DeviceResidency::Components::Poll() {
   DeviceThread::PollResult result;
   result.moved = core.clock.Poll();
   result.moved |= faulter->Poll();
@@ -74,17 +74,17 @@ DeviceThread::PollResult DeviceResidency::Machinery::Poll() {
 }
 
 DeviceResidency::DeviceResidency(const ResidencyOptions& options, const ResidencyParts& parts)
-    : machinery_(std::make_unique<Machinery>(WithDefaults(options), parts)),
-      core_(&machinery_->core),
+    : components_(std::make_unique<Components>(WithDefaults(options), parts)),
+      core_(&components_->core),
       refusals_(parts.refusals == nullptr ? &own_refusals_ : parts.refusals) {}
 
 DeviceResidency::~DeviceResidency() {
   Shutdown();
-  if (left_behind_) static_cast<void>(machinery_.release());  // a thread stuck in the driver may come back
+  if (left_behind_) static_cast<void>(components_.release());  // a thread stuck in the driver may come back
 }
 
 absl::Status DeviceResidency::Start() {
-  Machinery& m = *machinery_;
+  Components& m = *components_;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   SPILLWAY_RETURN_IF_ERROR(m.Start());
   m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.evictor,
@@ -146,7 +146,7 @@ absl::Status DeviceResidency::Pin(const AccessSet& set, PinReason reason, std::v
       launches_->Prepare(set, nullptr, 0, &grant);  // it is not known which streams will use them
   if (status.ok()) {
     status = PinGranted(grant, reason, out);
-    machinery_->claims->Release(&grant);
+    components_->claims->Release(&grant);
   } else if (core_->closed.load()) {
     return absl::OkStatus();  // nothing leaves the GPU any more
   }
@@ -161,9 +161,9 @@ absl::Status DeviceResidency::PinGranted(const Grant& grant, PinReason reason,
   for (Block* block : grant.pinned) {
     if (block->live()) stay.push_back(block);
   }
-  for (Block* block : stay) core_->table.AddPinLocked(lock, block, reason, machinery_->log.count());
+  for (Block* block : stay) core_->table.AddPinLocked(lock, block, reason, components_->log.count());
   // Where nothing is evicted no headroom is kept; but what looks unused is decommitted there, too.
-  if (core_->evict.load() && !machinery_->charges.LaunchFits(lock)) {
+  if (core_->evict.load() && !components_->charges.LaunchFits(lock)) {
     for (Block* block : stay) core_->table.EndPinLocked(lock, block, reason);
     return absl::ResourceExhaustedError(
         "blocks that must stay on the GPU would leave too little headroom for the largest launch");
@@ -184,7 +184,7 @@ void DeviceResidency::Unpin(const std::vector<PinnedBlock>& pinned, PinReason re
     RecordEscapedUseLocked(lock, block, users);  // while the pin still keeps the Evictor away
     core_->table.EndPinLocked(lock, block, reason);
   }
-  machinery_->thread->Wake();
+  components_->thread->Wake();
 }
 
 void DeviceResidency::NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) {
@@ -194,7 +194,7 @@ void DeviceResidency::NoteEscapedUse(const std::vector<PinnedBlock>& pinned, con
     Block* const block = &core_->table.at(entry.id);
     if (block->allocation.generation != entry.generation || !block->live()) continue;
     // The pin may have ended meanwhile: an eviction that has read the uses already does not know this one.
-    if (block->eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, block);
+    if (block->eviction.job != nullptr) core_->table.CancelEvictionLocked(lock, block);
     RecordEscapedUseLocked(lock, block, users);
   }
 }
@@ -202,19 +202,20 @@ void DeviceResidency::NoteEscapedUse(const std::vector<PinnedBlock>& pinned, con
 void DeviceResidency::RecordEscapedUseLocked(const TableLock& lock, Block* block, const EscapedUsers& users) {
   for (const StreamRef& stream : users.streams)
     allocations_->RecordQueuedWorkLocked(lock, block, core_->clock.Find(stream));
-  if (users.carrier.valid() && users.carrier.device() == core_->options.device) {
-    RecordCarrierUsesLocked(lock, block, core_->table.at(users.carrier));
+  if (users.pointer_block.valid() && users.pointer_block.device() == core_->options.device) {
+    RecordPointerBlockUsesLocked(lock, block, core_->table.at(users.pointer_block));
   }
 }
 
-void DeviceResidency::RecordCarrierUsesLocked(const TableLock& lock, Block* block, const Block& carrier) {
-  allocations_->RecordQueuedWorkLocked(lock, block, carrier.allocation.owner_index);
-  if (carrier.gate.many_streams.load()) block->gate.many_streams.store(true);
-  for (const os::Atomic<uint64_t>& entry : carrier.gate.uses) {
+void DeviceResidency::RecordPointerBlockUsesLocked(const TableLock& lock, Block* block,
+                                                   const Block& pointer_block) {
+  allocations_->RecordQueuedWorkLocked(lock, block, pointer_block.allocation.owner_index);
+  if (pointer_block.gate.many_streams.load()) block->gate.many_streams.store(true);
+  for (const os::Atomic<uint64_t>& entry : pointer_block.gate.uses) {
     const TimelineValue value = TimelineValue::Unpack(entry.load(std::memory_order_relaxed));
     if (value.stream != kNoStream) RecordUse(core_->clock, block, value);
   }
-  for (const TimelineValue& value : carrier.allocation.recorded)
+  for (const TimelineValue& value : pointer_block.allocation.recorded)
     allocations_->RecordQueuedWorkLocked(lock, block, value.stream);
 }
 
@@ -238,9 +239,9 @@ void DeviceResidency::OnExternalBytes(int64_t delta) {
   if (core_->closed.load()) return;
   {
     const TableLock lock(core_->table);
-    machinery_->charges.AddExternal(lock, delta);
+    components_->charges.AddExternal(lock, delta);
   }
-  machinery_->thread->Wake();
+  components_->thread->Wake();
 }
 
 void DeviceResidency::BeginExternalAllocation(uint64_t bytes) {
@@ -249,7 +250,7 @@ void DeviceResidency::BeginExternalAllocation(uint64_t bytes) {
 
 void DeviceResidency::EndExternalAllocation(uint64_t bytes, bool failed) {
   const TableLock lock(core_->table);
-  machinery_->charges.EndExternal(lock, bytes, failed);
+  components_->charges.EndExternal(lock, bytes, failed);
 }
 
 absl::Status DeviceResidency::StopEvicting() {
@@ -260,8 +261,8 @@ absl::Status DeviceResidency::StopEvicting() {
 }
 
 void DeviceResidency::SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) {
-  machinery_->plan_runner->Set(std::move(plan));
-  machinery_->thread->Wake();
+  components_->plan_runner->Set(std::move(plan));
+  components_->thread->Wake();
 }
 
 // ---- Reports.
@@ -271,7 +272,7 @@ ResidencyStats DeviceResidency::Stats() const {
   static_cast<MachineFigures&>(stats) = Machine();
   {
     const TableLock lock(core_->table);
-    const Charges::Figures figures = machinery_->charges.figures(lock);
+    const Charges::Figures figures = components_->charges.figures(lock);
     stats.budget_bytes = core_->options.budget_bytes;
     stats.live_bytes = figures.live_bytes;
     stats.requested_bytes = figures.requested_bytes;
@@ -286,7 +287,7 @@ ResidencyStats DeviceResidency::Stats() const {
     AddBlocksLocked(lock, &stats);
   }
   AddCounters(core_->counters, &stats);
-  stats.launches = machinery_->log.count();
+  stats.launches = components_->log.count();
   if (const std::optional<LinkMeter::Measured> link = core_->link.measured())
     stats.link = ResidencyStats::Link{link->alone, link->both};
   stats.link_measurements = core_->counters.link_measurements;
@@ -300,7 +301,7 @@ MachineFigures DeviceResidency::Machine() const {
   MachineFigures machine;
   {
     const TableLock lock(core_->table);
-    machine.chunk_target_bytes = machinery_->charges.figures(lock).target_bytes;
+    machine.chunk_target_bytes = components_->charges.figures(lock).target_bytes;
   }
   machine.host_out_rate = core_->link.Rate(LinkDirection::kOut);
   machine.host_in_rate = core_->link.Rate(LinkDirection::kIn);
@@ -327,7 +328,7 @@ void DeviceResidency::AddBlocksLocked(const TableLock& lock, ResidencyStats* sta
 
 Residency::OwnedChunks DeviceResidency::ChunksOwned() const {
   const TableLock lock(core_->table);
-  const ChunkPool& chunks = machinery_->charges.chunks(lock);
+  const ChunkPool& chunks = components_->charges.chunks(lock);
   return {chunks.created() * core_->chunk_bytes, chunks.peak_created() * core_->chunk_bytes};
 }
 
@@ -336,7 +337,7 @@ void DeviceResidency::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) co
   uint64_t resident = 0;
   for (const BlockState state : {BlockState::kResident, BlockState::kEvicting, BlockState::kFaulting})
     resident += core_->table.ChunksLocked(lock, state);
-  const uint64_t used = resident * core_->chunk_bytes + machinery_->charges.figures(lock).external_bytes;
+  const uint64_t used = resident * core_->chunk_bytes + components_->charges.figures(lock).external_bytes;
   *total_bytes = core_->options.budget_bytes;
   *free_bytes = *total_bytes > used ? *total_bytes - used : 0;
 }
@@ -349,21 +350,21 @@ void DeviceResidency::Shutdown() {
     const TableLock lock(core_->table);  // a thread between its look at `stopped` and its wait has the lock
     core_->Stop();
   }
-  if (machinery_->thread && !machinery_->thread->Stop()) left_behind_ = true;
-  if (!machinery_->hash.Stop()) left_behind_ = true;
+  if (components_->thread && !components_->thread->Stop()) left_behind_ = true;
+  if (!components_->hash.Stop()) left_behind_ = true;
 }
 
 void DeviceResidency::AbandonAfterFork() {
   core_->closed.store(true);
   core_->stopped.store(true);
-  if (machinery_->thread) machinery_->thread->Abandon();
-  machinery_->hash.Abandon();
+  if (components_->thread) components_->thread->Abandon();
+  components_->hash.Abandon();
 }
 
 void DeviceResidency::CheckInvariants() {
   const TableLock lock(core_->table);
   core_->table.CheckInvariantsLocked(lock);
-  machinery_->addresses.CheckInvariants(lock);
+  components_->addresses.CheckInvariants(lock);
   uint64_t live = 0;
   uint64_t live_blocks = 0;
   uint64_t backing = 0;
@@ -372,7 +373,7 @@ void DeviceResidency::CheckInvariants() {
     live_blocks += block->live() ? 1 : 0;
     backing += ChunksOf(block->memory.handles);
   });
-  machinery_->charges.CheckInvariants(lock, live, live_blocks, backing);
+  components_->charges.CheckInvariants(lock, live, live_blocks, backing);
 }
 
 }  // namespace spillway::allocator

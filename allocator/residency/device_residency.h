@@ -74,7 +74,7 @@ class DeviceResidency : public Residency {
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override;
 
   std::shared_ptr<const policy::WriteFacts> LearntWrites() const override {
-    return machinery_->writes.facts();
+    return components_->writes.facts();
   }
 
   ResidencyStats Stats() const override;
@@ -89,25 +89,25 @@ class DeviceResidency : public Residency {
 
   // ---- For tests: the parts, each of which has its own rules for threads.
   Core* core() { return core_; }
-  Charges* charges() { return &machinery_->charges; }
-  FreeAddresses* free_addresses() { return &machinery_->addresses; }
-  LaunchLog* log() { return &machinery_->log; }
-  HashLoader* hash() { return &machinery_->hash; }
-  WriteSampler* writes() { return &machinery_->writes; }
-  Evictor* evictor() { return &*machinery_->evictor; }
-  Faulter* faulter() { return &*machinery_->faulter; }
-  Demoter* demoter() { return &*machinery_->demoter; }
-  ClaimQueue* claims() { return &*machinery_->claims; }
-  DeviceThread* thread() { return &*machinery_->thread; }
+  Charges* charges() { return &components_->charges; }
+  FreeAddresses* free_addresses() { return &components_->addresses; }
+  LaunchLog* log() { return &components_->log; }
+  HashLoader* hash() { return &components_->hash; }
+  WriteSampler* writes() { return &components_->writes; }
+  Evictor* evictor() { return &*components_->evictor; }
+  Faulter* faulter() { return &*components_->faulter; }
+  Demoter* demoter() { return &*components_->demoter; }
+  ClaimQueue* claims() { return &*components_->claims; }
+  DeviceThread* thread() { return &*components_->thread; }
   // Aborts unless all counts agree with the blocks. Walks every block.
   void CheckInvariants();
 
  protected:
   // All that the device's thread uses: it stays when the thread cannot be ended.
-  struct Machinery {
-    Machinery(const ResidencyOptions& options, const ResidencyParts& parts);
+  struct Components {
+    Components(const ResidencyOptions& options, const ResidencyParts& parts);
     // The thread ends before what it polls.
-    ~Machinery() {
+    ~Components() {
       if (thread) thread->Stop();
     }
     absl::Status Start();
@@ -134,7 +134,7 @@ class DeviceResidency : public Residency {
     std::optional<Allocations> allocations;
   };
 
-  std::unique_ptr<Machinery> machinery_;
+  std::unique_ptr<Components> components_;
   Core* const core_;
   std::optional<Launches> launches_;  // from Start on; its pins and refusals come back to this object
   Allocations* allocations_ = nullptr;
@@ -149,7 +149,7 @@ class DeviceResidency : public Residency {
   void RecordEscapedUseLocked(const TableLock& lock, Block* block, const EscapedUsers& users)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Records on the block every use that is recorded on the block that carried its address.
-  void RecordCarrierUsesLocked(const TableLock& lock, Block* block, const Block& carrier)
+  void RecordPointerBlockUsesLocked(const TableLock& lock, Block* block, const Block& pointer_block)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   // Adds what is counted by walking all live blocks.
   void AddBlocksLocked(const TableLock& lock, ResidencyStats* stats) const

@@ -85,8 +85,8 @@ class Residency {
   // The pinned blocks may be in use by `users`, whom nothing can ask later: records that use now.
   virtual void NoteEscapedUse(const std::vector<PinnedBlock>& pinned, const EscapedUsers& users) = 0;
 
-  // ---- Streams, capture, external memory. Called from the hooks, before the real call unless said
-  // otherwise.
+  // ---- Streams, capture, external memory. Called from the hooks, before the real call unless a
+  // comment names another time.
 
   virtual void OnStreamDestroy(CUstream stream) = 0;
   virtual void OnCaptureBegin(CUstream stream) = 0;

@@ -25,15 +25,15 @@ void HostPool::State::LookAtPeersLocked() {
   const bool asks = wanted > capacity.load() && capacity.load() < fair_cap;
   share->Want(asks ? staging_bytes + std::min(wanted, fair_cap) : 0);
   if (capacity.load() > fair_cap) {
-    ChooseLeaversLocked();
-  } else if (leavers.load() > 0) {
+    ChooseLeavingLocked();
+  } else if (leaving_slabs.load() > 0) {
     TakeBackLocked();
   }
   pinned.NotifyAll();  // what may be had has changed
 }
 
 // The emptiest slabs first: least has to move.
-void HostPool::State::ChooseLeaversLocked() {
+void HostPool::State::ChooseLeavingLocked() {
   while (capacity.load() > fair_cap) {
     Slabs::value_type* emptiest = nullptr;
     size_t most_free = 0;
@@ -58,7 +58,7 @@ bool HostPool::State::StartLeavingLocked(Slabs::value_type* slab) {
   }
   slab->second.leaves = true;
   KindOf(HostUse::kStorage).free.Remove(slab->first, slab->second.buffers, &slab->second.free);
-  leavers.fetch_add(1);
+  leaving_slabs.fetch_add(1);
   return true;
 }
 
@@ -71,7 +71,7 @@ void HostPool::State::TakeBackLocked() {
     for (std::byte* const buffer : slab.free) KindOf(HostUse::kStorage).free.Give(buffer, 1);
     slab.free.clear();
     slab.leaves = false;
-    leavers.fetch_sub(1);
+    leaving_slabs.fetch_sub(1);
     capacity.fetch_add(bytes);
   }
 }
@@ -87,7 +87,7 @@ bool HostPool::State::UnpinNextLocked() {
   const uint64_t bytes = empty->second.buffers * options.buffer_bytes;
   KindOf(HostUse::kStorage).created -= empty->second.buffers;
   slabs.erase(empty);
-  leavers.fetch_sub(1);
+  leaving_slabs.fetch_sub(1);
   mu.Unlock();
   const bool unpinned = UnpinSlab(driver, context, start, bytes);
   mu.Lock();
@@ -106,7 +106,7 @@ void HostPool::SetFits(std::function<bool(uint64_t more)> fits) {
   state_->fits = std::move(fits);
 }
 
-bool HostPool::gives_back() const { return state_->leavers.load() > 0; }
+bool HostPool::gives_back() const { return state_->leaving_slabs.load() > 0; }
 
 uint64_t HostPool::storage_due_bytes() const {
   os::MutexLock lock(&state_->mu);

@@ -21,7 +21,7 @@ constexpr auto kEndWait = std::chrono::milliseconds(200);
 constexpr auto kLookAtPeers = std::chrono::milliseconds(500);
 constexpr auto kLookWhileShort = std::chrono::milliseconds(50);
 // Others give back what they have too much of within this time.
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kLongestWait = std::chrono::seconds(10);
 
 std::string Mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -141,12 +141,12 @@ absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
   State& state = *state_;
   if (state.capacity.load() >= bytes) return absl::OkStatus();
   const os::Wait wait(state.waits, os::WaitKind::kPinning, Mebibytes(bytes) + " of the host tier");
-  const auto patience_ends = os::SteadyClock::now() + kPatience;
+  const auto wait_ends = os::SteadyClock::now() + kLongestWait;
   os::MutexLock lock(&state.mu);
   state.AskPeersLocked(state_, bytes);
   while (state.capacity.load() < bytes) {
     if (state.stopping) return absl::CancelledError("the host tier was shut down");
-    const bool due = state.fair_cap >= bytes && os::SteadyClock::now() < patience_ends;
+    const bool due = state.fair_cap >= bytes && os::SteadyClock::now() < wait_ends;
     if (state.cap.load() < bytes && !due) return state.NoMoreLocked();
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     state.AskLocked(state_, bytes);

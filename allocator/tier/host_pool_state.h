@@ -63,14 +63,15 @@ struct HostPool::State {
   uint64_t StorageOf(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void AskPeersLocked(const std::shared_ptr<State>& self, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void LookAtPeersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void ChooseLeaversLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void ChooseLeavingLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool StartLeavingLocked(Slabs::value_type* slab) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void TakeBackLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool UnpinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   Slabs::value_type* SlabOf(const std::byte* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Whether something is to change soon.
   bool ShortLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return capacity.load() < std::min(wanted, fair_cap) || capacity.load() > fair_cap || leavers.load() > 0;
+    return capacity.load() < std::min(wanted, fair_cap) || capacity.load() > fair_cap ||
+           leaving_slabs.load() > 0;
   }
 
   const CudaDriver* const driver;
@@ -83,7 +84,7 @@ struct HostPool::State {
   // Bytes of storage. Written under mu, read without it by SharedCapacity, which promises by them.
   os::Atomic<uint64_t> capacity{0};
   os::Atomic<uint64_t> cap;
-  os::Atomic<size_t> leavers{0};  // slabs that leave; written under mu
+  os::Atomic<size_t> leaving_slabs{0};  // slabs that leave; written under mu
 
   mutable os::Mutex mu{os::LockRank::kTier};
   os::CondVar asked;   // wanted or stopping changed

@@ -1,6 +1,6 @@
 // Meters of transfers: how fast bytes move between the GPU and each tier, as the job's own transfers and the
 // measured link show it. The evictor, the faulter and LinkProbe report; plans, the clock of launches and
-// reports read. Nothing fails; who may call is said at each.
+// reports read. Nothing fails; each names who may call.
 
 #ifndef SPILLWAY_ALLOCATOR_TIER_TRANSFER_METERS_H_
 #define SPILLWAY_ALLOCATOR_TIER_TRANSFER_METERS_H_

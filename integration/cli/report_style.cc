@@ -57,7 +57,7 @@ td.words { min-width: 4rem; } [data-table=blocks] td:last-child { min-width: 11r
 }
 )CSS";
 
-// Charts are drawn one after another; what goes wrong with one is said in its place. data-drawn on the root says that all
+// Charts are drawn one after another; what goes wrong with one stands in its place. data-drawn on the root says that all
 // have been tried: tests wait for it. No part of Vega makes code at run time (ast), so the page's policy may forbid it.
 const char kReportScript[] = R"JS(
 "use strict";

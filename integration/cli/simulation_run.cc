@@ -192,7 +192,7 @@ absl::StatusOr<SimulateResult> RunOne(const SimulateOptions& options, const poli
   execution.record = !options.schedule.empty();
   if (options.policy == "lru") {
     execution.prefetch = false;
-    execution.victim = policy::Victim::kLeastRecentlyUsed;
+    execution.victims = policy::VictimOrder::kLeastRecentlyUsed;
   }
   auto run = policy::Execute(workload, lifetimes, *machine, *plan, execution);
   if (!run.ok()) return run.status();

@@ -37,7 +37,7 @@ void ShareLink(const ReportMetrics& metrics, WhatIf* result, SimulateOptions* op
   options->pcie_both = absl::StrCat(Whole(*result->link_in_both), ",", Whole(*result->link_out_both));
 }
 
-// The machine of the run, from what was measured; what was not is assumed, and said.
+// The machine of the run, from what was measured; what was not is assumed, and named.
 SimulateOptions MachineOf(const ReportData& data, WhatIf* result) {
   const ReportMetrics& metrics = data.metrics;
   const auto rate = [result](Known known, double assumed, const char* what) {

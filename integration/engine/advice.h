@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "integration/engine/report.h"
+#include "integration/engine/figures.h"
 
 namespace spillway::integration {
 

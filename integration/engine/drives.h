@@ -14,7 +14,7 @@ namespace spillway::integration {
 std::string WholeDrive(const std::string& device, const std::string& root = "");
 
 // The whole disk below a directory. A file system without one block device gives its number, as "0:43": what
-// lies on the same one is told together.
+// lies on the same one is reported together.
 std::string DriveOf(const std::string& directory);
 
 // How many of `ranks` ranks write to the drive of `directory`. Rank r spills into the directories

@@ -1,4 +1,4 @@
-// JobReports: what is said about a job: the line at its first block, the figures, the files and lines that
+// JobReports: what is reported of a job: the line at its first block, the figures, the files and lines that
 // settings ask for (SPILLWAY_METRICS, PROMETHEUS, STATUS, REPORT, TRACE), and the words of a refused
 // allocation. Runtime makes it with the engine and starts it with the first device; it gathers the job's
 // facts and figures from the engine's parts, and moves nothing. Each method says on which thread it is
@@ -19,7 +19,7 @@
 #include "allocator/driver/cuda_driver.h"
 #include "integration/engine/devices.h"
 #include "integration/engine/eviction_switch.h"
-#include "integration/engine/report.h"
+#include "integration/engine/figures.h"
 #include "integration/engine/reporter.h"
 #include "integration/engine/run_report.h"
 #include "integration/engine/tiers.h"

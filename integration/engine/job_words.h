@@ -1,5 +1,5 @@
-// Lines about the job as a whole: what serves it, said at its first block, and which blocks fill the memory,
-// said in a refusal. Pure: facts in, text out. JobReports gathers the facts.
+// Lines about the job as a whole: what serves it, for its first block, and which blocks fill the memory,
+// for a refusal. Pure: facts in, text out. JobReports gathers the facts.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_
 #define SPILLWAY_INTEGRATION_ENGINE_JOB_WORDS_H_

@@ -35,7 +35,7 @@ HostSharing ShareHostMemory(const Settings& settings, uint64_t available, bool d
   sharing.total_bytes = settings.host_memory ? settings.host_memory->Of(all) : DefaultHostCap(all, 1);
   const size_t processes =
       std::max(sharing.share->peers() + 1, static_cast<size_t>(std::max(1, settings.ranks.size)));
-  sharing.part_bytes = PartOfRank(sharing.total_bytes, static_cast<int>(processes));
+  sharing.share_bytes = ShareOfRank(sharing.total_bytes, static_cast<int>(processes));
   return sharing;
 }
 
@@ -50,7 +50,7 @@ io::SpillDirectory SharedDirectory(const Settings& settings, const DirectoryEntr
 }
 
 allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool disk) {
-  allocator::HostPool::Options pool = HostPoolOptions(sharing.part_bytes, disk);
+  allocator::HostPool::Options pool = HostPoolOptions(sharing.share_bytes, disk);
   if (sharing.total_bytes == 0) return pool;  // no host tier
   const auto staging = static_cast<uint64_t>(pool.evict_staging_buffers + pool.fault_staging_buffers);
   const uint64_t buffers = sharing.total_bytes / kChunkBytes;

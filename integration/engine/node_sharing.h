@@ -1,6 +1,6 @@
 // What this process shares with others of its node, and with whom: host memory, and the caps of spill
 // directories. The engine calls it at the first block; io::NodeShare does the sharing. Any thread; nothing
-// fails: a process that cannot see the others counts as alone, and as a rank has its equal part.
+// fails: a process that cannot see the others counts as alone, and as a rank has its equal share.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
 #define SPILLWAY_INTEGRATION_ENGINE_NODE_SHARING_H_
@@ -19,14 +19,14 @@ namespace spillway::integration {
 struct HostSharing {
   std::unique_ptr<io::NodeShare> share;
   uint64_t total_bytes = 0;  // the cap of all that share
-  uint64_t part_bytes = 0;   // this process's, as far as is known now
+  uint64_t share_bytes = 0;  // this process's, as far as is known now
 };
 
 // Who shares under these settings. A size that the user has named is that of one job: of the processes that a
 // launcher names as one, else of the user's session. A share of what is available is one of all processes.
 std::string SharersOf(const Settings& settings, const std::string& what, bool sized);
 
-// How the pool divides its part into staging and storage. It may grow to all that is shared.
+// How the pool divides its share into staging and storage. It may grow to all that is shared.
 allocator::HostPool::Options SharedPoolOptions(const HostSharing& sharing, bool disk);
 
 // A spill directory, whose cap is that of all ranks that spill there.

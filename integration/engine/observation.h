@@ -1,5 +1,5 @@
 // Observation, for SPILLWAY=observe: what smaller budgets would make a job move in each iteration. It is
-// reckoned from one iteration's uses of blocks, without moving anything. FiguresOf asks for it whenever figures
+// computed from one iteration's uses of blocks, without moving anything. FiguresOf asks for it whenever figures
 // are collected; the reporter prints the lines at the end. Pure functions: any thread, nothing fails.
 
 #ifndef SPILLWAY_INTEGRATION_ENGINE_OBSERVATION_H_

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "integration/engine/report.h"
+#include "integration/engine/figures.h"
 
 namespace spillway::integration {
 

@@ -17,8 +17,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "integration/engine/advice.h"
+#include "integration/engine/figures.h"
 #include "integration/engine/output_file.h"
-#include "integration/engine/report.h"
 #include "integration/settings/settings.h"
 #include "io/os/sync.h"
 #include "io/os/wait.h"

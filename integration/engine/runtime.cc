@@ -197,11 +197,13 @@ std::unique_ptr<Predictor> Runtime::MakePredictor(int device, CUcontext context,
   // An audit knows no plan: what is fetched ahead would be mapped under launches that do not name it.
   const bool plan = settings_.policy == PolicyKind::kPlan && evict && !settings_.audit;
   const bool trace = !settings_.trace.empty() || !settings_.report.empty();
-  const bool reckon = settings_.policy == PolicyKind::kLru && evict && !settings_.audit;
-  if (!settings_.Observes() && !plan && !reckon && !trace) return nullptr;
+  const bool forecast = settings_.policy == PolicyKind::kLru && evict && !settings_.audit;
+  if (!settings_.Observes() && !plan && !forecast && !trace) return nullptr;
   PredictorOptions prediction;
   prediction.device = device;
-  prediction.foresight = plan ? Foresight::kPlan : reckon ? Foresight::kReckon : Foresight::kObserve;
+  prediction.mode = plan       ? PredictorMode::kPlan
+                    : forecast ? PredictorMode::kForecast
+                               : PredictorMode::kObserve;
   prediction.driver = driver_.get();
   prediction.context = context;
   prediction.write_facts = [this, device]() -> std::shared_ptr<const policy::WriteFacts> {

@@ -23,7 +23,7 @@ uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size) {
   return available_bytes / 4 / static_cast<uint64_t>(std::max(1, local_world_size));
 }
 
-uint64_t PartOfRank(uint64_t bytes, int ranks) {
+uint64_t ShareOfRank(uint64_t bytes, int ranks) {
   if (ranks <= 1 || bytes == 0) return bytes;
   // 0 would mean something else: no cap, or no host tier.
   return std::max(kChunkBytes, bytes / static_cast<uint64_t>(ranks) / kChunkBytes * kChunkBytes);

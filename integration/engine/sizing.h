@@ -19,8 +19,8 @@ uint64_t DefaultBudget(uint64_t free_bytes, uint64_t external_bytes);
 // The host tier's cap where the user sets none: a quarter of what is available, shared by the node's ranks.
 uint64_t DefaultHostCap(uint64_t available_bytes, int local_world_size);
 
-// One rank's equal part of what `ranks` ranks of a node share: whole chunks, at least one. 0 bytes stay 0.
-uint64_t PartOfRank(uint64_t bytes, int ranks);
+// One rank's equal share of what `ranks` ranks of a node share: whole chunks, at least one. 0 bytes stay 0.
+uint64_t ShareOfRank(uint64_t bytes, int ranks);
 
 // How a cap is divided into staging and storage. With a disk tier a few buffers of staging are needed even
 // with no cap at all; without one, none.

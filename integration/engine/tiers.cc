@@ -49,7 +49,7 @@ absl::Status Tiers::Start(CUcontext context, uint64_t device_bytes) {
 absl::Status Tiers::StartHost(CUcontext context) {
   HostSharing sharing = ShareHostMemory(settings_, AvailableHostMemory(), disk_ != nullptr);
   allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ != nullptr);
-  host_cap_bytes_ = sharing.part_bytes;
+  host_cap_bytes_ = sharing.share_bytes;
   host_share_ = std::move(sharing.share);
   pool.waits = waits_;
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_, context, pool));

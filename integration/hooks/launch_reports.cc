@@ -66,7 +66,7 @@ const char* ReasonOf(ReachesAll why) {
   }
 }
 
-// Kernels of the deny list are told of once, and NCCL's once.
+// Kernels of the deny list are reported once, and NCCL's once.
 bool IsFirst(std::atomic<bool> (&reported)[2], ReachesAll why) {
   return !reported[why == ReachesAll::kDenied ? 0 : 1].exchange(true);
 }

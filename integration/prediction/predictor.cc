@@ -84,7 +84,7 @@ void Predictor::Depart(const Expectation* expected) {
   departures_.fetch_add(1, std::memory_order_relaxed);
   iteration_launches_.store(0, std::memory_order_relaxed);
   allocator::Residency* const residency = residency_.load();
-  if (residency != nullptr && options_.foresight == Foresight::kPlan) residency->SetPlan(nullptr);
+  if (residency != nullptr && options_.mode == PredictorMode::kPlan) residency->SetPlan(nullptr);
 }
 
 void Predictor::OnAllocate(int, allocator::BlockId block, uint64_t bytes, uint64_t copied_bytes) {
@@ -226,7 +226,7 @@ void Predictor::PutInForce() {
   entered_ = true;
   // The plan is set before the expectation is stored: a departure drops the plan only where it finds an
   // expectation, and must not come before this plan is set.
-  if (options_.foresight == Foresight::kObserve) {
+  if (options_.mode == PredictorMode::kObserve) {
     Observe();
   } else {
     SetPlanOfSequence();
@@ -245,7 +245,7 @@ void Predictor::SetPlanOfSequence() {
     ++counts_.readoptions;
   }
   counts_.forecast = plan->forecast();
-  if (options_.foresight == Foresight::kReckon) return;
+  if (options_.mode == PredictorMode::kForecast) return;
   ++counts_.plans;
   if (allocator::Residency* const residency = residency_.load())
     residency->SetPlan(plan->From(tracker_.start()));
@@ -257,7 +257,7 @@ void Predictor::Replace(bool better) {
   if (residency == nullptr || in_force_ == nullptr || expected_.load() != in_force_) return;
   SequencePlan& plan = *sequence_plans_.at(tracker_.sequence());
   counts_.forecast = plan.forecast();
-  if (options_.foresight == Foresight::kReckon) return;
+  if (options_.mode == PredictorMode::kForecast) return;
   ++counts_.plans;
   counts_.improved += better ? 1 : 0;
   residency->SetPlan(plan.From(tracker_.start()));
@@ -268,7 +268,7 @@ void Predictor::Replace(bool better) {
 // When the memory to plan for has changed (by external allocations or refused chunks), the sequence is
 // planned anew at once. All else is checked when an iteration has ended; better plans take over there.
 void Predictor::KeepUpToDate() {
-  if (options_.foresight == Foresight::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
+  if (options_.mode == PredictorMode::kObserve || in_force_ == nullptr || expected_.load() != in_force_)
     return;
   const policy::SequenceId current = tracker_.sequence();
   const auto found = sequence_plans_.find(current);
@@ -291,7 +291,7 @@ void Predictor::KeepUpToDate() {
 }
 
 bool Predictor::Improve() {
-  if (options_.foresight != Foresight::kPlan || in_force_ == nullptr || expected_.load() != in_force_)
+  if (options_.mode != PredictorMode::kPlan || in_force_ == nullptr || expected_.load() != in_force_)
     return false;
   const auto found = sequence_plans_.find(tracker_.sequence());
   if (found == sequence_plans_.end()) return false;
@@ -349,7 +349,7 @@ void Predictor::Observe() {
 }
 
 void Predictor::NoteFollowed() {
-  if (options_.foresight != Foresight::kObserve || in_force_ == nullptr ||
+  if (options_.mode != PredictorMode::kObserve || in_force_ == nullptr ||
       tracker_.sequence() == policy::kNoSequence)
     return;
   os::MutexLock lock(&mu_);

@@ -21,7 +21,7 @@
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/residency_options.h"
 #include "integration/prediction/launch_timer.h"
-#include "integration/prediction/sequences.h"
+#include "integration/prediction/sequence_plan.h"
 #include "integration/prediction/trace_recorder.h"
 #include "io/os/sync.h"
 #include "policy/bound/iteration_uses.h"
@@ -32,15 +32,15 @@
 
 namespace spillway::integration {
 
-enum class Foresight : uint8_t {
-  kPlan,     // a plan is put in force for the sequence that the job is on
-  kReckon,   // plans are made for reports, and none is put in force
-  kObserve,  // no plan is made; the sequences are kept for reports
+enum class PredictorMode : uint8_t {
+  kPlan,      // a plan is put in force for the sequence that the job is on
+  kForecast,  // plans are made for reports, and none is put in force
+  kObserve,   // no plan is made; the sequences are kept for reports
 };
 
 struct PredictorOptions {
   int device = 0;
-  Foresight foresight = Foresight::kPlan;
+  PredictorMode mode = PredictorMode::kPlan;
   // What the host tier may hold now, for the plan's choice of tiers: other processes of the node may take a part
   // of it, or leave. Called on the predictor's thread. Empty: no host tier.
   std::function<uint64_t()> host_bytes;
@@ -99,8 +99,8 @@ class Predictor : public allocator::LaunchObserver {
   // Any thread.
   PredictorStats stats() const;
 
-  // With Foresight::kObserve: the iteration that the job followed for the most launches; null when nothing
-  // repeated. Any thread.
+  // With PredictorMode::kObserve: the iteration that the job followed for the most launches; null when
+  // nothing repeated. Any thread.
   std::shared_ptr<const policy::IterationUses> observed() const;
 
   // With keep_iteration: the iteration that the job followed for the most launches, with the measured times,

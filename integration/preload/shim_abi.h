@@ -23,7 +23,7 @@ extern "C" {
 #define SPILLWAY_SHIM_DRIVER_ALREADY_LOADED 1u
 
 /* What the shim hands to the engine. The struct and all strings in it live as long as the process. All
- * functions may be called from any thread at any time, unless said otherwise. */
+ * functions may be called from any thread at any time, unless a comment says otherwise. */
 struct spillway_shim {
   uint32_t abi_version; /* SPILLWAY_SHIM_ABI_VERSION */
   uint32_t flags;

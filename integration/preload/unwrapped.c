@@ -1,5 +1,5 @@
 /* The record of must-hooks that the job got, or called, without a wrapper. The engine asks for the first one,
- * and is told of each by a callback. Any thread; takes no lock. */
+ * and gets each by a callback. Any thread; takes no lock. */
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // What a report says of one iteration of the job, from its launches with their times and names: the phases,
 // the share of memory that kernels use, and what each kernel costs. RunReport asks whenever it gets a newer
-// iteration, and at the end. Pure; what cannot be told is left out.
+// iteration, and at the end. Pure; what cannot be found is left out.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_ITERATION_FACTS_H_
 #define SPILLWAY_INTEGRATION_REPORT_ITERATION_FACTS_H_
@@ -18,7 +18,7 @@ namespace spillway::integration {
 std::vector<ReportedKernel> CostsOfKernels(const policy::Workload& iteration);
 
 // `first`: the kernel that follows the optimiser's step; none: the job marked no iterations, and the phases are
-// not told. The phases are an estimate. The optimiser begins with the first use of state that nothing before
+// left out. The phases are an estimate. The optimiser begins with the first use of state that nothing before
 // it used. The backward pass begins, after the last weight was used for the first time, with the first kernel
 // that is named as one of it, else where the most bytes are live.
 std::vector<IterationFacts::Phase> FindPhases(const policy::Workload& iteration,

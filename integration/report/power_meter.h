@@ -1,7 +1,7 @@
 // PowerMeter: the energy that a GPU and the machine's processors have used since the first look, where the
 // system says so: NVML for the GPU, RAPL's counters in /sys/class/powercap for the processors. They count for
 // the whole device and the whole machine, whoever uses them. The reporter's thread alone uses it. What cannot
-// be read is absent; nothing is said of it.
+// be read is absent, without a line.
 
 #ifndef SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_
 #define SPILLWAY_INTEGRATION_REPORT_POWER_METER_H_

@@ -14,7 +14,7 @@ namespace spillway::integration {
 struct NodeRanks {
   int rank = 0;          // of this process on its node, from 0
   int size = 0;          // ranks of the job on this node, at most kMostRanks; 0: not known
-  std::string launcher;  // whose variables said so: "torchrun"; empty: nobody's
+  std::string launcher;  // whose variables these are: "torchrun"; empty: nobody's
   std::string job;       // tells jobs of that launcher apart; empty where nothing does
 };
 

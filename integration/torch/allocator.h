@@ -49,7 +49,7 @@ class SpillwayAllocator final : public CompatAllocator {
   void resetPeakStats(c10::DeviceIndex device) override;
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override;
 
-  // CUDAAllocator: blocks. Those of the engine and native's are told apart by their address.
+  // CUDAAllocator: blocks. Those of the engine and native's are distinguished by their address.
   void* raw_alloc(size_t bytes) override;
   void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
   void raw_delete(void* pointer) override;
@@ -97,8 +97,8 @@ class SpillwayAllocator final : public CompatAllocator {
   SpillwayAllocator(const spillway_api* api, CUDAAllocator* native);
 
   static void Delete(void* pointer);  // the one deleter
-  // The engine calls this before the first kernel that writes addresses into memory of native's: it is told
-  // from then on what native frees.
+  // The engine calls this before the first kernel that writes addresses into memory of native's: from
+  // then on what native frees is reported to it.
   static void ReportNativeFrees();
   void NoteNativeEvent(const torch_cuda::TraceEntry& event) const;
 

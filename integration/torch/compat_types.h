@@ -86,7 +86,7 @@ inline bool IsOutsidePools(const torch_cuda::TraceEntry& event) {
 #endif
 }
 
-// The number of an action that history is told to leave out, by PyTorch's word for it. Before 2.11 nothing
+// The number of an action that history is to leave out, by PyTorch's word for it. Before 2.11 nothing
 // can be left out: -1, which no action has.
 inline int TraceActionNumber(const std::string& word) {
 #if SPILLWAY_TORCH_SINCE(11)

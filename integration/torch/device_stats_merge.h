@@ -28,7 +28,7 @@ class DeviceStatsMerge {
   void OnNative(size_t bytes);
   // False when no common peak can have risen since the last NotePeaks, whatever native has freed meanwhile:
   // then native need not be asked for its statistics, which costs as much as an allocation. Native's reserved
-  // bytes are not reckoned with: they fall only where they are asked for first.
+  // bytes are not counted: they fall only where they are asked for first.
   bool PeaksMayHaveRisen() const;
 
   // Raises the common peaks. `native` is native's own state at this moment, asked for after `native_total()`

@@ -22,7 +22,7 @@ class NativeForms {
   // What has one form in all minors. A member that is named below is not to be called through it.
   torch_cuda::CUDAAllocator* operator->() const { return native_; }
 
-  // isEnabled: false once PyTorch was told to work without its cache; larger blocks are left to native then,
+  // isEnabled: false once PyTorch was set to work without its cache; larger blocks are left to native then,
   // too. getMemoryFraction: 1.0 is no limit.
 #if SPILLWAY_TORCH_SINCE(6)
   bool isEnabled() const { return native_->isEnabled(); }

@@ -136,7 +136,7 @@ SharedLink::Segment SharedLink::EndSegment(Queue queue, Nanos now) {
     copy.active = false;
     return segment;
   }
-  // At the end of a unit: which one is told by the time.
+  // At the end of a unit: the time shows which one.
   const double moved = static_cast<double>(now - copy.start - copy.latency) / kNanosPerSecond * copy.rate;
   const Bytes units = static_cast<Bytes>(std::floor(moved / static_cast<double>(unit_) + 0.5));
   segment.last = std::min(copy.bytes, copy.done + units * unit_);

@@ -232,7 +232,7 @@ class Executor {
       if (!tensor.live || tensor.parts_on_gpu == 0 || Names(kernel.inputs, t) || Names(kernel.outputs, t))
         continue;
       const uint64_t key =
-          options_.victim == Victim::kFarthestNextUse ? ~NextUse(t, place_.started) : tensor.last_use;
+          options_.victims == VictimOrder::kFarthestNextUse ? ~NextUse(t, place_.started) : tensor.last_use;
       for (uint32_t p = tensor.first_part; p < tensor.last_part; ++p) {
         if (state_.parts[p].valid[0] && !state_.parts[p].moving_out) keyed.emplace_back(key, p);
       }

@@ -236,7 +236,7 @@ void SetSimcuda(const char* name, const std::string& value) {
   SPILLWAY_CHECK(set(name, value.c_str()) == 0);
 }
 
-void HoldStreams(bool hold) {
+void PauseStreams(bool hold) {
   static const auto set = Entry<decltype(&simcuda_hold_streams)>("simcuda_hold_streams");
   set(hold ? 1 : 0);
 }

@@ -126,7 +126,7 @@ void SetSimcuda(const char* name, const std::string& value);
 
 // Keeps what is queued on all streams queued, until called with false. Events are not held, but what lies
 // before them.
-void HoldStreams(bool hold);
+void PauseStreams(bool hold);
 // A kernel that does nothing, past the gate.
 void LaunchNothing(CUstream stream);
 

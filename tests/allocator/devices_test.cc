@@ -136,7 +136,7 @@ TEST(OtherDevicesStreamsTest, AreCoveredByEventsOfTheirOwnContext) {
   CUstream of_other_device = nullptr;
   ASSERT_EQ(Driver()->cuStreamCreateWithPriority(&of_other_device, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
   Driver()->cuCtxSetCurrent(ContextOf(0));
-  HoldStreams(true);
+  PauseStreams(true);
   std::vector<TimelineValue> values;
   for (const StreamRef& stream :
        {StreamRef{nullptr, false}, StreamRef{nullptr, false, ContextOf(1)}, StreamRef{of_other_device, false},
@@ -146,7 +146,7 @@ TEST(OtherDevicesStreamsTest, AreCoveredByEventsOfTheirOwnContext) {
     EXPECT_TRUE(clock.Cover(values.back()).ok());
   }
   clock.Poll();
-  HoldStreams(false);
+  PauseStreams(false);
   WaitForAll(&clock);
   for (const TimelineValue& value : values) EXPECT_TRUE(clock.Completed(value));
   // Events are used again: each on the streams of its context.

@@ -172,7 +172,7 @@ class Stage {
     device()->Unpin(pinned, PinReason::kPointerTable, {});
   }
   void AwaitHash() {
-    for (int i = 0; i < kPatience && device()->hash()->Get() == nullptr; ++i) usleep(1000);
+    for (int i = 0; i < kMostPolls && device()->hash()->Get() == nullptr; ++i) usleep(1000);
   }
 
   // The core has given the device up: nothing moves any more, and what was under way stays as it is.
@@ -180,7 +180,7 @@ class Stage {
 
   // Waits until nothing is on its way, or the device is lost.
   void Settle() {
-    for (int i = 0; i < kPatience && !stuck_ && !DeviceLost(); ++i) {
+    for (int i = 0; i < kMostPolls && !stuck_ && !DeviceLost(); ++i) {
       bool moving = false;
       {
         const TableLock lock(device()->core()->table);
@@ -223,7 +223,7 @@ class Stage {
 
  private:
   static constexpr uint64_t kBlock = 256 << 10;  // 4 chunks
-  static constexpr int kPatience = 5'000;  // polls of a millisecond: no wait of the core is that long here
+  static constexpr int kMostPolls = 5'000;  // polls of a millisecond: no wait of the core is that long here
 
   struct Known {
     CUdeviceptr address;

@@ -15,7 +15,7 @@ from planted import HEAD, Planted
 
 
 class WordsTest(Planted):
-    GLOSSARY = "| word | meaning | replaces |\n|---|---|---|\n| chunk | one handle | grain, `clod` |\n| pin | stays | old peg |\n"
+    GLOSSARY = "| word | meaning | replaces |\n|---|---|---|\n| chunk | one handle | grain, `clod`, *lump* |\n| pin | stays | old peg |\n"
 
     def found(self, path, text, allowed=""):
         self.put("docs/glossary.md", self.GLOSSARY)
@@ -37,6 +37,15 @@ class WordsTest(Planted):
         self.assertEqual(self.found("io/a.cc", "// a clod of earth\n"), [])
         self.assertEqual(len(self.found("io/a.cc", "int clod = 1;\n")), 1)
         self.assertEqual(len(self.found("io/a.cc", "// see FindClods\n")), 1)
+
+    def test_a_word_of_the_product_is_found_there_and_on_pages_and_not_in_tests(self):
+        for path, text in (("io/a.cc", "int kMostLumps = 1;\n"), ("io/a.cc", "// a lump\n"), ("docs/design.md", "A lump.\n"),
+                           ("README.md", "Lumps.\n")):  # fmt: skip
+            self.assertEqual(len(self.found(path, text)), 1, text)
+            (self.root / path).unlink()
+        for path in ("tests/io/a_test.cc", "bench/a.cc", "integration/simcuda/a.cc"):
+            self.assertEqual(self.found(path, "int lump;  // a lump\n"), [])
+        self.assertEqual(self.found("docs/results/2026-11-22-jobs.md", "A lump.\n"), [])
 
     def test_words_of_several_parts_are_found_whole(self):
         self.assertEqual(self.found("io/a.cc", "int old = peg;  // an old, used peg\n"), [])

@@ -2,7 +2,8 @@
 
 The last column of a table headed `replaces` lists struck words. A struck word is looked for in identifiers, by their
 parts (`kOldWord`, `old_words_`), and in comments, messages and docs; one in backticks in identifiers of the product
-alone, since it has a plain meaning as well.
+alone, since it has a plain meaning as well; one in *italics* in all that the product and the docs consist of, but not
+in tests, tools and results.
 word_exceptions.txt names what may stay: a line has the word, a glob of paths, a pattern that the line of text must
 match, and the reason.
 """
@@ -17,6 +18,7 @@ import common
 
 GLOSSARY = "docs/glossary.md"
 EXCEPTIONS = "tests/checks/word_exceptions.txt"
+RESULTS = ("docs", "results")  # what was measured on a day, in that day's words
 OTHER_PROGRAMS = ("integration/simcuda/", "integration/examples/", "integration/quickstart/")
 TEXT_ENDINGS = (".md", ".py", ".sh", ".txt", ".cmake")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -32,6 +34,7 @@ class Struck:
     parts: tuple  # of the word, in lower case: ("gate", "slot")
     instead: str
     identifiers_only: bool
+    product_only: bool
 
     @property
     def text(self):
@@ -54,10 +57,10 @@ def struck_words(glossary):
             replaces = True
         elif replaces and not set(row[0]) <= set("-: "):
             for word in filter(None, (word.strip() for word in row[-1].split(","))):
-                bare = word.strip("`")
+                bare = word.strip("`*")
                 before = found.get(bare)
                 instead = f"{before.instead} or {row[0]}" if before else row[0]
-                found[bare] = Struck(tuple(re.split(r"[ _]", bare)), instead, bare != word)
+                found[bare] = Struck(tuple(re.split(r"[ _]", bare)), instead, word[0] == "`", word[0] in "`*")
     return list(found.values())
 
 
@@ -136,6 +139,17 @@ def is_product(path):
     return path.parts[0] in common.LAYERS and path.suffix in common.SOURCE_ENDINGS and not inside
 
 
+def is_page(path):
+    return path.suffix == ".md" and path.parts[0] in ("README.md", "docs") and path.parts[:2] != RESULTS
+
+
+def concerns(word, path):
+    """Whether the word is looked for in that file."""
+    if not word.product_only:
+        return True
+    return is_product(path) or (is_page(path) and not word.identifiers_only)
+
+
 def find_problems(root: Path):
     struck = struck_words(common.read(root, Path(GLOSSARY)))
     problems = [] if struck else [f"{GLOSSARY}: no table of it has a column `replaces`"]
@@ -146,12 +160,7 @@ def find_problems(root: Path):
         near = [e for e in allowed if fnmatch.fnmatch(name, e.paths)]
         text = common.read(root, path)
         lower = text.lower()
-        outside = not is_product(path)
-        possible = [
-            word
-            for word in struck
-            if all(part in lower for part in word.parts) and not (outside and word.identifiers_only)
-        ]
+        possible = [word for word in struck if all(part in lower for part in word.parts) and concerns(word, path)]
         lines = zip(text.split("\n"), only_code(path, text).split("\n")) if possible else ()
         for number, (line, code) in enumerate(lines, 1):
             for word in line_words(line, code, possible):

@@ -86,7 +86,7 @@ bool Fails(int call) {
   return false;
 }
 
-// Books of what the driver gave, by the calls that change them.
+// An account of what the driver gave, by the calls that change them.
 template <int kCall, typename... Args>
 void Enter(Args... args) {
   if constexpr (kCall == k_cuMemCreate) ++chunks;

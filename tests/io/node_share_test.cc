@@ -221,7 +221,7 @@ TEST_F(NodeShareTest, AForkedChildThatClosesLeavesTheParentIn) {
 }
 
 // Each takes what it can and waits, as the owners of a share do, and says by pipe when it has its part.
-TEST_F(NodeShareTest, EightAtOnceGetTheirEqualParts) {
+TEST_F(NodeShareTest, EightAtOnceGetTheirEqualShares) {
   constexpr int kProcesses = 8;
   int parts[2];
   ASSERT_EQ(pipe(parts), 0);

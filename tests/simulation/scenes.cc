@@ -38,7 +38,7 @@ void LaunchAgainstEviction(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const size_t block = stage->Make(1, stream);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
+  stage->Play({[=] { stage->Launch(stream, {block}); }, [=] { stage->Evict(block); }});
 }
 
 void LaunchAgainstDecommit(Stage* stage) {
@@ -46,7 +46,7 @@ void LaunchAgainstDecommit(Stage* stage) {
   const size_t block = stage->Make(1, stream, /*unused=*/true);
   stage->world().residency().StopEvicting().IgnoreError();
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
+  stage->Play({[=] { stage->Launch(stream, {block}); }, [=] { stage->Evict(block); }});
 }
 
 void FreeAgainstEviction(Stage* stage) {
@@ -62,7 +62,7 @@ void FreeAndReuseAgainstEviction(Stage* stage) {
   stage->Settle();
   stage->Evict(block);
   stage->Play({[=] {
-    stage->Touch(stream, {block});
+    stage->Launch(stream, {block});
     stage->Free(block);
     stage->Make(1, stream);
   }});
@@ -77,10 +77,10 @@ void FreeAgainstFetch(Stage* stage) {
   stage->Evict(second);
   stage->Settle();
   stage->Play({[=] {
-                 stage->Touch(stream, {block});
+                 stage->Launch(stream, {block});
                  stage->Free(block);
                },
-               [=] { stage->Touch(other, {second}); }});
+               [=] { stage->Launch(other, {second}); }});
 }
 
 void TwoClaimsForOneChunk(Stage* stage) {
@@ -92,7 +92,7 @@ void TwoClaimsForOneChunk(Stage* stage) {
   stage->Settle();
   const size_t second = stage->Make(2, other);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {first}); }, [=] { stage->Touch(other, {second}); }});
+  stage->Play({[=] { stage->Launch(stream, {first}); }, [=] { stage->Launch(other, {second}); }});
 }
 
 // A resident block whose first eviction has loaded the hash.
@@ -100,7 +100,7 @@ size_t BlockWithHash(Stage* stage, CUstream stream) {
   const size_t block = stage->Make(1, stream);
   stage->Evict(block);
   stage->Settle();
-  stage->Touch(stream, {block});
+  stage->Launch(stream, {block});
   stage->Settle();
   return block;
 }
@@ -110,7 +110,7 @@ void LaunchAgainstEarlyCopy(Stage* stage) {
   const size_t block = BlockWithHash(stage, stream);
   stage->Play({[=] {
                  stage->SomeTime();
-                 stage->Touch(stream, {block});
+                 stage->Launch(stream, {block});
                },
                [=] { stage->CopyOut(block); }});
   stage->Settle();
@@ -122,7 +122,7 @@ void LaunchAgainstComparison(Stage* stage) {
   const size_t block = BlockWithHash(stage, stream);
   stage->CopyOut(block);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->Evict(block); }});
+  stage->Play({[=] { stage->Launch(stream, {block}); }, [=] { stage->Evict(block); }});
   stage->Settle();
   stage->Evict(block);
 }
@@ -133,7 +133,8 @@ void TwoLaunchesOnOneSpilledBlock(Stage* stage) {
   const size_t block = stage->Make(1, stream);
   stage->Evict(block);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}, false); }, [=] { stage->Touch(other, {block}, false); }});
+  stage->Play(
+      {[=] { stage->Launch(stream, {block}, false); }, [=] { stage->Launch(other, {block}, false); }});
 }
 
 void EmptyCacheAgainstAllocation(Stage* stage) {
@@ -158,7 +159,7 @@ void RecordStreamAgainstEviction(Stage* stage) {
                [=] { stage->Evict(block); }});
 }
 
-void HoldAgainstEviction(Stage* stage) {
+void PinAgainstEviction(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const size_t block = stage->Make(1, stream);
   stage->Settle();
@@ -179,16 +180,16 @@ void DeviceErrorAgainstClaim(Stage* stage) {
   stage->Settle();
   const size_t second = stage->Make(2, other);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {first}); },
+  stage->Play({[=] { stage->Launch(stream, {first}); },
                [=] { stage->world().gpu().Poison(CUDA_ERROR_ASSERT); },
-               [=] { stage->Touch(other, {second}); }});
+               [=] { stage->Launch(other, {second}); }});
 }
 
 void ShutdownAgainstLaunch(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const size_t block = stage->Make(1, stream);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); }, [=] { stage->world().residency().Shutdown(); }});
+  stage->Play({[=] { stage->Launch(stream, {block}); }, [=] { stage->world().residency().Shutdown(); }});
 }
 
 void FetchFromDiskAgainstLaunch(Stage* stage) {
@@ -196,7 +197,7 @@ void FetchFromDiskAgainstLaunch(Stage* stage) {
   const size_t block = stage->Make(1, stream);
   stage->Evict(block, policy::PlanTier::kDisk);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); }});
+  stage->Play({[=] { stage->Launch(stream, {block}); }});
 }
 
 // The device's thread records events while a launch is numbered.
@@ -204,7 +205,7 @@ void CoverAgainstLaunch(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const size_t block = stage->Make(1, stream);
   stage->Settle();
-  stage->Play({[=] { stage->Touch(stream, {block}); },
+  stage->Play({[=] { stage->Launch(stream, {block}); },
                [=] {
                  stage->world().core()->clock.CoverAll();
                  stage->Evict(block);
@@ -219,7 +220,7 @@ void ManyStreams(Stage* stage) {
   stage->Settle();
   stage->Play({[=] {
     scheduler().HoldSwitches();
-    for (CUstream stream : streams) stage->Touch(stream, {block}, false);
+    for (CUstream stream : streams) stage->Launch(stream, {block}, false);
     scheduler().AllowSwitches();
     stage->Evict(block);
   }});
@@ -232,7 +233,7 @@ void RecordedWork(Stage* stage) {
   const size_t block = stage->Make(1, stream);
   stage->Settle();
   stage->Play({[=] {
-    stage->TouchUnseen(other, block);
+    stage->ReadUnseen(other, block);
     SPILLWAY_CHECK(stage->world().residency().RecordStream(stage->AddressOf(block), other).ok());
     stage->Evict(block);
   }});
@@ -243,7 +244,7 @@ void TakenBackOften(Stage* stage) {
   const CUstream stream = stage->NewStream();
   const size_t block = BlockWithHash(stage, stream);
   stage->Play({[=] {
-                 for (int i = 0; i < 3; ++i) stage->Touch(stream, {block});
+                 for (int i = 0; i < 3; ++i) stage->Launch(stream, {block});
                },
                [=] {
                  for (int i = 0; i < 3; ++i) {
@@ -269,14 +270,14 @@ void ClaimThatIsRefused(Stage* stage) {
   const size_t there = stage->Make(4, stream);
   stage->Settle();
   const uint64_t bytes = 3 * World::chunk_bytes();
-  stage->Play({[=] { stage->Touch(stream, {large}, true, /*may_refuse=*/true); },
-               [=] { stage->Touch(other, {small}, true, /*may_refuse=*/true); },
+  stage->Play({[=] { stage->Launch(stream, {large}, true, /*may_refuse=*/true); },
+               [=] { stage->Launch(other, {small}, true, /*may_refuse=*/true); },
                [=] {
                  stage->world().residency().BeginExternalAllocation(bytes);
                  stage->world().residency().EndExternalAllocation(bytes, /*failed=*/true);
                }});
   stage->Settle();
-  stage->Touch(stream, {there});
+  stage->Launch(stream, {there});
 }
 
 // A freed block's address is promised to an allocation, which waits for the block's decommit while another is
@@ -311,8 +312,8 @@ void ClaimThatNothingCanMeet(Stage* stage) {
   const size_t small = stage->Make(1, other, /*unused=*/true);
   stage->Settle();
   stage->world().drives()->set_failures(1);
-  stage->Play({[=] { stage->Touch(stream, {large}, true, /*may_refuse=*/true); },
-               [=] { stage->Touch(other, {small}); }});
+  stage->Play({[=] { stage->Launch(stream, {large}, true, /*may_refuse=*/true); },
+               [=] { stage->Launch(other, {small}); }});
   stage->Free(large);
 }
 
@@ -325,7 +326,7 @@ void EvictionSoonAfterItsUse(Stage* stage) {
   // Those that are there, and one that takes the last chunk.
   blocks = {blocks[3], blocks[4], blocks[5], blocks[0]};
   stage->Play({[=] {
-    for (size_t block : blocks) stage->TouchFor(stream, block, 200'000);
+    for (size_t block : blocks) stage->LaunchFor(stream, block, 200'000);
     stage->world().gpu().Synchronize(stream);
     const int64_t ended = scheduler().now();
     const auto available = [stage] {
@@ -354,7 +355,7 @@ const std::vector<Scene>& AllScenes() {
       {"two_launches", Small(4, 8), TwoLaunchesOnOneSpilledBlock},
       {"empty_cache", Small(4, 8), EmptyCacheAgainstAllocation},
       {"record_stream", Small(4, 8), RecordStreamAgainstEviction},
-      {"hold_eviction", Small(4, 8), HoldAgainstEviction},
+      {"hold_eviction", Small(4, 8), PinAgainstEviction},
       {"device_error_claim", Small(2, 8), DeviceErrorAgainstClaim},
       {"shutdown_launch", Small(4, 8), ShutdownAgainstLaunch},
       {"fetch_disk", Small(4, 0, 8), FetchFromDiskAgainstLaunch},

@@ -13,11 +13,11 @@ size_t Stage::Make(uint64_t chunks, CUstream stream, bool unused) {
   SPILLWAY_CHECK(address.ok());
   blocks_.push_back({*address, bytes, 0, stream, true});
   const size_t block = blocks_.size() - 1;
-  if (!unused) SPILLWAY_CHECK(Touch(stream, {block}) || world_.gpu().error() != CUDA_SUCCESS);
+  if (!unused) SPILLWAY_CHECK(Launch(stream, {block}) || world_.gpu().error() != CUDA_SUCCESS);
   return block;
 }
 
-bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write, bool may_refuse) {
+bool Stage::Launch(CUstream stream, const std::vector<size_t>& blocks, bool write, bool may_refuse) {
   std::vector<Use> uses;
   allocator::AccessSet set;
   for (size_t i : blocks) {
@@ -39,7 +39,7 @@ bool Stage::Touch(CUstream stream, const std::vector<size_t>& blocks, bool write
   return true;
 }
 
-void Stage::TouchFor(CUstream stream, size_t number, int64_t nanos) {
+void Stage::LaunchFor(CUstream stream, size_t number, int64_t nanos) {
   const Made& block = blocks_[number];
   const Use use = {block.address, block.bytes, block.version, block.version};
   allocator::AccessSet set;
@@ -53,7 +53,7 @@ void Stage::TouchFor(CUstream stream, size_t number, int64_t nanos) {
   SPILLWAY_CHECK(result == CUDA_SUCCESS);
 }
 
-void Stage::TouchUnseen(CUstream stream, size_t number) {
+void Stage::ReadUnseen(CUstream stream, size_t number) {
   const Made& block = blocks_[number];
   const Use use = {block.address, block.bytes, block.version, block.version};
   const uint64_t chunk_bytes = world_.chunk_bytes();
@@ -104,7 +104,7 @@ void Stage::CompareAll() {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (!blocks_[i].live) continue;
     world_.gpu().Synchronize(blocks_[i].stream);
-    Touch(blocks_[i].stream, {i}, /*write=*/false);
+    Launch(blocks_[i].stream, {i}, /*write=*/false);
     world_.gpu().Synchronize(blocks_[i].stream);
   }
 }

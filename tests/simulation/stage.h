@@ -22,11 +22,11 @@ class Stage {
   size_t Make(uint64_t chunks, CUstream stream, bool unused = false);
   // A launch on these blocks through the gate, which compares and writes each. False: refused, which fails
   // the run unless the device has an error or it `may_refuse`.
-  bool Touch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
+  bool Launch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
   // A launch through the gate whose kernel takes so long.
-  void TouchFor(CUstream stream, size_t block, int64_t nanos);
+  void LaunchFor(CUstream stream, size_t block, int64_t nanos);
   // A kernel that reads the block and did not come through the gate.
-  void TouchUnseen(CUstream stream, size_t block);
+  void ReadUnseen(CUstream stream, size_t block);
   void Free(size_t block);
   allocator::Block& Record(size_t block);
   CUdeviceptr AddressOf(size_t block) const { return blocks_[block].address; }

@@ -73,7 +73,7 @@ Block* BlockTable::CreateLocked(const TableLock& lock, uint64_t address, uint32_
   block.chunks = chunks;
   block.gate.bytes.store(chunks * addresses_->chunk_bytes(), std::memory_order_relaxed);
   block.eviction.failures = 0;
-  block.copies.habit = CopyHabit();
+  block.copies.backoff = CopyBackoff();
   block.copies.written_unseen = false;
   Link(&block);
   addresses_->Assign(address, chunks * addresses_->chunk_bytes(), id);
@@ -119,12 +119,12 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
   RestoreGateLocked(lock, block);
 }
 
-bool BlockTable::CancelDepartureLocked(const TableLock& lock, Block* block) {
-  Departure* const departure = block->eviction.job;
-  if (departure == nullptr || departure->cancelled) return true;
-  if (departure->committed && !SPILLWAY_MUTANT(kCancelLate)) return false;
-  departure->cancelled = true;
-  if (departure->decommit) {
+bool BlockTable::CancelEvictionLocked(const TableLock& lock, Block* block) {
+  EvictionState* const eviction = block->eviction.job;
+  if (eviction == nullptr || eviction->cancelled) return true;
+  if (eviction->committed && !SPILLWAY_MUTANT(kCancelLate)) return false;
+  eviction->cancelled = true;
+  if (eviction->decommit) {
     RestoreGateLocked(lock, block);
   } else if (!block->allocation.freed) {
     MoveLocked(lock, block, BlockState::kResident);
@@ -177,7 +177,7 @@ void BlockTable::AddPinLocked(const TableLock& lock, Block* block, PinReason rea
   ++block->table.long_pins[static_cast<int>(reason)];
   if (block->pin_reasons == 0) {
     pinned_chunks_ += block->chunks;
-    leaver_sizes_.Remove(block->chunks);
+    unpinned_sizes_.Remove(block->chunks);
     launch_sets_.OnPinned(block->id, BytesOf(*block));
     LeaveVictims(block);
   }
@@ -199,18 +199,18 @@ void BlockTable::EndPinLocked(const TableLock& lock, Block* block, PinReason rea
 
 void BlockTable::NoteUnpinned(Block* block) {
   pinned_chunks_ -= block->chunks;
-  leaver_sizes_.Add(block->chunks);
+  unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnUnpinned(block->id, BytesOf(*block));
   EnterVictim(block);
 }
 
 void BlockTable::NoteHandedOutLocked(const TableLock& lock, Block* block) {
-  leaver_sizes_.Add(block->chunks);
+  unpinned_sizes_.Add(block->chunks);
   launch_sets_.OnHandOut(block->id, BytesOf(*block));
 }
 
 void BlockTable::NoteFreedLocked(const TableLock& lock, Block* block) {
-  leaver_sizes_.Remove(block->chunks);
+  unpinned_sizes_.Remove(block->chunks);
   launch_sets_.OnFree(block->id, BytesOf(*block));
 }
 

@@ -16,10 +16,10 @@
 #include "allocator/driver/stream_ref.h"
 #include "allocator/memory/address_map.h"
 #include "allocator/memory/block_id.h"
-#include "allocator/memory/block_sizes.h"
 #include "allocator/memory/chunk_pool.h"
 #include "allocator/memory/launch_sets.h"
 #include "allocator/memory/pin.h"
+#include "allocator/memory/size_counts.h"
 #include "allocator/tier/extent_home.h"
 #include "io/os/atomic.h"
 #include "io/os/sync.h"
@@ -54,7 +54,7 @@ enum class Gate : uint8_t {
 };
 
 // A block whose copy was of no use k times in a row is left alone for its next 2^k - 1 evictions, at most 63.
-class CopyHabit {
+class CopyBackoff {
  public:
   // So many evictions of an address are verified, then those whose copy is kept.
   static constexpr int kFirstVerified = 8;
@@ -89,7 +89,7 @@ class CopyHabit {
 
 // What all parts may see, under the lock, of an eviction or decommit under way. The Evictor has the rest of
 // the job (EvictJob).
-struct Departure {
+struct EvictionState {
   bool decommit = false;   // nothing is copied: the block holds nothing worth keeping
   bool cancelled = false;  // taken back
   bool committed = false;  // too late for that
@@ -151,17 +151,17 @@ struct alignas(64) Block {
   };
   // CleanCopies, and the transfers that fill and empty them.
   struct CopiesSide {
-    std::vector<ExtentHome> homes;       // per chunk, while kSpilled and kFaulting
-    std::vector<ExtentHome> copy_homes;  // per chunk, while kResident: a copy from before
+    std::vector<ExtentHome> homes;       // per extent, while kSpilled and kFaulting
+    std::vector<ExtentHome> copy_homes;  // per extent, while kResident: a copy from before
     ContentHash content;                 // of the bytes at either, when known; at copy_homes it always is
     bool content_known = false;
     // Of this address: equal iterations hand equal addresses out.
-    CopyHabit habit;
+    CopyBackoff backoff;
     bool written_unseen = false;  // on the way off the GPU, once: whoever gets the address stays
   };
   // The evictor.
   struct EvictionSide {
-    Departure* job = nullptr;  // under way or draining
+    EvictionState* job = nullptr;  // under way or draining
     // Evictions in a row that failed, and when it may be tried again (nanoseconds of the system's steady
     // clock).
     uint8_t failures = 0;
@@ -248,7 +248,7 @@ class BlockTable {
   void MoveLocked(const TableLock& lock, Block* block, BlockState to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Takes an eviction or decommit back, before its commit point. True when the block is usable again, or
   // nothing was under way.
-  bool CancelDepartureLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  bool CancelEvictionLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Closes the gate of a block that stays in its state, for a decommit, and opens it again.
   void CloseGateLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     block->gate.state.store(Gate::kClosed);
@@ -299,8 +299,8 @@ class BlockTable {
     return pinned_chunks_;
   }
   // Chunks of the largest live block without one.
-  uint32_t LargestLeaverLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return leaver_sizes_.Largest();
+  uint32_t LargestUnpinnedLocked(const TableLock& lock) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return unpinned_sizes_.Largest();
   }
 
   // The blocks that may leave, by key (KeyOf): freed ones with chunks, and resident ones without a long-term
@@ -356,7 +356,7 @@ class BlockTable {
   std::vector<uint32_t> free_indices_ ABSL_GUARDED_BY(mu);
   List lists_[kBlockStates] ABSL_GUARDED_BY(mu);
   uint64_t pinned_chunks_ ABSL_GUARDED_BY(mu) = 0;
-  BlockSizes leaver_sizes_ ABSL_GUARDED_BY(mu);
+  SizeCounts unpinned_sizes_ ABSL_GUARDED_BY(mu);
   LaunchSets launch_sets_;  // guarded by mu, but for its largest
   uint64_t moves_[kBlockStates][kBlockStates] ABSL_GUARDED_BY(mu) = {};
 };

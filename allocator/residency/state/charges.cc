@@ -100,7 +100,7 @@ bool Charges::LaunchFits(const TableLock& lock) const {
 Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
   Charge charge;
   charge.live = (live_chunks_ + more_chunks) * chunk_bytes_;
-  charge.largest_block = std::max<uint64_t>(table_->LargestLeaverLocked(lock), more_chunks) * chunk_bytes_;
+  charge.largest_block = std::max<uint64_t>(table_->LargestUnpinnedLocked(lock), more_chunks) * chunk_bytes_;
   charge.largest_set = table_->LaunchSetsLocked(lock).largest_movable_bytes();
   charge.pinned = table_->PinnedChunksLocked(lock) * chunk_bytes_;
   charge.chunk_target = chunks_.target() * chunk_bytes_;

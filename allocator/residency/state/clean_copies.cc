@@ -10,6 +10,7 @@ namespace spillway::allocator {
 
 void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ExtentHome> homes,
                        const ContentHash& hash) {
+  lock.Covers(*table_);
   SPILLWAY_CHECK(block->copies.copy_homes.empty() && homes.size() == block->chunks);
   Count(homes, 1);
   block->copies.copy_homes = std::move(homes);
@@ -19,6 +20,7 @@ void CleanCopies::Keep(const TableLock& lock, Block* block, std::vector<ExtentHo
 
 bool CleanCopies::Take(const TableLock& lock, Block* block, std::vector<ExtentHome>* homes,
                        ContentHash* hash) {
+  lock.Covers(*table_);
   if (block->copies.copy_homes.empty()) return false;
   Count(block->copies.copy_homes, -1);
   *homes = std::move(block->copies.copy_homes);
@@ -33,10 +35,11 @@ void CleanCopies::Drop(const TableLock& lock, Block* block) {
   ContentHash hash;
   if (!Take(lock, block, &homes, &hash)) return;
   Release(lock, &homes);
-  block->copies.habit.NoteUseless();
+  block->copies.backoff.NoteUseless();
 }
 
 void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slots) {
+  lock.Covers(*table_);
   const bool want_host = buffers > 0;
   const bool want_disk = slots > 0;
   if ((!want_host || host_buffers_ == 0) && (!want_disk || disk_slots_ == 0)) return;
@@ -50,7 +53,7 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
   for (const bool proven : {false, true}) {
     for (size_t i = 0; i < kept_.size() && !enough();) {
       Block* const block = kept_[i];
-      if (block->copies.habit.proven() != proven || !useful(block)) {
+      if (block->copies.backoff.proven() != proven || !useful(block)) {
         ++i;
         continue;
       }
@@ -64,6 +67,7 @@ void CleanCopies::Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slot
 }
 
 void CleanCopies::ReclaimLeaving(const TableLock& lock) {
+  lock.Covers(*table_);
   if (host_buffers_ == 0) return;
   std::vector<Block*> leaving;
   std::ranges::copy_if(kept_, std::back_inserter(leaving), [this](const Block* block) {
@@ -85,6 +89,7 @@ void CleanCopies::Count(const std::vector<ExtentHome>& homes, int64_t sign) {
 }
 
 void CleanCopies::Release(const TableLock& lock, std::vector<ExtentHome>* homes) {
+  lock.Covers(*table_);
   for (const ExtentHome& home : *homes) {
     if (home.on_disk) disk_->ReleaseSlot(home.slot);
   }

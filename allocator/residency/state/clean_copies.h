@@ -20,8 +20,9 @@ namespace spillway::allocator {
 // under it.
 class CleanCopies {
  public:
-  // Either may be null.
-  CleanCopies(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {}
+  // `host` or `disk` may be null.
+  CleanCopies(const BlockTable* table, HostPool* host, io::SpillStore* disk)
+      : table_(table), host_(host), disk_(disk) {}
 
   // Keeps `homes` as the copy of a block that has none; `hash` is that of the bytes there.
   void Keep(const TableLock& lock, Block* block, std::vector<ExtentHome> homes, const ContentHash& hash);
@@ -39,19 +40,29 @@ class CleanCopies {
   // Gives buffers and slots back.
   void Release(const TableLock& lock, std::vector<ExtentHome>* homes);
 
-  uint64_t host_buffers(const TableLock&) const { return host_buffers_; }
-  uint64_t disk_slots(const TableLock&) const { return disk_slots_; }
-  size_t size(const TableLock&) const { return kept_.size(); }
+  uint64_t host_buffers(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return host_buffers_;
+  }
+  uint64_t disk_slots(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return disk_slots_;
+  }
+  size_t size(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return kept_.size();
+  }
 
  private:
   void Reclaim(const TableLock& lock, uint64_t buffers, uint64_t slots);
-  void Count(const std::vector<ExtentHome>& homes, int64_t sign);
+  void Count(const std::vector<ExtentHome>& homes, int64_t sign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(table_->mu);
 
+  const BlockTable* const table_;
   HostPool* const host_;
   io::SpillStore* const disk_;
-  std::vector<Block*> kept_;  // in the order of Keep
-  uint64_t host_buffers_ = 0;
-  uint64_t disk_slots_ = 0;
+  std::vector<Block*> kept_ ABSL_GUARDED_BY(table_->mu);  // in the order of Keep
+  uint64_t host_buffers_ ABSL_GUARDED_BY(table_->mu) = 0;
+  uint64_t disk_slots_ ABSL_GUARDED_BY(table_->mu) = 0;
 };
 
 }  // namespace spillway::allocator

@@ -105,12 +105,12 @@ struct Core {
   bool MayLeave(const Block& block) const {
     return parts.permission == nullptr || parts.permission->MayLeave(block.id);
   }
-  // Bytes of chunk `index` of a block that carry something: whole chunks but for the tail.
-  uint32_t BytesOfChunk(const Block& block, size_t index) const {
+  // Bytes of extent `index` of a block that carry something: a whole chunk of them but for the tail.
+  uint32_t BytesOfExtent(const Block& block, size_t index) const {
     return static_cast<uint32_t>(std::min(chunk_bytes, BytesOfCopy(block) - index * chunk_bytes));
   }
-  // The same of `count` chunks together, less than 4 GiB.
-  uint32_t BytesOfChunks(const Block& block, size_t first, size_t count) const {
+  // The same of `count` extents together, less than 4 GiB.
+  uint32_t BytesOfExtents(const Block& block, size_t first, size_t count) const {
     return static_cast<uint32_t>(std::min(count * chunk_bytes, BytesOfCopy(block) - first * chunk_bytes));
   }
   // Bytes of the block that are copied when it leaves: a multiple of a page.

@@ -135,7 +135,7 @@ void ClaimQueue::PinLocked(const TableLock& lock, const AccessSet& set, Grant* g
     if (!block.live()) continue;
     ++block.pins;
     grant->pinned.push_back(&block);
-    if (block.eviction.job != nullptr) core_->table.CancelDepartureLocked(lock, &block);
+    if (block.eviction.job != nullptr) core_->table.CancelEvictionLocked(lock, &block);
     if (block.state == BlockState::kFaulting && block.fetch.job != nullptr)
       faulter_->DemandLocked(lock, &block);
   }

@@ -19,15 +19,15 @@ constexpr size_t kStagingKeptForDemand = 2;
 CopyIn::CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake)
     : core_(core), copies_(copies), wake_(std::move(wake)) {}
 
-absl::Status CopyIn::EnqueueHostChunks(FetchJob* job) {
+absl::Status CopyIn::EnqueueHostExtents(FetchJob* job) {
   Block* const block = job->block;
   const std::vector<ExtentHome>& homes = block->copies.homes;
-  job->disk_chunks_left = std::ranges::count_if(homes, [](const ExtentHome& home) { return home.on_disk; });
+  job->disk_extents_left = std::ranges::count_if(homes, [](const ExtentHome& home) { return home.on_disk; });
   absl::Status status;
   ForEachHostRun(homes, core_->chunk_bytes, [&](size_t first, size_t count) {
     if (!status.ok()) return;
     status = copies_->In(block->address + first * core_->chunk_bytes, homes[first].buffer.data,
-                         core_->BytesOfChunks(*block, first, count));
+                         core_->BytesOfExtents(*block, first, count));
   });
   return status;
 }
@@ -43,7 +43,7 @@ absl::Status CopyIn::MarkArrival(FetchJob* job) {
 bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
   bool progress = false;
   const std::vector<ExtentHome>& homes = job->block->copies.homes;
-  while (NextDiskChunk(job)) {
+  while (NextDiskExtent(job)) {
     HostPool* const host = core_->parts.host;
     const size_t limit = host->Limit(HostUse::kFaultStaging);
     if (limit == 0) {
@@ -55,24 +55,24 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
     if (!demanded && (any_demanded || host->Free(HostUse::kFaultStaging) <= kept)) break;
     std::vector<PinnedBuffer> buffer;
     if (host->Take(HostUse::kFaultStaging, 1, &buffer) == 0) break;
-    size_t chunk = job->next_chunk;
+    size_t extent = job->next_extent;
     if (job->again.empty()) {
-      ++job->next_chunk;
+      ++job->next_extent;
     } else {
-      chunk = job->again.back();
+      extent = job->again.back();
       job->again.pop_back();
     }
-    job->staged.push_back({.chunk = chunk, .buffer = buffer[0]});
-    const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
+    job->staged.push_back({.extent = extent, .buffer = buffer[0]});
+    const uint32_t bytes = core_->BytesOfExtent(*job->block, extent);
     core_->copy_queue(CopyQueue::kDiskIn).Begin(os::Clock::System()->NowNanos());
-    core_->parts.disk->Read(homes[chunk].slot, buffer[0].data, bytes,
+    core_->parts.disk->Read(homes[extent].slot, buffer[0].data, bytes,
                             demanded ? io::Priority::kDemand : io::Priority::kPrefetch,
-                            [this, job, chunk, bytes](absl::Status status) {
+                            [this, job, extent, bytes](absl::Status status) {
                               const int64_t now = os::Clock::System()->NowNanos();
                               core_->copy_queue(CopyQueue::kDiskIn).End(status.ok() ? bytes : 0, now);
                               {
                                 os::MutexLock lock(&results_mu_);
-                                results_.push_back({job, chunk, std::move(status)});
+                                results_.push_back({job, extent, std::move(status)});
                               }
                               wake_();
                             });
@@ -81,11 +81,11 @@ bool CopyIn::SubmitReads(FetchJob* job, bool demanded, bool any_demanded) {
   return progress;
 }
 
-// Whether a chunk is left to be read: one of `again`, or the one at next_chunk.
-bool CopyIn::NextDiskChunk(FetchJob* job) {
+// Whether an extent is left to be read: one of `again`, or the one at next_extent.
+bool CopyIn::NextDiskExtent(FetchJob* job) {
   const std::vector<ExtentHome>& homes = job->block->copies.homes;
-  while (job->next_chunk < homes.size() && !homes[job->next_chunk].on_disk) ++job->next_chunk;
-  return !job->again.empty() || job->next_chunk < homes.size();
+  while (job->next_extent < homes.size() && !homes[job->next_extent].on_disk) ++job->next_extent;
+  return !job->again.empty() || job->next_extent < homes.size();
 }
 
 bool CopyIn::CollectReads() {
@@ -96,11 +96,11 @@ bool CopyIn::CollectReads() {
   }
   for (ReadResult& result : results) {
     const auto staged = std::find_if(result.job->staged.begin(), result.job->staged.end(),
-                                     [&](const auto& s) { return s.chunk == result.chunk; });
+                                     [&](const auto& s) { return s.extent == result.extent; });
     SPILLWAY_CHECK(staged != result.job->staged.end());
     if (absl::IsCancelled(result.status)) {
       core_->parts.host->Give(HostUse::kFaultStaging, staged->buffer);
-      result.job->again.push_back(result.chunk);
+      result.job->again.push_back(result.extent);
       result.job->staged.erase(staged);
       continue;
     }
@@ -111,19 +111,19 @@ bool CopyIn::CollectReads() {
   return !results.empty();
 }
 
-bool CopyIn::EnqueueReadChunks(FetchJob* job) {
+bool CopyIn::EnqueueReadExtents(FetchJob* job) {
   bool progress = false;
-  for (FetchJob::StagedChunk& staged : job->staged) {
+  for (FetchJob::StagedExtent& staged : job->staged) {
     const bool read = staged.read || SPILLWAY_MUTANT(kReadNotAwaited);
     if (!read || staged.copied != nullptr || !job->failure.ok()) continue;
-    job->failure = copies_->In(job->block->address + staged.chunk * core_->chunk_bytes, staged.buffer.data,
-                               core_->BytesOfChunk(*job->block, staged.chunk));
+    job->failure = copies_->In(job->block->address + staged.extent * core_->chunk_bytes, staged.buffer.data,
+                               core_->BytesOfExtent(*job->block, staged.extent));
     if (!job->failure.ok()) break;
     absl::StatusOr<CUevent> mark = copies_->MarkIn();
     job->failure = mark.status();
     if (!job->failure.ok()) break;
     staged.copied = *mark;
-    --job->disk_chunks_left;
+    --job->disk_extents_left;
     progress = true;
   }
   return progress;
@@ -131,7 +131,7 @@ bool CopyIn::EnqueueReadChunks(FetchJob* job) {
 
 bool CopyIn::ReturnStaging(FetchJob* job) {
   const size_t before = job->staged.size();
-  std::erase_if(job->staged, [&](const FetchJob::StagedChunk& staged) {
+  std::erase_if(job->staged, [&](const FetchJob::StagedExtent& staged) {
     if (staged.copied == nullptr) return false;
     if (!SPILLWAY_MUTANT(kStagingGivenEarly) && !copies_->Done(staged.copied)) return false;
     core_->clock.GiveEvent(staged.copied);
@@ -142,14 +142,14 @@ bool CopyIn::ReturnStaging(FetchJob* job) {
 }
 
 void CopyIn::DropStaging(FetchJob* job) {
-  for (const FetchJob::StagedChunk& staged : job->staged) {
+  for (const FetchJob::StagedExtent& staged : job->staged) {
     if (staged.copied != nullptr) core_->clock.GiveEvent(staged.copied);
     GiveStaging(staged);
   }
   job->staged.clear();
 }
 
-void CopyIn::GiveStaging(const FetchJob::StagedChunk& staged) {
+void CopyIn::GiveStaging(const FetchJob::StagedExtent& staged) {
   HostPool* const host = core_->parts.host;
   staged.lent ? host->Abandon(HostUse::kFaultStaging) : host->Give(HostUse::kFaultStaging, staged.buffer);
 }

@@ -19,8 +19,8 @@ namespace spillway::allocator {
 // One block on its way in. Created under the lock together with the move to kFaulting. The thread that starts
 // it uses it until it is posted, the device's thread from then on, but for the fields that the lock guards.
 struct FetchJob {
-  struct StagedChunk {
-    size_t chunk = 0;
+  struct StagedExtent {
+    size_t extent = 0;
     PinnedBuffer buffer;
     bool read = false;         // arrived from disk
     bool lent = false;         // the read never came back: the kernel may still write the buffer
@@ -28,15 +28,15 @@ struct FetchJob {
   };
 
   Block* block = nullptr;
-  std::vector<StagedChunk> staged;
-  size_t next_chunk = 0;        // chunks before it have been asked for from disk, or are not there
-  size_t disk_chunks_left = 0;  // not yet enqueued to the GPU
-  bool from_host = false;       // all of it: measured as one transfer
-  int64_t began = 0;            // nanoseconds of the steady clock
-  absl::Status failure;         // a driver error: the fetch is taken back
-  absl::Status lost;            // a read failed for good
+  std::vector<StagedExtent> staged;
+  size_t next_extent = 0;        // extents before it have been asked for from disk, or are not there
+  size_t disk_extents_left = 0;  // not yet enqueued to the GPU
+  bool from_host = false;        // all of it: measured as one transfer
+  int64_t began = 0;             // nanoseconds of the steady clock
+  absl::Status failure;          // a driver error: the fetch is taken back
+  absl::Status lost;             // a read failed for good
 
-  std::vector<size_t> again;  // chunks whose reads were called off before they began
+  std::vector<size_t> again;  // extents whose reads were called off before they began
   CUevent drained = nullptr;  // taken back: completes when no copy is under way any more
 
   // Guarded by the table's lock:
@@ -51,8 +51,8 @@ class CopyIn {
   // `wake` makes the device's thread look again; called from I/O completion threads.
   CopyIn(Core* core, CopyStreams* copies, std::function<void()> wake);
 
-  // Enqueues the copies of chunks in host memory, and counts the others. Context current.
-  absl::Status EnqueueHostChunks(FetchJob* job);
+  // Enqueues the copies of extents in host memory, and counts the others. Context current.
+  absl::Status EnqueueHostExtents(FetchJob* job);
   // Everything has been enqueued: from now on a launch may be ordered behind the arrival event. On failure
   // nothing can wait for the copies, and the fetch is to be taken back. Context current.
   absl::Status MarkArrival(FetchJob* job);
@@ -65,7 +65,7 @@ class CopyIn {
   // Takes in the results of reads that have ended.
   bool CollectReads();
   // Enqueues the copies of what has been read.
-  bool EnqueueReadChunks(FetchJob* job);
+  bool EnqueueReadExtents(FetchJob* job);
   // Gives back the staging buffers whose copies have completed.
   bool ReturnStaging(FetchJob* job);
   // Gives the other staging buffers back. No read writes into them and no copy reads them any more.
@@ -74,12 +74,12 @@ class CopyIn {
  private:
   struct ReadResult {
     FetchJob* job;
-    size_t chunk;
+    size_t extent;
     absl::Status status;
   };
 
-  bool NextDiskChunk(FetchJob* job);
-  void GiveStaging(const FetchJob::StagedChunk& staged);
+  bool NextDiskExtent(FetchJob* job);
+  void GiveStaging(const FetchJob::StagedExtent& staged);
 
   Core* const core_;
   CopyStreams* const copies_;

@@ -36,9 +36,9 @@ void CopyOut::Begin(EvictJob* job) {
   bool verified = core_->options.verify_always;
   {
     const TableLock lock(core_->table);
-    CopyHabit& habit = job->block->copies.habit;
-    job->keeps = habit.WantsHash() || job->stays;
-    verified = habit.wants_verification() || verified;
+    CopyBackoff& backoff = job->block->copies.backoff;
+    job->keeps = backoff.WantsHash() || job->stays;
+    verified = backoff.wants_verification() || verified;
   }
   if (job->keeps || verified) BeginHash(job);  // beside the copy: both only read
 }
@@ -83,9 +83,9 @@ bool CopyOut::Compare(EvictJob* job) {
     const TableLock lock(core_->table);
     if (job->cancelled) return true;  // what was hashed may have been in use again already; the copy is kept
     if (same) {
-      job->block->copies.habit.NoteUnchanged();
+      job->block->copies.backoff.NoteUnchanged();
     } else {
-      job->block->copies.habit.NoteUseless();
+      job->block->copies.backoff.NoteUseless();
     }
   }
   if (same) {
@@ -126,7 +126,7 @@ bool CopyOut::Copy(EvictJob* job) {
       job->host_copied == nullptr || SPILLWAY_MUTANT(kCommitBeforeCopy) || copies_->Done(job->host_copied);
   if (host_done) EndHostCopies(job);
   const bool disk_done =
-      job->next_disk_chunk == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
+      job->next_disk_extent == job->homes.size() && job->staged.empty() && job->writes_under_way == 0;
   if (job->hashed != nullptr) job->content_known = HashEnded(job, &job->content);
   if (host_done && disk_done && job->hashed == nullptr) {
     EndCopy(job);
@@ -166,7 +166,7 @@ bool CopyOut::Verify(EvictJob* job) {
     return true;
   }
   const TableLock lock(core_->table);
-  job->block->copies.habit.NoteVerified();
+  job->block->copies.backoff.NoteVerified();
   job->phase = EvictJob::Phase::kCommit;
   return true;
 }
@@ -180,7 +180,7 @@ void CopyOut::KeepOnGpu(EvictJob* job) {
     which = absl::StrFormat("a block of %d bytes at %#x on GPU %d", block->allocation.requested_bytes,
                             block->address, core_->options.device);
     job->has_copy = job->content_known = false;
-    core_->table.CancelDepartureLocked(lock, block);
+    core_->table.CancelEvictionLocked(lock, block);
     block->copies.written_unseen = true;
     core_->table.AddPinLocked(lock, block, PinReason::kUnseenWrite, 0);
   }
@@ -198,7 +198,7 @@ void CopyOut::CopyToHost(EvictJob* job) {
   uint64_t bytes = 0;
   ForEachHostRun(job->homes, core_->chunk_bytes, [&](size_t first, size_t count) {
     if (!job->failure.ok()) return;
-    const uint32_t run_bytes = core_->BytesOfChunks(*job->block, first, count);
+    const uint32_t run_bytes = core_->BytesOfExtents(*job->block, first, count);
     bytes += run_bytes;
     job->failure = copies_->Out(job->homes[first].buffer.data,
                                 job->block->address + first * core_->chunk_bytes, run_bytes);
@@ -222,26 +222,26 @@ void CopyOut::EndHostCopies(EvictJob* job) {
 }
 
 void CopyOut::CopyToStaging(EvictJob* job) {
-  while (job->next_disk_chunk < job->homes.size() && job->failure.ok()) {
-    const size_t chunk = job->next_disk_chunk;
-    if (!job->homes[chunk].on_disk) {
-      ++job->next_disk_chunk;
+  while (job->next_disk_extent < job->homes.size() && job->failure.ok()) {
+    const size_t extent = job->next_disk_extent;
+    if (!job->homes[extent].on_disk) {
+      ++job->next_disk_extent;
       continue;
     }
     std::vector<PinnedBuffer> buffer;
     if (core_->parts.host->Take(HostUse::kEvictStaging, 1, &buffer) == 0)
       return;  // a write under way frees one
-    job->failure = copies_->Out(buffer[0].data, job->block->address + chunk * core_->chunk_bytes,
-                                core_->BytesOfChunk(*job->block, chunk));
+    job->failure = copies_->Out(buffer[0].data, job->block->address + extent * core_->chunk_bytes,
+                                core_->BytesOfExtent(*job->block, extent));
     absl::StatusOr<CUevent> mark = copies_->MarkOut();
     if (!mark.ok()) job->failure = mark.status();
-    job->staged.push_back({chunk, buffer[0], mark.ok() ? *mark : nullptr});
-    ++job->next_disk_chunk;
+    job->staged.push_back({extent, buffer[0], mark.ok() ? *mark : nullptr});
+    ++job->next_disk_extent;
   }
 }
 
 void CopyOut::SubmitWrites(EvictJob* job) {
-  std::erase_if(job->staged, [&](EvictJob::StagedChunk& staged) {
+  std::erase_if(job->staged, [&](EvictJob::StagedExtent& staged) {
     if (staged.copied != nullptr) {
       if (!SPILLWAY_MUTANT(kStagingNotAwaited) && !copies_->Done(staged.copied)) return false;
       core_->clock.GiveEvent(staged.copied);
@@ -251,17 +251,17 @@ void CopyOut::SubmitWrites(EvictJob* job) {
       return true;
     }
     ++job->writes_under_way;
-    const size_t chunk = staged.chunk;
+    const size_t extent = staged.extent;
     const PinnedBuffer buffer = staged.buffer;
-    const uint32_t bytes = core_->BytesOfChunk(*job->block, chunk);
+    const uint32_t bytes = core_->BytesOfExtent(*job->block, extent);
     core_->copy_queue(CopyQueue::kDiskOut).Begin(os::Clock::System()->NowNanos());
-    core_->parts.disk->Write(job->homes[chunk].slot, buffer.data, bytes,
-                             [this, job, chunk, buffer, bytes](absl::Status status) {
+    core_->parts.disk->Write(job->homes[extent].slot, buffer.data, bytes,
+                             [this, job, extent, buffer, bytes](absl::Status status) {
                                const int64_t now = os::Clock::System()->NowNanos();
                                core_->copy_queue(CopyQueue::kDiskOut).End(status.ok() ? bytes : 0, now);
                                {
                                  os::MutexLock lock(&results_mu_);
-                                 results_.push_back({job, chunk, buffer, std::move(status)});
+                                 results_.push_back({job, extent, buffer, std::move(status)});
                                }
                                wake_();
                              });
@@ -305,7 +305,7 @@ void CopyOut::CountSpilled(const EvictJob& job) {
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
   for (size_t i = 0; i < job.homes.size(); ++i)
-    (job.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*job.block, i);
+    (job.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*job.block, i);
   core_->counters.host_spilled_bytes += host_bytes;
   core_->counters.disk_spilled_bytes += disk_bytes;
   const int64_t now = os::Clock::System()->NowNanos();
@@ -323,15 +323,15 @@ void CopyOut::ReleaseHomes(EvictJob* job) {
 // False without a failure: not now. Other threads are making capacity; asked again at the next poll.
 bool CopyOut::ReserveHomes(EvictJob* job) {
   SPILLWAY_DELAY_POINT("evictor.before_reserve");
-  const size_t chunks = job->block->chunks;
+  const size_t extents = job->block->chunks;
   absl::Status slots;
   if (job->tier == policy::PlanTier::kDisk && core_->parts.disk != nullptr) {
-    slots = TakeSlots(chunks, job);
+    slots = TakeSlots(extents, job);
     if (slots.ok()) return true;
   }
   bool soon = absl::IsUnavailable(slots);
-  TakeHostBuffers(chunks, job);
-  const size_t rest = chunks - job->homes.size();
+  TakeHostBuffers(extents, job);
+  const size_t rest = extents - job->homes.size();
   if (rest == 0) return true;
   // What the host tier is about to get is not worth a disk's transfer.
   if (core_->parts.host != nullptr && core_->parts.host->storage_growing()) {

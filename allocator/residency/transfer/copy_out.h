@@ -21,14 +21,14 @@
 
 namespace spillway::allocator {
 
-// One eviction or decommit under way. The device's thread alone uses it, but for Departure, which the lock
-// guards.
-struct EvictJob : Departure {
+// One eviction or decommit under way. The device's thread alone uses it, but for EvictionState, which the
+// lock guards.
+struct EvictJob : EvictionState {
   // In this order, but for kCompare, which comes before kCopy, and kVerify, which comes after it.
   enum class Phase { kStarted, kWaitForUses, kCopy, kCommit, kDone, kCompare, kVerify };
-  // A chunk on its way to disk through staging.
-  struct StagedChunk {
-    size_t chunk = 0;
+  // An extent on its way to disk through staging.
+  struct StagedExtent {
+    size_t extent = 0;
     PinnedBuffer buffer;
     CUevent copied = nullptr;  // null once the write has been submitted
   };
@@ -43,12 +43,12 @@ struct EvictJob : Departure {
 
   // ---- CopyOut's.
   std::vector<ExtentHome> homes;  // reserved for the bytes; empty for a decommit
-  CUevent host_copied = nullptr;  // all chunks that go to host memory
+  CUevent host_copied = nullptr;  // all extents that go to host memory
   bool host_enqueued = false;
   int64_t copy_began = 0;   // nanoseconds of the steady clock
   uint64_t host_bytes = 0;  // of host_copied, until it was seen to have completed
-  size_t next_disk_chunk = 0;
-  std::vector<StagedChunk> staged;
+  size_t next_disk_extent = 0;
+  std::vector<StagedExtent> staged;
   size_t writes_under_way = 0;
   // The bytes at `homes` are those that `content` is the hash of: good to be kept if the block stays. True
   // from the start for a clean copy that was there. For a copy that this job makes, true once copy and hash
@@ -96,7 +96,7 @@ class CopyOut {
  private:
   struct WriteResult {
     EvictJob* job;
-    size_t chunk;
+    size_t extent;
     PinnedBuffer buffer;
     absl::Status status;
   };

@@ -64,28 +64,28 @@ bool Demoter::StartLocked(const TableLock& lock) {
 // False when no more can be started now.
 bool Demoter::StartBlockLocked(const TableLock& lock, Block* block) {
   const std::vector<ExtentHome>& homes = block->copies.homes;
-  for (size_t chunk = 0; chunk < homes.size(); ++chunk) {
-    if (homes[chunk].on_disk || !core_->parts.host->Leaves(homes[chunk].buffer.data)) continue;
-    if (UnderWay(*block, chunk)) continue;
+  for (size_t extent = 0; extent < homes.size(); ++extent) {
+    if (homes[extent].on_disk || !core_->parts.host->Leaves(homes[extent].buffer.data)) continue;
+    if (UnderWay(*block, extent)) continue;
     io::SlotId slot;
     if (jobs_.size() >= kMostWrites || !TakeSlotLocked(lock, &slot)) return false;
     jobs_.push_back(std::make_unique<Job>(Job{.block = block,
                                               .moves = block->table.moves,
-                                              .chunk = chunk,
-                                              .bytes = core_->BytesOfChunk(*block, chunk),
-                                              .buffer = homes[chunk].buffer,
+                                              .extent = extent,
+                                              .bytes = core_->BytesOfExtent(*block, extent),
+                                              .buffer = homes[extent].buffer,
                                               .slot = slot,
                                               .began = os::Clock::System()->NowNanos(),
                                               .status = {}}));
-    core_->parts.host->BeginRead(homes[chunk].buffer.data);
+    core_->parts.host->BeginRead(homes[extent].buffer.data);
     begun_.push_back(jobs_.back().get());
   }
   return true;
 }
 
-bool Demoter::UnderWay(const Block& block, size_t chunk) const {
+bool Demoter::UnderWay(const Block& block, size_t extent) const {
   return std::ranges::any_of(jobs_,
-                             [&](const auto& job) { return job->block == &block && job->chunk == chunk; });
+                             [&](const auto& job) { return job->block == &block && job->extent == extent; });
 }
 
 bool Demoter::TakeSlotLocked(const TableLock& lock, io::SlotId* slot) {
@@ -131,7 +131,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
     core_->parts.disk->ReleaseSlot(job.slot);
     return;
   }
-  job.block->copies.homes[job.chunk] = {{}, job.slot, true};
+  job.block->copies.homes[job.extent] = {{}, job.slot, true};
   demoted_bytes_ += job.bytes;
   core_->ReportMove(
       {MoveKind::kHostToDisk, job.block->id, job.bytes, job.began, os::Clock::System()->NowNanos()});

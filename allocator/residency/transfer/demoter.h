@@ -37,7 +37,7 @@ class Demoter {
   struct Job {
     Block* block;
     uint32_t moves;  // of the block's states when the write began
-    size_t chunk;
+    size_t extent;
     uint32_t bytes;  // of it
     PinnedBuffer buffer;
     io::SlotId slot;
@@ -52,7 +52,7 @@ class Demoter {
   bool StartLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartBlockLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool TakeSlotLocked(const TableLock& lock, io::SlotId* slot);
-  bool UnderWay(const Block& block, size_t chunk) const;
+  bool UnderWay(const Block& block, size_t extent) const;
 
   Core* const core_;
   CleanCopies* const clean_;

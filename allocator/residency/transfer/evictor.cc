@@ -63,7 +63,7 @@ void Evictor::StartJobLocked(const TableLock& lock, Block* block, policy::PlanTi
   started_.push_back(std::move(job));
 }
 
-uint64_t Evictor::ChunksStalled(const TableLock& lock, int64_t began_before) const {
+uint64_t Evictor::ChunksStalledLocked(const TableLock& lock, int64_t began_before) const {
   lock.Covers(core_->table);
   uint64_t chunks = 0;
   for (const auto& job : jobs_) {
@@ -73,12 +73,12 @@ uint64_t Evictor::ChunksStalled(const TableLock& lock, int64_t began_before) con
   return chunks;
 }
 
-bool Evictor::HasHope(const TableLock& lock) const {
+bool Evictor::MayFreeLocked(const TableLock& lock) const {
   lock.Covers(core_->table);
-  const auto hopeful = [](const std::unique_ptr<EvictJob>& job) {
+  const auto may_free = [](const std::unique_ptr<EvictJob>& job) {
     return job->block != nullptr && job->block->eviction.failures == 0;
   };
-  return std::ranges::any_of(jobs_, hopeful) || std::ranges::any_of(started_, hopeful);
+  return std::ranges::any_of(jobs_, may_free) || std::ranges::any_of(started_, may_free);
 }
 
 bool Evictor::Poll() {
@@ -264,7 +264,7 @@ void Evictor::Abandon(EvictJob* job) {
     const TableLock lock(core_->table);
     if (!job->cancelled && job->block != nullptr) {
       NoteFailureLocked(lock, job->block, job->failure);
-      core_->table.CancelDepartureLocked(lock, job->block);
+      core_->table.CancelEvictionLocked(lock, job->block);
     }
   }
   if (job->failure.ok()) job->failure = absl::CancelledError("the block is wanted");

@@ -70,7 +70,7 @@ class Evictor {
   // thread.
   bool CopyOutLocked(const TableLock& lock, Block* block, policy::PlanTier tier);
   // While true, no eviction begins to map, copy or unmap: an audited launch runs. Any thread.
-  void Suspend(const TableLock& lock, bool on) {
+  void SuspendLocked(const TableLock& lock, bool on) {
     lock.Covers(core_->table);
     suspended_ = on;
   }
@@ -85,11 +85,11 @@ class Evictor {
   // Of these, the chunks of jobs that began before that time and still wait for uses of their blocks. A stream
   // may wait for what a thread does later (cuStreamWaitValue), perhaps the one that waits for chunks. Device's
   // thread.
-  uint64_t ChunksStalled(const TableLock& lock, int64_t began_before) const;
+  uint64_t ChunksStalledLocked(const TableLock& lock, int64_t began_before) const;
   bool idle() const { return jobs_.empty(); }
   // Whether a job is under way that may yet free chunks or capacity; jobs of blocks that failed before do not
   // count. Device's thread.
-  bool HasHope(const TableLock& lock) const;
+  bool MayFreeLocked(const TableLock& lock) const;
   // Evictions that failed. Counted by the device's thread under the lock; others read it under the lock.
   uint64_t failures() const { return failures_; }
   // The first failure since ForgetFailures. Device's thread.

@@ -46,8 +46,8 @@ absl::Status Faulter::Start(Block* block) {
   FetchJob* const job = block->fetch.job;
   absl::Status status = MapBlock(core_, *block);
   const bool mapped = status.ok();
-  if (status.ok()) status = copy_in_.EnqueueHostChunks(job);
-  if (status.ok() && job->disk_chunks_left == 0) {
+  if (status.ok()) status = copy_in_.EnqueueHostExtents(job);
+  if (status.ok() && job->disk_extents_left == 0) {
     job->from_host = true;
     core_->link.Begin(LinkDirection::kIn, os::Clock::System()->NowNanos());
     status = copy_in_.MarkArrival(job);
@@ -115,7 +115,7 @@ bool Faulter::Poll() {
     posted_.clear();
     GiveRetiredLocked(lock);
     for (const auto& job : jobs_) {
-      demand |= job->demanded && (job->next_chunk < job->block->copies.homes.size() || !job->again.empty());
+      demand |= job->demanded && (job->next_extent < job->block->copies.homes.size() || !job->again.empty());
     }
   }
   for (const auto& job : jobs_) progress |= Advance(job.get(), demand);
@@ -142,8 +142,8 @@ bool Faulter::Advance(FetchJob* job, bool any_demanded) {
   if (cancelled || !job->failure.ok()) return Drain(job) || progress;
   ForgetDrain(job);
   progress |= copy_in_.SubmitReads(job, demanded, any_demanded);
-  progress |= copy_in_.EnqueueReadChunks(job);
-  if (job->failure.ok() && job->disk_chunks_left == 0) {
+  progress |= copy_in_.EnqueueReadExtents(job);
+  if (job->failure.ok() && job->disk_extents_left == 0) {
     SPILLWAY_DELAY_POINT("faulter.before_arrival");
     job->failure = copy_in_.MarkArrival(job);
     progress = true;
@@ -161,7 +161,7 @@ bool Faulter::CompleteArrival(FetchJob* job) {
   uint64_t host_bytes = 0;
   uint64_t disk_bytes = 0;
   for (size_t i = 0; i < block->copies.homes.size(); ++i) {
-    (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfChunk(*block, i);
+    (block->copies.homes[i].on_disk ? disk_bytes : host_bytes) += core_->BytesOfExtent(*block, i);
   }
   if (job->from_host) core_->link.End(LinkDirection::kIn, host_bytes, os::Clock::System()->NowNanos());
   core_->counters.host_fetched_bytes += host_bytes;
@@ -219,7 +219,7 @@ void Faulter::CountLateness(const FetchJob& job, uint64_t bytes) {
 
 bool Faulter::Drain(FetchJob* job) {
   Block* const block = job->block;
-  for (FetchJob::StagedChunk& staged : job->staged) {
+  for (FetchJob::StagedExtent& staged : job->staged) {
     if (staged.copied == nullptr && !staged.read) return false;  // a read is still writing into it
   }
   if (job->drained == nullptr) {

@@ -27,7 +27,7 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
     }
     if (!block->memory.unmapped) return absl::OkStatus();
     // Under one lock with setting `mapping`: no decommit may give its chunks away now.
-    if (take_back) core->table.CancelDepartureLocked(lock, block);
+    if (take_back) core->table.CancelEvictionLocked(lock, block);
     block->memory.mapping = true;
     block->memory.peers = 0;  // a new mapping is open to its own device alone
   }

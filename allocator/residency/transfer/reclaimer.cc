@@ -23,7 +23,7 @@ constexpr int64_t kLongestPlanWaitNanos = 2'000'000'000;
 // How long a refused chunk keeps the budget down.
 constexpr int64_t kTryCreateNanos = 1'000'000'000;
 
-bool MayLeave(const Block& block) {
+bool HasNoPinOrTransfer(const Block& block) {
   return block.pins == 0 && block.pin_reasons == 0 && block.eviction.job == nullptr &&
          !block.memory.mapping && !block.allocation.freed;
 }
@@ -52,14 +52,14 @@ bool Reclaimer::Poll() {
 
 // ---- How much must leave.
 
-uint64_t Reclaimer::ChunksComing(const TableLock& lock) const {
+uint64_t Reclaimer::ChunksComingLocked(const TableLock& lock) const {
   const int64_t now = os::Clock::System()->NowNanos();
-  return evictor_->chunks_coming(lock) - evictor_->ChunksStalled(lock, now - kLongestUseNanos);
+  return evictor_->chunks_coming(lock) - evictor_->ChunksStalledLocked(lock, now - kLongestUseNanos);
 }
 
 Reclaimer::Missing Reclaimer::MissingChunksLocked(const TableLock& lock) {
   const auto above = [](uint64_t goal, uint64_t have) { return goal > have ? goal - have : 0; };
-  const uint64_t coming = ChunksComing(lock);
+  const uint64_t coming = ChunksComingLocked(lock);
   // A plan keeps its own headroom. Without one a reserve is kept, so that a fault seldom waits.
   const bool keep_reserve = core_->pressure.load() && core_->evict.load() && !planned_->active();
   const uint64_t reserve = keep_reserve ? core_->options.free_reserve_bytes / core_->chunk_bytes : 0;
@@ -89,12 +89,13 @@ bool Reclaimer::StartEvictions() {
   {
     const TableLock lock(core_->table);
     const Missing missing = MissingChunksLocked(lock);
-    const bool demand = claims_->WantedLocked(lock) > charges_->chunks(lock).available() + ChunksComing(lock);
+    const bool demand =
+        claims_->WantedLocked(lock) > charges_->chunks(lock).available() + ChunksComingLocked(lock);
     bool cancelled = false;
     std::vector<Block*> victims;
     const uint64_t decommitted =
         ChooseDecommitsLocked(lock, std::max(missing.any, missing.cached_only), demand, &victims);
-    if (demand && missing.any > decommitted && PlanGivesChunks(lock)) {
+    if (demand && missing.any > decommitted && PlanGivesChunksLocked(lock)) {
       cancelled = true;
     } else if (missing.any > decommitted) {
       if (demand) cancelled = faulter_->CancelPrefetchesLocked(lock);
@@ -111,15 +112,16 @@ bool Reclaimer::StartEvictions() {
   return started;
 }
 
-bool Reclaimer::PlanGivesChunks(const TableLock& lock) {
+bool Reclaimer::PlanGivesChunksLocked(const TableLock& lock) {
   const int64_t now = os::Clock::System()->NowNanos();
-  const bool hope = planned_->active() && (planned_->EvictionsToCome() || evictor_->chunks_coming(lock) > 0 ||
-                                           core_->clock.MayComplete());
+  const bool to_come =
+      planned_->active() &&
+      (planned_->EvictionsToCome() || evictor_->chunks_coming(lock) > 0 || core_->clock.MayComplete());
   if (claims_->HeadLocked(lock) != plan_head_) {
     plan_head_ = claims_->HeadLocked(lock);
     plan_wait_since_ = now;
   }
-  return hope && now - plan_wait_since_ < kLongestPlanWaitNanos;
+  return to_come && now - plan_wait_since_ < kLongestPlanWaitNanos;
 }
 
 // ---- Which blocks leave.
@@ -137,7 +139,7 @@ void Reclaimer::SelectLocked(const TableLock& lock, policy::VictimIndex* index, 
   };
   const auto bytes = [&](policy::VictimIndex::Key key) -> policy::Bytes {
     const Block& block = *table.BlockOf(key);
-    return MayLeave(block) && may_leave(block) ? block.chunks : 0;
+    return HasNoPinOrTransfer(block) && may_leave(block) ? block.chunks : 0;
   };
   SPILLWAY_BEFORE_SELECTION();
   const std::vector<policy::VictimIndex::Key> chosen =
@@ -197,16 +199,16 @@ bool Reclaimer::IsIdle(const Block& block) const {
 }
 
 // Refuses the first claim when nothing is left that could free chunks. What has failed before is tried again,
-// and counts as hope until something has failed since chunks were last freed.
+// and counts as able to free some until something has failed since chunks were last freed.
 void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   const int64_t now = os::Clock::System()->NowNanos();
   const uint64_t freed = core_->counters.evictions.load() + addresses_->frees(lock);
   if (claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_) evictor_->ForgetFailures();
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
-  const bool hope = cancelled || retries || evictor_->HasHope(lock) || claims_->grants(lock) > 0 ||
-                    faulter_->prefetches_under_way() > 0 || core_->clock.MayComplete();
-  if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_ || hope) {
-    stuck_since_ = hope ? 0 : now;
+  const bool may_free = cancelled || retries || evictor_->MayFreeLocked(lock) || claims_->grants(lock) > 0 ||
+                        faulter_->prefetches_under_way() > 0 || core_->clock.MayComplete();
+  if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_ || may_free) {
+    stuck_since_ = may_free ? 0 : now;
     stuck_head_ = claims_->HeadLocked(lock);
     freed_then_ = freed;
     return;

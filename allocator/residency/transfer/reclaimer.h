@@ -46,13 +46,13 @@ class Reclaimer {
     uint64_t cached_only = 0;
     uint64_t any = 0;
   };
-  uint64_t ChunksComing(const TableLock& lock) const;  // that evictions will free before long
+  uint64_t ChunksComingLocked(const TableLock& lock) const;  // that evictions will free before long
   Missing MissingChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   bool StartEvictions();
   // Whether a launch that lacks chunks may count on the plan: evictions of it are to come or under way, or
   // the GPU has not yet done all that could bring them. Limited in time: what is queued may wait for a later
   // call of the thread that waits here.
-  bool PlanGivesChunks(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
+  bool PlanGivesChunksLocked(const TableLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
   void SelectLocked(const TableLock& lock, policy::VictimIndex* index, uint64_t chunks,
                     absl::FunctionRef<uint64_t(const Block&)> idle_since,
                     absl::FunctionRef<bool(const Block&)> may_leave, std::vector<Block*>* victims)

@@ -215,7 +215,7 @@ void Choice::DefaultHostMemory(const std::vector<const DiskFacts*>& disks) {
   const int ranks = facts_.ranks.size;
   if (ranks > 1)
     absl::StrAppend(&reason, "; for all ", ranks, " ranks of the node, each ",
-                    BytesText(PartOfRank(bytes, ranks)));
+                    BytesText(ShareOfRank(bytes, ranks)));
   if (bytes < kLeastHostTier) {
     const char* const rest = !disks.empty() ? "the disk alone, with 48 MiB of staging"
                              : facts_.disk_unused.empty()

@@ -133,7 +133,7 @@ struct DoctorFacts {
   bool disk_rates = true;     // false: not asked for
   std::string disk_unused;    // why a job with these settings would not spill to a disk; empty: it would
   bool dirs_named = false;    // the disks are those of the setting, not the default one
-  uint64_t rated_writes = 0;  // bytes that an SSD is said to bear (--ssd-writes); 0: not known
+  uint64_t rated_writes = 0;  // bytes that an SSD bears, by its maker (--ssd-writes); 0: not known
   NodeRanks ranks;
   GivenSettings given;
   std::vector<FileProblem> files;     // settings whose file cannot be used as it must be

@@ -339,7 +339,7 @@ void Judgement::DiskRates(const DiskFacts& disk) {
           static_cast<double>(kGiB) / std::max(1.0, least)));
 }
 
-// The words of the check at the start, whatever was said of the things themselves.
+// The words of the check at the start, whatever was found of the things themselves.
 void Judgement::Start() {
   section_ = "Settings";
   for (const std::string& warning : facts_.warnings) Add(Verdict::kLimited, "warning", warning);

@@ -25,7 +25,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kTimeout = std::chrono::seconds(30);
 constexpr size_t kMostWords = 4096;  // kept of what it writes to standard error
 
 // find_spec of a package that is no part of another imports nothing.
@@ -88,13 +88,13 @@ struct Stream {
 
 // What the child writes, until it closes both ends; kDeadlineExceeded where it takes too long.
 absl::Status ReadAll(Stream* answer, Stream* words) {
-  const auto deadline = os::SteadyClock::now() + kPatience;
+  const auto deadline = os::SteadyClock::now() + kTimeout;
   while (answer->ends[0] >= 0 || words->ends[0] >= 0) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - os::SteadyClock::now()).count();
     struct pollfd waits[] = {{answer->ends[0], POLLIN, 0}, {words->ends[0], POLLIN, 0}};
     if (left <= 0 || ::poll(waits, 2, static_cast<int>(left)) == 0)
-      return absl::DeadlineExceededError(absl::StrCat("no answer within ", kPatience.count(), " s"));
+      return absl::DeadlineExceededError(absl::StrCat("no answer within ", kTimeout.count(), " s"));
     if ((waits[0].revents != 0 && !answer->Read()) || (waits[1].revents != 0 && !words->Read()))
       return os::StatusFromErrno(errno, "reading its answer");
     if (words->text.size() > kMostWords) words->text.erase(0, words->text.size() - kMostWords);

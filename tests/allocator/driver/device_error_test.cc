@@ -52,7 +52,7 @@ class DeviceErrorTest : public testing::Test {
       answer->store(CUDA_SUCCESS);
     copies_tried = 0;
     CoreDevice::launch_error = CUDA_SUCCESS;
-    HoldStreams(false);
+    PauseStreams(false);
   }
   static void Poison(CUresult error) {
     CoreDevice::launch_error = error;
@@ -81,7 +81,7 @@ class DeviceErrorTest : public testing::Test {
 TEST_F(DeviceErrorTest, AStickyErrorEndsAWaitForChunks) {
   CoreDevice device(WithFailures());
   const std::vector<CUdeviceptr> blocks = Blocks(device);
-  HoldStreams(true);
+  PauseStreams(true);
   // Seven blocks in use by launches that do not end.
   std::vector<CUdeviceptr> resident;
   for (CUdeviceptr block : blocks) {

@@ -91,7 +91,7 @@ TEST_F(ResidencyAuditTest, LaunchThatNamesNothingFindsNothingMapped) {
   EXPECT_EQ(WrongWords(device, stream, block, 1), 0u);
 }
 
-TEST_F(ResidencyAuditTest, HeldBlocksStayMapped) {
+TEST_F(ResidencyAuditTest, PinnedBlocksStayMapped) {
   for (const bool evict : {true, false}) {
     Found found;
     CoreSetup setup = Setup(&found);
@@ -105,8 +105,8 @@ TEST_F(ResidencyAuditTest, HeldBlocksStayMapped) {
     ASSERT_TRUE(IsUnmapped(device, pinned));
     AccessSet set;
     device.addresses().Collect(pinned, &set);
-    std::vector<PinnedBlock> books;
-    ASSERT_TRUE(device->Pin(set, PinReason::kPointerTable, &books).ok());
+    std::vector<PinnedBlock> pins;
+    ASSERT_TRUE(device->Pin(set, PinReason::kPointerTable, &pins).ok());
     EXPECT_FALSE(IsUnmapped(device, pinned));
     uint64_t wrong = 1;
     ASSERT_EQ(device.Launch(stream, {other},
@@ -115,7 +115,7 @@ TEST_F(ResidencyAuditTest, HeldBlocksStayMapped) {
                             }),
               CUDA_SUCCESS);
     EXPECT_EQ(wrong, 0u);
-    device->Unpin(books, PinReason::kPointerTable, {});
+    device->Unpin(pins, PinReason::kPointerTable, {});
     EXPECT_EQ(device->Stats().pinned_bytes, 0u);
     ASSERT_EQ(FillBlock(device, stream, other, 3), CUDA_SUCCESS);
     EXPECT_TRUE(IsUnmapped(device, pinned));

@@ -64,7 +64,7 @@ TEST(ResidencyTest, LaunchLargerThanTheBudgetIsRefusedWithWords) {
   EXPECT_EQ(device.Launch(nullptr, {blocks[0]}, [](const auto&) {}), CUDA_SUCCESS);
 }
 
-TEST(ResidencyTest, HeldBlocksStay) {
+TEST(ResidencyTest, PinnedBlocksStay) {
   CoreDevice device({});
   const auto blocks = AllocateFilled(device, 3);
   AccessSet set;

@@ -23,7 +23,7 @@ TEST(DeviceThreadTest, ShutdownEndsWaitsForChunks) {
   const std::vector<CUdeviceptr> first = {Filled(device, 1), Filled(device, 2)};
   std::vector<CUdeviceptr> others;
   for (int i = 0; i < 3; ++i) others.push_back(device.MustAllocate(kBlock));
-  HoldStreams(true);
+  PauseStreams(true);
   ASSERT_EQ(device.Launch(nullptr, first, [](const auto&) {}), CUDA_SUCCESS);  // all chunks are in use
   std::atomic<int> passed{0};
   std::vector<std::thread> threads;
@@ -46,7 +46,7 @@ TEST(DeviceThreadTest, ShutdownEndsWaitsForChunks) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   EXPECT_EQ(passed.load(), 4);
-  HoldStreams(false);
+  PauseStreams(false);
 }
 
 TEST(DeviceThreadTest, AForkedChildPassesEverythingThroughAndEnds) {

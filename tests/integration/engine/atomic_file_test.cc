@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/integration/engine/report_helpers.h"
+#include "tests/integration/engine/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

@@ -17,7 +17,7 @@ TEST(NodeSharingTest, TheDefaultIsDividedAmongAll) {
   settings.ranks = {2, 8, "Slurm", "17"};
   const HostSharing rank = ShareHostMemory(settings, 16 * kGiB, true);
   EXPECT_GE(rank.total_bytes, 4 * kGiB);
-  EXPECT_LE(rank.part_bytes, rank.total_bytes / 8);
+  EXPECT_LE(rank.share_bytes, rank.total_bytes / 8);
   EXPECT_GE(rank.share->peers(), 1u) << "the one above";
 }
 
@@ -29,7 +29,7 @@ TEST(NodeSharingTest, ASizeIsThatOfTheJob) {
   settings.ranks = {2, 4, "Slurm", "17"};
   const HostSharing rank = ShareHostMemory(settings, kGiB, true);
   EXPECT_EQ(rank.share->peers(), 0u) << "it is another job";
-  EXPECT_EQ(rank.part_bytes, PartOfRank(rank.total_bytes, 4));
+  EXPECT_EQ(rank.share_bytes, ShareOfRank(rank.total_bytes, 4));
   const HostSharing next = ShareHostMemory(settings, kGiB, true);
   EXPECT_EQ(next.share->peers(), 1u);
   settings.ranks.job = "18";

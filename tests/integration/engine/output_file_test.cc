@@ -11,7 +11,7 @@
 #include <string>
 
 #include "integration/engine/machine.h"
-#include "tests/integration/engine/report_helpers.h"
+#include "tests/integration/engine/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/engine/report_helpers.h"
+#include "tests/integration/engine/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

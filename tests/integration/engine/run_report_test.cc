@@ -13,7 +13,7 @@
 #include "integration/report/kernel_name.h"
 #include "io/os/clock.h"
 #include "policy/planner/recorded_workload.h"
-#include "tests/integration/engine/report_helpers.h"
+#include "tests/integration/engine/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

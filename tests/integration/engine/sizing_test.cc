@@ -9,12 +9,12 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 TEST(SizingTest, ASizeOfTheNodeIsSharedByItsRanks) {
-  EXPECT_EQ(PartOfRank(100 * kMiB, 1), 100 * kMiB);
-  EXPECT_EQ(PartOfRank(100 * kMiB, 0), 100 * kMiB);
-  EXPECT_EQ(PartOfRank(100 * kMiB, 2), 50 * kMiB);
-  EXPECT_EQ(PartOfRank(100 * kMiB, 3), 32 * kMiB);  // whole chunks
-  EXPECT_EQ(PartOfRank(0, 4), 0u);
-  EXPECT_EQ(PartOfRank(kMiB, 4), kChunkBytes);
+  EXPECT_EQ(ShareOfRank(100 * kMiB, 1), 100 * kMiB);
+  EXPECT_EQ(ShareOfRank(100 * kMiB, 0), 100 * kMiB);
+  EXPECT_EQ(ShareOfRank(100 * kMiB, 2), 50 * kMiB);
+  EXPECT_EQ(ShareOfRank(100 * kMiB, 3), 32 * kMiB);  // whole chunks
+  EXPECT_EQ(ShareOfRank(0, 4), 0u);
+  EXPECT_EQ(ShareOfRank(kMiB, 4), kChunkBytes);
 }
 
 TEST(SizingTest, TheDefaultBudgetLeavesAReserve) {

@@ -42,7 +42,7 @@ TEST_F(AccessSetBuilderTest, AThreadThatEndsCanStillLaunch) {
   EXPECT_EQ(residency_[0].launches.size(), 2u);
 }
 
-TEST_F(AccessSetBuilderTest, NamesWhatCallsTouch) {
+TEST_F(AccessSetBuilderTest, NamesWhatCallsAccess) {
   Publish();
   HookScope scope;
   AccessSetBuilder* const builder = scope.builder();

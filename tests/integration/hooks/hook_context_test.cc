@@ -65,7 +65,7 @@ TEST_F(PinEndsTest, ATableInABlockOfOursEndsWithIt) {
   EXPECT_EQ(driver().Hooked<Row::cuMemFree_v2>()(Address(1)), CUDA_SUCCESS);
   EXPECT_EQ(PinsOf(2), 0);
   EXPECT_EQ(PinsOf(3), 0);
-  EXPECT_EQ(residency_[0].ends.back().users.carrier, Id(1)) << "its users may still read the table";
+  EXPECT_EQ(residency_[0].ends.back().users.pointer_block, Id(1)) << "its users may still read the table";
 }
 
 TEST_F(PinEndsTest, ATableInExternalMemoryEndsWithIt) {

@@ -138,7 +138,7 @@ class StartTest(ShimCase):
             lines = self.probe("open", FULL / "libcuda.so.1", SPILLWAY=word)
             self.assertEqual(lines, ["init=0", "launch=4000", "launch_ptsz=7000"])
 
-    def test_unknown_abi_of_a_must_hook_is_told_once_at_its_first_call(self):
+    def test_unknown_abi_of_a_must_hook_is_reported_once_at_its_first_call(self):
         done = self.run_command([STAGE / "preload_probe", "future"])
         self.assertEqual(done.stderr, "")
         self.assertEqual(
@@ -153,7 +153,7 @@ class StartTest(ShimCase):
             ],
         )
 
-    def test_must_hook_without_wrapper_is_told_at_its_first_call(self):
+    def test_must_hook_without_wrapper_is_reported_at_its_first_call(self):
         lines = self.probe("call", "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2", "cuMemAlloc_v2")
         self.assertEqual(
             lines,

@@ -80,7 +80,7 @@ Nanos SteadyIteration(const std::string& policy, const Case& one, bool* in_need 
   options.iterations = kIterations;
   if (policy == "lru") {
     options.prefetch = false;
-    options.victim = Victim::kLeastRecentlyUsed;
+    options.victims = VictimOrder::kLeastRecentlyUsed;
   }
   const auto run = Execute(one.workload, one.lifetimes, one.machine, *plan, options);
   if (!run.ok()) return 0;

@@ -90,7 +90,7 @@ TEST(ExecuteTest, EvictsInNeedWithoutAPlan) {
   EXPECT_EQ(run.evictions_in_need, 6u);
   // On demand, the way back begins only when kernel 11 asks.
   options.prefetch = false;
-  options.victim = Victim::kLeastRecentlyUsed;
+  options.victims = VictimOrder::kLeastRecentlyUsed;
   run = Executed(MountainWorkload(5 * kMilli), PieceMachine(150 * kMega, 100 * kMega), {}, options);
   EXPECT_EQ(run.iteration, 180 * kMilli);
   // A host that is too small: the SSD.

@@ -68,7 +68,7 @@ class PlanRunnerTest : public testing::Test {
     device->SetPlan(plan_);
   }
   // A launch that leaves the block as it is.
-  void Touch(CoreDevice& device, CUdeviceptr address) {
+  void Read(CoreDevice& device, CUdeviceptr address) {
     ASSERT_EQ(device.Launch(nullptr, {address}, [](const auto&) {}), CUDA_SUCCESS);
   }
   void SpillTo(CoreDevice& device, CUdeviceptr address) {
@@ -95,7 +95,7 @@ TEST_F(PlanRunnerTest, AFetchWaitsForItsHeadroomAndDelaysItsOwnQueueOnly) {
   Set(device);
   WaitForState(device, on_disk, BlockState::kResident);
   EXPECT_EQ(StateOf(device, on_host), BlockState::kSpilled);
-  for (int launch = 0; launch < 3; ++launch) Touch(device, early);
+  for (int launch = 0; launch < 3; ++launch) Read(device, early);
   device.Synchronize();
   WaitForState(device, on_host, BlockState::kResident);
   EXPECT_EQ(device->Stats().faults, 0u);
@@ -115,7 +115,7 @@ TEST_F(PlanRunnerTest, WhatIsNeededFirstComesFirst) {
   Set(device);
   WaitForState(device, soon, BlockState::kResident);
   EXPECT_EQ(StateOf(device, late), BlockState::kSpilled);
-  for (int launch = 0; launch < 2; ++launch) Touch(device, now);
+  for (int launch = 0; launch < 2; ++launch) Read(device, now);
   device.Synchronize();
   WaitForState(device, late, BlockState::kResident);
   EXPECT_EQ(Wrong(device, late, 2) + Wrong(device, soon, 3), 0u);
@@ -130,11 +130,11 @@ TEST_F(PlanRunnerTest, BlocksGoToTheTierOfThePlan) {
   Drop(device, to_disk, 0, PlanTier::kDisk);
   Drop(device, to_host, 1, PlanTier::kHost);
   Set(device);
-  Touch(device, to_disk);
+  Read(device, to_disk);
   WaitForState(device, to_disk, BlockState::kSpilled);
   EXPECT_EQ(device->Stats().disk_tier_bytes, kBlock);
   EXPECT_EQ(device->Stats().host_tier_bytes, 0u) << "though it had capacity";
-  Touch(device, to_host);
+  Read(device, to_host);
   WaitForState(device, to_host, BlockState::kSpilled);
   EXPECT_EQ(device->Stats().host_tier_bytes, kBlock);
   device->SetPlan(nullptr);
@@ -148,7 +148,7 @@ TEST_F(PlanRunnerTest, AFullTierGivesWayToTheOther) {
   Use(device, 0, block);
   Drop(device, block, 0, PlanTier::kDisk);
   Set(device);
-  Touch(device, block);
+  Read(device, block);
   WaitForState(device, block, BlockState::kSpilled);
   EXPECT_EQ(device->Stats().host_tier_bytes, kBlock);
   device->SetPlan(nullptr);
@@ -165,15 +165,15 @@ TEST_F(PlanRunnerTest, ALaunchWithoutHeadroomWaitsForThePlan) {
   Use(device, 1, more);
   Drop(device, blocks[6], 0, PlanTier::kHost);
   Set(device);
-  HoldStreams(true);
-  Touch(device, blocks[6]);
-  std::thread launches([&] { Touch(device, more); });
+  PauseStreams(true);
+  Read(device, blocks[6]);
+  std::thread launches([&] { Read(device, more); });
   const auto head_waits = [&] {
     const TableLock lock(device->core()->table);
     return device->claims()->WantedLocked(lock) > 0;
   };
   while (!head_waits()) usleep(100);
-  HoldStreams(false);
+  PauseStreams(false);
   launches.join();
   device.Synchronize();
   EXPECT_EQ(StateOf(device, blocks[6]), BlockState::kSpilled);
@@ -192,7 +192,7 @@ TEST_F(PlanRunnerTest, WhereThePlanLeavesNoHeadroomAVictimIsTakenAndComesBack) {
   Use(device, 0, more);
   for (int i = 0; i < 7; ++i) Use(device, 2 + i, blocks[i]);
   Set(device);
-  Touch(device, more);
+  Read(device, more);
   device.Synchronize();
   EXPECT_EQ(StateOf(device, blocks[6]), BlockState::kSpilled) << "the farthest next use";
   ASSERT_TRUE(device->Free(more).ok());
@@ -240,7 +240,7 @@ TEST_F(PlanRunnerTest, ALongLaunchOnAnotherStreamHoldsNeitherTheHostNorThePlan) 
     gave_up = !released;
   };
   ASSERT_EQ(device.Launch(other, {sent}, long_launch), CUDA_SUCCESS);
-  for (int i = 1; i < 50; ++i) Touch(device, block);
+  for (int i = 1; i < 50; ++i) Read(device, block);
   WaitForState(device, away, BlockState::kResident);
   EXPECT_FALSE(gave_up.load());
   released = true;

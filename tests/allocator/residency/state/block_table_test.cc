@@ -52,12 +52,12 @@ TEST(BlockTableTest, ARecordForgetsItsLastAddress) {
   const TableLock lock(table);
   Block* const block = table.CreateLocked(lock, addresses->device_base(0), 1);
   block->copies.written_unseen = true;
-  block->copies.habit.NoteUseless();
+  block->copies.backoff.NoteUseless();
   table.DestroyLocked(lock, block);
   Block* const next = table.CreateLocked(lock, addresses->device_base(0) + 8 * CoreDevice::kChunk, 1);
   ASSERT_EQ(next, block);
   EXPECT_FALSE(next->copies.written_unseen);
-  EXPECT_TRUE(next->copies.habit.WantsHash());
+  EXPECT_TRUE(next->copies.backoff.WantsHash());
 }
 
 }  // namespace

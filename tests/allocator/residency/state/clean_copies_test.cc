@@ -1,4 +1,4 @@
-// CleanCopies: whose copies are given up first; CopyHabit.
+// CleanCopies: whose copies are given up first; CopyBackoff.
 
 #include "allocator/residency/state/clean_copies.h"
 
@@ -9,20 +9,20 @@
 namespace spillway::allocator {
 namespace {
 
-TEST(CopyHabitTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
-  CopyHabit habit;
+TEST(CopyBackoffTest, WhatKeepsChangingIsLeftAloneForLongerAndLonger) {
+  CopyBackoff backoff;
   uint32_t hashed = 0;
   for (int eviction = 0; eviction < 1000; ++eviction) {
-    if (!habit.WantsHash()) continue;
+    if (!backoff.WantsHash()) continue;
     ++hashed;
-    habit.NoteUseless();
+    backoff.NoteUseless();
   }
   EXPECT_LE(hashed, 25u);
   EXPECT_GE(hashed, 15u);
-  EXPECT_FALSE(habit.proven());
-  habit.NoteUnchanged();
-  EXPECT_TRUE(habit.proven());
-  EXPECT_TRUE(habit.WantsHash());
+  EXPECT_FALSE(backoff.proven());
+  backoff.NoteUnchanged();
+  EXPECT_TRUE(backoff.proven());
+  EXPECT_TRUE(backoff.WantsHash());
 }
 
 TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
@@ -30,7 +30,7 @@ TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
   HostPool& host = device.host();
   const size_t free = host.Free(HostUse::kStorage);
   const TableLock lock(device->core()->table);
-  CleanCopies copies(&host, nullptr);
+  CleanCopies copies(&device->core()->table, &host, nullptr);
   Block blocks[3];
   for (Block& block : blocks) {
     block.chunks = 1;
@@ -38,7 +38,7 @@ TEST(CleanCopiesTest, CopiesOfNoProvenUseGoFirstThenTheOldest) {
     ASSERT_EQ(host.Take(HostUse::kStorage, 1, &buffer), 1u);
     copies.Keep(lock, &block, {{buffer[0], {}, false}}, {});
   }
-  blocks[0].copies.habit.NoteUnchanged();
+  blocks[0].copies.backoff.NoteUnchanged();
   EXPECT_EQ(copies.host_buffers(lock), 3u);
   copies.ReclaimHost(lock, 1);
   EXPECT_TRUE(blocks[1].copies.copy_homes.empty());

@@ -20,8 +20,8 @@ TEST(CoreTest, ACopyIsWholePagesAndItsLastChunkMayBeShort) {
   block.chunks = 2;
   block.allocation.requested_bytes = CoreDevice::kChunk + 1;
   EXPECT_EQ(Core::BytesOfCopy(block), CoreDevice::kChunk + 4096);
-  EXPECT_EQ(device->core()->BytesOfChunk(block, 0), CoreDevice::kChunk);
-  EXPECT_EQ(device->core()->BytesOfChunk(block, 1), 4096u);
+  EXPECT_EQ(device->core()->BytesOfExtent(block, 0), CoreDevice::kChunk);
+  EXPECT_EQ(device->core()->BytesOfExtent(block, 1), 4096u);
 }
 
 TEST(CoreTest, AfterTheEndNobodyIsServedAndEveryWaitEnds) {

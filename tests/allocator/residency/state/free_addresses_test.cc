@@ -9,7 +9,7 @@
 namespace spillway::allocator {
 namespace {
 
-// The books alone, over the table of a device that nothing is allocated on.
+// The list alone, over the table of a device that nothing is allocated on.
 class FreeAddressesTest : public testing::Test {
  protected:
   FreeAddressesTest()

@@ -17,7 +17,7 @@ class LaunchLogTest : public testing::Test {
   LaunchLogTest() : clock_(CoreDevice::Driver(), CoreDevice::Context(), &error_), log_(&clock_) {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
   }
-  ~LaunchLogTest() override { HoldStreams(false); }
+  ~LaunchLogTest() override { PauseStreams(false); }
 
   static CUstream NewStream() {
     CUstream stream = nullptr;
@@ -72,7 +72,7 @@ TEST_F(LaunchLogTest, OnlyTheLastValuesAreKnownAndOlderLaunchesAreOver) {
 TEST_F(LaunchLogTest, ALaunchIsCompletedOnceTheGpuHasDoneIt) {
   const CUstream handle = NewStream();
   const StreamIndex stream = clock_.Find({handle, false});
-  HoldStreams(true);
+  PauseStreams(true);
   LaunchNothing(handle);
   policy::LaunchIndex index = 0;
   log_.Add(stream, 0, &index);
@@ -80,7 +80,7 @@ TEST_F(LaunchLogTest, ALaunchIsCompletedOnceTheGpuHasDoneIt) {
   EXPECT_FALSE(log_.Completed(index + 1));
   clock_.Poll();
   EXPECT_FALSE(log_.Completed(index));
-  HoldStreams(false);
+  PauseStreams(false);
   for (int i = 0; i < 5000 && !log_.Completed(index); ++i) {
     clock_.Poll();
     usleep(1000);
@@ -92,7 +92,7 @@ TEST_F(LaunchLogTest, ALaunchIsCompletedOnceTheGpuHasDoneIt) {
 
 TEST_F(LaunchLogTest, ABlockKeepsTheLastUseOfEachStream) {
   Block block;
-  HoldStreams(true);
+  PauseStreams(true);
   const StreamIndex a = clock_.Find({NewStream(), false});
   const StreamIndex b = clock_.Find({NewStream(), false});
   RecordUse(clock_, &block, {a, clock_.Next(a, 0)});
@@ -108,7 +108,7 @@ TEST_F(LaunchLogTest, ABlockKeepsTheLastUseOfEachStream) {
 
 TEST_F(LaunchLogTest, MoreStreamsThanEntriesAreAllWaitedForAndNotForgotten) {
   Block block;
-  HoldStreams(true);
+  PauseStreams(true);
   std::vector<StreamIndex> streams;
   for (int i = 0; i < 9; ++i) streams.push_back(clock_.Find({NewStream(), false}));
   for (StreamIndex stream : streams) RecordUse(clock_, &block, {stream, clock_.Next(stream, 0)});
@@ -124,7 +124,7 @@ TEST_F(LaunchLogTest, MoreStreamsThanEntriesAreAllWaitedForAndNotForgotten) {
 
 TEST_F(LaunchLogTest, ThreadsHaveEntriesOfTheirOwnAndAllCount) {
   Block block;
-  HoldStreams(true);
+  PauseStreams(true);
   const StreamIndex stream = clock_.Find({NewStream(), false});
   const TimelineValue first{stream, clock_.Next(stream, 0)};
   const TimelineValue second{stream, clock_.Next(stream, 0)};
@@ -147,7 +147,7 @@ TEST_F(LaunchLogTest, ThreadsHaveEntriesOfTheirOwnAndAllCount) {
   EXPECT_FALSE(block.gate.many_streams.load());
   RecordUse(clock_, &block, second, 100);
   EXPECT_TRUE(block.gate.many_streams.load());
-  HoldStreams(false);
+  PauseStreams(false);
 }
 
 }  // namespace

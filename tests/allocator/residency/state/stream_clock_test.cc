@@ -18,7 +18,7 @@ class StreamClockTest : public testing::Test {
   StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context(), &error_) {
     driver_->cuCtxSetCurrent(CoreDevice::Context());
   }
-  ~StreamClockTest() override { HoldStreams(false); }
+  ~StreamClockTest() override { PauseStreams(false); }
 
   CUstream NewStream() {
     CUstream stream = nullptr;
@@ -51,7 +51,7 @@ class StreamClockTest : public testing::Test {
 TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
   const CUstream handle = NewStream();
   const StreamIndex stream = clock_.Find({handle, false});
-  HoldStreams(true);
+  PauseStreams(true);
   LaunchNothing(handle);
   const TimelineValue value{stream, clock_.Next(stream, 1)};
   const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
@@ -60,7 +60,7 @@ TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
   EXPECT_EQ(clock_.WaitForOldest(wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(clock_.WaitFor(value, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
   EXPECT_FALSE(clock_.Completed(value));
-  HoldStreams(false);
+  PauseStreams(false);
   PollUntil(value);
 }
 
@@ -68,7 +68,7 @@ TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
 TEST_F(StreamClockTest, AWaitForTheBoundEndsWhenNothingCompletes) {
   const CUstream handle = NewStream();
   const StreamIndex stream = clock_.Find({handle, false});
-  HoldStreams(true);
+  PauseStreams(true);
   LaunchNothing(handle);
   const TimelineValue value{stream, clock_.Next(stream, 1)};
   EXPECT_FALSE(WaitForOldest());
@@ -77,7 +77,7 @@ TEST_F(StreamClockTest, AWaitForTheBoundEndsWhenNothingCompletes) {
   EXPECT_TRUE(clock_.WaitFor(value, wait, stopped_, &more).ok());
   EXPECT_FALSE(more);
   EXPECT_FALSE(clock_.Completed(value));
-  HoldStreams(false);
+  PauseStreams(false);
   PollUntil(value);
 }
 
@@ -132,7 +132,7 @@ TEST_F(StreamClockTest, TellsStreamsApart) {
 
 TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
   const StreamIndex stream = clock_.Find({NewStream(), false});
-  HoldStreams(true);
+  PauseStreams(true);
   const TimelineValue first{stream, clock_.Next(stream, 100)};
   const TimelineValue second{stream, clock_.Next(stream, 50)};
   EXPECT_EQ(first.number, 1u);
@@ -141,7 +141,7 @@ TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
   ASSERT_TRUE(clock_.Cover(first).ok());
   const TimelineValue third{stream, clock_.Next(stream, 7)};
   EXPECT_FALSE(clock_.Completed(first)) << "the driver has not been asked";
-  HoldStreams(false);
+  PauseStreams(false);
   PollUntil(second);
   EXPECT_FALSE(clock_.Completed(third));
   EXPECT_EQ(clock_.UncompletedBytes(), 7u);
@@ -198,12 +198,12 @@ TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
 TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
   const CUstream handle = NewStream();
   const StreamIndex stream = clock_.Find({handle, false});
-  HoldStreams(true);
+  PauseStreams(true);
   const TimelineValue value{stream, clock_.Next(stream, 9)};
   clock_.OnDestroy(handle);
   EXPECT_FALSE(clock_.Completed(value));
   EXPECT_TRUE(clock_.Cover(value).ok());  // nothing left to do
-  HoldStreams(false);
+  PauseStreams(false);
   PollUntil(value);
   EXPECT_NE(clock_.Find({handle, false}), stream) << "the same handle is another stream from now on";
   EXPECT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
@@ -253,7 +253,7 @@ TEST_F(StreamClockTest, IndicesOfDeadStreamsServeNewOnes) {
 
 // A job may destroy streams faster than the GPU, or anyone who looks, gets to their ends.
 TEST_F(StreamClockTest, IndicesOfDeadStreamsWithWorkUnderWayServeNewOnes) {
-  HoldStreams(true);
+  PauseStreams(true);
   std::vector<TimelineValue> values;
   for (int i = 0; i < StreamClock::kMaxStreams + 8; ++i) {
     const CUstream handle = NewStream();
@@ -267,14 +267,14 @@ TEST_F(StreamClockTest, IndicesOfDeadStreamsWithWorkUnderWayServeNewOnes) {
   clock_.Poll();
   for (const TimelineValue& value : values) EXPECT_FALSE(clock_.Completed(value));
   EXPECT_EQ(clock_.UncompletedLaunches(), values.size());
-  HoldStreams(false);
+  PauseStreams(false);
   for (const TimelineValue& value : values) PollUntil(value);
   EXPECT_EQ(clock_.UncompletedBytes(), 0u);
 }
 
 // The work of a stream whose index has been taken over counts until it ends, whatever the new stream does.
 TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
-  HoldStreams(true);
+  PauseStreams(true);
   const CUstream first = NewStream();
   const TimelineValue old = {clock_.Find({first, false}), clock_.Next(clock_.Find({first, false}), 1)};
   LaunchNothing(first);
@@ -296,7 +296,7 @@ TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
     usleep(1000);
   }
   EXPECT_FALSE(clock_.Completed(old));
-  HoldStreams(false);
+  PauseStreams(false);
   PollUntil(value);
   EXPECT_TRUE(clock_.Completed(old));
 }

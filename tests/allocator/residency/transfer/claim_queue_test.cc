@@ -82,7 +82,7 @@ TEST(LimitsTest, ABudgetThatFallsWhileALaunchWaitsRefusesIt) {
   const std::vector<CUdeviceptr> blocks = Allocate(device, 12);
   for (CUdeviceptr block : blocks) ASSERT_EQ(FillOne(device, block, 1), CUDA_SUCCESS);
   device.Synchronize();
-  HoldStreams(true);
+  PauseStreams(true);
   ASSERT_EQ(device.Launch(nullptr, {blocks[11]}, [](const auto&) {}), CUDA_SUCCESS);
   std::thread waiting([&] {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
@@ -93,7 +93,7 @@ TEST(LimitsTest, ABudgetThatFallsWhileALaunchWaitsRefusesIt) {
   usleep(20'000);
   device->OnExternalBytes(1 << 20);
   waiting.join();
-  HoldStreams(false);
+  PauseStreams(false);
   device->OnExternalBytes(-(1 << 20));
   EXPECT_EQ(Wrong(device, blocks[3], 1), 0u);
 }
@@ -139,7 +139,7 @@ TEST(LimitsTest, PinningMoreThanLeavesHeadroomIsRefused) {
   device->CheckInvariants();
 }
 
-TEST(LimitsTest, AnEndedHoldLetsTheBlockGoOnceItsHiddenUsersAreDone) {
+TEST(LimitsTest, AnEndedPinLetsTheBlockGoOnceItsEscapedUsersAreDone) {
   CoreDevice device({});
   const std::vector<CUdeviceptr> blocks = Allocate(device, 15);
   AccessSet set;
@@ -165,7 +165,7 @@ TEST(LimitsTest, AnEndedHoldLetsTheBlockGoOnceItsHiddenUsersAreDone) {
   device->CheckInvariants();
 }
 
-TEST(LimitsTest, HeldBlocksStayWhereNothingIsEvicted) {
+TEST(LimitsTest, PinnedBlocksStayWhereNothingIsEvicted) {
   CoreSetup setup;
   setup.evict = false;
   CoreDevice device(setup);
@@ -181,7 +181,7 @@ TEST(LimitsTest, HeldBlocksStayWhereNothingIsEvicted) {
   device->CheckInvariants();
 }
 
-TEST(LimitsTest, EndingAHoldOfAFreedBlockLeavesItsSuccessorAlone) {
+TEST(LimitsTest, EndingAPinOfAFreedBlockLeavesItsSuccessorAlone) {
   CoreDevice device({});
   const CUdeviceptr block = device.MustAllocate(kBlock);
   AccessSet set;
@@ -207,7 +207,7 @@ TEST(LimitsTest, UncompletedLaunchesKeepToTheRunAheadBound) {
   device->core()->clock.CoverAll();
   device.Synchronize();
   device->core()->clock.Poll();
-  HoldStreams(true);
+  PauseStreams(true);
   std::atomic<int> launched{0};
   std::thread job([&] {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
@@ -219,7 +219,7 @@ TEST(LimitsTest, UncompletedLaunchesKeepToTheRunAheadBound) {
   usleep(100'000);
   EXPECT_EQ(launched.load(), 2);
   EXPECT_EQ(device->core()->clock.UncompletedBytes(), 2 * kBlock);
-  HoldStreams(false);
+  PauseStreams(false);
   job.join();
   EXPECT_GT(device->Stats().throttled_nanos, 50'000'000u);
 }

@@ -1,4 +1,4 @@
-// CopyIn: chunks of one block from both tiers, and its staging.
+// CopyIn: extents of one block from both tiers, and its staging.
 
 #include "allocator/residency/transfer/copy_in.h"
 

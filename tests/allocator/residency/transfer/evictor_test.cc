@@ -90,7 +90,7 @@ TEST(MotionTest, BlockFreedDuringAnEvictionWaitsForItsRecordedStream) {
   CoreDevice device({});
   const CUstream side = device.NewStream();
   const CUdeviceptr block = Filled(device, 5);
-  HoldStreams(true);
+  PauseStreams(true);
   uint64_t wrong = 0;
   ASSERT_EQ(
       device.Launch(side, {block}, [&](const auto& a) { wrong = CoreDevice::Differences(a[0], kBlock, 5); }),
@@ -101,7 +101,7 @@ TEST(MotionTest, BlockFreedDuringAnEvictionWaitsForItsRecordedStream) {
   ASSERT_TRUE(device->Free(block).ok());
   WaitForState(device, block, BlockState::kCached);
   EXPECT_NE(device.MustAllocate(kBlock), block) << "the side stream still reads it";
-  HoldStreams(false);
+  PauseStreams(false);
   device.Synchronize();
   EXPECT_EQ(wrong, 0u);
   CUdeviceptr again = 0;

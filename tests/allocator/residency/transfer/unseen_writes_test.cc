@@ -104,8 +104,8 @@ TEST(UnseenWritesTest, TheFirstEvictionsOfAnAddressAreAllVerified) {
   CoreDevice device(SetupWith(&code));
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
-  uint64_t version = EvictChanged(device, block, CopyHabit::kFirstVerified - 1);
-  EXPECT_EQ(device->Stats().verified_evictions, CopyHabit::kFirstVerified - 1);
+  uint64_t version = EvictChanged(device, block, CopyBackoff::kFirstVerified - 1);
+  EXPECT_EQ(device->Stats().verified_evictions, CopyBackoff::kFirstVerified - 1);
   EXPECT_EQ(device->Stats().unseen_writes, 0u);
   Write(device, block, ++version);
   EvictWithUnseenWrite(device, block, version + 1);
@@ -120,8 +120,8 @@ TEST(UnseenWritesTest, EveryEvictionIsVerifiedWhereThatIsAskedFor) {
   CoreDevice device(setup);
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
-  uint64_t version = EvictChanged(device, block, CopyHabit::kFirstVerified + 2);
-  EXPECT_EQ(device->Stats().verified_evictions, CopyHabit::kFirstVerified + 2);
+  uint64_t version = EvictChanged(device, block, CopyBackoff::kFirstVerified + 2);
+  EXPECT_EQ(device->Stats().verified_evictions, CopyBackoff::kFirstVerified + 2);
   Write(device, block, ++version);
   EvictWithUnseenWrite(device, block, version + 1);
   EXPECT_EQ(device->Stats().unseen_writes, 1u);

@@ -1,9 +1,9 @@
-// Report: the engine's figures in words for people and as JSON for programs. The reporter calls it for the
-// summary, the status line and the metrics file, the C ABI for spillway.stats(). Pure functions of
-// statistics: any thread, nothing fails.
+// Figures: what the engine counts and measures, in words for people and as JSON for programs. The reporter
+// calls it for the summary, the status line and the metrics file, the C ABI for spillway.stats(). Pure
+// functions of statistics: any thread, nothing fails.
 
-#ifndef SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
-#define SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
+#ifndef SPILLWAY_INTEGRATION_ENGINE_FIGURES_H_
+#define SPILLWAY_INTEGRATION_ENGINE_FIGURES_H_
 
 #include <array>
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DeviceFigures {
   uint64_t plan_readoptions = 0;              // plans of a sequence that the job had left and came back to
   uint64_t plan_improvements = 0;             // better plans for the sequence that the job was on
   uint64_t plan_sequences = 0;                // known now
-  uint64_t followed_launches = 0;             // that came as the sequence said
+  uint64_t followed_launches = 0;             // that came as the sequence has them
   uint64_t iteration_marks = 0;               // ends of iterations that the job marked
   IterationForecast forecast;                 // as of now; what is reported is that of `steady`
   SteadyIterations steady;                    // set by the reporter
@@ -78,4 +78,4 @@ std::string StatusText(const Figures& figures);
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_ENGINE_REPORT_H_
+#endif  // SPILLWAY_INTEGRATION_ENGINE_FIGURES_H_

@@ -1,4 +1,4 @@
-#include "allocator/memory/block_sizes.h"
+#include "allocator/memory/size_counts.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 namespace spillway::allocator {
 namespace {
 
-TEST(BlockSizesTest, LargestIsOfWhatIsThere) {
-  BlockSizes sizes;
+TEST(SizeCountsTest, LargestIsOfWhatIsThere) {
+  SizeCounts sizes;
   EXPECT_EQ(sizes.Largest(), 0u);
   for (const uint32_t chunks : {3, 7, 7}) sizes.Add(chunks);
   EXPECT_EQ(sizes.Largest(), 7u);
@@ -23,9 +23,9 @@ TEST(BlockSizesTest, LargestIsOfWhatIsThere) {
 }
 
 // More sizes than are kept, so that places are given up and taken again.
-TEST(BlockSizesTest, AgreesWithAMap) {
+TEST(SizeCountsTest, AgreesWithAMap) {
   std::mt19937 random(1);
-  BlockSizes sizes;
+  SizeCounts sizes;
   std::map<uint32_t, int> expected;
   for (int i = 0; i < 20'000; ++i) {
     if (random() % 2 == 0 || expected.empty()) {
@@ -43,7 +43,7 @@ TEST(BlockSizesTest, AgreesWithAMap) {
 }
 
 TEST(BlockSizesDeathTest, RemovingWhatIsNotThereStops) {
-  BlockSizes sizes;
+  SizeCounts sizes;
   sizes.Add(1);
   EXPECT_DEATH(sizes.Remove(2), "CHECK failed");
 }

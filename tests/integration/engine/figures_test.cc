@@ -1,4 +1,4 @@
-#include "integration/engine/report.h"
+#include "integration/engine/figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/integration/engine/report_helpers.h"
+#include "tests/integration/engine/figures_helpers.h"
 
 namespace spillway::integration {
 namespace {

@@ -1,9 +1,10 @@
-// BlockSizes: how many blocks there are of each size, and the largest size. The block table keeps one for the
-// blocks that may leave, under its lock, since charging asks for the largest. Sizes are few and come again: a
-// size whose last block has gone keeps its entry until there are many sizes. Nothing fails.
+// SizeCounts: how many blocks there are of each size, and the largest size. The block table keeps one for the
+// blocks without a long-term pin, under its lock, since charging asks for the largest. Sizes are few and come
+// again: a size whose last block has gone keeps its entry until there are many sizes. Nothing
+// fails.
 
-#ifndef SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_
-#define SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_
+#ifndef SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_
+#define SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,7 @@
 namespace spillway::allocator {
 
 // Sizes in chunks. Not thread-safe: guarded by the owner's lock.
-class BlockSizes {
+class SizeCounts {
  public:
   // A block of that size is there from now on.
   void Add(uint32_t chunks) {
@@ -49,4 +50,4 @@ class BlockSizes {
 
 }  // namespace spillway::allocator
 
-#endif  // SPILLWAY_ALLOCATOR_MEMORY_BLOCK_SIZES_H_
+#endif  // SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_

@@ -1,4 +1,4 @@
-#include "integration/engine/report.h"
+#include "integration/engine/figures.h"
 
 #include <unistd.h>
 

@@ -3,8 +3,8 @@
 // thread alone. A sequence that cannot be planned has no plan; nothing else fails. The sequence that the job
 // is on is found by policy/trace.
 
-#ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
-#define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
+#ifndef SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
+#define SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_
 
 #include <cstdint>
 #include <memory>
@@ -106,4 +106,4 @@ class FollowedIterations {
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_INTEGRATION_PREDICTION_SEQUENCES_H_
+#endif  // SPILLWAY_INTEGRATION_PREDICTION_SEQUENCE_PLAN_H_

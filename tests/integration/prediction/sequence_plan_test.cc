@@ -1,4 +1,4 @@
-#include "integration/prediction/sequences.h"
+#include "integration/prediction/sequence_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // What the tests of reports share: figures of two devices, and a folder for the files. The second device is
 // the first but for a few figures, so that sums and rows of one device can be told apart.
 
-#ifndef SPILLWAY_TESTS_INTEGRATION_ENGINE_REPORT_HELPERS_H_
-#define SPILLWAY_TESTS_INTEGRATION_ENGINE_REPORT_HELPERS_H_
+#ifndef SPILLWAY_TESTS_INTEGRATION_ENGINE_FIGURES_HELPERS_H_
+#define SPILLWAY_TESTS_INTEGRATION_ENGINE_FIGURES_HELPERS_H_
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <sstream>
 #include <string>
 
-#include "integration/engine/report.h"
+#include "integration/engine/figures.h"
 
 namespace spillway::integration {
 
@@ -61,4 +61,4 @@ class ReportFileTest : public ::testing::Test {
 
 }  // namespace spillway::integration
 
-#endif  // SPILLWAY_TESTS_INTEGRATION_ENGINE_REPORT_HELPERS_H_
+#endif  // SPILLWAY_TESTS_INTEGRATION_ENGINE_FIGURES_HELPERS_H_

@@ -1,7 +1,6 @@
 // SizeCounts: how many blocks there are of each size, and the largest size. The block table keeps one for the
 // blocks without a long-term pin, under its lock, since charging asks for the largest. Sizes are few and come
-// again: a size whose last block has gone keeps its entry until there are many sizes. Nothing
-// fails.
+// again: a size whose last block has gone keeps its entry until there are many. Nothing fails.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_SIZE_COUNTS_H_

@@ -2,7 +2,7 @@
 // of both. Either the thread that issues HeavyBarrier sees every store that another thread made before its
 // LightBarrier, or the other thread, after its LightBarrier, sees what was stored before the heavy one.
 // Read-side sections use the light side on launch threads and evictions the heavy side on the device's
-// thread. Any thread. A kernel may have no heavy side, or no memory for it: the caller is told.
+// thread. Any thread. A kernel may have no heavy side, or no memory for it: the caller learns it.
 
 #ifndef SPILLWAY_IO_OS_BARRIER_H_
 #define SPILLWAY_IO_OS_BARRIER_H_

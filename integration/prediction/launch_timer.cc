@@ -170,7 +170,7 @@ void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& 
     if (sample.outcome == Outcome::kAbandoned) {
       ++abandoned_;
       if (ends_right_away_.size() >= kMostKindsKept) ends_right_away_.clear();
-      if (known) ends_right_away_.insert(kind.both());
+      if (known) ends_right_away_.insert(kind.own);
       continue;
     }
     const CUresult reached = options_.driver->cuEventQuery(sample.end);
@@ -227,11 +227,11 @@ LaunchIndex LaunchTimer::Alike(const policy::Trace& trace, LaunchIndex index, ui
 }
 
 LaunchTimer::Target LaunchTimer::TargetOf(LaunchIndex index, const policy::LaunchKind& kind) const {
-  return {index, ends_right_away_.contains(kind.both()) ? Ends::kRightAway : Ends::kAtNextLaunch};
+  return {index, ends_right_away_.contains(kind.own) ? Ends::kRightAway : Ends::kAtNextLaunch};
 }
 
-// Chooses, among the launches to come, one of each kind that was never measured; where there is none, one of
-// each kind that has too few samples.
+// Chooses, among the launches to come, one of each kind that was never measured; where there is none, those in
+// places that have too few samples.
 void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_launches,
                                const policy::BlockSizes& sizes, const policy::KernelTimes& times,
                                std::vector<Target>* chosen) {
@@ -240,16 +240,20 @@ void LaunchTimer::ChooseByKind(const policy::Trace& trace, uint32_t iteration_la
   const auto most = static_cast<size_t>(tokens_);
   std::vector<Target> few;
   std::unordered_set<uint64_t> kinds;
+  bool all_known = true;
   for (looked_to_ = begin; looked_to_ < end && chosen->size() < most; ++looked_to_) {
     const LaunchIndex alike = Alike(trace, looked_to_, iteration_launches);
     if (alike == kNever) break;
     const policy::LaunchKind kind = policy::KindAt(trace, alike, alike + 1, sizes);
-    const uint32_t samples = times.SamplesOf(kind);
-    if (samples >= kEnoughSamples || !kinds.insert(kind.both()).second) continue;
-    if (samples == 0) chosen->push_back(TargetOf(looked_to_, kind));
-    if (samples != 0 && few.size() < most) few.push_back(TargetOf(looked_to_, kind));
+    if (times.SamplesOfPlace(kind) >= kEnoughSamples) continue;
+    all_known = false;
+    if (times.SamplesOfKind(kind) == 0) {
+      if (kinds.insert(kind.own).second) chosen->push_back(TargetOf(looked_to_, kind));
+    } else if (few.size() < most) {
+      few.push_back(TargetOf(looked_to_, kind));
+    }
   }
-  known_launches_ = kinds.empty() ? known_launches_ + (looked_to_ - begin) : 0;
+  known_launches_ = all_known ? known_launches_ + (looked_to_ - begin) : 0;
   if (chosen->empty()) chosen->swap(few);
   tries_ += chosen->size();
 }

@@ -64,7 +64,7 @@ class LaunchTimer {
 
   static constexpr uint32_t kSamples = 64;       // samples under way
   static constexpr uint32_t kTargets = 64;       // launches chosen and not yet there
-  static constexpr uint32_t kEnoughSamples = 4;  // of a kind, for it to count as known
+  static constexpr uint32_t kEnoughSamples = 4;  // of a place, for it to count as known
   // What the two events of a sample cost the GPU, and the host beyond what is measured.
   static constexpr int64_t kSampleNanos = 4000;
   static constexpr uint32_t kFewestTokens = 16;  // launches are chosen only when so many samples may be taken
@@ -153,7 +153,7 @@ class LaunchTimer {
   uint64_t known_launches_ = 0;        // in a row, of the iteration, whose kinds have enough samples
   policy::LaunchIndex looked_to_ = 0;  // where the search for unknown kinds goes on
   policy::LaunchIndex seen_to_ = 0;    // end of the trace when launches were chosen last
-  std::unordered_set<uint64_t> ends_right_away_;  // kinds (both()) that another stream's launch follows
+  std::unordered_set<uint64_t> ends_right_away_;  // kinds that another stream's launch follows
   std::mt19937_64 random_{1};
 };
 

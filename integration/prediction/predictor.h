@@ -68,7 +68,7 @@ struct PredictorStats {
   uint64_t followed = 0;            // of launches: those that the known sequence expected
   uint64_t marks = 0;               // iterations that the job marked
   policy::Forecast forecast;        // of the plan in force, or of the last one
-  uint64_t kinds_timed = 0;         // kinds of launches whose time on the GPU was measured
+  uint64_t kinds_timed = 0;         // as KernelTimes counts them; 0: no launch was timed yet
 };
 
 class Predictor : public allocator::LaunchObserver {

@@ -28,26 +28,16 @@ uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks) {
   return std::max<uint64_t>(kind.value(), 1);
 }
 
-uint64_t LaunchKind::both() const {
-  SignatureBuilder kind(own);
-  kind.Add(behind);
-  return kind.value();
-}
-
 LaunchKind KindAt(const Trace& trace, LaunchIndex index, LaunchIndex behind, const BlockSizes& sizes) {
+  const LaunchRecord launch = trace.at(index);
   std::vector<Bytes> bytes;
-  const auto kind_of = [&](LaunchIndex launch_index) {
-    const LaunchRecord launch = trace.at(launch_index);
-    bytes.clear();
-    for (const TraceBlock block : launch.blocks) {
-      const auto size = sizes.find(block);
-      bytes.push_back(size == sizes.end() ? 0 : size->second);
-    }
-    return KindOf(launch.tag, bytes);
-  };
-  LaunchKind kind{.own = kind_of(index)};
-  kind.behind = kind_of(behind);
-  return kind;
+  for (const TraceBlock block : launch.blocks) {
+    const auto size = sizes.find(block);
+    bytes.push_back(size == sizes.end() ? 0 : size->second);
+  }
+  SignatureBuilder place(launch.signature);
+  place.Add(trace.at(behind).signature);
+  return {KindOf(launch.tag, bytes), std::max<uint64_t>(place.value(), 1)};
 }
 
 void KernelTimes::Add(const LaunchKind& kind, Nanos measured) {
@@ -55,7 +45,7 @@ void KernelTimes::Add(const LaunchKind& kind, Nanos measured) {
   const Nanos sample = std::clamp<Nanos>(measured, 1, kLongest);
   latest_[added_++ % kLatest] = sample;
   AddTo(kind.own, sample);
-  if (kind.behind != 0) AddTo(kind.both(), sample);
+  if (kind.place != 0) AddTo(kind.place, sample);
 }
 
 void KernelTimes::AddTo(uint64_t key, Nanos sample) {
@@ -79,13 +69,13 @@ const KernelTimes::Samples* KernelTimes::Find(uint64_t key) const {
   return nullptr;
 }
 
-uint32_t KernelTimes::SamplesOf(const LaunchKind& kind) const {
-  const Samples* const samples = Find(kind.behind != 0 ? kind.both() : kind.own);
+uint32_t KernelTimes::SamplesOf(uint64_t key) const {
+  const Samples* const samples = Find(key);
   return samples == nullptr ? 0 : std::min(samples->count, kSamples);
 }
 
 Nanos KernelTimes::Of(const LaunchKind& kind) const {
-  const Samples* samples = kind.behind != 0 ? Find(kind.both()) : nullptr;
+  const Samples* samples = kind.place != 0 ? Find(kind.place) : nullptr;
   if (samples == nullptr) samples = Find(kind.own);
   if (samples == nullptr) return 0;
   std::array<Nanos, kSamples> sorted = samples->latest;

@@ -1,7 +1,7 @@
 // KernelTimes: how long launches take on the GPU, learnt from measured samples per kind of launch. A kind is
-// a function on blocks of given sizes, wherever they lie, and the same of the launch behind it: a sample lasts
-// until that one, so launches in between that name no block are in it. The launch timer measures, the planner
-// asks. Data only; nothing fails.
+// a function on blocks of given sizes, wherever they lie. A sample lasts until the next launch that names a
+// block, and what runs in between depends on the place in the iteration. So samples are kept by place, too.
+// The launch timer measures, the planner asks. Data only; nothing fails.
 
 #ifndef SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
 #define SPILLWAY_POLICY_TRACE_KERNEL_TIMES_H_
@@ -22,10 +22,9 @@ uint64_t KindOf(uint64_t tag, std::span<const Bytes> bytes_of_blocks);
 
 struct LaunchKind {
   uint64_t own = 0;
-  uint64_t behind = 0;  // of the launch behind it; 0: not known
-
-  // One number for both.
-  uint64_t both() const;
+  // Of the launch and the one behind it, both with their very blocks, which an iteration that recurs names
+  // again; 0: not known.
+  uint64_t place = 0;
 };
 // Of the trace's launch at `index`, with the one at `behind` behind it. Blocks without a size count as empty.
 LaunchKind KindAt(const Trace& trace, LaunchIndex index, LaunchIndex behind, const BlockSizes& sizes);
@@ -36,23 +35,25 @@ class KernelTimes {
   // One launch of that kind was measured. A negative time is ignored; 0 counts as 1.
   void Add(const LaunchKind& kind, Nanos measured);
 
-  // The mean of the middle half of the kind's latest samples: a launch that was delayed once, or a first one
-  // that loaded its code, does not count. Follows a lasting change within kSamples samples. Where the kind was
-  // never measured before that launch, of its samples before any. 0: not measured yet, or so long ago that
-  // kinds measured since have taken its place.
+  // The mean of the middle half of the latest samples: a launch that was delayed once, or a first one that
+  // loaded its code, does not count. Follows a lasting change within kSamples samples. Of the place's samples;
+  // where it has none, of the kind's. 0: not measured yet, or so long ago that what was measured since has
+  // taken its place.
   Nanos Of(const LaunchKind& kind) const;
-  // How many of the kind's samples, before that launch, are kept: 0 to kSamples.
-  uint32_t SamplesOf(const LaunchKind& kind) const;
+  // How many samples are kept: 0 to kSamples.
+  uint32_t SamplesOfKind(const LaunchKind& kind) const { return SamplesOf(kind.own); }
+  uint32_t SamplesOfPlace(const LaunchKind& kind) const { return SamplesOf(kind.place); }
 
   // For kinds that were never measured: the median of the latest samples of all kinds. 0: nothing was
   // measured.
   Nanos Typical() const;
 
+  // Kinds and places. 0: nothing was measured.
   size_t kinds() const { return young_.size() + old_.size(); }
 
   static constexpr uint32_t kSamples = 8;         // kept of a kind
   static constexpr uint32_t kLatest = 256;        // kept of all kinds together
-  static constexpr size_t kGeneration = 1 << 15;  // kinds; at most two generations are kept
+  static constexpr size_t kGeneration = 1 << 15;  // kinds and places; at most two generations are kept
 
  private:
   struct Samples {
@@ -61,10 +62,10 @@ class KernelTimes {
   };
   void AddTo(uint64_t key, Nanos sample);
   const Samples* Find(uint64_t key) const;
+  uint32_t SamplesOf(uint64_t key) const;
 
   // Kinds measured since the last change of generations, and those of the generation before: when the young
-  // ones are full, they become the old ones, and what was not measured for that long is forgotten. Each by its
-  // own kind, and by both().
+  // ones are full, they become the old ones, and what was not measured for that long is forgotten.
   std::unordered_map<uint64_t, Samples> young_;
   std::unordered_map<uint64_t, Samples> old_;
   std::array<Nanos, kLatest> latest_{};

@@ -17,24 +17,38 @@ TEST(KindOfTest, TellsFunctionsSizesAndOrderApart) {
   EXPECT_NE(Kind(7, {}), Kind(7, {0}));
 }
 
-TEST(KernelTimesTest, TellsTheLaunchesBehindApart) {
+TEST(KernelTimesTest, TellsPlacesApart) {
   KernelTimes times;
-  for (int i = 0; i < 6; ++i) times.Add({1, 2}, 100);
-  for (int i = 0; i < 2; ++i) times.Add({1, 3}, 900);
-  EXPECT_EQ(times.Of({1, 2}), 100);
-  EXPECT_EQ(times.Of({1, 3}), 900);
-  EXPECT_EQ(times.SamplesOf({1, 3}), 2u);
-  EXPECT_EQ(times.Of({1, 4}), 100);  // never measured before that one: before any
-  EXPECT_EQ(times.SamplesOf({1, 4}), 0u);
+  for (int i = 0; i < 6; ++i) times.Add({1, 20}, 100);
+  for (int i = 0; i < 2; ++i) times.Add({1, 30}, 900);
+  EXPECT_EQ(times.Of({1, 20}), 100);
+  EXPECT_EQ(times.Of({1, 30}), 900);
+  EXPECT_EQ(times.SamplesOfPlace({1, 30}), 2u);
+  EXPECT_EQ(times.Of({1, 40}), 100);  // never measured there: anywhere
+  EXPECT_EQ(times.SamplesOfPlace({1, 40}), 0u);
+  EXPECT_EQ(times.SamplesOfKind({1, 40}), 8u);
   EXPECT_EQ(times.Of({1}), 100);
-  EXPECT_EQ(times.Of({2, 1}), 0);
+  EXPECT_EQ(times.Of({2, 10}), 0);
+}
+
+TEST(KindAtTest, APlaceIsALaunchOnItsBlocksAndTheOneBehindIt) {
+  Trace trace;
+  const BlockSizes sizes = {{1, 64}, {2, 64}, {3, 64}};
+  for (const TraceBlock block : {1, 2, 1, 3}) trace.AddLaunch(7, std::vector<TraceBlock>{block});
+  const LaunchKind first = KindAt(trace, 0, 1, sizes), second = KindAt(trace, 1, 2, sizes);
+  EXPECT_EQ(first.own, second.own);
+  EXPECT_EQ(first.own, Kind(7, {64}));
+  EXPECT_NE(first.place, second.place);
+  EXPECT_NE(first.place, KindAt(trace, 2, 3, sizes).place);  // another one behind it
+  EXPECT_EQ(first.place, KindAt(trace, 2, 1, sizes).place);
+  EXPECT_EQ(KindAt(trace, 0, 1, {}).own, Kind(7, {0}));
 }
 
 TEST(KernelTimesTest, KnowsNothingAtFirst) {
   const KernelTimes times;
   EXPECT_EQ(times.Of({1}), 0);
   EXPECT_EQ(times.Typical(), 0);
-  EXPECT_EQ(times.SamplesOf({1}), 0u);
+  EXPECT_EQ(times.SamplesOfKind({1}), 0u);
 }
 
 TEST(KernelTimesTest, TheFirstSampleCountsAtOnce) {
@@ -58,7 +72,7 @@ TEST(KernelTimesTest, FollowsALastingChange) {
   for (uint32_t i = 0; i < 100; ++i) times.Add({1}, 1000);
   for (uint32_t i = 0; i < KernelTimes::kSamples; ++i) times.Add({1}, 3000);
   EXPECT_EQ(times.Of({1}), 3000);
-  EXPECT_EQ(times.SamplesOf({1}), KernelTimes::kSamples);
+  EXPECT_EQ(times.SamplesOfKind({1}), KernelTimes::kSamples);
 }
 
 TEST(KernelTimesTest, MeasuredMeansMoreThanNothing) {

@@ -8,11 +8,18 @@
 namespace spillway::policy {
 namespace {
 
+// Fewer samples than these have no quarter to leave out.
+constexpr size_t kFewSamples = 4;
+// A place with one sample is taken to be like its kind: that one may have had code to load before it.
+constexpr uint32_t kLeastOfPlace = 2;
+
 // Longer than any launch (36 years), and sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
 
-// The mean of the sorted samples without a quarter of them at either end.
+// The mean of the sorted samples without a quarter of them at either end. Of few samples the least: what
+// disturbs a launch makes it longer.
 Nanos MiddleMean(std::span<Nanos> samples) {
+  if (samples.size() < kFewSamples) return *std::ranges::min_element(samples);
   std::ranges::sort(samples);
   const size_t cut = samples.size() / 4;
   const std::span<const Nanos> middle = samples.subspan(cut, samples.size() - 2 * cut);
@@ -76,7 +83,7 @@ uint32_t KernelTimes::SamplesOf(uint64_t key) const {
 
 Nanos KernelTimes::Of(const LaunchKind& kind) const {
   const Samples* samples = kind.place != 0 ? Find(kind.place) : nullptr;
-  if (samples == nullptr) samples = Find(kind.own);
+  if (samples == nullptr || samples->count < kLeastOfPlace) samples = Find(kind.own);
   if (samples == nullptr) return 0;
   std::array<Nanos, kSamples> sorted = samples->latest;
   return MiddleMean(std::span(sorted).first(std::min(samples->count, kSamples)));

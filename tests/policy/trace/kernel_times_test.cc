@@ -29,6 +29,10 @@ TEST(KernelTimesTest, TellsPlacesApart) {
   EXPECT_EQ(times.SamplesOfKind({1, 40}), 8u);
   EXPECT_EQ(times.Of({1}), 100);
   EXPECT_EQ(times.Of({2, 10}), 0);
+  times.Add({1, 50}, 5000);
+  EXPECT_EQ(times.Of({1, 50}), times.Of({1})) << "one sample says little of a place";
+  times.Add({1, 50}, 300);
+  EXPECT_EQ(times.Of({1, 50}), 300) << "the first one was disturbed";
 }
 
 TEST(KindAtTest, APlaceIsALaunchOnItsBlocksAndTheOneBehindIt) {

@@ -4,7 +4,7 @@
     build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
 
 What the bench does not measure is taken from the profile named by --like, as assumed from there. A visit to a GPU writes
-one as well (tests/gpu/visit.sh --stage 1).
+one as well (tests/gpu/visit.sh --stage 1), and its report has more that was measured (--visit).
 """
 
 import argparse
@@ -13,6 +13,8 @@ import json
 import re
 import sys
 from pathlib import Path
+
+import profile_facts
 
 PROFILES = Path(__file__).resolve().parents[2] / "integration" / "simcuda" / "hardware"
 GIB = 1 << 30
@@ -73,7 +75,8 @@ def measured_calls(driver, figure):
     return calls
 
 
-def make(report, name, like):
+def make(report, name, like, rows=()):
+    """rows: of the first stage of a visit to that machine."""
     driver = report["driver"]
     words = f"measured: {driver['device']}; {'; '.join(report.get('machine', []))}"
     figure = lambda value: {"value": round(value, 4), "source": words}  # noqa: E731
@@ -86,6 +89,7 @@ def make(report, name, like):
     for side, figures in driver["link"].items():
         profile["copies"][side] = {key: figure(value) for key, value in figures.items()}
     profile["measured"] = {"blocks": driver["blocks"], "copies": driver["copies"]}
+    profile_facts.add(profile, rows, words)
     return profile
 
 
@@ -98,10 +102,12 @@ def main():
     parser.add_argument("report", type=Path, help="the file of bench/gpu/run.sh --json")
     parser.add_argument("--name", required=True)
     parser.add_argument("--like", help="the profile that what is not measured is taken from (default: of the nearest name)")
+    parser.add_argument("--visit", type=Path, help="the report of a visit's stage 1 on the same machine")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     report = json.loads(args.report.read_text())
-    write(make(report, args.name, args.like or nearest(report["driver"]["device"])), args.out)
+    rows = json.loads(args.visit.read_text())["rows"] if args.visit else ()
+    write(make(report, args.name, args.like or nearest(report["driver"]["device"]), rows), args.out)
     print(f"written to {args.out}")
 
 

@@ -207,7 +207,7 @@ def hardware_profile(program, driver):
     machine = program.table.head["machine"]
     words = [str(machine[key]) for key in ("platform", "nvidia_smi") if machine.get(key)]
     like = write_profile.nearest(driver["device"])
-    write_profile.write(write_profile.make({"machine": words, "driver": driver}, "visit", like), path)
+    write_profile.write(write_profile.make({"machine": words, "driver": driver}, "visit", like, program.table.rows), path)
     if not program.simcuda:
         program.table.add(label, rows.MEASURED, f"{path.name}, the rest as {like}'s")
         return

@@ -31,7 +31,7 @@ def slope(small, large, key):
 
 def nearest(device):
     """The shipped profile whose name is most like the device's, by one or two words of it: "GeForce RTX 3090" is rtx4090."""
-    words = re.findall("[a-z0-9]+", device.lower())
+    words = re.findall("[a-z0-9]+", device.partition(",")[0].lower())  # behind the name stands how much memory it has
     words += [first + second for first, second in zip(words, words[1:])]
     likeness = {path.stem: max((difflib.SequenceMatcher(None, path.stem, word).ratio() for word in words), default=0)
                 for path in sorted(PROFILES.glob("*.json"))}  # fmt: skip
@@ -75,6 +75,17 @@ def measured_calls(driver, figure):
     return calls
 
 
+def rate_together(alone, other, name):
+    """Of a direction whose rate beside the other could not be told, since the machine did something else as well: the part of
+    the measured rate alone that the other profile has."""
+    def rate(key, end):
+        return other[key].get(end, other[key].get("value"))
+
+    parts = (min(1, rate("both_gb_per_s", end) / rate("alone_gb_per_s", end)) for end in ("low", "high"))
+    low, high = sorted(round(part * alone, 4) for part in parts)
+    return {"low": low, "high": high, "assumed": f"the profile {name}: the same part of the rate alone"}
+
+
 def make(report, name, like, rows=()):
     """rows: of the first stage of a visit to that machine."""
     driver = report["driver"]
@@ -88,6 +99,8 @@ def make(report, name, like, rows=()):
         profile["calls"][call] = {"holds": base["calls"][call]["holds"], **figures}
     for side, figures in driver["link"].items():
         profile["copies"][side] = {key: figure(value) for key, value in figures.items()}
+        if figures["both_gb_per_s"] <= 0:
+            profile["copies"][side]["both_gb_per_s"] = rate_together(figures["alone_gb_per_s"], base["copies"][side], like)
     profile["measured"] = {"blocks": driver["blocks"], "copies": driver["copies"]}
     profile_facts.add(profile, rows, words)
     return profile

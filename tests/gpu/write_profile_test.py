@@ -87,6 +87,16 @@ def check_what_tells_nothing_stays_assumed():
         assert "assumed" in load["call_us"] and form is None and load["holds"] == base, (rows, load)
 
 
+def check_a_rate_together_that_is_none():
+    """Another process took the processors while both directions copied: a bench has given -3.6 GB/s."""
+    link = {"in": REPORT["driver"]["link"]["in"], "out": {"alone_gb_per_s": 50, "both_gb_per_s": -3.6, "setup_us": 2}}
+    for like in ("h200", "a100"):
+        made = write_profile.make({**REPORT, "driver": {**REPORT["driver"], "link": link}}, "mine", like)
+        out = made["copies"]["out"]["both_gb_per_s"]
+        assert 0 < out["low"] <= out["high"] <= 50 and like in out["assumed"], out
+        assert made["copies"]["in"]["both_gb_per_s"]["value"] == 30
+
+
 def base_notes():
     return "\n".join(write_profile.make(REPORT, "mine", "h200")["notes"])
 
@@ -94,6 +104,7 @@ def base_notes():
 def main():
     check_what_a_visit_adds()
     check_what_tells_nothing_stays_assumed()
+    check_a_rate_together_that_is_none()
     made = write_profile.make(REPORT, "mine", "h200")
     calls = made["calls"]
     assert calls["cuMemSetAccess"]["handle_us"]["value"] == 10, calls["cuMemSetAccess"]
@@ -114,7 +125,7 @@ def main():
     for device, like in (("NVIDIA H200, 143771 MiB, driver for CUDA 13.0", "h200"), ("NVIDIA A100-SXM4-80GB, 81920 MiB", "a100"),
                          ("NVIDIA GeForce RTX 4090, 24564 MiB", "rtx4090"), ("NVIDIA GeForce RTX 3090", "rtx4090"),
                          ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA GH200 480GB", "h200"), ("NVIDIA B200", "h200"),
-                         ("simcuda (host memory), 2048 MiB", "a100"), ("", "a100")):  # fmt: skip
+                         ("simcuda (host memory), 2048 MiB", "a100"), ("simcuda (host memory), 4096 MiB", "a100"), ("", "a100")):  # fmt: skip
         assert write_profile.nearest(device) == like, (device, write_profile.nearest(device))
     print("passed")
 

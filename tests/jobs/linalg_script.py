@@ -69,7 +69,7 @@ def arange(kernels):
 
 
 def magma(kernels, count):
-    """Some blocks are pushed out by others that go, if `count` leaves room for that; then a kernel finds them in its table."""
+    """Some blocks are pushed out by others that go, where `count` is small enough; then a kernel finds them in its table."""
     tensors = make(count)
     others = make(8)
     before = evictions()

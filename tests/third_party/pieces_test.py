@@ -1,6 +1,7 @@
 """The parts of the third-party jobs that need no device: hashes that see every bit, judgements that can fail."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import tempfile
@@ -106,8 +107,16 @@ class JudgementTest(unittest.TestCase):
             self.assertEqual(self.problems(run.judge_plain, finished(status=status)), 1, status)
         for changes in ({"status": "failed"}, {"losses_sha256": "x"}, {"state_sha256": "x", "model": "x"},
                         {"spilled_bytes": 0}, {"fetched_bytes": None}, {"peak_bytes": 101 * MIB}, {"one": "x"},
-                        {"peak_live_bytes": 127}, {"peak_requested_bytes": 0}, {"denied": 1}, {"log": f"x {held.DENIED}: y"}):  # fmt: skip
+                        {"peak_live_bytes": 127}, {"peak_requested_bytes": 0}, {"denied": 1}, {"log": f"x {held.DENIED[0]}: y"}, {"log": f"x {held.DENIED[1]}: y"}):  # fmt: skip
             self.assertEqual(self.problems(run.judge_capped, finished(**changes), finished()), 1, changes)
+
+    def test_a_device_whose_waste_was_not_measured_is_not_judged_by_it(self):
+        page = dataclasses.replace(PAGE, waste=None)
+        for changes, found in (({"peak_live_bytes": 500}, 0), ({"denied": 1}, 1)):
+            problems = harness.Problems()
+            with contextlib.redirect_stdout(io.StringIO()):
+                run.judge_capped(page, finished(**changes), finished(), problems)
+            self.assertEqual(len(problems.found), found)
 
     def test_the_row_says_no_when_a_bit_differs(self):
         good, plain = finished(), finished(status="out_of_memory", mode=job.PLAIN)

@@ -32,7 +32,7 @@ class Page:
 
     name: str
     steps: int
-    waste: Waste
+    waste: Waste | None  # on simcuda
     ci_steps: int | None = None  # None: nightly only
     same: tuple | None = None  # two pieces of state that must have the same bits in every run
     simcuda: tuple = ()  # more options of simcuda-run
@@ -144,7 +144,7 @@ def run_page(args, page, device, problems):
         plain = run(here, page, job.PLAIN, steps, cap, uncapped.report["memory"]["device_total_bytes"])
         capped = run(here, page, job.PRELOAD, steps, cap)
     judge_plain(page, plain, problems)
-    judge_capped(page, capped, uncapped, problems)
+    judge_capped(page if device == "simcuda" else dataclasses.replace(page, waste=None), capped, uncapped, problems)
     return row_of(page, steps, uncapped, plain, capped)
 
 

@@ -4,7 +4,7 @@
     build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
 
 What the bench does not measure is taken from the profile named by --like, as assumed from there. A visit to a GPU writes
-one as well (tests/gpu/visit.sh --stage 1).
+one as well (tests/gpu/visit.sh --stage 1), and its report has more that was measured (--visit).
 """
 
 import argparse
@@ -13,6 +13,8 @@ import json
 import re
 import sys
 from pathlib import Path
+
+import profile_facts
 
 PROFILES = Path(__file__).resolve().parents[2] / "integration" / "simcuda" / "hardware"
 GIB = 1 << 30
@@ -29,7 +31,7 @@ def slope(small, large, key):
 
 def nearest(device):
     """The shipped profile whose name is most like the device's, by one or two words of it: "GeForce RTX 3090" is rtx4090."""
-    words = re.findall("[a-z0-9]+", device.lower())
+    words = re.findall("[a-z0-9]+", device.partition(",")[0].lower())  # behind the name stands how much memory it has
     words += [first + second for first, second in zip(words, words[1:])]
     likeness = {path.stem: max((difflib.SequenceMatcher(None, path.stem, word).ratio() for word in words), default=0)
                 for path in sorted(PROFILES.glob("*.json"))}  # fmt: skip
@@ -73,7 +75,19 @@ def measured_calls(driver, figure):
     return calls
 
 
-def make(report, name, like):
+def rate_together(alone, other, name):
+    """Of a direction whose rate beside the other could not be told, since the machine did something else as well: the part of
+    the measured rate alone that the other profile has."""
+    def rate(key, end):
+        return other[key].get(end, other[key].get("value"))
+
+    parts = (min(1, rate("both_gb_per_s", end) / rate("alone_gb_per_s", end)) for end in ("low", "high"))
+    low, high = sorted(round(part * alone, 4) for part in parts)
+    return {"low": low, "high": high, "assumed": f"the profile {name}: the same part of the rate alone"}
+
+
+def make(report, name, like, rows=()):
+    """rows: of the first stage of a visit to that machine."""
     driver = report["driver"]
     words = f"measured: {driver['device']}; {'; '.join(report.get('machine', []))}"
     figure = lambda value: {"value": round(value, 4), "source": words}  # noqa: E731
@@ -85,7 +99,10 @@ def make(report, name, like):
         profile["calls"][call] = {"holds": base["calls"][call]["holds"], **figures}
     for side, figures in driver["link"].items():
         profile["copies"][side] = {key: figure(value) for key, value in figures.items()}
+        if figures["both_gb_per_s"] <= 0:
+            profile["copies"][side]["both_gb_per_s"] = rate_together(figures["alone_gb_per_s"], base["copies"][side], like)
     profile["measured"] = {"blocks": driver["blocks"], "copies": driver["copies"]}
+    profile_facts.add(profile, rows, words)
     return profile
 
 
@@ -98,10 +115,12 @@ def main():
     parser.add_argument("report", type=Path, help="the file of bench/gpu/run.sh --json")
     parser.add_argument("--name", required=True)
     parser.add_argument("--like", help="the profile that what is not measured is taken from (default: of the nearest name)")
+    parser.add_argument("--visit", type=Path, help="the report of a visit's stage 1 on the same machine")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     report = json.loads(args.report.read_text())
-    write(make(report, args.name, args.like or nearest(report["driver"]["device"])), args.out)
+    rows = json.loads(args.visit.read_text())["rows"] if args.visit else ()
+    write(make(report, args.name, args.like or nearest(report["driver"]["device"]), rows), args.out)
     print(f"written to {args.out}")
 
 

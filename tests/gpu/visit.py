@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import host_memory
 import visit_facts
 import visit_jobs
+import visit_plain
 import visit_rows as rows
 import visit_watch as watch
 from run import SIZES
@@ -54,7 +55,7 @@ def facts(visit):
 def truth(visit):
     args, jobs = visit.args, visit.jobs
     if jobs.wanted("plain job"):
-        visit_facts.plain_job(args, visit.rows)
+        visit_plain.plain_job(args, visit.rows, jobs)
     if not visit.serves_pytorch():
         return
     first = gpt(args)
@@ -71,8 +72,7 @@ def truth(visit):
         # The stand-in runs no generated kernels and has no tracing of its own: the rest of the feature is shown there.
         name = "aot_eager" if feature == "compile" and jobs.simcuda() else feature
         jobs.compare(Case(feature, HERE / "features_step.py", (name, *FEATURES[args.size].split()), feature=True), (Way(70),))
-    if args.size == "large":
-        jobs.compare(gpt(args, "bf16", "auto"), (Way(50), Way(35)))
+    jobs.compare(gpt(args, "bf16", "auto"), (Way(50), Way(35)) if args.size == "large" else (Way(50),))
 
 
 def others(visit):

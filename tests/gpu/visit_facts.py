@@ -1,4 +1,4 @@
-"""Facts of a visit, and its job without PyTorch: the programs gpu_self_test, gpu_facts, gpu_driver_bench and gpu_plain_job."""
+"""Facts of a visit: the programs gpu_self_test, gpu_facts and gpu_driver_bench, and gpu_plain_job on a full GPU."""
 
 import contextlib
 import json
@@ -7,7 +7,6 @@ import re
 import select
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,14 +29,14 @@ class Program:
         self.args, self.table = args, table
         self.simcuda = args.device == "simcuda"
 
-    def command(self, name, *arguments, memory="2GiB", spillway=None, **variables):
-        """Command and environment. spillway: its settings, or None to run without it."""
+    def command(self, name, *arguments, memory="2GiB", options=(), spillway=None, **variables):
+        """Command and environment. options: of simcuda-run. spillway: its settings, or None to run without it."""
         env = {key: value for key, value in os.environ.items() if not key.startswith(ALONE)}
         command = [self.args.build / "tests" / name, *arguments]
         if not command[0].exists():
             command[0] = self.args.build / "bin" / name
         if self.simcuda:
-            command = [self.args.build / "bin" / "simcuda-run", "--memory", memory, "--", *command]
+            command = [self.args.build / "bin" / "simcuda-run", "--memory", memory, *options, "--", *command]
             env["SIMCUDA_POISON"] = "recycle"
         if spillway is not None:
             env["LD_PRELOAD"] = str(self.args.build / "lib" / "libspillway.so")
@@ -208,7 +207,7 @@ def hardware_profile(program, driver):
     machine = program.table.head["machine"]
     words = [str(machine[key]) for key in ("platform", "nvidia_smi") if machine.get(key)]
     like = write_profile.nearest(driver["device"])
-    write_profile.write(write_profile.make({"machine": words, "driver": driver}, "visit", like), path)
+    write_profile.write(write_profile.make({"machine": words, "driver": driver}, "visit", like, program.table.rows), path)
     if not program.simcuda:
         program.table.add(label, rows.MEASURED, f"{path.name}, the rest as {like}'s")
         return
@@ -254,49 +253,6 @@ def filled(program):
         other.stdin.close()
         watch.end(other, FILLING)
         other.stdout.close()
-
-
-def cublas_folders():
-    """Where wheels put cuBLAS, for a job without PyTorch."""
-    site = Path(sysconfig.get_paths()["purelib"])
-    return [str(path.parent) for path in site.glob("nvidia/*/lib/libcublas.so.*")]
-
-
-def plain_job(args, table):
-    """Without PyTorch: the driver's blocks, then Spillway's at half of what is live, from host memory and from disk."""
-    program = Program(args, table)
-    count, mib = (24, 8) if args.size == "small" else (64, 64)
-    sizes = ("--blocks", str(count), "--mib", str(mib))
-    folders = [*cublas_folders(), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    path = {} if program.simcuda else {"LD_LIBRARY_PATH": ":".join(folders)}
-    half, live = f"{count * mib // 2}MiB", f"{2 * count * mib}MiB"
-    memory = {"memory": half} if program.simcuda else {}
-    budget = {} if program.simcuda else {"gpu_memory": half}
-    ended, figures = program.run("plain job uncapped", "gpu_plain_job", *sizes, memory="4GiB", **path)
-    program.judged("plain job: the driver's blocks", ended, "every word is what the host foretells")
-    products(table, "the driver's blocks", figures)
-    for words, host in (("host memory", live), ("disk", "64MiB")):
-        label = f"plain job: 50 %, {words}"
-        limit = max(4 * ended.seconds, 40)
-        capped, figures = program.run(label, "gpu_plain_job", "--spillway", *sizes, limit=limit, **memory, **path,
-                                      spillway={**budget, "host_memory": host})  # fmt: skip
-        good = capped.status == 0 and (figures or {}).get("spilled_bytes")
-        table.judge(label, capped, rows.PASSED if good else rows.FAILED,
-                    "every word is what the host foretells" if good else program.last_line(capped), figures=figures)  # fmt: skip
-        products(table, f"50 %, {words}", figures)
-
-
-def products(table, where, figures):
-    """cuBLAS, called without PyTorch."""
-    found = (figures or {}).get("products") or {}
-    label = f"plain job: matrix products, {where}"
-    if "needs" in found:
-        table.add(label, rows.NEEDS_HARDWARE, found["needs"])
-    elif "missing" in found:
-        table.add(label, rows.MISSING, found["missing"])
-    elif found:
-        good = found["differences"] == 0
-        table.add(label, rows.PASSED if good else rows.FAILED, f"{found['differences']} of {found['rounds']} differ", figures=found)
 
 
 def launch_cost(args, table):

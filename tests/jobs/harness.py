@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +80,28 @@ def start(here, mode, cap, script, *script_arguments, **variables):
     command = job.command(here, mode, cap, script_arguments, here.work / f"{mode}.json", script)
     return subprocess.Popen(command, env={**env, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, errors="replace")  # fmt: skip
+
+
+def run_scene(args, name, cap, script, *script_arguments, **variables):
+    """Runs a script of this folder that prints `RESULT` and JSON; exit status, output, and the result or None."""
+    here = machine(args, name, "--mode", "strict")
+    python = {"PYTHONPATH": str(ROOT / "integration" / "python")}
+    child = start(here, job.PRELOAD, cap, HERE / script, *(str(word) for word in script_arguments), **python, **variables)
+    output = child.communicate(timeout=300)[0]
+    found = re.search(r"^RESULT (.*)$", output, re.MULTILINE)
+    return child.returncode, output, json.loads(found[1]) if found else None
+
+
+def waste_of(device):
+    """Bytes that a device held at the peak beyond those asked for, as a share of the latter; None: nothing was asked for."""
+    asked = device["peak_requested_bytes"]
+    return device["peak_live_bytes"] / asked - 1 if asked else None
+
+
+def largest_waste(metrics):
+    """Of all devices of all ranks, each with its file of SPILLWAY_METRICS or None; None where nothing was asked for."""
+    found = [waste_of(device) for one in metrics if one for device in one["devices"]]
+    return max((waste for waste in found if waste is not None), default=None)
 
 
 def free_bytes(folder):

@@ -14,6 +14,7 @@ from step_probe import stand_in_driver
 
 MIB = 1 << 20
 BLOCK = 8 * MIB // 4  # floats
+BUCKET, OTHERS = 4, 20
 IN_ARGUMENTS, IN_QUEUE = 0, 1
 
 
@@ -51,14 +52,17 @@ def make(count):
 
 
 def in_arguments(kernels):
-    """256 MiB on 128: buckets of two tensors, three rounds; between them the job computes."""
+    """256 MiB on 128: buckets of four tensors, three rounds. After each the job uses others of together more than the budget:
+    whatever a plan does ahead, some block has to leave before the next collective."""
     tensors = make(32)
     notes = []
     for _ in range(3):
-        for at in range(0, len(tensors), 2):
-            notes.append(noted(kernels, tensors[at : at + 2]))
-            tensors[at].mul_(1.0)
-    return {"notes": notes, "wrong": wrong(tensors, 8.0)}
+        for at in range(0, len(tensors), BUCKET):
+            notes.append(noted(kernels, tensors[at : at + BUCKET]))
+            for step in range(BUCKET, BUCKET + OTHERS):
+                tensors[(at + step) % len(tensors)].mul_(1.0)
+            torch.cuda.synchronize()
+    return {"notes": notes, "evictions": figures()["evictions"], "wrong": wrong(tensors, 8.0)}
 
 
 def in_queue(kernels):

@@ -15,6 +15,7 @@ import harness
 import job
 import kill
 import matrix
+import nccl
 import scene_table
 import scenes
 import shared_disk
@@ -41,7 +42,8 @@ class JudgementTest(unittest.TestCase):
         """The number of problems found in a capped run that is good but for the changes."""
         keys = dict(mode=job.CONF, status="ok", losses_sha256="a", state_sha256="b", peak_bytes=90, budget_bytes=100,
                     host_spilled_bytes=1, ssd_written_bytes=1, fetched_bytes=1)  # fmt: skip
-        run = job.Run({**keys, **changes}, {}, {}, {}, "", 1.0)
+        metrics = {"devices": [{"peak_live_bytes": changes.pop("held", 104), "peak_requested_bytes": 100}]}
+        run = job.Run({**keys, **changes}, {}, metrics, {}, "", 1.0)
         uncapped = job.Run(dict(losses_sha256="a", state_sha256="b", peak_bytes=300), {}, {}, {}, "", 1.0)
         good = [{"dtoh_bytes": 100 * i, "htod_bytes": 100 * i} for i in range(matrix.STEPS)]
         problems = harness.Problems()
@@ -54,7 +56,7 @@ class JudgementTest(unittest.TestCase):
 
     def test_each_bad_run_has_one(self):
         for change in ({"status": "failed"}, {"losses_sha256": "c"}, {"state_sha256": "c"}, {"peak_bytes": 101},
-                       {"host_spilled_bytes": 0}, {"ssd_written_bytes": None}):  # fmt: skip
+                       {"host_spilled_bytes": 0}, {"ssd_written_bytes": None}, {"held": 106}):  # fmt: skip
             self.assertEqual(self.judge(**change), 1, change)
 
     def test_a_step_without_traffic_is_found(self):
@@ -171,6 +173,16 @@ class DeviceLogTest(unittest.TestCase):
         lines = [device_log.Line("kernel", s, e, 0, "-", "") for s, e in ((5, 9), (0, 6), (20, 21))]
         self.assertEqual(device_log.busy(lines), [[0, 9], [20, 21]])
         self.assertEqual(device_log.overlap([[0, 9]], [[3, 4], [8, 20]]), 2)
+
+
+class CollectivesTest(unittest.TestCase):
+    def test_each_collective_needs_evictions_before_and_after_it(self):
+        def notes(*pairs):
+            return [{"evictions": pair} for pair in pairs]
+
+        self.assertEqual(nccl.without_evictions(notes((2, 3), (5, 5), (6, 8)), 9), ([], []))
+        self.assertEqual(nccl.without_evictions(notes((0, 3), (5, 5), (5, 8)), 8), ([0, 2], [1, 2]))
+        self.assertEqual(nccl.without_evictions(notes((1, 4)), 4), ([], [0]))
 
 
 if __name__ == "__main__":

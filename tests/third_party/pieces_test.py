@@ -1,6 +1,7 @@
 """The parts of the third-party jobs that need no device: hashes that see every bit, judgements that can fail."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import tempfile
@@ -9,12 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import estimates
+import held
 import observe
 import run
 import torch
 from run import MIB, harness, job
 
-PAGE = run.Page("page", 4, same=("one", "other"))
+PAGE = run.Page("page", 4, held.Waste(0.25, "1.6 in 2"), same=("one", "other"))
 
 
 class HashTest(unittest.TestCase):
@@ -51,9 +53,11 @@ def finished(**changes):
                 tokens_per_s=2.0)  # fmt: skip
     report = {"losses": ["0x1p+0", "0x1p+1"], "state_hashes": {"one": "h", "other": "h", "model": "m"},
               "memory": {"max_allocated_large_bytes": 90, "max_allocated_bytes": 100}}  # fmt: skip
-    one = SimpleNamespace(keys=keys, report=report, log="", seconds=1.0)
+    metrics = {"devices": [{"peak_live_bytes": 126, "peak_requested_bytes": 100}], "held_bytes_by_reason": {"denied": 0}}
+    one = SimpleNamespace(keys=keys, report=report, metrics=metrics, log=changes.pop("log", ""), seconds=1.0)
     for name, value in changes.items():
-        place = next(p for p in (keys, report["state_hashes"], report["memory"], report) if name in p)
+        places = (keys, report["state_hashes"], report["memory"], report, metrics["devices"][0], metrics["held_bytes_by_reason"])
+        place = next(p for p in places if name in p)
         place[name] = value
     return one
 
@@ -102,8 +106,17 @@ class JudgementTest(unittest.TestCase):
         for status in ("ok", "failed"):
             self.assertEqual(self.problems(run.judge_plain, finished(status=status)), 1, status)
         for changes in ({"status": "failed"}, {"losses_sha256": "x"}, {"state_sha256": "x", "model": "x"},
-                        {"spilled_bytes": 0}, {"fetched_bytes": None}, {"peak_bytes": 101 * MIB}, {"one": "x"}):  # fmt: skip
+                        {"spilled_bytes": 0}, {"fetched_bytes": None}, {"peak_bytes": 101 * MIB}, {"one": "x"},
+                        {"peak_live_bytes": 127}, {"peak_requested_bytes": 0}, {"denied": 1}, {"log": f"x {held.DENIED[0]}: y"}, {"log": f"x {held.DENIED[1]}: y"}):  # fmt: skip
             self.assertEqual(self.problems(run.judge_capped, finished(**changes), finished()), 1, changes)
+
+    def test_a_device_whose_waste_was_not_measured_is_not_judged_by_it(self):
+        page = dataclasses.replace(PAGE, waste=None)
+        for changes, found in (({"peak_live_bytes": 500}, 0), ({"denied": 1}, 1)):
+            problems = harness.Problems()
+            with contextlib.redirect_stdout(io.StringIO()):
+                run.judge_capped(page, finished(**changes), finished(), problems)
+            self.assertEqual(len(problems.found), found)
 
     def test_the_row_says_no_when_a_bit_differs(self):
         good, plain = finished(), finished(status="out_of_memory", mode=job.PLAIN)
@@ -111,6 +124,14 @@ class JudgementTest(unittest.TestCase):
         row = run.row_of(PAGE, 4, good, plain, finished(state_sha256="x"))
         self.assertEqual(row["equal"], False)
         self.assertIn("NO", run.table([row])[1])
+        self.assertIn("26.0 %", run.table([row])[1])
+
+    def test_the_waste_of_a_job_is_that_of_its_worst_device(self):
+        def rank(*held_bytes):
+            return {"devices": [{"peak_live_bytes": size, "peak_requested_bytes": 100} for size in held_bytes]}
+
+        self.assertAlmostEqual(harness.largest_waste([rank(105, 120), None, rank(101)]), 0.2)
+        self.assertIsNone(harness.largest_waste([None, {"devices": []}]))
 
 
 if __name__ == "__main__":

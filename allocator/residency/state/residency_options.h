@@ -17,6 +17,7 @@
 #include "allocator/driver/stream_ref.h"
 #include "allocator/memory/block_id.h"
 #include "allocator/memory/chunk_pool.h"
+#include "allocator/memory/pin.h"
 #include "io/os/atomic.h"
 #include "policy/simulator/machine.h"
 #include "policy/trace/units.h"
@@ -270,7 +271,7 @@ struct ResidencyStats : MachineFigures {
   uint64_t link_measurements_dropped = 0;
   uint64_t link_measuring_nanos = 0;
   uint64_t pinned_bytes = 0;
-  std::array<uint64_t, 8> pinned_bytes_by_reason{};  // index: PinReason
+  std::array<uint64_t, kPinReasons> pinned_bytes_by_reason{};  // index: PinReason
   uint64_t largest_set_bytes = 0;
   uint64_t run_ahead_bytes =
       0;  // bound on the bytes that uncompleted launches touch, once spilling has begun

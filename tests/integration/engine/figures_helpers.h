@@ -32,6 +32,7 @@ inline Figures TwoDevices() {
   first.stats.lost_read_nanos = 500'000'000;
   first.stats.throttled_nanos = 7'000'000'000;
   first.stats.pinned_bytes_by_reason[1] = 5;
+  first.stats.largest_set_bytes = 9;
   first.plan_iteration_launches = 186;
   DeviceFigures second = first;
   second.device = 1;

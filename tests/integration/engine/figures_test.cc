@@ -66,6 +66,8 @@ TEST(MetricsJsonTest, TopLevelIsTheSumOfTheDevices) {
   uint64_t pinned = 0;
   for (const auto& [reason, bytes] : json["held_bytes_by_reason"].items()) pinned += bytes.get<uint64_t>();
   EXPECT_EQ(pinned, 10u);
+  EXPECT_EQ(json["held_bytes_by_reason"].size(), static_cast<size_t>(allocator::kPinReasons));
+  EXPECT_EQ(json["largest_set_bytes"], 18);
 }
 
 TEST(MetricsJsonTest, SaysByWhichCallEvictionsEnded) {

@@ -17,11 +17,13 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "jobs"))
+sys.path[:0] = [str(HERE.parents[1] / "jobs"), str(HERE.parent)]
 
 import harness  # noqa: E402  (the path comes first)
+import held  # noqa: E402
 import job  # noqa: E402
 from harness import MIB  # noqa: E402
+from held import Waste  # noqa: E402
 
 PERCENT = 50  # of the uncapped peak of a device
 HOST_PERCENT = 20  # pinned host memory of the node, of the peaks of all its ranks and devices; the rest goes to the disk
@@ -36,14 +38,16 @@ class Row:
     ranks: int
     devices: int  # that the machine has
     used: int  # by each rank
+    waste: Waste
     layers: int = 6
 
 
+# Reasons as in ../run.py.
 ROWS = (
-    Row("libtorch", 1, 1, 1, layers=12),
-    Row("pipeline", 1, 2, 2),
-    Row("data_parallel", 2, 2, 1),
-    Row("fully_sharded", 2, 1, 1, layers=12),
+    Row("libtorch", 1, 1, 1, Waste(0, "8.0 in 8"), layers=12),
+    Row("pipeline", 1, 2, 2, Waste(0, "8.0 in 8")),
+    Row("data_parallel", 2, 2, 1, Waste(0.021, "gradients in buckets: weights of 8.0 and some KiB")),
+    Row("fully_sharded", 2, 1, 1, Waste(0.063, "weights gathered with their biases: 16.0 and some KiB in 18"), layers=12),
 )
 NAMES = tuple(row.name for row in ROWS)
 
@@ -193,6 +197,7 @@ def judge(row, steps, uncapped, plain, capped, problems):
     if not problems.expect(capped.status == "ok", f"{row.name} with Spillway: {capped.status}\n{capped.log[-4000:]}"):
         return
     problems.expect(capped.digest == uncapped.digest, f"{row.name}: losses or final state are not the same bits")
+    held.judge(row.name, row.waste, capped.metrics, capped.log, problems)
     problems.expect(len(capped.metrics) == row.ranks, f"{row.name}: figures of {len(capped.metrics)} ranks, not {row.ranks}")
     for rank, figures in enumerate(capped.metrics):
         problems.expect(len(figures["devices"]) == row.used, f"{row.name}: rank {rank} used {len(figures['devices'])} devices")
@@ -236,6 +241,7 @@ def run_row(args, row):
     return {
         "job": row.name, "steps": steps, "peak_bytes": uncapped.peak(), "large_share": large, "cap_bytes": cap.gpu_bytes,
         "plain": plain.status if plain else "not run", "status": capped.status, "equal": capped.digest == uncapped.digest,
+        "waste": harness.largest_waste(capped.metrics),
         "speed_ratio": speeds[0] / speeds[1] if all(speeds) else None,
         "seconds": {job.UNCAPPED: uncapped.seconds, job.PRELOAD: capped.seconds},
         "problems": problems,

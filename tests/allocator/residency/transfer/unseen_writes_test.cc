@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/allocator/copy_helpers.h"
 
 namespace spillway::allocator {
@@ -55,7 +57,12 @@ TEST_P(UnseenWritesTest, ABlockThatIsWrittenOnItsWayOutStays) {
   EXPECT_EQ(Read(device, block, 2), 0u);
   EXPECT_TRUE(IsPinned(device, block));
   EXPECT_FALSE(HasCopy(device, block));
-  EXPECT_EQ(device->Stats().unseen_writes, 1u);
+  const ResidencyStats stats = device->Stats();
+  EXPECT_EQ(stats.unseen_writes, 1u);
+  EXPECT_EQ(stats.pinned_bytes, kBlock);
+  EXPECT_EQ(
+      std::accumulate(stats.pinned_bytes_by_reason.begin(), stats.pinned_bytes_by_reason.end(), uint64_t{0}),
+      kBlock);
   EXPECT_EQ(device.host().storage_in_use(), 0u);
   device->CheckInvariants();
 }

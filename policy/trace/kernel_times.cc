@@ -1,30 +1,23 @@
 #include "policy/trace/kernel_times.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 namespace spillway::policy {
 namespace {
 
-// Fewer samples than these have no quarter to leave out.
-constexpr size_t kFewSamples = 4;
 // A place with one sample is taken to be like its kind: that one may have had code to load before it.
 constexpr uint32_t kLeastOfPlace = 2;
 
 // Longer than any launch (36 years), and sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
 
-// The mean of the sorted samples without a quarter of them at either end. Of few samples the least: what
-// disturbs a launch makes it longer.
-Nanos MiddleMean(std::span<Nanos> samples) {
-  if (samples.size() < kFewSamples) return *std::ranges::min_element(samples);
-  std::ranges::sort(samples);
-  const size_t cut = samples.size() / 4;
-  const std::span<const Nanos> middle = samples.subspan(cut, samples.size() - 2 * cut);
-  const Nanos sum = std::accumulate(middle.begin(), middle.end(), Nanos{0});
-  return sum / static_cast<Nanos>(middle.size());
+// The lower one of two: what disturbs a launch makes it longer.
+Nanos Median(std::span<Nanos> samples) {
+  const auto middle = samples.begin() + static_cast<ptrdiff_t>((samples.size() - 1) / 2);
+  std::ranges::nth_element(samples, middle);
+  return *middle;
 }
 
 }  // namespace
@@ -86,16 +79,13 @@ Nanos KernelTimes::Of(const LaunchKind& kind) const {
   if (samples == nullptr || samples->count < kLeastOfPlace) samples = Find(kind.own);
   if (samples == nullptr) return 0;
   std::array<Nanos, kSamples> sorted = samples->latest;
-  return MiddleMean(std::span(sorted).first(std::min(samples->count, kSamples)));
+  return Median(std::span(sorted).first(std::min(samples->count, kSamples)));
 }
 
 Nanos KernelTimes::Typical() const {
   if (added_ == 0) return 0;
   std::array<Nanos, kLatest> sorted = latest_;
-  const auto end = sorted.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(added_, kLatest));
-  const auto middle = sorted.begin() + (end - sorted.begin()) / 2;
-  std::nth_element(sorted.begin(), middle, end);
-  return *middle;
+  return Median(std::span(sorted).first(std::min<uint64_t>(added_, kLatest)));
 }
 
 }  // namespace spillway::policy

@@ -7,15 +7,19 @@
 namespace spillway::policy {
 namespace {
 
+// Two of fewer samples may be of disturbed launches.
+constexpr size_t kFewSamples = 4;
 // A place with one sample is taken to be like its kind: that one may have had code to load before it.
 constexpr uint32_t kLeastOfPlace = 2;
 
 // Longer than any launch (36 years), and sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
 
-// The lower one of two: what disturbs a launch makes it longer.
+// Of an even number the lower one, of few the least: what disturbs a launch makes it longer, as loading code
+// does in a job's first iterations.
 Nanos Median(std::span<Nanos> samples) {
-  const auto middle = samples.begin() + static_cast<ptrdiff_t>((samples.size() - 1) / 2);
+  const size_t place = samples.size() < kFewSamples ? 0 : (samples.size() - 1) / 2;
+  const auto middle = samples.begin() + static_cast<ptrdiff_t>(place);
   std::ranges::nth_element(samples, middle);
   return *middle;
 }

@@ -31,8 +31,9 @@ TEST(KernelTimesTest, TellsPlacesApart) {
   EXPECT_EQ(times.Of({2, 10}), 0);
   times.Add({1, 50}, 5000);
   EXPECT_EQ(times.Of({1, 50}), times.Of({1})) << "one sample says little of a place";
+  times.Add({1, 50}, 7000);
   times.Add({1, 50}, 300);
-  EXPECT_EQ(times.Of({1, 50}), 300) << "the first one was disturbed";
+  EXPECT_EQ(times.Of({1, 50}), 300) << "the first two were disturbed";
 }
 
 TEST(KindAtTest, APlaceIsALaunchOnItsBlocksAndTheOneBehindIt) {

@@ -7,7 +7,7 @@
 namespace spillway::policy {
 namespace {
 
-// Two of fewer samples may be of disturbed launches.
+// Most of fewer samples may be of disturbed launches, as where code is loaded in a job's first iterations.
 constexpr size_t kFewSamples = 4;
 // A place with one sample is taken to be like its kind: that one may have had code to load before it.
 constexpr uint32_t kLeastOfPlace = 2;
@@ -15,11 +15,9 @@ constexpr uint32_t kLeastOfPlace = 2;
 // Longer than any launch (36 years), and sums of a few such times stay in range.
 constexpr Nanos kLongest = Nanos{1} << 60;
 
-// Of an even number the lower one, of few the least: what disturbs a launch makes it longer, as loading code
-// does in a job's first iterations.
+// Of an even number the lower one: what disturbs a launch makes it longer.
 Nanos Median(std::span<Nanos> samples) {
-  const size_t place = samples.size() < kFewSamples ? 0 : (samples.size() - 1) / 2;
-  const auto middle = samples.begin() + static_cast<ptrdiff_t>(place);
+  const auto middle = samples.begin() + static_cast<ptrdiff_t>((samples.size() - 1) / 2);
   std::ranges::nth_element(samples, middle);
   return *middle;
 }
@@ -83,7 +81,8 @@ Nanos KernelTimes::Of(const LaunchKind& kind) const {
   if (samples == nullptr || samples->count < kLeastOfPlace) samples = Find(kind.own);
   if (samples == nullptr) return 0;
   std::array<Nanos, kSamples> sorted = samples->latest;
-  return Median(std::span(sorted).first(std::min(samples->count, kSamples)));
+  const std::span kept = std::span(sorted).first(std::min(samples->count, kSamples));
+  return kept.size() < kFewSamples ? *std::ranges::min_element(kept) : Median(kept);
 }
 
 Nanos KernelTimes::Typical() const {

@@ -36,8 +36,9 @@ class KernelTimes {
   void Add(const LaunchKind& kind, Nanos measured);
 
   // The median of the latest samples, of fewer than four the least: a launch that was delayed, or a first one
-  // that loaded its code, does not count. Follows a lasting change within kSamples samples. Of the place's samples; where it has fewer than
-  // two, of the kind's. 0: not measured yet, or so long ago that what was measured since has taken its place.
+  // that loaded its code, does not count. Follows a lasting change within kSamples samples. Of the place's
+  // samples; where it has fewer than two, of the kind's. 0: not measured yet, or so long ago that what was
+  // measured since has taken its place.
   Nanos Of(const LaunchKind& kind) const;
   // How many samples are kept: 0 to kSamples.
   uint32_t SamplesOfKind(const LaunchKind& kind) const { return SamplesOf(kind.own); }

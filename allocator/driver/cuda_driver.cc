@@ -1,6 +1,5 @@
 #include "allocator/driver/cuda_driver.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -10,16 +9,6 @@ namespace spillway::allocator {
 namespace {
 
 constexpr char kResultPayload[] = "spillway/CUresult";
-
-// Absent from drivers before 12.4 or 12.0: their callers test for null.
-bool MayBeMissing(const char* symbol) {
-  static constexpr const char* kNewer[] = {"cuFuncGetParamInfo", "cuKernelGetParamInfo", "cuFuncGetName",
-                                           "cuKernelGetFunction", "cuStreamGetId"};
-  for (const char* name : kNewer) {
-    if (std::strcmp(symbol, name) == 0) return true;
-  }
-  return false;
-}
 
 absl::StatusCode CodeOf(CUresult result) {
   switch (result) {
@@ -38,8 +27,7 @@ absl::StatusOr<std::unique_ptr<const CudaDriver>> CudaDriver::Load(const Lookup&
   std::string missing;
   const auto resolve = [&](const char* symbol) {
     void* const entry = lookup(symbol);
-    if (entry == nullptr && !MayBeMissing(symbol))
-      missing += std::string(missing.empty() ? "" : ", ") + symbol;
+    if (entry == nullptr) missing += std::string(missing.empty() ? "" : ", ") + symbol;
     return entry;
   };
 #define DRIVER_ENTRY(symbol) driver->symbol = reinterpret_cast<decltype(driver->symbol)>(resolve(#symbol));
@@ -58,6 +46,14 @@ absl::Status CudaDriver::ToStatus(CUresult result, const std::string& what) cons
   absl::Status status(CodeOf(result), what + ": " + name + " (" + text + ")");
   status.SetPayload(kResultPayload, absl::Cord(std::to_string(static_cast<int>(result))));
   return status;
+}
+
+CUresult CudaDriver::AskCapturing(CUstream stream, bool* capturing) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = cuStreamIsCapturing(stream, &status);
+  const bool legacy = asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  *capturing = (asked != CUDA_SUCCESS && !legacy) || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return legacy ? CUDA_SUCCESS : asked;
 }
 
 CUresult ResultOf(const absl::Status& status) {
@@ -82,7 +78,8 @@ absl::Status WithWords(const absl::Status& status, const std::string& words) {
 ScopedContext::ScopedContext(const CudaDriver* driver, CUcontext context) : driver_(driver) {
   CUcontext current = nullptr;
   if (driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) {
-    pushed_ = driver_->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+    entered_ = driver_->cuCtxPushCurrent_v2(context);
+    pushed_ = entered_ == CUDA_SUCCESS;
   }
   driver_->cuThreadExchangeStreamCaptureMode(&mode_);
 }

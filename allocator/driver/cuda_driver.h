@@ -25,8 +25,7 @@ struct CudaDriver {
   // Gives the address of an exported symbol of the driver, or null when this driver lacks it.
   using Lookup = std::function<void*(const char* symbol)>;
 
-  // Fails with kNotFound and the names of the missing entry points. Entries that only newer drivers have
-  // (cuFuncGetParamInfo and others of 12.4) may be null: their callers test for that.
+  // Fails with kNotFound and the names of the missing entry points.
   static absl::StatusOr<std::unique_ptr<const CudaDriver>> Load(const Lookup& lookup);
 
 #define DRIVER_ENTRY(symbol) decltype(&::symbol) symbol = nullptr;
@@ -37,6 +36,10 @@ struct CudaDriver {
   // NOT_READY kUnavailable, INVALID_VALUE kInvalidArgument, NOT_SUPPORTED kUnimplemented, any other code
   // kInternal. The status carries the driver's code, which ResultOf gives back.
   absl::Status ToStatus(CUresult result, const std::string& what) const;
+
+  // Whether the stream captures, or may: true as well with an error, which is returned. The legacy stream cannot be asked
+  // while another captures, and cannot be used either: it does not.
+  CUresult AskCapturing(CUstream stream, bool* capturing) const;
 };
 
 // The driver's code that a status carries. CUDA_SUCCESS for OK. For a status without a code:
@@ -55,10 +58,13 @@ class ScopedContext {
   ~ScopedContext();
   ScopedContext(const ScopedContext&) = delete;
   ScopedContext& operator=(const ScopedContext&) = delete;
+  // The driver's answer when the context is not current. What a default stream's handle means is not its stream then.
+  CUresult entered() const { return entered_; }
 
  private:
   const CudaDriver* const driver_;
   bool pushed_ = false;
+  CUresult entered_ = CUDA_SUCCESS;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

@@ -209,7 +209,10 @@ absl::Status Allocations::RecordStream(CUdeviceptr address, CUstream stream) {
   if (!id.valid())
     return absl::InvalidArgumentError("recordStream of an address that is no block of Spillway's");
   StreamRef named{stream, false};
-  if (named.IsDefault()) core_->parts.driver->cuCtxGetCurrent(&named.context);
+  if (named.IsDefault()) {  // another stream in every context
+    SPILLWAY_RETURN_IF_ERROR(core_->parts.driver->ToStatus(
+        core_->parts.driver->cuCtxGetCurrent(&named.context), "asking for the context of a default stream"));
+  }
   const bool other_device = named.context != nullptr && named.context != core_->parts.context;
   const StreamIndex index = core_->clock.Find(named);
   if (index == kNoStream) return absl::ResourceExhaustedError("too many streams are alive");

@@ -174,8 +174,12 @@ CUresult Launches::RunReachingAll(const AccessSet& set, StreamRef stream, uint64
   if (core_->stopped.load(std::memory_order_relaxed)) return Bypass(launch);
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   ++core_->counters.slow_launches;
+  bool capturing = false;
+  const absl::Status asked =
+      core_->parts.driver->ToStatus(AskCapturing(stream, &capturing), "asking whether a stream captures");
+  if (!asked.ok()) return Ended(asked, [&] { return InCallersContext(stream, launch); });
   // Evictions have been stopped before such a launch may go into a graph.
-  if (IsCapturing(stream)) return InCallersContext(stream, launch);
+  if (capturing) return InCallersContext(stream, launch);
   return RunClaimed(LiveBlocks(), set, stream, tag, launch);
 }
 
@@ -200,27 +204,18 @@ void Launches::EndCapture() {
   if (captures_.load() > 0) captures_.fetch_sub(1);
 }
 
-bool Launches::IsCapturing(StreamRef stream) const {
-  if (captures_.load() == 0) return false;
-  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  InCallersContext(stream,
-                   [&] { return core_->parts.driver->cuStreamIsCapturing(stream.Explicit(), &capturing); });
-  return capturing != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-void Launches::GrantToCaller(StreamRef stream, const Grant& grant) {
-  if (stream.context == nullptr || stream.context == core_->parts.context) return;
-  CUdevice device = -1;
-  InCallersContext(stream, [&] { return core_->parts.driver->cuCtxGetDevice(&device); });
-  if (device < 0 || device >= kMaxDevices || device == core_->options.device) return;
-  OpenToDevice(core_, device, grant.pinned);
+CUresult Launches::AskCapturing(StreamRef stream, bool* capturing) const {
+  *capturing = captures_.load() != 0;
+  if (!*capturing) return CUDA_SUCCESS;
+  return InCallersContext(stream,
+                          [&] { return core_->parts.driver->AskCapturing(stream.Explicit(), capturing); });
 }
 
 // The launch belongs to the context that it was called in: a default stream is another one in every context.
 CUresult Launches::InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const {
   if (stream.context == nullptr) return call();
   ScopedContext scope(core_->parts.driver, stream.context);
-  return call();
+  return scope.entered() == CUDA_SUCCESS ? call() : scope.entered();
 }
 
 AccessSet Launches::LiveBlocks() const {
@@ -255,7 +250,10 @@ CUresult Launches::RunClaimed(const AccessSet& needed, const AccessSet& named, S
   if (absl::Status status = Prepare(needed, &stream, tag, &grant); !status.ok()) {
     return Ended(WithAdvice(status, tag, needed.size()), in_context);
   }
-  GrantToCaller(stream, grant);
+  if (const CUresult opened = OpenToCaller(core_, stream, grant.pinned); opened != CUDA_SUCCESS) {
+    claims_->Release(&grant);
+    return opened;
+  }
   NoteSet(named, BytesOf(named));  // only what fits: a refused set needs no headroom
   return RunPrepared(needed, named, index, tag, in_context, hashes_queued, &grant);
 }

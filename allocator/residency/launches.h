@@ -62,8 +62,12 @@ class Launches {
   // A stream is about to be captured; a capture has ended. Context current.
   void BeginCapture(CUstream stream);
   void EndCapture();
-  // Whether work on the stream goes into a graph. Context current.
-  bool IsCapturing(StreamRef stream) const;
+  // Whether work on the stream goes into a graph, or may since the driver does not tell. Context current.
+  bool IsCapturing(StreamRef stream) const {
+    bool capturing = false;
+    (void)AskCapturing(stream, &capturing);
+    return capturing;
+  }
   int open_captures() const { return captures_.load(); }
 
   // All live blocks of the device.
@@ -80,9 +84,8 @@ class Launches {
   }
 
  private:
-  // Lets the device whose context the launch is called in access the pinned blocks, which are mapped for
-  // their own device alone.
-  void GrantToCaller(StreamRef stream, const Grant& grant);
+  // As IsCapturing; returns the driver's answer when it does not tell.
+  CUresult AskCapturing(StreamRef stream, bool* capturing) const;
   CUresult InCallersContext(StreamRef stream, absl::FunctionRef<CUresult()> call) const;
   // Bytes of the set, in whole chunks.
   uint64_t BytesOf(const AccessSet& set) const;

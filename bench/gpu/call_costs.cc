@@ -143,7 +143,7 @@ Json MeasureCalls(int rounds) {
     return micros;
   });
   calls["cuMemFree"] = Median(frees);
-  gpu.Must(driver.cuEventDestroy_v2(event), "cuEventDestroy");
+  gpu.Must(GPU_FUNCTION(cuEventDestroy_v2)(event), "cuEventDestroy");
   return {{"us", calls}, {"registering", MeasureRegistering(std::min(rounds, 3))}};
 }
 

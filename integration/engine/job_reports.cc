@@ -85,12 +85,10 @@ AdviceFacts JobReports::FactsForAdvice() const {
 }
 
 // What one of the driver's functions of that form says of the device; empty where it says nothing.
-std::string JobReports::WordsOfDevice(const char* function, int device) const {
-  using Function = CUresult (*)(char* text, int length, CUdevice device);
-  const auto ask = reinterpret_cast<Function>(from_.shim->real(function));
+std::string JobReports::WordsOfDevice(WordsQuestion ask, int device) const {
   std::array<char, 256> text{};
   CUdevice handle = 0;
-  if (ask == nullptr || from_.driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS) return "";
+  if (from_.driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS) return "";
   return ask(text.data(), static_cast<int>(text.size()) - 1, handle) == CUDA_SUCCESS ? text.data() : "";
 }
 
@@ -140,8 +138,8 @@ allocator::MotionObserver* JobReports::AddDevice(int device, uint64_t budget_byt
   facts.device = device;
   facts.budget_bytes = budget_bytes;
   facts.device_bytes = device_bytes;
-  facts.name = WordsOfDevice("cuDeviceGetName", device);
-  facts.pci_bus_id = WordsOfDevice("cuDeviceGetPCIBusId", device);
+  facts.name = WordsOfDevice(from_.driver->cuDeviceGetName, device);
+  facts.pci_bus_id = WordsOfDevice(from_.driver->cuDeviceGetPCIBusId, device);
   return report_->AddDevice(facts);
 }
 

@@ -78,7 +78,8 @@ class JobReports : private RunSource {
  private:
   RunFacts FactsOfJob(int64_t origin_nanos) const;
   AdviceFacts FactsForAdvice() const;
-  std::string WordsOfDevice(const char* function, int device) const;
+  using WordsQuestion = CUresult(CUDAAPI*)(char* text, int length, CUdevice device);
+  std::string WordsOfDevice(WordsQuestion ask, int device) const;
   std::vector<std::function<void(const Figures&, bool)>> MakeWriters(int64_t origin_nanos);
   Figures CollectNow() const;
 

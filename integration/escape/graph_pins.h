@@ -31,7 +31,9 @@ class GraphPins {
   void AddToCapture(uint64_t capture, PinTicket ticket);
   // The capture has become `graph`, which gets its pins; null: the capture failed.
   void EndCapture(uint64_t capture, CUgraph graph, Ended* ended);
-  // `exec` was launched on a stream that is captured: its nodes are part of the capture.
+  // `exec` was launched on a stream that is captured: its nodes are part of the capture. Of one whose id nobody tells the
+  // end is not seen, and its pins last until blocks are freed.
+  static constexpr uint64_t kUntoldCapture = UINT64_MAX;
   void AddExecToCapture(uint64_t capture, CUgraphExec exec);
   // The capture adds to a graph that was there before.
   void NoteCaptureInto(uint64_t capture);

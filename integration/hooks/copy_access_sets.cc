@@ -1,39 +1,60 @@
 #include "integration/hooks/copy_access_sets.h"
 
+#include "io/os/readable.h"
+
 namespace spillway::integration {
-bool IsReadableHost(const HookState& state, CUdeviceptr address) {
-  const auto query = state.real.Get<Row::cuPointerGetAttribute>();
-  if (query == nullptr) return false;
+namespace {
+
+// Where the driver says that the source of a copy is.
+enum class SourceKind : uint8_t {
+  kHost,     // known to the driver, and pinned
+  kDevice,   // likewise
+  kUnknown,  // INVALID_VALUE: pageable host memory, or none
+  kUntold,   // an answer about something else
+};
+
+SourceKind KindOf(const HookState& state, uint64_t address) {
+  const auto query = state.real.Ask<Row::cuPointerGetAttribute>();
+  if (query == nullptr) return SourceKind::kUntold;
   unsigned int type = 0;
   const CUresult result = query(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-  // The driver does not know pageable memory: INVALID_VALUE.
-  return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
+  if (result == CUDA_ERROR_INVALID_VALUE) return SourceKind::kUnknown;
+  if (result != CUDA_SUCCESS) return SourceKind::kUntold;
+  return type == CU_MEMORYTYPE_HOST ? SourceKind::kHost : SourceKind::kDevice;
 }
+
+// One run of a copy whose source may be looked through. What cannot be read here is no host memory: the addresses in
+// it are those that are known to lie there. Of a place that the driver does not tell both may be true.
+void CollectRun(AccessSetBuilder* builder, SourceKind kind, uint64_t destination, uint64_t source,
+                uint64_t bytes) {
+  const bool from_host =
+      kind == SourceKind::kHost || (kind != SourceKind::kDevice && os::IsReadable(source, bytes));
+  if (from_host) builder->WritesFromHost(destination, reinterpret_cast<const void*>(source), bytes);
+  if (!from_host || kind == SourceKind::kUntold) builder->WritesFromDevice(destination, source, bytes);
+}
+
+// Whether a source of so many bytes may be a table in host memory.
+bool MayBeHostTable(const AccessSetBuilder& builder, uint64_t source, uint64_t bytes) {
+  return bytes <= AccessSetBuilder::kLargestPointerTable && source != 0 && !builder.map().Contains(source);
+}
+
+}  // namespace
 
 void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
                           uint64_t bytes) {
-  if (bytes < sizeof(uint64_t) || bytes > AccessSetBuilder::kLargestPointerTable || source == 0 ||
-      builder->map().Contains(source) || !IsReadableHost(*builder->state(), source)) {
-    builder->WritesFromDevice(destination, source, bytes);
-    return;
-  }
-  builder->WritesFromHost(destination, reinterpret_cast<const void*>(source), bytes);
+  const bool look = bytes >= sizeof(uint64_t) && MayBeHostTable(*builder, source, bytes);
+  CollectRun(builder, look ? KindOf(*builder->state(), source) : SourceKind::kDevice, destination, source,
+             bytes);
 }
 
 void CollectPitchedWrite(AccessSetBuilder* builder, const PitchedPlace& to, const PitchedPlace& from,
                          uint64_t width, uint64_t rows, uint64_t layers) {
-  const bool small = width * rows * layers <= AccessSetBuilder::kLargestPointerTable;
-  const bool from_host = small && from.address != 0 && !builder->map().Contains(from.address) &&
-                         IsReadableHost(*builder->state(), from.address);
+  const bool look = MayBeHostTable(*builder, from.address, width * rows * layers);
+  const SourceKind kind = look ? KindOf(*builder->state(), from.address) : SourceKind::kDevice;
   for (uint64_t layer = 0; layer < layers; ++layer) {
     for (uint64_t row = 0; row < rows; ++row) {
-      const uint64_t destination = to.address + layer * to.layer + row * to.pitch;
-      const uint64_t source = from.address + layer * from.layer + row * from.pitch;
-      if (from_host) {
-        builder->WritesFromHost(destination, reinterpret_cast<const void*>(source), width);
-      } else {
-        builder->WritesFromDevice(destination, source, width);
-      }
+      CollectRun(builder, kind, to.address + layer * to.layer + row * to.pitch,
+                 from.address + layer * from.layer + row * from.pitch, width);
     }
   }
 }

@@ -23,11 +23,10 @@ int ValueOf(const E& enumerator) {
   return value;
 }
 
-// True when `address` is host memory that this process may read. Calls the real driver, so it is for small
-// copies only.
-bool IsReadableHost(const HookState& state, CUdeviceptr address);
 // A copy whose call does not say of which kind it is. The source is looked through for addresses when it is
-// small (kLargestPointerTable) and on the host.
+// small (kLargestPointerTable) and on the host. The driver is asked where it is. Where its answer is an error about
+// something else, what this process can read is looked through, and what is known of addresses on the device counts as
+// well. Memory that nobody knows and nobody can read is left to the driver.
 void CollectUnknownSource(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source,
                           uint64_t bytes);
 // Where one side of a copy of rows and layers begins, and how its rows lie.

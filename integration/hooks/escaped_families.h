@@ -190,8 +190,10 @@ struct GraphLaunched {
     if (IsCapturing(*state, {stream, row.per_thread_default})) {
       // Its nodes become nodes of the graph that is captured, and may outlive it there.
       const CUresult result = CallWithRetry(state, kUnknownBytes, [&] { return real(exec, stream); });
+      // Without an id, or a certain answer, nobody can tell when its pins are done with.
       const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
-      if (result == CUDA_SUCCESS && capture != 0) state->graphs.AddExecToCapture(capture, exec);
+      if (result == CUDA_SUCCESS)
+        state->graphs.AddExecToCapture(capture == 0 ? GraphPins::kUntoldCapture : capture, exec);
       return result;
     }
     state->graphs.NoteLaunch(exec, {stream, row.per_thread_default});
@@ -256,7 +258,7 @@ struct ObjectEnd {
     PinTicket ticket = state->objects.Take(kKind, object);  // before: the name may be given out again
     const CUresult result = real(object);
     HookContext* const context = ContextOf(state);
-    const auto synchronize = state->real.Get<Row::cuCtxSynchronize>();
+    const auto synchronize = state->real.Ask<Row::cuCtxSynchronize>();
     if (ticket.blocks.empty() || context == nullptr || synchronize == nullptr) return result;
     // Not during a capture, which waiting would break. The blocks then stay until they are freed.
     if (state->captures.load() != 0 || synchronize() != CUDA_SUCCESS) return result;

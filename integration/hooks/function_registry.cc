@@ -88,10 +88,10 @@ FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, HandleKin
   size_t offset = 0;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (kind == HandleKind::kKernel) {
-    if (const auto ask = real_->Get<Row::cuKernelGetParamInfo>()) {
+    if (const auto ask = real_->Ask<Row::cuKernelGetParamInfo>()) {
       result = ask(static_cast<CUkernel>(handle), index, &offset, bytes);
     }
-  } else if (const auto ask = real_->Get<Row::cuFuncGetParamInfo>()) {
+  } else if (const auto ask = real_->Ask<Row::cuFuncGetParamInfo>()) {
     result = ask(static_cast<CUfunction>(handle), index, &offset, bytes);
   }
   if (result == CUDA_SUCCESS) return Answer::kOk;
@@ -102,9 +102,9 @@ bool DriverFunctionQueries::Name(void* handle, HandleKind kind, std::string* nam
   const char* text = nullptr;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (kind == HandleKind::kKernel) {
-    if (const auto ask = real_->Get<Row::cuKernelGetName>())
+    if (const auto ask = real_->Ask<Row::cuKernelGetName>())
       result = ask(&text, static_cast<CUkernel>(handle));
-  } else if (const auto ask = real_->Get<Row::cuFuncGetName>()) {
+  } else if (const auto ask = real_->Ask<Row::cuFuncGetName>()) {
     result = ask(&text, static_cast<CUfunction>(handle));
   }
   if (result != CUDA_SUCCESS || text == nullptr) return false;
@@ -115,11 +115,11 @@ bool DriverFunctionQueries::Name(void* handle, HandleKind kind, std::string* nam
 const void* DriverFunctionQueries::Owner(void* handle, HandleKind kind) const {
   if (kind == HandleKind::kKernel) {
     CUlibrary library = nullptr;
-    const auto ask = real_->Get<Row::cuKernelGetLibrary>();
+    const auto ask = real_->Ask<Row::cuKernelGetLibrary>();
     return ask != nullptr && ask(&library, static_cast<CUkernel>(handle)) == CUDA_SUCCESS ? library : nullptr;
   }
   CUmodule module = nullptr;
-  const auto ask = real_->Get<Row::cuFuncGetModule>();
+  const auto ask = real_->Ask<Row::cuFuncGetModule>();
   return ask != nullptr && ask(&module, static_cast<CUfunction>(handle)) == CUDA_SUCCESS ? module : nullptr;
 }
 
@@ -220,10 +220,12 @@ FunctionInfo FunctionRegistry::Ask(void* handle, const HandleKinds::Origin& orig
   info.tag = HashName("handle") ^ reinterpret_cast<uintptr_t>(handle);
   info.of_unknown_origin = origin.kind == HandleKind::kUnknown;
   if (info.of_unknown_origin) return info;
-  if (queries_->Name(handle, origin.kind, &info.name)) info.tag = HashName(info.name);
+  const bool named = queries_->Name(handle, origin.kind, &info.name);
+  if (named) info.tag = HashName(info.name);
   info.library = queries_->LibraryOf(origin.owner);
   if (deny_list_ != nullptr) info.denied = deny_list_->Match(info.name, info.library);
-  info.understood = AskLayout(handle, origin.kind, &info.layout);
+  // Without a name it may be one of the list, or of NCCL's.
+  info.understood = AskLayout(handle, origin.kind, &info.layout) && named;
   if (IsNcclName(info.name)) info.nccl = NcclOf(info);
   info.plain = info.understood && info.denied == nullptr && info.nccl == NcclKernel::kNone;
   return info;

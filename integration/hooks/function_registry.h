@@ -60,8 +60,9 @@ class HandleKinds {
 };
 
 struct FunctionInfo {
-  uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
-  bool understood = false;  // false: the driver gave no layout; a launch of it may reach any block
+  uint64_t tag = 0;  // of the name, so equal over runs; of the handle when the driver gives no name
+  bool understood =
+      false;  // false: the driver gave no layout, or no name; a launch of it may reach any block
   bool of_unknown_origin = false;  // not understood because no hook has seen where the handle came from
   const DenyList::Entry* denied = nullptr;  // its row in the deny list
   bool plain = false;                       // understood, not denied, and none of NCCL's

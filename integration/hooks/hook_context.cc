@@ -53,29 +53,31 @@ bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency
   return true;
 }
 
-CUcontext CurrentContext(const HookState& state) {
-  CUcontext context = nullptr;
-  const auto get = state.real.Get<Row::cuCtxGetCurrent>();
-  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+CUresult FindCurrentContext(const HookState& state, CUcontext* context) {
+  *context = nullptr;
+  const auto get = state.real.Ask<Row::cuCtxGetCurrent>();
+  return get == nullptr ? CUDA_ERROR_NOT_SUPPORTED : get(context);
 }
 
 int CurrentDevice(const HookState& state) {
   CUdevice device = -1;
-  const auto get = state.real.Get<Row::cuCtxGetDevice>();
+  const auto get = state.real.Ask<Row::cuCtxGetDevice>();
   if (get == nullptr || get(&device) != CUDA_SUCCESS) return -1;
   return device;
 }
 
 bool IsCapturingNow(const HookState& state, StreamRef stream) {
-  const auto query = state.real.Get<Row::cuStreamIsCapturing>();
+  const auto query = state.real.Ask<Row::cuStreamIsCapturing>();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // A query that fails (legacy stream while another captures) will fail the launch as well.
-  return query != nullptr && query(HandleFor(stream), &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (query == nullptr) return true;
+  const CUresult asked = query(HandleFor(stream), &status);
+  if (asked == CUDA_SUCCESS) return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  // The legacy stream while another captures: the launch is refused as well.
+  return asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 uint64_t CaptureOf(const HookState& state, StreamRef stream) {
-  const auto query = state.real.Get<Row::cuStreamGetCaptureInfo_v2>();
+  const auto query = state.real.Ask<Row::cuStreamGetCaptureInfo_v2>();
   if (query == nullptr) return 0;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;

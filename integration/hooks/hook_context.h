@@ -100,8 +100,8 @@ HookContext* ContextOwning(uint64_t address);
 // Finds the block that contains `address`; false when none does (free space of our reservation).
 bool FindOurs(const HookContext* context, uint64_t address, allocator::Residency::Range* range);
 
-// The calling thread's current context, or null.
-CUcontext CurrentContext(const HookState& state);
+// Puts the calling thread's current context, or null, into `context`. The driver's answer, when it does not tell.
+CUresult FindCurrentContext(const HookState& state, CUcontext* context);
 // Whether only the current context shows which stream a default stream's handle means.
 inline bool ContextTells(const HookState& state, const HookContext& context) {
   return context.several_devices || state.other_contexts.load(std::memory_order_relaxed);
@@ -109,13 +109,14 @@ inline bool ContextTells(const HookState& state, const HookContext& context) {
 // The current context's device, or -1.
 int CurrentDevice(const HookState& state);
 
-// Whether what is enqueued on the stream now is captured. One load when there is no capture in the process.
+// Whether what is enqueued on the stream now is captured, or may be since the driver does not tell. One load when there is
+// no capture in the process.
 bool IsCapturingNow(const HookState& state, allocator::StreamRef stream);
 inline bool IsCapturing(const HookState& state, allocator::StreamRef stream) {
   return __builtin_expect(state.captures.load(std::memory_order_relaxed) != 0, 0) &&
          IsCapturingNow(state, stream);
 }
-// The id of the capture that the stream takes part in; 0: none, or the driver gives no id.
+// The id of the capture that the stream takes part in; 0: none, or the driver does not tell.
 uint64_t CaptureOf(const HookState& state, allocator::StreamRef stream);
 
 // A call that is not understood was met: evictions stop for the process. Later calls do nothing. `reason`:

@@ -44,8 +44,8 @@ void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* cons
                  const ExtraBuffer& extra) {
   if (info.of_unknown_origin && (params != nullptr || extra.bytes != nullptr)) {
     builder->OfUnknownOrigin();
-  } else if (params != nullptr && !info.understood) {
-    builder->NotUnderstood(info.name.empty() ? "a kernel whose parameters the driver does not give"
+  } else if (!info.of_unknown_origin && !info.understood && (params != nullptr || info.name.empty())) {
+    builder->NotUnderstood(info.name.empty() ? "a kernel whose name or parameters the driver does not give"
                                              : info.name.c_str());
   }
   if (info.denied != nullptr) {
@@ -58,28 +58,37 @@ void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* cons
   builder->may_block = true;  // so that ordinary launches need look at neither
 }
 
+// What is known of the tables of a launch.
+struct TablesOfLaunch {
+  bool any = false;     // one was found
+  bool untold = false;  // the driver did not say of a word whether it is the address of one
+};
+
 // Whether the word may be the address of a table: in a block of ours, or in memory that the driver knows.
-bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word) {
+// INVALID_VALUE: it does not know it.
+bool IsDeviceAddress(const AccessSetBuilder& builder, uint64_t word, TablesOfLaunch* tables) {
   if (builder.map().Contains(word)) return true;
-  const auto ask = builder.state()->real.Get<Row::cuPointerGetAttribute>();
+  if (word == 0) return false;
+  const auto ask = builder.state()->real.Ask<Row::cuPointerGetAttribute>();
   unsigned int type = 0;
-  return word != 0 && ask != nullptr && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) == CUDA_SUCCESS &&
-         type == CU_MEMORYTYPE_DEVICE;
+  const CUresult asked =
+      ask == nullptr ? CUDA_ERROR_NOT_SUPPORTED : ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word);
+  tables->untold |= asked != CUDA_SUCCESS && asked != CUDA_ERROR_INVALID_VALUE;
+  return asked == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
 }
 
-// Notes a table at each address among the words. Whether there was one. Most launches of some writers name no
-// block: what they write matters only over a table of before, and the driver is not asked.
-bool NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills) {
-  bool any = false;
+// Notes a table at each address among the words. Most launches of some writers name no block: what they write
+// matters only over a table of before, and the driver is not asked.
+void NoteTables(AccessSetBuilder* builder, const void* words, size_t count, bool fills,
+                TablesOfLaunch* tables) {
   for (size_t i = 0; i < count; ++i) {
     uint64_t word = 0;
     std::memcpy(&word, static_cast<const char*>(words) + i * sizeof(word), sizeof(word));
     if (builder->set().empty() && !builder->state()->tables.MayOverlap(word, sizeof(word))) continue;
-    if (!IsDeviceAddress(*builder, word)) continue;
+    if (!IsDeviceAddress(*builder, word, tables)) continue;
     builder->KernelWrites(word, fills);
-    any = true;
+    tables->any = true;
   }
-  return any;
 }
 
 // Whether the kernel has an address at each place where the row has a table. Another version of the kernel
@@ -93,19 +102,21 @@ bool FitsRow(const DenyList::Entry& row, const ParamLayout& layout) {
 }
 
 // A writer of the deny list, once the set is complete: the addresses of its blocks go into its tables. A
-// launch that shows no table stays marked as denied.
+// launch that does not show all its tables stays marked as denied.
 void CollectWriter(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params,
                    const ExtraBuffer& buffer) {
   const DenyList::Entry& row = *info.denied;
   const bool by_number = !row.tables.empty() && FitsRow(row, info.layout);
-  bool any = NoteTables(builder, buffer.bytes, buffer.size / sizeof(uint64_t), false);
+  TablesOfLaunch tables;
+  NoteTables(builder, buffer.bytes, buffer.size / sizeof(uint64_t), false, &tables);
   for (const ParamLayout::Entry& entry : info.layout.entries()) {
     const bool is_table = !by_number || std::binary_search(row.tables.begin(), row.tables.end(), entry.index);
     if (params == nullptr || params[entry.index] == nullptr || !is_table) continue;
-    any |= NoteTables(builder, params[entry.index], entry.words, by_number && row.fills);
+    NoteTables(builder, params[entry.index], entry.words, by_number && row.fills, &tables);
   }
-  any |= builder->set().empty();
-  if (any && builder->denied == &info) builder->denied = nullptr;  // another kernel of the call may be marked
+  const bool known = builder->set().empty() || (tables.any && !tables.untold);
+  if (known && builder->denied == &info)
+    builder->denied = nullptr;  // another kernel of the call may be marked
 }
 
 // Nodes that the oldest supported headers do not have: type and parameters as in cuda.h from 13.5 on.

@@ -56,13 +56,15 @@ Residency* CurrentResidency(const HookState* state, const HookContext* context) 
 CUresult PassEarlyReads(const AccessSetBuilder* builder, StreamRef stream, RealCall pass) {
   // A capture pins what it names, and such pins wait already.
   if (builder->early().empty() || IsCapturing(*builder->state(), stream)) return pass();
+  if (ContextTells(*builder->state(), *builder->context())) {
+    const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);
+    if (asked != CUDA_SUCCESS) return asked;
+  }
   PinTicket ticket;
   const DeviceResidencies& devices = builder->context()->devices;
   const CUresult pinned = PinBlocks(devices, builder->early(), PinReason::kUnknownCall, &ticket);
   if (pinned != CUDA_SUCCESS) return pinned;
   const CUresult result = pass();
-  if (ContextTells(*builder->state(), *builder->context()))
-    stream.context = CurrentContext(*builder->state());
   allocator::EscapedUsers users;
   if (result == CUDA_SUCCESS) users.streams.push_back(stream);
   EndPins(devices, &ticket, users);
@@ -72,8 +74,11 @@ CUresult PassEarlyReads(const AccessSetBuilder* builder, StreamRef stream, RealC
 // ---- The gate.
 
 CUresult PassGate(AccessSetBuilder* builder, StreamRef stream, RealCall real) {
-  if (__builtin_expect(ContextTells(*builder->state(), *builder->context()), 0))
-    stream.context = CurrentContext(*builder->state());
+  if (__builtin_expect(ContextTells(*builder->state(), *builder->context()), 0)) {
+    // Without it the use would be recorded on another device's stream.
+    const CUresult asked = FindCurrentContext(*builder->state(), &stream.context);
+    if (asked != CUDA_SUCCESS) return asked;
+  }
   if (__builtin_expect(IsCapturing(*builder->state(), stream), 0)) return PassCaptured(builder, stream, real);
   if (__builtin_expect(builder->rewrites(), 0)) {
     return PassRewriting(builder, stream, [&] { return PassNamed(builder, stream, real); });
@@ -356,6 +361,7 @@ CUresult PassDeniedEverything(AccessSetBuilder* builder, StreamRef stream, RealC
     builder->denied = nullptr;
     return PassGate(builder, stream, real);
   }
+  if (device < 0) return CallReachingAll(builder->state(), stream, builder->tag, real);  // not known: of each
   if (residency == nullptr) return CallWithRetry(builder->state(), kUnknownBytes, real);
   ReportReachingAll(kernel, ReachesAll::kDenied);
   if (!pin_refused.load() && PinDenied(builder, kernel.c_str()) != CUDA_SUCCESS) pin_refused.store(true);

@@ -132,10 +132,10 @@ struct HandlesFound {
   // The call does not say how many places it has filled, so the driver is asked how many kernels there are. 0
   // when it does not tell: those handles are of unknown origin then, and their launches reach every block.
   static unsigned int Count(const HookState& state, CUmodule module) {
-    return Ask(state.real.Get<Row::cuModuleGetFunctionCount>(), module);
+    return Ask(state.real.Ask<Row::cuModuleGetFunctionCount>(), module);
   }
   static unsigned int Count(const HookState& state, CUlibrary library) {
-    return Ask(state.real.Get<Row::cuLibraryGetKernelCount>(), library);
+    return Ask(state.real.Ask<Row::cuLibraryGetKernelCount>(), library);
   }
   template <typename Question, typename From>
   static unsigned int Ask(Question ask, From from) {

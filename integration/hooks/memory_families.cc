@@ -112,7 +112,7 @@ CUresult PointerAttributes::Call(const RowInfo& row, decltype(&::cuPointerGetAtt
   }
   PointerFacts facts;
   if (!FindFacts(context, address, &facts)) return CUDA_ERROR_INVALID_VALUE;
-  const auto get_one = GetHookState()->real.Get<Row::cuPointerGetAttribute>();
+  const auto get_one = GetHookState()->real.Ask<Row::cuPointerGetAttribute>();
   for (unsigned int i = 0; i < count; ++i) {
     const CUresult result = AnswerAttribute(facts, attributes[i], data[i]);
     if (result == CUDA_ERROR_NOT_SUPPORTED && get_one != nullptr) {

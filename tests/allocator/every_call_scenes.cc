@@ -48,12 +48,19 @@ struct Scene {
   bool hash;
   void (*prepare)(Stage& stage);  // before calls count; null: they count from the start of the device on
   void (*act)(Stage& stage);
+  void (*set)(CoreSetup& setup) = nullptr;  // what it needs beside the common setup
 };
 
 void AddOne(Stage& stage) { stage.Add(); }
 void AddAndEvict(Stage& stage) {
   stage.Add();
   stage.Evict(0);
+}
+
+constexpr uint64_t kSharedHost = 1 << 20;
+constexpr uint64_t kStaging = 12 * CoreDevice::kChunk;  // the fixture's, with a disk
+io::NodeShare::Options ShareOptions() {
+  return {{"/proc"}, "every_call_test " + std::to_string(getpid()), 0, CoreDevice::kChunk};
 }
 
 constexpr uint64_t kRoomy = 4 << 20;
@@ -89,6 +96,41 @@ const Scene kScenes[] = {
      },
      [](Stage& stage) { stage.Evict(0); }},
     {"pin", 0, false, &AddAndEvict, [](Stage& stage) { stage.Pin(0); }},
+    {"demotion", kSharedHost, false,
+     [](Stage& stage) {
+       for (int block = 0; block < 2; ++block) {
+         stage.Add();
+         stage.Evict(block);
+       }
+     },
+     [](Stage& stage) { stage.Demote(ShareOptions()); }},
+    {"larger handles", kRoomy, false,
+     [](Stage& stage) {
+       for (int i = 0; i < 3; ++i) stage.Add();
+       for (int i = 0; i < 2; ++i) stage.FreeLast();
+     },
+     [](Stage& stage) {
+       stage.Add(2 * Stage::kBlock);
+       stage.ExpectOtherHandles();
+     }},
+    {"smaller handles", kRoomy, false, [](Stage& stage) { stage.Add(2 * Stage::kBlock); },
+     [](Stage& stage) {
+       for (int i = 0; i < 4; ++i) stage.Add();  // the first block leaves, and its handle with it
+       stage.Check(0);
+       stage.ExpectOtherHandles();
+     }},
+    {"link", kRoomy, false, &AddOne, [](Stage& stage) { stage.MeasureLink(0); },
+     [](CoreSetup& setup) { setup.measure_link = true; }},
+    {"verified eviction", kRoomy, true,
+     [](Stage& stage) {
+       stage.AwaitHash();
+       stage.Add();
+     },
+     [](Stage& stage) {
+       stage.Evict(0);
+       stage.ExpectVerified();
+     },
+     [](CoreSetup& setup) { setup.verify_always = true; }},
     {"exit", kRoomy, true,
      [](Stage& stage) {
        stage.AwaitHash();
@@ -145,6 +187,7 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
   report.outcome = "success";
   const CudaDriver* const driver = fakes::CountedDriver(CoreDevice::Driver(), CoreDevice::Context());
   FixedHashCode hash;
+  std::unique_ptr<io::NodeShare> share;
   for (const Scene& scene : kScenes) {
     if (name != scene.name) continue;
     CoreSetup setup;
@@ -157,6 +200,12 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
     setup.driver = driver;
     setup.may_fail = true;
     setup.hash_code = scene.hash ? &hash : nullptr;
+    if (scene.set != nullptr) scene.set(setup);
+    if (name == "demotion") {
+      share = std::make_unique<io::NodeShare>(ShareOptions());
+      setup.share = share.get();
+      setup.shared_bytes = kSharedHost + kStaging;
+    }
     const size_t descriptors = CountEntries("/proc/self/fd");
     try {
       Play(scene, setup, failure, &report);

@@ -9,12 +9,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "allocator/residency/transfer/mapping.h"
+#include "io/node_share.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/fakes/failing_calls.h"
 
@@ -51,7 +54,10 @@ class Stage {
     return false;
   }
   CoreDevice& device() { return *device_; }
-  void DropDevice() { device_ = nullptr; }
+  void DropDevice() {
+    device_ = nullptr;
+    other_ = nullptr;
+  }
 
   // From here on calls count, and one fails.
   void Arm() { fakes::Arm(failure_.call, failure_.nth, failure_.mode); }
@@ -71,22 +77,25 @@ class Stage {
 
   // ---- Steps. Each may be refused.
 
+  static constexpr uint64_t kBlock = 256 << 10;  // 4 chunks
+
   // A new block with a content of its own; -1 when it was refused.
-  int Add() {
-    const absl::StatusOr<CUdeviceptr> address = device()->Allocate(kBlock, {nullptr, false});
+  int Add(uint64_t bytes = kBlock) {
+    const absl::StatusOr<CUdeviceptr> address = device()->Allocate(bytes, {nullptr, false});
     if (!address.ok()) {
       Refused("allocation", address.status());
       return -1;
     }
-    blocks_.push_back({*address, 0, false});
+    blocks_.push_back({*address, bytes, 0, false});
     const int block = static_cast<int>(blocks_.size()) - 1;
     Fill(block, 100 + block);
     return block;
   }
   void Fill(int block, uint64_t version) {
     if (block < 0) return;
+    const uint64_t bytes = blocks_[block].bytes;
     const CUresult result = device().Launch(nullptr, {blocks_[block].address},
-                                            [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); });
+                                            [=](const auto& a) { CoreDevice::Fill(a[0], bytes, version); });
     if (!Launched("launch", result)) return;
     blocks_[block].version = version;
     blocks_[block].filled = Ended();
@@ -95,9 +104,9 @@ class Stage {
   void Check(int block) {
     if (block < 0 || !blocks_[block].filled) return;
     auto wrong = std::make_shared<std::atomic<int64_t>>(-1);
-    const uint64_t version = blocks_[block].version;
+    const uint64_t version = blocks_[block].version, bytes = blocks_[block].bytes;
     const CUresult result = device().Launch(nullptr, {blocks_[block].address}, [=](const auto& a) {
-      wrong->store(static_cast<int64_t>(CoreDevice::Differences(a[0], kBlock, version)));
+      wrong->store(static_cast<int64_t>(CoreDevice::Differences(a[0], bytes, version)));
     });
     if (!Launched("launch", result) || !Ended()) return;
     if (wrong->load() != 0)
@@ -171,6 +180,41 @@ class Stage {
       Problem("a pinned block is not on the GPU, nor on its way there");
     device()->Unpin(pinned, PinReason::kPointerTable, {});
   }
+  // The last block goes; its memory stays with us, in handles of its size.
+  void FreeLast() {
+    if (const absl::Status freed = device()->Free(blocks_.back().address); !freed.ok())
+      Refused("free", freed);
+    blocks_.pop_back();
+  }
+  // Something leaves for lack of memory, and the link is measured.
+  void MeasureLink(int block) {
+    device()->core()->pressure.store(true);
+    Evict(block);
+    const auto over = [&] {
+      const ResidencyStats stats = device()->Stats();
+      return stats.link_measurements + stats.link_measurements_dropped > 0;
+    };
+    const bool measured = Within(300, over);
+    if (failure_.call.empty() && !measured) Problem("the link was not measured");
+  }
+  // Another process begins, and is due half of the host memory.
+  void Demote(const io::NodeShare::Options& share) {
+    other_ = std::make_unique<io::NodeShare>(share);
+    const bool moved = Within(
+        1500, [&] { return device()->demoter()->demoted_bytes() > 0 && !device().host().gives_back(); });
+    if (failure_.call.empty() && !moved) Problem("nothing was moved to the disk");
+  }
+  // Whether the driver released handles and created others since calls count.
+  void ExpectOtherHandles() {
+    if (!failure_.call.empty()) return;
+    std::set<std::string> called;
+    for (const fakes::CallCount& count : fakes::Counts()) called.insert(count.name);
+    if (!called.contains("cuMemRelease") || !called.contains("cuMemCreate"))
+      Problem("no handle was made anew");
+  }
+  void ExpectVerified() {
+    if (failure_.call.empty() && device()->Stats().verified_evictions == 0) Problem("nothing was verified");
+  }
   void AwaitHash() {
     for (int i = 0; i < kMostPolls && device()->hash()->Get() == nullptr; ++i) usleep(1000);
   }
@@ -212,6 +256,11 @@ class Stage {
     if (SlotsOut() != 0) Problem(std::to_string(SlotsOut()) + " slots were not given back");
     blocks_.clear();
     if (refuses) return;
+    // A measurement of the link that has begun late still has a chunk.
+    for (int i = 0; i < 300 && fakes::Objects().chunks != 0; ++i) {
+      usleep(1000);
+      device()->EmptyCache().IgnoreError();
+    }
     // What the failing call itself would have given back, and the device that it took along.
     const bool lost = failure_.mode == fakes::FailMode::kOnce && report_->reached &&
                       (failure_.call == "cuMemUnmap" || failure_.call == "cuMemRelease");
@@ -222,11 +271,11 @@ class Stage {
   }
 
  private:
-  static constexpr uint64_t kBlock = 256 << 10;  // 4 chunks
   static constexpr int kMostPolls = 5'000;  // polls of a millisecond: no wait of the core is that long here
 
   struct Known {
     CUdeviceptr address;
+    uint64_t bytes;
     uint64_t version;
     bool filled;  // its kernel has run
   };
@@ -248,6 +297,14 @@ class Stage {
     Refused(what, absl::InternalError(words));
     return false;
   }
+  // Waits so many milliseconds at most, waking the device's thread.
+  bool Within(int milliseconds, const std::function<bool()>& what) {
+    for (int i = 0; i < milliseconds && !what() && !DeviceLost(); ++i) {
+      device()->thread()->Wake();
+      usleep(1000);
+    }
+    return what();
+  }
   // Whether what was launched has run.
   bool Ended() {
     ScopedContext scope(CoreDevice::Driver(), CoreDevice::Context());
@@ -266,6 +323,7 @@ class Stage {
   const Failure failure_;
   Report* const report_;
   std::unique_ptr<CoreDevice> device_;
+  std::unique_ptr<io::NodeShare> other_;  // as if of another process
   std::vector<Known> blocks_;
   bool stuck_ = false;  // nothing is to be expected any more
 };

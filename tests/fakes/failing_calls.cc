@@ -59,7 +59,7 @@ FailMode target_mode = FailMode::kNone;
 const CudaDriver* real_driver = nullptr;
 CUcontext real_context = nullptr;
 
-std::atomic<int64_t> chunks{0}, mapped{0}, events{0}, streams{0}, registered{0}, reserved{0}, modules{0};
+std::atomic<int64_t> chunks{0}, mapped{0}, streams{0}, registered{0}, reserved{0};
 
 void FailDevice() {
   static const auto fail =
@@ -97,16 +97,12 @@ void Enter(Args... args) {
   if constexpr (kCall == k_cuMemUnmap) {
     [](CUdeviceptr, size_t bytes) { mapped -= static_cast<int64_t>(bytes); }(args...);
   }
-  if constexpr (kCall == k_cuEventCreate) ++events;
-  if constexpr (kCall == k_cuEventDestroy_v2) --events;
   if constexpr (kCall == k_cuStreamCreateWithPriority) ++streams;
   if constexpr (kCall == k_cuStreamDestroy_v2) --streams;
   if constexpr (kCall == k_cuMemHostRegister_v2) ++registered;
   if constexpr (kCall == k_cuMemHostUnregister) --registered;
   if constexpr (kCall == k_cuMemAddressReserve) ++reserved;
   if constexpr (kCall == k_cuMemAddressFree) --reserved;
-  if constexpr (kCall == k_cuModuleLoadData) ++modules;
-  if constexpr (kCall == k_cuModuleUnload) --modules;
 }
 
 CUresult ErrorOf(int call) { return call == k_cuMemCreate ? CUDA_ERROR_OUT_OF_MEMORY : kPlainError; }
@@ -165,7 +161,7 @@ std::vector<CallCount> Counts() {
   return result;
 }
 
-DriverObjects Objects() { return {chunks, mapped, events, streams, registered, reserved, modules}; }
+DriverObjects Objects() { return {chunks, mapped, streams, registered, reserved}; }
 
 }  // namespace spillway::fakes
 

@@ -30,7 +30,7 @@ struct CallCount {
 
 // What the driver has given to us and not got back.
 struct DriverObjects {
-  int64_t chunks = 0, mapped = 0, events = 0, streams = 0, registered = 0, reserved = 0, modules = 0;
+  int64_t chunks = 0, mapped = 0, streams = 0, registered = 0, reserved = 0;
 };
 
 // The table to be handed to the core; `real` must stay, and `context` is the one that kSticky fails.

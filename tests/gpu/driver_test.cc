@@ -53,24 +53,24 @@ TEST_F(DriverTest, ChunksAreOfTwoMebibytes) {
   kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   kind.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   size_t least = 0;
-  ASSERT_EQ(gpu_.driver().cuMemGetAllocationGranularity(&least, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+  ASSERT_EQ(GPU_FUNCTION(cuMemGetAllocationGranularity)(&least, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
             CUDA_SUCCESS);
   EXPECT_EQ(2 * kMiB % least, 0u) << least;
 }
 
 TEST_F(DriverTest, AKernelsParameterLayoutIsTold) {
-  ASSERT_NE(gpu_.driver().cuFuncGetParamInfo, nullptr);
+  ASSERT_NE(GPU_FUNCTION(cuFuncGetParamInfo), nullptr);
   const size_t sizes[] = {8, 8, 4};
   for (size_t i = 0; i < 3; ++i) {
     size_t offset = 0;
     size_t size = 0;
-    ASSERT_EQ(gpu_.driver().cuFuncGetParamInfo(gpu_.fill(), i, &offset, &size), CUDA_SUCCESS);
+    ASSERT_EQ(GPU_FUNCTION(cuFuncGetParamInfo)(gpu_.fill(), i, &offset, &size), CUDA_SUCCESS);
     EXPECT_EQ(offset, i * 8);
     EXPECT_EQ(size, sizes[i]);
   }
   size_t offset = 0;
   size_t size = 0;
-  EXPECT_EQ(gpu_.driver().cuFuncGetParamInfo(gpu_.fill(), 3, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(GPU_FUNCTION(cuFuncGetParamInfo)(gpu_.fill(), 3, &offset, &size), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(DriverTest, ChunksKeepTheirBytesWithoutAMappingAndAtAnotherAddress) {
@@ -161,7 +161,7 @@ TEST_F(DriverTest, AnEventOrdersACopyIntoFreshMemoryBeforeAKernel) {
     gpu_.Compare(stream_, block.address(), kBytes, round, differences_.word());
   }
   EXPECT_EQ(differences_.Read(), 0u);
-  EXPECT_EQ(gpu_.driver().cuEventDestroy_v2(arrived), CUDA_SUCCESS);
+  EXPECT_EQ(GPU_FUNCTION(cuEventDestroy_v2)(arrived), CUDA_SUCCESS);
   EXPECT_EQ(gpu_.driver().cuMemHostUnregister(host), CUDA_SUCCESS);
   munmap(host, kBytes);
 }
@@ -174,7 +174,7 @@ TEST_F(DriverTest, AnEventThatWasNotReachedIsNotComplete) {
   EXPECT_EQ(gpu_.driver().cuEventQuery(event), CUDA_ERROR_NOT_READY);
   ASSERT_EQ(gpu_.driver().cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(gpu_.driver().cuEventQuery(event), CUDA_SUCCESS);
-  EXPECT_EQ(gpu_.driver().cuEventDestroy_v2(event), CUDA_SUCCESS);
+  EXPECT_EQ(GPU_FUNCTION(cuEventDestroy_v2)(event), CUDA_SUCCESS);
 }
 
 }  // namespace

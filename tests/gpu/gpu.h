@@ -121,4 +121,8 @@ class HostMemory {
 
 }  // namespace spillway::gpu
 
+// A function of the driver that Spillway itself does not call; null where this driver lacks it.
+#define GPU_FUNCTION(symbol) \
+  reinterpret_cast<decltype(&::symbol)>(::spillway::gpu::Gpu::Get().Symbol(#symbol))
+
 #endif  // SPILLWAY_TESTS_GPU_GPU_H_

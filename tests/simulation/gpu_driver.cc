@@ -158,15 +158,6 @@ struct Gpu::Entries {
     const auto* const event = reinterpret_cast<Event*>(handle);
     return event->last == nullptr || event->last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   }
-  static CUresult EventSynchronize(CUevent handle) {
-    ENTER();
-    auto* const event = reinterpret_cast<Event*>(handle);
-    const std::shared_ptr<Gpu::Record> record = event->last;
-    while (record != nullptr && !record->done && gpu->error_ == CUDA_SUCCESS) {
-      scheduler().Block("an event", record.get());
-    }
-    return gpu->error_;
-  }
   static CUresult Elapsed(float* milliseconds, CUevent, CUevent) {
     ENTER();
     *milliseconds = 0.01F;
@@ -253,7 +244,6 @@ Gpu::Gpu(const Options& options, Random* random) : options_(options), random_(ra
   driver_.cuEventCreate = &Entries::NewEvent;
   driver_.cuEventRecord = &Entries::Record;
   driver_.cuEventQuery = &Entries::Query;
-  driver_.cuEventSynchronize = &Entries::EventSynchronize;
   driver_.cuEventElapsedTime = &Entries::Elapsed;
   driver_.cuStreamWaitEvent = &Entries::WaitEvent;
   driver_.cuStreamSynchronize = &Entries::StreamSynchronize;

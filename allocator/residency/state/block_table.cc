@@ -113,6 +113,7 @@ void BlockTable::MoveLocked(const TableLock& lock, Block* block, BlockState to) 
   LeaveVictims(block);
   Unlink(block);
   block->state = to;
+  if (to == BlockState::kCached) block->eviction.failures = 0;  // its bytes need no place any more
   ++block->table.moves;
   Link(block);
   EnterVictim(block);

@@ -201,6 +201,7 @@ absl::Status StreamClock::RecordLocked(StreamIndex index) {
     return absl::UnavailableError("a per-thread default stream is covered by its own thread");
   }
   ScopedContext scope(driver_, stream.context);  // which a default stream's handle means its stream in
+  SPILLWAY_RETURN_IF_ERROR(driver_->ToStatus(Noted(scope.entered()), "entering the context of a stream"));
   // An event recorded in a capture covers nothing, and asking for it would end the job's capture.
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = Noted(driver_->cuStreamIsCapturing(stream.handle, &capturing));

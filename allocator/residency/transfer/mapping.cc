@@ -36,6 +36,26 @@ absl::Status MapAgain(Core* core, Block* block, bool take_back) {
   return status;
 }
 
+void OpenToDevice(Core* core, int device, const std::vector<Block*>& pinned) {
+  const uint32_t bit = 1u << device;
+  std::vector<Block*> lacking;
+  {
+    const TableLock lock(core->table);
+    for (Block* block : pinned) {
+      if (block->live() && block->has_chunks() && (block->memory.peers & bit) == 0) lacking.push_back(block);
+    }
+  }
+  if (lacking.empty()) return;
+  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the
+  // driver says can be reached, and then this does not fail.
+  for (Block* block : lacking) {
+    const uint64_t bytes = block->chunks * core->chunk_bytes;
+    GrantAccess(core->parts.driver, device, block->address, bytes).IgnoreError();
+  }
+  const TableLock lock(core->table);
+  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
+}
+
 }  // namespace
 
 bool TakeChunksLocked(Core* core, Charges* charges, TableLock* lock, const std::vector<uint64_t>& blocks,
@@ -108,24 +128,15 @@ absl::Status UnmapForAudit(Core* core, Block* block) {
   return status;
 }
 
-void OpenToDevice(Core* core, int device, const std::vector<Block*>& pinned) {
-  const uint32_t bit = 1u << device;
-  std::vector<Block*> lacking;
-  {
-    const TableLock lock(core->table);
-    for (Block* block : pinned) {
-      if (block->live() && block->has_chunks() && (block->memory.peers & bit) == 0) lacking.push_back(block);
-    }
-  }
-  if (lacking.empty()) return;
-  // Pins keep what is mapped. A copy between devices does without; a kernel is only launched on what the
-  // driver says can be reached, and then this does not fail.
-  for (Block* block : lacking) {
-    const uint64_t bytes = block->chunks * core->chunk_bytes;
-    GrantAccess(core->parts.driver, device, block->address, bytes).IgnoreError();
-  }
-  const TableLock lock(core->table);
-  for (Block* block : lacking) block->memory.peers |= bit;  // for good or in vain: it is not asked for again
+CUresult OpenToCaller(Core* core, StreamRef stream, const std::vector<Block*>& pinned) {
+  if (stream.context == nullptr || stream.context == core->parts.context) return CUDA_SUCCESS;
+  CUdevice device = -1;
+  const ScopedContext scope(core->parts.driver, stream.context);
+  if (scope.entered() != CUDA_SUCCESS) return scope.entered();
+  const CUresult asked = core->parts.driver->cuCtxGetDevice(&device);
+  const bool other = device >= 0 && device < kMaxDevices && device != core->options.device;
+  if (asked == CUDA_SUCCESS && other) OpenToDevice(core, device, pinned);
+  return asked;
 }
 
 }  // namespace spillway::allocator

@@ -31,8 +31,9 @@ absl::Status UnmapHandles(Core* core, uint64_t address, uint64_t bytes);
 absl::Status MapBlock(Core* core, const Block& block);
 absl::Status UnmapBlock(Core* core, const Block& block);
 
-// Has another device access those of these pinned blocks that it may not touch yet, or tries to.
-void OpenToDevice(Core* core, int device, const std::vector<Block*>& pinned);
+// Has the device whose context the launch is called in access those of these pinned blocks that it may not touch yet, or
+// tries to. The driver's answer when it does not tell which device that is.
+CUresult OpenToCaller(Core* core, StreamRef stream, const std::vector<Block*>& pinned);
 
 // Maps again a block that the audit has unmapped; nothing to do for others. Takes back an eviction or
 // decommit of it first. One past its commit point ends first; the block then has no chunks to map. Waits for

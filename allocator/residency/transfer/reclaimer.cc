@@ -34,6 +34,11 @@ uint64_t ChunksOf(const std::vector<Block*>& blocks) {
   return chunks;
 }
 
+// A block whose eviction failed is left alone for a while.
+bool Pauses(const Block& block, int64_t now) {
+  return block.eviction.failures > 0 && now < block.eviction.again_at;
+}
+
 }  // namespace
 
 Reclaimer::Reclaimer(Core* core, const Parts& parts)
@@ -157,15 +162,16 @@ uint64_t Reclaimer::ChooseDecommitsLocked(const TableLock& lock, uint64_t chunks
     choice.unused.Remove(key);
     choice.idle.Add(key);
   }
+  const int64_t now = os::Clock::System()->NowNanos();
   SelectLocked(
       lock, &choice.cached, chunks, [](const Block& block) { return block.allocation.freed_at; },
-      [](const Block& block) { return block.allocation.listed; }, victims);
+      [now](const Block& block) { return block.allocation.listed && !Pauses(block, now); }, victims);
   const uint64_t cached = ChunksOf(*victims);
   if (!demand || cached >= chunks) return cached;
   SelectLocked(
       lock, &choice.unused, chunks - cached,
       [](const Block& block) { return block.allocation.handed_out_at; },
-      [](const Block& block) { return !block.used_since_hand_out(); }, victims);
+      [now](const Block& block) { return !block.used_since_hand_out() && !Pauses(block, now); }, victims);
   return ChunksOf(*victims);
 }
 
@@ -177,7 +183,7 @@ void Reclaimer::ChooseVictimsLocked(const TableLock& lock, uint64_t chunks, bool
   const int64_t now = os::Clock::System()->NowNanos();
   const auto may_leave = [&](const Block& block) {
     if (!block.used_since_hand_out() || !core_->MayLeave(block)) return false;
-    if (block.eviction.failures > 0 && now < block.eviction.again_at) return false;
+    if (Pauses(block, now)) return false;
     return demand || IsIdle(block);
   };
   const size_t decommitted = victims->size();

@@ -108,8 +108,8 @@ void WriteSampler::End(CUstream stream, bool launched) {
     whole_ &= request.ok();
   }
   if (driver_->cuEventRecord(ended_, stream) != CUDA_SUCCESS) {
-    // Without the event only a wait shows when the hashes are done.
-    driver_->cuStreamSynchronize(stream);
+    // Without the event only a wait shows when the hashes are done; without that this look never ends.
+    if (driver_->cuStreamSynchronize(stream) != CUDA_SUCCESS) return;
     whole_ = false;
   }
   host_nanos_ += os::Clock::System()->NowNanos() - start;
@@ -118,7 +118,7 @@ void WriteSampler::End(CUstream stream, bool launched) {
 
 bool WriteSampler::Poll() {
   if (phase_.load(std::memory_order_acquire) != Phase::kQueued) return false;
-  if (driver_->cuEventQuery(ended_) == CUDA_ERROR_NOT_READY) return false;
+  if (driver_->cuEventQuery(ended_) != CUDA_SUCCESS) return false;  // not yet, or not told
   DeviceHash* const hash = hash_->Get();
   for (Operand& operand : operands_) {
     if (whole_) operand.changed = !(hash->Take(&operand.before) == hash->Take(&operand.after));

@@ -166,6 +166,7 @@ SIMCUDA_API CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice 
 }
 
 SIMCUDA_API CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
+  SIMCUDA_FAIL_POINT(cuDeviceGetPCIBusId);
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
   if (text == nullptr || length < 13) return CUDA_ERROR_INVALID_VALUE;
@@ -177,7 +178,7 @@ SIMCUDA_API CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (device == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (int ordinal = 0; ordinal < simcuda::DeviceCount(); ++ordinal) {
-    char own[16];
+    char own[16] = "";
     cuDeviceGetPCIBusId(own, sizeof(own), ordinal);
     if (std::strcmp(own, text) != 0) continue;
     *device = ordinal;

@@ -10,19 +10,21 @@ namespace {
 // A function's rule, and its calls since the rules were set.
 struct Rule {
   std::atomic<int64_t> calls{0};
+  std::atomic<int64_t> failures{0};
   std::atomic<int64_t> nth{0};  // 0: it does not fail
   std::atomic<bool> from_then_on{false};
   std::atomic<int> code{CUDA_ERROR_UNKNOWN};
 };
 std::array<Rule, static_cast<size_t>(DriverCall::kCount)> g_rules;
 
-// -1: no such function.
-int CallOf(const std::string& symbol) {
-  static constexpr const char* kNames[] = {
+constexpr const char* kNames[] = {
 #define DRIVER_FUNCTION(symbol, name, version, form) #symbol,
 #include "allocator/driver/driver_functions.def"
 #undef DRIVER_FUNCTION
-  };
+};
+
+// -1: no such function.
+int CallOf(const std::string& symbol) {
   for (int i = 0; i < static_cast<int>(DriverCall::kCount); ++i) {
     if (symbol == kNames[i]) return i;
   }
@@ -65,7 +67,7 @@ bool SetFailures(const std::string& text) {
   while (std::getline(rules, one, ',')) {
     if (!ParseRule(one, &parsed.emplace_back())) return false;
   }
-  for (Rule& rule : g_rules) rule.nth = rule.calls = 0;
+  for (Rule& rule : g_rules) rule.nth = rule.calls = rule.failures = 0;
   for (const ParsedRule& rule : parsed) {
     Rule& place = g_rules[static_cast<size_t>(rule.call)];
     place.from_then_on = rule.from_then_on;
@@ -81,11 +83,21 @@ CUresult CountCall(DriverCall call) {
   const int64_t nth = rule.nth.load();
   const int64_t calls = ++rule.calls;
   const bool fails = nth != 0 && (calls == nth || (calls > nth && rule.from_then_on.load()));
+  if (fails) ++rule.failures;
   return fails ? static_cast<CUresult>(rule.code.load()) : CUDA_SUCCESS;
 }
 
+std::vector<RuleCount> CountRules() {
+  std::vector<RuleCount> counts;
+  for (size_t i = 0; i < g_rules.size(); ++i) {
+    const Rule& rule = g_rules[i];
+    if (rule.nth.load() != 0) counts.push_back({kNames[i], rule.calls.load(), rule.failures.load()});
+  }
+  return counts;
+}
+
 void ForgetCalls() {
-  for (Rule& rule : g_rules) rule.calls = 0;
+  for (Rule& rule : g_rules) rule.calls = rule.failures = 0;
 }
 
 }  // namespace simcuda

@@ -4,7 +4,9 @@
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_FAIL_POINTS_H_
 
 #include <atomic>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "integration/simcuda/driver/driver_api.h"
 
@@ -25,6 +27,13 @@ bool SetFailures(const std::string& text);
 
 extern std::atomic<bool> g_any_failure;  // whether there is a rule; released by SetFailures
 CUresult CountCall(DriverCall call);
+// What became of each rule since the counts began.
+struct RuleCount {
+  const char* symbol;
+  int64_t calls;     // of the function
+  int64_t failures;  // that the rule made
+};
+std::vector<RuleCount> CountRules();
 // All counts begin at zero; the rules stay.
 void ForgetCalls();
 // Counts one call; what it has to answer, or CUDA_SUCCESS.

@@ -4,6 +4,7 @@
 #include "integration/simcuda/driver/address_space.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/host_memory.h"
 #include "integration/simcuda/driver/settings.h"
 
@@ -105,6 +106,7 @@ size_t SizeOf(CUpointer_attribute attribute) {
 }  // namespace simcuda
 
 SIMCUDA_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  SIMCUDA_FAIL_POINT(cuPointerGetAttribute);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const simcuda::Known known = simcuda::LookAt(pointer);

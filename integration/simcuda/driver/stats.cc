@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/settings.h"
 
@@ -63,6 +64,18 @@ void WriteHardware(std::FILE* file) {
   std::fprintf(file, "\n    }\n  }\n");
 }
 
+// By function: how often it was called, and how often its rule (SIMCUDA_FAIL) made it fail.
+void PrintRules(std::FILE* file) {
+  std::fprintf(file, "  \"failures\": {");
+  const char* before = "";
+  for (const RuleCount& rule : CountRules()) {
+    std::fprintf(file, "%s\n    \"%s\": {\"calls\": %lld, \"failures\": %lld}", before, rule.symbol,
+                 static_cast<long long>(rule.calls), static_cast<long long>(rule.failures));
+    before = ",";
+  }
+  std::fprintf(file, "}%s\n", ActiveProfile() != nullptr ? "," : "");
+}
+
 }  // namespace
 
 Stats& GetStats() { return g_stats; }
@@ -90,7 +103,8 @@ void WriteStatsFile() {
   print("htod_bytes", stats.copied_bytes[SIMCUDA_HTOD], ",");
   print("dtoh_bytes", stats.copied_bytes[SIMCUDA_DTOH], ",");
   print("dtod_bytes", stats.copied_bytes[SIMCUDA_DTOD], ",");
-  print("htoh_bytes", stats.copied_bytes[SIMCUDA_HTOH], ActiveProfile() != nullptr ? "," : "");
+  print("htoh_bytes", stats.copied_bytes[SIMCUDA_HTOH], ",");
+  PrintRules(file);
   if (ActiveProfile() != nullptr) WriteHardware(file);
   std::fprintf(file, "}\n");
   std::fclose(file);

@@ -138,5 +138,30 @@ class SymbolsTest(unittest.TestCase):
         self.assertEqual(sorted(s for s in expected if self.uses.get(s) != "MUST"), [])
 
 
+class OwnCallsTest(unittest.TestCase):
+    """The lists of what Spillway calls for itself name what it calls, and nothing else."""
+
+    def setUp(self):
+        source = DRIVER.parent.parent
+        self.entries = rows("driver_entries.def", re.compile(r"^DRIVER_ENTRY\((\w+)\)$", re.M))
+        self.questions = re.findall(
+            r"^HOOK_QUESTION\((\w+)\)$", (source / "integration/hooks/hook_questions.def").read_text(), re.M
+        )
+        files = [file for folder in ("allocator", "integration") for file in (source / folder).rglob("*.[ch]*")]
+        self.text = "".join(file.read_text() for file in files if "simcuda" not in file.parts)
+
+    def test_each_is_called(self):
+        self.assertGreater(len(self.entries), 30)
+        called = set().union(*re.findall(r"(?:->|\.)(cu[A-Z]\w+)\b|\b(cu[A-Z]\w+)\(", self.text))
+        self.assertEqual(sorted(set(self.entries) - called), [])
+        asked = set(re.findall(r"\bAsk<Row::(\w+)>", self.text))
+        self.assertGreater(len(asked), 10)
+        self.assertEqual(asked, set(self.questions))
+
+    def test_what_is_called_and_not_wrapped_is_in_a_list(self):
+        used = {symbol for symbol, use in rows("driver_symbols.def", SYMBOL) if use == "USED"}
+        self.assertEqual(sorted(used - set(self.entries) - set(self.questions)), [])
+
+
 if __name__ == "__main__":
     unittest.main()

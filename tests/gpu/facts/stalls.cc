@@ -114,7 +114,7 @@ Inside LoadModule(CUstream stream, uint64_t spin) {
   gpu.Spin(stream, spin);
   const Inside inside =
       Timed([&] { gpu.Must(gpu.driver().cuModuleLoadData(&module, text.c_str()), "cuModuleLoadData"); });
-  gpu.Must(gpu.driver().cuModuleUnload(module), "cuModuleUnload");
+  gpu.Must(GPU_FUNCTION(cuModuleUnload)(module), "cuModuleUnload");
   return inside;
 }
 

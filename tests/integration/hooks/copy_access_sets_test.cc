@@ -2,6 +2,8 @@
 
 #include "integration/hooks/copy_access_sets.h"
 
+#include <sys/mman.h>
+
 #include "tests/integration/hooks/hook_fixture.h"
 
 namespace spillway::integration {
@@ -162,6 +164,54 @@ TEST_F(CopyAccessSetsTest, AddressesInSmallHostSourcesArePinned) {
   residency_[0].pin_status = absl::ResourceExhaustedError("full");
   EXPECT_EQ(driver().Hooked<Row::cuMemcpyHtoD_v2>()(external, table, sizeof(table)),
             CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+// An answer of the driver's that says nothing about the address.
+TEST_F(CopyAccessSetsTest, ASourceThatTheDriverDoesNotTellOfIsLookedThrough) {
+  Publish();
+  const uint64_t external = 0x1000;
+  uint64_t table[4] = {1, Address(2), Address(3) + 64, 0};
+  const auto source = reinterpret_cast<CUdeviceptr>(table);
+  driver().results["cuPointerGetAttribute"] = {CUDA_ERROR_UNKNOWN};
+  driver().Hooked<Row::cuMemcpyAsync>()(external, source, sizeof(table), Stream(1));
+  ExpectPinned(PinReason::kPointerTable, {Id(2), Id(3)});
+  residency_[0].pins.clear();
+  CUDA_MEMCPY2D rows = {};
+  rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  rows.srcDevice = source;
+  rows.dstDevice = external + 0x1000;
+  rows.WidthInBytes = 16;
+  rows.Height = 2;
+  driver().results["cuPointerGetAttribute"] = {CUDA_ERROR_INVALID_CONTEXT};
+  driver().Hooked<Row::cuMemcpy2DAsync_v2>()(&rows, Stream(1));
+  ExpectPinned(PinReason::kPointerTable, {Id(2), Id(3)});
+  EXPECT_EQ(switched_off(), "");
+}
+
+// The same, of memory in which addresses are known to lie, and which cannot be read here.
+TEST_F(CopyAccessSetsTest, ASourceThatTheDriverDoesNotTellOfMayBeATableOnTheDevice) {
+  Publish();
+  const uint64_t external = 0x1000, copy = 0x2000;
+  const uint64_t table[2] = {Address(2), 0};
+  driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(external, table, sizeof(table), Stream(1));
+  driver().results["cuPointerGetAttribute"] = {CUDA_ERROR_UNKNOWN};
+  driver().Hooked<Row::cuMemcpyAsync>()(copy, external, sizeof(table), Stream(1));
+  driver().Hooked<Row::cuMemsetD8Async>()(external, 0, sizeof(table), Stream(1));
+  EXPECT_EQ(residency_[0].PinsOf(Id(2), PinReason::kPointerTable), 1) << "the copy of the table";
+}
+
+TEST_F(CopyAccessSetsTest, AnAddressThatNobodyKnowsIsLeftToTheDriver) {
+  Publish();
+  void* const gone = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  for (const CUresult answer : {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNKNOWN}) {
+    driver().results["cuPointerGetAttribute"] = {answer};
+    driver().results["cuMemcpy"] = {CUDA_ERROR_INVALID_VALUE};
+    EXPECT_EQ(driver().Hooked<Row::cuMemcpy>()(0x1000, reinterpret_cast<CUdeviceptr>(gone), 64),
+              CUDA_ERROR_INVALID_VALUE);
+  }
+  EXPECT_EQ(driver().CountOf("cuMemcpy"), 2u);
+  munmap(gone, 4096);
 }
 
 }  // namespace

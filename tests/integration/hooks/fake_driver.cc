@@ -19,6 +19,15 @@ struct Recording<R, CUresult(CUDAAPI*)(A...)> {
   }
 };
 
+// What a question that hooks ask on their own account answers first: the next result that the test wants.
+CUresult Refusal(const char* symbol) {
+  auto& wanted = FakeDriver::Get().results[symbol];
+  if (wanted.empty()) return CUDA_SUCCESS;
+  const CUresult next = wanted.front();
+  wanted.erase(wanted.begin());
+  return next;
+}
+
 void* Function(const std::string& symbol) {
   static const std::map<std::string, void*> all = [] {
     std::map<std::string, void*> functions;
@@ -30,15 +39,19 @@ void* Function(const std::string& symbol) {
       functions[name] = reinterpret_cast<void*>(+function);
     };
     put("cuCtxGetDevice", [](CUdevice* device) {
+      if (const CUresult refused = Refusal("cuCtxGetDevice"); refused != CUDA_SUCCESS) return refused;
       *device = FakeDriver::Get().device;
       return CUDA_SUCCESS;
     });
     put("cuStreamIsCapturing", [](CUstream, CUstreamCaptureStatus* status) {
+      if (const CUresult refused = Refusal("cuStreamIsCapturing"); refused != CUDA_SUCCESS) return refused;
       *status = FakeDriver::Get().capture;
       return CUDA_SUCCESS;
     });
     put("cuStreamGetCaptureInfo_v2",
         [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*, const CUgraphNode**, size_t*) {
+          if (const CUresult refused = Refusal("cuStreamGetCaptureInfo_v2"); refused != CUDA_SUCCESS)
+            return refused;
           *status = FakeDriver::Get().capture;
           *id = FakeDriver::Get().capture_id;
           return CUDA_SUCCESS;
@@ -59,6 +72,7 @@ void* Function(const std::string& symbol) {
     });
     put("cuKernelGetParamInfo", [](CUkernel, size_t, size_t*, size_t*) { return CUDA_ERROR_NOT_SUPPORTED; });
     put("cuFuncGetName", [](const char** name, CUfunction) {
+      if (const CUresult refused = Refusal("cuFuncGetName"); refused != CUDA_SUCCESS) return refused;
       *name = FakeDriver::Get().kernel_name.c_str();
       return CUDA_SUCCESS;
     });

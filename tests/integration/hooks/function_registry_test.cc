@@ -92,6 +92,16 @@ TEST(FunctionRegistryTest, WithoutLayoutsNothingIsUnderstood) {
   EXPECT_FALSE(registry.Find(Handle(1))->understood);
 }
 
+// It may be one of the deny list, or of NCCL's.
+TEST(FunctionRegistryTest, AFunctionWithoutANameIsNotUnderstood) {
+  FakeQueries queries;
+  queries.functions[Handle(1)] = {"", {8}, nullptr};
+  FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
+  EXPECT_FALSE(registry.Find(Handle(1))->understood);
+  EXPECT_FALSE(registry.Find(Handle(1))->plain);
+}
+
 TEST(FunctionRegistryTest, TagsAreThoseOfNames) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"add", {8}, nullptr};

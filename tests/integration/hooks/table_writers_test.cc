@@ -11,8 +11,10 @@ namespace {
 // What the driver answers of memory that is not ours.
 CUmemorytype memory_type = CU_MEMORYTYPE_DEVICE;
 int attributes_asked = 0;
-CUresult CUDAAPI FakeAttribute(void* data, CUpointer_attribute, CUdeviceptr) {
+uint64_t untold = 0;  // an address of which the driver answers an error
+CUresult CUDAAPI FakeAttribute(void* data, CUpointer_attribute, CUdeviceptr address) {
   ++attributes_asked;
+  if (address == untold) return CUDA_ERROR_UNKNOWN;
   *static_cast<CUmemorytype*>(data) = memory_type;
   return CUDA_SUCCESS;
 }
@@ -25,6 +27,7 @@ class WriterTest : public HookTest {
     Install();
     driver().param_sizes = {8, 8, 4, 8};
     memory_type = CU_MEMORYTYPE_DEVICE;
+    untold = 0;
   }
   ~WriterTest() override { GetHookState()->functions.SetDenyList(nullptr); }
 
@@ -138,6 +141,19 @@ TEST_F(WriterTest, AWriterThatShowsNoTablePinsUntilItsBlocksAreFreed) {
 }
 
 // A call that launches several kernels: one of them is listed, of another nothing is known.
+// One table is known; of the other address the driver does not say where it is.
+TEST_F(WriterTest, AnAddressThatTheDriverDoesNotTellOfMayBeATableToo) {
+  Deny("test_* action=writer\n");
+  driver().param_sizes = {8, 8, 8};
+  untold = 0x77000;
+  uint64_t first = Address(2), other = untold, table = kExternal;
+  void* params[] = {&first, &other, &table};
+  driver().Hooked<Row::cuLaunchKernel>()(Function(), 1, 1, 1, 1, 1, 1, 0, Stream(1), params, nullptr);
+  EXPECT_GE(PinsOf(2), 1);
+  Free(kExternal, 512);
+  EXPECT_GE(PinsOf(2), 1) << "the other table may have its address";
+}
+
 TEST_F(WriterTest, AListedKernelBesideOneOfUnknownOrigin) {
   Deny("test_kernel action=everything\n");
   CUDA_LAUNCH_PARAMS launches[2] = {};

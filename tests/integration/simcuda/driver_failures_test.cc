@@ -62,9 +62,12 @@ TEST_F(DriverFailuresTest, RulesThatAreNotUnderstoodAreRefused) {
 // Each function that Spillway calls for itself can be made to fail: without a fail point a call with these arguments,
 // which no driver takes, answers something else.
 #define DRIVER_ENTRY(symbol) #symbol,
+#define HOOK_QUESTION(symbol) #symbol,
 const char* const kProductCalls[] = {
 #include "allocator/driver/driver_entries.def"
+#include "integration/hooks/hook_questions.def"
 };
+#undef HOOK_QUESTION
 #undef DRIVER_ENTRY
 
 TEST_F(DriverFailuresTest, EveryCallOfTheProductHasAFailPoint) {

@@ -156,5 +156,40 @@ TEST_F(WriteSamplerTest, FreedBlocksOfASetAreLeftAlone) {
   }
 }
 
+std::atomic<int> untold_queries{0};
+CUresult QueryWithoutAnswer(CUevent event) {
+  const CUresult answer = CoreDevice::Driver()->cuEventQuery(event);
+  if (answer != CUDA_ERROR_NOT_READY || untold_queries.load() <= 0) return answer;
+  untold_queries.fetch_sub(1);
+  return CUDA_ERROR_UNKNOWN;
+}
+
+// The places of its results would be given to other hashes while the device still writes to them.
+TEST_F(WriteSamplerTest, ALookWhoseEndTheDriverDoesNotTellIsNotOver) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuEventQuery = &QueryWithoutAnswer;
+  setup_.driver = &driver;
+  Begin();
+  std::atomic<bool> release{false};
+  const auto held = [&](const auto&) {
+    while (!release.load()) usleep(100);
+  };
+  untold_queries.store(100);  // fewer than make an error the device's
+  ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, held, kReads), CUDA_SUCCESS);
+  for (int i = 0; i < 2000 && untold_queries.load() > 0; ++i) {
+    (*device_)->thread()->Wake();
+    usleep(1000);
+  }
+  EXPECT_EQ((*device_)->writes()->looks(), 0u);
+  release.store(true);
+  device_->Synchronize();
+  for (int i = 0; i < 5000 && (*device_)->writes()->looks() == 0; ++i) {
+    (*device_)->thread()->Wake();
+    usleep(1000);
+  }
+  EXPECT_EQ((*device_)->writes()->looks(), 1u);
+  device_ = nullptr;
+}
+
 }  // namespace
 }  // namespace spillway::allocator

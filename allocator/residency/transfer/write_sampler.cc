@@ -118,7 +118,7 @@ void WriteSampler::End(CUstream stream, bool launched) {
 
 bool WriteSampler::Poll() {
   if (phase_.load(std::memory_order_acquire) != Phase::kQueued) return false;
-  if (driver_->cuEventQuery(ended_) != CUDA_SUCCESS) return false;  // not yet, or not told
+  if (driver_->cuEventQuery(ended_) != CUDA_SUCCESS) return false;  // not yet, or not known
   DeviceHash* const hash = hash_->Get();
   for (Operand& operand : operands_) {
     if (whole_) operand.changed = !(hash->Take(&operand.before) == hash->Take(&operand.after));

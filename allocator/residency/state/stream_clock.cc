@@ -104,22 +104,21 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   return index;
 }
 
-// A new index while there are some, then that of a dead stream: of the one with the fewest events that were not seen
-// to complete. Its numbers go on, and events are seen in the order in which they were recorded: the new stream's
-// launches count as completed no earlier than the old one's.
+// That of a dead stream which has nothing under way, so that a job that makes many streams keeps few to look at. Else a
+// new index while there are some, then that of the dead stream with the fewest events that were not seen to complete.
+// Its numbers go on, and events are seen in the order in which they were recorded: the new stream's launches count as
+// completed no earlier than the old one's.
 StreamIndex StreamClock::FreeIndexLocked() {
-  const uint32_t count = stream_count_.load(std::memory_order_relaxed);
-  if (count < kMaxStreams) {
-    stream_count_.store(count + 1, std::memory_order_release);
-    return static_cast<StreamIndex>(count);
-  }
   const Stream* best = nullptr;
   for (const Stream& stream : streams()) {
     if (stream.live || (best != nullptr && best->pending.size() <= stream.pending.size())) continue;
     best = &stream;
-    if (best->pending.empty()) break;
+    if (best->pending.empty() && best->completed.load() == best->next.load()) return IndexOf(*best);
   }
-  return best == nullptr ? kNoStream : IndexOf(*best);
+  const uint32_t count = stream_count_.load(std::memory_order_relaxed);
+  if (count == kMaxStreams) return best == nullptr ? kNoStream : IndexOf(*best);
+  stream_count_.store(count + 1, std::memory_order_release);
+  return static_cast<StreamIndex>(count);
 }
 
 uint64_t StreamClock::Next(StreamIndex stream, uint64_t bytes) {

@@ -203,10 +203,14 @@ TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {
   clock_.OnDestroy(handle);
   EXPECT_FALSE(clock_.Completed(value));
   EXPECT_TRUE(clock_.Cover(value).ok());  // nothing left to do
+  EXPECT_NE(clock_.Find({NewStream(), false}), stream) << "its work is under way";
   PauseStreams(false);
   PollUntil(value);
-  EXPECT_NE(clock_.Find({handle, false}), stream) << "the same handle is another stream from now on";
   EXPECT_EQ(driver_->cuStreamDestroy_v2(handle), CUDA_SUCCESS);
+  const StreamIndex next = clock_.Find({NewStream(), false});
+  EXPECT_EQ(next, stream) << "the place of one that has ended is the first to be given out";
+  EXPECT_FALSE(clock_.Completed({next, clock_.Next(next, 1)}));
+  EXPECT_TRUE(clock_.Completed(value));
 }
 
 TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {

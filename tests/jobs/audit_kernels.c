@@ -1,16 +1,11 @@
 /* Two kernels for the audit's test: one stores an address in device memory, the other follows it, so that no parameter
  * of its launch shows what it touches. In a library of their own, as kernels come in a job; their image is in it. */
-#include <dlfcn.h>
 #include <stdint.h>
 
 #include "integration/simcuda/driver/simcuda.h"
+#include "tests/jobs/find_kernel.h"
 
 static const char kImage[] = SIMCUDA_IMAGE_MAGIC "\n_Z12store_targetPmS_\n_Z13follow_targetPm\n";
-
-typedef int (*load_function)(void** module, const void* image);
-typedef int (*find_function)(void** function, void* module, const char* name);
-typedef int (*launch_function)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                               unsigned, void* stream, void** parameters, void** extra);
 
 static void StoreTarget(const simcuda_launch* launch, void** parameters) {
   (void)launch;
@@ -36,15 +31,10 @@ __attribute__((visibility("default"))) int audit_register(int (*stand_in)(const 
 /* Launches the kernel of that name through the driver that the process finds by its name: the preload's. */
 __attribute__((visibility("default"))) int audit_launch(const char* name, uint64_t first, uint64_t second,
                                                         void* stream) {
-  static void* module;
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == 0) return -1;
-  const load_function load = (load_function)dlsym(driver, "cuModuleLoadData");
-  const find_function find = (find_function)dlsym(driver, "cuModuleGetFunction");
-  const launch_function run = (launch_function)dlsym(driver, "cuLaunchKernel");
   void* function = 0;
-  if (module == 0 && load(&module, kImage) != 0) return -2;
-  if (find(&function, module, name) != 0) return -3;
+  launch_function run = 0;
+  const int problem = FindKernel(kImage, name, &function, &run);
+  if (problem != 0) return problem;
   void* parameters[] = {&first, &second};
   return run(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0);
 }

@@ -1,9 +1,9 @@
 /* Kernels for grouped.py, made as PyTorch's grouped GEMM is: the first writes the addresses of the groups' matrices into
  * a table in device memory, the second is given the table alone. In a library of their own, as kernels come in a job. */
-#include <dlfcn.h>
 #include <stdint.h>
 
 #include "integration/simcuda/driver/simcuda.h"
+#include "tests/jobs/find_kernel.h"
 
 /* The name that PyTorch's kernel begins with, and a template argument that it does not have. PARTIAL is in no list of
  * the product's. */
@@ -12,11 +12,6 @@
 #define PRODUCT "_Z15grouped_productPPfS0_S0_ll"
 
 static const char kImage[] = SIMCUDA_IMAGE_MAGIC "\n" WRITER "\n" PARTIAL "\n" PRODUCT "\n";
-
-typedef int (*load_function)(void** module, const void* image);
-typedef int (*find_function)(void** function, void* module, const char* name);
-typedef int (*launch_function)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                               unsigned, void* stream, void** parameters, void** extra);
 
 static uint64_t Word(void** parameters, int index) { return *(uint64_t*)parameters[index]; }
 
@@ -62,15 +57,10 @@ __attribute__((visibility("default"))) int grouped_register(int (*stand_in)(cons
  * writer of one group, 2 the product. `words` are its parameters. */
 __attribute__((visibility("default"))) int grouped_launch(int kind, uint64_t* words, void* stream) {
   static const char* const kNames[] = {WRITER, PARTIAL, PRODUCT};
-  static void* module;
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == 0) return -1;
-  const load_function load = (load_function)dlsym(driver, "cuModuleLoadData");
-  const find_function find = (find_function)dlsym(driver, "cuModuleGetFunction");
-  const launch_function run = (launch_function)dlsym(driver, "cuLaunchKernel");
   void* function = 0;
-  if (module == 0 && load(&module, kImage) != 0) return -2;
-  if (find(&function, module, kNames[kind]) != 0) return -3;
+  launch_function run = 0;
+  const int problem = FindKernel(kImage, kNames[kind], &function, &run);
+  if (problem != 0) return problem;
   void* parameters[13];
   for (int i = 0; i < 13; ++i) parameters[i] = &words[i];
   return run(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0);

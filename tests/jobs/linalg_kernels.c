@@ -1,10 +1,10 @@
 /* Stand-ins for three kernels of batched torch.linalg, for linalg.py, with the names and parameters of PyTorch's: arange,
  * which writes the addresses of matrices into a table; one of MAGMA's, whose table lies in pinned memory; and one that no
  * list has, as cuSOLVER's, which is given the table alone. The library has the file name of the one that MAGMA is in. */
-#include <dlfcn.h>
 #include <stdint.h>
 
 #include "integration/simcuda/driver/simcuda.h"
+#include "tests/jobs/find_kernel.h"
 
 #define ARANGE                                                                        \
   "_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_" \
@@ -14,11 +14,6 @@
 #define FOLLOWER "_Z16potrf_of_a_tablePPfll"
 
 static const char kImage[] = SIMCUDA_IMAGE_MAGIC "\n" ARANGE "\n" MAGMA "\n" FOLLOWER "\n";
-
-typedef int (*load_function)(void** module, const void* image);
-typedef int (*find_function)(void** function, void* module, const char* name);
-typedef int (*launch_function)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                               unsigned, void* stream, void** parameters, void** extra);
 
 /* 0: count; 1: first number and step; 2: where they go. */
 static void Arange(const simcuda_launch* launch, void** parameters) {
@@ -53,15 +48,10 @@ __attribute__((visibility("default"))) int linalg_register(int (*stand_in)(const
  * 2 the follower. `words` are its parameters' bytes. */
 __attribute__((visibility("default"))) int linalg_launch(int kind, uint64_t* words, void* stream) {
   static const char* const kNames[] = {ARANGE, MAGMA, FOLLOWER};
-  static void* module;
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == 0) return -1;
-  const load_function load = (load_function)dlsym(driver, "cuModuleLoadData");
-  const find_function find = (find_function)dlsym(driver, "cuModuleGetFunction");
-  const launch_function run = (launch_function)dlsym(driver, "cuLaunchKernel");
   void* function = 0;
-  if (module == 0 && load(&module, kImage) != 0) return -2;
-  if (find(&function, module, kNames[kind]) != 0) return -3;
+  launch_function run = 0;
+  const int problem = FindKernel(kImage, kNames[kind], &function, &run);
+  if (problem != 0) return problem;
   void* parameters[] = {&words[0], &words[1], &words[kind == 0 ? 3 : 2]};
   return run(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0);
 }

@@ -1,11 +1,11 @@
 /* Stand-ins for two of NCCL's kernels, for nccl.py: the names, the one parameter and the launch are NCCL's, the works
  * are simpler. An all-reduce of two ranks that hold the same: each work doubles its buffer. Where the storage type says
  * so, the works lie in a queue in host memory, and no byte of the launch shows what they name. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "integration/simcuda/driver/simcuda.h"
+#include "tests/jobs/find_kernel.h"
 
 #define ARGUMENT_BYTES 4096
 #define NAME "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
@@ -27,11 +27,6 @@ struct head {
   uint64_t work_count; /* in place of NCCL's batches */
   uint64_t more;
 };
-
-typedef int (*load_function)(void** module, const void* image);
-typedef int (*find_function)(void** function, void* module, const char* name);
-typedef int (*launch_function)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                               unsigned, void* stream, void** parameters, void** extra);
 
 /* Works stay until their kernel has run: as many as a test has under way at once. */
 static struct work queue[4096];
@@ -60,17 +55,14 @@ __attribute__((visibility("default"))) int nccl_register(int (*stand_in)(const s
 __attribute__((visibility("default"))) int nccl_all_reduce(int storage, const uint64_t* buffers, uint64_t buffer_count,
                                                            uint64_t count, void* stream) {
   static const char kImage[] = SIMCUDA_IMAGE_MAGIC "\n" NAME "\n";
-  static void* function;
   char arguments[ARGUMENT_BYTES];
   struct head head = {.channel_mask = 1, .storage = (uint8_t)storage, .work_mask = ~0u, .work_count = buffer_count};
   struct work* works = (struct work*)(arguments + sizeof(head));
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == 0 || buffer_count > 100) return -1;
-  if (function == 0) {
-    void* module = 0;
-    if (((load_function)dlsym(driver, "cuModuleLoadData"))(&module, kImage) != 0) return -2;
-    if (((find_function)dlsym(driver, "cuModuleGetFunction"))(&function, module, NAME) != 0) return -3;
-  }
+  if (buffer_count > 100) return -4;
+  void* function = 0;
+  launch_function run = 0;
+  const int problem = FindKernel(kImage, NAME, &function, &run);
+  if (problem != 0) return problem;
   size_t size = sizeof(head);
   if (storage == 0) {
     size += buffer_count * sizeof(struct work);
@@ -86,5 +78,5 @@ __attribute__((visibility("default"))) int nccl_all_reduce(int storage, const ui
     memcpy(works + i, &work, sizeof(work));
   }
   void* extra[] = {(void*)1, arguments, (void*)2, &size, 0}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
-  return ((launch_function)dlsym(driver, "cuLaunchKernel"))(function, 1, 1, 1, 1, 1, 1, 0, stream, 0, extra);
+  return run(function, 1, 1, 1, 1, 1, 1, 0, stream, 0, extra);
 }

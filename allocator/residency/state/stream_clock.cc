@@ -99,6 +99,7 @@ StreamIndex StreamClock::Insert(uint64_t key, StreamRef stream) {
   streams_[index].context = ContextOf(stream);
   streams_[index].live = true;
   streams_[index].owner = stream.IsPerThread() ? key : 0;
+  streams_[index].refused.store(false, std::memory_order_relaxed);
   values_[place].store(index, std::memory_order_relaxed);
   keys_[place].store(key, std::memory_order_release);
   return index;

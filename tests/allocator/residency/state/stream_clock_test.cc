@@ -228,6 +228,10 @@ TEST_F(StreamClockTest, AStreamThatGoesAndCannotBeRecordedOnIsWaitedFor) {
   clock.Poll();  // sees the event of the launch before
   EXPECT_TRUE(clock.Completed(last));
   EXPECT_EQ(clock.UncompletedBytes(), 0u);
+  const StreamIndex next = clock.Find({NewStream(), false});
+  ASSERT_EQ(next, stream);
+  clock.Next(next, 3);
+  EXPECT_TRUE(clock.MayComplete()) << "what the driver refused was of the stream before";
 }
 
 // Handles that are no streams; the driver answers so.

@@ -51,9 +51,8 @@ absl::Status CudaDriver::ToStatus(CUresult result, const std::string& what) cons
 CUresult CudaDriver::AskCapturing(CUstream stream, bool* capturing) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = cuStreamIsCapturing(stream, &status);
-  const bool legacy = asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  *capturing = (asked != CUDA_SUCCESS && !legacy) || status != CU_STREAM_CAPTURE_STATUS_NONE;
-  return legacy ? CUDA_SUCCESS : asked;
+  *capturing = MayCapture(asked, status);
+  return asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? CUDA_SUCCESS : asked;
 }
 
 CUresult ResultOf(const absl::Status& status) {

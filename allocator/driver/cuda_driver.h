@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "allocator/driver/memory_turn.h"
 
 namespace spillway::allocator {
 
@@ -37,10 +38,19 @@ struct CudaDriver {
   // kInternal. The status carries the driver's code, which ResultOf gives back.
   absl::Status ToStatus(CUresult result, const std::string& what) const;
 
-  // Whether the stream captures, or may: true as well with an error, which is returned. The legacy stream cannot be asked
-  // while another captures, and cannot be used either: it does not.
+  // Whether the stream captures (MayCapture). An error is returned; that the legacy stream cannot be asked is none.
   CUresult AskCapturing(CUstream stream, bool* capturing) const;
+
+  // Taken around each call that creates, maps, opens, unmaps or releases GPU memory. Copies of the table share it.
+  std::shared_ptr<MemoryTurn> memory_turn = std::make_shared<MemoryTurn>();
 };
+
+// What cuStreamIsCapturing's answer means: the stream captures, or may. The legacy stream cannot be asked while
+// another captures, and cannot be used either: it does not.
+inline bool MayCapture(CUresult asked, CUstreamCaptureStatus status) {
+  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return false;
+  return asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
 
 // The driver's code that a status carries. CUDA_SUCCESS for OK. For a status without a code:
 // CUDA_ERROR_OUT_OF_MEMORY for kResourceExhausted, CUDA_ERROR_TIMEOUT for kDeadlineExceeded, else

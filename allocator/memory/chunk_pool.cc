@@ -35,7 +35,7 @@ CUresult SetAccess(const CudaDriver* driver, int device, uint64_t address, uint6
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   CUresult result = CUDA_SUCCESS;
   for (int i = 0; i < kSetAccessTries; ++i) {
-    result = driver->cuMemSetAccess(address, bytes, &access, 1);
+    result = driver->memory_turn->Run([&] { return driver->cuMemSetAccess(address, bytes, &access, 1); });
     if (result != CUDA_ERROR_NOT_READY) break;
     os::SleepFor(std::chrono::microseconds(100 << std::min(i, 5)));
   }
@@ -45,8 +45,18 @@ CUresult SetAccess(const CudaDriver* driver, int device, uint64_t address, uint6
 absl::Status Create(const CudaDriver* driver, int device, uint64_t bytes,
                     CUmemGenericAllocationHandle* handle) {
   const CUmemAllocationProp properties = PropertiesFor(device);
-  return driver->ToStatus(driver->cuMemCreate(handle, bytes, &properties, 0),
-                          "creating " + std::to_string(bytes) + " bytes of GPU memory");
+  const CUresult result =
+      driver->memory_turn->Run([&] { return driver->cuMemCreate(handle, bytes, &properties, 0); });
+  return driver->ToStatus(result, "creating " + std::to_string(bytes) + " bytes of GPU memory");
+}
+
+CUresult Map(const CudaDriver* driver, uint64_t address, uint64_t bytes,
+             CUmemGenericAllocationHandle handle) {
+  return driver->memory_turn->Run([&] { return driver->cuMemMap(address, bytes, 0, handle, 0); });
+}
+
+CUresult Unmap(const CudaDriver* driver, uint64_t address, uint64_t bytes) {
+  return driver->memory_turn->Run([&] { return driver->cuMemUnmap(address, bytes); });
 }
 
 }  // namespace
@@ -185,8 +195,10 @@ absl::Status Make(const CudaDriver* driver, int device, uint64_t chunk_bytes, Su
 
 absl::Status Release(const CudaDriver* driver, const std::vector<ChunkHandle>& handles) {
   absl::Status status;
-  for (const ChunkHandle& handle : handles)
-    status.Update(driver->ToStatus(driver->cuMemRelease(handle.handle), "releasing GPU memory"));
+  for (const ChunkHandle& handle : handles) {
+    const CUresult result = driver->memory_turn->Run([&] { return driver->cuMemRelease(handle.handle); });
+    status.Update(driver->ToStatus(result, "releasing GPU memory"));
+  }
   return status;
 }
 
@@ -196,7 +208,7 @@ absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, u
   uint64_t mapped = 0;  // bytes
   for (const ChunkHandle& handle : handles) {
     const uint64_t bytes = handle.chunks * chunk_bytes;
-    result = driver->cuMemMap(address + mapped, bytes, 0, handle.handle, 0);
+    result = Map(driver, address + mapped, bytes, handle.handle);
     if (result != CUDA_SUCCESS) break;
     mapped += bytes;
   }
@@ -206,7 +218,7 @@ absl::Status MapChunks(const CudaDriver* driver, int device, uint64_t address, u
     result = SetAccess(driver, device, address, mapped);
   }
   if (result != CUDA_SUCCESS && mapped > 0) {
-    *stays_mapped = driver->cuMemUnmap(address, mapped) != CUDA_SUCCESS;
+    *stays_mapped = Unmap(driver, address, mapped) != CUDA_SUCCESS;
   }
   return driver->ToStatus(result, what);
 }
@@ -217,7 +229,7 @@ absl::Status GrantAccess(const CudaDriver* driver, int device, uint64_t address,
 }
 
 absl::Status UnmapChunks(const CudaDriver* driver, uint64_t address, uint64_t bytes) {
-  return driver->ToStatus(driver->cuMemUnmap(address, bytes), "unmapping a block");
+  return driver->ToStatus(Unmap(driver, address, bytes), "unmapping a block");
 }
 
 }  // namespace spillway::allocator

@@ -22,6 +22,7 @@ enum class LockRank : int {
   kRecorder = 80,       // trace ring and prediction
   kWaits = 85,          // the list of waits
   kLog = 90,            // the log, words of refusals: taken with any other lock held
+  kMemoryTurn = 95,     // whose turn it is to call the driver
 };
 
 }  // namespace spillway::os

@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "allocator/memory/address_map.h"
+#include "io/os/thread.h"
 #include "tests/allocator/core_fixture.h"
 
 namespace spillway::allocator {
@@ -225,7 +230,9 @@ TEST(ChunkPoolTest, TheDriverMakesASupplyAndKeepsWhatItRefuses) {
   EXPECT_EQ(pool.created(), 15u - created);
   EXPECT_EQ(ChunksOf(other.handles), pool.created());
   EXPECT_TRUE(Release(driver, other.handles).ok());
+  SetSimcuda("HANDLES", "answer");
   EXPECT_FALSE(Release(driver, {{0xdead, 1}}).ok());
+  SetSimcuda("HANDLES", "stop");
 }
 
 TEST(ChunkPoolTest, MappingFailsWhole) {
@@ -258,6 +265,71 @@ TEST(ChunkPoolTest, MappingFailsWhole) {
   EXPECT_TRUE(stays);
   EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
   EXPECT_TRUE(Release(driver, handles).ok());
+}
+
+// ---- One call at a time.
+
+const CudaDriver* plain = nullptr;
+std::atomic<int> under_way{0};
+std::atomic<bool> met{false};
+
+// Is under way for long enough to be met by another.
+CUresult Slowly(const std::function<CUresult()>& call) {
+  if (under_way.fetch_add(1) != 0) met = true;
+  os::SleepFor(std::chrono::microseconds(200));
+  const CUresult result = call();
+  under_way.fetch_sub(1);
+  return result;
+}
+
+CudaDriver SlowDriver() {
+  CudaDriver slow = *plain;
+  slow.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
+                        const CUmemAllocationProp* properties, unsigned long long flags) {
+    return Slowly([&] { return plain->cuMemCreate(handle, bytes, properties, flags); });
+  };
+  slow.cuMemRelease = [](CUmemGenericAllocationHandle handle) {
+    return Slowly([&] { return plain->cuMemRelease(handle); });
+  };
+  slow.cuMemMap = [](CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                     unsigned long long flags) {
+    return Slowly([&] { return plain->cuMemMap(at, bytes, offset, handle, flags); });
+  };
+  slow.cuMemSetAccess = [](CUdeviceptr at, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+    return Slowly([&] { return plain->cuMemSetAccess(at, bytes, access, count); });
+  };
+  slow.cuMemUnmap = [](CUdeviceptr at, size_t bytes) {
+    return Slowly([&] { return plain->cuMemUnmap(at, bytes); });
+  };
+  return slow;
+}
+
+// A launch that needs the driver's lock then finds one call of ours before it, and not two.
+TEST(ChunkPoolTest, CallsOfTwoThreadsDoNotMeetInTheDriver) {
+  plain = CoreDevice::Driver();
+  plain->cuCtxSetCurrent(CoreDevice::Context());
+  auto map = AddressMap::Reserve(plain, 1, kMib, kChunk);
+  ASSERT_TRUE(map.ok());
+  const CudaDriver drivers[] = {SlowDriver(), SlowDriver()};  // copies of a table share the lock
+  const auto work = [&](int thread) {
+    const CudaDriver* const driver = &drivers[thread];
+    driver->cuCtxSetCurrent(CoreDevice::Context());
+    const uint64_t at = (*map)->base() + static_cast<uint64_t>(thread) * 2 * kChunk;
+    for (int i = 0; i < 5; ++i) {
+      Supply supply;
+      supply.to_create = {1, 1};
+      ASSERT_TRUE(Make(driver, 0, kChunk, &supply).ok());
+      bool stays = false;
+      EXPECT_TRUE(MapChunks(driver, 0, at, kChunk, supply.handles, &stays).ok());
+      EXPECT_TRUE(GrantAccess(driver, 0, at, 2 * kChunk).ok());
+      EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
+      EXPECT_TRUE(Release(driver, supply.handles).ok());
+    }
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  EXPECT_FALSE(met);
 }
 
 }  // namespace

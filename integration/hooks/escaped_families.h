@@ -202,25 +202,25 @@ struct GraphLaunched {
   }
 };
 // The graph gives up its pins. Those that an executable graph or a clone owns as well go on. Given up before
-// the real call, since another thread may get the handle as soon as the driver has it back. A failure does
-// not bring them back.
+// the real call, since another thread may get the handle as soon as the driver has it back. Where the driver refuses,
+// the graph may live on: its blocks then stay until they are freed.
 struct GraphEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphDestroy) real, CUgraph graph) {
     GraphPins::Ended ended;
     GetHookState()->graphs.DropGraph(graph, &ended);
     const CUresult result = real(graph);
-    EndGraphPins(GetHookState(), &ended);
+    if (result == CUDA_SUCCESS) EndGraphPins(GetHookState(), &ended);
     return result;
   }
 };
-// The executable graph gives up its pins. A block leaves only after its launches are done, on every stream
+// The executable graph gives up its pins, as above. A block leaves only after its launches are done, on every stream
 // that was noted for it.
 struct ExecEnd {
   static CUresult Call(const RowInfo&, decltype(&::cuGraphExecDestroy) real, CUgraphExec exec) {
     GraphPins::Ended ended;
     GetHookState()->graphs.DropExec(exec, &ended);
     const CUresult result = real(exec);
-    EndGraphPins(GetHookState(), &ended);
+    if (result == CUDA_SUCCESS) EndGraphPins(GetHookState(), &ended);
     return result;
   }
 };
@@ -249,7 +249,7 @@ struct ObjectMade {
   }
 };
 // It is not known which streams still run kernels with the object. So the call waits for the device, as a
-// free does.
+// free does. The blocks of an object that the driver does not let go of stay until they are freed.
 template <ObjectPins::Kind kKind>
 struct ObjectEnd {
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(unsigned long long),
@@ -259,7 +259,8 @@ struct ObjectEnd {
     const CUresult result = real(object);
     HookContext* const context = ContextOf(state);
     const auto synchronize = state->real.Ask<Row::cuCtxSynchronize>();
-    if (ticket.blocks.empty() || context == nullptr || synchronize == nullptr) return result;
+    if (result != CUDA_SUCCESS || ticket.blocks.empty() || context == nullptr || synchronize == nullptr)
+      return result;
     // Not during a capture, which waiting would break. The blocks then stay until they are freed.
     if (state->captures.load() != 0 || synchronize() != CUDA_SUCCESS) return result;
     EndPins(context->devices, &ticket, {});

@@ -26,9 +26,10 @@ bool HandleKinds::Note(const void* handle, HandleKind kind, const void* owner) {
   const auto library = libraries_.find(owner);
   if (library != libraries_.end()) owner = library->second;
   Origin& known = origins_[handle];
-  if (known.kind == kind && known.owner == owner && owner != nullptr) return false;
+  if (known.kind == kind && known.owner == owner && owner != nullptr && known.context_ends == context_ends_)
+    return false;
   if (known.kind != HandleKind::kUnknown) std::erase(by_owner_[known.owner], handle);
-  known = {kind, owner, ++last_number_};
+  known = {kind, owner, ++last_number_, context_ends_};
   by_owner_[owner].push_back(handle);
   return true;
 }
@@ -165,12 +166,27 @@ void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
 }
 
 void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
-  const void* owner = queries_->Owner(handle, kind);
+  const void* owner = nullptr;
+  for (bool asked = false;; asked = true) {
+    {
+      os::MutexLock lock(&mu_);
+      const HandleKinds::Origin known = kinds_.Find(handle);
+      if (known.owner != nullptr) owner = known.owner;
+      const bool differ = known.kind != HandleKind::kUnknown && known.kind != kind;
+      if (differ || asked || owner != nullptr) {
+        kinds_.Drop(handle);
+        DropLocked(handle);
+        if (!differ) NoteLocked(handle, kind, owner);
+        return;
+      }
+    }
+    owner = queries_->Owner(handle, kind);
+  }
+}
+
+void FunctionRegistry::NoteContextEnd() {
   os::MutexLock lock(&mu_);
-  const HandleKinds::Origin known = kinds_.Find(handle);
-  if (known.kind == kind && known.owner != nullptr) owner = known.owner;
-  kinds_.Drop(handle);
-  NoteLocked(handle, kind, owner);
+  kinds_.NoteContextEnd();
 }
 
 void FunctionRegistry::Forget(const void* owner) {

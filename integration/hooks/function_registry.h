@@ -31,22 +31,26 @@ enum class HandleKind : uint8_t { kUnknown, kFunction, kKernel };
 
 // Of each handle of a kernel that the driver gave out: its kind, and which module or library it ends with.
 // What is noted of a handle that has ended does no harm: one that comes back is given out anew, which replaces
-// it. Its owner locks.
+// it, also where the owner is the same: a library outlives the contexts that its functions end with. Its owner
+// locks.
 class HandleKinds {
  public:
   struct Origin {
     HandleKind kind = HandleKind::kUnknown;
     const void* owner = nullptr;  // CUmodule or CUlibrary; null: not known
     uint64_t number = 0;          // another one for each time that the handle meant something else
+    uint64_t context_ends = 0;    // of all contexts, when it was given out
   };
 
-  // The driver has given out `handle`, a kernel of `owner`. False when that was known; of a handle without an
-  // owner it never is.
+  // The driver has given out `handle`, a kernel of `owner`. False when that was known and no context has ended
+  // since; of a handle without an owner it never is.
   bool Note(const void* handle, HandleKind kind, const void* owner);
   // Nothing is known of the handle any more.
   void Drop(const void* handle);
   // `module` is that of `library`: what comes from it ends with the library.
   void NoteModuleOf(const void* module, const void* library) { libraries_[module] = library; }
+  // A context ends, or has ended: a function that is given out from now on may have the handle of another.
+  void NoteContextEnd() { ++context_ends_; }
   // What is known of the handle; an Origin without a kind when it was not seen.
   Origin Find(const void* handle) const;
   // `owner` is about to end, or has just begun (an earlier one of that handle ended unseen). Its handles.
@@ -57,6 +61,7 @@ class HandleKinds {
   std::unordered_map<const void*, std::vector<const void*>> by_owner_;
   std::unordered_map<const void*, const void*> libraries_;  // by module
   uint64_t last_number_ = 0;
+  uint64_t context_ends_ = 0;
 };
 
 struct FunctionInfo {
@@ -178,8 +183,11 @@ class FunctionRegistry {
   void NoteNamed(void* handle, HandleKind kind);
   // The same of a struct that the driver has filled. Whatever is known of the handle, its layout is asked anew:
   // the owner may be a module that no call has shown, whose end none shows either, and whose handles the next
-  // one has.
+  // one has. Where it came from a call that gives out another kind, one of both is wrong: nothing is known of
+  // the handle from then on, and nothing asked.
   void NoteGiven(void* handle, HandleKind kind);
+  // A context ends, or has ended.
+  void NoteContextEnd();
   // A module or library is about to be unloaded, or has just been loaded.
   void Forget(const void* owner);
 

@@ -71,9 +71,7 @@ bool IsCapturingNow(const HookState& state, StreamRef stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (query == nullptr) return true;
   const CUresult asked = query(HandleFor(stream), &status);
-  if (asked == CUDA_SUCCESS) return status != CU_STREAM_CAPTURE_STATUS_NONE;
-  // The legacy stream while another captures: the launch is refused as well.
-  return asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return allocator::MayCapture(asked, status);
 }
 
 uint64_t CaptureOf(const HookState& state, StreamRef stream) {

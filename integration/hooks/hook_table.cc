@@ -242,11 +242,11 @@ SPILLWAY_HOOK(cuStreamCreateWithPriority, RepeatedWhenFull)
 SPILLWAY_HOOK(cuGreenCtxStreamCreate, RepeatedWhenFull)
 SPILLWAY_HOOK(cuCtxCreate, ContextMade)
 SPILLWAY_HOOK(cuCtxFromGreenCtx, GreenContextMade)
-SPILLWAY_HOOK(cuCtxDestroy, NotWrapped)  // what ends with a context is given out anew when it comes back
-SPILLWAY_HOOK(cuCtxDetach, NotWrapped)
-SPILLWAY_HOOK(cuDevicePrimaryCtxRelease, NotWrapped)
+SPILLWAY_HOOK(cuCtxDestroy, ContextEnd)
+SPILLWAY_HOOK(cuCtxDetach, ContextEnd)
+SPILLWAY_HOOK(cuDevicePrimaryCtxRelease, ContextEnd)
 SPILLWAY_HOOK(cuDevicePrimaryCtxReset, DeviceReset)
-SPILLWAY_HOOK(cuGreenCtxDestroy, NotWrapped)
+SPILLWAY_HOOK(cuGreenCtxDestroy, ContextEnd)
 
 // Private functions of the driver.
 SPILLWAY_HOOK(cuGetExportTable, ExportTable)

@@ -63,24 +63,35 @@ struct FileLoaded {
 };
 
 // The end of a module or a library: its handles are dropped, since the next one may get them, and what was
-// copied into its globals pins nothing any more. Nothing is dropped where a context ends: a handle that comes
-// back is given out anew, which one of the families below sees.
+// copied into its globals pins nothing any more, unless the driver refuses.
 struct ModuleEnd {
   template <typename H>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(H), H module) {
     GetHookState()->functions.Forget(module);
     const CUresult result = real(module);
-    NoteGlobalsGone(module);
+    if (result == CUDA_SUCCESS) NoteGlobalsGone(module);
     return result;
   }
 };
-// cuDevicePrimaryCtxReset: the external memory on the device is gone. Handles of kernels are not forgotten
-// here: see ModuleEnd.
+// A context ends, or one of its users leaves it. No handle is dropped: it may be good still, and one that comes back
+// is given out anew, which one of the families below sees. Noted on both sides of the real call, since other threads
+// are given handles meanwhile.
+struct ContextEnd {
+  template <typename From>
+  static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(From), From from) {
+    FunctionRegistry* const functions = &GetHookState()->functions;
+    functions
+        ->NoteContextEnd();  // also where the call fails: what is given out next is then asked for in vain
+    const CUresult result = real(from);
+    functions->NoteContextEnd();
+    return result;
+  }
+};
+// cuDevicePrimaryCtxReset: the external memory on the device is gone, too.
 struct DeviceReset {
-  static CUresult Call(const RowInfo&, decltype(&::cuDevicePrimaryCtxReset) real, CUdevice device) {
-    HookState* const state = GetHookState();
-    const CUresult result = real(device);
-    if (result == CUDA_SUCCESS) state->external.ForgetDevice(device);
+  static CUresult Call(const RowInfo& row, decltype(&::cuDevicePrimaryCtxReset) real, CUdevice device) {
+    const CUresult result = ContextEnd::Call(row, real, device);
+    if (result == CUDA_SUCCESS) GetHookState()->external.ForgetDevice(device);
     return result;
   }
 };
@@ -224,8 +235,9 @@ struct CaptureInto {
     return result;
   }
 };
-// A capture ends: its pins go to the graph that it has become. The capture is no longer counted, unless the
-// driver answers that the stream captured nothing.
+// A capture ends: its pins go to the graph that it has become. It is no longer counted when the driver's answer is
+// that of a capture that has ended, well or invalidated. After any other it may go on; one that is counted and has
+// ended costs each launch a question.
 struct CaptureEnd {
   template <typename... Rest>
   static CUresult Call(const RowInfo& row, CUresult(CUDAAPI* real)(CUstream, Rest...), CUstream stream,
@@ -234,9 +246,8 @@ struct CaptureEnd {
     // Asked before the real call: after it the stream has no capture.
     const uint64_t capture = CaptureOf(*state, {stream, row.per_thread_default});
     const CUresult result = real(stream, rest...);
-    // An invalidated capture ends as well; only a stream that captured nothing leaves the count alone.
-    if (result == CUDA_ERROR_ILLEGAL_STATE || result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
-        result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || result == CUDA_ERROR_INVALID_VALUE) {
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
+        result != CUDA_ERROR_STREAM_CAPTURE_UNJOINED) {
       return result;
     }
     state->captures.fetch_sub(1);

@@ -1,4 +1,4 @@
-// Graphs, tensor maps, textures, private tables: what is pinned, and what ends it.
+// Graphs and tensor maps: what is pinned, and what ends it.
 
 #include "integration/hooks/escaped_families.h"
 
@@ -242,6 +242,19 @@ TEST_F(GraphHookTest, ARecaptureIsACaptureAndReplacesTheGraphsBlocks) {
   EXPECT_EQ(PinsOf(3), 0);
 }
 
+TEST_F(GraphHookTest, WhatTheDriverDoesNotDestroyKeepsItsBlocks) {
+  const CUgraph graph = Capture(1, 2);
+  driver().results["cuGraphDestroy"] = {CUDA_ERROR_UNKNOWN};
+  driver().Hooked<Row::cuGraphDestroy>()(graph);
+  EXPECT_EQ(PinsOf(2), 1);
+  Instantiate(1, Capture(2, 3));
+  driver().results.erase("cuGraphDestroy");
+  driver().Hooked<Row::cuGraphDestroy>()(Graph(2));
+  driver().results["cuGraphExecDestroy"] = {CUDA_ERROR_UNKNOWN};
+  driver().Hooked<Row::cuGraphExecDestroy>()(Exec(1));
+  EXPECT_EQ(PinsOf(3), 1);
+}
+
 TEST_F(GraphHookTest, AGraphThatIsLaunchedInACaptureLivesOn) {
   Instantiate(1, Capture(1, 2));
   driver().Hooked<Row::cuGraphDestroy>()(Graph(1));
@@ -356,42 +369,6 @@ TEST_F(TensorMapHookTest, AMapThatCannotBeRememberedPinsItsBlock) {
     Encode(&map, Address(2));
   }
   ExpectPinned(PinReason::kUnknownCall, {Id(2)});
-}
-
-// ---- Textures, private tables.
-
-class EscapedFamiliesTest : public EscapeHookTest {};
-
-TEST_F(EscapedFamiliesTest, ATexturePinsItsBlockWhileItExists) {
-  CUDA_RESOURCE_DESC resource = {};
-  resource.resType = CU_RESOURCE_TYPE_LINEAR;
-  resource.res.linear.devPtr = Address(2);
-  CUtexObject texture = 5;
-  CUsurfObject surface = 5;
-  driver().Hooked<Row::cuTexObjectCreate>()(&texture, &resource, nullptr, nullptr);
-  driver().Hooked<Row::cuSurfObjectCreate>()(&surface, &resource);
-  EXPECT_EQ(PinsOf(2, PinReason::kTexture), 2);
-  driver().Hooked<Row::cuTexObjectDestroy>()(texture);
-  EXPECT_EQ(PinsOf(2, PinReason::kTexture), 1);
-  EXPECT_EQ(driver().CountOf("cuCtxSynchronize"), 1u) << "kernels that use it may be under way";
-  driver().Hooked<Row::cuSurfObjectDestroy>()(surface);
-  EXPECT_EQ(PinsOf(2, PinReason::kTexture), 0);
-}
-
-TEST_F(EscapedFamiliesTest, UnknownPrivateTablesSwitchEvictionOffWhenStrict) {
-  const void* table = nullptr;
-  const CUuuid known = {{0x6b, static_cast<char>(0xd5), static_cast<char>(0xfb), 0x6c}};
-  const CUuuid shared_by_libraries = {{0x21, 0x31, static_cast<char>(0x8c), 0x60}};  // cuBLAS, cuFFT
-  const CUuuid unknown = {{1, 2, 3, 4}};
-  driver().Hooked<Row::cuGetExportTable>()(&table, &unknown);
-  EXPECT_EQ(switched_off(), "");
-  context_.strict = true;
-  driver().Hooked<Row::cuGetExportTable>()(&table, &known);
-  driver().Hooked<Row::cuGetExportTable>()(&table, &shared_by_libraries);
-  EXPECT_EQ(switched_off(), "");
-  driver().Hooked<Row::cuGetExportTable>()(&table, &unknown);
-  EXPECT_THAT(switched_off(),
-              testing::StartsWith("private driver table 01020304-0000-0000-0000-000000000000, which "));
 }
 
 }  // namespace

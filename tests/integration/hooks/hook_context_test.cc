@@ -90,7 +90,9 @@ TEST_F(PinEndsTest, AddressesInAGlobalArePinnedUntilItIsOverwrittenOrUnloaded) {
   EXPECT_EQ(PinsOf(2, PinReason::kModuleGlobal), 0);
   EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 1);
   driver().Hooked<Row::cuModuleUnload>()(reinterpret_cast<CUmodule>(0x4000));
-  EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 1);
+  driver().results["cuModuleUnload"] = {CUDA_ERROR_UNKNOWN};
+  driver().Hooked<Row::cuModuleUnload>()(module);
+  EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 1) << "the driver has not unloaded it";
   driver().Hooked<Row::cuModuleUnload>()(module);
   EXPECT_EQ(PinsOf(3, PinReason::kModuleGlobal), 0);
   EXPECT_EQ(PinsOf(4, PinReason::kModuleGlobal), 0);

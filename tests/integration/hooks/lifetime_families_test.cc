@@ -1,5 +1,7 @@
 #include "integration/hooks/lifetime_families.h"
 
+#include <functional>
+
 #include "tests/integration/hooks/hook_fixture.h"
 
 namespace spillway::integration {
@@ -13,6 +15,29 @@ TEST_F(LifetimeFamiliesTest, AFailedCaptureBeginIsNotCounted) {
   driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
   EXPECT_EQ(GetHookState()->captures, 0);
   EXPECT_EQ(residency_[0].captures_ended.size(), 1u);
+}
+
+// Only these codes come from a capture that has ended. After any other it may go on, and its launches are not real.
+TEST_F(LifetimeFamiliesTest, ACaptureIsCountedUntilTheDriverSaysThatItHasEnded) {
+  Publish();
+  const auto captures_after = [&](CUresult result) {
+    driver().results["cuStreamBeginCapture_v2"] = {CUDA_SUCCESS};
+    driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    driver().results["cuStreamEndCapture"] = {result};
+    CUgraph graph = nullptr;
+    driver().Hooked<Row::cuStreamEndCapture>()(Stream(1), &graph);
+    return GetHookState()->captures.exchange(0);
+  };
+  for (const CUresult ended :
+       {CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_UNJOINED}) {
+    EXPECT_EQ(captures_after(ended), 0) << ended;
+  }
+  for (const CUresult refused :
+       {CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+        CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_UNKNOWN}) {
+    EXPECT_EQ(captures_after(refused), 1) << refused;
+  }
 }
 
 TEST_F(LifetimeFamiliesTest, WhatEndsIsReportedBefore) {
@@ -51,6 +76,38 @@ TEST_F(LifetimeFamiliesTest, AnUnloadedFunctionIsAskedAnew) {
   GiveOut(Function());
   launch();
   EXPECT_EQ(OnlyLaunch().set, Ids{Id(2)});
+}
+
+TEST_F(LifetimeFamiliesTest, AFunctionOfAnotherKernelInTheNextContextIsAskedAnew) {
+  Publish();
+  const auto library = reinterpret_cast<CUlibrary>(0x7100);
+  uint64_t words[2] = {0, Address(2)};
+  void* params[] = {words};
+  const auto launch_function_of = [&](uintptr_t kernel) {
+    CUkernel from = reinterpret_cast<CUkernel>(kernel);
+    driver().Hooked<Row::cuLibraryGetKernel>()(&from, library, "kernel");
+    CUfunction function = Function();
+    driver().Hooked<Row::cuKernelGetFunction>()(&function, from);
+    driver().Hooked<Row::cuLaunchKernel>()(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr);
+  };
+  const auto context = reinterpret_cast<CUcontext>(0x7800);
+  const std::function<void()> ends[] = {
+      [&] { driver().Hooked<Row::cuCtxDestroy_v2>()(context); },
+      [&] { driver().Hooked<Row::cuDevicePrimaryCtxRelease_v2>()(0); },
+      [&] { driver().Hooked<Row::cuDevicePrimaryCtxReset_v2>()(0); },
+      [&] { driver().Hooked<Row::cuGreenCtxDestroy>()(reinterpret_cast<CUgreenCtx>(0x7900)); }};
+  uintptr_t kernel = 0x7300;
+  for (const auto& end : ends) {
+    driver().param_sizes = {8};
+    launch_function_of(kernel += 0x40);
+    EXPECT_TRUE(residency_[0].launches.empty());
+    end();
+    driver().param_sizes = {16};
+    launch_function_of(kernel += 0x40);
+    EXPECT_EQ(OnlyLaunch().set, Ids{Id(2)});
+    residency_[0].launches.clear();
+    end();
+  }
 }
 
 TEST_F(LifetimeFamiliesTest, ALoadedModuleHasNothingOfAnEarlierOne) {

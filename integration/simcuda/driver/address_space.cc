@@ -99,6 +99,12 @@ CUresult AddressSpace::Release(uint64_t handle) {
   return CUDA_SUCCESS;
 }
 
+bool AddressSpace::IsHandle(uint64_t handle) {
+  ReadLock lock(mutex_);
+  const auto it = physical_.find(handle);
+  return it != physical_.end() && it->second.references != 0;
+}
+
 CUresult AddressSpace::Retain(uint64_t address, uint64_t* handle) {
   WriteLock lock(mutex_);
   const Mapping* mapping = FindMappingLocked(address);

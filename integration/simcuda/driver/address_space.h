@@ -65,6 +65,8 @@ class AddressSpace {
 
   CUresult Create(uint64_t size, const CUmemAllocationProp& properties, Device* device, uint64_t* handle);
   CUresult Release(uint64_t handle);
+  // Whether somebody has the handle still; one that was released may live on behind a mapping.
+  bool IsHandle(uint64_t handle);
   CUresult Retain(uint64_t address, uint64_t* handle);
   CUresult RetainHandle(uint64_t handle);
   CUresult GetProperties(uint64_t handle, CUmemAllocationProp* properties);

@@ -6,6 +6,7 @@
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/fail_points.h"
+#include "integration/simcuda/driver/module.h"
 
 namespace simcuda {
 namespace {
@@ -20,6 +21,11 @@ CUresult EnterDevice(CUdevice ordinal, Device** device) {
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+void EndPrimary(Context* context) {
+  EndModulesOf(*context);
+  context->Reset();
+}
+
 CUresult ReleasePrimary(CUdevice ordinal) {
   Device* device = nullptr;
   if (CUresult result = EnterDevice(ordinal, &device); result != CUDA_SUCCESS) return result;
@@ -30,7 +36,7 @@ CUresult ReleasePrimary(CUdevice ordinal) {
     if (context == nullptr || context->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--context->retained == 0) last = context;
   }
-  if (last != nullptr) last->Reset();
+  if (last != nullptr) EndPrimary(last);
   return CUDA_SUCCESS;
 }
 
@@ -43,7 +49,7 @@ CUresult ResetPrimary(CUdevice ordinal) {
     context = g_primary[ordinal];
     if (context != nullptr) context->retained = 0;
   }
-  if (context != nullptr) context->Reset();
+  if (context != nullptr) EndPrimary(context);
   return CUDA_SUCCESS;
 }
 
@@ -74,6 +80,7 @@ CUresult DestroyContext(CUcontext handle) {
   if (context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = ContextStack();
   if (!stack.empty() && stack.back() == context) stack.pop_back();
+  EndModulesOf(*context);
   context->Destroy();  // the object stays: old streams and events refer to it
   return CUDA_SUCCESS;
 }

@@ -111,8 +111,10 @@ void Reader::ReadCalls(const Json& calls, HardwareProfile* profile) {
       cost.held = Held::kMemory;
     } else if (held == "context") {
       cost.held = Held::kContext;
+    } else if (held == "everything" && static_cast<Call>(i) == Call::kModuleLoad) {
+      cost.held = Held::kEverything;
     } else if (held != "nothing") {
-      return Fail(where + ".holds takes memory, context or nothing");
+      return Fail(where + ".holds takes memory, context or nothing; a load of code everything as well");
     }
     cost.call_ns = Optional(call, "call_us", where) * kMicrosecond * scale_;
     cost.handle_ns = Optional(call, "handle_us", where) * kMicrosecond * scale_;

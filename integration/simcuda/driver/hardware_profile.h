@@ -39,8 +39,8 @@ inline constexpr int kCallCount = static_cast<int>(Call::kModuleLoad) + 1;
 extern const char* const kCallNames[kCallCount];
 
 // What a call holds while its time passes. kMemory: the driver's memory lock, one for the process. kContext: the lock
-// that everything takes that gives the GPU work.
-enum class Held : uint8_t { kNothing, kMemory, kContext };
+// that everything takes that gives the GPU work. kEverything, of a load of code alone: no call with a cost goes on.
+enum class Held : uint8_t { kNothing, kMemory, kContext, kEverything };
 
 enum class End : uint8_t { kLow, kHigh };  // of assumed figures
 

@@ -31,6 +31,29 @@ struct Threads {
   std::unordered_map<int, uint64_t> cpu_ns;  // by the kernel's number of the thread; guarded by mutex
 };
 
+// What a load of code holds. Who passes takes the entry first, which a load holds: a shared lock would let calls that
+// overlap pass it again and again.
+class Gate {
+ public:
+  void Pass() {
+    std::lock_guard<std::mutex> entry(entry_);
+    closed_.lock_shared();
+  }
+  void Leave() { closed_.unlock_shared(); }
+  void Close() {
+    entry_.lock();
+    closed_.lock();
+  }
+  void Open() {
+    closed_.unlock();
+    entry_.unlock();
+  }
+
+ private:
+  std::mutex entry_;
+  std::shared_mutex closed_;
+};
+
 struct State {
   std::atomic<const HardwareProfile*> profile{nullptr};
   std::mutex profiles_mutex;
@@ -39,10 +62,7 @@ struct State {
   std::mutex mutex;            // guards the time lines
   int64_t memory_free_ns = 0;  // when each lock is free again
   int64_t context_free_ns = 0;
-  // Held alone while code is loaded: how long that takes is not known before. Everybody takes the entry first, which
-  // a load holds: a shared lock would let calls that overlap pass it again and again.
-  std::mutex context_entry;
-  std::shared_mutex context_gate;
+  Gate gates[3];  // by Held: of the calls that hold it
 
   // Counts, stretched times.
   std::atomic<uint64_t> memory_ns{0}, longest_memory_ns{0};
@@ -120,6 +140,21 @@ Slot TakeSlot(Call call, Held held, int64_t cost_ns) {
   return slot;
 }
 
+// Whose gates a call passes that holds `held`, or a load closes: in this order.
+constexpr Held kGateOrder[] = {Held::kContext, Held::kMemory, Held::kNothing};
+bool WaitsFor(Held held, Held gate) {
+  return held == gate ||
+         (held == Held::kContext && gate == Held::kMemory && GetSettings().hardware_waits.load() != 0);
+}
+Held HeldByLoads(const HardwareProfile& profile) {
+  return profile.calls[static_cast<int>(Call::kModuleLoad)].held;
+}
+bool Closes(Held held, Held gate) {
+  return held == Held::kEverything || (held == gate && held != Held::kNothing);
+}
+uint32_t BitOf(Held held) { return 1u << static_cast<int>(held); }
+Gate& GateOf(Held held) { return GetState().gates[static_cast<int>(held)]; }
+
 void Count(Call call, Held held, const Slot& slot, int64_t cost_ns) {
   State& state = GetState();
   const auto relaxed = std::memory_order_relaxed;
@@ -186,7 +221,9 @@ CallTime::CallTime(Call call) : profile_(ActiveProfile()), call_(call) {
 CallTime::~CallTime() {
   if (profile_ == nullptr) return;
   State& state = GetState();
-  if (shares_context_) state.context_gate.unlock_shared();
+  for (const Held gate : kGateOrder) {
+    if (passed_ & BitOf(gate)) GateOf(gate).Leave();
+  }
   thread_local const int thread = static_cast<int>(syscall(SYS_gettid));
   const auto spent = static_cast<uint64_t>(ThreadCpuNs() - cpu_at_start_ns_);
   std::lock_guard<std::mutex> lock(state.threads.mutex);
@@ -196,10 +233,10 @@ CallTime::~CallTime() {
 void CallTime::Spend(uint64_t handles, uint64_t bytes) {
   if (profile_ == nullptr) return;
   const Held held = profile_->calls[static_cast<int>(call_)].held;
-  if (held == Held::kContext) {
-    std::lock_guard<std::mutex> entry(GetState().context_entry);
-    GetState().context_gate.lock_shared();
-    shares_context_ = true;
+  for (const Held gate : kGateOrder) {
+    if (!WaitsFor(held, gate)) continue;
+    GateOf(gate).Pass();
+    passed_ |= BitOf(gate);
   }
   const auto cost_ns = static_cast<int64_t>(profile_->NsOf(call_, handles, bytes));
   const Slot slot = TakeSlot(call_, held, cost_ns);
@@ -209,22 +246,25 @@ void CallTime::Spend(uint64_t handles, uint64_t bytes) {
 
 ModuleLoadTime::ModuleLoadTime() : profile_(ActiveProfile()) {
   if (profile_ == nullptr) return;
-  GetState().context_entry.lock();
-  GetState().context_gate.lock();
+  for (const Held gate : kGateOrder) {
+    if (Closes(HeldByLoads(*profile_), gate)) GateOf(gate).Close();
+  }
 }
 
 ModuleLoadTime::~ModuleLoadTime() {
   if (profile_ == nullptr) return;
-  GetState().context_gate.unlock();
-  GetState().context_entry.unlock();
+  for (const Held gate : kGateOrder) {
+    if (Closes(HeldByLoads(*profile_), gate)) GateOf(gate).Open();
+  }
 }
 
 void ModuleLoadTime::Spend(void (*wait_for_gpu)()) {
   if (profile_ != nullptr || GetSettings().module_load_waits.load() != 0) wait_for_gpu();
   if (profile_ == nullptr) return;
   const auto cost_ns = static_cast<int64_t>(profile_->NsOf(Call::kModuleLoad, 1, 0));
-  const Slot slot = TakeSlot(Call::kModuleLoad, Held::kContext, cost_ns);
-  Count(Call::kModuleLoad, Held::kContext, slot, cost_ns);
+  // The gates keep the others out, so that it needs no place on the time lines.
+  const Slot slot = TakeSlot(Call::kModuleLoad, Held::kNothing, cost_ns);
+  Count(Call::kModuleLoad, Held::kNothing, slot, cost_ns);
   WaitUntil(slot.end_ns);
 }
 

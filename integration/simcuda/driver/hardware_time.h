@@ -1,6 +1,7 @@
 // The time that a machine's profile gives to calls (SIMCUDA_HARDWARE). Without a profile nothing here waits, counts or
 // takes a lock. A call's time passes on its caller's thread; the two locks of a driver are time lines: who comes while
-// one is held waits until it is free, in the order of coming. Two forms of a driver: calls that give the GPU work wait
+// one is held waits until it is free, in the order of coming. How long a load of code holds one is not known before, so
+// it closes a gate that the others pass. Two forms of a driver: calls that give the GPU work wait
 // for the memory lock, or do not. Any thread.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
@@ -33,10 +34,10 @@ class CallTime {
   const HardwareProfile* const profile_;
   const Call call_;
   int64_t cpu_at_start_ns_ = 0;
-  bool shares_context_ = false;
+  uint32_t passed_ = 0;  // a bit for each gate that it is to leave, by Held
 };
 
-// Loading code, with a profile: holds the context lock, waits until the GPU has nothing left to do, and takes the
+// Loading code, with a profile: holds what the profile says, waits until the GPU has nothing left to do, and takes the
 // call's time. Without one it waits where SIMCUDA_MODULE_LOAD=wait.
 class ModuleLoadTime {
  public:

@@ -7,6 +7,19 @@
 #include "integration/simcuda/driver/context.h"
 
 namespace simcuda {
+namespace {
+
+// All that were ever loaded.
+struct Loaded {
+  std::mutex mutex;
+  std::vector<Module*> modules;
+};
+Loaded& GetLoaded() {
+  static Loaded* loaded = new Loaded;  // never destroyed: threads outlive static destructors
+  return *loaded;
+}
+
+}  // namespace
 
 CUresult Module::Load(const void* image, Context* context, Module** module) {
   ImageContents contents;
@@ -17,6 +30,9 @@ CUresult Module::Load(const void* image, Context* context, Module** module) {
   (*module)->globals = std::move(contents.globals);
   (*module)->context = context;
   (*module)->Live(context == nullptr ? HandleKind::kLibrary : HandleKind::kModule);
+  Loaded& loaded = GetLoaded();
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  loaded.modules.push_back(*module);
   return CUDA_SUCCESS;
 }
 
@@ -94,6 +110,30 @@ void Module::Unload() {
   for (auto& [user, module] : modules) module->Unload();
   for (const auto& [owner, address] : global_addresses) GetAddressSpace().Free(address);
   global_addresses.clear();
+}
+
+void Module::End() {
+  std::lock_guard<std::mutex> lock(mutex);
+  Die();
+  for (auto& [name, handle] : functions) {
+    if (handle != nullptr) handle->Die();
+  }
+  global_addresses.clear();
+}
+
+void EndModulesOf(Context& context) {
+  Loaded& loaded = GetLoaded();
+  std::lock_guard<std::mutex> all(loaded.mutex);
+  for (Module* module : loaded.modules) {
+    if (module->context == &context && module->IsLive(HandleKind::kModule)) module->End();
+    if (!module->is_library()) continue;
+    std::lock_guard<std::mutex> lock(module->mutex);
+    if (const auto found = module->modules.find(&context); found != module->modules.end()) {
+      found->second->End();
+      module->modules.erase(found);
+    }
+    std::erase_if(module->global_addresses, [&](const auto& entry) { return entry.first.first == &context; });
+  }
 }
 
 }  // namespace simcuda

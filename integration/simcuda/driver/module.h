@@ -41,7 +41,15 @@ struct Module : HandleObject {
   CUresult FindGlobal(const std::string& name, Context& user, uint64_t* address, size_t* bytes);
   // Handles of an unloaded module or library are none any more; their memory stays, so that a late use is seen.
   void Unload();
+
+ private:
+  friend void EndModulesOf(Context& context);
+  // Its handles end; its variables are freed with the context.
+  void End();
 };
+
+// The context ends: so do the modules that were loaded into it, and what libraries had there. The libraries go on.
+void EndModulesOf(Context& context);
 
 }  // namespace simcuda
 

@@ -5,6 +5,7 @@
 #include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/failures.h"
 #include "integration/simcuda/driver/faults.h"
+#include "integration/simcuda/driver/handles.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/settings.h"
 
@@ -28,6 +29,12 @@ CUresult DeviceOf(const CUmemLocation& location, Device** device) {
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   *device = FindDevice(location.id);
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+// For a call that was given a handle of memory which nobody has.
+CUresult BadMemoryHandle(CUmemGenericAllocationHandle handle) {
+  return BadHandle(reinterpret_cast<const void*>(handle), "a CUmemGenericAllocationHandle",
+                   "it was released, or this driver never gave it out", CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace
@@ -101,6 +108,7 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
 SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   SIMCUDA_FAIL_POINT(cuMemRelease);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
+  if (!GetAddressSpace().IsHandle(handle)) return simcuda::BadMemoryHandle(handle);
   CallTime time(Call::kRelease);
   time.Spend();
   return GetAddressSpace().Release(handle);
@@ -111,6 +119,7 @@ SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
   SIMCUDA_FAIL_POINT(cuMemMap);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!GetAddressSpace().IsHandle(handle)) return simcuda::BadMemoryHandle(handle);
   CallTime time(Call::kMap);
   time.Spend(1, size);
   return GetAddressSpace().Map(pointer, size, offset, handle);

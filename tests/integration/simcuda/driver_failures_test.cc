@@ -133,6 +133,7 @@ TEST_F(DriverFailuresTest, AReleasedHandleLastsAsLongAsItsMapping) {
   ASSERT_EQ(cuMemCreate(&handle, kChunk, &properties, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuMemMap(range.start, kChunk, 0, handle, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  const HandlesAreAnswered answered;
   EXPECT_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE) << "it is nobody's any more";
   EXPECT_EQ(AllowAccess(range.start, kChunk), CUDA_SUCCESS);
   EXPECT_EQ(cuMemUnmap(range.start, kChunk), CUDA_SUCCESS);

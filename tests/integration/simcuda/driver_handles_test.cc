@@ -311,5 +311,38 @@ TEST_F(DriverHandlesTest, ADestroyedContextIsNoneAnyMore) {
   ASSERT_EQ(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
 }
 
+// The modules that were loaded into it end with it, and what a library had there. The library goes on.
+TEST_F(DriverHandlesTest, WhatAContextHadEndsWithIt) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxCreate(&context, nullptr, 0, 0), CUDA_SUCCESS);
+  CUmodule loaded = nullptr, of_library = nullptr;
+  CUfunction of_module = nullptr, of_kernel = nullptr, again = nullptr;
+  ASSERT_EQ(cuModuleLoadData(&loaded, kImage), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleGetFunction(&of_module, loaded, "handles_one"), CUDA_SUCCESS);
+  ASSERT_EQ(cuLibraryGetModule(&of_library, of_.library), CUDA_SUCCESS);
+  ASSERT_EQ(cuKernelGetFunction(&of_kernel, of_.kernel), CUDA_SUCCESS);
+  EXPECT_EQ(Launch(of_kernel), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxDestroy(context), CUDA_SUCCESS);
+  EXPECT_DEATH(cuFuncGetName(&g_name, of_module), "cuFuncGetName takes a CUfunction");
+  EXPECT_DEATH(cuFuncGetName(&g_name, of_kernel), "cuFuncGetName takes a CUfunction");
+  EXPECT_DEATH(cuModuleUnload(loaded), "cuModuleUnload takes a CUmodule");
+  EXPECT_DEATH(cuModuleGetFunction(&again, of_library, "handles_one"),
+               "cuModuleGetFunction takes a CUmodule");
+  EXPECT_EQ(Launch(of_.function), CUDA_SUCCESS) << "another context's";
+  ASSERT_EQ(cuKernelGetFunction(&again, of_.kernel), CUDA_SUCCESS);
+  EXPECT_EQ(Launch(again), CUDA_SUCCESS);
+}
+
+TEST_F(DriverHandlesTest, MemoryThatWasReleasedIsNoneAnyMore) {
+  CUmemAllocationProp properties = DeviceMemory();
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_EQ(cuMemCreate(&handle, kChunk, &properties, 0), CUDA_SUCCESS);
+  const Range range(kChunk);
+  ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_DEATH(cuMemRelease(handle), "cuMemRelease takes a CUmemGenericAllocationHandle");
+  EXPECT_DEATH(cuMemMap(range.start, kChunk, 0, handle, 0), "cuMemMap takes a CUmemGenericAllocationHandle");
+  EXPECT_DEATH(cuMemRelease(0x1234), "cuMemRelease takes a CUmemGenericAllocationHandle");
+}
+
 }  // namespace
 }  // namespace simcuda_test

@@ -14,6 +14,7 @@ constexpr const char* kDeviceRate = R"("device_gb_per_s": {"value": 100, "source
 
 class DriverHardwareOrderTest : public DriverHardwareTest {
  protected:
+  int UseWithLoads(const std::string& holds);
   // A thread with the context of the one that starts it.
   static std::thread Start(const std::function<void()>& body) {
     CUcontext context = nullptr;
@@ -134,6 +135,77 @@ TEST_F(DriverHardwareOrderTest, LoadingCodeWaitsForTheGpuAndHoldsLaunchesUp) {
   launch.join();
   EXPECT_EQ(Costs().call_ns[SIMCUDA_CALLS - 1], 1'000'000u);
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+}
+
+// The profile above with loads that hold that, and questions for events that hold nothing.
+int DriverHardwareOrderTest::UseWithLoads(const std::string& holds) {
+  std::string text = Profile();
+  const auto set = [&](const std::string& call, const std::string& held, const std::string& now) {
+    const std::string part = '"' + call + R"(": {"holds": ")" + held;
+    const size_t at = text.find(part);
+    EXPECT_NE(at, std::string::npos) << part;
+    text.replace(at + part.size() - held.size(), held.size(), now);
+  };
+  set("cuModuleLoadData", "context", holds);
+  set("cuEventQuery", "memory", "nothing");
+  return Use(text);
+}
+
+CUresult ReserveAndFree() {
+  CUdeviceptr at = 0;
+  const CUresult result = cuMemAddressReserve(&at, 2 * kMiB, 0, 0, 0);
+  if (result == CUDA_SUCCESS) cuMemAddressFree(at, 2 * kMiB);
+  return result;
+}
+
+// Which calls wait for a load, by what it holds and by the form of the driver.
+TEST_F(DriverHardwareOrderTest, ALoadHoldsWhatTheProfileSays) {
+  struct Case {
+    const char* holds;
+    const char* form;
+    bool launch, reserve, query;  // that wait
+  };
+  for (const Case& c :
+       {Case{"context", "wait", true, false, false}, Case{"memory", "wait", true, true, false},
+        Case{"memory", "pass", false, true, false}, Case{"everything", "wait", true, true, true},
+        Case{"everything", "pass", true, true, true}, Case{"nothing", "wait", false, false, false}}) {
+    SCOPED_TRACE(std::string(c.holds) + ", " + c.form);
+    std::atomic<bool> loading{false}, ended{false};
+    std::atomic<int> calling{0};
+    const Kernel quick("a_quick_kernel_during_a_load", 0, [](uint64_t*) {});
+    const Kernel busy("a_busy_kernel", 0, [&](uint64_t*) {
+      for (int i = 0; i < 5000 && calling < 3; ++i) SleepMs(1);
+      SleepMs(200);
+      ended = true;
+    });
+    const TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
+    const TestEvent event;
+    ASSERT_EQ(cuEventRecord(event, other), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+    ASSERT_EQ(UseWithLoads(c.holds), 0);
+    ASSERT_EQ(simcuda_set("HARDWARE_FORM", c.form), 0);
+    EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
+    const auto waits = [&](bool expected, const std::function<CUresult()>& call) {
+      return Start([&, expected, call] {
+        while (!loading) SleepMs(1);
+        SleepMs(100);
+        ++calling;
+        EXPECT_EQ(call(), CUDA_SUCCESS);
+        EXPECT_EQ(ended, expected);
+      });
+    };
+    std::thread threads[] = {waits(c.launch, [&] { return quick.Launch(other, {}); }),
+                             waits(c.reserve, &ReserveAndFree),
+                             waits(c.query, [&] { return cuEventQuery(event); })};
+    const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_busy_kernel\n";
+    CUmodule module = nullptr;
+    loading = true;
+    EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+    EXPECT_TRUE(ended);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+  }
 }
 
 TEST_F(DriverHardwareOrderTest, LaunchesThatOverlapDoNotKeepALoadWaiting) {

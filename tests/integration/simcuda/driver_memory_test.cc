@@ -115,7 +115,10 @@ TEST_F(DriverMemoryTest, ReleasedHandleLivesAsLongAsItsMapping) {
   ASSERT_EQ(cuMemMap(range.start, kChunk, 0, handle, 0), CUDA_SUCCESS);
   ASSERT_EQ(AllowAccess(range.start, kChunk), CUDA_SUCCESS);
   ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+  {
+    const HandlesAreAnswered answered;
+    EXPECT_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+  }
   *At<int>(range.start) = 5;
   CUmemGenericAllocationHandle again = 0;
   ASSERT_EQ(cuMemRetainAllocationHandle(&again, At<void>(range.start)), CUDA_SUCCESS);

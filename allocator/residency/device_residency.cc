@@ -39,8 +39,8 @@ absl::Status DeviceResidency::Components::Start() {
   probe.emplace(&core, &charges, copies.get());
   claims.emplace(&core, &charges, &*faulter, wake);
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
-  reclaimer.emplace(&core,
-                    Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims, &*plan_runner});
+  reclaimer.emplace(
+      &core, Reclaimer::Parts{&charges, &addresses, &*evictor, &*faulter, &*claims, &*plan_runner, &*probe});
   return absl::OkStatus();
 }
 

@@ -47,6 +47,7 @@ spillway_test(allocator_units_test
 set_source_files_properties(residency/state/stream_clock_test.cc PROPERTIES
   COMPILE_DEFINITIONS SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
+spillway_test(fragmentation_test SOURCES fragmentation_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(clean_copies_test
   SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
     residency/transfer/copy_out_test.cc residency/transfer/link_probe_test.cc residency/transfer/unseen_writes_test.cc

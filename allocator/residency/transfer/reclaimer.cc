@@ -48,7 +48,8 @@ Reclaimer::Reclaimer(Core* core, const Parts& parts)
       evictor_(parts.evictor),
       faulter_(parts.faulter),
       claims_(parts.claims),
-      planned_(parts.planned) {}
+      planned_(parts.planned),
+      probe_(parts.probe) {}
 
 bool Reclaimer::Poll() {
   const bool started = StartEvictions();
@@ -212,7 +213,8 @@ void Reclaimer::RefuseIfStuckLocked(const TableLock& lock, bool cancelled) {
   if (claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_) evictor_->ForgetFailures();
   const bool retries = evictor_->first_failure().ok() && evictor_->chunks_coming(lock) > 0;
   const bool may_free = cancelled || retries || evictor_->MayFreeLocked(lock) || claims_->grants(lock) > 0 ||
-                        faulter_->prefetches_under_way() > 0 || core_->clock.MayComplete();
+                        faulter_->prefetches_under_way() > 0 || probe_->measuring() ||
+                        core_->clock.MayComplete();
   if (stuck_since_ == 0 || claims_->HeadLocked(lock) != stuck_head_ || freed != freed_then_ || may_free) {
     stuck_since_ = may_free ? 0 : now;
     stuck_head_ = claims_->HeadLocked(lock);
@@ -242,7 +244,10 @@ bool Reclaimer::ReleaseExcess() {
     charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &handles);
   }
   if (handles.empty()) return false;
-  core_->error.Note(Release(core_->parts.driver, handles));
+  const absl::Status released = Release(core_->parts.driver, handles);
+  core_->error.Note(released);
+  if (!released.ok())
+    os::Log(os::LogLevel::kWarn, "GPU memory is lost to the process: " + std::string(released.message()));
   const TableLock lock(core_->table);
   charges_->chunks(lock).EndRelease(ChunksOf(handles));
   core_->table.changed.NotifyAll();

@@ -16,6 +16,7 @@
 #include "allocator/residency/transfer/claim_queue.h"
 #include "allocator/residency/transfer/evictor.h"
 #include "allocator/residency/transfer/faulter.h"
+#include "allocator/residency/transfer/link_probe.h"
 #include "policy/planner/victim_index.h"
 #include "policy/trace/units.h"
 
@@ -30,6 +31,7 @@ class Reclaimer {
     Faulter* faulter = nullptr;
     ClaimQueue* claims = nullptr;
     PlannedUses* planned = nullptr;
+    const LinkProbe* probe = nullptr;
   };
   Reclaimer(Core* core, const Parts& parts);
 
@@ -77,6 +79,7 @@ class Reclaimer {
   Faulter* const faulter_;
   ClaimQueue* const claims_;
   PlannedUses* const planned_;
+  const LinkProbe* const probe_;
 
   bool waits_for_time_ = false;
   // Since when nothing could help this first claim, and what had been freed by then.

@@ -202,6 +202,41 @@ TEST_F(PlanRunnerTest, WhereThePlanLeavesNoHeadroomAVictimIsTakenAndComesBack) {
   EXPECT_EQ(Wrong(device, blocks[6], 7), 0u);
 }
 
+// The gap of 8 ms suffices for the copy at the link's rate out, and not at what is left of it beside a fetch.
+TEST_F(PlanRunnerTest, ACopyOutBesideFetchesIsTakenToGoAtTheRateOfBoth) {
+  FixedHashCode code;
+  CoreSetup setup = Setup(4 << 20);
+  setup.hash_code = &code;
+  CoreDevice device(setup);
+  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
+  const CUdeviceptr copied = Filled(device, 1), other = Filled(device, 2);
+  LinkMeter& link = device->core()->link;
+  link.SetMeasured({1e9, 1e9}, {1e9, 5e7});
+  link.Begin(LinkDirection::kIn, 1000);
+  Begin(device, 10);
+  for (const uint32_t position : {0, 9}) Use(device, position, copied);
+  Use(device, 1, other);
+  PlanOp copy;
+  copy.kind = PlanOpKind::kCopyOut;
+  copy.tier = PlanTier::kHost;
+  copy.needed = 8;
+  copy.block = RawOf(device, copied);
+  plan_->ops.push_back(copy);
+  Set(device);
+  Read(device, copied);
+  Read(device, other);
+  device.Synchronize();
+  const auto early_copies = [&] {
+    device->thread()->Wake();
+    usleep(2000);
+    return device->Stats().early_copies;
+  };
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(early_copies(), 0u);
+  link.End(LinkDirection::kIn, 0, 2000);
+  for (int i = 0; i < 5'000 && early_copies() == 0; ++i) continue;
+  EXPECT_EQ(device->Stats().early_copies, 1u);
+}
+
 TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
   CoreDevice device(Setup(2 * kBlock));
   const CUdeviceptr away = Filled(device, 1), block = Filled(device, 2);

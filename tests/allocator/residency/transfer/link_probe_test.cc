@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "io/os/clock.h"
@@ -309,6 +310,35 @@ TEST(LinkProbeTest, ABatchThatDoesNotEndHoldsEvictionsForAMomentOnly) {
   EXPECT_EQ(AwaitMeasurement(device).link_measurements_dropped, 1u) << "its time was over";
   EXPECT_EQ(Read(device, first, 3), 0u);
   EXPECT_EQ(Read(device, second, 5), 0u);
+  device->CheckInvariants();
+}
+
+// What the measurement has taken comes back when its copies end. A launch that lacks just that waits for it.
+TEST(LinkProbeTest, ALaunchThatLacksItsChunksIsNotRefused) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuEventCreate = &CreateEvent;
+  driver.cuEventQuery = &QueryEvent;
+  link_hangs = true;
+  seen_hanging = false;
+  CoreSetup setup = Measuring();
+  setup.host_bytes = 16 << 20;
+  setup.driver = &driver;
+  CoreDevice device(setup);
+  const CUdeviceptr first = Filled(device, 3);
+  const CUdeviceptr rest = device.MustAllocate(setup.budget_bytes - setup.external_share_bytes - kBlock);
+  EvictInNeed(device, first);
+  for (int i = 0; i < 10'000 && !seen_hanging; ++i) {
+    usleep(200);
+    device->thread()->Wake();
+  }
+  ASSERT_TRUE(seen_hanging);
+  std::thread end([] {
+    usleep(600'000);
+    link_hangs = false;
+  });
+  EXPECT_EQ(device.Launch(nullptr, {first, rest}, [](const auto&) {}), CUDA_SUCCESS);
+  end.join();
+  EXPECT_EQ(Read(device, first, 3), 0u);
   device->CheckInvariants();
 }
 

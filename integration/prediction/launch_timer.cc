@@ -164,17 +164,18 @@ void LaunchTimer::Collect(const policy::Trace& trace, const policy::BlockSizes& 
     const Sample& sample = samples_[taken % kSamples];
     // Its launch, or the one behind it, has not been taken from the recorder.
     if (sample.index + 1 >= trace.end()) break;
+    const bool abandoned = sample.outcome == Outcome::kAbandoned;
+    const CUresult reached = abandoned ? CUDA_SUCCESS : options_.driver->cuEventQuery(sample.end);
+    if (reached == CUDA_ERROR_NOT_READY) break;
     const bool known = sample.index >= trace.begin();
     const policy::LaunchKind kind =
         known ? policy::KindAt(trace, sample.index, sample.index + 1, sizes) : policy::LaunchKind();
-    if (sample.outcome == Outcome::kAbandoned) {
+    if (abandoned) {
       ++abandoned_;
       if (ends_right_away_.size() >= kMostKindsKept) ends_right_away_.clear();
       if (known) ends_right_away_.insert(kind.own);
       continue;
     }
-    const CUresult reached = options_.driver->cuEventQuery(sample.end);
-    if (reached == CUDA_ERROR_NOT_READY) break;
     float milliseconds = 0;
     if (reached != CUDA_SUCCESS ||
         options_.driver->cuEventElapsedTime(&milliseconds, sample.start, sample.end) != CUDA_SUCCESS ||

@@ -112,5 +112,45 @@ TEST_F(FollowedIterationsTest, KeepsFewLengths) {
   EXPECT_GT(followed_.Most()->launches, 20u);
 }
 
+// ---- When a plan is out of date.
+
+class OutOfDateTest : public FollowedIterationsTest {
+ protected:
+  OutOfDateTest() {
+    RunIteration(1, 4);
+    for (uint64_t block = 1; block <= 4; ++block) sizes_[block] = 1 << 20;
+    machine_.machine.gpu_bytes = 8 << 20;
+    machine_.machine.host_bytes = 8 << 20;
+    machine_.machine.pcie_in = machine_.machine.pcie_out = 10e9;
+    machine_.machine.pcie_both = {8e9, 6e9};
+  }
+  bool OutOfDate(const policy::RuntimeMachine& now) const {
+    const SequencePlan plan(trace_, sizes_, machine_, {});
+    return plan.OutOfDate(trace_, sizes_, now, {});
+  }
+  policy::BlockSizes sizes_;
+  policy::RuntimeMachine machine_;
+};
+
+TEST_F(OutOfDateTest, AsLongAsTheLinkIsTheSameItIsNot) {
+  EXPECT_FALSE(OutOfDate(machine_));
+  policy::RuntimeMachine now = machine_;
+  now.machine.pcie_both = {8.5e9, 5.5e9};
+  EXPECT_FALSE(OutOfDate(now));
+}
+
+// What a direction keeps of its rate beside the other, not the rate itself: both may rise together.
+TEST_F(OutOfDateTest, AnotherLossBesideTheOtherDirectionIsAnotherLink) {
+  for (const policy::LinkRates& both :
+       {policy::LinkRates{6.5e9, 6e9}, {8e9, 8e9}, {9.5e9, 6e9}, {8e9, 4.5e9}}) {
+    policy::RuntimeMachine now = machine_;
+    now.machine.pcie_both = both;
+    EXPECT_TRUE(OutOfDate(now)) << both.in << ", " << both.out;
+  }
+  policy::RuntimeMachine unmeasured = machine_;
+  unmeasured.machine.pcie_both = {};
+  EXPECT_TRUE(OutOfDate(unmeasured)) << "directions that are taken to be independent";
+}
+
 }  // namespace
 }  // namespace spillway::integration

@@ -167,20 +167,17 @@ void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
 
 void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
   const void* owner = nullptr;
-  for (bool asked = false;; asked = true) {
-    {
-      os::MutexLock lock(&mu_);
-      const HandleKinds::Origin known = kinds_.Find(handle);
-      if (known.owner != nullptr) owner = known.owner;
-      const bool differ = known.kind != HandleKind::kUnknown && known.kind != kind;
-      if (differ || asked || owner != nullptr) {
-        kinds_.Drop(handle);
-        DropLocked(handle);
-        if (!differ) NoteLocked(handle, kind, owner);
-        return;
-      }
-    }
-    owner = queries_->Owner(handle, kind);
+  for (const bool asked : {false, true}) {
+    if (asked) owner = queries_->Owner(handle, kind);
+    os::MutexLock lock(&mu_);
+    const HandleKinds::Origin known = kinds_.Find(handle);
+    const bool differ = known.kind != HandleKind::kUnknown && known.kind != kind;
+    if (!differ && !asked) continue;
+    if (known.owner != nullptr) owner = known.owner;
+    kinds_.Drop(handle);
+    DropLocked(handle);
+    if (!differ) NoteLocked(handle, kind, owner);
+    return;
   }
 }
 

@@ -108,8 +108,8 @@ SIMCUDA_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t si
 SIMCUDA_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   SIMCUDA_FAIL_POINT(cuMemRelease);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
-  if (!GetAddressSpace().IsHandle(handle)) return simcuda::BadMemoryHandle(handle);
   CallTime time(Call::kRelease);
+  if (!GetAddressSpace().IsHandle(handle)) return simcuda::BadMemoryHandle(handle);
   time.Spend();
   return GetAddressSpace().Release(handle);
 }
@@ -119,8 +119,8 @@ SIMCUDA_API CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
   SIMCUDA_FAIL_POINT(cuMemMap);
   if (CUresult result = EnterAny(); result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!GetAddressSpace().IsHandle(handle)) return simcuda::BadMemoryHandle(handle);
   CallTime time(Call::kMap);
+  if (!GetAddressSpace().IsHandle(handle)) return simcuda::BadMemoryHandle(handle);
   time.Spend(1, size);
   return GetAddressSpace().Map(pointer, size, offset, handle);
 }

@@ -77,7 +77,10 @@ TEST_F(DriverMemoryTest, MapRefusesWhatCudaRefuses) {
   const auto map = [&](uint64_t at, uint64_t size, uint64_t offset, uint64_t handle) {
     return cuMemMap(range.start + at, size, offset, handle, 0);
   };
-  EXPECT_EQ(map(0, kChunk, 0, 999999), CUDA_ERROR_INVALID_VALUE) << "no such handle";
+  {
+    const HandlesAreAnswered answered;
+    EXPECT_EQ(map(0, kChunk, 0, 999999), CUDA_ERROR_INVALID_VALUE) << "no such handle";
+  }
   EXPECT_EQ(map(0, kChunk, kChunk, first.handle), CUDA_ERROR_INVALID_VALUE) << "offset";
   EXPECT_EQ(map(4096, kChunk, 0, first.handle), CUDA_ERROR_INVALID_VALUE) << "alignment";
   EXPECT_EQ(map(0, 2 * kChunk, 0, first.handle), CUDA_ERROR_INVALID_VALUE) << "larger than the handle";

@@ -149,6 +149,33 @@ class JobsTest(Quiet):
     """Jobs.compare over runs that are made up."""
 
     def compare(self, answer, device="gpu", feature=False, ways=(visit_jobs.Way(50),), minutes=10):
+    def test_an_error_of_the_visits_own_is_a_failed_row(self):
+        table = self.table()
+        with table.guarded("a row"):
+            raise IndexError("no such word")
+        with table.guarded("another"):
+            table.add("another", visit_rows.PASSED)
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.FAILED, visit_rows.PASSED])
+        self.assertIn("IndexError: no such word", table.rows[0]["words"])
+        self.assertIn("raise IndexError", "\n".join(table.rows[0]["traceback"]))
+        with self.assertRaises(SystemExit), table.guarded("told to stop"):
+            raise SystemExit("told to stop")
+
+    def test_a_report_that_cannot_be_written_ends_nothing(self):
+        table = self.table()
+        with mock.patch.object(visit_rows.os, "replace", side_effect=OSError(28, "No space left on device")), \
+                contextlib.redirect_stderr(io.StringIO()) as said:  # fmt: skip
+            table.add("a", visit_rows.PASSED, figures={"path": self.folder})
+        self.assertIn("No space left", said.getvalue())
+        table.pack(self.folder)
+        with tarfile.open(self.folder / "all.tar.gz") as archive:
+            self.assertEqual([row["row"] for row in json.load(archive.extractfile("report.json"))["rows"]], ["a"])
+
+    def test_folders_of_report_and_archive_are_made(self):
+        folder = self.folder / "brought" / "home"
+        visit_rows.Rows(1, {}, folder / "a" / "report.json", folder / "all.tar.gz", 1).pack(self.folder)
+        self.assertTrue((folder / "a" / "report.json").exists() and (folder / "all.tar.gz").exists())
+
         table = self.table(minutes)
         args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, only=None)
         jobs = visit_jobs.Jobs(args, table)

@@ -51,13 +51,48 @@ class WatchTest(Quiet):
         ended = visit_watch.run([sys.executable, "-c", HANGS], self.folder / "hang.log", 2)
         self.assertTrue(ended.cut)
         self.assertLess(ended.seconds, 15 + visit_watch.STACKS)
+        debugger = visit_watch.find_debugger()
+        self.assertIn(f"by {Path(debugger).name}:" if debugger else "no native stacks", ended.text)
         # Both threads sleep in the C library.
-        native = "by gdb" if shutil.which("gdb") else "by eu-stack" if shutil.which("eu-stack") else "no native stacks"
-        self.assertIn(native, ended.text)
         if shutil.which("gdb") and "ptrace: Operation not permitted" not in ended.text:
             self.assertRegex(ended.text, r"#\d+ .*(nanosleep|select|poll|futex|sem_)")
         for words in ("has begun", "cut off", "thread ", "waits in", "lies_in_wait", "Current thread"):
             self.assertIn(words, ended.text)
+
+    def test_the_debugger_of_a_cuda_toolkit_is_found(self):
+        bare, toolkits = self.folder / "bare", self.folder / "toolkits"
+        for folder in (bare, toolkits / "cuda-12.4" / "bin", toolkits / "cuda-13.0" / "bin", self.folder / "home" / "bin"):
+            folder.mkdir(parents=True)
+        for name in ("timeout", "cat", "sh"):
+            (bare / name).symlink_to(shutil.which(name))
+        with mock.patch.object(visit_watch, "TOOLKITS", toolkits), mock.patch.dict("os.environ", {"PATH": str(bare)}):
+            for variable in ("CUDA_HOME", "CUDA_PATH"):
+                visit_watch.os.environ.pop(variable, None)
+            self.assertIsNone(visit_watch.find_debugger())
+            self.assertIn("none of gdb, eu-stack, cuda-gdb", visit_watch.native_stacks(1, 5)[0])
+            for folder, words in ((toolkits / "cuda-12.4" / "bin", "of 12.4"), (toolkits / "cuda-13.0" / "bin", "of 13.0"),
+                                  (self.folder / "home" / "bin", "of the home")):  # fmt: skip
+                (folder / "cuda-gdb").write_text(f"#!/bin/sh\necho {words}: $*\n")
+                (folder / "cuda-gdb").chmod(0o755)
+                if words == "of the home":
+                    visit_watch.os.environ["CUDA_HOME"] = str(self.folder / "home")
+                child = subprocess.Popen(["/bin/sh", "-c", "exec sleep 60"], env={"PATH": "/bin:/usr/bin"})
+                head, text = visit_watch.native_stacks(child.pid, 5)
+                child.kill()
+                child.wait()
+                self.assertEqual(head, f"process {child.pid}, by cuda-gdb:")
+                self.assertTrue(text.startswith(f"{words}: --batch") and text.endswith(f"-p {child.pid}"), text)
+
+    def test_a_limit_grows_with_what_is_done(self):
+        command = [sys.executable, "-c", "import time; time.sleep(3)"]
+        given = iter([1, 2, 10])
+        ended = visit_watch.run(command, self.folder / "a.log", 0.5, more=lambda: next(given))
+        self.assertEqual((ended.cut, ended.status), (False, 0))
+        given = iter([1, 1.2, 1.2])
+        ended = visit_watch.run(command, self.folder / "a.log", 0.5, more=lambda: next(given))
+        self.assertEqual((ended.cut, ended.out_of_time), (True, False))
+        ended = visit_watch.run(["sleep", "60"], self.folder / "a.log", 0.5, left=2.5, more=lambda: 50)
+        self.assertEqual((ended.cut, ended.out_of_time), (True, True), "the visit's end comes before the limit as it has grown")
 
     def test_children_are_cut_too(self):
         command = ["/bin/sh", "-c", f"'{sys.executable}' -c '{HANGS}'; true"]

@@ -18,8 +18,9 @@ from conf_python import python_with_start_up
 
 HANG = 4  # times the uncapped run
 SHORTEST_CUT = 40  # seconds: a start alone may take ten
-UNCAPPED_CUT = 240  # seconds
-FEWEST_LAYERS = 2
+UNCAPPED_CUT = {"gpu": 120, "simcuda": 240}  # seconds: a part of a stage; on the stand-in others may take the processors
+FEWEST_LAYERS = 4  # of a smaller GPT: with fewer, one launch of the optimizer names much of the model
+LEAST_PEAK = 1 << 30  # of it: what a launch names has to fit the budget
 NO_DISK, NO_DISK_HOST = "no disk", 1.25  # host memory without one, of the peak: it holds all, and freed blocks for a while
 LADDER = {
     "lru": {"policy": "lru"},
@@ -115,7 +116,7 @@ class Jobs:
 
         def watched(command, env, log):
             more = self.disk.allowance(log.with_suffix(".metrics.json"), HANG)
-            ends.append(watch.run(command, log, limit or UNCAPPED_CUT, env, left=self.rows.left(), more=more))
+            ends.append(watch.run(command, log, limit or UNCAPPED_CUT[self.args.device], env, left=self.rows.left(), more=more))
             return ends[0].status
 
         run = job.run_job(here, mode, case.arguments, cap, self.total_bytes, case.script,
@@ -164,11 +165,12 @@ class Jobs:
         return reference
 
     def compare_on_disk(self, case, way, reference, steps):
-        """A way that spills to disk, of the case as the disk's rate allows it: `steps`, fewer layers and samples, where it is slow.
+        """A way that spills to disk, of the case as the disk's rate allows it: `steps` of a smaller model, where it is slow.
         It is taken to move what ways without a disk have moved, by how much of the peak they had too little."""
         with self.rows.guarded(f"{case.name}: {way.words()}"):
             short = reference.keys["peak_bytes"] * (1 - way.share / 100)
-            fitted = fitted_to_disk(self.disk, case, short * self.left.get(case, value_of(case, "--steps")), steps)
+            moved = short * self.left.get(case, value_of(case, "--steps"))
+            fitted = fitted_to_disk(self.disk, case, reference.keys["peak_bytes"], moved, steps)
             self.compare(fitted, (way,), reference if fitted is case else None)
 
     def capped(self, case, way, label, reference, settings):
@@ -271,19 +273,32 @@ def value_of(case, option):
     return int(case.arguments[len(case.arguments) - case.arguments[::-1].index(option)])
 
 
-def fitted_to_disk(disk, case, moved, steps):
-    """The case of a GPT that moves so many bytes each way; or with `steps`, and as few layers, then samples, as its bytes need to go
-    there and back in the time of a row. Bytes grow with each of the three."""
-    part = disk.bytes_there_and_back() / moved
-    if part >= 1:
+def gpt_size(sizes):
+    """What a GPT's peak grows with: weights with their gradients and moments, and what forward keeps, with the scores of attention."""
+    width, sequence = sizes["--width"], sizes["--sequence"]
+    kept = sizes["--batch"] * sequence * (80 * width + 16 * sizes["--heads"] * sequence)
+    return sizes["--layers"] * (192 * width * width + kept)
+
+
+def fitted_to_disk(disk, case, peak, moved, steps):
+    """The case of a GPT that has such a peak and moves so many bytes each way; or the largest that makes `steps` and whose bytes go
+    there and back in the time of a row. The smallest, where none is as small."""
+    allowed = disk.bytes_there_and_back()
+    whole = {name: value_of(case, name) for name in ("--width", "--layers", "--heads", "--sequence", "--batch")}
+    if moved <= allowed:
         return case
-    part *= value_of(case, "--steps") / steps
-    layers = min(value_of(case, "--layers"), max(FEWEST_LAYERS, int(value_of(case, "--layers") * part)))
-    part *= value_of(case, "--layers") / layers
-    batch = min(value_of(case, "--batch"), max(1, int(value_of(case, "--batch") * part)))
-    sizes = {"--steps": steps, "--layers": layers, "--batch": batch}
-    return dataclasses.replace(case, name=f"{case.name}, {layers} layers, batch {batch}",
-                               arguments=(*case.arguments, *(str(word) for size in sizes.items() for word in size)))  # fmt: skip
+    smaller = [{**whole, "--width": whole["--width"] // part, "--heads": whole["--heads"] // part, "--layers": layers, "--batch": batch}
+               for part in (1, 2) for batch in {max(1, whole["--batch"] // less) for less in (1, 2, 4)}
+               for layers in range(whole["--layers"], min(whole["--layers"], FEWEST_LAYERS) - 1, -1)]  # fmt: skip
+    parts = [(gpt_size(sizes) / gpt_size(whole), number) for number, sizes in enumerate(smaller)]
+    parts = sorted((part, number) for part, number in parts if part * peak >= LEAST_PEAK)
+    if not parts:
+        return case
+    moved *= steps / value_of(case, "--steps")
+    sizes = smaller[max((part for part in parts if part[0] * moved <= allowed), default=parts[0])[1]]
+    words = (str(word) for size in (*sizes.items(), ("--steps", steps)) for word in size)
+    return dataclasses.replace(case, name=f"{case.name}, width {sizes['--width']}, {sizes['--layers']} layers, batch {sizes['--batch']}",
+                               arguments=(*case.arguments, *words))  # fmt: skip
 
 
 def spill_folder(parent):

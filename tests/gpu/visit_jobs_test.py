@@ -13,6 +13,7 @@ import visit_facts
 import visit_jobs
 import visit_rows
 import visit_watch
+from run import SIZES
 
 MIB = 1 << 20
 
@@ -227,35 +228,49 @@ class DiskTest(WithJobs):
             metrics.write_text(text)
             self.assertEqual(more(), seconds, text)
 
+    SIZES = ("--layers", "99", *SIZES["large"]["gpt"].split())
+
     def test_a_job_is_as_large_as_its_disk_allows(self):
-        whole = ("--layers", "99", "--steps", "9", "--layers", "12", "--steps", "4", "--batch", "12")
-        case, moved = visit_jobs.Case("gpt", Path("train"), whole), 110e9
+        case, peak = visit_jobs.Case("gpt", Path("train"), self.SIZES), 21e9
+        disk, found = self.disk(None), []
+        for rate in (20e6, 200e6, 500e6, 1e9, 2e9, 4e9, 8e9):
+            for moved in (1.3 * peak, 11 * peak):  # each iteration a third, or nearly three times of it
+                disk.write = disk.read = rate
+                fitted = visit_jobs.fitted_to_disk(disk, case, peak, moved, 2)
+                if moved <= disk.bytes_there_and_back():
+                    self.assertIs(fitted, case)
+                    continue
+                self.assertEqual(fitted.arguments[: len(self.SIZES)], self.SIZES)
+                sizes = {name: visit_jobs.value_of(fitted, name) for name in ("--width", "--layers", "--heads", "--sequence", "--batch")}
+                self.assertEqual((sizes["--width"] // sizes["--heads"], visit_jobs.value_of(fitted, "--steps")), (64, 2))
+                self.assertGreaterEqual(sizes["--layers"], visit_jobs.FEWEST_LAYERS)
+                part = visit_jobs.gpt_size(sizes) / visit_jobs.gpt_size(
+                    {name: visit_jobs.value_of(case, name) for name in sizes})  # fmt: skip
+                self.assertGreaterEqual(part * peak, visit_jobs.LEAST_PEAK)
+                # What is larger than the row has time for is little more than the least.
+                seconds = disk.seconds(part * moved / 2, part * moved / 2)
+                self.assertTrue(seconds <= visit_disk.ROW_SECONDS or part * peak < 1.3 * visit_jobs.LEAST_PEAK, (rate, moved))
+                found.append(part)
+        self.assertGreater(len(set(found)), 4, "the disk decides the size")
+
+    def test_a_small_job_is_made_no_smaller(self):
         disk = self.disk(None)
-        for rate, layers, batch in ((50e6, 2, 1), (200e6, 2, 5), (1e9, 4, 12), (2e9, 8, 12), (6e9, None, None)):
-            disk.write = disk.read = rate
-            fitted = visit_jobs.fitted_to_disk(disk, case, moved, 2)
-            if layers is None:
-                self.assertIs(fitted, case)
-                continue
-            self.assertEqual(fitted.name, f"gpt, {layers} layers, batch {batch}")
-            self.assertEqual(fitted.arguments, (*whole, "--steps", "2", "--layers", str(layers), "--batch", str(batch)))
-            less = moved * layers / 12 * batch / 12 * 2 / 4
-            self.assertLessEqual(disk.seconds(less, less), visit_disk.ROW_SECONDS)
         disk.write = disk.read = 1e6
-        self.assertIn("2 layers, batch 1", visit_jobs.fitted_to_disk(disk, case, moved, 2).name, "no smaller")
+        case = visit_jobs.Case("gpt", Path("train"), self.SIZES)
+        self.assertIs(visit_jobs.fitted_to_disk(disk, case, 200e6, 1e9, 2), case)
 
     def test_what_was_moved_without_a_disk_is_expected_with_it(self):
-        """100 MB of peak, 50 too few, 400 moved: 65 too few move 520. The disk takes 400 there and back in the time of a row."""
+        """4000 MB of peak, 2000 too few, 8000 moved: 2600 too few move 10,400. The disk takes 8,000 in the time of a row."""
         jobs = self.jobs()
-        jobs.disk.write = jobs.disk.read = 400 * MIB * 2 / visit_disk.ROW_SECONDS
-        case, cases = visit_jobs.Case("gpt", Path("train"), ("--layers", "3", "--steps", "2", "--batch", "4")), []
+        jobs.disk.write = jobs.disk.read = 8000 * MIB * 2 / visit_disk.ROW_SECONDS
+        case, cases = visit_jobs.Case("gpt", Path("train"), self.SIZES), []
         jobs.train = lambda label, case, *_, **__: (cases.append(case), (
-            finished(spilled=400 * MIB), visit_watch.Ended(0, 1.0, "")))[1]  # fmt: skip
-        reference = finished(peak=100 * MIB)
+            finished(spilled=8000 * MIB, peak=4000 * MIB, budget=4000 * MIB), visit_watch.Ended(0, 1.0, "")))[1]  # fmt: skip
+        reference = finished(peak=4000 * MIB)
         jobs.compare(case, (visit_jobs.Way(50),), reference)
-        for share, name in ((35, "gpt, 2 layers, batch 4"), (50, "gpt")):
+        for share, smaller in ((35, True), (50, False)):
             jobs.compare_on_disk(case, visit_jobs.Way(share, host=0.05), reference, steps=2)
-            self.assertEqual(cases[-1].name, name)
+            self.assertEqual(cases[-1] != case, smaller)
         self.assertEqual(len(cases), 4, "a smaller job is run uncapped, too")
 
 

@@ -31,6 +31,7 @@ class RunTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+        self.has_gpu, self.grown = True, []
         out = contextlib.redirect_stdout(io.StringIO())
         self.out = out.__enter__()
         self.addCleanup(out.__exit__, None, None, None)
@@ -45,7 +46,8 @@ class RunTest(unittest.TestCase):
         """What it wrote, and its exit status."""
         command = ["run.py", "--build", str(self.folder), "--only", only, "--json", str(self.folder / "report.json")]
         with mock.patch.object(sys, "argv", command), mock.patch.object(run, "machine_words", lambda _: ["a machine"]), \
-                mock.patch.object(run.host_memory, "grow", lambda: None), contextlib.redirect_stderr(io.StringIO()):  # fmt: skip
+                mock.patch.object(run.job, "has_gpu", lambda: self.has_gpu), \
+                mock.patch.object(run.host_memory, "grow", lambda: self.grown.append(1)), contextlib.redirect_stderr(io.StringIO()):  # fmt: skip
             status = module.main()
         return json.loads((self.folder / "report.json").read_text()), status
 
@@ -66,11 +68,13 @@ class RunTest(unittest.TestCase):
         self.assertEqual((status, len(report["problems"])), (1, 2))
         self.assertIn("No such file", report["problems"][0])
 
-    def test_a_machine_without_a_device_is_told(self):
+    def test_a_machine_without_a_device_is_told_and_its_memory_is_left_alone(self):
         self.program("tests/gpu_self_test", "exit 2")
-        with self.assertRaises(SystemExit) as end:
-            self.report(run, "self-test")
-        self.assertEqual(end.exception.code, run.NO_DEVICE)
+        for self.has_gpu in (True, False):
+            with self.assertRaises(SystemExit) as end:
+                self.report(run, "self-test")
+            self.assertEqual(end.exception.code, run.NO_DEVICE)
+        self.assertEqual(len(self.grown), 1)
 
     def test_an_error_in_one_part_leaves_the_others(self):
         self.program("tests/gpu_self_test", "exit 0")

@@ -23,8 +23,8 @@ class Disk:
     def measure(self):
         """A row with the rates, by the doctor: the engine's own requests."""
         label = "disk of the spill files"
-        folder = ("--dirs", str(self.program.args.spill)) if self.program.args.spill else ()
-        ended, _ = self.program.run(label, "spillway", "doctor", "--json", "--disk-seconds", str(MEASURING), *folder, limit=90)
+        ended, _ = self.program.run(label, "spillway", "doctor", "--json", "--disk-seconds", str(MEASURING),
+                                    *self.program.spill_option(), limit=90)  # fmt: skip
         found = directory(ended.text)
         if found is None or not (found.get("write") and found.get("read")):
             why = (found or {}).get("problem") or (found or {}).get("rate_problem") or self.program.last_line(ended)

@@ -48,6 +48,10 @@ class Program:
             env.update({f"SPILLWAY_{key.upper()}": value for key, value in spillway.items()})
         return [str(part) for part in command], {**env, **variables}
 
+    def spill_option(self):
+        """For the doctor: the folder of the spill files, where the visit has one."""
+        return ("--dirs", str(self.args.spill)) if self.args.spill else ()
+
     def run(self, label, name, *arguments, limit=120, allowance=None, **more):
         """How it ended, and the figures that it printed; None where it printed none. allowance: of a file of metrics, which Spillway
         writes: the seconds beyond the limit (visit_watch.run)."""
@@ -114,7 +118,7 @@ def all_of(args, table):
 
 
 def doctor(program):
-    ended, _ = program.run("doctor", "spillway", "doctor")
+    ended, _ = program.run("doctor", "spillway", "doctor", *program.spill_option())
     program.table.judge("doctor", ended, rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
                         f"exit status {ended.status}, see its log")  # fmt: skip
 

@@ -83,7 +83,7 @@ class StageTest(Quiet):
         return {row["row"]: row for row in json.loads((home / "report.json").read_text())["rows"]}, status
 
     def test_the_facts(self):
-        rows, status = self.stage(1)
+        rows, status = self.stage(1, "--spill", str(self.folder))
         self.assertEqual({name: row for name, row in rows.items() if row["status"] == visit_rows.FAILED}, {})
         self.assertEqual((status, len(rows)), (0, 17))
         self.assertIn("of 20000 launches", rows["launch latency beside remapping"]["words"])
@@ -93,6 +93,7 @@ class StageTest(Quiet):
         self.assertEqual(rows["a full GPU, default budget"]["status"], visit_rows.PASSED)
         self.assertIn("hardware-profile.json", self.names)
         calls = (self.folder / "calls").read_text().splitlines()
+        self.assertRegex(calls[0], r"spillway doctor --dirs \S*/visit-")
         self.assertEqual([call for call in calls if "--small" in call or "simcuda" in call], [])
 
     def test_the_truth_without_pytorch(self):

@@ -41,8 +41,7 @@ BlockCosts Round(uint64_t bytes, uint64_t chunk) {
   BlockCosts costs;
   const auto timed = [&](double* into, const char* what, const std::function<CUresult()>& call) {
     const Clock::time_point start = Clock::now();
-    CUresult result = call();
-    while (result == CUDA_ERROR_NOT_READY) result = call();
+    const CUresult result = UntilReady(call);
     *into += MicrosSince(start);
     gpu.Must(result, what);
   };

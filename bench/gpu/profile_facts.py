@@ -7,7 +7,8 @@ import contextlib
 
 LOADING, LATENCY, STALLS = "module loading ", "launch latency beside remapping", "calls beside one that waits"
 LOAD = "cuModuleLoadData"
-TELLS = 10  # a call that waits is told from one that is slow: the other is inside for so many times what this one takes at most
+# A call that waits is told from one that is slow: the other is inside for so many times what this one takes at most.
+TELLS = 10
 WAITS = 0.5  # of the time that the other is inside
 SLOWED, SAME = 5, 2  # p99 of launches beside a thread that holds the memory lock nearly always, to p99 alone
 
@@ -29,11 +30,14 @@ def loading_us(figures):
 
 
 def waited(stalls, call):
-    """Whether the call waited while another thread was inside a module load; None where that cannot be told."""
+    """Whether the call waited while another thread was inside a module load; None where that cannot be told. A load compiles its
+    text first, and may hold its lock for the rest alone: a call that is slower than usual may have waited for that."""
     beside, usual = stalls[LOAD][call], stalls["none"][call]["longest_us"]
     if not beside["calls"] or beside["inside_us"] < TELLS * usual:
         return None
-    return beside["longest_us"] >= WAITS * beside["inside_us"]
+    if beside["longest_us"] >= WAITS * beside["inside_us"]:
+        return True
+    return None if beside["longest_us"] >= TELLS * usual else False
 
 
 def lock_of_loading(figures):

@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +21,7 @@ SIZES = {
     "large": "--width 1280 --layers 12 --heads 20 --sequence 512 --batch 12 --steps 8",
     "small": "--width 512 --layers 3 --heads 8 --sequence 64 --batch 16 --steps 3",
 }
+SECONDS = 200  # for a program
 HOST, DISK = 1.0, 0.05  # of the peak: everything that leaves fits host memory; nearly everything goes to the SSD
 
 
@@ -36,12 +36,7 @@ def call(session, program, *arguments, preload=False, settings=None):
         env["SIMCUDA_POISON"] = "recycle"
     if preload:
         env["LD_PRELOAD"] = str(session.args.build / "lib" / "libspillway.so")
-    done = subprocess.run(command, env={**env, **(settings or {})}, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=200)  # fmt: skip
-    print(done.stdout, flush=True)
-    if done.returncode == gpu.NO_DEVICE:
-        raise SystemExit(gpu.NO_DEVICE)
-    session.expect(done.returncode == 0, f"{program} ends with {done.returncode}")
+    session.call(program, command, {**env, **(settings or {})}, SECONDS)
     return job.read_json(report)
 
 
@@ -92,8 +87,7 @@ def main():
     session, report = gpu.Session(args), {"machine": gpu.machine_words(args), "arguments": sys.argv[1:]}
     for part, function in (("driver", driver), ("launch", launch), ("job", train)):
         if part in args.parts:
-            print(f"\n== {part}", flush=True)
-            function(session, report)
+            session.part(part, function, report)
     print("\nbytes in MiB; ratio: tokens/s to those of the uncapped run\n")
     print("\n".join(gpu.table(session.rows)))
     report["runs"] = session.rows

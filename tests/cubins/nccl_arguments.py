@@ -2,7 +2,8 @@
 
 Spillway follows a launch of NCCL's by the bytes of its one parameter, ncclDevKernelArgs. This compares that with what
 each kernel of a wheel's own library declares, for every architecture in it, and with the versions that the product takes
-as known. Exit status 0: all agree. Where a wheel differs, its version must leave integration/escape/nccl_kernels.cc.
+as known. Exit status 0: all agree; 77: there is no library in any of the folders. Where a wheel differs, its version must leave
+integration/escape/nccl_kernels.cc.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import elf
 
 KERNEL = re.compile(r"(?:_Z\d+)?ncclDevKernel_")
 ARGUMENT_BYTES = 4096
+NOTHING_THERE = 77  # what ctest takes for a test that is skipped
 FATBIN_MAGIC = 0xBA55ED50
 ELF_ENTRY = 2
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -112,16 +114,17 @@ def main():
     parser.add_argument("library", type=Path, nargs="+", help="libnccl.so.2, or a folder in which to look for one")
     parser.add_argument("--architecture", type=int, action="append", default=[], help="90 for sm_90; all")
     args = parser.parse_args()
-    problems = []
+    problems, checked = [], 0
     for given in args.library:
         found = sorted(given.rglob("libnccl.so*")) if given.is_dir() else [given]
         if not found:
             print(f"{given}: no libnccl.so in it: nothing was checked")
         for path in found:
             problems += check(path, args.architecture)
+            checked += 1
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if problems else 0 if checked else NOTHING_THERE
 
 
 if __name__ == "__main__":

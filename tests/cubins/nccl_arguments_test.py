@@ -1,10 +1,13 @@
 """nccl_arguments.py on libraries made here: it must see a kernel that takes something else, and another version."""
 
+import contextlib
+import io
 import struct
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import elf
@@ -87,6 +90,13 @@ class NcclArgumentsTest(unittest.TestCase):
     def test_functions_that_kernels_call_are_none(self):
         cubin = cubin_of({"kernel": [(0, 8)]}, functions=["ncclDevFunc_called"])
         self.assertEqual(list(elf.kernels(cubin)), ["kernel"])
+
+    def test_nothing_that_was_checked_is_no_success(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "argv", ["nccl_arguments.py", folder]), \
+                contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
+            self.assertEqual(nccl_arguments.main(), nccl_arguments.NOTHING_THERE)
+            (Path(folder) / "libnccl.so.2").write_bytes(library({NAME: [(0, 4096)]}, b"2.28.9"))
+            self.assertEqual(nccl_arguments.main(), 0)
 
     def test_the_product_names_versions(self):
         self.assertIn((2, 28), nccl_arguments.known_versions())

@@ -239,11 +239,8 @@ void Mapping::Map(CUdeviceptr address) {
   CUmemAccessDesc access = {};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  CUresult result = gpu.driver().cuMemSetAccess(address_, bytes_, &access, 1);
-  while (result == CUDA_ERROR_NOT_READY && ++not_ready_ < 100'000) {
-    result = gpu.driver().cuMemSetAccess(address_, bytes_, &access, 1);
-  }
-  gpu.Must(result, "cuMemSetAccess");
+  const auto set = [&] { return gpu.driver().cuMemSetAccess(address_, bytes_, &access, 1); };
+  gpu.Must(UntilReady(set, &not_ready_), "cuMemSetAccess");
   mapped_ = true;
 }
 

@@ -22,6 +22,18 @@ inline double MicrosSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
+// What a call answers that is made again for 10 s while it answers NOT_READY.
+template <typename Call>
+CUresult UntilReady(const Call& call, uint64_t* not_ready = nullptr) {
+  const Clock::time_point start = Clock::now();
+  CUresult result = call();
+  while (result == CUDA_ERROR_NOT_READY && MicrosSince(start) < 10e6) {
+    if (not_ready != nullptr) ++*not_ready;
+    result = call();
+  }
+  return result;
+}
+
 // The process's only one; made by the first Get(). Programs end with a message where there is no usable device.
 class Gpu {
  public:

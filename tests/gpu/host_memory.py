@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 GIB = 1 << 30
-WANTED = 32 * GIB  # what the largest job asks for, with something to spare
+WANTED = 32 * GIB  # what the largest job asks for: all of its peak of some 21 GB without a disk, with something to spare
 PIECE = 256 << 20
 SPARE = 1 * GIB  # never touched: a machine that does not grow keeps it
 PATIENCE = 2.0  # seconds without growth after which nothing more is expected

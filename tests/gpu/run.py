@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +53,7 @@ class Session:
         self.args = args
         self.machine = job.Machine(device=args.device, work=args.work, build=args.build, python=sys.executable)
         self.end = time.monotonic() + args.minutes * 60
-        if args.device == "gpu":
+        if args.device == "gpu" and (job.has_gpu() or Path("/dev/dxg").exists()):  # without one the first program says so
             host_memory.grow()
         self.rows, self.problems, self.left_out = [], [], []
         self.total_bytes = None
@@ -91,6 +92,31 @@ class Session:
         self.rows.append({"case": label, "share": share, "seconds": round(result.seconds, 1), **result.keys})
         return result
 
+    def call(self, words, command, env, timeout):
+        """A program's exit status, its output shown. A problem, and None, where it does not end or cannot be started."""
+        print(f"-- {words}", flush=True)
+        try:
+            done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            output = getattr(error, "output", None) or b""
+            print(output.decode(errors="replace") if isinstance(output, bytes) else output, flush=True)
+            self.expect(False, f"{words}: {error}")
+            return None
+        print(done.stdout, flush=True)
+        if done.returncode == NO_DEVICE:
+            raise SystemExit(NO_DEVICE)
+        self.expect(done.returncode == 0, f"{words} ends with {done.returncode}")
+        return done.returncode
+
+    def part(self, name, function, *arguments):
+        """One part of the whole; an error of its own is a problem, and the others go on."""
+        print(f"\n== {name}", flush=True)
+        try:
+            function(self, *arguments)
+        except Exception as error:  # whatever it is: what was found so far goes into the report
+            traceback.print_exc()
+            self.expect(False, f"{name}: {type(error).__name__}: {error}")
+
     def finish(self, report):
         """Writes the report and says what was wrong; the exit status."""
         if self.args.json:
@@ -115,19 +141,14 @@ def self_test(session):
     program = session.args.build / "tests" / "gpu_self_test"
     for words, preload in (("alone", None), ("with Spillway", session.args.build / "lib" / "libspillway.so")):
         command = [str(program), "--gtest_brief=1"]
-        env = {k: v for k, v in os.environ.items() if not re.match("SPILLWAY(?!_DISK_RESERVE$)|SIMCUDA", k)}
+        env = {k: v for k, v in os.environ.items() if not re.match("SPILLWAY(?!_DISK_RESERVE$|_GPU_TEST_DIR$)|SIMCUDA", k)}
         if session.args.device == "simcuda":
             command = [str(session.args.build / "bin" / "simcuda-run"), "--memory", "1GiB", "--", *command]
             env["SIMCUDA_POISON"] = "recycle"
         if preload is not None:
             command.append("--gtest_filter=LookUpTest.*:ContentHashTest.*")
             env["LD_PRELOAD"] = str(preload)
-        print(f"-- self-test {words}", flush=True)
-        done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180)
-        print(done.stdout, flush=True)
-        if done.returncode == NO_DEVICE:
-            raise SystemExit(NO_DEVICE)
-        session.expect(done.returncode == 0, f"the self-test {words} ends with {done.returncode}")
+        session.call(f"the self-test {words}", command, env, 180)
 
 
 def audit(session):
@@ -274,8 +295,7 @@ def main():
     functions = {"self-test": self_test, "audit": audit, "gpt": gpt, "llama": llama, "resnet": resnet}
     for part in ("self-test", "audit", "llama", "resnet", "gpt"):  # the longest last
         if part in args.parts:
-            print(f"\n== {part}", flush=True)
-            functions[part](session)
+            session.part(part, functions[part])
     print("\nbytes in MiB; equal: losses and final state, bit for bit; ratio: to the uncapped run\n")
     print("\n".join(table(session.rows)))
     return session.finish({"machine": machine_words(args), "arguments": sys.argv[1:], "runs": session.rows})

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One visit to a GPU, in four stages of under nine minutes each: facts, truth, other people's jobs, speed. Needs a checkout,
+# One visit to a GPU, in four stages of under nine minutes each: facts, truth, other people's jobs, speed. With their default
+# times all four fit half an hour, the machine's start included: 1, 2, 4 and 3 in turn (docs/gpu.md). Needs a checkout,
 # what tests/gpu/bundle.sh gathered in build/gpu (or a build on this machine), and a Python; PyTorch and other packages are
 # used in whatever version they are there. Where there is no GPU it runs on simcuda, as with --simcuda.
 #   tests/gpu/visit.sh --stage 1|2|3|4 [--simcuda] [--python PATH] [--build DIR] [--spill DIR] [--json FILE] [--archive FILE]

@@ -19,7 +19,8 @@ import write_profile
 MIB = 1 << 20
 LEFT_FREE = 2048 * MIB  # of a GPU that another process has filled
 FILLING = 60  # seconds: what that process may take to begin, and to end
-ALONE = ("PYTORCH", "SPILLWAY", "SIMCUDA", "LD_PRELOAD")
+# What of the caller's environment a program does not get. The disk's reserve, and the self-test's folder, are the machine's.
+OTHERS_CHOICE = "PYTORCH|SPILLWAY(?!_DISK_RESERVE$|_GPU_TEST_DIR$)|SIMCUDA|LD_PRELOAD"
 
 
 class Program:
@@ -31,7 +32,9 @@ class Program:
 
     def command(self, name, *arguments, memory="2GiB", options=(), spillway=None, **variables):
         """Command and environment. options: of simcuda-run. spillway: its settings, or None to run without it."""
-        env = {key: value for key, value in os.environ.items() if not key.startswith(ALONE)}
+        env = {key: value for key, value in os.environ.items() if not re.match(OTHERS_CHOICE, key)}
+        if self.args.spill:
+            env["SPILLWAY_GPU_TEST_DIR"] = str(self.args.spill)
         command = [self.args.build / "tests" / name, *arguments]
         if not command[0].exists():
             command[0] = self.args.build / "bin" / name
@@ -45,13 +48,26 @@ class Program:
             env.update({f"SPILLWAY_{key.upper()}": value for key, value in spillway.items()})
         return [str(part) for part in command], {**env, **variables}
 
-    def run(self, label, name, *arguments, limit=120, **more):
-        """How it ended, and the figures that it printed; None where it printed none."""
+    def spill_option(self):
+        """For the doctor: the folder of the spill files, where the visit has one."""
+        return ("--dirs", str(self.args.spill)) if self.args.spill else ()
+
+    def run(self, label, name, *arguments, limit=120, allowance=None, **more):
+        """How it ended, and the figures that it printed; None where it printed none. allowance: of a file of metrics, which Spillway
+        writes: the seconds beyond the limit (visit_watch.run)."""
         command, env = self.command(name, *arguments, **more)
         log = self.args.work / (re.sub("[^a-z0-9]+", "-", label.lower()) + ".log")
-        ended = watch.run(command, log, limit, env, left=self.table.left())
+        follow = {}
+        if allowance is not None:
+            metrics = log.with_suffix(".metrics.json")
+            metrics.unlink(missing_ok=True)
+            env["SPILLWAY_METRICS"] = str(metrics)
+            follow = {"more": allowance(metrics)}
+        ended = watch.run(command, log, limit, env, left=self.table.left(), **follow)
         found = re.findall(r"^RESULT (.*)$", ended.text, re.MULTILINE)
-        return ended, json.loads(found[-1]) if found else None
+        with contextlib.suppress(ValueError):  # a line that was cut off
+            return ended, json.loads(found[-1]) if found else None
+        return ended, None
 
     def last_line(self, ended):
         lines = [line for line in ended.text.splitlines() if line.strip()]
@@ -69,7 +85,7 @@ class Program:
         if ended.status != 0 or figures is None:
             self.table.judge(label, ended, rows.FAILED, self.last_line(ended))
             return
-        self.figures(label, figures, ended.seconds, words(figures) if words else "")
+        self.figures(label, figures, ended.seconds, said_of(words, figures) if words else "")
 
     def figures(self, label, figures, seconds, words=""):
         if self.simcuda:
@@ -78,26 +94,46 @@ class Program:
             self.table.add(label, rows.MEASURED, words, seconds, figures=figures)
 
 
+def said_of(words, figures):
+    """What `words` says of figures; of those that have another form, that it says nothing: they are kept."""
+    try:
+        return words(figures)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return f"the figures have another form ({type(error).__name__}: {error})"
+
+
 def all_of(args, table):
+    """Every question that many processes ask stands last: should the time run out, its are the answers that are missed least."""
     program = Program(args, table)
-    ended, _ = program.run("doctor", "spillway", "doctor")
-    table.judge("doctor", ended, rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
-                f"exit status {ended.status}, see its log")  # fmt: skip
+    for label, ask in (
+        ("doctor", doctor), ("self-test", self_test), ("addresses", addresses),
+        ("tensor map", lambda it: it.fact("tensor map", "tensor-map", words=tensor_map_words)),
+        ("launch latency", lambda it: it.fact("launch latency beside remapping", "latency", words=latency_words)),
+        ("copy rates", lambda it: it.fact("copy rates by size", "copies", words=copy_words)),
+        ("module loading", loading), ("stalls", stalls), ("driver calls", driver_calls), ("a full GPU", full_device),
+        ("wrong-kind handles", handles),
+    ):  # fmt: skip
+        with table.guarded(label):
+            ask(program)
+
+
+def doctor(program):
+    ended, _ = program.run("doctor", "spillway", "doctor", *program.spill_option())
+    program.table.judge("doctor", ended, rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
+                        f"exit status {ended.status}, see its log")  # fmt: skip
+
+
+def self_test(program):
     ended, _ = program.run("self-test alone", "gpu_self_test", "--gtest_brief=1", limit=180)
     program.judged("self-test alone", ended, "what the design takes for granted holds")
     ended, _ = program.run("self-test with Spillway", "gpu_self_test", "--gtest_brief=1",
                            "--gtest_filter=LookUpTest.*:ContentHashTest.*", spillway={})  # fmt: skip
     program.judged("self-test with Spillway", ended, "look-ups are wrapped, the content hash is right")
-    handles(program)
-    addresses(program)
-    program.fact("tensor map", "tensor-map", words=lambda it: f"word 0 {it.get('word_0', 0):#x} for address {it.get('address', 0):#x}")
-    program.fact("launch latency beside remapping", "latency", words=latency_words)
-    program.fact("copy rates by size", "copies", words=copy_words)
+
+
+def loading(program):
     for mode in ("LAZY", "EAGER"):
         program.fact(f"module loading {mode}", "loading", CUDA_MODULE_LOADING=mode, words=loading_words)
-    stalls(program)
-    driver_calls(program)
-    full_device(program)
 
 
 def handles(program):
@@ -123,17 +159,17 @@ def by_case(program, label, fact, cases, words=None, listed=None):
     if not cases or (program.simcuda and len(crashed) == len(cases)):
         program.table.judge(label, ended, rows.FAILED, program.last_line(ended))
         return
-    said = f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}" if crashed or not words else ""
-    with contextlib.suppress(LookupError, TypeError, AttributeError):  # an answer of another form: the figures have it
-        said = said or words(answers)
+    said = f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}" if crashed or not words else said_of(words, answers)
     program.figures(label, answers, seconds, said)
 
 
 def addresses(program):
-    by_case(program, "pointer attributes", "pointers", [""], attribute_words)
-    by_case(program, "one handle at two addresses", "two-mappings", ["read", "write"], mapping_words)
-    by_case(program, "address reservations", "reserve", [""], reservation_words)
-    by_case(program, "handles of addresses", "retain", [""], retained_words)
+    for label, fact, cases, words in (("pointer attributes", "pointers", [""], attribute_words),
+                                      ("one handle at two addresses", "two-mappings", ["read", "write"], mapping_words),
+                                      ("address reservations", "reserve", [""], reservation_words),
+                                      ("handles of addresses", "retain", [""], retained_words)):  # fmt: skip
+        with program.table.guarded(label):
+            by_case(program, label, fact, cases, words)
 
 
 def attribute_words(answers):
@@ -168,13 +204,18 @@ def stall_words(answers):
     return "longest query/launch/remap, us: " + ", ".join(f"{case} {longest(answer)}" for case, answer in answers.items())
 
 
+def tensor_map_words(figures):
+    return f"word 0 {figures.get('word_0', 0):#x} for address {figures.get('address', 0):#x}"
+
+
 def latency_words(figures):
     def of(busy, handle):
         found = [row for row in figures["rows"] if row["memory_bound_kernel"] is busy and row["handle_bytes"] == handle]
         return f"{found[0]['p50_us']:.1f}/{found[0]['p99_us']:.1f}" if found else "?"
 
+    fewest = min(row["launches"] for row in figures["rows"])
     return (f"p50/p99 us: alone {of(False, 0)}, kernel {of(True, 0)}, kernel and remapping in 2 MiB {of(True, 2 * MIB)}, "
-            f"in 64 MiB {of(True, 64 * MIB)}")  # fmt: skip
+            f"in 64 MiB {of(True, 64 * MIB)}; of {fewest} launches and more")  # fmt: skip
 
 
 def copy_words(figures):
@@ -198,7 +239,8 @@ def driver_calls(program):
         return
     figures = json.loads(report.read_text(encoding="utf-8"))
     program.figures("driver calls", figures, ended.seconds)
-    hardware_profile(program, figures)
+    with program.table.guarded("hardware profile"):
+        hardware_profile(program, figures)
 
 
 def hardware_profile(program, driver):
@@ -227,7 +269,8 @@ def full_device(program):
     else:
         with filled(program) as taken:
             if not taken:
-                program.table.add(label, rows.FAILED, "the memory could not be taken")
+                late = program.table.left() <= 0
+                program.table.add(label, *(rows.LEFT_OUT, "no time") if late else (rows.FAILED, "the memory could not be taken"))
                 return
             # More than is free, whatever the job's own context takes of it.
             ended, figures = program.run(label, "gpu_plain_job", "--spillway", "--blocks", "48", "--mib", "64", "--products", "0",
@@ -247,11 +290,11 @@ def filled(program):
     command, env = program.command("gpu_facts", "full", "--leave", str(LEFT_FREE))
     other = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        ready = select.select([other.stdout], [], [], FILLING)[0]
+        ready = select.select([other.stdout], [], [], max(0.0, min(FILLING, program.table.left())))[0]
         yield bool(ready) and other.stdout.readline().startswith("taken")
     finally:
         other.stdin.close()
-        watch.end(other, FILLING)
+        watch.end(other, max(watch.GRACE, min(FILLING, program.table.left())))
         other.stdout.close()
 
 

@@ -7,39 +7,50 @@ from pathlib import Path
 
 import visit_rows as rows
 from visit_facts import Program
-from visit_jobs import HANG, LADDER, SHORTEST_CUT
+from visit_jobs import HANG, SHORTEST_CUT
 
 GOOD = "every word is what the host foretells"
 HALF, WHOLE = 50, 200  # memory for our blocks, in percent of what is live; with the second nothing has to leave
+DISK_ROUNDS, DISK_PRODUCTS = 3, 1
+DISK_PASSES = DISK_ROUNDS + DISK_PRODUCTS + 3  # over all blocks: filled, mixed, and checked twice
+SMALLEST_MIB = 8  # of a block
 
 
 def plain_job(args, table, jobs):
-    """jobs: of the visit; knows whether another failure has been run again, and is told of this one."""
+    """jobs: of the visit; it knows the disk, and which failures have been run again."""
     program = Program(args, table)
-    plain = PlainJob(program)
-    ended, figures = plain.uncapped()
-    program.judged("plain job: the driver's blocks", ended, GOOD)
-    products(table, "the driver's blocks", figures)
-    for words, host in (("host memory", plain.host(2)), ("disk", "64MiB")):
-        capped, figures = plain.capped(f"plain job: 50 %, {words}", HALF, {"host_memory": host})
-        problem = plain.problem(capped, figures, HALF)
-        row = table.judge(f"plain job: 50 %, {words}", capped, rows.FAILED if problem else rows.PASSED, problem or GOOD, figures=figures)
-        good = products(table, f"50 %, {words}", figures)
-        if (row["status"] == rows.FAILED or not good) and not jobs.climbed:
-            jobs.climbed = True
-            plain.climb(words, host)
+    plain = PlainJob(program, jobs.disk)
+    with table.guarded("plain job: the driver's blocks"):
+        ended, figures = plain.uncapped()
+        program.judged("plain job: the driver's blocks", ended, GOOD)
+        products(table, "the driver's blocks", figures)
+    for disk in (False, True):
+        words = "disk" if disk else "host memory"
+        with table.guarded(f"plain job: 50 %, {words}"):
+            capped, figures = plain.capped(f"plain job: 50 %, {words}", HALF, {"host_memory": "64MiB" if disk else plain.host(2)}, disk)
+            problem = plain.problem(capped, figures, HALF)
+            row = table.judge(f"plain job: 50 %, {words}", capped, rows.FAILED if problem else rows.PASSED, problem or GOOD,
+                              figures=figures)  # fmt: skip
+            good = products(table, f"50 %, {words}", figures)
+            if row["status"] == rows.FAILED or not good:
+                jobs.reruns.after(disk, lambda name, settings, words=words, disk=disk: plain.rerun(words, name, settings, disk))
 
 
 class PlainJob:
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program, disk):
+        self.program, self.disk = program, disk
         self.count, self.mib = (24, 8) if program.args.size == "small" else (64, 64)
         folders = [*cublas_folders(), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         self.path = {} if program.simcuda else {"LD_LIBRARY_PATH": ":".join(folders)}
         self.seconds = 0.0  # of the run without Spillway
 
-    def run(self, label, *arguments, **more):
-        sizes = ("--blocks", str(self.count), "--mib", str(self.mib))
+    def disk_mib(self):
+        """Size of a block of the job that spills to disk. At worst each pass moves all out and in again."""
+        fitting = self.disk.bytes_there_and_back() / DISK_PASSES / self.count / (1 << 20)
+        return min(self.mib, max(SMALLEST_MIB, int(fitting)))
+
+    def run(self, label, mib, *arguments, **more):
+        sizes = ("--blocks", str(self.count), "--mib", str(mib))
         return self.program.run(label, "gpu_plain_job", *arguments, *sizes, **self.path, **more)
 
     def host(self, times):
@@ -47,17 +58,21 @@ class PlainJob:
         return f"{times * self.count * self.mib}MiB"
 
     def uncapped(self):
-        ended, figures = self.run("plain job uncapped", memory="4GiB")
+        ended, figures = self.run("plain job uncapped", self.mib, memory="4GiB")
         self.seconds = ended.seconds
         return ended, figures
 
-    def capped(self, label, percent, spillway, **more):
-        budget = f"{self.count * self.mib * percent // 100}MiB"
+    def capped(self, label, percent, spillway, disk=False, **more):
+        """disk: with the sizes of the job that spills there."""
+        mib = self.disk_mib() if disk else self.mib
+        arguments = ("--rounds", str(DISK_ROUNDS), "--products", str(DISK_PRODUCTS)) if disk else ()
+        budget = f"{self.count * mib * percent // 100}MiB"
         if self.program.simcuda:
             more["memory"] = budget
         else:
             spillway = {"gpu_memory": budget, **spillway}
-        return self.run(label, "--spillway", limit=max(HANG * self.seconds, SHORTEST_CUT), spillway=spillway, **more)
+        return self.run(label, mib, "--spillway", *arguments, limit=max(HANG * self.seconds, SHORTEST_CUT), spillway=spillway,
+                        allowance=lambda metrics: self.disk.allowance(metrics, HANG), **more)  # fmt: skip
 
     def problem(self, ended, figures, percent):
         """What is wrong with a run; empty: nothing."""
@@ -67,23 +82,21 @@ class PlainJob:
             return "nothing was spilled"
         return ""
 
-    def climb(self, words, host):
-        """Reruns with one thing changed in each. They are told, and judge nothing."""
+    def rerun(self, words, name, settings, disk):
+        """One rerun with one thing changed. It is told, and judges nothing. Whether it passes so; None: there was no time."""
         table = self.program.table
-        for name, settings in LADDER.items():
-            label = f"rerun of plain job, {words}: {name}"
-            if table.left() < 1.3 * self.seconds + 5:
-                table.add(label, rows.LEFT_OUT, "no time")
-                continue
-            # An audit unmaps what a launch does not name: it has memory enough for all.
-            percent = WHOLE if name == "audit" else HALF
-            options = ("--mode", "fault") if name == "audit" else ()
-            variables = {"CUDA_LAUNCH_BLOCKING": "1"} if name == "blocking launches" else {}
-            memory = {"host_memory": self.host(2) if name == "no disk" else host}
-            ended, figures = self.capped(label, percent, {**memory, **settings}, options=options, **variables)
-            problem = self.problem(ended, figures, percent)
-            differ = product_words(figures)
-            table.judge(label, ended, rows.MEASURED, problem or differ or "it passes so", figures=figures)
+        label = f"rerun of plain job, {words}: {name}"
+        if table.left() < 1.3 * self.seconds + 5:
+            table.add(label, rows.LEFT_OUT, "no time")
+            return None
+        # An audit unmaps what a launch does not name: it has memory enough for all.
+        percent = WHOLE if name == "audit" else HALF
+        options = ("--mode", "fault") if name == "audit" else ()
+        variables = {"CUDA_LAUNCH_BLOCKING": "1"} if name == "blocking launches" else {}
+        ended, figures = self.capped(label, percent, {"host_memory": self.host(2), **settings}, disk, options=options, **variables)
+        problem = self.problem(ended, figures, percent) or product_words(figures)
+        table.judge(label, ended, rows.MEASURED, problem or "it passes so", figures=figures)
+        return not problem
 
 
 def cublas_folders():

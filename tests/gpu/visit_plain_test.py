@@ -6,6 +6,7 @@ from unittest import mock
 
 from visit_test import Quiet  # (finds the modules of the visit)
 
+import visit_disk
 import visit_facts
 import visit_jobs
 import visit_plain
@@ -14,14 +15,17 @@ import visit_watch
 
 
 class PlainJobTest(Quiet):
-    def plain(self, answer, device="gpu", minutes=10, climbed=False):
+    def plain(self, answer, device="gpu", minutes=10, climbed=False, size="small", rate=visit_disk.ASSUMED):
         table = self.table(minutes)
-        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, size="small")
-        jobs = argparse.Namespace(climbed=climbed)
-        self.calls = {}
+        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, size=size)
+        disk = visit_disk.Disk(visit_facts.Program(args, table))
+        disk.write = disk.read = rate
+        jobs = argparse.Namespace(reruns=visit_jobs.Reruns(), disk=disk)
+        jobs.reruns.climbed = climbed
+        self.calls, self.arguments = {}, {}
 
-        def run(_program, label, _name, *_, **more):
-            self.calls[label] = more
+        def run(_program, label, _name, *arguments, **more):
+            self.calls[label], self.arguments[label] = more, " ".join(arguments)
             if "uncapped" in label:
                 return visit_watch.Ended(0, 20.0, ""), {"products": {"differences": 0, "rounds": 3}}
             return answer(label)
@@ -72,6 +76,33 @@ class PlainJobTest(Quiet):
         self.assertEqual(self.reruns(table), [])
         table = self.plain(lambda _: (visit_watch.Ended(1, 1.0, "wrong"), None), minutes=0.2)
         self.assertEqual({row["status"] for row in self.reruns(table)}, {visit_rows.LEFT_OUT})
+
+    def test_the_job_on_a_disk_is_as_large_as_the_disk_allows(self):
+        for rate, mib, most in ((100e6, 8, 80), (200e6, 8, 40), (1e9, 42, 40), (2e9, 64, 40)):
+            self.plain(self.good, size="large", rate=rate)
+            self.assertIn(f"--rounds 3 --products 1 --blocks 64 --mib {mib}", self.arguments["plain job: 50 %, disk"])
+            self.assertEqual(self.calls["plain job: 50 %, disk"]["spillway"]["gpu_memory"], f"{32 * mib}MiB")
+            self.assertIn("--blocks 64 --mib 64", self.arguments["plain job: 50 %, host memory"])
+            self.assertLess(2 * visit_plain.DISK_PASSES * 64 * mib * (1 << 20) / rate, most, "seconds, all out and in each time")
+        more = self.calls["plain job: 50 %, disk"]["allowance"](self.folder / "plain.metrics.json")
+        self.assertEqual(more(), 0)
+        (self.folder / "plain.metrics.json").write_text('{"disk_spilled_bytes": 2e9, "disk_fetched_bytes": 2e9}')
+        self.assertEqual(more(), visit_jobs.HANG * 2)
+
+    def test_what_fails_on_the_disk_alone_is_tried_without_it(self):
+        bad = visit_watch.Ended(1, 1.0, "a word is wrong"), None
+        table = self.plain(lambda label: bad if "disk" in label and "no disk" not in label else self.good(label))
+        self.assertEqual([(row["row"], row["words"]) for row in self.reruns(table)],
+                         [("rerun of plain job, disk: no disk", "it passes so")])  # fmt: skip
+
+    def test_an_error_in_one_part_leaves_the_others(self):
+        def answer(label):
+            if "host memory" in label:
+                raise FileNotFoundError(label)
+            return self.good(label)
+
+        table = self.plain(answer)
+        self.assertEqual([row["status"] for row in table.rows[2:]], [visit_rows.FAILED, *[visit_rows.PASSED] * 2])
 
     def test_the_stand_in_takes_the_budget_as_its_memory_and_audits_by_faults(self):
         self.plain(lambda _: (visit_watch.Ended(1, 1.0, "wrong"), None), device="simcuda")

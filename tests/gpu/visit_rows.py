@@ -3,11 +3,14 @@
 A row's status is one of STATUSES. Nothing that the stand-in device cannot answer ever passes there: it says so.
 """
 
+import contextlib
 import io
 import json
 import os
+import sys
 import tarfile
 import time
+import traceback
 
 PASSED, FAILED = "passed", "failed"
 MEASURED = "measured"  # figures that decide nothing
@@ -25,6 +28,8 @@ class Rows:
         self.end = time.monotonic() + minutes * 60
         self.start = time.monotonic()
         self.rows = []
+        for path in (report, archive):
+            path.parent.mkdir(parents=True, exist_ok=True)
         self.write()
 
     def left(self):
@@ -46,32 +51,46 @@ class Rows:
             return self.add(name, LEFT_OUT, "no time", ended.seconds)
         return self.add(name, status, words, ended.seconds, **figures)
 
+    @contextlib.contextmanager
+    def guarded(self, name):
+        """An error of the visit's own in here is a failed row with its traceback; the visit goes on behind it."""
+        try:
+            yield
+        except Exception as error:  # whatever it is: the rows behind it cost as much to come by
+            self.add(name, FAILED, f"the visit's own error: {type(error).__name__}: {error}"[:300],
+                     traceback=traceback.format_exc().splitlines())  # fmt: skip
+
     def with_status(self, *statuses):
         return [row for row in self.rows if row["status"] in statuses]
 
+    def text(self):
+        whole = {"stage": self.stage, **self.head, "seconds": round(time.monotonic() - self.start, 1), "rows": self.rows}
+        return json.dumps(whole, indent=1, default=str) + "\n"
+
     def write(self):
         """The whole report anew, as one replaced file: what ends the machine leaves the rows so far."""
-        whole = {"stage": self.stage, **self.head, "seconds": round(time.monotonic() - self.start, 1), "rows": self.rows}
         part = self.report.with_suffix(".part")
-        part.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, self.report)
+        try:
+            part.write_text(self.text(), encoding="utf-8")
+            os.replace(part, self.report)
+        except OSError as error:  # a full disk, say: the rows are on standard output, and the next may be written again
+            print(f"the report is not written: {error}", file=sys.stderr, flush=True)
 
     def pack(self, folder):
         """The report, the JSON files of `folder` and the ends of its logs in one archive; the newest, where not all fit."""
         space = LARGEST_ARCHIVE
-        found = [path for path in folder.rglob("*") if path.is_file() and path.suffix in (".log", ".json", ".txt")]
-        found.sort(key=lambda path: (path.suffix == ".json", path.stat().st_mtime), reverse=True)
+        found = []
+        for path in folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # a process that was left behind may replace its files
+                if path.is_file() and path != self.report and path.suffix in (".log", ".json", ".txt"):
+                    found.append((path.suffix == ".json", path.stat().st_mtime, path))
         with tarfile.open(self.archive, "w:gz") as archive:
-            archive.add(self.report, arcname="report.json")
-            for path in found:
-                content = path.read_bytes()
-                if path.suffix != ".json":  # half a JSON file is none
-                    content = content[-LARGEST_LOG:]
-                if len(content) > space:
+            add_file(archive, "report.json", self.text().encode(), time.time())
+            for whole, modified, path in sorted(found, reverse=True):
+                content = end_of(path, None if whole else LARGEST_LOG)  # half a JSON file is none
+                if content is None or len(content) > space:
                     continue
-                info = tarfile.TarInfo(str(path.relative_to(folder)))
-                info.size, info.mtime = len(content), int(path.stat().st_mtime)
-                archive.addfile(info, io.BytesIO(content))
+                add_file(archive, str(path.relative_to(folder)), content, modified)
                 space -= len(content)
 
     def finish(self):
@@ -82,3 +101,19 @@ class Rows:
         for row in self.with_status(FAILED):
             print(f"PROBLEM  {row['row']}: {row.get('words', '')}")
         return 1 if counts[FAILED] else 3 if counts[LEFT_OUT] else 0
+
+
+def end_of(path, most):
+    """The last bytes of a file, or all; None where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0 if most is None else max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(-1 if most is None else most)
+    except OSError:
+        return None
+
+
+def add_file(archive, name, content, modified):
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime = len(content), int(modified)
+    archive.addfile(info, io.BytesIO(content))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 import warnings
 from pathlib import Path
@@ -16,8 +17,8 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import host_memory
+import visit_device
 import visit_facts
-import visit_jobs
 import visit_rows
 import visit_watch
 from write_profile_test import REPORT
@@ -30,7 +31,6 @@ threading.Thread(target=lies_in_wait, name="waiter", daemon=True).start()
 print("has begun", flush=True)
 threading.Event().wait()
 """
-MIB = 1 << 20
 
 
 class Quiet(unittest.TestCase):
@@ -51,13 +51,48 @@ class WatchTest(Quiet):
         ended = visit_watch.run([sys.executable, "-c", HANGS], self.folder / "hang.log", 2)
         self.assertTrue(ended.cut)
         self.assertLess(ended.seconds, 15 + visit_watch.STACKS)
+        debugger = visit_watch.find_debugger()
+        self.assertIn(f"by {Path(debugger).name}:" if debugger else "no native stacks", ended.text)
         # Both threads sleep in the C library.
-        native = "by gdb" if shutil.which("gdb") else "by eu-stack" if shutil.which("eu-stack") else "no native stacks"
-        self.assertIn(native, ended.text)
         if shutil.which("gdb") and "ptrace: Operation not permitted" not in ended.text:
             self.assertRegex(ended.text, r"#\d+ .*(nanosleep|select|poll|futex|sem_)")
         for words in ("has begun", "cut off", "thread ", "waits in", "lies_in_wait", "Current thread"):
             self.assertIn(words, ended.text)
+
+    def test_the_debugger_of_a_cuda_toolkit_is_found(self):
+        bare, toolkits = self.folder / "bare", self.folder / "toolkits"
+        for folder in (bare, toolkits / "cuda-12.4" / "bin", toolkits / "cuda-13.0" / "bin", self.folder / "home" / "bin"):
+            folder.mkdir(parents=True)
+        for name in ("timeout", "cat", "sh"):
+            (bare / name).symlink_to(shutil.which(name))
+        with mock.patch.object(visit_watch, "TOOLKITS", toolkits), mock.patch.dict("os.environ", {"PATH": str(bare)}):
+            for variable in ("CUDA_HOME", "CUDA_PATH"):
+                visit_watch.os.environ.pop(variable, None)
+            self.assertIsNone(visit_watch.find_debugger())
+            self.assertIn("none of gdb, eu-stack, cuda-gdb", visit_watch.native_stacks(1, 5)[0])
+            for folder, words in ((toolkits / "cuda-12.4" / "bin", "of 12.4"), (toolkits / "cuda-13.0" / "bin", "of 13.0"),
+                                  (self.folder / "home" / "bin", "of the home")):  # fmt: skip
+                (folder / "cuda-gdb").write_text(f"#!/bin/sh\necho {words}: $*\n")
+                (folder / "cuda-gdb").chmod(0o755)
+                if words == "of the home":
+                    visit_watch.os.environ["CUDA_HOME"] = str(self.folder / "home")
+                child = subprocess.Popen(["/bin/sh", "-c", "exec sleep 60"], env={"PATH": "/bin:/usr/bin"})
+                head, text = visit_watch.native_stacks(child.pid, 5)
+                child.kill()
+                child.wait()
+                self.assertEqual(head, f"process {child.pid}, by cuda-gdb:")
+                self.assertTrue(text.startswith(f"{words}: --batch") and text.endswith(f"-p {child.pid}"), text)
+
+    def test_a_limit_grows_with_what_is_done(self):
+        command = [sys.executable, "-c", "import time; time.sleep(3)"]
+        given = iter([1, 2, 10])
+        ended = visit_watch.run(command, self.folder / "a.log", 0.5, more=lambda: next(given))
+        self.assertEqual((ended.cut, ended.status), (False, 0))
+        given = iter([1, 1.2, 1.2])
+        ended = visit_watch.run(command, self.folder / "a.log", 0.5, more=lambda: next(given))
+        self.assertEqual((ended.cut, ended.out_of_time), (True, False))
+        ended = visit_watch.run(["sleep", "60"], self.folder / "a.log", 0.5, left=2.5, more=lambda: 50)
+        self.assertEqual((ended.cut, ended.out_of_time), (True, True), "the visit's end comes before the limit as it has grown")
 
     def test_children_are_cut_too(self):
         command = ["/bin/sh", "-c", f"'{sys.executable}' -c '{HANGS}'; true"]
@@ -114,6 +149,33 @@ class RowsTest(Quiet):
         table.add("e", visit_rows.FAILED)
         self.assertEqual(table.finish(), 1)
 
+    def test_an_error_of_the_visits_own_is_a_failed_row(self):
+        table = self.table()
+        with table.guarded("a row"):
+            raise IndexError("no such word")
+        with table.guarded("another"):
+            table.add("another", visit_rows.PASSED)
+        self.assertEqual([row["status"] for row in table.rows], [visit_rows.FAILED, visit_rows.PASSED])
+        self.assertIn("IndexError: no such word", table.rows[0]["words"])
+        self.assertIn("raise IndexError", "\n".join(table.rows[0]["traceback"]))
+        with self.assertRaises(SystemExit), table.guarded("told to stop"):
+            raise SystemExit("told to stop")
+
+    def test_a_report_that_cannot_be_written_ends_nothing(self):
+        table = self.table()
+        with mock.patch.object(visit_rows.os, "replace", side_effect=OSError(28, "No space left on device")), \
+                contextlib.redirect_stderr(io.StringIO()) as said:  # fmt: skip
+            table.add("a", visit_rows.PASSED, figures={"path": self.folder})
+        self.assertIn("No space left", said.getvalue())
+        table.pack(self.folder)
+        with tarfile.open(self.folder / "all.tar.gz") as archive:
+            self.assertEqual([row["row"] for row in json.load(archive.extractfile("report.json"))["rows"]], ["a"])
+
+    def test_folders_of_report_and_archive_are_made(self):
+        folder = self.folder / "brought" / "home"
+        visit_rows.Rows(1, {}, folder / "a" / "report.json", folder / "all.tar.gz", 1).pack(self.folder)
+        self.assertTrue((folder / "a" / "report.json").exists() and (folder / "all.tar.gz").exists())
+
     def test_the_archive_holds_the_report_and_the_ends_of_logs(self):
         table = self.table()
         (self.folder / "long.log").write_bytes(b"a" * visit_rows.LARGEST_LOG + b"the end")
@@ -136,83 +198,6 @@ class RowsTest(Quiet):
             self.assertEqual(archive.extractfile("figures.json").read().decode(), whole)
             self.assertNotIn("z.json", archive.getnames())
             self.assertLessEqual(sum(member.size for member in archive), visit_rows.LARGEST_ARCHIVE + 10_000)
-
-
-def finished(losses="same", status="ok", peak=100 * MIB, budget=100 * MIB, spilled=1, seconds=1.0):
-    keys = dict.fromkeys(visit_jobs.job.KEYS)
-    keys.update(status=status, losses_sha256=losses, state_sha256="state", peak_bytes=peak, budget_bytes=budget,
-                spilled_bytes=spilled, tokens_per_s=10.0)  # fmt: skip
-    return visit_jobs.job.Run(keys, {"memory": {}}, {}, {}, "the log", seconds, 0)
-
-
-class JobsTest(Quiet):
-    """Jobs.compare over runs that are made up."""
-
-    def compare(self, answer, device="gpu", feature=False, ways=(visit_jobs.Way(50),), minutes=10):
-        table = self.table(minutes)
-        args = argparse.Namespace(device=device, work=self.folder, build=self.folder, spill=None, only=None)
-        jobs = visit_jobs.Jobs(args, table)
-        self.calls = []
-
-        def train(label, case, mode, cap=None, limit=None, extra=None):
-            self.calls.append((label, mode, cap, limit, extra))
-            run = finished(budget=1000 * MIB, seconds=20.0) if mode == visit_jobs.job.UNCAPPED else answer(label)
-            status = run.keys["status"]
-            return run, visit_watch.Ended(0, run.seconds, run.log, status in ("cut", "late"), status == "late")
-
-        jobs.train = train
-        jobs.compare(visit_jobs.Case("case", Path("script"), (), feature=feature), ways)
-        return table
-
-    def test_the_same_bits_within_the_budget_pass(self):
-        table = self.compare(lambda label: finished())
-        self.assertEqual([row["status"] for row in table.rows], [visit_rows.PASSED])
-        self.assertEqual(self.calls[1][3], visit_jobs.HANG * 20)
-
-    def test_what_hardware_alone_answers_does_not_pass_on_the_stand_in(self):
-        table = self.compare(lambda label: finished(), device="simcuda", feature=True)
-        self.assertEqual([row["status"] for row in table.rows], [visit_rows.NEEDS_HARDWARE])
-        table = self.compare(lambda label: finished(), device="gpu", feature=True)
-        self.assertEqual([row["status"] for row in table.rows], [visit_rows.PASSED])
-
-    def test_each_kind_of_failure_is_seen(self):
-        for bad, words in ((finished(losses="other"), "other bits"), (finished(spilled=0), "nothing was spilled"),
-                           (finished(peak=200 * MIB), "over its budget"), (finished(status="failed"), "failed"),
-                           (finished(status="cut"), "cut off")):  # fmt: skip
-            table = self.compare(lambda label, bad=bad: bad)
-            self.assertEqual(table.rows[0]["status"], visit_rows.FAILED, words)
-            self.assertIn(words, table.rows[0]["words"])
-
-    def test_a_run_that_the_end_of_the_visit_cuts_off_is_no_failure(self):
-        table = self.compare(lambda label: finished(status="late"), ways=(visit_jobs.Way(50), visit_jobs.Way(35)))
-        self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT] * 2)
-        self.assertEqual(len(self.calls), 3, "it is not run again in other ways")
-        self.assertEqual(table.finish(), 3)
-
-    def test_an_uncapped_run_without_time_is_left_out(self):
-        table = self.table(minutes=0.02)
-        args = argparse.Namespace(device="gpu", work=self.folder, build=self.folder, spill=None, only=None)
-        jobs = visit_jobs.Jobs(args, table)
-        case = visit_jobs.Case("case", Path("script"), ())
-        self.assertIsNone(jobs.uncapped(case))
-        self.assertFalse(jobs.repeats(case, finished()))
-        self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT] * 2)
-
-    def test_the_first_failure_is_rerun_once_in_each_way(self):
-        ways = (visit_jobs.Way(50), visit_jobs.Way(35))
-        table = self.compare(lambda label: finished(losses="same" if "strict" in label else "other"), ways=ways)
-        reruns = [row for row in table.rows if row["row"].startswith("rerun")]
-        self.assertEqual([row["row"].rsplit(": ", 1)[1] for row in reruns], list(visit_jobs.LADDER))
-        self.assertEqual([row["words"] == "it passes so" for row in reruns], [name == "strict" for name in visit_jobs.LADDER])
-        self.assertEqual(len(table.with_status(visit_rows.FAILED)), 2, "reruns judge nothing")
-        by_name = {call[0]: call for call in self.calls}
-        self.assertEqual(by_name["rerun lru"][2].settings["policy"], "lru")
-        self.assertEqual(by_name["rerun no disk"][2].settings["dirs"], "none")
-        self.assertEqual(by_name["rerun blocking launches"][4], {"CUDA_LAUNCH_BLOCKING": "1"})
-
-    def test_without_time_rows_are_left_out(self):
-        table = self.compare(lambda label: finished(), minutes=0.2)
-        self.assertEqual([row["status"] for row in table.rows], [visit_rows.LEFT_OUT])
 
 
 class HostMemoryTest(Quiet):
@@ -245,6 +230,24 @@ class HostMemoryTest(Quiet):
             self.assertIsNone(host_memory.grow())
         with mock.patch.object(host_memory, "figures", lambda: (0, 0)):
             self.assertIsNone(host_memory.grow())
+
+
+class DeviceTest(Quiet):
+    def test_the_devices_files_are_open_meanwhile(self):
+        files = [self.folder / "nvidia0", self.folder / "nvidiactl"]
+        for file in files:
+            file.write_text("")
+        log = self.folder / "held.log"
+        with visit_device.held([str(file) for file in [*files, self.folder / "none"]], log) as holder:
+            until = time.monotonic() + 30
+            while "held" not in log.read_text() and time.monotonic() < until:
+                time.sleep(0.05)
+            opened = {str(Path(link).resolve()) for link in Path(f"/proc/{holder.pid}/fd").iterdir()}
+            self.assertLessEqual({str(file.resolve()) for file in files}, opened)
+        self.assertIsNotNone(holder.returncode)
+        self.assertIn("No such file", log.read_text())
+        with visit_device.held([], log) as holder:
+            self.assertIsNone(holder)
 
 
 class FactsTest(Quiet):
@@ -286,6 +289,49 @@ class FactsTest(Quiet):
                 visit_facts.by_case(program, "row", "two-mappings", cases, listed=crash)
             self.assertEqual(program.table.rows[-1]["status"], visit_rows.FAILED)
 
+    def test_figures_of_another_form_are_kept(self):
+        for figures in ({"rows": []}, {"rows": [{"bytes": None}]}, {}):
+            program = self.program("gpu")
+            with mock.patch.object(program, "run", lambda *_, figures=figures, **__: (visit_watch.Ended(0, 1.0, ""), figures)):
+                for words in (visit_facts.copy_words, visit_facts.latency_words, visit_facts.loading_words):
+                    program.fact("row", "copies", words=words)
+            self.assertEqual([(row["status"], row["figures"]) for row in program.table.rows], [(visit_rows.MEASURED, figures)] * 3)
+            self.assertIn("another form", program.table.rows[0]["words"])
+
+    def test_an_error_in_one_question_leaves_the_others(self):
+        table = self.table()
+        args = argparse.Namespace(device="gpu", work=self.folder, build=self.folder, spill=None, size="small")
+
+        def run(_program, label, *_, **__):
+            if label in ("self-test alone", "pointers "):
+                raise FileNotFoundError(label)
+            if label == "driver calls":
+                (self.folder / "driver-calls.json").write_text('{"device": "half a')
+            return visit_watch.Ended(0, 1.0, "a of b"), {"result": 0}
+
+        with mock.patch.object(visit_facts.Program, "run", run), mock.patch.object(visit_facts, "full_device", lambda _: 1 / 0):
+            visit_facts.all_of(args, table)
+        errors = {row["row"]: row["words"] for row in table.with_status(visit_rows.FAILED)}
+        self.assertEqual(set(errors), {"self-test", "pointer attributes", "driver calls", "a full GPU"})
+        self.assertIn("FileNotFoundError", errors["self-test"])
+        self.assertEqual(table.rows[-1]["row"], "wrong-kind handles", "what many processes ask is last")
+
+    def test_a_line_of_figures_that_was_cut_off_is_none(self):
+        program = self.program("gpu")
+        ended = visit_watch.Ended(-9, 1.0, 'RESULT {"a": ')
+        with mock.patch.object(visit_watch, "run", lambda *_, **__: ended):
+            self.assertEqual(program.run("a", "gpu_facts"), (ended, None))
+
+    def test_settings_of_the_machine_stay_and_the_self_test_spills_where_the_visit_does(self):
+        mine = {"SPILLWAY_DISK_RESERVE": "1GiB", "SPILLWAY_GPU_TEST_DIR": "/there", "SPILLWAY_TRUST": "strict"}
+        program = self.program("gpu")
+        with mock.patch.dict("os.environ", mine):
+            kept = program.command("gpu_self_test")[1]
+            program.args.spill = Path("/nvme0")
+            spilling = program.command("gpu_self_test")[1]
+        self.assertEqual({key: kept.get(key) for key in mine}, {**mine, "SPILLWAY_TRUST": None})
+        self.assertEqual(spilling["SPILLWAY_GPU_TEST_DIR"], "/nvme0")
+
     def test_an_answer_of_another_form_is_kept(self):
         program = self.program("gpu")
         with mock.patch.object(program, "run", lambda *_, **__: (visit_watch.Ended(0, 1.0, ""), {"missing": "a call"})):
@@ -304,10 +350,11 @@ class FactsTest(Quiet):
 
     def test_a_process_that_never_fills_the_gpu_is_not_waited_for(self):
         program = self.program("gpu")
-        for script, taken in (("import time; time.sleep(100)", False), ("print('taken 7', flush=True); open(0).read()", True)):
+        for script, taken, seconds in (("import time; time.sleep(100)", False, 1.5),
+                                       ("print('taken 7', flush=True); open(0).read()", True, 60)):  # fmt: skip
             command = ([sys.executable, "-c", script], None)
             with mock.patch.object(program, "command", lambda *_, command=command: command), \
-                    mock.patch.object(visit_facts, "FILLING", 1.5), visit_facts.filled(program) as found:  # fmt: skip
+                    mock.patch.object(visit_facts, "FILLING", seconds), visit_facts.filled(program) as found:  # fmt: skip
                 self.assertEqual(found, taken)
 
     def fact(self, device, ended, figures):

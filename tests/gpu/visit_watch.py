@@ -1,13 +1,15 @@
 """Runs one command of a visit: its output in a log, cut off after its time, and what a cut one was doing kept.
 
 A command that does not end is looked at from outside: /proc has each thread's name, wait and system call, and its kernel
-stack where that may be read; gdb or eu-stack, where the machine has one of them and it may attach, the stacks of its C and
-C++. Then it is told to abort, on which Python prints the stacks of all its threads (PYTHONFAULTHANDLER). Spillway's own lines about waits of 10 s and more are in the log by then,
-and its metrics file says which waits are under way.
+stack where that may be read; gdb, eu-stack or the CUDA toolkit's cuda-gdb, where the machine has one of them and it may
+attach, the stacks of its C and C++. Then it is told to abort, on which Python prints the stacks of all its threads
+(PYTHONFAULTHANDLER). Spillway's own lines about waits of 10 s and more are in the log by then, and its metrics file says which
+waits are under way.
 
 No wait here is without an end: a process that the kernel's driver holds outlives even SIGKILL, and is left behind.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -20,6 +22,9 @@ from pathlib import Path
 
 GRACE = 10  # seconds from the abort to the kill, and from the kill on
 STACKS = 30  # seconds for the native stacks of a command's processes: reading the symbols of PyTorch takes some of them
+GDB = ("--batch", "--nx", "-ex", "set pagination off", "-ex", "thread apply all backtrace 60")
+DEBUGGERS = {"gdb": GDB, "eu-stack": ("-n", "60"), "cuda-gdb": GDB}  # in the order of choice; each with its arguments
+TOOLKITS = Path("/usr/local")  # where CUDA's lie
 LEAST = 2  # seconds: with less of the visit's time left nothing is begun
 
 
@@ -62,29 +67,35 @@ def threads(pid):
     return lines
 
 
+def find_debugger():
+    """The path of the first of DEBUGGERS that this machine has; None without. CUDA's is often outside of PATH."""
+    toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    toolkits += [TOOLKITS / "cuda", *sorted(TOOLKITS.glob("cuda-*"), reverse=True)]
+    folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *(str(toolkit / "bin") for toolkit in toolkits)])
+    return next(filter(None, (shutil.which(name, path=folders) for name in DEBUGGERS)), None)
+
+
 def native_stacks(pid, seconds):
     """The stacks of C and C++ of a process's threads, or why there are none."""
     if seconds < 1:
         return [f"process {pid}: no native stacks, since the time is over"]
-    debuggers = (
-        ["gdb", "--batch", "--nx", "-ex", "set pagination off", "-ex", "thread apply all backtrace 60", "-p", str(pid)],
-        ["eu-stack", "-n", "60", "-p", str(pid)],
-    )
-    command = next((command for command in debuggers if shutil.which(command[0])), None)
-    if command is None:
-        return [f"process {pid}: no native stacks, since this machine has neither gdb nor eu-stack"]
-    debugger_name = command[0]
+    path = find_debugger()
+    if path is None:
+        return [f"process {pid}: no native stacks, since this machine has none of {', '.join(DEBUGGERS)}"]
     # Not subprocess.run, which waits without an end for what it has killed.
-    command = ["timeout", "-k", "1", str(math.ceil(seconds)), *command]
-    debugger = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                start_new_session=True)  # fmt: skip
+    command = ["timeout", "-k", "1", str(math.ceil(seconds)), path, *DEBUGGERS[Path(path).name], "-p", str(pid)]
+    try:
+        debugger = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    start_new_session=True)  # fmt: skip
+    except OSError as error:
+        return [f"process {pid}: no native stacks: {error}"]
     try:
         text = debugger.communicate(timeout=seconds + 3)[0]
     except subprocess.TimeoutExpired:
         debugger.kill()
         text = b"it does not end"
     signal_to(pid, signal.SIGCONT)  # a debugger that was cut off leaves it stopped
-    return [f"process {pid}, by {debugger_name}:", text.decode(errors="replace").strip()]
+    return [f"process {pid}, by {Path(path).name}:", text.decode(errors="replace").strip()]
 
 
 def stop(child, log, stacks=STACKS):
@@ -108,18 +119,14 @@ def stop(child, log, stacks=STACKS):
         time.sleep(0.05)  # the command's own children outlive it
     for pid in reversed(members):
         signal_to(pid, signal.SIGKILL)
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)  # where /proc does not tell of children
-    except ProcessLookupError:
-        pass
     wait(child, GRACE)
 
 
 def signal_to(pid, number):
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def lives(pid):
@@ -143,8 +150,21 @@ def end(child, seconds):
         wait(child, GRACE)
 
 
-def run(command, log, limit, environment=None, stdin=None, left=math.inf):
-    """Runs it to its end, or for `limit` seconds, or for those that are `left` of the visit."""
+def wait_while(child, limit, left, more):
+    """Waits for its end for limit + more() seconds, asked anew when they are over, but not longer than `left`. Whether it ended,
+    and the limit as it was at last."""
+    start = time.monotonic()
+    while True:
+        allowed = limit + more()
+        over = min(allowed, left) - (time.monotonic() - start)
+        if over <= 0:
+            return False, allowed
+        if wait(child, over):
+            return True, allowed
+
+
+def run(command, log, limit, environment=None, stdin=None, left=math.inf, more=lambda: 0.0):
+    """Runs it to its end, or for `limit` seconds and those that more() gives by then, or for those that are `left` of the visit."""
     env = {**(os.environ if environment is None else environment), "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -156,11 +176,11 @@ def run(command, log, limit, environment=None, stdin=None, left=math.inf):
         child = subprocess.Popen([str(part) for part in command], env=env, stdin=stdin or subprocess.DEVNULL, stdout=out,
                                  stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
     try:
-        cut = not wait(child, min(limit, left))
-        if cut:
+        done, limit = wait_while(child, limit, left, more)
+        if not done:
             stop(child, log, min(STACKS, left - limit))  # what the visit's own end cuts off is no hang
     except BaseException:
         stop(child, log, stacks=0)
         raise
     status = -signal.SIGKILL if child.returncode is None else child.returncode
-    return Ended(status, time.monotonic() - start, read(log), cut, cut and left < limit)
+    return Ended(status, time.monotonic() - start, read(log), not done, not done and left < limit)

@@ -77,7 +77,8 @@ def check_what_a_visit_adds():
 def check_what_tells_nothing_stays_assumed():
     base = write_profile.json.loads((write_profile.PROFILES / "h200.json").read_text())["calls"]["cuModuleLoadData"]["holds"]
     slow, short, none = stall(190_000, 80), stall(0, 0, 20), stall(0, 0, calls=0)
-    for rows in (visit_rows(none=slow), visit_rows(short), visit_rows(none), visit_rows(stall(199_000, 190_000), beside_us=4)):
+    for rows in (visit_rows(none=slow), visit_rows(short), visit_rows(none), visit_rows(stall(199_000, 190_000), beside_us=4),
+                 visit_rows(stall(30_000, 80)), visit_rows(stall(9, 5_000))):  # held for a part of the load  # fmt: skip
         load, _, notes = of_visit(*rows)
         assert load["holds"] == base and "holds" not in notes.replace(base_notes(), ""), (load, notes)
     # Rows that are not there, have crashed, or have another form.

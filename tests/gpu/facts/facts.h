@@ -16,9 +16,10 @@ namespace spillway::gpu {
 using Json = nlohmann::json;
 
 struct FactSetup {
-  bool small = false;   // sizes and counts that simcuda's memory and speed allow
-  std::string variant;  // which of a fact's cases; empty: all, or the first
-  uint64_t leave = 0;   // `full`: bytes that stay free
+  bool small = false;      // sizes and counts that simcuda's memory and speed allow
+  std::string variant;     // which of a fact's cases; empty: all, or the first
+  uint64_t leave = 0;      // `full`: bytes that stay free
+  double row_seconds = 5;  // `latency`: the most that a row may take, whatever it has counted by then
 };
 
 // The names of the cases of `handles`; each crashes the process that asks on some drivers.
@@ -28,7 +29,7 @@ Json Handles(const FactSetup& setup);
 // Where an address stands in the 128 bytes of an encoded tensor map, and whether two encodings are equal.
 Json TensorMapWords(const FactSetup& setup);
 // p50, p99 and p99.9 of a launch on one thread: alone, beside a kernel that is bound by memory, and beside
-// another thread that maps and unmaps, for handles of several sizes.
+// another thread that maps and unmaps, for handles of several sizes. A row has the launches of row_seconds.
 Json LaunchLatency(const FactSetup& setup);
 // Pinned copies by size: each direction alone, and both together as seen by each.
 Json CopyRates(const FactSetup& setup);

@@ -30,6 +30,8 @@ int Run(int argc, char** argv) {
   app.add_flag("--small", setup.small, "sizes for simcuda");
   app.add_flag("--list", list, "print the cases of handles, or of stalls");
   app.add_option("--leave", setup.leave, "of full: bytes that stay free");
+  app.add_option("--row-seconds", setup.row_seconds, "of latency: the most that a row may take")
+      ->check(CLI::Range(1e-6, 60.0));
   CLI11_PARSE(app, argc, argv);
   if (list) {
     const auto listed = cases.find(fact.empty() ? "handles" : fact);

@@ -21,12 +21,13 @@ Json Quantiles(const std::vector<double>& micros) {
 }
 
 // Each launch by itself: from the call to its return. The stream is drained now and then, so that its queue
-// never makes a launch wait.
-std::vector<double> TimeLaunches(int count) {
+// never makes a launch wait. Fewer than `count` after `seconds`: launches may wait for a lock.
+std::vector<double> TimeLaunches(int count, double seconds) {
   const Gpu& gpu = Gpu::Get();
   static const CUstream stream = gpu.NewStream();
   std::vector<double> micros;
-  for (int i = 0; i < count; ++i) {
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < count && MicrosSince(begin) < seconds * 1e6; ++i) {
     const Clock::time_point start = Clock::now();
     gpu.Nothing(stream, 0);
     micros.push_back(MicrosSince(start));
@@ -97,14 +98,15 @@ double Quantile(std::vector<double> values, double part) {
 Json LaunchLatency(const FactSetup& setup) {
   const int count = setup.small ? 2'000 : 20'000;
   const uint64_t memory = (setup.small ? 8 : 512) * kMiB;
-  (void)TimeLaunches(200);
+  (void)TimeLaunches(200, setup.row_seconds);
   Json rows = Json::array();
   const auto row = [&](bool busy, uint64_t handle, uint64_t bytes) {
     std::unique_ptr<MemoryBound> kernel = busy ? std::make_unique<MemoryBound>(memory) : nullptr;
     std::unique_ptr<Remapping> remapping = handle != 0 ? std::make_unique<Remapping>(bytes, handle) : nullptr;
     const Clock::time_point start = Clock::now();
-    Json figures = Quantiles(TimeLaunches(count));
+    Json figures = Quantiles(TimeLaunches(count, setup.row_seconds));
     const double seconds = MicrosSince(start) / 1e6;
+    figures["launches_wanted"] = count;
     figures["memory_bound_kernel"] = busy;
     figures["remapped_bytes"] = bytes;
     figures["handle_bytes"] = handle;

@@ -159,6 +159,8 @@ _ZN4mslk4gemm28set_grouped_gemm_args_kernel*    action=writer tables=6,8,10,13,1
 _ZN4mslk4gemm30set_stacked_kernel_args_kernel*  action=writer tables=5,7,9,11,13,21
 # torch.arange, by which batched torch.linalg (cholesky, solve, inv, lu_factor) writes the addresses of its matrices
 _ZN*_RangeFactories_cu_*elementwise_kernel_with_index*arange_cuda_out*  action=writer fills=2
+# torch.linalg.lu_factor on batches by cuBLAS: PyTorch 2.15, a thread for each matrix writes both tables of the solve
+_ZN2at6native*_LURecBlas3Kernel_cu_*build_trsm_ptr_kernel*  action=writer fills=4,5
 # MAGMA's batched kernels (lu_factor, lu_solve, cholesky_solve): their tables lie in pinned memory, or kernels that name no
 # matrix have made them of other tables. PyTorch 2.11: 1,272 of the 1,274 followers of that library
 *batched*                libtorch_cuda_linalg.so  action=everything

@@ -85,7 +85,10 @@ TEST(DenyListTest, ShippedListIsGood) {
         // As libtorch_cuda.so of PyTorch 2.11 has it.
         "_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_"
         "indexIlZZZN2at6native15arange_cuda_outERKN3c106ScalarES6_S6_RNS1_6TensorEENKUlvE_"
-        "clEvENKUlvE3_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE"}) {
+        "clEvENKUlvE3_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE",
+        // As libtorch_cuda_linalg.so of PyTorch 2.15 has it.
+        "_ZN2at6native52_GLOBAL__N__3a4d9763_19_LURecBlas3Kernel_cu_2a8e2ea221build_trsm_ptr_"
+        "kernelIfEEvPT_liiPS4_S5_ii"}) {
     ASSERT_NE(list.Match(writer, ""), nullptr) << writer;
     EXPECT_EQ(list.Match(writer, "")->action, DenyList::Action::kWriter) << writer;
   }

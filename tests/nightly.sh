@@ -65,13 +65,32 @@ run_tidy() {
   fi
 }
 
-# Reads the kernels of PyTorch and NCCL for addresses that no launch shows. What was read stays in build/cubins: a run
-# that was ended goes on, a finished one costs the extraction alone.
+# Reads the kernels of PyTorch and NCCL for addresses that no launch shows, and the names of those of the libraries that may
+# not be read: of each environment that is there, by its own tools. What was read stays in build/cubins and build/cubins-2.15:
+# a run that was ended goes on, a finished one costs the extraction alone.
 run_cubins() {
-  local python=$ROOT/build/venv/bin/python site
+  local release folder status=0
+  while read -r release folder; do
+    [ -d "$ROOT/$folder" ] || continue
+    say "cubins of PyTorch $release"
+    read_cubins "$ROOT/$folder/bin/python" "$ROOT/build/cubins${folder#build/venv}" || status=1
+  done < <(torch_venvs)
+  return "$status"
+}
+
+read_cubins() {
+  local python=$1 work=$2 site torch libraries
   site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  "$python" -B "$ROOT/tests/cubins/read.py" "$site"/torch/lib/libtorch_cuda.so "$site"/torch/lib/libtorch_cuda_linalg.so "$site"/nvidia/nccl/lib/libnccl.so.2 \
-    --work "$ROOT/build/cubins" && "$python" -B "$ROOT/tests/cubins/table.py" "$ROOT"/build/cubins/libtorch_cuda{,_linalg}.so.jsonl
+  torch=("$site"/torch/lib/libtorch_cuda{,_linalg}.so)
+  libraries=("${torch[@]}" "$site"/nvidia/nccl/lib/libnccl.so.2
+    "$site"/nvidia/*/lib/libcu{blas,blasLt,fft,solver,solverMg,sparse,sparseLt}.so.* "$site"/nvidia/*/lib/libcudnn_*.so.*)
+  "$python" -B "$ROOT/tests/cubins/read.py" "${libraries[@]}" --work "$work" || return 1
+  local results=("${libraries[@]##*/}") status=0
+  results=("${results[@]/#/$work/}")
+  results=("${results[@]/%/.jsonl}")
+  "$python" -B "$ROOT/tests/cubins/table.py" "${results[@]:0:${#torch[@]}}" || status=1
+  "$python" -B "$ROOT/tests/cubins/families.py" "${results[@]}" || status=1
+  return "$status"
 }
 
 # The library for every PyTorch minor, and training with seven of them, an environment of 5 GB at a time. What has passed

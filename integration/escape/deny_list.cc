@@ -159,6 +159,25 @@ _ZN4mslk4gemm28set_grouped_gemm_args_kernel*    action=writer tables=6,8,10,13,1
 _ZN4mslk4gemm30set_stacked_kernel_args_kernel*  action=writer tables=5,7,9,11,13,21
 # torch.arange, by which batched torch.linalg (cholesky, solve, inv, lu_factor) writes the addresses of its matrices
 _ZN*_RangeFactories_cu_*elementwise_kernel_with_index*arange_cuda_out*  action=writer fills=2
+# torch.linalg.lu_factor on batches by cuBLAS: PyTorch 2.15, a thread for each matrix writes both tables of the solve
+_ZN2at6native*_LURecBlas3Kernel_cu_*build_trsm_ptr_kernel*  action=writer fills=4,5
+# Writers in libraries whose licence forbids reading, by the types in their names alone (tests/cubins/closed.py): each is
+# given tables to write, and addresses of what the entries lead to. cuBLASLt, cuDNN, cuSPARSELt: one base and a stride
+_ZN*12fillPtrArrayEPPvS0_mm                  action=writer fills=0
+# cuBLASLt 13.4: floating-point products put together from integer ones
+_ZN17cublasLt_imma_emu19set_device_ptrs_ker* action=writer fills=3-5
+# cuDNN: batched products; from 9.26 on grouped ones of mixtures of experts
+_Z24setBatchedGemmPtrsKernel*                action=writer fills=1,4,7
+_ZN5cudnn19engines_precompiled42prepare_moe_grouped_gemm_fwd_arrays_kernel*  action=writer fills=29-36
+_ZN5cudnn19engines_precompiled42prepare_moe_grouped_gemm_bwd_arrays_kernel*  action=writer fills=23-28
+# cuSPARSE
+_ZN8cusparse11update_ptrs*                   action=writer fills=18-20
+# cuSOLVER: lists of blocks of a matrix, and a sparse LU on batches. Whether one launch writes a list whole, no name says
+_ZN6kernel23init_X_diag_blocks_list*         action=writer tables=4
+_ZN6kernel27init_triangular_blocks_list*     action=writer tables=5
+_ZN6kernel23init_scales_blocks_list*         action=writer tables=4
+_ZN6kernel26init_iscomplex_blocks_list*      action=writer tables=3
+_Z24iglubatch_setup_pointers*                action=writer tables=4
 # MAGMA's batched kernels (lu_factor, lu_solve, cholesky_solve): their tables lie in pinned memory, or kernels that name no
 # matrix have made them of other tables. PyTorch 2.11: 1,272 of the 1,274 followers of that library
 *batched*                libtorch_cuda_linalg.so  action=everything

@@ -4,7 +4,7 @@
   read.py LIBRARY... --work FOLDER [--arch sm_90] [--only REGEX] [--tools FOLDER] [--keep] [--seconds N] [--jobs N]
 
 Instructions are read only of libraries whose licence allows it (READABLE); of all others the names and parameter sizes
-that the driver tells as well. FOLDER/LIBRARY.jsonl gets one line per kernel, FOLDER/LIBRARY.done one per cubin: a run that
+that the driver tells as well (closed.py). FOLDER/LIBRARY.jsonl gets one line per kernel, FOLDER/LIBRARY.done one per cubin: a run that
 was ended goes on with the next cubin. A cubin that takes the disassembler too long counts as read, and its kernels say that
 they were not. The tools are NVIDIA's cuobjdump and nvdisasm, which Triton's wheel brings.
 """
@@ -25,8 +25,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import closed
 import elf
 import flow
+import names
 import sass
 import table
 
@@ -40,6 +42,7 @@ READABLE = {
 FEW = 8  # kernels of a cubin that are disassembled one by one
 LARGE_BYTES = 64 << 20  # of a cubin whose kernels are: as a whole it takes the disassembler more than half an hour
 DISASSEMBLY_SECONDS = 1800  # of one cubin
+NO_CODE = b"does not contain device code"  # what cuobjdump says, and fails
 
 
 def is_readable(library):
@@ -63,7 +66,9 @@ def extract(library, args):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         command = [args.tools / "cuobjdump", "-xelf", args.arch, library.resolve()]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        done = subprocess.run(command, cwd=folder, capture_output=True)
+        if NO_CODE not in done.stdout + done.stderr:
+            done.check_returncode()
         (folder / "complete").touch()
     return sorted(folder.glob("*.cubin"), key=lambda cubin: (cubin.stat().st_size, cubin.name))
 
@@ -86,15 +91,6 @@ def disassemble(cubin, data, kernels, args):
             yield name, run_nvdisasm(["-b", architecture, code.name], args.tools).splitlines()
 
 
-def readable_names(names):
-    """The names as people read them; as they are where there is no c++filt."""
-    try:
-        text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return names
-    return text.splitlines()
-
-
 def judge(kernel, lines):
     """What the instructions of one kernel show."""
     seen = flow.Flow(sass.blocks(lines), kernel.is_word).run()
@@ -106,7 +102,7 @@ def read_cubin(cubin, args, readable):
     """One dictionary per kernel that is asked for."""
     data = cubin.read_bytes()
     kernels = {name: k for name, k in elf.kernels(data).items() if args.only.search(name)}
-    for kernel, readable_name in zip(kernels.values(), readable_names(list(kernels))):
+    for kernel, readable_name in zip(kernels.values(), names.readable_names(list(kernels))):
         kernel.learn_types(readable_name)
     facts = {name: {"kernel": name, "bytes": k.code_bytes, "parameters": [size for _, size in k.parameters]}
              for name, k in kernels.items()}  # fmt: skip
@@ -158,6 +154,9 @@ def identity(cubin, args):
 
 def summary(library, args):
     text = (args.work / f"{library.name}.jsonl").read_text()
+    if not is_readable(library):
+        print(f"{library.name}: {closed.summary({json.loads(line)['kernel'] for line in text.splitlines()})}")
+        return
     lines = list({(fact["kernel"], fact["bytes"]): fact for fact in map(json.loads, text.splitlines())}.values())  # the last reading of each
     lines = [k for k in lines if not table.is_stub(k)]
     followers, writers = ([k for k in lines if k.get(what)] for what in ("follows", "stores"))

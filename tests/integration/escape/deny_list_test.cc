@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace spillway::integration {
 namespace {
 
@@ -85,7 +88,10 @@ TEST(DenyListTest, ShippedListIsGood) {
         // As libtorch_cuda.so of PyTorch 2.11 has it.
         "_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_"
         "indexIlZZZN2at6native15arange_cuda_outERKN3c106ScalarES6_S6_RNS1_6TensorEENKUlvE_"
-        "clEvENKUlvE3_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE"}) {
+        "clEvENKUlvE3_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE",
+        // As libtorch_cuda_linalg.so of PyTorch 2.15 has it.
+        "_ZN2at6native52_GLOBAL__N__3a4d9763_19_LURecBlas3Kernel_cu_2a8e2ea221build_trsm_ptr_"
+        "kernelIfEEvPT_liiPS4_S5_ii"}) {
     ASSERT_NE(list.Match(writer, ""), nullptr) << writer;
     EXPECT_EQ(list.Match(writer, "")->action, DenyList::Action::kWriter) << writer;
   }
@@ -97,6 +103,37 @@ TEST(DenyListTest, ShippedListIsGood) {
     EXPECT_EQ(list.Match(follower, "libtorch_cuda_linalg.so")->action, DenyList::Action::kEverything);
     EXPECT_EQ(list.Match(follower, "libothers.so"), nullptr);
     EXPECT_EQ(list.Match(follower, ""), nullptr);
+  }
+}
+
+// The tables are the parameters of type T** in the names, as cuBLASLt, cuDNN, cuSPARSE and cuSOLVER have them.
+TEST(DenyListTest, ShippedListHasTheWritersOfClosedLibraries) {
+  DenyList list;
+  ASSERT_TRUE(list.Add(DenyList::Shipped(), "shipped").ok());
+  using Tables = std::vector<uint32_t>;
+  const std::vector<std::pair<const char*, Tables>> writers = {
+      {"_ZN15cask__5x_cublas12fillPtrArrayEPPvS0_mm", {0}},
+      {"_ZN18cask_5x_cusparselt12fillPtrArrayEPPvS0_mm", {0}},
+      {"_ZN17cublasLt_imma_emu19set_device_ptrs_kerItEEvPT_S2_PiPPvS5_S5_jjjjj", {3, 4, 5}},
+      {"_Z24setBatchedGemmPtrsKernelIfffEviPPKT_S2_10ulonglong3PPKT0_S7_S4_PPT1_SA_S4_", {1, 4, 7}},
+      {"_ZN5cudnn19engines_precompiled42prepare_moe_grouped_gemm_fwd_arrays_kernelIiEEvPKT_PcS5_S5_S5_S5_"
+       "llllllllllllmmmmmPlS6_S6_S6_S6_S6_PPKvS9_S9_PPvSB_SB_PPfSD_SC_SC_",
+       {29, 30, 31, 32, 33, 34, 35, 36}},
+      {"_ZN5cudnn19engines_precompiled42prepare_moe_grouped_gemm_bwd_arrays_kernelIiEEvPKT_PcS5_S5_"
+       "llllllllllmmmPlS6_S6_S6_S6_S6_PPKvS9_S9_PPvPPfSD_SC_SC_",
+       {23, 24, 25, 26, 27, 28}},
+      {"_ZN8cusparse11update_ptrsIiifffEEvlPKT_PT1_lllPT2_lllPKT0_PT3_lllliiPS5_PS7_PSC_", {18, 19, 20}},
+      {"_ZN6kernel23init_X_diag_blocks_listIfLl512ELl64EEEvPT_lPllPS2_", {4}},
+      {"_ZN6kernel27init_triangular_blocks_listIfLl512ELl64ELb0EEEvPT_llPllPS2_", {5}},
+      {"_ZN6kernel23init_scales_blocks_listILl512ELl32EEEvlPlS1_lPS1_", {4}},
+      {"_ZN6kernel26init_iscomplex_blocks_listILl512EEEvlPlPcPS2_", {3}},
+      {"_Z24iglubatch_setup_pointersiiiPdPS_", {4}},
+  };
+  for (const auto& [name, tables] : writers) {
+    const DenyList::Entry* const row = list.Match(name, "");
+    ASSERT_NE(row, nullptr) << name;
+    EXPECT_EQ(row->action, DenyList::Action::kWriter) << name;
+    EXPECT_EQ(row->tables, tables) << name;
   }
 }
 

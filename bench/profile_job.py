@@ -3,13 +3,16 @@
 the bound of its own workload, and beside the same job with all its memory.
 
     build/venv/bin/python bench/profile_job.py [--build build] [--machines a100,h100,h200] [--forms wait,pass]
-                                               [--ends low,high] [--scale 20] [--kernel-us 60] [--json FILE]
+                                               [--ends low,high] [--scale 20] [--kernel-us 60] [--link-gb-per-s N]
+                                               [--json FILE]
                                                [-- ARGUMENTS of train_gpt.py]
 
 The bound is what the planner computes from the recorded iteration, the budget and the measured rates ("percent_of_bound" in
 SPILLWAY_METRICS): no schedule is faster. A kernel takes --kernel-us of the machine's time at least, and this machine's
 processor does it, as it does copies: where that takes longer, both hold each other up, as on no GPU. So the default
-arguments make few tokens. Losses and state must equal those of the job with all its memory.
+arguments make few tokens. Losses and state must equal those of the job with all its memory. On the links of these machines
+the job's bytes take little of an iteration; with --link-gb-per-s the link is slower, each direction alone and beside the other,
+as in a narrower slot, so that it decides.
 
 "CPU" is what Spillway's threads take of one processor, as it would weigh at time scale 1: their processor time beside the
 time of the iterations divided by the scale. Their calls of the driver are in it, and what the stand-in does for them.
@@ -43,6 +46,7 @@ def arguments():
     parser.add_argument("--ends", type=names, default=["low", "high"])
     parser.add_argument("--scale", type=int, default=20, help="how much slower than the machine everything is, 1 to 20")
     parser.add_argument("--kernel-us", type=int, default=60, help="least time of a kernel, in microseconds of the machine")
+    parser.add_argument("--link-gb-per-s", type=float, help="the rate of each direction, instead of the machine's")
     parser.add_argument("--json", type=Path)
     parser.add_argument("train", nargs="*", help="instead of the default arguments of train_gpt.py, behind --")
     return parser.parse_args()
@@ -91,6 +95,19 @@ def iteration_seconds(run):
     return statistics.median(run.report["step_seconds"][FIRST_ITERATION - 1 :])
 
 
+def profile_of(args, name, work):
+    """The machine's name; or, with a link of its own, the file of its profile."""
+    if args.link_gb_per_s is None:
+        return name
+    profile = json.loads((args.build / "lib" / "simcuda" / "hardware" / f"{name}.json").read_text())
+    for direction in ("in", "out"):
+        for rate in ("alone_gb_per_s", "both_gb_per_s"):
+            profile["copies"][direction][rate] = {"value": args.link_gb_per_s, "source": "--link-gb-per-s"}
+    file = work / f"{name}.json"
+    file.write_text(json.dumps(profile))
+    return str(file)
+
+
 def measure(args, work, costs):
     machine = job.Machine("simcuda", work, build=args.build.resolve(),
                           simcuda_options=("--mode", "strict", "--time-scale", str(args.scale),
@@ -125,7 +142,7 @@ def main():
         for form in args.forms:
             for end in args.ends:
                 with tempfile.TemporaryDirectory() as work:
-                    costs = ("--hardware", name, "--hardware-form", form, "--hardware-end", end)
+                    costs = ("--hardware", profile_of(args, name, Path(work)), "--hardware-form", form, "--hardware-end", end)
                     row = {"machine": name, "form": form, "end": end, **measure(args, Path(work), costs)}
                 rows.append(row)
                 bound, percent = row["bound_seconds"] or 0, row["percent_of_bound"] or 0

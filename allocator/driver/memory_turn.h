@@ -4,9 +4,8 @@
 // wait for two with a second thread of ours in the driver's queue. One for the process, shared by its devices
 // (CudaDriver::memory_turn).
 //
-// cuMemHostRegister takes no turn: it takes milliseconds for pages of the system. Any thread may wait for its
-// turn, with no lock of a lower rank that others need for theirs. Nothing fails; the wait is as long as the
-// driver's calls before it.
+// cuMemHostRegister takes no turn: it takes milliseconds for pages of the system. Any thread may call; none
+// holds a lock of the residency then. Nothing fails; the wait is as long as the driver's calls before it.
 
 #ifndef SPILLWAY_ALLOCATOR_DRIVER_MEMORY_TURN_H_
 #define SPILLWAY_ALLOCATOR_DRIVER_MEMORY_TURN_H_

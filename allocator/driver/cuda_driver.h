@@ -38,10 +38,12 @@ struct CudaDriver {
   // kInternal. The status carries the driver's code, which ResultOf gives back.
   absl::Status ToStatus(CUresult result, const std::string& what) const;
 
-  // Whether the stream captures (MayCapture). An error is returned; that the legacy stream cannot be asked is none.
+  // Whether the stream captures (MayCapture). An error is returned; that the legacy stream cannot be asked is
+  // none.
   CUresult AskCapturing(CUstream stream, bool* capturing) const;
 
-  // Taken around each call that creates, maps, opens, unmaps or releases GPU memory. Copies of the table share it.
+  // Taken around each call that creates, maps, opens, unmaps or releases GPU memory. Copies of the table share
+  // it.
   std::shared_ptr<MemoryTurn> memory_turn = std::make_shared<MemoryTurn>();
 };
 

@@ -165,6 +165,8 @@ void FunctionRegistry::NoteNamed(void* handle, HandleKind kind) {
   if (kinds_.Find(handle).kind == HandleKind::kUnknown) NoteLocked(handle, kind, owner);
 }
 
+// The kind is looked at before the question, which must not be asked of the other one, and after it, since other
+// threads are given handles meanwhile.
 void FunctionRegistry::NoteGiven(void* handle, HandleKind kind) {
   const void* owner = nullptr;
   for (const bool asked : {false, true}) {

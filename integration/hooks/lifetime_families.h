@@ -80,8 +80,8 @@ struct ContextEnd {
   template <typename From>
   static CUresult Call(const RowInfo&, CUresult(CUDAAPI* real)(From), From from) {
     FunctionRegistry* const functions = &GetHookState()->functions;
-    functions
-        ->NoteContextEnd();  // also where the call fails: what is given out next is then asked for in vain
+    // Also where the call fails: what is given out next is then asked anew in vain.
+    functions->NoteContextEnd();
     const CUresult result = real(from);
     functions->NoteContextEnd();
     return result;

@@ -53,14 +53,10 @@ class Kernel:
 
 def read_families(path):
     rows = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        text, _, why = line.partition("#")
-        if not text.strip():
-            continue
-        words = text.split()
-        if len(words) != 3 or words[0] not in KINDS or words[1] not in PLACES or not why.strip():
+    for number, words, why in table.reasoned_lines(path):
+        if len(words) != 3 or words[0] not in KINDS or words[1] not in PLACES or not why:
             sys.exit(f"{path}:{number}: a line is KIND PLACE REGEX  # why, KIND one of {', '.join(KINDS)}, PLACE one of {', '.join(PLACES)}")
-        rows.append(Family(*words, why.strip()))
+        rows.append(Family(*words, why))
     return rows
 
 

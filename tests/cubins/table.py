@@ -24,16 +24,20 @@ class Known:
     why: str
 
 
-def read_known(path):
-    rows = []
+def reasoned_lines(path):
+    """Number, words and reason of each line WORDS...  # reason."""
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text, _, why = line.partition("#")
-        if not text.strip():
-            continue
-        words = text.split()
-        if len(words) != 2 or words[0] not in KINDS or not why.strip():
+        if text.strip():
+            yield number, text.split(), why.strip()
+
+
+def read_known(path):
+    rows = []
+    for number, words, why in reasoned_lines(path):
+        if len(words) != 2 or words[0] not in KINDS or not why:
             sys.exit(f"{path}:{number}: a line is KIND REGEX  # why, and KIND one of {', '.join(KINDS)}")
-        rows.append(Known(words[0], words[1], why.strip()))
+        rows.append(Known(*words, why))
     return rows
 
 

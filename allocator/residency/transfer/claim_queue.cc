@@ -78,8 +78,8 @@ bool ClaimQueue::TryGrantLocked(TableLock* lock, const AccessSet& set, Ticket* t
   if (grant->pinned.empty()) PinLocked(*lock, set, grant);  // may take evictions back
   const Lack lack = LackOfLocked(*lock, set);
   std::vector<ChunkHandle> handles;
-  // While the driver makes handles for it, the lock is released, and what was taken is not available any more: nothing
-  // else is to leave for this claim.
+  // While the driver makes handles for it, the lock is released, and what was taken is not available any more:
+  // nothing else is to leave for this claim.
   ticket->needed = 0;
   if (!lack.busy && TakeChunksLocked(core_, charges_, lock, lack.blocks, &handles)) {
     DistributeLocked(*lock, &handles, grant);

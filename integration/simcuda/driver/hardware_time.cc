@@ -31,27 +31,27 @@ struct Threads {
   std::unordered_map<int, uint64_t> cpu_ns;  // by the kernel's number of the thread; guarded by mutex
 };
 
-// What a load of code holds. Who passes takes the entry first, which a load holds: a shared lock would let calls that
-// overlap pass it again and again.
-class Gate {
+// A shared lock that lets the one who wants it alone in before those who come later: shared holders that overlap would
+// else keep a load of code out for ever.
+class FairSharedMutex {
  public:
-  void Pass() {
+  void lock_shared() {
     std::lock_guard<std::mutex> entry(entry_);
-    closed_.lock_shared();
+    mutex_.lock_shared();
   }
-  void Leave() { closed_.unlock_shared(); }
-  void Close() {
+  void unlock_shared() { mutex_.unlock_shared(); }
+  void lock() {
     entry_.lock();
-    closed_.lock();
+    mutex_.lock();
   }
-  void Open() {
-    closed_.unlock();
+  void unlock() {
+    mutex_.unlock();
     entry_.unlock();
   }
 
  private:
   std::mutex entry_;
-  std::shared_mutex closed_;
+  std::shared_mutex mutex_;
 };
 
 struct State {
@@ -62,7 +62,9 @@ struct State {
   std::mutex mutex;            // guards the time lines
   int64_t memory_free_ns = 0;  // when each lock is free again
   int64_t context_free_ns = 0;
-  Gate gates[3];  // by Held: of the calls that hold it
+  // By Held: shared by the calls that hold it or wait for it, alone while code is loaded, since how long that takes is not
+  // known before.
+  FairSharedMutex load_locks[3];
 
   // Counts, stretched times.
   std::atomic<uint64_t> memory_ns{0}, longest_memory_ns{0};
@@ -121,18 +123,22 @@ bool EnqueuesWork(Call call) {
          call == Call::kEventRecord || call == Call::kStreamWait;
 }
 
+// Whether a call that holds `held` has to wait for who holds `other`.
+bool WaitsFor(Held held, Held other) {
+  return held == other ||
+         (held == Held::kContext && other == Held::kMemory && GetSettings().hardware_waits.load() != 0);
+}
+
 // From when to when the call holds its lock.
 struct Slot {
   int64_t came_ns, begin_ns, end_ns;
 };
 Slot TakeSlot(Call call, Held held, int64_t cost_ns) {
   State& state = GetState();
-  const bool waits_for_memory = held == Held::kContext && GetSettings().hardware_waits.load() != 0;
   std::lock_guard<std::mutex> lock(state.mutex);
   Slot slot = {ThreadNow(), 0, 0};
   slot.begin_ns = slot.came_ns;
-  if (held == Held::kMemory || waits_for_memory)
-    slot.begin_ns = std::max(slot.begin_ns, state.memory_free_ns);
+  if (WaitsFor(held, Held::kMemory)) slot.begin_ns = std::max(slot.begin_ns, state.memory_free_ns);
   if (held == Held::kContext) slot.begin_ns = std::max(slot.begin_ns, state.context_free_ns);
   slot.end_ns = slot.begin_ns + cost_ns;
   if (held == Held::kMemory) state.memory_free_ns = slot.end_ns;
@@ -140,20 +146,16 @@ Slot TakeSlot(Call call, Held held, int64_t cost_ns) {
   return slot;
 }
 
-// Whose gates a call passes that holds `held`, or a load closes: in this order.
-constexpr Held kGateOrder[] = {Held::kContext, Held::kMemory, Held::kNothing};
-bool WaitsFor(Held held, Held gate) {
-  return held == gate ||
-         (held == Held::kContext && gate == Held::kMemory && GetSettings().hardware_waits.load() != 0);
-}
+// The order in which one thread takes several load locks.
+constexpr Held kLoadLockOrder[] = {Held::kContext, Held::kMemory, Held::kNothing};
 Held HeldByLoads(const HardwareProfile& profile) {
   return profile.calls[static_cast<int>(Call::kModuleLoad)].held;
 }
-bool Closes(Held held, Held gate) {
-  return held == Held::kEverything || (held == gate && held != Held::kNothing);
+bool LoadsHold(Held by_loads, Held held) {
+  return by_loads == Held::kEverything || (by_loads == held && held != Held::kNothing);
 }
 uint32_t BitOf(Held held) { return 1u << static_cast<int>(held); }
-Gate& GateOf(Held held) { return GetState().gates[static_cast<int>(held)]; }
+FairSharedMutex& LoadLock(Held held) { return GetState().load_locks[static_cast<int>(held)]; }
 
 void Count(Call call, Held held, const Slot& slot, int64_t cost_ns) {
   State& state = GetState();
@@ -221,8 +223,8 @@ CallTime::CallTime(Call call) : profile_(ActiveProfile()), call_(call) {
 CallTime::~CallTime() {
   if (profile_ == nullptr) return;
   State& state = GetState();
-  for (const Held gate : kGateOrder) {
-    if (passed_ & BitOf(gate)) GateOf(gate).Leave();
+  for (const Held held : kLoadLockOrder) {
+    if (shared_ & BitOf(held)) LoadLock(held).unlock_shared();
   }
   thread_local const int thread = static_cast<int>(syscall(SYS_gettid));
   const auto spent = static_cast<uint64_t>(ThreadCpuNs() - cpu_at_start_ns_);
@@ -233,10 +235,10 @@ CallTime::~CallTime() {
 void CallTime::Spend(uint64_t handles, uint64_t bytes) {
   if (profile_ == nullptr) return;
   const Held held = profile_->calls[static_cast<int>(call_)].held;
-  for (const Held gate : kGateOrder) {
-    if (!WaitsFor(held, gate)) continue;
-    GateOf(gate).Pass();
-    passed_ |= BitOf(gate);
+  for (const Held other : kLoadLockOrder) {
+    if (!WaitsFor(held, other)) continue;
+    LoadLock(other).lock_shared();
+    shared_ |= BitOf(other);
   }
   const auto cost_ns = static_cast<int64_t>(profile_->NsOf(call_, handles, bytes));
   const Slot slot = TakeSlot(call_, held, cost_ns);
@@ -246,15 +248,15 @@ void CallTime::Spend(uint64_t handles, uint64_t bytes) {
 
 ModuleLoadTime::ModuleLoadTime() : profile_(ActiveProfile()) {
   if (profile_ == nullptr) return;
-  for (const Held gate : kGateOrder) {
-    if (Closes(HeldByLoads(*profile_), gate)) GateOf(gate).Close();
+  for (const Held held : kLoadLockOrder) {
+    if (LoadsHold(HeldByLoads(*profile_), held)) LoadLock(held).lock();
   }
 }
 
 ModuleLoadTime::~ModuleLoadTime() {
   if (profile_ == nullptr) return;
-  for (const Held gate : kGateOrder) {
-    if (Closes(HeldByLoads(*profile_), gate)) GateOf(gate).Open();
+  for (const Held held : kLoadLockOrder) {
+    if (LoadsHold(HeldByLoads(*profile_), held)) LoadLock(held).unlock();
   }
 }
 
@@ -262,7 +264,7 @@ void ModuleLoadTime::Spend(void (*wait_for_gpu)()) {
   if (profile_ != nullptr || GetSettings().module_load_waits.load() != 0) wait_for_gpu();
   if (profile_ == nullptr) return;
   const auto cost_ns = static_cast<int64_t>(profile_->NsOf(Call::kModuleLoad, 1, 0));
-  // The gates keep the others out, so that it needs no place on the time lines.
+  // The load locks keep the others out, so that it needs no place on the time lines.
   const Slot slot = TakeSlot(Call::kModuleLoad, Held::kNothing, cost_ns);
   Count(Call::kModuleLoad, Held::kNothing, slot, cost_ns);
   WaitUntil(slot.end_ns);

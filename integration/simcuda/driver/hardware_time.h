@@ -1,8 +1,8 @@
 // The time that a machine's profile gives to calls (SIMCUDA_HARDWARE). Without a profile nothing here waits, counts or
 // takes a lock. A call's time passes on its caller's thread; the two locks of a driver are time lines: who comes while
-// one is held waits until it is free, in the order of coming. How long a load of code holds one is not known before, so
-// it closes a gate that the others pass. Two forms of a driver: calls that give the GPU work wait
-// for the memory lock, or do not. Any thread.
+// one is held waits until it is free, in the order of coming. How long a load of code holds one is not known before:
+// while it lasts, the calls that would need the lock wait. Two forms of a driver: calls that give the GPU work wait for
+// the memory lock, or do not. Any thread.
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_HARDWARE_TIME_H_
 
@@ -34,7 +34,7 @@ class CallTime {
   const HardwareProfile* const profile_;
   const Call call_;
   int64_t cpu_at_start_ns_ = 0;
-  uint32_t passed_ = 0;  // a bit for each gate that it is to leave, by Held
+  uint32_t shared_ = 0;  // a bit for each load lock that it is to give back, by Held
 };
 
 // Loading code, with a profile: holds what the profile says, waits until the GPU has nothing left to do, and takes the

@@ -103,21 +103,22 @@ CUresult Module::FindGlobal(const std::string& name, Context& user, uint64_t* ad
 void Module::Unload() {
   for (const auto& [owner, address] : global_addresses) owner.first->Synchronize();
   std::lock_guard<std::mutex> lock(mutex);
-  Die();
-  for (auto& [name, handle] : functions) {
-    if (handle != nullptr) handle->Die();
-  }
+  EndHandles();
   for (auto& [user, module] : modules) module->Unload();
   for (const auto& [owner, address] : global_addresses) GetAddressSpace().Free(address);
   global_addresses.clear();
 }
 
-void Module::End() {
-  std::lock_guard<std::mutex> lock(mutex);
+void Module::EndHandles() {
   Die();
   for (auto& [name, handle] : functions) {
     if (handle != nullptr) handle->Die();
   }
+}
+
+void Module::End() {
+  std::lock_guard<std::mutex> lock(mutex);
+  EndHandles();
   global_addresses.clear();
 }
 

@@ -44,7 +44,9 @@ struct Module : HandleObject {
 
  private:
   friend void EndModulesOf(Context& context);
-  // Its handles end; its variables are freed with the context.
+  // Its own handle and those of its functions are none any more. With the mutex.
+  void EndHandles();
+  // The same, without it; its variables are freed with the context.
   void End();
 };
 

@@ -30,7 +30,7 @@ TEST(MemoryTurnTest, OneAtATimeInTheOrderOfComing) {
       order.push_back(number);
       if (number == 0) {  // until all the others stand behind it
         while (came.load() < kThreads - 1) os::SleepFor(std::chrono::microseconds(100));
-        os::SleepFor(std::chrono::milliseconds(50));
+        os::SleepFor(std::chrono::milliseconds(300));
       }
       under_way.fetch_sub(1);
       return 0;

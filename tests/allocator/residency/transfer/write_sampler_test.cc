@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <set>
 
 #include "tests/allocator/motion_helpers.h"
@@ -41,16 +43,23 @@ class WriteSamplerTest : public testing::Test {
     };
     ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, body, tag), CUDA_SUCCESS);
   }
-  // Launches until the access is settled.
-  Writes Learn(uint64_t tag, uint32_t place) {
-    for (int i = 0; i < 200'000; ++i) {
-      Launch(tag);
-      if (i % 64 != 0) continue;
+  // Launches until `is_known` of what is learnt. Samples are spaced by time, by far more of it on a busy
+  // machine: no number of launches is enough for one.
+  void LaunchUntil(const std::vector<uint64_t>& tags, const std::function<bool(const WriteFacts&)>& is_known) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(3);
+    while (std::chrono::steady_clock::now() < deadline) {
+      for (int i = 0; i < 256; i += static_cast<int>(tags.size())) {
+        for (const uint64_t tag : tags) Launch(tag);
+      }
       device_->Synchronize();
       const auto facts = (*device_)->LearntWrites();
-      if (facts != nullptr && facts->Settled(tag, place)) return facts->Of(tag, place);
+      if (facts != nullptr && is_known(*facts)) return;
     }
-    return Writes::kUnknown;
+  }
+  Writes Learn(uint64_t tag, uint32_t place) {
+    LaunchUntil({tag}, [&](const WriteFacts& facts) { return facts.Settled(tag, place); });
+    const auto facts = (*device_)->LearntWrites();
+    return facts == nullptr ? Writes::kUnknown : facts->Of(tag, place);
   }
 
   FixedHashCode code_;
@@ -76,15 +85,13 @@ TEST_F(WriteSamplerTest, ReadersAndWritersAreToldApartByPlace) {
 // An iteration of 16 launches: each is asked for sooner or later.
 TEST_F(WriteSamplerTest, NoPlaceOfAnIterationIsPassedOver) {
   Begin();
-  std::set<uint64_t> unknown;
-  for (uint64_t tag = 100; tag < 116; ++tag) unknown.insert(tag);
-  for (int i = 0; i < 20'000 && !unknown.empty(); ++i) {
-    for (uint64_t tag = 100; tag < 116; ++tag) Launch(tag);
-    if (i % 16 != 0) continue;
-    device_->Synchronize();
-    if (const auto facts = (*device_)->LearntWrites())
-      std::erase_if(unknown, [&](uint64_t tag) { return facts->Settled(tag, 0); });
-  }
+  std::vector<uint64_t> iteration;
+  for (uint64_t tag = 100; tag < 116; ++tag) iteration.push_back(tag);
+  std::set<uint64_t> unknown(iteration.begin(), iteration.end());
+  LaunchUntil(iteration, [&](const WriteFacts& facts) {
+    std::erase_if(unknown, [&](uint64_t tag) { return facts.Settled(tag, 0); });
+    return unknown.empty();
+  });
   EXPECT_TRUE(unknown.empty()) << unknown.size() << " of 16 were never looked at";
 }
 

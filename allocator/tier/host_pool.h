@@ -106,7 +106,8 @@ class HostPool {
   uint64_t storage_cap_bytes() const;
   // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock held.
   uint64_t storage_due_bytes() const;
-  // True while the pinning thread works on storage that Take or GrowStorageTo asked for. No lock held.
+  // True while the pinning thread works on storage that Take or GrowStorageTo asked for; false while it waits
+  // for others of the node, or for slabs of its own that leave. No lock held.
   bool storage_growing() const;
   // Bytes of host buffers that are taken.
   uint64_t storage_in_use() const;

@@ -13,8 +13,8 @@ namespace spillway::allocator {
 // What of `bytes` storage may take.
 uint64_t HostPool::State::StorageOf(uint64_t bytes) const {
   const uint64_t limit = kinds[static_cast<int>(HostUse::kStorage)].limit * options.buffer_bytes;
-  return std::min(limit,
-                  (bytes - std::min(bytes, staging_bytes)) / options.buffer_bytes * options.buffer_bytes);
+  const uint64_t no_storage = std::min(bytes, staging_bytes + kept_bytes);
+  return std::min(limit, (bytes - no_storage) / options.buffer_bytes * options.buffer_bytes);
 }
 
 void HostPool::State::LookAtPeersLocked() {
@@ -23,8 +23,8 @@ void HostPool::State::LookAtPeersLocked() {
   fair_cap = StorageOf(share->MostToTake(options.shared_bytes));
   cap.store(StorageOf(share->AvailableNow(options.shared_bytes)));
   const bool asks = wanted > capacity.load() && capacity.load() < fair_cap;
-  share->Want(asks ? staging_bytes + std::min(wanted, fair_cap) : 0);
-  if (capacity.load() > fair_cap) {
+  share->Want(asks ? staging_bytes + kept_bytes + std::min(wanted, fair_cap) : 0);
+  if (capacity.load() > fair_cap && kept_bytes == 0) {
     ChooseLeavingLocked();
   } else if (leaving_slabs.load() > 0) {
     TakeBackLocked();
@@ -62,12 +62,13 @@ bool HostPool::State::StartLeavingLocked(Slabs::value_type* slab) {
   return true;
 }
 
-// The others need less than they seemed to: slabs that still have bytes stay after all. One that is being read
-// may not get new bytes yet.
+// The others need less than they seemed to: slabs that still have bytes stay after all. So do those that the
+// driver would not let go. One that is being read may not get new bytes yet.
 void HostPool::State::TakeBackLocked() {
   for (auto& [start, slab] : slabs) {
     const uint64_t bytes = slab.buffers * options.buffer_bytes;
-    if (!slab.leaves || slab.readers > 0 || capacity.load() + bytes > fair_cap) continue;
+    if (!slab.leaves || slab.readers > 0) continue;
+    if (kept_bytes == 0 && capacity.load() + bytes > fair_cap) continue;
     for (std::byte* const buffer : slab.free) KindOf(HostUse::kStorage).free.Give(buffer, 1);
     slab.free.clear();
     slab.leaves = false;
@@ -76,23 +77,30 @@ void HostPool::State::TakeBackLocked() {
   }
 }
 
-// Gives one empty slab back to the system. False when there is none.
+// Gives one empty slab back to the system. False when there is none. Where the driver does not let one go, it
+// is lost, and no other is tried: each would be of no use to anybody.
 bool HostPool::State::UnpinNextLocked() {
+  if (kept_bytes > 0) return false;
   const auto empty = std::find_if(slabs.begin(), slabs.end(), [](const auto& entry) {
     return entry.second.leaves && entry.second.readers == 0 &&
            entry.second.free.size() == entry.second.buffers;
   });
   if (empty == slabs.end()) return false;
   std::byte* const start = empty->first;
-  const uint64_t bytes = empty->second.buffers * options.buffer_bytes;
-  KindOf(HostUse::kStorage).created -= empty->second.buffers;
+  const size_t buffers = empty->second.buffers;
+  const uint64_t bytes = buffers * options.buffer_bytes;
+  KindOf(HostUse::kStorage).created -= buffers;
   slabs.erase(empty);
   leaving_slabs.fetch_sub(1);
   mu.Unlock();
   const bool unpinned = UnpinSlab(driver, context, start, bytes);
   mu.Lock();
-  // What the driver keeps is still this process's.
-  if (unpinned) options.share->Register(options.share->taken() - bytes, options.shared_bytes);
+  if (unpinned) {
+    options.share->Register(options.share->taken() - bytes, options.shared_bytes);
+  } else {
+    kept_bytes += bytes;
+    KindOf(HostUse::kStorage).limit -= buffers;
+  }
   return true;
 }
 

@@ -67,6 +67,7 @@ void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers
 void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (bytes <= wanted || stopping) return;
   wanted = bytes;
+  cannot_pin = false;  // the thread looks
   asked.NotifyAll();
   if (!thread.joinable() && (options.share != nullptr || capacity.load() < cap.load())) {
     absl::StatusOr<os::Thread> started = os::StartThread("spill-pin", [self] { self->PinLoop(); });
@@ -104,7 +105,9 @@ void HostPool::State::PinLoop() {
   os::MutexLock lock(&mu);
   while (!stopping) {
     if (options.share != nullptr) LookAtPeersLocked();
-    if (UnpinNextLocked() || PinNextLocked()) continue;
+    if (UnpinNextLocked()) continue;
+    cannot_pin = !PinNextLocked();
+    if (!cannot_pin) continue;
     if (options.share == nullptr) {
       asked.Wait(&mu);
     } else {
@@ -243,7 +246,8 @@ uint64_t HostPool::storage_cap_bytes() const { return state_->cap.load(); }
 bool HostPool::storage_growing() const {
   os::MutexLock lock(&state_->mu);
   const uint64_t capacity = state_->capacity.load();
-  return !state_->stopping && capacity < state_->cap.load() && capacity < state_->wanted;
+  return !state_->stopping && !state_->cannot_pin && capacity < state_->cap.load() &&
+         capacity < state_->wanted;
 }
 
 uint64_t HostPool::storage_in_use() const {

@@ -137,14 +137,14 @@ class SharedPoolsTest : public testing::Test {
     return std::make_unique<io::NodeShare>(
         io::NodeShare::Options{{"/proc"}, "host_pool_test " + std::to_string(getpid()), expected, kChunk});
   }
-  std::unique_ptr<HostPool> Pool(io::NodeShare* share) {
+  std::unique_ptr<HostPool> Pool(io::NodeShare* share, const CudaDriver* driver = CoreDevice::Driver()) {
     HostPool::Options options;
     options.buffer_bytes = kChunk;
     options.slab_bytes = 4 * kChunk;
     options.evict_staging_buffers = options.fault_staging_buffers = 0;
     options.storage_bytes = options.shared_bytes = kShared;
     options.share = share;
-    auto pool = HostPool::Create(CoreDevice::Driver(), CoreDevice::Context(), options);
+    auto pool = HostPool::Create(driver, CoreDevice::Context(), options);
     return pool.ok() ? *std::move(pool) : nullptr;
   }
   static bool WaitFor(const std::function<bool()>& what) {
@@ -204,6 +204,43 @@ TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
   std::vector<PinnedBuffer> more;
   EXPECT_EQ(first->Take(HostUse::kStorage, 64, &more), 0u);
   EXPECT_FALSE(first->storage_growing()) << "evictions do not wait for what others have";
+}
+
+// A slab is the least that can leave: afterwards this process has less than its share, and may not pin what is
+// missing before the slab is gone.
+TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto second_share = Entry(0), third_share = Entry(0);
+  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
+  EXPECT_EQ(first->storage_due_bytes(), 21 * kChunk);
+  ASSERT_EQ(first->Take(HostUse::kStorage, 1, &buffers), 0u);
+  EXPECT_TRUE(WaitFor([&] { return !first->storage_growing(); }));
+  EXPECT_TRUE(first->gives_back());
+}
+
+CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }
+
+// One slab is lost by trying, and no more. What is lost is not counted on, else evictions would wait for it.
+TEST_F(SharedPoolsTest, WhatTheDriverDoesNotLetGoIsLost) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemHostUnregister = &KeepPinned;
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get(), &driver);
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  auto second_share = Entry(0);
+  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared - 4 * kChunk; }));
+  EXPECT_FALSE(second_share->Register(kChunk, kShared)) << "it is pinned still";
+  second_share.reset();
+  std::vector<PinnedBuffer> buffers;
+  EXPECT_TRUE(WaitFor([&] { return first->storage_due_bytes() == kShared - 4 * kChunk; }));
+  EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 60u);
+  EXPECT_FALSE(first->gives_back());
+  EXPECT_TRUE(WaitFor([&] { return !first->storage_growing(); })) << "nothing more can be pinned";
+  EXPECT_TRUE(absl::IsResourceExhausted(first->GrowStorageTo(kShared)));
 }
 
 TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {

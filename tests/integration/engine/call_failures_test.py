@@ -50,7 +50,8 @@ def play(rule, folder, stats):
                        SIMCUDA_MEMORY="96MiB", SPILLWAY_GPU_MEMORY="64MiB", SPILLWAY_HOST_MEMORY="32MiB",
                        SPILLWAY_DIRS=folder, SPILLWAY_DISK_RESERVE="1GiB", SPILLWAY_REPORT=f"{stats}.run",
                        SIMCUDA_POISON="unmap", SIMCUDA_FAIL=rule, SIMCUDA_STATS=stats)  # fmt: skip
-    return subprocess.run([JOB], env=environment, capture_output=True, text=True, timeout=60)
+    # Jobs of one session share host memory: what one gives back to another would go by chance.
+    return subprocess.run([JOB], env=environment, capture_output=True, text=True, timeout=60, start_new_session=True)
 
 
 def counts(stats, call):

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "policy/bound/window_bound.h"
+
 namespace spillway::policy {
 namespace {
 
@@ -142,10 +144,22 @@ Nanos SharedBound(const Lifetimes& lifetimes, const Exempt& exempt, int64_t capa
   return worst;
 }
 
+// PCIe, and what lies behind GPU and host together.
+std::vector<WindowLink> LinksOf(const Machine& machine) {
+  WindowLink pcie{machine.gpu_bytes, LinkLimits(machine)};
+  pcie.limits.push_back({1 / machine.pcie_in, 0});
+  pcie.limits.push_back({0, 1 / machine.pcie_out});
+  WindowLink ssd{machine.gpu_bytes + machine.host_bytes, {}};
+  if (machine.ssd_shared) ssd.limits = SharedLimits(machine);
+  ssd.limits.push_back({1 / machine.ssd_read, 0});
+  ssd.limits.push_back({0, 1 / machine.ssd_write});
+  return {pcie, ssd};
+}
+
 }  // namespace
 
 Nanos QuickBound::Best() const {
-  return std::max({compute, load, phase, ssd_phase, ssd_shared, pcie_shared});
+  return std::max({compute, load, phase, ssd_phase, ssd_shared, pcie_shared, window});
 }
 
 QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, const Machine& machine) {
@@ -163,6 +177,7 @@ QuickBound FindQuickBound(const Workload& workload, const Lifetimes& lifetimes, 
   bound.ssd_phase = PhaseBound(workload, lifetimes, exempt, inner, machine.ssd_write, machine.ssd_read);
   bound.pcie_shared = SharedBound(lifetimes, exempt, gpu, LinkLimits(machine));
   if (machine.ssd_shared) bound.ssd_shared = SharedBound(lifetimes, exempt, inner, SharedLimits(machine));
+  bound.window = FindWindowBound(workload, lifetimes, LinksOf(machine));
   return bound;
 }
 

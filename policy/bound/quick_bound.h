@@ -23,6 +23,7 @@ struct QuickBound {
   // PCIe whose directions slow each other down: what exceeds the GPU leaves and returns once an iteration. 0
   // otherwise.
   Nanos pcie_shared = 0;
+  Nanos window = 0;    // stretches that read or make more than fits (window_bound)
   Nanos Best() const;  // the greatest: the tightest
 };
 

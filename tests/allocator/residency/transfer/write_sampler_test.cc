@@ -45,7 +45,8 @@ class WriteSamplerTest : public testing::Test {
   }
   // Launches until `is_known` of what is learnt. Samples are spaced by time, by far more of it on a busy
   // machine: no number of launches is enough for one.
-  void LaunchUntil(const std::vector<uint64_t>& tags, const std::function<bool(const WriteFacts&)>& is_known) {
+  void LaunchUntil(const std::vector<uint64_t>& tags,
+                   const std::function<bool(const WriteFacts&)>& is_known) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(3);
     while (std::chrono::steady_clock::now() < deadline) {
       for (int i = 0; i < 256; i += static_cast<int>(tags.size())) {

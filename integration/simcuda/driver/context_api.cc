@@ -5,6 +5,7 @@
 #include "integration/simcuda/driver/capture.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/event.h"
 #include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/module.h"
 
@@ -24,6 +25,7 @@ CUresult EnterDevice(CUdevice ordinal, Device** device) {
 void EndPrimary(Context* context) {
   EndModulesOf(*context);
   context->Reset();
+  EndEventsOf(*context);
 }
 
 CUresult ReleasePrimary(CUdevice ordinal) {
@@ -81,7 +83,8 @@ CUresult DestroyContext(CUcontext handle) {
   auto& stack = ContextStack();
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   EndModulesOf(*context);
-  context->Destroy();  // the object stays: old streams and events refer to it
+  context->Destroy();  // the object stays: old streams refer to it
+  EndEventsOf(*context);
   return CUDA_SUCCESS;
 }
 

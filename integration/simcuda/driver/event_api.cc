@@ -11,6 +11,7 @@
 #include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
+#include "integration/simcuda/driver/event.h"
 #include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/hardware_time.h"
 #include "integration/simcuda/driver/ipc_event.h"
@@ -32,7 +33,7 @@ struct Event : HandleObject {
 
 struct EventPool {
   std::mutex mutex;
-  std::vector<Event*> unused;  // guarded by mutex
+  std::vector<Event*> all, unused;  // guarded by mutex
 };
 EventPool& GetPool() {
   static EventPool* pool = new EventPool;
@@ -104,7 +105,11 @@ CUevent MakeEvent(unsigned int flags, const Context* context, std::shared_ptr<Sh
       unused.pop_back();
     }
   }
-  if (event == nullptr) event = new Event;
+  if (event == nullptr) {
+    event = new Event;
+    std::lock_guard<std::mutex> lock(GetPool().mutex);
+    GetPool().all.push_back(event);
+  }
   std::lock_guard<std::mutex> lock(event->mutex);
   event->flags = flags;
   event->context = context;
@@ -113,6 +118,16 @@ CUevent MakeEvent(unsigned int flags, const Context* context, std::shared_ptr<Sh
   event->shared = std::move(shared);
   event->Live(HandleKind::kEvent);
   return reinterpret_cast<CUevent>(event);
+}
+
+// The handle is none any more. False when it was none before.
+bool EndEvent(Event* event) {
+  std::lock_guard<std::mutex> lock(event->mutex);
+  if (!event->IsLive(HandleKind::kEvent)) return false;
+  event->Die();
+  event->shared.reset();
+  ++event->generation;  // a record that is still queued is not ours any more
+  return true;
 }
 
 template <Form kForm>
@@ -195,6 +210,19 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
 }
 
 }  // namespace
+
+void EndEventsOf(const Context& context) {
+  EventPool& pool = GetPool();
+  std::lock_guard<std::mutex> lock(pool.mutex);
+  for (Event* event : pool.all) {
+    {
+      std::lock_guard<std::mutex> own(event->mutex);
+      if (event->context != &context) continue;
+    }
+    if (EndEvent(event)) pool.unused.push_back(event);
+  }
+}
+
 }  // namespace simcuda
 
 using simcuda::Event;
@@ -239,13 +267,8 @@ SIMCUDA_API CUresult cuEventDestroy_v2(CUevent handle) {
   SIMCUDA_FAIL_POINT(cuEventDestroy_v2);
   if (!simcuda::IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
   Event* event = simcuda::EventFromHandle(handle);
-  if (event == nullptr) return simcuda::BadHandle(handle, "a CUevent", CUDA_ERROR_INVALID_HANDLE);
-  {
-    std::lock_guard<std::mutex> lock(event->mutex);
-    event->Die();
-    event->shared.reset();
-    ++event->generation;  // a record that is still queued is not ours any more
-  }
+  if (event == nullptr || !simcuda::EndEvent(event))
+    return simcuda::BadHandle(handle, "a CUevent", CUDA_ERROR_INVALID_HANDLE);
   {
     std::lock_guard<std::mutex> lock(simcuda::GetPool().mutex);
     simcuda::GetPool().unused.push_back(event);

@@ -25,9 +25,10 @@ TEST_F(DriverFaultModeTest, KernelEndsAndEveryLaterCallSaysIllegalAddress) {
     went_on = true;
   });
   const Kernel later("later", 0, [&](uint64_t*) { later_ran = true; });
-  TestEvent event;
   {
+    CUevent event = nullptr;  // ends with the context
     CUstream stream = nullptr;
+    ASSERT_EQ(cuEventCreate(&event, CU_EVENT_DEFAULT), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     testing::internal::CaptureStderr();
     ASSERT_EQ(stray.Launch(stream, {range.start + 8}), CUDA_SUCCESS);

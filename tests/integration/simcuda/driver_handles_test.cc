@@ -311,7 +311,8 @@ TEST_F(DriverHandlesTest, ADestroyedContextIsNoneAnyMore) {
   ASSERT_EQ(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
 }
 
-// The modules that were loaded into it end with it, and what a library had there. The library goes on.
+// Its events and the modules that were loaded into it end with it, and what a library had there. The library goes
+// on.
 TEST_F(DriverHandlesTest, WhatAContextHadEndsWithIt) {
   CUcontext context = nullptr;
   ASSERT_EQ(cuCtxCreate(&context, nullptr, 0, 0), CUDA_SUCCESS);
@@ -322,7 +323,13 @@ TEST_F(DriverHandlesTest, WhatAContextHadEndsWithIt) {
   ASSERT_EQ(cuLibraryGetModule(&of_library, of_.library), CUDA_SUCCESS);
   ASSERT_EQ(cuKernelGetFunction(&of_kernel, of_.kernel), CUDA_SUCCESS);
   EXPECT_EQ(Launch(of_kernel), CUDA_SUCCESS);
+  CUevent event = nullptr;
+  ASSERT_EQ(cuEventCreate(&event, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, nullptr), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxDestroy(context), CUDA_SUCCESS);
+  EXPECT_DEATH(cuEventQuery(event), "it was a CUevent that is gone");
+  EXPECT_DEATH(cuEventDestroy(event), "it was a CUevent that is gone");
+  EXPECT_EQ(cuEventQuery(of_.event), CUDA_SUCCESS) << "another context's";
   EXPECT_DEATH(cuFuncGetName(&g_name, of_module), "cuFuncGetName takes a CUfunction");
   EXPECT_DEATH(cuFuncGetName(&g_name, of_kernel), "cuFuncGetName takes a CUfunction");
   EXPECT_DEATH(cuModuleUnload(loaded), "cuModuleUnload takes a CUmodule");

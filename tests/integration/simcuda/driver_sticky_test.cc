@@ -31,14 +31,13 @@ class DriverStickyTest : public DriverTest, public ::testing::WithParamInterface
     ASSERT_EQ(cuModuleLoadData(&module_, image_.c_str()), CUDA_SUCCESS);
   }
   void TearDown() override {
-    EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);  // frees plain_, ends the streams and the module
+    EXPECT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);  // frees plain_; streams, events and the module end
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     EXPECT_EQ(cuMemUnmap(range_, kChunk), CUDA_SUCCESS) << "a failed context kept the mapping";
     EXPECT_EQ(cuMemRelease(mapped_), CUDA_SUCCESS);
     EXPECT_EQ(cuMemRelease(loose_), CUDA_SUCCESS) << "a failed context kept the handle";
     EXPECT_EQ(cuMemAddressFree(range_, 4 * kChunk), CUDA_SUCCESS);
     EXPECT_EQ(cuMemFreeHost(host_), CUDA_SUCCESS);
-    EXPECT_EQ(cuEventDestroy(event_), CUDA_SUCCESS);
     simcuda_reset_stats();
     DriverTest::TearDown();
   }

@@ -102,7 +102,7 @@ class HostPool {
   // lock.
   uint64_t storage_capacity_bytes() const;
   // The most that the capacity may become: Options::storage_bytes, or what was pinned when the system refused
-  // more; and what other processes leave just now. Any thread, no lock.
+  // more; and what other processes leave just now, without slabs of its own that leave. Any thread, no lock.
   uint64_t storage_cap_bytes() const;
   // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock held.
   uint64_t storage_due_bytes() const;

@@ -21,7 +21,6 @@ void HostPool::State::LookAtPeersLocked() {
   io::NodeShare* const share = options.share;
   share->Look();
   fair_cap = StorageOf(share->MostToTake(options.shared_bytes));
-  cap.store(StorageOf(share->AvailableNow(options.shared_bytes)));
   const bool asks = wanted > capacity.load() && capacity.load() < fair_cap;
   share->Want(asks ? staging_bytes + kept_bytes + std::min(wanted, fair_cap) : 0);
   if (capacity.load() > fair_cap && kept_bytes == 0) {
@@ -29,6 +28,10 @@ void HostPool::State::LookAtPeersLocked() {
   } else if (leaving_slabs.load() > 0) {
     TakeBackLocked();
   }
+  // Slabs that leave are pinned until they are gone: nothing else can be in their place.
+  const uint64_t available = StorageOf(share->AvailableNow(options.shared_bytes));
+  const uint64_t leaving = std::min(available, LeavingBytesLocked());
+  cap.store(std::min(available, std::max(capacity.load(), available - leaving)));
   pinned.NotifyAll();  // what may be had has changed
 }
 

@@ -68,6 +68,9 @@ struct HostPool::State {
   void TakeBackLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool UnpinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   Slabs::value_type* SlabOf(const std::byte* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  uint64_t LeavingBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return kinds[static_cast<int>(HostUse::kStorage)].created * options.buffer_bytes - capacity.load();
+  }
   // Whether something is to change soon.
   bool ShortLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return capacity.load() < std::min(wanted, fair_cap) || capacity.load() > fair_cap ||

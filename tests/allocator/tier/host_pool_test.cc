@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allocator/tier/extent_home.h"
@@ -220,6 +221,26 @@ TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
   ASSERT_EQ(first->Take(HostUse::kStorage, 1, &buffers), 0u);
   EXPECT_TRUE(WaitFor([&] { return !first->storage_growing(); }));
   EXPECT_TRUE(first->gives_back());
+}
+
+// Else an allocation would wait for what cannot be pinned, without end where nothing empties the slab.
+TEST_F(SharedPoolsTest, AllocationsDoNotCountOnSlabsThatLeave) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto second_share = Entry(0), third_share = Entry(0);
+  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
+  EXPECT_TRUE(WaitFor([&] { return first->storage_cap_bytes() == 20 * kChunk; }));
+  absl::Status due;
+  std::thread allocation([&] { due = first->GrowStorageTo(21 * kChunk); });
+  usleep(100'000);
+  for (const PinnedBuffer& buffer : buffers) {
+    if (first->Leaves(buffer.data)) first->Give(HostUse::kStorage, buffer);
+  }
+  allocation.join();
+  EXPECT_TRUE(due.ok()) << due;
 }
 
 CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }

@@ -243,6 +243,35 @@ TEST_F(SharedPoolsTest, AllocationsDoNotCountOnSlabsThatLeave) {
   EXPECT_TRUE(due.ok()) << due;
 }
 
+std::atomic<bool> g_pins{true};
+std::atomic<int> g_pinning{0};
+
+CUresult PinLater(void* data, size_t bytes, unsigned flags) {
+  ++g_pinning;
+  while (!g_pins) usleep(1000);
+  return CoreDevice::Driver()->cuMemHostRegister_v2(data, bytes, flags);
+}
+
+TEST_F(SharedPoolsTest, EvictionsWaitForWhatTheOtherHasLeft) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemHostRegister_v2 = &PinLater;
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get(), &driver);
+  auto second_share = Entry(0);
+  ASSERT_TRUE(first->GrowStorageTo(kShared / 2).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 32u);
+  ASSERT_TRUE(WaitFor([&] { return !first->storage_growing(); }));
+  usleep(100'000);  // the pinning thread has found nothing to pin
+  const int before = g_pinning;
+  g_pins = false;
+  second_share.reset();
+  EXPECT_TRUE(WaitFor([&] { return g_pinning > before; }));
+  EXPECT_TRUE(first->storage_growing()) << "it is being pinned";
+  g_pins = true;
+  EXPECT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared; }));
+}
+
 CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }
 
 // One slab is lost by trying, and no more. What is lost is not counted on, else evictions would wait for it.

@@ -104,7 +104,8 @@ class HostPool {
   // The most that the capacity may become: Options::storage_bytes, or what was pinned when the system refused
   // more; and what other processes leave just now, without slabs of its own that leave. Any thread, no lock.
   uint64_t storage_cap_bytes() const;
-  // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock held.
+  // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock of a
+  // tier held.
   uint64_t storage_due_bytes() const;
   // True while the pinning thread works on storage that Take or GrowStorageTo asked for; false while it waits
   // for others of the node, or for slabs of its own that leave. No lock held.

@@ -43,8 +43,11 @@ class SharedCapacity {
   bool has_disk() const { return disk_ != nullptr; }
   // The most that the host tier may become. How far files can grow is known only once they have grown.
   uint64_t host_cap_bytes() const { return host_ == nullptr ? 0 : host_->storage_cap_bytes(); }
-  // Whether a tier may grow. Only Grow finds out whether it does.
-  bool CanGrow() const { return disk_ != nullptr || host_bytes() < host_cap_bytes(); }
+  // Whether a tier may grow, be it by what other processes are to give back. Only Grow finds out whether it
+  // does.
+  bool CanGrow() const {
+    return disk_ != nullptr || (host_ != nullptr && host_bytes() < host_->storage_due_bytes());
+  }
   // Sum of the promises of all devices.
   uint64_t promised_bytes() const { return promised_.load(); }
 

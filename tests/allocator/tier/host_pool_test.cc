@@ -308,6 +308,21 @@ TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {
   EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 1u);
 }
 
+// What it is due counts as what it may get, even if the other has it still: else nobody would ask for it.
+TEST_F(SharedPoolsTest, WithoutADiskANewcomersAllocationsGetItsPart) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  const auto second_share = Entry(0);
+  const auto second = Pool(second_share.get());
+  SharedCapacity capacity(second.get(), nullptr);
+  EXPECT_FALSE(capacity.Change(0, kShared / 2));
+  EXPECT_TRUE(capacity.CanGrow());
+  EXPECT_TRUE(capacity.Grow(kShared / 2).ok());
+  EXPECT_TRUE(capacity.Change(0, kShared / 2));
+  EXPECT_FALSE(capacity.CanGrow());
+}
+
 TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
   const auto first_share = Entry(0);
   const auto first = Pool(first_share.get());

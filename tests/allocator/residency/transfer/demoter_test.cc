@@ -108,6 +108,25 @@ TEST_F(DemoterTest, WithoutADiskWhatIsPromisedStays) {
   EXPECT_TRUE(WaitFor([&] { return other_->Register(kStorage / 2, kStorage); })) << "now they are gone";
 }
 
+// The process begins while the other has everything, and without a disk has no other place.
+TEST_F(DemoterTest, WithoutADiskAllocationsGetWhatAnotherLeavesLater) {
+  own_.Close();
+  StartOther();
+  ASSERT_TRUE(other_->Register(kShared, kShared));
+  io::NodeShare late(Options());
+  setup_.share = &late;
+  setup_.disk = setup_.grow_at_once = setup_.grow_ahead = false;
+  setup_.budget_bytes = 3 * kBlock;
+  CoreDevice device(setup_);
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 1; i <= 2; ++i) blocks.push_back(Filled(device, i));
+  other_.reset();
+  for (uint64_t i = 3; i <= 4; ++i) {
+    ASSERT_TRUE(device->Allocate(kBlock, {}).ok()) << i;
+  }
+  ExpectRight(device, blocks);
+}
+
 // Blocks that are used, freed and evicted all the time while memory leaves and comes back.
 TEST_F(DemoterTest, NothingIsLostWhileBlocksAreInUse) {
   CoreDevice device(setup_);

@@ -98,7 +98,7 @@ struct HostPool::State {
   Slabs slabs ABSL_GUARDED_BY(mu);
   uint64_t fair_cap ABSL_GUARDED_BY(mu);  // bytes of storage that the others have to leave to this process
   uint64_t kept_bytes ABSL_GUARDED_BY(mu) = 0;  // of a slab that the driver did not let go; it is lost
-  std::function<bool(uint64_t)> fits ABSL_GUARDED_BY(mu);
+  std::function<bool(uint64_t, uint64_t)> fits ABSL_GUARDED_BY(mu);
   uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
   absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
   // The thread found nothing that it may pin, and pins nothing: others have it.

@@ -27,7 +27,7 @@ class SharedCapacity {
   // A null tier does not exist.
   SharedCapacity(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {
     if (disk_ != nullptr) disk_->SetPromised([this] { return PromisedOfDisk(); });
-    if (host_ != nullptr) host_->SetFits([this](uint64_t more) { return Fits(more); });
+    if (host_ != nullptr) host_->SetFits([this](uint64_t less, uint64_t more) { return Fits(less, more); });
   }
   ~SharedCapacity() {
     if (disk_ != nullptr) disk_->SetPromised(nullptr);
@@ -100,11 +100,11 @@ class SharedCapacity {
   }
 
  private:
-  // Whether the promises fit, now that the host tier's capacity has been lowered. If not, the disk is asked for
+  // Whether the promises fit without `less` bytes of the host tier's capacity. If not, the disk is asked for
   // what is missing, with what `more` bytes less will take, and the host tier tries again later.
-  bool Fits(uint64_t more) {
+  bool Fits(uint64_t less, uint64_t more) {
     const uint64_t promised = promised_.load();
-    const uint64_t host = host_bytes();  // once: it changes at any time
+    const uint64_t host = host_bytes() - less;  // only the host tier lowers it, and asks
     if (promised <= host + disk_bytes()) return true;
     if (disk_ != nullptr) disk_->AskFor(promised - host + std::min(more, host));
     return false;

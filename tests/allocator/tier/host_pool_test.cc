@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -335,6 +336,24 @@ TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
   EXPECT_GE(capacity.host_bytes(), kShared * 3 / 4);
   capacity.Change(kShared * 3 / 4, 0);
   EXPECT_TRUE(WaitFor([&] { return second_share->Register(kShared / 2, kShared); }));
+}
+
+// Who promised at that moment would be refused, and without a disk the job's allocation.
+TEST_F(SharedPoolsTest, TheCapacityDoesNotFallInVain) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::atomic<int> looks{0};
+  std::atomic<uint64_t> least{kShared};
+  first->SetFits([&](uint64_t less, uint64_t) {
+    ++looks;
+    least = std::min(least.load(), first->storage_capacity_bytes());
+    return first->storage_capacity_bytes() - less >= kShared * 3 / 4;
+  });
+  const auto second_share = Entry(0);
+  EXPECT_TRUE(WaitFor([&] { return looks > 8; }));
+  EXPECT_EQ(least, kShared * 3 / 4);
+  first->SetFits(nullptr);
 }
 
 }  // namespace

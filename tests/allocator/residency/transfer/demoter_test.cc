@@ -108,6 +108,22 @@ TEST_F(DemoterTest, WithoutADiskWhatIsPromisedStays) {
   EXPECT_TRUE(WaitFor([&] { return other_->Register(kStorage / 2, kStorage); })) << "now they are gone";
 }
 
+// The disk is full of what another GPU keeps and can do without.
+TEST_F(DemoterTest, WithoutSlotsTheCopiesOfOtherDevicesAreAskedFor) {
+  setup_.disk_cap_bytes = 32 * io::kSlotBytes;
+  CoreDevice device(setup_);
+  const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
+  const auto copies = device.disk()->ReserveSlots(32);
+  ASSERT_TRUE(copies.ok()) << copies.status();
+  StartOther();
+  ASSERT_TRUE(WaitFor([&] { return device->charges()->capacity()->copies_asked() > 0; }));
+  usleep(300'000);
+  EXPECT_LT(device->charges()->capacity()->copies_asked(), 10u) << "not at each poll";
+  for (const io::SlotId slot : *copies) device.disk()->ReleaseSlot(slot);
+  EXPECT_TRUE(OtherGetsItsPart());
+  ExpectRight(device, blocks);
+}
+
 // The process begins while the other has everything, and without a disk has no other place.
 TEST_F(DemoterTest, WithoutADiskAllocationsGetWhatAnotherLeavesLater) {
   own_.Close();

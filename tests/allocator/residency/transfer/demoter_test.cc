@@ -138,7 +138,8 @@ TEST_F(DemoterTest, WithoutADiskAllocationsGetWhatAnotherLeavesLater) {
   for (uint64_t i = 1; i <= 2; ++i) blocks.push_back(Filled(device, i));
   other_.reset();
   for (uint64_t i = 3; i <= 4; ++i) {
-    ASSERT_TRUE(device->Allocate(kBlock, {}).ok()) << i;
+    const auto block = device->Allocate(kBlock, {});
+    ASSERT_TRUE(block.ok()) << i << " " << block.status();
   }
   ExpectRight(device, blocks);
 }

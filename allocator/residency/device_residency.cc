@@ -35,7 +35,7 @@ absl::Status DeviceResidency::Components::Start() {
   const auto wake = [this] { thread->Wake(); };
   faulter.emplace(&core, Faulter::Parts{&charges, &addresses, &clean, copies.get()}, wake);
   evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
-  demoter.emplace(&core, &clean, wake);
+  demoter.emplace(&core, &clean, charges.capacity(), wake);
   probe.emplace(&core, &charges, copies.get());
   claims.emplace(&core, &charges, &*faulter, wake);
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);

@@ -80,10 +80,10 @@ class HostPool {
   // As GrowStorageTo, but nobody waits. Other processes are asked for what this one has a right to.
   void AskFor(uint64_t bytes);
 
-  // `fits` says whether what was promised fits the capacity of now, and where it does not, does what will make
-  // it fit, also if the capacity falls by so many bytes more. The pool asks after it has lowered its capacity,
-  // with its lock held, and raises it again if not. Null: it always fits.
-  void SetFits(std::function<bool(uint64_t more)> fits);
+  // `fits` says whether what was promised fits the capacity of now without `less` bytes, and where it does not,
+  // does what will make it fit, also if the capacity falls by `more` bytes more. The pool asks before it lowers
+  // its capacity and again afterwards, with its lock held, and raises it again if not. Null: it always fits.
+  void SetFits(std::function<bool(uint64_t less, uint64_t more)> fits);
   // Whether slabs with bytes in them are to leave. Any thread, no lock.
   bool gives_back() const;
   // Whether this host buffer lies in one of them.
@@ -102,9 +102,10 @@ class HostPool {
   // lock.
   uint64_t storage_capacity_bytes() const;
   // The most that the capacity may become: Options::storage_bytes, or what was pinned when the system refused
-  // more; and what other processes leave just now. Any thread, no lock.
+  // more; and what other processes leave just now, without slabs of its own that leave. Any thread, no lock.
   uint64_t storage_cap_bytes() const;
-  // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock held.
+  // What this process has a right to: the same, with what the others still hold of it. Any thread, no lock of a
+  // tier held.
   uint64_t storage_due_bytes() const;
   // True while the pinning thread works on storage that Take or GrowStorageTo asked for; false while it waits
   // for others of the node, or for slabs of its own that leave. No lock held.

@@ -21,7 +21,6 @@ void HostPool::State::LookAtPeersLocked() {
   io::NodeShare* const share = options.share;
   share->Look();
   fair_cap = StorageOf(share->MostToTake(options.shared_bytes));
-  cap.store(StorageOf(share->AvailableNow(options.shared_bytes)));
   const bool asks = wanted > capacity.load() && capacity.load() < fair_cap;
   share->Want(asks ? staging_bytes + kept_bytes + std::min(wanted, fair_cap) : 0);
   if (capacity.load() > fair_cap && kept_bytes == 0) {
@@ -29,6 +28,10 @@ void HostPool::State::LookAtPeersLocked() {
   } else if (leaving_slabs.load() > 0) {
     TakeBackLocked();
   }
+  // Slabs that leave are pinned until they are gone: nothing else can be in their place.
+  const uint64_t available = StorageOf(share->AvailableNow(options.shared_bytes));
+  const uint64_t leaving = std::min(available, LeavingBytesLocked());
+  cap.store(std::min(available, std::max(capacity.load(), available - leaving)));
   pinned.NotifyAll();  // what may be had has changed
 }
 
@@ -46,13 +49,16 @@ void HostPool::State::ChooseLeavingLocked() {
   }
 }
 
-// False when what was promised does not fit without the slab. The capacity falls first: who promises looks at
-// it again afterwards.
+// False when what was promised does not fit without the slab. The capacity falls before the last look: who
+// promises looks at it again afterwards. It does not fall where that is known to be in vain, for a promise that
+// meets it then is refused.
 bool HostPool::State::StartLeavingLocked(Slabs::value_type* slab) {
   const uint64_t bytes = slab->second.buffers * options.buffer_bytes;
+  const uint64_t after = capacity.load() - bytes;
+  const uint64_t more = after > fair_cap ? after - fair_cap : 0;
+  if (fits != nullptr && !fits(bytes, more)) return false;
   capacity.fetch_sub(bytes);
-  const uint64_t more = capacity.load() > fair_cap ? capacity.load() - fair_cap : 0;
-  if (fits != nullptr && !fits(more)) {
+  if (fits != nullptr && !fits(0, more)) {
     capacity.fetch_add(bytes);
     return false;
   }
@@ -109,7 +115,7 @@ HostPool::State::Slabs::value_type* HostPool::State::SlabOf(const std::byte* buf
   return next == slabs.begin() ? nullptr : &*std::prev(next);
 }
 
-void HostPool::SetFits(std::function<bool(uint64_t more)> fits) {
+void HostPool::SetFits(std::function<bool(uint64_t less, uint64_t more)> fits) {
   os::MutexLock lock(&state_->mu);
   state_->fits = std::move(fits);
 }

@@ -105,9 +105,7 @@ void HostPool::State::PinLoop() {
   os::MutexLock lock(&mu);
   while (!stopping) {
     if (options.share != nullptr) LookAtPeersLocked();
-    if (UnpinNextLocked()) continue;
-    cannot_pin = !PinNextLocked();
-    if (!cannot_pin) continue;
+    if (UnpinNextLocked() || PinNextLocked()) continue;
     if (options.share == nullptr) {
       asked.Wait(&mu);
     } else {
@@ -121,10 +119,11 @@ void HostPool::State::PinLoop() {
 // False when there is nothing to pin, or others hold it just now.
 bool HostPool::State::PinNextLocked() {
   const size_t buffers = NextSlabLocked();
-  if (buffers == 0) return false;
   const uint64_t bytes = buffers * options.buffer_bytes;
   io::NodeShare* const share = options.share;
-  if (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes)) return false;
+  cannot_pin =
+      buffers == 0 || (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes));
+  if (cannot_pin) return false;
   mu.Unlock();
   absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
   mu.Lock();

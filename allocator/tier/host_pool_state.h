@@ -68,6 +68,9 @@ struct HostPool::State {
   void TakeBackLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool UnpinNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   Slabs::value_type* SlabOf(const std::byte* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  uint64_t LeavingBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return kinds[static_cast<int>(HostUse::kStorage)].created * options.buffer_bytes - capacity.load();
+  }
   // Whether something is to change soon.
   bool ShortLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return capacity.load() < std::min(wanted, fair_cap) || capacity.load() > fair_cap ||
@@ -95,10 +98,10 @@ struct HostPool::State {
   Slabs slabs ABSL_GUARDED_BY(mu);
   uint64_t fair_cap ABSL_GUARDED_BY(mu);  // bytes of storage that the others have to leave to this process
   uint64_t kept_bytes ABSL_GUARDED_BY(mu) = 0;  // of a slab that the driver did not let go; it is lost
-  std::function<bool(uint64_t)> fits ABSL_GUARDED_BY(mu);
+  std::function<bool(uint64_t, uint64_t)> fits ABSL_GUARDED_BY(mu);
   uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
   absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
-  // The thread found nothing that it may pin: others have it, or slabs that leave are to be gone first.
+  // The thread found nothing that it may pin, and pins nothing: others have it.
   bool cannot_pin ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not use this object again

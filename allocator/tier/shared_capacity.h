@@ -27,7 +27,7 @@ class SharedCapacity {
   // A null tier does not exist.
   SharedCapacity(HostPool* host, io::SpillStore* disk) : host_(host), disk_(disk) {
     if (disk_ != nullptr) disk_->SetPromised([this] { return PromisedOfDisk(); });
-    if (host_ != nullptr) host_->SetFits([this](uint64_t more) { return Fits(more); });
+    if (host_ != nullptr) host_->SetFits([this](uint64_t less, uint64_t more) { return Fits(less, more); });
   }
   ~SharedCapacity() {
     if (disk_ != nullptr) disk_->SetPromised(nullptr);
@@ -43,8 +43,11 @@ class SharedCapacity {
   bool has_disk() const { return disk_ != nullptr; }
   // The most that the host tier may become. How far files can grow is known only once they have grown.
   uint64_t host_cap_bytes() const { return host_ == nullptr ? 0 : host_->storage_cap_bytes(); }
-  // Whether a tier may grow. Only Grow finds out whether it does.
-  bool CanGrow() const { return disk_ != nullptr || host_bytes() < host_cap_bytes(); }
+  // Whether a tier may grow, be it by what other processes are to give back. Only Grow finds out whether it
+  // does.
+  bool CanGrow() const {
+    return disk_ != nullptr || (host_ != nullptr && host_bytes() < host_->storage_due_bytes());
+  }
   // Sum of the promises of all devices.
   uint64_t promised_bytes() const { return promised_.load(); }
 
@@ -97,11 +100,11 @@ class SharedCapacity {
   }
 
  private:
-  // Whether the promises fit, now that the host tier's capacity has been lowered. If not, the disk is asked for
+  // Whether the promises fit without `less` bytes of the host tier's capacity. If not, the disk is asked for
   // what is missing, with what `more` bytes less will take, and the host tier tries again later.
-  bool Fits(uint64_t more) {
+  bool Fits(uint64_t less, uint64_t more) {
     const uint64_t promised = promised_.load();
-    const uint64_t host = host_bytes();  // once: it changes at any time
+    const uint64_t host = host_bytes() - less;  // only the host tier lowers it, and asks
     if (promised <= host + disk_bytes()) return true;
     if (disk_ != nullptr) disk_->AskFor(promised - host + std::min(more, host));
     return false;

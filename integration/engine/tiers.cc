@@ -50,9 +50,10 @@ absl::Status Tiers::StartHost(CUcontext context) {
   HostSharing sharing = ShareHostMemory(settings_, AvailableHostMemory(), disk_ != nullptr);
   allocator::HostPool::Options pool = SharedPoolOptions(sharing, disk_ != nullptr);
   host_cap_bytes_ = sharing.share_bytes;
-  host_share_ = std::move(sharing.share);
   pool.waits = waits_;
+  // Where it fails, the share ends: the others would leave a part to this process.
   SPILLWAY_ASSIGN_OR_RETURN(host_, allocator::HostPool::Create(driver_, context, pool));
+  host_share_ = std::move(sharing.share);
   return absl::OkStatus();
 }
 

@@ -129,7 +129,10 @@ absl::Status Charges::PromiseAndGrow(TableLock* lock, uint64_t chunks,
   uint64_t lacking = 0;
   for (int growths = 0;; ++growths) {
     absl::Status status = Promise(*lock, chunks, &lacking);
-    if (status.ok() || lacking == 0 || !capacity_->CanGrow() || growths == kMostGrowths) return status;
+    SPILLWAY_DELAY_POINT("charges.promised");
+    if (status.ok() || lacking == 0 || growths == kMostGrowths) return status;
+    // The tiers may have become as large as they can since the promise failed.
+    if (!capacity_->CanGrow()) return Promise(*lock, chunks, &lacking);
     // The tiers may grow. The file system and the driver take their time for that, so it is done without the
     // lock.
     table_->mu.Unlock();

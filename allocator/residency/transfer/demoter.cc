@@ -17,8 +17,8 @@ constexpr int64_t kPauseAfterFailure = 500'000'000;
 
 }  // namespace
 
-Demoter::Demoter(Core* core, CleanCopies* clean, std::function<void()> wake)
-    : core_(core), clean_(clean), wake_(std::move(wake)) {}
+Demoter::Demoter(Core* core, CleanCopies* clean, SharedCapacity* capacity, std::function<void()> wake)
+    : core_(core), clean_(clean), capacity_(capacity), wake_(std::move(wake)) {}
 
 bool Demoter::waits_for_time() const {
   return core_->parts.host != nullptr && core_->parts.host->gives_back();
@@ -93,6 +93,10 @@ bool Demoter::TakeSlotLocked(const TableLock& lock, io::SlotId* slot) {
   if (absl::IsResourceExhausted(taken.status()) && clean_->disk_slots(lock) > 0) {
     clean_->ReclaimDisk(lock, 1);
     taken = core_->parts.disk->TakeSlots(1);
+  }
+  if (absl::IsResourceExhausted(taken.status())) {  // copies that other devices keep may be in the way
+    capacity_->AskForCopies();
+    again_at_ = os::Clock::System()->NowNanos() + kPauseAfterFailure;
   }
   if (!taken.ok()) return false;
   *slot = taken->front();

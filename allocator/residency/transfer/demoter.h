@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
+#include "allocator/tier/shared_capacity.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
@@ -23,7 +24,7 @@ namespace spillway::allocator {
 class Demoter {
  public:
   // `wake` makes the device's thread call Poll; called from I/O completion threads.
-  Demoter(Core* core, CleanCopies* clean, std::function<void()> wake);
+  Demoter(Core* core, CleanCopies* clean, SharedCapacity* capacity, std::function<void()> wake);
 
   // Takes in what was written, and starts what must still leave. True when something changed.
   bool Poll();
@@ -56,6 +57,7 @@ class Demoter {
 
   Core* const core_;
   CleanCopies* const clean_;
+  SharedCapacity* const capacity_;
   const std::function<void()> wake_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock

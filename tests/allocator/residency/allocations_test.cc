@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <thread>
 #include <vector>
 
 #include "tests/allocator/motion_helpers.h"
@@ -22,6 +23,26 @@ TEST(AllocationsTest, FreedBlocksMoveNoBytes) {
   }
   EXPECT_EQ(device->Stats().spilled_bytes, 0u);
   EXPECT_EQ(device->Stats().live_bytes, 0u);
+}
+
+// The host tier is pinned ahead: it may have become as large as it can between the promise that failed and the
+// look at whether it can grow.
+TEST(AllocationsTest, ATierThatHasGrownMeanwhileIsPromised) {
+  CoreSetup setup;
+  setup.budget_bytes = 3 * kBlock;
+  setup.host_bytes = 4 * kBlock;
+  setup.disk = setup.grow_at_once = setup.grow_ahead = false;
+  CoreDevice device(setup);
+  for (int i = 0; i < 2; ++i) device.MustAllocate(kBlock);  // these two need no place off the GPU
+  StopAt stop("charges.promised");
+  absl::Status status;
+  std::thread allocation([&] { status = device->Allocate(kBlock, {}).status(); });
+  stop.WaitUntilReached();
+  EXPECT_EQ(device.host().storage_capacity_bytes(), 0u);
+  EXPECT_TRUE(device.host().GrowStorageTo(setup.host_bytes).ok());
+  stop.Release();
+  allocation.join();
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(AllocationsTest, TheLargestLiveBlocksKnowTheirLastLaunch) {

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "allocator/tier/extent_home.h"
@@ -222,6 +224,55 @@ TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
   EXPECT_TRUE(first->gives_back());
 }
 
+// Else an allocation would wait for what cannot be pinned, without end where nothing empties the slab.
+TEST_F(SharedPoolsTest, AllocationsDoNotCountOnSlabsThatLeave) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto second_share = Entry(0), third_share = Entry(0);
+  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
+  EXPECT_TRUE(WaitFor([&] { return first->storage_cap_bytes() == 20 * kChunk; }));
+  absl::Status due;
+  std::thread allocation([&] { due = first->GrowStorageTo(21 * kChunk); });
+  usleep(100'000);
+  for (const PinnedBuffer& buffer : buffers) {
+    if (first->Leaves(buffer.data)) first->Give(HostUse::kStorage, buffer);
+  }
+  allocation.join();
+  EXPECT_TRUE(due.ok()) << due;
+}
+
+std::atomic<bool> g_pins{true};
+std::atomic<int> g_pinning{0};
+
+CUresult PinLater(void* data, size_t bytes, unsigned flags) {
+  ++g_pinning;
+  while (!g_pins) usleep(1000);
+  return CoreDevice::Driver()->cuMemHostRegister_v2(data, bytes, flags);
+}
+
+TEST_F(SharedPoolsTest, EvictionsWaitForWhatTheOtherHasLeft) {
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemHostRegister_v2 = &PinLater;
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get(), &driver);
+  auto second_share = Entry(0);
+  ASSERT_TRUE(first->GrowStorageTo(kShared / 2).ok());
+  std::vector<PinnedBuffer> buffers;
+  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 32u);
+  ASSERT_TRUE(WaitFor([&] { return !first->storage_growing(); }));
+  usleep(100'000);  // the pinning thread has found nothing to pin
+  const int before = g_pinning;
+  g_pins = false;
+  second_share.reset();
+  EXPECT_TRUE(WaitFor([&] { return g_pinning > before; }));
+  EXPECT_TRUE(first->storage_growing()) << "it is being pinned";
+  g_pins = true;
+  EXPECT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared; }));
+}
+
 CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }
 
 // One slab is lost by trying, and no more. What is lost is not counted on, else evictions would wait for it.
@@ -258,6 +309,21 @@ TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {
   EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 1u);
 }
 
+// What it is due counts as what it may get, even if the other has it still: else nobody would ask for it.
+TEST_F(SharedPoolsTest, WithoutADiskANewcomersAllocationsGetItsPart) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  const auto second_share = Entry(0);
+  const auto second = Pool(second_share.get());
+  SharedCapacity capacity(second.get(), nullptr);
+  EXPECT_FALSE(capacity.Change(0, kShared / 2));
+  EXPECT_TRUE(capacity.CanGrow());
+  EXPECT_TRUE(capacity.Grow(kShared / 2).ok());
+  EXPECT_TRUE(capacity.Change(0, kShared / 2));
+  EXPECT_FALSE(capacity.CanGrow());
+}
+
 TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
   const auto first_share = Entry(0);
   const auto first = Pool(first_share.get());
@@ -270,6 +336,24 @@ TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
   EXPECT_GE(capacity.host_bytes(), kShared * 3 / 4);
   capacity.Change(kShared * 3 / 4, 0);
   EXPECT_TRUE(WaitFor([&] { return second_share->Register(kShared / 2, kShared); }));
+}
+
+// Who promised at that moment would be refused, and without a disk the job's allocation.
+TEST_F(SharedPoolsTest, TheCapacityDoesNotFallInVain) {
+  const auto first_share = Entry(0);
+  const auto first = Pool(first_share.get());
+  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
+  std::atomic<int> looks{0};
+  std::atomic<uint64_t> least{kShared};
+  first->SetFits([&](uint64_t less, uint64_t) {
+    ++looks;
+    least = std::min(least.load(), first->storage_capacity_bytes());
+    return first->storage_capacity_bytes() - less >= kShared * 3 / 4;
+  });
+  const auto second_share = Entry(0);
+  EXPECT_TRUE(WaitFor([&] { return looks > 8; }));
+  EXPECT_EQ(least, kShared * 3 / 4);
+  first->SetFits(nullptr);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "integration/engine/node_sharing.h"
 
 namespace spillway::integration {
 namespace {
@@ -99,6 +102,22 @@ TEST_F(TiersTest, ADirectoryThatWasNamedMustWork) {
   ASSERT_EQ(Start(&tiers), absl::OkStatus());
   EXPECT_EQ(tiers.host(), host) << "a second start makes nothing anew";
   End(&tiers);
+}
+
+CUresult PinNothing(void*, size_t, unsigned int) { return CUDA_ERROR_OUT_OF_MEMORY; }
+
+// A process that is not served takes nothing from those that are.
+TEST_F(TiersTest, WithoutHostMemoryTheProcessDoesNotShareIt) {
+  allocator::CudaDriver driver = *Device().driver;
+  driver.cuMemHostRegister_v2 = &PinNothing;
+  const uint64_t host_bytes =
+      64 * kMib + static_cast<uint64_t>(getpid());  // not that of another test's process
+  settings_.host_memory = Size{host_bytes, 0};
+  Tiers tiers(&settings_, &driver, &waits_);
+  EXPECT_FALSE(Start(&tiers).ok());
+  EXPECT_FALSE(Start(&tiers).ok());
+  EXPECT_EQ(tiers.host_cap_bytes(), host_bytes) << "nor does the first try count at the second";
+  EXPECT_EQ(ShareHostMemory(settings_, 256 * kMib, true).share->peers(), 0u);
 }
 
 TEST_F(TiersTest, WhereNothingLeavesThereIsNoDisk) {

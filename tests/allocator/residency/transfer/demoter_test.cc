@@ -108,6 +108,42 @@ TEST_F(DemoterTest, WithoutADiskWhatIsPromisedStays) {
   EXPECT_TRUE(WaitFor([&] { return other_->Register(kStorage / 2, kStorage); })) << "now they are gone";
 }
 
+// The disk is full of what another GPU keeps and can do without.
+TEST_F(DemoterTest, WithoutSlotsTheCopiesOfOtherDevicesAreAskedFor) {
+  setup_.disk_cap_bytes = 32 * io::kSlotBytes;
+  CoreDevice device(setup_);
+  const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
+  const auto copies = device.disk()->ReserveSlots(32);
+  ASSERT_TRUE(copies.ok()) << copies.status();
+  StartOther();
+  ASSERT_TRUE(WaitFor([&] { return device->charges()->capacity()->copies_asked() > 0; }));
+  usleep(300'000);
+  EXPECT_LT(device->charges()->capacity()->copies_asked(), 10u) << "not at each poll";
+  for (const io::SlotId slot : *copies) device.disk()->ReleaseSlot(slot);
+  EXPECT_TRUE(OtherGetsItsPart());
+  ExpectRight(device, blocks);
+}
+
+// The process begins while the other has everything, and without a disk has no other place.
+TEST_F(DemoterTest, WithoutADiskAllocationsGetWhatAnotherLeavesLater) {
+  own_.Close();
+  StartOther();
+  ASSERT_TRUE(other_->Register(kShared, kShared));
+  io::NodeShare late(Options());
+  setup_.share = &late;
+  setup_.disk = setup_.grow_at_once = setup_.grow_ahead = false;
+  setup_.budget_bytes = 3 * kBlock;
+  CoreDevice device(setup_);
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 1; i <= 2; ++i) blocks.push_back(Filled(device, i));
+  other_.reset();
+  for (uint64_t i = 3; i <= 4; ++i) {
+    const auto block = device->Allocate(kBlock, {});
+    ASSERT_TRUE(block.ok()) << i << " " << block.status();
+  }
+  ExpectRight(device, blocks);
+}
+
 // Blocks that are used, freed and evicted all the time while memory leaves and comes back.
 TEST_F(DemoterTest, NothingIsLostWhileBlocksAreInUse) {
   CoreDevice device(setup_);

@@ -34,12 +34,19 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const CudaDriver* dri
   state->KindOf(HostUse::kStorage).limit = options.storage_bytes / options.buffer_bytes;
   state->KindOf(HostUse::kEvictStaging).limit = static_cast<size_t>(options.evict_staging_buffers);
   state->KindOf(HostUse::kFaultStaging).limit = static_cast<size_t>(options.fault_staging_buffers);
+  std::vector<std::pair<std::byte*, uint64_t>> staging;
   for (HostUse use : {HostUse::kEvictStaging, HostUse::kFaultStaging}) {
     const size_t buffers = state->KindOf(use).limit;
     if (buffers == 0) continue;
-    std::byte* slab = nullptr;  // the pool is not shared yet: the lock keeps nobody waiting
-    SPILLWAY_ASSIGN_OR_RETURN(slab, PinSlab(driver, context, buffers * options.buffer_bytes));
-    state->AddSlabLocked(use, slab, buffers);
+    const uint64_t bytes = buffers * options.buffer_bytes;
+    // The pool is not shared yet: the lock keeps nobody waiting.
+    const absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
+    if (!slab.ok()) {
+      for (const auto& [start, size] : staging) UnpinSlab(driver, context, start, size);
+      return slab.status();
+    }
+    staging.emplace_back(*slab, bytes);
+    state->AddSlabLocked(use, *slab, buffers);
   }
   // Staging is what a process needs to work at all: it is counted, and had even if the others have too much.
   if (options.share != nullptr) {

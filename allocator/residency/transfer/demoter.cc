@@ -136,7 +136,7 @@ void Demoter::FinishLocked(const TableLock& lock, const Job& job, const absl::St
     return;
   }
   job.block->copies.homes[job.extent] = {{}, job.slot, true};
-  demoted_bytes_ += job.bytes;
+  demoted_bytes_.fetch_add(job.bytes);
   core_->ReportMove(
       {MoveKind::kHostToDisk, job.block->id, job.bytes, job.began, os::Clock::System()->NowNanos()});
   host->Give(HostUse::kStorage, job.buffer);

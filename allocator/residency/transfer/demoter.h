@@ -2,7 +2,7 @@
 // that memory. Clean copies there are given up; bytes that are nowhere else are written to slots from where
 // they lie, and the slot is their home from then on. The GPU has no part in it. A block that is fetched, or
 // freed, meanwhile keeps its homes, and what was written for it is given up. What cannot be written stays.
-// The device's thread alone calls it.
+// The device's thread alone calls it, but for figures.
 
 #ifndef SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
 #define SPILLWAY_ALLOCATOR_RESIDENCY_TRANSFER_DEMOTER_H_
@@ -17,6 +17,7 @@
 #include "allocator/residency/state/clean_copies.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/tier/shared_capacity.h"
+#include "io/os/atomic.h"
 #include "io/os/sync.h"
 
 namespace spillway::allocator {
@@ -31,8 +32,8 @@ class Demoter {
   bool idle() const { return jobs_.empty(); }
   // Whether memory is to be given back: what cannot be moved now is tried again after a while.
   bool waits_for_time() const;
-  // Bytes that were moved to the disk.
-  uint64_t demoted_bytes() const { return demoted_bytes_; }
+  // Bytes that were moved to the disk. Any thread.
+  uint64_t demoted_bytes() const { return demoted_bytes_.load(); }
 
  private:
   struct Job {
@@ -62,7 +63,7 @@ class Demoter {
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<Job*> begun_;  // their writes are to be given to the disk, without the lock
   int64_t again_at_ = 0;     // steady clock, ns: nothing is started before
-  uint64_t demoted_bytes_ = 0;
+  os::Atomic<uint64_t> demoted_bytes_{0};
   os::Mutex results_mu_{os::LockRank::kTier};  // what completion threads set in jobs
 };
 

@@ -129,6 +129,27 @@ TEST(HostPoolTest, ARefusedRegistrationLowersTheCap) {
   EXPECT_FALSE(HostPool::Create(&driver, CoreDevice::Context(), options).ok()) << "no staging, no pool";
 }
 
+TEST(HostPoolTest, WithoutAllOfItsStagingAPoolKeepsNone) {
+  CudaDriver driver = *CoreDevice::Driver();
+  static std::vector<void*> pinned;
+  pinned.clear();
+  driver.cuMemHostRegister_v2 = [](void* data, size_t bytes, unsigned flags) {
+    if (!pinned.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
+    pinned.push_back(data);
+    return CoreDevice::Driver()->cuMemHostRegister_v2(data, bytes, flags);
+  };
+  driver.cuMemHostUnregister = [](void* data) {
+    EXPECT_EQ(std::vector<void*>{data}, pinned);
+    pinned.clear();
+    return CoreDevice::Driver()->cuMemHostUnregister(data);
+  };
+  HostPool::Options options;
+  options.buffer_bytes = kChunk;
+  options.evict_staging_buffers = options.fault_staging_buffers = 2;
+  EXPECT_FALSE(HostPool::Create(&driver, CoreDevice::Context(), options).ok());
+  EXPECT_TRUE(pinned.empty());
+}
+
 // ---- Two pools that share: as two processes, for each entry of a share has its own locks.
 
 class SharedPoolsTest : public testing::Test {

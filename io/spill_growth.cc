@@ -134,7 +134,10 @@ void SpillStore::Impl::KeepLoop(Directory* directory) {
 int64_t SpillStore::Impl::TurnLocked(Directory* directory) {
   const int64_t now = options_.clock->NowNanos();
   if (asked_capacity_ != 0 && now - asked_last_ > kForgetAsked) asked_capacity_ = 0;
-  if (IsBad(*directory)) return now + kNever;
+  if (IsBad(*directory)) {
+    if (directory->share != nullptr) directory->share->Want(0);  // it takes nothing there any more
+    return now + kNever;
+  }
   if (WantedLocked() == 0 && NeededLocked() == 0 && directory->file_bytes == 0) return now + kNever;
   LookLocked(directory);
   if (directory->disk_full && !ReopenLocked(directory)) return directory->full_until;

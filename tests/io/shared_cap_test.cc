@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "io/aligned_buffer.h"
 #include "io/os/clock.h"
 #include "io/spill_store.h"
+#include "tests/fakes/faulty_engine.h"
+#include "tests/io/store_helpers.h"
 
 namespace spillway::io {
 namespace {
@@ -19,8 +24,17 @@ constexpr uint64_t kCap = 64 * kMiB;
 
 class SharedCapTest : public ::testing::Test {
  protected:
-  std::unique_ptr<SpillStore> Store(int sharers) {
+  // `broken`: every write fails.
+  std::unique_ptr<SpillStore> Store(int sharers, bool broken = false) {
     SpillStoreOptions options;
+    if (broken) {
+      FaultPlan plan;
+      plan.faults = {{.op = IoOp::kWrite, .count = UINT64_MAX, .error = EIO}};
+      options.errors_until_bad = 1;
+      options.wrap_engine = [plan](std::unique_ptr<IoEngine> inner, size_t) {
+        return MakeFaultyEngine(std::move(inner), plan);
+      };
+    }
     options.directories = {{"/var/tmp", kCap, "shared_cap_test " + std::to_string(getpid()), sharers}};
     options.growth_bytes = 8 * kMiB;
     options.disk_reserve_bytes = 1;
@@ -75,6 +89,31 @@ TEST_F(SharedCapTest, TheCapOfOneThatEndedIsFreeAtOnce) {
   const auto second = Store(0);
   first.reset();
   EXPECT_LT(SecondsOf([&] { EXPECT_TRUE(second->GrowTo(kCap).ok()); }), 2);
+}
+
+// It asked for its part, and then its disk broke: the other may have that part, too.
+TEST_F(SharedCapTest, OneWhoseDiskIsBrokenAsksForNothing) {
+  const auto first = Store(2);
+  const auto second = Store(2, /*broken=*/true);
+  std::atomic<uint64_t> promised{kCap * 3 / 4};
+  first->SetPromised([&] { return promised.load(); });
+  ASSERT_TRUE(first->GrowTo(kCap * 3 / 4).ok());
+  ASSERT_TRUE(second->GrowTo(kCap / 8).ok());
+  const absl::StatusOr<std::vector<SlotId>> slots = second->TakeSlots(1);
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  second->AskFor(kCap / 2);
+  ASSERT_FALSE(second->GrowTo(kCap / 2).ok()) << "the first keeps what it has promised";
+  second->AskFor(kCap / 2);
+  EXPECT_TRUE(absl::IsResourceExhausted(first->GrowTo(kCap * 7 / 8))) << "the other is due it";
+  const AlignedBuffer data(kSlotBytes);
+  EXPECT_FALSE(WriteSync(second.get(), (*slots)[0], data.data(), kSlotBytes).ok());
+  absl::Status grown = first->GrowTo(kCap * 7 / 8);
+  for (int i = 0; i < 1000 && !grown.ok(); ++i) {  // until the other's keeper has looked
+    usleep(10'000);
+    grown = first->GrowTo(kCap * 7 / 8);
+  }
+  EXPECT_TRUE(grown.ok()) << grown;
+  first->SetPromised(nullptr);
 }
 
 }  // namespace

@@ -74,7 +74,6 @@ void HostPool::State::AddSlabLocked(HostUse use, std::byte* slab, size_t buffers
 void HostPool::State::AskLocked(const std::shared_ptr<State>& self, uint64_t bytes) {
   if (bytes <= wanted || stopping) return;
   wanted = bytes;
-  cannot_pin = false;  // the thread looks
   asked.NotifyAll();
   if (!thread.joinable() && (options.share != nullptr || capacity.load() < cap.load())) {
     absl::StatusOr<os::Thread> started = os::StartThread("spill-pin", [self] { self->PinLoop(); });
@@ -126,11 +125,13 @@ void HostPool::State::PinLoop() {
 // False when there is nothing to pin, or others hold it just now.
 bool HostPool::State::PinNextLocked() {
   const size_t buffers = NextSlabLocked();
+  if (buffers == 0) return false;
   const uint64_t bytes = buffers * options.buffer_bytes;
   io::NodeShare* const share = options.share;
-  cannot_pin =
-      buffers == 0 || (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes));
-  if (cannot_pin) return false;
+  if (share != nullptr && !share->Register(share->taken() + bytes, options.shared_bytes)) {
+    cap.store(capacity.load());  // until the next look: nobody is to wait for it
+    return false;
+  }
   mu.Unlock();
   absl::StatusOr<std::byte*> slab = PinSlab(driver, context, bytes);
   mu.Lock();
@@ -252,8 +253,7 @@ uint64_t HostPool::storage_cap_bytes() const { return state_->cap.load(); }
 bool HostPool::storage_growing() const {
   os::MutexLock lock(&state_->mu);
   const uint64_t capacity = state_->capacity.load();
-  return !state_->stopping && !state_->cannot_pin && capacity < state_->cap.load() &&
-         capacity < state_->wanted;
+  return !state_->stopping && capacity < state_->cap.load() && capacity < state_->wanted;
 }
 
 uint64_t HostPool::storage_in_use() const {

@@ -101,8 +101,6 @@ struct HostPool::State {
   std::function<bool(uint64_t, uint64_t)> fits ABSL_GUARDED_BY(mu);
   uint64_t wanted ABSL_GUARDED_BY(mu) = 0;   // bytes of storage: the most that was asked for so far
   absl::Status refusal ABSL_GUARDED_BY(mu);  // the error that lowered the cap
-  // The thread found nothing that it may pin, and pins nothing: others have it.
-  bool cannot_pin ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool ended ABSL_GUARDED_BY(mu) = false;  // the thread will not use this object again
   os::Thread thread ABSL_GUARDED_BY(mu);   // started with the first need

@@ -22,7 +22,7 @@ struct WindowLink {
 
 // A time of an iteration that no plan can beat: the iteration is cut into stretches, as is best, and each lasts
 // as long as its kernels, and as long as what it must move over any of the links. `lifetimes` of all tensors
-// (least_bytes 0). Cuts lie at every kernel, or at kMostCuts of them: the time is linear in cuts x uses.
+// (least_bytes 0). Cuts lie at every kernel, at 256 of them at most. Time: linear in cuts x idle intervals.
 Nanos FindWindowBound(const Workload& workload, const Lifetimes& lifetimes,
                       const std::vector<WindowLink>& links);
 

@@ -170,6 +170,13 @@ class SharedPoolsTest : public testing::Test {
     auto pool = HostPool::Create(driver, CoreDevice::Context(), options);
     return pool.ok() ? *std::move(pool) : nullptr;
   }
+  // The first pool of these tests: alone it has all, and `buffers` has all its buffers.
+  std::unique_ptr<HostPool> TakenPool(io::NodeShare* share, std::vector<PinnedBuffer>* buffers) {
+    std::unique_ptr<HostPool> pool = Pool(share);
+    EXPECT_TRUE(pool->GrowStorageTo(kShared).ok());
+    EXPECT_EQ(pool->Take(HostUse::kStorage, 64, buffers), 64u);
+    return pool;
+  }
   static bool WaitFor(const std::function<bool()>& what) {
     for (int i = 0; i < 10'000 && !what(); ++i) usleep(1000);
     return what();
@@ -203,10 +210,8 @@ TEST_F(SharedPoolsTest, WithAKnownNumberWhatIsUnusedIsLentUntilItIsAskedFor) {
 
 TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
   const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
   std::vector<PinnedBuffer> buffers;
-  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto first = TakenPool(first_share.get(), &buffers);
   const auto second_share = Entry(0);
   ASSERT_TRUE(WaitFor([&] { return first->gives_back(); }));
   EXPECT_EQ(first->storage_capacity_bytes(), kShared / 2);
@@ -233,10 +238,8 @@ TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
 // missing before the slab is gone.
 TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
   const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
   std::vector<PinnedBuffer> buffers;
-  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto first = TakenPool(first_share.get(), &buffers);
   const auto second_share = Entry(0), third_share = Entry(0);
   ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
   EXPECT_EQ(first->storage_due_bytes(), 21 * kChunk);
@@ -248,10 +251,8 @@ TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
 // Else an allocation would wait for what cannot be pinned, without end where nothing empties the slab.
 TEST_F(SharedPoolsTest, AllocationsDoNotCountOnSlabsThatLeave) {
   const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
   std::vector<PinnedBuffer> buffers;
-  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto first = TakenPool(first_share.get(), &buffers);
   const auto second_share = Entry(0), third_share = Entry(0);
   ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
   EXPECT_TRUE(WaitFor([&] { return first->storage_cap_bytes() == 20 * kChunk; }));
@@ -317,10 +318,8 @@ TEST_F(SharedPoolsTest, WhatTheDriverDoesNotLetGoIsLost) {
 
 TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {
   const auto first_share = Entry(0);
-  const auto first = Pool(first_share.get());
-  ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
   std::vector<PinnedBuffer> buffers;
-  ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 64u);
+  const auto first = TakenPool(first_share.get(), &buffers);
   auto second_share = Entry(0);
   ASSERT_TRUE(WaitFor([&] { return first->gives_back(); }));
   first->Give(HostUse::kStorage, buffers[63]);

@@ -107,9 +107,9 @@ void Stage::Play(const std::vector<std::function<void()>>& parts) {
   ScriptStrategy::playing = false;
 }
 
-SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most) {
+SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most, uint64_t sample) {
   SceneCounts counts;
-  Random random(1);
+  Random random(sample);
   std::vector<std::vector<Departure>> level = {{}};
   for (int more = departures; !level.empty(); --more) {
     std::vector<std::vector<Departure>> next;

@@ -1,9 +1,11 @@
 // core_simulation: random jobs against the simulated core, by seed.
-//   core_simulation --seeds=FIRST..LAST --operations=N [--mutant=NAME] [--say]
-//   core_simulation --scene=NAME|all [--departures=N] [--schedule=PLACE:CHOICE,..] [--mutant=NAME]
+//   core_simulation --seeds=FIRST..LAST --operations=N [--minutes=N] [--mutant=NAME] [--say]
+//   core_simulation --scene=NAME|all [--departures=N] [--most=N] [--sample=SEED] [--schedule=PLACE:CHOICE,..]
+//                   [--mutant=NAME]
 //   core_simulation --scene=NAME|all --seeds=FIRST..LAST [--mutant=NAME]   schedules drawn by seed
 //   core_simulation --mutants [--seeds=..] [--operations=N]   what catches each mutant, after how many seeds
-// Stops at the first failure with exit code 1 and the one command that replays it.
+// Stops at the first failure with exit code 1 and the one command that replays it; after --minutes, with the seeds that
+// were played. Where a scene has more schedules than --most, --sample says which of them are played.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -33,11 +35,13 @@ struct Arguments {
   uint64_t first = 1, last = 1;
   bool seeds_given = false;
   int operations = 500;
+  double minutes = 0;  // 0: until the last seed
   std::string mutant;
   bool say = false;
   std::string scene, schedule;
   int departures = 2;
   uint64_t most_schedules = 0;
+  uint64_t sample = 1;
   bool all_mutants = false;
 };
 
@@ -85,6 +89,10 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->last = dots == std::string::npos ? arguments->first : NumberAfter(argv[i] + dots, "..");
     } else if (text.starts_with("--operations=")) {
       arguments->operations = static_cast<int>(NumberAfter(argv[i], "--operations="));
+    } else if (text.starts_with("--minutes=")) {
+      arguments->minutes = std::atof(argv[i] + std::strlen("--minutes="));
+    } else if (text.starts_with("--sample=")) {
+      arguments->sample = NumberAfter(argv[i], "--sample=");
     } else if (text.starts_with("--mutant=")) {
       arguments->mutant = text.substr(std::strlen("--mutant="));
     } else if (text.starts_with("--scene=")) {
@@ -126,7 +134,7 @@ int RunScenes(const Arguments& arguments) {
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
-    const SceneCounts counts = GoThrough(scene, arguments.departures, arguments.most_schedules);
+    const SceneCounts counts = GoThrough(scene, arguments.departures, arguments.most_schedules, arguments.sample);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("%-24s %6llu points, %8llu schedules with at most %d departures%s, %.1f s\n", scene.name,
                 static_cast<unsigned long long>(counts.points),
@@ -179,7 +187,7 @@ Caught TryMutant(Arguments arguments, const std::string& mutant) {
   SetMutant(mutant);
   Caught caught;
   for (const Scene& scene : AllScenes()) {
-    if (caught.by_schedules.empty() && Fails([&] { GoThrough(scene, 1, 0); }))
+    if (caught.by_schedules.empty() && Fails([&] { GoThrough(scene, 1, 0, 1); }))
       caught.by_schedules = scene.name;
   }
   const auto jobs = [&](uint64_t from, uint64_t to) {
@@ -233,23 +241,26 @@ int Main(int argc, char** argv) {
   JobCounts sum;
   uint64_t steps = 0;
   const auto start = std::chrono::steady_clock::now();
-  for (uint64_t seed = arguments.first; seed <= arguments.last; ++seed) {
-    sum.Add(RunSeed(arguments, seed, &steps));
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto seconds_since = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  uint64_t seed = arguments.first;
+  do {
+    sum.Add(RunSeed(arguments, seed++, &steps));
+  } while (seed <= arguments.last && (arguments.minutes == 0 || seconds_since() < arguments.minutes * 60));
   std::printf(
-      "%llu seeds, %llu operations, %llu launches (%llu refused), %llu allocations refused, %llu switch "
+      "seeds %llu..%llu: %llu operations, %llu launches (%llu refused), %llu allocations refused, %llu switch "
       "points, "
       "%llu evictions, %llu cancelled, %llu faults, %llu clean drops, %llu early copies, %llu bytes to disk, "
       "%.1f s\n",
-      static_cast<unsigned long long>(arguments.last - arguments.first + 1),
+      static_cast<unsigned long long>(arguments.first), static_cast<unsigned long long>(seed - 1),
       static_cast<unsigned long long>(sum.operations), static_cast<unsigned long long>(sum.launches),
       static_cast<unsigned long long>(sum.refused_launches),
       static_cast<unsigned long long>(sum.refused_allocations), static_cast<unsigned long long>(steps),
       static_cast<unsigned long long>(sum.evictions), static_cast<unsigned long long>(sum.cancelled),
       static_cast<unsigned long long>(sum.faults), static_cast<unsigned long long>(sum.clean_drops),
       static_cast<unsigned long long>(sum.early_copies), static_cast<unsigned long long>(sum.disk_bytes),
-      seconds);
+      seconds_since());
   return 0;
 }
 

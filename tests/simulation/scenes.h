@@ -30,9 +30,9 @@ struct SceneCounts {
 };
 
 // Goes through all schedules of the scene with at most `departures`. Of each number of departures with more
-// than `most` schedules it plays so many, drawn evenly over those with one departure less; 0: all. Ends the
-// process at the first failure, with the command that replays it.
-SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most);
+// than `most` schedules it plays so many, drawn by `sample` evenly over those with one departure less; 0: all.
+// Ends the process at the first failure, with the command that replays it.
+SceneCounts GoThrough(const Scene& scene, int departures, uint64_t most, uint64_t sample);
 // Plays the scene with a schedule drawn by each seed. Ends the process at the first failure, likewise.
 void GoThroughSeeds(const Scene& scene, uint64_t first, uint64_t last);
 // One schedule, as a failure names it: "12:1,40:2".

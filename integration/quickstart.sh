@@ -29,18 +29,8 @@ case " ${arguments[*]:-} " in
   *" -h "* | *" --help "*) exec python3 "$ROOT/integration/quickstart/quickstart.py" --help ;;
 esac
 
-# expected_minutes: of all that is still to be done. Measured on 2 cores (docs/using.md); the build divides by the cores.
-expected_minutes() {
-  local minutes=3 cores
-  cores=$(nproc)
-  [ -z "$(missing_packages)" ] || minutes=$((minutes + 1))
-  [ -n "$python_path" ] || [ -x "$ROOT/build/venv/bin/python" ] || minutes=$((minutes + 2))
-  [ -e "$ROOT/build/lib/libspillway_engine.so" ] || minutes=$((minutes + 1 + BUILD_CORE_MINUTES / cores))
-  echo "$minutes"
-}
-BUILD_CORE_MINUTES=14  # without a compiler cache
-
-say "Spillway's quickstart: packages, PyTorch, the build, then four short trainings; some $(expected_minutes) minutes"
+announce "Spillway's quickstart: packages, PyTorch, the build, then four short trainings" 3 "$LIBRARY_CORE_MINUTES" \
+  "$ROOT/build/lib/libspillway_engine.so" "$([ -n "$python_path" ] || echo build/venv)"
 install_packages
 make_venv "$python_path"
 build_into "$ROOT/build" -DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCH=OFF

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# What is too long for every change: all nine configurations of the job, 20 seeds of the model tests, sanitizers over
-# everything that does not load PyTorch, and a build with clang. Several hours on 2 cores.
-#   tests/nightly.sh [all|jobs|simulation|asan|tsan|clang|tidy|cubins|minors|wheels|pytorch]...
+# What is too long for every change, in shards of at most 30 minutes each on 2 cores, from a built tree. Each ends with one
+# line of its own figures. tests/README.md says which shards belong to which folder.
+#   tests/nightly.sh --list
+#   tests/nightly.sh NAME...      some shards, for example: tests/nightly.sh every-call mutants
+#   tests/nightly.sh all          all of them, some nine hours
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,120 +12,209 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tests/third_party/install.sh
 . "$ROOT/tests/third_party/install.sh"
 
-export SPILLWAY_TEST_SEEDS=20
-export CTEST_OUTPUT_ON_FAILURE=1
-failed=""
+# A shard without a function of its name (run_job_matrix) runs the tests of ctest that are labelled nightly:NAME.
+SHARDS="
+job-matrix         all nine configurations of the job
+job-scenes         every scene, with both policies, loaded in both ways, two seeds
+job-disks          jobs that share a disk, with both policies
+job-ends           jobs ended at 220 random moments in every way, and what they leave behind
+job-plans          plans beside least-recently-used, in pairs; wants a quiet machine
+third-party        jobs that we did not write, at full length
+estimates          what spillway estimate says of six jobs and 20 runs of other sizes
+gpu-jobs-fp32      the jobs for a machine with a GPU, played small on simcuda, in fp32
+gpu-jobs-bf16      the same in bf16
+gpu-visit          all stages of a visit to a machine with a GPU, played small
+every-call         each call of the system and of the driver fails, once and from then on
+models             20 seeds of the model tests
+simulation-jobs    random jobs in the simulation for 25 minutes; goes on from SPILLWAY_FIRST_SEED
+simulation-scenes  60,000 schedules of each scene with two departures, and with three, drawn by SPILLWAY_SAMPLE
+mutants            what catches each of the core's broken rules
+links              schedules on links whose directions share, by the referee
+public-tables      the newest headers of CUDA and the libraries of real drivers against our tables
+asan-core          the memory core's tests under AddressSanitizer and UBSan
+asan-rest          the other tests that do not load PyTorch, likewise
+tsan-core          the memory core's tests under ThreadSanitizer
+tsan-rest          the other tests that do not load PyTorch, likewise
+clang              a build with clang: thread-safety analysis, warnings; then the fuzz targets
+tidy-allocator     clang-tidy over allocator
+tidy-io-policy     clang-tidy over io and policy
+tidy-integration   clang-tidy over integration but simcuda
+tidy-simcuda       clang-tidy over simcuda
+cubins-2.11        kernels of PyTorch 2.11 and its libraries, read for hidden addresses; goes on where it was ended
+cubins-2.15        the same of PyTorch 2.15
+minors-build       the library for every PyTorch minor, and its interface
+minors-old         training with PyTorch 2.4, 2.6, 2.8 and 2.10; what has passed on the same sources is not run again
+minors-new         training with PyTorch 2.11, 2.13 and 2.15, and the table of all
+wheels             the wheel in Python 3.10 to 3.13, trained with three releases; goes on where it was ended
+pytorch            PyTorch's own tests from SPILLWAY_PYTORCH_TESTS, 25 minutes of them; goes on where it was ended
+"
 
-# A part that fails does not keep the others from running.
-part() {
-  say "$1"
-  "run_$1" || failed="$failed $1"
+names() { sed -n 's/^\([a-z0-9.-]*\)  *.*/\1/p' <<<"$SHARDS"; }
+
+# build_all [CMAKE_ARGUMENTS...]: what tests/run.sh builds.
+build_all() { build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON; }
+
+# ctest_in BUILD ARGUMENTS...: its tests two at a time; the last line says what they came to.
+ctest_in() {
+  local build=$1 started=$SECONDS results
+  shift
+  results=$build/logs/$shard_name.xml
+  ctest --test-dir "$build" -j 2 --no-tests=error --output-on-failure --output-junit "$results" "$@" || true
+  python3 -B "$ROOT/tests/summary.py" "$results" --name "$shard_name" --seconds $((SECONDS - started)) --logs "$build/Testing/Temporary/LastTest.log"
 }
 
-run_jobs() {
-  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON && install_python_package &&
-    ctest --test-dir "$ROOT/build" -j 2 --timeout 7200
-}
+run_labelled() { build_all && install_python_package && ctest_in "$ROOT/build" --timeout 1800 -L "^nightly:$1\$"; }
 
-# 10^7 operations of random jobs, a million schedules of each scene with two departures, 100,000 with three, and every mutant.
-run_simulation() {
-  local simulate=$ROOT/build/tests/core_simulation
-  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
-  "$simulate" --seeds=1000..10999 --operations=500 &
-  local half=$!
-  "$simulate" --seeds=11000..20999 --operations=500 && wait "$half" &&
-    "$simulate" --scene=all --departures=2 --most=1000000 && "$simulate" --scene=all --departures=3 --most=100000 && "$simulate" --mutants --seeds=1..3000 --operations=500
-}
+run_models() { build_all && SPILLWAY_TEST_SEEDS=20 ctest_in "$ROOT/build" --timeout 1800 -R "model_test$" -LE "nightly|brief"; }
 
-# What sanitizers look at: all but what loads our libraries into programs without one.
-SANITIZED="unit|hooks|engine|io|policy|simcuda"
-
-# driver_run_test starts a Python without the sanitizer; driver_fault_mode_test leaves a signal handler by a jump, out of
-# functions that ThreadSanitizer stands in for.
-# A build of its own for each sanitizer, without the parts that PyTorch's uninstrumented libraries load.
-run_asan() {
-  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
-    SPILLWAY_TEST_OPERATIONS=5000 ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "$ROOT/build/asan" -j 2 --timeout 7200 -L "$SANITIZED" -E driver_run_test
-}
-
-run_tsan() {
-  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
-    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS="halt_on_error=1 suppressions=$ROOT/tests/tsan_suppressions.txt" ctest --test-dir "$ROOT/build/tsan" -j 2 --timeout 7200 -L "$SANITIZED" -E "driver_run_test|driver_fault_mode_test"
-}
-
-run_clang() {
-  install_packages clang &&
-    build_into "$ROOT/build/clang" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
-}
-
-run_tidy() {
-  install_packages clang clang-tidy || return 1
-  local log=$ROOT/build/tidy.log
-  if ! run-clang-tidy -quiet -p "$ROOT/build" "^$ROOT/(allocator|io|policy|integration)/.*\.cc$" >"$log" 2>&1; then
-    grep -E "(warning|error):" "$log" | sort -u
-    return 1
-  fi
-}
-
-# Reads the kernels of PyTorch and NCCL for addresses that no launch shows, and the names of those of the libraries that may
-# not be read: of each environment that is there, by its own tools. What was read stays in build/cubins and build/cubins-2.15:
-# a run that was ended goes on, a finished one costs the extraction alone.
-run_cubins() {
-  local release folder status=0
-  while read -r release folder; do
-    [ -d "$ROOT/$folder" ] || continue
-    say "cubins of PyTorch $release"
-    read_cubins "$ROOT/$folder/bin/python" "$ROOT/build/cubins${folder#build/venv}" || status=1
-  done < <(torch_venvs)
+# Two processes, each with seeds of its own, so that both processors work.
+run_simulation_jobs() {
+  local simulate=$ROOT/build/tests/core_simulation first=${SPILLWAY_FIRST_SEED:-1000} log=$ROOT/build/nightly/simulation-jobs-half.log half status=0
+  build_all || return 1
+  "$simulate" --seeds=$((first + 1000000))..$((first + 2000000)) --operations=500 --minutes=25 >"$log" 2>&1 &
+  half=$!
+  "$simulate" --seeds="$first"..$((first + 999999)) --operations=500 --minutes=25 || status=1
+  wait "$half" || status=1
+  tail -n 40 "$log"
   return "$status"
 }
 
+run_simulation_scenes() {
+  local simulate=$ROOT/build/tests/core_simulation sample=${SPILLWAY_SAMPLE:-$(date +%Y%m%d)} log=$ROOT/build/nightly/simulation-scenes-3.log half status=0
+  build_all || return 1
+  "$simulate" --scene=all --departures=3 --most=30000 --sample="$sample" >"$log" 2>&1 &
+  half=$!
+  "$simulate" --scene=all --departures=2 --most=60000 --sample="$sample" || status=1
+  wait "$half" || status=1
+  cat "$log"
+  echo "sample $sample: $(grep -ho '[0-9]* schedules' "$log" | awk '{ sum += $1 } END { print sum }') schedules with at most three departures, and as many lines above with two"
+  return "$status"
+}
+
+run_mutants() { build_all && "$ROOT/build/tests/core_simulation" --mutants --seeds=1..3000 --operations=500; }
+
+# A build for each sanitizer, without the parts that PyTorch's uninstrumented libraries load. driver_run_test starts a Python
+# without the sanitizer; driver_fault_mode_test leaves a signal handler by a jump, out of functions that ThreadSanitizer stands
+# in for.
+CORE="unit" REST="hooks|engine|io|policy|simcuda|cli"
+run_asan() {
+  build_into "$ROOT/build/asan" -DSPILLWAY_ASAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+    SPILLWAY_TEST_OPERATIONS=5000 ASAN_OPTIONS=detect_leaks=0 ctest_in "$ROOT/build/asan" --timeout 1500 -L "$1" -LE "nightly|full" -E driver_run_test
+}
+run_tsan() {
+  build_into "$ROOT/build/tsan" -DSPILLWAY_TSAN=ON -DSPILLWAY_LOCK_CHECKS=ON -DSPILLWAY_TORCH=OFF -DSPILLWAY_BENCH=OFF &&
+    SPILLWAY_TEST_OPERATIONS=2000 TSAN_OPTIONS="halt_on_error=1 suppressions=$ROOT/tests/tsan_suppressions.txt" ctest_in "$ROOT/build/tsan" --timeout 1500 -L "$1" -LE "nightly|full" -E "driver_run_test|driver_fault_mode_test"
+}
+run_asan_core() { run_asan "$CORE"; }
+run_asan_rest() { run_asan "$REST"; }
+run_tsan_core() { run_tsan "$CORE"; }
+run_tsan_rest() { run_tsan "$REST"; }
+
+run_clang() {
+  install_packages clang &&
+    build_into "$ROOT/build/clang" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ &&
+    ctest_in "$ROOT/build/clang" --timeout 600 -L fuzz
+}
+
+# run_tidy PATTERN: sources below the checkout.
+run_tidy() {
+  local log=$ROOT/build/logs/$shard_name.log status=0 sources
+  install_packages clang clang-tidy && build_all || return 1
+  run-clang-tidy -quiet -p "$ROOT/build" "^$ROOT/$1.*\.cc$" >"$log" 2>&1 || status=1
+  grep -E "(warning|error):" "$log" | sort -u || true
+  sources=$(grep -c '^clang-tidy' "$log" || true)
+  echo "$sources sources, $(grep -E "(warning|error):" "$log" | sort -u | wc -l) findings"
+  return "$status"
+}
+run_tidy_allocator() { run_tidy "allocator/"; }
+run_tidy_io_policy() { run_tidy "(io|policy)/"; }
+run_tidy_integration() { run_tidy "integration/(?!simcuda/)"; }
+run_tidy_simcuda() { run_tidy "integration/simcuda/"; }
+
+# read_cubins FOLDER SECONDS: kernels of the environment's PyTorch and NCCL for addresses that no launch shows, and the names of
+# those of the libraries that may not be read, by the environment's own tools. What was read stays in build/cubins*; a finished
+# run costs the extraction alone.
 read_cubins() {
-  local python=$1 work=$2 site torch libraries
+  local python=$ROOT/$1/bin/python work=$ROOT/build/cubins${1#build/venv} site torch libraries results status=0
+  [ -x "$python" ] || { echo "skipped: $1 is not there; tests/run.sh --all makes it"; return 0; }
   site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   torch=("$site"/torch/lib/libtorch_cuda{,_linalg}.so)
   libraries=("${torch[@]}" "$site"/nvidia/nccl/lib/libnccl.so.2
     "$site"/nvidia/*/lib/libcu{blas,blasLt,fft,solver,solverMg,sparse,sparseLt}.so.* "$site"/nvidia/*/lib/libcudnn_*.so.*)
-  "$python" -B "$ROOT/tests/cubins/read.py" "${libraries[@]}" --work "$work" || return 1
-  local results=("${libraries[@]##*/}") status=0
+  if ! "$python" -B "$ROOT/tests/cubins/read.py" "${libraries[@]}" --work "$work" --seconds "$2"; then
+    echo "not finished: run the shard again, it goes on"
+    return 1
+  fi
+  results=("${libraries[@]##*/}")
   results=("${results[@]/#/$work/}")
   results=("${results[@]/%/.jsonl}")
   "$python" -B "$ROOT/tests/cubins/table.py" "${results[@]:0:${#torch[@]}}" || status=1
   "$python" -B "$ROOT/tests/cubins/families.py" "${results[@]}" || status=1
+  echo "$(cat "${results[@]}" | wc -l) kernels"
   return "$status"
 }
+run_cubins_2_11() { read_cubins build/venv 1500; }
+run_cubins_2_15() { read_cubins build/venv-2.15 1500; }
 
-# The library for every PyTorch minor, and training with seven of them, an environment of 5 GB at a time. What has passed
-# on the same sources is not run again.
-run_minors() {
-  "$PYTHON" -B "$ROOT/tests/minors/minors.py" build && "$PYTHON" -B "$ROOT/tests/minors/minors.py" train &&
-    "$PYTHON" -B "$ROOT/tests/minors/minors.py" table
+# An environment of 5 GB at a time.
+run_minors_build() { "$PYTHON" -B "$ROOT/tests/minors/minors.py" build; }
+run_minors_old() { "$PYTHON" -B "$ROOT/tests/minors/minors.py" train 2.4 2.6 2.8 2.10; }
+run_minors_new() {
+  "$PYTHON" -B "$ROOT/tests/minors/minors.py" train 2.11 2.13 2.15 && "$PYTHON" -B "$ROOT/tests/minors/minors.py" table
 }
 
 # One wheel in fresh environments: four Pythons without PyTorch, three with one each from PyPI (5 GB each, one at a time).
-# Pairs that were finished stay so while the libraries are the same. What is not there is skipped, and said.
+# What is not there is skipped, by name.
 run_wheels() {
   local status=0
-  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
+  build_all || return 1
   python3 -B "$ROOT/tests/integration/packaging/environments.py" --build "$ROOT/build" || status=$?
   [ "$status" = 0 ] || [ "$status" = 77 ]
 }
 
-# PyTorch's own tests of torch.cuda, from the source tree that SPILLWAY_PYTORCH_TESTS names. Outcomes stay while the
-# libraries are the same.
 run_pytorch() {
   local status=0
-  build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON || return 1
-  "$PYTHON" -B "$ROOT/tests/pytorch/run.py" --build "$ROOT/build" || status=$?
+  build_all || return 1
+  "$PYTHON" -B "$ROOT/tests/pytorch/run.py" --build "$ROOT/build" --minutes 25 || status=$?
+  [ "$status" != 3 ] || echo "not finished: run the shard again, it goes on"
   [ "$status" = 0 ] || [ "$status" = 77 ]
 }
 
-parts=("$@")
-[ ${#parts[@]} -gt 0 ] && [ "${parts[0]}" != all ] || parts=(jobs simulation asan tsan clang tidy cubins minors wheels pytorch)
+# run_shard NAME: its output goes to a log as well; prints the line of its figures and keeps it for the end.
+run_shard() {
+  local shard_name=$1 function=run_${1//[-.]/_} log=$ROOT/build/nightly/$1.log started=$SECONDS outcome=passed line
+  mkdir -p "$ROOT/build/nightly"
+  say "$1: $(sed -n "s/^$1  *//p" <<<"$SHARDS")"
+  if ! declare -F "$function" >/dev/null; then
+    function="run_labelled $1"
+  fi
+  if ! $function 2>&1 | tee "$log"; then
+    outcome=FAILED
+    failed=1
+  fi
+  line="nightly $1: $outcome in $(duration $((SECONDS - started))): $(tail -n 1 "$log"); log: build/nightly/$1.log"
+  echo "$line"
+  lines+=("$line")
+}
+
+case ${1:-} in
+  --list) echo "${SHARDS#?}"; exit 0 ;;
+  "" | -*) echo "usage: tests/nightly.sh --list | all | NAME..." >&2; exit 2 ;;
+  all) mapfile -t shards < <(names) ;;
+  *) shards=("$@") ;;
+esac
+for name in "${shards[@]}"; do
+  names | grep -qxF -- "$name" || { echo "there is no shard $name; tests/nightly.sh --list names them" >&2; exit 2; }
+done
+
+say "${#shards[@]} shard(s) of tests/nightly.sh, at most 30 minutes each, after the build"
+export CTEST_OUTPUT_ON_FAILURE=1
+failed=0 lines=()
 install_packages binutils git
 make_venvs ""
 install_third_party
-for name in "${parts[@]}"; do
-  part "$name"
+for name in "${shards[@]}"; do
+  run_shard "$name"
 done
-[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
+[ ${#lines[@]} -eq 1 ] || { say "all of them"; printf '%s\n' "${lines[@]}"; }
+exit "$failed"

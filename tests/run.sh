@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test but the nightly ones; the last line is ctest's summary.
-#   tests/run.sh [--python PATH] [ARGUMENTS OF ctest...]     for example: tests/run.sh -R Residency
+# Installs what is missing, builds, and runs the tests; the last line says what they came to.
+#   tests/run.sh [--python PATH] [ARGUMENTS OF ctest...]          the small set: a small form of each kind
+#   tests/run.sh --all [--python PATH] [ARGUMENTS OF ctest...]    every test but the nightly ones
+# for example: tests/run.sh -R Residency
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -9,20 +11,42 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tests/third_party/install.sh
 . "$ROOT/tests/third_party/install.sh"
 
+what="small set of tests" minutes=12 left_out="full|nightly" folders=build/venv packages="binutils git patchelf"
+case ${1:-} in
+  --all)
+    what="whole set of tests" minutes=30 left_out="brief|nightly" folders=$(torch_venvs | cut -d ' ' -f 2 | tr '\n' ' ')
+    shift ;;
+  -h | --help)
+    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    exit ;;
+esac
 python_path=""
 if [ "${1:-}" = --python ]; then
   python_path=${2:?--python needs a path}
+  folders=""
   shift 2
 fi
 
-install_packages binutils git patchelf
-# Without a browser the test of the report's page is skipped; nothing else needs one.
-install_packages chromium poppler-utils || echo "chromium cannot be installed: cli_report_page_test is skipped" >&2
-make_venvs "$python_path"
+# shellcheck disable=SC2086  # a list of names
+announce "Spillway's $what: packages, the build, then the tests" "$minutes" "$((LIBRARY_CORE_MINUTES + TEST_CORE_MINUTES))" \
+  "$ROOT/build/tests/residency_test" "$folders" $packages
+# shellcheck disable=SC2086
+install_packages $packages
+if [ "$left_out" = "brief|nightly" ]; then
+  # Without a browser the test of the report's page is skipped; nothing else needs one.
+  install_packages chromium poppler-utils || echo "chromium cannot be installed: cli_report_page_test is skipped" >&2
+  make_venvs "$python_path"
+else
+  make_venv "$python_path"
+fi
 install_third_party
 build_into "$ROOT/build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON
 install_python_package
-say "tests"
-export CTEST_OUTPUT_ON_FAILURE=1
+say "$what"
+started=$SECONDS status=0 results=$ROOT/build/logs/tests.xml
+rm -f "$results"
 # Jobs are marked as serial; the rest runs two at a time. --quiet would also hide the summary.
-ctest --test-dir "$ROOT/build" -j 2 --timeout 900 --no-tests=error -LE nightly "$@"
+ctest --test-dir "$ROOT/build" -j 2 --timeout 900 --no-tests=error --output-on-failure --output-junit "$results" -LE "$left_out" "$@" || status=$?
+[ -e "$results" ] || exit "$status"  # nothing was to run, as with -N
+python3 -B "$ROOT/tests/summary.py" "$results" --name "${0##*/}" --seconds $((SECONDS - started)) \
+  --logs build/Testing/Temporary/LastTest.log

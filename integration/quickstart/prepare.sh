@@ -26,6 +26,27 @@ missing_packages() {
   done
 }
 
+# Of 2 cores and no compiler cache, as measured (docs/using.md): the libraries and commands; tests and benchmarks.
+LIBRARY_CORE_MINUTES=14 TEST_CORE_MINUTES=10
+
+# announce WORDS MINUTES CORE_MINUTES BUILT FOLDERS [PACKAGES...]: the first line of a command: what it does, how long that and
+# all that is still to be done before take, and what is installed. BUILT: a file that is there when CORE_MINUTES of compiling
+# are done; FOLDERS: virtual environments below ROOT that are needed.
+announce() {
+  local words=$1 minutes=$2 core_minutes=$3 built=$4 folders=$5 missing folder installs=""
+  shift 5
+  missing=$(missing_packages "$@" | wc -l)
+  if [ "$missing" -gt 0 ]; then
+    minutes=$((minutes + 1)) installs="$missing Debian packages"
+  fi
+  for folder in $folders; do
+    [ ! -x "$ROOT/$folder/bin/python" ] || continue
+    minutes=$((minutes + 2)) installs="${installs:+$installs, }PyTorch into $folder (5 GB)"
+  done
+  [ -e "$built" ] || minutes=$((minutes + 1 + core_minutes / $(nproc)))
+  say "$words; some $minutes minutes${installs:+, with $installs to install first}"
+}
+
 # install_packages [MORE...]: Debian packages that are not there yet; nothing happens when all are.
 install_packages() {
   local missing

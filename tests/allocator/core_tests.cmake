@@ -38,6 +38,7 @@ spillway_test(residency_audit_test SOURCES residency/audit_test.cc residency/tra
 spillway_test(residency_model_test
   SOURCES residency_model_test.cc core_model.cc core_coverage.cc model_worker.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
+spillway_brief(residency_model_test "${CMAKE_COMMAND}" -E env SPILLWAY_TEST_SEEDS=2 $<TARGET_FILE:residency_model_test>)
 spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
   SOURCES driver/refusals_test.cc residency/state/block_table_test.cc residency/state/core_test.cc
@@ -58,9 +59,10 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
   include(${CMAKE_SOURCE_DIR}/tests/fakes/failing_calls.cmake)
   spillway_test(every_call_test
     SOURCES every_call_test.cc every_call_scenes.cc ../fakes/failing_calls.cc
-    DEPS spillway_core_fixture LABELS nightly every_call TIMEOUT 7200)
+    DEPS spillway_core_fixture LABELS nightly:every-call TIMEOUT 1800)
   spillway_wrap_calls(every_call_test)
   # Without the cases that wait for a refusal.
   add_test(NAME every_call_once COMMAND every_call_test --gtest_filter=-*FromThenOn*)
-  set_tests_properties(every_call_once PROPERTIES TIMEOUT 900 LABELS "unit;every_call")
+  set_tests_properties(every_call_once PROPERTIES TIMEOUT 900 LABELS "unit")
+  spillway_brief(every_call_once every_call_test --gtest_filter=*CallsFailOnce/evict_to_disk:*CallsFailOnce/fault_from_disk:*CallsFailOnce/growth)
 endif()

@@ -1,16 +1,19 @@
 """Plants a violation for every rule of the checks and expects it to be found; a clean tree must pass.
 
-Here the checks of includes, calls, folders and libraries; text_self_test has those of text.
+Here the checks of includes, calls, folders, libraries and the table of tests; text_self_test has those of text.
 """
 
+import argparse
 import subprocess
 import unittest
+import unittest.mock
 
 import headers_alone
 import include_chains
 import include_direction
 import libraries
 import preload_calls
+import test_table
 import top_level
 from planted import HEAD, Planted
 
@@ -232,6 +235,37 @@ class HeadersAloneTest(Planted):
 
     def test_header_that_the_build_compiles_first_is_not_compiled_again(self):
         self.assertEqual(self.found(HEAD + '#include "io/bad.h"\n'), [])
+
+
+class TestTableTest(Planted):
+    ROWS = ("| `io` | io | a |", "| `allocator` | | b |", "| `allocator/tier` | unit | b |")
+    TESTS = {"one": {"io"}, "two": {"unit", "brief"}, "three": {"nightly:b"}}
+
+    def found(self, rows=ROWS, shards=("a", "b"), tests=TESTS):
+        table = "\n".join(("| folder | labels | shards |", "|---|---|---|", *rows))
+        self.put("tests/README.md", f"# Tests\n\n{test_table.BEGIN}\n{table}\n{test_table.END}\n")
+        self.put("tests/nightly.sh", 'SHARDS="\n' + "".join(f"{name}  what it is\n" for name in shards) + '"\n')
+        self.put("io/os/a.h")
+        self.put("io/b.h")
+        self.put("allocator/tier/c.cc")
+        with unittest.mock.patch.object(test_table, "labels_of", lambda build: tests):
+            return test_table.find_problems(argparse.Namespace(root=self.root, build=self.root))
+
+    def test_a_complete_table_passes(self):
+        self.assertEqual(self.found(), [])
+
+    def test_a_folder_without_a_row_is_found_also_where_its_layer_has_one(self):
+        self.assertEqual(len(self.found(self.ROWS[1:])), 4, "io, io/os, its label, its shard")
+        self.assertEqual(len(self.found((*self.ROWS[:2], "| `bench` | unit | |"))), 2, "allocator/tier has none, bench is no folder")
+
+    def test_labels_and_shards_must_be_named_and_be_there(self):
+        self.assertEqual(len(self.found(shards=("a", "b", "c"))), 1)
+        self.assertEqual(len(self.found((*self.ROWS[:2], "| `allocator/tier` | unit, job | b, c |"))), 2)
+        self.assertEqual(len(self.found(tests={**self.TESTS, "four": {"torch"}})), 1)
+
+    def test_a_test_has_a_label_and_one_shard_at_most(self):
+        for labels in (set(), {"nightly"}, {"nightly:c"}, {"nightly:a", "nightly:b"}, {"io", "brief", "full"}):
+            self.assertEqual(len(self.found(tests={**self.TESTS, "four": labels})), 1, labels)
 
 
 if __name__ == "__main__":

@@ -7,5 +7,5 @@ set_tests_properties(driver_tables_test PROPERTIES TIMEOUT 120 LABELS unit
 
 add_test(NAME newest_headers_test
   COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/newest_headers_test.py")
-set_tests_properties(newest_headers_test PROPERTIES TIMEOUT 300 LABELS nightly SKIP_RETURN_CODE 77
+set_tests_properties(newest_headers_test PROPERTIES TIMEOUT 300 LABELS nightly:public-tables SKIP_RETURN_CODE 77
   ENVIRONMENT "DRIVER_TABLES_SOURCE=${CMAKE_SOURCE_DIR};DRIVER_TABLES_PYTHON=${SPILLWAY_PYTHON}")

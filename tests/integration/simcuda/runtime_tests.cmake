@@ -15,7 +15,7 @@ foreach(runtime IN ITEMS simcuda_runtime simcuda_runtime_12)
       COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_symbols_test.py" exports
               $<TARGET_FILE:${runtime}> "${runtime_source}/${symbols}"
               $<TARGET_PROPERTY:${runtime},SIMCUDA_RUNTIME_HEADERS> "${runtime_source}/errors.def")
-    set_tests_properties(${runtime}_exports PROPERTIES TIMEOUT 60)
+    set_tests_properties(${runtime}_exports PROPERTIES TIMEOUT 60 LABELS simcuda)
   endif()
 endforeach()
 
@@ -31,10 +31,10 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)  # a sanitizer's own library would h
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_lookup_test.py"
             $<TARGET_FILE:simcuda_runtime> "${runtime_source}/driver_entries.def"
             $<TARGET_FILE_DIR:simcuda_lookup_driver>)
-  set_tests_properties(simcuda_runtime_lookup PROPERTIES TIMEOUT 120)
+  set_tests_properties(simcuda_runtime_lookup PROPERTIES TIMEOUT 120 LABELS simcuda)
 endif()
 
-spillway_test(simcuda_runtime_api_test SOURCES runtime_api_test.cc DEPS simcuda_runtime ${CMAKE_DL_LIBS} TIMEOUT 120)
+spillway_test(simcuda_runtime_api_test SOURCES runtime_api_test.cc DEPS simcuda_runtime ${CMAKE_DL_LIBS} TIMEOUT 120 LABELS simcuda)
 set_tests_properties(simcuda_runtime_api_test PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${SPILLWAY_SIMCUDA_DIR};SIMCUDA_MEMORY=1GiB")
 
@@ -45,7 +45,7 @@ if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
   add_test(NAME simcuda_runtime_operators
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_operators_test.py"
             $<TARGET_FILE:simcuda_runtime> $<TARGET_FILE:simcuda_operators_fake> "${SPILLWAY_SIMCUDA_DIR}")
-  set_tests_properties(simcuda_runtime_operators PROPERTIES TIMEOUT 120)
+  set_tests_properties(simcuda_runtime_operators PROPERTIES TIMEOUT 120 LABELS simcuda)
 endif()
 
 foreach(minor IN LISTS SPILLWAY_TORCH_MINORS)
@@ -53,11 +53,11 @@ foreach(minor IN LISTS SPILLWAY_TORCH_MINORS)
   add_test(NAME simcuda_runtime_wheel_imports_${minor}
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/runtime_symbols_test.py" wheel
             "${runtime_source}/required_symbols.txt" "${runtime_source}/required_symbols_12.txt" "${runtime_site_packages}")
-  set_tests_properties(simcuda_runtime_wheel_imports_${minor} PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+  set_tests_properties(simcuda_runtime_wheel_imports_${minor} PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77 LABELS simcuda)
   if(NOT SPILLWAY_ASAN AND NOT SPILLWAY_TSAN)
     add_test(NAME simcuda_runtime_torch_${minor}
       COMMAND "${CMAKE_BINARY_DIR}/bin/simcuda-run" --memory 1GiB --devices 2 --
               "${SPILLWAY_PYTHON_${minor}}" "${CMAKE_CURRENT_SOURCE_DIR}/runtime_torch_test.py")
-    set_tests_properties(simcuda_runtime_torch_${minor} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+    set_tests_properties(simcuda_runtime_torch_${minor} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "simcuda;torch")
   endif()
 endforeach()

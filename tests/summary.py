@@ -1,0 +1,62 @@
+"""One line for a run of ctest: what passed, failed and was skipped, how long it took, and where the logs are.
+
+    summary.py JUNIT --name NAME --seconds N --logs TEXT [--times N]
+
+JUNIT is the file that `ctest --output-junit` wrote. Skipped tests are named with their reason, failed ones by name.
+--times prints the N slowest tests before. The exit status is 0 where tests ran and none failed.
+"""
+
+import argparse
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+LONGEST_REASON = 120  # characters of a skipped test's words
+
+
+def outcomes(junit):
+    """{"passed" | "failed" | "skipped": [(test, seconds, words)]}; a test that could not be started counts as failed."""
+    found = {"passed": [], "failed": [], "skipped": []}
+    for case in xml.parse(junit).getroot().iter("testcase"):
+        status = {"run": "passed", "notrun": "skipped", "disabled": "skipped"}.get(case.get("status"), "failed")
+        skipped = case.find("skipped")
+        if skipped is not None and skipped.get("message", "").startswith("Unable to find executable"):
+            status = "failed"
+        output = (case.findtext("system-out") or "").strip().splitlines()
+        words = next((line for line in output if "skip" in line.lower() or "not installed" in line), output[-1] if output else "")
+        found[status].append((case.get("name"), float(case.get("time") or 0), words.strip()[:LONGEST_REASON]))
+    return found
+
+
+def minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
+
+
+def lines(found, name, seconds, logs, times=0):
+    every = sorted((test for tests in found.values() for test in tests), key=lambda test: -test[1])
+    for test, taken, _ in every[:times]:
+        yield f"{taken:8.1f} s  {test}"
+    for test, _, words in found["skipped"]:
+        yield f"skipped: {test}: {words}"
+    for test, _, _ in found["failed"]:
+        yield f"FAILED: {test}"
+    counts = ", ".join(f"{len(found[kind])} {kind}" for kind in ("passed", "failed", "skipped"))
+    yield f"{name}: {counts}; {minutes(seconds)}; logs: {logs}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("junit", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--logs", required=True)
+    parser.add_argument("--times", type=int, default=0)
+    args = parser.parse_args()
+    found = outcomes(args.junit) if args.junit.is_file() else {"passed": [], "failed": [], "skipped": []}
+    for line in lines(found, args.name, args.seconds, args.logs, args.times):
+        print(line)
+    sys.exit(0 if found["passed"] and not found["failed"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -165,7 +165,8 @@ std::chrono::nanoseconds TransferQueue::PollTimeout() const {
   for (const Flight& flight : flights_) {
     if (flight.transfer == nullptr) continue;
     soonest = std::min(soonest, flight.waiting_to_retry ? flight.retry_at : flight.deadline);
-    if (wait_ == nullptr) soonest = std::min(soonest, flight.started + kLongRequest);
+    if (wait_ == nullptr && options_.waits != nullptr)
+      soonest = std::min(soonest, flight.started + kLongRequest);
   }
   return std::chrono::nanoseconds(std::max<int64_t>(soonest - now, 0));
 }

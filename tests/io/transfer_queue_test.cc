@@ -12,13 +12,13 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "io/aligned_buffer.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -29,6 +29,40 @@ using std::chrono::seconds;
 
 constexpr uint32_t kRequest = 2 * kPageBytes;
 constexpr uint32_t kBytes = 5 * kPageBytes;  // three requests, the last one shorter
+
+// A clock that goes on by itself, and by what it is told: time that passes at once.
+class MovedClock : public os::Clock {
+ public:
+  int64_t NowNanos() const override { return os::Clock::System()->NowNanos() + moved_.load(); }
+  void Move(std::chrono::nanoseconds time) { moved_ += time.count(); }
+
+ private:
+  std::atomic<int64_t> moved_{0};
+};
+
+// Waiting for results takes no time but the clock's; with nothing in flight it waits as others do.
+class HastyEngine : public IoEngine {
+ public:
+  HastyEngine(MovedClock* clock, std::unique_ptr<IoEngine> inner) : clock_(clock), inner_(std::move(inner)) {}
+  const char* name() const override { return inner_->name(); }
+  size_t capacity() const override { return inner_->capacity(); }
+  void Submit(std::span<const IoRequest> requests) override { inner_->Submit(requests); }
+  size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
+    if (timeout > seconds(1)) return inner_->Poll(results, timeout);
+    ++polls_;
+    const size_t count = inner_->Poll(results, std::chrono::nanoseconds::zero());
+    if (count == 0) clock_->Move(timeout);
+    return count;
+  }
+  void Wake() override { inner_->Wake(); }
+  bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }
+  uint64_t polls() const { return polls_.load(); }  // with something in flight
+
+ private:
+  MovedClock* const clock_;
+  const std::unique_ptr<IoEngine> inner_;
+  std::atomic<uint64_t> polls_{0};
+};
 
 class TransferQueueTest : public ::testing::Test {
  protected:
@@ -46,6 +80,16 @@ class TransferQueueTest : public ::testing::Test {
     FaultPlan plan;
     plan.faults = std::move(faults);
     StartOver(MakeFaultyEngine(MakeMemoryEngine({}), plan, counters_));
+  }
+  // The same, on a clock that does not keep the test waiting.
+  void StartHastily(std::vector<Fault> faults) {
+    FaultPlan plan;
+    plan.faults = std::move(faults);
+    options_.clock = &clock_;
+    auto engine =
+        std::make_unique<HastyEngine>(&clock_, MakeFaultyEngine(MakeMemoryEngine({}), plan, counters_));
+    hasty_ = engine.get();
+    StartOver(std::move(engine));
   }
   void StartOver(std::unique_ptr<IoEngine> engine) {
     auto queue = TransferQueue::Start(std::move(engine), options_);
@@ -72,6 +116,8 @@ class TransferQueueTest : public ::testing::Test {
   }
 
   AlignedBuffer data_;
+  MovedClock clock_;
+  const HastyEngine* hasty_ = nullptr;  // the queue's
   TransferQueueOptions options_;
   std::shared_ptr<FaultCounters> counters_ = std::make_shared<FaultCounters>();
   bool stopped_ = false;
@@ -105,11 +151,16 @@ TEST_F(TransferQueueTest, AnErrorIsTriedAgainOnceAndThenReported) {
 
 // Whoever has the buffer must know that the kernel may still write there, whatever else went wrong.
 TEST_F(TransferQueueTest, ARequestThatNeverCameBackCountsMoreThanTheErrorOfAnotherOne) {
-  options_.request_timeout = milliseconds(300);
-  Start({Fault{FaultKind::kErrno, IoOp::kRead, 1}, Fault{FaultKind::kNever, IoOp::kRead, 2},
-         Fault{FaultKind::kErrno, IoOp::kRead, 4}});
+  StartHastily({Fault{FaultKind::kErrno, IoOp::kRead, 1}, Fault{FaultKind::kNever, IoOp::kRead, 2},
+                Fault{FaultKind::kErrno, IoOp::kRead, 4}});
   const absl::Status status = Move(IoOp::kRead, data_.data());
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+TEST_F(TransferQueueTest, ARequestThatTakesLongIsLookedAtNowAndThen) {
+  StartHastily({Fault{FaultKind::kNever, IoOp::kRead, 1}});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Move(IoOp::kRead, data_.data())));
+  EXPECT_LT(hasty_->polls(), 1000u) << "in a minute";
 }
 
 TEST_F(TransferQueueTest, AtTheEndARequestThatNeverCameBackCountsMoreThanACancelledOne) {
@@ -118,7 +169,7 @@ TEST_F(TransferQueueTest, AtTheEndARequestThatNeverCameBackCountsMoreThanACancel
          endless});
   Waiter waiter;
   ASSERT_TRUE(Begin(IoOp::kRead, data_.data(), &waiter));
-  while (counters_->injected.load() < 10) std::this_thread::sleep_for(milliseconds(1));
+  ASSERT_TRUE(tests::WaitUntil([&] { return counters_->injected.load() >= 10; }));
   Stop(milliseconds(50));
   const absl::Status status = waiter.WaitAll()[0];
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
@@ -132,16 +183,15 @@ TEST_F(TransferQueueTest, WorkThatTheKernelCancelsIsAnInterruption) {
 }
 
 TEST_F(TransferQueueTest, InterruptionsHaveTheTimeOfSilence) {
-  Start({Fault{FaultKind::kErrno, IoOp::kRead, 1, 300, EAGAIN}});  // about 3 s
+  StartHastily({Fault{FaultKind::kErrno, IoOp::kRead, 1, 300, EAGAIN}});  // about 3 s
   ASSERT_TRUE(Move(IoOp::kWrite, data_.data()).ok());
   const absl::Status status = Move(IoOp::kRead, data_.data());
   EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(TransferQueueTest, EndlessInterruptionsAreAnErrorAfterThatTime) {
-  options_.request_timeout = milliseconds(300);
   for (const int error : {EAGAIN, ENOMEM, ECANCELED}) {
-    Start({Fault{FaultKind::kErrno, IoOp::kWrite, 1, UINT64_MAX, error}});
+    StartHastily({Fault{FaultKind::kErrno, IoOp::kWrite, 1, UINT64_MAX, error}});
     const absl::Status status = Move(IoOp::kWrite, data_.data());
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_FALSE(queue_->counters().unresponsive.load());
@@ -151,20 +201,10 @@ TEST_F(TransferQueueTest, EndlessInterruptionsAreAnErrorAfterThatTime) {
   stopped_ = true;
 }
 
-// A clock that goes on while nothing else does: the process was stopped.
-class StoppedClock : public os::Clock {
- public:
-  int64_t NowNanos() const override { return os::Clock::System()->NowNanos() + stopped_.load(); }
-  void Stop(std::chrono::nanoseconds time) { stopped_ += time.count(); }
-
- private:
-  std::atomic<int64_t> stopped_{0};
-};
-
 // The process is stopped in the first Poll with a request in flight; its result is there afterwards.
 class StoppedEngine : public IoEngine {
  public:
-  StoppedEngine(StoppedClock* clock, std::unique_ptr<IoEngine> inner)
+  StoppedEngine(MovedClock* clock, std::unique_ptr<IoEngine> inner)
       : clock_(clock), inner_(std::move(inner)) {}
   const char* name() const override { return inner_->name(); }
   size_t capacity() const override { return inner_->capacity(); }
@@ -174,23 +214,22 @@ class StoppedEngine : public IoEngine {
   }
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
     if (submitted_ == 0 || std::exchange(was_stopped_, true)) return inner_->Poll(results, timeout);
-    clock_->Stop(timeout + seconds(61));
+    clock_->Move(timeout + seconds(61));
     return 0;
   }
   void Wake() override { inner_->Wake(); }
   bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }
 
  private:
-  StoppedClock* const clock_;
+  MovedClock* const clock_;
   const std::unique_ptr<IoEngine> inner_;
   size_t submitted_ = 0;
   bool was_stopped_ = false;
 };
 
 TEST_F(TransferQueueTest, TheTimeInWhichTheProcessWasStoppedDoesNotCount) {
-  StoppedClock clock;
-  options_.clock = &clock;
-  StartOver(std::make_unique<StoppedEngine>(&clock, MakeMemoryEngine({.latency = milliseconds(20)})));
+  options_.clock = &clock_;
+  StartOver(std::make_unique<StoppedEngine>(&clock_, MakeMemoryEngine({.latency = milliseconds(20)})));
   const absl::Status status = Move(IoOp::kWrite, data_.data());
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_FALSE(queue_->counters().unresponsive.load());
@@ -199,10 +238,10 @@ TEST_F(TransferQueueTest, TheTimeInWhichTheProcessWasStoppedDoesNotCount) {
 
 TEST_F(TransferQueueTest, ADiskThatIsBusyAtTheEndIsNotCalledSilent) {
   testing::internal::CaptureStderr();
-  StartOver(MakeMemoryEngine({.latency = seconds(1)}));
+  StartOver(MakeFaultyEngine(MakeMemoryEngine({.latency = seconds(30)}), {}, counters_));
   Waiter waiter;
   ASSERT_TRUE(Begin(IoOp::kWrite, data_.data(), &waiter));
-  std::this_thread::sleep_for(milliseconds(100));
+  ASSERT_TRUE(tests::WaitUntil([&] { return counters_->writes.load() == 3; }));
   Stop(milliseconds(50));
   EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
   EXPECT_FALSE(queue_->counters().unresponsive.load());

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -18,6 +19,8 @@
 #include "io/aligned_buffer.h"
 #include "io/engine.h"
 #include "io/spill_file.h"
+#include "tests/fakes/thread_state.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -46,10 +49,10 @@ class IoEngineContract : public ::testing::TestWithParam<EngineMaker> {
     }
   }
 
-  // Results by tag; fails when one comes twice or not within ten seconds.
+  // Results by tag; fails when one comes twice or not in time.
   std::map<uint64_t, int32_t> Collect(size_t count) {
     std::map<uint64_t, int32_t> collected;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + tests::kPatience;
     while (collected.size() < count && std::chrono::steady_clock::now() < deadline) {
       IoResult results[3];  // fewer than may be there: the rest comes with the next call
       const size_t got = engine_->Poll(results, std::chrono::milliseconds(200));
@@ -139,8 +142,8 @@ TEST_P(IoEngineContract, WakeEndsPoll) {
     engine_->Wake();  // before: remembered
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(engine_->Poll({&result, 1}, std::chrono::seconds(20)), 0u);
-    std::thread waker([this] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::thread waker([this, poller = gettid()] {
+      EXPECT_TRUE(tests::WaitUntil([poller] { return tests::ThreadWaits(poller); }));
       engine_->Wake();
     });
     EXPECT_EQ(engine_->Poll({&result, 1}, std::chrono::seconds(20)), 0u);

@@ -1,15 +1,13 @@
 // Tests of spill stores on small disks of their own: a file system that holds nothing else, options that
-// leave none of it free, and waiting for what the store's threads do.
+// leave none of it free.
 
 #ifndef SPILLWAY_TESTS_IO_DISK_FIXTURE_H_
 #define SPILLWAY_TESTS_IO_DISK_FIXTURE_H_
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "io/spill_store.h"
@@ -38,17 +36,6 @@ inline SpillStoreOptions FaultyOptions(const std::string& path, const Fault& fau
     return MakeFaultyEngine(std::move(inner), plan);
   };
   return options;
-}
-
-// False when that does not become true within `time`.
-template <typename Condition>
-bool Within(std::chrono::seconds time, Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + time;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 class DiskTest : public ::testing::Test {

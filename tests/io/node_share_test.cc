@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "io/os/clock.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::io {
 namespace {
@@ -231,9 +232,9 @@ TEST_F(NodeShareTest, EightAtOnceGetTheirEqualShares) {
         NodeShare share(Options(expected));
         const uint64_t part = kTotal / kProcesses;
         for (uint64_t taken = 0; taken < part;) {
-          if (share.Register(taken + 4 * kMiB, kTotal)) taken += 4 * kMiB;
+          if (!tests::WaitUntil([&] { return share.Register(taken + 4 * kMiB, kTotal); })) _exit(1);
+          taken += 4 * kMiB;
           if (share.taken() + share.taken_by_peers() > kTotal + 4 * kMiB * kProcesses) _exit(1);
-          usleep(1000);
         }
         if (write(parts[1], "p", 1) != 1) _exit(1);
         pause();

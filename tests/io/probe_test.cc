@@ -4,10 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -21,6 +22,8 @@
 #include "io/thread_engine.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/thread_state.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -59,19 +62,13 @@ class StuckEngine : public IoEngine {
   void Submit(std::span<const IoRequest> requests) override {
     for (const IoRequest& request : requests) {
       if (request.op == IoOp::kRead) kept_->push_back(request);
-      if (request.op == IoOp::kWrite) written_.push_back({request.tag, static_cast<int32_t>(request.length)});
+      if (request.op == IoOp::kWrite) memory_->Submit({&request, 1});
     }
   }
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
-    if (written_.empty()) {
-      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(timeout, std::chrono::milliseconds(5)));
-      return 0;
-    }
-    results[0] = written_.back();
-    written_.pop_back();
-    return 1;
+    return memory_->Poll(results, timeout);
   }
-  void Wake() override {}
+  void Wake() override { memory_->Wake(); }
   bool Stop(std::chrono::nanoseconds) override {
     ++*stops_;
     return false;
@@ -80,7 +77,7 @@ class StuckEngine : public IoEngine {
  private:
   std::vector<IoRequest>* const kept_;
   int* const stops_;
-  std::vector<IoResult> written_;
+  const std::unique_ptr<IoEngine> memory_ = MakeMemoryEngine({});
 };
 
 TEST(ProbeTest, BuffersOfATransferThatDoesNotEndAreNotUsedAgain) {
@@ -130,36 +127,43 @@ TEST(ProbeTest, GoesOnAfterInterruptions) {
 }
 
 // The kernel hands a completion to the thread that submitted the request. The one that probed may then be in a
-// long call; here it waits for a child of vfork, which nothing interrupts.
+// long call; here it waits for a child of vfork, which nothing interrupts, and which ends once the wake-up has come.
 TEST(ProbeTest, AWakeUpDoesNotWaitForTheThreadThatProbed) {
   TestDirectory directory;
   SpillStoreOptions options = SmallOptions(directory.path());
   options.engine = EngineKind::kUring;
   absl::StatusOr<OpenedDirectory> opened = OpenDirectory(directory.path(), options);
   if (!opened.ok()) GTEST_SKIP() << opened.status();
-  std::chrono::steady_clock::time_point woken;
+  int woken[2];
+  ASSERT_EQ(pipe(woken), 0);
+  std::atomic<pid_t> driver_thread{0};
   std::thread driver([&] {
+    driver_thread = gettid();
     IoResult result;
-    EXPECT_EQ(opened->engine->Poll({&result, 1}, std::chrono::seconds(20)), 0u);
-    woken = std::chrono::steady_clock::now();
+    EXPECT_EQ(opened->engine->Poll({&result, 1}, tests::kPatience), 0u);
+    EXPECT_EQ(write(woken[1], "w", 1), 1);
   });
-  std::chrono::steady_clock::time_point called;
+  std::atomic<bool> child_runs{false};
   std::thread waker([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    called = std::chrono::steady_clock::now();
+    child_runs.wait(false);
     opened->engine->Wake();
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(tests::WaitUntil([&] { return tests::ThreadWaits(driver_thread.load()); }));
   const pid_t child = vfork();
   if (child == 0) {
-    sleep(2);
-    _exit(0);
+    child_runs = true;
+    child_runs.notify_one();
+    pollfd wake_up = {.fd = woken[0], .events = POLLIN, .revents = 0};
+    _exit(poll(&wake_up, 1, 10'000) == 1 ? 0 : 1);
   }
   driver.join();
   waker.join();
   ASSERT_GT(child, 0);
-  waitpid(child, nullptr, 0);
-  EXPECT_LT(woken - called, std::chrono::seconds(1));
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "the wake-up came after the child's end";
+  close(woken[0]);
+  close(woken[1]);
 }
 
 TEST(ProbeTest, ReportsOnADirectory) {

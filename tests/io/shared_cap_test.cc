@@ -14,6 +14,7 @@
 #include "io/os/clock.h"
 #include "io/spill_store.h"
 #include "tests/fakes/faulty_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -107,12 +108,11 @@ TEST_F(SharedCapTest, OneWhoseDiskIsBrokenAsksForNothing) {
   EXPECT_TRUE(absl::IsResourceExhausted(first->GrowTo(kCap * 7 / 8))) << "the other is due it";
   const AlignedBuffer data(kSlotBytes);
   EXPECT_FALSE(WriteSync(second.get(), (*slots)[0], data.data(), kSlotBytes).ok());
-  absl::Status grown = first->GrowTo(kCap * 7 / 8);
-  for (int i = 0; i < 1000 && !grown.ok(); ++i) {  // until the other's keeper has looked
-    usleep(10'000);
+  absl::Status grown;
+  EXPECT_TRUE(tests::WaitUntil([&] {  // until the other's keeper has looked
     grown = first->GrowTo(kCap * 7 / 8);
-  }
-  EXPECT_TRUE(grown.ok()) << grown;
+    return grown.ok();
+  })) << grown;
   first->SetPromised(nullptr);
 }
 

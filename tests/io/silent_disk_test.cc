@@ -1,8 +1,10 @@
 // Disks that do not answer: file systems that are frozen, and engines that lose requests. What waits for one
 // has a name and an end, and nothing else waits with it.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include "io/os/wait.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/disk_fixture.h"
 
 namespace spillway::io {
@@ -25,17 +28,26 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Should the test end before it thaws, another process does after a minute: the kernel would keep ours for
-// ever.
+// Should the test end before it thaws, another process does, at the latest after a minute: the kernel would keep
+// ours for ever.
 class Freeze {
  public:
   explicit Freeze(const std::string& path) : path_(path) {
     frozen_ = std::system(("fsfreeze -f " + path_ + " >/dev/null 2>&1").c_str()) == 0;
     if (!frozen_) return;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
     guard_ = fork();
-    if (guard_ != 0) return;
-    for (int fd = 0; fd < 256; ++fd) close(fd);
-    sleep(60);
+    if (guard_ != 0) {
+      close(ends[0]);
+      lives_ = ends[1];
+      return;
+    }
+    for (int fd = 0; fd < 256; ++fd) {
+      if (fd != ends[0]) close(fd);
+    }
+    pollfd test_ended = {.fd = ends[0], .events = POLLIN, .revents = 0};
+    poll(&test_ended, 1, 60'000);
     execlp("fsfreeze", "fsfreeze", "-u", path_.c_str(), nullptr);
     _exit(127);
   }
@@ -43,8 +55,10 @@ class Freeze {
   void Thaw() {
     if (!frozen_ || std::system(("fsfreeze -u " + path_).c_str()) != 0) return;
     frozen_ = false;
+    if (guard_ < 0) return;
     kill(guard_, SIGKILL);
     waitpid(guard_, nullptr, 0);
+    close(lives_);
   }
   bool frozen() const { return frozen_; }
 
@@ -52,6 +66,7 @@ class Freeze {
   const std::string path_;
   bool frozen_ = false;
   pid_t guard_ = -1;
+  int lives_ = -1;  // the end of a pipe to the guard, which is closed when this process ends
 };
 
 bool WaitsFor(const os::WaitList& waits, os::WaitKind kind, const std::string& subject) {
@@ -74,8 +89,8 @@ TEST_F(SilentDiskTest, GrowthOnADiskThatDoesNotAnswerIsAWaitThatNamesItAndEnds) 
   if (!freeze.frozen()) GTEST_SKIP() << "freezing a file system is not permitted here";
   absl::Status grown;
   std::thread caller([&] { grown = store->GrowTo(64 * kMiB); });
-  EXPECT_TRUE(Within(std::chrono::seconds(10),
-                     [&] { return WaitsFor(waits, os::WaitKind::kDiskGrowth, path() + " (loop"); }));
+  EXPECT_TRUE(
+      tests::WaitUntil([&] { return WaitsFor(waits, os::WaitKind::kDiskGrowth, path() + " (loop"); }));
   caller.join();
   EXPECT_TRUE(absl::IsDeadlineExceeded(grown)) << grown;
   EXPECT_THAT(std::string(grown.message()), HasSubstr(path()));
@@ -119,9 +134,8 @@ TEST_P(FrozenTransferTest, ARequestWithoutAnswerIsAWaitAndTheEndDoesNotJoinIt) {
   auto* const data = new AlignedBuffer(kSlotBytes);
   Waiter waiter;
   store->Write(slot, data->data(), kSlotBytes, waiter.Expect());
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
-    return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + path() + " (loop");
-  }));
+  EXPECT_TRUE(tests::WaitUntil(
+      [&] { return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + path() + " (loop"); }));
   const auto start = std::chrono::steady_clock::now();
   store->Shutdown();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
@@ -142,9 +156,8 @@ TEST(DriveWaitTest, TheFirstAnswerOfADirectoryIsAWaitThatNamesItAndEnds) {
   };
   absl::Status created;
   std::thread caller([&] { created = SpillStore::Create(options).status(); });
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
-    return WaitsFor(waits, os::WaitKind::kDrive, "the first answer of " + directory.path());
-  }));
+  EXPECT_TRUE(tests::WaitUntil(
+      [&] { return WaitsFor(waits, os::WaitKind::kDrive, "the first answer of " + directory.path()); }));
   caller.join();
   EXPECT_TRUE(absl::IsDeadlineExceeded(created)) << created;
   EXPECT_TRUE(waits.UnderWay().empty());
@@ -163,11 +176,10 @@ TEST(DriveWaitTest, ARequestThatTakesLongNamesDriveAndDirectoryUntilItIsGivenUp)
   AlignedBuffer data(kSlotBytes);
   Waiter waiter;
   store->Write(slot, data.data(), kPageBytes, waiter.Expect());
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
-    return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + directory.path());
-  }));
+  EXPECT_TRUE(tests::WaitUntil(
+      [&] { return WaitsFor(waits, os::WaitKind::kDrive, "a write to " + directory.path()); }));
   EXPECT_TRUE(absl::IsDeadlineExceeded(waiter.WaitAll()[0]));
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return waits.UnderWay().empty(); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return waits.UnderWay().empty(); }));
   EXPECT_EQ(waits.Figures()[static_cast<size_t>(os::WaitKind::kDrive)].ended, 2u);  // with that of the start
   EXPECT_EQ(store->capacity_bytes(), 0u);
 }

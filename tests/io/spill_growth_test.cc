@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/disk_fixture.h"
 
 namespace spillway::io {
@@ -93,14 +95,14 @@ TEST_F(SpillGrowthTest, WhatOthersTookIsNotPromisedAndWhatWasPromisedCanBeWritte
   const absl::Status more = store->TakeSlots(1).status();
   EXPECT_TRUE(absl::IsResourceExhausted(more) || absl::IsUnavailable(more)) << more;
   others.Remove();
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->GrowTo(capacity + 32 * kMiB).ok(); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return store->GrowTo(capacity + 32 * kMiB).ok(); }));
 }
 
 TEST_F(SpillGrowthTest, TakingSlotsNeverWaitsAndHasFilesGrown) {
   MOUNT_OR_SKIP(128);
   auto store = MakeStore(DiskOptions(path()));
   EXPECT_TRUE(absl::IsUnavailable(store->TakeSlots(4).status()));
-  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] { return store->TakeSlots(4).ok(); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return store->TakeSlots(4).ok(); }));
 }
 
 // ext4 without extents has no fallocate, as ext2 and ext3.
@@ -135,20 +137,24 @@ TEST_F(SpillGrowthTest, OfTwoJobsThatDoNotFitTheFirstHasItsCapacityOnceTheOtherI
   auto second = MakeStore(DiskOptions(path()));
   // The second is at most a step ahead, or it could have all before the first has begun.
   std::atomic<uint64_t> most_for_second{0};
+  const auto allow = [&most_for_second](uint64_t bytes) {
+    most_for_second = bytes;
+    most_for_second.notify_one();
+  };
   absl::Status refused;
   std::thread other([&] {
     for (uint64_t bytes = 0; bytes <= 2048 * kMiB && refused.ok(); bytes += 48 * kMiB) {
-      while (most_for_second.load() < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (uint64_t most; (most = most_for_second.load()) < bytes;) most_for_second.wait(most);
       refused = second->GrowTo(bytes);
     }
     second->Shutdown();  // as a job that ends for want of memory
   });
   absl::Status granted;
   for (uint64_t bytes = 0; bytes <= 2048 * kMiB && granted.ok(); bytes += 48 * kMiB) {
-    most_for_second = bytes + 48 * kMiB;
+    allow(bytes + 48 * kMiB);
     granted = first->GrowTo(bytes);
   }
-  most_for_second = UINT64_MAX;
+  allow(UINT64_MAX);
   other.join();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_TRUE(granted.ok()) << granted;
@@ -164,7 +170,7 @@ TEST_F(SpillGrowthTest, WhatWasGrownAndIsNotNeededGoesBackWhenTheDiskRunsShort) 
   EXPECT_TRUE(absl::IsResourceExhausted(second->GrowTo(300 * kMiB)));
   EXPECT_GE(first->capacity_bytes(), 300 * kMiB) << "what is promised stays";
   promised = 50 * kMiB;  // a batch was too large, and is halved
-  EXPECT_TRUE(Within(std::chrono::seconds(30), [&] { return second->GrowTo(300 * kMiB).ok(); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return second->GrowTo(300 * kMiB).ok(); }));
   EXPECT_GE(first->capacity_bytes(), 50 * kMiB);
   first->SetPromised(nullptr);
 }
@@ -244,7 +250,7 @@ TEST(ClosedDirectoryTest, ADirectoryThatClosesFullComesBackWithTheSpace) {
   AlignedBuffer data(kSlotBytes);
   EXPECT_TRUE(absl::IsResourceExhausted(WriteSync(store.get(), slot, data.data(), kPageBytes)));
   EXPECT_EQ(store->capacity_bytes(), 0u);
-  EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return store->capacity_bytes() >= 16 * kMiB; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return store->capacity_bytes() >= 16 * kMiB; }));
   EXPECT_TRUE(WriteSync(store.get(), slot, data.data(), kPageBytes).ok());
 }
 

@@ -15,6 +15,7 @@
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -94,10 +95,7 @@ TEST(SpillStoreSpaceTest, GrowsAheadInTheBackground) {
   TestDirectory directory;
   auto store = MakeStore(SmallOptions(directory.path()));  // steps of 16 slots
   ASSERT_TRUE(store->ReserveSlots(10).ok());
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (store->stats().file_bytes < 18u * kSlotBytes && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(tests::WaitUntil([&] { return store->stats().file_bytes >= 18u * kSlotBytes; }));
   EXPECT_EQ(store->stats().file_bytes, 18u * kSlotBytes);  // what was asked for, and half a step
 }
 

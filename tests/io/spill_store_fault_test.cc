@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/memory_engine.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
 
 namespace spillway::io {
@@ -267,7 +267,8 @@ TEST_F(SpillStoreFaultTest, ShutdownEndsWhatNeverComesBackWithinTwoSeconds) {
   for (const SlotId slot : Reserve(store.get(), 12)) {
     store->Write(slot, data_.data(), kSlotBytes, waiter.Expect());
   }
-  while (counters_->injected.load() < 16) std::this_thread::yield();  // all that may be in flight
+  ASSERT_TRUE(
+      tests::WaitUntil([&] { return counters_->injected.load() >= 16; }));  // all that may be in flight
   const auto start = std::chrono::steady_clock::now();
   store->Shutdown();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2500));
@@ -283,15 +284,15 @@ TEST_F(SpillStoreFaultTest, ShutdownEndsWhatNeverComesBackWithinTwoSeconds) {
 TEST_F(SpillStoreFaultTest, ADiskThatIsBusyAtTheEndIsNotOutOfUse) {
   testing::internal::CaptureStderr();
   SpillStoreOptions options = SmallOptions(directory_.path());
-  options.wrap_engine = [](std::unique_ptr<IoEngine>, size_t) {
-    return MakeMemoryEngine({.latency = std::chrono::seconds(1)});
+  options.wrap_engine = [this](std::unique_ptr<IoEngine>, size_t) {
+    return MakeFaultyEngine(MakeMemoryEngine({.latency = std::chrono::seconds(30)}), {}, counters_);
   };
   std::unique_ptr<SpillStore> store = MakeStore(std::move(options));
   Waiter waiter;
   for (const SlotId slot : Reserve(store.get(), 12)) {
     store->Write(slot, data_.data(), kPageBytes, waiter.Expect());
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ASSERT_TRUE(tests::WaitUntil([&] { return counters_->writes.load() == 12; }));
   store->Shutdown();
   waiter.WaitAll();
   EXPECT_FALSE(store->stats().directories[0].bad);

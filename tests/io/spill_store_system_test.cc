@@ -10,7 +10,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -19,14 +18,13 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <random>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "io/aligned_buffer.h"
 #include "io/spill_store.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/io/loop_mount.h"
 #include "tests/io/store_helpers.h"
 
@@ -76,7 +74,7 @@ struct Child {
   }
 };
 
-// In a child of its own: spills without end until it is killed.
+// In a child of its own: spills without end until it is killed, and writes a line for each slot.
 int SpillForEver(const std::string& path) {
   auto store = MakeStore(SmallOptions(path));
   const std::vector<SlotId> slots = Reserve(store.get(), kKilledSlots);
@@ -84,12 +82,14 @@ int SpillForEver(const std::string& path) {
   for (uint64_t round = 0;; ++round) {
     FillPattern(data.data(), kSlotBytes, round);
     Waiter waiter;
-    for (const SlotId slot : slots) store->Write(slot, data.data(), kSlotBytes, waiter.Expect());
-    waiter.WaitAll();
-    if (round == 0) {
-      std::puts("ready");
-      std::fflush(stdout);
+    for (const SlotId slot : slots) {
+      store->Write(slot, data.data(), kSlotBytes, [done = waiter.Expect()](absl::Status status) {
+        std::puts(status.ok() ? "written" : "failed");
+        std::fflush(stdout);
+        done(std::move(status));
+      });
     }
+    waiter.WaitAll();
   }
 }
 
@@ -127,42 +127,43 @@ int SpillWithoutUring(const std::string& path, int error, int first_call) {
   return 0;
 }
 
-// A disk that takes a second of this process's time for each request: results come after a hundred calls that
-// wait for 10 ms.
-class SlowEngine : public IoEngine {
+// Stops the process in the first call that waits for a request. The disk answers a little after it goes on: not to
+// calls that only look.
+class StoppingEngine : public IoEngine {
  public:
-  explicit SlowEngine(std::unique_ptr<IoEngine> inner) : inner_(std::move(inner)) {}
+  explicit StoppingEngine(std::unique_ptr<IoEngine> inner) : inner_(std::move(inner)) {}
   const char* name() const override { return inner_->name(); }
-  size_t capacity() const override { return 1; }
+  size_t capacity() const override { return inner_->capacity(); }
   void Submit(std::span<const IoRequest> requests) override {
-    calls_ = 0;
+    submitted_ = true;
     inner_->Submit(requests);
   }
   size_t Poll(std::span<IoResult> results, std::chrono::nanoseconds timeout) override {
-    IoResult result;
-    if (inner_->Poll({&result, 1},
-                     std::min<std::chrono::nanoseconds>(timeout, std::chrono::milliseconds(10))) > 0)
-      kept_ = result;
-    if (!kept_ || ++calls_ < 100) return 0;
-    results[0] = *std::exchange(kept_, std::nullopt);
-    return 1;
+    if (timeout == std::chrono::nanoseconds::zero()) return 0;
+    if (!submitted_ || std::exchange(was_stopped_, true)) return inner_->Poll(results, timeout);
+    raise(SIGSTOP);  // of this thread, so that it goes no further
+    return 0;
   }
   void Wake() override { inner_->Wake(); }
   bool Stop(std::chrono::nanoseconds timeout) override { return inner_->Stop(timeout); }
 
  private:
   const std::unique_ptr<IoEngine> inner_;
-  std::optional<IoResult> kept_;
-  int calls_ = 0;
+  bool submitted_ = false;
+  bool was_stopped_ = false;
 };
 
-// In a child of its own: spills one page, and is stopped for longer than the time-out of a request meanwhile.
+constexpr auto kSilence = std::chrono::milliseconds(500);  // of a disk, before a request is given up
+constexpr auto kStop =
+    std::chrono::milliseconds(1500);  // more than that, and as a stop is told from a busy machine
+
+// In a child of its own: spills one page, and stops meanwhile.
 int SpillWhileStopped(const std::string& path) {
   SpillStoreOptions options = SmallOptions(path);
   options.engine = EngineKind::kThreads;
-  options.request_timeout = std::chrono::seconds(3);
+  options.request_timeout = kSilence;
   options.wrap_engine = [](std::unique_ptr<IoEngine> inner, size_t) {
-    return std::make_unique<SlowEngine>(std::move(inner));
+    return std::make_unique<StoppingEngine>(std::move(inner));
   };
   auto store = MakeStore(options);
   const SlotId slot = Reserve(store.get(), 1)[0];
@@ -170,8 +171,6 @@ int SpillWhileStopped(const std::string& path) {
   FillPattern(data.data(), kPageBytes, 1);
   Waiter waiter;
   store->Write(slot, data.data(), kPageBytes, waiter.Expect());
-  std::puts("ready");
-  std::fflush(stdout);
   const absl::Status status = waiter.WaitAll()[0];
   std::puts(store->stats().directories[0].bad ? "bad" : status.ToString().c_str());
   std::fflush(stdout);
@@ -180,12 +179,7 @@ int SpillWhileStopped(const std::string& path) {
 
 // True once at least `bytes` are free in `path`; the kernel frees a dead process's blocks soon, not at once.
 bool SpaceComesBack(const std::string& path, uint64_t bytes) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (FreeBytes(path) < bytes) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
+  return tests::WaitUntil([&] { return FreeBytes(path) >= bytes; });
 }
 
 TEST(SpillStoreSystemTest, NothingRemainsAfterSigkillAtARandomMoment) {
@@ -205,9 +199,10 @@ TEST(SpillStoreSystemTest, NothingRemainsAfterSigkillAtARandomMoment) {
   for (int round = 0; round < 6; ++round) {
     const uint64_t before = FreeBytes(path);
     Child child({"--spill", path});
-    ASSERT_EQ(child.ReadLine(), "ready");
+    for (size_t slots = kKilledSlots + random() % kKilledSlots; slots > 0; --slots) {
+      ASSERT_EQ(child.ReadLine(), "written");
+    }
     EXPECT_LT(FreeBytes(path) + (64u << 20), before + (mount.mounted() ? 0 : slack));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100'000));
     ASSERT_EQ(kill(child.pid, SIGKILL), 0);
     child.Wait();
     EXPECT_EQ(files(), 0u);
@@ -218,10 +213,11 @@ TEST(SpillStoreSystemTest, NothingRemainsAfterSigkillAtARandomMoment) {
 TEST(SpillStoreSystemTest, AStoppedProcessDoesNotTakeItsDiskForSilent) {
   TestDirectory directory;
   Child child({"--stopped", directory.path()});
-  ASSERT_EQ(child.ReadLine(), "ready");
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  ASSERT_EQ(kill(child.pid, SIGSTOP), 0);
-  std::this_thread::sleep_for(std::chrono::seconds(4));
+  int status = 0;
+  ASSERT_EQ(waitpid(child.pid, &status, WUNTRACED), child.pid);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const auto goes_on = std::chrono::steady_clock::now() + kStop;
+  EXPECT_TRUE(tests::WaitUntil([goes_on] { return std::chrono::steady_clock::now() >= goes_on; }));
   ASSERT_EQ(kill(child.pid, SIGCONT), 0);
   EXPECT_EQ(child.ReadLine(), "OK");
   EXPECT_EQ(child.Wait(), 0);

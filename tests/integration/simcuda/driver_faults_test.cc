@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "tests/integration/simcuda/driver_test_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -97,12 +98,14 @@ TEST_F(DriverFaultsDeathTest, UnmapUnderARunningKernelStops) {
         Chunk chunk;
         chunk.MapAt(range.start);
         std::atomic<bool> running{false};
-        const Kernel user("slow_user", 1, [&](uint64_t*) {
+        const Gate gate;
+        const Kernel user("slow_user", 1, [&running, wait = gate.Wait()](uint64_t*) {
           running = true;
-          SleepMs(5000);
+          running.notify_one();
+          wait();
         });
         user.Launch(nullptr, {range.start});
-        while (!running) SleepMs(1);
+        running.wait(false);
         cuMemUnmap(range.start, kChunk);
       },
       ::testing::KilledBySignal(SIGABRT), "running slow_user");
@@ -263,7 +266,8 @@ TEST_F(DriverFaultsTest, ForkedChildFindsTheDriverDead) {
   CUdeviceptr pointer = 0;
   ASSERT_EQ(cuMemAlloc(&pointer, kMiB), CUDA_SUCCESS);
   TestStream stream(CU_STREAM_NON_BLOCKING);
-  const Kernel slow("during_fork", 0, [](uint64_t*) { SleepMs(50); });
+  const Gate gate;
+  const Kernel slow("during_fork", 0, [wait = gate.Wait()](uint64_t*) { wait(); });
   ASSERT_EQ(slow.Launch(stream, {}), CUDA_SUCCESS);
   const pid_t child = fork();
   if (child == 0) {
@@ -285,6 +289,7 @@ TEST_F(DriverFaultsTest, ForkedChildFindsTheDriverDead) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+  gate.Open();
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   ASSERT_EQ(cuMemFree(pointer), CUDA_SUCCESS);
 }

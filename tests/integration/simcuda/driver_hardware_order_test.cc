@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/integration/simcuda/driver_hardware_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -59,8 +60,12 @@ TEST_F(DriverHardwareOrderTest, AFillThatTakesThisMachineLongerIsCounted) {
 }
 
 TEST_F(DriverHardwareOrderTest, AWaitEndsWithTheWorkThatItIsFor) {
+  constexpr double kLate = 0.06;  // seconds, in which the brief kernel's time passes
   std::atomic<int> begun{0};
-  const Kernel slow("a_slow_kernel_of_another_stream", 0, [&](uint64_t*) { ++begun; });
+  const Kernel slow("a_slow_kernel_of_another_stream", 0, [&](uint64_t*) {
+    ++begun;
+    begun.notify_one();
+  });
   const Kernel brief("a_brief_kernel", 0, [](uint64_t*) {});
   ASSERT_EQ(UseWith(R"("table": [)",
                     R"("table": [{"part_of_name": "brief", "us": {"value": 2000, "source": "a test"}},)"),
@@ -68,25 +73,26 @@ TEST_F(DriverHardwareOrderTest, AWaitEndsWithTheWorkThatItIsFor) {
   const TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
   const TestEvent first, second, waited[2];
   const auto wait = [&](CUevent event, CUevent mark) {
+    const double start = Seconds();
     simcuda_hold_streams(1);  // this thread of the stand-in wakes late
     EXPECT_EQ(brief.Launch(stream, {}), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
     EXPECT_EQ(cuEventRecord(mark, stream), CUDA_SUCCESS);
-    SleepMs(60);
+    EXPECT_TRUE(WaitUntil([&] { return Seconds() - start >= kLate; }));
     simcuda_hold_streams(0);
     EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   };
   EXPECT_EQ(slow.Launch(other, {}), CUDA_SUCCESS);
   EXPECT_EQ(cuEventRecord(first, other), CUDA_SUCCESS);
-  while (begun == 0) SleepMs(1);
+  begun.wait(0);
   wait(first, waited[0]);
   EXPECT_GE(Between(first, waited[0]), 0) << "not before the work that it waited for";
+  const double start = Seconds();
   EXPECT_EQ(cuEventRecord(second, other), CUDA_SUCCESS);
   EXPECT_EQ(slow.Launch(other, {}), CUDA_SUCCESS);
-  while (begun == 1) SleepMs(1);
-  const double start = Seconds();
+  begun.wait(1);
   wait(second, waited[1]);
-  EXPECT_LT(Between(second, waited[1]), 10 + 1000 * (Seconds() - start - 0.06))
+  EXPECT_LT(Between(second, waited[1]), 10 + 1000 * (Seconds() - start - kLate))
       << "nor behind what followed that";
   EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
 }
@@ -110,29 +116,33 @@ TEST_F(DriverHardwareOrderDeathTest, HostMemoryIsGivenUpBeforeItsTimePasses) {
 }
 
 TEST_F(DriverHardwareOrderTest, LoadingCodeWaitsForTheGpuAndHoldsLaunchesUp) {
-  std::atomic<bool> loading{false}, launching{false}, ended{false};
+  std::atomic<bool> ended{false};
+  HostCall load, launch;
+  const Gate load_waits;
   const Kernel quick("a_quick_kernel_during_a_load", 0, [](uint64_t*) {});
   const Kernel busy("a_busy_kernel", 0, [&](uint64_t*) {
-    for (int i = 0; i < 5000 && !launching; ++i) SleepMs(1);
-    SleepMs(100);
+    load.UntilItWaits();
+    load_waits.Open();
+    launch.UntilItWaits();
     ended = true;
   });
   const TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
   ASSERT_EQ(Use(Profile()), 0);
   EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
-  std::thread launch = Start([&] {
-    while (!loading) SleepMs(1);
-    SleepMs(100);
-    launching = true;
-    EXPECT_EQ(quick.Launch(other, {}), CUDA_SUCCESS);
-    EXPECT_TRUE(ended) << "the launch did not wait for the load, which waits for the GPU";
+  std::thread launches = Start([&, wait = load_waits.Wait()] {
+    wait();
+    launch.Run([&] {
+      EXPECT_EQ(quick.Launch(other, {}), CUDA_SUCCESS);
+      EXPECT_TRUE(ended) << "the launch did not wait for the load, which waits for the GPU";
+    });
   });
   const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_busy_kernel\n";
   CUmodule module = nullptr;
-  loading = true;
-  EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
-  EXPECT_TRUE(ended);
-  launch.join();
+  load.Run([&] {
+    EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+    EXPECT_TRUE(ended);
+  });
+  launches.join();
   EXPECT_EQ(Costs().call_ns[SIMCUDA_CALLS - 1], 1'000'000u);
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
@@ -170,12 +180,15 @@ TEST_F(DriverHardwareOrderTest, ALoadHoldsWhatTheProfileSays) {
         Case{"memory", "pass", false, true, false}, Case{"everything", "wait", true, true, true},
         Case{"everything", "pass", true, true, true}, Case{"nothing", "wait", false, false, false}}) {
     SCOPED_TRACE(std::string(c.holds) + ", " + c.form);
-    std::atomic<bool> loading{false}, ended{false};
-    std::atomic<int> calling{0};
+    std::atomic<bool> ended{false};
+    HostCall load, calls[3];
+    const bool waits[] = {c.launch, c.reserve, c.query};
+    const Gate load_waits;
     const Kernel quick("a_quick_kernel_during_a_load", 0, [](uint64_t*) {});
     const Kernel busy("a_busy_kernel", 0, [&](uint64_t*) {
-      for (int i = 0; i < 5000 && calling < 3; ++i) SleepMs(1);
-      SleepMs(200);
+      load.UntilItWaits();
+      load_waits.Open();
+      for (int i = 0; i < 3; ++i) waits[i] ? calls[i].UntilItWaits() : calls[i].UntilItReturns();
       ended = true;
     });
     const TestStream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
@@ -185,23 +198,23 @@ TEST_F(DriverHardwareOrderTest, ALoadHoldsWhatTheProfileSays) {
     ASSERT_EQ(UseWithLoads(c.holds), 0);
     ASSERT_EQ(simcuda_set("HARDWARE_FORM", c.form), 0);
     EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
-    const auto waits = [&](bool expected, const std::function<CUresult()>& call) {
-      return Start([&, expected, call] {
-        while (!loading) SleepMs(1);
-        SleepMs(100);
-        ++calling;
-        EXPECT_EQ(call(), CUDA_SUCCESS);
-        EXPECT_EQ(ended, expected);
+    const auto start = [&](int number, const std::function<CUresult()>& call) {
+      return Start([&, number, call, wait = load_waits.Wait()] {
+        wait();
+        calls[number].Run([&] {
+          EXPECT_EQ(call(), CUDA_SUCCESS);
+          EXPECT_EQ(ended, waits[number]) << number;
+        });
       });
     };
-    std::thread threads[] = {waits(c.launch, [&] { return quick.Launch(other, {}); }),
-                             waits(c.reserve, &ReserveAndFree),
-                             waits(c.query, [&] { return cuEventQuery(event); })};
+    std::thread threads[] = {start(0, [&] { return quick.Launch(other, {}); }), start(1, &ReserveAndFree),
+                             start(2, [&] { return cuEventQuery(event); })};
     const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_busy_kernel\n";
     CUmodule module = nullptr;
-    loading = true;
-    EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
-    EXPECT_TRUE(ended);
+    load.Run([&] {
+      EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+      EXPECT_TRUE(ended);
+    });
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
     EXPECT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
@@ -222,7 +235,7 @@ TEST_F(DriverHardwareOrderTest, LaunchesThatOverlapDoNotKeepALoadWaiting) {
     EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   };
   std::thread one = Start(launch), two = Start(launch), three = Start(launch);
-  while (launched < 6) SleepMs(1);
+  EXPECT_TRUE(WaitUntil([&] { return launched >= 6; }));
   const std::string image = std::string(SIMCUDA_IMAGE_MAGIC) + "\na_quick_kernel_of_many\n";
   CUmodule module = nullptr;
   EXPECT_EQ(cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/integration/simcuda/driver_hardware_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -65,7 +66,7 @@ class DriverHardwareFormTest : public DriverHardwareTest {
     EXPECT_EQ(Use(Profile()), 0);
     EXPECT_EQ(simcuda_set("HARDWARE_FORM", form), 0);
     std::thread access([&] { EXPECT_EQ(AllowAccess(mapped.range.start, mapped.range.size), CUDA_SUCCESS); });
-    while (Costs().calls[kSetAccess] == 0) SleepMs(1);
+    EXPECT_TRUE(WaitUntil([] { return Costs().calls[kSetAccess] != 0; }));
     const TestStream stream(CU_STREAM_NON_BLOCKING);
     EXPECT_EQ(kernel.Launch(stream, {}), CUDA_SUCCESS);
     EXPECT_EQ(Costs().calls[kLaunch], 1u);

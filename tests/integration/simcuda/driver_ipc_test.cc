@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/integration/simcuda/driver_test_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -112,8 +113,8 @@ TEST_F(DriverIpcTest, AnotherProcessWaitsForAnEvent) {
   std::thread releases;
   if (first_) {
     releases = std::thread([this] {  // once the other process waits
-      while (std::atomic_ref(*At<unsigned char>(memory_ + 100)).load() == 0) SleepMs(1);
-      SleepMs(20);
+      const std::atomic_ref<pid_t> other(*At<pid_t>(memory_ + 100));
+      EXPECT_TRUE(WaitUntil([&] { return other.load() != 0 && ThreadWaits(other.load()); }));
       simcuda_hold_streams(0);
     });
   }
@@ -129,7 +130,7 @@ TEST_F(DriverIpcTest, AnotherProcessWaitsForAnEvent) {
         good = good && cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
         good = good && cuStreamWaitEvent(waiting, shared, 0) == CUDA_SUCCESS;
         good = good && cuMemcpyAsync(opened + 200, opened, 8, waiting) == CUDA_SUCCESS;
-        if (good) *At<unsigned char>(opened + 100) = 1;
+        if (good) std::atomic_ref<pid_t>(*At<pid_t>(opened + 100)).store(gettid());
         good = good && cuStreamSynchronize(waiting) == CUDA_SUCCESS && *At<unsigned char>(opened + 207) == 42;
         good = good && cuEventSynchronize(shared) == CUDA_SUCCESS && cuEventDestroy(shared) == CUDA_SUCCESS;
         End(good);

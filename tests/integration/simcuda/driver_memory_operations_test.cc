@@ -1,5 +1,8 @@
 // Words that a stream waits for or writes, alone and in batches.
+#include <initializer_list>
+
 #include "tests/integration/simcuda/driver_test_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -15,16 +18,18 @@ class DriverMemoryOperationsTest : public DriverTest {
     DriverTest::TearDown();
     EXPECT_EQ(cuMemFree(words_), CUDA_SUCCESS);
   }
-  // Whether a wait for `value` passes a word that is `word`.
-  bool Passes32(uint32_t word, uint32_t value, unsigned int flags) {
-    Set(word);
+  // A wait for `value` passes the word `passed`, and the words that are `stopping` do not let it pass.
+  void ExpectWait32(uint32_t value, unsigned int flags, std::initializer_list<uint32_t> stopping,
+                    uint32_t passed) {
+    Set(stopping.size() > 0 ? *stopping.begin() : passed);
     EXPECT_EQ(cuStreamWaitValue32(waiting_, words_, value, flags), CUDA_SUCCESS);
-    return Passed([&](uint32_t any) { Set(any); });
+    ExpectPassed(stopping, passed);
   }
-  bool Passes64(uint64_t word, uint64_t value, unsigned int flags) {
-    Set(word);
+  void ExpectWait64(uint64_t value, unsigned int flags, std::initializer_list<uint64_t> stopping,
+                    uint64_t passed) {
+    Set(stopping.size() > 0 ? *stopping.begin() : passed);
     EXPECT_EQ(cuStreamWaitValue64(waiting_, words_, value, flags), CUDA_SUCCESS);
-    return Passed([&](uint64_t any) { Set(any); });
+    ExpectPassed(stopping, passed);
   }
   // A stream may look at the word.
   template <typename Word>
@@ -36,38 +41,34 @@ class DriverMemoryOperationsTest : public DriverTest {
   TestStream waiting_{CU_STREAM_NON_BLOCKING}, writing_{CU_STREAM_NON_BLOCKING};
 
  private:
-  // Lets a wait that does not pass by itself go: among these words there is one for every comparison.
-  template <typename Set>
-  bool Passed(const Set& set) {
-    for (int i = 0; i < 20 && cuStreamQuery(waiting_) != CUDA_SUCCESS; ++i) SleepMs(1);
-    const bool passed = cuStreamQuery(waiting_) == CUDA_SUCCESS;
-    for (uint64_t word = 0; cuStreamQuery(waiting_) != CUDA_SUCCESS; word = (word + 1) % 16) {
-      set(word - 8);
-      SleepMs(1);
+  template <typename Word>
+  void ExpectPassed(std::initializer_list<Word> stopping, Word passed) {
+    for (const Word word : stopping) {
+      Set(word);
+      LetStreamsRun();
+      EXPECT_EQ(cuStreamQuery(waiting_), CUDA_ERROR_NOT_READY) << word;
     }
-    return passed;
+    Set(passed);
+    EXPECT_EQ(cuStreamSynchronize(waiting_), CUDA_SUCCESS);
   }
 };
 
 TEST_F(DriverMemoryOperationsTest, WaitsCompareAsTheyAreTold) {
-  EXPECT_TRUE(Passes32(5, 5, CU_STREAM_WAIT_VALUE_GEQ));
-  EXPECT_TRUE(Passes32(2, 0xfffffffe, CU_STREAM_WAIT_VALUE_GEQ));  // cyclic
-  EXPECT_FALSE(Passes32(4, 5, CU_STREAM_WAIT_VALUE_GEQ));
-  EXPECT_TRUE(Passes32(5, 5, CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_FLUSH));
-  EXPECT_FALSE(Passes32(6, 5, CU_STREAM_WAIT_VALUE_EQ));
-  EXPECT_TRUE(Passes32(6, 2, CU_STREAM_WAIT_VALUE_AND));
-  EXPECT_FALSE(Passes32(4, 2, CU_STREAM_WAIT_VALUE_AND));
-  EXPECT_TRUE(Passes32(4, 2, CU_STREAM_WAIT_VALUE_NOR));
-  EXPECT_FALSE(Passes32(0xfffffff0, 0xf, CU_STREAM_WAIT_VALUE_NOR));
-  EXPECT_TRUE(Passes64(uint64_t{1} << 40, 9, CU_STREAM_WAIT_VALUE_GEQ));
-  EXPECT_FALSE(Passes64((uint64_t{1} << 40) | 1, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ExpectWait32(5, CU_STREAM_WAIT_VALUE_GEQ, {4}, 5);
+  ExpectWait32(5, CU_STREAM_WAIT_VALUE_GEQ, {}, 6);
+  ExpectWait32(0xfffffffe, CU_STREAM_WAIT_VALUE_GEQ, {0xfffffffd}, 2);  // cyclic
+  ExpectWait32(5, CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_FLUSH, {6, 4}, 5);
+  ExpectWait32(2, CU_STREAM_WAIT_VALUE_AND, {4}, 6);
+  ExpectWait32(0xf, CU_STREAM_WAIT_VALUE_NOR, {0xfffffff0}, 4);
+  ExpectWait64(9, CU_STREAM_WAIT_VALUE_GEQ, {8}, uint64_t{1} << 40);
+  ExpectWait64(1, CU_STREAM_WAIT_VALUE_EQ, {(uint64_t{1} << 40) | 1}, 1);
 }
 
 TEST_F(DriverMemoryOperationsTest, AStreamWaitsUntilAnotherWrites) {
   Kernel mark("mark_after_word", 2, [](uint64_t* a) { *At<uint64_t>(a[1]) = *At<uint64_t>(a[0]); });
   ASSERT_EQ(cuStreamWaitValue64(waiting_, words_, 7, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
   ASSERT_EQ(mark.Launch(waiting_, {words_, words_ + 64}), CUDA_SUCCESS);
-  SleepMs(10);
+  LetStreamsRun();
   EXPECT_EQ(cuStreamQuery(waiting_), CUDA_ERROR_NOT_READY);
   ASSERT_EQ(cuStreamWriteValue64(writing_, words_, 7, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamSynchronize(waiting_), CUDA_SUCCESS);
@@ -89,8 +90,10 @@ TEST_F(DriverMemoryOperationsTest, ABatchIsDoneInItsOrder) {
   batch[3] = batch[0];
   batch[3].writeValue.value = 2;
   ASSERT_EQ(cuStreamBatchMemOp(waiting_, 4, batch, 0), CUDA_SUCCESS);
-  SleepMs(10);
-  EXPECT_EQ(__atomic_load_n(At<uint32_t>(words_), __ATOMIC_SEQ_CST), 1u);
+  const auto first_word = [&] { return __atomic_load_n(At<uint32_t>(words_), __ATOMIC_SEQ_CST); };
+  EXPECT_TRUE(WaitUntil([&] { return first_word() == 1; }));
+  LetStreamsRun();
+  EXPECT_EQ(first_word(), 1u);
   ASSERT_EQ(cuStreamWriteValue64(writing_, words_ + 8, 3, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamSynchronize(waiting_), CUDA_SUCCESS);
   EXPECT_EQ(*At<uint32_t>(words_), 2u);
@@ -170,7 +173,7 @@ TEST_F(DriverMemoryOperationsTest, MemoryUnderAWaitIsNotTakenAway) {
         cuMemsetD8(start, 0, kChunk);
         cuCtxSynchronize();
         cuStreamWaitValue32(waiting_, start, 1, 0);
-        SleepMs(10);
+        LetStreamsRun();
         cuMemUnmap(start, kChunk);
       },
       "wait for a word");

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "tests/integration/simcuda/driver_test_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -182,14 +183,18 @@ TEST_F(DriverMemoryTest, FreeWaitsForTheWorkOfTheContext) {
   ASSERT_EQ(cuMemAlloc(&pointer, kMiB), CUDA_SUCCESS);
   TestStream stream(CU_STREAM_NON_BLOCKING);
   std::atomic<bool> done{false};
+  HostCall host;
   const Kernel slow("slow_writer", 1, [&](uint64_t* addresses) {
-    SleepMs(50);
+    host.UntilItWaits();
     *At<int>(addresses[0]) = 1;
     done = true;
   });
   ASSERT_EQ(slow.Launch(stream, {pointer}), CUDA_SUCCESS);
-  ASSERT_EQ(cuMemFree(pointer), CUDA_SUCCESS);
-  EXPECT_TRUE(done);
+  host.Run([&] {
+    EXPECT_EQ(cuMemFree(pointer), CUDA_SUCCESS);
+    EXPECT_TRUE(done);
+  });
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
 TEST_F(DriverMemoryTest, PointersAreDescribed) {

@@ -24,10 +24,6 @@ inline constexpr uint64_t kMiB = 1 << 20;
 inline constexpr uint64_t kChunk = 2 * kMiB;
 inline constexpr uint64_t kCapacity = 256 * kMiB;
 
-inline void SleepMs(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-}
-
 inline double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

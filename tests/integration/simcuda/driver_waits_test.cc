@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/integration/simcuda/driver_test_base.h"
+#include "tests/integration/simcuda/driver_waiting.h"
 
 namespace simcuda_test {
 namespace {
@@ -19,18 +20,22 @@ class DriverWaitsTest : public DriverTest {
   template <typename F>
   bool Waits(const std::string& name, bool passes, F call) {
     static int number = 0;
-    std::atomic<bool> begun{false}, returned{false}, ended{false};
+    std::atomic<bool> begun{false}, ended{false};
+    HostCall host;
     const Kernel busy(name + std::to_string(++number), 0, [&](uint64_t*) {
       begun = true;
-      for (int i = 0; i < (passes ? 5000 : 50) && !returned; ++i) SleepMs(1);
+      begun.notify_one();
+      passes ? host.UntilItReturns() : host.UntilItWaits();
       ended = true;
     });
     const TestStream stream(CU_STREAM_NON_BLOCKING);
     EXPECT_EQ(busy.Launch(stream, {}), CUDA_SUCCESS);
-    while (!begun) SleepMs(1);
-    call();
-    const bool waited = ended;
-    returned = true;
+    begun.wait(false);
+    bool waited = false;
+    host.Run([&] {
+      call();
+      waited = ended;
+    });
     EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
     return waited;
   }

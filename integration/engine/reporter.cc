@@ -15,7 +15,6 @@ namespace spillway::integration {
 namespace {
 
 constexpr double kShortestRateSeconds = 1;
-constexpr auto kLeastFinish = std::chrono::milliseconds(350);
 
 }  // namespace
 
@@ -118,7 +117,7 @@ void Reporter::Finish(Time deadline) {
   const uint64_t one = 1;
   if (wake_ >= 0 && ::write(wake_, &one, sizeof(one)) < 0)
     os::Log(os::LogLevel::kDebug, "the reporter is awake");
-  deadline = std::max(deadline, std::chrono::steady_clock::now() + kLeastFinish);
+  deadline = std::max(deadline, std::chrono::steady_clock::now() + options_.least_finish);
   bool ended = false;
   {
     os::MutexLock lock(&mu_);

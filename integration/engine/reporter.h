@@ -57,14 +57,15 @@ class Reporter {
     std::chrono::milliseconds often{50};
     std::function<void()> look_often = nullptr;
     std::vector<std::function<void(const Figures& figures, bool ended)>> writers = {};
+    std::chrono::milliseconds least_finish{350};  // that Finish waits, whatever its deadline
   };
   // Starts its thread. `collect` is called on the reporter's thread and in Finish.
   Reporter(const Options& options, std::function<Figures()> collect);
   ~Reporter();
 
   using Time = std::chrono::steady_clock::time_point;
-  // Makes the thread print the summary, write its files for the last time, and end. Waits until `deadline`, and 0.35 s
-  // in any case: a file may lie on a drive that does not answer. A thread that is late is left to itself, with a line,
+  // Makes the thread print the summary, write its files for the last time, and end. Waits until `deadline`, and for
+  // least_finish in any case: a file may lie on a drive that does not answer. A thread that is late is left to itself, with a line,
   // and this object must then live as long as the process. A second call does nothing.
   void Finish(Time deadline = {});
   // In a forked child: closes the descriptor and writes nothing any more.

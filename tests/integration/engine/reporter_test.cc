@@ -8,10 +8,14 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "tests/fakes/thread_state.h"
+#include "tests/fakes/wait_until.h"
 #include "tests/integration/engine/figures_helpers.h"
 
 namespace spillway::integration {
@@ -19,11 +23,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using ReporterTest = ReportFileTest;
+class ReporterTest : public ReportFileTest {
+ protected:
+  // Its end may take as long as a busy machine makes it.
+  Reporter::Options Patient() const {
+    Reporter::Options options;
+    options.metrics_file = folder_ + "/metrics.json";
+    options.least_finish = tests::kPatience;
+    return options;
+  }
+};
 
 TEST_F(ReporterTest, WritesAtTheEnd) {
   const std::string pattern = folder_ + "/%p-%r.json";
-  Reporter reporter({pattern, 3}, [] { return TwoDevices(); });
+  Reporter::Options options = Patient();
+  options.metrics_file = pattern;
+  options.local_rank = 3;
+  Reporter reporter(options, [] { return TwoDevices(); });
   reporter.Finish();
   const std::string path = OutputFile::Expand(pattern, 3);
   EXPECT_EQ(path, folder_ + "/" + std::to_string(::getpid()) + "-3.json");
@@ -33,7 +49,7 @@ TEST_F(ReporterTest, WritesAtTheEnd) {
 TEST_F(ReporterTest, TheSummaryAndTheAdviceArePrintedOnce) {
   ::testing::internal::CaptureStderr();
   {
-    Reporter reporter(Reporter::Options{}, [] { return TwoDevices(); });
+    Reporter reporter(Patient(), [] { return TwoDevices(); });
     reporter.Finish();
     reporter.Finish();
   }
@@ -43,54 +59,63 @@ TEST_F(ReporterTest, TheSummaryAndTheAdviceArePrintedOnce) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
-// The data of a long run take more than the 0.35 s that there are in any case.
+// The data of a long run take more than the time that there is in any case.
 TEST_F(ReporterTest, AFileThatTakesLongIsWaitedForUntilTheDeadline) {
   Reporter::Options options;
-  std::atomic<bool> written{false};
-  options.writers.push_back([&written](const Figures&, bool ended) {
+  options.least_finish = std::chrono::milliseconds(0);
+  std::atomic<bool> written{false}, finished{false};
+  options.writers.push_back([&, job = ::gettid()](const Figures&, bool ended) {
     if (!ended) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    EXPECT_TRUE(tests::WaitUntil([&] { return finished.load() || tests::ThreadWaits(job); }));
     written.store(true);
   });
   ::testing::internal::CaptureStderr();
   Reporter reporter(options, [] { return TwoDevices(); });
-  reporter.Finish(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+  reporter.Finish(std::chrono::steady_clock::now() + tests::kPatience);
+  finished.store(true);
   EXPECT_TRUE(written.load());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::Not(HasSubstr("cut off")));
 }
 
 // What is left to itself must live on: nothing of it is freed.
+struct LeftToItself {
+  std::atomic<bool> stuck{true}, reached{false};
+  std::unique_ptr<Reporter> reporter;
+};
+
 TEST_F(ReporterTest, AWritingThatIsCutOffIsReported) {
-  static std::atomic<bool>& stuck = *new std::atomic<bool>(true);
-  static std::atomic<bool>& reached = *new std::atomic<bool>(false);
-  Reporter::Options options;
-  options.metrics_file = folder_ + "/metrics.json";
-  options.writers.push_back([](const Figures&, bool ended) {
-    if (ended) reached.store(true);
-    while (ended && stuck.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  static auto& all = *new std::vector<std::unique_ptr<LeftToItself>>;
+  LeftToItself& left = *all.emplace_back(std::make_unique<LeftToItself>());
+  Reporter::Options options = Patient();
+  options.least_finish = std::chrono::milliseconds(1);
+  options.writers.push_back([&left](const Figures&, bool ended) {
+    if (!ended) return;
+    left.reached.store(true);
+    left.reached.notify_one();
+    left.stuck.wait(true);
   });
   ::testing::internal::CaptureStderr();
-  static Reporter* const reporter = new Reporter(options, [] { return TwoDevices(); });
-  reporter->Finish();
+  left.reporter = std::make_unique<Reporter>(options, [] { return TwoDevices(); });
+  left.reporter->Finish();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("spillway: the end of the process has cut off the last writing of figures: "));
-  while (!reached.load()) std::this_thread::yield();  // where the machine was busy it goes on after Finish
+  left.reached.wait(false);  // where the machine was busy it goes on after Finish
   EXPECT_EQ(nlohmann::json::parse(Text(options.metrics_file))["spilled_bytes"], 600)
       << "small files come first";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "nothing beside it";
-  stuck.store(false);
+  left.stuck.store(false);
+  left.stuck.notify_one();
 }
 
 TEST_F(ReporterTest, WritesNowAndThen) {
-  Reporter::Options options;
-  options.metrics_file = folder_ + "/metrics.json";
+  Reporter::Options options = Patient();
   options.every = std::chrono::milliseconds(1);
   std::atomic<int> collected{0};
   Reporter reporter(options, [&collected] {
     ++collected;
     return TwoDevices();
   });
-  while (collected.load() < 4) std::this_thread::yield();
+  ASSERT_TRUE(tests::WaitUntil([&] { return collected.load() >= 4; }));
   // Whenever one looks, there is a whole file.
   EXPECT_EQ(nlohmann::json::parse(Text(options.metrics_file))["spilled_bytes"], 600);
   reporter.Finish();
@@ -98,8 +123,7 @@ TEST_F(ReporterTest, WritesNowAndThen) {
 
 // A job that is killed before the first 10 s are over.
 TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
-  Reporter::Options options;
-  options.metrics_file = folder_ + "/metrics.json";
+  Reporter::Options options = Patient();
   options.first = std::chrono::milliseconds(1);
   options.look = std::chrono::milliseconds(1);
   std::atomic<int> written{0};
@@ -109,8 +133,7 @@ TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
     ++collected;
     return TwoDevices();
   });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (collected.load() < 10 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  ASSERT_TRUE(tests::WaitUntil([&] { return collected.load() >= 10; }));
   EXPECT_EQ(written.load(), 1) << "and not again at each look";
   reporter.Finish();
   EXPECT_EQ(written.load(), 1);
@@ -119,7 +142,7 @@ TEST_F(ReporterTest, WritesForTheFirstTimeSoon) {
 // What the process does between its last iteration and its end is no part of an iteration.
 TEST_F(ReporterTest, TheEndOfTheProcessMakesNoIterationLonger) {
   const std::thread::id job = std::this_thread::get_id();
-  Reporter::Options options;
+  Reporter::Options options = Patient();
   options.look = options.every = options.first = std::chrono::hours(1);
   std::atomic<bool> started{false}, ended{false};
   int iterations = 0;
@@ -141,7 +164,7 @@ TEST_F(ReporterTest, TheEndOfTheProcessMakesNoIterationLonger) {
     figures.devices[0].stats.launches = 10 * iterations;
     return figures;
   });
-  while (!started.load()) std::this_thread::yield();
+  ASSERT_TRUE(tests::WaitUntil([&] { return started.load(); }));
   for (; iterations < 12; ++iterations) reporter.Collect();
   ended.store(true);
   reporter.Finish();

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
+#include "tests/fakes/wait_until.h"
 #include "tests/integration/hooks/fake_residency.h"
 
 namespace spillway::integration {
@@ -263,11 +262,10 @@ TEST_F(PredictorTest, PlansAnewWhenTheMemoryChanges) {
 
 TEST_F(PredictorTest, ItsThreadPlansAndStops) {
   ASSERT_TRUE(predictor_.Start(&residency_).ok());
-  for (int i = 0; i < 2000 && predictor_.stats().plans == 0; ++i) {
+  EXPECT_TRUE(tests::WaitUntil([&] {
     RunIteration();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  EXPECT_GE(predictor_.stats().plans, 1u);
+    return predictor_.stats().plans > 0;
+  }));
   predictor_.Stop();
   predictor_.Stop();
   RunIteration();  // launches go on

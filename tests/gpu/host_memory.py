@@ -8,8 +8,11 @@ import contextlib
 import mmap
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+
+from wait_until import wait_until  # noqa: E402  (the path comes first)
 
 GIB = 1 << 30
 WANTED = 32 * GIB  # what the largest job asks for: all of its peak of some 21 GB without a disk, with something to spare
@@ -34,19 +37,17 @@ def figures(path="/proc/meminfo"):
 def touch(wanted, read=figures, take=lambda: mmap.mmap(-1, PIECE, flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE)):
     """Takes pieces until there are enough, or the machine has no more to give. Returns what it took."""
     pieces = []
-    moved = time.monotonic()
-    largest = read()[0]
-    while len(pieces) * PIECE < wanted:
+    largest, available = read()
+
+    def has_more():
+        nonlocal largest, available
         total, available = read()
-        if total > largest:
-            largest, moved = total, time.monotonic()
+        grown, largest = total > largest, max(total, largest)
+        return grown or available > SPARE + PIECE
+
+    while len(pieces) * PIECE < wanted and wait_until(has_more, PATIENCE):
         if available > SPARE + PIECE:
             pieces.append(take())
-            moved = time.monotonic()
-        elif time.monotonic() - moved > PATIENCE:
-            break
-        else:
-            time.sleep(0.05)
     return len(pieces) * PIECE
 
 

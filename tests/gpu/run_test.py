@@ -53,7 +53,7 @@ class RunTest(unittest.TestCase):
 
     def test_a_program_that_hangs_loses_no_report(self):
         bench = load(ROOT / "bench" / "gpu" / "run.py")
-        self.program("bin/gpu_driver_bench", "echo has begun; exec sleep 60")
+        self.program("bin/gpu_driver_bench", "echo has begun; exec tail -f /dev/null")
         start = time.monotonic()
         with mock.patch.object(bench, "SECONDS", 0.5):
             report, status = self.report(bench, "driver,launch")

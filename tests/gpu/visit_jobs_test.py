@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -151,26 +152,32 @@ class JobsTest(WithJobs):
         self.assertIn("FileNotFoundError", table.rows[0]["words"])
 
     def test_a_run_on_a_slow_disk_is_cut_by_its_bytes(self):
-        """A command that moves bytes for longer than any limit, and one that has moved some and hangs."""
+        """A command that moves bytes for longer than its limit, and one that has moved some and hangs."""
         jobs = self.jobs()
-        jobs.disk.write = jobs.disk.read = 100e6
-        script = self.folder / "moves.py"
-        script.write_text("import json, sys, time\n"
-                          "for moved in (25e6, 50e6, 75e6, 75e6) if sys.argv[1] == 'moves' else (25e6, 25e6, 25e6, 25e6, 25e6):\n"
-                          "    figures = {'disk_spilled_bytes': moved, 'disk_fetched_bytes': 0}\n"
-                          "    open(sys.argv[2], 'w').write(json.dumps(figures))\n"
-                          "    time.sleep(0.7)\n")  # fmt: skip
-        for name, cut in (("moves", False), ("hangs", True)):
+        jobs.disk.write = jobs.disk.read = 1e9
+        allowance, fifo = jobs.disk.allowance, self.folder / "fifo"
+        os.mkfifo(fifo)
+        for name, moved, cut in (("moves", [25e6, 50e6, 1e12], False), ("hangs", [25e6, 25e6], True)):
             log = self.folder / f"{name}.log"
 
-            def run_job(here, mode, arguments, cap, total, script_, label, extra_environment, runner, name=name, log=log):
-                runner([visit_jobs.sys.executable, script, name, log.with_suffix(".metrics.json")], None, log)
+            def run_job(here, mode, arguments, cap, total, script, label, extra_environment, runner, log=log):
+                runner(["cat", fifo], None, log)
                 return finished()
 
-            with mock.patch.object(visit_jobs.job, "run_job", run_job):
-                case = visit_jobs.Case("case", script, ())
-                _, ended = jobs.train(name, case, visit_jobs.job.PRELOAD, visit_jobs.job.Cap(1), limit=1.2)
-            self.assertEqual((name, ended.cut), (name, cut))
+            def moving(metrics, times, name=name, moved=moved):
+                """What the command has moved whenever it is asked for; it ends when that is enough for any limit."""
+                def more():
+                    metrics.write_text(json.dumps({"disk_spilled_bytes": moved.pop(0), "disk_fetched_bytes": 0}))
+                    if not moved and name == "moves":
+                        fifo.write_text("")
+                    return allowance(metrics, times)()
+
+                return more
+
+            with mock.patch.object(visit_jobs.job, "run_job", run_job), mock.patch.object(jobs.disk, "allowance", moving):
+                case = visit_jobs.Case("case", self.folder / "script", ())
+                _, ended = jobs.train(name, case, visit_jobs.job.PRELOAD, visit_jobs.job.Cap(1), limit=0.1)
+            self.assertEqual((name, ended.cut, moved), (name, cut, []))
 
     def test_without_time_rows_are_left_out(self):
         table = self.compare(lambda label: finished(), minutes=0.2)

@@ -4,12 +4,12 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import unittest
 import warnings
 from pathlib import Path
@@ -21,16 +21,18 @@ import visit_device
 import visit_facts
 import visit_rows
 import visit_watch
+from wait_until import wait_until
 from write_profile_test import REPORT
 
 HANGS = """
-import sys, threading, time
+import signal, sys, threading
 def lies_in_wait():
-    time.sleep(1000)
+    signal.pause()
 threading.Thread(target=lies_in_wait, name="waiter", daemon=True).start()
 print("has begun", flush=True)
 threading.Event().wait()
 """
+HANGING = ("tail", "-f", "/dev/null")
 
 
 class Quiet(unittest.TestCase):
@@ -53,9 +55,9 @@ class WatchTest(Quiet):
         self.assertLess(ended.seconds, 15 + visit_watch.STACKS)
         debugger = visit_watch.find_debugger()
         self.assertIn(f"by {Path(debugger).name}:" if debugger else "no native stacks", ended.text)
-        # Both threads sleep in the C library.
+        # Both threads wait in the C library.
         if shutil.which("gdb") and "ptrace: Operation not permitted" not in ended.text:
-            self.assertRegex(ended.text, r"#\d+ .*(nanosleep|select|poll|futex|sem_)")
+            self.assertRegex(ended.text, r"#\d+ .*(pause|select|poll|futex|sem_)")
         for words in ("has begun", "cut off", "thread ", "waits in", "lies_in_wait", "Current thread"):
             self.assertIn(words, ended.text)
 
@@ -76,22 +78,30 @@ class WatchTest(Quiet):
                 (folder / "cuda-gdb").chmod(0o755)
                 if words == "of the home":
                     visit_watch.os.environ["CUDA_HOME"] = str(self.folder / "home")
-                child = subprocess.Popen(["/bin/sh", "-c", "exec sleep 60"], env={"PATH": "/bin:/usr/bin"})
+                child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"PATH": "/bin:/usr/bin"})
                 head, text = visit_watch.native_stacks(child.pid, 5)
-                child.kill()
-                child.wait()
+                child.communicate()
                 self.assertEqual(head, f"process {child.pid}, by cuda-gdb:")
                 self.assertTrue(text.startswith(f"{words}: --batch") and text.endswith(f"-p {child.pid}"), text)
 
     def test_a_limit_grows_with_what_is_done(self):
-        command = [sys.executable, "-c", "import time; time.sleep(3)"]
-        given = iter([1, 2, 10])
-        ended = visit_watch.run(command, self.folder / "a.log", 0.5, more=lambda: next(given))
-        self.assertEqual((ended.cut, ended.status), (False, 0))
-        given = iter([1, 1.2, 1.2])
-        ended = visit_watch.run(command, self.folder / "a.log", 0.5, more=lambda: next(given))
-        self.assertEqual((ended.cut, ended.out_of_time), (True, False))
-        ended = visit_watch.run(["sleep", "60"], self.folder / "a.log", 0.5, left=2.5, more=lambda: 50)
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        given = []
+
+        def more(*seconds):
+            """The seconds, one after the other; with the last the command may end."""
+            given.append(seconds[len(given)])
+            if len(given) == len(seconds):
+                fifo.write_text("")
+            return given[-1]
+
+        ended = visit_watch.run(["cat", fifo], self.folder / "a.log", 0.1, more=lambda: more(0.1, 0.3, 60))
+        self.assertEqual((ended.cut, ended.status, given), (False, 0, [0.1, 0.3, 60]))
+        given.clear()
+        ended = visit_watch.run(HANGING, self.folder / "a.log", 0.1, more=lambda: more(0.1, 0.2, 0.2, 60))
+        self.assertEqual((ended.cut, ended.out_of_time, given), (True, False, [0.1, 0.2, 0.2]))
+        ended = visit_watch.run(HANGING, self.folder / "a.log", 0.5, left=2.5, more=lambda: 50)
         self.assertEqual((ended.cut, ended.out_of_time), (True, True), "the visit's end comes before the limit as it has grown")
 
     def test_children_are_cut_too(self):
@@ -106,7 +116,7 @@ class WatchTest(Quiet):
         self.assertFalse(ended.out_of_time)
 
     def test_what_the_end_of_the_visit_cuts_off_is_told_from_a_hang(self):
-        command = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(100)"]
+        command = [sys.executable, "-c", "import signal; print('begun', flush=True); signal.pause()"]
         ended = visit_watch.run(command, self.folder / "a.log", 50, left=2.5)
         self.assertEqual((ended.cut, ended.out_of_time), (True, True))
         self.assertIn("begun", ended.text)
@@ -124,8 +134,8 @@ class WatchTest(Quiet):
             raise subprocess.TimeoutExpired(child.args, timeout)
 
         with mock.patch.object(subprocess.Popen, "wait", never):
-            ended = visit_watch.run(["sleep", "100"], self.folder / "a.log", 1)
-            visit_watch.end(subprocess.Popen(["sleep", "100"]), 1)
+            ended = visit_watch.run(HANGING, self.folder / "a.log", 1)
+            visit_watch.end(subprocess.Popen(HANGING), 1)
         self.assertEqual((ended.cut, ended.status), (True, -9))
 
 
@@ -239,9 +249,7 @@ class DeviceTest(Quiet):
             file.write_text("")
         log = self.folder / "held.log"
         with visit_device.held([str(file) for file in [*files, self.folder / "none"]], log) as holder:
-            until = time.monotonic() + 30
-            while "held" not in log.read_text() and time.monotonic() < until:
-                time.sleep(0.05)
+            self.assertTrue(wait_until(lambda: "held" in log.read_text()))
             opened = {str(Path(link).resolve()) for link in Path(f"/proc/{holder.pid}/fd").iterdir()}
             self.assertLessEqual({str(file.resolve()) for file in files}, opened)
         self.assertIsNotNone(holder.returncode)
@@ -350,7 +358,7 @@ class FactsTest(Quiet):
 
     def test_a_process_that_never_fills_the_gpu_is_not_waited_for(self):
         program = self.program("gpu")
-        for script, taken, seconds in (("import time; time.sleep(100)", False, 1.5),
+        for script, taken, seconds in (("import signal; signal.pause()", False, 1.5),
                                        ("print('taken 7', flush=True); open(0).read()", True, 60)):  # fmt: skip
             command = ([sys.executable, "-c", script], None)
             with mock.patch.object(program, "command", lambda *_, command=command: command), \

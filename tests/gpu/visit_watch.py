@@ -17,8 +17,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+
+from wait_until import wait_until  # noqa: E402  (the path comes first)
 
 GRACE = 10  # seconds from the abort to the kill, and from the kill on
 STACKS = 30  # seconds for the native stacks of a command's processes: reading the symbols of PyTorch takes some of them
@@ -115,8 +120,8 @@ def stop(child, log, stacks=STACKS):
         signal_to(pid, signal.SIGABRT)
     until = time.monotonic() + GRACE  # long enough for Python to print its stacks
     wait(child, GRACE)
-    while any(lives(pid) for pid in members) and time.monotonic() < until:
-        time.sleep(0.05)  # the command's own children outlive it
+    # The command's own children outlive it.
+    wait_until(lambda: not any(lives(pid) for pid in members), until - time.monotonic())
     for pid in reversed(members):
         signal_to(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):

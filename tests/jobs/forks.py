@@ -6,6 +6,7 @@ module: whoever calls fork() must return to there.
 
 import json
 import os
+import select
 import signal
 import time
 
@@ -21,26 +22,17 @@ class Child:
 
 def finish(pid, limit):
     """Waits for the end; a child that does not end within `limit` seconds is killed."""
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(pid, signal.SIGKILL)
+    with open(os.pidfd_open(pid), "rb", buffering=0) as end:
+        if not select.select([end], [], [], limit)[0]:
+            os.kill(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def read_line(reader, limit):
     """The one line that the child sends; empty when none came in time."""
-    os.set_blocking(reader, False)
     text, deadline = b"", time.monotonic() + limit
-    while not text.endswith(b"\n") and time.monotonic() < deadline:
-        try:
-            piece = os.read(reader, 1 << 16)
-        except BlockingIOError:
-            time.sleep(0.005)
-            continue
+    while not text.endswith(b"\n") and select.select([reader], [], [], max(0, deadline - time.monotonic()))[0]:
+        piece = os.read(reader, 1 << 16)
         if not piece:
             break
         text += piece

@@ -31,7 +31,7 @@ FAILED (failures=1)
 """
 
 TREE_TESTS = '''
-import os, signal, subprocess, sys, time, unittest
+import os, signal, subprocess, sys, unittest
 class T(unittest.TestCase):
     def test_passes(self):
         self.assertEqual(sys.argv[0], __file__)
@@ -42,8 +42,8 @@ class T(unittest.TestCase):
     def test_ends(self):
         os._exit(3)
     def test_hangs(self):
-        subprocess.Popen(["sleep", os.environ["ITS_SLEEP"]])
-        time.sleep(1000)
+        subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", os.environ["ITS_CHILD"]])
+        signal.pause()
     def test_skips(self):
         self.skipTest("later")
     @unittest.skip("never")
@@ -165,11 +165,11 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(self.outcome("test_skips"), (outcomes.SKIPPED, "later"))
 
     def test_a_test_that_hangs_ends_with_its_children(self):
-        seconds = str(1_000_000 + os.getpid())  # nobody else's
-        with unittest.mock.patch.dict(os.environ, ITS_SLEEP=seconds):
+        name = f"child of {os.getpid()}"  # nobody else's
+        with unittest.mock.patch.dict(os.environ, ITS_CHILD=name):
             self.assertEqual(self.outcome("test_hangs", seconds=2)[0], outcomes.TIMED_OUT)
         running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.exists()]
-        self.assertNotIn(f"sleep\0{seconds}\0".encode(), running)
+        self.assertFalse([line for line in running if line.endswith(f"\0{name}\0".encode())])
 
     def test_tests_do_not_see_each_other(self):
         logs = [str(self.tree / name) for name in ("one", "two")]

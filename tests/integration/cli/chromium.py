@@ -10,8 +10,13 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fakes"))
+
+from wait_until import wait_until  # noqa: E402  (the path comes first)
 
 PROGRAM = shutil.which("chromium")
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
@@ -100,10 +105,8 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         begin = time.monotonic()
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        while not self.evaluate(f"document.readyState == 'complete' && ({done})"):
-            if time.monotonic() > begin + PATIENCE_S:
-                raise TimeoutError(f"{path}: {done}")
-            time.sleep(0.05)
+        if not wait_until(lambda: self.evaluate(f"document.readyState == 'complete' && ({done})"), PATIENCE_S):
+            raise TimeoutError(f"{path}: {done}")
         return time.monotonic() - begin
 
     def screenshot(self, path, clip=None):

@@ -14,15 +14,41 @@ import unittest
 import report_samples
 from report_helpers import BUILD, LIBRARY, PROGRAM, ReportPage
 
+FAKES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fakes")
+sys.path.append(FAKES)
+
+from wait_until import wait_until  # noqa: E402  (the path comes first)
+
 # A command that writes what SPILLWAY_REPORT asks for, as a job's process does, and then does what it is told.
 JOB = """
-import os, shutil, sys, time, signal
+import os, shutil, sys, signal
 os.chdir("/")
 path = os.environ["SPILLWAY_REPORT"].replace("%p", str(os.getpid())).replace("%r", "0")
 if sys.argv[1] != "none":
     shutil.copy(sys.argv[1], path)
     os.utime(path)
+signals, write = os.pipe()
+os.set_blocking(write, False)
+signal.set_wakeup_fd(write)  # so that a signal is not missed that comes just before a read of the other end
 exec(sys.argv[2])
+"""
+
+
+# Counts what SIGINT brings until its parent, which gets that signal as well, has woken for it and waits again.
+COUNTS = r"""
+import re
+sys.path.append({fakes!r})
+from wait_until import wait_until
+count = []
+signal.signal(signal.SIGINT, lambda *_: count.append(1))
+def parent():
+    text = open(f"/proc/{{os.getppid()}}/status").read()
+    return re.search(r"^State:\s+(\S)", text, re.M)[1] == "S", int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M)[1])
+assert wait_until(lambda: parent()[0])
+before = parent()[1]
+open({ready!r}, "w").close()
+assert wait_until(lambda: count and parent()[0] and parent()[1] > before)
+sys.exit(40 + len(count))
 """
 
 
@@ -58,12 +84,14 @@ class ReportRunTest(unittest.TestCase):
             self.assertTrue(os.path.isfile(self.path("x.html")))
             os.remove(self.path("x.html"))
 
+    def is_ready(self, job):
+        wait_until(lambda: os.path.exists(self.path("ready")) or job.poll() is not None)
+        return os.path.exists(self.path("ready"))
+
     def test_a_signal_to_us_reaches_the_command(self):
-        ending = f"open({self.path('ready')!r}, 'w').close()\ntime.sleep(60)"
+        ending = f"open({self.path('ready')!r}, 'w').close()\nos.read(signals, 1)"
         with subprocess.Popen(self.command("x.html", ending), stderr=subprocess.PIPE, text=True) as job:
-            while not os.path.exists(self.path("ready")):
-                self.assertIsNone(job.poll())
-                time.sleep(0.02)
+            self.assertTrue(self.is_ready(job))
             job.send_signal(signal.SIGTERM)
             words = job.communicate(timeout=60)[1]
         self.assertEqual(job.returncode, -signal.SIGTERM)
@@ -71,11 +99,9 @@ class ReportRunTest(unittest.TestCase):
 
     def send_when_ready(self, number, ending):
         """The signal to our process alone, as kill does; the command's exit status and our words."""
-        code = f"open({self.path('ready')!r}, 'w').close()\ntime.sleep(60)"
+        code = f"open({self.path('ready')!r}, 'w').close()\nos.read(signals, 1)"
         with subprocess.Popen(self.command("x.html", ending + code), stderr=subprocess.PIPE, text=True) as job:
-            while not os.path.exists(self.path("ready")):
-                self.assertIsNone(job.poll())
-                time.sleep(0.02)
+            self.assertTrue(self.is_ready(job))
             job.send_signal(number)
             words = job.communicate(timeout=60)[1]
         os.remove(self.path("ready"))
@@ -91,14 +117,10 @@ class ReportRunTest(unittest.TestCase):
 
     def test_a_terminal_reaches_the_command_once(self):
         """Ctrl-C goes to the foreground group, in which the command is: a second one would end its clean-up."""
-        handler = ("import threading\ncount = []\nsignal.signal(signal.SIGINT, lambda *_: count.append(1))\n"
-                   f"open({self.path('ready')!r}, 'w').close()\n"
-                   "while not count: time.sleep(0.02)\ntime.sleep(0.5)\nsys.exit(40 + len(count))")  # fmt: skip
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execv(PROGRAM, self.command("x.html", handler))
-        while not os.path.exists(self.path("ready")):
-            time.sleep(0.02)
+            os.execv(PROGRAM, self.command("x.html", COUNTS.format(fakes=FAKES, ready=self.path("ready"))))
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("ready"))))
         os.write(terminal, b"\x03")
         try:
             while os.read(terminal, 4096):
@@ -110,10 +132,7 @@ class ReportRunTest(unittest.TestCase):
     def test_the_command_ends_when_we_are_killed(self):
         ending = f"signal.signal(signal.SIGTERM, lambda *_: (open({self.path('ended')!r}, 'w').close(), os._exit(0)))\n"
         self.assertEqual(self.send_when_ready(signal.SIGKILL, ending)[0], -signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while not os.path.exists(self.path("ended")) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertTrue(os.path.exists(self.path("ended")))
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("ended"))))
 
     def test_each_process_has_its_page(self):
         ending = f"os.fork()\npid = os.getpid()\nshutil.copy(sys.argv[1], {self.path('')!r} + f'x-0-{{pid}}.json')\nos.wait() if path.endswith(f'{{pid}}.json') else None"
@@ -150,8 +169,9 @@ class ReportRunTest(unittest.TestCase):
 
     def test_a_command_without_data_gets_a_line(self):
         with open(self.path("x.json"), "w", encoding="utf-8") as file:
-            json.dump(report_samples.fits(), file)  # of an earlier run
-        time.sleep(0.05)
+            json.dump(report_samples.fits(), file)
+        earlier = time.time() - 0.05
+        os.utime(self.path("x.json"), (earlier, earlier))  # of an earlier run
         run = self.run_job("x.html", "sys.exit(4)", "none")
         self.assertEqual(run.returncode, 4)
         self.assertIn(f"spillway: no report: the command wrote no {self.path('x.json')}", run.stderr)

@@ -13,7 +13,10 @@ import time
 import unittest
 from pathlib import Path
 
-from doctor_runs import BUILD, MIB, PROGRAM, QUICK, SIMCUDA, DoctorCase, run, variables
+sys.path.append(str(Path(__file__).resolve().parents[3] / "fakes"))
+
+from doctor_runs import BUILD, MIB, PROGRAM, QUICK, SIMCUDA, DoctorCase, run, variables  # noqa: E402  (the path comes first)
+from wait_until import wait_until  # noqa: E402
 
 SHORT_OF_ROOT = "only root may set this up"
 # Refuses io_uring_setup (425) in this process and what it becomes, as a container engine's profile does.
@@ -35,6 +38,15 @@ def in_mounts(test, script):
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
         test.skipTest(SHORT_OF_ROOT)
     return prefix
+
+
+def bytes_of(pid, folder):
+    """What the process's open files in the folder take on the disk."""
+    total = 0
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed in the meantime
+            total += link.stat().st_blocks * 512 if os.readlink(link).startswith(f"{folder}/") else 0
+    return total
 
 
 @contextlib.contextmanager
@@ -205,16 +217,14 @@ class LimitsTest(DoctorCase):
                 for line in process.stderr:
                     if "writing" in line:
                         break
-                time.sleep(0.3)
+                self.assertTrue(wait_until(lambda: bytes_of(process.pid, self.spill) > MIB))
                 process.send_signal(number)
                 start = time.monotonic()
                 self.assertEqual(process.wait(30), -number)
                 self.assertLess(time.monotonic() - start, 10)
             self.assertEqual(list(self.spill.iterdir()), [])
-        deadline = time.monotonic() + 60  # the file system gives space back at its next commit; others use it, too
-        while os.statvfs(self.spill).f_bavail < before * 0.8 and time.monotonic() < deadline:
-            time.sleep(1)
-        self.assertGreater(os.statvfs(self.spill).f_bavail, before * 0.8)
+        # The file system gives space back at its next commit; others use it, too.
+        self.assertTrue(wait_until(lambda: os.statvfs(self.spill).f_bavail > before * 0.8))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "integration" / "quickstart"))
+sys.path[:0] = [str(ROOT / "integration" / "quickstart"), str(ROOT / "tests" / "fakes")]
 
-import job  # noqa: E402  (the path comes first)
+import job  # noqa: E402  (the paths come first)
 
 PROBE = HERE / "step_probe.py"
 MIB = job.MIB

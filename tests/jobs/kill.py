@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import tempfile
-import time
 from pathlib import Path
 
 import configurations
@@ -16,8 +15,10 @@ import harness
 import job
 import matrix
 from harness import MIB
+from wait_until import wait_until
 
 LEAST = 64 * MIB
+MOST_MORE = 256 * MIB  # that are written after that until the process is killed
 
 
 def spill_bytes(pid, folder):
@@ -38,42 +39,32 @@ def written_bytes(pid):
     return int(fields["write_bytes"])
 
 
-def wait_for_spill(child, folder, limit=180):
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline and child.poll() is None:
-        try:
-            if min(spill_bytes(child.pid, folder), written_bytes(child.pid)) >= LEAST:
-                return True
-        except OSError:
-            pass
-        time.sleep(0.02)
-    return False
+def has_spilled(child, folder, written):
+    """Whether it has written so much, and 64 MiB lie in its files."""
+    try:
+        return spill_bytes(child.pid, folder) >= LEAST and written_bytes(child.pid) >= written
+    except OSError:
+        return False  # it ends
 
 
 def space_came_back(folder, before, taken):
     """Other processes use the disk too, so three quarters of what the files took must be free again."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if harness.free_bytes(folder) >= before + taken * 3 // 4:
-            return True
-        time.sleep(0.1)
-    return False
+    return wait_until(lambda: harness.free_bytes(folder) >= before + taken * 3 // 4)
 
 
-def kill_once(here, cap, folder, row, delay, problems):
+def kill_once(here, cap, folder, row, more, problems):
     child = harness.start(here, job.PRELOAD, cap, job.TRAIN, *matrix.train_arguments(row, 1000))
     try:
-        if not problems.expect(wait_for_spill(child, folder), "64 MiB never came into spill files"):
+        spilled = wait_until(lambda: has_spilled(child, folder, LEAST + more) or child.poll() is not None, 300)
+        if not problems.expect(spilled and child.poll() is None, f"it never wrote {(LEAST + more) / MIB:.0f} MiB"):
             return
-        time.sleep(delay)
         taken, names = spill_bytes(child.pid, folder), os.listdir(folder)
         before = harness.free_bytes(folder)
-        problems.expect(child.poll() is None, "the job ended before it was killed")
         problems.expect(taken >= LEAST, f"only {taken} bytes in spill files when killed")
         problems.expect(names == [], f"spill files have names while in use: {names}")
         child.send_signal(signal.SIGKILL)
         child.wait(timeout=30)
-        print(f"killed {delay:.2f} s after the first 64 MiB, with {taken / MIB:.0f} MiB in spill files", flush=True)
+        print(f"killed {more / MIB:.0f} MiB after the first 64 MiB, with {taken / MIB:.0f} MiB in spill files", flush=True)
         problems.expect(os.listdir(folder) == [], f"left behind: {os.listdir(folder)}")
         problems.expect(space_came_back(folder, before, taken), "the space of the spill files did not come back")
     finally:
@@ -96,7 +87,7 @@ def main():
         for _ in range(args.times):
             with tempfile.TemporaryDirectory(dir=here.work) as folder:
                 cap = matrix.cap_of(row, peak * 35 // 100, peak, folder)
-                kill_once(here, cap, Path(folder), row, moments.uniform(0, 3), problems)
+                kill_once(here, cap, Path(folder), row, moments.randrange(MOST_MORE), problems)
     problems.exit()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import harness
 import job
+from wait_until import wait_until
 
 SERVER = harness.HERE / "kill_server.py"
 # Half a second until it spills, and two steps a second or more from then on; its matrices are of 1.2 and 1.6 MiB.
@@ -63,13 +64,8 @@ def start_server(args):
     return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def wait_for(text, log, alive, limit=120):
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline and alive():
-        if log.is_file() and text in log.read_text(errors="replace"):
-            return True
-        time.sleep(0.01)
-    return False
+def has_said(text, log):
+    return log.is_file() and text in log.read_text(errors="replace")
 
 
 def is_running(pid):
@@ -127,7 +123,8 @@ def end_once(server, way, delay, folder, log, problems):
     if not problems.expect(words[:1] == ["started"], f"the server answered {words}"):
         return None
     pid = int(words[1])
-    if not problems.expect(wait_for(SPILLING, log, lambda: is_running(pid)), f"{way.name}: no spilling"):
+    wait_until(lambda: has_said(SPILLING, log) or not is_running(pid))
+    if not problems.expect(has_said(SPILLING, log), f"{way.name}: no spilling"):
         os.kill(pid, signal.SIGKILL)
     time.sleep(delay)
     problems.expect(is_running(pid), f"{way.name}: the job ended by itself")

@@ -1,6 +1,6 @@
 """Processes of one node that share its host memory, each a job of its own in plain PyTorch.
 
-slurm: eight ranks, known by srun's variables alone and begun a second apart, claim all they can: each gets an eighth.
+slurm: eight ranks, known by srun's variables alone, claim all they can, one before the others begin: each gets an eighth.
 lent: of two ranks one takes what the other does not use; soon after the other's first need that has its half back.
 newcomer: nothing says how many there are. The first has everything, a second soon its half, and all when the
 first has been killed. What was moved is checked byte by byte.
@@ -15,6 +15,7 @@ import time
 import harness
 from harness import MIB
 from shared_disk import started
+from wait_until import wait_until
 
 HOST = 1024  # MiB of the node
 SECONDS = 60  # at most; what it takes is printed, and is to be below 10 on a quiet machine
@@ -34,11 +35,7 @@ def host_bytes(child):
 def wait_for(what, seconds=SECONDS):
     """Seconds until what() is true; None when it does not become so in time."""
     begun = time.monotonic()
-    while time.monotonic() - begun < seconds:
-        if what():
-            return time.monotonic() - begun
-        time.sleep(0.2)
-    return None
+    return time.monotonic() - begun if wait_until(what, seconds) else None
 
 
 def expect_answers(problems, children, question, wanted):
@@ -53,12 +50,11 @@ def expect_answers(problems, children, question, wanted):
 
 def eight(args, problems):
     with contextlib.ExitStack() as stack:
-        ranks = []
-        for rank in range(8):
-            ranks.append(stack.enter_context(started(args, f"slurm-{rank}", "none", host=f"{HOST}MiB", variables=slurm(rank, 8))))
-            time.sleep(1)
+        ranks = [stack.enter_context(started(args, f"slurm-{rank}", "none", host=f"{HOST}MiB", variables=slurm(rank, 8)))
+                 for rank in range(8)]  # fmt: skip
         expect_answers(problems, ranks, None, "ready")
-        expect_answers(problems, ranks, "claim 4096", "refused")
+        expect_answers(problems, ranks[:1], "claim 4096", "refused")
+        expect_answers(problems, ranks[1:], "claim 4096", "refused")
         pinned = [host_bytes(rank) // MIB for rank in ranks]
         print(f"   pinned: {pinned} MiB of {HOST}", flush=True)
         problems.expect(all(one <= HOST // 8 for one in pinned), f"slurm: one has more than its eighth: {pinned}")

@@ -6,13 +6,13 @@ import re
 import resource
 import signal
 import statistics
-import time
 
 import configurations
 import harness
 import job
 import matrix
 from harness import MIB
+from wait_until import wait_until
 
 STEPS = 8
 ROW = configurations.Configuration("run-report", 1, "foreach", "50", "both")
@@ -109,10 +109,7 @@ def check_killed(args, problems, here, cap):
     path = here.work / "killed.json"
     path.unlink(missing_ok=True)
     child = harness.start(here, job.PRELOAD, cap, job.TRAIN, *matrix.train_arguments(ROW, 10_000), SPILLWAY_REPORT=str(path))
-    deadline = time.monotonic() + 90
-    while not path.exists() and child.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(1)
+    wait_until(lambda: path.exists() or child.poll() is not None)
     child.send_signal(signal.SIGKILL)
     output = child.communicate(timeout=30)[0]
     if not problems.expect(path.exists(), f"no file of the killed job:\n{output[-2000:]}"):

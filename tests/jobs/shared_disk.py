@@ -19,6 +19,7 @@ from pathlib import Path
 import harness
 import job
 from harness import MIB
+from wait_until import wait_until
 
 SCRIPT = harness.HERE / "shared_disk_script.py"
 GPU = 160  # MiB, of which tensors may take 144; no host memory, so the rest is on the disk
@@ -44,11 +45,10 @@ class Disk:
         return harness.free_bytes(self.path) // MIB
 
     def close(self):
-        for _ in range(50):  # a process that has just ended may still hold a file
-            if subprocess.run(["umount", str(self.path)], capture_output=True, check=False).returncode == 0:
-                return
-            time.sleep(0.1)
-        subprocess.run(["umount", "-l", str(self.path)], check=False)
+        command = ["umount", str(self.path)]
+        # A process that has just ended may still hold a file.
+        if not wait_until(lambda: subprocess.run(command, capture_output=True, check=False).returncode == 0, 5):
+            subprocess.run(["umount", "-l", str(self.path)], check=False)
 
 
 @contextlib.contextmanager
@@ -126,12 +126,8 @@ class Job:
         """From the question on until the job's main thread has ended; others may be stuck in the kernel."""
         begun = time.monotonic()
         self.say("end")
-        while time.monotonic() - begun < most:
-            with contextlib.suppress(OSError):
-                state = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-                if state == "Z":
-                    break
-            time.sleep(0.02)
+        stat = Path(f"/proc/{self.child.pid}/stat")
+        wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "Z", most)
         return time.monotonic() - begun
 
     def kill(self):
@@ -195,7 +191,7 @@ def filled(args, problems, policy):
         for question, wanted in (("use", "used"), ("check", "right"), ("drop 128", "dropped"), ("use", "used"), ("take 64", "took")):
             expect(problems, child, question, wanted, "after a refusal")
         others.unlink()
-        time.sleep(2)
+        problems.expect(wait_until(lambda: mounted.free() >= 1024), f"filled: {mounted.free()} MiB are free without the others")
         expect(problems, child, "take 512", "took 512", "the space has come back")
         expect(problems, child, "use", "used", "the space has come back")
         expect(problems, child, "check", "right", "at the end")
@@ -237,15 +233,19 @@ def two_large(args, problems, policy):
         problems.expect(first.end() == 0, f"two_large: the first did not end well\n{first.words()}")
 
 
-def claim_all(child, megabytes, deadline):
-    """As much as is promised until then, asked again after each refusal; MiB."""
+def claim_all(child, megabytes, seconds):
+    """As much as is promised in that time, asked again after each refusal; MiB."""
     taken = 0
-    while taken < megabytes and time.monotonic() < deadline:
+
+    def has_all():
+        nonlocal taken
         words = child.ask(f"claim {megabytes - taken}").split()
         if words[0] not in ("took", "refused"):
-            break
+            return True  # there will be no more
         taken += int(words[1])
-        time.sleep(0.2 if words[0] == "refused" else 0)
+        return taken >= megabytes
+
+    wait_until(has_all, seconds)
     return taken
 
 
@@ -262,7 +262,7 @@ def restart(args, problems, policy):
         problems.expect(answer[0] == "refused" and whole > 2560, f"restart: {answer} of a disk of 3 GiB")
         first.kill()
         killed, wanted = time.monotonic(), -(-whole * 95 // 100 // 32) * 32
-        taken = claim_all(second, wanted, killed + SPACE_SECONDS)
+        taken = claim_all(second, wanted, SPACE_SECONDS)
         print(f"   {taken} of {whole} MiB, the last {time.monotonic() - killed:.1f} s after the kill", flush=True)
         problems.expect(taken >= wanted, f"restart: only {taken} of {whole} MiB in {SPACE_SECONDS} s\n{second.words()}")
         expect(problems, second, "use", "used", "after the restart")

@@ -8,6 +8,7 @@ import function_size
 import header_comments
 import mirror
 import settings_page
+import sleeps
 import text_rules
 import troubleshooting
 import words
@@ -255,6 +256,39 @@ class FunctionSizeTest(Planted):
     def test_a_tree_that_was_not_read_is_found(self):
         self.put("io/a.cc", "void A() {\n}\n")
         self.assertEqual(len(function_size.find_problems(self.root, {}, fewest=2)), 1)
+
+
+class SleepsTest(Planted):
+    NAP = "sle" "ep"  # in two, since the check looks here as well
+
+    def found(self, text, path="tests/io/a_test.cc", allowed="", fewest=0):
+        self.put("tests/checks/sleep_exceptions.txt", allowed)
+        self.put(path, text)
+        return sleeps.find_problems(self.root, fewest)
+
+    def test_each_form_of_a_sleep_is_found(self):
+        for form in ("  u{}(1000);", "{}(2);", "nano{}(&time, nullptr);", "clock_nano{} (1);", "std::this_thread::{}_for(a);",
+                     "std::this_thread::{}_until(a);", "time.{}(delay)", 'Popen(["{}", "60"])', "exec {} 60", '{} "$most"'):  # fmt: skip
+            for path in ("tests/io/a_test.cc", "tests/a.py", "tests/a.sh", "bench/a.h"):
+                self.assertEqual(len(self.found(form.format(self.NAP) + "\n", path)), 1, form)
+                (self.root / path).unlink()
+        self.assertEqual(len(self.found("os::" + self.NAP.title() + "For(a);")), 1)
+
+    def test_other_words_and_the_one_place_that_waits_pass(self):
+        for text in ("torch.cuda._sleep(5)", "// no sleep, and sleeps of threads", "Sleeper(4);", "WaitUntil(asleep(4));"):
+            self.assertEqual(self.found(text), [], text)
+        self.assertEqual(self.found(f"time.{self.NAP}(0.01)", "tests/fakes/wait_until.py"), [])
+        self.assertEqual(self.found(f"{self.NAP}(1);", "integration/a.cc"), [])
+
+    def test_an_exception_allows_the_lines_that_it_names_and_must_allow_some(self):
+        text = f"{self.NAP}(first);\n{self.NAP}(second);\n"
+        self.assertEqual(len(self.found(text, allowed="tests/io/*.cc | first | why\n")), 1)
+        self.assertEqual(self.found(text, allowed="# head\n\ntests/io/a_test.cc | leep | why\n"), [])
+        self.assertEqual(len(self.found(text, allowed="tests/io/b_test.cc | leep | why\n")), 3)
+        self.assertEqual(len(self.found("", allowed="tests/io/a_test.cc | leep\n")), 1)
+
+    def test_a_tree_that_was_not_read_is_found(self):
+        self.assertEqual(len(self.found("", fewest=2)), 1)
 
 
 class MirrorTest(Planted):

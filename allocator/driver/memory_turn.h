@@ -28,11 +28,17 @@ class MemoryTurn {
     return result;
   }
 
+  // Threads that are in a call or wait for their turn. For tests.
+  uint64_t standing() const {
+    const os::MutexLock lock(&mu_);
+    return came_ - done_;
+  }
+
  private:
   void Enter();
   void Leave();
 
-  os::Mutex mu_{os::LockRank::kMemoryTurn};
+  mutable os::Mutex mu_{os::LockRank::kMemoryTurn};
   os::CondVar next_;
   uint64_t came_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t done_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,6 +1,7 @@
-// Delay points and mutants of the memory core, compiled in only with SPILLWAY_TEST_HOOKS. Tests widen races
-// by the first and prove by the second that they would notice a broken rule. Any thread; nothing fails;
-// without the option the macros are empty.
+// Delay points and mutants of the memory core, and a count of polls, compiled in only with SPILLWAY_TEST_HOOKS.
+// Tests widen races by the first, prove by the second that they would notice a broken rule, and see by the
+// third that nothing has happened where nothing may. Any thread; nothing fails; without the option the macros
+// are empty.
 
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_TEST_POINTS_H_
@@ -8,6 +9,7 @@
 #ifdef SPILLWAY_TEST_HOOKS
 
 #include <atomic>
+#include <cstdint>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -77,6 +79,9 @@ class SelectionWatch {
 inline std::atomic<SelectionWatch*> selection_watch{nullptr};
 // Called at each named point when set; may sleep or yield.
 inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
+// Polls of device threads that have ended, of all devices together. No delay point: each of those is one more
+// place where the simulation may preempt.
+inline std::atomic<uint64_t> device_polls{0};
 
 }  // namespace spillway::allocator
 
@@ -86,6 +91,7 @@ inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
   do {                                                                             \
     if (auto* delay_ = ::spillway::allocator::delay_function.load()) delay_(name); \
   } while (false)
+#define SPILLWAY_COUNT_POLL() ::spillway::allocator::device_polls.fetch_add(1)
 
 #define SPILLWAY_BEFORE_SELECTION()                                                     \
   do {                                                                                  \
@@ -103,6 +109,7 @@ inline std::atomic<void (*)(const char* point)> delay_function{nullptr};
 #define SPILLWAY_BEFORE_SELECTION() ((void)0)
 #define SPILLWAY_AFTER_SELECTION(...) ((void)0)
 #define SPILLWAY_DELAY_POINT(name) ((void)0)
+#define SPILLWAY_COUNT_POLL() ((void)0)
 
 #endif  // SPILLWAY_TEST_HOOKS
 

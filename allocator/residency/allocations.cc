@@ -318,6 +318,7 @@ void Allocations::YieldToExternal(uint64_t bytes) {
     charges_->BeginExternal(lock, bytes);
   }
   for (;;) {
+    SPILLWAY_DELAY_POINT("external.looks");
     std::vector<ChunkHandle> handles;
     {
       const TableLock lock(core_->table);

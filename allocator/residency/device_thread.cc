@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "allocator/memory/test_points.h"
 #include "io/os/clock.h"
 #include "io/os/thread.h"
 
@@ -64,6 +65,7 @@ void DeviceThread::Loop() {
       if (stop_) return;
     }
     const PollResult result = core_->stopped.load() ? EndWaits() : poll_();
+    SPILLWAY_COUNT_POLL();
     if (result.moved) last_moved_ = os::Clock::System()->NowNanos();
     Sleep(result);
   }

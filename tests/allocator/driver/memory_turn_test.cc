@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/os/thread.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -22,39 +22,32 @@ TEST(MemoryTurnTest, ReturnsWhatTheCallReturns) {
 TEST(MemoryTurnTest, OneAtATimeInTheOrderOfComing) {
   constexpr int kThreads = 6;
   MemoryTurn turn;
-  std::atomic<int> came{0}, under_way{0};
+  std::atomic<int> under_way{0};
   std::vector<int> order;  // written in turns
+  const auto all_stand = [&](uint64_t threads) {
+    return tests::WaitUntil([&, threads] { return turn.standing() == threads; });
+  };
   const auto call = [&](int number) {
     return turn.Run([&] {
       EXPECT_EQ(under_way.fetch_add(1), 0);
       order.push_back(number);
-      if (number == 0) {  // until all the others stand behind it
-        while (came.load() < kThreads - 1) os::SleepFor(std::chrono::microseconds(100));
-        os::SleepFor(std::chrono::milliseconds(300));
-      }
+      EXPECT_TRUE(number != 0 || all_stand(kThreads));  // the first, until all the others stand behind it
       under_way.fetch_sub(1);
       return 0;
     });
   };
   std::vector<std::thread> threads;
-  std::thread first([&] {
+  threads.emplace_back([&] {
     call(0);
-    call(kThreads);
+    call(kThreads);  // its second call
   });
-  while (under_way.load() == 0) os::SleepFor(std::chrono::microseconds(100));
+  EXPECT_TRUE(all_stand(1));
   for (int number = 1; number < kThreads; ++number) {
-    threads.emplace_back([&, number] {
-      ++came;
-      call(number);
-    });
-    while (came.load() < number) os::SleepFor(std::chrono::microseconds(100));
-    os::SleepFor(std::chrono::milliseconds(5));
+    threads.emplace_back([&, number] { call(number); });
+    EXPECT_TRUE(number == kThreads - 1 || all_stand(static_cast<uint64_t>(number) + 1));
   }
-  first.join();
   for (std::thread& thread : threads) thread.join();
-  ASSERT_EQ(order.size(), size_t{kThreads} + 1);
-  EXPECT_EQ(order.front(), 0);
-  EXPECT_EQ(order.back(), kThreads) << "its second call came last";
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, kThreads}));
 }
 
 }  // namespace

@@ -5,15 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "allocator/memory/address_map.h"
-#include "io/os/thread.h"
 #include "tests/allocator/core_fixture.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -271,12 +270,12 @@ TEST(ChunkPoolTest, MappingFailsWhole) {
 
 const CudaDriver* plain = nullptr;
 std::atomic<int> under_way{0};
-std::atomic<bool> met{false};
+std::atomic<bool> met{false}, one_ended{false};
 
-// Is under way for long enough to be met by another.
+// Is under way until the other thread has come for its turn, or has met this call.
 CUresult Slowly(const std::function<CUresult()>& call) {
   if (under_way.fetch_add(1) != 0) met = true;
-  os::SleepFor(std::chrono::microseconds(200));
+  EXPECT_TRUE(tests::WaitUntil([] { return met || one_ended || plain->memory_turn->standing() > 1; }));
   const CUresult result = call();
   under_way.fetch_sub(1);
   return result;
@@ -325,6 +324,7 @@ TEST(ChunkPoolTest, CallsOfTwoThreadsDoNotMeetInTheDriver) {
       EXPECT_TRUE(UnmapChunks(driver, at, 2 * kChunk).ok());
       EXPECT_TRUE(Release(driver, supply.handles).ok());
     }
+    one_ended = true;
   };
   std::thread other(work, 1);
   work(0);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +18,10 @@
 
 #include "allocator/tier/extent_home.h"
 #include "allocator/tier/shared_capacity.h"
+#include "io/os/clock.h"
+#include "io/os/wait.h"
 #include "tests/allocator/core_fixture.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -152,6 +156,19 @@ TEST(HostPoolTest, WithoutAllOfItsStagingAPoolKeepsNone) {
 
 // ---- Two pools that share: as two processes, for each entry of a share has its own locks.
 
+// Counts how often it is asked. A wait with a limit asks when it is entered, and each time when it looks at the limit.
+class CountingClock : public os::Clock {
+ public:
+  int64_t NowNanos() const override {
+    ++asked_;
+    return os::Clock::System()->NowNanos();
+  }
+  uint64_t asked() const { return asked_; }
+
+ private:
+  mutable std::atomic<uint64_t> asked_{0};
+};
+
 class SharedPoolsTest : public testing::Test {
  protected:
   static constexpr uint64_t kShared = 64 * kChunk;
@@ -167,6 +184,7 @@ class SharedPoolsTest : public testing::Test {
     options.evict_staging_buffers = options.fault_staging_buffers = 0;
     options.storage_bytes = options.shared_bytes = kShared;
     options.share = share;
+    options.waits = &waits_;
     auto pool = HostPool::Create(driver, CoreDevice::Context(), options);
     return pool.ok() ? *std::move(pool) : nullptr;
   }
@@ -177,10 +195,9 @@ class SharedPoolsTest : public testing::Test {
     EXPECT_EQ(pool->Take(HostUse::kStorage, 64, buffers), 64u);
     return pool;
   }
-  static bool WaitFor(const std::function<bool()>& what) {
-    for (int i = 0; i < 10'000 && !what(); ++i) usleep(1000);
-    return what();
-  }
+
+  CountingClock clock_;
+  os::WaitList waits_{&clock_, nullptr, std::chrono::hours(1)};
 };
 
 TEST_F(SharedPoolsTest, ANewcomerGetsItsPart) {
@@ -203,7 +220,8 @@ TEST_F(SharedPoolsTest, WithAKnownNumberWhatIsUnusedIsLentUntilItIsAskedFor) {
   EXPECT_FALSE(first->GrowStorageTo(kShared).ok());
   const auto second_share = Entry(2);
   const auto second = Pool(second_share.get());
-  ASSERT_TRUE(WaitFor([&] { return first->GrowStorageTo(kShared).ok(); })) << "it is there and needs nothing";
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->GrowStorageTo(kShared).ok(); }))
+      << "it is there and needs nothing";
   ASSERT_TRUE(second->GrowStorageTo(kShared / 4).ok());
   EXPECT_EQ(first->storage_capacity_bytes(), kShared * 3 / 4) << "no more than was asked for";
 }
@@ -213,7 +231,7 @@ TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
   std::vector<PinnedBuffer> buffers;
   const auto first = TakenPool(first_share.get(), &buffers);
   const auto second_share = Entry(0);
-  ASSERT_TRUE(WaitFor([&] { return first->gives_back(); }));
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->gives_back(); }));
   EXPECT_EQ(first->storage_capacity_bytes(), kShared / 2);
   EXPECT_EQ(first->storage_in_use(), kShared);
   EXPECT_FALSE(second_share->Register(4 * kChunk, kShared)) << "it is pinned still";
@@ -224,11 +242,11 @@ TEST_F(SharedPoolsTest, BuffersThatAreTakenKeepTheirSlabUntilTheyAreGiven) {
   ASSERT_EQ(leaving.size(), 32u);
   first->BeginRead(leaving[0].data);
   for (const PinnedBuffer& buffer : leaving) first->Give(HostUse::kStorage, buffer);
-  EXPECT_TRUE(WaitFor([&] { return second_share->Register(28 * kChunk, kShared); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(28 * kChunk, kShared); }));
   EXPECT_FALSE(second_share->Register(32 * kChunk, kShared)) << "one slab is being read";
   std::memset(leaving[0].data, 1, kChunk);
   first->EndRead(leaving[0].data);
-  EXPECT_TRUE(WaitFor([&] { return second_share->Register(32 * kChunk, kShared); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(32 * kChunk, kShared); }));
   std::vector<PinnedBuffer> more;
   EXPECT_EQ(first->Take(HostUse::kStorage, 64, &more), 0u);
   EXPECT_FALSE(first->storage_growing()) << "evictions do not wait for what others have";
@@ -241,10 +259,10 @@ TEST_F(SharedPoolsTest, EvictionsDoNotWaitForSlabsThatLeave) {
   std::vector<PinnedBuffer> buffers;
   const auto first = TakenPool(first_share.get(), &buffers);
   const auto second_share = Entry(0), third_share = Entry(0);
-  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
   EXPECT_EQ(first->storage_due_bytes(), 21 * kChunk);
   ASSERT_EQ(first->Take(HostUse::kStorage, 1, &buffers), 0u);
-  EXPECT_TRUE(WaitFor([&] { return !first->storage_growing(); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return !first->storage_growing(); }));
   EXPECT_TRUE(first->gives_back());
 }
 
@@ -254,11 +272,13 @@ TEST_F(SharedPoolsTest, AllocationsDoNotCountOnSlabsThatLeave) {
   std::vector<PinnedBuffer> buffers;
   const auto first = TakenPool(first_share.get(), &buffers);
   const auto second_share = Entry(0), third_share = Entry(0);
-  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
-  EXPECT_TRUE(WaitFor([&] { return first->storage_cap_bytes() == 20 * kChunk; }));
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == 20 * kChunk; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_cap_bytes() == 20 * kChunk; }));
   absl::Status due;
+  const uint64_t before = clock_.asked();
   std::thread allocation([&] { due = first->GrowStorageTo(21 * kChunk); });
-  usleep(100'000);
+  // Then it is to wait, and has the lock until it does.
+  EXPECT_TRUE(tests::WaitUntil([&] { return clock_.asked() >= before + 2; }));
   for (const PinnedBuffer& buffer : buffers) {
     if (first->Leaves(buffer.data)) first->Give(HostUse::kStorage, buffer);
   }
@@ -271,7 +291,7 @@ std::atomic<int> g_pinning{0};
 
 CUresult PinLater(void* data, size_t bytes, unsigned flags) {
   ++g_pinning;
-  while (!g_pins) usleep(1000);
+  g_pins.wait(false);
   return CoreDevice::Driver()->cuMemHostRegister_v2(data, bytes, flags);
 }
 
@@ -284,15 +304,15 @@ TEST_F(SharedPoolsTest, EvictionsWaitForWhatTheOtherHasLeft) {
   ASSERT_TRUE(first->GrowStorageTo(kShared / 2).ok());
   std::vector<PinnedBuffer> buffers;
   ASSERT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 32u);
-  ASSERT_TRUE(WaitFor([&] { return !first->storage_growing(); }));
-  usleep(100'000);  // the pinning thread has found nothing to pin
+  ASSERT_TRUE(tests::WaitUntil([&] { return !first->storage_growing(); }));
   const int before = g_pinning;
   g_pins = false;
   second_share.reset();
-  EXPECT_TRUE(WaitFor([&] { return g_pinning > before; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return g_pinning > before; }));
   EXPECT_TRUE(first->storage_growing()) << "it is being pinned";
   g_pins = true;
-  EXPECT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared; }));
+  g_pins.notify_all();
+  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kShared; }));
 }
 
 CUresult KeepPinned(void*) { return CUDA_ERROR_UNKNOWN; }
@@ -305,14 +325,14 @@ TEST_F(SharedPoolsTest, WhatTheDriverDoesNotLetGoIsLost) {
   const auto first = Pool(first_share.get(), &driver);
   ASSERT_TRUE(first->GrowStorageTo(kShared).ok());
   auto second_share = Entry(0);
-  ASSERT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared - 4 * kChunk; }));
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kShared - 4 * kChunk; }));
   EXPECT_FALSE(second_share->Register(kChunk, kShared)) << "it is pinned still";
   second_share.reset();
   std::vector<PinnedBuffer> buffers;
-  EXPECT_TRUE(WaitFor([&] { return first->storage_due_bytes() == kShared - 4 * kChunk; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_due_bytes() == kShared - 4 * kChunk; }));
   EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 60u);
   EXPECT_FALSE(first->gives_back());
-  EXPECT_TRUE(WaitFor([&] { return !first->storage_growing(); })) << "nothing more can be pinned";
+  EXPECT_TRUE(tests::WaitUntil([&] { return !first->storage_growing(); })) << "nothing more can be pinned";
   EXPECT_TRUE(absl::IsResourceExhausted(first->GrowStorageTo(kShared)));
 }
 
@@ -321,10 +341,10 @@ TEST_F(SharedPoolsTest, SlabsStayWhenTheOtherIsGone) {
   std::vector<PinnedBuffer> buffers;
   const auto first = TakenPool(first_share.get(), &buffers);
   auto second_share = Entry(0);
-  ASSERT_TRUE(WaitFor([&] { return first->gives_back(); }));
+  ASSERT_TRUE(tests::WaitUntil([&] { return first->gives_back(); }));
   first->Give(HostUse::kStorage, buffers[63]);
   second_share.reset();
-  EXPECT_TRUE(WaitFor([&] { return first->storage_capacity_bytes() == kShared; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return first->storage_capacity_bytes() == kShared; }));
   EXPECT_FALSE(first->gives_back());
   EXPECT_EQ(first->Take(HostUse::kStorage, 64, &buffers), 1u);
 }
@@ -351,11 +371,11 @@ TEST_F(SharedPoolsTest, WhatIsPromisedIsNotGivenBack) {
   SharedCapacity capacity(first.get(), nullptr);
   ASSERT_TRUE(capacity.Change(0, kShared * 3 / 4));
   const auto second_share = Entry(0);
-  EXPECT_TRUE(WaitFor([&] { return second_share->Register(kShared / 4, kShared); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(kShared / 4, kShared); }));
   EXPECT_FALSE(second_share->Register(kShared / 2, kShared));
   EXPECT_GE(capacity.host_bytes(), kShared * 3 / 4);
   capacity.Change(kShared * 3 / 4, 0);
-  EXPECT_TRUE(WaitFor([&] { return second_share->Register(kShared / 2, kShared); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return second_share->Register(kShared / 2, kShared); }));
 }
 
 // Who promised at that moment would be refused, and without a disk the job's allocation.
@@ -371,7 +391,7 @@ TEST_F(SharedPoolsTest, TheCapacityDoesNotFallInVain) {
     return first->storage_capacity_bytes() - less >= kShared * 3 / 4;
   });
   const auto second_share = Entry(0);
-  EXPECT_TRUE(WaitFor([&] { return looks > 8; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return looks > 8; }));
   EXPECT_EQ(least, kShared * 3 / 4);
   first->SetFits(nullptr);
 }

@@ -5,7 +5,6 @@
 #define SPILLWAY_TESTS_ALLOCATOR_COPY_HELPERS_H_
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "tests/allocator/motion_helpers.h"
 
@@ -20,8 +19,7 @@ inline CoreSetup SetupWith(HashCode* code, uint64_t host_bytes = 4 << 20) {
 
 // Loads the hash now; else the first eviction would begin it.
 inline void AwaitHash(CoreDevice& device) {
-  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
-  ASSERT_NE(device->hash()->Get(), nullptr);
+  ASSERT_TRUE(tests::WaitUntil([&] { return device->hash()->Get() != nullptr; })) << "no hash is loaded";
 }
 
 inline void Evict(CoreDevice& device, CUdeviceptr block) {
@@ -46,6 +44,15 @@ inline bool HasCopy(CoreDevice& device, CUdeviceptr address) {
   Core* const core = device->core();
   const TableLock lock(core->table);
   return !BlockAt(device, address)->copies.copy_homes.empty();
+}
+
+inline void AwaitCopy(CoreDevice& device, CUdeviceptr address) {
+  ASSERT_TRUE(tests::WaitUntil([&] { return HasCopy(device, address); })) << "no copy is kept";
+}
+
+// Waits until so many evictions, and early copies, have been taken back in all.
+inline void AwaitTakenBack(CoreDevice& device, uint64_t count) {
+  ASSERT_TRUE(tests::WaitUntil([&] { return device->Stats().evictions_cancelled >= count; }));
 }
 
 }  // namespace spillway::allocator

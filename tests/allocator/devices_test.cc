@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -13,7 +12,7 @@
 #include <thread>
 
 #include "allocator/tier/shared_capacity.h"
-#include "tests/allocator/core_fixture.h"
+#include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
 namespace {
@@ -276,10 +275,9 @@ TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
   Driver()->cuCtxSetCurrent(ContextOf(1));
   static std::atomic<bool> go{false};
   static const auto host_function = Entry<CUresult (*)(CUstream, CUhostFn, void*)>("cuLaunchHostFunc");
-  const auto wait = [](void*) {
-    while (!go.load()) usleep(100);
-  };
-  ASSERT_EQ(host_function(nullptr, wait, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(host_function(
+                nullptr, [](void*) { go.wait(false); }, nullptr),
+            CUDA_SUCCESS);
   alignas(4096) static unsigned copied[1024] = {};  // pinned: the call does not wait for the copy
   ASSERT_EQ(Driver()->cuMemHostRegister_v2(copied, sizeof(copied), 0), CUDA_SUCCESS);
   ASSERT_EQ(residencies_[0]->Run(
@@ -302,9 +300,11 @@ TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
     const TableLock lock(residencies_[0]->core()->table);
     return block.state == BlockState::kEvicting;
   };
-  while (!launched.load() && !leaving()) usleep(100);
+  EXPECT_TRUE(tests::WaitUntil([&] { return launched.load() || leaving(); }));
+  AwaitPolls(residencies_[0]->thread(), 20);
   EXPECT_FALSE(launched.load()) << "the block left while a stream of the other device was to read it";
   go = true;
+  go.notify_all();
   other.join();
   EXPECT_TRUE(gone_before_launch);
   Driver()->cuCtxSetCurrent(ContextOf(1));

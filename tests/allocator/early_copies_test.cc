@@ -2,11 +2,9 @@
 // blocks that are taken back between their copy and their hash.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <atomic>
 
 #include "tests/allocator/copy_helpers.h"
+#include "tests/allocator/go_ahead.h"
 
 namespace spillway::allocator {
 namespace {
@@ -25,8 +23,7 @@ TEST(EarlyCopiesTest, WrittenEarlyAndDroppedClean) {
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
   CopyOut(device, block);
-  for (int i = 0; i < 20'000 && !HasCopy(device, block); ++i) usleep(200);
-  ASSERT_TRUE(HasCopy(device, block));
+  AwaitCopy(device, block);
   EXPECT_EQ(StateOf(device, block), BlockState::kResident);
   EXPECT_EQ(Wrong(device, block, 1), 0u);  // still read where it lies
   EXPECT_EQ(device->Stats().fetched_bytes, 0u);
@@ -37,7 +34,7 @@ TEST(EarlyCopiesTest, WrittenEarlyAndDroppedClean) {
   EXPECT_EQ(Read(device, block, 1), 0u);
   // Again, while the copy is good: nothing is moved.
   CopyOut(device, block);
-  for (int i = 0; i < 20'000 && device->Stats().early_copies < 2; ++i) usleep(200);
+  EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().early_copies == 2; }));
   EXPECT_EQ(device->Stats().spilled_bytes, kBlock);
   device->CheckInvariants();
 }
@@ -48,7 +45,7 @@ TEST(EarlyCopiesTest, AnEarlyCopyOfWhatIsWrittenLaterIsNoUse) {
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
   CopyOut(device, block);
-  for (int i = 0; i < 20'000 && !HasCopy(device, block); ++i) usleep(200);
+  AwaitCopy(device, block);
   Write(device, block, 2);
   Evict(device, block);
   EXPECT_EQ(device->Stats().hash_mismatches, 1u);
@@ -68,7 +65,7 @@ TEST(EarlyCopiesTest, ALaunchTakesAnEarlyCopyBack) {
     Write(device, block, 2);
   }
   device.Synchronize();
-  for (int i = 0; i < 20'000 && device->Stats().evictions_cancelled == 0; ++i) usleep(200);
+  AwaitTakenBack(device, 1);
   EXPECT_EQ(device->Stats().early_copies, 0u);
   Evict(device, block);
   EXPECT_EQ(Read(device, block, 2), 0u);
@@ -78,7 +75,15 @@ TEST(EarlyCopiesTest, ALaunchTakesAnEarlyCopyBack) {
 // ---- A block that is taken back between its copy and its hash. The copy is of version 1, the hash of
 // version 2: kept together, the next eviction would call the block unchanged and drop version 2.
 
-class TakenBackTest : public testing::TestWithParam<bool> {};
+class TakenBackTest : public testing::TestWithParam<bool> {
+ protected:
+  // Of the one block that is on its way, to the host tier.
+  static void AwaitEndOfCopy(CoreDevice& device) {
+    ASSERT_TRUE(tests::WaitUntil([&] { return device.host().storage_in_use() == kBlock; }));
+    AwaitPolls(device, 1);  // its copy is enqueued by the poll that takes the buffers
+    ASSERT_TRUE(tests::WaitUntil([&] { return !device->core()->link.busy(LinkDirection::kOut); }));
+  }
+};
 
 TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
   const bool early = GetParam();
@@ -87,20 +92,17 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
   // The hash waits on its stream, so that the copy is there long before it.
-  std::atomic<bool> hash_may_go{false};
+  GoAhead hash_may_go;
   const CUstream hash_stream = device->hash()->Get()->stream();
   const CUdeviceptr other = device.MustAllocate(kBlock);
-  ASSERT_EQ(device.Launch(hash_stream, {other},
-                          [&](const auto&) {
-                            while (!hash_may_go.load()) usleep(100);
-                          }),
+  ASSERT_EQ(device.Launch(hash_stream, {other}, [wait = hash_may_go.Waiter()](const auto&) { wait(); }),
             CUDA_SUCCESS);
   if (early) {
     CopyOut(device, block);
   } else {
     StartEviction(device, block);
   }
-  usleep(20'000);
+  AwaitEndOfCopy(device);
   {
     StopAt stop("evictor.looked");
     device->thread()->Wake();
@@ -108,10 +110,10 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
     EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 2); }),
               CUDA_SUCCESS);
     ASSERT_EQ(CoreDevice::Driver()->cuStreamSynchronize(nullptr), CUDA_SUCCESS);
-    hash_may_go.store(true);
+    hash_may_go.Give();
     device.Synchronize();
   }
-  for (int i = 0; i < 20'000 && device->Stats().evictions_cancelled == 0; ++i) usleep(200);
+  AwaitTakenBack(device, 1);
   EXPECT_FALSE(HasCopy(device, block));
   Evict(device, block);
   EXPECT_EQ(Read(device, block, 2), 0u);

@@ -75,11 +75,10 @@ TEST(FragmentationTest, TheLargestBlockIsServedWhateverWasThereBefore) {
 // ---- A driver that makes memory anew for as long as the test wants.
 
 std::atomic<bool> keeps_busy{false}, is_busy{false};
-std::atomic<int> looks{0};
 CUresult ReleaseSlowly(CUmemGenericAllocationHandle handle) {
   if (keeps_busy) is_busy = true;
-  while (keeps_busy && ++looks < 100'000)
-    usleep(100);  // 10 s in all: a launch that waits for this call fails the test
+  // A launch that waits for this call has it end in the end, and fails the test.
+  if (!tests::WaitUntil([] { return !keeps_busy; })) keeps_busy = false;
   return CoreDevice::Driver()->cuMemRelease(handle);
 }
 
@@ -98,7 +97,6 @@ TEST(FragmentationTest, MemoryThatIsMadeAnewKeepsNobodyElseWaiting) {
     device.Synchronize();
     const uint64_t bytes = (MostChunks(setup) - 1) * kChunk;
     is_busy = false;
-    looks = 0;
     keeps_busy = true;
     std::atomic<bool> served{false};
     std::thread other([&] {
@@ -107,8 +105,7 @@ TEST(FragmentationTest, MemoryThatIsMadeAnewKeepsNobodyElseWaiting) {
       EXPECT_EQ(device.Launch(nullptr, {largest}, [](const auto&) {}), CUDA_SUCCESS);
       served = true;
     });
-    for (int i = 0; i < 100'000 && !is_busy; ++i) usleep(100);
-    EXPECT_TRUE(is_busy) << "no handle is made anew";
+    EXPECT_TRUE(tests::WaitUntil([] { return is_busy.load(); })) << "no handle is made anew";
     for (int i = 0; i < 100; ++i)
       EXPECT_EQ(device.Launch(nullptr, {blocks[0]}, [](const auto&) {}), CUDA_SUCCESS);
     EXPECT_FALSE(served) << "a launch has waited for the driver";

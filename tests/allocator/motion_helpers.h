@@ -1,11 +1,10 @@
-// For tests that drive single evictions and fetches: stops at delay points (test_points.h), and steps of one
-// block's way. The order of threads comes from these stops, never from sleeps alone.
+// For tests that drive single evictions and fetches: stops at delay points (test_points.h), waits for polls of the
+// device's thread and for threads that wait, and steps of one block's way. The order of threads comes from these.
 
 #ifndef SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
 #define SPILLWAY_TESTS_ALLOCATOR_MOTION_HELPERS_H_
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -14,37 +13,70 @@
 #include "allocator/memory/test_points.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "tests/allocator/core_fixture.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 
 inline constexpr uint64_t kBlock = 512 << 10;  // 8 chunks; 7 blocks fit the default budget
 
-// Stops the first thread that comes to a named point until Release.
+// Stops the first thread that comes to a named point until Release. One at a time.
 class StopAt {
  public:
   explicit StopAt(const char* point) {
     wanted.store(point);
     reached.store(false);
     released.store(false);
-    delay_function.store(&Arrive);
+    left.store(false);
+    EXPECT_EQ(delay_function.exchange(&Arrive), nullptr) << "another stop is there";
   }
   ~StopAt() {
     Release();
     delay_function.store(nullptr);
+    if (reached.load()) left.wait(false);  // else it might take the next stop for its own
   }
   void WaitUntilReached() {
-    while (!reached.load()) usleep(100);
+    ASSERT_TRUE(tests::WaitUntil([] { return reached.load(); })) << "nobody comes to " << wanted.load();
   }
-  void Release() { released.store(true); }
+  void Release() {
+    released.store(true);
+    released.notify_all();
+  }
 
  private:
   static void Arrive(const char* point) {
     if (std::strcmp(point, wanted.load()) != 0 || reached.exchange(true)) return;
-    while (!released.load()) usleep(100);
+    released.wait(false);
+    left.store(true);
+    left.notify_all();
   }
   static inline std::atomic<const char*> wanted{""};
-  static inline std::atomic<bool> reached{false}, released{false};
+  static inline std::atomic<bool> reached{false}, released{false}, left{false};
 };
+
+// Waits until the device's thread has done all its background work so many times more, from now on. Where nothing may
+// happen, this is how long a test looks.
+inline void AwaitPolls(DeviceThread* thread, int polls) {
+  for (int i = 0; i <= polls; ++i) {  // the first one may have begun before
+    const uint64_t before = device_polls.load();
+    thread->Wake();
+    ASSERT_TRUE(tests::WaitUntil([before] { return device_polls.load() > before; }))
+        << "the device's thread stands still";
+  }
+}
+inline void AwaitPolls(CoreDevice& device, int polls) { AwaitPolls(device->thread(), polls); }
+
+// How many threads wait for that.
+inline uint64_t Waiting(CoreDevice& device, os::WaitKind kind) {
+  return device->core()->waits->Figures()[static_cast<size_t>(kind)].now;
+}
+
+// Waits until a launch waits for chunks, and the device's thread is to free some for it.
+inline void AwaitClaim(CoreDevice& device) {
+  ASSERT_TRUE(tests::WaitUntil([&] {
+    const TableLock lock(device->core()->table);
+    return device->claims()->WantedLocked(lock) > 0;
+  })) << "no launch waits";
+}
 
 inline Block* BlockAt(CoreDevice& device, CUdeviceptr address) {
   return &device->core()->table.at(device.addresses().Find(address));
@@ -56,9 +88,8 @@ inline BlockState StateOf(CoreDevice& device, CUdeviceptr address) {
 }
 
 inline void WaitForState(CoreDevice& device, CUdeviceptr address, BlockState state) {
-  // A shared disk may keep a write for ten seconds (seen).
-  for (int i = 0; i < 200'000 && StateOf(device, address) != state; ++i) usleep(200);
-  ASSERT_EQ(StateOf(device, address), state);
+  ASSERT_TRUE(tests::WaitUntil([&] { return StateOf(device, address) == state; }))
+      << "it is " << NameOf(StateOf(device, address)) << " and not " << NameOf(state);
 }
 
 inline void StartEviction(CoreDevice& device, CUdeviceptr address) {

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "io/os/clock.h"
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -93,7 +95,7 @@ TEST_F(DeviceErrorTest, AStickyErrorEndsAWaitForChunks) {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
     result = Fill(device, blocks[0], 77);
   });
-  usleep(50'000);
+  AwaitClaim(device);
   Poison(CUDA_ERROR_ASSERT);
   waiter.join();
   EXPECT_EQ(result, CUDA_ERROR_ASSERT);
@@ -110,12 +112,11 @@ TEST_F(DeviceErrorTest, NothingMovesAfterAStickyError) {
   Fill(device, blocks[0], 1);
   Poison(CUDA_ERROR_ILLEGAL_ADDRESS);
   Fill(device, blocks[1], 1);
-  for (int i = 0; i < 10'000 && !device->core()->error.any(); ++i) usleep(100);
-  ASSERT_TRUE(device->core()->error.any());
-  usleep(10'000);
+  ASSERT_TRUE(tests::WaitUntil([&] { return device->core()->error.any(); }));
+  AwaitPolls(device, 1);  // the poll that found it may not have ended
   const int tried = copies_tried.load();
   for (CUdeviceptr block : blocks) EXPECT_EQ(Fill(device, block, 2), CUDA_ERROR_ILLEGAL_ADDRESS);
-  usleep(50'000);
+  AwaitPolls(device, 20);
   EXPECT_EQ(copies_tried.load(), tried);
   Reset();
 }
@@ -129,7 +130,7 @@ TEST_F(DeviceErrorTest, AnUnmapThatFailsIsTheDevicesErrorAndNoAbort) {
   }
   unmaps.store(CUDA_ERROR_UNKNOWN);
   StartEviction(device, blocks[0]);
-  for (int i = 0; i < 50'000 && !device->core()->error.any(); ++i) usleep(100);
+  ASSERT_TRUE(tests::WaitUntil([&] { return device->core()->error.any(); }));
   EXPECT_EQ(device->core()->error.first(), CUDA_ERROR_UNKNOWN);
   // Nobody knows what is mapped: no launch is made.
   EXPECT_EQ(Fill(device, blocks[0], 1), CUDA_ERROR_UNKNOWN);
@@ -160,24 +161,43 @@ TEST_F(DeviceErrorTest, WhenNoEvictionSucceedsTheLaunchIsRefusedWithTheFirstFail
   device->CheckInvariants();
 }
 
+// Pauses end when the test says so. The first is of 10 ms, each of the next ten twice as long as the one before.
 TEST_F(DeviceErrorTest, ABlockThatCannotLeaveIsTriedLessAndLess) {
   CoreSetup setup = WithFailures();
   setup.free_reserve_bytes = 2 * kBlock;  // the background wants headroom all the time
   CoreDevice device(setup);
   const std::vector<CUdeviceptr> blocks = Blocks(device);
   copies_out.store(CUDA_ERROR_INVALID_VALUE);
-  for (CUdeviceptr block : blocks) Fill(device, block, 1);
-  // The device's thread counts failures under the lock.
+  const auto for_each_on_gpu = [&](const auto& visit) {
+    const TableLock lock(device->core()->table);
+    for (const CUdeviceptr block : blocks) {
+      Block* const b = BlockAt(device, block);
+      if (b->has_chunks()) visit(*b);
+    }
+  };
+  const auto all_pause = [&] {
+    bool all = true;
+    for_each_on_gpu([&](const Block& b) { all &= b.eviction.job == nullptr && b.eviction.again_at != 0; });
+    return all;
+  };
+  for (int tries = 1; tries <= 12; ++tries) {
+    const int64_t before = os::Clock::System()->NowNanos();
+    for_each_on_gpu([](Block& b) { b.eviction.again_at = 0; });
+    device->thread()->Wake();
+    ASSERT_TRUE(tests::WaitUntil(all_pause)) << "after " << tries << " tries";
+    for_each_on_gpu([&](const Block& b) {
+      EXPECT_GE(int{b.eviction.failures}, std::min(tries, 10));
+      EXPECT_GE(b.eviction.again_at, before + (int64_t{10'000'000} << std::min(tries - 1, 10)));
+    });
+  }
+  for_each_on_gpu([](Block& b) { b.eviction.again_at = INT64_MAX; });
   const auto failures = [&] {
     const TableLock lock(device->core()->table);
     return device->evictor()->failures();
   };
-  usleep(200'000);
-  const uint64_t before = failures();
-  usleep(1'000'000);
-  const uint64_t after = failures();
-  EXPECT_LE(after - before, 40u);
-  EXPECT_GE(after, 7u);
+  const uint64_t failed = failures();
+  AwaitPolls(device, 20);
+  EXPECT_EQ(failures(), failed) << "a block is tried while it pauses";
   copies_out.store(CUDA_SUCCESS);
 }
 

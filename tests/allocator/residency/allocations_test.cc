@@ -3,11 +3,13 @@
 #include "allocator/residency/allocations.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include <chrono>
+#include <cstring>
 #include <thread>
 #include <vector>
 
+#include "tests/allocator/go_ahead.h"
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -109,8 +111,7 @@ TEST(AllocationsTest, OthersMemoryShrinksOurs) {
   const auto blocks = AllocateFilled(device, 7);
   device->OnExternalBytes(2 << 20);
   ExpectContents(device, blocks);
-  for (int i = 0; i < 1000 && device->Stats().chunk_bytes > (2 << 20); ++i) usleep(1000);
-  EXPECT_LE(device->Stats().chunk_bytes, uint64_t{2 << 20});
+  EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().chunk_bytes <= (2 << 20); }));
   device->OnExternalBytes(-(2 << 20));
   ExpectContents(device, blocks);
 }
@@ -119,21 +120,21 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlock) {
   CoreDevice device({});
   const CUstream side = device.NewStream();
   const CUdeviceptr block = device.MustAllocate(kBlock);
-  std::atomic<bool> go{false};
+  GoAhead go;
   std::atomic<uint64_t> wrong{0};
   ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }),
             CUDA_SUCCESS);
   device.Synchronize();
   ASSERT_EQ(device.Launch(side, {block},
-                          [&](const auto& a) {
-                            while (!go.load()) usleep(100);
+                          [&, wait = go.Waiter()](const auto& a) {
+                            wait();
                             wrong += CoreDevice::Differences(a[0], kBlock, 5);
                           }),
             CUDA_SUCCESS);
   ASSERT_TRUE(device->RecordStream(block, side).ok());
   ASSERT_TRUE(device->Free(block).ok());
   EXPECT_NE(device.MustAllocate(kBlock), block);
-  go.store(true);
+  go.Give();
   device.Synchronize();
   EXPECT_EQ(wrong.load(), 0u);
 }
@@ -154,25 +155,25 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlockForWorkThatCameAfterTheRecor
   std::vector<CUdeviceptr> others;
   do others.push_back(device.MustAllocate(kBlock));
   while (others.back() != before && others.size() < 5);
-  for (int i = 0; i < 5000 && others.back() != before; ++i) {
-    ASSERT_TRUE(device->Free(others.back()).ok());
-    usleep(1000);
+  ASSERT_TRUE(tests::WaitUntil([&] {
+    if (others.back() == before) return true;
+    EXPECT_TRUE(device->Free(others.back()).ok());
     others.back() = device.MustAllocate(kBlock);
-  }
-  ASSERT_EQ(others.back(), before);
-  std::atomic<bool> go{false};
+    return false;
+  }));
+  GoAhead go;
   std::atomic<uint64_t> wrong{0};
   ASSERT_EQ(device.Launch(side, {block},
-                          [&](const auto& a) {
-                            while (!go.load()) usleep(100);
+                          [&, wait = go.Waiter()](const auto& a) {
+                            wait();
                             wrong += CoreDevice::Differences(a[0], kBlock, 5);
                           }),
             CUDA_SUCCESS);
   ASSERT_TRUE(device->Free(block).ok());
-  usleep(20'000);  // as long as the device's thread may take to look
+  AwaitPolls(device, 5);
   const CUdeviceptr next = device.MustAllocate(kBlock);
   EXPECT_NE(next, block);
-  go.store(true);
+  go.Give();
   device.Synchronize();
   EXPECT_EQ(wrong.load(), 0u);
 }
@@ -184,13 +185,9 @@ TEST(AllocationsTest, StreamsOfABlockMayBeDestroyedBeforeItIsFreed) {
   const CUstream side = device.NewStream();
   const auto block = device->Allocate(kBlock, {owner, false});
   ASSERT_TRUE(block.ok());
-  std::atomic<bool> go{false};
+  GoAhead go;
   for (CUstream stream : {owner, side}) {
-    ASSERT_EQ(device.Launch(stream, {*block},
-                            [&](const auto&) {
-                              while (!go.load()) usleep(100);
-                            }),
-              CUDA_SUCCESS);
+    ASSERT_EQ(device.Launch(stream, {*block}, [wait = go.Waiter()](const auto&) { wait(); }), CUDA_SUCCESS);
   }
   ASSERT_TRUE(device->RecordStream(*block, side).ok());
   AccessSet set;
@@ -203,38 +200,60 @@ TEST(AllocationsTest, StreamsOfABlockMayBeDestroyedBeforeItIsFreed) {
   ASSERT_TRUE(device->Free(*block).ok());
   ASSERT_TRUE(device->EmptyCache().ok());
   EXPECT_GT(device->Stats().chunk_bytes, 0u) << "its work is not over";
-  go.store(true);
-  for (int i = 0; i < 5000 && device->Stats().chunk_bytes > 0; ++i) {
-    usleep(1000);
-    ASSERT_TRUE(device->EmptyCache().ok());
-  }
-  EXPECT_EQ(device->Stats().chunk_bytes, 0u);
+  go.Give();
+  EXPECT_TRUE(tests::WaitUntil([&] {
+    EXPECT_TRUE(device->EmptyCache().ok());
+    return device->Stats().chunk_bytes == 0;
+  }));
 }
 
-std::atomic<int> releases_under_way{0};
-CUresult SlowRelease(CUmemGenericAllocationHandle handle) {
+// A release on the device's thread, the first while another thread waits for memory, lasts until that one has looked
+// again, or does not wait.
+std::thread::id thread_that_waits;
+std::atomic<bool> waits_for_external{false}, holds_release{false};
+std::atomic<int> releases_under_way{0}, looks_for_external{0}, held_releases{0};
+CUresult HeldRelease(CUmemGenericAllocationHandle handle) {
   ++releases_under_way;
-  usleep(2000);
+  if (waits_for_external && std::this_thread::get_id() != thread_that_waits &&
+      holds_release.exchange(false)) {
+    ++held_releases;
+    const int looks = looks_for_external + 1;  // one may have begun before
+    EXPECT_TRUE(tests::WaitUntil([&] { return looks_for_external > looks || !waits_for_external; }));
+  }
   const CUresult result = CoreDevice::Driver()->cuMemRelease(handle);
   --releases_under_way;
   return result;
+}
+void CountLooksForExternal(const char* point) {
+  looks_for_external += std::strcmp(point, "external.looks") == 0;
 }
 
 // An external allocation may begin when there is memory for it, whichever thread gives that back.
 TEST(AllocationsTest, ExternalMemoryWaitsForWhatIsOnItsWayToTheDriver) {
   CudaDriver driver = *CoreDevice::Driver();
-  driver.cuMemRelease = &SlowRelease;
+  driver.cuMemRelease = &HeldRelease;
   CoreSetup setup;
   setup.driver = &driver;
   CoreDevice device(setup);
+  thread_that_waits = std::this_thread::get_id();
+  delay_function.store(&CountLooksForExternal);
   for (int round = 0; round < 20; ++round) {
     std::vector<CUdeviceptr> blocks;
     for (int i = 0; i < 6; ++i) blocks.push_back(Filled(device, i + 1));
     for (CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
+    const auto begin = std::chrono::steady_clock::now();
+    holds_release = true;
+    waits_for_external = true;
     device->BeginExternalAllocation(2 << 20);
-    EXPECT_EQ(releases_under_way.load(), 0);
+    const int under_way = releases_under_way.load();
+    // It waits for 100 ms at least, and on a busy machine the release may take longer.
+    const bool waited = std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(100);
+    EXPECT_TRUE(under_way == 0 || waited) << under_way << " releases are under way";
+    waits_for_external = false;
     device->EndExternalAllocation(2 << 20, /*failed=*/true);
   }
+  delay_function.store(nullptr);
+  EXPECT_GT(held_releases.load(), 0);
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 // threads, or a launch and an eviction, meet at a bad moment.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "tests/allocator/go_ahead.h"
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -87,8 +88,10 @@ TEST(LaunchesTest, ADriverWithoutMemoryForAMappingGetsFreeChunksBack) {
 }
 
 CoreDevice* slow_device = nullptr;
+GoAhead* copies_may_go = nullptr;
 CUresult SlowCopyIn(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-  EXPECT_EQ(slow_device->Launch(stream, {}, [](const auto&) { usleep(20'000); }), CUDA_SUCCESS);
+  EXPECT_EQ(slow_device->Launch(stream, {}, [wait = copies_may_go->Waiter()](const auto&) { wait(); }),
+            CUDA_SUCCESS);
   return CoreDevice::Driver()->cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
 }
 
@@ -99,12 +102,27 @@ TEST(LaunchesTest, WhenEvictionsEndTheBytesHaveArrivedForEveryStream) {
   CoreSetup setup;
   setup.driver = &driver;
   CoreDevice device(setup);
+  GoAhead go;
   slow_device = &device;
+  copies_may_go = &go;
   const CUdeviceptr block = Filled(device, 5);
   device.Synchronize();
   StartEviction(device, block);
   WaitForState(device, block, BlockState::kSpilled);
-  ASSERT_TRUE(device->StopEvicting().ok());
+  std::atomic<bool> ended{false};
+  std::thread end([&] {
+    EXPECT_TRUE(device->StopEvicting().ok());
+    ended = true;
+  });
+  // The thread itself waits for the bytes: not only for their copies to be enqueued.
+  const auto waits = [&] {
+    return std::ranges::any_of(device->core()->waits->UnderWay(),
+                               [](const auto& wait) { return wait.subject == "a block that is to stay"; });
+  };
+  EXPECT_TRUE(tests::WaitUntil([&] { return ended || waits(); }));
+  EXPECT_FALSE(ended.load());
+  go.Give();
+  end.join();
   EXPECT_EQ(CoreDevice::Differences(block, kBlock, 5), 0u);
 }
 
@@ -120,7 +138,7 @@ TEST(UsesTest, AStreamRecordedDuringAnEvictionTakesItBack) {
     ASSERT_TRUE(device->RecordStream(block, side).ok());
     stop.Release();
     const auto ended = [&] { return device->Stats().evictions + device->Stats().evictions_cancelled; };
-    for (int i = 0; i < 5000 && ended() == 0; ++i) usleep(1000);
+    EXPECT_TRUE(tests::WaitUntil([&] { return ended() > 0; }));
     EXPECT_EQ(device->Stats().evictions_cancelled, 1u) << point;
     EXPECT_EQ(StateOf(device, block), BlockState::kResident);
     EXPECT_EQ(Wrong(device, block, 5), 0u);

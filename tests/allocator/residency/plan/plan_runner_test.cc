@@ -2,14 +2,13 @@
 // run ahead, and that a launch without headroom waits for the plan before it takes anything else.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
 #include "allocator/residency/plan/plan_throttle.h"
 #include "allocator/residency/state/core.h"
-#include "tests/allocator/motion_helpers.h"
+#include "tests/allocator/copy_helpers.h"
 #include "tests/allocator/residency/plan/plan_of.h"
 
 namespace spillway::allocator {
@@ -168,11 +167,7 @@ TEST_F(PlanRunnerTest, ALaunchWithoutHeadroomWaitsForThePlan) {
   PauseStreams(true);
   Read(device, blocks[6]);
   std::thread launches([&] { Read(device, more); });
-  const auto head_waits = [&] {
-    const TableLock lock(device->core()->table);
-    return device->claims()->WantedLocked(lock) > 0;
-  };
-  while (!head_waits()) usleep(100);
+  AwaitClaim(device);
   PauseStreams(false);
   launches.join();
   device.Synchronize();
@@ -208,7 +203,7 @@ TEST_F(PlanRunnerTest, ACopyOutBesideFetchesIsTakenToGoAtTheRateOfBoth) {
   CoreSetup setup = Setup(4 << 20);
   setup.hash_code = &code;
   CoreDevice device(setup);
-  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
+  AwaitHash(device);
   const CUdeviceptr copied = Filled(device, 1), other = Filled(device, 2);
   LinkMeter& link = device->core()->link;
   link.SetMeasured({1e9, 1e9}, {1e9, 5e7});
@@ -226,15 +221,13 @@ TEST_F(PlanRunnerTest, ACopyOutBesideFetchesIsTakenToGoAtTheRateOfBoth) {
   Read(device, copied);
   Read(device, other);
   device.Synchronize();
-  const auto early_copies = [&] {
-    device->thread()->Wake();
-    usleep(2000);
-    return device->Stats().early_copies;
-  };
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(early_copies(), 0u);
+  AwaitPolls(device, 50);
+  EXPECT_EQ(device->Stats().early_copies, 0u);
   link.End(LinkDirection::kIn, 0, 2000);
-  for (int i = 0; i < 5'000 && early_copies() == 0; ++i) continue;
-  EXPECT_EQ(device->Stats().early_copies, 1u);
+  EXPECT_TRUE(tests::WaitUntil([&] {
+    device->thread()->Wake();
+    return device->Stats().early_copies == 1;
+  }));
 }
 
 TEST_F(PlanRunnerTest, TheHostStaysNearTheGpuWhileAPlanIsInForce) {
@@ -270,10 +263,7 @@ TEST_F(PlanRunnerTest, ALongLaunchOnAnotherStreamHoldsNeitherTheHostNorThePlan) 
   Fetch(device, away, 40, 60);
   Set(device);
   std::atomic<bool> released{false}, gave_up{false};
-  const auto long_launch = [&](const auto&) {
-    for (int i = 0; i < 5000 && !released; ++i) usleep(1000);
-    gave_up = !released;
-  };
+  const auto long_launch = [&](const auto&) { gave_up = !tests::WaitUntil([&] { return released.load(); }); };
   ASSERT_EQ(device.Launch(other, {sent}, long_launch), CUDA_SUCCESS);
   for (int i = 1; i < 50; ++i) Read(device, block);
   WaitForState(device, away, BlockState::kResident);

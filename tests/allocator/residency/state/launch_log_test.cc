@@ -3,11 +3,11 @@
 #include "allocator/residency/state/launch_log.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "tests/allocator/core_fixture.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -81,11 +81,10 @@ TEST_F(LaunchLogTest, ALaunchIsCompletedOnceTheGpuHasDoneIt) {
   clock_.Poll();
   EXPECT_FALSE(log_.Completed(index));
   PauseStreams(false);
-  for (int i = 0; i < 5000 && !log_.Completed(index); ++i) {
+  EXPECT_TRUE(tests::WaitUntil([&] {
     clock_.Poll();
-    usleep(1000);
-  }
-  EXPECT_TRUE(log_.Completed(index));
+    return log_.Completed(index);
+  }));
 }
 
 // ---- Uses of a block.

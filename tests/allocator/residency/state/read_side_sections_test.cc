@@ -3,10 +3,12 @@
 #include "allocator/residency/state/read_side_sections.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
+
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -15,18 +17,23 @@ TEST(ReadSectionsTest, WaitsForThoseInsideAlone) {
   ReadSections gates;
   os::WaitList waits;
   gates.WaitForAll(&waits);
-  std::atomic<int> step{0};
+  std::latch entered(1);
+  std::atomic<bool> left{false}, returned{false};
+  const auto waited_for = [&] {
+    return waits.Figures()[static_cast<size_t>(os::WaitKind::kReadSections)].now > 0;
+  };
   std::thread inside([&] {
     ReadSections::Section* const section = ReadSections::ForThisThread();
     section->Enter(gates.fence());
-    step.store(1);
-    usleep(20'000);
-    step.store(2);
+    entered.count_down();
+    EXPECT_TRUE(tests::WaitUntil([&] { return returned || waited_for(); }));
+    left = true;
     section->Leave();
   });
-  while (step.load() == 0) usleep(100);
+  entered.wait();
   gates.WaitForAll(&waits);
-  EXPECT_EQ(step.load(), 2);
+  EXPECT_TRUE(left.load());
+  returned = true;
   inside.join();
   gates.WaitForAll(&waits);
 }

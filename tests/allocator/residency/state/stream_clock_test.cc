@@ -4,11 +4,11 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <thread>
 
 #include "tests/allocator/core_fixture.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -26,11 +26,10 @@ class StreamClockTest : public testing::Test {
     return stream;
   }
   void PollUntil(TimelineValue value) {
-    for (int i = 0; i < 2000 && !clock_.Completed(value); ++i) {
+    EXPECT_TRUE(tests::WaitUntil([&] {
       clock_.Poll();
-      usleep(1000);
-    }
-    EXPECT_TRUE(clock_.Completed(value));
+      return clock_.Completed(value);
+    }));
   }
 
   // False when nothing was there to wait for.
@@ -299,10 +298,8 @@ TEST_F(StreamClockTest, ANewStreamDoesNotCompleteTheOldOnesWork) {
   const TimelineValue value = {index, clock_.Next(index, 1)};
   EXPECT_GT(value.number, old.number);
   EXPECT_TRUE(clock_.Cover(value).ok());  // on an idle stream: its event completes at once
-  for (int i = 0; i < 50; ++i) {
-    clock_.Poll();
-    usleep(1000);
-  }
+  ASSERT_EQ(driver_->cuStreamSynchronize(second), CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i) clock_.Poll();
   EXPECT_FALSE(clock_.Completed(old));
   PauseStreams(false);
   PollUntil(value);

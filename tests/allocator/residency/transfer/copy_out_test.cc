@@ -95,8 +95,7 @@ TEST(CopyOutTest, OnDiskToo) {
 TEST(CopyOutTest, TheHashIsLoadedBeforeAnythingLeaves) {
   FixedHashCode code;
   CoreDevice device(SetupWith(&code));
-  for (int i = 0; i < 50'000 && device->hash()->Get() == nullptr; ++i) usleep(200);
-  EXPECT_NE(device->hash()->Get(), nullptr);
+  AwaitHash(device);
   EXPECT_EQ(device->Stats().evictions, 0u);
 }
 
@@ -175,8 +174,7 @@ TEST(CopyOutTest, AnotherDevicesNeedEndsThem) {
   const uint64_t before = device.host().storage_in_use();
   device->charges()->capacity()->AskForCopies();
   device->thread()->Wake();
-  for (int i = 0; i < 20'000 && HasCopy(device, block); ++i) usleep(200);
-  EXPECT_FALSE(HasCopy(device, block));
+  EXPECT_TRUE(tests::WaitUntil([&] { return !HasCopy(device, block); }));
   EXPECT_EQ(device.host().storage_in_use(), before - kBlock);
 }
 
@@ -234,8 +232,8 @@ TEST(CopyOutTest, ALaunchDuringTheComparisonTakesItBackAndKeepsTheCopy) {
       EXPECT_EQ(Wrong(device, block, 1), 0u);
       EXPECT_EQ(StateOf(device, block), BlockState::kResident);
     }
-    for (int i = 0; i < 20'000 && !HasCopy(device, block); ++i) usleep(200);
-    EXPECT_TRUE(HasCopy(device, block)) << point;
+    SCOPED_TRACE(point);
+    AwaitCopy(device, block);
   }
   EXPECT_EQ(device->Stats().evictions_cancelled, 3u);
   // And one that writes.
@@ -245,7 +243,7 @@ TEST(CopyOutTest, ALaunchDuringTheComparisonTakesItBackAndKeepsTheCopy) {
     stop.WaitUntilReached();
     Write(device, block, 2);
   }
-  for (int i = 0; i < 20'000 && !HasCopy(device, block); ++i) usleep(200);
+  AwaitCopy(device, block);
   Evict(device, block);
   EXPECT_EQ(device->Stats().hash_mismatches, 1u);
   EXPECT_EQ(Read(device, block, 2), 0u);

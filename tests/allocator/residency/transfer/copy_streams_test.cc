@@ -23,8 +23,7 @@ TEST(CopyStreamsTest, AMarkCompletesWhenWhatLiesBeforeItHas) {
   ASSERT_TRUE((*streams)->Out(bytes.data(), block, kBlock).ok());
   absl::StatusOr<CUevent> mark = (*streams)->MarkOut();
   ASSERT_TRUE(mark.ok()) << mark.status();
-  for (int i = 0; i < 5000 && !(*streams)->Done(*mark); ++i) usleep(1000);
-  EXPECT_TRUE((*streams)->Done(*mark));
+  EXPECT_TRUE(tests::WaitUntil([&] { return (*streams)->Done(*mark); }));
   core->clock.GiveEvent(*mark);
   EXPECT_EQ(CoreDevice::Differences(reinterpret_cast<CUdeviceptr>(bytes.data()), kBlock, 6), 0u);
 }

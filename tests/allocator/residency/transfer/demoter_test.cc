@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,12 +36,13 @@ class DemoterTest : public testing::Test {
   }
   // Another process begins: half of everything is its part.
   void StartOther() { other_ = std::make_unique<io::NodeShare>(Options()); }
-  bool WaitFor(const std::function<bool()>& what) {
-    for (int i = 0; i < 10'000 && !what(); ++i) usleep(1000);
-    return what();
+  // The pool sees it at once, not when it looks next.
+  void StartOther(CoreDevice& device) {
+    StartOther();
+    device.host().AskFor(0);
   }
   bool OtherGetsItsPart() {
-    return WaitFor([&] { return other_->Register(kShared / 2, kShared); });
+    return tests::WaitUntil([&] { return other_->Register(kShared / 2, kShared); });
   }
   // Blocks 1, 2, ... filled with their number, in host memory.
   std::vector<CUdeviceptr> Spilled(CoreDevice& device, int count) {
@@ -52,6 +53,16 @@ class DemoterTest : public testing::Test {
       WaitForState(device, block, BlockState::kSpilled);
     }
     return blocks;
+  }
+  // If it may leave now.
+  void SendAway(CoreDevice& device, CUdeviceptr address) {
+    {
+      const TableLock lock(device->core()->table);
+      Block* const block = BlockAt(device, address);
+      if (block->state != BlockState::kResident || block->eviction.job != nullptr || block->pins != 0) return;
+      device->evictor()->StartLocked(lock, {block});
+    }
+    device->thread()->Wake();
   }
   void ExpectRight(CoreDevice& device, const std::vector<CUdeviceptr>& blocks) {
     for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(Wrong(device, blocks[i], i + 1), 0u) << i;
@@ -66,22 +77,22 @@ TEST_F(DemoterTest, BytesGoToTheDiskAndComeBack) {
   CoreDevice device(setup_);
   const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
   ASSERT_EQ(device.host().storage_in_use(), kStorage);
-  StartOther();
+  StartOther(device);
   ASSERT_TRUE(OtherGetsItsPart());
   EXPECT_LE(device.host().storage_capacity_bytes(), kShared / 2 - kStaging);
   EXPECT_GE(device->demoter()->demoted_bytes(), kStorage - (kShared / 2 - kStaging));
-  EXPECT_TRUE(WaitFor([&] { return !device.host().gives_back(); }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return !device.host().gives_back(); }));
   ExpectRight(device, blocks);
   for (const CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
-  EXPECT_TRUE(WaitFor([&] { return device.disk()->stats().slots_in_use == 0; }));
-  EXPECT_TRUE(WaitFor([&] { return device.host().storage_in_use() == 0; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return device.disk()->stats().slots_in_use == 0; }));
+  EXPECT_TRUE(tests::WaitUntil([&] { return device.host().storage_in_use() == 0; }));
   device->CheckInvariants();
 }
 
 TEST_F(DemoterTest, MemoryComesBackWhenTheOtherEnds) {
   CoreDevice device(setup_);
   Spilled(device, 4);
-  StartOther();
+  StartOther(device);
   ASSERT_TRUE(OtherGetsItsPart());
   other_.reset();
   EXPECT_TRUE(device.host().GrowStorageTo(kStorage).ok());
@@ -94,8 +105,11 @@ TEST_F(DemoterTest, WithoutADiskWhatIsPromisedStays) {
   CoreDevice device(setup_);
   std::vector<CUdeviceptr> blocks;
   for (uint64_t i = 1; i <= 4; ++i) blocks.push_back(Filled(device, i));
-  StartOther();
-  usleep(1'200'000);
+  StartOther(device);
+  for (int i = 0; i < 20; ++i) {
+    device.host().AskFor(0);  // looks at what the other is due
+    AwaitPolls(device, 1);
+  }
   uint64_t promised;
   {
     const TableLock lock(device->core()->table);
@@ -105,7 +119,8 @@ TEST_F(DemoterTest, WithoutADiskWhatIsPromisedStays) {
   EXPECT_GE(device.host().storage_capacity_bytes(), promised) << "live blocks have no other place";
   ExpectRight(device, blocks);
   for (const CUdeviceptr block : blocks) ASSERT_TRUE(device->Free(block).ok());
-  EXPECT_TRUE(WaitFor([&] { return other_->Register(kStorage / 2, kStorage); })) << "now they are gone";
+  EXPECT_TRUE(tests::WaitUntil([&] { return other_->Register(kStorage / 2, kStorage); }))
+      << "now they are gone";
 }
 
 // The disk is full of what another GPU keeps and can do without.
@@ -115,10 +130,15 @@ TEST_F(DemoterTest, WithoutSlotsTheCopiesOfOtherDevicesAreAskedFor) {
   const std::vector<CUdeviceptr> blocks = Spilled(device, 4);
   const auto copies = device.disk()->ReserveSlots(32);
   ASSERT_TRUE(copies.ok()) << copies.status();
-  StartOther();
-  ASSERT_TRUE(WaitFor([&] { return device->charges()->capacity()->copies_asked() > 0; }));
-  usleep(300'000);
-  EXPECT_LT(device->charges()->capacity()->copies_asked(), 10u) << "not at each poll";
+  StartOther(device);
+  SharedCapacity* const capacity = device->charges()->capacity();
+  ASSERT_TRUE(tests::WaitUntil([&] { return capacity->copies_asked() > 0; }));
+  // Not at each poll, of which there is one in 10 ms now, but each half a second.
+  const auto begin = std::chrono::steady_clock::now();
+  const uint64_t asked = capacity->copies_asked(), polls = device_polls;
+  ASSERT_TRUE(tests::WaitUntil([&] { return device_polls >= polls + 12; }));
+  const auto halves = (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(500);
+  EXPECT_LE(capacity->copies_asked() - asked, static_cast<uint64_t>(halves) + 1);
   for (const io::SlotId slot : *copies) device.disk()->ReleaseSlot(slot);
   EXPECT_TRUE(OtherGetsItsPart());
   ExpectRight(device, blocks);
@@ -148,27 +168,28 @@ TEST_F(DemoterTest, WithoutADiskAllocationsGetWhatAnotherLeavesLater) {
 TEST_F(DemoterTest, NothingIsLostWhileBlocksAreInUse) {
   CoreDevice device(setup_);
   std::vector<CUdeviceptr> blocks = Spilled(device, 6);
-  for (int round = 0; round < 6; ++round) {
-    StartOther();
-    for (int i = 0; i < 60; ++i) {
-      const auto place = static_cast<size_t>(i * 7 + round) % blocks.size();
-      ASSERT_EQ(Wrong(device, blocks[place], place + 1), 0u) << round << " " << i;
-      if (i % 9 == 0) {
-        ASSERT_TRUE(device->Free(blocks[place]).ok());
-        blocks[place] = Filled(device, place + 1);
-      }
-      bool leave;
-      {
-        const TableLock lock(device->core()->table);
-        const Block* const block = BlockAt(device, blocks[place]);
-        leave = block->state == BlockState::kResident && block->eviction.job == nullptr && block->pins == 0;
-        if (leave) device->evictor()->StartLocked(lock, {BlockAt(device, blocks[place])});
-      }
-      if (leave) device->thread()->Wake();
-      usleep(5000);
+  int uses = 0;
+  const auto use_one = [&] {
+    const auto place = static_cast<size_t>(uses * 7) % blocks.size();
+    EXPECT_EQ(Wrong(device, blocks[place], place + 1), 0u) << uses;
+    if (uses++ % 9 == 0) {
+      EXPECT_TRUE(device->Free(blocks[place]).ok());
+      blocks[place] = Filled(device, place + 1);
     }
+    SendAway(device, blocks[place]);
+  };
+  for (int round = 0; round < 4; ++round) {
+    StartOther(device);
+    ASSERT_TRUE(tests::WaitUntil([&] {
+      use_one();
+      return other_->Register(kShared / 2, kShared);
+    }));
     other_.reset();
-    usleep(100'000);
+    device.host().AskFor(0);
+    ASSERT_TRUE(tests::WaitUntil([&] {
+      use_one();
+      return device.host().storage_capacity_bytes() == kStorage;
+    }));
   }
   ExpectRight(device, blocks);
   device->CheckInvariants();

@@ -4,7 +4,6 @@
 #include "allocator/residency/transfer/evictor.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <thread>
 
@@ -40,7 +39,7 @@ TEST_P(CancelTest, LaunchTakesTheEvictionBack) {
   if (launch.joinable()) launch.join();
   EXPECT_EQ(Wrong(device, block, 5), 0u);
   const auto ended = [&] { return device->Stats().evictions + device->Stats().evictions_cancelled; };
-  for (int i = 0; i < 5000 && ended() == 0; ++i) usleep(1000);
+  EXPECT_TRUE(tests::WaitUntil([&] { return ended() > 0; }));
   const ResidencyStats stats = device->Stats();
   EXPECT_EQ(stats.evictions_cancelled, GetParam().counted_as >= 0 ? 1u : 0u);
   EXPECT_EQ(stats.evictions, GetParam().counted_as >= 0 ? 0u : 1u);
@@ -49,8 +48,7 @@ TEST_P(CancelTest, LaunchTakesTheEvictionBack) {
     EXPECT_EQ(device->evictor()->cancelled_in_phase[i], i == GetParam().counted_as ? 1u : 0u) << i;
   }
   ASSERT_TRUE(device->Free(block).ok());
-  for (int i = 0; i < 5000 && device.disk()->stats().slots_in_use > 0; ++i) usleep(1000);
-  EXPECT_EQ(device.disk()->stats().slots_in_use, 0u);
+  EXPECT_TRUE(tests::WaitUntil([&] { return device.disk()->stats().slots_in_use == 0; }));
   device->CheckInvariants();
 }
 
@@ -80,10 +78,17 @@ TEST(MotionTest, FreeInTheMiddleOfAnEvictionGivesEverythingBack) {
               CUDA_SUCCESS);
     EXPECT_EQ(Wrong(device, block, 6), 0u) << point;
     ASSERT_TRUE(device->Free(block).ok());
-    for (int i = 0; i < 5000 && device->Stats().host_tier_bytes > 0; ++i) usleep(1000);
-    EXPECT_EQ(device->Stats().host_tier_bytes, 0u);
+    EXPECT_TRUE(tests::WaitUntil([&] { return device->Stats().host_tier_bytes == 0; }));
     device->CheckInvariants();
   }
+}
+
+void AwaitHandedOutAgain(CoreDevice& device, CUdeviceptr block) {
+  EXPECT_TRUE(tests::WaitUntil([&] {
+    const CUdeviceptr again = device.MustAllocate(kBlock);
+    EXPECT_TRUE(again == block || device->Free(again).ok());
+    return again == block;
+  }));
 }
 
 TEST(MotionTest, BlockFreedDuringAnEvictionWaitsForItsRecordedStream) {
@@ -97,20 +102,14 @@ TEST(MotionTest, BlockFreedDuringAnEvictionWaitsForItsRecordedStream) {
       CUDA_SUCCESS);
   ASSERT_TRUE(device->RecordStream(block, side).ok());
   StartEviction(device, block);  // waits for the side stream
-  usleep(2000);
+  AwaitPolls(device, 2);
   ASSERT_TRUE(device->Free(block).ok());
   WaitForState(device, block, BlockState::kCached);
   EXPECT_NE(device.MustAllocate(kBlock), block) << "the side stream still reads it";
   PauseStreams(false);
   device.Synchronize();
   EXPECT_EQ(wrong, 0u);
-  CUdeviceptr again = 0;
-  for (int i = 0; i < 2000 && again != block; ++i) {
-    again = device.MustAllocate(kBlock);
-    ASSERT_TRUE(again == block || device->Free(again).ok());
-    usleep(1000);
-  }
-  EXPECT_EQ(again, block);
+  AwaitHandedOutAgain(device, block);
 }
 
 TEST(MotionTest, BlockRecordedOnTheStreamOfAThreadThatEndedComesBack) {
@@ -121,13 +120,7 @@ TEST(MotionTest, BlockRecordedOnTheStreamOfAThreadThatEndedComesBack) {
     ASSERT_TRUE(device->RecordStream(block, CU_STREAM_PER_THREAD).ok());
   }).join();
   ASSERT_TRUE(device->Free(block).ok());
-  CUdeviceptr again = 0;
-  for (int i = 0; i < 2000 && again != block; ++i) {
-    again = device.MustAllocate(kBlock);
-    usleep(1000);
-    ASSERT_TRUE(again == block || device->Free(again).ok());
-  }
-  EXPECT_EQ(again, block);
+  AwaitHandedOutAgain(device, block);
 }
 
 TEST(EvictorTest, WithoutAHashNothingIsCopiedEarly) {

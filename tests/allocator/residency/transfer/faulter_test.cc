@@ -41,8 +41,8 @@ TEST(FaulterTest, AFetchTakenBackIsSpilledAgainAndWholeWhenWantedAfterAll) {
     device->thread()->Wake();
     // Every other time it is wanted again while it is being taken back, else when it has been (or had arrived
     // before).
-    for (int i = 0; round % 2 == 0 && i < 10'000 && StateOf(device, block) == BlockState::kFaulting; ++i)
-      usleep(100);
+    const auto has_ended = [&] { return StateOf(device, block) != BlockState::kFaulting; };
+    ASSERT_TRUE(round % 2 != 0 || tests::WaitUntil(has_ended)) << round;
     taken_back += StateOf(device, block) == BlockState::kSpilled;
     ASSERT_EQ(Wrong(device, block, 9), 0u) << round;
     WaitForState(device, block, BlockState::kResident);

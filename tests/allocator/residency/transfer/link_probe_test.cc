@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -89,15 +90,12 @@ void EvictInNeed(CoreDevice& device, CUdeviceptr block) {
 
 // With `success`, a measurement that took too long on a busy machine does not count.
 ResidencyStats AwaitMeasurement(CoreDevice& device, bool success = false) {
-  ResidencyStats stats = device->Stats();
-  const auto ended = [&] {
-    return stats.link_measurements + (success ? 0 : stats.link_measurements_dropped) > 0;
-  };
-  for (int i = 0; i < 10'000 && !ended(); ++i) {
-    usleep(200);
+  ResidencyStats stats;
+  EXPECT_TRUE(tests::WaitUntil([&] {
     device->thread()->Wake();  // nothing else moves, and the first chunks are free only now
     stats = device->Stats();
-  }
+    return stats.link_measurements + (success ? 0 : stats.link_measurements_dropped) > 0;
+  })) << "nothing is measured";
   return stats;
 }
 
@@ -227,51 +225,9 @@ TEST(LinkProbeTest, ARefusalDropsItAndNothingElse) {
   }
 }
 
-// The job's transfers move so many bytes a second, for a while.
-void MoveAt(CoreDevice& device, LinkDirection direction, double rate) {
-  constexpr uint64_t kBytes = 64 << 20;
-  LinkMeter& link = device->core()->link;
-  for (int i = 0; i < 20; ++i) {
-    const int64_t now = os::Clock::System()->NowNanos();
-    link.Begin(direction, now);
-    link.End(direction, kBytes, now + static_cast<int64_t>(static_cast<double>(kBytes) / rate * 1e9));
-    usleep(1000);
-  }
-}
-
-// What moves at other rates than before is measured again, whichever direction first had too little to say.
-TEST(LinkProbeTest, ADriftMeasuresAgain) {
-  for (const LinkDirection direction : {LinkDirection::kIn, LinkDirection::kOut}) {
-    CoreSetup setup = Measuring();
-    setup.link_apart_nanos = 1'000'000;
-    CoreDevice device(setup);
-    const CUdeviceptr block = Filled(device, 7);
-    EvictInNeed(device, block);
-    const auto measured = [&] {
-      device->thread()->Wake();
-      usleep(2000);
-      const ResidencyStats stats = device->Stats();
-      return stats.link_measurements + stats.link_measurements_dropped;
-    };
-    ASSERT_TRUE(AwaitMeasurement(device, /*success=*/true).link);
-    MoveAt(device, direction, 100e9);
-    uint64_t before = measured();
-    int quiet = 0;  // looks in a row: on a busy machine the last measurement may end late
-    for (int i = 0; i < 5'000 && quiet < 20; ++i) {
-      const uint64_t now = measured();
-      quiet = now == before ? quiet + 1 : 0;
-      before = now;
-    }
-    EXPECT_EQ(quiet, 20) << "the rates are what they were";
-    MoveAt(device, direction, 200e9);
-    for (int i = 0; i < 5'000 && measured() == before; ++i) continue;
-    EXPECT_GT(measured(), before);
-    EXPECT_EQ(Read(device, block, 7), 0u);
-  }
-}
-
 // Events with times are the measurement's alone in these tests.
 std::atomic<bool> link_hangs{false}, seen_hanging{false};
+std::atomic<uint64_t> looks_at_ends{0};  // of the measurement's copies: at each poll while it is under way
 std::mutex timed_mu;
 std::set<CUevent> timed_events;
 CUresult CreateEvent(CUevent* event, unsigned int flags) {
@@ -282,28 +238,82 @@ CUresult CreateEvent(CUevent* event, unsigned int flags) {
 }
 CUresult QueryEvent(CUevent event) {
   const std::lock_guard lock(timed_mu);
-  if (link_hangs.load() && timed_events.contains(event)) {
+  const bool timed = timed_events.contains(event);
+  if (timed) ++looks_at_ends;
+  if (link_hangs.load() && timed) {
     seen_hanging = true;
     return CUDA_ERROR_NOT_READY;
   }
   return CoreDevice::Driver()->cuEventQuery(event);
 }
-
-TEST(LinkProbeTest, ABatchThatDoesNotEndHoldsEvictionsForAMomentOnly) {
+CudaDriver WatchedDriver() {
   CudaDriver driver = *CoreDevice::Driver();
   driver.cuEventCreate = &CreateEvent;
   driver.cuEventQuery = &QueryEvent;
+  return driver;
+}
+
+// The job's transfers move so many bytes a second.
+void MoveAt(CoreDevice& device, LinkDirection direction, double rate) {
+  constexpr uint64_t kBytes = 64 << 20;
+  LinkMeter& link = device->core()->link;
+  int64_t now = os::Clock::System()->NowNanos();
+  for (int i = 0; i < 20; ++i) {
+    link.Begin(direction, now);
+    now += static_cast<int64_t>(static_cast<double>(kBytes) / rate * 1e9);
+    link.End(direction, kBytes, now);
+  }
+}
+
+// What moves at other rates than before is measured again, whichever direction first had too little to say.
+TEST(LinkProbeTest, ADriftMeasuresAgain) {
+  for (const LinkDirection direction : {LinkDirection::kIn, LinkDirection::kOut}) {
+    const CudaDriver driver = WatchedDriver();
+    CoreSetup setup = Measuring();
+    setup.driver = &driver;
+    setup.link_apart_nanos = 0;  // each poll may begin one
+    CoreDevice device(setup);
+    const CUdeviceptr block = Filled(device, 7);
+    EvictInNeed(device, block);
+    const auto measured = [&] {
+      const ResidencyStats stats = device->Stats();
+      return stats.link_measurements + stats.link_measurements_dropped;
+    };
+    const auto is_quiet = [&] {  // the last measurement may end late
+      const uint64_t before = looks_at_ends;
+      AwaitPolls(device, 10);
+      return looks_at_ends == before;
+    };
+    ASSERT_TRUE(AwaitMeasurement(device, /*success=*/true).link);
+    MoveAt(device, direction, 100e9);
+    ASSERT_TRUE(tests::WaitUntil(is_quiet)) << "the rates are what they were";
+    const uint64_t before = measured();
+    MoveAt(device, direction, 200e9);
+    EXPECT_TRUE(tests::WaitUntil([&] {
+      device->thread()->Wake();
+      return measured() > before;
+    }));
+    EXPECT_EQ(Read(device, block, 7), 0u);
+  }
+}
+
+void AwaitHangingLink(CoreDevice& device) {
+  ASSERT_TRUE(tests::WaitUntil([&] {
+    device->thread()->Wake();
+    return seen_hanging.load();
+  }));
+}
+
+TEST(LinkProbeTest, ABatchThatDoesNotEndHoldsEvictionsForAMomentOnly) {
+  const CudaDriver driver = WatchedDriver();
   link_hangs = true;
+  seen_hanging = false;
   CoreSetup setup = Measuring();
   setup.driver = &driver;
   CoreDevice device(setup);
   const CUdeviceptr first = Filled(device, 3), second = Filled(device, 5);
   EvictInNeed(device, first);
-  for (int i = 0; i < 10'000 && !seen_hanging; ++i) {
-    usleep(200);
-    device->thread()->Wake();
-  }
-  ASSERT_TRUE(seen_hanging);
+  AwaitHangingLink(device);
   Evict(device, second);  // waits for its end
   EXPECT_EQ(device->Stats().link_measurements_dropped, 0u) << "still under way";
   link_hangs = false;
@@ -315,9 +325,7 @@ TEST(LinkProbeTest, ABatchThatDoesNotEndHoldsEvictionsForAMomentOnly) {
 
 // What the measurement has taken comes back when its copies end. A launch that lacks just that waits for it.
 TEST(LinkProbeTest, ALaunchThatLacksItsChunksIsNotRefused) {
-  CudaDriver driver = *CoreDevice::Driver();
-  driver.cuEventCreate = &CreateEvent;
-  driver.cuEventQuery = &QueryEvent;
+  const CudaDriver driver = WatchedDriver();
   link_hangs = true;
   seen_hanging = false;
   CoreSetup setup = Measuring();
@@ -327,17 +335,17 @@ TEST(LinkProbeTest, ALaunchThatLacksItsChunksIsNotRefused) {
   const CUdeviceptr first = Filled(device, 3);
   const CUdeviceptr rest = device.MustAllocate(setup.budget_bytes - setup.external_share_bytes - kBlock);
   EvictInNeed(device, first);
-  for (int i = 0; i < 10'000 && !seen_hanging; ++i) {
-    usleep(200);
-    device->thread()->Wake();
-  }
-  ASSERT_TRUE(seen_hanging);
-  std::thread end([] {
-    usleep(600'000);
-    link_hangs = false;
+  AwaitHangingLink(device);
+  std::atomic<bool> answered{false};
+  std::thread launch([&] {
+    CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
+    EXPECT_EQ(device.Launch(nullptr, {first, rest}, [](const auto&) {}), CUDA_SUCCESS);
+    answered = true;
   });
-  EXPECT_EQ(device.Launch(nullptr, {first, rest}, [](const auto&) {}), CUDA_SUCCESS);
-  end.join();
+  // A launch that nothing could help would be refused after 200 ms.
+  EXPECT_FALSE(tests::WaitUntil([&] { return answered.load(); }, std::chrono::milliseconds(500)));
+  link_hangs = false;
+  launch.join();
   EXPECT_EQ(Read(device, first, 3), 0u);
   device->CheckInvariants();
 }

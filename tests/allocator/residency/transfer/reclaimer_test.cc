@@ -3,10 +3,8 @@
 #include "allocator/residency/transfer/reclaimer.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <thread>
 #include <vector>
 
 #include "tests/allocator/motion_helpers.h"
@@ -64,20 +62,12 @@ TEST(ReclaimerTest, AnEvictionBehindAStreamThatWaitsKeepsNobodyWaiting) {
   device.Synchronize();
   ASSERT_EQ(StateOf(device, blocks[0]), BlockState::kSpilled);
   std::atomic<bool> done{false}, late{false};
-  ASSERT_EQ(device.Launch(device.NewStream(), {blocks[5]},
-                          [&](const auto&) {
-                            while (!done.load() && !late.load()) usleep(1000);
-                          }),
-            CUDA_SUCCESS);
+  const auto waits = [&](const auto&) { late = !tests::WaitUntil([&] { return done.load(); }); };
+  ASSERT_EQ(device.Launch(device.NewStream(), {blocks[5]}, waits), CUDA_SUCCESS);
   StartEviction(device, blocks[5]);
-  std::thread clock([&] {
-    for (int i = 0; i < 1000 && !done.load(); ++i) usleep(10'000);
-    late = !done.load();
-  });
   EXPECT_EQ(device.Launch(nullptr, {blocks[0]}, [](const auto&) {}), CUDA_SUCCESS) << device->LastError();
   EXPECT_FALSE(late.load()) << "it waited for the stream";
   done = true;
-  clock.join();
   device.Synchronize();
   for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(Wrong(device, blocks[i], i + 1), 0u);
 }

@@ -22,8 +22,8 @@ void EvictWithUnseenWrite(CoreDevice& device, CUdeviceptr block, uint64_t versio
     stop.WaitUntilReached();
     WriteUnseen(block, version);
   }
-  for (int i = 0; i < 20'000 && device->Stats().evictions + device->Stats().evictions_cancelled == ended; ++i)
-    usleep(200);
+  ASSERT_TRUE(tests::WaitUntil(
+      [&] { return device->Stats().evictions + device->Stats().evictions_cancelled > ended; }));
 }
 
 // So many evictions in a row, each of a block that a launch has changed before. Returns the last version.
@@ -151,7 +151,7 @@ TEST(UnseenWritesTest, ALaunchDuringTheVerificationIsNone) {
     }
     EXPECT_EQ(Read(device, block, 2), 0u);
     ++taken_back;
-    for (int i = 0; i < 20'000 && device->Stats().evictions_cancelled < taken_back; ++i) usleep(200);
+    AwaitTakenBack(device, taken_back);
   }
   EXPECT_EQ(device->Stats().unseen_writes, 0u);
   EXPECT_FALSE(IsPinned(device, block));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 
+#include "tests/allocator/go_ahead.h"
 #include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
@@ -178,24 +179,22 @@ TEST_F(WriteSamplerTest, ALookWhoseEndTheDriverDoesNotTellIsNotOver) {
   driver.cuEventQuery = &QueryWithoutAnswer;
   setup_.driver = &driver;
   Begin();
-  std::atomic<bool> release{false};
-  const auto held = [&](const auto&) {
-    while (!release.load()) usleep(100);
-  };
+  GoAhead go;
+  const auto held = [wait = go.Waiter()](const auto&) { wait(); };
   untold_queries.store(100);  // fewer than make an error the device's
   ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, held, kReads), CUDA_SUCCESS);
-  for (int i = 0; i < 2000 && untold_queries.load() > 0; ++i) {
+  ASSERT_TRUE(tests::WaitUntil([&] {
     (*device_)->thread()->Wake();
-    usleep(1000);
-  }
+    return untold_queries.load() <= 0;
+  }));
+  AwaitPolls(*device_, 2);
   EXPECT_EQ((*device_)->writes()->looks(), 0u);
-  release.store(true);
+  go.Give();
   device_->Synchronize();
-  for (int i = 0; i < 5000 && (*device_)->writes()->looks() == 0; ++i) {
+  EXPECT_TRUE(tests::WaitUntil([&] {
     (*device_)->thread()->Wake();
-    usleep(1000);
-  }
-  EXPECT_EQ((*device_)->writes()->looks(), 1u);
+    return (*device_)->writes()->looks() == 1;
+  }));
   device_ = nullptr;
 }
 

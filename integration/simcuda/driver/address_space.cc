@@ -41,8 +41,9 @@ CUresult AddressSpace::Reserve(uint64_t size, uint64_t alignment, uint64_t hint,
   const uint64_t least = granularity > (2u << 20) ? granularity : (2u << 20);
   if (alignment < least) alignment = least;
   WriteLock lock(mutex_);
-  const bool at_hint =
-      hint != 0 && IsMultiple(hint, alignment) && pool_.Contains(hint) && addresses_.TakeAt(hint, size);
+  const bool hinted = hint != 0 && IsMultiple(hint, alignment) && GetSettings().address_hints.load() != 0;
+  if (hinted && !pool_.Contains(hint) && pool_.AddHinted(hint, size)) addresses_.Give(hint, size);
+  const bool at_hint = hinted && addresses_.TakeAt(hint, size);
   *start = at_hint ? hint : addresses_.Take(size, alignment);
   if (*start == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   reservations_[*start] = size;

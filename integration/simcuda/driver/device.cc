@@ -1,5 +1,7 @@
 #include "integration/simcuda/driver/device.h"
 
+#include "integration/simcuda/driver/settings.h"
+
 namespace simcuda {
 
 bool Device::Charge(uint64_t bytes) {
@@ -11,6 +13,17 @@ bool Device::Charge(uint64_t bytes) {
   while (peak < used + bytes && !peak_.compare_exchange_weak(peak, used + bytes)) {
   }
   return true;
+}
+
+bool Device::TakeLocalMemory() {
+  const Settings& settings = GetSettings();
+  const int64_t bytes = settings.local_memory_bytes.load(std::memory_order_relaxed);
+  if (bytes == 0 || has_local_memory_.load()) return true;
+  if (++launches_ < settings.local_memory_launch.load()) return true;
+  if (has_local_memory_.exchange(true)) return true;
+  if (Charge(static_cast<uint64_t>(bytes))) return true;
+  has_local_memory_.store(false);
+  return false;
 }
 
 }  // namespace simcuda

@@ -34,6 +34,9 @@ class Device {
   // Charges physical memory; false (nothing charged) beyond the capacity.
   bool Charge(uint64_t bytes);
   void Uncharge(uint64_t bytes) { used_ -= bytes; }
+  // For each launch: takes the local memory of kernels (SIMCUDA_LOCAL_MEMORY) at the launch that needs it, once.
+  // False when the device has no memory for it.
+  bool TakeLocalMemory();
 
   CopyEngine& engine(int direction) { return engines_[direction]; }
 
@@ -43,6 +46,8 @@ class Device {
   std::atomic<uint64_t> capacity_;
   std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> peak_{0};
+  std::atomic<int64_t> launches_{0};  // counted until local memory has been taken
+  std::atomic<bool> has_local_memory_{false};
   CopyEngine engines_[2];  // SIMCUDA_HTOD, SIMCUDA_DTOH
 };
 

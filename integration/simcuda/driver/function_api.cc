@@ -1,6 +1,7 @@
 // Driver functions: what can be asked of a function or kernel.
 #include <algorithm>
 
+#include "integration/simcuda/driver/context.h"
 #include "integration/simcuda/driver/driver.h"
 #include "integration/simcuda/driver/fail_points.h"
 #include "integration/simcuda/driver/kernel.h"
@@ -25,6 +26,9 @@ CUresult GetParameter(const void* handle, HandleKind kind, size_t index, size_t*
   if (CUresult result = EnterFunction(handle, kind, &function, kBadQuery); result != CUDA_SUCCESS)
     return result;
   if (offset == nullptr || index >= function->kernel->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (Context* const context = CurrentContext(); context != nullptr) {
+    if (CUresult result = function->LoadCode(&context->device()); result != CUDA_SUCCESS) return result;
+  }
   *offset = function->kernel->parameters[index].offset;
   if (size != nullptr) *size = function->kernel->parameters[index].size;
   return CUDA_SUCCESS;

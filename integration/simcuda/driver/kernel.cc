@@ -5,6 +5,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "integration/simcuda/driver/device.h"
+#include "integration/simcuda/driver/settings.h"
+
 namespace simcuda {
 namespace {
 
@@ -43,6 +46,23 @@ bool IsPlausible(const simcuda_kernel& kernel, bool wants_handle) {
 }
 
 }  // namespace
+
+CUresult FunctionHandle::LoadCode(Device* device) {
+  const int64_t bytes = GetSettings().code_bytes.load(std::memory_order_relaxed);
+  if (bytes == 0) return CUDA_SUCCESS;
+  std::lock_guard<std::mutex> lock(code_mutex_);
+  if (code_device_ != nullptr) return CUDA_SUCCESS;
+  if (!device->Charge(static_cast<uint64_t>(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+  code_device_ = device;
+  code_bytes_ = static_cast<uint64_t>(bytes);
+  return CUDA_SUCCESS;
+}
+
+void FunctionHandle::UnloadCode() {
+  std::lock_guard<std::mutex> lock(code_mutex_);
+  if (code_device_ != nullptr) code_device_->Uncharge(code_bytes_);
+  code_device_ = nullptr;
+}
 
 const KernelDefinition* FindKernel(const std::string& name, long parameters) {
   Registry& registry = GetRegistry();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 namespace simcuda {
 
+class Device;
 struct Module;
 
 // A kernel as it was registered, or as an image lays it out. Never freed: queued launches and handles refer
@@ -31,6 +33,16 @@ struct FunctionHandle : HandleObject {
   const KernelDefinition* kernel = nullptr;
   Module* module = nullptr;  // null: the handle that registration gave
   std::atomic<int> dynamic_shared_bytes_max{48 << 10};
+
+  // Loads the code on the device where that has not been done (SIMCUDA_CODE_BYTES): OUT_OF_MEMORY on a full one.
+  CUresult LoadCode(Device* device);
+  // The handle ends: its code takes no memory any more.
+  void UnloadCode();
+
+ private:
+  std::mutex code_mutex_;
+  Device* code_device_ = nullptr;  // null: not loaded; guarded by the mutex, as is the next
+  uint64_t code_bytes_ = 0;
 };
 
 // Null when the handle is no live one of that kind.

@@ -202,7 +202,7 @@ bool IsShapeSane(const LaunchShape& shape) {
 }
 
 CUresult CheckLaunch(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
-                     const FunctionHandle** function) {
+                     FunctionHandle** function) {
   *function = FunctionOrKernel(handle);
   if (*function == nullptr) return BadHandle(handle, "a CUfunction or a CUkernel", CUDA_ERROR_INVALID_HANDLE);
   if (!IsShapeSane(shape)) return CUDA_ERROR_INVALID_VALUE;
@@ -211,18 +211,26 @@ CUresult CheckLaunch(CUfunction handle, const LaunchShape& shape, void** paramet
   return none && !(*function)->kernel->parameters.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// What a launch takes for itself: the kernel's code, and once on a device the local memory of all kernels.
+CUresult TakeMemory(FunctionHandle* function, Device* device) {
+  if (CUresult result = function->LoadCode(device); result != CUDA_SUCCESS) return result;
+  return device->TakeLocalMemory() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 template <Form kForm>
 CUresult Launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle, void** parameters,
                 void** extra) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(stream_handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  const FunctionHandle* function = nullptr;
+  FunctionHandle* function = nullptr;
   if (CUresult result = CheckLaunch(handle, shape, parameters, extra, &function); result != CUDA_SUCCESS)
     return result;
   // A function is of one context; a kernel, and what registration gave, is good in all.
   const Module* const module = function->module;
   if (module != nullptr && module->context != nullptr && module->context != stream->context())
     return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = TakeMemory(function, &stream->context()->device()); result != CUDA_SUCCESS)
+    return result;
   bool capturing = false;
   if (CUresult result = EnterQueueing(*stream, &capturing); result != CUDA_SUCCESS) return result;
   if (capturing) {
@@ -279,7 +287,7 @@ KernelOperation::~KernelOperation() {
 
 CUresult KernelOperation::Make(CUfunction handle, const LaunchShape& shape, void** parameters, void** extra,
                                std::shared_ptr<KernelOperation>* made) {
-  const FunctionHandle* function = nullptr;
+  FunctionHandle* function = nullptr;
   if (CUresult result = CheckLaunch(handle, shape, parameters, extra, &function); result != CUDA_SUCCESS)
     return result;
   std::shared_ptr<KernelOperation> operation(new KernelOperation(handle, *function, shape));

@@ -15,9 +15,23 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// An inaccessible stretch of at most *size bytes (halved until the process can have it), aligned to huge pages.
-uint64_t ReserveStretch(uint64_t* size) {
+// Where NVIDIA's driver places reservations that come without a hint: a 32 GiB pool in a trace of llama.cpp under
+// cuda-gdb began here.
+constexpr uint64_t kDriversBase = 0x302000000;
+
+// An inaccessible stretch of exactly these addresses; false when something else lies there.
+bool ReserveAt(uint64_t start, uint64_t size) {
+  void* const got = mmap(Pointer(start), size, PROT_NONE, kReserved | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got != MAP_FAILED && got != Pointer(start))
+    munmap(got, size);  // a kernel that takes the address for a hint
+  return got == Pointer(start);
+}
+
+// An inaccessible stretch of at most *size bytes (halved until the process can have it), aligned to huge pages; at
+// `wanted` where that is free.
+uint64_t ReserveStretch(uint64_t wanted, uint64_t* size) {
   for (; *size >= kSmallestStretch; *size /= 2) {
+    if (wanted != 0 && ReserveAt(wanted, *size)) return wanted;
     void* start = mmap(nullptr, *size + kHugePage, PROT_NONE, kReserved, -1, 0);
     if (start == MAP_FAILED) continue;
     return (reinterpret_cast<uint64_t>(start) + kHugePage - 1) & ~(kHugePage - 1);
@@ -42,12 +56,19 @@ bool Forget(uint64_t address, uint64_t size) {
 
 bool MemoryPool::Init() {
   visible_size_ = kLargestStretch;
-  visible_start_ = ReserveStretch(&visible_size_);
+  visible_start_ = ReserveStretch(kDriversBase, &visible_size_);
   uint64_t homes_size = visible_size_ / 4;
-  const uint64_t homes_start = visible_start_ == 0 ? 0 : ReserveStretch(&homes_size);
+  const uint64_t homes_start = visible_start_ == 0 ? 0 : ReserveStretch(0, &homes_size);
   if (homes_start == 0) return false;
   AdviseForDevice(homes_start, homes_size);  // what moves away from there keeps these
   homes_.Reset(homes_start, homes_size);
+  return true;
+}
+
+bool MemoryPool::AddHinted(uint64_t start, uint64_t size) {
+  if (hinted_start_.load() != 0 || !ReserveAt(start, size)) return false;
+  hinted_size_.store(size, std::memory_order_relaxed);
+  hinted_start_.store(start, std::memory_order_release);
   return true;
 }
 

@@ -1,6 +1,6 @@
-// The host memory behind the device: one stretch of addresses for everything a job can see (reservations and
-// allocations), one for the homes of physical handles that are mapped nowhere. Both are PROT_NONE where no memory
-// is in use, are not inherited by forks, and take host memory only for what exists.
+// The host memory behind the device: a stretch of addresses for everything a job can see (reservations and
+// allocations), which begins where NVIDIA's driver begins; one for a reservation that the job wants elsewhere; and one
+// for the homes of physical handles that are mapped nowhere. All are PROT_NONE where no memory is in use, are not inherited by forks, and take host memory only for what exists.
 //
 // A map moves the pages of a handle from its home to the address (mremap), an unmap moves them back: no copy, and
 // no page fault later. MREMAP_DONTUNMAP keeps the place that the pages left reserved, so no other thread's mmap
@@ -8,6 +8,7 @@
 #ifndef SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_
 #define SPILLWAY_INTEGRATION_SIMCUDA_DRIVER_MEMORY_POOL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,11 +18,18 @@ namespace simcuda {
 
 class MemoryPool {
  public:
-  // Reserves both stretches; false when the process cannot have them.
+  // Reserves the first stretch and the homes; false when the process cannot have them.
   bool Init();
+  // Makes [start, start + size) visible as well, once. False: a second time, or something else lies there. The caller
+  // holds the address space's lock.
+  bool AddHinted(uint64_t start, uint64_t size);
 
-  // One compare each: whether the address can belong to a device at all.
-  bool Contains(uint64_t address) const { return address - visible_start_ < visible_size_; }
+  // Whether the address can belong to a device at all.
+  bool Contains(uint64_t address) const {
+    return address - visible_start_ < visible_size_ ||
+           address - hinted_start_.load(std::memory_order_acquire) <
+               hinted_size_.load(std::memory_order_relaxed);
+  }
   uint64_t visible_start() const { return visible_start_; }
   uint64_t visible_size() const { return visible_size_; }
 
@@ -44,6 +52,8 @@ class MemoryPool {
  private:
   uint64_t visible_start_ = 0;
   uint64_t visible_size_ = 0;
+  // The size before the start: a reader that sees the start sees the size.
+  std::atomic<uint64_t> hinted_start_{0}, hinted_size_{0};
   Extents homes_;
 };
 

@@ -112,7 +112,9 @@ void Module::Unload() {
 void Module::EndHandles() {
   Die();
   for (auto& [name, handle] : functions) {
-    if (handle != nullptr) handle->Die();
+    if (handle == nullptr) continue;
+    handle->Die();
+    handle->UnloadCode();
   }
 }
 

@@ -66,7 +66,9 @@ CUresult Find(const void* handle, HandleKind kind, const char* name, void** func
   if (CUresult result = EnterModule(handle, kind, &module); result != CUDA_SUCCESS) return result;
   if (name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionHandle* found = nullptr;
-  const CUresult result = module->Find(name, &found);
+  CUresult result = module->Find(name, &found);
+  Context* const context = module->context != nullptr ? module->context : CurrentContext();
+  if (result == CUDA_SUCCESS && context != nullptr) result = found->LoadCode(&context->device());
   if (result == CUDA_SUCCESS) *function = found;
   return result;
 }

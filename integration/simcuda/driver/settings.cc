@@ -28,6 +28,7 @@ enum class Kind {
   kScale,
   kCopyBytes,
   kHandles,
+  kHints,
   kBooleanBytes
 };
 enum class Changeable { kAlways, kBeforeInit };
@@ -55,6 +56,10 @@ const Row* Rows(size_t* count) {
       {"HANDLES", Kind::kHandles, &s.handles, nullptr, Changeable::kAlways},
       {"UNREGISTER", Kind::kForm, &s.unregister_waits, nullptr, Changeable::kAlways},
       {"MODULE_LOAD", Kind::kForm, &s.module_load_waits, nullptr, Changeable::kAlways},
+      {"CODE_BYTES", Kind::kBytes, &s.code_bytes, nullptr, Changeable::kAlways},
+      {"LOCAL_MEMORY", Kind::kBytes, &s.local_memory_bytes, nullptr, Changeable::kBeforeInit},
+      {"LOCAL_MEMORY_LAUNCH", Kind::kCount, &s.local_memory_launch, nullptr, Changeable::kBeforeInit},
+      {"ADDRESS_HINTS", Kind::kHints, &s.address_hints, nullptr, Changeable::kAlways},
       {"BOOLEAN_BYTES", Kind::kBooleanBytes, &s.boolean_bytes, nullptr, Changeable::kAlways},
       {"COPY_BANDWIDTH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD],
        &s.copy_bytes_per_s[SIMCUDA_DTOH], Changeable::kAlways},
@@ -102,6 +107,7 @@ const char* Accepted(Kind kind) {
     case Kind::kScale: return "a number from 1 to 20";
     case Kind::kCopyBytes: return "all or sample";
     case Kind::kHandles: return "stop or answer";
+    case Kind::kHints: return "take or ignore";
     case Kind::kBooleanBytes: return "1 or 4";
   }
   return "";
@@ -168,6 +174,7 @@ bool Parse(Kind kind, const std::string& text, int64_t* value) {
     case Kind::kScale: return ParseScale(text, value);
     case Kind::kCopyBytes: return ParseChoice(text, {"all", "sample"}, value);
     case Kind::kHandles: return ParseChoice(text, {"stop", "answer"}, value);
+    case Kind::kHints: return ParseChoice(text, {"ignore", "take"}, value);
     case Kind::kBooleanBytes: return ParseCount(text, value) && (*value == 1 || *value == 4);
   }
   return false;

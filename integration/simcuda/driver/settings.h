@@ -35,7 +35,13 @@ struct Settings {
   // Whether calls that wait for the GPU on a real driver do so here. Loads of code always do with a hardware profile.
   Value unregister_waits{1};
   Value module_load_waits{0};
+  Value address_hints{1};  // whether a reservation may lie where the job wants it
   Value boolean_bytes{1};  // of a pointer attribute that is true or false
+
+  // Device memory that the driver takes for itself, which no call shows.
+  Value code_bytes{0};          // for a kernel's code, from its first use on
+  Value local_memory_bytes{0};  // for the local memory of kernels, at once, at a device's n-th launch
+  Value local_memory_launch{1};
 
   // Index: SIMCUDA_HTOD or SIMCUDA_DTOH.
   Value copy_bytes_per_s[2] = {0, 0};

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "tests/allocator/core_fixture.h"
 
@@ -26,6 +28,24 @@ TEST(PinnedSlabTest, IsThereUntilItIsGivenBack) {
   EXPECT_TRUE(UnpinSlab(CoreDevice::Driver(), CoreDevice::Context(), *slab, 100'000));
   EXPECT_FALSE(Mapped(*slab));
   EXPECT_FALSE(Mapped(*slab + 102'400)) << "the page behind it";
+}
+
+// The driver would take the pages one after the other, under locks that launches wait for.
+TEST(PinnedSlabTest, HasItsPagesBeforeTheDriverIsCalled) {
+  static size_t there = 0;
+  CudaDriver driver = *CoreDevice::Driver();
+  driver.cuMemHostRegister_v2 = [](void* start, size_t bytes, unsigned flags) {
+    std::vector<unsigned char> in_memory(bytes / 4096);
+    EXPECT_EQ(mincore(start, bytes, in_memory.data()), 0);
+    there = static_cast<size_t>(
+        std::count_if(in_memory.begin(), in_memory.end(), [](auto page) { return page & 1; }));
+    return CoreDevice::Driver()->cuMemHostRegister_v2(start, bytes, flags);
+  };
+  constexpr uint64_t kBytes = 32 << 20;
+  const auto slab = PinSlab(&driver, CoreDevice::Context(), kBytes);
+  ASSERT_TRUE(slab.ok()) << slab.status();
+  EXPECT_EQ(there, kBytes / 4096);
+  EXPECT_TRUE(UnpinSlab(&driver, CoreDevice::Context(), *slab, kBytes));
 }
 
 TEST(PinnedSlabTest, WhatTheDriverRefusesIsSaid) {

@@ -10,17 +10,38 @@
 
 namespace spillway::allocator {
 
+namespace {
+
+// Reserves at one of the hints. A driver that does not take an address gives another one. 0: none was taken.
+CUdeviceptr ReserveAtHint(const CudaDriver* driver, uint64_t bytes, uint64_t chunk_bytes,
+                          absl::Span<const uint64_t> hints) {
+  for (const uint64_t hint : hints) {
+    CUdeviceptr base = 0;
+    if (driver->cuMemAddressReserve(&base, bytes, chunk_bytes, hint, 0) != CUDA_SUCCESS) continue;
+    if (base == hint) return base;
+    driver->cuMemAddressFree(base, bytes);
+  }
+  return 0;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<AddressMap>> AddressMap::Reserve(const CudaDriver* driver, int devices,
                                                                 uint64_t bytes_per_device,
-                                                                uint64_t chunk_bytes) {
+                                                                uint64_t chunk_bytes,
+                                                                absl::Span<const uint64_t> hints) {
   SPILLWAY_CHECK(devices >= 1 && devices <= kMaxDevices && std::has_single_bit(chunk_bytes));
   const uint64_t slice = std::bit_ceil(bytes_per_device);
   const uint64_t total = slice * devices;
-  CUdeviceptr base = 0;
-  SPILLWAY_RETURN_IF_ERROR(
-      driver->ToStatus(driver->cuMemAddressReserve(&base, total, chunk_bytes, 0, 0),
-                       "reserving " + std::to_string(total >> 30) + " GiB of device address space"));
-  std::unique_ptr<AddressMap> map(new AddressMap(base, devices, slice, std::countr_zero(chunk_bytes)));
+  CUdeviceptr base = ReserveAtHint(driver, total, chunk_bytes, hints);
+  const bool at_hint = base != 0;
+  if (!at_hint) {
+    SPILLWAY_RETURN_IF_ERROR(
+        driver->ToStatus(driver->cuMemAddressReserve(&base, total, chunk_bytes, 0, 0),
+                         "reserving " + std::to_string(total >> 30) + " GiB of device address space"));
+  }
+  std::unique_ptr<AddressMap> map(
+      new AddressMap(base, at_hint, devices, slice, std::countr_zero(chunk_bytes)));
   if (map->pages_ == nullptr) {
     const int error = errno;
     driver->cuMemAddressFree(base, total);
@@ -29,8 +50,9 @@ absl::StatusOr<std::unique_ptr<AddressMap>> AddressMap::Reserve(const CudaDriver
   return map;
 }
 
-AddressMap::AddressMap(uint64_t base, int devices, uint64_t bytes_per_device, int chunk_shift)
+AddressMap::AddressMap(uint64_t base, bool at_hint, int devices, uint64_t bytes_per_device, int chunk_shift)
     : base_(base),
+      at_hint_(at_hint),
       bytes_per_device_(bytes_per_device),
       total_bytes_(bytes_per_device * devices),
       chunk_shift_(chunk_shift),

@@ -9,23 +9,36 @@
 #ifndef SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
 #define SPILLWAY_ALLOCATOR_MEMORY_ADDRESS_MAP_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "allocator/driver/cuda_driver.h"
 #include "allocator/memory/block_id.h"
 #include "io/os/atomic.h"
 
 namespace spillway::allocator {
 
+// Where the reservation is to lie, the best first. Kernels get numbers by value, and a word that happens to lie in a
+// block counts as its address: the block is brought back for a launch that never touches it. The upper half of these
+// addresses is a number from 0x5900 to 0x7400 whose upper 16 bits are 0. As the second of two 32-bit integers it is
+// 22,784 to 29,695, with the first one beside it large: far above the shifts of PyTorch's IntDivider (0 to 32), with
+// which NVIDIA's own choice, from 0x302000000 on, collides (docs/limits.md). As the second of two floats it is a
+// denormal number, as a double one of 1e-310, and bf16 or fp16 quadruples have a zero there. Executables lie from
+// 0x55 << 40 on and libraries below 0x7f << 40.
+inline constexpr std::array<uint64_t, 4> kAddressHints = {uint64_t{0x6a} << 40, uint64_t{0x72} << 40,
+                                                          uint64_t{0x62} << 40, uint64_t{0x5a} << 40};
+
 class AddressMap {
  public:
-  // Reserves `devices` slices of `bytes_per_device` bytes, rounded up to a power of two. `chunk_bytes` is a
-  // power of two and at least the device's granularity. Fails with the driver's error, or the system's when
-  // there is no memory for the table.
-  static absl::StatusOr<std::unique_ptr<AddressMap>> Reserve(const CudaDriver* driver, int devices,
-                                                             uint64_t bytes_per_device, uint64_t chunk_bytes);
+  // Reserves `devices` slices of `bytes_per_device` bytes, rounded up to a power of two, at the first of `hints`
+  // that the driver takes, else where it chooses. `chunk_bytes` is a power of two and at least the device's
+  // granularity. Fails with the driver's error, or the system's when there is no memory for the table.
+  static absl::StatusOr<std::unique_ptr<AddressMap>> Reserve(
+      const CudaDriver* driver, int devices, uint64_t bytes_per_device, uint64_t chunk_bytes,
+      absl::Span<const uint64_t> hints = kAddressHints);
   // Leaves the reservation in place: tensors may outlive this object, and process exit frees it.
   ~AddressMap();
 
@@ -57,16 +70,19 @@ class AddressMap {
   void Clear(uint64_t address, uint64_t bytes);
 
   uint64_t base() const { return base_; }
+  // Whether the driver took one of the hints. Where it did not, numbers may be taken for addresses.
+  bool at_hint() const { return at_hint_; }
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t chunk_bytes() const { return uint64_t{1} << chunk_shift_; }
   uint64_t device_base(int device) const { return base_ + device * bytes_per_device_; }
   uint64_t bytes_per_device() const { return bytes_per_device_; }
 
  private:
-  AddressMap(uint64_t base, int devices, uint64_t bytes_per_device, int chunk_shift);
+  AddressMap(uint64_t base, bool at_hint, int devices, uint64_t bytes_per_device, int chunk_shift);
   void CollectNeighbours(uint64_t chunk, AccessSet* set) const;
 
   const uint64_t base_;
+  const bool at_hint_;
   const uint64_t bytes_per_device_;
   const uint64_t total_bytes_;
   const int chunk_shift_;

@@ -88,6 +88,12 @@ absl::Status Tiers::ReserveAddresses(uint64_t device_bytes) {
     auto map = allocator::AddressMap::Reserve(driver_, devices, bytes, kChunkBytes);
     if (map.ok()) {
       addresses_ = *std::move(map);
+      if (!addresses_->at_hint()) {
+        os::ReportLine(absl::StrCat("the driver placed the blocks' addresses at 0x",
+                                    absl::Hex(addresses_->base()),
+                                    " and takes no other place: numbers that kernels get may be taken for "
+                                    "addresses, which costs speed, not bytes"));
+      }
       return absl::OkStatus();
     }
     bytes /= 2;  // a limit on address space (ulimit -v): less of it will do for a while

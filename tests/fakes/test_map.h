@@ -14,17 +14,19 @@ namespace spillway::integration {
 inline constexpr uint64_t kTestBase = 0x700000000000;
 inline constexpr uint64_t kTestChunk = 2 << 20;
 
+// The map lies at `base`, whatever its users would like.
 inline std::unique_ptr<allocator::AddressMap> MakeTestMap(int devices = 1,
-                                                          uint64_t bytes_per_device = 1ull << 32) {
+                                                          uint64_t bytes_per_device = 1ull << 32,
+                                                          uint64_t base = kTestBase) {
   static const allocator::CudaDriver driver = [] {
     allocator::CudaDriver fake;
-    fake.cuMemAddressReserve = [](CUdeviceptr* base, size_t, size_t, CUdeviceptr, unsigned long long) {
-      *base = kTestBase;
+    fake.cuMemAddressReserve = [](CUdeviceptr* start, size_t, size_t, CUdeviceptr hint, unsigned long long) {
+      *start = hint;
       return CUDA_SUCCESS;
     };
     return fake;
   }();
-  return allocator::AddressMap::Reserve(&driver, devices, bytes_per_device, kTestChunk).value();
+  return allocator::AddressMap::Reserve(&driver, devices, bytes_per_device, kTestChunk, {&base, 1}).value();
 }
 
 // Where block `index` of `device` lies in a map with PlaceBlocks: 3 chunks, then a guard chunk.

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/allocator/core_fixture.h"
@@ -74,6 +77,59 @@ TEST_F(AddressMapTest, CollectsRangesClippedToTheReservation) {
   map_->CollectRange(At(0), 0, &set);
   map_->CollectRange(map_->base() - kMib, kMib, &set);
   EXPECT_TRUE(set.empty());
+}
+
+// ---- Where the map lies.
+
+// What the driver under test was asked for, and what it gives.
+struct Places {
+  std::vector<uint64_t> free;  // hints that it takes
+  std::vector<uint64_t> asked, given_back;
+};
+Places places;
+constexpr uint64_t kDriversChoice = 0x302000000;
+
+CudaDriver DriverWithPlaces(std::vector<uint64_t> free) {
+  places = {std::move(free), {}, {}};
+  CudaDriver driver;
+  driver.cuMemAddressReserve = [](CUdeviceptr* start, size_t, size_t, CUdeviceptr hint, unsigned long long) {
+    places.asked.push_back(hint);
+    const bool takes = std::find(places.free.begin(), places.free.end(), hint) != places.free.end();
+    *start = takes ? hint : kDriversChoice;
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemAddressFree = [](CUdeviceptr start, size_t) {
+    places.given_back.push_back(start);
+    return CUDA_SUCCESS;
+  };
+  return driver;
+}
+
+TEST(AddressMapPlaceTest, LiesAtTheFirstHintThatTheDriverTakes) {
+  const CudaDriver driver = DriverWithPlaces({kAddressHints[1], kAddressHints[2]});
+  const auto map = *AddressMap::Reserve(&driver, 1, kMib, kChunk);
+  EXPECT_EQ(map->base(), kAddressHints[1]);
+  EXPECT_TRUE(map->at_hint());
+  EXPECT_THAT(places.asked, ElementsAre(kAddressHints[0], kAddressHints[1]));
+  EXPECT_THAT(places.given_back, ElementsAre(kDriversChoice)) << "what it gave instead of the first";
+}
+
+TEST(AddressMapPlaceTest, LiesWhereTheDriverChoosesWhenItTakesNoHint) {
+  const CudaDriver driver = DriverWithPlaces({});
+  const auto map = *AddressMap::Reserve(&driver, 1, kMib, kChunk);
+  EXPECT_EQ(map->base(), kDriversChoice);
+  EXPECT_FALSE(map->at_hint());
+  EXPECT_EQ(places.asked.size(), kAddressHints.size() + 1);
+  EXPECT_EQ(places.asked.back(), 0u);
+  EXPECT_EQ(places.given_back.size(), kAddressHints.size());
+}
+
+TEST(AddressMapPlaceTest, TheStandInTakesHintsUnlessItIsToIgnoreThem) {
+  // Apart from what the fixture's device has.
+  constexpr std::array<uint64_t, 1> kHint = {uint64_t{0x66} << 40};
+  SetSimcuda("ADDRESS_HINTS", "ignore");
+  EXPECT_FALSE((*AddressMap::Reserve(CoreDevice::Driver(), 1, kMib, kChunk, kHint))->at_hint());
+  SetSimcuda("ADDRESS_HINTS", "take");
 }
 
 }  // namespace

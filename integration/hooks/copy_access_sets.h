@@ -68,25 +68,13 @@ struct LinearCopy {
   }
 };
 
-// The same, with a source in host memory, which is looked through for addresses.
-struct HostToDeviceCopy {
-  template <typename D, typename N, typename... Rest>
-  static void Collect(AccessSetBuilder* builder, D destination, const void* source, N bytes, Rest...) {
-    LinearCopy::Collect(builder, destination, source, bytes);
-    if (builder->map().Contains(AddressOf(source))) {  // no host memory: the driver judges it
-      builder->WritesFromDevice(AddressOf(destination), AddressOf(source), bytes);
-      return;
-    }
-    builder->WritesFromHost(AddressOf(destination), source, bytes);
-  }
-};
-// cuMemcpy and its kin: the call says of neither side where it is.
+// cuMemcpy and its kin: the call says of neither side where it is. Nor does a copy "from the host": by unified
+// addressing the driver takes device memory there as well, and programs rely on it (onnxruntime#11360).
 struct UnifiedCopy {
-  template <typename... Rest>
-  static void Collect(AccessSetBuilder* builder, CUdeviceptr destination, CUdeviceptr source, size_t bytes,
-                      Rest...) {
+  template <typename D, typename S, typename N, typename... Rest>
+  static void Collect(AccessSetBuilder* builder, D destination, S source, N bytes, Rest...) {
     LinearCopy::Collect(builder, destination, source, bytes);
-    CollectUnknownSource(builder, destination, source, bytes);
+    CollectUnknownSource(builder, AddressOf(destination), AddressOf(source), bytes);
   }
 };
 

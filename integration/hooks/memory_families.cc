@@ -21,10 +21,17 @@ bool FindFacts(const HookContext* context, CUdeviceptr address, PointerFacts* fa
   return true;
 }
 
-// The driver answers for the block itself, so the block stays on the GPU until it is freed.
+// The newest attribute that is understood, IS_HW_DECOMPRESS_CAPABLE of CUDA 12.8.
+constexpr int kNewestAttribute = 21;
+
+// The driver answers for what is mapped there, so the block is on the GPU meanwhile. It stays until it is freed where the
+// answer lets another device reach it; of a newer attribute that is not known, and the answer is an older driver's.
 CUresult AskDriver(const RowInfo& row, decltype(&::cuPointerGetAttribute) real, void* data,
                    CUpointer_attribute attribute, CUdeviceptr address) {
-  return Pinned<allocator::PinReason::kUnknownCall, AnyArgument>::Call(row, real, data, attribute, address);
+  if (attribute > kNewestAttribute) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+    return Pinned<allocator::PinReason::kUnknownCall, AnyArgument>::Call(row, real, data, attribute, address);
+  return Gated<AnyArgument>::Call(row, real, data, attribute, address);
 }
 
 }  // namespace
@@ -66,7 +73,8 @@ CUresult AnswerAttribute(const PointerFacts& facts, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return Put(data, static_cast<size_t>(facts.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED: return Put(data, 1u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return Put(data, uint64_t{CU_MEM_HANDLE_TYPE_NONE});
+    // In as many bytes as the narrowest caller has: NVIDIA's headers do not say, and other shims write 4.
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return Put(data, uint32_t{CU_MEM_HANDLE_TYPE_NONE});
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return Put(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return Put(data, CUmemoryPool{nullptr});
     default: return CUDA_ERROR_NOT_SUPPORTED;  // buffer and block ids, tokens, and what newer drivers know

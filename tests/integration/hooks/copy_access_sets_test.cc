@@ -156,9 +156,10 @@ TEST_F(CopyAccessSetsTest, AddressesInSmallHostSourcesArePinned) {
   residency_[0].pins.clear();
   // Of unknown kind: read only when the driver says that it is host memory, or does not know it.
   const auto source = reinterpret_cast<CUdeviceptr>(table);
+  driver().pointer_answer = CUDA_SUCCESS;
   driver().Hooked<Row::cuMemcpyAsync>()(external, source, sizeof(table), Stream(1));
   EXPECT_EQ(residency_[0].pins.size(), 0u);  // the fake says: neither
-  driver().results["cuPointerGetAttribute"] = {CUDA_ERROR_INVALID_VALUE};
+  driver().pointer_answer = CUDA_ERROR_INVALID_VALUE;
   driver().Hooked<Row::cuMemcpyAsync>()(external, source, sizeof(table), Stream(1));
   ExpectPinned(PinReason::kPointerTable, {Id(2), Id(3)});
   residency_[0].pin_status = absl::ResourceExhaustedError("full");
@@ -198,6 +199,19 @@ TEST_F(CopyAccessSetsTest, ASourceThatTheDriverDoesNotTellOfMayBeATableOnTheDevi
   driver().Hooked<Row::cuMemcpyAsync>()(copy, external, sizeof(table), Stream(1));
   driver().Hooked<Row::cuMemsetD8Async>()(external, 0, sizeof(table), Stream(1));
   EXPECT_EQ(residency_[0].PinsOf(Id(2), PinReason::kPointerTable), 1) << "the copy of the table";
+}
+
+// By unified addressing the driver takes it, whatever the call is called; here it cannot be read.
+TEST_F(CopyAccessSetsTest, TheSourceOfACopyFromTheHostMayBeDeviceMemory) {
+  Publish();
+  void* const device = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(device, MAP_FAILED);
+  driver().pointer_answer = CUDA_SUCCESS;
+  EXPECT_EQ(driver().Hooked<Row::cuMemcpyHtoD_v2>()(0x1000, device, 64), CUDA_SUCCESS);
+  EXPECT_EQ(driver().Hooked<Row::cuMemcpyHtoDAsync_v2>()(0x1000, device, 64, Stream(1)), CUDA_SUCCESS);
+  EXPECT_EQ(driver().CountOf("cuMemcpyHtoD_v2"), 1u);
+  EXPECT_TRUE(residency_[0].pins.empty());
+  munmap(device, 4096);
 }
 
 TEST_F(CopyAccessSetsTest, AnAddressThatNobodyKnowsIsLeftToTheDriver) {

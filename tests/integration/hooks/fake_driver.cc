@@ -57,10 +57,18 @@ void* Function(const std::string& symbol) {
           return CUDA_SUCCESS;
         });
     put("cuFuncGetParamInfo", [](CUfunction, size_t index, size_t* offset, size_t* size) {
+      if (const CUresult refused = Refusal("cuFuncGetParamInfo"); refused != CUDA_SUCCESS) return refused;
       if (!FakeDriver::Get().layouts) return CUDA_ERROR_NOT_SUPPORTED;
       if (index >= FakeDriver::Get().param_sizes.size()) return CUDA_ERROR_INVALID_VALUE;
       *size = FakeDriver::Get().param_sizes[index];
       return CUDA_SUCCESS;
+    });
+    put("cuPointerGetAttribute", [](void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+      const CUresult result = Recording<Row::cuPointerGetAttribute>::Call(data, attribute, address);
+      if (result != CUDA_SUCCESS || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return result;
+      const CUresult answer = FakeDriver::Get().pointer_answer;
+      if (answer == CUDA_SUCCESS) *static_cast<unsigned int*>(data) = CU_MEMORYTYPE_DEVICE;
+      return answer;
     });
     put("cuModuleGetFunctionCount", [](unsigned int* count, CUmodule) {
       *count = FakeDriver::Get().counts;

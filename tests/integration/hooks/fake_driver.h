@@ -24,6 +24,8 @@ struct FakeDriver {
   };
   // By symbol: results to give, the first first; then `result`.
   std::map<std::string, std::vector<CUresult>> results;
+  // Where an address lies: it does not know it, as of pageable host memory.
+  CUresult pointer_answer = CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   std::vector<Call> calls;
   std::map<std::string, void*> wrappers;   // as installed

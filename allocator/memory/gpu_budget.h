@@ -16,12 +16,21 @@ struct GpuBudget {
   uint64_t external_share = 0;   // part of the budget that is kept for external memory
   uint64_t external = 0;         // external memory now
   uint64_t external_coming = 0;  // external allocations that are about to be made
+  // What the device has memory for, beside all that uses it, where the driver has said so; else no limit.
+  uint64_t device_limit = UINT64_MAX;
 
-  // The most that our chunks may hold. The share of external memory stays free even while it is not used;
+  // What the budget leaves for our chunks. The share of external memory stays free even while it is not used;
   // external memory beyond the share is taken from our chunks.
-  uint64_t ChunkTarget() const {
+  uint64_t BudgetTarget() const {
     const uint64_t taken = std::max(external_share, external + external_coming);
     return budget > taken ? budget - taken : 0;
+  }
+  // The most that our chunks may hold.
+  uint64_t ChunkTarget() const { return std::min(BudgetTarget(), device_limit); }
+  // The limit of a device with so much free memory beside `ours`: the unused part of the share stays free.
+  uint64_t LimitByFree(uint64_t ours, uint64_t free_bytes) const {
+    const uint64_t unused = external_share - std::min(external_share, external);
+    return ours + free_bytes - std::min(ours + free_bytes, unused);
   }
 };
 

@@ -1,7 +1,6 @@
 #include "allocator/residency/allocations.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
@@ -11,13 +10,6 @@
 #include "io/os/errno.h"
 
 namespace spillway::allocator {
-namespace {
-
-// How long an external allocation may wait in all, and without any chunk having been given up.
-constexpr int64_t kLongestWaitForExternal = 1'000'000'000;
-constexpr int64_t kWaitWithoutProgress = 100'000'000;
-
-}  // namespace
 
 Allocations::Allocations(Core* core, Parts parts)
     : core_(core),
@@ -25,7 +17,6 @@ Allocations::Allocations(Core* core, Parts parts)
       addresses_(parts.addresses),
       clean_(parts.clean),
       log_(parts.log),
-      evictor_(parts.evictor),
       wake_(std::move(parts.wake)) {}
 
 // ---- Handing out.
@@ -256,101 +247,6 @@ bool Allocations::FinishFrees() {
   }
   for (const TimelineValue& value : uncovered) core_->clock.Cover(value).IgnoreError();
   return progress;
-}
-
-// ---- Giving memory back to the driver.
-
-absl::Status Allocations::EmptyCache() {
-  DecommitCache(UINT64_MAX).IgnoreError();  // what could be taken is given back below
-  std::vector<ChunkHandle> handles;
-  {
-    const TableLock lock(core_->table);
-    core_->table.LaunchSetsLocked(lock).ForgetDead();
-    charges_->LowerPromise(lock);
-    charges_->chunks(lock).BeginRelease(charges_->chunks(lock).free(), &handles);
-  }
-  const absl::Status status = ReleaseHandles(handles);
-  return core_->error.any() ? core_->error.status(*core_->parts.driver) : status;
-}
-
-absl::Status Allocations::ReleaseHandles(const std::vector<ChunkHandle>& handles) {
-  if (handles.empty()) return absl::OkStatus();
-  const absl::Status status = Release(core_->parts.driver, handles);
-  core_->error.Note(status);
-  const TableLock lock(core_->table);
-  charges_->chunks(lock).EndRelease(ChunksOf(handles));
-  core_->table.changed.NotifyAll();
-  return status;
-}
-
-absl::Status Allocations::DecommitCache(uint64_t chunks) {
-  TableLock lock(core_->table);
-  if (core_->stopped.load()) return core_->StopStatus();
-  std::vector<Block*> victims;
-  uint64_t taken = 0;
-  core_->table.ForEachLocked(lock, BlockState::kCached, [&](Block* block) {
-    if (taken >= chunks || !block->allocation.listed || block->eviction.job != nullptr) return;
-    if (block->pins > 0 || block->memory.mapping || block->allocation.freed) return;
-    victims.push_back(block);
-    taken += block->chunks;
-  });
-  if (victims.empty()) return absl::OkStatus();
-  evictor_->StartLocked(lock, victims);
-  wake_();
-  const auto under_way = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return std::any_of(victims.begin(), victims.end(), [](Block* block) {
-      return block->eviction.job != nullptr && !block->eviction.job->cancelled;
-    });
-  };
-  const os::Wait wait(core_->waits, os::WaitKind::kCacheRelease,
-                      std::to_string(victims.size()) + " cached blocks");
-  while (under_way()) SPILLWAY_RETURN_IF_ERROR(core_->AwaitChangeLocked(&lock, wait));
-  return absl::OkStatus();
-}
-
-void Allocations::YieldToExternal(uint64_t bytes) {
-  const int64_t start = os::Clock::System()->NowNanos();
-  int64_t last_progress = start;
-  uint64_t chunks_now = UINT64_MAX;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);
-  {
-    const TableLock lock(core_->table);
-    charges_->BeginExternal(lock, bytes);
-  }
-  for (;;) {
-    SPILLWAY_DELAY_POINT("external.looks");
-    std::vector<ChunkHandle> handles;
-    {
-      const TableLock lock(core_->table);
-      charges_->chunks(lock).BeginRelease(charges_->chunks(lock).excess(), &handles);
-    }
-    ReleaseHandles(handles).IgnoreError();  // kept as the device's error
-    const int64_t now = os::Clock::System()->NowNanos();
-    const TableLock lock(core_->table);
-    if (!charges_->chunks(lock).above_target() || core_->stopped.load()) return;
-    if (charges_->chunks(lock).created() != chunks_now) last_progress = now;
-    chunks_now = charges_->chunks(lock).created();
-    if (now - start > kLongestWaitForExternal || now - last_progress > kWaitWithoutProgress) return;
-    wake_();
-    core_->table.changed.WaitFor(&core_->table.mu, std::chrono::milliseconds(10));
-  }
-}
-
-bool Allocations::ReleaseForExternal(uint64_t bytes_wanted) {
-  if (core_->stopped.load()) return false;
-  const uint64_t wanted = std::max<uint64_t>(bytes_wanted, 32 << 20) / core_->chunk_bytes + 1;
-  ScopedContext scope(core_->parts.driver, core_->parts.context);
-  uint64_t released = 0;
-  for (int round = 0; round < 2 && released < wanted; ++round) {
-    std::vector<ChunkHandle> handles;
-    {
-      const TableLock lock(core_->table);
-      released += charges_->chunks(lock).BeginRelease(wanted - released, &handles);
-    }
-    ReleaseHandles(handles).IgnoreError();  // kept as the device's error
-    if (released < wanted && round == 0) DecommitCache(wanted - released).IgnoreError();
-  }
-  return released > 0;
 }
 
 }  // namespace spillway::allocator

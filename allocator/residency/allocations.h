@@ -29,7 +29,6 @@ class Allocations {
     FreeAddresses* addresses = nullptr;
     CleanCopies* clean = nullptr;
     const LaunchLog* log = nullptr;
-    Evictor* evictor = nullptr;
     std::function<void()> wake;  // makes the device's thread look again
   };
   Allocations(Core* core, Parts parts);
@@ -41,16 +40,9 @@ class Allocations {
   absl::StatusOr<BlockRange> FindRange(CUdeviceptr address) const;
   // As Residency::LargestBlocks.
   std::vector<LargeBlock> Largest(size_t most) const;
-  absl::Status EmptyCache();
 
   // Records as a use of the block all work that the stream has been given up to now, through the gate or not.
   void RecordQueuedWorkLocked(const TableLock& lock, Block* block, StreamIndex stream);
-
-  // Counts an external allocation that is about to be made, and gives up chunks until it fits the budget
-  // beside ours, for up to a second. Context current.
-  void YieldToExternal(uint64_t bytes);
-  // An external driver call ran out of memory: gives chunks back. True when the call may be worth a repeat.
-  bool ReleaseForExternal(uint64_t bytes_wanted);
 
   // ---- Device's thread.
 
@@ -67,16 +59,12 @@ class Allocations {
   // A free comes after all that the block's streams have been given.
   void NoteQueuedWorkLocked(const TableLock& lock, Block* block);
   void FreeLocked(const TableLock& lock, Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->table.mu);
-  // Decommits up to `chunks` chunks of cached blocks and waits for the end of that.
-  absl::Status DecommitCache(uint64_t chunks);
-  absl::Status ReleaseHandles(const std::vector<ChunkHandle>& handles);
 
   Core* const core_;
   Charges* const charges_;
   FreeAddresses* const addresses_;
   CleanCopies* const clean_;
   const LaunchLog* const log_;
-  Evictor* const evictor_;
   const std::function<void()> wake_;
   bool frees_wait_ = false;  // device's thread: freed blocks wait for recorded streams
 };

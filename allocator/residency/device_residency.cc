@@ -37,6 +37,7 @@ absl::Status DeviceResidency::Components::Start() {
   evictor.emplace(&core, Evictor::Parts{&charges, &addresses, &clean, &hash, copies.get()}, wake);
   demoter.emplace(&core, &clean, charges.capacity(), wake);
   probe.emplace(&core, &charges, copies.get());
+  releaser.emplace(&core, &charges, &*evictor, wake);
   claims.emplace(&core, &charges, &*faulter, wake);
   plan_runner.emplace(&core, &charges, &log, &*evictor, &*faulter);
   reclaimer.emplace(
@@ -62,12 +63,13 @@ DeviceThread::PollResult DeviceResidency::Components::Poll() {
   }
   result.progress |= plan_runner->Poll(launch_waits);
   result.progress |= reclaimer->Poll();
+  result.progress |= releaser->PollDeviceLimit();
   if (!evictor->idle() || !faulter->idle() || !demoter->idle() || probe->measuring()) {
     result.ahead = DeviceThread::Ahead::kTransfers;
   } else if (plan_runner->active() || allocations->frees_wait() ||
              (core.pressure.load() && core.clock.UncompletedLaunches() > 0)) {
     result.ahead = DeviceThread::Ahead::kLaunches;
-  } else if (reclaimer->waits_for_time() || demoter->waits_for_time()) {
+  } else if (reclaimer->waits_for_time() || demoter->waits_for_time() || releaser->limited()) {
     result.ahead = DeviceThread::Ahead::kTime;
   }
   return result;
@@ -87,13 +89,13 @@ absl::Status DeviceResidency::Start() {
   Components& m = *components_;
   ScopedContext scope(core_->parts.driver, core_->parts.context);
   SPILLWAY_RETURN_IF_ERROR(m.Start());
-  m.allocations.emplace(core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, &*m.evictor,
-                                                  [&m] { m.thread->Wake(); }});
+  m.allocations.emplace(
+      core_, Allocations::Parts{&m.charges, &m.addresses, &m.clean, &m.log, [&m] { m.thread->Wake(); }});
   allocations_ = &*m.allocations;
   launches_.emplace(
       core_,
       Launches::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->throttle(),
-                      refusals_, [this] { return allocations_->ReleaseForExternal(0); },
+                      refusals_, [this](int attempt) { return GiveBack(attempt, 0); },
                       [this](const AccessSet& set) { return Residency::Pin(set, PinReason::kGraph); }});
   if (core_->options.evict) m.hash.Begin();
   return m.thread->Start();
@@ -245,7 +247,7 @@ void DeviceResidency::OnExternalBytes(int64_t delta) {
 }
 
 void DeviceResidency::BeginExternalAllocation(uint64_t bytes) {
-  if (!core_->closed.load()) allocations_->YieldToExternal(bytes);
+  if (!core_->closed.load()) components_->releaser->YieldToExternal(bytes);
 }
 
 void DeviceResidency::EndExternalAllocation(uint64_t bytes, bool failed) {

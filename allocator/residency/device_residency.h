@@ -17,6 +17,7 @@
 #include "allocator/residency/device_thread.h"
 #include "allocator/residency/launches.h"
 #include "allocator/residency/plan/plan_runner.h"
+#include "allocator/residency/releaser.h"
 #include "allocator/residency/residency.h"
 #include "allocator/residency/state/core.h"
 #include "allocator/residency/transfer/demoter.h"
@@ -44,7 +45,7 @@ class DeviceResidency : public Residency {
   absl::Status RecordStream(CUdeviceptr address, CUstream stream) override {
     return allocations_->RecordStream(address, stream);
   }
-  absl::Status EmptyCache() override { return allocations_->EmptyCache(); }
+  absl::Status EmptyCache() override { return components_->releaser->EmptyCache(); }
   absl::StatusOr<Range> FindRange(CUdeviceptr address) const override {
     return allocations_->FindRange(address);
   }
@@ -66,8 +67,8 @@ class DeviceResidency : public Residency {
   void OnExternalBytes(int64_t delta) override;
   void BeginExternalAllocation(uint64_t bytes) override;
   void EndExternalAllocation(uint64_t bytes, bool failed) override;
-  bool ReleaseForExternal(uint64_t bytes_wanted) override {
-    return allocations_->ReleaseForExternal(bytes_wanted);
+  bool GiveBack(int attempt, uint64_t bytes_wanted) override {
+    return components_->releaser->GiveBack(attempt, bytes_wanted);
   }
   absl::Status StopEvicting() override;
 
@@ -131,6 +132,7 @@ class DeviceResidency : public Residency {
     std::optional<ClaimQueue> claims;
     std::optional<PlanRunner> plan_runner;
     std::optional<Reclaimer> reclaimer;
+    std::optional<Releaser> releaser;
     std::optional<Allocations> allocations;
   };
 

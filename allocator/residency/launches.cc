@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allocator/memory/test_points.h"
+#include "allocator/residency/residency.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -17,10 +18,15 @@ constexpr int kMostAttempts = 100;
 // Of which may fail for the driver's fault.
 constexpr int kMostFailures = 3;
 
-// A driver without memory for page tables is asked again once free chunks have been given back to it.
-bool MayBeTriedAgain(const absl::Status& status, absl::FunctionRef<bool()> give_back) {
-  if (absl::IsResourceExhausted(status)) return give_back();
-  return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status);
+// A driver without memory for page tables is asked again once chunks have been given back to it, more of them with
+// each attempt.
+bool MayBeTriedAgain(const absl::Status& status, int attempt, absl::FunctionRef<bool(int)> give_back) {
+  if (!absl::IsResourceExhausted(status))
+    return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status);
+  while (attempt < Residency::kMaxGiveBacks) {
+    if (give_back(attempt++)) return true;
+  }
+  return false;
 }
 
 // Under pressure the launching thread records an event each so many launches.
@@ -145,7 +151,7 @@ CUresult Launches::Run(const AccessSet& set, StreamRef stream, uint64_t tag,
         core_->error.Note(result);
         return result;
       }
-      if (!give_back_()) return result;  // then once more, under pins
+      // Then once more, under pins.
     } else {
       section->Leave();
     }
@@ -327,7 +333,8 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     // A block that lost its chunks in a race is claimed again; one whose copies fail each time is not, for
     // ever.
     const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
-    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status, give_back_)) return status;
+    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status, attempt - 1, give_back_))
+      return status;
   }
 }
 
@@ -336,7 +343,9 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
                                Grant* grant) {
   SPILLWAY_DELAY_POINT("launch.under_pins");
   CUresult result = launch();
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && give_back_()) result = launch();
+  for (int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < Residency::kMaxGiveBacks; ++i) {
+    if (give_back_(i)) result = launch();
+  }
   policy::LaunchIndex at = 0;
   if (result == CUDA_SUCCESS) {
     const TimelineValue value =

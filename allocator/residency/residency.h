@@ -99,8 +99,11 @@ class Residency {
   // ours, for up to a second. To be followed by EndExternalAllocation, with whether the real call failed.
   virtual void BeginExternalAllocation(uint64_t bytes) = 0;
   virtual void EndExternalAllocation(uint64_t bytes, bool failed) = 0;
-  // An external driver call ran out of memory: gives chunks back. True when the call may be worth a repeat.
-  virtual bool ReleaseForExternal(uint64_t bytes_wanted) = 0;
+  // A driver call that is not ours ran out of memory: gives chunks back, more with each `attempt` from 0 on, and
+  // from the second on also those of idle blocks. `bytes_wanted`: 0 when not known. True when the call may be worth
+  // a repeat; a later attempt may help where an earlier one did not. May wait for the GPU and the disk.
+  static constexpr int kMaxGiveBacks = 4;
+  virtual bool GiveBack(int attempt, uint64_t bytes_wanted) = 0;
 
   // For a process with calls that cannot be followed. Every live block's bytes are on the GPU, for any stream,
   // when this returns; blocks that come later have memory from their allocation on; nothing leaves any more.

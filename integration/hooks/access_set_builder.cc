@@ -1,5 +1,6 @@
 #include "integration/hooks/access_set_builder.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "io/os/log.h"
@@ -27,7 +28,7 @@ void AccessSetBuilder::Begin(HookState* hook_state, HookContext* hook_context) {
   context_ = hook_context;
   tag = 0;
   may_block = reaches_all = of_unknown_origin = false;
-  denied = nccl = nullptr;
+  denied = nccl = unanswered = nullptr;
   set_.Clear();
   if (__builtin_expect(!early_.empty(), 0)) early_.Clear();
   if (__builtin_expect(rewrites(), 0)) {
@@ -44,6 +45,18 @@ void AccessSetBuilder::OfUnknownOrigin() {
         "all blocks are brought to the GPU for each launch of such kernels");
   }
   reaches_all = may_block = of_unknown_origin = true;
+}
+
+void AccessSetBuilder::Unanswered(const FunctionInfo& info) {
+  static std::atomic<bool> reported{false};
+  if (!reported.exchange(true)) {
+    os::ReportLine("the driver does not tell the parameters of " +
+                   (info.name.empty() ? "a kernel" : "kernel " + info.name) +
+                   (info.no_memory ? " for want of GPU memory" : " now") +
+                   ": until it does, all blocks are brought to the GPU for each of its launches");
+  }
+  unanswered = &info;
+  reaches_all = may_block = true;
 }
 
 HookScope::HookScope() {

@@ -81,6 +81,8 @@ class AccessSetBuilder {
   // The call launches a kernel whose handle no hook has seen: this launch needs every block. Evictions go on,
   // but for what goes into a graph (the gate ends them then).
   void OfUnknownOrigin();
+  // The call launches a kernel of whose parameters the driver does not tell now: likewise.
+  void Unanswered(const FunctionInfo& info);
 
   allocator::AccessSet& set() { return set_; }
   const allocator::AccessSet& early() const { return early_; }
@@ -97,8 +99,9 @@ class AccessSetBuilder {
   // The kernel, when it is in the deny list; but not a writer whose tables are known.
   const FunctionInfo* denied = nullptr;
   const FunctionInfo* nccl = nullptr;  // a kernel of NCCL's whose arguments do not name all that it reaches
-  bool reaches_all = false;            // NotUnderstood, OfUnknownOrigin
+  bool reaches_all = false;            // NotUnderstood, OfUnknownOrigin, Unanswered
   bool of_unknown_origin = false;
+  const FunctionInfo* unanswered = nullptr;
   uint64_t tag = 0;        // of what is launched: the row's, unless a reader of arguments sets the kernel's
   bool may_block = false;  // the call may wait for the GPU: synchronous, or a copy from or to pageable memory
 

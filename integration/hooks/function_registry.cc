@@ -82,6 +82,16 @@ std::string ModuleOrigins::Find(const void* handle) const {
 
 // ---- What the driver answers.
 
+namespace {
+
+FunctionQueries::Answer AnswerOf(CUresult result) {
+  using Answer = FunctionQueries::Answer;
+  if (result == CUDA_SUCCESS) return Answer::kOk;
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? Answer::kNoMemory : Answer::kFailed;
+}
+
+}  // namespace
+
 // Of a handle of the right kind INVALID_VALUE says that it has no such parameter; the first index answers so for
 // a kernel without any.
 FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, HandleKind kind, size_t index,
@@ -95,11 +105,10 @@ FunctionQueries::Answer DriverFunctionQueries::ParamSize(void* handle, HandleKin
   } else if (const auto ask = real_->Ask<Row::cuFuncGetParamInfo>()) {
     result = ask(static_cast<CUfunction>(handle), index, &offset, bytes);
   }
-  if (result == CUDA_SUCCESS) return Answer::kOk;
-  return result == CUDA_ERROR_INVALID_VALUE ? Answer::kPastEnd : Answer::kFailed;
+  return result == CUDA_ERROR_INVALID_VALUE ? Answer::kNone : AnswerOf(result);
 }
 
-bool DriverFunctionQueries::Name(void* handle, HandleKind kind, std::string* name) const {
+FunctionQueries::Answer DriverFunctionQueries::Name(void* handle, HandleKind kind, std::string* name) const {
   const char* text = nullptr;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (kind == HandleKind::kKernel) {
@@ -108,9 +117,10 @@ bool DriverFunctionQueries::Name(void* handle, HandleKind kind, std::string* nam
   } else if (const auto ask = real_->Ask<Row::cuFuncGetName>()) {
     result = ask(&text, static_cast<CUfunction>(handle));
   }
-  if (result != CUDA_SUCCESS || text == nullptr) return false;
+  if (result != CUDA_SUCCESS) return AnswerOf(result);
+  if (text == nullptr) return Answer::kNone;
   *name = text;
-  return true;
+  return Answer::kOk;
 }
 
 const void* DriverFunctionQueries::Owner(void* handle, HandleKind kind) const {
@@ -219,7 +229,7 @@ const FunctionInfo* FunctionRegistry::Learn(void* handle) {
     os::MutexLock lock(&mu_);
     if (kinds_.Find(handle).number != origin.number) continue;  // given out again meanwhile
     const FunctionInfo* const kept = InternLocked(std::move(info));
-    InsertLocked(handle, kept);
+    if (!kept->unanswered) InsertLocked(handle, kept);
     return kept;
   }
 }
@@ -235,12 +245,18 @@ FunctionInfo FunctionRegistry::Ask(void* handle, const HandleKinds::Origin& orig
   info.tag = HashName("handle") ^ reinterpret_cast<uintptr_t>(handle);
   info.of_unknown_origin = origin.kind == HandleKind::kUnknown;
   if (info.of_unknown_origin) return info;
-  const bool named = queries_->Name(handle, origin.kind, &info.name);
-  if (named) info.tag = HashName(info.name);
+  using Answer = FunctionQueries::Answer;
+  const Answer named = queries_->Name(handle, origin.kind, &info.name);
+  if (named == Answer::kOk) info.tag = HashName(info.name);
   info.library = queries_->LibraryOf(origin.owner);
   if (deny_list_ != nullptr) info.denied = deny_list_->Match(info.name, info.library);
+  const Answer laid_out = AskLayout(handle, origin.kind, &info.layout);
+  for (const Answer answer : {named, laid_out}) {
+    info.unanswered |= answer == Answer::kFailed || answer == Answer::kNoMemory;
+    info.no_memory |= answer == Answer::kNoMemory;
+  }
   // Without a name it may be one of the list, or of NCCL's.
-  info.understood = AskLayout(handle, origin.kind, &info.layout) && named;
+  info.understood = laid_out == Answer::kOk && named == Answer::kOk;
   if (IsNcclName(info.name)) info.nccl = NcclOf(info);
   info.plain = info.understood && info.denied == nullptr && info.nccl == NcclKernel::kNone;
   return info;
@@ -252,16 +268,20 @@ NcclKernel FunctionRegistry::NcclOf(const FunctionInfo& info) const {
   return RecognizeNccl(info.name, info.layout.count(), bytes, nccl_versions_());
 }
 
-bool FunctionRegistry::AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const {
+FunctionQueries::Answer FunctionRegistry::AskLayout(void* handle, HandleKind kind,
+                                                    ParamLayout* layout) const {
+  using Answer = FunctionQueries::Answer;
   for (size_t i = 0; i <= kMostParams; ++i) {
     size_t bytes = 0;
-    switch (queries_->ParamSize(handle, kind, i, &bytes)) {
-      case FunctionQueries::Answer::kOk: layout->Append(bytes); break;
-      case FunctionQueries::Answer::kPastEnd: return true;
-      case FunctionQueries::Answer::kFailed: return false;
+    const Answer answer = queries_->ParamSize(handle, kind, i, &bytes);
+    if (answer == Answer::kNone) return Answer::kOk;
+    if (answer != Answer::kOk) {
+      *layout = ParamLayout();
+      return answer;
     }
+    layout->Append(bytes);
   }
-  return false;
+  return Answer::kNone;
 }
 
 const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
@@ -269,8 +289,8 @@ const FunctionInfo* FunctionRegistry::InternLocked(FunctionInfo info) {
   for (auto it = first; it != last; ++it) {
     const FunctionInfo& known = *it->second;
     if (known.understood == info.understood && known.of_unknown_origin == info.of_unknown_origin &&
-        known.name == info.name && known.library == info.library && known.layout == info.layout &&
-        known.nccl == info.nccl)
+        known.unanswered == info.unanswered && known.no_memory == info.no_memory && known.name == info.name &&
+        known.library == info.library && known.layout == info.layout && known.nccl == info.nccl)
       return &known;
   }
   const uint64_t tag = info.tag;

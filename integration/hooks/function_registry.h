@@ -3,7 +3,8 @@
 // or a CUkernel cast to one: the hooks on the calls that give handles out note which (HandleKinds), and the
 // driver is asked for that kind only. A handle that no hook has seen is not asked for at all: nothing is known
 // of it. An unload drops the handles of what it ends. ModuleOrigins has the file that each kernel came from. A
-// kernel without a layout counts as not understood; nothing else fails.
+// kernel without a layout counts as not understood; what the driver fails to answer is asked again at the next
+// launch; nothing else fails.
 
 #ifndef SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
 #define SPILLWAY_INTEGRATION_HOOKS_FUNCTION_REGISTRY_H_
@@ -65,10 +66,12 @@ class HandleKinds {
 };
 
 struct FunctionInfo {
-  uint64_t tag = 0;  // of the name, so equal over runs; of the handle when the driver gives no name
-  bool understood =
-      false;  // false: the driver gave no layout, or no name; a launch of it may reach any block
+  uint64_t tag = 0;         // of the name, so equal over runs; of the handle when the driver gives no name
+  bool understood = false;  // false: there is no layout, or no name; a launch of it may reach any block
   bool of_unknown_origin = false;  // not understood because no hook has seen where the handle came from
+  // Not understood because the driver failed when it was asked; the next look-up asks it again.
+  bool unanswered = false;
+  bool no_memory = false;  // unanswered, for want of memory: code is loaded when a kernel is first asked for
   const DenyList::Entry* denied = nullptr;  // its row in the deny list
   bool plain = false;                       // understood, not denied, and none of NCCL's
   NcclKernel nccl = NcclKernel::kNone;
@@ -81,12 +84,13 @@ struct FunctionInfo {
 // launching threads.
 class FunctionQueries {
  public:
-  enum class Answer { kOk, kPastEnd, kFailed };
+  // kNone: there is no such parameter, which ends their list; there is no name. The driver may answer another time
+  // after kFailed, and with more free memory after kNoMemory.
+  enum class Answer { kOk, kNone, kFailed, kNoMemory };
   virtual ~FunctionQueries() = default;
-  // Size in bytes of parameter `index`. kPastEnd ends the list; kFailed: no layout to be had from this call.
+  // Size in bytes of parameter `index`.
   virtual Answer ParamSize(void* handle, HandleKind kind, size_t index, size_t* bytes) const = 0;
-  // False when the driver has no name for it.
-  virtual bool Name(void* handle, HandleKind kind, std::string* name) const = 0;
+  virtual Answer Name(void* handle, HandleKind kind, std::string* name) const = 0;
   // CUmodule or CUlibrary that the handle dies with; null when the driver does not say.
   virtual const void* Owner(void* handle, HandleKind kind) const = 0;
   // The file that `owner` was loaded from, without folders; empty when not known.
@@ -130,7 +134,7 @@ class DriverFunctionQueries : public FunctionQueries {
       : real_(real), origins_(origins) {}
 
   Answer ParamSize(void* handle, HandleKind kind, size_t index, size_t* bytes) const override;
-  bool Name(void* handle, HandleKind kind, std::string* name) const override;
+  Answer Name(void* handle, HandleKind kind, std::string* name) const override;
   const void* Owner(void* handle, HandleKind kind) const override;
   std::string LibraryOf(const void* owner) const override { return origins_->Find(owner); }
 
@@ -147,7 +151,7 @@ class FunctionRegistry {
   FunctionRegistry& operator=(const FunctionRegistry&) = delete;
 
   // The function's info; never null, valid as long as the registry. Any thread. No lock and no allocation
-  // once the handle is known; the first look-up asks the driver.
+  // once the handle is known; the first look-up asks the driver, and so does each further one until it answers.
   const FunctionInfo* Find(void* handle) {
     const Table* table = table_.load(std::memory_order_acquire);  // pairs with the release in GrowLocked
     for (size_t at = Hash(handle) & table->mask;; at = (at + 1) & table->mask) {
@@ -208,7 +212,7 @@ class FunctionRegistry {
   const FunctionInfo* Learn(void* handle);
   FunctionInfo Ask(void* handle, const HandleKinds::Origin& origin) const;
   NcclKernel NcclOf(const FunctionInfo& info) const;
-  bool AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const;
+  FunctionQueries::Answer AskLayout(void* handle, HandleKind kind, ParamLayout* layout) const;
   void NoteLocked(const void* handle, HandleKind kind, const void* owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropLocked(const void* handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const FunctionInfo* InternLocked(FunctionInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

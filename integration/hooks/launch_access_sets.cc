@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "integration/hooks/kernel_params.h"
+#include "integration/hooks/launch_gate.h"
 
 namespace spillway::integration {
 namespace {
@@ -44,7 +45,10 @@ void NoteUnusual(AccessSetBuilder* builder, const FunctionInfo& info, void* cons
                  const ExtraBuffer& extra) {
   if (info.of_unknown_origin && (params != nullptr || extra.bytes != nullptr)) {
     builder->OfUnknownOrigin();
-  } else if (!info.of_unknown_origin && !info.understood && (params != nullptr || info.name.empty())) {
+  } else if (info.unanswered && (params != nullptr || extra.bytes != nullptr || info.name.empty())) {
+    builder->Unanswered(info);
+  } else if (!info.unanswered && !info.of_unknown_origin && !info.understood &&
+             (params != nullptr || info.name.empty())) {
     builder->NotUnderstood(info.name.empty() ? "a kernel whose name or parameters the driver does not give"
                                              : info.name.c_str());
   }
@@ -172,6 +176,17 @@ void CollectTensorMaps(const TensorMaps& maps, const void* const* params, const 
   }
 }
 
+// Code is loaded when it is first asked for, and a full GPU has no memory for it. Any other failure may pass at once.
+const FunctionInfo* FindFunction(HookState* state, void* function) {
+  const FunctionInfo* info = state->functions.Find(function);
+  if (__builtin_expect(!info->unanswered, 1)) return info;
+  CallWithRetry(state, kUnknownBytes, [&] {
+    info = state->functions.Find(function);
+    return info->no_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  });
+  return info;
+}
+
 // SPILLWAY_TRUST=strict only.
 void NoteTrust(AccessSetBuilder* builder, const FunctionInfo& info, void* const* params) {
   BlockTrust* const trust = builder->context()->trust;
@@ -187,7 +202,7 @@ void NoteTrust(AccessSetBuilder* builder, const FunctionInfo& info, void* const*
 
 void CollectKernel(AccessSetBuilder* builder, void* function, void* const* params, void* const* extra) {
   if (function == nullptr) return;
-  const FunctionInfo* const info = builder->state()->functions.Find(function);
+  const FunctionInfo* const info = FindFunction(builder->state(), function);
   builder->tag = info->tag;
   const ExtraBuffer buffer = extra == nullptr ? ExtraBuffer{} : FindExtraBuffer(extra);
   if (__builtin_expect(!info->plain, 0)) NoteUnusual(builder, *info, params, buffer);

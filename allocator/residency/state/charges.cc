@@ -28,7 +28,7 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
                                               : std::make_unique<SharedCapacity>(parts.host, parts.disk)),
       capacity_(parts.capacity != nullptr ? parts.capacity : own_capacity_.get()),
       chunks_(options.largest_handle),
-      budget_{options.budget_bytes, options.external_share_bytes, 0, 0} {
+      budget_{options.budget_bytes, options.external_share_bytes} {
   RestoreTarget(TableLock(*table_));
 }
 
@@ -45,6 +45,24 @@ void Charges::LowerTarget(const TableLock& lock) {
   lock.Covers(*table_);
   chunks_.LowerTarget();
   lowered_at_ = os::Clock::System()->NowNanos();
+}
+
+void Charges::SetDeviceLimit(const TableLock& lock, uint64_t bytes) {
+  lock.Covers(*table_);
+  budget_.device_limit = bytes;
+  RestoreTarget(lock);
+}
+
+void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
+  lock.Covers(*table_);
+  const uint64_t limit = budget_.LimitByFree(chunks_.created() * chunk_bytes_, free_bytes);
+  SetDeviceLimit(lock, limit < budget_.BudgetTarget() ? limit : UINT64_MAX);
+}
+
+uint64_t Charges::LeastBytes(const TableLock& lock) const {
+  lock.Covers(*table_);
+  const Charge charge = ChargeOf(lock, 0);
+  return charge.pinned + charge.LargestLaunch();
 }
 
 void Charges::NotePeak(const TableLock& lock) {

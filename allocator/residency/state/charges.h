@@ -48,6 +48,17 @@ class Charges {
     lock.Covers(*table_);
     return lowered_at_;
   }
+  // The device has memory for so many bytes of chunks, whatever the budget says.
+  void SetDeviceLimit(const TableLock& lock, uint64_t bytes);
+  // The same by the device's free memory, in bytes; no limit where the budget allows less.
+  void LimitByFree(const TableLock& lock, uint64_t free_bytes);
+  // Whether the device allows less than the budget does.
+  bool device_limits(const TableLock& lock) const {
+    lock.Covers(*table_);
+    return budget_.device_limit < budget_.BudgetTarget();
+  }
+  // Bytes of chunks without which some launch does not fit: the largest one's and those of pinned blocks.
+  uint64_t LeastBytes(const TableLock& lock) const;
   // Chunks were created.
   void NotePeak(const TableLock& lock);
   void NotePath(const TableLock& lock, ChunkPath path) {

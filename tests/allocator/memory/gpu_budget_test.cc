@@ -55,5 +55,18 @@ TEST(ChargeTest, WhatNeverLeavesIsNotThereForLaunches) {
   EXPECT_FALSE(charge.LaunchFits());
 }
 
+TEST(GpuBudgetTest, TheDeviceMayAllowLessThanTheBudget) {
+  GpuBudget budget = {.budget = 1000, .external_share = 100, .external = 40};
+  EXPECT_EQ(budget.ChunkTarget(), 900u);
+  // Of the share 60 are still to come.
+  EXPECT_EQ(budget.LimitByFree(500, 200), 640u);
+  budget.device_limit = budget.LimitByFree(500, 200);
+  EXPECT_EQ(budget.ChunkTarget(), 640u);
+  EXPECT_EQ(budget.BudgetTarget(), 900u);
+  EXPECT_EQ(budget.LimitByFree(0, 10), 0u);
+  budget.external = 400;
+  EXPECT_EQ(budget.LimitByFree(300, 20), 320u) << "the share is used up";
+}
+
 }  // namespace
 }  // namespace spillway::allocator

@@ -38,7 +38,7 @@ class FakeResidency : public allocator::Residency {
   // What it answers.
   CUresult refuse = CUDA_SUCCESS;  // of Run, without calling the launch
   absl::Status pin_status;
-  bool release_helps = false;
+  int helpful_attempt = -1;  // the attempt of GiveBack that gives anything back
   Range range;
   uint64_t free_bytes = 0, total_bytes = 0;
   allocator::ResidencyStats stats;
@@ -51,7 +51,7 @@ class FakeResidency : public allocator::Residency {
   std::map<std::pair<allocator::BlockId, allocator::PinReason>, int> pinned_now;
   std::vector<CUdeviceptr> frees;
   std::vector<CUstream> recorded, destroyed, captures_begun, captures_ended;
-  std::vector<uint64_t> releases;
+  std::vector<std::pair<int, uint64_t>> releases;  // attempts and bytes wanted
   std::vector<std::shared_ptr<const policy::MigrationPlan>> plans;
   int64_t external_bytes = 0;
   uint64_t begun_bytes = 0, ended_bytes = 0, failed_bytes = 0;
@@ -125,9 +125,9 @@ class FakeResidency : public allocator::Residency {
     stopped = true;
     return absl::OkStatus();
   }
-  bool ReleaseForExternal(uint64_t bytes) override {
-    releases.push_back(bytes);
-    return release_helps;
+  bool GiveBack(int attempt, uint64_t bytes) override {
+    releases.push_back({attempt, bytes});
+    return attempt == helpful_attempt;
   }
   void SetPlan(std::shared_ptr<const policy::MigrationPlan> plan) override {
     plans.push_back(std::move(plan));

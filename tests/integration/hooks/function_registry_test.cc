@@ -21,7 +21,7 @@ class FakeQueries : public FunctionQueries {
     bool kernel = false;
   };
   std::map<void*, Function> functions;
-  bool no_layouts = false;
+  Answer layouts = Answer::kOk;  // what it answers instead of one
   mutable std::atomic<int> asked{0};
   mutable std::atomic<int> asked_wrongly{0};  // for the other kind
   mutable std::atomic<int> owners_asked{0};
@@ -30,16 +30,17 @@ class FakeQueries : public FunctionQueries {
     ++asked;
     const auto it = functions.find(handle);
     if (it != functions.end() && it->second.kernel != (kind == HandleKind::kKernel)) ++asked_wrongly;
-    if (no_layouts || it == functions.end()) return Answer::kFailed;
-    if (index >= it->second.sizes.size()) return Answer::kPastEnd;
+    if (layouts != Answer::kOk) return layouts;
+    if (it == functions.end()) return Answer::kFailed;
+    if (index >= it->second.sizes.size()) return Answer::kNone;
     *bytes = it->second.sizes[index];
     return Answer::kOk;
   }
-  bool Name(void* handle, HandleKind kind, std::string* name) const override {
+  Answer Name(void* handle, HandleKind kind, std::string* name) const override {
     const auto it = functions.find(handle);
-    if (it == functions.end() || it->second.name.empty()) return false;
+    if (it == functions.end() || it->second.name.empty()) return Answer::kNone;
     *name = it->second.name;
-    return true;
+    return Answer::kOk;
   }
   const void* Owner(void* handle, HandleKind kind) const override {
     ++owners_asked;
@@ -87,10 +88,32 @@ TEST(FunctionRegistryTest, AFunctionWithoutParametersIsUnderstood) {
 TEST(FunctionRegistryTest, WithoutLayoutsNothingIsUnderstood) {
   FakeQueries queries;
   queries.functions[Handle(1)] = {"add", {8}, nullptr};
-  queries.no_layouts = true;
+  queries.layouts = FunctionQueries::Answer::kFailed;
   FunctionRegistry registry(&queries);
   NoteAll(&registry, queries);
   EXPECT_FALSE(registry.Find(Handle(1))->understood);
+}
+
+// A full GPU has no memory for code that is loaded now, and a driver may fail for other reasons that pass.
+TEST(FunctionRegistryTest, WhatTheDriverFailsToAnswerIsAskedAgain) {
+  FakeQueries queries;
+  queries.functions[Handle(1)] = {"add", {8, 8}, nullptr};
+  FunctionRegistry registry(&queries);
+  NoteAll(&registry, queries);
+  queries.layouts = FunctionQueries::Answer::kNoMemory;
+  EXPECT_TRUE(registry.Find(Handle(1))->unanswered);
+  EXPECT_TRUE(registry.Find(Handle(1))->no_memory);
+  queries.layouts = FunctionQueries::Answer::kFailed;
+  EXPECT_TRUE(registry.Find(Handle(1))->unanswered);
+  EXPECT_FALSE(registry.Find(Handle(1))->no_memory);
+  queries.layouts = FunctionQueries::Answer::kOk;
+  const FunctionInfo* const info = registry.Find(Handle(1));
+  EXPECT_FALSE(info->unanswered);
+  EXPECT_TRUE(info->plain);
+  EXPECT_EQ(info->layout.count(), 2u);
+  const int asked = queries.asked;
+  EXPECT_EQ(registry.Find(Handle(1)), info);
+  EXPECT_EQ(queries.asked, asked);
 }
 
 // It may be one of the deny list, or of NCCL's.
@@ -130,7 +153,7 @@ TEST(FunctionRegistryTest, HandlesAreAskedForTheirOwnKindOnly) {
   EXPECT_EQ(registry.Find(Handle(3))->layout.count(), 0u);
   EXPECT_EQ(queries.asked_wrongly, 0);
   // A question that fails is no reason to ask the other way.
-  queries.no_layouts = true;
+  queries.layouts = FunctionQueries::Answer::kFailed;
   registry.Forget(Handle(100));
   NoteAll(&registry, queries);
   EXPECT_FALSE(registry.Find(Handle(1))->understood);
@@ -361,7 +384,7 @@ TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
   size_t bytes = 0;
   std::string name;
   EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 0, &bytes), FunctionQueries::Answer::kFailed);
-  EXPECT_FALSE(queries.Name(Handle(1), HandleKind::kFunction, &name));
+  EXPECT_EQ(queries.Name(Handle(1), HandleKind::kFunction, &name), FunctionQueries::Answer::kFailed);
   EXPECT_EQ(queries.Owner(Handle(1), HandleKind::kKernel), nullptr);
   const decltype(&::cuFuncGetParamInfo) sizes = [](CUfunction, size_t index, size_t*, size_t* size) {
     *size = 8;
@@ -380,9 +403,8 @@ TEST(DriverFunctionQueriesTest, AsksWhatTheDriverHas) {
   real.Set(Row::cuFuncGetModule, reinterpret_cast<void*>(modules));
   EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 0, &bytes), FunctionQueries::Answer::kOk);
   EXPECT_EQ(bytes, 8u);
-  EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 1, &bytes),
-            FunctionQueries::Answer::kPastEnd);
-  EXPECT_TRUE(queries.Name(Handle(1), HandleKind::kFunction, &name));
+  EXPECT_EQ(queries.ParamSize(Handle(1), HandleKind::kFunction, 1, &bytes), FunctionQueries::Answer::kNone);
+  EXPECT_EQ(queries.Name(Handle(1), HandleKind::kFunction, &name), FunctionQueries::Answer::kOk);
   EXPECT_EQ(name, "kernel");
   EXPECT_EQ(queries.LibraryOf(queries.Owner(Handle(1), HandleKind::kFunction)), "") << "nobody wants to know";
   origins.Enable();

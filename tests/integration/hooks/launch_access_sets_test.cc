@@ -58,13 +58,27 @@ TEST_F(LaunchAccessSetsTest, AnAccessPolicyWindowNamesItsBlock) {
   EXPECT_EQ(OnlyLaunch().set, Ids{Id(4)});
 }
 
-TEST_F(LaunchAccessSetsTest, AKernelWithoutALayoutSwitchesEvictionOffOnce) {
+TEST_F(LaunchAccessSetsTest, AKernelWithoutALayoutReachesEverythingUntilThereIsOne) {
   Publish();
   driver().layouts = false;
   Launch(2, Stream(1));
   Launch(2, Stream(1));
-  EXPECT_EQ(switched_off(), "test_kernel;");
-  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 2u);
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2);
+  driver().layouts = true;
+  Launch(2, Stream(1));
+  EXPECT_EQ(residency_[0].launches_reaching_all, 2);
+  EXPECT_EQ(switched_off(), "");
+  EXPECT_EQ(driver().CountOf("cuLaunchKernel"), 3u);
+}
+
+// The graph's launches would not ask again.
+TEST_F(LaunchAccessSetsTest, AKernelWithoutALayoutInAGraphEndsEvictions) {
+  Publish();
+  driver().Hooked<Row::cuStreamBeginCapture_v2>()(Stream(1), CU_STREAM_CAPTURE_MODE_GLOBAL);
+  driver().capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  driver().layouts = false;
+  Launch(2, Stream(1));
+  EXPECT_NE(switched_off(), "");
 }
 
 // ---- Kernels of unknown origin.

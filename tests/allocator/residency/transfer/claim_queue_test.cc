@@ -245,7 +245,7 @@ TEST(LimitsTest, ThreadsAllocateFreeAndGiveBackAtOnce) {
     CoreDevice::Driver()->cuCtxSetCurrent(CoreDevice::Context());
     while (!stop.load()) {
       device->OnExternalBytes(kBlock);
-      device->ReleaseForExternal(kBlock);
+      device->GiveBack(0, kBlock);
       EXPECT_TRUE(device->EmptyCache().ok());
       device->OnExternalBytes(-static_cast<int64_t>(kBlock));
       device->CheckInvariants();

@@ -16,7 +16,7 @@ struct GpuBudget {
   uint64_t external_share = 0;   // part of the budget that is kept for external memory
   uint64_t external = 0;         // external memory now
   uint64_t external_coming = 0;  // external allocations that are about to be made
-  // What the device has memory for, beside all that uses it, where the driver has said so; else no limit.
+  // What the device has memory for, beside all that uses it, where the driver was asked; else no limit.
   uint64_t device_limit = UINT64_MAX;
 
   // What the budget leaves for our chunks. The share of external memory stays free even while it is not used;

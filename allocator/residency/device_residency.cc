@@ -95,7 +95,7 @@ absl::Status DeviceResidency::Start() {
   launches_.emplace(
       core_,
       Launches::Parts{&m.log, &*m.claims, &*m.faulter, m.copies.get(), &m.writes, &m.plan_runner->throttle(),
-                      refusals_, [this](int attempt) { return GiveBack(attempt, 0); },
+                      refusals_, [this](auto call) { return RepeatWhenFull(kMaxGiveBacks, 0, call); },
                       [this](const AccessSet& set) { return Residency::Pin(set, PinReason::kGraph); }});
   if (core_->options.evict) m.hash.Begin();
   return m.thread->Start();

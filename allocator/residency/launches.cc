@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "allocator/memory/test_points.h"
-#include "allocator/residency/residency.h"
 #include "allocator/residency/transfer/mapping.h"
 #include "io/os/clock.h"
 #include "io/os/errno.h"
@@ -18,15 +17,8 @@ constexpr int kMostAttempts = 100;
 // Of which may fail for the driver's fault.
 constexpr int kMostFailures = 3;
 
-// A driver without memory for page tables is asked again once chunks have been given back to it, more of them with
-// each attempt.
-bool MayBeTriedAgain(const absl::Status& status, int attempt, absl::FunctionRef<bool(int)> give_back) {
-  if (!absl::IsResourceExhausted(status))
-    return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status);
-  while (attempt < Residency::kMaxGiveBacks) {
-    if (give_back(attempt++)) return true;
-  }
-  return false;
+bool MayBeTriedAgain(const absl::Status& status) {
+  return !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status);
 }
 
 // Under pressure the launching thread records an event each so many launches.
@@ -43,7 +35,7 @@ Launches::Launches(Core* core, Parts parts)
       writes_(parts.writes),
       throttle_(parts.throttle),
       refusals_(parts.refusals),
-      give_back_(std::move(parts.give_back)),
+      repeat_when_full_(std::move(parts.repeat_when_full)),
       pin_(std::move(parts.pin)) {}
 
 uint64_t Launches::BytesOf(const AccessSet& set) const {
@@ -333,8 +325,10 @@ absl::Status Launches::Prepare(const AccessSet& set, const StreamRef* stream, ui
     // A block that lost its chunks in a race is claimed again; one whose copies fail each time is not, for
     // ever.
     const int most = absl::IsAborted(status) ? kMostAttempts : kMostFailures;
-    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status, attempt - 1, give_back_))
-      return status;
+    if (attempt >= most || core_->stopped.load() || !MayBeTriedAgain(status)) return status;
+    // A driver without memory for page tables is asked again once chunks have been given back to it.
+    const auto again = [] { return CUDA_SUCCESS; };
+    if (absl::IsResourceExhausted(status) && repeat_when_full_(again) != CUDA_SUCCESS) return status;
   }
 }
 
@@ -343,9 +337,7 @@ CUresult Launches::RunPrepared(const AccessSet& needed, const AccessSet& named, 
                                Grant* grant) {
   SPILLWAY_DELAY_POINT("launch.under_pins");
   CUresult result = launch();
-  for (int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < Residency::kMaxGiveBacks; ++i) {
-    if (give_back_(i)) result = launch();
-  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) result = repeat_when_full_(launch);
   policy::LaunchIndex at = 0;
   if (result == CUDA_SUCCESS) {
     const TimelineValue value =

@@ -36,7 +36,8 @@ class Launches {
     const PlanThrottle* throttle = nullptr;
     Refusals* refusals = nullptr;
     // The driver has run out of memory: gives chunks back to it. True when the call may be worth a repeat.
-    std::function<bool(int attempt)> give_back;  // as Residency::GiveBack
+    // As Residency::RepeatWhenFull, with all attempts.
+    std::function<CUresult(absl::FunctionRef<CUresult()>)> repeat_when_full;
     // Pins the blocks for long: a graph will use them.
     std::function<absl::Status(const AccessSet&)> pin;
   };
@@ -127,7 +128,7 @@ class Launches {
   WriteSampler* const writes_;
   const PlanThrottle* const throttle_;
   Refusals* const refusals_;
-  const std::function<bool(int attempt)> give_back_;
+  const std::function<CUresult(absl::FunctionRef<CUresult()>)> repeat_when_full_;
   const std::function<absl::Status(const AccessSet&)> pin_;
   os::Atomic<int> captures_{0};  // streams under capture
 };

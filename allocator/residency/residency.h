@@ -104,6 +104,15 @@ class Residency {
   // a repeat; a later attempt may help where an earlier one did not. May wait for the GPU and the disk.
   static constexpr int kMaxGiveBacks = 4;
   virtual bool GiveBack(int attempt, uint64_t bytes_wanted) = 0;
+  // Repeats `call`, which ran out of memory, each time that one of `attempts` has given chunks back, until it does not
+  // any more. Its last result.
+  CUresult RepeatWhenFull(int attempts, uint64_t bytes_wanted, absl::FunctionRef<CUresult()> call) {
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < attempts; ++i) {
+      if (GiveBack(i, bytes_wanted)) result = call();
+    }
+    return result;
+  }
 
   // For a process with calls that cannot be followed. Every live block's bytes are on the GPU, for any stream,
   // when this returns; blocks that come later have memory from their allocation on; nothing leaves any more.

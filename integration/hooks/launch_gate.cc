@@ -135,12 +135,9 @@ CUresult PassPinning(AccessSetBuilder* builder, PinReason reason, PinTicket* tic
     if (const CUresult noted = NoteDeniedInGraph(builder); noted != CUDA_SUCCESS) return noted;
   }
   if (builder->nccl != nullptr) NoteNcclInGraph(builder);
-  if (builder->unanswered != nullptr) {
-    // The driver has no memory for the kernel's code either.
-    if (builder->unanswered->no_memory) return CUDA_ERROR_OUT_OF_MEMORY;
-    builder->NotUnderstood("a kernel whose parameters the driver does not tell, in a graph");
-  }
-  if (builder->of_unknown_origin)
+  // A driver without memory for the kernel's code has none for its launch either.
+  if (builder->unanswered != nullptr && builder->unanswered->no_memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (builder->of_unknown_origin || builder->unanswered != nullptr)
     builder->NotUnderstood("a kernel of unknown origin in a graph, or on several devices at once");
   // The call's own blocks, and those that a kernel will find in the memory that the call writes.
   AccessSet set = builder->set();
@@ -323,22 +320,14 @@ CUresult CallReachingAll(HookState* state, StreamRef stream, uint64_t tag, RealC
 
 CUresult CallWithRetry(HookState* state, uint64_t bytes, RealCall real) {
   HookContext* const context = ContextOf(state);
-  Residency* residency = nullptr;
   const bool allocates = bytes != kUnknownBytes;
-  if (allocates) {
-    residency = CurrentResidency(state, context);
-    if (residency != nullptr) residency->BeginExternalAllocation(bytes);
-  }
+  Residency* residency = allocates ? CurrentResidency(state, context) : nullptr;
+  if (residency != nullptr) residency->BeginExternalAllocation(bytes);
   CUresult result = real();
-  if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) && context != nullptr) {
-    residency = CurrentResidency(state, context);
-    // A capture forbids calls that evictions make.
-    const int attempts = residency == nullptr          ? 0
-                         : state->captures.load() == 0 ? Residency::kMaxGiveBacks
-                                                       : 1;
-    for (int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < attempts; ++i) {
-      if (residency->GiveBack(i, bytes)) result = real();
-    }
+  if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0)) {
+    residency = CurrentResidency(state, context);  // a capture forbids calls that evictions make
+    const int attempts = state->captures.load() == 0 ? Residency::kMaxGiveBacks : 1;
+    if (residency != nullptr) result = residency->RepeatWhenFull(attempts, bytes, real);
   }
   if (allocates && residency != nullptr) residency->EndExternalAllocation(bytes, result != CUDA_SUCCESS);
   return result;

@@ -28,6 +28,15 @@ CUresult Refusal(const char* symbol) {
   return next;
 }
 
+// Recorded, and where an address lies is answered as the test wants.
+CUresult PointerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  const CUresult result = Recording<Row::cuPointerGetAttribute>::Call(data, attribute, address);
+  if (result != CUDA_SUCCESS || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return result;
+  if (FakeDriver::Get().pointer_answer == CUDA_SUCCESS)
+    *static_cast<unsigned int*>(data) = CU_MEMORYTYPE_DEVICE;
+  return FakeDriver::Get().pointer_answer;
+}
+
 void* Function(const std::string& symbol) {
   static const std::map<std::string, void*> all = [] {
     std::map<std::string, void*> functions;
@@ -63,13 +72,7 @@ void* Function(const std::string& symbol) {
       *size = FakeDriver::Get().param_sizes[index];
       return CUDA_SUCCESS;
     });
-    put("cuPointerGetAttribute", [](void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-      const CUresult result = Recording<Row::cuPointerGetAttribute>::Call(data, attribute, address);
-      if (result != CUDA_SUCCESS || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return result;
-      const CUresult answer = FakeDriver::Get().pointer_answer;
-      if (answer == CUDA_SUCCESS) *static_cast<unsigned int*>(data) = CU_MEMORYTYPE_DEVICE;
-      return answer;
-    });
+    put("cuPointerGetAttribute", &PointerAttribute);
     put("cuModuleGetFunctionCount", [](unsigned int* count, CUmodule) {
       *count = FakeDriver::Get().counts;
       return CUDA_SUCCESS;

@@ -131,8 +131,8 @@ bool Releaser::ReleaseUnused(uint64_t bytes_wanted) {
   return released > 0;
 }
 
-// The limit makes the device's thread choose victims, as a budget that falls does, and keeps the launches of other
-// threads from taking the memory before the repeated call has it.
+// A target that falls makes the device's thread choose victims, and keeps other threads from taking the memory before the
+// repeated call has it, unless a launch or an allocation of theirs cannot do without it.
 bool Releaser::EvictIdle(uint64_t bytes) {
   if (!core_->evict.load()) return false;
   uint64_t before = 0;
@@ -142,7 +142,7 @@ bool Releaser::EvictIdle(uint64_t bytes) {
     const uint64_t ours = before * core_->chunk_bytes;
     const uint64_t limit = std::max(charges_->LeastBytes(lock), ours - std::min(ours, bytes));
     if (limit >= ours) return false;
-    charges_->SetDeviceLimit(lock, limit);
+    charges_->LowerTargetTo(lock, limit);
     limit_asked_.store(os::Clock::System()->NowNanos());
   }
   AwaitTarget(kMaxWaitForIdle, kMaxWaitForEviction);

@@ -10,12 +10,12 @@ from harness import MIB
 TRAIN = ("--width", "256", "--layers", "4", "--heads", "4", "--sequence", "64", "--batch", "8", "--steps", "4")
 # Name, the device's memory in MiB, and the stand-in's settings. A failed call has the code of a full device.
 CASES = (
-    ("parameters", 140, {"SIMCUDA_FAIL": "cuKernelGetParamInfo:20:2"}),
-    ("parameters_thrice", 140, {"SIMCUDA_FAIL": "cuKernelGetParamInfo:20:2,cuKernelGetParamInfo:21:2,cuKernelGetParamInfo:22:2"}),
-    ("launch", 120, {"SIMCUDA_FAIL": "cuLaunchKernel:400:2"}),
-    ("look-up", 120, {"SIMCUDA_FAIL": "cuLibraryGetKernel:30:2"}),
-    ("code", 240, {"SIMCUDA_CODE_BYTES": "2MiB"}),
-    ("local_memory", 240, {"SIMCUDA_LOCAL_MEMORY": "96MiB", "SIMCUDA_LOCAL_MEMORY_LAUNCH": "900"}),
+    ("parameters", 96, {"SIMCUDA_FAIL": "cuKernelGetParamInfo:20:2"}),
+    ("parameters_twice", 96, {"SIMCUDA_FAIL": "cuKernelGetParamInfo:20:2,cuKernelGetParamInfo:21:2"}),
+    ("launch", 96, {"SIMCUDA_FAIL": "cuLaunchKernel:400:2"}),
+    ("look-up", 96, {"SIMCUDA_FAIL": "cuLibraryGetKernel:30:2"}),
+    ("code", 128, {"SIMCUDA_CODE_BYTES": "1MiB"}),
+    ("local_memory", 112, {"SIMCUDA_LOCAL_MEMORY": "32MiB", "SIMCUDA_LOCAL_MEMORY_LAUNCH": "900"}),
 )
 
 

@@ -37,6 +37,7 @@ Charges::Charges(const ResidencyOptions& options, const ResidencyParts& parts, B
 void Charges::RestoreTarget(const TableLock& lock) {
   lock.Covers(*table_);
   lowered_at_ = 0;
+  lowered_for_driver_ = false;
   chunks_.set_target(budget_.ChunkTarget() / chunk_bytes_);
   table_->changed.NotifyAll();  // a claim may fit now
 }
@@ -47,16 +48,18 @@ void Charges::LowerTarget(const TableLock& lock) {
   lowered_at_ = os::Clock::System()->NowNanos();
 }
 
-void Charges::SetDeviceLimit(const TableLock& lock, uint64_t bytes) {
+void Charges::LowerTargetTo(const TableLock& lock, uint64_t bytes) {
   lock.Covers(*table_);
-  budget_.device_limit = bytes;
-  RestoreTarget(lock);
+  chunks_.set_target(std::min(chunks_.target(), bytes / chunk_bytes_));
+  lowered_at_ = os::Clock::System()->NowNanos();
+  lowered_for_driver_ = true;
 }
 
 void Charges::LimitByFree(const TableLock& lock, uint64_t free_bytes) {
   lock.Covers(*table_);
   const uint64_t limit = budget_.LimitByFree(chunks_.created() * chunk_bytes_, free_bytes);
-  SetDeviceLimit(lock, limit < budget_.BudgetTarget() ? limit : UINT64_MAX);
+  budget_.device_limit = limit < budget_.BudgetTarget() ? limit : UINT64_MAX;
+  RestoreTarget(lock);
 }
 
 uint64_t Charges::LeastBytes(const TableLock& lock) const {
@@ -129,7 +132,11 @@ Charge Charges::ChargeOf(const TableLock& lock, uint64_t more_chunks) const {
 absl::Status Charges::Promise(const TableLock& lock, uint64_t chunks, uint64_t* lacking_bytes) {
   *lacking_bytes = 0;
   if (FitsGpuWith(chunks)) return absl::OkStatus();
-  const Charge charge = ChargeOf(lock, chunks);
+  Charge charge = ChargeOf(lock, chunks);
+  if (lowered_for_driver_ && !charge.LaunchFits()) {  // what was given up is needed here
+    RestoreTarget(lock);
+    charge = ChargeOf(lock, chunks);
+  }
   if (charge.FitsGpu() || (evict_->load() && charge.LaunchFits())) {
     if (capacity_->Change(promised_bytes_, charge.BeyondGpu())) {
       promised_bytes_ = charge.BeyondGpu();

@@ -48,9 +48,9 @@ class Charges {
     lock.Covers(*table_);
     return lowered_at_;
   }
-  // The device has memory for so many bytes of chunks, whatever the budget says.
-  void SetDeviceLimit(const TableLock& lock, uint64_t bytes);
-  // The same by the device's free memory, in bytes; no limit where the budget allows less.
+  // The driver is to have memory: no more bytes of chunks until RestoreTarget, which whoever needs more calls.
+  void LowerTargetTo(const TableLock& lock, uint64_t bytes);
+  // Limits the chunks by what the device has free beside them, in bytes, where the budget allows more.
   void LimitByFree(const TableLock& lock, uint64_t free_bytes);
   // Whether the device allows less than the budget does.
   bool device_limits(const TableLock& lock) const {
@@ -175,6 +175,7 @@ class Charges {
   uint64_t promised_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;   // this device's part of capacity_'s promises
   uint64_t requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;  // of live blocks
   int64_t lowered_at_ ABSL_GUARDED_BY(table_->mu) = 0;
+  bool lowered_for_driver_ ABSL_GUARDED_BY(table_->mu) = false;  // by LowerTargetTo
   uint64_t peak_live_chunks_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_requested_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;
   uint64_t peak_device_bytes_ ABSL_GUARDED_BY(table_->mu) = 0;

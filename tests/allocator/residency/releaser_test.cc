@@ -43,18 +43,36 @@ TEST(ReleaserTest, FurtherAttemptsEvictIdleBlocksDownToTheLargestLaunch) {
   EXPECT_FALSE(device->GiveBack(Residency::kMaxGiveBacks, 0));
 }
 
-// Until it is asked how much the device has, other launches do not take what was given back.
-TEST(ReleaserTest, TheDeviceLimitsChunksUntilItHasMemoryAgain) {
+// For a while other launches do not take what was given back.
+TEST(ReleaserTest, TheTargetIsLowUntilTheDeviceIsAskedForItsMemory) {
   CoreDevice device({});
   const std::vector<CUdeviceptr> blocks = FilledDevice(device);
   ASSERT_TRUE(device->GiveBack(1, 0));
   const auto limited = [&] {
     const TableLock lock(device->core()->table);
-    return device->charges()->device_limits(lock);
+    return device->charges()->lowered_at(lock) != 0;
   };
   EXPECT_TRUE(limited());
   EXPECT_TRUE(tests::WaitUntil([&] { return !limited(); })) << "the stand-in's device is nearly empty";
   ExpectContents(device, blocks);
+}
+
+TEST(ReleaserTest, WhoeverNeedsMoreHasItAtOnce) {
+  CoreDevice device({});
+  const std::vector<CUdeviceptr> blocks = FilledDevice(device);
+  ASSERT_TRUE(device->GiveBack(1, 0));
+  // Larger than any launch before, and then a block that is larger than what was left.
+  uint64_t wrong = 0;
+  EXPECT_EQ(device.Launch(nullptr, {blocks[0], blocks[1], blocks[2]},
+                          [&](const auto& a) {
+                            for (size_t i = 0; i < 3; ++i)
+                              wrong += CoreDevice::Differences(a[i], kBlock, i + 1);
+                          }),
+            CUDA_SUCCESS);
+  device.Synchronize();
+  EXPECT_EQ(wrong, 0u);
+  ASSERT_TRUE(device->GiveBack(1, 0));
+  EXPECT_TRUE(device->Allocate(4 * kBlock, {}).ok());
 }
 
 TEST(ReleaserTest, WhereNothingMayLeaveNothingIsEvicted) {

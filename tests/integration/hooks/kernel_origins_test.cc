@@ -147,7 +147,7 @@ TEST_F(KernelOriginsTest, AfterAFailedQuestionNobodyAsksTheOtherKind) {
   device_.Synchronize();
   EXPECT_EQ(Missed(), 0u) << "a pointer of the launch was missed";
   EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(switched_off_, 1);
+  EXPECT_EQ(switched_off_, 0) << "the driver may answer the next time";
 }
 
 // ---- Each way to a handle.

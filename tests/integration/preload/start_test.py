@@ -40,7 +40,7 @@ class StartTest(ShimCase):
 
     def test_threads_that_race_open_it_once_and_wait_for_it(self):
         for _ in range(20):
-            lines = self.probe("race", FAKE_DRIVER_INIT_WAITERS=8)  # the other seven, and the one that joins them
+            lines = self.probe("race", FAKE_DRIVER_INIT_MS=2)
             self.assertEqual(lines.count(OPENED), 1)
             self.assertEqual(lines.count("engine: cu_init"), 7)
             self.assertEqual(lines.count("thread=14000"), 8)

@@ -273,11 +273,11 @@ TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
   ASSERT_EQ(Write(0, source, 7, kBytes), CUDA_SUCCESS);
   Driver()->cuCtxSynchronize();
   Driver()->cuCtxSetCurrent(ContextOf(1));
-  static std::atomic<bool> go{false};
+  static std::atomic<bool> go;
+  go = false;
   static const auto host_function = Entry<CUresult (*)(CUstream, CUhostFn, void*)>("cuLaunchHostFunc");
-  ASSERT_EQ(host_function(
-                nullptr, [](void*) { go.wait(false); }, nullptr),
-            CUDA_SUCCESS);
+  const auto wait = [](void*) { go.wait(false); };
+  ASSERT_EQ(host_function(nullptr, wait, nullptr), CUDA_SUCCESS);
   alignas(4096) static unsigned copied[1024] = {};  // pinned: the call does not wait for the copy
   ASSERT_EQ(Driver()->cuMemHostRegister_v2(copied, sizeof(copied), 0), CUDA_SUCCESS);
   ASSERT_EQ(residencies_[0]->Run(
@@ -302,6 +302,7 @@ TEST_F(TwoDevicesTest, ABlockUsedOnTheOtherDevicesStreamWaitsForIt) {
   };
   EXPECT_TRUE(tests::WaitUntil([&] { return launched.load() || leaving(); }));
   AwaitPolls(residencies_[0]->thread(), 20);
+  EXPECT_EQ(host_->storage_in_use(), 0u) << "the block is copied out while a stream is to read it";
   EXPECT_FALSE(launched.load()) << "the block left while a stream of the other device was to read it";
   go = true;
   go.notify_all();
@@ -321,8 +322,7 @@ TEST_F(TwoDevicesTest, ACopyBetweenDevicesRunsInItsCallersContext) {
   static const auto copy =
       Entry<CUresult (*)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)>(
           "cuMemcpyPeerAsync");
-  std::vector<CUdeviceptr> from;
-  std::vector<CUdeviceptr> to;
+  std::vector<CUdeviceptr> from, to;
   for (unsigned i = 0; i < kBlocks; ++i) {
     from.push_back(MustAllocate(0, kBytes));
     to.push_back(MustAllocate(1, kBytes));

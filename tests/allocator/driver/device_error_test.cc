@@ -116,6 +116,7 @@ TEST_F(DeviceErrorTest, NothingMovesAfterAStickyError) {
   AwaitPolls(device, 1);  // the poll that found it may not have ended
   const int tried = copies_tried.load();
   for (CUdeviceptr block : blocks) EXPECT_EQ(Fill(device, block, 2), CUDA_ERROR_ILLEGAL_ADDRESS);
+  device->OnExternalBytes(2 << 20);  // blocks would have to leave
   AwaitPolls(device, 20);
   EXPECT_EQ(copies_tried.load(), tried);
   Reset();

@@ -36,6 +36,12 @@ struct Gpu::Entries {
     return CUDA_SUCCESS;
   }
   static CUresult AddressFree(CUdeviceptr, size_t) { return CUDA_SUCCESS; }
+  static CUresult Info(size_t* free_bytes, size_t* total_bytes) {
+    ENTER();
+    *total_bytes = gpu->options_.most_chunks * gpu->options_.chunk_bytes;
+    *free_bytes = *total_bytes - gpu->held_ * gpu->options_.chunk_bytes;
+    return CUDA_SUCCESS;
+  }
   static CUresult Create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
                          unsigned long long) {
     ENTER();
@@ -231,6 +237,7 @@ Gpu::Gpu(const Options& options, Random* random) : options_(options), random_(ra
   gpu = this;
   driver_.cuMemAddressReserve = &Entries::Reserve;
   driver_.cuMemAddressFree = &Entries::AddressFree;
+  driver_.cuMemGetInfo_v2 = &Entries::Info;
   driver_.cuMemCreate = &Entries::Create;
   driver_.cuMemRelease = &Entries::Release;
   driver_.cuMemMap = &Entries::Map;

@@ -23,8 +23,8 @@ namespace spillway::allocator {
 
 // Where the reservation is to lie, the best first. Kernels get numbers by value, and a word that happens to lie in a
 // block counts as its address: the block is brought back for a launch that never touches it. The upper half of these
-// addresses is a number from 0x5900 to 0x7400 whose upper 16 bits are 0. As the second of two 32-bit integers it is
-// 22,784 to 29,695, with the first one beside it large: far above the shifts of PyTorch's IntDivider (0 to 32), with
+// addresses is a number from 0x5a00 to 0x7e00 whose upper 16 bits are 0. As the second of two 32-bit integers it is
+// 23,040 to 32,255, with the first one beside it large: far above the shifts of PyTorch's IntDivider (0 to 32), with
 // which NVIDIA's own choice, from 0x302000000 on, collides (docs/limits.md). As the second of two floats it is a
 // denormal number, as a double one of 1e-310, and bf16 or fp16 quadruples have a zero there. Executables lie from
 // 0x55 << 40 on and libraries below 0x7f << 40.

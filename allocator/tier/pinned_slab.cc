@@ -51,7 +51,7 @@ unsigned FillersOf(uint64_t bytes) {
 }
 
 // Gives the slab its pages. The driver does so as well when it registers memory without any, but on one thread and under
-// locks that launches need: 1 to 2 GB/s with pages of 4 KiB (docs/decisions/0026). Where the kernel lacks the call
+// locks that launches need: 1 to 2 GB/s with pages of 4 KiB, as others report. Where the kernel lacks the call
 // (before 5.14) it is left to the driver. ENOMEM where a limit is reached.
 absl::Status Populate(std::byte* slab, uint64_t bytes) {
   os::Atomic<uint64_t> next{0};

@@ -13,7 +13,8 @@
 namespace spillway::io {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
+using os::kSecond;
+
 constexpr int64_t kGrowthPause = kSecond;           // after a growth that was refused
 constexpr int64_t kLookWhileWanted = kSecond / 10;  // while a caller of GrowTo waits for capacity
 constexpr int64_t kLookWhileAsked = kSecond / 4;    // while an eviction lacks slots

@@ -13,7 +13,8 @@
 namespace spillway::io {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
+using os::kSecond;
+
 // How long a caller waits for a disk that has too little free space: another process may be about to give
 // space back, and a growth that was refused is tried again after a second.
 constexpr int64_t kShortageWait = kSecond + kSecond / 2;

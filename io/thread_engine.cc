@@ -34,7 +34,7 @@ struct Shared {
   int idle ABSL_GUARDED_BY(mu) = 0;     // threads that wait for work
 };
 
-int32_t Transfer(const Shared& shared, const IoRequest& request) {
+int32_t Serve(const Shared& shared, const IoRequest& request) {
   if (request.file >= shared.files.size()) return -EBADF;
   const int fd = shared.files[request.file];
   const auto offset = static_cast<off_t>(request.offset);
@@ -58,7 +58,7 @@ void Work(Shared* shared) {
     const IoRequest request = shared->todo.front();
     shared->todo.pop_front();
     shared->mu.Unlock();
-    const int32_t result = Transfer(*shared, request);
+    const int32_t result = Serve(*shared, request);
     shared->mu.Lock();
     shared->done.push_back(IoResult{request.tag, result});
     shared->finished.NotifyAll();

@@ -14,7 +14,7 @@
 namespace spillway::io {
 namespace {
 
-constexpr int kPlaceBits = 16;
+constexpr int kTagPlaceBits = 16;
 constexpr int kMostFailures = 2;                 // the first try and one more
 constexpr int64_t kRetryPauseNanos = 250'000;    // doubled with each interruption, up to 32 ms
 constexpr int64_t kLongRequest = 1'000'000'000;  // ns: a request that takes longer is entered as a wait
@@ -28,7 +28,7 @@ constexpr uint64_t kSpeedWindowBytes = 64 << 20;
 
 TransferQueue::TransferQueue(std::unique_ptr<IoEngine> engine, const TransferQueueOptions& options)
     : options_(options), engine_(std::move(engine)), flights_(engine_->capacity()) {
-  SPILLWAY_CHECK(flights_.size() < (1u << kPlaceBits));
+  SPILLWAY_CHECK(flights_.size() < (1u << kTagPlaceBits));
 }
 
 absl::StatusOr<std::shared_ptr<TransferQueue>> TransferQueue::Start(std::unique_ptr<IoEngine> engine,
@@ -138,7 +138,7 @@ void TransferQueue::StartFlight(size_t place, std::shared_ptr<Transfer> transfer
 
 void TransferQueue::AddToBatch(Flight* flight) {
   const auto place = static_cast<uint64_t>(flight - flights_.data());
-  flight->tag = (++next_sequence_ << kPlaceBits | place) & INT64_MAX;
+  flight->tag = (++next_sequence_ << kTagPlaceBits | place) & INT64_MAX;
   flight->deadline = options_.clock->NowNanos() + options_.request_timeout.count();
   const uint32_t from = flight->start + flight->moved;
   batch_.push_back(IoRequest{.file = 0,
@@ -173,7 +173,7 @@ std::chrono::nanoseconds TransferQueue::PollTimeout() const {
 
 // Compares one result with its request and decides what follows.
 void TransferQueue::Judge(const IoResult& result) {
-  const size_t place = result.tag & ((1u << kPlaceBits) - 1);
+  const size_t place = result.tag & ((1u << kTagPlaceBits) - 1);
   if (result.tag == 0 || place >= flights_.size() || flights_[place].tag != result.tag) {
     os::Log(os::LogLevel::kError, "engine=" + std::string(engine_->name()) + " path=" + options_.path +
                                       " a result that belongs to no request was ignored");

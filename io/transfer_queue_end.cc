@@ -16,7 +16,8 @@ namespace spillway::io {
 namespace {
 
 constexpr auto kStopSlack = std::chrono::milliseconds(150);
-constexpr auto kStopped = std::chrono::seconds(1);  // what is later was stopped: no scheduler is as late
+// What is later was stopped: no scheduler is as late.
+constexpr auto kStoppedProcess = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -43,7 +44,7 @@ void TransferQueue::AllowForStop(std::chrono::nanoseconds asked) {
   const int64_t now = options_.clock->NowNanos();
   const int64_t late = now - looked_at_ - asked.count();
   looked_at_ = now;
-  if (late < std::chrono::nanoseconds(kStopped).count()) return;
+  if (late < std::chrono::nanoseconds(kStoppedProcess).count()) return;
   for (Flight& flight : flights_) {
     flight.started += late;
     flight.deadline += late;

@@ -14,7 +14,7 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr auto kBetweenLooks =
+constexpr auto kBetweenLooksAtPins =
     std::chrono::milliseconds(100);  // a waiter's looks at the user's limit of waits
 constexpr auto kEndWait = std::chrono::milliseconds(200);
 // Looks at what other processes hold: always, and while one of us waits for another.
@@ -161,7 +161,7 @@ absl::Status HostPool::GrowStorageTo(uint64_t bytes) {
     SPILLWAY_RETURN_IF_ERROR(wait.Check());
     state.AskLocked(state_, bytes);
     if (state.cap.load() < bytes && !due) continue;  // refused already
-    state.pinned.WaitFor(&state.mu, kBetweenLooks);
+    state.pinned.WaitFor(&state.mu, kBetweenLooksAtPins);
   }
   return absl::OkStatus();
 }

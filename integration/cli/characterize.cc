@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/trace_files.h"
 #include "policy/offline/characterization.h"
@@ -16,7 +17,6 @@ namespace {
 using policy::Characterization;
 using policy::SizeClass;
 
-constexpr int kWrongUse = 2;
 constexpr const char* kSizeNames[] = {"under 1 MB", "1 to 10 MB", "10 to 100 MB", "100 MB to 1 GB",
                                       "1 GB and more"};
 constexpr const char* kIdleKeys[] = {"10us", "100us", "1ms", "10ms", "100ms", "1s"};
@@ -74,7 +74,7 @@ nlohmann::ordered_json RowJson(const SizeClass& row) {
           {"movable_bytes", row.movable_bytes}};
 }
 
-std::string Json(const policy::Workload& workload, const Characterization& found, double rate) {
+std::string RowsJson(const policy::Workload& workload, const Characterization& found, double rate) {
   nlohmann::ordered_json json = {{"kernels", workload.kernels.size()},
                                  {"ideal_us", static_cast<double>(workload.IdealTime()) / 1e3},
                                  {"rate_bytes_per_second", rate},
@@ -113,7 +113,8 @@ int CharacterizeTrace(const CharacterizeOptions& options) {
     return kWrongUse;
   }
   const Characterization found = policy::Characterize(*workload, rate);
-  std::fputs((options.json ? Json(*workload, found, rate) : Text(*workload, found, rate)).c_str(), stdout);
+  std::fputs((options.json ? RowsJson(*workload, found, rate) : Text(*workload, found, rate)).c_str(),
+             stdout);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/estimate_report.h"
 #include "integration/cli/sweep.h"
 #include "integration/cli/sweep_page.h"
@@ -12,12 +13,6 @@ namespace spillway::integration {
 namespace {
 
 constexpr int kDoesNotFit = 1;
-constexpr int kWrongUse = 2;
-
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
-  return kWrongUse;
-}
 
 void AddJob(CLI::App* estimate, EstimateOptions* options) {
   estimate
@@ -80,18 +75,18 @@ CLI::App* AddEstimate(CLI::App* app, EstimateOptions* options) {
 
 int RunEstimate(const EstimateOptions& options) {
   auto estimate = MakeEstimate(options);
-  if (!estimate.ok()) return Fail(estimate.status());
+  if (!estimate.ok()) return Refuse(estimate.status());
   if (!options.save_trace.empty()) {
     const absl::Status written = WriteTrace(
         options.save_trace, WithTimes(estimate->tape, estimate->machine, EndOf(options, End::kSlow)));
-    if (!written.ok()) return Fail(written);
+    if (!written.ok()) return Refuse(written);
   }
   if (!options.sweep.empty()) {
     SimulateOptions shown;
     const std::vector<SweepRow> rows = SweepEstimate(*estimate, EndOf(options, End::kFast), &shown);
     shown.trace = options.model;
     const absl::Status written = WriteFile(options.sweep, SweepPage(shown, rows));
-    if (!written.ok()) return Fail(written);
+    if (!written.ok()) return Refuse(written);
   }
   std::fputs((options.json ? EstimateJson(options, *estimate) : EstimateText(options, *estimate)).c_str(),
              stdout);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "integration/cli/common/units.h"
 
 namespace spillway::integration {
 namespace {
@@ -10,7 +11,6 @@ namespace {
 // What a training job reaches of a data sheet's figures: assumed. docs/estimate.md says from what.
 constexpr Range kMatmulPart = {0.35, 0.75}, kMemoryPart = {0.5, 0.9};
 constexpr Range kLaunch = {6, 2};  // microseconds
-constexpr policy::Bytes kMiB = 1 << 20;
 
 struct DataSheet {
   const char* name;
@@ -25,10 +25,10 @@ struct DataSheet {
 
 // NVIDIA's data sheets of the A100 SXM 80GB, H100 SXM, H200 SXM and GeForce RTX 4090; links: docs/planner.md.
 constexpr DataSheet kSheets[] = {
-    {"a100", 80'000 * kMiB, 19.5e12, 312e12, 2.039e12, 25e9, 25e9, "11.25e9,24.5e9", 8'519'680},
-    {"h100", 81'000 * kMiB, 67e12, 989e12, 3.35e12, 53e9, 52.8e9, "35e9,50e9", 32 * kMiB},
-    {"h200", 143'000 * kMiB, 67e12, 989e12, 4.8e12, 53e9, 53e9, "", 32 * kMiB},
-    {"rtx4090", 24'000 * kMiB, 82.6e12, 165.2e12, 1.008e12, 26e9, 26e9, "13.5e9,20e9", 8'519'680},
+    {"a100", 80'000 * kMebibyte, 19.5e12, 312e12, 2.039e12, 25e9, 25e9, "11.25e9,24.5e9", 8'519'680},
+    {"h100", 81'000 * kMebibyte, 67e12, 989e12, 3.35e12, 53e9, 52.8e9, "35e9,50e9", 32 * kMebibyte},
+    {"h200", 143'000 * kMebibyte, 67e12, 989e12, 4.8e12, 53e9, 53e9, "", 32 * kMebibyte},
+    {"rtx4090", 24'000 * kMebibyte, 82.6e12, 165.2e12, 1.008e12, 26e9, 26e9, "13.5e9,20e9", 8'519'680},
 };
 
 Range PartOf(double whole, Range part) { return {whole * part.low, whole * part.high}; }

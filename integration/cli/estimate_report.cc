@@ -5,22 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "integration/cli/common/units.h"
 #include "integration/cli/simulate_report.h"
 
 namespace spillway::integration {
 namespace {
 
-constexpr double kMiB = 0x1p20, kGiB = 0x1p30;
 constexpr const char* kTermNames[policy::kTerms] = {"weights",     "gradients", "optimizer",
                                                     "activations", "logits",    "workspace"};
 
 // "338.0 MiB", "12.34 GiB".
-std::string Size(double bytes) {
+std::string SizeText(double bytes) {
   return bytes < 10 * kGiB ? absl::StrFormat("%.1f MiB", bytes / kMiB)
                            : absl::StrFormat("%.2f GiB", bytes / kGiB);
 }
-std::string Size(policy::Bytes bytes) { return Size(static_cast<double>(bytes)); }
-double Seconds(policy::Nanos time) { return static_cast<double>(time) / 1e9; }
+std::string SizeText(policy::Bytes bytes) { return SizeText(static_cast<double>(bytes)); }
 
 // "1.20 to 2.31 s", from the fastest to the slowest.
 std::string Between(policy::Nanos a, policy::Nanos b) {
@@ -48,9 +47,10 @@ std::string PeakLines(const Estimate& estimate) {
   std::string text = absl::StrFormat(
       "peak       %s allocated; PyTorch alone reserves %s; whole chunks of 2 MiB and small blocks take %s\n  "
       "        ",
-      Size(tape.peak_allocated), Size(tape.peak_reserved), Size(tape.peak_chunks + tape.small_bytes));
+      SizeText(tape.peak_allocated), SizeText(tape.peak_reserved),
+      SizeText(tape.peak_chunks + tape.small_bytes));
   for (size_t t = 0; t < policy::kTerms; ++t)
-    absl::StrAppend(&text, t == 0 ? " " : ", ", kTermNames[t], " ", Size(tape.terms[t]));
+    absl::StrAppend(&text, t == 0 ? " " : ", ", kTermNames[t], " ", SizeText(tape.terms[t]));
   return text + "\n";
 }
 
@@ -65,10 +65,10 @@ std::string TimeLines(const Estimate& estimate) {
   absl::StrAppendFormat(&text, " (%.0f to %.0f %% of the speed)\n", std::min(a, b), std::max(a, b));
   const policy::Traffic &low = first.run.execution.traffic, &high = last.run.execution.traffic;
   absl::StrAppend(&text, "moves      an iteration, at most: GPU to host ",
-                  Size(std::max(low.gpu_to_host, high.gpu_to_host)), ", host to GPU ",
-                  Size(std::max(low.host_to_gpu, high.host_to_gpu)), ", GPU to disk ",
-                  Size(std::max(low.gpu_to_ssd, high.gpu_to_ssd)), ", disk to GPU ",
-                  Size(std::max(low.ssd_to_gpu, high.ssd_to_gpu)), "\n");
+                  SizeText(std::max(low.gpu_to_host, high.gpu_to_host)), ", host to GPU ",
+                  SizeText(std::max(low.host_to_gpu, high.host_to_gpu)), ", GPU to disk ",
+                  SizeText(std::max(low.gpu_to_ssd, high.gpu_to_ssd)), ", disk to GPU ",
+                  SizeText(std::max(low.ssd_to_gpu, high.ssd_to_gpu)), "\n");
   return text;
 }
 
@@ -77,20 +77,21 @@ std::string TimeLines(const Estimate& estimate) {
 std::string EstimateText(const EstimateOptions& options, const Estimate& estimate) {
   const EstimateFit& fit = estimate.fit;
   std::string text = JobLine(options, estimate) + PeakLines(estimate);
-  absl::StrAppend(&text, "machine    ", estimate.machine.name, " with a budget of ", Size(fit.budget),
-                  ", of which ", Size(fit.blocks), " are for blocks; host memory ", Size(estimate.host_bytes),
-                  estimate.ssd_read > 0 ? "" : ", no disk", "; rates ", estimate.machine.source, "\n");
+  absl::StrAppend(&text, "machine    ", estimate.machine.name, " with a budget of ", SizeText(fit.budget),
+                  ", of which ", SizeText(fit.blocks), " are for blocks; host memory ",
+                  SizeText(estimate.host_bytes), estimate.ssd_read > 0 ? "" : ", no disk", "; rates ",
+                  estimate.machine.source, "\n");
   if (!fit.problem.empty()) {
     absl::StrAppend(&text, "fits       no. ", fit.problem, "\n");
   } else if (fit.everything) {
     absl::StrAppend(&text, "fits       yes, and nothing has to move\n");
   } else {
-    absl::StrAppend(&text, "fits       yes, with ", Size(fit.beyond), " off the GPU at most\n");
+    absl::StrAppend(&text, "fits       yes, with ", SizeText(fit.beyond), " off the GPU at most\n");
   }
   absl::StrAppend(&text, TimeLines(estimate));
   if (estimate.smallest)
     absl::StrAppend(
-        &text, "smallest   GPU memory with 95 % of the uncapped speed: ", Size(*estimate.smallest), "\n");
+        &text, "smallest   GPU memory with 95 % of the uncapped speed: ", SizeText(*estimate.smallest), "\n");
   return text;
 }
 

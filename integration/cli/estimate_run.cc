@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "integration/cli/common/units.h"
 #include "integration/cli/model_config.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/trace_files.h"
@@ -19,7 +20,6 @@ namespace {
 using policy::Bytes;
 
 constexpr Bytes kChunk = 2 << 20;
-constexpr double kGiB = 0x1p30;
 constexpr Bytes kMostMemory = Bytes{1} << 50;
 constexpr uint64_t kMostCount = uint64_t{1} << 32;
 constexpr double kGoodPart = 0.95;  // of the uncapped speed

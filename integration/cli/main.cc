@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "integration/cli/characterize.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/doctor/doctor.h"
 #include "integration/cli/estimate.h"
 #include "integration/cli/report.h"
@@ -21,8 +22,6 @@
 
 namespace spillway::integration {
 namespace {
-
-constexpr int kWrongUse = 2;
 
 // build/bin/spillway or PREFIX/bin/spillway: the libraries lie in ../lib.
 std::string LibraryDirectory() {

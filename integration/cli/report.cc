@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "integration/cli/chrome_trace.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/report_data.h"
 #include "integration/cli/report_json.h"
@@ -26,7 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kWrongUse = 2;
 constexpr double kMostTerabytes = 1e9, kMostWatts = 1e7, kMostPrice = 1e6;
 
 std::string LibraryPath(const std::string& directory) { return absl::StrCat(directory, "/vega.js"); }
@@ -114,11 +114,6 @@ absl::Status WritePage(const ReportModel& model, const ReportOptions& options, c
   return ReplaceFile(path, ReportPage(model, *library));
 }
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
-  return kWrongUse;
-}
-
 }  // namespace
 
 CLI::App* AddReport(CLI::App* app, ReportOptions* options) {
@@ -165,16 +160,16 @@ absl::Status WriteReportPage(const ReportOptions& options) {
 }
 
 int Report(const ReportOptions& options) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return Fail(status);
-  if (absl::Status status = CheckPaths(options); !status.ok()) return Fail(status);
+  if (absl::Status status = CheckOptions(options); !status.ok()) return Refuse(status);
+  if (absl::Status status = CheckPaths(options); !status.ok()) return Refuse(status);
   if (!options.json) {
     if (absl::Status status = FindDrawingLibrary(options.library_directory); !status.ok())
-      return Fail(status);
+      return Refuse(status);
   }
   auto model = ModelOfFile(options);
-  if (!model.ok()) return Fail(model.status());
+  if (!model.ok()) return Refuse(model.status());
   if (const std::string path = PageToWrite(options); !path.empty()) {
-    if (absl::Status status = WritePage(*model, options, path); !status.ok()) return Fail(status);
+    if (absl::Status status = WritePage(*model, options, path); !status.ok()) return Refuse(status);
     if (!options.json) std::printf("%s\n%s\n", model->verdict.front().c_str(), path.c_str());
   }
   if (options.json) std::fputs(ReportFiguresJson(*model).c_str(), stdout);

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/report.h"
 #include "integration/cli/report_files.h"
 #include "integration/engine/machine.h"
@@ -26,7 +27,6 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kCannotRun = 127;
 constexpr long long kNanos = 1'000'000'000;
 // What would have ended or moved the command, had it taken this process's place.
 constexpr int kHandedOn[] = {SIGTERM,   SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,

@@ -17,7 +17,7 @@
 namespace spillway::integration {
 namespace {
 
-constexpr size_t kMostRows = 10;
+constexpr size_t kMostTableRows = 10;
 
 Cell Text(std::string text) { return {std::move(text), std::nullopt}; }
 // A kernel's name, its middle left out where it is longer than those that a run writes.
@@ -30,7 +30,7 @@ Cell Number(Known value) { return {"", value}; }
 
 template <typename Row>
 std::span<const Row> FirstRows(const std::vector<Row>& rows) {
-  return std::span<const Row>(rows).first(std::min(rows.size(), kMostRows));
+  return std::span<const Row>(rows).first(std::min(rows.size(), kMostTableRows));
 }
 
 // "2026-11-23 08:05:36 UTC".
@@ -76,7 +76,7 @@ Table WaitingKernelsTable(const ReportData& data) {
     if (sums[k].second > 0) order.push_back(k);
   }
   std::ranges::stable_sort(order, [&sums](size_t a, size_t b) { return sums[a].first > sums[b].first; });
-  if (order.size() > kMostRows) order.resize(kMostRows);
+  if (order.size() > kMostTableRows) order.resize(kMostTableRows);
   for (size_t k : order)
     table.rows.push_back({Name(stalls.kernels[k]), Number(sums[k].second), Number(sums[k].first)});
   return table;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/common/setting_options.h"
 #include "integration/cli/doctor/driver_facts.h"
 #include "integration/cli/doctor/given_settings.h"
@@ -29,8 +30,6 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kCannotRun = 127;
-constexpr int kWrongUse = 2;
 constexpr char kSubcommand[] = "run";
 
 // What the size of a GPU is compared with, where one is set: bytes of each that is visible. The driver is

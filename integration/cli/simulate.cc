@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/simulate_report.h"
 #include "integration/cli/sweep.h"
@@ -15,13 +16,12 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kCannotRun = 1;
-constexpr int kWrongUse = 2;
+constexpr int kNoResult = 1;
 constexpr uint32_t kLeastIterations = 4;
 
 int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "spillway: %s\n", std::string(status.message()).c_str());
-  return absl::IsResourceExhausted(status) ? kCannotRun : kWrongUse;
+  const int wrong_use = Refuse(status);
+  return absl::IsResourceExhausted(status) ? kNoResult : wrong_use;
 }
 
 // What the command line's library does not see.
@@ -95,7 +95,7 @@ int PrintSweep(const SimulateOptions& options, const policy::Workload& workload)
   }
   std::fputs((options.json ? SweepJson(options, *rows) : SweepText(*rows)).c_str(), stdout);
   const bool any = std::any_of(rows->begin(), rows->end(), [](const SweepRow& row) { return row.Ran(); });
-  return any ? 0 : kCannotRun;
+  return any ? 0 : kNoResult;
 }
 
 }  // namespace

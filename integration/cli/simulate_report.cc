@@ -4,14 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "integration/cli/common/units.h"
 
 namespace spillway::integration {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-
 double Micros(policy::Nanos time) { return static_cast<double>(time) / 1000; }
-double Seconds(policy::Nanos time) { return static_cast<double>(time) / 1e9; }
 double GiB(policy::Bytes bytes) { return static_cast<double>(bytes) / kGiB; }
 
 }  // namespace

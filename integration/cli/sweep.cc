@@ -6,14 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "integration/cli/common/units.h"
 #include "integration/cli/quantities.h"
 #include "integration/cli/simulate_report.h"
 
 namespace spillway::integration {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr double kMostRows = 1000;
+constexpr double kMostSweepRows = 1000;
 
 using Field = std::string SimulateOptions::*;
 
@@ -64,7 +64,7 @@ absl::StatusOr<Sweep> ParseSweep(const std::string& text) {
   if (sweep.increment <= 0) return wrong("the step must be more than 0");
   if (last < sweep.first) return wrong("the last value is less than the first");
   const double increments = (last - sweep.first) / sweep.increment;
-  if (increments >= kMostRows) return wrong("more than 1000 values");
+  if (increments >= kMostSweepRows) return wrong("more than 1000 values");
   sweep.rows = 1 + static_cast<int>(std::floor(increments + 1e-9));
   return sweep;
 }

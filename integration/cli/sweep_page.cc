@@ -6,13 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "integration/cli/common/units.h"
 #include "integration/cli/line_chart.h"
 #include "integration/cli/simulate_report.h"
 
 namespace spillway::integration {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 constexpr char kHead[] = R"(<!doctype html>
 <html lang="en">
@@ -57,8 +56,6 @@ constexpr char kMeaning[] =
     "plan on that machine can beat; near 100&nbsp;% of it, only another machine helps. Moved bytes and waits "
     "are per "
     "iteration. What each option and number means: docs/simulate.md.</p>\n";
-
-double Seconds(policy::Nanos time) { return static_cast<double>(time) / 1e9; }
 
 std::string AxisTitle(const SweepRow& row) {
   return absl::StrCat(row.option, row.unit == SweepUnit::kBytes ? ", GiB" : ", GB/s");
@@ -121,7 +118,7 @@ std::string TableRow(const SweepRow& row) {
 }
 
 // The charts and the table of one sweep: rows of one option.
-std::string Section(std::span<const SweepRow> rows) {
+std::string SweepSection(std::span<const SweepRow> rows) {
   std::string html = absl::StrCat("<h2>", HtmlEscape(rows.front().option), "</h2>\n", Charts(rows),
                                   "<div class=\"wide\"><table>\n", kColumns);
   for (const SweepRow& row : rows) absl::StrAppend(&html, TableRow(row));
@@ -162,7 +159,7 @@ std::string SweepPage(const SimulateOptions& options, const std::vector<SweepRow
   const std::span<const SweepRow> all(rows);
   for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
     while (end < rows.size() && rows[end].sweep == rows[begin].sweep) ++end;
-    absl::StrAppend(&html, Section(all.subspan(begin, end - begin)));
+    absl::StrAppend(&html, SweepSection(all.subspan(begin, end - begin)));
   }
   return absl::StrCat(html, OptionsTable(options), Data(options, rows), "</body>\n</html>\n");
 }

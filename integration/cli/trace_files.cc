@@ -8,14 +8,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "integration/cli/common/exit_status.h"
 #include "policy/offline/model_workload.h"
 #include "policy/offline/workload_csv.h"
 #include "policy/trace/workload_file.h"
 
 namespace spillway::integration {
 namespace {
-
-constexpr int kWrongUse = 2;
 
 absl::StatusOr<policy::Workload> ReadFolder(const std::string& path) {
   auto kernels = ReadFile(path + "/kernels.csv");

@@ -15,7 +15,7 @@ constexpr double kLittle = 0.02;
 // From this part of the traffic on, the disk is what a wait for bytes is about.
 constexpr double kMuchFromDisk = 0.25;
 
-double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+double InSeconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 
 bool MostlyDisk(uint64_t disk, uint64_t all) {
   return all > 0 && static_cast<double>(disk) >= kMuchFromDisk * static_cast<double>(all);
@@ -54,7 +54,7 @@ Cause MainCause(const ResidencyStats& total) {
 std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
   const ResidencyStats total = Total(figures.devices);
   if ((total.spilled_bytes == 0 && total.fetched_bytes == 0) || figures.seconds <= 0) return "";
-  const double lost = Seconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos);
+  const double lost = InSeconds(total.lost_chunk_nanos + total.lost_read_nanos + total.lost_run_ahead_nanos);
   const double all = figures.seconds * static_cast<double>(figures.devices.size());
   std::string text = absl::StrFormat("lost time: the GPU had to wait %.1f s of %.1f s (%.1f %%)", lost, all,
                                      100 * std::min(1.0, lost / all));
@@ -70,9 +70,9 @@ std::string AdviceLine(const Figures& figures, const AdviceFacts& facts) {
         absl::StrFormat("a larger %s (now %s)", cause.disk ? "SPILLWAY_HOST_MEMORY" : "SPILLWAY_GPU_MEMORY",
                         os::BytesText(now));
   }
-  const char* const part = 2 * Seconds(cause.nanos) > lost ? "most" : "the largest part";
+  const char* const part = 2 * InSeconds(cause.nanos) > lost ? "most" : "the largest part";
   return text + absl::StrFormat(", %s of it %s (%.1f s); what would help most: %s", part, cause.words,
-                                Seconds(cause.nanos), setting);
+                                InSeconds(cause.nanos), setting);
 }
 
 }  // namespace spillway::integration

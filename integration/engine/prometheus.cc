@@ -25,7 +25,7 @@ constexpr char kSpilled[] = "Bytes moved off the GPU.";
 constexpr char kFetched[] = "Bytes moved back to the GPU.";
 constexpr char kTier[] = "Spilled bytes in a tier now.";
 constexpr char kStalled[] = "Time that launching threads waited, a sum over threads.";
-constexpr char kLost[] = "Time in which the GPU had nothing to do.";
+constexpr char kLostHelp[] = "Time in which the GPU had nothing to do.";
 
 constexpr Row kRows[] = {
     {"spillway_budget_bytes", "Device memory that the job may hold.", &ResidencyStats::budget_bytes},
@@ -55,11 +55,11 @@ constexpr Row kRows[] = {
      Unit::kNanos},
     {"spillway_stall_seconds_total", kStalled, &ResidencyStats::stall_disk_nanos, "cause=\"arrival\"",
      Unit::kNanos},
-    {"spillway_lost_seconds_total", kLost, &ResidencyStats::lost_chunk_nanos, "cause=\"chunks\"",
+    {"spillway_lost_seconds_total", kLostHelp, &ResidencyStats::lost_chunk_nanos, "cause=\"chunks\"",
      Unit::kNanos},
-    {"spillway_lost_seconds_total", kLost, &ResidencyStats::lost_read_nanos, "cause=\"arrival\"",
+    {"spillway_lost_seconds_total", kLostHelp, &ResidencyStats::lost_read_nanos, "cause=\"arrival\"",
      Unit::kNanos},
-    {"spillway_lost_seconds_total", kLost, &ResidencyStats::lost_run_ahead_nanos, "cause=\"run_ahead\"",
+    {"spillway_lost_seconds_total", kLostHelp, &ResidencyStats::lost_run_ahead_nanos, "cause=\"run_ahead\"",
      Unit::kNanos},
     {"spillway_throttled_seconds_total", "Time that launching threads were kept near a GPU that had work.",
      &ResidencyStats::throttled_nanos, "", Unit::kNanos},
@@ -90,12 +90,12 @@ class Writer {
   std::string text_;
 };
 
-std::string Seconds(double seconds) { return absl::StrFormat("%.9g", seconds); }
+std::string SecondsText(double seconds) { return absl::StrFormat("%.9g", seconds); }
 
 std::string ValueOf(const Row& row, const ResidencyStats& stats) {
   const uint64_t value = stats.*row.member;
   if (row.unit == Unit::kPlain) return absl::StrCat(value);
-  return Seconds(static_cast<double>(value) / 1e9);
+  return SecondsText(static_cast<double>(value) / 1e9);
 }
 
 std::string DeviceLabel(const DeviceFigures& device) {
@@ -109,7 +109,7 @@ void AddIteration(const Figures& figures, Writer* writer) {
       const double value = value_of(device.steady);
       if (value <= 0) continue;
       writer->Describe(name, help);
-      writer->Add(DeviceLabel(device), Seconds(value));
+      writer->Add(DeviceLabel(device), SecondsText(value));
     }
   };
   add("spillway_iteration_seconds", "What an iteration takes.",
@@ -127,7 +127,7 @@ std::string PrometheusText(const Figures& figures, const PrometheusLabels& label
   writer.Describe("spillway_build_info", "The version that serves the process; always 1.");
   writer.Add(absl::StrCat("version=\"", SPILLWAY_VERSION_TEXT, "\""), "1");
   writer.Describe("spillway_uptime_seconds", "Time since the first block.");
-  writer.Add("", Seconds(figures.seconds));
+  writer.Add("", SecondsText(figures.seconds));
   writer.Describe("spillway_disk_written_bytes_total", "Bytes written to spill files, of all devices.");
   writer.Add("", absl::StrCat(figures.disk.written_bytes));
   writer.Describe("spillway_disk_read_bytes_total", "Bytes read from spill files, of all devices.");

@@ -9,6 +9,8 @@
 
 namespace spillway::os {
 
+inline constexpr int64_t kSecond = 1'000'000'000;  // in nanoseconds
+
 class Clock {
  public:
   virtual ~Clock() = default;

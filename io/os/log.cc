@@ -10,7 +10,6 @@ namespace spillway::os {
 namespace {
 
 constexpr int kLinesPerSecond = 20;
-constexpr int64_t kSecond = 1'000'000'000;
 
 // Written by SetLogLevel, read by every Log. A level that is seen late costs a line, nothing else.
 std::atomic<int> log_level{static_cast<int>(LogLevel::kWarn)};

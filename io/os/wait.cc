@@ -11,7 +11,6 @@
 namespace spillway::os {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kFirstLine = 10 * kSecond;
 constexpr int64_t kSecondLine = 60 * kSecond;
 constexpr int64_t kBetweenLines = 300 * kSecond;

@@ -8,8 +8,6 @@
 namespace spillway::policy {
 namespace {
 
-constexpr double kNanosPerSecond = 1e9;
-
 Nanos TimeFor(int64_t bytes, double rate) {
   return bytes <= 0 ? 0 : static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
 }

@@ -8,7 +8,6 @@ namespace spillway::policy {
 namespace {
 
 constexpr uint32_t kMostCuts = 256;
-constexpr double kNanosPerSecond = 1e9;
 
 // Windows between any two cuts, and what they must move.
 class Windows {

@@ -7,7 +7,6 @@ namespace spillway::policy {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNanosPerSecond = 1e9;
 
 // Bytes of one tier, or of both where they may change it.
 struct Pools {

@@ -10,7 +10,6 @@
 namespace spillway::policy {
 namespace {
 
-constexpr double kNanosPerSecond = 1e9;
 constexpr Bytes kMargin = 64 << 20;        // as the planner's; a sixty-fourth of a small GPU
 constexpr double kQueueEfficiency = 0.99;  // pieces end at other times than a fluid
 constexpr Nanos kLeads[] = {-1, 50'000'000, 500'000'000};

@@ -12,6 +12,11 @@
 
 namespace spillway::policy {
 
+// What a copy of so many bytes takes at `rate` bytes a second.
+inline Nanos TimeFor(Bytes bytes, double rate) {
+  return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
+}
+
 class CopyQueueTime {
  public:
   // Free time during each kernel.

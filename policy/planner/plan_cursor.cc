@@ -6,7 +6,7 @@
 namespace spillway::policy {
 namespace {
 
-using Place = PlanBlockView::Place;
+using BlockPlace = PlanBlockView::Place;
 
 constexpr size_t kMostCopiesUnderWay = 2;
 // An idle interval of unknown length is taken to be long enough from so many launches on.
@@ -83,7 +83,7 @@ void PlanCursor::AddWhatIsAway() {
   const LaunchIndex now = mover_.Launched();
   for (const auto& [block, positions] : uses_) {
     mover_.Visit(block, PlanTier::kHost, [&, id = block](const PlanBlockView& view) {
-      if (view.place == Place::kAway || view.place == Place::kLeaving) {
+      if (view.place == BlockPlace::kAway || view.place == BlockPlace::kLeaving) {
         const LaunchIndex use = NextUse(id, now);
         fetches_waiting_.insert({use, id, use});
       }
@@ -145,7 +145,8 @@ bool PlanCursor::PollEvictions() {
     const PlanBlock block = BlockOf(op.block);
     progress |= mover_.Visit(block, op.tier, [&](const PlanBlockView& view) {
       // Used by a later launch already: the host has run past the whole idle interval.
-      if (view.place != Place::kOnGpu || !view.may_leave || view.used > index + 1) return PlanMove::kNothing;
+      if (view.place != BlockPlace::kOnGpu || !view.may_leave || view.used > index + 1)
+        return PlanMove::kNothing;
       // So late that it would not be away for half of the time.
       if (2 * (gpu_ - std::min(gpu_, index)) > NextUse(block, index + 1) - index) return PlanMove::kNothing;
       return PlanMove::kEvict;
@@ -173,7 +174,7 @@ bool PlanCursor::PollCopies() {
     bool stays = false;
     const bool started = mover_.Visit(it->block, it->tier, [&](const PlanBlockView& view) {
       if (!view.live) return PlanMove::kNothing;
-      stays = view.place != Place::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
+      stays = view.place != BlockPlace::kOnGpu || !view.may_copy || !LongEnough(*it, view.copy_bytes);
       return stays ? PlanMove::kNothing : PlanMove::kCopyOut;
     });
     if (started) copies_under_way_.push_back(*it);
@@ -188,8 +189,8 @@ void PlanCursor::LookAtCopiesUnderWay() {
   std::erase_if(copies_under_way_, [this](const Copy& copy) {
     bool ended = false;
     mover_.Visit(copy.block, copy.tier, [&](const PlanBlockView& view) {
-      ended = view.place != Place::kLeaving && view.place != Place::kDraining;
-      if (view.place == Place::kOnGpu && !view.copied) copies_waiting_.insert(copy);
+      ended = view.place != BlockPlace::kLeaving && view.place != BlockPlace::kDraining;
+      if (view.place == BlockPlace::kOnGpu && !view.copied) copies_waiting_.insert(copy);
       return PlanMove::kNothing;
     });
     return ended;
@@ -258,8 +259,8 @@ bool PlanCursor::LookAtFetchesUnderWay() {
   return std::erase_if(fetches_under_way_, [this](const FetchUnderWay& one) {
            bool ended = false;
            mover_.Visit(one.fetch.block, one.tier, [&](const PlanBlockView& view) {
-             ended = view.place != Place::kArriving;
-             if (view.place == Place::kAway) {
+             ended = view.place != BlockPlace::kArriving;
+             if (view.place == BlockPlace::kAway) {
                headroom_.Add(std::max(one.from, gpu_), one.fetch.due, -static_cast<int64_t>(one.bytes));
                fetches_waiting_.insert(one.fetch);
              }
@@ -292,7 +293,7 @@ PlanCursor::Start PlanCursor::TryFetch(const Fetch& fetch, Blocked* blocked) {
       return PlanMove::kNothing;
     }
     // It is on its way, there, freed, or may not return yet: it stays in the queue until its use is over.
-    if (view.place != Place::kAway || !view.may_return) return PlanMove::kNothing;
+    if (view.place != BlockPlace::kAway || !view.may_return) return PlanMove::kNothing;
     tier = view.tier;
     bytes = view.bytes;
     if ((*blocked)[QueueOf(tier)]) return PlanMove::kNothing;

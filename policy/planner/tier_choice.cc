@@ -9,14 +9,9 @@
 namespace spillway::policy {
 namespace {
 
-constexpr double kNanosPerSecond = 1e9;
 constexpr Nanos kFirstWindow = 3'000'000'000;
 constexpr double kSsdEfficiency = 0.97;      // of the SSD's speed, that reads and writes are planned for
 constexpr Bytes kHostMargin = 256ull << 20;  // at most; an eighth of a small host
-
-Nanos TimeFor(Bytes bytes, double rate) {
-  return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
-}
 
 std::vector<Nanos> Scaled(const std::vector<Nanos>& times, double factor) {
   std::vector<Nanos> scaled(times.size());

@@ -13,12 +13,6 @@
 namespace spillway::policy {
 namespace {
 
-constexpr double kNanosPerSecond = 1e9;
-
-Nanos TimeFor(Bytes bytes, double rate) {
-  return static_cast<Nanos>(static_cast<double>(bytes) / rate * kNanosPerSecond);
-}
-
 // One walk over the iteration from its emptiest kernel on. Positions count on from there: start .. start +
 // kernels - 1.
 class Sweep {

@@ -6,7 +6,6 @@
 namespace spillway::policy {
 namespace {
 
-constexpr double kNanosPerSecond = 1e9;
 constexpr double kSame = 1e-9;  // rates so near to each other are one
 
 bool Above(double rate, double other) { return rate > other * (1 + kSame); }

@@ -4,12 +4,6 @@
 #include <utility>
 
 namespace spillway::policy {
-namespace {
-
-constexpr double kNanosPerSecond = 1e9;
-
-}  // namespace
-
 Transfers::Transfers(const Workload& workload, const Machine& machine, Headroom headroom, bool prefetch,
                      const JobPlace& place, PartState* state, ExecutionFigures* figures)
     : workload_(workload),

@@ -10,6 +10,7 @@ namespace spillway::policy {
 
 using Bytes = uint64_t;
 using Nanos = int64_t;
+inline constexpr double kNanosPerSecond = 1e9;
 
 // Place of a launch in the order in which the gate let launches through, from 0. kNever: no launch, or none
 // that is known.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "integration/cli/common/units.h"
 #include "integration/cli/doctor/judgement.h"
 #include "integration/engine/sizing.h"
 #include "integration/settings/environment.h"
@@ -22,13 +23,11 @@ namespace {
 
 using os::BytesText;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 // A tier below this is staging for the disk and little else.
-constexpr uint64_t kLeastHostTier = 64 * kMiB;
+constexpr uint64_t kLeastHostTier = 64 * kMebibyte;
 // The smallest reserve that is offered, and the space that it must leave.
-constexpr uint64_t kSmallReserve = kGiB;
-constexpr uint64_t kLeastSpace = kGiB;
+constexpr uint64_t kSmallReserve = kGibibyte;
+constexpr uint64_t kLeastSpace = kGibibyte;
 // A disk slower than this part of the fastest is left out: what it takes comes back late.
 constexpr double kTooSlow = 1.0 / 8;
 // Disks below this part of the link's rate make host memory worth more than it is worth beside fast ones.
@@ -36,13 +35,14 @@ constexpr double kSlowBesideLink = 0.5;
 
 // "5GiB", "1536MiB": exact, and as a setting takes it.
 std::string SizeText(uint64_t bytes) {
-  if (bytes % kMiB != 0) return absl::StrCat(bytes);
-  return bytes % kGiB == 0 ? absl::StrCat(bytes / kGiB, "GiB") : absl::StrCat(bytes / kMiB, "MiB");
+  if (bytes % kMebibyte != 0) return absl::StrCat(bytes);
+  return bytes % kGibibyte == 0 ? absl::StrCat(bytes / kGibibyte, "GiB")
+                                : absl::StrCat(bytes / kMebibyte, "MiB");
 }
 
 // Coarser where it is large: figures to be read by people.
 uint64_t Rounded(uint64_t bytes) {
-  const uint64_t unit = bytes >= 8 * kGiB ? kGiB : bytes >= kGiB ? kGiB / 4 : kChunkBytes;
+  const uint64_t unit = bytes >= 8 * kGibibyte ? kGibibyte : bytes >= kGibibyte ? kGibibyte / 4 : kChunkBytes;
   return bytes / unit * unit;
 }
 

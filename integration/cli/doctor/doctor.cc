@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "integration/cli/common/exit_status.h"
 #include "integration/cli/common/progress_bar.h"
 #include "integration/cli/common/setting_options.h"
 #include "integration/cli/doctor/choice.h"
@@ -35,7 +36,6 @@
 namespace spillway::integration {
 namespace {
 
-constexpr int kWrongUse = 2;
 constexpr double kQuickSeconds = 1;
 constexpr double kMostSeconds = 3600;
 constexpr auto kLinkTime = std::chrono::milliseconds(500);
@@ -59,17 +59,17 @@ InstallationFacts LookAtInstallation(const std::string& directory) {
   return facts;
 }
 
-absl::Status NotAccepted(const char* option, const std::string& value, absl::string_view accepted) {
+absl::Status OptionNotAccepted(const char* option, const std::string& value, absl::string_view accepted) {
   return absl::InvalidArgumentError(
       absl::StrCat(option, "=", value, " is not accepted; accepted: ", accepted));
 }
 
 absl::Status ReadOptions(const DoctorOptions& options, DoctorFacts* facts) {
   if (!(options.disk_seconds >= 0 && options.disk_seconds <= kMostSeconds))
-    return NotAccepted("--disk-seconds", absl::StrCat(options.disk_seconds), "0 to 3600");
+    return OptionNotAccepted("--disk-seconds", absl::StrCat(options.disk_seconds), "0 to 3600");
   if (options.ssd_writes.empty()) return absl::OkStatus();
   const auto writes = ParseSize(options.ssd_writes, Percent::kRefused);
-  if (!writes.ok()) return NotAccepted("--ssd-writes", options.ssd_writes, writes.status().message());
+  if (!writes.ok()) return OptionNotAccepted("--ssd-writes", options.ssd_writes, writes.status().message());
   facts->rated_writes = writes->bytes;
   return absl::OkStatus();
 }

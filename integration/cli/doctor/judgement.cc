@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "integration/cli/common/units.h"
 #include "integration/cli/doctor/directory_facts.h"
 #include "integration/engine/sizing.h"
 #include "integration/engine/torch_release.h"
@@ -16,15 +17,13 @@ namespace {
 
 using os::BytesText;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 // cuFuncGetParamInfo, which gives the places of a kernel's parameters, came with this version.
 constexpr int kOldestDriver = 12040;
-constexpr uint64_t kLittleLocked = 8 * kMiB;  // the kernel's default since 5.16
+constexpr uint64_t kLittleLocked = 8 * kMebibyte;  // the kernel's default since 5.16
 constexpr uint64_t kFewFiles = 256;
-constexpr uint64_t kUsualMaps = 65530;               // the kernel's default of vm.max_map_count
-constexpr uint64_t kLittleSharedMemory = 64 * kMiB;  // what container engines give
-constexpr uint64_t kLittleMemory = kGiB;
+constexpr uint64_t kUsualMaps = 65530;                    // the kernel's default of vm.max_map_count
+constexpr uint64_t kLittleSharedMemory = 64 * kMebibyte;  // what container engines give
+constexpr uint64_t kLittleMemory = kGibibyte;
 constexpr double kSecondsOfDay = 86400;
 
 class Judgement {
@@ -336,7 +335,7 @@ void Judgement::DiskRates(const DiskFacts& disk) {
   Add(Verdict::kLimited, what, absl::StrCat(text, "; ", wear),
       absl::StrFormat(
           "slow: 1 GiB takes %.1f s; give host memory what can be spared, and prefer an NVMe drive",
-          static_cast<double>(kGiB) / std::max(1.0, least)));
+          kGiB / std::max(1.0, least)));
 }
 
 // The words of the check at the start, whatever was found of the things themselves.

@@ -14,9 +14,6 @@ namespace {
 using WriteLock = std::unique_lock<std::shared_mutex>;
 using ReadLock = std::shared_lock<std::shared_mutex>;
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kHugePage = 2 << 20;
-
 }  // namespace
 
 CUresult AddressSpace::Allocate(uint64_t size, Device* device, void* context, AllocationKind kind,

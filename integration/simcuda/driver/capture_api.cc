@@ -28,7 +28,7 @@ CUresult BeginToGraph(CUstream handle, CUgraph graph, const CUgraphNode* depende
 }
 
 template <Form kForm>
-CUresult End(CUstream handle, CUgraph* graph) {
+CUresult EndOfStream(CUstream handle, CUgraph* graph) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
   return graph == nullptr ? CUDA_ERROR_INVALID_VALUE : EndCapture(*stream, graph);
@@ -92,7 +92,7 @@ SIMCUDA_BOTH_FORMS(cuStreamBeginCaptureToGraph, _ptsz, simcuda::BeginToGraph,
                    (CUstream s, CUgraph g, const CUgraphNode* d, const CUgraphEdgeData* e, size_t n,
                     CUstreamCaptureMode m),
                    (s, g, d, e, n, m))
-SIMCUDA_BOTH_FORMS(cuStreamEndCapture, _ptsz, simcuda::End, (CUstream s, CUgraph* g), (s, g))
+SIMCUDA_BOTH_FORMS(cuStreamEndCapture, _ptsz, simcuda::EndOfStream, (CUstream s, CUgraph* g), (s, g))
 SIMCUDA_BOTH_FORMS(cuStreamIsCapturing, _ptsz, simcuda::IsCapturing, (CUstream s, CUstreamCaptureStatus* c),
                    (s, c))
 SIMCUDA_BOTH_FORMS(cuStreamGetCaptureInfo, _ptsz, simcuda::InfoV1,

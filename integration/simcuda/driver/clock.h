@@ -10,6 +10,9 @@
 
 namespace simcuda {
 
+// Who waits for memory that another process, or the host, writes looks this often.
+inline constexpr int64_t kLookEveryNs = 20'000;
+
 // Nanoseconds since a time that is the same until the machine starts anew.
 inline int64_t NowNs() {
   timespec now;

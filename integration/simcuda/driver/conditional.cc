@@ -19,7 +19,7 @@ struct ConditionTable {
   uint64_t last = 0;
   std::map<uint64_t, Condition> conditions;
 };
-ConditionTable& GetTable() {
+ConditionTable& GetConditionTable() {
   static auto* table = new ConditionTable;
   return *table;
 }
@@ -27,13 +27,13 @@ ConditionTable& GetTable() {
 using Lock = std::lock_guard<std::mutex>;
 
 unsigned int ValueOf(uint64_t handle) {
-  const Lock lock(GetTable().mutex);
-  return GetTable().conditions[handle].value;
+  const Lock lock(GetConditionTable().mutex);
+  return GetConditionTable().conditions[handle].value;
 }
 
 void AssignFirst(uint64_t handle) {
-  const Lock lock(GetTable().mutex);
-  Condition& condition = GetTable().conditions[handle];
+  const Lock lock(GetConditionTable().mutex);
+  Condition& condition = GetConditionTable().conditions[handle];
   if (condition.assign) condition.value = condition.first;
 }
 
@@ -125,21 +125,21 @@ void ConditionalRun::Run(Stream& stream) const {
 }  // namespace
 
 uint64_t MakeCondition(unsigned int value, bool assign) {
-  const Lock lock(GetTable().mutex);
-  const uint64_t handle = ++GetTable().last;
-  GetTable().conditions[handle] = {assign ? value : 0, value, assign};
+  const Lock lock(GetConditionTable().mutex);
+  const uint64_t handle = ++GetConditionTable().last;
+  GetConditionTable().conditions[handle] = {assign ? value : 0, value, assign};
   return handle;
 }
 
 bool IsCondition(uint64_t handle) {
-  const Lock lock(GetTable().mutex);
-  return GetTable().conditions.count(handle) != 0;
+  const Lock lock(GetConditionTable().mutex);
+  return GetConditionTable().conditions.count(handle) != 0;
 }
 
 bool SetCondition(uint64_t handle, unsigned int value) {
-  const Lock lock(GetTable().mutex);
-  const auto found = GetTable().conditions.find(handle);
-  if (found == GetTable().conditions.end()) return false;
+  const Lock lock(GetConditionTable().mutex);
+  const auto found = GetConditionTable().conditions.find(handle);
+  if (found == GetConditionTable().conditions.end()) return false;
   found->second.value = value;
   return true;
 }

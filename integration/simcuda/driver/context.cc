@@ -45,7 +45,7 @@ struct ThreadStateReaper {
   }
 };
 
-ThreadState& State() {
+ThreadState& OfThisThread() {
   if (t_state == nullptr) {
     thread_local ThreadStateReaper reaper;
     t_state = new ThreadState;
@@ -67,11 +67,11 @@ Context::Context(Device* device, bool primary) : device_(device), primary_(prima
 }
 
 Stream& Context::per_thread() {
-  for (const auto& own : State().own_streams) {
+  for (const auto& own : OfThisThread().own_streams) {
     if (own.context == this && own.valid()) return *own.stream;
   }
   Stream* stream = OpenStream(StreamKind::kPerThread, 0);
-  State().own_streams.push_back({this, stream, stream->id()});
+  OfThisThread().own_streams.push_back({this, stream, stream->id()});
   return *stream;
 }
 
@@ -198,7 +198,7 @@ void Context::Destroy() {
   legacy_->Close();
 }
 
-std::vector<Context*>& ContextStack() { return State().stack; }
+std::vector<Context*>& ContextStack() { return OfThisThread().stack; }
 
 Context* CurrentContext() {
   return t_state == nullptr || t_state->stack.empty() ? nullptr : t_state->stack.back();

@@ -16,12 +16,6 @@ std::mutex g_primary_mutex;
 Context* g_primary[SIMCUDA_DEVICES_MAX] = {};  // guarded by g_primary_mutex
 unsigned int g_primary_flags[SIMCUDA_DEVICES_MAX] = {};
 
-CUresult EnterDevice(CUdevice ordinal, Device** device) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
-  *device = FindDevice(ordinal);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
 void EndPrimary(Context* context) {
   EndModulesOf(*context);
   context->Reset();

@@ -11,12 +11,6 @@
 namespace simcuda {
 namespace {
 
-CUresult EnterDevice(CUdevice ordinal, Device** device) {
-  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
-  *device = FindDevice(ordinal);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
 struct AttributeRow {
   CUdevice_attribute attribute;
   int value;

@@ -30,6 +30,12 @@ Device* FindDevice(int ordinal) {
   return ordinal >= 0 && ordinal < g_device_count ? g_devices[ordinal] : nullptr;
 }
 
+CUresult EnterDevice(CUdevice ordinal, Device** device) {
+  if (!IsAlive()) return CUDA_ERROR_NOT_INITIALIZED;
+  *device = FindDevice(ordinal);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
 CUresult ComeAlive(CUresult (*start)()) {
   if (g_life == Life::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   std::lock_guard<std::mutex> lock(g_start_mutex);

@@ -16,6 +16,8 @@ bool IsAlive();
 int DeviceCount();
 // Null when there is no such device.
 Device* FindDevice(int ordinal);
+// The same for a call of the driver: NOT_INITIALIZED before cuInit, INVALID_DEVICE where there is no such device.
+CUresult EnterDevice(CUdevice ordinal, Device** device);
 
 // For cuInit: makes what else the driver needs, by start(), and is alive from then on. Any later call answers success, or
 // NOT_INITIALIZED in a forked child; a start that failed is tried again.

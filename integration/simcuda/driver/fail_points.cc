@@ -17,7 +17,7 @@ struct Rule {
 };
 std::array<Rule, static_cast<size_t>(DriverCall::kCount)> g_rules;
 
-constexpr const char* kNames[] = {
+constexpr const char* kFunctionNames[] = {
 #define DRIVER_FUNCTION(symbol, name, version, form) #symbol,
 #include "allocator/driver/driver_functions.def"
 #undef DRIVER_FUNCTION
@@ -26,7 +26,7 @@ constexpr const char* kNames[] = {
 // -1: no such function.
 int CallOf(const std::string& symbol) {
   for (int i = 0; i < static_cast<int>(DriverCall::kCount); ++i) {
-    if (symbol == kNames[i]) return i;
+    if (symbol == kFunctionNames[i]) return i;
   }
   return -1;
 }
@@ -91,7 +91,7 @@ std::vector<RuleCount> CountRules() {
   std::vector<RuleCount> counts;
   for (size_t i = 0; i < g_rules.size(); ++i) {
     const Rule& rule = g_rules[i];
-    if (rule.nth.load() != 0) counts.push_back({kNames[i], rule.calls.load(), rule.failures.load()});
+    if (rule.nth.load() != 0) counts.push_back({kFunctionNames[i], rule.calls.load(), rule.failures.load()});
   }
   return counts;
 }

@@ -13,16 +13,16 @@
 namespace simcuda {
 namespace {
 
-enum class Kind { kGraph, kNode, kExec };
+enum class ObjectKind { kGraph, kNode, kExec };
 
 // Every live object's address; guarded by GraphMutex.
-std::unordered_map<const void*, Kind>& Live() {
-  static auto* live = new std::unordered_map<const void*, Kind>;
+std::unordered_map<const void*, ObjectKind>& Live() {
+  static auto* live = new std::unordered_map<const void*, ObjectKind>;
   return *live;
 }
 
 template <typename Object, typename Handle>
-Object* FindLive(Handle handle, Kind kind) {
+Object* FindLive(Handle handle, ObjectKind kind) {
   static constexpr const char* kNames[] = {"a CUgraph", "a CUgraphNode", "a CUgraphExec"};
   const auto found = Live().find(handle);
   const bool live = found != Live().end();
@@ -49,13 +49,15 @@ std::mutex& GraphMutex() {
 
 Graph* Graph::Create() {
   auto* graph = new Graph;
-  Live().emplace(graph, Kind::kGraph);
+  Live().emplace(graph, ObjectKind::kGraph);
   return graph;
 }
 
-Graph* Graph::FromHandle(CUgraph handle) { return FindLive<Graph>(handle, Kind::kGraph); }
+Graph* Graph::FromHandle(CUgraph handle) { return FindLive<Graph>(handle, ObjectKind::kGraph); }
 
-GraphNode* Graph::NodeFromHandle(CUgraphNode handle) { return FindLive<GraphNode>(handle, Kind::kNode); }
+GraphNode* Graph::NodeFromHandle(CUgraphNode handle) {
+  return FindLive<GraphNode>(handle, ObjectKind::kNode);
+}
 
 GraphNode* Graph::Add(OperationPtr operation, const std::vector<GraphNode*>& dependencies) {
   auto* node = new GraphNode;
@@ -63,7 +65,7 @@ GraphNode* Graph::Add(OperationPtr operation, const std::vector<GraphNode*>& dep
   node->operation = std::move(operation);
   node->dependencies = dependencies;
   nodes_.push_back(node);
-  Live().emplace(node, Kind::kNode);
+  Live().emplace(node, ObjectKind::kNode);
   return node;
 }
 
@@ -212,11 +214,13 @@ GraphExec* GraphExec::Create(const Graph& graph, unsigned long long flags) {
   executable->flags = flags;
   executable->user_objects = graph.user_objects;
   RetainUserObjects(graph.user_objects);
-  Live().emplace(executable, Kind::kExec);
+  Live().emplace(executable, ObjectKind::kExec);
   return executable;
 }
 
-GraphExec* GraphExec::FromHandle(CUgraphExec handle) { return FindLive<GraphExec>(handle, Kind::kExec); }
+GraphExec* GraphExec::FromHandle(CUgraphExec handle) {
+  return FindLive<GraphExec>(handle, ObjectKind::kExec);
+}
 
 GraphExec::Step* GraphExec::FindStep(const GraphNode* node) {
   for (Step& step : steps_) {

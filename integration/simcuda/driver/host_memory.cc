@@ -18,21 +18,18 @@
 namespace simcuda {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kHugePage = 2 << 20;
-
 struct HostMemoryTable {
   std::shared_mutex mutex;  // guards the rest
   std::map<uint64_t, HostMemory> by_start;
   unsigned long long next_id = 1;
 };
-HostMemoryTable& GetTable() {
+HostMemoryTable& GetHostMemoryTable() {
   static HostMemoryTable* table = new HostMemoryTable;
   return *table;
 }
 
 CUresult Insert(HostMemory memory) {
-  HostMemoryTable& table = GetTable();
+  HostMemoryTable& table = GetHostMemoryTable();
   std::unique_lock<std::shared_mutex> lock(table.mutex);
   const auto next = table.by_start.lower_bound(memory.start);
   if (next != table.by_start.end() && next->first < memory.start + memory.size) {
@@ -49,7 +46,7 @@ CUresult Insert(HostMemory memory) {
 
 // Takes the entry that starts at `start` out; false when it is none of that kind.
 bool Remove(uint64_t start, bool registered, HostMemory* removed) {
-  HostMemoryTable& table = GetTable();
+  HostMemoryTable& table = GetHostMemoryTable();
   std::unique_lock<std::shared_mutex> lock(table.mutex);
   const auto it = table.by_start.find(start);
   if (it == table.by_start.end() || it->second.registered != registered) return false;
@@ -69,7 +66,7 @@ uint64_t MappedBytes(uint64_t size) { return (size + kPage - 1) & ~(kPage - 1); 
 }  // namespace
 
 bool FindHostMemory(uint64_t address, HostMemory* found) {
-  HostMemoryTable& table = GetTable();
+  HostMemoryTable& table = GetHostMemoryTable();
   std::shared_lock<std::shared_mutex> lock(table.mutex);
   auto it = table.by_start.upper_bound(address);
   if (it == table.by_start.begin()) return false;

@@ -12,11 +12,6 @@
 #include "integration/simcuda/driver/ipc_file.h"
 
 namespace simcuda {
-namespace {
-
-constexpr int64_t kLookEveryNs = 20'000;
-
-}  // namespace
 
 // At the start of the file, before the file's own description.
 struct SharedEvent::Counts {

@@ -11,13 +11,13 @@
 namespace simcuda {
 namespace {
 
-struct Registry {
+struct KernelRegistry {
   std::mutex mutex;  // guards the rest
   // Never freed: queued launches and handles refer to them for the life of the process.
   std::unordered_map<std::string, std::vector<const KernelDefinition*>> by_name;
 };
-Registry& GetRegistry() {
-  static Registry* registry = new Registry;
+KernelRegistry& GetKernelRegistry() {
+  static KernelRegistry* registry = new KernelRegistry;
   return *registry;
 }
 
@@ -65,7 +65,7 @@ void FunctionHandle::UnloadCode() {
 }
 
 const KernelDefinition* FindKernel(const std::string& name, long parameters) {
-  Registry& registry = GetRegistry();
+  KernelRegistry& registry = GetKernelRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   const auto named = registry.by_name.find(name);
   if (named == registry.by_name.end()) return nullptr;
@@ -113,7 +113,7 @@ SIMCUDA_API int simcuda_register_kernel(const simcuda_kernel* kernel, struct CUf
   definition->layout_of_image = kernel->parameter_count == SIMCUDA_LAYOUT_OF_IMAGE;
   if (!definition->layout_of_image)
     simcuda::SetLayout(definition, kernel->parameters, kernel->parameter_count);
-  simcuda::Registry& registry = simcuda::GetRegistry();
+  simcuda::KernelRegistry& registry = simcuda::GetKernelRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.by_name[definition->name].push_back(definition);
   if (function != nullptr) {

@@ -15,8 +15,6 @@
 namespace simcuda {
 namespace {
 
-constexpr int64_t kLookEveryNs = 20'000;
-
 std::atomic<int> g_waited_for{0};
 
 uint64_t Read(const MemoryOperation& operation) {

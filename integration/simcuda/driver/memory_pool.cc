@@ -7,7 +7,6 @@
 namespace simcuda {
 namespace {
 
-constexpr uint64_t kHugePage = 2 << 20;
 constexpr uint64_t kLargestStretch = uint64_t{16} << 40;
 constexpr uint64_t kSmallestStretch = uint64_t{32} << 30;
 

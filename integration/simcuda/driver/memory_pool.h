@@ -16,6 +16,9 @@
 
 namespace simcuda {
 
+inline constexpr uint64_t kPage = 4096;
+inline constexpr uint64_t kHugePage = 2 << 20;
+
 class MemoryPool {
  public:
   // Reserves the first stretch and the homes; false when the process cannot have them.

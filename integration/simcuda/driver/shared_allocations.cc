@@ -67,7 +67,6 @@ CUresult AddressSpace::Import(const IpcFile& file, Device* device, void* context
 CUresult AddressSpace::MapImportLocked(const IpcFile& file, Device* device, void* context, uint64_t* start) {
   const int descriptor = OpenIpcFile(IpcKind::kMemory, file);
   if (descriptor < 0) return CUDA_ERROR_INVALID_HANDLE;
-  constexpr uint64_t kHugePage = 2 << 20;
   *start = addresses_.Take(file.bytes + kGuard, file.bytes >= kHugePage ? kHugePage : kGuard);
   const bool mapped = *start != 0 && pool_.PopulateFrom(descriptor, *start, file.bytes);
   close(descriptor);

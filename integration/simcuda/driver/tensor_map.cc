@@ -8,7 +8,7 @@
 namespace simcuda {
 namespace {
 
-constexpr uint64_t kTag = 0x544d4150;  // in the upper half of word 0
+constexpr uint64_t kMapTag = 0x544d4150;  // in the upper half of word 0
 constexpr unsigned kRankMax = 5;
 
 enum Word {
@@ -131,7 +131,7 @@ uint64_t TakeAddress(const uint64_t* words) {
 
 void Pack(const simcuda_tensor_map& map, uint64_t unit, uint64_t* words) {
   std::fill_n(words, sizeof(CUtensorMap) / sizeof(uint64_t), 0);
-  words[kHead] = kTag << 32 | (unit == 32 ? 1 << 12 : 0) | static_cast<uint64_t>(map.kind) << 8 |
+  words[kHead] = kMapTag << 32 | (unit == 32 ? 1 << 12 : 0) | static_cast<uint64_t>(map.kind) << 8 |
                  (map.rank - 1) << 5 | static_cast<uint64_t>(map.data_type);
   PutAddress(map.address, words);
   for (unsigned i = 0; i < kRankMax; ++i) {
@@ -147,7 +147,7 @@ void Pack(const simcuda_tensor_map& map, uint64_t unit, uint64_t* words) {
 }
 
 bool Unpack(const uint64_t* words, simcuda_tensor_map* map) {
-  if (words[kHead] >> 32 != kTag) return false;
+  if (words[kHead] >> 32 != kMapTag) return false;
   map->kind = static_cast<int>(words[kHead] >> 8 & 3);
   map->rank = static_cast<unsigned>(words[kHead] >> 5 & 7) + 1;
   map->data_type = static_cast<int>(words[kHead] & 31);

@@ -19,12 +19,12 @@ struct TextureTable {
   CUtexObject last = 0;
   std::map<CUtexObject, Texture> textures;
 };
-TextureTable& GetTable() {
+TextureTable& GetTextureTable() {
   static auto* table = new TextureTable;
   return *table;
 }
 
-constexpr uint64_t kAlignment = 512;
+constexpr uint64_t kTextureAlignment = 512;
 
 // Address and bytes of a linear or pitched resource.
 void Extent(const CUDA_RESOURCE_DESC& resource, uint64_t* address, uint64_t* bytes) {
@@ -41,7 +41,7 @@ CUresult CheckResource(const CUDA_RESOURCE_DESC& resource) {
   uint64_t address = 0;
   uint64_t bytes = 0;
   Extent(resource, &address, &bytes);
-  const bool there = address % kAlignment == 0 && bytes != 0 && GetAddressSpace().Find(address).mapped;
+  const bool there = address % kTextureAlignment == 0 && bytes != 0 && GetAddressSpace().Find(address).mapped;
   return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -50,7 +50,7 @@ template <typename Call>
 CUresult WithTexture(CUtexObject handle, const Call& call) {
   Context* context = nullptr;
   if (CUresult result = EnterContext(&context); result != CUDA_SUCCESS) return result;
-  TextureTable& table = GetTable();
+  TextureTable& table = GetTextureTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   const auto found = table.textures.find(handle);
   if (found == table.textures.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -70,14 +70,14 @@ SIMCUDA_API CUresult cuTexObjectCreate(CUtexObject* handle, const CUDA_RESOURCE_
   if (handle == nullptr || resource == nullptr || texture == nullptr || view != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   if (CUresult result = simcuda::CheckResource(*resource); result != CUDA_SUCCESS) return result;
-  simcuda::TextureTable& table = simcuda::GetTable();
+  simcuda::TextureTable& table = simcuda::GetTextureTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   *handle = ++table.last;
   table.textures[*handle] = {*resource, *texture};
   return CUDA_SUCCESS;
 }
 SIMCUDA_API CUresult cuTexObjectDestroy(CUtexObject handle) {
-  return simcuda::WithTexture(handle, [](auto found) { simcuda::GetTable().textures.erase(found); });
+  return simcuda::WithTexture(handle, [](auto found) { simcuda::GetTextureTable().textures.erase(found); });
 }
 SIMCUDA_API CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUtexObject handle) {
   if (resource == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -98,7 +98,7 @@ SIMCUDA_API CUresult cuSurfObjectCreate(CUsurfObject* handle, const CUDA_RESOURC
 SIMCUDA_API CUresult cuSurfObjectDestroy(CUsurfObject) { return CUDA_ERROR_INVALID_VALUE; }
 
 SIMCUDA_API int simcuda_texture_memory(uint64_t handle, uint64_t* address, uint64_t* bytes) {
-  simcuda::TextureTable& table = simcuda::GetTable();
+  simcuda::TextureTable& table = simcuda::GetTextureTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   const auto found = table.textures.find(handle);
   if (found == table.textures.end() || address == nullptr || bytes == nullptr)

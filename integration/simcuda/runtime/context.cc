@@ -12,13 +12,13 @@ namespace {
 constexpr int kMaxDevices = 64;
 constexpr int kNotTried = -1;
 
-std::mutex mu;
-// The outcome of cuInit, or kNotTried. Stored under `mu` after the driver is ready; pairs with the load in
+std::mutex init_mu;
+// The outcome of cuInit, or kNotTried. Stored under `init_mu` after the driver is ready; pairs with the load in
 // InitialiseDriver.
 std::atomic<int> init_outcome{kNotTried};
 // Set in a child that was forked after initialisation; pairs with the load in InitialiseDriver.
 std::atomic<bool> forked_child{false};
-// Retained primary contexts; a store under `mu` pairs with the loads in PrimaryContext.
+// Retained primary contexts; a store under `init_mu` pairs with the loads in PrimaryContext.
 std::atomic<CUcontext> primary_contexts[kMaxDevices];
 
 thread_local int thread_device = 0;
@@ -26,7 +26,7 @@ thread_local int thread_device = 0;
 void MarkForkedChild() { forked_child.store(true); }
 
 cudaError_t InitialiseOnce() {
-  std::lock_guard<std::mutex> lock(mu);
+  std::lock_guard<std::mutex> lock(init_mu);
   const int known = init_outcome.load(std::memory_order_acquire);
   if (known != kNotTried) return static_cast<cudaError_t>(known);
   const DriverTable* driver = LoadedDriver();
@@ -58,7 +58,7 @@ cudaError_t PrimaryContext(const DriverTable& driver, int device, CUcontext* con
   *context = primary_contexts[device].load(std::memory_order_acquire);
   if (*context != nullptr) return cudaSuccess;
 
-  std::lock_guard<std::mutex> lock(mu);
+  std::lock_guard<std::mutex> lock(init_mu);
   *context = primary_contexts[device].load(std::memory_order_acquire);
   if (*context != nullptr) return cudaSuccess;
   CUdevice handle = 0;

@@ -11,7 +11,7 @@ using simcuda::WithDriver;
 
 namespace {
 
-CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+CUdeviceptr AddressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 CUdeviceptr* AddressOut(void** pointer) { return reinterpret_cast<CUdeviceptr*>(pointer); }
 
@@ -45,7 +45,7 @@ CUresult FillPointerAttributes(const DriverTable& driver, const void* pointer,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
                                  CU_POINTER_ATTRIBUTE_HOST_POINTER};
   void* values[] = {&type, &managed, &device, &device_pointer, &host_pointer};
-  const CUresult result = driver.PointerGetAttributes(5, names, values, Address(pointer));
+  const CUresult result = driver.PointerGetAttributes(5, names, values, AddressOf(pointer));
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE) return result;
   *attributes = cudaPointerAttributes{};
   attributes->type = result == CUDA_SUCCESS ? RuntimeMemoryType(type, managed) : cudaMemoryTypeUnregistered;
@@ -74,7 +74,7 @@ cudaError_t cudaMalloc(void** device_pointer, size_t size) {
 cudaError_t cudaFree(void* device_pointer) {
   // cudaFree(nullptr) is the customary way to initialise a context.
   return WithContext([&](const DriverTable& driver) {
-    return device_pointer == nullptr ? CUDA_SUCCESS : driver.MemFree(Address(device_pointer));
+    return device_pointer == nullptr ? CUDA_SUCCESS : driver.MemFree(AddressOf(device_pointer));
   });
 }
 
@@ -133,7 +133,7 @@ cudaError_t cudaMallocAsync(void** device_pointer, size_t size, cudaStream_t str
 
 cudaError_t cudaFreeAsync(void* device_pointer, cudaStream_t stream) {
   return WithContext(
-      [&](const DriverTable& driver) { return driver.MemFreeAsync(Address(device_pointer), stream); });
+      [&](const DriverTable& driver) { return driver.MemFreeAsync(AddressOf(device_pointer), stream); });
 }
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {

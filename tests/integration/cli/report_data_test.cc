@@ -13,7 +13,7 @@ std::string File(const std::string& members) {
   return R"({"format": "spillway-report", "version": 1)" + (members.empty() ? "" : ", " + members) + "}";
 }
 
-std::string ErrorOf(const std::string& text) {
+std::string ErrorOfReport(const std::string& text) {
   const auto data = ParseReport(text);
   return data.ok() ? "no error" : std::string(data.status().message());
 }
@@ -87,15 +87,15 @@ TEST(ReportDataTest, ADirectoryNamesItsDriveAndWhoWritesToIt) {
 }
 
 TEST(ReportDataTest, OtherFilesAndVersionsAreRefused) {
-  EXPECT_THAT(ErrorOf(""), HasSubstr("damaged or cut off at byte 1 of 0"));
-  EXPECT_THAT(ErrorOf(File("").substr(0, 20)), HasSubstr("damaged or cut off at byte 21 of 20"));
-  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("no data of a run"));
-  EXPECT_THAT(ErrorOf(R"({"spilled_bytes": 1})"), HasSubstr("no data of a run"));
-  EXPECT_THAT(ErrorOf(R"({"format": "spillway-report", "version": 2})"),
+  EXPECT_THAT(ErrorOfReport(""), HasSubstr("damaged or cut off at byte 1 of 0"));
+  EXPECT_THAT(ErrorOfReport(File("").substr(0, 20)), HasSubstr("damaged or cut off at byte 21 of 20"));
+  EXPECT_THAT(ErrorOfReport("[1]"), HasSubstr("no data of a run"));
+  EXPECT_THAT(ErrorOfReport(R"({"spilled_bytes": 1})"), HasSubstr("no data of a run"));
+  EXPECT_THAT(ErrorOfReport(R"({"format": "spillway-report", "version": 2})"),
               HasSubstr("version 2; accepted: 1. It was written by a later Spillway"));
-  EXPECT_THAT(ErrorOf(R"({"format": "spillway-report", "version": "1"})"),
+  EXPECT_THAT(ErrorOfReport(R"({"format": "spillway-report", "version": "1"})"),
               HasSubstr("version unknown; accepted: 1"));
-  EXPECT_THAT(ErrorOf(R"({"format": "spillway-report"})"), HasSubstr("version unknown; accepted: 1"));
+  EXPECT_THAT(ErrorOfReport(R"({"format": "spillway-report"})"), HasSubstr("version unknown; accepted: 1"));
 }
 
 TEST(ReportDataTest, WrongFieldsAreNamed) {
@@ -127,7 +127,8 @@ TEST(ReportDataTest, WrongFieldsAreNamed) {
        "figures.devices[0].lost_seconds.room is of type string"},
       {R"("iteration": "%%%")", "iteration is damaged; accepted: the base64 of a trace file"},
   };
-  for (const auto& [members, words] : wrong) EXPECT_THAT(ErrorOf(File(members)), HasSubstr(words)) << members;
+  for (const auto& [members, words] : wrong)
+    EXPECT_THAT(ErrorOfReport(File(members)), HasSubstr(words)) << members;
 }
 
 TEST(ReportDataTest, BytesThatAreNoUtf8AreReplaced) {

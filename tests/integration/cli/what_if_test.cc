@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "integration/cli/common/units.h"
 #include "integration/cli/simulation_run.h"
 #include "policy/trace/workload_file.h"
 
@@ -13,8 +14,6 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-constexpr double kMiB = 1 << 20;
 
 // Eight activations of 100 MiB each, made one after the other and used in turn backwards: 800 MiB at the peak.
 std::string Iteration() {

@@ -7,11 +7,9 @@
 #include <string>
 
 #include "integration/cli/doctor/facts.h"
+#include "tests/sizes.h"
 
 namespace spillway::integration {
-
-inline constexpr uint64_t kMiB = uint64_t{1} << 20;
-inline constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 inline DiskFacts GoodDisk(const std::string& path, uint64_t file_system, double rate = 3e9) {
   DiskFacts disk;

@@ -10,12 +10,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class MachineFactsTest : public ::testing::Test {
  protected:

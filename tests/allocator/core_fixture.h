@@ -21,6 +21,8 @@
 
 namespace spillway::allocator {
 
+inline constexpr uint64_t kChunk = 64 << 10;  // the stand-in's granularity here
+
 struct CoreSetup {
   uint64_t budget_bytes = 4 << 20;
   uint64_t external_share_bytes = 64 << 10;
@@ -68,7 +70,7 @@ class FixedHashCode : public HashCode {
 // The process's device: driver initialised once, with SIMCUDA_GRANULARITY of 64 KiB and 64 MiB of memory.
 class CoreDevice {
  public:
-  static constexpr uint64_t kChunk = 64 << 10;
+  static constexpr uint64_t kChunk = allocator::kChunk;
 
   static const CudaDriver* Driver();
   static CUcontext Context();

@@ -14,8 +14,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
 std::atomic<uint64_t> delay_state{1};
 std::atomic<uint32_t> delay_one_in{64};
 

@@ -17,7 +17,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
 constexpr uint64_t kMib = 1 << 20;
 
 // ---- A driver of two devices.

@@ -15,8 +15,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
 CoreSetup Roomy() {
   CoreSetup setup;
   setup.host_bytes = 16 << 20;

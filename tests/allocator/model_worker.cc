@@ -13,8 +13,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
 // One application thread: its own blocks, some streams of its own.
 class Worker {
  public:

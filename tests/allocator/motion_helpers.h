@@ -113,6 +113,20 @@ inline void StartPrefetch(CoreDevice& device, CUdeviceptr address) {
   ASSERT_TRUE(device->faulter()->Start(block).ok());
 }
 
+// Launches a kernel that fills all of a block.
+inline CUresult FillBlock(CoreDevice& device, CUdeviceptr block, uint64_t bytes, uint64_t version) {
+  return device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], bytes, version); });
+}
+inline CUresult FillOne(CoreDevice& device, CUdeviceptr block, uint64_t version) {
+  return FillBlock(device, block, kBlock, version);
+}
+
+inline std::vector<CUdeviceptr> Allocate(CoreDevice& device, int count) {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < count; ++i) blocks.push_back(device.MustAllocate(kBlock));
+  return blocks;
+}
+
 inline CUdeviceptr Filled(CoreDevice& device, uint64_t version) {
   const CUdeviceptr block = device.MustAllocate(kBlock);
   EXPECT_EQ(device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); }),

@@ -12,7 +12,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
 constexpr int kLaunches = 10'000;  // of both threads together
 
 double Now() {

@@ -14,11 +14,9 @@
 #include "tests/fakes/faulty_engine.h"
 #include "tests/io/loop_mount.h"
 #include "tests/io/store_helpers.h"
+#include "tests/sizes.h"
 
 namespace spillway::io {
-
-inline constexpr uint64_t kMiB = 1 << 20;
-inline constexpr uint64_t kGiB = 1 << 30;
 
 inline SpillStoreOptions DiskOptions(const std::string& path) {
   SpillStoreOptions options = SmallOptions(path);

@@ -18,13 +18,13 @@
 
 #include "io/os/clock.h"
 #include "tests/fakes/wait_until.h"
+#include "tests/sizes.h"
 
 namespace spillway::io {
 namespace {
 
 using ::testing::IsEmpty;
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kTotal = 800 * kMiB;
 constexpr int kSkipped = 3;  // exit status of a process that may not do what it is to show
 

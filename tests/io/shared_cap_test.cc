@@ -16,11 +16,11 @@
 #include "tests/fakes/faulty_engine.h"
 #include "tests/fakes/wait_until.h"
 #include "tests/io/store_helpers.h"
+#include "tests/sizes.h"
 
 namespace spillway::io {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kCap = 64 * kMiB;
 
 class SharedCapTest : public ::testing::Test {

@@ -12,6 +12,14 @@
 
 namespace spillway::policy {
 
+// Launches by their tags: first, first + 1 and so on.
+using Letters = std::vector<uint64_t>;
+inline Letters Range(uint64_t first, size_t launches) {
+  Letters letters;
+  for (size_t i = 0; i < launches; ++i) letters.push_back(first + i);
+  return letters;
+}
+
 struct TestLaunch {
   uint64_t tag = 0;
   std::vector<TraceBlock> blocks;

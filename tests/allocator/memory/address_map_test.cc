@@ -10,29 +10,27 @@
 #include <vector>
 
 #include "tests/allocator/core_fixture.h"
+#include "tests/sizes.h"
 
 namespace spillway::allocator {
 namespace {
 
 using testing::ElementsAre;
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-constexpr uint64_t kMib = 1 << 20;
-
 std::vector<BlockId> Blocks(const AccessSet& set) { return {set.begin(), set.end()}; }
 
 class AddressMapTest : public testing::Test {
  protected:
-  AddressMapTest() : map_(*AddressMap::Reserve(CoreDevice::Driver(), 2, 3 * kMib, kChunk)) {}
+  AddressMapTest() : map_(*AddressMap::Reserve(CoreDevice::Driver(), 2, 3 * kMiB, kChunk)) {}
   uint64_t At(int chunk) const { return map_->device_base(0) + chunk * kChunk; }
 
   std::unique_ptr<AddressMap> map_;
 };
 
 TEST_F(AddressMapTest, SlicesArePowersOfTwo) {
-  EXPECT_EQ(map_->bytes_per_device(), 4 * kMib);
-  EXPECT_EQ(map_->total_bytes(), 8 * kMib);
-  EXPECT_EQ(map_->device_base(1), map_->base() + 4 * kMib);
+  EXPECT_EQ(map_->bytes_per_device(), 4 * kMiB);
+  EXPECT_EQ(map_->total_bytes(), 8 * kMiB);
+  EXPECT_EQ(map_->device_base(1), map_->base() + 4 * kMiB);
 }
 
 TEST_F(AddressMapTest, FindsBlocksByAnyByte) {
@@ -71,11 +69,11 @@ TEST_F(AddressMapTest, CollectsRangesClippedToTheReservation) {
   map_->CollectRange(At(1), kChunk, &set);  // ends where the guard begins
   EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1)));
   set.Clear();
-  map_->CollectRange(map_->base() - kMib, 2 * kMib, &set);
+  map_->CollectRange(map_->base() - kMiB, 2 * kMiB, &set);
   EXPECT_THAT(Blocks(set), ElementsAre(BlockId(0, 1), BlockId(0, 2)));
   set.Clear();
   map_->CollectRange(At(0), 0, &set);
-  map_->CollectRange(map_->base() - kMib, kMib, &set);
+  map_->CollectRange(map_->base() - kMiB, kMiB, &set);
   EXPECT_TRUE(set.empty());
 }
 

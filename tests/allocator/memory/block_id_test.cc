@@ -14,13 +14,13 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
-std::vector<BlockId> Blocks(const AccessSet& set) { return {set.begin(), set.end()}; }
+std::vector<BlockId> BlocksOf(const AccessSet& set) { return {set.begin(), set.end()}; }
 
 TEST(AccessSetTest, KeepsOrderWithoutRepeats) {
   AccessSet set;
   for (uint32_t index : {3, 1, 3, 2, 1}) set.Add(BlockId(1, index));
   set.Add(BlockId(0, 9));
-  EXPECT_THAT(Blocks(set), ElementsAre(BlockId(1, 3), BlockId(1, 1), BlockId(1, 2), BlockId(0, 9)));
+  EXPECT_THAT(BlocksOf(set), ElementsAre(BlockId(1, 3), BlockId(1, 1), BlockId(1, 2), BlockId(0, 9)));
 }
 
 TEST(AccessSetTest, TellsBlocksWithEqualLowBitsApartAndForgetsEarlierSets) {
@@ -39,9 +39,9 @@ TEST(AccessSetTest, TellsBlocksWithEqualLowBitsApartAndForgetsEarlierSets) {
         set.Add(id);
       }
     }
-    EXPECT_THAT(Blocks(set), ElementsAreArray(expected));
+    EXPECT_THAT(BlocksOf(set), ElementsAreArray(expected));
     const AccessSet copy = set;
-    EXPECT_THAT(Blocks(copy), ElementsAreArray(expected));
+    EXPECT_THAT(BlocksOf(copy), ElementsAreArray(expected));
   }
 }
 

@@ -13,15 +13,13 @@
 #include "allocator/memory/address_map.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/fakes/wait_until.h"
+#include "tests/sizes.h"
 
 namespace spillway::allocator {
 namespace {
 
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
-
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-constexpr uint64_t kMib = 1 << 20;
 
 std::vector<uint32_t> SizesOf(const std::vector<ChunkHandle>& handles) {
   std::vector<uint32_t> sizes;
@@ -237,7 +235,7 @@ TEST(ChunkPoolTest, TheDriverMakesASupplyAndKeepsWhatItRefuses) {
 TEST(ChunkPoolTest, MappingFailsWhole) {
   const CudaDriver* const driver = CoreDevice::Driver();
   driver->cuCtxSetCurrent(CoreDevice::Context());
-  auto map = AddressMap::Reserve(driver, 1, kMib, kChunk);
+  auto map = AddressMap::Reserve(driver, 1, kMiB, kChunk);
   ASSERT_TRUE(map.ok());
   Supply supply;
   supply.to_create = {1, 1};
@@ -307,7 +305,7 @@ CudaDriver SlowDriver() {
 TEST(ChunkPoolTest, CallsOfTwoThreadsDoNotMeetInTheDriver) {
   plain = CoreDevice::Driver();
   plain->cuCtxSetCurrent(CoreDevice::Context());
-  auto map = AddressMap::Reserve(plain, 1, kMib, kChunk);
+  auto map = AddressMap::Reserve(plain, 1, kMiB, kChunk);
   ASSERT_TRUE(map.ok());
   const CudaDriver drivers[] = {SlowDriver(), SlowDriver()};  // copies of a table share the lock
   const auto work = [&](int thread) {

@@ -4,26 +4,26 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sizes.h"
+
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kMib = 1 << 20;
-
 TEST(GpuBudgetTest, TheShareOfExternalMemoryStaysFreeEvenWhileUnused) {
-  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 0}.ChunkTarget()), 84 * kMib);
-  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 10 * kMib}.ChunkTarget()), 84 * kMib);
-  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 40 * kMib}.ChunkTarget()), 60 * kMib);
-  EXPECT_EQ((GpuBudget{100 * kMib, 16 * kMib, 400 * kMib}.ChunkTarget()), 0u);
-  EXPECT_EQ(DefaultExternalShare(100 * kMib), 16 * kMib);
-  EXPECT_EQ(DefaultExternalShare(10'000 * kMib), 200 * kMib);
+  EXPECT_EQ((GpuBudget{100 * kMiB, 16 * kMiB, 0}.ChunkTarget()), 84 * kMiB);
+  EXPECT_EQ((GpuBudget{100 * kMiB, 16 * kMiB, 10 * kMiB}.ChunkTarget()), 84 * kMiB);
+  EXPECT_EQ((GpuBudget{100 * kMiB, 16 * kMiB, 40 * kMiB}.ChunkTarget()), 60 * kMiB);
+  EXPECT_EQ((GpuBudget{100 * kMiB, 16 * kMiB, 400 * kMiB}.ChunkTarget()), 0u);
+  EXPECT_EQ(DefaultExternalShare(100 * kMiB), 16 * kMiB);
+  EXPECT_EQ(DefaultExternalShare(10'000 * kMiB), 200 * kMiB);
 }
 
 Charge ChargeOf(uint64_t live, uint64_t block, uint64_t set) {
   Charge charge;
-  charge.live = live * kMib;
-  charge.largest_block = block * kMib;
-  charge.largest_set = set * kMib;
-  charge.chunk_target = 84 * kMib;
+  charge.live = live * kMiB;
+  charge.largest_block = block * kMiB;
+  charge.largest_set = set * kMiB;
+  charge.chunk_target = 84 * kMiB;
   return charge;
 }
 
@@ -34,11 +34,11 @@ TEST(ChargeTest, WhatFitsTheGpuNeedsNoExchange) {
 }
 
 TEST(ChargeTest, HeadroomIsTheLargestLaunchAndOneBlockThatLeaves) {
-  EXPECT_EQ(ChargeOf(0, 10, 15).Headroom(), 25 * kMib);
-  EXPECT_EQ(ChargeOf(0, 20, 15).Headroom(), 40 * kMib);  // a launch may name the block alone
-  EXPECT_EQ(ChargeOf(144, 10, 0).BeyondGpu(), 80 * kMib);
-  EXPECT_EQ(ChargeOf(139, 10, 15).BeyondGpu(), 80 * kMib);
-  EXPECT_EQ(ChargeOf(85, 1, 0).BeyondGpu(), 3 * kMib);
+  EXPECT_EQ(ChargeOf(0, 10, 15).Headroom(), 25 * kMiB);
+  EXPECT_EQ(ChargeOf(0, 20, 15).Headroom(), 40 * kMiB);  // a launch may name the block alone
+  EXPECT_EQ(ChargeOf(144, 10, 0).BeyondGpu(), 80 * kMiB);
+  EXPECT_EQ(ChargeOf(139, 10, 15).BeyondGpu(), 80 * kMiB);
+  EXPECT_EQ(ChargeOf(85, 1, 0).BeyondGpu(), 3 * kMiB);
 }
 
 TEST(ChargeTest, ABlockMayTakeAllOfTheGpuAloneInItsLaunch) {
@@ -49,9 +49,9 @@ TEST(ChargeTest, ABlockMayTakeAllOfTheGpuAloneInItsLaunch) {
 
 TEST(ChargeTest, WhatNeverLeavesIsNotThereForLaunches) {
   Charge charge = ChargeOf(100, 10, 40);
-  charge.pinned = 44 * kMib;
+  charge.pinned = 44 * kMiB;
   EXPECT_TRUE(charge.LaunchFits());
-  charge.pinned = 45 * kMib;
+  charge.pinned = 45 * kMiB;
   EXPECT_FALSE(charge.LaunchFits());
 }
 

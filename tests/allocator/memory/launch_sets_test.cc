@@ -8,10 +8,10 @@
 #include <map>
 #include <vector>
 
+#include "tests/sizes.h"
+
 namespace spillway::allocator {
 namespace {
-
-constexpr uint64_t kMib = 1 << 20;
 
 // Blocks of one device, and the sets that launches name of them.
 class LaunchSetsTest : public testing::Test {
@@ -47,69 +47,69 @@ class LaunchSetsTest : public testing::Test {
 
 TEST_F(LaunchSetsTest, TheLargestSetCountsEachLiveBlockOnce) {
   EXPECT_EQ(sets_.largest_bytes(), 0u);
-  const BlockId a = Add(2 * kMib);
-  const BlockId b = Add(3 * kMib);
-  const BlockId freed = Add(7 * kMib);
+  const BlockId a = Add(2 * kMiB);
+  const BlockId b = Add(3 * kMiB);
+  const BlockId freed = Add(7 * kMiB);
   SetLive(freed, false);
   Launch({a, b, a, freed});
-  EXPECT_EQ(sets_.largest_bytes(), 5 * kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 5 * kMiB);
   Launch({b});
-  EXPECT_EQ(sets_.largest_bytes(), 5 * kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 5 * kMiB);
   Check();
 }
 
 TEST_F(LaunchSetsTest, AFreedBlockCountsAgainOnceItIsHandedOutAgain) {
-  const BlockId a = Add(2 * kMib);
-  const BlockId b = Add(3 * kMib);
+  const BlockId a = Add(2 * kMiB);
+  const BlockId b = Add(3 * kMiB);
   Launch({a, b});
   SetLive(a, false);
-  EXPECT_EQ(sets_.largest_bytes(), 3 * kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 3 * kMiB);
   Check();
   SetLive(a, true);
-  EXPECT_EQ(sets_.largest_bytes(), 5 * kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 5 * kMiB);
   SetLive(a, false);
   SetLive(b, false);
   EXPECT_EQ(sets_.largest_bytes(), 0u);
-  EXPECT_EQ(sets_.peak_bytes(), 5 * kMib);
+  EXPECT_EQ(sets_.peak_bytes(), 5 * kMiB);
   Check();
 }
 
 TEST_F(LaunchSetsTest, PinnedBlocksNeedNoHeadroom) {
-  const BlockId a = Add(4 * kMib);
-  const BlockId b = Add(1 * kMib);
+  const BlockId a = Add(4 * kMiB);
+  const BlockId b = Add(1 * kMiB);
   Launch({a, b});
   SetPinned(a, true);
-  EXPECT_EQ(sets_.largest_bytes(), 5 * kMib);
-  EXPECT_EQ(sets_.largest_movable_bytes(), kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 5 * kMiB);
+  EXPECT_EQ(sets_.largest_movable_bytes(), kMiB);
   Launch({a});  // pinned before its launch
-  EXPECT_EQ(sets_.largest_movable_bytes(), kMib);
+  EXPECT_EQ(sets_.largest_movable_bytes(), kMiB);
   SetPinned(a, false);
-  EXPECT_EQ(sets_.largest_movable_bytes(), 5 * kMib);
+  EXPECT_EQ(sets_.largest_movable_bytes(), 5 * kMiB);
   Check();
 }
 
 TEST_F(LaunchSetsTest, ANewSetReplacesTheSmallest) {
   std::vector<BlockId> blocks;
   for (int i = 0; i < LaunchSets::kSets; ++i) {
-    blocks.push_back(Add((10 + static_cast<uint64_t>(i)) * kMib));
+    blocks.push_back(Add((10 + static_cast<uint64_t>(i)) * kMiB));
     Launch({blocks.back()});
   }
-  const BlockId last = Add(5 * kMib);
+  const BlockId last = Add(5 * kMiB);
   Launch({last});  // in the place of blocks[0]'s
   for (int i = 1; i < LaunchSets::kSets; ++i) SetLive(blocks[static_cast<size_t>(i)], false);
-  EXPECT_EQ(sets_.largest_bytes(), 5 * kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 5 * kMiB);
   Check();
 }
 
 TEST_F(LaunchSetsTest, DestroyedRecordsAndDeadSetsAreForgotten) {
-  const BlockId a = Add(2 * kMib);
-  const BlockId b = Add(3 * kMib);
+  const BlockId a = Add(2 * kMiB);
+  const BlockId b = Add(3 * kMiB);
   Launch({a, b});
   SetLive(a, false);
-  sets_.OnDestroy(a, 2 * kMib);
-  EXPECT_EQ(sets_.largest_bytes(), 3 * kMib);
+  sets_.OnDestroy(a, 2 * kMiB);
+  EXPECT_EQ(sets_.largest_bytes(), 3 * kMiB);
   SetLive(a, true);  // the record serves another address: no launch has named that
-  EXPECT_EQ(sets_.largest_bytes(), 3 * kMib);
+  EXPECT_EQ(sets_.largest_bytes(), 3 * kMiB);
   SetLive(b, false);
   sets_.ForgetDead();
   SetLive(b, true);

@@ -7,12 +7,10 @@
 #include <thread>
 
 #include "allocator/residency/audit.h"
-#include "tests/allocator/core_fixture.h"
+#include "tests/allocator/motion_helpers.h"
 
 namespace spillway::allocator {
 namespace {
-
-constexpr uint64_t kBlock = 512 << 10;  // 7 of them fit the default budget
 
 class Found : public AuditObserver {
  public:

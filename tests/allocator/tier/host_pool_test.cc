@@ -26,8 +26,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
 TEST(HostPoolTest, KindsDoNotTakeFromEachOther) {
   HostPool::Options options;
   options.buffer_bytes = kChunk;

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "tests/allocator/core_fixture.h"
+#include "tests/sizes.h"
 
 namespace spillway::allocator {
 namespace {
-
-constexpr uint64_t kMib = 1 << 20;
 
 // A host tier of `bytes`, all of it pinned.
 std::unique_ptr<HostPool> PinnedPool(uint64_t bytes) {
@@ -27,21 +26,21 @@ std::unique_ptr<HostPool> PinnedPool(uint64_t bytes) {
 }
 
 TEST(SharedCapacityTest, PromisesOfAllDevicesTogetherMustFit) {
-  const auto pool = PinnedPool(80 * kMib);
+  const auto pool = PinnedPool(80 * kMiB);
   SharedCapacity capacity(pool.get(), nullptr);
-  EXPECT_TRUE(capacity.Change(0, 50 * kMib));   // the first device
-  EXPECT_FALSE(capacity.Change(0, 31 * kMib));  // the second: 81 in all
-  EXPECT_EQ(capacity.promised_bytes(), 50 * kMib);
-  EXPECT_TRUE(capacity.Change(0, 30 * kMib));
-  EXPECT_FALSE(capacity.Change(50 * kMib, 51 * kMib));
-  EXPECT_TRUE(capacity.Change(50 * kMib, 10 * kMib));  // the first gives some back
-  EXPECT_TRUE(capacity.Change(30 * kMib, 70 * kMib));
-  EXPECT_TRUE(capacity.Change(70 * kMib, 0));
-  EXPECT_EQ(capacity.promised_bytes(), 10 * kMib);
+  EXPECT_TRUE(capacity.Change(0, 50 * kMiB));   // the first device
+  EXPECT_FALSE(capacity.Change(0, 31 * kMiB));  // the second: 81 in all
+  EXPECT_EQ(capacity.promised_bytes(), 50 * kMiB);
+  EXPECT_TRUE(capacity.Change(0, 30 * kMiB));
+  EXPECT_FALSE(capacity.Change(50 * kMiB, 51 * kMiB));
+  EXPECT_TRUE(capacity.Change(50 * kMiB, 10 * kMiB));  // the first gives some back
+  EXPECT_TRUE(capacity.Change(30 * kMiB, 70 * kMiB));
+  EXPECT_TRUE(capacity.Change(70 * kMiB, 0));
+  EXPECT_EQ(capacity.promised_bytes(), 10 * kMiB);
 }
 
 TEST(SharedCapacityTest, DevicesThatPromiseAtOnceNeverExceedTheCapacity) {
-  static constexpr uint64_t kCapacity = 2 * kMib;
+  static constexpr uint64_t kCapacity = 2 * kMiB;
   const auto pool = PinnedPool(kCapacity);
   SharedCapacity capacity(pool.get(), nullptr);
   std::vector<uint64_t> mine(4);

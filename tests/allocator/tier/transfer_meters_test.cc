@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sizes.h"
+
 namespace spillway::allocator {
 namespace {
 
@@ -32,7 +34,6 @@ TEST(CopyQueueMeterTest, FollowsAChange) {
 
 constexpr auto kIn = LinkDirection::kIn;
 constexpr auto kOut = LinkDirection::kOut;
-constexpr uint64_t kMiB = 1 << 20;
 
 TEST(LinkMeterTest, CountsBusyTimeOnly) {
   LinkMeter meter;

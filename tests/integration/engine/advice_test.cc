@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kSecond = 1'000'000'000;
 
 // A job of 100 s that has moved bytes; each row says where its time went.

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 TEST(ServedLineTest, SaysWhatServesTheJob) {
   ServedJob job;

@@ -9,12 +9,12 @@
 #include <fstream>
 #include <vector>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // A made-up root with /proc and /sys/fs/cgroup.
 class MachineTest : public ::testing::Test {

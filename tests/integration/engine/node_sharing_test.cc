@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "integration/engine/sizing.h"
+#include "tests/sizes.h"
 
 namespace spillway::integration {
 namespace {
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // Every process of the machine may be in the account of the default, so only what holds then is asserted.
 TEST(NodeSharingTest, TheDefaultIsDividedAmongAll) {

@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 TEST(SizingTest, ASizeOfTheNodeIsSharedByItsRanks) {
   EXPECT_EQ(ShareOfRank(100 * kMiB, 1), 100 * kMiB);

@@ -8,14 +8,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // Settings by name, and the facts of a machine, which each test makes as it needs them.
 class StartCheckTest : public ::testing::Test {

@@ -6,10 +6,10 @@
 #include <map>
 #include <thread>
 
+#include "tests/integration/hooks/made_up_handles.h"
+
 namespace spillway::integration {
 namespace {
-
-void* Handle(uintptr_t number) { return reinterpret_cast<void*>(0x1000 + number * 64); }
 
 // Functions with parameters of the sizes that a test gives them.
 class FakeQueries : public FunctionQueries {

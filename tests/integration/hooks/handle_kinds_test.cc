@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "integration/hooks/function_registry.h"
+#include "tests/integration/hooks/made_up_handles.h"
 
 namespace spillway::integration {
 namespace {
-
-void* Handle(uintptr_t number) { return reinterpret_cast<void*>(0x1000 + number * 64); }
 
 TEST(HandleKindsTest, AHandleIsOfNoKindUntilItIsGivenOut) {
   HandleKinds kinds;

@@ -4,18 +4,13 @@
 
 #include "tests/fakes/wait_until.h"
 #include "tests/integration/hooks/fake_residency.h"
+#include "tests/integration/prediction/access_sets.h"
 
 namespace spillway::integration {
 namespace {
 
 using allocator::AccessSet;
 using allocator::BlockId;
-
-AccessSet SetOf(std::initializer_list<uint32_t> blocks) {
-  AccessSet set;
-  for (const uint32_t block : blocks) set.Add(BlockId(0, block));
-  return set;
-}
 
 class PredictorTest : public testing::Test {
  protected:

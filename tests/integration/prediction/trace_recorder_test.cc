@@ -6,17 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/integration/prediction/access_sets.h"
+
 namespace spillway::integration {
 namespace {
 
 using allocator::AccessSet;
 using allocator::BlockId;
-
-AccessSet SetOf(std::initializer_list<uint32_t> blocks) {
-  AccessSet set;
-  for (const uint32_t block : blocks) set.Add(BlockId(0, block));
-  return set;
-}
 
 TEST(TraceRecorderTest, KnowsTheTagsOfLateLaunches) {
   TraceRecorder recorder({4, 16});

@@ -7,7 +7,7 @@
 namespace simcuda_test {
 namespace {
 
-constexpr char kImage[] = SIMCUDA_IMAGE_MAGIC "\nhandles_one\nhandles_none\n";
+constexpr char kHandleImage[] = SIMCUDA_IMAGE_MAGIC "\nhandles_one\nhandles_none\n";
 
 // One handle of each kind, as what any pointer may be taken for.
 struct Handles {
@@ -34,8 +34,8 @@ class DriverHandlesTest : public DriverTest {
     }();
     ASSERT_TRUE(registered);
     ASSERT_EQ(cuCtxGetCurrent(&of_.context), CUDA_SUCCESS);
-    ASSERT_EQ(cuModuleLoadData(&of_.module, kImage), CUDA_SUCCESS);
-    ASSERT_EQ(cuLibraryLoadData(&of_.library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0),
+    ASSERT_EQ(cuModuleLoadData(&of_.module, kHandleImage), CUDA_SUCCESS);
+    ASSERT_EQ(cuLibraryLoadData(&of_.library, kHandleImage, nullptr, nullptr, 0, nullptr, nullptr, 0),
               CUDA_SUCCESS);
     ASSERT_EQ(cuModuleGetFunction(&of_.function, of_.module, "handles_one"), CUDA_SUCCESS);
     ASSERT_EQ(cuLibraryGetKernel(&of_.kernel, of_.library, "handles_one"), CUDA_SUCCESS);
@@ -61,7 +61,7 @@ class DriverHandlesTest : public DriverTest {
   CUfunction DeadFunction() {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
-    EXPECT_EQ(cuModuleLoadData(&module, kImage), CUDA_SUCCESS);
+    EXPECT_EQ(cuModuleLoadData(&module, kHandleImage), CUDA_SUCCESS);
     EXPECT_EQ(cuModuleGetFunction(&function, module, "handles_one"), CUDA_SUCCESS);
     EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
     return function;
@@ -318,7 +318,7 @@ TEST_F(DriverHandlesTest, WhatAContextHadEndsWithIt) {
   ASSERT_EQ(cuCtxCreate(&context, nullptr, 0, 0), CUDA_SUCCESS);
   CUmodule loaded = nullptr, of_library = nullptr;
   CUfunction of_module = nullptr, of_kernel = nullptr, again = nullptr;
-  ASSERT_EQ(cuModuleLoadData(&loaded, kImage), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleLoadData(&loaded, kHandleImage), CUDA_SUCCESS);
   ASSERT_EQ(cuModuleGetFunction(&of_module, loaded, "handles_one"), CUDA_SUCCESS);
   ASSERT_EQ(cuLibraryGetModule(&of_library, of_.library), CUDA_SUCCESS);
   ASSERT_EQ(cuKernelGetFunction(&of_kernel, of_.kernel), CUDA_SUCCESS);

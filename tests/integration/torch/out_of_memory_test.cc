@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/sizes.h"
+
 namespace spillway::integration {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr size_t kMiB = 1 << 20;
 
 Refusal Some() {
   Refusal refusal;

@@ -14,8 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kSecond = 1'000'000'000;
-
 class HandClock : public Clock {
  public:
   int64_t NowNanos() const override { return now; }

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sizes.h"
+
 namespace spillway::policy {
 namespace {
-
-constexpr Bytes kMiB = 1 << 20;
 
 TEST(TorchMemoryTest, RoundsTo512Bytes) {
   TorchMemory memory;

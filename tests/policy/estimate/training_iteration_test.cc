@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "policy/trace/lifetimes.h"
+#include "tests/sizes.h"
 
 namespace spillway::policy {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr Bytes kMiB = 1 << 20;
 
 TrainingOptions Small() {
   TrainingOptions options;

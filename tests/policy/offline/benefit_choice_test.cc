@@ -8,7 +8,7 @@
 namespace spillway::policy {
 namespace {
 
-ChoiceOptions Options(Bytes budget, Bytes piece) {
+ChoiceOptions OptionsOf(Bytes budget, Bytes piece) {
   ChoiceOptions options;
   options.budget_bytes = budget;
   options.piece_bytes = piece;
@@ -19,11 +19,11 @@ TEST(ChooseByBenefitTest, TakesWholeIntervalsUntilNothingIsTooMuch) {
   const Workload workload = MountainWorkload();
   const Lifetimes lifetimes = FindLifetimes(workload);
   const auto evictions =
-      ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(150 * kMega, 10 * kMega));
+      ChooseByBenefit(workload, lifetimes, TimesOf(workload), OptionsOf(150 * kMega, 10 * kMega));
   ASSERT_EQ(evictions.size(), 1u);
   EXPECT_EQ(evictions[0].last_piece, 10u);
   EXPECT_EQ(evictions[0].from, 1u);
-  EXPECT_TRUE(ChooseByBenefit(workload, lifetimes, TimesOf(workload), Options(200 * kMega, 0)).empty());
+  EXPECT_TRUE(ChooseByBenefit(workload, lifetimes, TimesOf(workload), OptionsOf(200 * kMega, 0)).empty());
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Place = PlanBlockView::Place;
+using BlockPlace = PlanBlockView::Place;
 
 constexpr PlanTier kHost = PlanTier::kHost, kDisk = PlanTier::kDisk;
 
@@ -30,15 +30,15 @@ class Fake : public PlanMover {
       case PlanMove::kNothing: return false;
       case PlanMove::kEvict:
         log.push_back("evict " + std::to_string(block) + (tier == kHost ? " host" : " disk"));
-        view.place = Place::kLeaving;
+        view.place = BlockPlace::kLeaving;
         return true;
       case PlanMove::kCopyOut:
         log.push_back("copy " + std::to_string(block));
-        view.place = Place::kLeaving;
+        view.place = BlockPlace::kLeaving;
         return true;
       case PlanMove::kFetch:
         log.push_back("fetch " + std::to_string(block));
-        view.place = Place::kArriving;
+        view.place = BlockPlace::kArriving;
         free_bytes -= view.bytes;
         return true;
     }
@@ -49,7 +49,7 @@ class Fake : public PlanMover {
   bool IsBusy(PlanTier, size_t fetches, Bytes) const override { return fetches >= most_fetches; }
   double RateOut(PlanTier) const override { return 1e9; }
 
-  void Put(PlanBlock block, Place place, PlanTier tier = kHost, Bytes bytes = 10) {
+  void Put(PlanBlock block, BlockPlace place, PlanTier tier = kHost, Bytes bytes = 10) {
     PlanBlockView& view = blocks[block];
     view.place = place;
     view.live = view.may_leave = view.may_copy = view.may_return = true;
@@ -114,7 +114,7 @@ class PlanCursorTest : public testing::Test {
 };
 
 TEST_F(PlanCursorTest, WithoutAPlanNothingIsDue) {
-  fake.Put(1, Place::kAway);
+  fake.Put(1, BlockPlace::kAway);
   EXPECT_THAT(At(5, 5), IsEmpty());
   EXPECT_EQ(cursor.NextUse(1, 0), kNever);
   EXPECT_EQ(cursor.Now(), 5u);
@@ -122,22 +122,22 @@ TEST_F(PlanCursorTest, WithoutAPlanNothingIsDue) {
 }
 
 TEST_F(PlanCursorTest, ADropStartsWhenItsLaunchHasCompletedInEveryIteration) {
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   Begin({{1, {2, 8}}}, {Op(PlanOpKind::kDrop, 1, 2, 8, kDisk)});
   EXPECT_THAT(At(2, 3), IsEmpty());
   EXPECT_TRUE(cursor.EvictionsToCome());
   EXPECT_THAT(At(3, 3), ElementsAre("evict 1 disk"));
   EXPECT_FALSE(cursor.EvictionsToCome());
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   EXPECT_THAT(At(12, 13), IsEmpty());
   fake.ahead = {12};  // the launch has completed on its stream, others have not
   EXPECT_THAT(At(11, 13), ElementsAre("evict 1 disk"));
 }
 
 TEST_F(PlanCursorTest, ADropIsLeftOutWhenItIsOvertakenOrHalfOver) {
-  fake.Put(1, Place::kOnGpu);
-  fake.Put(2, Place::kOnGpu);
-  fake.Put(3, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
+  fake.Put(2, BlockPlace::kOnGpu);
+  fake.Put(3, BlockPlace::kOnGpu);
   fake.blocks[1].used = 9;  // by launch 8, which the host has let go
   fake.blocks[3].may_leave = false;
   Begin({{1, {2, 8}}, {2, {0, 6}}, {3, {2, 9}}},
@@ -147,23 +147,23 @@ TEST_F(PlanCursorTest, ADropIsLeftOutWhenItIsOvertakenOrHalfOver) {
 }
 
 TEST_F(PlanCursorTest, ACopyWaitsForALongEnoughIdleInterval) {
-  fake.Put(1, Place::kOnGpu, kHost, 100);  // 100 ns to copy
+  fake.Put(1, BlockPlace::kOnGpu, kHost, 100);  // 100 ns to copy
   Begin({{1, {0, 2, 7}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 7)});
   EXPECT_THAT(At(1, 1), IsEmpty());  // used again in 100 ns
   EXPECT_THAT(At(3, 3), ElementsAre("copy 1"));
-  fake.Put(1, Place::kOnGpu, kHost, 100);  // a launch took it back
+  fake.Put(1, BlockPlace::kOnGpu, kHost, 100);  // a launch took it back
   EXPECT_THAT(At(4, 4), ElementsAre("copy 1"));
-  fake.Put(1, Place::kOnGpu, kHost, 100);
+  fake.Put(1, BlockPlace::kOnGpu, kHost, 100);
   fake.blocks[1].copied = true;
   EXPECT_THAT(At(5, 5), IsEmpty());
 }
 
 TEST_F(PlanCursorTest, ACopyWhoseDropHasComeIsMadeByTheDrop) {
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   Begin({{1, {0, 2, 9}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 2), Op(PlanOpKind::kDrop, 1, 2, 9),
                            Op(PlanOpKind::kCopyOut, 1, 9, 9)});
   EXPECT_THAT(At(3, 3), ElementsAre("evict 1 host"));
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   EXPECT_THAT(At(10, 10), IsEmpty());
 }
 
@@ -171,13 +171,13 @@ TEST_F(PlanCursorTest, FetchesGoInTheOrderOfNeedAndOneThatMustWaitBlocksItsOwnTi
   const std::map<TraceBlock, std::set<uint32_t>> uses = {{1, {0, 6}}, {2, {0, 5}}, {3, {0, 7}}, {4, {0, 8}}};
   Begin(uses, {Op(PlanOpKind::kFetch, 1, 1, 6), Op(PlanOpKind::kFetch, 2, 1, 5),
                Op(PlanOpKind::kFetch, 3, 1, 7), Op(PlanOpKind::kFetch, 4, 1, 8)});
-  fake.Put(1, Place::kAway, kHost, 60);  // more than the headroom
-  fake.Put(2, Place::kAway, kHost, 20);
-  fake.Put(3, Place::kAway, kHost, 1);
-  fake.Put(4, Place::kAway, kDisk, 20);
+  fake.Put(1, BlockPlace::kAway, kHost, 60);  // more than the headroom
+  fake.Put(2, BlockPlace::kAway, kHost, 20);
+  fake.Put(3, BlockPlace::kAway, kHost, 1);
+  fake.Put(4, BlockPlace::kAway, kDisk, 20);
   EXPECT_THAT(At(1, 2, /*memory_wanted=*/true), IsEmpty());
   EXPECT_THAT(At(1, 2), ElementsAre("fetch 2", "fetch 4"));
-  fake.Put(2, Place::kOnGpu);
+  fake.Put(2, BlockPlace::kOnGpu);
   EXPECT_THAT(At(2, 2), IsEmpty());
   EXPECT_THAT(At(2, 6), ElementsAre("fetch 1"));  // the host asks for it next
 }
@@ -185,7 +185,7 @@ TEST_F(PlanCursorTest, FetchesGoInTheOrderOfNeedAndOneThatMustWaitBlocksItsOwnTi
 TEST_F(PlanCursorTest, WhatLacksOnlyFreeMemorySaysSo) {
   fake.free_bytes = 10;
   Begin({{1, {0, 6}}}, {Op(PlanOpKind::kFetch, 1, 1, 6)});
-  fake.Put(1, Place::kAway, kHost, 20);
+  fake.Put(1, BlockPlace::kAway, kHost, 20);
   EXPECT_THAT(At(1, 2), IsEmpty());
   EXPECT_EQ(cursor.bytes_wanted(), 20u);
   fake.free_bytes = 20;
@@ -197,41 +197,41 @@ TEST_F(PlanCursorTest, AFetchThatWasTakenBackWaitsAnewAndGivesItsHeadroomBack) {
   fake.most_fetches = 1;
   fake.free_bytes = 200;
   Begin({{1, {0, 6}}, {2, {0, 8}}}, {Op(PlanOpKind::kFetch, 1, 1, 6), Op(PlanOpKind::kFetch, 2, 1, 8)});
-  fake.Put(1, Place::kAway, kHost, 40);
-  fake.Put(2, Place::kAway, kHost, 40);
+  fake.Put(1, BlockPlace::kAway, kHost, 40);
+  fake.Put(2, BlockPlace::kAway, kHost, 40);
   EXPECT_THAT(At(1, 2), ElementsAre("fetch 1"));
-  fake.Put(1, Place::kAway, kHost, 40);
+  fake.Put(1, BlockPlace::kAway, kHost, 40);
   EXPECT_THAT(At(2, 2), ElementsAre("fetch 1"));
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   EXPECT_THAT(At(3, 7), IsEmpty());  // no headroom beside it up to launch 6
   EXPECT_THAT(At(6, 7), ElementsAre("fetch 2"));
 }
 
 TEST_F(PlanCursorTest, WhatIsAwayAtTheStartOrLeavesUnplannedComesBackForItsNextUse) {
-  fake.Put(1, Place::kAway);
-  fake.Put(2, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kAway);
+  fake.Put(2, BlockPlace::kOnGpu);
   Begin({{1, {4}}, {2, {6}}}, {});
   EXPECT_EQ(cursor.NextUse(1, 5), 14u);
   EXPECT_THAT(At(0, 1), ElementsAre("fetch 1"));
-  fake.Put(2, Place::kAway);
+  fake.Put(2, BlockPlace::kAway);
   cursor.NoteUnplanned(2, 10, 0);
   EXPECT_THAT(At(1, 1), ElementsAre("fetch 2"));
 }
 
 TEST_F(PlanCursorTest, WhatIsThereThoughItsCopyHasNotEndedIsNotExpectedBack) {
-  fake.Put(1, Place::kDraining);
+  fake.Put(1, BlockPlace::kDraining);
   Begin({{1, {4}}}, {});
-  fake.Put(1, Place::kAway);  // by a victim's eviction, of which the plan would have been told
+  fake.Put(1, BlockPlace::kAway);  // by a victim's eviction, of which the plan would have been told
   EXPECT_THAT(At(0, 1), IsEmpty());
 }
 
 TEST_F(PlanCursorTest, ACopyThatWasTakenBackIsMadeAgainOnceItHasEnded) {
   Begin({{1, {0, 8}}}, {Op(PlanOpKind::kCopyOut, 1, 0, 8)});
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   EXPECT_THAT(At(1, 1), ElementsAre("copy 1"));
-  fake.Put(1, Place::kDraining);
+  fake.Put(1, BlockPlace::kDraining);
   EXPECT_THAT(At(2, 2), IsEmpty());
-  fake.Put(1, Place::kOnGpu);
+  fake.Put(1, BlockPlace::kOnGpu);
   EXPECT_THAT(At(3, 3), ElementsAre("copy 1"));
 }
 

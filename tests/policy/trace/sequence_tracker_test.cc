@@ -6,16 +6,10 @@
 #include <random>
 #include <vector>
 
+#include "tests/policy/trace_helpers.h"
+
 namespace spillway::policy {
 namespace {
-
-using Letters = std::vector<uint64_t>;
-
-Letters Range(uint64_t first, size_t launches) {
-  Letters letters;
-  for (size_t i = 0; i < launches; ++i) letters.push_back(first + i);
-  return letters;
-}
 
 Letters operator+(Letters a, const Letters& b) {
   a.insert(a.end(), b.begin(), b.end());

@@ -6,16 +6,10 @@
 #include <random>
 #include <vector>
 
+#include "tests/policy/trace_helpers.h"
+
 namespace spillway::policy {
 namespace {
-
-using Letters = std::vector<uint64_t>;
-
-Letters Range(uint64_t first, size_t launches) {
-  Letters letters;
-  for (size_t i = 0; i < launches; ++i) letters.push_back(first + i);
-  return letters;
-}
 
 // The place after the last of these launches.
 std::optional<SequencePlace> After(KnownSequences* sequences, const Letters& letters) {

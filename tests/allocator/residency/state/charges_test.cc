@@ -10,17 +10,11 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
 CoreSetup SmallSetup() {
   CoreSetup setup;
   setup.budget_bytes = 16 << 20;
   setup.host_bytes = 8 << 20;
   return setup;
-}
-
-CUresult Fill(CoreDevice& device, CUdeviceptr block, uint64_t bytes, uint64_t version) {
-  return device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], bytes, version); });
 }
 
 uint64_t WrongOf(CoreDevice& device, CUdeviceptr block, uint64_t bytes, uint64_t version) {
@@ -42,7 +36,7 @@ size_t CountUsable(CoreDevice& device, uint64_t bytes, size_t most) {
     auto block = device->Allocate(bytes, {});
     if (!block.ok()) break;
     blocks.push_back(*block);
-    EXPECT_EQ(Fill(device, *block, bytes, blocks.size()), CUDA_SUCCESS) << device->LastError();
+    EXPECT_EQ(FillBlock(device, *block, bytes, blocks.size()), CUDA_SUCCESS) << device->LastError();
   }
   for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(WrongOf(device, blocks[i], bytes, i + 1), 0u) << i;
   for (CUdeviceptr block : blocks) EXPECT_TRUE(device->Free(block).ok());
@@ -53,7 +47,7 @@ TEST(ChargingTest, AFreedLargeBlockLimitsNothing) {
   CoreDevice device(SmallSetup());
   EXPECT_EQ(CountUsable(device, 2 << 20, 16), 16u);
   const CUdeviceptr large = device.MustAllocate(10 << 20);
-  EXPECT_EQ(Fill(device, large, 10 << 20, 1), CUDA_SUCCESS);
+  EXPECT_EQ(FillBlock(device, large, 10 << 20, 1), CUDA_SUCCESS);
   ASSERT_TRUE(device->Free(large).ok());
   EXPECT_EQ(CountUsable(device, 2 << 20, 16), 16u);
 }
@@ -63,12 +57,12 @@ TEST(ChargingTest, ABlockOfMostOfTheBudgetIsUsedBesideSpilledOnes) {
   std::vector<CUdeviceptr> small;
   for (uint64_t i = 0; i < 10; ++i) {
     small.push_back(device.MustAllocate(2 << 20));
-    EXPECT_EQ(Fill(device, small.back(), 2 << 20, i), CUDA_SUCCESS);
+    EXPECT_EQ(FillBlock(device, small.back(), 2 << 20, i), CUDA_SUCCESS);
   }
   constexpr uint64_t kLarge = (16 << 20) / 10 * 9 / kChunk * kChunk;
   const CUdeviceptr large = device.MustAllocate(kLarge);
   for (uint64_t round = 0; round < 3; ++round) {
-    EXPECT_EQ(Fill(device, large, kLarge, 100 + round), CUDA_SUCCESS) << device->LastError();
+    EXPECT_EQ(FillBlock(device, large, kLarge, 100 + round), CUDA_SUCCESS) << device->LastError();
     for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(WrongOf(device, small[i], 2 << 20, i), 0u);
     EXPECT_EQ(WrongOf(device, large, kLarge, 100 + round), 0u);
   }
@@ -96,13 +90,14 @@ TEST(ChargingTest, TwoBlocksOfMostOfTheBudgetTakeTurnsOrTheSecondIsRefusedAtItsA
       ASSERT_FALSE(large.empty());
       ASSERT_FALSE(small.empty());
       if (second_first) std::ranges::reverse(large);
-      for (size_t i = 0; i < small.size(); ++i) ASSERT_EQ(Fill(device, small[i], kChunk, i), CUDA_SUCCESS);
+      for (size_t i = 0; i < small.size(); ++i)
+        ASSERT_EQ(FillBlock(device, small[i], kChunk, i), CUDA_SUCCESS);
       for (uint64_t round = 0; round < 3; ++round) {
         for (size_t i = 0; i < large.size(); ++i) {
           if (round > 0) {
             EXPECT_EQ(WrongOf(device, large[i], kLarge, 10 * round + i), 0u);
           }
-          EXPECT_EQ(Fill(device, large[i], kLarge, 10 * (round + 1) + i), CUDA_SUCCESS)
+          EXPECT_EQ(FillBlock(device, large[i], kLarge, 10 * (round + 1) + i), CUDA_SUCCESS)
               << device->LastError() << " host " << host << " round " << round;
         }
       }

@@ -61,14 +61,10 @@ TEST_F(FreeAddressesTest, ABlockFreedDuringATransferIsPromisedAtOnceUnlessAStrea
   EXPECT_TRUE(recorded->allocation.listed);
 }
 
-CUresult Fill(CoreDevice& device, CUdeviceptr block, uint64_t bytes, uint64_t version) {
-  return device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], bytes, version); });
-}
-
 TEST(FreeAddressesOfADeviceTest, RecordsFollowWhatIsLiveNotWhatEverWas) {
   CoreDevice device({});
   const CUdeviceptr stays = device.MustAllocate(kBlock);
-  EXPECT_EQ(Fill(device, stays, kBlock, 3), CUDA_SUCCESS);
+  EXPECT_EQ(FillBlock(device, stays, kBlock, 3), CUDA_SUCCESS);
   // No two of one stream and size, so that none takes the address of another.
   std::vector<CUstream> streams(200);
   for (CUstream& stream : streams) stream = device.NewStream();

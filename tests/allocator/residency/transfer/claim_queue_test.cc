@@ -11,18 +11,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
-CUresult FillOne(CoreDevice& device, CUdeviceptr block, uint64_t version) {
-  return device.Launch(nullptr, {block}, [=](const auto& a) { CoreDevice::Fill(a[0], kBlock, version); });
-}
-
-std::vector<CUdeviceptr> Allocate(CoreDevice& device, int count) {
-  std::vector<CUdeviceptr> blocks;
-  for (int i = 0; i < count; ++i) blocks.push_back(device.MustAllocate(kBlock));
-  return blocks;
-}
-
 TEST(LimitsTest, ARefusedLaunchDoesNotKeepLaterAllocationsOut) {
   CoreDevice device({});
   const std::vector<CUdeviceptr> blocks = Allocate(device, 9);

@@ -18,8 +18,6 @@
 namespace spillway::allocator {
 namespace {
 
-constexpr uint64_t kChunk = CoreDevice::kChunk;
-
 class DemoterTest : public testing::Test {
  protected:
   static constexpr uint64_t kStaging = 12 * kChunk;  // the fixture's, with a disk

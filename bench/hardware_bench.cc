@@ -6,7 +6,6 @@
 //
 //   hardware_bench [--machines a100,h100] [--forms wait,pass] [--ends low,high] [--mib 8,64] [--scale N] [--json FILE]
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,6 +20,7 @@
 #include "bench/launch_probe.h"
 #include "bench/stand_in.h"
 #include "io/os/thread.h"
+#include "tests/command_line.h"
 
 namespace spillway::bench {
 namespace {
@@ -202,16 +202,15 @@ void Run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   spillway::bench::Arguments arguments;
-  CLI::App app{"Moving blocks on machines that simcuda has the costs of"};
-  app.add_option("--machines", arguments.machines, "profiles, or their files")->delimiter(',');
-  app.add_option("--forms", arguments.forms, "launches wait for the memory lock, or pass")->delimiter(',');
-  app.add_option("--ends", arguments.ends, "of assumed figures")->delimiter(',');
-  app.add_option("--mib", arguments.mib, "sizes of the blocks")->delimiter(',');
-  app.add_option("--scale", arguments.scale, "time scale; the second one is twice that")
-      ->check(CLI::Range(1, 10));
-  app.add_option("--moved-mib", arguments.moved_mib, "moved each way in each measurement");
-  app.add_option("--json", arguments.json_file, "write the figures here");
-  CLI11_PARSE(app, argc, argv);
+  spillway::CommandLine line{"Moving blocks on machines that simcuda has the costs of"};
+  line.Add("--machines", &arguments.machines, "profiles, or their files");
+  line.Add("--forms", &arguments.forms, "launches wait for the memory lock, or pass");
+  line.Add("--ends", &arguments.ends, "of assumed figures");
+  line.Add("--mib", &arguments.mib, "sizes of the blocks");
+  line.Add("--scale", &arguments.scale, "time scale; the second one is twice that", 1, 10);
+  line.Add("--moved-mib", &arguments.moved_mib, "moved each way in each measurement");
+  line.Add("--json", &arguments.json_file, "write the figures here");
+  line.Parse(argc, argv);
   spillway::bench::Run(arguments);
   return 0;
 }

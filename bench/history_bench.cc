@@ -7,7 +7,6 @@
 //
 // --most leaves out the cases with more freed or idle blocks.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
 #include "policy/planner/plan.h"
+#include "tests/command_line.h"
 
 namespace spillway::bench {
 namespace {
@@ -169,12 +169,12 @@ int main(int argc, char** argv) {
   int pairs = 5;
   size_t faults = 2000;
   size_t most = 100'000;
-  CLI::App app{"Cost of a fault by the history of the process and by idle blocks"};
-  app.add_option("--pairs", pairs, "pairs of timings a case")->check(CLI::Range(1, 1000));
-  app.add_option("--faults", faults, "faults a timing");
-  app.add_option("--most", most, "blocks that were freed or lie idle, in the largest case");
-  app.add_option("--json", json_file, "write the figures here");
-  CLI11_PARSE(app, argc, argv);
+  spillway::CommandLine line{"Cost of a fault by the history of the process and by idle blocks"};
+  line.Add("--pairs", &pairs, "pairs of timings a case", 1, 1000);
+  line.Add("--faults", &faults, "faults a timing");
+  line.Add("--most", &most, "blocks that were freed or lie idle, in the largest case");
+  line.Add("--json", &json_file, "write the figures here");
+  line.Parse(argc, argv);
   spillway::bench::Run(pairs, faults, most, json_file);
   return 0;
 }

@@ -5,7 +5,6 @@
 //   io_engine_bench [--dir DIRECTORY] [--mib N] [--rounds N]
 
 #include <sys/utsname.h>
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include "io/os/clock.h"
 #include "io/os/sync.h"
 #include "io/spill_store.h"
+#include "tests/command_line.h"
 
 namespace spillway::io {
 namespace {
@@ -184,11 +184,11 @@ int main(int argc, char** argv) {
   std::string directory = ".";
   uint64_t mebibytes = 512;
   int rounds = 5;
-  CLI::App app{"Throughput of the spill store next to plain O_DIRECT transfers"};
-  app.add_option("--dir", directory, "a directory on the disk to measure");
-  app.add_option("--mib", mebibytes, "MiB moved in each round")->check(CLI::Range(64, 1 << 20));
-  app.add_option("--rounds", rounds, "rounds; medians are printed")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  spillway::CommandLine line{"Throughput of the spill store next to plain O_DIRECT transfers"};
+  line.Add("--dir", &directory, "a directory on the disk to measure");
+  line.Add("--mib", &mebibytes, "MiB moved in each round", 64, 1 << 20);
+  line.Add("--rounds", &rounds, "rounds; medians are printed", 1, 1000);
+  line.Parse(argc, argv);
   utsname machine{};
   uname(&machine);
   std::printf("%s %s, %u processors; %llu MiB a round in slots of 2 MiB, requests of 512 KiB, %d rounds\n",

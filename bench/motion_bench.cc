@@ -4,7 +4,6 @@
 //
 //   motion_bench [--dir DIRECTORY] [--rounds N] [--json FILE]
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include "bench/stand_in.h"
 #include "io/os/clock.h"
 #include "io/spill_store.h"
+#include "tests/command_line.h"
 
 namespace spillway::bench {
 namespace {
@@ -212,11 +212,11 @@ int main(int argc, char** argv) {
   std::string directory = "/var/tmp";
   std::string json_file;
   int rounds = 5;
-  CLI::App app{"Throughput of evictions and faults next to plain transfers"};
-  app.add_option("--dir", directory, "a directory on the disk to measure");
-  app.add_option("--rounds", rounds, "rounds; medians are printed")->check(CLI::Range(1, 1000));
-  app.add_option("--json", json_file, "write the figures here");
-  CLI11_PARSE(app, argc, argv);
+  spillway::CommandLine line{"Throughput of evictions and faults next to plain transfers"};
+  line.Add("--dir", &directory, "a directory on the disk to measure");
+  line.Add("--rounds", &rounds, "rounds; medians are printed", 1, 1000);
+  line.Add("--json", &json_file, "write the figures here");
+  line.Parse(argc, argv);
   spillway::bench::Run(directory, rounds, json_file);
   return 0;
 }

@@ -4,7 +4,6 @@
 //
 //   victim_bench [--most BLOCKS] [--json FILE]
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "policy/planner/victim_index.h"
+#include "tests/command_line.h"
 #include "tests/policy/planner/full_scan.h"
 
 namespace spillway::bench {
@@ -79,10 +79,10 @@ int main(int argc, char** argv) {
   using namespace spillway::bench;
   std::string json_file;
   int most = 100'000;
-  CLI::App app{"Time of the choice of victims"};
-  app.add_option("--most", most, "blocks in the largest case");
-  app.add_option("--json", json_file, "write the figures here");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line{"Time of the choice of victims"};
+  line.Add("--most", &most, "blocks in the largest case");
+  line.Add("--json", &json_file, "write the figures here");
+  line.Parse(argc, argv);
   nlohmann::json rows = nlohmann::json::array();
   std::printf("%8s %24s %24s   microseconds to find %llu chunks\n", "", "by last use", "with a plan",
               static_cast<unsigned long long>(kWanted));

@@ -3,7 +3,6 @@
 // direction and in both at once; a launch. Each figure is the median of several rounds. Prints a table; --json FILE.
 // Run with and without LD_PRELOAD=libspillway.so, the launch shows what the hook costs.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "bench/gpu/call_costs.h"
+#include "tests/command_line.h"
 #include "tests/gpu/gpu.h"
 
 namespace spillway::gpu {
@@ -168,16 +168,16 @@ Json MeasureLaunch(int rounds) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app{"Costs of the driver's calls"};
+  CommandLine line{"Costs of the driver's calls"};
   std::string json_file;
   int rounds = 9;
   uint64_t copy_mib = 512;
   bool launch_only = false;
-  app.add_option("--json", json_file, "write the figures here");
-  app.add_option("--rounds", rounds, "rounds of each figure")->check(CLI::Range(1, 1000));
-  app.add_option("--copy-mib", copy_mib, "size of the copies")->check(CLI::Range(1, 16384));
-  app.add_flag("--launch-only", launch_only, "only the launch");
-  CLI11_PARSE(app, argc, argv);
+  line.Add("--json", &json_file, "write the figures here");
+  line.Add("--rounds", &rounds, "rounds of each figure", 1, 1000);
+  line.Add("--copy-mib", &copy_mib, "size of the copies", 1, 16384);
+  line.Add("--launch-only", &launch_only, "only the launch");
+  line.Parse(argc, argv);
   std::printf("%s\n", Gpu::Get().Description().c_str());
   Json report = {{"device", Gpu::Get().Description()}, {"launch", MeasureLaunch(rounds)}};
   if (!launch_only) {

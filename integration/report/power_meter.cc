@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +14,13 @@ namespace {
 // Of nvml.h, whose ABI is stable: functions answer 0 for success, a device is a pointer.
 using Init = int (*)();
 using DeviceByBusId = int (*)(const char* bus_id, void** device);
+
+// One folder for each package, "intel-rapl:0"; those of its parts, "intel-rapl:0:1", are in its figure.
+bool IsPackage(const std::string& folder) {
+  const std::string prefix = "intel-rapl:";
+  return folder.starts_with(prefix) && folder.size() > prefix.size() &&
+         folder.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
+}
 
 std::optional<uint64_t> NumberIn(const std::string& path) {
   std::ifstream file(path);
@@ -72,13 +78,11 @@ void PowerMeter::OpenNvml() {
   read_energy_ = read;
 }
 
-// One folder for each package, "intel-rapl:0"; those of its parts, "intel-rapl:0:1", are in its figure.
 void PowerMeter::OpenRapl() {
-  static const std::regex package(R"(intel-rapl:\d+)");
   std::error_code error;
   for (const auto& entry :
        std::filesystem::directory_iterator(options_.root + "/sys/class/powercap", error)) {
-    if (!std::regex_match(entry.path().filename().string(), package)) continue;
+    if (!IsPackage(entry.path().filename().string())) continue;
     Counter counter;
     counter.path = entry.path() / "energy_uj";
     const std::optional<uint64_t> range = NumberIn(entry.path() / "max_energy_range_uj");

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "integration/engine/spillway.h"
+#include "tests/command_line.h"
 #include "tests/gpu/gpu.h"
 
 namespace spillway::gpu {
@@ -185,16 +185,16 @@ class Job {
 };
 
 int Run(int argc, char** argv) {
-  CLI::App app{"A job without PyTorch"};
+  CommandLine line{"A job without PyTorch"};
   int blocks = 24, rounds = 6, products = 3;
   uint64_t mib = 8;
   bool ours = false;
-  app.add_option("--blocks", blocks, "how many blocks")->check(CLI::Range(2, 100000));
-  app.add_option("--mib", mib, "size of each")->check(CLI::Range(1, 65536));
-  app.add_option("--rounds", rounds, "how often all are mixed")->check(CLI::Range(1, 100000));
-  app.add_option("--products", products, "matrix products of cuBLAS")->check(CLI::Range(0, 1000));
-  app.add_flag("--spillway", ours, "blocks of Spillway's, which must run; else the driver's");
-  CLI11_PARSE(app, argc, argv);
+  line.Add("--blocks", &blocks, "how many blocks", 2, 100000);
+  line.Add("--mib", &mib, "size of each", 1, 65536);
+  line.Add("--rounds", &rounds, "how often all are mixed", 1, 100000);
+  line.Add("--products", &products, "matrix products of cuBLAS", 0, 1000);
+  line.Add("--spillway", &ours, "blocks of Spillway's, which must run; else the driver's");
+  line.Parse(argc, argv);
   const std::string device = Gpu::Get().Description();
   if (ours && FindEngine() == nullptr) {
     std::fprintf(stderr, "Spillway does not run in this process\n");

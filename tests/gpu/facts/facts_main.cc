@@ -1,9 +1,9 @@
 // gpu_facts FACT [options]: one fact about the device that is there, as JSON on standard output's last line.
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 
+#include "tests/command_line.h"
 #include "tests/gpu/facts/facts.h"
 
 namespace spillway::gpu {
@@ -17,22 +17,20 @@ int Run(int argc, char** argv) {
       {"reserve", &Reservations}, {"retain", &RetainedHandles}};
   const std::map<std::string, std::vector<std::string> (*)()> cases = {{"handles", &HandleCases},
                                                                        {"stalls", &StallCases}};
-  CLI::App app{"Facts about the GPU that is here"};
+  CommandLine line{"Facts about the GPU that is here"};
   FactSetup setup;
   std::string fact;
   bool list = false;
-  app.add_option(
-      "fact", fact,
-      "handles, tensor-map, latency, copies, loading, full, stalls, pointers, two-mappings, reserve "
-      "or retain");
-  app.add_option("--case", setup.variant,
-                 "of handles and stalls: one of those that --list prints; of two-mappings: write");
-  app.add_flag("--small", setup.small, "sizes for simcuda");
-  app.add_flag("--list", list, "print the cases of handles, or of stalls");
-  app.add_option("--leave", setup.leave, "of full: bytes that stay free");
-  app.add_option("--row-seconds", setup.row_seconds, "of latency: the most that a row may take")
-      ->check(CLI::Range(1e-6, 60.0));
-  CLI11_PARSE(app, argc, argv);
+  line.Add("fact", &fact,
+           "handles, tensor-map, latency, copies, loading, full, stalls, pointers, two-mappings, reserve "
+           "or retain");
+  line.Add("--case", &setup.variant,
+           "of handles and stalls: one of those that --list prints; of two-mappings: write");
+  line.Add("--small", &setup.small, "sizes for simcuda");
+  line.Add("--list", &list, "print the cases of handles, or of stalls");
+  line.Add("--leave", &setup.leave, "of full: bytes that stay free");
+  line.Add("--row-seconds", &setup.row_seconds, "of latency: the most that a row may take", 1e-6, 60.0);
+  line.Parse(argc, argv);
   if (list) {
     const auto listed = cases.find(fact.empty() ? "handles" : fact);
     if (listed == cases.end()) return 2;

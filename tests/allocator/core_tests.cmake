@@ -26,20 +26,17 @@ spillway_test(residency_test
     residency/transfer/faulter_test.cc residency/transfer/reclaimer_test.cc
     ../fakes/faulty_engine.cc
   DEPS spillway_core_fixture LABELS unit)
-spillway_test(core_promises_test
-  SOURCES driver/device_error_test.cc residency/state/charges_test.cc residency/state/free_addresses_test.cc
-  DEPS spillway_core_fixture LABELS unit)
-spillway_test(plan_runner_test
-  SOURCES residency/plan/plan_runner_test.cc residency/plan/plan_throttle_test.cc
-  DEPS spillway_core_fixture LABELS unit)
-spillway_test(residency_audit_test SOURCES residency/audit_test.cc residency/transfer/mapping_test.cc
-  DEPS spillway_core_fixture LABELS unit)
+spillway_tests_by_file(core_tests
+  SOURCES
+    devices_test.cc driver/device_error_test.cc fragmentation_test.cc residency_contention_test.cc residency/audit_test.cc
+    residency/plan/plan_runner_test.cc residency/plan/plan_throttle_test.cc residency/state/charges_test.cc
+    residency/state/free_addresses_test.cc residency/transfer/mapping_test.cc
+  DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 # SPILLWAY_TEST_SEEDS=20 makes this one long.
 spillway_test(residency_model_test
   SOURCES residency_model_test.cc core_model.cc core_coverage.cc model_worker.cc ../fakes/faulty_engine.cc ../fakes/memory_engine.cc
   DEPS spillway_core_fixture LABELS unit TIMEOUT 7200)
 spillway_brief(residency_model_test "${CMAKE_COMMAND}" -E env SPILLWAY_TEST_SEEDS=2 $<TARGET_FILE:residency_model_test>)
-spillway_test(residency_contention_test SOURCES residency_contention_test.cc DEPS spillway_core_fixture LABELS unit TIMEOUT 600)
 spillway_test(allocator_units_test
   SOURCES driver/refusals_test.cc residency/state/block_table_test.cc residency/state/core_test.cc
     residency/state/launch_log_test.cc residency/state/read_side_sections_test.cc
@@ -47,8 +44,6 @@ spillway_test(allocator_units_test
   DEPS spillway_core_fixture LABELS unit)
 set_source_files_properties(residency/state/stream_clock_test.cc PROPERTIES
   COMPILE_DEFINITIONS SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
-spillway_test(devices_test SOURCES devices_test.cc DEPS spillway_core_fixture LABELS unit)
-spillway_test(fragmentation_test SOURCES fragmentation_test.cc DEPS spillway_core_fixture LABELS unit)
 spillway_test(clean_copies_test
   SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc
     residency/transfer/copy_out_test.cc residency/transfer/link_probe_test.cc residency/transfer/unseen_writes_test.cc

@@ -1,8 +1,9 @@
 """Checks that every header compiles alone, so that none leans on what its includer happened to include before.
 
-A header that some compiled source includes before all else has shown it in the build already: its own source does, or
-its test. The others are compiled here, with the flags of a source in the same folder, else in the same layer (from
-compile_commands.json). With ccache a second run costs little.
+A header that the compiler sees before all else has shown it in the build already. The others are compiled here, with the
+flags of a source in the same folder, else in the same layer (from compile_commands.json). One compilation serves several
+headers of which each includes those before it: what it finds there, it has brought itself. With ccache a second run
+costs little.
 """
 
 import json
@@ -15,15 +16,21 @@ from pathlib import Path
 
 import common
 
+INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 FIRST_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)$", re.MULTILINE)
 
 
 def sources_of(database, root):
-    """(source, its words of command, folder to run in) for each compiled source below root."""
+    """(source, its words of command, entry, whether it comes first) for each compiled source below root. A file that CMake
+    wrote to compile several sources at once stands for each of them."""
     for entry in json.loads(database.read_text()):
-        source = Path(entry["directory"], entry["file"]).resolve()
-        if source.is_relative_to(root) and source.is_file():
-            yield source, shlex.split(entry["command"]), entry
+        compiled = Path(entry["directory"], entry["file"]).resolve()
+        if not compiled.is_relative_to(root) or not compiled.is_file():
+            continue
+        together = compiled.parent.name == "Unity"
+        sources = [Path(name) for name in INCLUDED.findall(compiled.read_text())] if together else [compiled]
+        for source in sources:
+            yield source, shlex.split(entry["command"]), entry, source == sources[0]
 
 
 def first_include(text):
@@ -35,13 +42,14 @@ def first_include(text):
 
 
 def shown_by_the_build(database, root):
-    return {root / name for source, _, _ in sources_of(database, root) if (name := first_include(source.read_text()))}
+    return {root / name for source, _, _, first in sources_of(database, root)
+            if first and (name := first_include(source.read_text()))}  # fmt: skip
 
 
 def flags_by_folder(database, root):
     """Folder -> flags of one of its sources; more sources of one folder may differ, the first is taken."""
     flags = {}
-    for source, words, entry in sources_of(database, root):
+    for source, words, entry, _ in sources_of(database, root):
         while words and ("ccache" in Path(words[0]).name or words[0] == "--"):
             words.pop(0)
         kept = [words[0]]
@@ -68,13 +76,53 @@ def flags_for(header, flags, root):
     return near[0] if near else None
 
 
-def compile_alone(header, flags, objects):
-    (words, directory), name = flags, "_".join(header.parts[-3:])
+def headers_below(headers, root):
+    """Header -> those of `headers` that it includes, itself or through others."""
+    known, below = set(headers), {}
+
+    def visit(header):
+        if header not in below:
+            below[header] = set()  # headers include each other in no circle: include_chains.py
+            for name in INCLUDED.findall(header.read_text()):
+                if (root / name) in known:
+                    below[header] |= {root / name} | visit(root / name)
+        return below[header]
+
+    for header in headers:
+        visit(header)
+    return below
+
+
+def chains_of(headers, below):
+    """Lists of headers, each of which includes all those before it in its list."""
+    left, chains = set(headers), []
+    for header in sorted(headers, key=lambda one: (-len(below[one]), one)):
+        if header not in left:
+            continue
+        chain = [header]
+        while inner := below[chain[0]] & left - set(chain):
+            chain.insert(0, max(inner, key=lambda one: (len(below[one]), one)))
+        left -= set(chain)
+        chains.append(chain)
+    return chains
+
+
+def compile_headers(headers, flags, objects):
+    """What the compiler says of a source that includes these and nothing else; None when nothing is wrong."""
+    (words, directory), name = flags, "_".join(headers[-1].parts[-3:])
     launcher = ["ccache"] if shutil.which("ccache") else []
     main = objects / f"{name}.cc"
-    main.write_text(f'#include "{header}"\n#include "{header}"\n')
+    main.write_text("".join(f'#include "{header}"\n' for header in [*headers, *headers]))
     command = [*launcher, *words, "-O0", "-g0", "-c", str(main), "-o", str(objects / f"{name}.o")]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else None
+
+
+def chain_problems(chain, flags, objects, root):
+    if compile_headers(chain, flags, objects) is None:
+        return []
+    found = {header: compile_headers([header], flags, objects) for header in chain}
+    return [f"{header.relative_to(root)}: does not compile alone\n{words[:1500]}" for header, words in found.items() if words]
 
 
 def find_problems(root, build, jobs=2):
@@ -83,16 +131,13 @@ def find_problems(root, build, jobs=2):
     database = build / "compile_commands.json"
     headers = [root / path for path in common.source_files(root, common.LAYERS) if path.suffix == ".h"]
     shown, flags = shown_by_the_build(database, root), flags_by_folder(database, root)
-    work = [(header, flags_for(header, flags, root)) for header in headers if header not in shown]
     # A folder without compiled sources (PyTorch's, when there is none) has no flags to compile with.
-    work = [(header, found) for header, found in work if found]
+    left = [header for header in headers if header not in shown and flags_for(header, flags, root)]
+    chains = chains_of(left, headers_below(headers, root))
     with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(lambda item: compile_alone(*item, objects), work))
-    print(f"{len(headers)} headers: {len(shown & set(headers))} shown by the build, {len(results)} compiled")
-    problems = []
-    for (header, _), result in zip(work, results):
-        if result.returncode:
-            problems.append(f"{header.relative_to(root)}: does not compile alone\n{result.stderr[:1500]}")
+        results = pool.map(lambda chain: chain_problems(chain, flags_for(chain[-1], flags, root), objects, root), chains)
+        problems = [problem for found in results for problem in found]
+    print(f"{len(headers)} headers: {len(shown & set(headers))} shown by the build, {len(left)} in {len(chains)} compilations")
     return problems
 
 

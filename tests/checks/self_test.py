@@ -236,6 +236,23 @@ class HeadersAloneTest(Planted):
     def test_header_that_the_build_compiles_first_is_not_compiled_again(self):
         self.assertEqual(self.found(HEAD + '#include "io/bad.h"\n'), [])
 
+    def test_of_sources_compiled_together_only_the_first_shows_a_header(self):
+        self.found(HEAD)
+        self.put("io/b.cc", HEAD + '#include "io/bad.h"\n')
+        database = self.root / "build" / "compile_commands.json"
+        for sources, problems in ((["b", "a"], 0), (["a", "b"], 1)):
+            self.put("build/Unity/unity_0_cxx.cxx", "".join(f'#include "{self.root}/io/{name}.cc"\n' for name in sources))
+            database.write_text(database.read_text().replace(f"{self.root}/io/a.cc", f"{self.root}/build/Unity/unity_0_cxx.cxx"))
+            self.assertEqual(len(headers_alone.find_problems(self.root, self.root / "build")), problems)
+
+    def test_one_compilation_serves_headers_that_include_each_other(self):
+        self.put("io/inner.h", HEAD + "#ifndef I\n#define I\n#include <string>\nstd::string I1();\n#endif\n")
+        self.put("io/outer.h", HEAD + '#ifndef O\n#define O\n#include "io/inner.h"\nstd::string O1();\n#endif\n')
+        self.put("io/other.h", HEAD + "#ifndef T\n#define T\n#endif\n")
+        headers = [self.root / "io" / name for name in ("inner.h", "other.h", "outer.h")]
+        chains = headers_alone.chains_of(headers, headers_alone.headers_below(headers, self.root))
+        self.assertEqual(sorted([path.name for path in chain] for chain in chains), [["inner.h", "outer.h"], ["other.h"]])
+
 
 class TestTableTest(Planted):
     ROWS = ("| `io` | io | a |", "| `allocator` | | b |", "| `allocator/tier` | unit | b |")

@@ -29,10 +29,21 @@ case " ${arguments[*]:-} " in
   *" -h "* | *" --help "*) exec python3 "$ROOT/integration/quickstart/quickstart.py" --help ;;
 esac
 
+# on_simcuda: the runs are to be on the stand-in device, which is built for that alone.
+on_simcuda() {
+  case " ${arguments[*]:-} " in
+    *"--device gpu "* | *"--device=gpu "*) return 1 ;;
+    *"--device simcuda "* | *"--device=simcuda "*) return 0 ;;
+  esac
+  ! compgen -G '/dev/nvidia[0-9]*' >/dev/null
+}
+
 announce "Spillway's quickstart: packages, PyTorch, the build, then four short trainings" 3 "$LIBRARY_CORE_MINUTES" \
   "$ROOT/build/lib/libspillway_engine.so" "$([ -n "$python_path" ] || echo build/venv)"
 install_packages
 make_venv "$python_path"
+TARGETS=(product)
+! on_simcuda || TARGETS+=(simcuda)
 build_into "$ROOT/build" -DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCH=OFF
 install_python_package
 exec "$PYTHON" "$ROOT/integration/quickstart/quickstart.py" "${arguments[@]}"

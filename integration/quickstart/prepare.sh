@@ -14,6 +14,8 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
   exit 1
 fi
 
+TARGETS=()
+
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
@@ -113,7 +115,7 @@ make_venvs() {
   PYTHON=${PYTHONS[0]}
 }
 
-# build_into DIRECTORY [CMAKE_ARGUMENTS...]: configures and builds everything.
+# build_into DIRECTORY [CMAKE_ARGUMENTS...]: configures and builds everything, or what TARGETS names.
 build_into() {
   local directory=$1
   shift
@@ -124,7 +126,7 @@ build_into() {
     set -- -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi
   progress "$directory/logs/configure.log" true cmake -S "$ROOT" -B "$directory" -G Ninja -DSPILLWAY_PYTHON="$PYTHON" "$@"
-  progress "$directory/logs/build.log" steps_done ninja -C "$directory"
+  progress "$directory/logs/build.log" steps_done ninja -C "$directory" "${TARGETS[@]}"
   # Without a network the build is whole; only `spillway report` then makes no page, and says so.
   "$ROOT/integration/packaging/fetch_vega.py" --build "$directory" >/dev/null || true
 }

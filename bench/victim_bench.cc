@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   using namespace spillway::bench;
   std::string json_file;
   int most = 100'000;
-  CommandLine line{"Time of the choice of victims"};
+  spillway::CommandLine line{"Time of the choice of victims"};
   line.Add("--most", &most, "blocks in the largest case");
   line.Add("--json", &json_file, "write the figures here");
   line.Parse(argc, argv);

@@ -13,7 +13,6 @@
 namespace spillway::integration {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 // Events that overlap need rows of their own: a viewer takes those of one row as nested.
@@ -112,8 +111,8 @@ class Writer {
   std::vector<ordered_json> events_;
 };
 
-// The columns of one table; all have the same length. Throws what json throws where one is not there.
-size_t RowsOf(const json& table, std::initializer_list<const char*> columns, const char* name) {
+// The columns of one table; all have the same length. Throws what the library throws where one is not there.
+size_t RowsOf(const nlohmann::json& table, std::initializer_list<const char*> columns, const char* name) {
   const size_t rows = table.at(*columns.begin()).size();
   for (const char* column : columns) {
     if (table.at(column).size() != rows)
@@ -123,13 +122,13 @@ size_t RowsOf(const json& table, std::initializer_list<const char*> columns, con
 }
 
 // A name of a list, by an index that is -1 where there is none.
-std::string NameAt(const json& names, const json& index) {
+std::string NameAt(const nlohmann::json& names, const nlohmann::json& index) {
   const int64_t at = index.get<int64_t>();
   return at < 0 ? std::string() : names.at(static_cast<size_t>(at)).get<std::string>();
 }
 
-void AddIterations(const json& data, Writer* writer) {
-  const json& table = data.at("iterations");
+void AddIterations(const nlohmann::json& data, Writer* writer) {
+  const nlohmann::json& table = data.at("iterations");
   std::vector<Event> events;
   const size_t rows = RowsOf(table, {"start_s", "seconds", "kind"}, "iterations");
   for (size_t i = 0; i < rows; ++i) {
@@ -140,8 +139,8 @@ void AddIterations(const json& data, Writer* writer) {
   writer->AddEvents(std::move(events));
 }
 
-void AddStalls(const json& data, Writer* writer) {
-  const json& table = data.at("stalls");
+void AddStalls(const nlohmann::json& data, Writer* writer) {
+  const nlohmann::json& table = data.at("stalls");
   const size_t rows = RowsOf(table, {"start_s", "seconds", "lost_s", "cause", "kernel", "block"}, "stalls");
   std::vector<Event> events;
   for (size_t i = 0; i < rows; ++i) {
@@ -160,9 +159,9 @@ void AddStalls(const json& data, Writer* writer) {
   writer->AddEvents(std::move(events));
 }
 
-void AddMoves(const json& data, Writer* writer) {
-  const json& table = data.at("moves");
-  const json& kinds = data.at("move_kinds");
+void AddMoves(const nlohmann::json& data, Writer* writer) {
+  const nlohmann::json& table = data.at("moves");
+  const nlohmann::json& kinds = data.at("move_kinds");
   std::map<int, std::vector<Event>> by_kind;
   const size_t rows = RowsOf(table, {"start_s", "seconds", "bytes", "block", "kind"}, "moves");
   for (size_t i = 0; i < rows; ++i) {
@@ -181,8 +180,8 @@ void AddMoves(const json& data, Writer* writer) {
   }
 }
 
-void AddCounters(const json& data, Writer* writer) {
-  const json& memory = data.at("memory");
+void AddCounters(const nlohmann::json& data, Writer* writer) {
+  const nlohmann::json& memory = data.at("memory");
   const double every = memory.at("every_s");
   const size_t samples = RowsOf(memory, {"gpu_bytes", "host_bytes", "disk_bytes", "live_bytes"}, "memory");
   for (size_t i = 0; i < samples; ++i) {
@@ -191,7 +190,7 @@ void AddCounters(const json& data, Writer* writer) {
                         {"host", memory["host_bytes"][i]},
                         {"disk", memory["disk_bytes"][i]}});
   }
-  const json& transfers = data.at("transfers");
+  const nlohmann::json& transfers = data.at("transfers");
   const double interval = transfers.at("every_s");
   const size_t rows = RowsOf(transfers, {"to_host_bytes", "to_gpu_bytes"}, "transfers");
   for (size_t i = 0; i < rows; ++i) {
@@ -201,8 +200,8 @@ void AddCounters(const json& data, Writer* writer) {
   }
 }
 
-std::string Convert(const json& data) {
-  const json& job = data.at("job");
+std::string Convert(const nlohmann::json& data) {
+  const nlohmann::json& job = data.at("job");
   Writer writer(job.at("pid").get<int64_t>());
   writer.NameProcess(
       absl::StrCat("spillway, GPU ", job.value("device_index", 0), ", rank ", job.value("rank", 0)));

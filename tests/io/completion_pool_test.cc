@@ -13,7 +13,6 @@ namespace spillway::io {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // Keeps a pool of one worker busy until Open.
 class Gate {
@@ -40,7 +39,7 @@ TEST(CompletionPoolTest, TasksStartInTheOrderOfPostingAndFirstOnesBeforeThem) {
   pool->Post([&order] { order += 'b'; });
   pool->PostFirst([&order] { order += 'c'; });
   gate.Open();
-  ASSERT_TRUE(pool->WaitUntilIdle(seconds(60)));
+  ASSERT_TRUE(pool->WaitUntilIdle(std::chrono::seconds(60)));
   EXPECT_EQ(order, "cab");
 }
 
@@ -54,7 +53,7 @@ TEST(CompletionPoolTest, IsIdleWhenTheLastTaskAndWhatItHeldAreGone) {
   EXPECT_FALSE(pool->WaitUntilIdle(milliseconds(1)));
   EXPECT_FALSE(seen.expired());
   gate.Open();
-  ASSERT_TRUE(pool->WaitUntilIdle(seconds(60)));
+  ASSERT_TRUE(pool->WaitUntilIdle(std::chrono::seconds(60)));
   EXPECT_TRUE(seen.expired());
 }
 
@@ -73,7 +72,7 @@ TEST(CompletionPoolTest, NeverRunsATaskOnTheThreadThatPostsIt) {
       note();
     });
   }
-  ASSERT_TRUE(pool->WaitUntilIdle(seconds(60)));
+  ASSERT_TRUE(pool->WaitUntilIdle(std::chrono::seconds(60)));
   EXPECT_EQ(run.load(), 400);
   EXPECT_EQ(on_poster.load(), 0);
 }

@@ -105,7 +105,7 @@ CudaDriver DriverWithPlaces(std::vector<uint64_t> free) {
 
 TEST(AddressMapPlaceTest, LiesAtTheFirstHintThatTheDriverTakes) {
   const CudaDriver driver = DriverWithPlaces({kAddressHints[1], kAddressHints[2]});
-  const auto map = *AddressMap::Reserve(&driver, 1, kMib, kChunk);
+  const auto map = *AddressMap::Reserve(&driver, 1, kMiB, kChunk);
   EXPECT_EQ(map->base(), kAddressHints[1]);
   EXPECT_TRUE(map->at_hint());
   EXPECT_THAT(places.asked, ElementsAre(kAddressHints[0], kAddressHints[1]));
@@ -114,7 +114,7 @@ TEST(AddressMapPlaceTest, LiesAtTheFirstHintThatTheDriverTakes) {
 
 TEST(AddressMapPlaceTest, LiesWhereTheDriverChoosesWhenItTakesNoHint) {
   const CudaDriver driver = DriverWithPlaces({});
-  const auto map = *AddressMap::Reserve(&driver, 1, kMib, kChunk);
+  const auto map = *AddressMap::Reserve(&driver, 1, kMiB, kChunk);
   EXPECT_EQ(map->base(), kDriversChoice);
   EXPECT_FALSE(map->at_hint());
   EXPECT_EQ(places.asked.size(), kAddressHints.size() + 1);
@@ -126,7 +126,7 @@ TEST(AddressMapPlaceTest, TheStandInTakesHintsUnlessItIsToIgnoreThem) {
   // Apart from what the fixture's device has.
   constexpr std::array<uint64_t, 1> kHint = {uint64_t{0x66} << 40};
   SetSimcuda("ADDRESS_HINTS", "ignore");
-  EXPECT_FALSE((*AddressMap::Reserve(CoreDevice::Driver(), 1, kMib, kChunk, kHint))->at_hint());
+  EXPECT_FALSE((*AddressMap::Reserve(CoreDevice::Driver(), 1, kMiB, kChunk, kHint))->at_hint());
   SetSimcuda("ADDRESS_HINTS", "take");
 }
 

@@ -10,7 +10,6 @@ namespace spillway::os {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 TEST(JoinableThreadTest, OneThatEndsIsJoined) {
   JoinableThread thread;
@@ -18,7 +17,7 @@ TEST(JoinableThreadTest, OneThatEndsIsJoined) {
   EXPECT_TRUE(thread.JoinFor(milliseconds(0))) << "never started";
   bool run = false;
   ASSERT_TRUE(thread.Start("spillway-test", [&run] { run = true; }).ok());
-  EXPECT_TRUE(thread.JoinFor(seconds(60)));
+  EXPECT_TRUE(thread.JoinFor(std::chrono::seconds(60)));
   EXPECT_TRUE(run);
   EXPECT_FALSE(thread.joinable());
 }

@@ -30,7 +30,9 @@ std::string CasesOf(std::string_view file) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   constexpr std::string_view kFile = "--file=";
-  if (argc > 1 && std::string_view(argv[1]).starts_with(kFile)) {
+  // A death test starts the program again with a filter of its own.
+  const bool all = testing::GTEST_FLAG(filter) == "*";
+  if (all && argc > 1 && std::string_view(argv[1]).starts_with(kFile)) {
     const std::string filter = CasesOf(std::string_view(argv[1]).substr(kFile.size()));
     if (filter.empty()) {
       std::fprintf(stderr, "%s: there are no tests of that file\n", argv[1]);

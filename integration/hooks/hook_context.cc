@@ -75,11 +75,12 @@ bool IsCapturingNow(const HookState& state, StreamRef stream) {
 }
 
 uint64_t CaptureOf(const HookState& state, StreamRef stream) {
-  const auto query = state.real.Ask<Row::cuStreamGetCaptureInfo_v2>();
+  // The version before answers CUDA_ERROR_LOSSY_QUERY where launches overlap (programmatic edges).
+  const auto query = state.real.Ask<Row::cuStreamGetCaptureInfo_v3>();
   if (query == nullptr) return 0;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
-  if (query(HandleFor(stream), &status, &id, nullptr, nullptr, nullptr) != CUDA_SUCCESS) return 0;
+  if (query(HandleFor(stream), &status, &id, nullptr, nullptr, nullptr, nullptr) != CUDA_SUCCESS) return 0;
   return status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : id;
 }
 

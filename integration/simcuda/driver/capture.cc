@@ -8,9 +8,9 @@ namespace simcuda {
 namespace {
 
 struct Capture {
-  struct Strand {                   // one stream of the capture
-    std::vector<GraphNode*> nodes;  // what its next operation comes after
-    std::vector<CUgraphEdgeData> edges;
+  struct Strand {                        // one stream of the capture
+    std::vector<GraphNode*> nodes;       // what its next operation comes after
+    std::vector<CUgraphEdgeData> edges;  // of those that were given with data, by place; may be shorter
   };
   uint64_t id = 0;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -198,16 +198,20 @@ CUresult GetCaptureInfo(Stream& stream, CaptureInfo* info) {
   info->status = capture->valid ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
   if (!capture->valid) return CUDA_SUCCESS;
   Capture::Strand& strand = capture->strands[&stream];
-  strand.edges.assign(strand.nodes.size(), CUgraphEdgeData{});
+  strand.edges.resize(strand.nodes.size());
   info->graph = capture->graph->handle();
   info->dependencies = reinterpret_cast<const CUgraphNode*>(strand.nodes.data());
   info->edges = strand.edges.data();
   info->count = strand.nodes.size();
+  const auto has_data = [](const CUgraphEdgeData& edge) {
+    return edge.from_port != 0 || edge.to_port != 0 || edge.type != 0;
+  };
+  info->has_edge_data = std::any_of(strand.edges.begin(), strand.edges.end(), has_data);
   return CUDA_SUCCESS;
 }
 
-CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* handles, size_t count,
-                                   unsigned int flags) {
+CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* handles, const CUgraphEdgeData* edges,
+                                   size_t count, unsigned int flags) {
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(GetTable().mutex);
   const Lock graph_lock(GraphMutex());
@@ -216,9 +220,15 @@ CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* handles, s
   if (!capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   std::vector<GraphNode*> nodes;
   if (!NodesOf(capture->graph, handles, count, &nodes)) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<GraphNode*>& last = capture->strands[&stream].nodes;
-  if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) last.clear();
-  AddOnce(nodes, &last);
+  Capture::Strand& strand = capture->strands[&stream];
+  if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) strand = {};
+  for (size_t i = 0; i < count; ++i) {
+    const size_t known = strand.nodes.size();
+    AddOnce({nodes[i]}, &strand.nodes);
+    if (edges == nullptr || strand.nodes.size() == known) continue;
+    strand.edges.resize(known);
+    strand.edges.push_back(edges[i]);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -245,8 +255,8 @@ CUresult RecordOperation(Stream& stream, OperationPtr operation) {
   const Lock graph_lock(GraphMutex());
   Capture* capture = FindLocked(stream);
   if (capture == nullptr || !capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  std::vector<GraphNode*>& last = capture->strands[&stream].nodes;
-  last = {capture->graph->Add(std::move(operation), last)};
+  Capture::Strand& strand = capture->strands[&stream];
+  strand = {{capture->graph->Add(std::move(operation), strand.nodes)}, {}};
   return CUDA_SUCCESS;
 }
 

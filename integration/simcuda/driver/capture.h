@@ -27,6 +27,7 @@ struct CaptureInfo {
   const CUgraphNode* dependencies = nullptr;  // valid until the stream's next operation
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
+  bool has_edge_data = false;  // some edge is no plain one
 };
 
 // Starts a capture; `graph` null: into a new one.
@@ -35,8 +36,9 @@ CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode, CUgraph graph,
 // Ends it. *graph is null unless the result is success.
 CUresult EndCapture(Stream& stream, CUgraph* graph);
 CUresult GetCaptureInfo(Stream& stream, CaptureInfo* info);
-CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* nodes, size_t count,
-                                   unsigned int flags);
+// `edges`: the data of an edge from each node, or null.
+CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* nodes, const CUgraphEdgeData* edges,
+                                   size_t count, unsigned int flags);
 CUresult ExchangeCaptureMode(CUstreamCaptureMode* mode);
 
 // What a call that queues work on `stream` does first: *capturing says that it has to RecordOperation instead. An error

@@ -40,8 +40,9 @@ CUresult InfoV3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, 
   Stream* stream = nullptr;
   CaptureInfo info;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (status == nullptr || (edges != nullptr && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = GetCaptureInfo(*stream, &info);
+  if (info.has_edge_data && dependencies != nullptr && edges == nullptr) return CUDA_ERROR_LOSSY_QUERY;
   *status = info.status;
   if (id != nullptr) *id = info.id;
   if (graph != nullptr) *graph = info.graph;
@@ -54,8 +55,12 @@ CUresult InfoV3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, 
 template <Form kForm>
 CUresult InfoV2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                 const CUgraphNode** dependencies, size_t* count) {
-  return InfoV3<kForm>(handle, status, id, graph, dependencies, nullptr, count);
+  // cuda.h does not say whether it looks at edges that are not asked for: the worst is assumed.
+  const CUgraphNode* any = nullptr;
+  return InfoV3<kForm>(handle, status, id, graph, dependencies == nullptr ? &any : dependencies, nullptr,
+                       count);
 }
+// The first version knows of no edges.
 template <Form kForm>
 CUresult InfoV1(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
   return InfoV3<kForm>(handle, status, id, nullptr, nullptr, nullptr, nullptr);
@@ -66,11 +71,11 @@ CUresult IsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
 }
 
 template <Form kForm>
-CUresult UpdateV2(CUstream handle, CUgraphNode* nodes, const CUgraphEdgeData*, size_t count,
+CUresult UpdateV2(CUstream handle, CUgraphNode* nodes, const CUgraphEdgeData* edges, size_t count,
                   unsigned int flags) {
   Stream* stream = nullptr;
   if (CUresult result = EnterStream(handle, kForm, &stream); result != CUDA_SUCCESS) return result;
-  return UpdateCaptureDependencies(*stream, nodes, count, flags);
+  return UpdateCaptureDependencies(*stream, nodes, edges, count, flags);
 }
 template <Form kForm>
 CUresult UpdateV1(CUstream handle, CUgraphNode* nodes, size_t count, unsigned int flags) {

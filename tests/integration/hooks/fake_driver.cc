@@ -57,14 +57,14 @@ void* Function(const std::string& symbol) {
       *status = FakeDriver::Get().capture;
       return CUDA_SUCCESS;
     });
-    put("cuStreamGetCaptureInfo_v2",
-        [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*, const CUgraphNode**, size_t*) {
-          if (const CUresult refused = Refusal("cuStreamGetCaptureInfo_v2"); refused != CUDA_SUCCESS)
-            return refused;
-          *status = FakeDriver::Get().capture;
-          *id = FakeDriver::Get().capture_id;
-          return CUDA_SUCCESS;
-        });
+    put("cuStreamGetCaptureInfo_v3", [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*,
+                                        const CUgraphNode**, const CUgraphEdgeData**, size_t*) {
+      if (const CUresult refused = Refusal("cuStreamGetCaptureInfo_v3"); refused != CUDA_SUCCESS)
+        return refused;
+      *status = FakeDriver::Get().capture;
+      *id = FakeDriver::Get().capture_id;
+      return CUDA_SUCCESS;
+    });
     put("cuFuncGetParamInfo", [](CUfunction, size_t index, size_t* offset, size_t* size) {
       if (const CUresult refused = Refusal("cuFuncGetParamInfo"); refused != CUDA_SUCCESS) return refused;
       if (!FakeDriver::Get().layouts) return CUDA_ERROR_NOT_SUPPORTED;

@@ -59,7 +59,7 @@ TEST_F(UntoldAnswersTest, AGraphThatIsLaunchedInAnUnknownCaptureKeepsItsBlocks) 
   Publish();
   MakeExec();
   Capture();
-  driver().results["cuStreamGetCaptureInfo_v2"] = {CUDA_ERROR_UNKNOWN};
+  driver().results["cuStreamGetCaptureInfo_v3"] = {CUDA_ERROR_UNKNOWN};
   driver().Hooked<Row::cuGraphLaunch>()(Exec(), Stream(1));
   EndCapture(0xb100);
   driver().Hooked<Row::cuGraphExecDestroy>()(Exec());

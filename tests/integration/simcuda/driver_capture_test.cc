@@ -4,6 +4,11 @@
 
 #include "tests/integration/simcuda/driver_test_base.h"
 
+// cuda.h declares it for the driver's own use.
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                              CUgraph* graph, const CUgraphNode** dependencies,
+                                              size_t* count);
+
 namespace simcuda_test {
 namespace {
 
@@ -90,6 +95,43 @@ TEST_F(DriverCaptureTest, InfoNamesTheGraphAndTheLastNodes) {
   EXPECT_EQ(edges[0].type, 0);
   ASSERT_EQ(cuStreamGetCaptureInfo(other, &status, &id, nullptr, nullptr, nullptr, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  ASSERT_EQ(End(stream), CUDA_SUCCESS);
+}
+
+// Launches that overlap give such edges. cuda.h: what would leave their data out is refused.
+TEST_F(DriverCaptureTest, InfoWithoutTheDataOfEdgesIsRefusedWhereThereIsSome) {
+  TestStream stream(CU_STREAM_NON_BLOCKING);
+  ASSERT_EQ(Begin(stream), CUDA_SUCCESS);
+  ASSERT_EQ(touch_.Launch(stream, {0}), CUDA_SUCCESS);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  const CUgraphNode* dependencies = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  size_t count = 0;
+  ASSERT_EQ(cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &dependencies, &edges, &count),
+            CUDA_SUCCESS);
+  ASSERT_EQ(count, 1u);
+  CUgraphNode node = dependencies[0];
+  CUgraphEdgeData programmatic{};
+  programmatic.from_port = 1;
+  programmatic.type = 1;
+  ASSERT_EQ(
+      cuStreamUpdateCaptureDependencies(stream, &node, &programmatic, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+      CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamGetCaptureInfo_v2(stream, &status, &id, nullptr, nullptr, nullptr),
+            CUDA_ERROR_LOSSY_QUERY);
+  EXPECT_EQ(cuStreamGetCaptureInfo(stream, &status, &id, nullptr, &dependencies, nullptr, &count),
+            CUDA_ERROR_LOSSY_QUERY);
+  EXPECT_EQ(cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, &edges, &count),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr), CUDA_SUCCESS);
+  EXPECT_NE(id, 0u);
+  ASSERT_EQ(cuStreamGetCaptureInfo(stream, &status, &id, nullptr, &dependencies, &edges, &count),
+            CUDA_SUCCESS);
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(edges[0].type, 1);
+  ASSERT_EQ(touch_.Launch(stream, {0}), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamGetCaptureInfo_v2(stream, &status, &id, nullptr, nullptr, nullptr), CUDA_SUCCESS);
   ASSERT_EQ(End(stream), CUDA_SUCCESS);
 }
 

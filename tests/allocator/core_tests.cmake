@@ -40,9 +40,9 @@ spillway_brief(residency_model_test "${CMAKE_COMMAND}" -E env SPILLWAY_TEST_SEED
 spillway_test(allocator_units_test
   SOURCES driver/refusals_test.cc residency/state/block_table_test.cc residency/state/core_test.cc
     residency/state/launch_log_test.cc residency/state/read_side_sections_test.cc
-    residency/state/stream_clock_test.cc residency/transfer/copy_streams_test.cc
+    residency/state/stream_clock_test.cc residency/state/stream_events_test.cc residency/transfer/copy_streams_test.cc
   DEPS spillway_core_fixture LABELS unit)
-set_source_files_properties(residency/state/stream_clock_test.cc PROPERTIES
+set_source_files_properties(residency/state/stream_events_test.cc PROPERTIES
   COMPILE_DEFINITIONS SPILLWAY_SIMCUDA_DRIVER="$<TARGET_FILE:simcuda_driver>")
 spillway_test(clean_copies_test
   SOURCES driver/device_hash_test.cc early_copies_test.cc residency/state/clean_copies_test.cc

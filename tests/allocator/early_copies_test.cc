@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/allocator/copy_helpers.h"
-#include "tests/allocator/go_ahead.h"
+#include "tests/fakes/gate.h"
 
 namespace spillway::allocator {
 namespace {
@@ -92,10 +92,10 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
   AwaitHash(device);
   const CUdeviceptr block = Filled(device, 1);
   // The hash waits on its stream, so that the copy is there long before it.
-  GoAhead hash_may_go;
+  tests::Gate hash_may_go;
   const CUstream hash_stream = device->hash()->Get()->stream();
   const CUdeviceptr other = device.MustAllocate(kBlock);
-  ASSERT_EQ(device.Launch(hash_stream, {other}, [wait = hash_may_go.Waiter()](const auto&) { wait(); }),
+  ASSERT_EQ(device.Launch(hash_stream, {other}, [wait = hash_may_go.Wait()](const auto&) { wait(); }),
             CUDA_SUCCESS);
   if (early) {
     CopyOut(device, block);
@@ -110,7 +110,7 @@ TEST_P(TakenBackTest, KeepsNoCopyWithAHashOfOtherBytes) {
     EXPECT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 2); }),
               CUDA_SUCCESS);
     ASSERT_EQ(CoreDevice::Driver()->cuStreamSynchronize(nullptr), CUDA_SUCCESS);
-    hash_may_go.Give();
+    hash_may_go.Open();
     device.Synchronize();
   }
   AwaitTakenBack(device, 1);

@@ -127,6 +127,15 @@ class StreamClock {
     uint64_t number = 0;
     uint64_t bytes = 0;
   };
+  // An event that is being recorded, without the lock.
+  struct Record {
+    bool wanted = false;
+    CUstream handle = nullptr;
+    CUcontext context = nullptr;
+    CUevent event = nullptr;  // null: to be made
+    uint64_t number = 0;
+    uint64_t bytes = 0;
+  };
   struct Stream {
     os::Atomic<uint64_t> next{0};         // last number taken; pairs with Current's acquire
     os::Atomic<uint64_t> completed{0};    // release in Poll, acquire in Completed
@@ -139,7 +148,9 @@ class StreamClock {
     CUcontext context = nullptr;      // guarded by mu_: what the stream belongs to
     bool live = false;                // guarded by mu_
     uint64_t owner = 0;  // per-thread default stream: key of its thread, which alone may record on it
-    std::deque<Pending> pending;  // guarded by mu_, oldest first
+    std::deque<Pending> pending;     // guarded by mu_, by number
+    os::Atomic<uint64_t> events{0};  // pending's size, for looks without mu_; pairs with nothing
+    int records = 0;                 // guarded by mu_: threads that name `handle` to the driver
   };
 
   // Every stream that has an index.
@@ -156,14 +167,23 @@ class StreamClock {
   uint64_t PlaceOf(uint64_t key) const;
   StreamIndex Insert(uint64_t key, StreamRef stream);
   StreamIndex FreeIndexLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CoverLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status RecordLocked(StreamIndex index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<CUevent> TakeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Null: none is unused.
+  CUevent FreeEventLocked(CUcontext context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<CUevent> MakeEvent(CUcontext context) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Covers what the stream has been given so far, in three steps: what is to be recorded (`wanted` stays false
+  // when nothing is), the driver's calls, and the account of it.
+  absl::Status CoverNow(StreamIndex index) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status BeginRecordLocked(StreamIndex index, Record* record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RecordOn(Record* record) const ABSL_LOCKS_EXCLUDED(mu_);
+  void EndRecordLocked(StreamIndex index, const Record& record, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WaitAndRetire(CUevent event, CUcontext context, const os::Wait& wait,
                              const os::Atomic<bool>& stopped, bool* more);
   // Keeps an error that ends the device; returns `result`.
   CUresult Noted(CUresult result) const;
-  bool PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the stream's oldest event has completed; it is retired then.
+  bool PollOldest(Stream* stream) ABSL_LOCKS_EXCLUDED(mu_);
+  void RetireOldestLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static constexpr int kTableSize = 4096;  // a power of two, four times the streams
 
@@ -179,7 +199,9 @@ class StreamClock {
   os::Atomic<int64_t> completed_at_{0};  // the latest of the streams'
   os::Atomic<int64_t> lost_until_{0};    // up to when lost time has been counted; TakeLost alone
 
+  // Not held across a call of the driver: one may last as long as the GPU's queue (the load of a kernel).
   mutable os::Mutex mu_{os::LockRank::kStreams};
+  os::CondVar recorded_;  // a stream's `records` became 0; OnDestroy waits
   std::map<CUcontext, std::vector<CUevent>> free_events_
       ABSL_GUARDED_BY(mu_);  // by the context they were made in
   std::vector<CUevent> waited_events_ ABSL_GUARDED_BY(mu_);

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/allocator/go_ahead.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/fakes/gate.h"
 
 namespace spillway::allocator {
 namespace {
@@ -120,13 +120,13 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlock) {
   CoreDevice device({});
   const CUstream side = device.NewStream();
   const CUdeviceptr block = device.MustAllocate(kBlock);
-  GoAhead go;
+  tests::Gate go;
   std::atomic<uint64_t> wrong{0};
   ASSERT_EQ(device.Launch(nullptr, {block}, [](const auto& a) { CoreDevice::Fill(a[0], kBlock, 5); }),
             CUDA_SUCCESS);
   device.Synchronize();
   ASSERT_EQ(device.Launch(side, {block},
-                          [&, wait = go.Waiter()](const auto& a) {
+                          [&, wait = go.Wait()](const auto& a) {
                             wait();
                             wrong += CoreDevice::Differences(a[0], kBlock, 5);
                           }),
@@ -134,7 +134,7 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlock) {
   ASSERT_TRUE(device->RecordStream(block, side).ok());
   ASSERT_TRUE(device->Free(block).ok());
   EXPECT_NE(device.MustAllocate(kBlock), block);
-  go.Give();
+  go.Open();
   device.Synchronize();
   EXPECT_EQ(wrong.load(), 0u);
 }
@@ -161,10 +161,10 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlockForWorkThatCameAfterTheRecor
     others.back() = device.MustAllocate(kBlock);
     return false;
   }));
-  GoAhead go;
+  tests::Gate go;
   std::atomic<uint64_t> wrong{0};
   ASSERT_EQ(device.Launch(side, {block},
-                          [&, wait = go.Waiter()](const auto& a) {
+                          [&, wait = go.Wait()](const auto& a) {
                             wait();
                             wrong += CoreDevice::Differences(a[0], kBlock, 5);
                           }),
@@ -173,7 +173,7 @@ TEST(AllocationsTest, RecordedStreamKeepsAFreedBlockForWorkThatCameAfterTheRecor
   AwaitPolls(device, 5);
   const CUdeviceptr next = device.MustAllocate(kBlock);
   EXPECT_NE(next, block);
-  go.Give();
+  go.Open();
   device.Synchronize();
   EXPECT_EQ(wrong.load(), 0u);
 }
@@ -185,9 +185,9 @@ TEST(AllocationsTest, StreamsOfABlockMayBeDestroyedBeforeItIsFreed) {
   const CUstream side = device.NewStream();
   const auto block = device->Allocate(kBlock, {owner, false});
   ASSERT_TRUE(block.ok());
-  GoAhead go;
+  tests::Gate go;
   for (CUstream stream : {owner, side}) {
-    ASSERT_EQ(device.Launch(stream, {*block}, [wait = go.Waiter()](const auto&) { wait(); }), CUDA_SUCCESS);
+    ASSERT_EQ(device.Launch(stream, {*block}, [wait = go.Wait()](const auto&) { wait(); }), CUDA_SUCCESS);
   }
   ASSERT_TRUE(device->RecordStream(*block, side).ok());
   AccessSet set;
@@ -200,7 +200,7 @@ TEST(AllocationsTest, StreamsOfABlockMayBeDestroyedBeforeItIsFreed) {
   ASSERT_TRUE(device->Free(*block).ok());
   ASSERT_TRUE(device->EmptyCache().ok());
   EXPECT_GT(device->Stats().chunk_bytes, 0u) << "its work is not over";
-  go.Give();
+  go.Open();
   EXPECT_TRUE(tests::WaitUntil([&] {
     EXPECT_TRUE(device->EmptyCache().ok());
     return device->Stats().chunk_bytes == 0;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "tests/allocator/go_ahead.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/fakes/gate.h"
 
 namespace spillway::allocator {
 namespace {
@@ -88,9 +88,9 @@ TEST(LaunchesTest, ADriverWithoutMemoryForAMappingGetsFreeChunksBack) {
 }
 
 CoreDevice* slow_device = nullptr;
-GoAhead* copies_may_go = nullptr;
+tests::Gate* copies_may_go = nullptr;
 CUresult SlowCopyIn(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-  EXPECT_EQ(slow_device->Launch(stream, {}, [wait = copies_may_go->Waiter()](const auto&) { wait(); }),
+  EXPECT_EQ(slow_device->Launch(stream, {}, [wait = copies_may_go->Wait()](const auto&) { wait(); }),
             CUDA_SUCCESS);
   return CoreDevice::Driver()->cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
 }
@@ -102,7 +102,7 @@ TEST(LaunchesTest, WhenEvictionsEndTheBytesHaveArrivedForEveryStream) {
   CoreSetup setup;
   setup.driver = &driver;
   CoreDevice device(setup);
-  GoAhead go;
+  tests::Gate go;
   slow_device = &device;
   copies_may_go = &go;
   const CUdeviceptr block = Filled(device, 5);
@@ -121,7 +121,7 @@ TEST(LaunchesTest, WhenEvictionsEndTheBytesHaveArrivedForEveryStream) {
   };
   EXPECT_TRUE(tests::WaitUntil([&] { return ended || waits(); }));
   EXPECT_FALSE(ended.load());
-  go.Give();
+  go.Open();
   end.join();
   EXPECT_EQ(CoreDevice::Differences(block, kBlock, 5), 0u);
 }

@@ -6,39 +6,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <functional>
-#include <memory>
 
+#include "tests/fakes/gate.h"
 #include "tests/fakes/thread_state.h"
 #include "tests/fakes/wait_until.h"
 #include "tests/integration/simcuda/driver_test_base.h"
 
 namespace simcuda_test {
 
+using spillway::tests::Gate;
 using spillway::tests::ThreadWaits;
 using spillway::tests::WaitUntil;
-
-// Kernels wait for it until the test opens it, at the latest at the end of the scope: a failed assertion leaves no
-// stream behind that runs for ever.
-class Gate {
- public:
-  Gate() = default;
-  ~Gate() { Open(); }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-
-  void Open() const {
-    open_->store(true);
-    open_->notify_all();
-  }
-  // For a kernel's body, which may outlive this object.
-  std::function<void()> Wait() const {
-    return [open = open_] { open->wait(false); };
-  }
-
- private:
-  const std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
-};
 
 // A call of the host that may have to wait for a kernel. The kernel's body asks how it goes with it.
 class HostCall {

@@ -1,117 +1,17 @@
-// StreamClock alone on the stand-in driver.
+// StreamClock: streams, their numbers and their indices. Its events: stream_events_test.cc.
 
 #include "allocator/residency/state/stream_clock.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "tests/allocator/core_fixture.h"
-#include "tests/fakes/wait_until.h"
+#include "tests/allocator/residency/state/stream_clock_fixture.h"
 
 namespace spillway::allocator {
 namespace {
 
-class StreamClockTest : public testing::Test {
- protected:
-  StreamClockTest() : clock_(CoreDevice::Driver(), CoreDevice::Context(), &error_) {
-    driver_->cuCtxSetCurrent(CoreDevice::Context());
-  }
-  ~StreamClockTest() override { PauseStreams(false); }
-
-  CUstream NewStream() {
-    CUstream stream = nullptr;
-    EXPECT_EQ(driver_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
-    return stream;
-  }
-  void PollUntil(TimelineValue value) {
-    EXPECT_TRUE(tests::WaitUntil([&] {
-      clock_.Poll();
-      return clock_.Completed(value);
-    }));
-  }
-
-  // False when nothing was there to wait for.
-  bool WaitForOldest() {
-    const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
-    bool more = true;
-    EXPECT_TRUE(clock_.WaitForOldest(wait, stopped_, &more).ok());
-    return more;
-  }
-
-  const CudaDriver* const driver_ = CoreDevice::Driver();
-  os::WaitList waits_;
-  os::Atomic<bool> stopped_{false};
-  DeviceError error_;
-  StreamClock clock_;
-};
-
-TEST_F(StreamClockTest, AWaitEndsWhenEverythingStops) {
-  const CUstream handle = NewStream();
-  const StreamIndex stream = clock_.Find({handle, false});
-  PauseStreams(true);
-  LaunchNothing(handle);
-  const TimelineValue value{stream, clock_.Next(stream, 1)};
-  const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
-  bool more = true;
-  stopped_.store(true);
-  EXPECT_EQ(clock_.WaitForOldest(wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(clock_.WaitFor(value, wait, stopped_, &more).code(), absl::StatusCode::kCancelled);
-  EXPECT_FALSE(clock_.Completed(value));
-  PauseStreams(false);
-  PollUntil(value);
-}
-
-// A stream may wait for a word that the waiting thread will write.
-TEST_F(StreamClockTest, AWaitForTheBoundEndsWhenNothingCompletes) {
-  const CUstream handle = NewStream();
-  const StreamIndex stream = clock_.Find({handle, false});
-  PauseStreams(true);
-  LaunchNothing(handle);
-  const TimelineValue value{stream, clock_.Next(stream, 1)};
-  EXPECT_FALSE(WaitForOldest());
-  const os::Wait wait(&waits_, os::WaitKind::kRunAhead, "");
-  bool more = true;
-  EXPECT_TRUE(clock_.WaitFor(value, wait, stopped_, &more).ok());
-  EXPECT_FALSE(more);
-  EXPECT_FALSE(clock_.Completed(value));
-  PauseStreams(false);
-  PollUntil(value);
-}
-
-TEST_F(StreamClockTest, AnErrorOfAQueryDoesNotCompleteAnything) {
-  CudaDriver driver = *driver_;
-  DeviceError error;
-  StreamClock clock(&driver, CoreDevice::Context(), &error);
-  const StreamIndex stream = clock.Find({NewStream(), false});
-  const TimelineValue value{stream, clock.Next(stream, 1)};
-  ASSERT_TRUE(clock.Cover(value).ok());
-  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_UNKNOWN; };
-  for (int i = 0; i < 500; ++i) clock.Poll();
-  EXPECT_FALSE(clock.Completed(value));
-  EXPECT_FALSE(error.any());
-  // One that does not go away is the device's.
-  for (int i = 0; i < 1000; ++i) clock.Poll();
-  EXPECT_EQ(error.first(), CUDA_ERROR_UNKNOWN);
-}
-
-TEST_F(StreamClockTest, AStickyErrorIsKeptAndEndsEverything) {
-  CudaDriver driver = *driver_;
-  int stops = 0;
-  DeviceError error([&] { ++stops; });
-  StreamClock clock(&driver, CoreDevice::Context(), &error);
-  const StreamIndex stream = clock.Find({NewStream(), false});
-  const TimelineValue value{stream, clock.Next(stream, 1)};
-  ASSERT_TRUE(clock.Cover(value).ok());
-  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_ASSERT; };
-  clock.Poll();
-  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
-  error.Note(CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(error.first(), CUDA_ERROR_ASSERT);
-  EXPECT_EQ(ResultOf(error.status(driver)), CUDA_ERROR_ASSERT);
-  EXPECT_EQ(stops, 1);
-}
+class StreamClockTest : public StreamClockFixture {};
 
 TEST_F(StreamClockTest, TellsStreamsApart) {
   const CUstream one = NewStream();
@@ -127,71 +27,6 @@ TEST_F(StreamClockTest, TellsStreamsApart) {
   StreamIndex other = kNoStream;
   std::thread([&] { other = clock_.Find({nullptr, true}); }).join();
   EXPECT_NE(other, mine);
-}
-
-TEST_F(StreamClockTest, AnEventCoversTheNumbersTakenBeforeIt) {
-  const StreamIndex stream = clock_.Find({NewStream(), false});
-  PauseStreams(true);
-  const TimelineValue first{stream, clock_.Next(stream, 100)};
-  const TimelineValue second{stream, clock_.Next(stream, 50)};
-  EXPECT_EQ(first.number, 1u);
-  EXPECT_EQ(clock_.UncompletedBytes(), 150u);
-  EXPECT_EQ(clock_.UncompletedLaunches(), 2u);
-  ASSERT_TRUE(clock_.Cover(first).ok());
-  const TimelineValue third{stream, clock_.Next(stream, 7)};
-  EXPECT_FALSE(clock_.Completed(first)) << "the driver has not been asked";
-  PauseStreams(false);
-  PollUntil(second);
-  EXPECT_FALSE(clock_.Completed(third));
-  EXPECT_EQ(clock_.UncompletedBytes(), 7u);
-  clock_.CoverAll();
-  PollUntil(third);
-  EXPECT_EQ(clock_.UncompletedLaunches(), 0u);
-}
-
-TEST_F(StreamClockTest, WaitsForTheOldestAndSaysWhenNothingRuns) {
-  EXPECT_FALSE(WaitForOldest());
-  const StreamIndex stream = clock_.Find({NewStream(), false});
-  const TimelineValue value{stream, clock_.Next(stream, 1)};
-  EXPECT_TRUE(WaitForOldest());  // records the event that is missing
-  EXPECT_TRUE(clock_.Completed(value));
-  EXPECT_FALSE(WaitForOldest());
-}
-
-TEST_F(StreamClockTest, ACaptureIsLeftAlone) {
-  void* const library = dlopen(SPILLWAY_SIMCUDA_DRIVER, RTLD_NOW);
-  const auto begin =
-      reinterpret_cast<decltype(&cuStreamBeginCapture_v2)>(dlsym(library, "cuStreamBeginCapture_v2"));
-  const auto end = reinterpret_cast<decltype(&cuStreamEndCapture)>(dlsym(library, "cuStreamEndCapture"));
-  const CUstream handle = NewStream();
-  const StreamIndex stream = clock_.Find({handle, false});
-  ASSERT_EQ(begin(handle, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-  const TimelineValue value{stream, clock_.Next(stream, 0)};  // a recordStream, or the end of a pin
-  EXPECT_FALSE(clock_.Cover(value).ok());
-  clock_.CoverAll();
-  clock_.Poll();
-  EXPECT_FALSE(clock_.Completed(value));
-  CUgraph graph = nullptr;
-  EXPECT_EQ(end(handle, &graph), CUDA_SUCCESS);
-  EXPECT_TRUE(clock_.Cover(value).ok());
-  PollUntil(value);
-}
-
-TEST_F(StreamClockTest, ManyThreadsWaitForOneEvent) {
-  const StreamIndex stream = clock_.Find({NewStream(), false});
-  for (int round = 0; round < 200; ++round) {
-    const TimelineValue value{stream, clock_.Next(stream, 1)};
-    std::vector<std::thread> waiters;
-    for (int i = 0; i < 4; ++i) {
-      waiters.emplace_back([&] {
-        driver_->cuCtxSetCurrent(CoreDevice::Context());
-        while (WaitForOldest()) {
-        }
-      });
-    }
-    for (std::thread& waiter : waiters) waiter.join();
-    ASSERT_TRUE(clock_.Completed(value));
-  }
 }
 
 TEST_F(StreamClockTest, AStreamThatGoesIsCoveredFirst) {

@@ -8,8 +8,8 @@
 #include <functional>
 #include <set>
 
-#include "tests/allocator/go_ahead.h"
 #include "tests/allocator/motion_helpers.h"
+#include "tests/fakes/gate.h"
 
 namespace spillway::allocator {
 namespace {
@@ -179,8 +179,8 @@ TEST_F(WriteSamplerTest, ALookWhoseEndTheDriverDoesNotTellIsNotOver) {
   driver.cuEventQuery = &QueryWithoutAnswer;
   setup_.driver = &driver;
   Begin();
-  GoAhead go;
-  const auto held = [wait = go.Waiter()](const auto&) { wait(); };
+  tests::Gate go;
+  const auto held = [wait = go.Wait()](const auto&) { wait(); };
   untold_queries.store(100);  // fewer than make an error the device's
   ASSERT_EQ(device_->Launch(nullptr, {first_, second_}, held, kReads), CUDA_SUCCESS);
   ASSERT_TRUE(tests::WaitUntil([&] {
@@ -189,7 +189,7 @@ TEST_F(WriteSamplerTest, ALookWhoseEndTheDriverDoesNotTellIsNotOver) {
   }));
   AwaitPolls(*device_, 2);
   EXPECT_EQ((*device_)->writes()->looks(), 0u);
-  go.Give();
+  go.Open();
   device_->Synchronize();
   EXPECT_TRUE(tests::WaitUntil([&] {
     (*device_)->thread()->Wake();

@@ -5,6 +5,7 @@
 
 #include "integration/preload/shim.h"
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,6 +31,10 @@ static int BringsTorch(const char* path, const char* base) {
   return strncmp(base, "_C.", 3) == 0 && strstr(path, "/torch/_C.") != NULL;
 }
 
+static int IsDriver(const char* base) {
+  return strcmp(base, kDriverName) == 0 || strcmp(base, "libcuda.so") == 0;
+}
+
 const char* DlopenName(const char* path) {
   if (!path) return path;
   const char* slash = strrchr(path, '/');
@@ -43,10 +48,19 @@ const char* DlopenName(const char* path) {
       atomic_exchange(&torch_opens_, 0)) {
     LookForTorch();
   }
-  int exact = strcmp(base, kDriverName) == 0;
-  if ((!exact && strcmp(base, "libcuda.so") != 0) || SwitchedOff()) return path;
+  if (!IsDriver(base) || SwitchedOff()) return path;
   if (!slash) return kDriverName;
   if (access(path, F_OK) != 0) return path; /* let it fail, as the caller may expect */
   RememberDriverHint(path);
   return kDriverName;
+}
+
+void* DlmopenTarget(const char* path) {
+  static atomic_int said;
+  const char* slash = path ? strrchr(path, '/') : NULL;
+  if (path && IsDriver(slash ? slash + 1 : path) && !SwitchedOff() && !atomic_exchange(&said, 1)) {
+    Say("dlmopen opens ", path, " in a namespace of its own: what is done by that driver is not seen", NULL);
+  }
+  void* real = dlsym(RTLD_NEXT, "dlmopen");
+  return real ? real : dlsym(RTLD_DEFAULT, "dlmopen");
 }

@@ -232,5 +232,8 @@ long RebindDriver(char* why, size_t bytes);
 
 /* Called from trampolines.S: the path to open for `path`. */
 const char* DlopenName(const char* path);
+/* Likewise: glibc's dlmopen, for `path`. One line where that is the driver, whose calls then go around us: a
+ * namespace of its own has no preload. */
+void* DlmopenTarget(const char* path);
 
 #endif /* SPILLWAY_INTEGRATION_PRELOAD_SHIM_H_ */

@@ -1,4 +1,5 @@
-/* The exported functions of the preload, generated from driver_functions.def, and the dlopen hook.
+/* The exported functions of the preload, generated from driver_functions.def, and the hooks of dlopen
+ * and dlmopen.
  * Each driver symbol is a 16-byte trampoline that jumps through its row of the function table. So pointers that were
  * handed out earlier reach a wrapper that is installed later. A row starts at its lazy stub, which asks ResolveRow()
  * for the function. Registers and stack pass through untouched: no prototype is known here, none is needed. */
@@ -15,6 +16,7 @@
         .hidden ResolveRow
         .hidden DlopenName
         .hidden DlopenTarget
+        .hidden DlmopenTarget
 
         .section .spillway_lazy, "ax", @progbits
         .balign 16
@@ -118,5 +120,16 @@ dlopen:
         CALL_KEEPING_ARGUMENTS DlopenTarget
         jmp     *%r11
         .size   dlopen, . - dlopen
+
+/* dlmopen(namespace, path, mode): the path is looked at, no more. */
+        .balign 16
+        .globl  dlmopen
+        .type   dlmopen, @function
+dlmopen:
+        endbr64
+        movq    %rsi, %r11
+        CALL_KEEPING_ARGUMENTS DlmopenTarget
+        jmp     *%r11
+        .size   dlmopen, . - dlmopen
 
         .section .note.GNU-stack, "", @progbits

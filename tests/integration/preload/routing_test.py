@@ -192,6 +192,15 @@ class RoutingTest(ShimCase):
         self.assertEqual(done.stdout.splitlines(), [OPENED, "plugin 14000"])
         self.assertEqual(done.stderr, "")
 
+    def test_a_driver_in_a_namespace_of_its_own_is_reported(self):
+        code = ("import ctypes; dlmopen = ctypes.CDLL(None).dlmopen; dlmopen.restype = ctypes.c_void_p;"
+                "opened = [dlmopen(ctypes.c_long(-1), name.encode(), 2) is not None for name in ('libm.so.6', '{0}', '{0}')];"
+                "print(opened)").format(FULL / "libcuda.so.1")  # fmt: skip
+        for variables, lines in (({}, 1), ({"SPILLWAY": "off"}, 0)):
+            done = self.run_command(["/usr/bin/env", "python3", "-c", code], **variables)
+            self.assertEqual(done.stdout, "[True, True, True]\n")
+            self.assertEqual(done.stderr.count(f"dlmopen opens {FULL}/libcuda.so.1 in a namespace of its own"), lines, done.stderr)
+
     def test_on_the_stand_in_driver(self):
         driver = BUILD / "lib/simcuda/libcuda.so.1"
         if not driver.exists():

@@ -19,6 +19,7 @@ namespace spillway::integration {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::StartsWith;
 
 constexpr uint64_t kMib = 1 << 20;
@@ -83,6 +84,24 @@ TEST_F(TiersTest, TheStartMakesAllParts) {
   EXPECT_EQ(tiers.DeviceOf(reinterpret_cast<void*>(base - 1)), -1);
   EXPECT_EQ(tiers.DeviceOf(reinterpret_cast<void*>(base + tiers.addresses()->total_bytes())), -1);
   EXPECT_EQ(tiers.DeviceOf(nullptr), -1);
+  End(&tiers);
+}
+
+TEST_F(TiersTest, ADriverThatTakesNoHintIsReported) {
+  static decltype(allocator::CudaDriver::cuMemAddressReserve) reserve;
+  allocator::CudaDriver driver = *Device().driver;
+  reserve = driver.cuMemAddressReserve;
+  driver.cuMemAddressReserve = [](CUdeviceptr* start, size_t bytes, size_t alignment, CUdeviceptr,
+                                  unsigned long long flags) {
+    return reserve(start, bytes, alignment, 0, flags);
+  };
+  Tiers tiers(&settings_, &driver, &waits_);
+  testing::internal::CaptureStderr();
+  const absl::Status started = Start(&tiers);
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_EQ(started, absl::OkStatus());
+  EXPECT_THAT(said,
+              HasSubstr("and takes no other place: numbers that kernels get may be taken for addresses"));
   End(&tiers);
 }
 

@@ -1,5 +1,5 @@
-"""What the first stage of a visit measured besides the costs of calls, as a hardware profile of simcuda takes it: what loading
-code takes and which lock it holds, and whether launches wait for the memory lock. Read from the rows of the visit's report.
+"""What the first stage of a session measured besides the costs of calls, as a hardware profile of simcuda takes it: what loading
+code takes and which lock it holds, and whether launches wait for the memory lock. Read from the rows of its report.
 What is not there, or does not tell, stays as the other profile has it.
 """
 

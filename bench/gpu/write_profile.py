@@ -3,8 +3,8 @@
     python3 bench/gpu/write_profile.py BENCH.json --name NAME --like a100 --out NAME.json
     build/bin/simcuda-run --hardware ./NAME.json -- COMMAND
 
-What the bench does not measure is taken from the profile named by --like, as assumed from there. A visit to a GPU writes
-one as well (tests/gpu/visit.sh --stage 1), and its report has more that was measured (--visit).
+What the bench does not measure is taken from the profile named by --like, as assumed from there. A session on a GPU writes
+one as well (tests/gpu/visit.sh --stage first), and its report has more that was measured (--visit).
 """
 
 import argparse
@@ -87,7 +87,7 @@ def rate_together(alone, other, name):
 
 
 def make(report, name, like, rows=()):
-    """rows: of the first stage of a visit to that machine."""
+    """rows: of the first stage of a session on that machine."""
     driver = report["driver"]
     words = f"measured: {driver['device']}; {'; '.join(report.get('machine', []))}"
     figure = lambda value: {"value": round(value, 4), "source": words}  # noqa: E731
@@ -115,7 +115,7 @@ def main():
     parser.add_argument("report", type=Path, help="the file of bench/gpu/run.sh --json")
     parser.add_argument("--name", required=True)
     parser.add_argument("--like", help="the profile that what is not measured is taken from (default: of the nearest name)")
-    parser.add_argument("--visit", type=Path, help="the report of a visit's stage 1 on the same machine")
+    parser.add_argument("--visit", type=Path, help="the report of a session's first stage on the same machine")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     report = json.loads(args.report.read_text())

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Gathers what a machine with a GPU needs to run tests/gpu/visit.sh, run.sh and bench/gpu/run.sh out of a finished build:
 # Spillway's libraries and programs, stripped of debug information, and beside them the shared libraries of this system
-# that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN.
+# that they use (but libc's and the compiler's, which every system has). Everything finds its neighbours by $ORIGIN. A build of
+# the quickstart lacks the programs for a GPU: they are built first.
 #   tests/gpu/bundle.sh [--build DIR] [--to DIR] [--limit MIB]        default: build, gpu in it, and 50
 # Ends with 1 when it is above the limit: a copy to the machine may take no more than 64 MiB, the tree included.
 set -euo pipefail
@@ -25,6 +26,14 @@ to=${to:-$build/gpu}
 [[ $limit =~ ^[0-9]+$ ]] || { echo "--limit $limit: a whole number of MiB is wanted" >&2; exit 2; }
 
 install_packages patchelf binutils
+# The programs for a machine with a GPU are in no build that only runs jobs.
+for program in tests/gpu_self_test tests/gpu_facts tests/gpu_plain_job bin/gpu_driver_bench; do
+  [ ! -x "$build/$program" ] || continue
+  PYTHON=${PYTHON:-$(sed -n 's/^SPILLWAY_PYTHON:[A-Z]*=//p' "$build/CMakeCache.txt")}
+  TARGETS=(gpu_bundle)
+  build_into "$build" -DSPILLWAY_TESTS=ON -DSPILLWAY_BENCH=ON
+  break
+done
 rm -rf "$to"
 mkdir -p "$to/lib" "$to/bin" "$to/tests"
 

@@ -80,6 +80,12 @@ void CheckTwin(const simcuda_launch*, void** parameters) {
   *Parameter<uint32_t*>(parameters, 4) += differences;
 }
 
+void AddOnesTwin(const simcuda_launch*, void** parameters) {
+  auto* const words = Parameter<float*>(parameters, 0);
+  const uint64_t count = Parameter<uint64_t>(parameters, 1);
+  for (uint64_t i = 0; i < count; ++i) words[i] += 1;
+}
+
 void SpinTwin(const simcuda_launch*, void** parameters) {
   const uint64_t nanos = Parameter<uint64_t>(parameters, 0);
   const timespec time = {static_cast<time_t>(nanos / 1'000'000'000),
@@ -99,6 +105,7 @@ void RegisterTwins(void* simcuda) {
                                     {"spillway_compare", &CompareTwin, nullptr, kParameters, 4},
                                     {"spillway_mix", &MixTwin, nullptr, kMix, 3},
                                     {"spillway_check", &CheckTwin, nullptr, kCheck, 5},
+                                    {"spillway_add_ones", &AddOnesTwin, nullptr, kParameters, 2},
                                     {"spillway_spin", &SpinTwin, nullptr, kParameters, 1},
                                     {"spillway_nothing", &NothingTwin, nullptr, kParameters, 1}};
   for (const simcuda_kernel& kernel : kernels) {
@@ -118,6 +125,8 @@ void Gpu::Must(CUresult result, const char* what) const {
   if (driver_ == nullptr) Stop(absl::StrFormat("%s: CUDA error %d", what, static_cast<int>(result)));
   Stop(std::string(driver_->ToStatus(result, what).message()));
 }
+
+const char* Gpu::code() { return kKernels; }
 
 void* Gpu::Symbol(const char* name) const { return dlsym(library_, name); }
 
@@ -145,6 +154,7 @@ Gpu::Gpu() {
   Must(find(&compare_, module, "spillway_compare"), "spillway_compare");
   Must(find(&mix_, module, "spillway_mix"), "spillway_mix");
   Must(find(&check_, module, "spillway_check"), "spillway_check");
+  Must(find(&add_ones_, module, "spillway_add_ones"), "spillway_add_ones");
   Must(find(&spin_, module, "spillway_spin"), "spillway_spin");
   Must(find(&nothing_, module, "spillway_nothing"), "spillway_nothing");
 }
@@ -194,6 +204,11 @@ void Gpu::Check(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t s
                 CUdeviceptr differences) const {
   uint64_t words = bytes / 4;
   Launch(check_, stream, {&address, &words, &slope, &offset, &differences}, kMostBlocks);
+}
+
+void Gpu::AddOnes(CUstream stream, CUdeviceptr address, uint64_t bytes) const {
+  uint64_t words = bytes / 4;
+  Launch(add_ones_, stream, {&address, &words}, kMostBlocks);
 }
 
 void Gpu::Spin(CUstream stream, uint64_t nanos) const { Launch(spin_, stream, {&nanos}, 1); }

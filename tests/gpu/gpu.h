@@ -1,5 +1,5 @@
 // A GPU as the programs of tests/gpu and bench/gpu see it: the driver that dlopen("libcuda.so.1") finds, the primary
-// context of device 0, and six kernels written in PTX, so that no compiler is needed where they run. On simcuda the
+// context of device 0, and seven kernels written in PTX, so that no compiler is needed where they run. On simcuda the
 // kernels' host twins are registered first; nothing else differs.
 
 #ifndef SPILLWAY_TESTS_GPU_GPU_H_
@@ -61,11 +61,15 @@ class Gpu {
   // Adds the number of words that are not offset + slope * i to the counter at `differences`.
   void Check(CUstream stream, CUdeviceptr address, uint64_t bytes, uint32_t slope, uint32_t offset,
              CUdeviceptr differences) const;
+  // Adds 1 to each word, as a float and by an atomic operation.
+  void AddOnes(CUstream stream, CUdeviceptr address, uint64_t bytes) const;
   // Keeps the stream busy.
   void Spin(CUstream stream, uint64_t nanos) const;
   // Does nothing with its argument.
   void Nothing(CUstream stream, CUdeviceptr address) const;
   CUfunction nothing() const { return nothing_; }
+  // The PTX that the kernels come from.
+  static const char* code();
   CUfunction fill() const { return fill_; }
 
   // The process ends with the driver's words when `result` is an error.
@@ -83,7 +87,7 @@ class Gpu {
   bool simcuda_ = false;
   const allocator::CudaDriver* driver_ = nullptr;
   CUcontext context_ = nullptr;
-  CUfunction fill_ = nullptr, compare_ = nullptr, mix_ = nullptr, check_ = nullptr;
+  CUfunction fill_ = nullptr, compare_ = nullptr, mix_ = nullptr, check_ = nullptr, add_ones_ = nullptr;
   CUfunction spin_ = nullptr, nothing_ = nullptr;
 };
 

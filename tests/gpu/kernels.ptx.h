@@ -161,6 +161,37 @@ CHECK_END:
   ret;
 }
 
+// (address, words): adds 1 to each word, as a float and by an atomic operation.
+.visible .entry spillway_add_ones(.param .u64 address, .param .u64 words)
+{
+  .reg .pred %done;
+  .reg .u32 %r<6>;
+  .reg .f32 %one;
+  .reg .u64 %i, %step, %end, %at, %base;
+  ld.param.u64 %base, [address];
+  ld.param.u64 %end, [words];
+  cvta.to.global.u64 %base, %base;
+  mov.f32 %one, 0f3F800000;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mov.u32 %r5, %nctaid.x;
+  mul.wide.u32 %i, %r2, %r3;
+  cvt.u64.u32 %at, %r4;
+  add.u64 %i, %i, %at;
+  mul.wide.u32 %step, %r5, %r3;
+ADD_NEXT:
+  setp.ge.u64 %done, %i, %end;
+  @%done bra ADD_END;
+  shl.b64 %at, %i, 2;
+  add.u64 %at, %at, %base;
+  red.global.add.f32 [%at], %one;
+  add.u64 %i, %i, %step;
+  bra ADD_NEXT;
+ADD_END:
+  ret;
+}
+
 // (nanoseconds): until that long has passed on the device's clock.
 .visible .entry spillway_spin(.param .u64 nanos)
 {

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -121,6 +122,20 @@ class Job {
     return {{"side", side}, {"rounds", rounds}, {"differences", differences}};
   }
 
+  // Nanoseconds from call to return of a launch that names a block and that the device does not hold up.
+  double LaunchNanos(int launches) {
+    constexpr int kBatch = 500;  // fewer than a stream's queue holds
+    std::vector<double> nanos;
+    for (int made = 0; made < launches; made += kBatch) {
+      Synchronize();
+      const Clock::time_point start = Clock::now();
+      for (int i = 0; i < kBatch; ++i) gpu_.Nothing(stream_, blocks_[0].address);
+      nanos.push_back(MicrosSince(start) * 1e3 / kBatch);
+    }
+    std::sort(nanos.begin(), nanos.end());
+    return nanos[nanos.size() / 2];
+  }
+
   void Synchronize() { gpu_.Must(gpu_.driver().cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
 
  private:
@@ -186,13 +201,14 @@ class Job {
 
 int Run(int argc, char** argv) {
   CommandLine line{"A job without PyTorch"};
-  int blocks = 24, rounds = 6, products = 3;
+  int blocks = 24, rounds = 6, products = 3, launches = 0;
   uint64_t mib = 8;
   bool ours = false;
   line.Add("--blocks", &blocks, "how many blocks", 2, 100000);
   line.Add("--mib", &mib, "size of each", 1, 65536);
   line.Add("--rounds", &rounds, "how often all are mixed", 1, 100000);
   line.Add("--products", &products, "matrix products of cuBLAS", 0, 1000);
+  line.Add("--launches", &launches, "launches to be timed, each of which names a block", 0, 1e8);
   line.Add("--spillway", &ours, "blocks of Spillway's, which must run; else the driver's");
   line.Parse(argc, argv);
   const std::string device = Gpu::Get().Description();
@@ -211,6 +227,7 @@ int Run(int argc, char** argv) {
                  {"wrong_words", wrong},
                  {"products", product},
                  {"seconds", std::chrono::duration<double>(Clock::now() - start).count()}};
+  if (launches > 0) report["launch_ns"] = job.LaunchNanos(launches);
   if (ours) {
     spillway_device_stats stats = {};
     if (FindEngine()->device_stats(0, &stats) == 0) {

@@ -38,5 +38,5 @@ for file in "$bundle"/gpu/lib/libspillway_engine.so "$bundle"/gpu/bin/* "$bundle
 done
 expect 2 "There is no CUDA driver" "$bundle/gpu/tests/gpu_self_test"
 expect 2 "There is no CUDA driver" "$bundle/gpu/tests/gpu_facts" copies
-expect 2 "There is no GPU here" "$ROOT/tests/gpu/visit.sh" --stage 1 --python "$PYTHON" --build "$bundle/gpu" --work "$bundle/visit"
+expect 2 "There is no GPU here" "$ROOT/tests/gpu/visit.sh" --stage first --python "$PYTHON" --build "$bundle/gpu" --work "$bundle/visit"
 [ -z "$(ls -A "$bundle/visit" 2>/dev/null)" ] || fail "a visit without a device left files"

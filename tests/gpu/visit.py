@@ -1,9 +1,4 @@
-"""One visit to a GPU in four stages, each in under nine minutes; started by visit.sh, which says what it needs.
-
-    1 facts   what the driver and the device do that the design takes for granted; figures, most without a judgement
-    2 truth   jobs with and without PyTorch, capped: the bits of the uncapped run; graphs, compile, profiler; one audit
-    3 others  models of other people's packages, of whatever version is installed
-    4 speed   what launches and jobs cost, beside the uncapped run
+"""One session on a GPU, in stages; started by visit.sh, which says what it needs. The rows of a stage: visit_stages.py.
 
 A row is written down as soon as it has ended (JSON), and all logs go into one archive. On simcuda the same stages run; a row
 that only hardware can answer says so there and does not pass.
@@ -11,12 +6,13 @@ that only hardware can answer says so there and does not pass.
 
 import argparse
 import contextlib
-import dataclasses
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import resource
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -28,137 +24,127 @@ import visit_device
 import visit_disk
 import visit_facts
 import visit_jobs
-import visit_plain
 import visit_rows as rows
+import visit_stages as stages
 import visit_watch as watch
-from run import SIZES
-from visit_jobs import ROOT, Case, Jobs, Way, job
+from visit_jobs import ROOT, Jobs, job
 
-HERE = Path(__file__).resolve().parent
-THIRD_PARTY = ROOT / "tests" / "third_party"
 NO_DEVICE = 2
-# Of a stage on a GPU. With the machine's start and the copies to it and back, all four fit half an hour, 1, 2, 4 and 3 in turn.
-MINUTES = {1: 6, 2: 8, 3: 5, 4: 5}
-SIMCUDA_MINUTES = 8.5
+# Of a stage on a GPU; then what is cut off at the end, and the archive, still have the rest of the command's time.
+MINUTES = {"first": 8.6, "second": 2.6, "rest": 20}
+SIMCUDA_MINUTES = 20
+LARGE = 16 << 30  # bytes of a device: what the large jobs need
+HOST_SHARE = 1.5  # host memory that is touched before the first job, of the device's
 PACKAGES = ("torch", "triton", "transformers", "accelerate", "peft", "timm", "torchvision", "nvidia-nccl-cu13", "nvidia-cublas")
-FEATURES = {"large": "--steps 4", "small": "--width 512 --layers 10 --batch 256 --steps 2"}
-# Of tests/third_party: page, and iterations.
-PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 3), ("vit", 3), ("lora", 3), ("side_stream", 3), ("hf_trainer", 4))
-
-
-def gpt(args, dtype="fp32", sdpa="math", more=()):
-    return Case(f"gpt {dtype} {'fused' if sdpa == 'auto' else 'math'}", job.TRAIN,
-                (*SIZES[args.size]["gpt"].split(), "--dtype", dtype, "--sdpa", sdpa, *more))  # fmt: skip
-
-
-# ---- the stages
-
-
-def facts(visit):
-    visit_facts.all_of(visit.args, visit.rows)
-
-
-def truth(visit):
-    args, jobs = visit.args, visit.jobs
-    visit.measure_disk()
-    if jobs.wanted("plain job"):
-        visit_plain.plain_job(args, visit.rows, jobs)
-    if not visit.serves_pytorch():
-        return
-    first = gpt(args)
-    if jobs.wanted(first.name):
-        reference = jobs.first(first)
-        if reference is not None:
-            jobs.compare(first, (Way(50), Way(50, mode=job.CONF)), reference)
-            jobs.compare_on_disk(first, Way(35, host=0.05), reference, steps=2)
-    audited = gpt(args, more=("--steps", "1"))
-    jobs.compare(dataclasses.replace(audited, name="one iteration"), (Way(150),), settings={"audit": "on"})
-    jobs.compare(Case("llama", HERE / "llama_step.py", tuple(SIZES[args.size]["llama"].split())), (Way(50),))
-    jobs.compare(Case("resnet", HERE / "resnet_step.py", tuple(SIZES[args.size]["resnet"].split())), (Way(50),))
-    for feature in ("graphs", "compile", "profiler"):
-        # The stand-in runs no generated kernels and has no tracing of its own: the rest of the feature is shown there.
-        name = "aot_eager" if feature == "compile" and jobs.simcuda() else feature
-        jobs.compare(Case(feature, HERE / "features_step.py", (name, *FEATURES[args.size].split()), feature=True), (Way(70),))
-    jobs.compare(gpt(args, "bf16", "auto"), (Way(50), Way(35)) if args.size == "large" else (Way(50),))
-
-
-def others(visit):
-    if not visit.serves_pytorch():
-        return
-    visit.measure_disk()
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(visit.args.work / "hf"), "TOKENIZERS_PARALLELISM": "false",
-               "HF_HUB_DISABLE_TELEMETRY": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # fmt: skip
-    for page, iterations in PAGES:
-        case = Case(page, THIRD_PARTY / "observe.py", (page, "--steps", str(iterations)), tuple(offline.items()))
-        visit.jobs.compare(case, (Way(50, host=0.2),))
-
-
-def speed(visit):
-    args, jobs = visit.args, visit.jobs
-    with visit.rows.guarded("a launch"):
-        visit_facts.launch_cost(args, visit.rows)
-    if not visit.serves_pytorch():
-        return
-    visit.measure_disk()
-    case = gpt(args, "bf16" if args.size == "large" else "fp32", "auto" if args.size == "large" else "math",
-               ("--steps", "8" if args.size == "large" else "3"))  # fmt: skip
-    case = dataclasses.replace(case, feature=True)
-    reference = jobs.compare(case, (Way(100, host=1.0), Way(50, host=1.0), Way(35, host=1.0)))
-    if reference is None:
-        return
-    jobs.compare_on_disk(case, Way(50, host=0.05), reference, steps=3)
-    with visit.rows.guarded("save_on_cpu, uncapped"):
-        save_on_cpu(visit, case, reference)
-
-
-def save_on_cpu(visit, case, reference):
-    jobs = visit.jobs
-    saved = Case("save_on_cpu", ROOT / "bench" / "gpu" / "save_on_cpu.py", case.arguments)
-    run, ended = jobs.train("", saved, job.UNCAPPED)
-    status = rows.FAILED if run.keys["status"] != "ok" else rows.NEEDS_HARDWARE if jobs.simcuda() else rows.MEASURED
-    visit.rows.judge("save_on_cpu, uncapped", ended, status, jobs.ending(run, ended) if status == rows.FAILED else "",
-                     **jobs.figures(run, reference))  # fmt: skip
-
-
-STAGES = {1: facts, 2: truth, 3: others, 4: speed}
-
-
-# ---- the whole
+SANITIZER_SECONDS = 60
 
 
 class Visit:
-    def __init__(self, args, stage):
+    def __init__(self, args):
         self.args = args
-        report = args.json or args.work / f"stage-{stage}.json"
-        archive = args.archive or args.work.parent / f"visit-stage-{stage}.tar.gz"
-        self.rows = rows.Rows(stage, {"machine": machine(args), "arguments": sys.argv[1:]}, report, archive, args.minutes)
-        self.disk = visit_disk.Disk(visit_facts.Program(args, self.rows))
+        head = {"machine": machine(args), "arguments": sys.argv[1:]}
+        self.rows = rows.Rows(args.stage, head, (args.home, args.out), args.work, args.minutes)
+        self.program = visit_facts.Program(args, self.rows)
+        self.disk = visit_disk.Disk(self.program)
         self.jobs = Jobs(args, self.rows, self.disk)
-
-    def measure_disk(self):
-        with self.rows.guarded("disk of the spill files"):
-            self.disk.measure()
-
-    def give_host_memory(self):
-        """A row where the machine's memory was made to grow, or could not."""
-        with self.rows.guarded("host memory"):
-            grown = host_memory.grow() if self.args.device == "gpu" else None
-            if grown is not None:
-                before, after = (grown[key] >> 20 for key in ("total_bytes_before", "total_bytes_after"))
-                self.rows.add("host memory", rows.MEASURED, f"{before} MiB in all, {after} MiB after a use of more", figures=grown)
+        self.served = None  # whether Spillway has a library for this PyTorch; None: nobody has asked
 
     def serves_pytorch(self):
-        """Whether Spillway has a library for the PyTorch that is installed; else a row says so."""
-        try:
-            version = importlib.metadata.version("torch")
-        except importlib.metadata.PackageNotFoundError:
-            self.rows.add("jobs of PyTorch", rows.MISSING, "no PyTorch")
-            return False
-        library = self.args.build / "lib" / f"libspillway_torch_{'_'.join(version.split('.')[:2])}.so"
-        if library.exists():
-            return True
-        self.rows.add("jobs of PyTorch", rows.MISSING, f"Spillway has no library for PyTorch {version} in {library.parent}")
-        return False
+        """Whether Spillway has a library for the PyTorch that is installed; else a row says so, once."""
+        if self.served is None:
+            self.served = False
+            version = version_of("torch")
+            library = self.args.build / "lib" / f"libspillway_torch_{'_'.join((version or '').split('.')[:2])}.so"
+            if version is None:
+                self.rows.add("jobs of PyTorch", rows.MISSING, "no PyTorch")
+            elif library.exists():
+                self.served = True
+            else:
+                self.rows.add("jobs of PyTorch", rows.MISSING, f"Spillway has no library for PyTorch {version} in {library.parent}")
+        return self.served
+
+    def run(self):
+        with self.rows.guarded("device"):
+            find_size(self)
+        for row in second_rows(self) if self.args.stage == "second" else stages.STAGES[self.args.stage](self.args.size):
+            with self.rows.guarded(row.name):
+                row.run(self)
+        self.rows.repeat()
+
+
+def second_rows(visit):
+    """All is well: the second stage's own rows. Else what may show why the first failure of the first stage failed."""
+    try:
+        report = json.loads((visit.args.home / "first.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        visit.rows.add("what the first stage found", rows.MISSING, f"{error}; taken as nothing wrong")
+        return stages.second(visit.args.size)
+    failed = [row for row in report["rows"] if row["status"] == rows.FAILED]
+    for row in failed:
+        found = stages.case_of(visit.args.size, row["case"], row["way"]) if "case" in row else None
+        if found is not None:
+            keys = {known["row"]: known.get("keys") for known in report["rows"]}.get(f"{row['case']}: uncapped")
+            return (Search(*found, keys),)
+    return stages.second(visit.args.size) if not failed else (Sanitize([row["row"] for row in failed]), *stages.second(visit.args.size))
+
+
+class Search:
+    """A failed job with one thing changed in each run, then under compute-sanitizer."""
+
+    def __init__(self, case, way, keys):
+        self.case, self.way, self.keys = case, way, keys
+        self.name = f"{case.name}: what is wrong"
+
+    def run(self, visit):
+        jobs = visit.jobs
+        if self.keys is None or not visit.serves_pytorch():
+            visit.rows.add(self.name, rows.MISSING, "there is no uncapped run to compare with")
+            return
+        reference = job.Run(self.keys, None, None, None, "", visit_jobs.SHORTEST_CUT / visit_jobs.HANG)
+        jobs.climb(self.case, self.way, reference)
+        if find_sanitizer() is None:
+            visit.rows.add(f"{self.name}, by compute-sanitizer", rows.MISSING, "this machine has none")
+            return
+        prefix = (find_sanitizer(), "--target-processes", "all", "--print-limit", "20")
+        problem, ended = jobs.once_more(self.case, self.way, reference, "compute-sanitizer", limit=SANITIZER_SECONDS, prefix=prefix)
+        said = re.findall(r"^=========.*(?:Invalid|ERROR SUMMARY|at ).*$", ended.text, re.MULTILINE)
+        visit.rows.judge(f"{self.name}, by compute-sanitizer", ended, rows.MEASURED, " | ".join([problem, *said[:4]])[:400])
+
+
+class Sanitize:
+    """Failures of programs without PyTorch: what the driver's own checks say of the self-test."""
+
+    def __init__(self, names):
+        self.name = f"what is wrong with {', '.join(names)}"[:120]
+
+    def run(self, visit):
+        if find_sanitizer() is None:
+            visit.rows.add(self.name, rows.MISSING, "this machine has no compute-sanitizer")
+            return
+        command, env = visit.program.command("gpu_self_test", "--gtest_brief=1")
+        ended = watch.run([find_sanitizer(), "--print-limit", "20", *command], visit.args.work / "compute-sanitizer.log",
+                          SANITIZER_SECONDS, env, left=visit.rows.left())  # fmt: skip
+        said = re.findall(r"^=========.*(?:Invalid|ERROR SUMMARY|at ).*$", ended.text, re.MULTILINE)
+        visit.rows.judge(self.name, ended, rows.MEASURED, " | ".join(said[:4])[:400])
+
+
+def find_sanitizer():
+    return shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/cuda/bin")
+
+
+def find_size(visit):
+    """Jobs as large as the device, and host memory for them that the machine has given."""
+    size, visit.args.size = visit.args.size, visit.args.size or "small"
+    ended, figures = visit.program.run("device", "gpu_facts", "device", limit=60)
+    found = (figures or {}).get("free_bytes", 0)
+    visit.args.size = size or ("large" if found >= LARGE else "small")
+    words = f"{(figures or {}).get('description', visit.program.last_line(ended))}; {found >> 20} MiB free; {visit.args.size} jobs"
+    visit.rows.judge("device", ended, rows.MEASURED if figures else rows.FAILED, words, figures=figures)
+    if visit.args.device == "gpu":
+        grown = host_memory.grow(min(host_memory.WANTED, int(found * HOST_SHARE)))
+        if grown is not None:
+            before, after = (grown[key] >> 20 for key in ("total_bytes_before", "total_bytes_after"))
+            visit.rows.add("host memory", rows.MEASURED, f"{before} MiB in all, {after} MiB after a use of more", figures=grown)
 
 
 def version_of(package):
@@ -187,27 +173,28 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     add = parser.add_argument
     bundle = ROOT / "build" / "gpu"
-    add("--stage", type=int, choices=sorted(STAGES), required=True)
+    add("--stage", choices=sorted(stages.STAGES), required=True)
     add("--simcuda", action="store_true", help="on the stand-in device, also where there is a GPU")
     add("--build", type=Path, default=bundle if bundle.exists() else ROOT / "build", help="default: build/gpu, else build")
-    add("--size", choices=("large", "small"), help="default: large on a GPU, small on simcuda")
+    add("--size", choices=("large", "small"), help="default: as the device's memory allows")
     add("--minutes", type=float, help="of the stage (default on a GPU: "
         + ", ".join(f"{minutes} for {stage}" for stage, minutes in MINUTES.items()) + f"; on simcuda {SIMCUDA_MINUTES})")
-    add("--only", type=lambda text: text.split(","), help="jobs whose names hold one of these words, with commas between")
+    add("--only", type=lambda text: text.split(","), help="rows whose names hold one of these words, with commas between")
     add("--spill", type=Path, help="folder for spill files (default: Spillway's own choice)")
-    add("--work", type=Path, help="logs of the runs (default: visit/stage-N in the build)")
-    add("--json", type=Path, help="the report (default: in the logs' folder)")
-    add("--archive", type=Path, help="report and logs (default: beside the logs' folder)")
+    add("--work", type=Path, help="reports and logs of all stages: the second looks for the first's here (default: visit in the build)")
+    add("--out", type=Path, help="report and archive go here, too: STAGE.json, STAGE.tar.gz")
     args = parser.parse_args()
     args.device = "simcuda" if args.simcuda or not (job.has_gpu() or Path("/dev/dxg").exists()) else "gpu"
-    args.size = args.size or ("small" if args.device == "simcuda" else "large")
     args.minutes = args.minutes or (SIMCUDA_MINUTES if args.device == "simcuda" else MINUTES[args.stage])
     args.build = args.build.resolve()
-    args.work = (args.work or args.build / "visit" / f"stage-{args.stage}").resolve()
+    args.home = (args.work or args.build / "visit").resolve()
+    args.work = args.home / args.stage
+    args.out = (args.out or args.home).resolve()
     if args.device == "simcuda" and not (args.build / "bin" / "simcuda-run").exists():
         print(f"There is no GPU here, and no simcuda in {args.build}.", file=sys.stderr)
         raise SystemExit(NO_DEVICE)
-    args.work.mkdir(parents=True, exist_ok=True)
+    for folder in (args.work, args.out):
+        folder.mkdir(parents=True, exist_ok=True)
     return args
 
 
@@ -225,19 +212,14 @@ def main():
             args.spill = Path(stack.enter_context(visit_jobs.spill_folder(args.spill)))
         if args.device == "gpu":
             stack.enter_context(visit_device.held(visit_device.device_files(), args.work / "device-files.log"))
-        visit = Visit(args, args.stage)
+        visit = Visit(args)
         print(json.dumps(visit.rows.head["machine"]), flush=True)
         try:
             with visit.rows.guarded(f"stage {args.stage}"):
-                visit.give_host_memory()
-                STAGES[args.stage](visit)
+                visit.run()
         finally:
             status = visit.rows.finish()
-            try:
-                visit.rows.pack(args.work)
-            except OSError as error:
-                print(f"there is no archive: {error}", file=sys.stderr, flush=True)
-            print(f"report {visit.rows.report}, archive {visit.rows.archive}", flush=True)
+            print(f"report and archive: {args.out}/{args.stage}.json, .tar.gz", flush=True)
     return status
 
 

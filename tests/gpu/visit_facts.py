@@ -1,4 +1,4 @@
-"""Facts of a visit: the programs gpu_self_test, gpu_facts and gpu_driver_bench, and gpu_plain_job on a full GPU."""
+"""Facts of a GPU session: the programs gpu_self_test, gpu_facts and gpu_driver_bench, and gpu_plain_job on a full GPU."""
 
 import contextlib
 import json
@@ -29,6 +29,7 @@ class Program:
     def __init__(self, args, table):
         self.args, self.table = args, table
         self.simcuda = args.device == "simcuda"
+        self.last = None  # runs the last command again
 
     def command(self, name, *arguments, memory="2GiB", options=(), spillway=None, **variables):
         """Command and environment. options: of simcuda-run. spillway: its settings, or None to run without it."""
@@ -55,6 +56,7 @@ class Program:
     def run(self, label, name, *arguments, limit=120, allowance=None, **more):
         """How it ended, and the figures that it printed; None where it printed none. allowance: of a file of metrics, which Spillway
         writes: the seconds beyond the limit (visit_watch.run)."""
+        self.last = lambda: self.run(f"{label} again", name, *arguments, limit=limit, allowance=allowance, **more)
         command, env = self.command(name, *arguments, **more)
         log = self.args.work / (re.sub("[^a-z0-9]+", "-", label.lower()) + ".log")
         follow = {}
@@ -73,17 +75,27 @@ class Program:
         lines = [line for line in ended.text.splitlines() if line.strip()]
         return f"{'cut off' if ended.cut else f'exit status {ended.status}'}: {lines[-1][:200] if lines else 'no output'}"
 
+    def failed(self, label, ended, problem="", **figures):
+        """A failed row, whose last command is run again at the end."""
+        def again(last=self.last):
+            found, _ = last()
+            return "" if found.status == 0 else self.last_line(found), found
+
+        return self.table.judge(label, ended, rows.FAILED, problem or self.last_line(ended), again, **figures)
+
     def judged(self, label, ended, words=""):
         """A row that the program itself has judged."""
-        good = ended.status == 0
-        self.table.judge(label, ended, rows.PASSED if good else rows.FAILED, words if good else self.last_line(ended))
+        if ended.status == 0:
+            self.table.judge(label, ended, rows.PASSED, words)
+        else:
+            self.failed(label, ended)
 
     def fact(self, label, *arguments, words=None, **more):
         """A row of figures that only hardware can give."""
         small = ("--small",) if self.args.size == "small" else ()
         ended, figures = self.run(label, "gpu_facts", *arguments, *small, **more)
         if ended.status != 0 or figures is None:
-            self.table.judge(label, ended, rows.FAILED, self.last_line(ended))
+            self.failed(label, ended)
             return
         self.figures(label, figures, ended.seconds, said_of(words, figures) if words else "")
 
@@ -102,33 +114,70 @@ def said_of(words, figures):
         return f"the figures have another form ({type(error).__name__}: {error})"
 
 
-def all_of(args, table):
-    """Every question that many processes ask stands last: should the time run out, its are the answers that are missed least."""
-    program = Program(args, table)
-    for label, ask in (
-        ("doctor", doctor), ("self-test", self_test), ("addresses", addresses),
-        ("tensor map", lambda it: it.fact("tensor map", "tensor-map", words=tensor_map_words)),
-        ("launch latency", lambda it: it.fact("launch latency beside remapping", "latency", words=latency_words)),
-        ("copy rates", lambda it: it.fact("copy rates by size", "copies", words=copy_words)),
-        ("module loading", loading), ("stalls", stalls), ("driver calls", driver_calls), ("a full GPU", full_device),
-        ("wrong-kind handles", handles),
-    ):  # fmt: skip
-        with table.guarded(label):
-            ask(program)
-
-
 def doctor(program):
-    ended, _ = program.run("doctor", "spillway", "doctor", *program.spill_option())
-    program.table.judge("doctor", ended, rows.PASSED if ended.status in (0, 1) and not ended.cut else rows.FAILED,
-                        f"exit status {ended.status}, see its log")  # fmt: skip
+    ended, _ = program.run("doctor", "spillway", "doctor", "--disk-seconds", "2", *program.spill_option(), limit=30)
+    good = ended.status in (0, 1) and not ended.cut
+    lines = re.findall(r"^.*\b(?:driver|limits?|wrong)\b.*$", ended.text, re.MULTILINE)
+    if not good:
+        program.failed("doctor", ended)
+        return
+    program.table.judge("doctor", ended, rows.PASSED, f"exit status {ended.status}: " + " | ".join(line.strip() for line in lines)[:300])
 
 
-def self_test(program):
-    ended, _ = program.run("self-test alone", "gpu_self_test", "--gtest_brief=1", limit=180)
-    program.judged("self-test alone", ended, "what the design takes for granted holds")
-    ended, _ = program.run("self-test with Spillway", "gpu_self_test", "--gtest_brief=1",
-                           "--gtest_filter=LookUpTest.*:ContentHashTest.*", spillway={})  # fmt: skip
-    program.judged("self-test with Spillway", ended, "look-ups are wrapped, the content hash is right")
+def driver_self_test(program):
+    """The driver as the design takes it, alone; then the look-ups, with Spillway before it."""
+    tests = "--gtest_filter=DriverTest.*:LookUpTest.*:ContentHashTest.*"
+    ended, _ = program.run("driver self-test", "gpu_self_test", "--gtest_brief=1", tests, limit=40)
+    program.judged("driver self-test", ended, "what the design takes for granted holds")
+    ended, _ = program.run("look-ups with Spillway", "gpu_self_test", "--gtest_brief=1", tests.replace("DriverTest.*:", ""), spillway={},
+                           limit=40)  # fmt: skip
+    program.judged("look-ups with Spillway", ended, "look-ups are wrapped, the content hash is right")
+
+
+def residency_self_test(program):
+    ended, _ = program.run("residency self-test", "gpu_self_test", "--gtest_brief=1", "--gtest_filter=*ResidencyTest.*", limit=40)
+    program.judged("residency self-test", ended, "four times the budget keeps every word")
+
+
+ESSENTIALS = "device,placement,layouts,tensor-map,pointers,hash,pinning"
+
+
+def essentials(program):
+    """One process: its device is set up once."""
+    program.fact("essentials", ESSENTIALS, words=essential_words, limit=40)
+
+
+def essential_words(figures):
+    places = ", ".join(f"{row['hint']:#x}: " + (f"{row['start']:#x}" if row["result"] == 0 else f"error {row['result']}")
+                       for row in figures["placement"]["rows"])  # fmt: skip
+    hash_rate, pinned = figures["hash"].get("gb_per_s", 0), figures["pinning"].get("pin_gb_per_s", 0)
+    return (f"{figures['device']['description']}, free {figures['device']['free_bytes'] >> 20} MiB; addresses by hint {places}; "
+            f"{tensor_map_words(figures['tensor-map'])}; {attribute_words(figures)}; "
+            f"kernel's parameters {figures['layouts'].get('kernel', {}).get('parameters')}; hash {hash_rate:.0f} GB/s; "
+            f"pinning {pinned:.1f} GB/s")  # fmt: skip
+
+
+def host_handle(program):
+    program.fact("a handle in host memory", "host-handle", words=host_handle_words, limit=40)
+
+
+def host_handle_words(figures):
+    def told(kind):
+        answer = figures[kind]
+        if "gb_per_s" not in answer:
+            return f"{kind}: create {answer.get('cuMemCreate')}, map {answer.get('cuMemMap')}, access {answer.get('cuMemSetAccess')}"
+        rates = ", ".join(f"{name} {rate:.1f}" for name, rate in answer["gb_per_s"].items())
+        return f"{kind}: swap {answer['swap_us']:.0f} us, GB/s: {rates}; direct read: errno {answer.get('direct_read_errno')}"
+
+    return f"{figures['bytes'] >> 20} MiB; " + "; ".join(told(kind) for kind in ("host_numa", "host"))
+
+
+def latency(program):
+    program.fact("launch latency beside remapping", "latency", "--row-seconds", "1.5", words=latency_words, limit=40)
+
+
+def copies(program):
+    program.fact("copy rates by size", "copies", words=copy_words)
 
 
 def loading(program):
@@ -157,15 +206,14 @@ def by_case(program, label, fact, cases, words=None, listed=None):
         seconds += ended.seconds
     crashed = [case for case, answer in answers.items() if "ended" in answer]
     if not cases or (program.simcuda and len(crashed) == len(cases)):
-        program.table.judge(label, ended, rows.FAILED, program.last_line(ended))
+        program.failed(label, ended)
         return
     said = f"{len(crashed)} of {len(cases)} end the process: {crashed[:4]}" if crashed or not words else said_of(words, answers)
     program.figures(label, answers, seconds, said)
 
 
 def addresses(program):
-    for label, fact, cases, words in (("pointer attributes", "pointers", [""], attribute_words),
-                                      ("one handle at two addresses", "two-mappings", ["read", "write"], mapping_words),
+    for label, fact, cases, words in (("one handle at two addresses", "two-mappings", ["read", "write"], mapping_words),
                                       ("address reservations", "reserve", [""], reservation_words),
                                       ("handles of addresses", "retain", [""], retained_words)):  # fmt: skip
         with program.table.guarded(label):
@@ -233,14 +281,21 @@ def driver_calls(program):
     report = program.args.work / "driver-calls.json"
     report.unlink(missing_ok=True)
     small = ("--rounds", "3", "--copy-mib", "16") if program.args.size == "small" else ()
-    ended, _ = program.run("driver calls", "gpu_driver_bench", *small, "--json", str(report), memory="4GiB", limit=150)
+    ended, _ = program.run("driver calls", "gpu_driver_bench", *small, "--json", str(report), memory="4GiB", limit=60)
     if ended.status != 0 or not report.exists():
-        program.table.judge("driver calls", ended, rows.FAILED, program.last_line(ended))
+        program.failed("driver calls", ended)
         return
     figures = json.loads(report.read_text(encoding="utf-8"))
-    program.figures("driver calls", figures, ended.seconds)
+    program.figures("driver calls", figures, ended.seconds, said_of(driver_words, figures))
     with program.table.guarded("hardware profile"):
         hardware_profile(program, figures)
+
+
+def driver_words(figures):
+    block = next(row for row in figures["blocks"] if row["block_bytes"] == row["chunk_bytes"] == 64 * MIB)
+    calls = ", ".join(f"{call} {block[call + '_us']:.0f}" for call in ("create", "map", "set_access", "unmap", "release"))
+    rates = ", ".join(f"{name.split('_gb')[0].replace('_', ' ')} {rate:.1f}" for name, rate in figures["copies"].items())
+    return f"64 MiB, us: {calls}; launch {figures['launch']['launch_ns']:.0f} ns; copies, GB/s: {rates}"
 
 
 def hardware_profile(program, driver):
@@ -255,7 +310,7 @@ def hardware_profile(program, driver):
         return
     ended, _ = program.run(label, "gpu_driver_bench", "--launch-only", "--rounds", "1", SIMCUDA_HARDWARE=str(path))
     if ended.status != 0:
-        program.table.judge(label, ended, rows.FAILED, f"simcuda does not take it: {program.last_line(ended)}")
+        program.failed(label, ended, f"simcuda does not take it: {program.last_line(ended)}")
     else:
         program.table.judge(label, ended, rows.NEEDS_HARDWARE, "written of the stand-in, and understood by it")
 
@@ -276,7 +331,7 @@ def full_device(program):
             ended, figures = program.run(label, "gpu_plain_job", "--spillway", "--blocks", "48", "--mib", "64", "--products", "0",
                                          spillway={"host_memory": "4GiB"})  # fmt: skip
     if ended.status != 0 or not (figures or {}).get("spilled_bytes"):
-        program.table.judge(label, ended, rows.FAILED, program.last_line(ended))
+        program.failed(label, ended)
     elif program.simcuda:
         program.table.judge(label, ended, rows.NEEDS_HARDWARE, "a small device stood for it, and was enough", stand_in=figures)
     else:
@@ -296,24 +351,3 @@ def filled(program):
         other.stdin.close()
         watch.end(other, max(watch.GRACE, min(FILLING, program.table.left())))
         other.stdout.close()
-
-
-def launch_cost(args, table):
-    """A launch that names no block, without and with the hooks, in turns."""
-    program = Program(args, table)
-    alone, hooked = [], []
-    seconds = 0.0
-    for turn in range(3):
-        for into, spillway in ((alone, None), (hooked, {})):
-            report = args.work / "launch.json"
-            report.unlink(missing_ok=True)
-            ended, _ = program.run(f"launch {turn}", "gpu_driver_bench", "--launch-only", "--json", str(report), spillway=spillway)
-            seconds += ended.seconds
-            if ended.status != 0 or not report.exists():
-                table.judge("a launch", ended, rows.FAILED, program.last_line(ended))
-                return
-            into.append(json.loads(report.read_text(encoding="utf-8"))["launch"]["launch_ns"])
-    figures = {"alone_ns": min(alone), "hooked_ns": min(hooked), "hook_ns": min(hooked) - min(alone)}
-    program.figures("a launch", figures, seconds, f"{figures['hook_ns']:.0f} ns for the hooks")
-
-

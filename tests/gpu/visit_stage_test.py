@@ -1,6 +1,7 @@
-"""Whole stages of a visit as on a machine with a GPU, over programs that stand in for those of the build: nothing of it needs one."""
+"""Whole stages of a session as on a machine with a GPU, over programs that stand in for those of the build: nothing of it needs one."""
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import io
 import json
@@ -15,6 +16,7 @@ from visit_test import Quiet  # (finds the modules of the visit)
 import host_memory
 import visit
 import visit_device
+import visit_facts
 import visit_jobs
 import visit_rows
 from visit_jobs_test import DOCTOR
@@ -48,10 +50,18 @@ LAUNCHES = [{"memory_bound_kernel": busy, "handle_bytes": handle, "launches": 20
 LOADING = {"rows": [{"device_busy": busy, "load_us": 100, "find_us": 1, "first_launch_us": 9} for busy in (False, True)]}
 COPIES = {"rows": [{"bytes": 1 << 20, **dict.fromkeys(
     ("out_gb_per_s", "in_gb_per_s", "out_beside_in_gb_per_s", "in_beside_out_gb_per_s"), 50.0)}]}  # fmt: skip
+DEVICE = {"description": "a GPU", "free_bytes": 80 << 30, "total_bytes": 80 << 30}
+ESSENTIALS = {"device": DEVICE, "placement": {"rows": [{"hint": 0, "result": 0, "start": 0x302000000}, {"hint": 0x6A, "result": 2}]},
+              "layouts": {"kernel": {"parameters": [[0, 8]]}}, "tensor-map": {"word_0": 7, "address": 7}, "hash": {"gb_per_s": 900.0},
+              "pinning": {"pin_gb_per_s": 4.0},
+              "pointers": {"answers": {kind: {"MAPPED": {"bytes": 1, "result": 0}, "range": 7} for kind in ("mapped", "freed")}}}  # fmt: skip
+HOST = {"bytes": 8 << 20, "host_numa": {"gb_per_s": {"kernel_reads": 50.0}, "swap_us": 90.0, "direct_read_errno": 14},
+        "host": {"cuMemCreate": 801}}  # fmt: skip
 FACTS = {"latency": {"rows": LAUNCHES}, "copies": COPIES, "loading": LOADING, "stalls": STALL, "handles": {"result": 0},
-         "tensor-map": {"word_0": 7, "address": 7}, "two-mappings": {"second_map": 0}, "pointers": {"answers": {}},
+         "device": DEVICE, visit_facts.ESSENTIALS: ESSENTIALS, "host-handle": HOST, "two-mappings": {"second_map": 0},
          "reserve": {"rows": [{"bytes": 1 << 40, "result": 0, "us": 7.0}]}, "retain": {"plain": {"result": 0}}}  # fmt: skip
-JOB = {"spilled_bytes": 7, "budget_bytes": 7, "products": {"differences": 0, "rounds": 3}}
+JOB = {"spilled_bytes": 7, "fetched_bytes": 7, "seconds": 1.0, "budget_bytes": 7, "launch_ns": 900.0,
+       "products": {"differences": 0, "rounds": 3}}  # fmt: skip
 
 
 class StageTest(Quiet):
@@ -68,53 +78,82 @@ class StageTest(Quiet):
             path.chmod(0o755)
         (self.folder / "nvidia0").write_text("")
 
-    def stage(self, number, *arguments):
+    def stage(self, stage, *arguments, serves=False):
         """Its rows by name, and its exit status."""
         home = self.folder / "home"
-        command = ["visit.py", "--stage", str(number), "--build", str(self.folder / "build"), "--json", str(home / "report.json"),
-                   "--archive", str(home / "all.tar.gz"), *arguments]  # fmt: skip
+        command = ["visit.py", "--stage", stage, "--build", str(self.folder / "build"), "--out", str(home), *arguments]
         none = mock.Mock(side_effect=importlib.metadata.PackageNotFoundError)
         with mock.patch.object(sys, "argv", command), mock.patch.object(visit_jobs.job, "has_gpu", lambda: True), \
                 mock.patch.object(visit_device, "device_files", lambda: [str(self.folder / "nvidia0")]), \
                 mock.patch.object(host_memory, "figures", lambda: (64 << 30, 1 << 30)), \
+                mock.patch.object(visit.Visit, "serves_pytorch", lambda _visit: serves), \
                 mock.patch.object(importlib.metadata, "version", none), contextlib.redirect_stderr(io.StringIO()):  # fmt: skip
             status = visit.main()
-        self.names = tarfile.open(home / "all.tar.gz").getnames()
-        return {row["row"]: row for row in json.loads((home / "report.json").read_text())["rows"]}, status
+        self.names = tarfile.open(home / f"{stage}.tar.gz").getnames()
+        return {row["row"]: row for row in json.loads((home / f"{stage}.json").read_text())["rows"]}, status
 
-    def test_the_facts(self):
-        rows, status = self.stage(1, "--spill", str(self.folder))
+    def calls(self):
+        return (self.folder / "calls").read_text().splitlines()
+
+    def test_the_first(self):
+        rows, status = self.stage("first", "--spill", str(self.folder))
         self.assertEqual({name: row for name, row in rows.items() if row["status"] == visit_rows.FAILED}, {})
-        self.assertEqual((status, len(rows)), (0, 17))
+        self.assertEqual(status, 0)
+        self.assertIn("large jobs", rows["device"]["words"])
+        for words in ("free 81920 MiB", "0x0: 0x302000000, 0x6a: error 2", "hash 900 GB/s", "pinning 4.0 GB/s", "[[0, 8]]"):
+            self.assertIn(words, rows["essentials"]["words"])
+        self.assertIn("swap 90 us, GB/s: kernel_reads 50.0; direct read: errno 14; host: create 801",
+                      rows["a handle in host memory"]["words"])  # fmt: skip
         self.assertIn("of 20000 launches", rows["launch latency beside remapping"]["words"])
-        self.assertIn("another form", rows["pointer attributes"]["words"])
-        self.assertEqual(rows["wrong-kind handles"]["words"], "1 of 2 end the process: ['cuFuncGetName of null']")
+        self.assertIn("900 ns, 0 more", rows["a launch"]["words"])
         self.assertEqual(rows["hardware profile"]["words"], "hardware-profile.json, the rest as h100's")
-        self.assertEqual(rows["a full GPU, default budget"]["status"], visit_rows.PASSED)
-        self.assertIn("hardware-profile.json", self.names)
-        calls = (self.folder / "calls").read_text().splitlines()
-        self.assertRegex(calls[0], r"spillway doctor --dirs \S*/visit-")
-        self.assertEqual([call for call in calls if "--small" in call or "simcuda" in call], [])
-
-    def test_the_truth_without_pytorch(self):
-        rows, status = self.stage(2, "--spill", str(self.folder / "not" / "there" / "yet"))
-        self.assertEqual((status, rows["jobs of PyTorch"]["status"]), (0, visit_rows.MISSING))
         self.assertEqual({row["status"] for name, row in rows.items() if name.startswith("plain job")}, {visit_rows.PASSED})
+        self.assertIn("hardware-profile.json", self.names)
+        self.assertRegex(self.calls()[1], r"spillway doctor --disk-seconds 2 --dirs \S*/visit-")
+        self.assertEqual([call for call in self.calls() if "--small" in call or "simcuda" in call], [])
+        self.assertEqual([path for path in self.folder.iterdir() if path.name.startswith("visit-")], [], "the spill folder is gone")
+
+    def test_the_second_after_a_good_first(self):
+        self.stage("first")
+        rows, status = self.stage("second")
+        self.assertEqual((status, rows["a full GPU, default budget"]["status"]), (0, visit_rows.PASSED))
         self.assertEqual(rows["disk of the spill files"]["words"], "/var/tmp: writes 1000 MB/s, reads 1000 MB/s")
-        calls = (self.folder / "calls").read_text()
-        self.assertIn("--rounds 3 --products 1 --blocks 64 --mib 42", calls)
-        self.assertRegex(calls, r"spillway doctor --json --disk-seconds 4 --dirs \S*/yet/visit-")
-        self.assertEqual(list((self.folder / "not" / "there" / "yet").iterdir()), [], "the spill folder is gone")
+        self.assertTrue(any("--rounds 3 --products 1 --blocks 64 --mib 42" in call for call in self.calls()))
+
+    def test_the_rest(self):
+        rows, status = self.stage("rest")
+        self.assertEqual(status, 0)
+        self.assertEqual(rows["wrong-kind handles"]["words"], "1 of 2 end the process: ['cuFuncGetName of null']")
+
+    def test_the_second_looks_for_what_was_wrong_with_a_job(self):
+        case, way = visit.stages.first("large")[5].case, visit.stages.first("large")[5].ways[0]
+        self.stage("first")
+        report = json.loads((self.folder / "home" / "first.json").read_text())
+        bad = {"row": f"{case.name}: {way.words()}", "status": "failed", "case": case.name, "way": dataclasses.asdict(way)}
+        keys = dict.fromkeys(visit_jobs.job.KEYS) | {"peak_bytes": 1 << 30}
+        uncapped = {"row": f"{case.name}: uncapped", "status": "measured", "keys": keys}
+        (self.folder / "build" / "visit" / "first.json").write_text(json.dumps({**report, "rows": [uncapped, bad]}))
+        asked = []
+
+        def once_more(_jobs, case, way, _reference, label, **more):
+            asked.append((case.name, label, more.get("prefix")))
+            return "other bits", visit_jobs.watch.Ended(1, 1.0, "========= Invalid __global__ write\n========= ERROR SUMMARY: 1")
+
+        with mock.patch.object(visit_jobs.Jobs, "once_more", once_more), mock.patch.object(visit, "find_sanitizer", lambda: "checker"):
+            rows, _ = self.stage("second", serves=True)
+        self.assertEqual([label for _, label, _ in asked], [*(f"with {name}" for name in visit_jobs.LADDER), "compute-sanitizer"])
+        self.assertEqual(asked[-1][2][0], "checker")
+        self.assertIn("ERROR SUMMARY: 1", rows[f"{case.name}: what is wrong, by compute-sanitizer"]["words"])
 
     def test_a_build_without_its_programs_is_failed_rows(self):
         for path in (self.folder / "build").glob("*/*"):
             path.unlink()
-        for number in (1, 2, 4):
-            rows, status = self.stage(number)
+        for stage in visit.stages.STAGES:
+            rows, status = self.stage(stage, "--size", "large")
             self.assertEqual(status, 1)
-            self.assertTrue(all("FileNotFoundError" in row["words"] for row in rows.values() if row["status"] == visit_rows.FAILED))
+            for row in rows.values():
+                self.assertTrue(row["status"] != visit_rows.FAILED or "FileNotFoundError" in row["words"], row)
             self.assertFalse(any(name.startswith("stage ") for name in rows), "no row is lost by another's error")
-        self.assertEqual(rows["a launch"]["status"], visit_rows.FAILED)
 
 
 if __name__ == "__main__":

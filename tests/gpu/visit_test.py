@@ -1,4 +1,4 @@
-"""The visit's own means, without a device: a hang is cut and kept, rows are written as they end, the first failure is rerun."""
+"""The means of a GPU session, without a device: a hang is cut and kept, rows are written as they end."""
 
 import argparse
 import contextlib
@@ -45,7 +45,7 @@ class Quiet(unittest.TestCase):
         self.addCleanup(out.__exit__, None, None, None)
 
     def table(self, minutes=10):
-        return visit_rows.Rows(1, {"machine": {}}, self.folder / "report.json", self.folder / "all.tar.gz", minutes)
+        return visit_rows.Rows("first", {"machine": {}}, (self.folder,), self.folder, minutes)
 
 
 class WatchTest(Quiet):
@@ -144,7 +144,7 @@ class RowsTest(Quiet):
         table = self.table()
         for number, status in enumerate(visit_rows.STATUSES, 1):
             table.add(f"row {number}", status, "words", 1.25, bytes=7)
-            self.assertEqual(len(json.loads((self.folder / "report.json").read_text())["rows"]), number)
+            self.assertEqual(len(json.loads((self.folder / "first.json").read_text())["rows"]), number)
         with self.assertRaises(ValueError):
             table.add("row", "splendid")
 
@@ -177,20 +177,29 @@ class RowsTest(Quiet):
                 contextlib.redirect_stderr(io.StringIO()) as said:  # fmt: skip
             table.add("a", visit_rows.PASSED, figures={"path": self.folder})
         self.assertIn("No space left", said.getvalue())
-        table.pack(self.folder)
-        with tarfile.open(self.folder / "all.tar.gz") as archive:
+        table.pack()
+        with tarfile.open(self.folder / "first.tar.gz") as archive:
             self.assertEqual([row["row"] for row in json.load(archive.extractfile("report.json"))["rows"]], ["a"])
 
-    def test_folders_of_report_and_archive_are_made(self):
-        folder = self.folder / "brought" / "home"
-        visit_rows.Rows(1, {}, folder / "a" / "report.json", folder / "all.tar.gz", 1).pack(self.folder)
-        self.assertTrue((folder / "a" / "report.json").exists() and (folder / "all.tar.gz").exists())
+    def test_report_and_archive_lie_in_each_folder(self):
+        folders = (self.folder / "work", self.folder / "brought" / "home")
+        visit_rows.Rows("second", {}, folders, self.folder, 1).pack()
+        for folder in folders:
+            self.assertEqual({path.name for path in folder.iterdir()}, {"second.json", "second.tar.gz"})
+
+    def test_what_ends_the_session_leaves_an_archive(self):
+        table = self.table()
+        table.add("a", visit_rows.PASSED)
+        self.assertFalse((self.folder / "first.tar.gz").exists())
+        with mock.patch.object(visit_rows, "PACK_EVERY", 0):
+            table.add("b", visit_rows.PASSED)
+        self.assertTrue((self.folder / "first.tar.gz").exists())
 
     def test_the_archive_holds_the_report_and_the_ends_of_logs(self):
         table = self.table()
         (self.folder / "long.log").write_bytes(b"a" * visit_rows.LARGEST_LOG + b"the end")
-        table.pack(self.folder)
-        with tarfile.open(self.folder / "all.tar.gz") as archive:
+        table.pack()
+        with tarfile.open(self.folder / "first.tar.gz") as archive:
             self.assertIn("report.json", archive.getnames())
             content = archive.extractfile("long.log").read()
         self.assertTrue(content.endswith(b"the end"))
@@ -203,8 +212,8 @@ class RowsTest(Quiet):
         (self.folder / "z.json").write_bytes(b"1" * (visit_rows.LARGEST_ARCHIVE + 1))
         for number in range(80):  # newer, and more than there is space for
             (self.folder / f"{number}.log").write_bytes(b"a" * visit_rows.LARGEST_LOG)
-        table.pack(self.folder)
-        with tarfile.open(self.folder / "all.tar.gz") as archive:
+        table.pack()
+        with tarfile.open(self.folder / "first.tar.gz") as archive:
             self.assertEqual(archive.extractfile("figures.json").read().decode(), whole)
             self.assertNotIn("z.json", archive.getnames())
             self.assertLessEqual(sum(member.size for member in archive), visit_rows.LARGEST_ARCHIVE + 10_000)
@@ -306,24 +315,6 @@ class FactsTest(Quiet):
             self.assertEqual([(row["status"], row["figures"]) for row in program.table.rows], [(visit_rows.MEASURED, figures)] * 3)
             self.assertIn("another form", program.table.rows[0]["words"])
 
-    def test_an_error_in_one_question_leaves_the_others(self):
-        table = self.table()
-        args = argparse.Namespace(device="gpu", work=self.folder, build=self.folder, spill=None, size="small")
-
-        def run(_program, label, *_, **__):
-            if label in ("self-test alone", "pointers "):
-                raise FileNotFoundError(label)
-            if label == "driver calls":
-                (self.folder / "driver-calls.json").write_text('{"device": "half a')
-            return visit_watch.Ended(0, 1.0, "a of b"), {"result": 0}
-
-        with mock.patch.object(visit_facts.Program, "run", run), mock.patch.object(visit_facts, "full_device", lambda _: 1 / 0):
-            visit_facts.all_of(args, table)
-        errors = {row["row"]: row["words"] for row in table.with_status(visit_rows.FAILED)}
-        self.assertEqual(set(errors), {"self-test", "pointer attributes", "driver calls", "a full GPU"})
-        self.assertIn("FileNotFoundError", errors["self-test"])
-        self.assertEqual(table.rows[-1]["row"], "wrong-kind handles", "what many processes ask is last")
-
     def test_a_line_of_figures_that_was_cut_off_is_none(self):
         program = self.program("gpu")
         ended = visit_watch.Ended(-9, 1.0, 'RESULT {"a": ')
@@ -344,8 +335,8 @@ class FactsTest(Quiet):
         program = self.program("gpu")
         with mock.patch.object(program, "run", lambda *_, **__: (visit_watch.Ended(0, 1.0, ""), {"missing": "a call"})):
             visit_facts.addresses(program)
-        self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.MEASURED] * 4)
-        self.assertEqual(program.table.rows[3]["figures"], {"retain": {"missing": "a call"}})
+        self.assertEqual([row["status"] for row in program.table.rows], [visit_rows.MEASURED] * 3)
+        self.assertEqual(program.table.rows[2]["figures"], {"retain": {"missing": "a call"}})
 
     def test_the_machines_costs_are_brought_home(self):
         program = self.program("gpu")

@@ -22,6 +22,19 @@ struct FactSetup {
   double row_seconds = 5;  // `latency`: the most that a row may take, whatever it has counted by then
 };
 
+// Bytes of the device, free and in all, and what it says of handles in host memory (attributes 134, 141, 145, 147).
+Json DeviceMemory(const FactSetup& setup);
+// Where a reservation of 4 TiB lies, without a hint and with each of the product's.
+Json Placement(const FactSetup& setup);
+// Offset and size of each parameter, as told of a function and of a kernel of a library.
+Json ParameterLayouts(const FactSetup& setup);
+// GB/s of the content hash over a large block.
+Json HashCost(const FactSetup& setup);
+// GB/s of pinning and unpinning a slab as the host tier does it.
+Json PinningCost(const FactSetup& setup);
+// A handle at a host location, mapped where a device's was: the calls' results, what a swap costs, rates of kernels
+// and copies there, and whether a direct read of a file goes there.
+Json HostHandle(const FactSetup& setup);
 // The names of the cases of `handles`; each crashes the process that asks on some drivers.
 std::vector<std::string> HandleCases();
 // What a query answers that is given a handle of the other kind, null, or one whose module is gone.

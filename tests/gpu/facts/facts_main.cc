@@ -1,4 +1,5 @@
-// gpu_facts FACT [options]: one fact about the device that is there, as JSON on standard output's last line.
+// gpu_facts FACT[,FACT...] [options]: facts about the device that is there, as JSON on standard output's last line: that
+// of one fact, or of several by their names.
 
 #include <cstdio>
 #include <map>
@@ -11,6 +12,8 @@ namespace {
 
 int Run(int argc, char** argv) {
   const std::map<std::string, Json (*)(const FactSetup&)> facts = {
+      {"device", &DeviceMemory},  {"placement", &Placement},        {"layouts", &ParameterLayouts},
+      {"hash", &HashCost},        {"pinning", &PinningCost},        {"host-handle", &HostHandle},
       {"handles", &Handles},      {"tensor-map", &TensorMapWords},  {"latency", &LaunchLatency},
       {"copies", &CopyRates},     {"loading", &ModuleLoading},      {"full", &FullDevice},
       {"stalls", &Stalls},        {"pointers", &PointerAttributes}, {"two-mappings", &TwoMappings},
@@ -19,11 +22,11 @@ int Run(int argc, char** argv) {
                                                                        {"stalls", &StallCases}};
   CommandLine line{"Facts about the GPU that is here"};
   FactSetup setup;
-  std::string fact;
+  std::vector<std::string> asked;
   bool list = false;
-  line.Add("fact", &fact,
-           "handles, tensor-map, latency, copies, loading, full, stalls, pointers, two-mappings, reserve "
-           "or retain");
+  std::string names;
+  for (const auto& [name, unused] : facts) names += (names.empty() ? "" : ", ") + name;
+  line.Add("fact", &asked, "one, or several with commas between them: " + names);
   line.Add("--case", &setup.variant,
            "of handles and stalls: one of those that --list prints; of two-mappings: write");
   line.Add("--small", &setup.small, "sizes for simcuda");
@@ -32,17 +35,21 @@ int Run(int argc, char** argv) {
   line.Add("--row-seconds", &setup.row_seconds, "of latency: the most that a row may take", 1e-6, 60.0);
   line.Parse(argc, argv);
   if (list) {
-    const auto listed = cases.find(fact.empty() ? "handles" : fact);
+    const auto listed = cases.find(asked.empty() ? "handles" : asked.front());
     if (listed == cases.end()) return 2;
     for (const std::string& name : listed->second()) std::printf("%s\n", name.c_str());
     return 0;
   }
-  const auto found = facts.find(fact);
-  if (found == facts.end()) {
-    std::fprintf(stderr, "%s: there is no such fact; see --help\n", fact.c_str());
-    return 2;
+  Json figures = Json::object();
+  for (const std::string& fact : asked) {
+    const auto found = facts.find(fact);
+    if (found == facts.end()) {
+      std::fprintf(stderr, "%s: there is no such fact; see --help\n", fact.c_str());
+      return 2;
+    }
+    figures[fact] = found->second(setup);
   }
-  const Json figures = found->second(setup);
+  if (figures.size() == 1) figures = Json(figures.begin().value());
   // A driver's answer may be any bytes: a name that a wrong handle gave, say.
   std::printf("RESULT %s\n", figures.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   return 0;

@@ -1,0 +1,150 @@
+"""The rows of each stage of a GPU session, as data, in the order of what decides.
+
+What a row is tried with stands in it; how it is run and judged stands in visit_facts.py, visit_plain.py and visit_jobs.py. Sizes
+are the device's: `large`, and `small` for one of a few hundred MiB, where generated kernels and fused attention are left out.
+"""
+
+import dataclasses
+import json
+
+import visit_facts as facts
+import visit_plain as plain
+from run import SIZES
+from visit_jobs import ROOT, Case, Way, job
+
+HERE = ROOT / "tests" / "gpu"
+OFFLINE = (("HF_HUB_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false"), ("HF_HUB_DISABLE_TELEMETRY", "1"),
+           ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"))  # fmt: skip
+PAGES = (("llama", 2), ("gpt2", 2), ("resnet", 3), ("vit", 3), ("lora", 3), ("side_stream", 3), ("hf_trainer", 4))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """A row that a function of visit_facts or visit_plain fills."""
+
+    name: str
+    ask: object  # called with the session's Program, and with its Jobs where `jobs` says so
+    jobs: bool = False
+
+    def run(self, visit):
+        if self.jobs or visit.jobs.wanted(self.name):
+            self.ask(visit.program, *((visit.jobs,) if self.jobs else ()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """A training script, uncapped and in the ways that are compared with that."""
+
+    case: Case
+    ways: tuple = ()
+    twice: bool = False  # a second uncapped run must have the same bits
+
+    @property
+    def name(self):
+        return self.case.name
+
+    def run(self, visit):
+        if not visit.serves_pytorch() or not visit.jobs.wanted(self.name):
+            return
+        visit.jobs.reference(self.case, again=self.twice)
+        for way in self.ways:
+            visit.jobs.compare(self.case, way)
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """What else one could do: a script without Spillway, beside the uncapped run of a case."""
+
+    case: Case
+    beside: Case
+
+    @property
+    def name(self):
+        return self.case.name
+
+    def run(self, visit):
+        if visit.serves_pytorch() and visit.jobs.wanted(self.name):
+            visit.jobs.peer(self.case, self.beside)
+
+
+def gpt(size, dtype="fp32", fused=False, steps=None, feature=False, script=job.TRAIN, name=None):
+    """On a small device in fp32 and with PyTorch's own attention, whatever is asked for: the stand-in's bf16 takes minutes."""
+    large = size == "large"
+    shown, attention = (dtype, "auto" if fused else "math") if large else ("fp32", "math")
+    words = (*SIZES[size]["gpt"].split(), "--dtype", shown, "--sdpa", attention)
+    name = name or f"gpt {dtype} {'fused' if fused else 'math'}" + (f", {steps} steps" if steps else "")
+    name += "" if (shown, attention == "auto") == (dtype, fused) else " (played in fp32 math)"
+    return Case(name, script, words + (("--steps", str(steps if large else 3)) if steps else ()), feature=feature)
+
+
+def script(size, name):
+    return Case(name, HERE / f"{name}_step.py", tuple(SIZES[size][name].split()))
+
+
+def feature(size, name, shown=None):
+    words = "--steps 4" if size == "large" else "--width 512 --layers 10 --batch 256 --steps 2"
+    # A small device is the stand-in: it runs no generated kernels and has no tracing of its own.
+    shown = shown or ("aot_eager" if name == "compile" and size == "small" else name)
+    return Case(name, HERE / "features_step.py", (shown, *words.split()), feature=True)
+
+
+def first(size):
+    """What everything else rests on, and the first truth: one command of nine minutes."""
+    short, long = gpt(size, "bf16", fused=True), gpt(size, "bf16", fused=True, steps=8, feature=True)
+    whole = gpt(size)
+    return (
+        Ask("doctor", facts.doctor),
+        Ask("essentials", facts.essentials),
+        Ask("a handle in host memory", facts.host_handle),
+        Ask("driver self-test", facts.driver_self_test),
+        Ask("residency self-test", facts.residency_self_test),
+        Train(short, (Way(50),)),
+        Ask("plain job", plain.in_host_memory),
+        Ask("launch latency", facts.latency),
+        Ask("calls beside one that waits", facts.stalls),
+        Ask("module loading", facts.loading),
+        Ask("driver calls", facts.driver_calls),
+        Ask("a launch", plain.launch_cost),
+        Train(whole, (Way(50), Way(35)), twice=True),
+        Train(long, (Way(100, host=1.0), Way(50, host=1.0, home=True), Way(35, host=1.0))),
+        Peer(gpt(size, "bf16", fused=True, steps=8, script=ROOT / "bench" / "gpu" / "save_on_cpu.py", name="save_on_cpu"), long),
+        Train(whole, (Way(50, mode=job.CONF), Way(150, settings=(("audit", "on"),)))),
+        Train(feature(size, "graphs"), (Way(70),)),
+    )  # fmt: skip
+
+
+def second(size):
+    """Where the first found nothing wrong: what is left of the claims."""
+    return (
+        Train(feature(size, "compile"), (Way(70),)),
+        Ask("a full GPU, default budget", facts.full_device),
+        Ask("plain job on disk", plain.on_disk, jobs=True),
+        Train(dataclasses.replace(gpt(size), arguments=(*gpt(size).arguments, "--steps", "2"), name="gpt, 2 steps"), (Way(35, host=0.05),)),
+        Train(feature(size, "profiler"), (Way(70),)),
+    )  # fmt: skip
+
+
+def rest(size):
+    """For a longer session: what decides nothing at once."""
+    third_party = ROOT / "tests" / "third_party" / "observe.py"
+    return (
+        Ask("addresses", facts.addresses),
+        Ask("copy rates by size", facts.copies),
+        Train(script(size, "llama"), (Way(50),)),
+        Train(script(size, "resnet"), (Way(50),)),
+        *(Train(Case(page, third_party, (page, "--steps", str(steps)), OFFLINE), (Way(50, host=0.2),)) for page, steps in PAGES),
+        Ask("wrong-kind handles", facts.handles),
+    )
+
+
+STAGES = {"first": first, "second": second, "rest": rest}
+
+
+def case_of(size, name, way):
+    """The case and the way of a row of the first stage, by what its report has of them; None: there is none."""
+    for row in first(size):
+        if isinstance(row, Train) and row.name == name:
+            for known in row.ways:
+                if json.loads(json.dumps(dataclasses.asdict(known))) == way:
+                    return row.case, known
+    return None

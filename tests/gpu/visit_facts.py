@@ -72,8 +72,10 @@ class Program:
         return ended, None
 
     def last_line(self, ended):
+        if ended.cut:
+            return "cut off: it does not end; the log has what its threads do"
         lines = [line for line in ended.text.splitlines() if line.strip()]
-        return f"{'cut off' if ended.cut else f'exit status {ended.status}'}: {lines[-1][:200] if lines else 'no output'}"
+        return f"exit status {ended.status}: {lines[-1][:200] if lines else 'no output'}"
 
     def failed(self, label, ended, problem="", **figures):
         """A failed row, whose last command is run again at the end."""

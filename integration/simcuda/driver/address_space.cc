@@ -87,7 +87,7 @@ CUresult AddressSpace::Create(uint64_t size, const CUmemAllocationProp& properti
 void AddressSpace::DropIfUnusedLocked(Physical* physical) {
   if (physical->references > 0 || physical->mapped_at != 0) return;
   pool_.GiveHome(physical->home, physical->size);
-  if (physical->device != nullptr) physical->device->Uncharge(physical->size);
+  if (physical->device != nullptr) physical->device->UnchargeHandle(physical->size);
   physical_.erase(physical->id);
 }
 

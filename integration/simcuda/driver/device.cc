@@ -1,10 +1,30 @@
 #include "integration/simcuda/driver/device.h"
 
+#include "integration/simcuda/driver/clock.h"
 #include "integration/simcuda/driver/settings.h"
 
 namespace simcuda {
 
+void Device::UnchargeHandle(uint64_t bytes) {
+  const int64_t scrub = GetSettings().scrub_ns.load(std::memory_order_relaxed);
+  if (scrub == 0) {
+    Uncharge(bytes);
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(scrub_mutex_);
+  scrubbing_.emplace_back(NowNs() + scrub, bytes);
+}
+
+void Device::FinishScrubbing() {
+  const std::lock_guard<std::mutex> lock(scrub_mutex_);
+  while (!scrubbing_.empty() && scrubbing_.front().first <= NowNs()) {
+    Uncharge(scrubbing_.front().second);
+    scrubbing_.pop_front();
+  }
+}
+
 bool Device::Charge(uint64_t bytes) {
+  FinishScrubbing();
   uint64_t used = used_.load();
   do {
     if (bytes > capacity_ || used > capacity_ - bytes) return false;

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
+#include <utility>
 
 namespace simcuda {
 
@@ -27,13 +29,18 @@ class Device {
   int number() const { return number_; }    // on the machine: CUDA_VISIBLE_DEVICES may hide others
   uint64_t capacity() const { return capacity_; }
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
-  uint64_t used() const { return used_; }
+  uint64_t used() {
+    FinishScrubbing();
+    return used_;
+  }
   uint64_t peak() const { return peak_; }
   void ResetPeak() { peak_ = used_.load(); }
 
   // Charges physical memory; false (nothing charged) beyond the capacity.
   bool Charge(uint64_t bytes);
   void Uncharge(uint64_t bytes) { used_ -= bytes; }
+  // The same for a handle's memory, which stays charged until it is cleared (SIMCUDA_SCRUB).
+  void UnchargeHandle(uint64_t bytes);
   // For each launch: takes the local memory of kernels (SIMCUDA_LOCAL_MEMORY) at the launch that needs it, once.
   // False when the device has no memory for it.
   bool TakeLocalMemory();
@@ -41,6 +48,9 @@ class Device {
   CopyEngine& engine(int direction) { return engines_[direction]; }
 
  private:
+  // Gives free what has been cleared by now.
+  void FinishScrubbing();
+
   const int ordinal_;
   const int number_;
   std::atomic<uint64_t> capacity_;
@@ -49,6 +59,9 @@ class Device {
   std::atomic<int64_t> launches_{0};  // counted until local memory has been taken
   std::atomic<bool> has_local_memory_{false};
   CopyEngine engines_[2];  // SIMCUDA_HTOD, SIMCUDA_DTOH
+  std::mutex scrub_mutex_;
+  // When it will be cleared (clock.h), and bytes; the first to end in front. Guarded by scrub_mutex_.
+  std::deque<std::pair<int64_t, uint64_t>> scrubbing_;
 };
 
 }  // namespace simcuda

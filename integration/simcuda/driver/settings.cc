@@ -59,6 +59,7 @@ const Row* Rows(size_t* count) {
       {"CODE_BYTES", Kind::kBytes, &s.code_bytes, nullptr, Changeable::kAlways},
       {"LOCAL_MEMORY", Kind::kBytes, &s.local_memory_bytes, nullptr, Changeable::kBeforeInit},
       {"LOCAL_MEMORY_LAUNCH", Kind::kCount, &s.local_memory_launch, nullptr, Changeable::kBeforeInit},
+      {"SCRUB", Kind::kMicroseconds, &s.scrub_ns, nullptr, Changeable::kAlways},
       {"ADDRESS_HINTS", Kind::kHints, &s.address_hints, nullptr, Changeable::kAlways},
       {"BOOLEAN_BYTES", Kind::kBooleanBytes, &s.boolean_bytes, nullptr, Changeable::kAlways},
       {"COPY_BANDWIDTH", Kind::kBytesOrOff, &s.copy_bytes_per_s[SIMCUDA_HTOD],

@@ -42,6 +42,7 @@ struct Settings {
   Value code_bytes{0};          // for a kernel's code, from its first use on
   Value local_memory_bytes{0};  // for the local memory of kernels, at once, at a device's n-th launch
   Value local_memory_launch{1};
+  Value scrub_ns{0};  // how long a released handle's memory is not given out again: a driver clears it first
 
   // Index: SIMCUDA_HTOD or SIMCUDA_DTOH.
   Value copy_bytes_per_s[2] = {0, 0};

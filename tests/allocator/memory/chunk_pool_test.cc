@@ -232,6 +232,35 @@ TEST(ChunkPoolTest, TheDriverMakesASupplyAndKeepsWhatItRefuses) {
   SetSimcuda("HANDLES", "stop");
 }
 
+TEST(ChunkPoolTest, MemoryThatTheDriverStillClearsIsWaitedFor) {
+  const CudaDriver* const driver = CoreDevice::Driver();
+  driver->cuCtxSetCurrent(CoreDevice::Context());
+  ChunkPool pool(8);
+  pool.set_target(uint64_t{1} << 20);
+  std::vector<ChunkHandle> all;
+  for (bool has_more = true; has_more;) {  // until the device is full
+    Supply supply;
+    ASSERT_TRUE(pool.Begin({4}, &supply));
+    has_more = Make(driver, 0, kChunk, &supply).ok();
+    pool.End(&supply);
+    all.insert(all.end(), supply.handles.begin(), supply.handles.end());
+  }
+  pool.set_target(pool.created());
+  pool.Give(&all);
+  SetSimcuda("SCRUB", "100000");
+  Supply larger;
+  ASSERT_TRUE(pool.Begin({8}, &larger));
+  EXPECT_FALSE(larger.to_release.empty());
+  EXPECT_TRUE(Make(driver, 0, kChunk, &larger).ok());
+  pool.End(&larger);
+  SetSimcuda("SCRUB", "0");
+  EXPECT_THAT(SizesOf(larger.handles), UnorderedElementsAre(8));
+  pool.Give(&larger.handles);
+  all.clear();
+  EXPECT_TRUE(pool.TakeAsTheyAre({pool.created()}, &all));
+  EXPECT_TRUE(Release(driver, all).ok());
+}
+
 TEST(ChunkPoolTest, MappingFailsWhole) {
   const CudaDriver* const driver = CoreDevice::Driver();
   driver->cuCtxSetCurrent(CoreDevice::Context());

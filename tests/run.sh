@@ -11,7 +11,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tests/third_party/install.sh
 . "$ROOT/tests/third_party/install.sh"
 
-what="small set of tests" minutes=12 left_out="full|nightly" folders=build/venv packages="binutils git patchelf"
+what="small set of tests" minutes=10 left_out="full|nightly" folders=build/venv packages="binutils git patchelf"
 case ${1:-} in
   --all)
     what="whole set of tests" minutes=30 left_out="brief|nightly" folders=$(torch_venvs | cut -d ' ' -f 2 | tr '\n' ' ')
@@ -27,8 +27,10 @@ if [ "${1:-}" = --python ]; then
   shift 2
 fi
 
+core_minutes=$TEST_CORE_MINUTES
+[ -e "$ROOT/build/lib/libspillway_engine.so" ] || core_minutes=$((core_minutes + LIBRARY_CORE_MINUTES))
 # shellcheck disable=SC2086  # a list of names
-announce "Spillway's $what: packages, the build, then the tests" "$minutes" "$((LIBRARY_CORE_MINUTES + TEST_CORE_MINUTES))" \
+announce "Spillway's $what: packages, the build, then the tests" "$minutes" "$core_minutes" \
   "$ROOT/build/tests/residency_test" "$folders" $packages
 # shellcheck disable=SC2086
 install_packages $packages

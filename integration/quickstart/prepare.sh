@@ -29,7 +29,7 @@ missing_packages() {
 }
 
 # Of 2 cores and no compiler cache, as measured (docs/using.md): the libraries and commands; tests and benchmarks.
-LIBRARY_CORE_MINUTES=25 TEST_CORE_MINUTES=50
+LIBRARY_CORE_MINUTES=10 TEST_CORE_MINUTES=18
 
 # announce WORDS MINUTES CORE_MINUTES BUILT FOLDERS [PACKAGES...]: the first line of a command: what it does, how long that and
 # all that is still to be done before take, and what is installed. BUILT: a file that is there when CORE_MINUTES of compiling

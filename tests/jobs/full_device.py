@@ -40,9 +40,6 @@ def main():
             problems.expect(seen.keys[key] == whole.keys[key], f"{name}: {key} differs from the uncapped run")
         problems.expect((seen.keys["spilled_bytes"] or 0) > 0, f"{name}: nothing left the device, so nothing was shown")
         problems.expect("nothing more will be moved" not in seen.log, f"{name}: evictions ended\n{seen.log[-2000:]}")
-        if "ParamInfo" in "".join(variables.values()):
-            told = "the driver does not tell the parameters of kernel" in seen.log and "for want of GPU memory" in seen.log
-            problems.expect(told, f"{name}: no line says that a look-up failed\n{seen.log[-2000:]}")
         print(f"{name}: {memory} MiB, out {seen.keys['spilled_bytes'] / MIB:.0f} MiB, {seen.seconds:.1f} s", flush=True)
     problems.exit()
 

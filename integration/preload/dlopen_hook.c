@@ -56,9 +56,9 @@ const char* DlopenName(const char* path) {
 }
 
 void* DlmopenTarget(const char* path) {
-  static atomic_int said;
+  static atomic_int reported;
   const char* slash = path ? strrchr(path, '/') : NULL;
-  if (path && IsDriver(slash ? slash + 1 : path) && !SwitchedOff() && !atomic_exchange(&said, 1)) {
+  if (path && IsDriver(slash ? slash + 1 : path) && !SwitchedOff() && !atomic_exchange(&reported, 1)) {
     Say("dlmopen opens ", path, " in a namespace of its own: what is done by that driver is not seen", NULL);
   }
   void* real = dlsym(RTLD_NEXT, "dlmopen");

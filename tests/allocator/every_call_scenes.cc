@@ -12,6 +12,7 @@
 
 #include "allocator/memory/test_points.h"
 #include "tests/allocator/core_fixture.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 namespace {
@@ -215,9 +216,10 @@ Report PlayScene(const std::string& name, const std::string& directory, const Fa
       report.reached = fakes::Reached();
       report.problems.push_back(std::string("an exception: ") + error.what());
     }
-    for (int i = 0; i < 3000 && !OurThreads().empty(); ++i) usleep(1000);
-    for (const std::string& thread : OurThreads())
-      report.problems.push_back("thread " + thread + " still runs");
+    if (!tests::WaitUntil([] { return OurThreads().empty(); }, Stage::kLongestWait)) {
+      for (const std::string& thread : OurThreads())
+        report.problems.push_back("thread " + thread + " still runs");
+    }
     const size_t now = CountEntries("/proc/self/fd");
     if (now > descriptors)
       report.problems.push_back(std::to_string(now - descriptors) + " descriptors are still open");

@@ -5,9 +5,9 @@
 #ifndef SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_STAGE_H_
 #define SPILLWAY_TESTS_ALLOCATOR_EVERY_CALL_STAGE_H_
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +20,7 @@
 #include "io/node_share.h"
 #include "tests/allocator/core_fixture.h"
 #include "tests/fakes/failing_calls.h"
+#include "tests/fakes/wait_until.h"
 
 namespace spillway::allocator {
 
@@ -194,14 +195,15 @@ class Stage {
       const ResidencyStats stats = device()->Stats();
       return stats.link_measurements + stats.link_measurements_dropped > 0;
     };
-    const bool measured = Within(300, over);
+    const bool measured = Within(std::chrono::milliseconds(300), over);
     if (failure_.call.empty() && !measured) Problem("the link was not measured");
   }
   // Another process begins, and is due half of the host memory.
   void Demote(const io::NodeShare::Options& share) {
     other_ = std::make_unique<io::NodeShare>(share);
-    const bool moved = Within(
-        1500, [&] { return device()->demoter()->demoted_bytes() > 0 && !device().host().gives_back(); });
+    const bool moved = Within(std::chrono::milliseconds(1500), [&] {
+      return device()->demoter()->demoted_bytes() > 0 && !device().host().gives_back();
+    });
     if (failure_.call.empty() && !moved) Problem("nothing was moved to the disk");
   }
   // Whether the driver released handles and created others since calls count.
@@ -216,7 +218,8 @@ class Stage {
     if (failure_.call.empty() && device()->Stats().verified_evictions == 0) Problem("nothing was verified");
   }
   void AwaitHash() {
-    for (int i = 0; i < kMostPolls && device()->hash()->Get() == nullptr; ++i) usleep(1000);
+    if (!tests::WaitUntil([&] { return device()->hash()->Get() != nullptr; }, kLongestWait))
+      Problem("no hash is loaded");
   }
 
   // The core has given the device up: nothing moves any more, and what was under way stays as it is.
@@ -224,20 +227,8 @@ class Stage {
 
   // Waits until nothing is on its way, or the device is lost.
   void Settle() {
-    for (int i = 0; i < kMostPolls && !stuck_ && !DeviceLost(); ++i) {
-      bool moving = false;
-      {
-        const TableLock lock(device()->core()->table);
-        for (const Known& block : blocks_) {
-          const Block& record = device()->core()->table.at(device().addresses().Find(block.address));
-          moving |= record.eviction.job != nullptr || record.fetch.job != nullptr || record.memory.mapping;
-        }
-      }
-      if (!moving) return;
-      usleep(1000);
-    }
-    if (DeviceLost()) return;
-    if (report_->problems.empty()) Problem("something is still on its way after 5 s");
+    if (stuck_ || tests::WaitUntil([&] { return DeviceLost() || !Moving(); }, kLongestWait)) return;
+    if (report_->problems.empty()) Problem("something is still on its way");
     stuck_ = true;
   }
   bool stuck() const { return stuck_; }
@@ -251,28 +242,31 @@ class Stage {
     }
     if (const absl::Status emptied = device()->EmptyCache(); !emptied.ok()) Refused("empty_cache", emptied);
     if (DeviceLost()) return blocks_.clear();  // copies may still be under way: what they use is kept
-    for (int i = 0; i < 3000 && (PiecesOut() || SlotsOut() != 0); ++i) usleep(1000);
-    if (PiecesOut()) Problem("pieces of host memory were not given back");
-    if (SlotsOut() != 0) Problem(std::to_string(SlotsOut()) + " slots were not given back");
+    const bool given = tests::WaitUntil([&] { return !PiecesOut() && SlotsOut() == 0; }, kLongestWait);
+    if (!given && PiecesOut()) Problem("pieces of host memory were not given back");
+    if (!given && SlotsOut() != 0) Problem(std::to_string(SlotsOut()) + " slots were not given back");
     blocks_.clear();
     if (refuses) return;
-    // A measurement of the link that has begun late still has a chunk.
-    for (int i = 0; i < 300 && fakes::Objects().chunks != 0; ++i) {
-      usleep(1000);
-      device()->EmptyCache().IgnoreError();
-    }
     // What the failing call itself would have given back, and the device that it took along.
     const bool lost = failure_.mode == fakes::FailMode::kOnce && report_->reached &&
                       (failure_.call == "cuMemUnmap" || failure_.call == "cuMemRelease");
+    if (lost) return;
+    // A measurement of the link that has begun late still has a chunk.
+    const auto no_chunks = [&] {
+      device()->EmptyCache().IgnoreError();
+      return fakes::Objects().chunks == 0;
+    };
+    const bool released = tests::WaitUntil(no_chunks, kLongestWait);
     const fakes::DriverObjects objects = fakes::Objects();
-    if (objects.mapped != 0 && !lost) Problem(std::to_string(objects.mapped) + " bytes are still mapped");
-    if (objects.chunks != 0 && !lost) Problem(std::to_string(objects.chunks) + " chunks were not given back");
-    if (!lost) device()->CheckInvariants();
+    if (objects.mapped != 0) Problem(std::to_string(objects.mapped) + " bytes are still mapped");
+    if (!released) Problem(std::to_string(objects.chunks) + " chunks were not given back");
+    device()->CheckInvariants();
   }
 
- private:
-  static constexpr int kMostPolls = 5'000;  // polls of a millisecond: no wait of the core is that long here
+  // Less than what a scene is given in all, so that a wait that does not end is told with its words.
+  static constexpr std::chrono::seconds kLongestWait{20};
 
+ private:
   struct Known {
     CUdeviceptr address;
     uint64_t bytes;
@@ -297,13 +291,24 @@ class Stage {
     Refused(what, absl::InternalError(words));
     return false;
   }
-  // Waits so many milliseconds at most, waking the device's thread.
-  bool Within(int milliseconds, const std::function<bool()>& what) {
-    for (int i = 0; i < milliseconds && !what() && !DeviceLost(); ++i) {
+  // Waits for it, waking the device's thread; `after_failure` at most where a call has failed, for then it need not
+  // come. Whether it came.
+  bool Within(std::chrono::milliseconds after_failure, const std::function<bool()>& what) {
+    const auto over = [&] {
+      if (what() || DeviceLost()) return true;
       device()->thread()->Wake();
-      usleep(1000);
-    }
-    return what();
+      return false;
+    };
+    const bool ended = tests::WaitUntil(over, failure_.call.empty() ? kLongestWait : after_failure);
+    return ended && what();
+  }
+  // Whether an eviction, a fetch or a mapping of a block is under way.
+  bool Moving() {
+    const TableLock lock(device()->core()->table);
+    return std::ranges::any_of(blocks_, [&](const Known& block) {
+      const Block& record = device()->core()->table.at(device().addresses().Find(block.address));
+      return record.eviction.job != nullptr || record.fetch.job != nullptr || record.memory.mapping;
+    });
   }
   // Whether what was launched has run.
   bool Ended() {

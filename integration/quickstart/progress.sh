@@ -16,7 +16,10 @@ steps_done() {
   last=$(grep -o '^\[[0-9]*/[0-9]*\]' "$1" 2>/dev/null | tail -n 1 | tr -d '[]')
   [ -n "$last" ] || return 0
   finished=${last%/*} all=${last#*/}
-  if [ "$finished" -gt 0 ]; then
+  [ "$finished" -gt 0 ] || return 0
+  if [ $((10 * finished)) -lt "$all" ]; then
+    echo "$finished of $all steps"  # too few to foretell from: the first are the largest
+  else
     echo "$finished of $all steps, some $(duration $(($2 * (all - finished) / finished))) more"
   fi
 }

@@ -239,6 +239,22 @@ void RecordedWork(Stage* stage) {
   }});
 }
 
+// A stream is recorded, and given the work that uses the block later: what it has been given at the free counts.
+void WorkAfterItsRecord(Stage* stage) {
+  const CUstream stream = stage->NewStream();
+  const CUstream other = stage->NewStream();
+  const size_t block = stage->Make(1, stream);
+  stage->Settle();
+  stage->Play({[=] {
+    SPILLWAY_CHECK(stage->world().residency().RecordStream(stage->AddressOf(block), other).ok());
+    stage->world().core()->clock.CoverAll();  // as any claim does: the record's own number completes
+    stage->Settle();
+    stage->ReadUnseen(other, block, 100'000);
+    stage->Free(block);
+    stage->Make(1, stream);
+  }});
+}
+
 // Evicted, taken back and evicted again, with copies that are hashed.
 void TakenBackOften(Stage* stage) {
   const CUstream stream = stage->NewStream();
@@ -362,6 +378,7 @@ const std::vector<Scene>& AllScenes() {
       {"cover_launch", Small(4, 8), CoverAgainstLaunch},
       {"many_streams", Small(4, 8), ManyStreams},
       {"recorded_work", Small(4, 8), RecordedWork},
+      {"recorded_early", Small(4, 8), WorkAfterItsRecord},
       {"taken_back", Small(4, 8, 0, true), TakenBackOften},
       {"claim_refused", Small(4, 12), ClaimThatIsRefused},
       {"eviction_in_time", KeepingHeadroom(Small(4, 12)), EvictionSoonAfterItsUse},

@@ -53,11 +53,14 @@ void Stage::LaunchFor(CUstream stream, size_t number, int64_t nanos) {
   SPILLWAY_CHECK(result == CUDA_SUCCESS);
 }
 
-void Stage::ReadUnseen(CUstream stream, size_t number) {
+void Stage::ReadUnseen(CUstream stream, size_t number, int64_t nanos) {
   const Made& block = blocks_[number];
   const Use use = {block.address, block.bytes, block.version, block.version};
   const uint64_t chunk_bytes = world_.chunk_bytes();
-  world_.gpu().Enqueue(stream, [use, chunk_bytes](Gpu* gpu) { UseBlock(gpu, use, chunk_bytes); });
+  world_.gpu().Enqueue(stream, [use, nanos, chunk_bytes](Gpu* gpu) {
+    scheduler().SleepUntil(scheduler().now() + nanos);
+    UseBlock(gpu, use, chunk_bytes);
+  });
 }
 
 void Stage::Free(size_t block) {

@@ -25,8 +25,8 @@ class Stage {
   bool Launch(CUstream stream, const std::vector<size_t>& blocks, bool write = true, bool may_refuse = false);
   // A launch through the gate whose kernel takes so long.
   void LaunchFor(CUstream stream, size_t block, int64_t nanos);
-  // A kernel that reads the block and did not come through the gate.
-  void ReadUnseen(CUstream stream, size_t block);
+  // A kernel that reads the block after so long, and did not come through the gate.
+  void ReadUnseen(CUstream stream, size_t block, int64_t nanos = 0);
   void Free(size_t block);
   allocator::Block& Record(size_t block);
   CUdeviceptr AddressOf(size_t block) const { return blocks_[block].address; }

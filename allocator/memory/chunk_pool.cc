@@ -17,7 +17,7 @@ namespace {
 // NOT_READY from cuMemSetAccess goes away by itself. Published reports needed one retry; these are ten over
 // 20 ms.
 constexpr int kSetAccessTries = 10;
-// A driver may clear released memory before it gives it out again, and refuses it meanwhile: reports speak of up to 200 ms.
+// A driver may clear released memory before it gives it out again, and refuses it meanwhile: reportedly for up to 200 ms.
 // These are 90 tries over 280 ms.
 constexpr int kCreateTries = 90;
 

@@ -57,12 +57,10 @@ bool Launches::AllOpen(const AccessSet& set, uint64_t* bytes) const {
 
 void Launches::AfterLaunch(const AccessSet& set, StreamIndex stream, policy::LaunchIndex index,
                            uint64_t tag) {
-  if (core_->clock.IsPerThread(stream)) {
+  const bool due = core_->pressure.load(std::memory_order_relaxed) &&
+                   (index % kLaunchesBetweenEvents == 0 || throttle_->EventAfter(index));
+  if (due || core_->clock.IsPerThread(stream))  // a later event covers the same launches
     core_->clock.Cover({stream, core_->clock.Current(stream)}).IgnoreError();
-  } else if (core_->pressure.load(std::memory_order_relaxed) &&
-             (index % kLaunchesBetweenEvents == 0 || throttle_->EventAfter(index))) {
-    core_->clock.TryCoverNow(stream);
-  }
   if (core_->parts.observer != nullptr) {
     core_->parts.observer->OnLaunch(core_->options.device, index, tag, set);
   }

@@ -46,7 +46,7 @@ def stall(launch_us, remap_us, inside_us=200_000, calls=3):
 
 
 def visit_rows(load=None, beside_us=50, none=None):
-    """Rows of stage 1 of a visit; load: the calls beside a module load. A row may have the stand-in's figures."""
+    """Rows of the first stage of a session; load: the calls beside a module load. A row may have the stand-in's figures."""
     loaded = [{"device_busy": busy, "load_us": 100 + busy, "find_us": 1, "first_launch_us": 9} for busy in (False, True)]
     later = [{**row, "load_us": row["load_us"] - 60} for row in loaded]
     launches = [{"memory_bound_kernel": busy, "handle_bytes": mib * MIB, "p99_us": p99} for busy, mib, p99 in

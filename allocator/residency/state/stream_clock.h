@@ -89,9 +89,6 @@ class StreamClock {
   // The same for all that every stream has been given so far. Streams that cannot be recorded on are left
   // out.
   void CoverAll();
-  // The same for all that the stream has been given so far, unless another thread has the lock: launching
-  // threads under pressure must not wait for it.
-  void TryCoverNow(StreamIndex stream);
   // Asks the driver for the events recorded so far. Returns whether anything completed. Context current.
   bool Poll();
   // Waits for the oldest recorded event of any stream, or records one first; `more` becomes false when

@@ -124,17 +124,6 @@ void StreamClock::CoverAll() {
   for (const Stream& stream : streams()) Cover({IndexOf(stream), stream.next.load()}).IgnoreError();
 }
 
-void StreamClock::TryCoverNow(StreamIndex stream) {
-  Record record;
-  if (!mu_.TryLock()) return;
-  BeginRecordLocked(stream, &record).IgnoreError();
-  mu_.Unlock();
-  if (!record.wanted) return;
-  const absl::Status status = RecordOn(&record);  // a later event covers the same launches
-  os::MutexLock lock(&mu_);
-  EndRecordLocked(stream, record, status);
-}
-
 void StreamClock::RetireOldestLocked(Stream* stream) {
   const Pending& oldest = stream->pending.front();
   // Never backwards: OnDestroy may have set more.

@@ -119,7 +119,8 @@ TEST(TraceRecorderTest, ManyThreadsAndOneReader) {
   }
   policy::Trace trace;
   uint64_t checked = 0;
-  while (running > 0 || trace.end() < 60000) {
+  for (bool has_more = true; has_more;) {
+    const bool all_reported = running == 0;
     const auto from = trace.end();
     const bool whole = recorder.Drain(&trace, 4096);
     for (auto i = whole ? from : trace.begin(); i < trace.end(); ++i, ++checked) {
@@ -128,9 +129,25 @@ TEST(TraceRecorderTest, ManyThreadsAndOneReader) {
       ASSERT_EQ(trace.at(i).blocks[0], 1 + i % 1000);
     }
     trace.DropBefore(trace.end());
+    has_more = !all_reported || trace.end() != from;
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(checked, 0u);
+}
+
+// It leaves an old entry in the place of a later one, which is waited for until the ring has come round.
+TEST(TraceRecorderTest, AThreadThatStandsStillForAWholeRingHoldsTheReaderForOneTurn) {
+  TraceRecorder recorder({4, 16});
+  for (const uint64_t index : {0, 1, 2, 3}) recorder.AddLaunch(index, index, SetOf({1}));
+  policy::Trace trace;
+  EXPECT_TRUE(recorder.Drain(&trace, 100));
+  for (const uint64_t index : {5, 6, 7, 8}) recorder.AddLaunch(index, index, SetOf({1}));
+  recorder.AddLaunch(4, 4, SetOf({1}));  // over the entry of 8
+  EXPECT_TRUE(recorder.Drain(&trace, 100));
+  EXPECT_EQ(trace.end(), 8u);
+  for (const uint64_t index : {9, 10, 11, 12}) recorder.AddLaunch(index, index, SetOf({1}));
+  EXPECT_FALSE(recorder.Drain(&trace, 100)) << "8 is lost";
+  EXPECT_EQ(trace.end(), 13u);
 }
 
 }  // namespace

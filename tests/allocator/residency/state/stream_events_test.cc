@@ -184,7 +184,6 @@ TEST_F(StreamEventsTest, ACallOfTheDriverThatLastsHoldsNoOtherThreadUp) {
     const TimelineValue value{clock.Find({other, false}), clock.Next(clock.Find({other, false}), 1)};
     EXPECT_TRUE(clock.Cover(value).ok());
     while (!clock.Completed(value)) clock.Poll();
-    clock.TryCoverNow(value.stream);
     const absl::StatusOr<CUevent> event = clock.TakeEvent();
     EXPECT_TRUE(event.ok());
     if (event.ok()) clock.GiveEvent(*event);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "allocator/residency/audit.h"
@@ -100,7 +101,11 @@ CUcontext CoreDevice::Context() {
   return context;
 }
 
-CoreDevice::CoreDevice(const CoreSetup& setup) { SPILLWAY_CHECK(Build(setup).ok()); }
+CoreDevice::CoreDevice(const CoreSetup& setup) {
+  const absl::Status built = Build(setup);
+  if (!built.ok()) std::fprintf(stderr, "no device of the core: %s\n", built.ToString().c_str());
+  SPILLWAY_CHECK(built.ok());
+}
 
 absl::StatusOr<std::unique_ptr<CoreDevice>> CoreDevice::Create(const CoreSetup& setup) {
   absl::Status status;

@@ -172,10 +172,10 @@ def table(size):
     activations = ("save_on_cpu", "torchtune")
     return (
         Beside(case("Qwen3-0.6B", "qwen3", "--accumulation 24 --steps 8", "--sequence 256 --accumulation 2"), (), HYBRID),
-        Beside(case("ViT-giant 1.1B", "vit", "--batch 32 --accumulation 6 --steps 8", "--batch 8"), ("torchao",), TORCHAO),
-        Beside(case("decoder 1B", "decoder", "--batch 12 --sequence 4096 --steps 8", "--batch 2 --sequence 512"), activations, TORCHTUNE),
+        Beside(case("ViT-giant 1.1B", "vit", "--batch 32 --accumulation 6 --steps 8", "--batch 6"), ("torchao",), TORCHAO),
+        Beside(case("decoder 1B", "decoder", "--batch 12 --sequence 4096 --steps 8", "--batch 1 --sequence 512"), activations, TORCHTUNE),
         Beside(case("decoder 1B that keeps activations", "decoder", "--batch 4 --sequence 2048 --checkpointed 0 --steps 8",
-                    "--batch 2 --sequence 512 --checkpointed 0"), activations),
+                    "--batch 1 --sequence 512 --checkpointed 0"), activations),
     )  # fmt: skip
 
 
